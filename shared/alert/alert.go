@@ -1,0 +1,129 @@
+// Package alert is the domain of threshold alerts: which readings exceed what a
+// customer allows, and how that is told.
+//
+// functions/detect judges with it, functions/storealert and the API show what
+// it says. It imports no technology.
+package alert
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// Type says which value exceeded its limit.
+type Type string
+
+// The two alert types of the specification.
+const (
+	Temperature Type = "temperature"
+	Humidity    Type = "humidity"
+)
+
+// Valid reports whether t is one of the two types.
+func (t Type) Valid() bool { return t == Temperature || t == Humidity }
+
+// Defaults of the specification: what applies to a customer who never set any,
+// and the deployed value of MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY.
+const (
+	DefaultMaxTemperature = 50.0 // °C
+	DefaultMaxHumidity    = 50.0 // % relative humidity
+)
+
+// Thresholds are the highest values that raise no alert.
+type Thresholds struct {
+	MaxTemperature float64 // °C
+	MaxHumidity    float64 // % relative humidity
+}
+
+// Defaults returns the thresholds of the specification.
+func Defaults() Thresholds {
+	return Thresholds{MaxTemperature: DefaultMaxTemperature, MaxHumidity: DefaultMaxHumidity}
+}
+
+// Validate reports a threshold that no reading of the hardware could be
+// compared with.
+func (t Thresholds) Validate() error {
+	if err := reading.ValidateMeasurement(t.MaxTemperature, t.MaxHumidity); err != nil {
+		return fmt.Errorf("thresholds: %w", err)
+	}
+	return nil
+}
+
+// Event is one value of one reading that exceeded its limit. The reading's
+// identity and the type together are the event's own identity: a reading
+// judged twice gives the same event twice.
+type Event struct {
+	NodeID      string
+	MessageID   string
+	Time        time.Time // of the reading, UTC
+	Type        Type
+	Value       float64 // what was measured, °C or % relative humidity
+	Threshold   float64 // the limit it exceeded, in the same unit
+	Temperature float64 // °C, the whole reading for whoever looks at the event
+	Humidity    float64 // % relative humidity
+}
+
+// ErrType is the fault of an event that is neither of temperature nor humidity.
+var ErrType = errors.New("alert_type must be temperature or humidity")
+
+// Judge compares a reading with thresholds and returns an event for each value
+// that is strictly greater than its limit: none, one, or both.
+func Judge(r reading.Reading, limits Thresholds) []Event {
+	var events []Event
+	if r.Temperature > limits.MaxTemperature {
+		events = append(events, event(r, Temperature, r.Temperature, limits.MaxTemperature))
+	}
+	if r.Humidity > limits.MaxHumidity {
+		events = append(events, event(r, Humidity, r.Humidity, limits.MaxHumidity))
+	}
+	return events
+}
+
+func event(r reading.Reading, kind Type, value, threshold float64) Event {
+	return Event{
+		NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Type: kind,
+		Value: value, Threshold: threshold, Temperature: r.Temperature, Humidity: r.Humidity,
+	}
+}
+
+// Validate reports an event that could not come from [Judge].
+func (e Event) Validate() error {
+	r := reading.Reading{
+		NodeID: e.NodeID, MessageID: e.MessageID, Time: e.Time,
+		Temperature: e.Temperature, Humidity: e.Humidity,
+	}
+	if err := r.Validate(); err != nil {
+		return fmt.Errorf("alert event: %w", err)
+	}
+	if !e.Type.Valid() {
+		return fmt.Errorf("%w: got %q", ErrType, string(e.Type))
+	}
+	if math.IsNaN(e.Value) || math.IsInf(e.Value, 0) || math.IsNaN(e.Threshold) || math.IsInf(e.Threshold, 0) {
+		return fmt.Errorf("alert event: value %g and threshold %g must be finite", e.Value, e.Threshold)
+	}
+	return nil
+}
+
+// Message is the text that an operator reads. Both numbers carry one decimal,
+// the precision of the hardware, unless that would make a value that exceeds
+// its limit look equal to it.
+func (e Event) Message() string {
+	name, unit := "temperature", "°C"
+	if e.Type == Humidity {
+		name, unit = "humidity", "%"
+	}
+	for decimals := 1; ; decimals++ {
+		value := fmt.Sprintf("%.*f", decimals, e.Value)
+		limit := fmt.Sprintf("%.*f", decimals, e.Threshold)
+		if value != limit || decimals == maxDecimals {
+			return fmt.Sprintf("High %s detected: %s%s (limit %s%s)", name, value, unit, limit, unit)
+		}
+	}
+}
+
+// maxDecimals ends the search for a difference in [Event.Message].
+const maxDecimals = 6

@@ -1,0 +1,101 @@
+// Package config reads a program's settings from its environment into a struct
+// and says in one line each what is wrong with them.
+//
+// Every piece owns its own settings struct, with `env` tags in the names of the
+// specification; only mains and entrypoints hand the environment in, so that
+// nothing else depends on it.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// Validator is a settings struct with rules that one variable alone does not
+// show. Its error names the variables it is about.
+type Validator interface {
+	Validate() error
+}
+
+// Load fills a T from an environment in the form of [os.Environ]. Tags are those
+// of caarlos0/env: `env:"PORT" envDefault:"8080"`, `env:"PROJECT_ID,required,notEmpty"`.
+//
+// The error joins every fault, one line each, beginning with the variable's
+// name. No line repeats a value: a secret put into the wrong variable must not
+// reach a log.
+func Load[T any](environ []string) (T, error) {
+	var settings T
+	if err := env.ParseWithOptions(&settings, env.Options{Environment: env.ToMap(environ)}); err != nil {
+		return settings, describe(reflect.TypeFor[T](), err)
+	}
+	if v, ok := any(settings).(Validator); ok {
+		if err := v.Validate(); err != nil {
+			return settings, fmt.Errorf("settings: %w", err)
+		}
+	}
+	return settings, nil
+}
+
+// describe turns the library's faults into lines that name the variable.
+func describe(settings reflect.Type, err error) error {
+	all, ok := errors.AsType[env.AggregateError](err)
+	if !ok {
+		return fmt.Errorf("settings: %w", err)
+	}
+	lines := make([]error, 0, len(all.Errors))
+	for _, fault := range all.Errors {
+		lines = append(lines, line(settings, fault))
+	}
+	return errors.Join(lines...)
+}
+
+func line(settings reflect.Type, fault error) error {
+	if missing, ok := errors.AsType[env.VarIsNotSetError](fault); ok {
+		return fmt.Errorf("%s is required and not set", missing.Key)
+	}
+	if empty, ok := errors.AsType[env.EmptyVarError](fault); ok {
+		return fmt.Errorf("%s is required and empty", empty.Key)
+	}
+	if malformed, ok := errors.AsType[env.ParseError](fault); ok {
+		return fmt.Errorf("%s is not a valid %s", variable(settings, malformed.Name), kind(malformed.Type))
+	}
+	return fmt.Errorf("settings: %w", fault)
+}
+
+// variable finds the environment variable of a field, in embedded structs too.
+func variable(settings reflect.Type, field string) string {
+	if f, ok := settings.FieldByName(field); ok {
+		if name, _, _ := strings.Cut(f.Tag.Get("env"), ","); name != "" {
+			return name
+		}
+	}
+	return field
+}
+
+func kind(t reflect.Type) string {
+	switch {
+	case t.PkgPath() == "time" && t.Name() == "Duration":
+		return "duration (such as 15s or 5m)"
+	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
+		return "whole number"
+	case t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64:
+		return "number"
+	case t.Kind() == reflect.Bool:
+		return "boolean (true or false)"
+	default:
+		return t.String()
+	}
+}
+
+// Report writes an error of [Load], or whatever ended a program, for a person:
+// the program's name before each line.
+func Report(w io.Writer, program string, err error) {
+	for text := range strings.SplitSeq(err.Error(), "\n") {
+		_, _ = fmt.Fprintf(w, "%s: %s\n", program, text)
+	}
+}

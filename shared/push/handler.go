@@ -1,0 +1,119 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+)
+
+// MaxBody is the largest push request accepted, in bytes. Our largest message
+// is under 2.5 KB; the rest is room for attributes and for what comes later.
+const MaxBody = 1 << 20
+
+// A Step handles one message. It returns nil only once its effect is durable:
+// the message is then acknowledged and never seen again. Any error makes Pub/Sub
+// deliver the message again, and after the subscription's limit move it to the
+// dead letter topic; see [Permanent].
+type Step func(ctx context.Context, m Message) error
+
+type permanentError struct{ err error }
+
+func (e permanentError) Error() string { return e.err.Error() }
+func (e permanentError) Unwrap() error { return e.err }
+
+// Permanent marks an error that no retry can mend, such as a malformed message.
+// Pub/Sub has no way to be told so: the message is refused on every attempt and
+// so reaches the dead letter topic, and the log says why each time.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanentError{err: err}
+}
+
+// IsPermanent reports whether an error was marked by [Permanent].
+func IsPermanent(err error) bool {
+	_, ok := errors.AsType[permanentError](err)
+	return ok
+}
+
+// Handler serves a step to Pub/Sub. It answers
+//
+//	204  the step's effect is durable
+//	400  the body is no push message
+//	405  not a POST
+//	413  the body is over MaxBody
+//	422  the step failed with a Permanent error
+//	503  the step failed; a retry can help
+//	500  the step panicked; logged with its stack
+//
+// Everything but the first is a refusal to Pub/Sub, which tries again with
+// backoff. A client that goes away cancels the step's context.
+func Handler(log *slog.Logger, step Step) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "only POST", http.StatusMethodNotAllowed)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+		if err != nil {
+			if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+				log.ErrorContext(r.Context(), "push message refused", "reason", "body over limit", "limit_bytes", MaxBody)
+				http.Error(w, "body over limit", http.StatusRequestEntityTooLarge)
+				return
+			}
+			http.Error(w, "body could not be read", http.StatusBadRequest)
+			return
+		}
+		message, err := Decode(body)
+		if err != nil {
+			log.ErrorContext(r.Context(), "push message refused", "reason", err.Error())
+			http.Error(w, ErrEnvelope.Error(), http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(status(r.Context(), log, message, run(r.Context(), message, step)))
+	})
+}
+
+// status decides the answer and tells the log, once, why it is not a success.
+func status(ctx context.Context, log *slog.Logger, m Message, err error) int {
+	if err == nil {
+		return http.StatusNoContent
+	}
+	attributes := []any{
+		"error", err.Error(), "message_id", m.ID, "subscription", m.Subscription, "delivery_attempt", m.DeliveryAttempt,
+	}
+	if panicked, ok := errors.AsType[panicError](err); ok {
+		log.ErrorContext(ctx, "function panicked", append(attributes, "stack", string(panicked.stack))...)
+		return http.StatusInternalServerError
+	}
+	if IsPermanent(err) {
+		log.ErrorContext(ctx, "message can never succeed, on its way to the dead letter", attributes...)
+		return http.StatusUnprocessableEntity
+	}
+	log.WarnContext(ctx, "message will be retried", attributes...)
+	return http.StatusServiceUnavailable
+}
+
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// run turns a panic of the step into an error, so that one message cannot take
+// the instance and the messages beside it down.
+func run(ctx context.Context, m Message, step Step) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = panicError{value: value, stack: debug.Stack()}
+		}
+	}()
+	return step(ctx, m)
+}

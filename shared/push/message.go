@@ -1,0 +1,81 @@
+// Package push is the border between Pub/Sub's push delivery and a function:
+// it decodes the envelope, bounds it, calls the step, and turns the step's error
+// into the status that makes Pub/Sub do the right thing.
+//
+// The Functions Framework could convert a push request to a CloudEvent, but it
+// would drop the delivery attempt and the subscription and accept a body of any
+// size. See https://cloud.google.com/pubsub/docs/push#receive_push.
+package push
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Message is one delivery of a Pub/Sub message.
+type Message struct {
+	ID              string
+	Data            []byte
+	Attributes      map[string]string
+	OrderingKey     string
+	PublishTime     time.Time
+	Subscription    string // projects/P/subscriptions/S
+	DeliveryAttempt int    // 1 for the first; 0 where the subscription has no dead letter topic
+}
+
+// envelope is the JSON body that Pub/Sub posts.
+type envelope struct {
+	Message         *envelopeMessage `json:"message"`
+	Subscription    string           `json:"subscription"`
+	DeliveryAttempt int              `json:"deliveryAttempt,omitzero"`
+}
+
+type envelopeMessage struct {
+	Data        []byte            `json:"data,omitempty"` // base64 on the wire
+	Attributes  map[string]string `json:"attributes,omitempty"`
+	MessageID   string            `json:"messageId"`
+	PublishTime time.Time         `json:"publishTime,omitzero"`
+	OrderingKey string            `json:"orderingKey,omitempty"`
+}
+
+// ErrEnvelope is the fault of a body that is not a Pub/Sub push request.
+var ErrEnvelope = errors.New("body is not a Pub/Sub push message")
+
+// Decode reads a push request's body.
+func Decode(body []byte) (Message, error) {
+	var e envelope
+	if err := json.Unmarshal(body, &e); err != nil {
+		return Message{}, fmt.Errorf("%w: %w", ErrEnvelope, err)
+	}
+	if e.Message == nil {
+		return Message{}, fmt.Errorf("%w: no message", ErrEnvelope)
+	}
+	return Message{
+		ID:              e.Message.MessageID,
+		Data:            e.Message.Data,
+		Attributes:      e.Message.Attributes,
+		OrderingKey:     e.Message.OrderingKey,
+		PublishTime:     e.Message.PublishTime.UTC(),
+		Subscription:    e.Subscription,
+		DeliveryAttempt: e.DeliveryAttempt,
+	}, nil
+}
+
+// Encode writes the body that Pub/Sub would post for a message: what the local
+// bridge sends, and what tests push at a function.
+func Encode(m Message) ([]byte, error) {
+	body, err := json.Marshal(envelope{
+		Message: &envelopeMessage{
+			Data: m.Data, Attributes: m.Attributes, MessageID: m.ID,
+			PublishTime: m.PublishTime.UTC(), OrderingKey: m.OrderingKey,
+		},
+		Subscription:    m.Subscription,
+		DeliveryAttempt: m.DeliveryAttempt,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode push message %s: %w", m.ID, err)
+	}
+	return body, nil
+}

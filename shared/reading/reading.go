@@ -1,0 +1,147 @@
+// Package reading is the domain of a single measurement: what a sensor node
+// says about its room at one instant, which of it is acceptable, and what makes
+// two of them the same.
+//
+// Everything else in Coldaisle carries a [Reading] from the gateway to storage.
+// The package imports no technology: the codecs of topics, tables and HTTP
+// bodies live at their borders and convert from and to the types here.
+package reading
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// The range of the node hardware, inclusive at both ends. The specification
+// gives it as the limits of the standard node (precision 0.1).
+const (
+	MinTemperature = -40.0 // °C
+	MaxTemperature = 125.0 // °C
+	MinHumidity    = 0.0   // % relative humidity
+	MaxHumidity    = 100.0 // % relative humidity
+)
+
+// Lengths in bytes; both kinds of identifier are ASCII.
+const (
+	MaxNodeIDLength    = 50
+	MaxMessageIDLength = 64
+)
+
+// The faults that [Reading.Validate] reports, each wrapped with the value.
+var (
+	ErrNodeID      = errors.New("node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-'")
+	ErrMessageID   = errors.New("message id must be 1 to 64 printable characters")
+	ErrTemperature = errors.New("temperature must be between -40 and 125 degrees Celsius")
+	ErrHumidity    = errors.New("humidity must be between 0 and 100 percent")
+	ErrTime        = errors.New("timestamp must lie between the years 2000 and 2100")
+)
+
+// Precision is the resolution of every timestamp in the system: what PostgreSQL
+// and BigQuery both keep. A finer time would not survive storage, and two
+// copies of one reading would then differ.
+const Precision = time.Microsecond
+
+// Reading is one measurement of one node.
+type Reading struct {
+	NodeID      string    // the sensor's public identifier
+	MessageID   string    // the node's own id of the message, unique only together with the node and the time
+	Time        time.Time // UTC, at [Precision]: the gateway's clock at receipt
+	Temperature float64   // °C, dry bulb
+	Humidity    float64   // % relative humidity
+}
+
+// Identity is what makes two readings the same one. Message ids are four random
+// bytes on some nodes and collide within weeks, so the time belongs to it.
+type Identity struct {
+	NodeID    string
+	MessageID string
+	Time      time.Time
+}
+
+// Identity returns the reading's identity, comparable with ==.
+func (r Reading) Identity() Identity {
+	return Identity{NodeID: r.NodeID, MessageID: r.MessageID, Time: Instant(r.Time)}
+}
+
+// Instant brings a time into the form in which the whole system keeps it: UTC,
+// at [Precision], without a monotonic part.
+func Instant(t time.Time) time.Time {
+	return t.UTC().Truncate(Precision)
+}
+
+// Validate reports every field that is out of its range, joined into one error;
+// nil means that the reading may be stored.
+func (r Reading) Validate() error {
+	return errors.Join(
+		ValidateNodeID(r.NodeID),
+		ValidateMessageID(r.MessageID),
+		validateTime(r.Time),
+		validateRange(r.Temperature, MinTemperature, MaxTemperature, ErrTemperature),
+		validateRange(r.Humidity, MinHumidity, MaxHumidity, ErrHumidity),
+	)
+}
+
+// ValidateMeasurement judges the two measured values alone: °C and % relative
+// humidity, finite and within the hardware's range.
+func ValidateMeasurement(temperature, humidity float64) error {
+	return errors.Join(
+		validateRange(temperature, MinTemperature, MaxTemperature, ErrTemperature),
+		validateRange(humidity, MinHumidity, MaxHumidity, ErrHumidity),
+	)
+}
+
+// ValidateNodeID reports whether an identifier may name a node: the same rule
+// at the gateway and in the API, so that every node that can report can also be
+// registered as a sensor.
+func ValidateNodeID(id string) error {
+	if id == "" || len(id) > MaxNodeIDLength {
+		return fmt.Errorf("%w: length %d", ErrNodeID, len(id))
+	}
+	for i := range len(id) {
+		if !nodeIDByte(id[i]) {
+			return fmt.Errorf("%w: got %q", ErrNodeID, id)
+		}
+	}
+	return nil
+}
+
+func nodeIDByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	default:
+		return c == '.' || c == '_' || c == ':' || c == '-'
+	}
+}
+
+// ValidateMessageID reports whether an identifier may name a message: 1 to 64
+// printable ASCII characters.
+func ValidateMessageID(id string) error {
+	if id == "" || len(id) > MaxMessageIDLength {
+		return fmt.Errorf("%w: length %d", ErrMessageID, len(id))
+	}
+	for i := range len(id) {
+		if id[i] < ' ' || id[i] > '~' {
+			return fmt.Errorf("%w: got %q", ErrMessageID, id)
+		}
+	}
+	return nil
+}
+
+// validateTime keeps times within what every store can partition by day; a
+// node's clock is never used, so anything outside is a fault of the sender.
+func validateTime(t time.Time) error {
+	if year := t.UTC().Year(); year < 2000 || year >= 2100 {
+		return fmt.Errorf("%w: got year %d", ErrTime, year)
+	}
+	return nil
+}
+
+func validateRange(value, lowest, highest float64, fault error) error {
+	if math.IsNaN(value) || value < lowest || value > highest {
+		return fmt.Errorf("%w: got %g", fault, value)
+	}
+	return nil
+}

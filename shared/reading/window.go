@@ -1,0 +1,54 @@
+package reading
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// MaxWindow is how many earlier readings of a node ride along with each new
+// one: an hour at the default interval of 30 seconds.
+const MaxWindow = 120
+
+// MaxWindowAge is how far back, in seconds, the readings of a window may lie.
+const MaxWindowAge = 3600.0
+
+// WindowPrecision is the resolution, in °C and % relative humidity and seconds,
+// at which a window's values travel. It keeps a message small, and training
+// rounds its history alike so that both see the same numbers.
+const WindowPrecision = 0.01
+
+// ErrWindow is the fault of a window that does not fit the contract.
+var ErrWindow = errors.New("recent must hold equally many age_s, temperature and humidity, at most 120, oldest first")
+
+// Window holds the readings of one node that came before another reading of it:
+// columns of equal length, oldest first. The zero value is the empty window of
+// a node that was not heard before.
+type Window struct {
+	Age         []float64 // seconds before the reading that carries the window, ≥ 0, falling
+	Temperature []float64 // °C
+	Humidity    []float64 // % relative humidity
+}
+
+// Len is the number of readings in the window.
+func (w Window) Len() int { return len(w.Age) }
+
+// Validate reports a window whose columns differ in length, that is too long,
+// out of order, or holds a value that no valid reading has.
+func (w Window) Validate() error {
+	if len(w.Age) != len(w.Temperature) || len(w.Age) != len(w.Humidity) || len(w.Age) > MaxWindow {
+		return fmt.Errorf("%w: got %d, %d and %d", ErrWindow, len(w.Age), len(w.Temperature), len(w.Humidity))
+	}
+	for i, age := range w.Age {
+		if math.IsNaN(age) || math.IsInf(age, 0) || age < 0 || (i > 0 && age > w.Age[i-1]) {
+			return fmt.Errorf("%w: age %g at %d", ErrWindow, age, i)
+		}
+		if err := ValidateMeasurement(w.Temperature[i], w.Humidity[i]); err != nil {
+			return fmt.Errorf("recent value %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Round brings a value to [WindowPrecision].
+func Round(value float64) float64 { return math.Round(value*100) / 100 }

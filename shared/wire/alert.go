@@ -1,0 +1,51 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
+)
+
+type alertJSON struct {
+	NodeID      string    `json:"node_id"`
+	MessageID   string    `json:"message_id"`
+	Timestamp   time.Time `json:"timestamp"`
+	AlertType   string    `json:"alert_type"`
+	Value       float64   `json:"value"`
+	Threshold   float64   `json:"threshold"`
+	Temperature float64   `json:"temperature"`
+	Humidity    float64   `json:"humidity"`
+}
+
+// EncodeAlert writes a message of topic alerts. It fails only on a number that
+// JSON has no form for.
+func EncodeAlert(e alert.Event) ([]byte, error) {
+	encoded, err := json.Marshal(alertJSON{
+		NodeID: e.NodeID, MessageID: e.MessageID, Timestamp: reading.Instant(e.Time), AlertType: string(e.Type),
+		Value: e.Value, Threshold: e.Threshold, Temperature: e.Temperature, Humidity: e.Humidity,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode alert of %s: %w", e.NodeID, err)
+	}
+	return encoded, nil
+}
+
+// DecodeAlert reads a message of topic alerts and refuses one that no reading
+// could have caused.
+func DecodeAlert(encoded []byte) (alert.Event, error) {
+	var in alertJSON
+	if err := json.Unmarshal(encoded, &in); err != nil {
+		return alert.Event{}, fmt.Errorf("decode alert: %w", err)
+	}
+	e := alert.Event{
+		NodeID: in.NodeID, MessageID: in.MessageID, Time: reading.Instant(in.Timestamp), Type: alert.Type(in.AlertType),
+		Value: in.Value, Threshold: in.Threshold, Temperature: in.Temperature, Humidity: in.Humidity,
+	}
+	if err := e.Validate(); err != nil {
+		return alert.Event{}, fmt.Errorf("decode alert: %w", err)
+	}
+	return e, nil
+}

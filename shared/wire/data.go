@@ -1,0 +1,103 @@
+// Package wire holds the JSON messages of the topics data, alerts and
+// model-retraining: the one place where the gateway, the functions and the API
+// agree on what travels between them.
+//
+// Encoders write the canonical form. Decoders accept what the contract allows
+// besides (id for message_id, a missing timestamp) and refuse everything else
+// with an error that names the field; a refused message can never succeed, so
+// consumers send it to the dead letter.
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// NodeIDAttribute is the Pub/Sub attribute of topic data that names the node.
+const NodeIDAttribute = "node_id"
+
+// Data is a message of topic data: a reading and the readings of the same node
+// that came before it.
+type Data struct {
+	Reading reading.Reading
+	Recent  reading.Window
+}
+
+type dataJSON struct {
+	MessageID   string      `json:"message_id,omitzero"`
+	ID          string      `json:"id,omitzero"`
+	NodeID      string      `json:"node_id"`
+	Temperature *float64    `json:"temperature"`
+	Humidity    *float64    `json:"humidity"`
+	Timestamp   time.Time   `json:"timestamp,omitzero"`
+	Recent      *windowJSON `json:"recent,omitzero"`
+}
+
+type windowJSON struct {
+	Age         []float64 `json:"age_s"`
+	Temperature []float64 `json:"temperature"`
+	Humidity    []float64 `json:"humidity"`
+}
+
+// EncodeData writes the canonical form of a message of topic data. It fails
+// only on a number that JSON has no form for.
+func EncodeData(d Data) ([]byte, error) {
+	out := dataJSON{
+		MessageID:   d.Reading.MessageID,
+		NodeID:      d.Reading.NodeID,
+		Temperature: &d.Reading.Temperature,
+		Humidity:    &d.Reading.Humidity,
+		Timestamp:   reading.Instant(d.Reading.Time),
+	}
+	if d.Recent.Len() > 0 {
+		out.Recent = &windowJSON{Age: d.Recent.Age, Temperature: d.Recent.Temperature, Humidity: d.Recent.Humidity}
+	}
+	encoded, err := json.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("encode reading of %s: %w", d.Reading.NodeID, err)
+	}
+	return encoded, nil
+}
+
+// DecodeData reads a message of topic data. published is the push message's
+// publish time, taken where the message carries no timestamp of its own.
+//
+// A message whose reading is valid but whose recent is not keeps the reading
+// and drops the window: features can be missed, a reading must not be.
+func DecodeData(encoded []byte, published time.Time) (Data, error) {
+	var in dataJSON
+	if err := json.Unmarshal(encoded, &in); err != nil {
+		return Data{}, fmt.Errorf("decode reading: %w", err)
+	}
+	if in.Temperature == nil || in.Humidity == nil {
+		return Data{}, errors.New("decode reading: temperature and humidity are required")
+	}
+	d := Data{Reading: reading.Reading{
+		NodeID:      in.NodeID,
+		MessageID:   in.MessageID,
+		Time:        in.Timestamp,
+		Temperature: *in.Temperature,
+		Humidity:    *in.Humidity,
+	}}
+	if d.Reading.MessageID == "" {
+		d.Reading.MessageID = in.ID
+	}
+	if d.Reading.Time.IsZero() {
+		d.Reading.Time = published
+	}
+	d.Reading.Time = reading.Instant(d.Reading.Time)
+	if err := d.Reading.Validate(); err != nil {
+		return Data{}, fmt.Errorf("decode reading: %w", err)
+	}
+	if in.Recent != nil {
+		window := reading.Window{Age: in.Recent.Age, Temperature: in.Recent.Temperature, Humidity: in.Recent.Humidity}
+		if window.Validate() == nil {
+			d.Recent = window
+		}
+	}
+	return d, nil
+}
