@@ -13,6 +13,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
+// The special fields by which Cloud Logging joins an entry to its trace.
+const (
+	traceKey   = "logging.googleapis.com/trace"
+	spanKey    = "logging.googleapis.com/spanId"
+	sampledKey = "logging.googleapis.com/trace_sampled"
+)
+
 // New returns a logger that writes JSON lines to w. project is the Google Cloud
 // project whose traces the entries belong to; empty outside Google Cloud, where
 // entries then carry the bare trace id.
@@ -68,9 +75,9 @@ func (h handler) Handle(ctx context.Context, record slog.Record) error {
 			name = "projects/" + h.project + "/traces/" + name
 		}
 		record.AddAttrs(
-			slog.String("logging.googleapis.com/trace", name),
-			slog.String("logging.googleapis.com/spanId", span.SpanID().String()),
-			slog.Bool("logging.googleapis.com/trace_sampled", span.IsSampled()),
+			slog.String(traceKey, name),                  //nolint:sloglint // Cloud Logging's own name
+			slog.String(spanKey, span.SpanID().String()), //nolint:sloglint // Cloud Logging's own name
+			slog.Bool(sampledKey, span.IsSampled()),      //nolint:sloglint // Cloud Logging's own name
 		)
 	}
 	if err := h.Handler.Handle(ctx, record); err != nil {

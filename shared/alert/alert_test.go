@@ -1,0 +1,94 @@
+package alert_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
+)
+
+func at(temperature, humidity float64) reading.Reading {
+	return reading.Reading{
+		NodeID: "rack-1", MessageID: "00ff00ff", Time: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC),
+		Temperature: temperature, Humidity: humidity,
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		temperature, humidity float64
+		want                  []alert.Type
+	}{
+		"both under":                 {49.9, 49.9, nil},
+		"both exactly at the limit":  {50, 50, nil},
+		"temperature over":           {50.01, 50, []alert.Type{alert.Temperature}},
+		"humidity over":              {50, 50.01, []alert.Type{alert.Humidity}},
+		"both over gives two events": {51, 52, []alert.Type{alert.Temperature, alert.Humidity}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []alert.Type
+			for _, event := range alert.Judge(at(c.temperature, c.humidity), alert.Defaults()) {
+				got = append(got, event.Type)
+				if err := event.Validate(); err != nil {
+					t.Errorf("event does not validate: %v", err)
+				}
+				if event.Threshold != 50 || event.Value <= event.Threshold {
+					t.Errorf("value %g, threshold %g: want a value over 50", event.Value, event.Threshold)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("types (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMessage(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		event alert.Event
+		want  string
+	}{
+		"temperature":          {alert.Event{Type: alert.Temperature, Value: 55.2, Threshold: 50}, "High temperature detected: 55.2°C (limit 50.0°C)"},
+		"humidity":             {alert.Event{Type: alert.Humidity, Value: 61, Threshold: 50}, "High humidity detected: 61.0% (limit 50.0%)"},
+		"rounding would hide":  {alert.Event{Type: alert.Temperature, Value: 50.04, Threshold: 50}, "High temperature detected: 50.04°C (limit 50.00°C)"},
+		"difference too small": {alert.Event{Type: alert.Humidity, Value: math.Nextafter(50, 51), Threshold: 50}, "High humidity detected: 50.000000% (limit 50.000000%)"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := c.event.Message(); got != c.want {
+				t.Errorf("Message() = %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestThresholdsValidate(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		thresholds alert.Thresholds
+		valid      bool
+	}{
+		"defaults":            {alert.Defaults(), true},
+		"ends of the range":   {alert.Thresholds{MaxTemperature: -40, MaxHumidity: 100}, true},
+		"hotter than can be":  {alert.Thresholds{MaxTemperature: 125.1, MaxHumidity: 50}, false},
+		"negative humidity":   {alert.Thresholds{MaxTemperature: 30, MaxHumidity: -1}, false},
+		"temperature not set": {alert.Thresholds{MaxTemperature: math.NaN(), MaxHumidity: 50}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := c.thresholds.Validate(); (err == nil) != c.valid {
+				t.Errorf("Validate() = %v, want valid %t", err, c.valid)
+			}
+		})
+	}
+}

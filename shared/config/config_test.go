@@ -1,0 +1,91 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/config"
+)
+
+type settings struct {
+	Project string        `env:"PROJECT_ID,required,notEmpty"`
+	Port    int           `env:"PORT"                         envDefault:"8080"`
+	Limit   float64       `env:"MAX_ALLOWED_TEMP"             envDefault:"50"`
+	Linger  time.Duration `env:"LINGER"                       envDefault:"5ms"`
+}
+
+func (s settings) Validate() error {
+	if s.Port < 1 || s.Port > 65535 {
+		return errors.New("PORT must be between 1 and 65535")
+	}
+	return nil
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	got, err := config.Load[settings]([]string{"PROJECT_ID=dc-1", "MAX_ALLOWED_TEMP=27.5", "UNRELATED=x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := settings{Project: "dc-1", Port: 8080, Limit: 27.5, Linger: 5 * time.Millisecond}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadNamesEachFaultOnALineOfItsOwn(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		environ []string
+		want    []string
+	}{
+		"missing":   {nil, []string{"PROJECT_ID is required and not set"}},
+		"empty":     {[]string{"PROJECT_ID="}, []string{"PROJECT_ID is required and empty"}},
+		"malformed": {[]string{"PROJECT_ID=a", "PORT=http"}, []string{"PORT is not a valid whole number"}},
+		"two at once": {
+			[]string{"PORT=http", "LINGER=soon"},
+			[]string{"PROJECT_ID is required and not set", "PORT is not a valid whole number", "LINGER is not a valid duration (such as 15s or 5m)"},
+		},
+		"a rule of the settings' own": {[]string{"PROJECT_ID=a", "PORT=70000"}, []string{"settings: PORT must be between 1 and 65535"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.Load[settings](c.environ)
+			if err == nil {
+				t.Fatal("loaded without an error")
+			}
+			got := strings.Split(err.Error(), "\n")
+			for _, line := range c.want {
+				if !strings.Contains(err.Error(), line) {
+					t.Errorf("error %q does not say %q", err, line)
+				}
+			}
+			if len(got) != len(c.want) {
+				t.Errorf("%d lines, want %d: %q", len(got), len(c.want), got)
+			}
+		})
+	}
+}
+
+func TestLoadRepeatsNoValue(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load[settings]([]string{"PROJECT_ID=a", "PORT=hunter2secret"})
+	if err == nil || strings.Contains(err.Error(), "hunter2secret") {
+		t.Errorf("error %v: want one that keeps the value to itself", err)
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	config.Report(&out, "ingest", errors.Join(errors.New("A is required"), errors.New("B is required")))
+	if want := "ingest: A is required\ningest: B is required\n"; out.String() != want {
+		t.Errorf("reported %q, want %q", out.String(), want)
+	}
+}

@@ -1,0 +1,61 @@
+package logging_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"testing"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"coldaisle.dev/shared/logging"
+)
+
+func entry(t *testing.T, line []byte) map[string]any {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal(line, &fields); err != nil {
+		t.Fatalf("not one JSON object: %v\n%s", err, line)
+	}
+	return fields
+}
+
+func TestEntryHasCloudLoggingFields(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[slog.Level]string{
+		slog.LevelDebug: "DEBUG", slog.LevelInfo: "INFO", slog.LevelWarn: "WARNING", slog.LevelError: "ERROR",
+	} {
+		var out bytes.Buffer
+		logging.New(&out, slog.LevelDebug, "p").With("node_id", "n1").Log(t.Context(), level, "stored")
+		got := entry(t, out.Bytes())
+		if got["severity"] != want || got["message"] != "stored" || got["node_id"] != "n1" || got["time"] == nil {
+			t.Errorf("level %v wrote %v", level, got)
+		}
+	}
+}
+
+func TestEntryJoinsItsTrace(t *testing.T) {
+	t.Parallel()
+	span := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
+	})
+	ctx := trace.ContextWithSpanContext(t.Context(), span)
+	var out bytes.Buffer
+	logging.New(&out, slog.LevelInfo, "dc-1").With("a", 1).InfoContext(ctx, "stored")
+	got := entry(t, out.Bytes())
+	if want := "projects/dc-1/traces/01000000000000000000000000000000"; got["logging.googleapis.com/trace"] != want {
+		t.Errorf("trace %v, want %v", got["logging.googleapis.com/trace"], want)
+	}
+	if got["logging.googleapis.com/trace_sampled"] != true {
+		t.Errorf("sampled %v, want true", got["logging.googleapis.com/trace_sampled"])
+	}
+}
+
+func TestEntryUnderItsLevelIsNotWritten(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	logging.New(&out, slog.LevelWarn, "").InfoContext(t.Context(), "quiet")
+	if out.Len() > 0 {
+		t.Errorf("wrote %q", out.String())
+	}
+}

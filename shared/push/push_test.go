@@ -1,0 +1,149 @@
+package push_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/push"
+)
+
+func example() push.Message {
+	return push.Message{
+		ID:              "7001",
+		Data:            []byte(`{"node_id":"n1"}`),
+		Attributes:      map[string]string{"node_id": "n1"},
+		OrderingKey:     "n1",
+		PublishTime:     time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC),
+		Subscription:    "projects/p/subscriptions/ingest",
+		DeliveryAttempt: 3,
+	}
+}
+
+func encode(t *testing.T, m push.Message) []byte {
+	t.Helper()
+	body, err := push.Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func TestDecodeReadsWhatPubSubPosts(t *testing.T) {
+	t.Parallel()
+	// The body in the form that Pub/Sub documents, both spellings of its fields included.
+	body := `{
+	  "message": {
+	    "attributes": {"node_id": "n1"},
+	    "data": "eyJub2RlX2lkIjoibjEifQ==",
+	    "messageId": "7001", "message_id": "7001",
+	    "orderingKey": "n1",
+	    "publishTime": "2026-11-20T03:00:00Z", "publish_time": "2026-11-20T03:00:00Z"
+	  },
+	  "subscription": "projects/p/subscriptions/ingest",
+	  "deliveryAttempt": 3
+	}`
+	got, err := push.Decode([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(example(), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEncodeDecode(t *testing.T) {
+	t.Parallel()
+	got, err := push.Decode(encode(t, example()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(example(), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestHandlerAnswers(t *testing.T) {
+	t.Parallel()
+	body := encode(t, example())
+	fails := func(err error) push.Step {
+		return func(context.Context, push.Message) error { return err }
+	}
+	cases := map[string]struct {
+		method string
+		body   []byte
+		step   push.Step
+		want   int
+		logged string
+	}{
+		"done":             {http.MethodPost, body, fails(nil), http.StatusNoContent, ""},
+		"a retry can help": {http.MethodPost, body, fails(errors.New("database away")), http.StatusServiceUnavailable, "database away"},
+		"no retry helps":   {http.MethodPost, body, fails(push.Permanent(errors.New("humidity 140"))), http.StatusUnprocessableEntity, "humidity 140"},
+		"panic":            {http.MethodPost, body, func(context.Context, push.Message) error { panic("nil map") }, http.StatusInternalServerError, "push_test.go"},
+		"GET":              {http.MethodGet, nil, fails(nil), http.StatusMethodNotAllowed, ""},
+		"garbage":          {http.MethodPost, []byte("hello"), fails(nil), http.StatusBadRequest, "not a Pub/Sub push message"},
+		"no message":       {http.MethodPost, []byte(`{"subscription":"s"}`), fails(nil), http.StatusBadRequest, "no message"},
+		"data not base64":  {http.MethodPost, []byte(`{"message":{"data":"###"}}`), fails(nil), http.StatusBadRequest, "not a Pub/Sub push message"},
+		"too large":        {http.MethodPost, bytes.Repeat([]byte(" "), push.MaxBody+1), fails(nil), http.StatusRequestEntityTooLarge, "over limit"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var logged bytes.Buffer
+			handler := push.Handler(logging.New(&logged, slog.LevelInfo, ""), c.step)
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), c.method, "/", bytes.NewReader(c.body)))
+			if answer.Code != c.want {
+				t.Errorf("answered %d, want %d", answer.Code, c.want)
+			}
+			if !strings.Contains(logged.String(), c.logged) || (c.logged == "" && logged.Len() > 0) {
+				t.Errorf("logged %q, want it to hold %q", logged.String(), c.logged)
+			}
+		})
+	}
+}
+
+func TestPermanentSurvivesWrapping(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("malformed")
+	err := errors.Join(errors.New("while storing"), push.Permanent(cause))
+	if !push.IsPermanent(err) || !errors.Is(err, cause) {
+		t.Errorf("%v lost its mark or its cause", err)
+	}
+	if push.IsPermanent(cause) || push.Permanent(nil) != nil {
+		t.Error("an unmarked error counts as permanent, or nil became one")
+	}
+}
+
+// FuzzDecode holds that no body makes the decoder panic, and that what it
+// accepts means the same after another trip.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"message":{"data":"e30=","messageId":"1","publishTime":"2026-11-20T03:00:00Z"},"subscription":"s"}`))
+	f.Add([]byte(`{"message":null}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		first, err := push.Decode(body)
+		if err != nil {
+			return
+		}
+		again, err := push.Encode(first)
+		if err != nil {
+			return // a year that RFC 3339 cannot write
+		}
+		second, err := push.Decode(again)
+		if err != nil {
+			t.Fatalf("own encoding refused: %v", err)
+		}
+		if !bytes.Equal(first.Data, second.Data) || first.ID != second.ID || !first.PublishTime.Equal(second.PublishTime) {
+			t.Fatalf("changed by a round trip: %+v, then %+v", first, second)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package reading_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+func valid() reading.Reading {
+	return reading.Reading{
+		NodeID:      "rack-7.node_2:a",
+		MessageID:   "9f3c01aa",
+		Time:        time.Date(2026, 11, 20, 3, 0, 0, 123456789, time.UTC),
+		Temperature: 24.5,
+		Humidity:    41.2,
+	}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		change func(*reading.Reading)
+		want   error
+	}{
+		"plain reading":              {func(*reading.Reading) {}, nil},
+		"lowest of the hardware":     {func(r *reading.Reading) { r.Temperature, r.Humidity = -40, 0 }, nil},
+		"highest of the hardware":    {func(r *reading.Reading) { r.Temperature, r.Humidity = 125, 100 }, nil},
+		"node id of 50":              {func(r *reading.Reading) { r.NodeID = strings.Repeat("n", 50) }, nil},
+		"node id of 51":              {func(r *reading.Reading) { r.NodeID = strings.Repeat("n", 51) }, reading.ErrNodeID},
+		"no node id":                 {func(r *reading.Reading) { r.NodeID = "" }, reading.ErrNodeID},
+		"node id with a space":       {func(r *reading.Reading) { r.NodeID = "rack 7" }, reading.ErrNodeID},
+		"node id with a slash":       {func(r *reading.Reading) { r.NodeID = "a/b" }, reading.ErrNodeID},
+		"node id beyond ASCII":       {func(r *reading.Reading) { r.NodeID = "kält" }, reading.ErrNodeID},
+		"message id of 64":           {func(r *reading.Reading) { r.MessageID = strings.Repeat("m", 64) }, nil},
+		"message id of 65":           {func(r *reading.Reading) { r.MessageID = strings.Repeat("m", 65) }, reading.ErrMessageID},
+		"no message id":              {func(r *reading.Reading) { r.MessageID = "" }, reading.ErrMessageID},
+		"message id with a newline":  {func(r *reading.Reading) { r.MessageID = "a\nb" }, reading.ErrMessageID},
+		"colder than the hardware":   {func(r *reading.Reading) { r.Temperature = -40.01 }, reading.ErrTemperature},
+		"hotter than the hardware":   {func(r *reading.Reading) { r.Temperature = 125.01 }, reading.ErrTemperature},
+		"temperature not a number":   {func(r *reading.Reading) { r.Temperature = math.NaN() }, reading.ErrTemperature},
+		"temperature infinite":       {func(r *reading.Reading) { r.Temperature = math.Inf(1) }, reading.ErrTemperature},
+		"humidity under 0":           {func(r *reading.Reading) { r.Humidity = -0.01 }, reading.ErrHumidity},
+		"humidity over 100":          {func(r *reading.Reading) { r.Humidity = 100.01 }, reading.ErrHumidity},
+		"humidity not a number":      {func(r *reading.Reading) { r.Humidity = math.NaN() }, reading.ErrHumidity},
+		"time of an unset clock":     {func(r *reading.Reading) { r.Time = time.Unix(0, 0) }, reading.ErrTime},
+		"zero time":                  {func(r *reading.Reading) { r.Time = time.Time{} }, reading.ErrTime},
+		"time in the next century":   {func(r *reading.Reading) { r.Time = r.Time.AddDate(100, 0, 0) }, reading.ErrTime},
+		"every value wrong, one too": {func(r *reading.Reading) { *r = reading.Reading{Humidity: 101} }, reading.ErrHumidity},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := valid()
+			c.change(&r)
+			if err := r.Validate(); !errors.Is(err, c.want) {
+				t.Errorf("Validate() = %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	r := valid()
+	same := r
+	same.Time = r.Time.In(time.FixedZone("far", 3600)).Round(0).Add(-500 * time.Nanosecond)
+	same.Temperature = 99
+	if r.Identity() != same.Identity() {
+		t.Errorf("%v and %v differ, though they name one instant at storage precision", r.Identity(), same.Identity())
+	}
+	later := r
+	later.Time = r.Time.Add(reading.Precision)
+	if r.Identity() == later.Identity() {
+		t.Error("two readings a microsecond apart share an identity")
+	}
+}
+
+func TestWindowValidate(t *testing.T) {
+	t.Parallel()
+	long := make([]float64, reading.MaxWindow+1)
+	cases := map[string]struct {
+		window reading.Window
+		valid  bool
+	}{
+		"empty":                {reading.Window{}, true},
+		"falling ages":         {reading.Window{Age: []float64{60, 30, 30}, Temperature: []float64{1, 2, 3}, Humidity: []float64{4, 5, 6}}, true},
+		"rising ages":          {reading.Window{Age: []float64{30, 60}, Temperature: []float64{1, 2}, Humidity: []float64{4, 5}}, false},
+		"from the future":      {reading.Window{Age: []float64{-1}, Temperature: []float64{1}, Humidity: []float64{4}}, false},
+		"columns of two sizes": {reading.Window{Age: []float64{60, 30}, Temperature: []float64{1}, Humidity: []float64{4, 5}}, false},
+		"too long":             {reading.Window{Age: long, Temperature: long, Humidity: long}, false},
+		"value out of range":   {reading.Window{Age: []float64{60}, Temperature: []float64{1}, Humidity: []float64{101}}, false},
+		"age not a number":     {reading.Window{Age: []float64{math.NaN()}, Temperature: []float64{1}, Humidity: []float64{1}}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := c.window.Validate(); (err == nil) != c.valid {
+				t.Errorf("Validate() = %v, want valid %t", err, c.valid)
+			}
+		})
+	}
+}

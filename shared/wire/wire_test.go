@@ -1,0 +1,187 @@
+package wire_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+var published = time.Date(2026, 11, 20, 3, 0, 5, 0, time.UTC)
+
+func TestDecodeData(t *testing.T) {
+	t.Parallel()
+	want := reading.Reading{
+		NodeID: "n1", MessageID: "ab", Time: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), Temperature: 21.5, Humidity: 40,
+	}
+	fallback := want
+	fallback.Time = published
+	cases := map[string]struct {
+		message string
+		want    reading.Reading
+		fault   string // part of the error; empty when the message is good
+	}{
+		"canonical":               {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
+		"id for message_id":       {`{"id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
+		"message_id wins over id": {`{"id":"zz","message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
+		"no timestamp":            {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40}`, fallback, ""},
+		"offset":                  {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T05:00:00+02:00"}`, want, ""},
+		"unknown field":           {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","firmware":7}`, want, ""},
+		"recent that is wrong":    {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":{"age_s":[1],"temperature":[],"humidity":[]}}`, want, ""},
+		"no temperature":          {`{"message_id":"ab","node_id":"n1","humidity":40}`, reading.Reading{}, "required"},
+		"null humidity":           {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":null}`, reading.Reading{}, "required"},
+		"temperature as text":     {`{"message_id":"ab","node_id":"n1","temperature":"21.5","humidity":40}`, reading.Reading{}, "temperature"},
+		"no message id":           {`{"node_id":"n1","temperature":21.5,"humidity":40}`, reading.Reading{}, "message id"},
+		"humidity out of range":   {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":140}`, reading.Reading{}, "humidity"},
+		"timestamp not a time":    {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"soon"}`, reading.Reading{}, "soon"},
+		"not JSON":                {`temperature=21.5`, reading.Reading{}, "decode reading"},
+		"empty":                   {``, reading.Reading{}, "decode reading"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := wire.DecodeData([]byte(c.message), published)
+			if c.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fault) {
+					t.Fatalf("error %v, want one about %q", err, c.fault)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(wire.Data{Reading: c.want}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEncodeDataRefusesNothingValid(t *testing.T) {
+	t.Parallel()
+	want := wire.Data{
+		Reading: reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: -40, Humidity: 100},
+		Recent:  reading.Window{Age: []float64{60, 30}, Temperature: []float64{20.25, 20.5}, Humidity: []float64{40, 41}},
+	}
+	encoded, err := wire.EncodeData(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := wire.DecodeData(encoded, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after a round trip (-want +got):\n%s", diff)
+	}
+}
+
+func TestAlertRoundTrip(t *testing.T) {
+	t.Parallel()
+	hot := reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: 61.25, Humidity: 70}
+	for _, want := range alert.Judge(hot, alert.Defaults()) {
+		encoded, err := wire.EncodeAlert(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := wire.DecodeAlert(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("after a round trip (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestDecodeAlertRefuses(t *testing.T) {
+	t.Parallel()
+	for name, message := range map[string]string{
+		"unknown type": `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","alert_type":"smoke","value":60,"threshold":50,"temperature":60,"humidity":40}`,
+		"no time":      `{"node_id":"n1","message_id":"ab","alert_type":"temperature","value":60,"threshold":50,"temperature":60,"humidity":40}`,
+		"no node":      `{"message_id":"ab","timestamp":"2026-11-20T03:00:00Z","alert_type":"temperature","value":60,"threshold":50,"temperature":60,"humidity":40}`,
+		"a list":       `[]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if event, err := wire.DecodeAlert([]byte(message)); err == nil {
+				t.Errorf("accepted as %+v", event)
+			}
+		})
+	}
+}
+
+func TestRetrainingRoundTrip(t *testing.T) {
+	t.Parallel()
+	want := wire.Retraining{TrainingRunID: 7, TriggeredBy: "manual", ValidatedCount: 12, RequestedAt: published}
+	encoded, err := wire.EncodeRetraining(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := wire.DecodeRetraining(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after a round trip (-want +got):\n%s", diff)
+	}
+	if _, err := wire.DecodeRetraining([]byte(`{"triggered_by":"manual"}`)); err == nil {
+		t.Error("a request that names no run was accepted")
+	}
+}
+
+// FuzzDecodeData holds that whatever is accepted is valid and means the same
+// after another trip through the codec.
+func FuzzDecodeData(f *testing.F) {
+	f.Add([]byte(`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`))
+	f.Add([]byte(`{"id":"ab","node_id":"n1","temperature":1e2,"humidity":0,"recent":{"age_s":[30],"temperature":[1],"humidity":[2]}}`))
+	f.Add([]byte(`{"message_id":"ab","node_id":"n1","temperature":1e999,"humidity":40}`))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		first, err := wire.DecodeData(message, published)
+		if err != nil {
+			return
+		}
+		if err := first.Reading.Validate(); err != nil {
+			t.Fatalf("accepted an invalid reading: %v", err)
+		}
+		if err := first.Recent.Validate(); err != nil {
+			t.Fatalf("accepted an invalid window: %v", err)
+		}
+		encoded, err := wire.EncodeData(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := wire.DecodeData(encoded, time.Time{})
+		if err != nil {
+			t.Fatalf("canonical form refused: %v\n%s", err, encoded)
+		}
+		if diff := cmp.Diff(first.Reading, second.Reading); diff != "" {
+			t.Fatalf("changed by a round trip (-first +second):\n%s", diff)
+		}
+		if first.Recent.Len() != second.Recent.Len() {
+			t.Fatalf("window of %d became one of %d", first.Recent.Len(), second.Recent.Len())
+		}
+	})
+}
+
+// FuzzDecodeAlert holds that whatever is accepted is valid and encodes again.
+func FuzzDecodeAlert(f *testing.F) {
+	f.Add([]byte(`{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","alert_type":"humidity","value":60,"threshold":50,"temperature":20,"humidity":60}`))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		event, err := wire.DecodeAlert(message)
+		if err != nil {
+			return
+		}
+		if err := event.Validate(); err != nil {
+			t.Fatalf("accepted an invalid event: %v", err)
+		}
+		if _, err := wire.EncodeAlert(event); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
