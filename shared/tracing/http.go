@@ -1,0 +1,86 @@
+package tracing
+
+import (
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Middleware joins each request to its caller's trace (W3C traceparent) and,
+// when tracing is on, makes a server span of it, named for the route that took
+// it: a pattern, never the path with its identifiers.
+func Middleware(piece string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		if r.Header.Get("Traceparent") != "" {
+			ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+		}
+		ctx, span := otel.Tracer(scope).Start(ctx, piece, trace.WithSpanKind(trace.SpanKindServer))
+		if !span.IsRecording() {
+			// A trace that only passes through still reaches the log lines.
+			if ctx != r.Context() {
+				r = r.WithContext(ctx)
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
+		defer span.End()
+		r = r.WithContext(ctx)
+		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(answer, r)
+		name := r.Pattern
+		if name == "" {
+			name = piece
+		} else if !strings.HasPrefix(name, r.Method) {
+			name = r.Method + " " + name
+		}
+		span.SetName(name)
+		span.SetAttributes(
+			attribute.String("http.request.method", r.Method),
+			attribute.String("http.route", r.Pattern),
+			attribute.Int("http.response.status_code", answer.status),
+		)
+		if answer.status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, http.StatusText(answer.status))
+		}
+	})
+}
+
+// statusWriter notes the status of an answer. Unwrap keeps the deadlines and
+// flushing of the writer below within reach of http.ResponseController.
+type statusWriter struct {
+	http.ResponseWriter
+
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush implements [http.Flusher], which some libraries ask for by assertion.
+func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Transport carries the trace of a request's context to the server it calls.
+func Transport(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		ctx := r.Context()
+		if trace.SpanContextFromContext(ctx).IsValid() {
+			r = r.Clone(ctx)
+			propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
+		}
+		return base.RoundTrip(r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

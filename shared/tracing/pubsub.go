@@ -1,0 +1,53 @@
+package tracing
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// prefix is what the Pub/Sub client library puts before the keys of a trace in
+// a message's attributes.
+const prefix = "googclient_"
+
+// Inject writes the trace of ctx into the attributes of a message about to be
+// published and returns them; nil attributes become a map only when there is a
+// trace.
+func Inject(ctx context.Context, attributes map[string]string) map[string]string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return attributes
+	}
+	if attributes == nil {
+		attributes = make(map[string]string, 1)
+	}
+	propagation.TraceContext{}.Inject(ctx, messageCarrier(attributes))
+	return attributes
+}
+
+// Extract returns ctx within the trace that a message's attributes carry, or
+// unchanged when they carry none.
+func Extract(ctx context.Context, attributes map[string]string) context.Context {
+	if attributes[prefix+"traceparent"] == "" {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, messageCarrier(attributes))
+}
+
+// messageCarrier reads and writes the keys of a trace with the library's prefix.
+type messageCarrier map[string]string
+
+func (c messageCarrier) Get(key string) string { return c[prefix+key] }
+
+func (c messageCarrier) Set(key, value string) { c[prefix+key] = value }
+
+func (c messageCarrier) Keys() []string {
+	keys := make([]string, 0, 2)
+	for key := range c {
+		if name, ok := strings.CutPrefix(key, prefix); ok {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}

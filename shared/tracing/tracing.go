@@ -1,0 +1,102 @@
+// Package tracing follows one reading through the whole corridor: from a node's
+// POST at the gateway over Pub/Sub and the functions to the stored row, and a
+// request of the API to its queries, as one OpenTelemetry trace.
+//
+// It is off unless OTEL_EXPORTER_OTLP_ENDPOINT is set, and then costs nothing:
+// no span is made, no attribute written. A trace that a caller began still
+// passes through, so that log lines join it.
+//
+// A main or entrypoint calls [Start] once; everything else uses
+//
+//	handler = tracing.Middleware("gateway", handler)        // one server span per request
+//	attributes = tracing.Inject(ctx, attributes)            // before a publish to Pub/Sub
+//	ctx = tracing.Extract(ctx, message.Attributes)          // in a function, from a push message
+//	ctx, end := tracing.Begin(ctx, "append reading")        // a step worth seeing
+//	defer func() { end(err) }()
+//
+// The trace travels in the attribute googclient_traceparent, as the Pub/Sub
+// client library writes it, so that its own spans join when it is told to make
+// some. Names of spans are those of steps, never of customers or nodes.
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// scope names this package as the source of its spans.
+const scope = "coldaisle.dev/shared/tracing"
+
+// Config is what the environment says about tracing, in the names of the
+// OpenTelemetry specification. The exporter reads the other OTEL_EXPORTER_OTLP_
+// variables (headers, compression, timeout) itself.
+type Config struct {
+	// Endpoint is the base URL of an OTLP/HTTP collector; empty turns tracing off.
+	Endpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
+	// SampleRatio is the share of traces that begin here and are kept, 0 to 1.
+	// A trace that came from outside keeps its caller's decision.
+	SampleRatio float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"1"`
+}
+
+// Start begins to export the spans of a service. The returned function sends
+// what is still held and ends the export; call it last. With no endpoint both
+// do nothing.
+func Start(ctx context.Context, config Config, service string) (stop func(context.Context) error, err error) {
+	if config.Endpoint == "" {
+		return func(context.Context) error { return nil }, nil
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(tracesURL(config.Endpoint)))
+	if err != nil {
+		return nil, fmt.Errorf("trace exporter to %s: %w", config.Endpoint, err)
+	}
+	stop = install(exporter, config.SampleRatio, service)
+	return stop, nil
+}
+
+// tracesURL is where traces go below the base URL of a collector, as the
+// OpenTelemetry specification says for OTEL_EXPORTER_OTLP_ENDPOINT.
+func tracesURL(endpoint string) string {
+	return strings.TrimSuffix(endpoint, "/") + "/v1/traces"
+}
+
+// install makes an exporter the destination of every span of the process.
+func install(exporter sdk.SpanExporter, ratio float64, service string) func(context.Context) error {
+	provider := sdk.NewTracerProvider(
+		sdk.WithBatcher(exporter),
+		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(ratio))),
+		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", service))),
+	)
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	return func(ctx context.Context) error {
+		// What runs on after this, in a process that goes on, makes no spans.
+		otel.SetTracerProvider(noop.NewTracerProvider())
+		if err := provider.Shutdown(ctx); err != nil {
+			return fmt.Errorf("stop trace export: %w", err)
+		}
+		return nil
+	}
+}
+
+// Begin starts a span for a step of the work that ctx belongs to. The returned
+// function ends it and marks it failed when given an error. Off, both are free.
+func Begin(ctx context.Context, step string, attributes ...attribute.KeyValue) (context.Context, func(error)) {
+	ctx, span := otel.Tracer(scope).Start(ctx, step, trace.WithAttributes(attributes...))
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}
+}

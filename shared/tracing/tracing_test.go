@@ -1,0 +1,151 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// TestCorridor sends one trace from a request over a message to a step, as a
+// reading goes. It is the one test that touches the process's provider, and so
+// not parallel.
+func TestCorridor(t *testing.T) { //nolint:paralleltest // installs the process-wide provider
+	spans := tracetest.NewInMemoryExporter()
+	stop := install(keep{spans}, 1, "test")
+
+	var attributes map[string]string
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /api/v1/message", func(w http.ResponseWriter, r *http.Request) {
+		attributes = Inject(r.Context(), nil)
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	request := httptest.NewRequest(http.MethodPost, "/api/v1/message", nil)
+	request.Header.Set("Traceparent", parent)
+	Middleware("gateway", mux).ServeHTTP(httptest.NewRecorder(), request)
+
+	ctx := Extract(t.Context(), attributes)
+	_, end := Begin(ctx, "append reading")
+	end(errors.New("table is away"))
+	if err := stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	got := spans.GetSpans()
+	if len(got) != 2 {
+		t.Fatalf("%d spans, want the request's and the step's", len(got))
+	}
+	server, step := got[0], got[1]
+	if server.Name != "POST /api/v1/message" || step.Name != "append reading" {
+		t.Errorf("names %q and %q", server.Name, step.Name)
+	}
+	if id := server.SpanContext.TraceID().String(); id != "0af7651916cd43dd8448eb211c80319c" {
+		t.Errorf("trace %s, want the caller's", id)
+	}
+	if step.Parent.SpanID() != server.SpanContext.SpanID() {
+		t.Error("the step is not a child of the request that published its message")
+	}
+	if step.Status.Description != "table is away" || server.Status.Description == "" {
+		t.Errorf("failures are not marked: %+v, %+v", step.Status, server.Status)
+	}
+}
+
+// keep holds its spans over a shutdown, which the exporter itself would drop.
+type keep struct{ *tracetest.InMemoryExporter }
+
+func (keep) Shutdown(context.Context) error { return nil }
+
+// TestOff shows that without an endpoint a caller's trace passes through and
+// nothing else happens.
+func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the test that installs a provider
+	stop, err := Start(t.Context(), Config{}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inside trace.SpanContext
+	handler := Middleware("api", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		inside = trace.SpanContextFromContext(r.Context())
+	}))
+	request := httptest.NewRequest(http.MethodGet, "/health", nil)
+	handler.ServeHTTP(httptest.NewRecorder(), request)
+	if inside.IsValid() {
+		t.Error("a trace began though tracing is off")
+	}
+	request.Header.Set("Traceparent", parent)
+	handler.ServeHTTP(httptest.NewRecorder(), request)
+	if inside.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
+		t.Errorf("the caller's trace did not pass through: %v", inside)
+	}
+	if attributes := Inject(t.Context(), nil); attributes != nil {
+		t.Errorf("attributes %v without a trace", attributes)
+	}
+	if err := stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExport sends spans to a collector over HTTP.
+func TestExport(t *testing.T) { //nolint:paralleltest // installs the process-wide provider
+	var posts atomic.Int64
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/v1/traces" && len(body) > 0 {
+			posts.Add(1)
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
+	t.Cleanup(collector.Close)
+	stop, err := Start(t.Context(), Config{Endpoint: collector.URL + "/", SampleRatio: 1}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, end := Begin(t.Context(), "step")
+	end(nil)
+	if err := stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if posts.Load() == 0 {
+		t.Error("the collector got no span")
+	}
+}
+
+// TestTransport carries the trace in the header of an outgoing request.
+func TestTransport(t *testing.T) {
+	t.Parallel()
+	var header string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		header = r.Header.Get("Traceparent")
+	}))
+	t.Cleanup(server.Close)
+	ctx := Extract(t.Context(), map[string]string{prefix + "traceparent": parent})
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := (&http.Client{Transport: Transport(http.DefaultTransport)}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if header != parent {
+		t.Errorf("traceparent %q, want %q", header, parent)
+	}
+}
+
+func BenchmarkMiddlewareOff(b *testing.B) {
+	handler := Middleware("api", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	request := httptest.NewRequest(http.MethodGet, "/health", nil)
+	recorder := httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		handler.ServeHTTP(recorder, request)
+	}
+}
