@@ -1,0 +1,114 @@
+// Package cloudsql opens the pool of connections to the metadata database that
+// the functions and the API share: by DATABASE_URL where it is set, else to a
+// Cloud SQL instance as the service account that the program runs as.
+//
+// Opening makes no connection. An instance that only answers a health check
+// never touches the database, and a database that is away at start does not
+// keep a function from starting.
+package cloudsql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"cloud.google.com/go/cloudsqlconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Config says where the database is. Embed it in a program's settings.
+type Config struct {
+	// DatabaseURL is a connection string of PostgreSQL; it goes before the rest.
+	DatabaseURL string `env:"DATABASE_URL"`
+	// Instance is a Cloud SQL instance, project:region:name.
+	Instance string `env:"INSTANCE_CONNECTION_NAME"`
+	// User is the IAM database user: a service account's address without
+	// .gserviceaccount.com.
+	User string `env:"DB_USER"`
+	// Name is the database's.
+	Name string `env:"DB_NAME"`
+	// PrivateIP connects over the instance's private address.
+	PrivateIP bool `env:"DB_PRIVATE_IP" envDefault:"false"`
+	// MaxConns bounds the pool of one instance of the program: all instances
+	// together must stay below what the database allows.
+	MaxConns int32 `env:"DB_MAX_CONNS" envDefault:"4"`
+}
+
+// Validate implements [config.Validator].
+func (c Config) Validate() error {
+	if c.DatabaseURL == "" && (c.Instance == "" || c.User == "" || c.Name == "") {
+		return errors.New("DATABASE_URL, or INSTANCE_CONNECTION_NAME, DB_USER and DB_NAME, are required")
+	}
+	if c.MaxConns < 1 {
+		return errors.New("DB_MAX_CONNS must be at least 1")
+	}
+	return nil
+}
+
+const (
+	connectTimeout = 10 * time.Second
+	// A function's instance may sleep for long between requests; what the
+	// database or a gateway closed meanwhile is found before it is used.
+	healthCheck = 30 * time.Second
+	idle        = 5 * time.Minute
+)
+
+// Open returns a pool and what closes it. ctx bounds only the opening.
+func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
+	if err := config.Validate(); err != nil {
+		return nil, nil, err
+	}
+	settings, err := pgxpool.ParseConfig(config.DatabaseURL)
+	if err != nil {
+		// The library's error may quote the connection string, password and all.
+		return nil, nil, errors.New("DATABASE_URL is not a valid connection string")
+	}
+	settings.MaxConns = config.MaxConns
+	settings.HealthCheckPeriod = healthCheck
+	settings.MaxConnIdleTime = idle
+	settings.ConnConfig.ConnectTimeout = connectTimeout
+	release := func() {}
+	if config.DatabaseURL == "" {
+		dialer, err := dialer(ctx, config)
+		if err != nil {
+			return nil, nil, err
+		}
+		release = func() { _ = dialer.Close() }
+		settings.ConnConfig.Host = "cloudsql" // a name for error texts; the dialer knows the address
+		settings.ConnConfig.User = config.User
+		settings.ConnConfig.Database = config.Name
+		settings.ConnConfig.TLSConfig = nil // the dialer's connection is already encrypted
+		settings.ConnConfig.Fallbacks = nil
+		settings.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+		settings.ConnConfig.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.Dial(ctx, config.Instance)
+		}
+	}
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings)
+	if err != nil {
+		release()
+		return nil, nil, fmt.Errorf("open database pool: %w", err)
+	}
+	return pool, func() { pool.Close(); release() }, nil
+}
+
+// dialer logs in by IAM, renews its certificate when a connection needs it
+// rather than in the background, where a throttled instance has no time, and
+// exports no metrics of its own.
+func dialer(ctx context.Context, config Config) (*cloudsqlconn.Dialer, error) {
+	options := []cloudsqlconn.Option{
+		cloudsqlconn.WithIAMAuthN(),
+		cloudsqlconn.WithLazyRefresh(),
+		cloudsqlconn.WithBuiltInMetrics(false),
+	}
+	if config.PrivateIP {
+		options = append(options, cloudsqlconn.WithDefaultDialOptions(cloudsqlconn.WithPrivateIP()))
+	}
+	d, err := cloudsqlconn.NewDialer(context.WithoutCancel(ctx), options...)
+	if err != nil {
+		return nil, fmt.Errorf("cloud SQL dialer: %w", err)
+	}
+	return d, nil
+}

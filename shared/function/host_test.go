@@ -1,0 +1,189 @@
+package function_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/function"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/tally"
+)
+
+type opener = func(context.Context) (push.Step, func(), error)
+
+func host(t *testing.T, open opener) (*function.Host, *httptest.Server, *bytes.Buffer) {
+	t.Helper()
+	var lines bytes.Buffer
+	log := logging.New(&lines, slog.LevelInfo, "")
+	h := function.NewHost(log, tally.New(log, "test", time.Hour, time.Now), time.Now, open)
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return h, server, &lines
+}
+
+func post(t *testing.T, url string) int {
+	t.Helper()
+	body, err := push.Encode(push.Message{ID: "1", Data: []byte("x"), PublishTime: time.Unix(1, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Post(url, "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	return response.StatusCode
+}
+
+func TestHostOpensOnceWithTheFirstMessage(t *testing.T) {
+	t.Parallel()
+	var opened atomic.Int64
+	_, server, _ := host(t, func(context.Context) (push.Step, func(), error) {
+		opened.Add(1)
+		return func(context.Context, push.Message) error { return nil }, func() {}, nil
+	})
+	if opened.Load() != 0 {
+		t.Error("opened before any message")
+	}
+	var posts sync.WaitGroup
+	for range 20 {
+		posts.Go(func() {
+			if got := post(t, server.URL); got != http.StatusNoContent {
+				t.Errorf("answered %d", got)
+			}
+		})
+	}
+	posts.Wait()
+	if opened.Load() != 1 {
+		t.Errorf("opened %d times", opened.Load())
+	}
+}
+
+func TestHostTriesToOpenAgain(t *testing.T) {
+	t.Parallel()
+	var opened atomic.Int64
+	_, server, _ := host(t, func(context.Context) (push.Step, func(), error) {
+		if opened.Add(1) == 1 {
+			return nil, nil, errors.New("database is away")
+		}
+		return func(context.Context, push.Message) error { return nil }, func() {}, nil
+	})
+	if got := post(t, server.URL); got != http.StatusServiceUnavailable {
+		t.Errorf("first answered %d", got)
+	}
+	if got := post(t, server.URL); got != http.StatusNoContent {
+		t.Errorf("second answered %d", got)
+	}
+}
+
+func TestHostDrains(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
+	var messages atomic.Int64
+	h, server, lines := host(t, func(context.Context) (push.Step, func(), error) {
+		step := func(ctx context.Context, _ push.Message) error {
+			if messages.Add(1) > 1 {
+				return nil
+			}
+			close(started)
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return step, func() { ended.Store(true) }, nil
+	})
+	answered := make(chan int, 1)
+	go func() { answered <- post(t, server.URL) }()
+	<-started
+	drained := make(chan error, 1)
+	go func() { drained <- h.Drain(t.Context()) }()
+	refused := func() bool { return post(t, server.URL) == http.StatusServiceUnavailable }
+	for deadline := time.Now().Add(10 * time.Second); !refused(); {
+		if time.Now().After(deadline) {
+			t.Fatal("a draining host still takes messages")
+		}
+	}
+	if ended.Load() {
+		t.Error("clients closed under a message in flight")
+	}
+	close(release)
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+	if got := <-answered; got != http.StatusNoContent {
+		t.Errorf("message in flight answered %d", got)
+	}
+	if !ended.Load() {
+		t.Error("clients not closed")
+	}
+	if !strings.Contains(lines.String(), `"messages_done":`) {
+		t.Errorf("last counters not written: %s", lines)
+	}
+}
+
+func TestHostDrainEnds(t *testing.T) {
+	t.Parallel()
+	started := make(chan struct{})
+	h, server, _ := host(t, func(context.Context) (push.Step, func(), error) {
+		return func(ctx context.Context, _ push.Message) error {
+			close(started)
+			<-ctx.Done()
+			return ctx.Err()
+		}, func() {}, nil
+	})
+	ctx, abandon := context.WithCancel(t.Context())
+	var posting sync.WaitGroup
+	posting.Go(func() {
+		body, _ := push.Encode(push.Message{ID: "1"})
+		request, _ := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, bytes.NewReader(body))
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	})
+	<-started
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := h.Drain(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("drain of a hanging message: %v", err)
+	}
+	abandon()
+	posting.Wait()
+}
+
+func TestRegisterRefusesMissingSettings(t *testing.T) {
+	t.Parallel()
+	type settings struct {
+		function.Common
+
+		Topic string `env:"ALERT_TOPIC,required"`
+	}
+	var faults bytes.Buffer
+	code := -1
+	function.Register(function.Program{
+		Errors: &faults, Exit: func(c int) { code = c }, Clock: time.Now,
+	}, "probe", func(context.Context, settings, function.Tools) (push.Step, func(), error) {
+		return nil, nil, errors.New("never opened")
+	})
+	if code != 1 {
+		t.Errorf("exit %d", code)
+	}
+	for _, name := range []string{"PROJECT_ID", "ALERT_TOPIC"} {
+		if !strings.Contains(faults.String(), "probe: "+name+" is required") {
+			t.Errorf("nothing about %s in %q", name, faults.String())
+		}
+	}
+}
