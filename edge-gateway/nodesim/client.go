@@ -1,0 +1,140 @@
+package nodesim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// The paths of the gateway's interface.
+const (
+	registerPath  = "/api/v1/register"
+	messagePath   = "/api/v1/message"
+	heartbeatPath = "/api/v1/heartbeat"
+)
+
+// requestTimeout is how long a node waits for an answer, in wall time.
+const requestTimeout = 10 * time.Second
+
+type registration struct {
+	NodeID string `json:"node_id"`
+	IPAddr string `json:"ip_addr"`
+}
+
+type message struct {
+	ID          string  `json:"id"`
+	NodeID      string  `json:"node_id"`
+	Temperature float64 `json:"temperature"`
+	Humidity    float64 `json:"humidity"`
+}
+
+type heartbeat struct {
+	NodeID string `json:"node_id"`
+}
+
+// answer is what a node makes of a request's end.
+type answer int
+
+const (
+	accepted    answer = iota // 2xx
+	refused                   // sending it again cannot help
+	later                     // the gateway could not now: 500 and its like
+	unreachable               // no answer at all
+)
+
+func judge(status int) answer {
+	switch {
+	case status >= 200 && status < 300:
+		return accepted
+	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+		return later
+	default:
+		return refused
+	}
+}
+
+// client speaks to a gateway over connections that are kept.
+type client struct {
+	http    *http.Client
+	timeout time.Duration
+}
+
+// newClient returns a client for so many requests at a time. transport is nil
+// but in tests of time.
+func newClient(parallel int, transport http.RoundTripper) *client {
+	if transport == nil {
+		transport = &http.Transport{
+			MaxIdleConns:        parallel,
+			MaxIdleConnsPerHost: parallel,
+			IdleConnTimeout:     2 * time.Minute,
+			DisableCompression:  true,
+		}
+	}
+	return &client{http: &http.Client{Transport: transport}, timeout: requestTimeout}
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// post sends v as JSON. The error says why there was no answer.
+func (c *client) post(ctx context.Context, base, path string, v any) (int, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return 0, fmt.Errorf("encode for %s: %w", path, err)
+	}
+	return c.postBytes(ctx, base, path, body)
+}
+
+func (c *client) postBytes(ctx context.Context, base, path string, body []byte) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, fmt.Errorf("request to %s%s: %w", base, path, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("post %s: %w", path, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	// Read to the end, or the connection cannot be used again.
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
+	return response.StatusCode, nil
+}
+
+// Resolve finds the gateway's base address, such as http://192.168.1.20:8080.
+// A node asks at its start and again when the address no longer answers.
+type Resolve func(ctx context.Context) (string, error)
+
+var errGateway = errors.New("gateway must be an address such as http://192.168.1.20:8080")
+
+// Fixed resolves to an address that is known beforehand.
+func Fixed(address string) (Resolve, error) {
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, fmt.Errorf("%w: got %q", errGateway, address)
+	}
+	trimmed := strings.TrimRight(address, "/")
+	return func(context.Context) (string, error) { return trimmed, nil }, nil
+}
+
+// wait passes d of wall time, or less when the context ends, whose error it
+// returns.
+func wait(ctx context.Context, d time.Duration) error {
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err() //nolint:wrapcheck // callers tell a cancelled context by identity
+}

@@ -1,0 +1,199 @@
+package nodesim
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// The life of a node, in virtual time.
+const (
+	registerRetries = 5
+	firstBackoff    = time.Second // doubles with each retry
+	bootSpread      = 5 * time.Second
+
+	heartbeatFrom = 30 * time.Second
+	heartbeatTo   = 60 * time.Second
+
+	// memory is how many unanswered readings a node keeps for its next cycle.
+	// More would not help: the gateway stamps the time at receipt.
+	memory = 4
+	// patience is how many intervals a node may be behind before it leaves out
+	// measurements.
+	patience = 4
+)
+
+// node is one simulated device. Like the firmware it does one thing at a time.
+type node struct {
+	sim    *Simulation
+	id     string
+	addr   string
+	sensor sensor
+	boot   time.Duration // virtual
+	ids    chance
+	beats  chance
+
+	base    string // of the gateway; empty until found
+	pending []message
+}
+
+func newNode(s *Simulation, number int, r room) *node {
+	place := uint64(number) //nolint:gosec // not negative
+	return &node{
+		sim:    s,
+		id:     nodeID(s.config.Prefix, number),
+		addr:   fmt.Sprintf("10.77.%d.%d", number/250%256, number%250+1),
+		sensor: newSensor(r, s.config.Seed, place),
+		boot:   bootSpread * time.Duration(number) / time.Duration(s.config.Nodes),
+		beats:  newChance(s.config.Seed, 2*noiseStream+place),
+	}
+}
+
+// live is the firmware's main loop, from power on to the end of the context.
+func (n *node) live(ctx context.Context, start time.Time) {
+	// The start belongs to the ids, so that they differ from run to run.
+	n.ids = newChance(n.sim.config.Seed^uint64(start.UnixNano()), 3*noiseStream+n.sensor.place)
+	if n.until(ctx, start, n.boot) != nil {
+		return
+	}
+	n.register(ctx)
+
+	reading := n.boot
+	beat := n.boot + n.beats.between(heartbeatFrom, heartbeatTo)
+	for {
+		if n.until(ctx, start, min(reading, beat)) != nil {
+			return
+		}
+		if beat < reading {
+			n.heartbeat(ctx)
+			beat += n.beats.between(heartbeatFrom, heartbeatTo)
+			continue
+		}
+		n.cycle(ctx, reading)
+		reading = n.next(start, reading)
+	}
+}
+
+// until waits for a virtual time.
+func (n *node) until(ctx context.Context, start time.Time, at time.Duration) error {
+	return wait(ctx, start.Add(n.sim.wall(at)).Sub(n.sim.config.Clock()))
+}
+
+// next is the time of the measurement after the one at a virtual time, without
+// those that a slow gateway has made the node miss.
+func (n *node) next(start time.Time, last time.Duration) time.Duration {
+	interval := n.sim.config.Interval
+	following := last + interval
+	behind := (n.sim.virtual(n.sim.config.Clock().Sub(start)) - following) / interval
+	if behind > patience {
+		n.sim.counters.missed.Add(int64(behind))
+		following += behind * interval
+	}
+	return following
+}
+
+// register tells the gateway of the node, again after a failure, five times at
+// most. Then it goes on unregistered: the gateway takes a node in from its first
+// message too.
+func (n *node) register(ctx context.Context) {
+	backoff := firstBackoff
+	for attempt := range 1 + registerRetries {
+		if attempt > 0 {
+			if wait(ctx, n.sim.wall(backoff)) != nil {
+				return
+			}
+			backoff *= 2
+			n.sim.counters.registerRetries.Add(1)
+		}
+		if n.post(ctx, registerPath, registration{NodeID: n.id, IPAddr: n.addr}) == accepted {
+			n.sim.counters.registered.Add(1)
+			return
+		}
+	}
+	if ctx.Err() == nil {
+		n.sim.config.Log.WarnContext(ctx, "simulated node could not register",
+			"node_id", n.id, "retries", registerRetries)
+	}
+}
+
+func (n *node) heartbeat(ctx context.Context) {
+	switch n.post(ctx, heartbeatPath, heartbeat{NodeID: n.id}) {
+	case accepted:
+		n.sim.counters.heartbeats.Add(1)
+	default:
+		n.sim.counters.heartbeatsFailed.Add(1)
+	}
+}
+
+// cycle measures and sends what the node has, the readings of earlier cycles
+// that are still unanswered first.
+func (n *node) cycle(ctx context.Context, at time.Duration) {
+	temperature, humidity := n.sensor.measure(at)
+	repeated := len(n.pending)
+	n.pending = append(n.pending, message{
+		ID:          n.messageID(),
+		NodeID:      n.id,
+		Temperature: temperature,
+		Humidity:    humidity,
+	})
+	kept := n.pending[:0]
+	reached := true
+	for i, m := range n.pending {
+		if !reached || ctx.Err() != nil || !n.send(ctx, m, i < repeated, &reached) {
+			kept = append(kept, m)
+		}
+	}
+	if excess := len(kept) - memory; excess > 0 {
+		n.sim.counters.lost.Add(int64(excess))
+		kept = kept[:copy(kept, kept[excess:])]
+	}
+	n.pending = kept
+}
+
+// send posts one reading and tells whether the node is done with it; reached
+// becomes false when there is no use in sending another now.
+func (n *node) send(ctx context.Context, m message, again bool, reached *bool) bool {
+	count := &n.sim.counters
+	count.sent.Add(1)
+	if again {
+		count.retried.Add(1)
+	}
+	switch n.post(ctx, messagePath, m) {
+	case accepted:
+		count.accepted.Add(1)
+		return true
+	case refused:
+		count.rejected.Add(1)
+		n.sim.config.Log.WarnContext(ctx, "gateway rejected a simulated reading", "node_id", n.id, "message_id", m.ID)
+		return true
+	case unreachable:
+		*reached = false
+	case later:
+	}
+	count.failed.Add(1)
+	return false
+}
+
+// messageID makes an id as the hardware does: four random bytes.
+func (n *node) messageID() string {
+	return fmt.Sprintf("%08x", uint32(n.ids.pcg.Uint64())) //nolint:gosec // the low half is what is wanted
+}
+
+// post sends a request to the gateway, which it looks for if it must.
+func (n *node) post(ctx context.Context, path string, body any) answer {
+	if n.base == "" {
+		base, err := n.sim.config.Resolve(ctx)
+		if err != nil {
+			n.sim.config.Log.DebugContext(ctx, "simulated node did not find the gateway", "node_id", n.id, "error", err)
+			return unreachable
+		}
+		n.base = base
+	}
+	status, err := n.sim.client.post(ctx, n.base, path, body)
+	if err != nil {
+		n.base = "" // it may have moved
+		n.sim.config.Log.DebugContext(ctx, "gateway did not answer a simulated node", "node_id", n.id, "error", err)
+		return unreachable
+	}
+	return judge(status)
+}

@@ -1,0 +1,251 @@
+// Package nodesim is a set of simulated sensor nodes. They behave at the
+// gateway as the hardware does: each finds it, registers with up to five
+// retries, posts a reading every 30 seconds and heartbeats between, and after a
+// 500 sends the reading again, under the same id, on its next cycle. What they
+// measure comes from a small thermal model of server rooms, four nodes to a
+// room, in which now and then the cooling fails.
+//
+// The same seed gives the same rooms and the same values, reading by reading.
+// Message ids differ from run to run, as on hardware: a gateway takes a known
+// id for a reading that is sent again. Virtual time is wall time × speed; rooms
+// live in virtual time, while the gateway stamps readings with its own clock,
+// so that at a high speed a stored series is compressed.
+//
+// run/local and the program simulate-nodes use it, and so do load tests through
+// [Replay], which sends a recorded series instead. Beyond the four calls of a
+// node it knows nothing of the gateway.
+package nodesim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// nodesPerRoom is how many nodes share a room's physics.
+const nodesPerRoom = 4
+
+// Defaults of [Config].
+const (
+	DefaultInterval     = 30 * time.Second
+	DefaultPrefix       = "sim"
+	DefaultFailureEvery = 24 * time.Hour
+)
+
+// Config says which nodes there are and how they live. Durations are virtual
+// time unless they say otherwise.
+type Config struct {
+	Gateway string  // base address; empty if Resolve is given
+	Resolve Resolve // how nodes find the gateway; nil for the address of Gateway
+	Nodes   int
+
+	Speed    float64       // virtual seconds per second; 0 means 1
+	Seed     uint64        // of rooms, places and noise
+	Interval time.Duration // between readings of a node; 0 means DefaultInterval
+	Prefix   string        // of node ids; empty means DefaultPrefix
+
+	// FailureEvery is the mean time between cooling failures of a room; 0 means
+	// DefaultFailureEvery, a negative value none by chance.
+	FailureEvery time.Duration
+	// HotAfter, in wall time, is when the hottest node of the first room is to
+	// pass 50 °C for the first time; its cooling fails as much earlier as that
+	// takes, before the start if need be. 0 leaves failures to chance.
+	HotAfter time.Duration
+
+	Misbehave []Misbehaviour // rogue clients beside the nodes
+
+	Clock     func() time.Time  // wall clock
+	Log       *slog.Logger      // nil logs nothing
+	Transport http.RoundTripper // nil means connections of the package's own
+}
+
+func (c *Config) complete() error {
+	c.Speed = orDefault(c.Speed, 1)
+	c.Interval = orDefault(c.Interval, DefaultInterval)
+	c.Prefix = orDefault(c.Prefix, DefaultPrefix)
+	c.FailureEvery = orDefault(c.FailureEvery, DefaultFailureEvery)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	var faults []error
+	if c.Clock == nil {
+		faults = append(faults, errors.New("a clock is required"))
+	}
+	if c.Nodes < 0 {
+		faults = append(faults, fmt.Errorf("nodes must not be negative: got %d", c.Nodes))
+	}
+	if !(c.Speed > 0 && c.Speed <= maxSpeed) {
+		faults = append(faults, fmt.Errorf("speed must be over 0 and at most %g: got %g", maxSpeed, c.Speed))
+	}
+	if c.Interval < step {
+		faults = append(faults, fmt.Errorf("interval must be at least %s: got %s", step, c.Interval))
+	}
+	if err := reading.ValidateNodeID(nodeID(c.Prefix, max(0, c.Nodes-1))); err != nil {
+		faults = append(faults, fmt.Errorf("prefix: %w", err))
+	}
+	if c.Resolve == nil {
+		var err error
+		if c.Resolve, err = Fixed(c.Gateway); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// maxSpeed makes a reading every 30 ms of the default interval; beyond it a
+// node could not keep its schedule over HTTP.
+const maxSpeed = 1000.0
+
+func orDefault[T comparable](value, standard T) T {
+	var zero T
+	if value == zero {
+		return standard
+	}
+	return value
+}
+
+// Simulation is a set of nodes, made by [New] and brought to life by Run.
+type Simulation struct {
+	config   Config
+	client   *client
+	nodes    []*node
+	rooms    []*incidents
+	counters counters
+
+	mu      sync.Mutex
+	started time.Time
+}
+
+// New prepares the rooms and their nodes; nothing is sent yet. The error joins
+// every fault of the configuration.
+func New(config Config) (*Simulation, error) {
+	if err := config.complete(); err != nil {
+		return nil, fmt.Errorf("simulated nodes: %w", err)
+	}
+	s := &Simulation{config: config, client: newClient(config.Nodes+rogueConnections, config.Transport)}
+	for number := range (config.Nodes + nodesPerRoom - 1) / nodesPerRoom {
+		s.furnish(number)
+	}
+	return s, nil
+}
+
+// furnish makes a room and its nodes.
+func (s *Simulation) furnish(number int) {
+	ordered := &incidents{}
+	s.rooms = append(s.rooms, ordered)
+	cold := newRoom(s.config.Seed, uint64(number), s.config.FailureEvery, ordered) //nolint:gosec // not negative
+	first := number * nodesPerRoom
+	last := min(first+nodesPerRoom, s.config.Nodes) - 1
+	if number == 0 && s.config.HotAfter > 0 {
+		hottest := newSensor(cold, s.config.Seed, uint64(last)) //nolint:gosec // not negative
+		from := hottest.failureBefore(s.virtual(s.config.HotAfter))
+		ordered.add(span{from: from, to: from + orderedOutage})
+	}
+	for cold.at < 0 {
+		cold.step()
+	}
+	for i := first; i <= last; i++ {
+		s.nodes = append(s.nodes, newNode(s, i, cold))
+	}
+}
+
+// Run lets the nodes live until the context ends, and returns when all have
+// stopped. It returns nil then: a gateway that does not answer is a nodes'
+// everyday trouble, seen in Stats. Call it once.
+func (s *Simulation) Run(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.started.IsZero() {
+		s.mu.Unlock()
+		return errors.New("simulated nodes run only once")
+	}
+	s.started = s.config.Clock()
+	start := s.started
+	s.mu.Unlock()
+	defer s.client.close()
+
+	var alive sync.WaitGroup
+	for _, n := range s.nodes {
+		alive.Go(func() { n.live(ctx, start) })
+	}
+	for _, kind := range s.config.Misbehave {
+		alive.Go(func() { s.misbehave(ctx, kind) })
+	}
+	s.config.Log.InfoContext(ctx, "simulated nodes started",
+		"nodes", len(s.nodes), "rooms", len(s.rooms), "speed", s.config.Speed, "seed", s.config.Seed)
+	alive.Wait()
+	return nil
+}
+
+// Stats returns what happened so far; it may be called at any time.
+func (s *Simulation) Stats() Stats {
+	stats := s.counters.snapshot()
+	stats.Nodes = len(s.nodes)
+	stats.Virtual = s.now()
+	return stats
+}
+
+// NodeIDs returns the identifiers of the nodes, rooms one after the other.
+// Misbehaving clients are not among them.
+func (s *Simulation) NodeIDs() []string {
+	ids := make([]string, len(s.nodes))
+	for i, n := range s.nodes {
+		ids[i] = n.id
+	}
+	return ids
+}
+
+// Rooms returns the identifiers of the nodes by room.
+func (s *Simulation) Rooms() [][]string {
+	ids := s.NodeIDs()
+	rooms := make([][]string, 0, len(s.rooms))
+	for first := 0; first < len(ids); first += nodesPerRoom {
+		rooms = append(rooms, ids[first:min(first+nodesPerRoom, len(ids))])
+	}
+	return rooms
+}
+
+// orderedOutage is how long a failure lasts that was ordered, not drawn.
+const orderedOutage = 20 * time.Minute
+
+// FailCooling ends the cooling of a room, numbered from 0, for twenty minutes
+// of virtual time from now. Its hot aisle passes 50 °C after about nine of them,
+// its cold aisle after about twelve. The error names a room that is not there.
+func (s *Simulation) FailCooling(room int) error {
+	if room < 0 || room >= len(s.rooms) {
+		return fmt.Errorf("no simulated room %d: there are %d", room, len(s.rooms))
+	}
+	from := s.now()
+	s.rooms[room].add(span{from: from, to: from + orderedOutage})
+	return nil
+}
+
+// now is the present virtual time.
+func (s *Simulation) now() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started.IsZero() {
+		return 0
+	}
+	return s.virtual(s.config.Clock().Sub(s.started))
+}
+
+// virtual turns a stretch of wall time into virtual time.
+func (s *Simulation) virtual(wall time.Duration) time.Duration {
+	return time.Duration(float64(wall) * s.config.Speed)
+}
+
+// wall turns a stretch of virtual time into wall time.
+func (s *Simulation) wall(virtual time.Duration) time.Duration {
+	return time.Duration(float64(virtual) / s.config.Speed)
+}
+
+// nodeID names a node after its room and its place there, both from 1.
+func nodeID(prefix string, number int) string {
+	return fmt.Sprintf("%s-r%d-n%d", prefix, number/nodesPerRoom+1, number%nodesPerRoom+1)
+}

@@ -1,0 +1,314 @@
+package nodesim_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/edge-gateway/nodesim"
+)
+
+// pretend runs nodes against a gateway in fake time, for so long.
+func pretend(t *testing.T, g *gateway, config nodesim.Config, d time.Duration) *nodesim.Simulation {
+	t.Helper()
+	config.Gateway, config.Transport, config.Clock = "http://gateway", g, time.Now
+	s, err := nodesim.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gateway{}
+		s := pretend(t, g, nodesim.Config{Nodes: 6, FailureEvery: -1}, 30*time.Minute)
+
+		if got := len(g.calls("register")); got != 6 {
+			t.Errorf("%d registrations of 6 nodes", got)
+		}
+		last, ids := map[string]time.Time{}, map[string]bool{}
+		fourBytes := regexp.MustCompile(`^[0-9a-f]{8}$`)
+		for _, c := range g.calls("message") {
+			if before, ok := last[c.NodeID]; ok && c.At.Sub(before) != 30*time.Second {
+				t.Errorf("%s sent after %s, want 30s", c.NodeID, c.At.Sub(before))
+			}
+			last[c.NodeID] = c.At
+			if !fourBytes.MatchString(c.ID) || ids[c.ID] {
+				t.Errorf("message id %q is not four bytes of its own", c.ID)
+			}
+			ids[c.ID] = true
+		}
+		if len(ids) != 6*60 {
+			t.Errorf("%d readings of 6 nodes in 30 minutes, want 360", len(ids))
+		}
+		beat := map[string]time.Time{}
+		for _, c := range g.calls("heartbeat") {
+			if before, ok := beat[c.NodeID]; ok && (c.At.Sub(before) < 30*time.Second || c.At.Sub(before) > time.Minute) {
+				t.Errorf("%s beat after %s, want 30 to 60 s", c.NodeID, c.At.Sub(before))
+			}
+			beat[c.NodeID] = c.At
+		}
+		if len(beat) != 6 {
+			t.Errorf("heartbeats of %d nodes, want 6", len(beat))
+		}
+		stats := s.Stats()
+		if stats.Registered != 6 || stats.Accepted != 360 || stats.Sent != 360 || stats.Retried != 0 || stats.Heartbeats < 6*28 {
+			t.Errorf("stats do not tell what happened: %+v", stats)
+		}
+		if stats.Virtual != 30*time.Minute {
+			t.Errorf("virtual time %s at speed 1, want 30m", stats.Virtual)
+		}
+	})
+}
+
+func TestSpeedShrinksEveryPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gateway{}
+		s := pretend(t, g, nodesim.Config{Nodes: 1, Speed: 60}, time.Minute)
+		messages := g.calls("message")
+		if len(messages) != 120 {
+			t.Fatalf("%d readings in a minute at speed 60, want 120", len(messages))
+		}
+		if gap := messages[1].At.Sub(messages[0].At); gap != 500*time.Millisecond {
+			t.Errorf("%s between readings, want 500ms", gap)
+		}
+		if s.Stats().Virtual != time.Hour {
+			t.Errorf("virtual time %s, want 1h", s.Stats().Virtual)
+		}
+	})
+}
+
+func TestRegistration(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		fail       int // registrations answered with 500
+		want       []time.Duration
+		registered int64
+	}{
+		"at once":               {0, nil, 1},
+		"after three retries":   {3, []time.Duration{1, 2, 4}, 1},
+		"after the fifth retry": {5, []time.Duration{1, 2, 4, 8, 16}, 1},
+		"never":                 {100, []time.Duration{1, 2, 4, 8, 16}, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				failed := 0
+				g := &gateway{answer: func(_ int, heard call) int {
+					if heard.Path == "/api/v1/register" && failed < c.fail {
+						failed++
+						return http.StatusInternalServerError
+					}
+					return http.StatusOK
+				}}
+				s := pretend(t, g, nodesim.Config{Nodes: 1}, 10*time.Minute)
+				calls := g.calls("register")
+				var pauses []time.Duration
+				for i := 1; i < len(calls); i++ {
+					pauses = append(pauses, calls[i].At.Sub(calls[i-1].At)/time.Second)
+				}
+				if diff := cmp.Diff(c.want, pauses); diff != "" {
+					t.Errorf("seconds between registrations (-want +got):\n%s", diff)
+				}
+				if got := s.Stats(); got.Registered != c.registered || got.RegisterRetries != int64(len(c.want)) {
+					t.Errorf("%d registered with %d retries, want %d with %d",
+						got.Registered, got.RegisterRetries, c.registered, len(c.want))
+				}
+				if len(g.calls("message")) == 0 {
+					t.Error("the node sent no reading")
+				}
+			})
+		})
+	}
+}
+
+func TestReadingIsSentAgainOnTheNextCycle(t *testing.T) {
+	t.Parallel()
+	cases := map[string]int{"server error": 500, "unavailable": 503, "too many": 429}
+	for name, status := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				posts := 0
+				g := &gateway{answer: func(_ int, heard call) int {
+					if heard.Path == "/api/v1/message" {
+						if posts++; posts == 2 {
+							return status
+						}
+					}
+					return http.StatusOK
+				}}
+				s := pretend(t, g, nodesim.Config{Nodes: 1}, 95*time.Second)
+				heard := g.calls("message") // cycles at 0, 30, 60 and 90 s
+				if len(heard) != 5 {
+					t.Fatalf("%d posts, want 4 cycles and a repetition", len(heard))
+				}
+				failed, again, next := heard[1], heard[2], heard[3]
+				if again.ID != failed.ID || *again.Temperature != *failed.Temperature || *again.Humidity != *failed.Humidity {
+					t.Errorf("repeated %+v as %+v", failed, again)
+				}
+				if pause := again.At.Sub(failed.At); pause != 30*time.Second {
+					t.Errorf("repeated after %s, want the next cycle", pause)
+				}
+				if next.ID == failed.ID || !next.At.Equal(again.At) {
+					t.Errorf("the cycle's own reading did not follow: %+v", next)
+				}
+				if got := s.Stats(); got.Retried != 1 || got.Failed != 1 || got.Accepted != 4 || got.Sent != 5 || got.Lost != 0 {
+					t.Errorf("stats do not tell what happened: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestInvalidReadingIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gateway{answer: func(int, call) int { return http.StatusBadRequest }}
+		s := pretend(t, g, nodesim.Config{Nodes: 1}, 10*time.Minute)
+		ids := map[string]bool{}
+		for _, c := range g.calls("message") {
+			ids[c.ID] = true
+		}
+		if got := s.Stats(); got.Rejected != int64(len(ids)) || got.Sent != got.Rejected || got.Retried != 0 {
+			t.Errorf("%d ids, but %+v", len(ids), got)
+		}
+	})
+}
+
+// A long outage must not fill a node's memory, and every reading must still be
+// offered once: the gateway keeps what it answers with 500.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		g := &gateway{answer: func(int, call) int {
+			if since := time.Since(start); since > 5*time.Minute && since < 15*time.Minute {
+				return http.StatusInternalServerError
+			}
+			return http.StatusOK
+		}}
+		s := pretend(t, g, nodesim.Config{Nodes: 1}, 30*time.Minute)
+		ids := map[string]bool{}
+		for _, c := range g.calls("message") {
+			ids[c.ID] = true
+		}
+		if len(ids) != 60 {
+			t.Errorf("%d readings were offered, want all 60", len(ids))
+		}
+		if got := s.Stats(); got.Lost != 20-4 || got.Accepted != 60-got.Lost {
+			t.Errorf("after an outage of 20 readings: %+v", got)
+		}
+	})
+}
+
+func TestNodeLooksForTheGatewayAgain(t *testing.T) {
+	t.Parallel()
+	g := &gateway{}
+	places := []string{"http://127.0.0.1:1", g.listen(t)} // nothing listens on the first
+	asked := 0
+	s, err := nodesim.New(nodesim.Config{
+		Nodes: 1,
+		Speed: 1000,
+		Clock: time.Now,
+		Resolve: func(context.Context) (string, error) {
+			asked++
+			if asked == 1 {
+				return "", errors.New("no answer yet")
+			}
+			return places[min(asked-2, 1)], nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	eventually(t, "a reading at the second address", func() bool { return len(g.calls("message")) > 2 })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if asked != 3 || s.Stats().RegisterRetries != 2 {
+		t.Errorf("looked %d times with %d retries, want 3 and 2", asked, s.Stats().RegisterRetries)
+	}
+}
+
+func TestNodesOverHTTP(t *testing.T) {
+	t.Parallel()
+	g := &gateway{}
+	s, err := nodesim.New(nodesim.Config{Gateway: g.listen(t) + "/", Nodes: 50, Speed: 300, Prefix: "lab", Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	eventually(t, "500 readings", func() bool { return s.Stats().Accepted >= 500 })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil {
+		t.Error("the nodes ran twice")
+	}
+	heard := map[string]bool{}
+	for _, c := range g.calls("message") {
+		heard[c.NodeID] = true
+	}
+	for _, id := range s.NodeIDs() {
+		if !heard[id] {
+			t.Errorf("nothing was heard of %s", id)
+		}
+	}
+	if s.Stats().Failed != 0 && s.Stats().Failed > 50 {
+		t.Errorf("%d failures at a gateway that works", s.Stats().Failed)
+	}
+	rooms := s.Rooms()
+	if len(rooms) != 13 || len(rooms[0]) != 4 || len(rooms[12]) != 2 || rooms[1][0] != "lab-r2-n1" {
+		t.Errorf("50 nodes live in the rooms %v", rooms)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(*nodesim.Config){
+		"no clock":           func(c *nodesim.Config) { c.Clock = nil },
+		"no gateway":         func(c *nodesim.Config) { c.Gateway = "" },
+		"gateway no URL":     func(c *nodesim.Config) { c.Gateway = "192.168.1.20:8080" },
+		"negative nodes":     func(c *nodesim.Config) { c.Nodes = -1 },
+		"speed too high":     func(c *nodesim.Config) { c.Speed = 1e6 },
+		"speed under 0":      func(c *nodesim.Config) { c.Speed = -1 },
+		"interval too short": func(c *nodesim.Config) { c.Interval = time.Second },
+		"prefix no node id":  func(c *nodesim.Config) { c.Prefix = "rack 7" },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := nodesim.Config{Gateway: "http://gateway:8080", Nodes: 2, Clock: time.Now}
+			if _, err := nodesim.New(config); err != nil {
+				t.Fatal(err)
+			}
+			change(&config)
+			if _, err := nodesim.New(config); err == nil {
+				t.Error("New took it")
+			}
+		})
+	}
+}
