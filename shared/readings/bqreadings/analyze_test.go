@@ -1,0 +1,93 @@
+//go:build googlesql
+
+package bqreadings
+
+import (
+	"testing"
+
+	"github.com/goccy/go-googlesql"
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestAnalyze resolves every statement with Google's own analyzer against the
+// table's schema and the types of the parameters, as BigQuery does before it
+// runs one. It needs no server and no cgo, but the analyzer takes some minutes
+// to compile the first time, hence the build tag:
+//
+//	go test -tags googlesql -run TestAnalyze ./shared/readings/bqreadings
+func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one per process
+	check(t, googlesql.Init())
+	language := got(googlesql.NewLanguageOptions())(t)
+	check(t, language.EnableMaximumLanguageFeatures())
+	check(t, language.SetProductMode(googlesql.ProductModeProductExternal))
+	catalog := got(googlesql.NewSimpleCatalog("project", nil))(t)
+	check(t, catalog.AddBuiltinFunctionsAndTypes(&googlesql.BuiltinFunctionOptions{LanguageOptions: language}))
+	types := got(googlesql.NewTypeFactory())(t)
+
+	type kind = googlesql.Googlesql_TypeNode
+	var text, number, whole, instant kind
+	text, number = got(types.GetString())(t), got(types.GetDouble())(t)
+	whole, instant = got(types.GetInt64())(t), got(types.GetTimestamp())(t)
+	texts, instants := got(types.MakeArrayType(text))(t), got(types.MakeArrayType(instant))(t)
+
+	table := got(googlesql.NewSimpleTable("project.dataset.table", 0))(t)
+	for _, column := range []struct {
+		name string
+		kind kind
+	}{{"node_id", text}, {"message_id", text}, {"timestamp", instant}, {"temperature", number}, {"humidity", number}} {
+		check(t, table.AddColumn2(got(googlesql.NewSimpleColumn("table", column.name, column.kind, false, true))(t), false))
+	}
+	check(t, catalog.AddTable(table))
+
+	kinds := map[string]kind{
+		"node": text, "ids": texts, "width": whole, "since": instants, "starts": instants,
+		"start": instant, "end": instant, "origin": instant, "from": instant, "until": instant,
+	}
+	summary := []string{
+		"avg_temperature", "min_temperature", "max_temperature", "avg_humidity", "min_humidity", "max_humidity", "readings",
+	}
+	columns := map[string][]string{
+		"latest":  {"node_id", "message_id", "timestamp", "temperature", "humidity"},
+		"range":   {"message_id", "timestamp", "temperature", "humidity"},
+		"buckets": append([]string{"part"}, summary...),
+		"stats":   append([]string{"place"}, summary...),
+	}
+	for name, used := range parameters() {
+		t.Run(name, func(t *testing.T) {
+			options := got(googlesql.NewAnalyzerOptions2())(t)
+			check(t, options.SetLanguage(language))
+			for _, parameter := range used {
+				check(t, options.AddQueryParameter(parameter, kinds[parameter]))
+			}
+			sql := got(statement(name, quoted("project", "dataset", "table")))(t)
+			output := got(googlesql.AnalyzeStatement(sql, options, catalog, types))(t)
+			resolved, ok := got(output.ResolvedStatement())(t).(*googlesql.ResolvedQueryStmt)
+			if !ok {
+				t.Fatal("not a query")
+			}
+			var names []string
+			for i := range got(resolved.OutputColumnListSize())(t) {
+				names = append(names, got(got(resolved.OutputColumnList2(i))(t).Name())(t))
+			}
+			if diff := cmp.Diff(columns[name], names); diff != "" {
+				t.Errorf("columns (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// got passes a value on and ends the test on an error.
+func got[T any](value T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		check(t, err)
+		return value
+	}
+}

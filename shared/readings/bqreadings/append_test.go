@@ -1,0 +1,280 @@
+package bqreadings_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+)
+
+func config(server *bqtest.AppendServer) bqreadings.Config {
+	return bqreadings.Config{
+		Dataset: "sensor_data", Table: "readings", MaxBytesBilled: 1 << 30,
+		Linger: 2 * time.Millisecond, LatestTTL: time.Second, AppendTimeout: 5 * time.Second,
+		Emulator: "127.0.0.1:1", StorageEmulator: server.Address(), // no queries here
+	}
+}
+
+func open(tb testing.TB, config bqreadings.Config) *bqreadings.Store {
+	tb.Helper()
+	s, err := bqreadings.Open(context.WithoutCancel(tb.Context()), "test", config, time.Now, logging.New(tb.Output(), slog.LevelError, ""))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+func numbered(n int) reading.Reading {
+	return reading.Reading{
+		NodeID: fmt.Sprintf("node-%d", n%100), MessageID: fmt.Sprintf("m%d", n),
+		Time:        time.Date(2026, 11, 20, 0, 0, 0, 1000*n, time.UTC),
+		Temperature: 20 + float64(n%100)/10, Humidity: 40.5,
+	}
+}
+
+// appendAll sends n readings from as many goroutines as callers says, one a
+// call, each again until it is stored: what Pub/Sub does.
+func appendAll(tb testing.TB, s *bqreadings.Store, n, callers int) {
+	tb.Helper()
+	numbers := make(chan int)
+	var calling sync.WaitGroup
+	for range callers {
+		calling.Go(func() {
+			for i := range numbers {
+				for s.Append(tb.Context(), []reading.Reading{numbered(i)}) != nil && tb.Context().Err() == nil {
+				}
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	calling.Wait()
+}
+
+// distinct checks that exactly the readings numbered below n are stored, copies
+// aside, with their values.
+func distinct(tb testing.TB, stored []reading.Reading, n int) {
+	tb.Helper()
+	found := make(map[reading.Identity]reading.Reading, n)
+	for _, r := range stored {
+		found[r.Identity()] = r
+	}
+	for i := range n {
+		want := numbered(i)
+		if got := found[want.Identity()]; got != want {
+			tb.Fatalf("reading %d: want %+v, got %+v", i, want, got)
+		}
+	}
+	if len(found) != n {
+		tb.Errorf("%d distinct readings stored, want %d", len(found), n)
+	}
+}
+
+func TestAppendGroupsConcurrentCallers(t *testing.T) {
+	t.Parallel()
+	server := bqtest.NewAppendServer(t)
+	server.Latency = 5 * time.Millisecond
+	s := open(t, config(server))
+	const n = 2000
+	appendAll(t, s, n, 80)
+	stored := server.Rows()
+	distinct(t, stored, n)
+	if len(stored) != n {
+		t.Errorf("%d rows for %d readings without a fault", len(stored), n)
+	}
+	appends, streams := server.Counts()
+	if streams != 1 {
+		t.Errorf("%d streams, want one for all", streams)
+	}
+	if appends > n/5 {
+		t.Errorf("%d appends for %d readings: not grouped", appends, n)
+	}
+}
+
+func TestAppendManyRowsOfOneCaller(t *testing.T) {
+	t.Parallel()
+	server := bqtest.NewAppendServer(t)
+	s := open(t, config(server))
+	rows := make([]reading.Reading, 1234)
+	for i := range rows {
+		rows[i] = numbered(i)
+	}
+	if err := s.Append(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rows, server.Rows()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := s.Append(t.Context(), nil); err != nil {
+		t.Errorf("nothing to append: %v", err)
+	}
+}
+
+func TestAppendOutlivesTheRequestThatOpened(t *testing.T) {
+	t.Parallel()
+	server := bqtest.NewAppendServer(t)
+	s := open(t, config(server))
+	first, cancel := context.WithCancel(t.Context())
+	if err := s.Append(first, []reading.Reading{numbered(0)}); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := s.Append(t.Context(), []reading.Reading{numbered(1)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, streams := server.Counts(); streams != 1 {
+		t.Errorf("%d streams: the connection belonged to the first request", streams)
+	}
+}
+
+func TestAppendEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	server := bqtest.NewAppendServer(t)
+	server.Fault = func(int, []reading.Reading) bqtest.Fault { return bqtest.Fault{Hang: true} }
+	c := config(server)
+	c.AppendTimeout = 200 * time.Millisecond
+	s := open(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.Append(ctx, []reading.Reading{numbered(0)}); err == nil {
+		t.Error("an append without an answer succeeded")
+	}
+}
+
+func TestAppendRefusesOnlyTheRowsThatBigQueryRefuses(t *testing.T) {
+	t.Parallel()
+	server := bqtest.NewAppendServer(t)
+	server.Fault = func(_ int, rows []reading.Reading) bqtest.Fault {
+		refused := map[int64]string{}
+		for i, r := range rows {
+			if r.MessageID == "m7" {
+				refused[int64(i)] = "message_id is unlucky"
+			}
+		}
+		return bqtest.Fault{RowErrors: refused}
+	}
+	c := config(server)
+	c.Linger = 50 * time.Millisecond // all callers in one append
+	s := open(t, c)
+	errs := make([]error, 20)
+	var calling sync.WaitGroup
+	for i := range errs {
+		calling.Go(func() { errs[i] = s.Append(t.Context(), []reading.Reading{numbered(i)}) })
+	}
+	calling.Wait()
+	for i, err := range errs {
+		if i == 7 {
+			if err == nil || !strings.Contains(err.Error(), "unlucky") {
+				t.Errorf("refused row: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("row %d: %v", i, err)
+		}
+	}
+	if got := len(server.Rows()); got != len(errs)-1 {
+		t.Errorf("%d rows stored, want %d", got, len(errs)-1)
+	}
+}
+
+// TestAppendUnderFaults is the writer's part of the fault suite: whatever goes
+// wrong, what was acknowledged is stored, and sending again completes the rest.
+func TestAppendUnderFaults(t *testing.T) {
+	t.Parallel()
+	every := func(k int, fault bqtest.Fault) func(int, []reading.Reading) bqtest.Fault {
+		return func(nth int, _ []reading.Reading) bqtest.Fault {
+			if nth%k == 0 {
+				return fault
+			}
+			return bqtest.Fault{}
+		}
+	}
+	for name, fault := range map[string]func(int, []reading.Reading) bqtest.Fault{
+		"answers with unavailable":    every(7, bqtest.Fault{Code: codes.Unavailable, Message: "try again"}),
+		"answers with internal":       every(7, bqtest.Fault{Code: codes.Internal, Message: "oops"}),
+		"is over its quota":           every(7, bqtest.Fault{Code: codes.ResourceExhausted, Message: "Exceeds 'AppendRows throughput' quota"}),
+		"breaks before storing":       every(7, bqtest.Fault{Break: true}),
+		"breaks after storing":        every(7, bqtest.Fault{Break: true, Store: true}),
+		"no longer knows the table":   every(11, bqtest.Fault{Code: codes.NotFound, Message: "table was deleted"}),
+		"disagrees about the schema":  every(11, bqtest.Fault{Code: codes.InvalidArgument, Message: "schema mismatch"}),
+		"fails half of all":           every(2, bqtest.Fault{Code: codes.Aborted}),
+		"breaks every third, storing": every(3, bqtest.Fault{Break: true, Store: true}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := bqtest.NewAppendServer(t)
+			server.Fault = fault
+			server.Latency = time.Millisecond
+			const n = 1500
+			appendAll(t, open(t, config(server)), n, 40)
+			distinct(t, server.Rows(), n)
+		})
+	}
+}
+
+func TestAppendReplacesAConnectionThatIsSilent(t *testing.T) {
+	t.Parallel()
+	server := bqtest.NewAppendServer(t)
+	server.Fault = func(nth int, _ []reading.Reading) bqtest.Fault { return bqtest.Fault{Hang: nth == 1} }
+	c := config(server)
+	c.AppendTimeout = 500 * time.Millisecond
+	s := open(t, c)
+	if err := s.Append(t.Context(), []reading.Reading{numbered(0)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, streams := server.Counts(); streams != 2 {
+		t.Errorf("%d streams, want a second one", streams)
+	}
+}
+
+func TestCloseSendsWhatIsGathered(t *testing.T) {
+	t.Parallel()
+	server := bqtest.NewAppendServer(t)
+	c := config(server)
+	c.Linger = time.Second
+	s, err := bqreadings.Open(t.Context(), "test", c, time.Now, logging.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	appended := make(chan struct{})
+	go func() {
+		close(appended)
+		answered <- s.Append(t.Context(), []reading.Reading{numbered(0)})
+	}()
+	<-appended
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Either the row came before the end and is stored, or after and was refused.
+	stored := len(server.Rows()) == 1
+	if err := <-answered; (err == nil) != stored {
+		t.Errorf("answered %v, stored %v", err, stored)
+	}
+	if err := s.Append(t.Context(), []reading.Reading{numbered(1)}); err == nil {
+		t.Error("appended after the end")
+	}
+	if slices.Contains(server.Rows(), numbered(1)) {
+		t.Error("stored after the end")
+	}
+}

@@ -1,0 +1,295 @@
+// Package bqtest serves the two protocols that readings travel to and from
+// BigQuery by, in process: AppendRows of the Storage Write API over gRPC, and
+// jobs.query over HTTP. Tests and benchmarks use it to see what is really sent
+// and to answer as BigQuery does when it fails.
+//
+// It is no emulator: appended rows are decoded and kept, queries are recorded
+// and answered with rows the test supplies.
+package bqtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/bigquery/storage/apiv1/storagepb"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// Fault is what goes wrong with one append. The zero value is nothing.
+type Fault struct {
+	// Code answers with an error in the response, nothing stored, the stream
+	// still open.
+	Code    codes.Code
+	Message string
+	// RowErrors refuses rows by their index, nothing stored.
+	RowErrors map[int64]string
+	// Break ends the stream without an answer; with Store the rows are kept
+	// first, as when only the acknowledgement is lost.
+	Break, Store bool
+	// Hang never answers.
+	Hang bool
+}
+
+func (f Fault) none() bool {
+	return f.Code == codes.OK && len(f.RowErrors) == 0 && !f.Break && !f.Hang
+}
+
+// AppendServer is a BigQueryWrite server. Set its fields before the first
+// append.
+type AppendServer struct {
+	storagepb.UnimplementedBigQueryWriteServer
+
+	// Latency passes between a request and its answer; requests of one stream
+	// overlap in it.
+	Latency time.Duration
+	// Fault decides on the nth append of all streams, from 1. It may be nil.
+	Fault func(nth int, rows []reading.Reading) Fault
+
+	address string
+	server  *grpc.Server
+
+	mu      sync.Mutex
+	rows    []reading.Reading
+	appends int
+	streams int
+}
+
+// NewAppendServer serves until the test ends.
+func NewAppendServer(tb testing.TB) *AppendServer {
+	tb.Helper()
+	s := &AppendServer{}
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.address = listener.Addr().String()
+	s.server = grpc.NewServer()
+	storagepb.RegisterBigQueryWriteServer(s.server, s)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.server.Serve(listener) })
+	tb.Cleanup(func() { s.server.Stop(); serving.Wait() })
+	return s
+}
+
+// Address is host:port, as BIGQUERY_STORAGE_EMULATOR_HOST has it.
+func (s *AppendServer) Address() string { return s.address }
+
+// Rows are all rows stored so far, copies included.
+func (s *AppendServer) Rows() []reading.Reading {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]reading.Reading(nil), s.rows...)
+}
+
+// Counts are the append requests and streams seen so far.
+func (s *AppendServer) Counts() (appends, streams int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.appends, s.streams
+}
+
+// GetWriteStream tells the client where the table is.
+func (s *AppendServer) GetWriteStream(_ context.Context, request *storagepb.GetWriteStreamRequest) (*storagepb.WriteStream, error) {
+	return &storagepb.WriteStream{
+		Name: request.GetName(), Type: storagepb.WriteStream_COMMITTED, Location: "europe-west1",
+	}, nil
+}
+
+// reply is an answer and when it is due.
+type reply struct {
+	response *storagepb.AppendRowsResponse
+	due      time.Time
+	err      error // ends the stream
+}
+
+// AppendRows serves one stream: requests are read and taken as they come, and
+// answered in their order.
+func (s *AppendServer) AppendRows(stream storagepb.BigQueryWrite_AppendRowsServer) error {
+	s.mu.Lock()
+	s.streams++
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	replies := make(chan reply, 1000)
+	ended := make(chan error, 1)
+	go func() { ended <- answer(ctx, stream, replies) }()
+	var schema protoreflect.MessageDescriptor
+	requests := make(chan *storagepb.AppendRowsRequest)
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			request, err := stream.Recv()
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case requests <- request:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case err := <-failed:
+			if errors.Is(err, io.EOF) {
+				close(replies)
+				return <-ended
+			}
+			return err //nolint:wrapcheck // a gRPC status already
+		case request := <-requests:
+			if written := request.GetProtoRows().GetWriterSchema().GetProtoDescriptor(); written != nil {
+				var err error
+				if schema, err = descriptor(written); err != nil {
+					return status.Error(codes.InvalidArgument, err.Error())
+				}
+			}
+			replies <- s.take(request, schema)
+		}
+	}
+}
+
+// answer sends replies when they are due, in order.
+func answer(ctx context.Context, stream storagepb.BigQueryWrite_AppendRowsServer, replies <-chan reply) error {
+	for r := range replies {
+		if wait := time.Until(r.due); wait > 0 {
+			timer := time.NewTimer(wait)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return nil
+			}
+		}
+		switch {
+		case r.err != nil:
+			return r.err
+		case r.response == nil: // hang
+			<-ctx.Done()
+			return nil
+		}
+		if err := stream.Send(r.response); err != nil {
+			return fmt.Errorf("answer append: %w", err)
+		}
+	}
+	return nil
+}
+
+// take decodes, and stores or refuses, one request.
+func (s *AppendServer) take(request *storagepb.AppendRowsRequest, schema protoreflect.MessageDescriptor) reply {
+	due := time.Now().Add(s.Latency) //nolint:forbidigo // simulates a network
+	if schema == nil {
+		return reply{err: status.Error(codes.InvalidArgument, "first request of a stream carries no schema"), due: due}
+	}
+	var rows []reading.Reading
+	for _, encoded := range request.GetProtoRows().GetRows().GetSerializedRows() {
+		row, err := decode(schema, encoded)
+		if err != nil {
+			return reply{err: status.Error(codes.InvalidArgument, err.Error()), due: due}
+		}
+		rows = append(rows, row)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.appends++
+	var fault Fault
+	if s.Fault != nil {
+		fault = s.Fault(s.appends, rows)
+	}
+	if fault.none() || fault.Store {
+		s.rows = append(s.rows, rows...)
+	}
+	switch {
+	case fault.Break:
+		return reply{err: status.Error(codes.Unavailable, "stream broken"), due: due}
+	case fault.Hang:
+		return reply{due: due}
+	case fault.none():
+		return reply{due: due, response: &storagepb.AppendRowsResponse{
+			WriteStream: request.GetWriteStream(),
+			Response:    &storagepb.AppendRowsResponse_AppendResult_{AppendResult: &storagepb.AppendRowsResponse_AppendResult{}},
+		}}
+	}
+	return reply{due: due, response: refusal(fault)}
+}
+
+func refusal(fault Fault) *storagepb.AppendRowsResponse {
+	code, message := fault.Code, fault.Message
+	if len(fault.RowErrors) > 0 {
+		code, message = codes.InvalidArgument, "rows are malformed"
+	}
+	response := &storagepb.AppendRowsResponse{Response: &storagepb.AppendRowsResponse_Error{
+		Error: &spb.Status{Code: int32(code), Message: message}, //nolint:gosec // codes are small
+	}}
+	for index, text := range fault.RowErrors {
+		response.RowErrors = append(response.RowErrors, &storagepb.RowError{
+			Index: index, Code: storagepb.RowError_FIELDS_ERROR, Message: text,
+		})
+	}
+	return response
+}
+
+// descriptor builds the message type that a client says it writes.
+func descriptor(written *descriptorpb.DescriptorProto) (protoreflect.MessageDescriptor, error) {
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("row.proto"), Syntax: proto.String("proto2"),
+		MessageType: []*descriptorpb.DescriptorProto{written},
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("writer schema: %w", err)
+	}
+	return file.Messages().Get(0), nil
+}
+
+// decode reads a row by the writer's own schema, as BigQuery does, and checks
+// it against the table's columns.
+func decode(schema protoreflect.MessageDescriptor, encoded []byte) (reading.Reading, error) {
+	row := dynamicpb.NewMessage(schema)
+	if err := proto.Unmarshal(encoded, row); err != nil {
+		return reading.Reading{}, fmt.Errorf("row: %w", err)
+	}
+	if len(row.GetUnknown()) > 0 {
+		return reading.Reading{}, errors.New("row has fields that the schema lacks")
+	}
+	value := func(name protoreflect.Name) protoreflect.Value {
+		field := schema.Fields().ByName(name)
+		if field == nil || !row.Has(field) {
+			return protoreflect.Value{}
+		}
+		return row.Get(field)
+	}
+	for _, column := range []protoreflect.Name{"node_id", "message_id", "timestamp", "temperature", "humidity"} {
+		if !value(column).IsValid() {
+			return reading.Reading{}, fmt.Errorf("row has no %s", column)
+		}
+	}
+	r := reading.Reading{
+		NodeID: value("node_id").String(), MessageID: value("message_id").String(),
+		Time:        time.UnixMicro(value("timestamp").Int()).UTC(),
+		Temperature: value("temperature").Float(), Humidity: value("humidity").Float(),
+	}
+	if math.IsNaN(r.Temperature) || math.IsNaN(r.Humidity) {
+		return reading.Reading{}, errors.New("row holds no number")
+	}
+	return r, nil
+}

@@ -1,0 +1,30 @@
+package bqreadings
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
+
+// statements are the queries, one file each; what each scans stands at its top.
+//
+//go:embed sql/*.sql
+var statements embed.FS //nolint:gochecknoglobals // embedded files must be
+
+// tableMark stands for the table in a statement: names of tables cannot be
+// parameters. It is replaced by a name made of checked identifiers only.
+const tableMark = "{{readings}}"
+
+// statement returns a query's text on a table given as a quoted path.
+func statement(name, table string) (string, error) {
+	text, err := statements.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		return "", fmt.Errorf("statement %s: %w", name, err)
+	}
+	return strings.ReplaceAll(string(text), tableMark, table), nil
+}
+
+// quoted is the table's path as it stands in a query.
+func quoted(project, dataset, table string) string {
+	return "`" + project + "." + dataset + "." + table + "`"
+}

@@ -1,0 +1,190 @@
+package bqreadings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"cloud.google.com/go/bigquery"
+	"google.golang.org/api/iterator"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+)
+
+// query prepares a statement with its parameters.
+func (s *Store) query(name string, parameters ...bigquery.QueryParameter) (*bigquery.Query, error) {
+	text, err := statement(name, s.table)
+	if err != nil {
+		return nil, err
+	}
+	q := s.client.Query(text)
+	q.Parameters = parameters
+	q.MaxBytesBilled = s.config.MaxBytesBilled
+	q.JobCreationMode = bigquery.JobCreationModeOptional
+	q.Labels = map[string]string{"statement": name} // tells the costs apart in INFORMATION_SCHEMA.JOBS
+	return q, nil
+}
+
+func parameter(name string, value any) bigquery.QueryParameter {
+	return bigquery.QueryParameter{Name: name, Value: value}
+}
+
+// rows runs a statement and yields what it returns, page by page.
+func rows[T any](ctx context.Context, s *Store, name string, parameters ...bigquery.QueryParameter) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		q, err := s.query(name, parameters...)
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		found, err := q.Read(ctx)
+		if err != nil {
+			yield(none, fmt.Errorf("query %s: %w", name, err))
+			return
+		}
+		for {
+			var row T
+			err := found.Next(&row)
+			if errors.Is(err, iterator.Done) {
+				return
+			}
+			if err != nil {
+				yield(none, fmt.Errorf("read %s: %w", name, err))
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// readingRow is a reading as queries return it.
+type readingRow struct {
+	NodeID      string    `bigquery:"node_id"`
+	MessageID   string    `bigquery:"message_id"`
+	Timestamp   time.Time `bigquery:"timestamp"`
+	Temperature float64   `bigquery:"temperature"`
+	Humidity    float64   `bigquery:"humidity"`
+}
+
+func (r readingRow) reading() reading.Reading {
+	return reading.Reading{
+		NodeID: r.NodeID, MessageID: r.MessageID, Time: reading.Instant(r.Timestamp),
+		Temperature: r.Temperature, Humidity: r.Humidity,
+	}
+}
+
+// summaryRow is what queries return about many readings.
+type summaryRow struct {
+	AvgTemperature float64 `bigquery:"avg_temperature"`
+	MinTemperature float64 `bigquery:"min_temperature"`
+	MaxTemperature float64 `bigquery:"max_temperature"`
+	AvgHumidity    float64 `bigquery:"avg_humidity"`
+	MinHumidity    float64 `bigquery:"min_humidity"`
+	MaxHumidity    float64 `bigquery:"max_humidity"`
+	Readings       int64   `bigquery:"readings"`
+}
+
+// Range yields a node's readings with start ≤ time < end, oldest first, each
+// once. An error is the last thing it yields.
+func (s *Store) Range(ctx context.Context, node readings.Node, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		start := later(start, node.Since)
+		if !start.Before(end) {
+			return
+		}
+		found := rows[readingRow](ctx, s, "range",
+			parameter("node", node.ID), parameter("start", start), parameter("end", end))
+		for row, err := range found {
+			row.NodeID = node.ID
+			if !yield(row.reading(), err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Buckets summarises a node's readings with start ≤ time < end in at most n
+// parts of equal width; parts without readings are absent.
+func (s *Store) Buckets(ctx context.Context, node readings.Node, start, end time.Time, n int) ([]readings.Bucket, error) {
+	start, end = reading.Instant(start), reading.Instant(end)
+	from := later(start, node.Since)
+	if n < 1 || !from.Before(end) {
+		return nil, nil
+	}
+	width := int64(math.Ceil(float64(end.Sub(start).Microseconds()) / float64(n)))
+	type bucketRow struct {
+		summaryRow
+
+		Part int64 `bigquery:"part"`
+	}
+	var buckets []readings.Bucket
+	found := rows[bucketRow](ctx, s, "buckets", parameter("node", node.ID),
+		parameter("origin", start), parameter("start", from), parameter("end", end), parameter("width", width))
+	for row, err := range found {
+		if err != nil {
+			return nil, err
+		}
+		buckets = append(buckets, readings.Bucket{
+			Start:          start.Add(time.Duration(row.Part*width) * time.Microsecond),
+			AvgTemperature: row.AvgTemperature, MinTemperature: row.MinTemperature, MaxTemperature: row.MaxTemperature,
+			AvgHumidity: row.AvgHumidity, MinHumidity: row.MinHumidity, MaxHumidity: row.MaxHumidity,
+			Count: row.Readings,
+		})
+	}
+	return buckets, nil
+}
+
+// Stats summarises a node's readings with each start ≤ time < end, in the order
+// of starts.
+func (s *Store) Stats(ctx context.Context, node readings.Node, end time.Time, starts []time.Time) ([]readings.Stats, error) {
+	stats := make([]readings.Stats, len(starts))
+	if len(starts) == 0 {
+		return stats, nil
+	}
+	earliest := later(starts[0], node.Since)
+	bounded := make([]time.Time, len(starts))
+	for i, start := range starts {
+		bounded[i] = later(start, node.Since)
+		if bounded[i].Before(earliest) {
+			earliest = bounded[i]
+		}
+	}
+	if !earliest.Before(end) {
+		return stats, nil
+	}
+	type statsRow struct {
+		summaryRow
+
+		Place int64 `bigquery:"place"`
+	}
+	found := rows[statsRow](ctx, s, "stats", parameter("node", node.ID),
+		parameter("start", earliest), parameter("end", end), parameter("starts", bounded))
+	for row, err := range found {
+		if err != nil {
+			return nil, err
+		}
+		if row.Place < 0 || row.Place >= int64(len(stats)) {
+			return nil, fmt.Errorf("read stats: window %d of %d", row.Place, len(stats))
+		}
+		stats[row.Place] = readings.Stats{
+			AvgTemperature: row.AvgTemperature, MinTemperature: row.MinTemperature, MaxTemperature: row.MaxTemperature,
+			AvgHumidity: row.AvgHumidity, MinHumidity: row.MinHumidity, MaxHumidity: row.MaxHumidity,
+			Count: row.Readings,
+		}
+	}
+	return stats, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

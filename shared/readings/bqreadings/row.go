@@ -1,0 +1,58 @@
+package bqreadings
+
+import (
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// The columns of the table, in the order of their field numbers on the wire.
+const (
+	fieldNodeID protowire.Number = iota + 1
+	fieldMessageID
+	fieldTimestamp // microseconds since 1970, BigQuery's form of TIMESTAMP
+	fieldTemperature
+	fieldHumidity
+)
+
+// rowDescriptor tells BigQuery how the bytes of [encodeRow] are to be read:
+// fields are matched to columns by name. The fields are those of the original
+// schema; a column added to the table later stays null until it is named here.
+func rowDescriptor() *descriptorpb.DescriptorProto {
+	field := func(number protowire.Number, name string, kind descriptorpb.FieldDescriptorProto_Type) *descriptorpb.FieldDescriptorProto {
+		return &descriptorpb.FieldDescriptorProto{
+			Name: proto.String(name), Number: proto.Int32(int32(number)), Type: kind.Enum(),
+			Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
+		}
+	}
+	return &descriptorpb.DescriptorProto{
+		Name: proto.String("Reading"),
+		Field: []*descriptorpb.FieldDescriptorProto{
+			field(fieldNodeID, "node_id", descriptorpb.FieldDescriptorProto_TYPE_STRING),
+			field(fieldMessageID, "message_id", descriptorpb.FieldDescriptorProto_TYPE_STRING),
+			field(fieldTimestamp, "timestamp", descriptorpb.FieldDescriptorProto_TYPE_INT64),
+			field(fieldTemperature, "temperature", descriptorpb.FieldDescriptorProto_TYPE_DOUBLE),
+			field(fieldHumidity, "humidity", descriptorpb.FieldDescriptorProto_TYPE_DOUBLE),
+		},
+	}
+}
+
+// encodeRow writes a reading as a message of [rowDescriptor].
+func encodeRow(r reading.Reading) []byte {
+	// Two short texts, three numbers of at most ten bytes, and their tags.
+	row := make([]byte, 0, len(r.NodeID)+len(r.MessageID)+40)
+	row = protowire.AppendTag(row, fieldNodeID, protowire.BytesType)
+	row = protowire.AppendString(row, r.NodeID)
+	row = protowire.AppendTag(row, fieldMessageID, protowire.BytesType)
+	row = protowire.AppendString(row, r.MessageID)
+	row = protowire.AppendTag(row, fieldTimestamp, protowire.VarintType)
+	row = protowire.AppendVarint(row, uint64(reading.Instant(r.Time).UnixMicro())) //nolint:gosec // two's complement is the wire form
+	row = protowire.AppendTag(row, fieldTemperature, protowire.Fixed64Type)
+	row = protowire.AppendFixed64(row, math.Float64bits(r.Temperature))
+	row = protowire.AppendTag(row, fieldHumidity, protowire.Fixed64Type)
+	return protowire.AppendFixed64(row, math.Float64bits(r.Humidity))
+}

@@ -1,0 +1,32 @@
+-- The newest reading of each node.
+--
+-- Scans all five columns of the day partitions from @from on, up to a day ahead
+-- of now, and of those only the blocks whose nodes are among @ids: the table is
+-- clustered by node_id. A latest reading is looked for in the last day, then in
+-- the last 30 days, then since 2000, each time only for nodes not found before.
+--
+-- @since holds, in the order of @ids, the instant before which a node's
+-- readings belong to an earlier owner. Copies of a reading do not matter here.
+SELECT
+  node_id,
+  newest.message_id,
+  newest.timestamp,
+  newest.temperature,
+  newest.humidity
+FROM (
+  SELECT
+    r.node_id,
+    ARRAY_AGG(
+      STRUCT(r.message_id, r.timestamp, r.temperature, r.humidity)
+      ORDER BY r.timestamp DESC, r.message_id DESC
+      LIMIT 1
+    )[OFFSET(0)] AS newest
+  FROM {{readings}} AS r
+  INNER JOIN UNNEST(@ids) AS id WITH OFFSET AS place
+    ON r.node_id = id
+  WHERE r.timestamp >= @from
+    AND r.timestamp < @until
+    AND r.node_id IN UNNEST(@ids)
+    AND r.timestamp >= @since[OFFSET(place)]
+  GROUP BY r.node_id
+)

@@ -1,0 +1,268 @@
+package bqreadings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/bigquery/storage/apiv1/storagepb"
+	"cloud.google.com/go/bigquery/storage/managedwriter"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// attempts is how often one append is tried here, where trying again is
+	// quick. Pub/Sub does it after that, more slowly.
+	attempts   = 3
+	firstPause = 20 * time.Millisecond
+)
+
+// writer appends rows to the table's default stream over one long connection.
+// The connection is opened by the first append and belongs to no request. One
+// that fails is replaced, and what it still carried is sent again: the default
+// stream is at least once, and readers deduplicate.
+type writer struct {
+	project string
+	table   string // projects/P/datasets/D/tables/T
+	timeout time.Duration // of one attempt
+	options []option.ClientOption
+	log     *slog.Logger
+
+	ctx    context.Context // ends with the store; connections live on it
+	cancel context.CancelFunc
+
+	opening chan struct{} // holds a token while someone opens a connection
+
+	mu      sync.Mutex
+	current *connection
+	closing sync.WaitGroup
+}
+
+// connection is one managed stream with a client of its own: only ending the
+// client's context stops the library's attempts to reconnect, which would
+// otherwise hold up its Close for as long as BigQuery cannot be reached.
+type connection struct {
+	client *managedwriter.Client
+	stream *managedwriter.ManagedStream
+	cancel context.CancelFunc
+	users  sync.WaitGroup // appends under way
+}
+
+func newWriter(ctx context.Context, project, table string, timeout time.Duration, options []option.ClientOption, log *slog.Logger) *writer {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	return &writer{
+		project: project, table: table, timeout: timeout, options: options, log: log,
+		ctx: ctx, cancel: cancel, opening: make(chan struct{}, 1),
+	}
+}
+
+// append sends rows as one request and returns an error per row. Where BigQuery
+// refuses some rows it stores none of the request; those it did not object to
+// are sent again without the others.
+func (w *writer) append(rows [][]byte) []error {
+	ctx, cancel := context.WithTimeout(w.ctx, attempts*w.timeout)
+	defer cancel()
+	errs := make([]error, len(rows))
+	refused, err := w.retry(ctx, rows)
+	if err == nil {
+		return errs
+	}
+	kept := make([][]byte, 0, len(rows))
+	places := make([]int, 0, len(rows))
+	for i, row := range rows {
+		if fault, ok := refused[int64(i)]; ok {
+			errs[i] = fmt.Errorf("row refused: %s", fault)
+			continue
+		}
+		kept, places = append(kept, row), append(places, i)
+	}
+	if len(refused) == 0 || len(kept) == 0 {
+		for i := range errs {
+			if errs[i] == nil {
+				errs[i] = err
+			}
+		}
+		return errs
+	}
+	if _, err := w.retry(ctx, kept); err != nil {
+		for _, i := range places {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// retry sends rows until BigQuery has them, has refused them, or the attempts
+// are used up.
+func (w *writer) retry(ctx context.Context, rows [][]byte) (refused map[int64]string, err error) {
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		refused, err = w.attempt(ctx, rows)
+		if err == nil || len(refused) > 0 || !transient(err) || attempt == attempts || ctx.Err() != nil {
+			break
+		}
+		w.log.WarnContext(ctx, "append failed, sent again", "attempt", attempt, "rows", len(rows), "error", err.Error())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause *= 2
+	}
+	if err != nil {
+		return refused, fmt.Errorf("append %d rows: %w", len(rows), err)
+	}
+	return nil, nil
+}
+
+// attempt sends rows once. It drops the connection unless the answer came from
+// BigQuery itself.
+func (w *writer) attempt(ctx context.Context, rows [][]byte) (map[int64]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	c, err := w.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.users.Done()
+	result, err := c.stream.AppendRows(ctx, rows)
+	if err != nil {
+		w.drop(c)
+		return nil, fmt.Errorf("send: %w", err)
+	}
+	response, err := result.FullResponse(ctx)
+	if err == nil {
+		return nil, nil
+	}
+	if response == nil || !transient(err) && len(response.GetRowErrors()) == 0 {
+		// Silence, a broken connection, or a stream that no longer fits the
+		// table, for instance after the table was made anew.
+		w.drop(c)
+	}
+	return rowFaults(response), fmt.Errorf("acknowledge: %w", err)
+}
+
+func rowFaults(response *storagepb.AppendRowsResponse) map[int64]string {
+	faults := make(map[int64]string, len(response.GetRowErrors()))
+	for _, fault := range response.GetRowErrors() {
+		faults[fault.GetIndex()] = fault.GetMessage()
+	}
+	return faults
+}
+
+// transient reports whether sending the same rows again at once can help.
+func transient(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return true // the end of a connection, in one of its many forms
+	}
+	switch s.Code() {
+	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange:
+		return false
+	default:
+		return true
+	}
+}
+
+// connect returns the current connection, opened by whichever append comes
+// first, and counts the caller as its user.
+func (w *writer) connect(ctx context.Context) (*connection, error) {
+	if c := w.use(); c != nil {
+		return c, nil
+	}
+	select {
+	case w.opening <- struct{}{}:
+		defer func() { <-w.opening }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for connection: %w", ctx.Err())
+	}
+	if c := w.use(); c != nil {
+		return c, nil
+	}
+	c, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.current = c
+	c.users.Add(1)
+	return c, nil
+}
+
+func (w *writer) use() *connection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current != nil {
+		w.current.users.Add(1)
+	}
+	return w.current
+}
+
+// open makes a connection that outlives ctx, within the time that ctx leaves.
+func (w *writer) open(ctx context.Context) (*connection, error) {
+	alive, cancel := context.WithCancel(w.ctx)
+	stop := context.AfterFunc(ctx, cancel)
+	client, err := managedwriter.NewClient(alive, w.project, append([]option.ClientOption{
+		option.WithGRPCConnectionPool(1), // one stream needs no more
+	}, w.options...)...)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("open write client: %w", err)
+	}
+	stream, err := client.NewManagedStream(alive,
+		managedwriter.WithDestinationTable(w.table),
+		managedwriter.WithType(managedwriter.DefaultStream),
+		managedwriter.WithSchemaDescriptor(rowDescriptor()),
+		managedwriter.WithTraceID("coldaisle"),
+	)
+	if err != nil {
+		cancel()
+		_ = client.Close()
+		return nil, fmt.Errorf("open write stream: %w", err)
+	}
+	if !stop() {
+		cancel()
+		_ = client.Close()
+		return nil, fmt.Errorf("open write stream: %w", ctx.Err())
+	}
+	return &connection{client: client, stream: stream, cancel: cancel}, nil
+}
+
+// drop retires a connection: the next append opens another, and this one is
+// closed when the appends that still use it have ended.
+func (w *writer) drop(c *connection) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current != c {
+		return
+	}
+	w.current = nil
+	w.closing.Go(c.close)
+}
+
+func (c *connection) close() {
+	c.users.Wait()
+	c.cancel()
+	_ = c.stream.Close() // reports the end it has just been given
+	_ = c.client.Close()
+}
+
+// close ends the connection after the last append; call it when no more come.
+func (w *writer) close() {
+	w.mu.Lock()
+	if w.current != nil {
+		w.closing.Go(w.current.close)
+		w.current = nil
+	}
+	w.mu.Unlock()
+	w.closing.Wait()
+	w.cancel()
+}
