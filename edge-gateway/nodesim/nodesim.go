@@ -54,8 +54,9 @@ type Config struct {
 	// DefaultFailureEvery, a negative value none by chance.
 	FailureEvery time.Duration
 	// HotAfter, in wall time, is when the hottest node of the first room is to
-	// pass 50 °C for the first time; its cooling fails as much earlier as that
-	// takes, before the start if need be. 0 leaves failures to chance.
+	// pass 50 °C for the first time, within half a minute of virtual time; its
+	// cooling fails as much earlier as that takes, before the start if need be.
+	// 0 leaves failures to chance.
 	HotAfter time.Duration
 
 	Misbehave []Misbehaviour // rogue clients beside the nodes
