@@ -10,7 +10,11 @@ import (
 const (
 	registerRetries = 5
 	firstBackoff    = time.Second // doubles with each retry
-	bootSpread      = 5 * time.Second
+
+	// Nodes are switched on one after the other and keep that distance: all of
+	// them soon, yet many of them not at once.
+	bootSpread = 5 * time.Second       // at least, for all nodes
+	bootGap    = 50 * time.Millisecond // at least between two, within an interval
 
 	heartbeatFrom = 30 * time.Second
 	heartbeatTo   = 60 * time.Second
@@ -39,12 +43,14 @@ type node struct {
 
 func newNode(s *Simulation, number int, r room) *node {
 	place := uint64(number) //nolint:gosec // not negative
+	nodes := time.Duration(s.config.Nodes)
+	spread := min(max(bootSpread, nodes*bootGap), s.config.Interval)
 	return &node{
 		sim:    s,
 		id:     nodeID(s.config.Prefix, number),
 		addr:   fmt.Sprintf("10.77.%d.%d", number/250%256, number%250+1),
 		sensor: newSensor(r, s.config.Seed, place),
-		boot:   bootSpread * time.Duration(number) / time.Duration(s.config.Nodes),
+		boot:   spread * time.Duration(number) / nodes,
 		beats:  newChance(s.config.Seed, 2*noiseStream+place),
 	}
 }
@@ -117,10 +123,11 @@ func (n *node) register(ctx context.Context) {
 }
 
 func (n *node) heartbeat(ctx context.Context) {
-	switch n.post(ctx, heartbeatPath, heartbeat{NodeID: n.id}) {
-	case accepted:
+	end := n.post(ctx, heartbeatPath, heartbeat{NodeID: n.id})
+	switch {
+	case end == accepted:
 		n.sim.counters.heartbeats.Add(1)
-	default:
+	case ctx.Err() == nil: // being switched off is no failure
 		n.sim.counters.heartbeatsFailed.Add(1)
 	}
 }
@@ -170,7 +177,9 @@ func (n *node) send(ctx context.Context, m message, again bool, reached *bool) b
 		*reached = false
 	case later:
 	}
-	count.failed.Add(1)
+	if ctx.Err() == nil {
+		count.failed.Add(1)
+	}
 	return false
 }
 

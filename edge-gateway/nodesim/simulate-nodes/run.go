@@ -127,5 +127,8 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 	if result.Rows > 0 {
 		_, _ = fmt.Fprintln(out, result)
 	}
+	if result.SkippedHumidity > 0 {
+		_, _ = fmt.Fprintln(out, "rows without humidity were left out; --humidity gives them one")
+	}
 	return err
 }
