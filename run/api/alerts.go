@@ -1,0 +1,83 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"coldaisle.dev/shared/store"
+)
+
+type alertBody struct {
+	ID           int64     `json:"id" doc:"Primary key." example:"41"`
+	SensorID     string    `json:"sensor_id" doc:"Sensor whose reading exceeded a threshold." example:"esp32-7f3a"`
+	AlertType    string    `json:"alert_type" enum:"temperature,humidity" doc:"Which value exceeded its threshold." example:"temperature"`
+	Message      string    `json:"message" doc:"What happened, for a person to read." example:"High temperature detected: 55.2°C (limit 50.0°C)"`
+	Timestamp    time.Time `json:"timestamp" doc:"Time of the reading, UTC." example:"2026-03-01T12:00:00Z"`
+	Acknowledged bool      `json:"acknowledged" doc:"Whether someone has seen to it." example:"false"`
+}
+
+type alertOutput struct {
+	Body alertBody
+}
+
+type alertsOutput struct {
+	Body []alertBody `nullable:"false"`
+}
+
+func alertOf(a store.Alert) alertBody {
+	return alertBody{
+		ID: a.ID, SensorID: a.SensorID, AlertType: string(a.Type), Message: a.Message,
+		Timestamp: a.Time.UTC(), Acknowledged: a.Acknowledged,
+	}
+}
+
+type alertPath struct {
+	AlertID int64 `path:"alert_id" doc:"Id of an alert of one of the caller's sensors." example:"41"`
+}
+
+type alertHistoryInput struct {
+	Limit int `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many alerts at most." example:"50"`
+}
+
+func (a *api) registerAlerts() {
+	// Polled by the dashboard every few seconds.
+	register(a, operation{
+		id: "listActiveAlerts", method: http.MethodGet, path: "/api/v1/alerts/active", tag: tagAlerts,
+		summary: "List unacknowledged alerts, newest first",
+	}, a.activeAlerts)
+	register(a, operation{
+		id: "listAlertHistory", method: http.MethodGet, path: "/api/v1/alerts/history", tag: tagAlerts,
+		summary: "List the last alerts, acknowledged or not, newest first",
+	}, a.alertHistory)
+	// Called by the dashboard's button. A repeat answers the same alert, unchanged.
+	register(a, operation{
+		id: "acknowledgeAlert", method: http.MethodPost, path: "/api/v1/alerts/{alert_id}/acknowledge", tag: tagAlerts,
+		summary: "Acknowledge an alert",
+		faults:  []*fault{notFound(detailNoAlert)},
+	}, a.acknowledgeAlert)
+}
+
+func (a *api) activeAlerts(ctx context.Context, _ *struct{}) (*alertsOutput, error) {
+	found, err := a.Store.ActiveAlerts(ctx, caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &alertsOutput{Body: each(found, alertOf)}, nil
+}
+
+func (a *api) alertHistory(ctx context.Context, in *alertHistoryInput) (*alertsOutput, error) {
+	found, err := a.Store.AlertHistory(ctx, caller(ctx), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return &alertsOutput{Body: each(found, alertOf)}, nil
+}
+
+func (a *api) acknowledgeAlert(ctx context.Context, in *alertPath) (*alertOutput, error) {
+	acknowledged, err := a.Store.AcknowledgeAlert(ctx, caller(ctx), in.AlertID)
+	if err != nil {
+		return nil, err
+	}
+	return &alertOutput{Body: alertOf(acknowledged)}, nil
+}

@@ -1,0 +1,155 @@
+// Package api is the backend of Coldaisle: every endpoint of the specification
+// that customers, the dashboard and their scripts call, over the metadata in
+// PostgreSQL and the readings in the time-series table.
+//
+// [New] returns all of it as one http.Handler, middleware and documentation
+// included; run/server serves it on Cloud Run and run/local beside the rest of
+// the system, both through [Serve]. The package reads no environment and keeps
+// no global state, so that several can live in one process.
+//
+// A request passes, outside in: request id and log line, trace, panic guard,
+// CORS, compression, the router; then, within an operation, the token, the
+// limits and validation of its input, and the handler. An operation's Go types
+// are the one source of its validation and of its part of the OpenAPI document.
+//
+// Tenants are walls: every query carries the caller's customer id, and what
+// belongs to another customer is answered exactly as if it did not exist.
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"runtime"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+// Version is that of the API, as its paths have it.
+const Version = "1.0.0"
+
+// Publisher sends a retraining request to topic model-retraining and returns
+// once Pub/Sub has it.
+type Publisher interface {
+	Publish(ctx context.Context, request wire.Retraining) error
+}
+
+// Deps is what the API needs. All fields but Forecaster, Origins, Project,
+// PasswordSlots and PasswordCost must be set.
+type Deps struct {
+	Store     *store.Store
+	Readings  Readings
+	Publisher Publisher
+	// Forecaster answers forecasts; nil while there is no model.
+	Forecaster Forecaster
+	// SecretKey is SECRET_KEY: keys of at least 32 bytes, separated by commas;
+	// the first signs, all verify.
+	SecretKey string
+	// Origins are the browser origins that may call; nil takes the contract's.
+	Origins []string
+	// PasswordSlots is how many passwords are hashed at a time; 0 takes half of
+	// GOMAXPROCS. The other half is for everything else: Go lets a goroutine that
+	// computes run for 10 ms before another may have its place, the operating
+	// system gives a thread that wakes its turn at once. A process that sets
+	// GOMAXPROCS to twice its cores so has all of them for logins, and still
+	// answers everything else in time.
+	PasswordSlots int
+	// PasswordCost is bcrypt's cost; 0 takes 12. Only tests take less.
+	PasswordCost int
+	Clock        func() time.Time
+	Log          *slog.Logger
+}
+
+type api struct {
+	Deps
+
+	log        *slog.Logger
+	huma       huma.API
+	tokens     *tokens
+	passwords  *passwords
+	sessions   *sessions
+	problemRef string
+	document   []byte
+}
+
+// New builds the API. It fails when a dependency is missing or the secret key
+// is too short.
+func New(deps Deps) (http.Handler, error) {
+	a, err := build(deps)
+	if err != nil {
+		return nil, err
+	}
+	return a.handler()
+}
+
+func build(deps Deps) (*api, error) {
+	if deps.Store == nil || deps.Readings == nil || deps.Publisher == nil || deps.Clock == nil || deps.Log == nil {
+		return nil, errors.New("api: store, readings, publisher, clock and log are required")
+	}
+	a := &api{Deps: deps, log: slog.New(identified{deps.Log.Handler()})}
+	var err error
+	if a.tokens, err = newTokens(deps.SecretKey, deps.Clock); err != nil {
+		return nil, err
+	}
+	slots, cost := deps.PasswordSlots, deps.PasswordCost
+	if slots == 0 {
+		slots = runtime.GOMAXPROCS(0) / 2
+	}
+	if cost == 0 {
+		cost = passwordCost
+	}
+	if a.passwords, err = newPasswords(slots, cost); err != nil {
+		return nil, err
+	}
+	a.sessions = newSessions(deps.Store.TokensValidAfter, deps.Clock)
+	return a, nil
+}
+
+// handler registers every operation and puts the middleware around them.
+func (a *api) handler() (http.Handler, error) {
+	mux := newRouter()
+	a.huma = humago.New(mux, a.config())
+	registry := a.huma.OpenAPI().Components.Schemas
+	a.problemRef = registry.Schema(reflect.TypeFor[problem](), true, "Problem").Ref
+
+	a.registerHealth()
+	a.registerCustomers()
+	a.registerRooms()
+	a.registerSensors()
+	a.registerData()
+	a.registerAlerts()
+	a.registerThresholds()
+	a.registerPredictions()
+	a.registerTraining()
+	a.registerForecast()
+
+	// huma registers its own error model beside ours.
+	delete(registry.Map(), "ErrorModel")
+	delete(registry.Map(), "ErrorDetail")
+	document, err := a.describe()
+	if err != nil {
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
+	}
+	a.document = document
+	if err := a.registerDocs(mux); err != nil {
+		return nil, err
+	}
+	return a.middleware(mux)
+}
+
+// unwrap gives the net/http request and writer below a huma context.
+func unwrap(ctx huma.Context) (*http.Request, http.ResponseWriter) { return humago.Unwrap(ctx) }
+
+// writeFault answers an operation from a middleware.
+func (a *api) writeFault(ctx huma.Context, f *fault) {
+	_, writer := unwrap(ctx)
+	writeProblem(writer, f.status, f.detail)
+}

@@ -1,0 +1,225 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"pgregory.net/rapid"
+)
+
+// contract judges answers by the OpenAPI document.
+type contract struct {
+	document *openapi3.T
+}
+
+// loadContract reads a document and validates it itself, examples included.
+func loadContract(tb testing.TB, text []byte) *contract {
+	tb.Helper()
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := document.Validate(tb.Context(), openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation()); err != nil {
+		tb.Fatal(err)
+	}
+	return &contract{document: document}
+}
+
+// find returns the operation that takes a path; of two, the one that has more
+// of it literally, from the left.
+func (c *contract) find(method, path string) (template string, item *openapi3.PathItem, op *openapi3.Operation) {
+	asked := strings.Split(path, "/")
+	for candidate, it := range c.document.Paths.Map() {
+		o := it.GetOperation(method)
+		parts := strings.Split(candidate, "/")
+		if o == nil || len(parts) != len(asked) {
+			continue
+		}
+		matches := true
+		for i, part := range parts {
+			if !strings.HasPrefix(part, "{") && part != asked[i] || asked[i] == "" && part != "" {
+				matches = false
+			}
+		}
+		// '{' sorts after every letter: the smaller template is literal for longer.
+		if matches && (op == nil || candidate < template) {
+			template, item, op = candidate, it, o
+		}
+	}
+	return template, item, op
+}
+
+// judge reports an answer that the document does not describe: its status, its
+// type, its body, its headers.
+func (c *contract) judge(request *http.Request, got reply) error {
+	path := request.URL.EscapedPath()
+	template, item, op := c.find(request.Method, path)
+	if op == nil {
+		return nil
+	}
+	input := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{
+			Request: request,
+			Route: &routers.Route{
+				Spec: c.document, Path: template, PathItem: item, Method: request.Method, Operation: op,
+			},
+		},
+		Status: got.status, Header: got.header, Body: io.NopCloser(bytes.NewReader(got.body)),
+		Options: &openapi3filter.Options{
+			IncludeResponseStatus:   true,
+			SchemaValidationOptions: []openapi3.SchemaValidationOption{openapi3.EnableFormatValidation()},
+		},
+	}
+	if got.header.Get("Content-Type") == "text/csv; charset=utf-8" {
+		input.Options.ExcludeResponseBody = true // the filter reads no CSV
+	}
+	if err := openapi3filter.ValidateResponse(request.Context(), input); err != nil {
+		return fmt.Errorf("%s %s answered %d %.300s: %w", request.Method, path, got.status, got.body, err)
+	}
+	return nil
+}
+
+// TestContract sends generated requests, valid and not, to every operation:
+// none is answered 5xx, and every answer is as the document says.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	account := s.customer(t)
+	room := account.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	account.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
+	for i := range 10 {
+		s.reading(t, "node-1", s.now().Add(-time.Duration(i)*time.Minute), 20+float64(i), 40)
+	}
+	alert := s.alert(t, "node-1", s.now(), 55)
+	prediction := account.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"node-1","timestamp":"2026-03-01","anomaly_predicted":true}`)
+	integers := []string{
+		decimal(account.id), decimal(room), decimal(alert), decimal(prediction), "0", "-1", "1", "9223372036854775807",
+		"-9223372036854775808", "9223372036854775808", "2147483648", "1e3", "1.0", "0x10", " 1", "abc", "%00", "%ff", "١",
+	}
+	texts := []string{
+		"node-1", "node:2", "", "a", "%00", "%ff%fe", "..", "x y", "日本", "'; DROP TABLE sensors; --", strings.Repeat("n", 51), "2026-03-01T12:00:00Z",
+		"2026-03-01", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "1h", "30d", "csv", "json", "validated", "unvalidated", "ok", "1", "500", "501", "-1", "NaN",
+	}
+	all := operations(t, s)
+	rapid.Check(t, func(r *rapid.T) {
+		op := rapid.SampledFrom(all).Draw(r, "operation")
+		_, _, described := s.contract.find(op.method, op.path)
+		path, query := op.path, url.Values{}
+		for _, parameter := range described.Parameters {
+			p := parameter.Value
+			from := texts
+			if p.Schema.Value.Type.Is("integer") {
+				from = integers
+			}
+			value := rapid.SampledFrom(from).Draw(r, p.Name)
+			switch {
+			case p.In == "path" && value != "":
+				path = strings.Replace(path, "{"+p.Name+"}", escaped(value), 1)
+			case p.In == "path":
+				path = strings.Replace(path, "{"+p.Name+"}", "node-1", 1)
+			case rapid.Bool().Draw(r, "with "+p.Name):
+				if plain, err := url.PathUnescape(value); err == nil {
+					value = plain
+				}
+				query.Set(p.Name, value)
+			}
+		}
+		if len(query) > 0 {
+			path += "?" + query.Encode()
+		}
+		body := ""
+		if described.RequestBody != nil {
+			body = generatedBody(r, described.RequestBody.Value.Content["application/json"].Schema.Value)
+		}
+		token := account.token
+		if rapid.IntRange(0, 9).Draw(r, "token") == 0 {
+			token = "forged"
+		}
+		request, err := http.NewRequestWithContext(t.Context(), op.method, s.url+path, strings.NewReader(body))
+		if err != nil {
+			r.Skip("no request: " + err.Error())
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		got := s.do(r, request) // judges the answer
+		if got.status >= 500 {
+			r.Fatalf("%s %s %s: %d %s", op.method, path, body, got.status, got.body)
+		}
+	})
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+// escaped keeps percent signs that are meant and escapes the rest.
+func escaped(value string) string {
+	if strings.HasPrefix(value, "%") {
+		return value
+	}
+	return url.PathEscape(value)
+}
+
+// generatedBody is a body for a schema, most often an object whose fields are
+// each right, wrong or missing, sometimes anything at all.
+func generatedBody(r *rapid.T, schema *openapi3.Schema) string {
+	switch rapid.IntRange(0, 19).Draw(r, "form") {
+	case 0:
+		return rapid.SampledFrom([]string{"", "null", "[]", `"text"`, "{", "{}", "\xff", `{"a":`, strings.Repeat("[", 20_000)}).Draw(r, "raw")
+	case 1:
+		return rapid.StringN(0, 40, 200).Draw(r, "noise")
+	}
+	fields := map[string]any{}
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(propertyNames(schema)), 0, len(schema.Properties), rapid.ID[string]).Draw(r, "fields") {
+		property := schema.Properties[name].Value
+		var value any
+		switch rapid.IntRange(0, 4).Draw(r, "kind of "+name) {
+		case 0:
+			value = rapid.SampledFrom([]any{nil, true, "", "\x00", -1.5, 1e300, []any{1}, map[string]any{"a": 1}, strings.Repeat("x", 200)}).Draw(r, name)
+		default:
+			value = fitting(r, name, property)
+		}
+		fields[name] = value
+	}
+	body, err := json.Marshal(fields)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return string(body)
+}
+
+func propertyNames(schema *openapi3.Schema) []string {
+	return slices.Sorted(maps.Keys(schema.Properties))
+}
+
+// fitting is a value that the property takes, as far as its schema tells.
+func fitting(r *rapid.T, name string, property *openapi3.Schema) any {
+	switch {
+	case len(property.Enum) > 0:
+		return rapid.SampledFrom(property.Enum).Draw(r, name)
+	case property.Type.Is("string") && len(property.Examples) > 0 && rapid.Bool().Draw(r, "example"):
+		return property.Examples[0]
+	case property.Type.Is("string"):
+		return rapid.StringN(int(property.MinLength), 60, -1).Draw(r, name)
+	case property.Type.Is("integer"):
+		return rapid.Int64().Draw(r, name)
+	case property.Type.Is("number"):
+		return rapid.Float64Range(-50, 150).Draw(r, name)
+	case property.Type.Is("boolean"):
+		return rapid.Bool().Draw(r, name)
+	case property.Type.Is("array"):
+		return rapid.SliceOfN(rapid.String(), 0, 5).Draw(r, name)
+	default:
+		return nil
+	}
+}

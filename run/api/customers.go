@@ -1,0 +1,179 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"coldaisle.dev/shared/store"
+)
+
+type customer struct {
+	ID       int64  `json:"id" doc:"Primary key." example:"7"`
+	Email    string `json:"email" doc:"E-mail address." example:"ops@example.com"`
+	Username string `json:"username" doc:"Unique name." example:"coldaisle"`
+}
+
+type customerOutput struct {
+	Body customer
+}
+
+func customerOf(c store.Customer) *customerOutput {
+	return &customerOutput{Body: customer{ID: c.ID, Email: c.Email, Username: c.Username}}
+}
+
+type registration struct {
+	_        struct{} `additionalProperties:"true"`
+	Email    email    `json:"email"`
+	Username username `json:"username"`
+	Password password `json:"password"`
+}
+
+type registerInput struct {
+	Body registration
+}
+
+type credentials struct {
+	_        struct{} `additionalProperties:"true"`
+	Email    string   `json:"email" doc:"E-mail address; compared without regard to case." example:"ops@example.com"`
+	Password string   `json:"password" format:"password" writeOnly:"true" doc:"Password." example:"Rack42door"`
+}
+
+type loginInput struct {
+	Body credentials
+}
+
+type token struct {
+	AccessToken string `json:"access_token" doc:"JWT to send as Authorization: Bearer; valid for 30 minutes." example:"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiI3In0.c2lnbmF0dXJl"`
+	TokenType   string `json:"token_type" enum:"bearer" doc:"Always bearer." example:"bearer"`
+}
+
+type loginOutput struct {
+	Body token
+}
+
+type customerPath struct {
+	CustomerID int64 `path:"customer_id" doc:"The caller's own id." example:"7"`
+}
+
+type profileChange struct {
+	_        struct{}  `additionalProperties:"true"`
+	Email    *email    `json:"email,omitempty"`
+	Username *username `json:"username,omitempty"`
+	Password *password `json:"password,omitempty"`
+}
+
+type updateCustomerInput struct {
+	CustomerID int64 `path:"customer_id" doc:"The caller's own id." example:"7"`
+	Body       profileChange
+}
+
+func (a *api) registerCustomers() {
+	// Called by the registration form. A repeat after a lost answer is told that
+	// the e-mail is taken; the account exists and login works.
+	register(a, operation{
+		id: "registerCustomer", method: http.MethodPost, path: "/api/v1/customers/register", tag: tagCustomers,
+		public: true, status: http.StatusCreated,
+		summary: "Register a customer",
+		faults:  []*fault{badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken)},
+	}, a.registerCustomer)
+
+	// Called by the login form and by scripts; each call gives a new token.
+	register(a, operation{
+		id: "loginCustomer", method: http.MethodPost, path: "/api/v1/customers/login", tag: tagCustomers, public: true,
+		summary: "Log in",
+		faults:  []*fault{newFault(http.StatusUnauthorized, detailLogin)},
+	}, a.login)
+
+	// Called by the profile page. It only reads, though the specification has it
+	// as POST.
+	register(a, operation{
+		id: "getCustomer", method: http.MethodPost, path: "/api/v1/customers/info/{customer_id}", tag: tagCustomers,
+		summary: "Read the caller's profile",
+		faults:  []*fault{notFound(detailNoCustomer)},
+	}, a.customerInfo)
+
+	// Called by the profile page. A repeat sets the same values again; one that
+	// repeats a password change revokes the tokens issued in between.
+	register(a, operation{
+		id: "updateCustomer", method: http.MethodPatch, path: "/api/v1/customers/{customer_id}", tag: tagCustomers,
+		summary:     "Change the caller's profile",
+		description: "All fields are optional. A new password makes every token issued before it invalid.",
+		faults: []*fault{
+			badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken), notFound(detailNoCustomer),
+		},
+	}, a.updateCustomer)
+}
+
+func (a *api) registerCustomer(ctx context.Context, in *registerInput) (*customerOutput, error) {
+	hash, err := a.passwords.hash(ctx, string(in.Body.Password))
+	if err != nil {
+		return nil, err
+	}
+	created, err := a.Store.CreateCustomer(ctx, store.NewCustomer{
+		Email: string(in.Body.Email), Username: string(in.Body.Username), PasswordHash: hash,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return customerOf(created), nil
+}
+
+// login answers an unknown e-mail and a wrong password alike and in the same
+// time: both compare one hash.
+func (a *api) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
+	var found store.Customer
+	if storable(in.Body.Email) {
+		var err error
+		found, err = a.Store.CustomerByEmail(ctx, in.Body.Email)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
+	matches, err := a.passwords.matches(ctx, found.PasswordHash, in.Body.Password)
+	if err != nil {
+		return nil, err
+	}
+	if !matches {
+		return nil, newFault(http.StatusUnauthorized, detailLogin)
+	}
+	signed, err := a.tokens.issue(found.ID, found.TokensValidAfter)
+	if err != nil {
+		return nil, err
+	}
+	return &loginOutput{Body: token{AccessToken: signed, TokenType: "bearer"}}, nil
+}
+
+func (a *api) customerInfo(ctx context.Context, in *customerPath) (*customerOutput, error) {
+	if err := ownID(ctx, in.CustomerID); err != nil {
+		return nil, err
+	}
+	found, err := a.Store.Customer(ctx, in.CustomerID)
+	if err != nil {
+		return nil, err
+	}
+	return customerOf(found), nil
+}
+
+func (a *api) updateCustomer(ctx context.Context, in *updateCustomerInput) (*customerOutput, error) {
+	if err := ownID(ctx, in.CustomerID); err != nil {
+		return nil, err
+	}
+	change := store.CustomerChange{
+		Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username),
+	}
+	if in.Body.Password != nil {
+		hash, err := a.passwords.hash(ctx, string(*in.Body.Password))
+		if err != nil {
+			return nil, err
+		}
+		change.PasswordHash = &hash
+		// Even when the answer of the database is lost, the change may stand.
+		defer a.sessions.changed(in.CustomerID)
+	}
+	updated, err := a.Store.UpdateCustomer(ctx, in.CustomerID, change)
+	if err != nil {
+		return nil, err
+	}
+	return customerOf(updated), nil
+}

@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+// Readings is the time-series table as the API asks it.
+type Readings interface {
+	readings.Reader
+}
+
+type readingBody struct {
+	NodeID      string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Temperature float64   `json:"temperature" doc:"Degrees Celsius." example:"24.3"`
+	Humidity    float64   `json:"humidity" doc:"Relative humidity in percent." example:"41.2"`
+	Timestamp   time.Time `json:"timestamp" doc:"Time of the reading, UTC." example:"2026-03-01T12:00:00Z"`
+}
+
+func readingOf(r reading.Reading) readingBody {
+	return readingBody{NodeID: r.NodeID, Temperature: r.Temperature, Humidity: r.Humidity, Timestamp: r.Time.UTC()}
+}
+
+type latestOutput struct {
+	Body readingBody
+}
+
+// nodeList names sensors. Any text may stand in it: what is no sensor of the
+// caller's is absent from the answer.
+type nodeList struct {
+	_         struct{} `additionalProperties:"true"`
+	NodeIDs   []string `json:"node_ids,omitempty" nullable:"false" maxItems:"1000" doc:"Sensors to read." example:"esp32-7f3a,esp32-90bc"`
+	SensorIDs []string `json:"sensor_ids,omitempty" nullable:"false" maxItems:"1000" doc:"Another name for node_ids." example:"esp32-7f3a"`
+}
+
+// TransformSchema says that one of the two names must be used.
+func (nodeList) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.AnyOf = []*huma.Schema{
+		{Type: huma.TypeObject, Required: []string{"node_ids"}},
+		{Type: huma.TypeObject, Required: []string{"sensor_ids"}},
+	}
+	return s
+}
+
+// Resolve names what the schema's alternatives cannot.
+func (l *nodeList) Resolve(huma.Context, *huma.PathBuffer) []error {
+	if l.NodeIDs == nil && l.SensorIDs == nil {
+		return []error{&huma.ErrorDetail{Location: "body", Message: "expected required property node_ids to be present"}}
+	}
+	return nil
+}
+
+// nodes are the possible identifiers of the list, each once.
+func (l *nodeList) nodes() []string {
+	var possible []string
+	for _, id := range slices.Concat(l.NodeIDs, l.SensorIDs) {
+		if reading.ValidateNodeID(id) == nil {
+			possible = append(possible, id)
+		}
+	}
+	slices.Sort(possible)
+	return slices.Compact(possible)
+}
+
+type multiSensorInput struct {
+	Body nodeList
+}
+
+type multiSensorOutput struct {
+	Body map[string]readingBody
+}
+
+func (a *api) registerData() {
+	// Polled by a sensor's page.
+	register(a, operation{
+		id: "getLatestReading", method: http.MethodGet, path: "/api/v1/data/latest/{sensor_id}", tag: tagData,
+		summary: "Read a sensor's latest reading",
+		faults:  []*fault{notFound(detailNoSensor), notFound(detailNoReadings)},
+	}, a.latest)
+	// Polled by the overview of all sensors. It only reads, though it is POST:
+	// the list may be longer than an address.
+	register(a, operation{
+		id: "getLatestReadings", method: http.MethodPost, path: "/api/v1/data/multi-sensor", tag: tagData,
+		summary:     "Read the latest readings of several sensors",
+		description: "The answer is keyed by sensor; sensors without readings, and what is no sensor of the caller's, are absent.",
+	}, a.multiSensor)
+	a.registerHistory()
+	a.registerStats()
+}
+
+// sensorSince checks that the sensor is the caller's and returns from when on
+// its readings are: another customer's before that.
+func (a *api) sensorSince(ctx context.Context, sensorID string) (readings.Node, error) {
+	if err := possible(sensorID); err != nil {
+		return readings.Node{}, err
+	}
+	owned, err := a.Store.Sensor(ctx, caller(ctx), sensorID)
+	if err != nil {
+		return readings.Node{}, err
+	}
+	return readings.Node{ID: owned.ID, Since: owned.VisibleSince}, nil
+}
+
+func (a *api) latest(ctx context.Context, in *sensorPath) (*latestOutput, error) {
+	node, err := a.sensorSince(ctx, in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.Readings.Latest(ctx, []readings.Node{node})
+	if err != nil {
+		return nil, err
+	}
+	newest, ok := found[in.SensorID]
+	if !ok {
+		return nil, notFound(detailNoReadings)
+	}
+	return &latestOutput{Body: readingOf(newest)}, nil
+}
+
+func (a *api) multiSensor(ctx context.Context, in *multiSensorInput) (*multiSensorOutput, error) {
+	answer := map[string]readingBody{}
+	asked := in.Body.nodes()
+	if len(asked) == 0 {
+		return &multiSensorOutput{Body: answer}, nil
+	}
+	owned, err := a.Store.OwnedSensors(ctx, caller(ctx), asked)
+	if err != nil {
+		return nil, err
+	}
+	if len(owned) == 0 {
+		return &multiSensorOutput{Body: answer}, nil
+	}
+	found, err := a.Readings.Latest(ctx, each(owned, func(s store.Sensor) readings.Node {
+		return readings.Node{ID: s.ID, Since: s.VisibleSince}
+	}))
+	if err != nil {
+		return nil, err
+	}
+	for id, newest := range found {
+		answer[id] = readingOf(newest)
+	}
+	return &multiSensorOutput{Body: answer}, nil
+}

@@ -1,0 +1,23 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+// unused stands where a test asks no readings and publishes nothing.
+type unused struct{ readings.Reader }
+
+func (unused) Publish(context.Context, wire.Retraining) error { panic("published") }
+
+func bareDeps(log *slog.Logger) Deps {
+	return Deps{
+		Store: &store.Store{}, Readings: unused{}, Publisher: unused{}, SecretKey: testKey,
+		Clock: time.Now, Log: log, PasswordCost: 4,
+	}
+}

@@ -1,0 +1,88 @@
+package api
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"net/http"
+
+	"github.com/swaggest/swgui/v5/static"
+	"github.com/vearutop/statigz"
+)
+
+// pages holds the two documentation pages, their scripts, and the bundle of
+// Redoc with its licences (npm redoc 2.5.4, bundles/redoc.standalone.js).
+// Swagger UI comes embedded in swaggest/swgui.
+//
+//go:embed pages
+var pages embed.FS
+
+// policy lets a documentation page load from this host alone. Both renderers
+// write style attributes and draw inline images; Redoc searches in a worker
+// that it makes from a blob.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+	"font-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// registerDocs adds the documentation: people read /docs and /redoc, tools
+// /openapi.json. None needs a token, and none makes a browser ask another host.
+func (a *api) registerDocs(mux *router) error {
+	for path, name := range map[string]string{"/docs": "pages/docs.html", "/redoc": "pages/redoc.html"} {
+		page, err := pages.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("documentation page: %w", err)
+		}
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Security-Policy", policy)
+			w.Header().Set("Referrer-Policy", "no-referrer")
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write(page)
+		})
+	}
+	own, err := fs.Sub(pages, "pages")
+	if err != nil {
+		return fmt.Errorf("documentation pages: %w", err)
+	}
+	mux.HandleFunc("GET /docs/pages/{file}", cached(http.StripPrefix("/docs/pages/", http.FileServerFS(own))))
+	mux.HandleFunc("GET /docs/assets/{file}", cached(http.StripPrefix("/docs/assets/", statigz.FileServer(static.FS))))
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(a.document)
+	})
+	return nil
+}
+
+// cached lets a browser keep a file for an hour. A missing one is answered as
+// every unknown path is.
+func cached(files http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=3600")
+		files.ServeHTTP(&missing{ResponseWriter: w}, r)
+	}
+}
+
+// missing turns a file server's plain 404 into ours.
+type missing struct {
+	http.ResponseWriter
+
+	absent bool
+}
+
+func (m *missing) WriteHeader(status int) {
+	if status != http.StatusNotFound {
+		m.ResponseWriter.WriteHeader(status)
+		return
+	}
+	m.absent = true
+	m.Header().Set("Cache-Control", "no-store")
+	writeProblem(m.ResponseWriter, http.StatusNotFound, detailNotFound)
+}
+
+func (m *missing) Write(p []byte) (int, error) {
+	if m.absent {
+		return len(p), nil
+	}
+	return m.ResponseWriter.Write(p) //nolint:wrapcheck // a writer passes its base's errors on
+}
+
+// Unwrap keeps deadlines within reach of http.ResponseController.
+func (m *missing) Unwrap() http.ResponseWriter { return m.ResponseWriter }

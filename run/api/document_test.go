@@ -1,0 +1,112 @@
+package api
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/logging"
+)
+
+var update = flag.Bool("update", false, "write openapi.json anew")
+
+// TestDocument compares the OpenAPI document with the committed copy, so that a
+// change of the API shows in its diff. `go test ./run/api -run Document -update`
+// writes it anew.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	const file = "openapi.json"
+	got := answer(t, bare(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("the API has changed; look at the difference and run with -update:\n%s", diff)
+	}
+	loadContract(t, got)
+}
+
+// TestDocumentIsComplete demands what a reader needs of every operation.
+func TestDocumentIsComplete(t *testing.T) {
+	t.Parallel()
+	var document struct {
+		OpenAPI string `json:"openapi"`
+		Paths   map[string]map[string]struct {
+			OperationID, Summary string
+			Tags                 []string
+			Security             []map[string][]string
+			Parameters           []struct {
+				Name, Description string
+				Schema            struct{ Examples []any }
+			}
+			RequestBody *struct{}
+			Responses   map[string]any
+		}
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct {
+					Description string
+					Examples    []any
+					Ref         string `json:"$ref"`
+					Type        any
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(answer(t, bare(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes(), &document); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(document.OpenAPI, "3.1") {
+		t.Errorf("OpenAPI %s, want 3.1", document.OpenAPI)
+	}
+	public := []string{"getHealth", "registerCustomer", "loginCustomer"}
+	for path, methods := range document.Paths {
+		for method, op := range methods {
+			name := method + " " + path
+			if op.Summary == "" || len(op.Tags) != 1 || op.OperationID == "" {
+				t.Errorf("%s lacks an id, a summary or a tag", name)
+			}
+			if open := len(op.Security) == 0; open != slices.Contains(public, op.OperationID) {
+				t.Errorf("%s: security %v", name, op.Security)
+			}
+			wanted := []string{"500"}
+			if len(op.Security) > 0 {
+				wanted = append(wanted, "401")
+			}
+			if op.RequestBody != nil {
+				wanted = append(wanted, "400", "408", "413")
+			}
+			for _, status := range wanted {
+				if op.Responses[status] == nil {
+					t.Errorf("%s does not document %s", name, status)
+				}
+			}
+			for _, p := range op.Parameters {
+				if p.Description == "" || len(p.Schema.Examples) == 0 && p.Name != "Accept" {
+					t.Errorf("%s: parameter %s lacks a description or an example", name, p.Name)
+				}
+			}
+		}
+	}
+	for schema, s := range document.Components.Schemas {
+		for name, property := range s.Properties {
+			if property.Description == "" && property.Ref == "" {
+				t.Errorf("%s.%s lacks a description", schema, name)
+			}
+			if len(property.Examples) == 0 && property.Ref == "" && property.Type != "object" && property.Type != "array" {
+				t.Errorf("%s.%s lacks an example", schema, name)
+			}
+		}
+	}
+}

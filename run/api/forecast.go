@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// Forecaster tells what a sensor will read in the next seconds.
+type Forecaster interface {
+	// Forecast answers for a sensor whose newest reading is given, or
+	// ErrNoForecast while there is no model or too little to go on.
+	Forecast(ctx context.Context, sensorID string) (Forecast, error)
+}
+
+// ErrNoForecast says that there is no model, or too few readings for one.
+var ErrNoForecast = errors.New("no forecast available")
+
+// Forecast is what a model expects after a sensor's last reading.
+type Forecast struct {
+	Time         time.Time // of the last reading, UTC
+	Temperature  float64   // °C, as last read
+	Humidity     float64   // % relative humidity, as last read
+	ModelVersion string
+	Steps        []ForecastStep
+}
+
+// ForecastStep is what is expected some seconds after the last reading.
+type ForecastStep struct {
+	After       time.Duration
+	Temperature float64 // °C
+	Humidity    float64 // % relative humidity
+}
+
+type forecastBody struct {
+	NodeID       string         `json:"node_id" doc:"Sensor that is forecast." example:"esp32-7f3a"`
+	ModelVersion string         `json:"model_version" doc:"Artifact that made the forecast." example:"forecasting_v20260301T120004Z"`
+	LastReading  readingBody    `json:"last_reading" doc:"What the forecast goes on from."`
+	Forecast     []forecastStep `json:"forecast" nullable:"false" doc:"What is expected 5, 10, 15 and 20 seconds after the last reading."`
+}
+
+type forecastStep struct {
+	SecondsAhead float64   `json:"seconds_ahead" doc:"Seconds after the last reading." example:"20"`
+	Timestamp    time.Time `json:"timestamp" doc:"The instant, UTC." example:"2026-03-01T12:00:20Z"`
+	Temperature  float64   `json:"temperature" doc:"Degrees Celsius." example:"24.3"`
+	Humidity     float64   `json:"humidity" doc:"Relative humidity in percent." example:"41.2"`
+}
+
+type forecastOutput struct {
+	Body forecastBody
+}
+
+func (a *api) registerForecast() {
+	// Called by a sensor's page.
+	register(a, operation{
+		id: "getForecast", method: http.MethodGet, path: "/api/v1/ml/forecast/{sensor_id}", tag: tagLearning,
+		summary: "Forecast the next 20 seconds of a sensor",
+		faults:  []*fault{notFound(detailNoSensor), notFound(detailNoForecast)},
+	}, a.forecast)
+}
+
+func (a *api) forecast(ctx context.Context, in *sensorPath) (*forecastOutput, error) {
+	if err := possible(in.SensorID); err != nil {
+		return nil, err
+	}
+	if _, err := a.Store.Sensor(ctx, caller(ctx), in.SensorID); err != nil {
+		return nil, err
+	}
+	if a.Forecaster == nil {
+		return nil, notFound(detailNoForecast)
+	}
+	f, err := a.Forecaster.Forecast(ctx, in.SensorID)
+	if errors.Is(err, ErrNoForecast) {
+		return nil, notFound(detailNoForecast)
+	}
+	if err != nil {
+		return nil, err
+	}
+	body := forecastBody{
+		NodeID: in.SensorID, ModelVersion: f.ModelVersion,
+		LastReading: readingBody{
+			NodeID: in.SensorID, Temperature: f.Temperature, Humidity: f.Humidity, Timestamp: f.Time.UTC(),
+		},
+	}
+	body.Forecast = each(f.Steps, func(s ForecastStep) forecastStep {
+		return forecastStep{
+			SecondsAhead: s.After.Seconds(), Timestamp: f.Time.UTC().Add(s.After),
+			Temperature: s.Temperature, Humidity: s.Humidity,
+		}
+	})
+	return &forecastOutput{Body: body}, nil
+}

@@ -1,0 +1,28 @@
+package api
+
+import (
+	"context"
+	"net/http"
+)
+
+// healthPath is asked by Cloud Run's probes and by the dashboard.
+const healthPath = "/health"
+
+type healthOutput struct {
+	Body health
+}
+
+type health struct {
+	Status string `json:"status" enum:"healthy" doc:"Always healthy while the service answers." example:"healthy"`
+}
+
+// registerHealth adds the probe. It says that this process answers, and asks
+// nothing of the database: a restart would not mend that.
+func (a *api) registerHealth() {
+	register(a, operation{
+		id: "getHealth", method: http.MethodGet, path: healthPath, tag: tagService, public: true,
+		summary: "Tell whether the service is up",
+	}, func(context.Context, *struct{}) (*healthOutput, error) {
+		return &healthOutput{Body: health{Status: "healthy"}}, nil
+	})
+}

@@ -1,0 +1,237 @@
+package api
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/negotiation"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+)
+
+const (
+	contentJSON = "application/json"
+	contentCSV  = "text/csv"
+)
+
+// bucketBody is the readings of one of max_points equal parts of a range.
+type bucketBody struct {
+	NodeID         string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Timestamp      time.Time `json:"timestamp" doc:"Begin of the bucket, UTC." example:"2026-03-01T12:00:00Z"`
+	Temperature    float64   `json:"temperature" doc:"Mean, in degrees Celsius." example:"24.3"`
+	Humidity       float64   `json:"humidity" doc:"Mean relative humidity in percent." example:"41.2"`
+	MinTemperature float64   `json:"min_temperature" doc:"Lowest, in degrees Celsius." example:"23.9"`
+	MaxTemperature float64   `json:"max_temperature" doc:"Highest, in degrees Celsius." example:"24.8"`
+	MinHumidity    float64   `json:"min_humidity" doc:"Lowest relative humidity in percent." example:"40.6"`
+	MaxHumidity    float64   `json:"max_humidity" doc:"Highest relative humidity in percent." example:"41.9"`
+	Count          int64     `json:"count" doc:"Readings in the bucket." example:"120"`
+}
+
+type historyInput struct {
+	SensorID  string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+	StartTime moment `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   moment `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+	MaxPoints int    `query:"max_points" minimum:"1" maximum:"10000" doc:"Summarise the range in so many equal parts; those without readings are left out." example:"500"`
+	Format    string `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"csv"`
+	Accept    string `header:"Accept" hidden:"true"`
+}
+
+// Resolve refuses a range that ends before it starts.
+func (in *historyInput) Resolve(huma.Context) []error {
+	if in.StartTime.IsZero() || in.EndTime.IsZero() || !in.EndTime.Before(in.StartTime.Time) {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: "query.end_time", Message: "must not be before start_time"}}
+}
+
+func (in *historyInput) csv() bool {
+	if in.Format != "" {
+		return in.Format == "csv"
+	}
+	return negotiation.SelectQValueFast(in.Accept, []string{contentJSON, contentCSV}) == contentCSV
+}
+
+type historyOutput struct {
+	Body func(huma.Context)
+}
+
+func (a *api) registerHistory() {
+	registry := a.huma.OpenAPI().Components.Schemas
+	array := func(item reflect.Type) *huma.Schema {
+		return &huma.Schema{Type: huma.TypeArray, Items: registry.Schema(item, true, "")}
+	}
+	// Called by a sensor's page with max_points, and by people who export.
+	register(a, operation{
+		id: "getHistory", method: http.MethodGet, path: "/api/v1/data/historical/{sensor_id}", tag: tagData,
+		summary: "Read a sensor's readings of a range, oldest first",
+		description: "All readings with `start_time` ≤ timestamp < `end_time`, streamed; with `max_points`, one object per bucket of equal " +
+			"width. CSV has the same columns. An answer that is cut short ends without its closing bracket and its last chunk.",
+		faults: []*fault{notFound(detailNoSensor)},
+		responses: map[string]*huma.Response{"200": {
+			Description: "OK",
+			Content: map[string]*huma.MediaType{
+				contentJSON: {Schema: &huma.Schema{AnyOf: []*huma.Schema{
+					array(reflect.TypeFor[readingBody]()), array(reflect.TypeFor[bucketBody]()),
+				}}},
+				contentCSV: {
+					Schema:  &huma.Schema{Type: huma.TypeString},
+					Example: csvReadingHeader + "esp32-7f3a,2026-03-01T12:00:00Z,24.3,41.2\n",
+				},
+			},
+		}},
+	}, a.history)
+}
+
+// The first and last instants that any reading can have: a range beyond them
+// would have the table searched for nothing.
+func clampRange(start, end time.Time) (time.Time, time.Time) {
+	first := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	last := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	if start.Before(first) {
+		start = first
+	}
+	if end.After(last) {
+		end = last
+	}
+	return start, end
+}
+
+func (a *api) history(ctx context.Context, in *historyInput) (*historyOutput, error) {
+	node, err := a.sensorSince(ctx, in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	start, end := clampRange(in.StartTime.Time, in.EndTime.Time)
+	if in.MaxPoints == 0 {
+		rows := readingRows(node.ID, in.csv())
+		return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
+			deliver(a, hc, rows, a.Readings.Range(hc.Context(), node, start, end))
+		}}, nil
+	}
+	buckets, err := a.Readings.Buckets(ctx, node, start, end, in.MaxPoints)
+	if err != nil {
+		return nil, err
+	}
+	rows := bucketRows(node.ID, in.csv())
+	return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
+		deliver(a, hc, rows, succeed(buckets))
+	}}, nil
+}
+
+// succeed is a list as a sequence that never fails.
+func succeed[T any](list []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, item := range list {
+			if !yield(item, nil) {
+				return
+			}
+		}
+	}
+}
+
+// rows says how one kind of item is written in one form.
+type rows[T any] struct {
+	contentType         string
+	begin, between, end string
+	append              func(b []byte, item T) []byte
+}
+
+// deliver streams items. Nothing is written before the first of them is there,
+// so that a failure by then is still a 500.
+func deliver[T any](a *api, hc huma.Context, form rows[T], items iter.Seq2[T, error]) {
+	request, writer := unwrap(hc)
+	s := newStream(writer)
+	header := writer.Header()
+	header.Set("Content-Type", form.contentType)
+	header.Add("Vary", "Accept")
+	s.buffer = append(s.buffer, form.begin...)
+	count := 0
+	for item, err := range items {
+		if err != nil {
+			a.abandon(request.Context(), s, err)
+			return
+		}
+		if count > 0 {
+			s.buffer = append(s.buffer, form.between...)
+		}
+		count++
+		s.buffer = form.append(s.buffer, item)
+		if s.written() != nil {
+			return // the client has gone
+		}
+	}
+	s.buffer = append(s.buffer, form.end...)
+	_ = s.flush() // the client may have gone; there is nobody to tell
+}
+
+const (
+	csvReadingHeader = "node_id,timestamp,temperature,humidity\n"
+	csvBucketHeader  = "node_id,timestamp,temperature,humidity,min_temperature,max_temperature,min_humidity,max_humidity,count\n"
+)
+
+// readingRows writes readings. Identifiers are of characters that JSON and CSV
+// take as they are.
+func readingRows(nodeID string, csv bool) rows[reading.Reading] {
+	if csv {
+		return rows[reading.Reading]{
+			contentType: contentCSV + "; charset=utf-8", begin: csvReadingHeader,
+			append: func(b []byte, r reading.Reading) []byte {
+				b = append(appendCell(b, nodeID), ',')
+				b = append(appendTime(b, r.Time), ',')
+				b = append(appendNumber(b, r.Temperature), ',')
+				return append(appendNumber(b, r.Humidity), '\n')
+			},
+		}
+	}
+	lead := `{"node_id":"` + nodeID + `","temperature":`
+	return rows[reading.Reading]{
+		contentType: contentJSON, begin: "[", between: ",", end: "]\n",
+		append: func(b []byte, r reading.Reading) []byte {
+			b = append(b, lead...)
+			b = appendNumber(b, r.Temperature)
+			b = append(b, `,"humidity":`...)
+			b = appendNumber(b, r.Humidity)
+			b = append(b, `,"timestamp":"`...)
+			return append(appendTime(b, r.Time), `"}`...)
+		},
+	}
+}
+
+// bucketRows writes buckets.
+func bucketRows(nodeID string, csv bool) rows[readings.Bucket] {
+	if csv {
+		return rows[readings.Bucket]{
+			contentType: contentCSV + "; charset=utf-8", begin: csvBucketHeader,
+			append: func(b []byte, k readings.Bucket) []byte {
+				b = append(appendCell(b, nodeID), ',')
+				b = append(appendTime(b, k.Start), ',')
+				for _, value := range [...]float64{
+					k.AvgTemperature, k.AvgHumidity, k.MinTemperature, k.MaxTemperature, k.MinHumidity, k.MaxHumidity,
+				} {
+					b = append(appendNumber(b, value), ',')
+				}
+				return append(strconv.AppendInt(b, k.Count, 10), '\n')
+			},
+		}
+	}
+	return rows[readings.Bucket]{
+		contentType: contentJSON, begin: "[", between: ",", end: "]\n",
+		append: func(b []byte, k readings.Bucket) []byte {
+			encoded, err := encode(bucketBody{
+				NodeID: nodeID, Timestamp: k.Start.UTC(), Temperature: k.AvgTemperature, Humidity: k.AvgHumidity,
+				MinTemperature: k.MinTemperature, MaxTemperature: k.MaxTemperature,
+				MinHumidity: k.MinHumidity, MaxHumidity: k.MaxHumidity, Count: k.Count,
+			})
+			if err != nil {
+				panic(err) // stored values are finite
+			}
+			return append(b, encoded...)
+		},
+	}
+}

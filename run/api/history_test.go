@@ -1,0 +1,220 @@
+package api
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+)
+
+// endless is a table of so many readings, made as they are asked for.
+type endless struct {
+	readings.Reader
+
+	count int
+	fail  error // after the last
+}
+
+func (e endless) Range(_ context.Context, node readings.Node, start, _ time.Time) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		for i := range e.count {
+			r := reading.Reading{NodeID: node.ID, Time: start.Add(time.Duration(i) * time.Second), Temperature: 20 + float64(i%100)/8, Humidity: 40}
+			if !yield(r, nil) {
+				return
+			}
+		}
+		if e.fail != nil {
+			yield(reading.Reading{}, e.fail)
+		}
+	}
+}
+
+const wholeRange = "/api/v1/data/historical/node-1?start_time=2026-01-01&end_time=2027-01-01"
+
+func historySystem(t *testing.T, table endless) *account {
+	t.Helper()
+	s := newSystem(t, func(d *Deps) { d.Readings = table })
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
+	return a
+}
+
+// get sends a request whose answer the caller reads as it comes.
+func (a *account) get(t *testing.T, path string, header map[string]string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	for name, value := range header {
+		request.Header.Set(name, value)
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+// TestHistoryStreams reads a million readings and watches the heap meanwhile.
+func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the memory of the process
+	const million = 1_000_000
+	a := historySystem(t, endless{count: million})
+	for _, encoding := range []string{"identity", "gzip"} {
+		heap := func() uint64 {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		before := heap()
+		response := a.get(t, wholeRange, map[string]string{"Accept-Encoding": encoding}) //nolint:bodyclose // get closes it
+		var body io.Reader = response.Body
+		if encoding == "gzip" {
+			unpacked, err := gzip.NewReader(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = unpacked
+		}
+		decoder := json.NewDecoder(body)
+		if _, err := decoder.Token(); err != nil {
+			t.Fatal(err)
+		}
+		count, most := 0, uint64(0)
+		for decoder.More() {
+			var r readingBody
+			if err := decoder.Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			if count%100_000 == 50_000 {
+				most = max(most, heap())
+			}
+			count++
+		}
+		if _, err := decoder.Token(); err != nil || count != million {
+			t.Errorf("%s: %d readings, %v", encoding, count, err)
+		}
+		const allowed = 4 << 20
+		if most > before+allowed {
+			t.Errorf("%s: the heap grew by %d KiB", encoding, (most-before)>>10)
+		}
+	}
+}
+
+func TestHistoryCSV(t *testing.T) {
+	t.Parallel()
+	a := historySystem(t, endless{count: 3})
+	for name, test := range map[string]struct {
+		path   string
+		header map[string]string
+		csv    bool
+	}{
+		"by format":               {wholeRange + "&format=csv", nil, true},
+		"by Accept":               {wholeRange, map[string]string{"Accept": "text/csv"}, true},
+		"by the heavier Accept":   {wholeRange, map[string]string{"Accept": "application/json;q=0.5, text/csv"}, true},
+		"any":                     {wholeRange, map[string]string{"Accept": "*/*"}, false},
+		"JSON by format":          {wholeRange + "&format=json", map[string]string{"Accept": "text/csv"}, false},
+		"JSON by the heavier one": {wholeRange, map[string]string{"Accept": "application/json, text/csv;q=0.5"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response := a.get(t, test.path, test.header) //nolint:bodyclose // get closes it
+			body, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !test.csv {
+				if response.Header.Get("Content-Type") != "application/json" || !json.Valid(body) {
+					t.Errorf("%s %s", response.Header.Get("Content-Type"), body)
+				}
+				return
+			}
+			want := "node_id,timestamp,temperature,humidity\n" +
+				"node-1,2026-01-01T00:00:00Z,20,40\nnode-1,2026-01-01T00:00:01Z,20.125,40\nnode-1,2026-01-01T00:00:02Z,20.25,40\n"
+			if string(body) != want || response.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
+				t.Errorf("%s\n%s", response.Header.Get("Content-Type"), body)
+			}
+		})
+	}
+}
+
+// TestCSVCells writes the identifiers and numbers that a spreadsheet could take
+// for formulas.
+func TestCSVCells(t *testing.T) {
+	t.Parallel()
+	rows := readingRows("-2:A1", true)
+	text := string(rows.append([]byte(rows.begin), reading.Reading{Time: time.Unix(0, 0), Temperature: -12.5, Humidity: 1e-7}))
+	records, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := records[1]; got[0] != "'-2:A1" || got[2] != "-12.5" || got[3] != "0.0000001" {
+		t.Errorf("cells %q", got)
+	}
+	buckets := bucketRows("node-1", true)
+	text = string(buckets.append([]byte(buckets.begin), readings.Bucket{Count: 2}))
+	records, err = csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil || len(records) != 2 {
+		t.Errorf("%q: %v", text, err)
+	}
+}
+
+// TestHistoryFails shows both ways to fail: before the first reading with a
+// 500, after it with an answer that no client takes for whole.
+func TestHistoryFails(t *testing.T) {
+	t.Parallel()
+	for name, count := range map[string]int{"at once": 0, "after a few": 10, "after a buffer": 100_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := historySystem(t, endless{count: count, fail: errors.New("secret cause")})
+			for _, encoding := range []string{"identity", "gzip"} {
+				response := a.get(t, wholeRange, map[string]string{"Accept-Encoding": encoding}) //nolint:bodyclose // get closes it
+				body, err := io.ReadAll(response.Body)
+				if count < 1000 {
+					if response.StatusCode != 500 || string(body) != `{"detail":"Internal server error"}` {
+						t.Errorf("%s: %d %s", encoding, response.StatusCode, body)
+					}
+				} else if err == nil {
+					t.Errorf("%s: half of the readings look whole, %d bytes", encoding, len(body))
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkHistoryEncoding(b *testing.B) {
+	rows := readingRows("node-1", false)
+	r := reading.Reading{Time: time.Date(2026, 3, 1, 12, 0, 0, 250_000_000, time.UTC), Temperature: 24.31, Humidity: 41.27}
+	b.Run("append", func(b *testing.B) {
+		var buffer []byte
+		b.ReportAllocs()
+		for b.Loop() {
+			buffer = rows.append(buffer[:0], r)
+		}
+	})
+	b.Run("encoding/json", func(b *testing.B) {
+		encoder := json.NewEncoder(io.Discard)
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := encoder.Encode(readingOf(r)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

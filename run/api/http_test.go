@@ -1,0 +1,434 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/logging"
+)
+
+// bare is an API whose store is never asked.
+func bare(t *testing.T, log *slog.Logger) http.Handler {
+	t.Helper()
+	handler, err := New(bareDeps(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
+}
+
+// answer sends a request without a token.
+func answer(t *testing.T, handler http.Handler, method, target, body string, header map[string]string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	for name, value := range header {
+		request.Header.Set(name, value)
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	return recorder
+}
+
+// detailOf reads an error's body and checks that it holds nothing else.
+func detailOf(t *testing.T, recorder *httptest.ResponseRecorder) string {
+	t.Helper()
+	if got := recorder.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q, want JSON", got)
+	}
+	var body map[string]any
+	if err := json.Unmarshal(recorder.Body.Bytes(), &body); err != nil {
+		t.Fatalf("status %d, body %q: %v", recorder.Code, recorder.Body, err)
+	}
+	detail, ok := body["detail"].(string)
+	if !ok || len(body) != 1 {
+		t.Errorf("body %q, want detail alone", recorder.Body)
+	}
+	return detail
+}
+
+func TestErrorsOutsideOperations(t *testing.T) {
+	t.Parallel()
+	handler := bare(t, logging.Discard())
+	const register = "/api/v1/customers/register"
+	for name, test := range map[string]struct {
+		method, target, body string
+		status               int
+		detail               string
+	}{
+		"unknown path":              {http.MethodGet, "/api/v1/nothing", "", 404, "Not Found"},
+		"root":                      {http.MethodGet, "/", "", 404, "Not Found"},
+		"path with two slashes":     {http.MethodGet, "//health", "", 404, "Not Found"},
+		"path that climbs":          {http.MethodGet, "/docs/../health", "", 404, "Not Found"},
+		"trailing slash":            {http.MethodGet, "/health/", "", 404, "Not Found"},
+		"missing asset":             {http.MethodGet, "/docs/assets/nothing.js", "", 404, "Not Found"},
+		"wrong method":              {http.MethodDelete, "/health", "", 405, "Method Not Allowed"},
+		"wrong method of an id":     {http.MethodDelete, "/api/v1/customers/7", "", 405, "Method Not Allowed"},
+		"malformed JSON":            {http.MethodPost, register, `{"email"`, 400, "malformed JSON: unexpected end of JSON input"},
+		"no body":                   {http.MethodPost, register, "", 400, "request body is required"},
+		"a list for a body":         {http.MethodPost, register, "[]", 400, "expected object"},
+		"a field in two cases":      {http.MethodPost, register, `{"email":"a@example.com","Email":"b@example.com"}`, 400, `field "email" is given twice in different case`},
+		"thresholds of no customer": {http.MethodPost, "/api/v1/alerts/thresholds/acknowledge", "{}", 401, "Could not validate credentials"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := answer(t, handler, test.method, test.target, test.body, nil)
+			if detail := detailOf(t, got); got.Code != test.status || detail != test.detail {
+				t.Errorf("%d %q, want %d %q", got.Code, detail, test.status, test.detail)
+			}
+			if got.Code == http.StatusMethodNotAllowed && got.Header().Get("Allow") == "" {
+				t.Error("no Allow header")
+			}
+		})
+	}
+}
+
+func TestBodyLimit(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(bare(t, logging.Discard()))
+	t.Cleanup(server.Close)
+	lead := `{"email":"x","username":"`
+	exactly := lead + strings.Repeat("u", maxBody-len(lead)-2) + `"}`
+	for name, test := range map[string]struct {
+		body   io.Reader
+		status int
+	}{
+		"exactly the limit":          {strings.NewReader(exactly), 400}, // the e-mail is no e-mail
+		"a byte more":                {strings.NewReader(exactly + " "), 413},
+		"a byte more, length unsaid": {io.MultiReader(strings.NewReader(exactly), strings.NewReader(" ")), 413},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/customers/register", test.body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := server.Client().Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			body, _ := io.ReadAll(response.Body)
+			if response.StatusCode != test.status {
+				t.Errorf("status %d %s, want %d", response.StatusCode, body, test.status)
+			}
+		})
+	}
+}
+
+func TestCORS(t *testing.T) {
+	t.Parallel()
+	handler := bare(t, logging.Discard())
+	deps := bareDeps(logging.Discard())
+	deps.Origins = []string{"https://dashboard.example.com"}
+	other, err := New(deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	preflight := func(handler http.Handler, origin, method string) http.Header {
+		return answer(t, handler, http.MethodOptions, "/api/v1/customers/7", "", map[string]string{
+			"Origin": origin, "Access-Control-Request-Method": method, "Access-Control-Request-Headers": "authorization,content-type,x-own",
+		}).Header()
+	}
+	for _, origin := range []string{
+		"http://localhost:5173", "http://localhost:3000", "http://127.0.0.1:5173", "http://127.0.0.1:3000",
+	} {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+			got := preflight(handler, origin, method)
+			if got.Get("Access-Control-Allow-Origin") != origin || got.Get("Access-Control-Allow-Credentials") != "true" ||
+				got.Get("Access-Control-Allow-Methods") != method || got.Get("Access-Control-Max-Age") != "7200" ||
+				!strings.Contains(got.Get("Access-Control-Allow-Headers"), "x-own") {
+				t.Errorf("preflight of %s %s: %v", origin, method, got)
+			}
+		}
+		got := answer(t, handler, http.MethodGet, "/api/v1/alerts/active", "", map[string]string{"Origin": origin})
+		if got.Code != 401 || got.Header().Get("Access-Control-Allow-Origin") != origin {
+			t.Errorf("an error is hidden from %s: %d %v", origin, got.Code, got.Header())
+		}
+	}
+	for _, origin := range []string{"http://localhost:8080", "https://localhost:5173", "null", "http://localhost:5173.example.com"} {
+		if got := preflight(handler, origin, "GET").Get("Access-Control-Allow-Origin"); got != "" {
+			t.Errorf("%s may call", origin)
+		}
+	}
+	if preflight(other, "https://dashboard.example.com", "GET").Get("Access-Control-Allow-Origin") == "" {
+		t.Error("a configured origin may not call")
+	}
+	if preflight(other, "http://localhost:5173", "GET").Get("Access-Control-Allow-Origin") != "" {
+		t.Error("the configured list does not replace the default")
+	}
+}
+
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	handler := bare(t, logging.Discard())
+	plain := answer(t, handler, http.MethodGet, "/openapi.json", "", nil)
+	packed := answer(t, handler, http.MethodGet, "/openapi.json", "", map[string]string{"Accept-Encoding": "gzip"})
+	if packed.Header().Get("Content-Encoding") != "gzip" || packed.Body.Len() > plain.Body.Len()/4 {
+		t.Fatalf("%v, %d bytes of %d", packed.Header(), packed.Body.Len(), plain.Body.Len())
+	}
+	reader, err := gzip.NewReader(packed.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := io.ReadAll(reader)
+	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) {
+		t.Errorf("unpacked differs (%v)", err)
+	}
+	small := answer(t, handler, http.MethodGet, "/health", "", map[string]string{"Accept-Encoding": "gzip"})
+	if small.Header().Get("Content-Encoding") != "" {
+		t.Error("an answer of a few bytes is compressed")
+	}
+}
+
+// lines collects log lines.
+type lines struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) all(t *testing.T) []map[string]any {
+	t.Helper()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	var entries []map[string]any
+	for line := range strings.Lines(l.text.String()) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("log line %q: %v", line, err)
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+func TestRequestLog(t *testing.T) {
+	t.Parallel()
+	var log lines
+	handler := bare(t, logging.New(&log, slog.LevelInfo, "project"))
+	answer(t, handler, http.MethodGet, "/health", "", nil)
+	got := answer(t, handler, http.MethodPost, "/api/v1/customers/register?token=secret", `{"email":"person@nowhere"}`, map[string]string{
+		"X-Request-Id": "request-1", "Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Authorization": "Bearer secret",
+	})
+	answer(t, handler, http.MethodGet, "/person@example.com", "", map[string]string{"X-Request-Id": "in\njection"})
+	if got.Header().Get("X-Request-Id") != "request-1" {
+		t.Errorf("request id %q", got.Header().Get("X-Request-Id"))
+	}
+	entries := log.all(t)
+	if len(entries) != 2 {
+		t.Fatalf("%d lines, want 2: a healthy probe writes none", len(entries))
+	}
+	entry := entries[0]
+	request, _ := entry["httpRequest"].(map[string]any)
+	if entry["severity"] != "WARNING" || entry["request_id"] != "request-1" || request["requestMethod"] != "POST" ||
+		request["requestUrl"] != "/api/v1/customers/register" || request["status"] != 400.0 ||
+		!strings.HasSuffix(fmt.Sprint(request["latency"]), "s") ||
+		entry["logging.googleapis.com/trace"] != "projects/project/traces/0af7651916cd43dd8448eb211c80319c" {
+		t.Errorf("line %v", entry)
+	}
+	if text := log.text.String(); strings.Contains(text, "secret") || strings.Contains(text, "person") || strings.Contains(text, "jection") {
+		t.Errorf("the log tells too much: %s", text)
+	}
+}
+
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	var log lines
+	a, err := build(bareDeps(logging.New(&log, slog.LevelInfo, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := newRouter()
+	mux.HandleFunc("GET /early", func(http.ResponseWriter, *http.Request) { panic("early trouble") })
+	mux.HandleFunc("GET /late", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(bytes.Repeat([]byte("half an answer "), 1000))
+		panic(errors.New("late trouble"))
+	})
+	handler, err := a.middleware(mux)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+
+	response, err := server.Client().Get(server.URL + "/early")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if response.StatusCode != 500 || string(body) != `{"detail":"Internal server error"}` {
+		t.Errorf("%d %s", response.StatusCode, body)
+	}
+	response, err = server.Client().Get(server.URL + "/late")
+	if err == nil {
+		_, err = io.ReadAll(response.Body)
+		_ = response.Body.Close()
+	}
+	if err == nil {
+		t.Error("half an answer looks whole")
+	}
+	stacks := 0
+	for _, entry := range log.all(t) {
+		if stack, _ := entry["stack"].(string); strings.Contains(stack, "http_test.go") && entry["severity"] == "ERROR" {
+			stacks++
+		}
+	}
+	if stacks != 2 {
+		t.Errorf("%d logged stacks, want 2", stacks)
+	}
+}
+
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	handler := bare(t, logging.Discard())
+	for _, page := range []string{"/docs", "/redoc"} {
+		got := answer(t, handler, http.MethodGet, page, "", nil)
+		policy := got.Header().Get("Content-Security-Policy")
+		if got.Code != 200 || !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "http") {
+			t.Errorf("%s: %d, policy %q", page, got.Code, policy)
+		}
+		// Every file that the page names is here, and none elsewhere.
+		for piece := range strings.SplitSeq(got.Body.String(), `"`) {
+			if strings.Contains(piece, "://") || strings.HasPrefix(piece, "//") {
+				t.Errorf("%s names %s", page, piece)
+			}
+			if !strings.HasPrefix(piece, "/") {
+				continue
+			}
+			if file := answer(t, handler, http.MethodGet, piece, "", nil); file.Code != 200 || file.Body.Len() == 0 {
+				t.Errorf("%s needs %s: %d", page, piece, file.Code)
+			}
+		}
+	}
+}
+
+// serving starts [Serve] and returns its address and what stops it.
+func serving(t *testing.T, handler http.Handler) (address string, stop func() error) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, listener, handler, logging.Discard()) }()
+	stop = sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() { _ = stop() })
+	return listener.Addr().String(), stop
+}
+
+// TestSlowClient sends a header byte by byte: the server hangs up.
+func TestSlowClient(t *testing.T) {
+	t.Parallel()
+	address, _ := serving(t, bare(t, logging.Discard()))
+	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	began := time.Now()
+	if _, err := io.WriteString(connection, "GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: "); err != nil {
+		t.Fatal(err)
+	}
+	if err := connection.SetReadDeadline(began.Add(3 * headerTime)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.ReadAll(connection)
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		t.Fatalf("the server still waits after %v", time.Since(began))
+	}
+	if took := time.Since(began); took < headerTime/2 || took > 2*headerTime {
+		t.Errorf("hung up after %v, want about %v", took, headerTime)
+	}
+}
+
+// TestSlowBody sends a body that never ends: the request is told so.
+func TestSlowBody(t *testing.T) {
+	t.Parallel()
+	address, _ := serving(t, bare(t, logging.Discard()))
+	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	_, err = io.WriteString(connection, "POST /api/v1/customers/login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := connection.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(body), detailBodyTimeout) {
+		t.Errorf("%d %s", response.StatusCode, body)
+	}
+}
+
+// TestGracefulStop finishes a request that is under way when the stop comes.
+func TestGracefulStop(t *testing.T) {
+	t.Parallel()
+	arrived, finish := make(chan struct{}), make(chan struct{})
+	address, stop := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-finish
+		_, _ = io.WriteString(w, "whole")
+	}))
+	answered := make(chan string, 1)
+	go func() {
+		response, err := http.Get("http://" + address)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		body, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		answered <- string(body)
+	}()
+	<-arrived
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	// A new connection is refused once the listener is closed.
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		connection, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			break
+		}
+		_ = connection.Close()
+		if time.Now().After(deadline) {
+			t.Fatal("the server still takes connections")
+		}
+	}
+	close(finish)
+	if got := <-answered; got != "whole" {
+		t.Errorf("answer %q", got)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,240 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// line is one line of the specification's tables: a call and its answer.
+type line struct {
+	method, path string
+	auth         auth
+	body         string
+	status       int
+	answer       shape
+}
+
+type auth bool
+
+const (
+	open   auth = false
+	token_ auth = true
+)
+
+// shape is what an answer must look like.
+type shape interface {
+	check(s *system, value any) error
+}
+
+// object is a JSON object with exactly these members.
+type object map[string]shape
+
+func (o object) check(s *system, value any) error {
+	got, ok := value.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%v is no object", value)
+	}
+	if want, has := slices.Sorted(maps.Keys(o)), slices.Sorted(maps.Keys(got)); !slices.Equal(want, has) {
+		return fmt.Errorf("fields %v, want %v", has, want)
+	}
+	for name, member := range o {
+		if err := member.check(s, got[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// list is a JSON array of exactly these items.
+type list []shape
+
+func (l list) check(s *system, value any) error {
+	got, ok := value.([]any)
+	if !ok {
+		return fmt.Errorf("%v is no array", value)
+	}
+	if len(got) != len(l) {
+		return fmt.Errorf("%d items, want %d", len(got), len(l))
+	}
+	for i, item := range l {
+		if err := item.check(s, got[i]); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// keep is an object of which a field is kept under a name for later lines.
+type keep struct {
+	name, field string
+	object      object
+}
+
+func (k keep) check(s *system, value any) error {
+	if err := k.object.check(s, value); err != nil {
+		return err
+	}
+	switch field := value.(map[string]any)[k.field].(type) {
+	case string:
+		s.kept[k.name] = field
+	case float64:
+		s.kept[k.name] = fmt.Sprintf("%.0f", field)
+	}
+	return nil
+}
+
+// rule is a shape that a function judges.
+type rule func(s *system, value any) error
+
+func (r rule) check(s *system, value any) error { return r(s, value) }
+
+// is demands one value.
+func is(want any) shape {
+	return rule(func(_ *system, value any) error {
+		if !reflect.DeepEqual(value, want) {
+			return fmt.Errorf("%v, want %v", value, want)
+		}
+		return nil
+	})
+}
+
+// same demands a number that was kept.
+func same(name string) shape {
+	return rule(func(s *system, value any) error {
+		if got := fmt.Sprint(value); got != s.kept[name] {
+			return fmt.Errorf("%s, want %s of %s", got, s.kept[name], name)
+		}
+		return nil
+	})
+}
+
+// detail demands an error's body.
+func detail(want string) shape { return object{"detail": is(want)} }
+
+var (
+	integer = rule(func(_ *system, value any) error {
+		if n, ok := value.(float64); !ok || n != math.Trunc(n) {
+			return fmt.Errorf("%v is no integer", value)
+		}
+		return nil
+	})
+	words = rule(func(_ *system, value any) error {
+		if s, ok := value.(string); !ok || s == "" {
+			return fmt.Errorf("%v is no text", value)
+		}
+		return nil
+	})
+	null     = is(nil)
+	anything = rule(func(*system, any) error { return nil })
+	// nothing and page are told by the body itself, not by its JSON.
+	nothing shape = rule(nil)
+	page    shape = rule(nil)
+)
+
+// reply is an answer, read whole.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// tester is what testing and rapid have in common.
+type tester interface {
+	Helper()
+	Errorf(format string, arguments ...any)
+	Fatalf(format string, arguments ...any)
+}
+
+func (s *system) do(t tester, request *http.Request) reply {
+	t.Helper()
+	response, err := s.client.Do(request)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", request.Method, request.URL, err)
+	}
+	got := reply{response.StatusCode, response.Header, bytes.TrimSuffix(body, []byte("\n"))}
+	if s.contract != nil {
+		if err := s.contract.judge(request, got); err != nil {
+			t.Errorf("the document says otherwise: %v", err)
+		}
+	}
+	return got
+}
+
+// call sends a JSON body with a token, either may be empty.
+func (s *system) call(tb testing.TB, token, method, path, body string) reply {
+	tb.Helper()
+	request, err := http.NewRequestWithContext(tb.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return s.do(tb, request)
+}
+
+// walk makes the calls of lines in their order.
+func (s *system) walk(t *testing.T, lines []line) {
+	t.Helper()
+	for _, l := range lines {
+		path, body := s.fill(l.path), s.fill(l.body)
+		name := l.method + " " + path + " " + body
+		token := ""
+		if l.auth == token_ {
+			token = s.kept["token"]
+			if got := s.call(t, "", l.method, path, body); got.status != http.StatusUnauthorized {
+				t.Errorf("%.200s\n without a token: %d", name, got.status)
+			}
+		}
+		got := s.call(t, token, l.method, path, body)
+		if got.status != l.status {
+			t.Errorf("%.200s\n %d %.300s, want %d", name, got.status, got.body, l.status)
+			continue
+		}
+		if err := l.compare(s, got); err != nil {
+			t.Errorf("%.200s\n %v in %.300s", name, err, got.body)
+		}
+	}
+}
+
+func (l line) compare(s *system, got reply) error {
+	if check, ok := l.answer.(rule); ok && check == nil {
+		if (l.status == http.StatusNoContent) != (len(got.body) == 0) {
+			return fmt.Errorf("a body of %d bytes", len(got.body))
+		}
+		return nil
+	}
+	if kind := got.header.Get("Content-Type"); kind != "application/json" {
+		return fmt.Errorf("Content-Type %q", kind)
+	}
+	var value any
+	if err := json.Unmarshal(got.body, &value); err != nil {
+		return fmt.Errorf("no JSON: %w", err)
+	}
+	return l.answer.check(s, value)
+}
+
+// fill puts what was kept in place of its {name}; other braces stay.
+func (s *system) fill(template string) string {
+	for name, value := range s.kept {
+		template = strings.ReplaceAll(template, "{"+name+"}", value)
+	}
+	return template
+}

@@ -1,0 +1,91 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/rs/cors"
+
+	"coldaisle.dev/shared/tracing"
+)
+
+// defaultOrigins are the two development origins of the specification, by
+// either name of the local host.
+func defaultOrigins() []string {
+	return []string{
+		"http://localhost:5173", "http://localhost:3000",
+		"http://127.0.0.1:5173", "http://127.0.0.1:3000",
+	}
+}
+
+// preflightSeconds is how long a browser may remember a preflight: Chromium's
+// longest.
+const preflightSeconds = 7200
+
+// compressFrom is the smallest answer, in bytes, that is worth compressing: it
+// would fit one packet otherwise.
+const compressFrom = 1400
+
+// middleware puts what every request passes around the router.
+func (a *api) middleware(router http.Handler) (http.Handler, error) {
+	compress, err := gzhttp.NewWrapper(
+		gzhttp.MinSize(compressFrom),
+		gzhttp.ContentTypes([]string{"application/json", "text/csv", "text/html", "text/css", "text/javascript"}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("compression: %w", err)
+	}
+	origins := a.Origins
+	if len(origins) == 0 {
+		origins = defaultOrigins()
+	}
+	crossOrigin := cors.New(cors.Options{
+		AllowedOrigins: origins,
+		AllowedMethods: []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+		},
+		AllowedHeaders:   []string{"*"},
+		ExposedHeaders:   []string{requestIDHeader},
+		AllowCredentials: true,
+		MaxAge:           preflightSeconds,
+	})
+	handler := crossOrigin.Handler(plainHeaders(compress(router)))
+	return tracing.Middleware("api", a.record(a.guard(handler))), nil
+}
+
+// plainHeaders says that an answer has the type that it says,
+// and is not for a cache to keep.
+func plainHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// guard turns a panic into a 500 and logs its stack. When the answer has begun,
+// the connection is cut instead, so that the client does not take half an
+// answer for a whole one.
+func (a *api) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		defer func() {
+			value := recover()
+			if value == nil {
+				return
+			}
+			if err, ok := value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(value)
+			}
+			a.log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			if exchangeOf(ctx).begun() {
+				panic(http.ErrAbortHandler)
+			}
+			writeProblem(w, http.StatusInternalServerError, detailInternal)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}

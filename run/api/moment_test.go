@@ -1,0 +1,56 @@
+package api
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+)
+
+func TestMoment(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"2026-03-01T12:00:00Z":           noon,
+		"2026-03-01T12:00:00":            noon,
+		"2026-03-01T13:00:00+01:00":      noon,
+		"2026-03-01T13:00:00 01:00":      noon, // an unescaped plus sign
+		"2026-03-01T13:00:00+0100":       noon,
+		"2026-03-01T13:00:00+01":         noon,
+		"2026-03-01T12:00":               noon,
+		"2026-03-01 12:00:00":            noon,
+		"2026-03-01":                     noon.Add(-12 * time.Hour),
+		"2026-03-01T12:00:00.25Z":        noon.Add(250 * time.Millisecond),
+		"2026-03-01T12:00:00.25":         noon.Add(250 * time.Millisecond),
+		"2026-03-01T12:00:00.000001Z":    noon.Add(time.Microsecond),
+		"2026-02-28T23:00:00.5-13:00":    noon.Add(500 * time.Millisecond),
+		"2026-03-01T12:00:00.000000000Z": noon,
+	} {
+		got, err := parseMoment(text)
+		if err != nil || !got.Equal(want) {
+			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "yesterday", "1772366400", "2026-13-01", "2026-02-30T00:00:00Z", "2026-03-01T25:00:00Z", "2026-03-01T12:00:00Zjunk"} {
+		if got, err := parseMoment(text); err == nil {
+			t.Errorf("%q is taken for %v", text, got)
+		}
+	}
+}
+
+func FuzzMoment(f *testing.F) {
+	f.Add("2026-03-01T12:00:00Z")
+	f.Fuzz(func(t *testing.T, text string) {
+		parsed, err := parseMoment(text)
+		if err != nil {
+			return
+		}
+		encoded, err := json.Marshal(parsed)
+		if err != nil {
+			t.Skip() // a year that RFC 3339 has no form for
+		}
+		var again moment
+		if err := json.Unmarshal(encoded, &again); err != nil || !again.Equal(parsed) {
+			t.Errorf("%q reads as %v, which reads as %v (%v)", text, parsed, again, err)
+		}
+	})
+}

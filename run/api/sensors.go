@@ -1,0 +1,214 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// defaultNodeType is the label of the standard node hardware.
+const defaultNodeType = "ESP32-DHT22"
+
+type sensor struct {
+	ID       string  `json:"id" doc:"Identifier of the node hardware, the node_id of its readings." example:"esp32-7f3a"`
+	Name     string  `json:"name" doc:"Name of the sensor." example:"Rack 12 top"`
+	Type     string  `json:"type" doc:"Type of the node hardware." example:"ESP32-DHT22"`
+	RoomID   int64   `json:"room_id" doc:"Room that the sensor is in." example:"3"`
+	Position *string `json:"position" doc:"Where in the room, such as a rack position; null when not given." example:"R12/U40"`
+}
+
+type sensorOutput struct {
+	Body sensor
+}
+
+type sensorsOutput struct {
+	Body []sensor `nullable:"false"`
+}
+
+func sensorOf(s store.Sensor) sensor {
+	return sensor{ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position}
+}
+
+// sensorPath takes any text: what cannot be an identifier is an absent sensor.
+type sensorPath struct {
+	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+}
+
+// newSensor takes both bodies of the specification: {id, name, type, room_id},
+// all required, and {room_id, sensor_id, position}, where name and type may be
+// left out.
+type newSensor struct {
+	_        struct{} `additionalProperties:"true"`
+	ID       *nodeID  `json:"id,omitempty"`
+	SensorID *nodeID  `json:"sensor_id,omitempty"`
+	Name     *text    `json:"name,omitempty" minLength:"1" maxLength:"80" doc:"Name of the sensor; with sensor_id it defaults to position." example:"Rack 12 top"`
+	Type     *text    `json:"type,omitempty" minLength:"1" maxLength:"50" doc:"Type of the node hardware; with sensor_id it defaults to ESP32-DHT22." example:"ESP32-DHT22"`
+	RoomID   int64    `json:"room_id" doc:"One of the caller's rooms." example:"3"`
+	Position *text    `json:"position,omitempty" minLength:"1" maxLength:"80" doc:"Where in the room, such as a rack position." example:"R12/U40"`
+}
+
+// TransformSchema says which fields each of the two bodies requires.
+func (newSensor) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.AnyOf = []*huma.Schema{
+		{Type: huma.TypeObject, Title: "by id", Required: []string{"id", "name", "type", "room_id"}},
+		{Type: huma.TypeObject, Title: "by sensor_id and position", Required: []string{"sensor_id", "position", "room_id"}},
+		{Type: huma.TypeObject, Title: "by sensor_id and name", Required: []string{"sensor_id", "name", "room_id"}},
+	}
+	return s
+}
+
+// Resolve names what is missing, which the schema's alternatives cannot.
+func (n *newSensor) Resolve(huma.Context, *huma.PathBuffer) []error {
+	var faults []error
+	missing := func(field string) {
+		faults = append(faults, &huma.ErrorDetail{Location: "body", Message: "expected required property " + field + " to be present"})
+	}
+	switch {
+	case n.ID != nil && n.SensorID != nil && *n.ID != *n.SensorID:
+		faults = append(faults, &huma.ErrorDetail{Location: "body.sensor_id", Message: "differs from id"})
+	case n.SensorID != nil:
+		if n.Name == nil && n.Position == nil {
+			missing("position")
+		}
+	default:
+		if n.ID == nil {
+			missing("id")
+		}
+		if n.Name == nil {
+			missing("name")
+		}
+		if n.Type == nil {
+			missing("type")
+		}
+	}
+	return faults
+}
+
+// sensor is the stored form of a valid body.
+func (n *newSensor) sensor() store.NewSensor {
+	s := store.NewSensor{Type: defaultNodeType, RoomID: n.RoomID, Position: (*string)(n.Position)}
+	if n.SensorID != nil {
+		s.ID = string(*n.SensorID)
+	} else {
+		s.ID = string(*n.ID)
+	}
+	if n.Name != nil {
+		s.Name = string(*n.Name)
+	} else {
+		s.Name = string(*n.Position)
+	}
+	if n.Type != nil {
+		s.Type = string(*n.Type)
+	}
+	return s
+}
+
+type newSensorInput struct {
+	Body newSensor
+}
+
+type sensorChange struct {
+	_        struct{} `additionalProperties:"true"`
+	Name     text     `json:"name" minLength:"1" maxLength:"80" doc:"New name of the sensor." example:"Rack 12 top"`
+	Type     text     `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
+	RoomID   int64    `json:"room_id" doc:"One of the caller's rooms; the sensor moves there." example:"3"`
+	Position *text    `json:"position,omitempty" minLength:"1" maxLength:"80" doc:"Where in the room; unchanged when not given." example:"R12/U40"`
+}
+
+type updateSensorInput struct {
+	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+	Body     sensorChange
+}
+
+func (a *api) registerSensors() {
+	// Called by the sensors page and by scripts that register many nodes. A
+	// repeat is told that the sensor exists.
+	register(a, operation{
+		id: "createSensor", method: http.MethodPost, path: "/api/v1/sensors/new_sensor", tag: tagSensors,
+		status: http.StatusCreated, summary: "Register a sensor",
+		description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
+		faults:      []*fault{badRequest(detailSensorExists), notFound(detailNoRoom)},
+	}, a.createSensor)
+	register(a, operation{
+		id: "listSensors", method: http.MethodGet, path: "/api/v1/sensors/list_sensors/{room_id}", tag: tagSensors,
+		summary: "List the sensors of a room",
+		faults:  []*fault{notFound(detailNoRoom)},
+	}, a.listSensors)
+	register(a, operation{
+		id: "getSensor", method: http.MethodGet, path: "/api/v1/sensors/sensor/{sensor_id}", tag: tagSensors,
+		summary: "Read a sensor",
+		faults:  []*fault{notFound(detailNoSensor)},
+	}, a.sensor)
+	// A repeat sets the same values again.
+	register(a, operation{
+		id: "updateSensor", method: http.MethodPut, path: "/api/v1/sensors/update_sensor/{sensor_id}", tag: tagSensors,
+		summary: "Change or move a sensor",
+		faults:  []*fault{notFound(detailNoSensor), notFound(detailNoRoom)},
+	}, a.updateSensor)
+	// A repeat is told 404: the sensor is gone, as was asked.
+	register(a, operation{
+		id: "deleteSensor", method: http.MethodDelete, path: "/api/v1/sensors/delete_sensor/{sensor_id}", tag: tagSensors,
+		status: http.StatusNoContent, summary: "Delete a sensor",
+		description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
+		faults:      []*fault{notFound(detailNoSensor)},
+	}, a.deleteSensor)
+}
+
+func (a *api) createSensor(ctx context.Context, in *newSensorInput) (*sensorOutput, error) {
+	created, err := a.Store.CreateSensor(ctx, caller(ctx), in.Body.sensor())
+	if err != nil {
+		return nil, err
+	}
+	return &sensorOutput{Body: sensorOf(created)}, nil
+}
+
+func (a *api) listSensors(ctx context.Context, in *roomPath) (*sensorsOutput, error) {
+	found, err := a.Store.Sensors(ctx, caller(ctx), in.RoomID)
+	if err != nil {
+		return nil, err
+	}
+	return &sensorsOutput{Body: each(found, sensorOf)}, nil
+}
+
+// possible reports a text that can name no sensor, without asking the database.
+func possible(sensorID string) error {
+	if reading.ValidateNodeID(sensorID) != nil {
+		return notFound(detailNoSensor)
+	}
+	return nil
+}
+
+func (a *api) sensor(ctx context.Context, in *sensorPath) (*sensorOutput, error) {
+	if err := possible(in.SensorID); err != nil {
+		return nil, err
+	}
+	found, err := a.Store.Sensor(ctx, caller(ctx), in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	return &sensorOutput{Body: sensorOf(found)}, nil
+}
+
+func (a *api) updateSensor(ctx context.Context, in *updateSensorInput) (*sensorOutput, error) {
+	if err := possible(in.SensorID); err != nil {
+		return nil, err
+	}
+	updated, err := a.Store.UpdateSensor(ctx, caller(ctx), in.SensorID, store.SensorChange{
+		Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID, Position: (*string)(in.Body.Position),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &sensorOutput{Body: sensorOf(updated)}, nil
+}
+
+func (a *api) deleteSensor(ctx context.Context, in *sensorPath) (*struct{}, error) {
+	if err := possible(in.SensorID); err != nil {
+		return nil, err
+	}
+	return nil, a.Store.DeleteSensor(ctx, caller(ctx), in.SensorID)
+}

@@ -1,0 +1,116 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/readings"
+)
+
+// window is a period of statistics that ends now.
+type window struct {
+	name   string
+	length time.Duration
+}
+
+func windows() []window {
+	const day = 24 * time.Hour
+	return []window{{"1h", time.Hour}, {"24h", day}, {"7d", 7 * day}, {"30d", 30 * day}}
+}
+
+type statsInput struct {
+	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+	Period   string `query:"period" enum:"1h,24h,7d,30d" doc:"One window; all four without it." example:"24h"`
+}
+
+type periodStats struct {
+	NodeID         string   `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Period         string   `json:"period" enum:"1h,24h,7d,30d" doc:"Window that ends now." example:"24h"`
+	Count          int64    `json:"count" doc:"Readings in the window." example:"2880"`
+	AvgTemperature *float64 `json:"avg_temperature" doc:"Mean, in degrees Celsius; null without readings." example:"24.1"`
+	MinTemperature *float64 `json:"min_temperature" doc:"Lowest, in degrees Celsius; null without readings." example:"22.8"`
+	MaxTemperature *float64 `json:"max_temperature" doc:"Highest, in degrees Celsius; null without readings." example:"26.9"`
+	AvgHumidity    *float64 `json:"avg_humidity" doc:"Mean relative humidity in percent; null without readings." example:"41.7"`
+	MinHumidity    *float64 `json:"min_humidity" doc:"Lowest relative humidity in percent; null without readings." example:"38"`
+	MaxHumidity    *float64 `json:"max_humidity" doc:"Highest relative humidity in percent; null without readings." example:"45.5"`
+}
+
+type allStats struct {
+	NodeID  string                 `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Windows map[string]periodStats `json:"windows" doc:"Statistics by window: 1h, 24h, 7d, 30d."`
+}
+
+// statsAnswer is one window when the caller named one, else all of them.
+type statsAnswer struct {
+	one *periodStats
+	all *allStats
+}
+
+// MarshalJSON writes whichever there is.
+func (s statsAnswer) MarshalJSON() ([]byte, error) {
+	if s.one != nil {
+		return encode(s.one)
+	}
+	return encode(s.all)
+}
+
+// Schema says that there are two forms.
+func (statsAnswer) Schema(r huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{
+		r.Schema(reflect.TypeFor[periodStats](), true, ""),
+		r.Schema(reflect.TypeFor[allStats](), true, ""),
+	}}
+}
+
+type statsOutput struct {
+	Body statsAnswer
+}
+
+func (a *api) registerStats() {
+	// Polled by a sensor's page.
+	register(a, operation{
+		id: "getStatistics", method: http.MethodGet, path: "/api/v1/data/stats/{sensor_id}", tag: tagData,
+		summary: "Summarise a sensor's readings over windows that end now",
+		faults:  []*fault{notFound(detailNoSensor)},
+	}, a.stats)
+}
+
+func (a *api) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
+	node, err := a.sensorSince(ctx, in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	asked := windows()
+	if in.Period != "" {
+		asked = slices.DeleteFunc(asked, func(w window) bool { return w.name != in.Period })
+	}
+	now := a.Clock()
+	starts := each(asked, func(w window) time.Time { return now.Add(-w.length) })
+	measured, err := a.Readings.Stats(ctx, node, now, starts)
+	if err != nil {
+		return nil, err
+	}
+	if in.Period != "" {
+		one := periodOf(in.SensorID, asked[0], measured[0])
+		return &statsOutput{Body: statsAnswer{one: &one}}, nil
+	}
+	all := allStats{NodeID: in.SensorID, Windows: make(map[string]periodStats, len(asked))}
+	for i, w := range asked {
+		all.Windows[w.name] = periodOf(in.SensorID, w, measured[i])
+	}
+	return &statsOutput{Body: statsAnswer{all: &all}}, nil
+}
+
+func periodOf(sensorID string, w window, s readings.Stats) periodStats {
+	p := periodStats{NodeID: sensorID, Period: w.name, Count: s.Count}
+	if s.Count > 0 {
+		p.AvgTemperature, p.MinTemperature, p.MaxTemperature = &s.AvgTemperature, &s.MinTemperature, &s.MaxTemperature
+		p.AvgHumidity, p.MinHumidity, p.MaxHumidity = &s.AvgHumidity, &s.MinHumidity, &s.MaxHumidity
+	}
+	return p
+}

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/store"
+)
+
+type thresholds struct {
+	ID             int64   `json:"id" doc:"Primary key." example:"7"`
+	CustomerID     int64   `json:"customer_id" doc:"Whose sensors they apply to." example:"7"`
+	MaxTemperature float64 `json:"max_temperature" doc:"Highest temperature that raises no alert, in degrees Celsius." example:"50"`
+	MaxHumidity    float64 `json:"max_humidity" doc:"Highest relative humidity that raises no alert, in percent." example:"50"`
+}
+
+type thresholdsOutput struct {
+	Body thresholds
+}
+
+func thresholdsOf(t store.Thresholds) *thresholdsOutput {
+	return &thresholdsOutput{Body: thresholds{
+		ID: t.ID, CustomerID: t.CustomerID, MaxTemperature: t.MaxTemperature, MaxHumidity: t.MaxHumidity,
+	}}
+}
+
+type thresholdsChange struct {
+	_              struct{} `additionalProperties:"true"`
+	MaxTemperature *float64 `json:"max_temperature,omitempty" minimum:"-40" maximum:"125" doc:"Highest temperature that raises no alert, in degrees Celsius." example:"32.5"`
+	MaxHumidity    *float64 `json:"max_humidity,omitempty" minimum:"0" maximum:"100" doc:"Highest relative humidity that raises no alert, in percent." example:"60"`
+}
+
+// TransformSchema says that one of the two must be given.
+func (thresholdsChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.AnyOf = []*huma.Schema{
+		{Type: huma.TypeObject, Required: []string{"max_temperature"}},
+		{Type: huma.TypeObject, Required: []string{"max_humidity"}},
+	}
+	return s
+}
+
+// Resolve names what the schema's alternatives cannot.
+func (c *thresholdsChange) Resolve(huma.Context, *huma.PathBuffer) []error {
+	if c.MaxTemperature == nil && c.MaxHumidity == nil {
+		return []error{&huma.ErrorDetail{Location: "body", Message: "expected max_temperature or max_humidity to be present"}}
+	}
+	return nil
+}
+
+type setThresholdsInput struct {
+	CustomerID int64 `path:"customer_id" doc:"The caller's own id." example:"7"`
+	Body       thresholdsChange
+}
+
+func (a *api) registerThresholds() {
+	register(a, operation{
+		id: "getThresholds", method: http.MethodGet, path: "/api/v1/alerts/thresholds/{customer_id}", tag: tagAlerts,
+		summary: "Read the caller's thresholds",
+		faults:  []*fault{notFound(detailNoCustomer)},
+	}, a.thresholds)
+	// Called by the settings page. A repeat sets the same values again.
+	register(a, operation{
+		id: "setThresholds", method: http.MethodPost, path: "/api/v1/alerts/thresholds/{customer_id}", tag: tagAlerts,
+		summary:     "Change the caller's thresholds",
+		description: "At least one of the two must be given. Detection follows within 15 seconds.",
+		faults:      []*fault{notFound(detailNoCustomer)},
+	}, a.setThresholds)
+}
+
+func (a *api) thresholds(ctx context.Context, in *customerPath) (*thresholdsOutput, error) {
+	if err := ownID(ctx, in.CustomerID); err != nil {
+		return nil, err
+	}
+	found, err := a.Store.Thresholds(ctx, caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return thresholdsOf(found), nil
+}
+
+func (a *api) setThresholds(ctx context.Context, in *setThresholdsInput) (*thresholdsOutput, error) {
+	if err := ownID(ctx, in.CustomerID); err != nil {
+		return nil, err
+	}
+	updated, err := a.Store.SetThresholds(ctx, caller(ctx), in.Body.MaxTemperature, in.Body.MaxHumidity)
+	if err != nil {
+		return nil, err
+	}
+	return thresholdsOf(updated), nil
+}

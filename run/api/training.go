@@ -1,0 +1,116 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/store"
+)
+
+type trainingRun struct {
+	ID                 int64           `json:"id" doc:"Primary key." example:"5"`
+	StartedAt          time.Time       `json:"started_at" doc:"Time of the request, UTC." example:"2026-03-01T12:00:00Z"`
+	CompletedAt        *time.Time      `json:"completed_at" doc:"Time of the end, UTC; null while running." example:"2026-03-01T12:00:04Z"`
+	Status             string          `json:"status" enum:"running,completed,failed" doc:"How far it is." example:"completed"`
+	ModelType          string          `json:"model_type" enum:"anomaly,forecasting,both" doc:"Which models are trained." example:"both"`
+	TrainingDataCount  *int            `json:"training_data_count" doc:"Readings used; null while running." example:"5000"`
+	ValidatedDataCount *int            `json:"validated_data_count" doc:"Validated predictions used; null while running." example:"104"`
+	Metrics            trainingMetrics `json:"metrics" doc:"Figures of both models on held-out data; null while running."`
+	ModelVersion       *string         `json:"model_version" doc:"Artifact names, separated by commas; null until published." example:"anomaly_v20260301T120004Z,forecasting_v20260301T120004Z"`
+	TriggeredBy        string          `json:"triggered_by" enum:"auto_100_validated,manual" doc:"What asked for it." example:"auto_100_validated"`
+	ErrorMessage       *string         `json:"error_message,omitempty" doc:"Why it failed and what to do; only on failed runs." example:"fewer than 500 readings; train again once more have arrived"`
+}
+
+// trainingMetrics passes the figures on as training wrote them.
+type trainingMetrics json.RawMessage
+
+// MarshalJSON writes the figures, or null.
+func (m trainingMetrics) MarshalJSON() ([]byte, error) {
+	if len(m) == 0 {
+		return []byte("null"), nil
+	}
+	return m, nil
+}
+
+// Schema describes the figures that the specification names; there are more.
+func (trainingMetrics) Schema(huma.Registry) *huma.Schema {
+	figure := func(description string) *huma.Schema {
+		return &huma.Schema{Type: huma.TypeNumber, Nullable: true, Description: description}
+	}
+	group := func(description string, properties map[string]*huma.Schema) *huma.Schema {
+		return &huma.Schema{
+			Type: huma.TypeObject, Nullable: true, Description: description, Properties: properties, AdditionalProperties: true,
+		}
+	}
+	return &huma.Schema{
+		Type: huma.TypeObject, Nullable: true, AdditionalProperties: true,
+		Properties: map[string]*huma.Schema{
+			"anomaly": group("Anomaly detection.", map[string]*huma.Schema{
+				"f1_score": figure("F1 score; null where it could not be measured."),
+				"accuracy": figure("Share of right verdicts; null where it could not be measured."),
+			}),
+			"forecasting": group("Forecast 20 seconds ahead.", map[string]*huma.Schema{
+				"rmse_temp":    figure("Root mean square error of temperature, in degrees Celsius."),
+				"mae_humidity": figure("Mean absolute error of relative humidity, in percent."),
+			}),
+		},
+		Examples: []any{map[string]any{
+			"anomaly":     map[string]any{"f1_score": 0.57, "accuracy": 0.96},
+			"forecasting": map[string]any{"rmse_temp": 0.011, "mae_humidity": 0.12},
+		}},
+	}
+}
+
+type trainingRunOutput struct {
+	Body trainingRun
+}
+
+type trainingRunsOutput struct {
+	Body []trainingRun `nullable:"false"`
+}
+
+type trainingRunPath struct {
+	ID int64 `path:"id" doc:"Id of a training run." example:"5"`
+}
+
+type trainingHistoryInput struct {
+	Limit int `query:"limit" minimum:"1" maximum:"500" default:"20" doc:"How many runs at most." example:"20"`
+}
+
+func (a *api) registerTraining() {
+	register(a, operation{
+		id: "listTrainingRuns", method: http.MethodGet, path: "/api/v1/ml/retraining/history", tag: tagLearning,
+		summary: "List training runs, newest first",
+	}, a.trainingHistory)
+	register(a, operation{
+		id: "getTrainingRun", method: http.MethodGet, path: "/api/v1/ml/retraining/status/{id}", tag: tagLearning,
+		summary: "Read a training run",
+		faults:  []*fault{notFound(detailNoTrainingRun)},
+	}, a.trainingStatus)
+	// Called by the dashboard's button. A repeat while the run is under way is
+	// told 409, so that two are never started.
+	register(a, operation{
+		id: "triggerTraining", method: http.MethodPost, path: "/api/v1/ml/retraining/trigger", tag: tagLearning,
+		status: http.StatusAccepted, summary: "Retrain both models now",
+		faults: []*fault{newFault(http.StatusConflict, detailTrainingUnderWay)},
+	}, a.triggerTraining)
+}
+
+func trainingRunOf(r store.TrainingRun) trainingRun {
+	body := trainingRun{
+		ID: r.ID, StartedAt: r.StartedAt.UTC(), Status: string(r.Status), ModelType: string(r.ModelType),
+		TrainingDataCount: r.TrainingDataCount, ValidatedDataCount: r.ValidatedDataCount,
+		Metrics: trainingMetrics(r.Metrics), ModelVersion: r.ModelVersion, TriggeredBy: string(r.TriggeredBy),
+	}
+	if r.CompletedAt != nil {
+		completed := r.CompletedAt.UTC()
+		body.CompletedAt = &completed
+	}
+	if body.Status == "failed" {
+		body.ErrorMessage = r.ErrorMessage
+	}
+	return body
+}

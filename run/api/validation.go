@@ -1,0 +1,143 @@
+package api
+
+import (
+	"fmt"
+	"net/mail"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// The types of this file are the one source of validation: huma derives both
+// the check of a request and its description in the OpenAPI document from them.
+// What JSON Schema cannot say stands in their Resolve method.
+
+// maxPasswordBytes is the most that bcrypt takes; a longer password would be
+// cut, and so a shorter one accepted for it.
+const maxPasswordBytes = 72
+
+// email is a customer's address.
+type email string
+
+// TransformSchema describes an address.
+func (email) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Format = "email"
+	s.MaxLength = new(120)
+	s.Examples = []any{"ops@example.com"}
+	s.Description = "E-mail address; compared without regard to case."
+	return s
+}
+
+// Resolve refuses what the grammar of message headers allows besides a plain
+// address: display names, comments, quoted local parts, hosts without a domain.
+func (e *email) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	if *e == "" || plainAddress(string(*e)) {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: detailEmailFormat}}
+}
+
+func plainAddress(text string) bool {
+	parsed, err := mail.ParseAddress(text)
+	if err != nil || parsed.Address != text || strings.ContainsAny(text, "\"<>()[]\\ ,;") {
+		return false
+	}
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return false
+	}
+	_, domain, _ := strings.Cut(text, "@")
+	return strings.Contains(domain, ".")
+}
+
+// username is a customer's chosen name.
+type username string
+
+// TransformSchema describes a user name.
+func (username) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.MinLength, s.MaxLength = new(6), new(12)
+	s.Pattern, s.PatternDescription = textPattern, textDescription
+	s.Examples = []any{"coldaisle"}
+	s.Description = "Unique name, 6 to 12 characters."
+	return s
+}
+
+// password is a password being set. It is never written into a response.
+type password string
+
+// TransformSchema describes the rules of a password.
+func (password) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.MinLength, s.MaxLength = new(8), new(maxPasswordBytes)
+	s.Format = "password"
+	s.WriteOnly = true
+	s.Examples = []any{"Rack42door"}
+	s.Description = "At least 8 characters with an uppercase letter, a lowercase letter and a digit; at most 72 bytes in UTF-8."
+	return s
+}
+
+// Resolve applies the rules that a schema cannot express.
+func (p *password) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	text := string(*p)
+	if text == "" {
+		return nil // the schema has said so
+	}
+	var rules []string
+	if !strings.ContainsFunc(text, unicode.IsUpper) {
+		rules = append(rules, "an uppercase letter")
+	}
+	if !strings.ContainsFunc(text, unicode.IsLower) {
+		rules = append(rules, "a lowercase letter")
+	}
+	if !strings.ContainsFunc(text, unicode.IsDigit) {
+		rules = append(rules, "a digit")
+	}
+	var faults []error
+	if len(rules) > 0 {
+		faults = append(faults, &huma.ErrorDetail{
+			Location: path.String(), Message: "must contain " + strings.Join(rules, ", "),
+		})
+	}
+	if len(text) > maxPasswordBytes {
+		faults = append(faults, &huma.ErrorDetail{
+			Location: path.String(), Message: fmt.Sprintf("must be at most %d bytes", maxPasswordBytes),
+		})
+	}
+	return faults
+}
+
+// Names are one line of text. PostgreSQL has no form for NUL, and no name of a
+// room or rack needs another control character.
+const (
+	textPattern     = `^[^\x00-\x1f\x7f]*$`
+	textDescription = "text without control characters"
+)
+
+// text is one line of it: a name of a room, a sensor, a place.
+type text string
+
+// TransformSchema describes a line of text; its lengths stand at the field.
+func (text) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Pattern, s.PatternDescription = textPattern, textDescription
+	return s
+}
+
+// storable reports whether PostgreSQL can hold a text: what it cannot, it does
+// not hold either, so a search for it can end before it is asked.
+func storable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
+}
+
+// nodeID is the public identifier of a sensor: that of its node hardware.
+type nodeID string
+
+// TransformSchema describes an identifier; the rule is the gateway's.
+func (nodeID) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.MinLength, s.MaxLength = new(1), new(reading.MaxNodeIDLength)
+	s.Pattern, s.PatternDescription = `^[A-Za-z0-9._:-]+$`, "letters, digits, '.', '_', ':' or '-'"
+	s.Examples = []any{"esp32-7f3a"}
+	s.Description = "Identifier of the node hardware: 1 to 50 letters, digits, '.', '_', ':' or '-'."
+	return s
+}

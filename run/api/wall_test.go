@@ -1,0 +1,177 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// intrusion is a call with another customer's identifiers and what it must be
+// answered: exactly what is answered for identifiers that nobody has.
+type intrusion struct {
+	path   string // of the victim's resource
+	absent string // the same of nothing at all; empty where nothing is named
+	body   string
+	status int
+	detail string // of the error; empty where the answer is empty
+	empty  string // body of a success that must show nothing of the victim
+}
+
+// TestTenantWall walks every operation of the OpenAPI document with another
+// customer's identifiers and with no token. An operation without a case fails.
+func TestTenantWall(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	victim, intruder := s.customer(t), s.customer(t)
+	now := s.now()
+	room := victim.create(t, "/api/v1/server_rooms/new_room", `{"name":"Vault"}`)
+	own := intruder.create(t, "/api/v1/server_rooms/new_room", `{"name":"Shed"}`)
+	victim.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"vault-1","name":"Door","type":"DHT22","room_id":%d}`, room))
+	s.reading(t, "vault-1", now.Add(-time.Minute), 20, 40)
+	alert := s.alert(t, "vault-1", now, 60)
+	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
+		`{"sensor_id":"vault-1","timestamp":%q,"actual_temp":20,"anomaly_predicted":true}`, now.Format(time.RFC3339)))
+
+	id := func(path string, id int64) (string, string) {
+		return fmt.Sprintf(path, id), fmt.Sprintf(path, 999_999)
+	}
+	sensor := func(path string) (string, string) {
+		return fmt.Sprintf(path, "vault-1"), fmt.Sprintf(path, "nobody-1")
+	}
+	named := func(path, absent string, body, detail string) intrusion {
+		return intrusion{path: path, absent: absent, body: body, status: 404, detail: detail}
+	}
+	by := func(pattern string, number int64, body, detail string) intrusion {
+		path, absent := id(pattern, number)
+		return named(path, absent, body, detail)
+	}
+	of := func(pattern, body, detail string) intrusion {
+		path, absent := sensor(pattern)
+		return named(path, absent, body, detail)
+	}
+	const period = "?start_time=2020-01-01&end_time=2090-01-01"
+	cases := map[string]intrusion{
+		"getCustomer":    by("/api/v1/customers/info/%d", victim.id, "", detailNoCustomer),
+		"updateCustomer": by("/api/v1/customers/%d", victim.id, `{"username":"stolen"}`, detailNoCustomer),
+
+		"createRoom": {path: "/api/v1/server_rooms/new_room", body: fmt.Sprintf(`{"name":"x","customer_id":%d}`, victim.id), status: 404, detail: detailNoCustomer},
+		"listRooms":  by("/api/v1/server_rooms/list_rooms/%d", victim.id, "", detailNoCustomer),
+		"getRoom":    by("/api/v1/server_rooms/room/%d", room, "", detailNoRoom),
+		"updateRoom": by("/api/v1/server_rooms/update_room/%d", room, `{"name":"Mine"}`, detailNoRoom),
+		"deleteRoom": by("/api/v1/server_rooms/delete_room/%d", room, "", detailNoRoom),
+
+		"createSensor": {path: "/api/v1/sensors/new_sensor", body: fmt.Sprintf(`{"id":"spy","name":"x","type":"y","room_id":%d}`, room), status: 404, detail: detailNoRoom},
+		"listSensors":  by("/api/v1/sensors/list_sensors/%d", room, "", detailNoRoom),
+		"getSensor":    of("/api/v1/sensors/sensor/%s", "", detailNoSensor),
+		"updateSensor": of("/api/v1/sensors/update_sensor/%s", fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, own), detailNoSensor),
+		"deleteSensor": of("/api/v1/sensors/delete_sensor/%s", "", detailNoSensor),
+
+		"getLatestReading":  of("/api/v1/data/latest/%s", "", detailNoSensor),
+		"getHistory":        of("/api/v1/data/historical/%s"+period, "", detailNoSensor),
+		"getStatistics":     of("/api/v1/data/stats/%s", "", detailNoSensor),
+		"getLatestReadings": {path: "/api/v1/data/multi-sensor", body: `{"node_ids":["vault-1"]}`, status: 200, empty: `{}`},
+
+		"listActiveAlerts": {path: "/api/v1/alerts/active", status: 200, empty: `[]`},
+		"listAlertHistory": {path: "/api/v1/alerts/history", status: 200, empty: `[]`},
+		"acknowledgeAlert": by("/api/v1/alerts/%d/acknowledge", alert, "", detailNoAlert),
+		"getThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, "", detailNoCustomer),
+		"setThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, `{"max_temperature":125}`, detailNoCustomer),
+
+		"listPredictions":    {path: "/api/v1/prediction-feedback?sensor_id=vault-1", status: 200, empty: `[]`},
+		"recordPrediction":   {path: "/api/v1/prediction-feedback", body: `{"sensor_id":"vault-1","timestamp":"2026-03-01","anomaly_predicted":true}`, status: 404, detail: detailNoSensor},
+		"getPrediction":      by("/api/v1/prediction-feedback/%d", prediction, "", detailNoPrediction),
+		"validatePrediction": by("/api/v1/prediction-feedback/%d", prediction, `{"feedback":"ok"}`, detailNoPrediction),
+		"getPredictionStatistics": {
+			path: "/api/v1/prediction-feedback/stats", status: 200,
+			empty: `{"total_predictions":0,"validated_count":0,"ok_count":0,"not_ok_count":0,"ready_for_retraining":false}`,
+		},
+
+		// Models are trained on what all customers' sensors have shown, and runs
+		// tell nothing of whose: every customer may see them.
+		"listTrainingRuns": {path: "/api/v1/ml/retraining/history", status: 200, empty: `[]`},
+		"getTrainingRun":   {path: "/api/v1/ml/retraining/status/999999", status: 404, detail: detailNoTrainingRun},
+		"triggerTraining":  {path: "/api/v1/ml/retraining/trigger", status: 202},
+		"getForecast":      of("/api/v1/ml/forecast/%s", "", detailNoSensor),
+	}
+	public := []string{"getHealth", "registerCustomer", "loginCustomer"}
+
+	for _, op := range operations(t, s) {
+		if slices.Contains(public, op.id) {
+			continue
+		}
+		breach, ok := cases[op.id]
+		if !ok {
+			t.Errorf("%s %s (%s) has no case: add one above", op.method, op.path, op.id)
+			continue
+		}
+		delete(cases, op.id)
+		t.Run(op.id, func(t *testing.T) {
+			if got := s.call(t, "", op.method, breach.path, breach.body); got.status != 401 || string(got.body) != `{"detail":"Could not validate credentials"}` {
+				t.Errorf("without a token: %d %s", got.status, got.body)
+			}
+			got := s.call(t, intruder.token, op.method, breach.path, breach.body)
+			if got.status != breach.status {
+				t.Fatalf("%d %s, want %d", got.status, got.body, breach.status)
+			}
+			if breach.empty != "" && string(got.body) != breach.empty {
+				t.Errorf("%s, want %s", got.body, breach.empty)
+			}
+			if breach.detail != "" && string(got.body) != fmt.Sprintf(`{"detail":%q}`, breach.detail) {
+				t.Errorf("%s, want %q", got.body, breach.detail)
+			}
+			if breach.absent == "" {
+				return
+			}
+			// Nothing tells what is another's from what does not exist.
+			absent := s.call(t, intruder.token, op.method, breach.absent, breach.body)
+			if absent.status != got.status || string(absent.body) != string(got.body) {
+				t.Errorf("another's: %d %s, nobody's: %d %s", got.status, got.body, absent.status, absent.body)
+			}
+		})
+	}
+	for id := range cases {
+		t.Errorf("no operation %s in the document", id)
+	}
+
+	// After all of it the victim has everything as it was.
+	for path, want := range map[string]string{ //nolint:paralleltest // no subtests
+		fmt.Sprintf("/api/v1/server_rooms/room/%d", room):            `"name":"Vault"`,
+		"/api/v1/sensors/sensor/vault-1":                             `"name":"Door"`,
+		"/api/v1/data/latest/vault-1":                                `"temperature":20`,
+		"/api/v1/alerts/active":                                      `"acknowledged":false`,
+		fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction):    `"feedback":null`,
+		fmt.Sprintf("/api/v1/alerts/thresholds/%d", victim.id):       `"max_temperature":50`,
+		fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", victim.id): `"Vault"`,
+	} {
+		if got := s.call(t, victim.token, http.MethodGet, path, ""); got.status != 200 || !strings.Contains(string(got.body), want) {
+			t.Errorf("%s: %d %s, want %s", path, got.status, got.body, want)
+		}
+	}
+}
+
+// documented is an operation as the OpenAPI document names it.
+type documentedOperation struct{ id, method, path string }
+
+func operations(t *testing.T, s *system) []documentedOperation {
+	t.Helper()
+	var document struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+		}
+	}
+	if err := json.Unmarshal(s.call(t, "", http.MethodGet, "/openapi.json", "").body, &document); err != nil {
+		t.Fatal(err)
+	}
+	var all []documentedOperation
+	for path, methods := range document.Paths {
+		for method, op := range methods {
+			all = append(all, documentedOperation{op.OperationID, strings.ToUpper(method), path})
+		}
+	}
+	slices.SortFunc(all, func(a, b documentedOperation) int { return strings.Compare(a.id, b.id) })
+	return all
+}
