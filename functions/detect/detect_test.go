@@ -1,0 +1,185 @@
+package detect_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// known is what detection is told of nodes; nodes not in it are nobody's.
+type known map[string]detect.Node
+
+var errAway = errors.New("database is away")
+
+func (k known) Node(_ context.Context, id string) (detect.Node, error) {
+	if id == "untold" {
+		return detect.Node{}, errAway
+	}
+	return k[id], nil
+}
+
+type observed struct {
+	mu   sync.Mutex
+	seen []wire.Data
+	err  error
+}
+
+func (o *observed) Observe(_ context.Context, d wire.Data) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen = append(o.seen, d)
+	return o.err
+}
+
+// topic is topic alerts on a Pub/Sub server in this process.
+func topic(t *testing.T, options ...pstest.ServerReactorOption) (*detect.Topic, *pstest.Server) {
+	t.Helper()
+	server := pstest.NewServer(options...)
+	t.Cleanup(func() { _ = server.Close() })
+	conn, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := pubsub.NewClient(t.Context(), "test", option.WithGRPCConn(conn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/test/topics/alerts"}); err != nil {
+		t.Fatal(err)
+	}
+	alerts := detect.NewTopic(client, "alerts")
+	t.Cleanup(func() { alerts.Stop(); _ = client.Close() })
+	return alerts, server
+}
+
+func message(t *testing.T, r reading.Reading, published time.Time) push.Message {
+	t.Helper()
+	data, err := wire.EncodeData(wire.Data{Reading: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return push.Message{ID: "1", Data: data, PublishTime: published}
+}
+
+func measured(node string, temperature, humidity float64) reading.Reading {
+	return reading.Reading{NodeID: node, MessageID: "m1", Time: noon, Temperature: temperature, Humidity: humidity}
+}
+
+func TestDetect(t *testing.T) {
+	t.Parallel()
+	nodes := known{
+		"owned":   {Owned: true},
+		"strict":  {Owned: true, HasLimits: true, Limits: alert.Thresholds{MaxTemperature: 25, MaxHumidity: 30}},
+		"deleted": {Deleted: true},
+	}
+	defaults := alert.Thresholds{MaxTemperature: 40, MaxHumidity: 45}
+	for name, c := range map[string]struct {
+		reading reading.Reading
+		late    time.Duration
+		want    []alert.Type
+		learned int
+	}{
+		"normal reading raises no alert":                {reading: measured("owned", 40, 45), learned: 1},
+		"hot reading raises a temperature alert":        {reading: measured("owned", 40.01, 45), want: []alert.Type{alert.Temperature}, learned: 1},
+		"humid reading raises a humidity alert":         {reading: measured("owned", 40, 45.1), want: []alert.Type{alert.Humidity}, learned: 1},
+		"both exceeded raise two alerts":                {reading: measured("owned", 41, 46), want: []alert.Type{alert.Humidity, alert.Temperature}, learned: 1},
+		"owner's thresholds come before the defaults":   {reading: measured("strict", 26, 30), want: []alert.Type{alert.Temperature}, learned: 1},
+		"sensor without owner is judged and not learnt": {reading: measured("stranger", 41, 45), want: []alert.Type{alert.Temperature}},
+		"deleted sensor is not judged":                  {reading: measured("deleted", 99, 99)},
+		"reading of ten minutes ago raises an alert":    {reading: measured("owned", 41, 45), late: detect.Backlog, want: []alert.Type{alert.Temperature}, learned: 1},
+		"backlog reading raises no alert":               {reading: measured("owned", 99, 99), late: detect.Backlog + time.Millisecond, learned: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alerts, server := topic(t)
+			var learned observed
+			d := detect.New(nodes, alerts, &learned, defaults, func() time.Time { return noon }, logging.Discard(), nil)
+			err := d.Handle(t.Context(), message(t, c.reading, noon.Add(c.late)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []alert.Type
+			for _, m := range server.Messages() {
+				event, err := wire.DecodeAlert(m.Data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if event.NodeID != c.reading.NodeID || event.MessageID != "m1" || !event.Time.Equal(noon) || m.Attributes[wire.NodeIDAttribute] != event.NodeID {
+					t.Errorf("event %+v of %+v", event, c.reading)
+				}
+				got = append(got, event.Type)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("alerts (-want +got):\n%s", diff)
+			}
+			if len(learned.seen) != c.learned {
+				t.Errorf("the learned part saw %d readings, want %d", len(learned.seen), c.learned)
+			}
+		})
+	}
+}
+
+func TestDetectIsRetriedWhenThresholdsCannotBeTold(t *testing.T) {
+	t.Parallel()
+	alerts, server := topic(t)
+	d := detect.New(known{}, alerts, nil, alert.Defaults(), time.Now, logging.Discard(), nil)
+	err := d.Handle(t.Context(), message(t, measured("untold", 99, 99), noon))
+	if !errors.Is(err, errAway) || push.IsPermanent(err) {
+		t.Errorf("got %v", err)
+	}
+	if len(server.Messages()) != 0 {
+		t.Error("judged by a guess")
+	}
+}
+
+func TestDetectIsRetriedWhenAnAlertIsNotPublished(t *testing.T) {
+	t.Parallel()
+	alerts, _ := topic(t, pstest.WithErrorInjection("Publish", codes.PermissionDenied, "not yours"))
+	var learned observed
+	d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), func() time.Time { return noon }, logging.Discard(), nil)
+	if err := d.Handle(t.Context(), message(t, measured("n1", 99, 20), noon)); err == nil || push.IsPermanent(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDetectIsRetriedWhenThePredictionIsNotKept(t *testing.T) {
+	t.Parallel()
+	alerts, _ := topic(t)
+	learned := observed{err: errAway}
+	d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), func() time.Time { return noon }, logging.Discard(), nil)
+	if err := d.Handle(t.Context(), message(t, measured("n1", 20, 20), noon)); !errors.Is(err, errAway) || push.IsPermanent(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDetectRefusesPoison(t *testing.T) {
+	t.Parallel()
+	d := detect.New(known{}, nil, nil, alert.Defaults(), time.Now, logging.Discard(), nil)
+	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","id":"m","temperature":999,"humidity":1}`} {
+		if err := d.Handle(t.Context(), push.Message{Data: []byte(data), PublishTime: noon}); !push.IsPermanent(err) {
+			t.Errorf("%q: %v", data, err)
+		}
+	}
+}
