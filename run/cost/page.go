@@ -1,0 +1,82 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"text/template"
+)
+
+//go:embed cost.md.tmpl
+var pageText string //nolint:gochecknoglobals // embedded files must be
+
+// render writes the page.
+func render() (string, error) {
+	var bills []bill
+	for _, nodes := range []int{10, 1_000, 100_000, 1_000_000} {
+		b, err := compute(nodes)
+		if err != nil {
+			return "", err
+		}
+		bills = append(bills, b)
+	}
+	message, err := messageBytes()
+	if err != nil {
+		return "", err
+	}
+	page, err := template.New("cost").Funcs(template.FuncMap{
+		"dollars": dollars, "count": count, "size": size,
+	}).Parse(pageText)
+	if err != nil {
+		return "", fmt.Errorf("page: %w", err)
+	}
+	var out strings.Builder
+	err = page.Execute(&out, map[string]any{
+		"Bills": bills[:3], "Million": bills[3], "Message": message, "Row": rowBytes,
+		"Rate": float64(bills[3].Nodes) / interval, "Instances": math.Ceil(float64(bills[3].Nodes) / interval / perInstance),
+		"Wide":    scanned(bills[3].Readings/days*rowBytes*latestDays, 2*pageNodes),
+		"Written": float64(bills[3].Nodes) / interval * rowBytes, "Pushed": float64(bills[3].Nodes) / interval * message,
+	})
+	if err != nil {
+		return "", fmt.Errorf("page: %w", err)
+	}
+	return out.String(), nil
+}
+
+// dollars shows cents only where they matter.
+func dollars(amount float64) string {
+	if amount < 100 {
+		return "$" + strconv.FormatFloat(amount, 'f', 2, 64)
+	}
+	return "$" + count(amount)
+}
+
+// count groups digits by thousands.
+func count(n any) string {
+	var digits string
+	switch n := n.(type) {
+	case int:
+		digits = strconv.Itoa(n)
+	case float64:
+		digits = strconv.FormatFloat(n, 'f', 0, 64)
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// size shows bytes in the largest unit that leaves a number above one.
+func size(bytes float64) string {
+	for _, unit := range []struct {
+		name  string
+		bytes float64
+	}{{"TiB", tib}, {"GiB", gib}, {"MiB", mib}, {"KiB", kib}} {
+		if bytes >= unit.bytes {
+			return strconv.FormatFloat(bytes/unit.bytes, 'f', 1, 64) + " " + unit.name
+		}
+	}
+	return count(bytes) + " bytes"
+}
