@@ -1,0 +1,167 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
+)
+
+// Alert is a reading's value over its limit, as a customer sees it.
+type Alert struct {
+	ID           int64
+	SensorID     string
+	Type         string // temperature or humidity
+	Message      string
+	Time         time.Time // of the reading
+	Acknowledged bool
+}
+
+const alertColumns = `id, sensor_id, alert_type AS type, message, timestamp AS time, acknowledged`
+
+// AlertOutcome says what became of an event.
+type AlertOutcome int
+
+// The outcomes of [Store.InsertAlert].
+const (
+	AlertStored  AlertOutcome = iota // a new record
+	AlertKnown                       // stored by an earlier delivery
+	AlertIgnored                     // nobody owns the sensor, or its owner may not see the reading
+)
+
+// InsertAlert records an event, unacknowledged, under whoever owns the sensor
+// at this moment. The event's reading and type are its identity: another
+// delivery changes nothing, an acknowledgement least of all.
+func (s *Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, error) {
+	var owned, stored bool
+	err := s.pool.QueryRow(ctx, `
+		WITH owner AS (
+		    SELECT customer_id
+		    FROM sensors
+		    WHERE node_id = @sensor AND (readable_from IS NULL OR readable_from <= @timestamp)
+		), stored AS (
+		    INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
+		    SELECT customer_id, @sensor, @type, @message, @timestamp, @message_id, @value, @threshold
+		    FROM owner
+		    ON CONFLICT ON CONSTRAINT alerts_reading_key DO NOTHING
+		    RETURNING id
+		)
+		SELECT EXISTS (SELECT FROM owner), EXISTS (SELECT FROM stored)`,
+		pgx.NamedArgs{
+			"sensor": e.NodeID, "type": string(e.Type), "message": e.Message(), "timestamp": reading.Instant(e.Time),
+			"message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
+		}).Scan(&owned, &stored)
+	switch {
+	case err != nil:
+		return AlertIgnored, fmt.Errorf("insert %s alert of %s: %w", e.Type, e.NodeID, err)
+	case stored:
+		return AlertStored, nil
+	case owned:
+		return AlertKnown, nil
+	default:
+		return AlertIgnored, nil
+	}
+}
+
+// ActiveAlerts lists a customer's unacknowledged alerts, newest first.
+func (s *Store) ActiveAlerts(ctx context.Context, customerID int64) ([]Alert, error) {
+	found, err := many[Alert](ctx, s, `
+		SELECT `+alertColumns+`
+		FROM alerts
+		WHERE customer_id = @customer AND NOT acknowledged
+		ORDER BY timestamp DESC, id DESC`,
+		pgx.NamedArgs{"customer": customerID})
+	if err != nil {
+		return nil, fmt.Errorf("active alerts of customer %d: %w", customerID, err)
+	}
+	return found, nil
+}
+
+// AlertHistory lists a customer's last alerts, acknowledged or not, newest
+// first.
+func (s *Store) AlertHistory(ctx context.Context, customerID int64, limit int) ([]Alert, error) {
+	found, err := many[Alert](ctx, s, `
+		SELECT `+alertColumns+`
+		FROM alerts
+		WHERE customer_id = @customer
+		ORDER BY timestamp DESC, id DESC
+		LIMIT @limit`,
+		pgx.NamedArgs{"customer": customerID, "limit": limit})
+	if err != nil {
+		return nil, fmt.Errorf("alert history of customer %d: %w", customerID, err)
+	}
+	return found, nil
+}
+
+// AcknowledgeAlert marks a customer's alert as seen, again without effect, or
+// returns [ErrNoAlert].
+func (s *Store) AcknowledgeAlert(ctx context.Context, customerID, id int64) (Alert, error) {
+	acknowledged, err := one[Alert](ctx, s, ErrNoAlert, `
+		UPDATE alerts
+		SET acknowledged = true
+		WHERE id = @id AND customer_id = @customer
+		RETURNING `+alertColumns,
+		pgx.NamedArgs{"id": id, "customer": customerID})
+	if err != nil {
+		return Alert{}, fmt.Errorf("acknowledge alert %d: %w", id, err)
+	}
+	return acknowledged, nil
+}
+
+// Thresholds are a customer's limits.
+type Thresholds struct {
+	ID             int64 // 0 while they never set any
+	CustomerID     int64
+	MaxTemperature float64 // °C
+	MaxHumidity    float64 // % relative humidity
+}
+
+const thresholdColumns = `id, customer_id, max_temperature, max_humidity`
+
+// Thresholds returns a customer's limits, the specification's defaults where
+// they never set any.
+func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, error) {
+	found, err := one[Thresholds](ctx, s, ErrNotFound, `
+		SELECT `+thresholdColumns+`
+		FROM alert_thresholds
+		WHERE customer_id = @customer`,
+		pgx.NamedArgs{"customer": customerID})
+	if errors.Is(err, ErrNotFound) {
+		defaults := alert.Defaults()
+		return Thresholds{
+			CustomerID: customerID, MaxTemperature: defaults.MaxTemperature, MaxHumidity: defaults.MaxHumidity,
+		}, nil
+	}
+	if err != nil {
+		return Thresholds{}, fmt.Errorf("thresholds of customer %d: %w", customerID, err)
+	}
+	return found, nil
+}
+
+// SetThresholds changes a customer's limits; nil keeps one as it is, or at the
+// specification's default. Detection follows within 15 seconds.
+func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
+	defaults := alert.Defaults()
+	set, err := one[Thresholds](ctx, s, ErrNoCustomer, `
+		INSERT INTO alert_thresholds AS t (customer_id, max_temperature, max_humidity)
+		SELECT id, COALESCE(@temperature, @default_temperature), COALESCE(@humidity, @default_humidity)
+		FROM customers
+		WHERE id = @customer
+		ON CONFLICT (customer_id) DO UPDATE
+		SET max_temperature = COALESCE(@temperature, t.max_temperature),
+		    max_humidity = COALESCE(@humidity, t.max_humidity)
+		RETURNING `+thresholdColumns,
+		pgx.NamedArgs{
+			"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity,
+			"default_temperature": defaults.MaxTemperature, "default_humidity": defaults.MaxHumidity,
+		})
+	if err != nil {
+		return Thresholds{}, fmt.Errorf("set thresholds of customer %d: %w", customerID, err)
+	}
+	return set, nil
+}

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Customer is who signs in, and who owns all else.
+type Customer struct {
+	ID           int64
+	Email        string // as given; compared without regard to case
+	Username     string
+	PasswordHash string // bcrypt; never leaves the API
+	// TokensValidAfter is the last password change: tokens issued before it are
+	// void. Zero when the password was never changed.
+	TokensValidAfter time.Time
+}
+
+// NewCustomer is what a registration stores.
+type NewCustomer struct{ Email, Username, PasswordHash string }
+
+// CustomerChange names what to change; nil keeps a field. A new password hash
+// voids all tokens issued before ChangedAt.
+type CustomerChange struct {
+	Email, Username, PasswordHash *string
+	// ChangedAt is the caller's clock, the one that stamps its tokens. Zero
+	// takes the database's.
+	ChangedAt time.Time
+}
+
+// never is the zero time.Time in SQL.
+const never = `TIMESTAMPTZ '0001-01-01 00:00:00+00'`
+
+const customerColumns = `id, email, username, password_hash, COALESCE(tokens_valid_after, ` + never + `) AS tokens_valid_after`
+
+// CreateCustomer registers a customer. Errors: [ErrEmailTaken],
+// [ErrUsernameTaken].
+func (s *Store) CreateCustomer(ctx context.Context, c NewCustomer) (Customer, error) {
+	created, err := one[Customer](ctx, s, ErrNoCustomer, `
+		INSERT INTO customers (email, username, password_hash)
+		VALUES (@email, @username, @password_hash)
+		RETURNING `+customerColumns,
+		pgx.NamedArgs{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
+	if err != nil {
+		return Customer{}, fmt.Errorf("create customer: %w", taken(err))
+	}
+	return created, nil
+}
+
+// taken names the duplicate that a constraint refused.
+func taken(err error) error {
+	switch {
+	case violated(err, "customers_email_key"):
+		return ErrEmailTaken
+	case violated(err, "customers_username_key"):
+		return ErrUsernameTaken
+	default:
+		return err
+	}
+}
+
+// Customer returns a customer, or [ErrNoCustomer].
+func (s *Store) Customer(ctx context.Context, id int64) (Customer, error) {
+	found, err := one[Customer](ctx, s, ErrNoCustomer, `
+		SELECT `+customerColumns+`
+		FROM customers
+		WHERE id = @id`,
+		pgx.NamedArgs{"id": id})
+	if err != nil {
+		return Customer{}, fmt.Errorf("customer %d: %w", id, err)
+	}
+	return found, nil
+}
+
+// CustomerByEmail returns who signs in with an address, in any case of its
+// letters, or [ErrNoCustomer].
+func (s *Store) CustomerByEmail(ctx context.Context, email string) (Customer, error) {
+	found, err := one[Customer](ctx, s, ErrNoCustomer, `
+		SELECT `+customerColumns+`
+		FROM customers
+		WHERE lower(email) = lower(@email)`,
+		pgx.NamedArgs{"email": email})
+	if err != nil {
+		return Customer{}, fmt.Errorf("customer by email: %w", err)
+	}
+	return found, nil
+}
+
+// TokensValidAfter returns the instant before which a customer's tokens are
+// void, or [ErrNoCustomer]. Every request with a token asks it.
+func (s *Store) TokensValidAfter(ctx context.Context, id int64) (time.Time, error) {
+	var instant time.Time
+	err := s.pool.QueryRow(ctx, `
+		SELECT COALESCE(tokens_valid_after, `+never+`)
+		FROM customers
+		WHERE id = @id`,
+		pgx.NamedArgs{"id": id}).Scan(&instant)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return time.Time{}, ErrNoCustomer
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("tokens of customer %d: %w", id, err)
+	}
+	return instant, nil
+}
+
+// UpdateCustomer changes what is named. Errors: [ErrNoCustomer],
+// [ErrEmailTaken], [ErrUsernameTaken].
+func (s *Store) UpdateCustomer(ctx context.Context, id int64, change CustomerChange) (Customer, error) {
+	var changedAt *time.Time
+	if !change.ChangedAt.IsZero() {
+		changedAt = &change.ChangedAt
+	}
+	updated, err := one[Customer](ctx, s, ErrNoCustomer, `
+		UPDATE customers
+		SET email = COALESCE(@email, email),
+		    username = COALESCE(@username, username),
+		    password_hash = COALESCE(@password_hash, password_hash),
+		    tokens_valid_after = CASE
+		        WHEN @password_hash::text IS NULL THEN tokens_valid_after
+		        ELSE GREATEST(tokens_valid_after, COALESCE(@changed_at, clock_timestamp()))
+		    END
+		WHERE id = @id
+		RETURNING `+customerColumns,
+		pgx.NamedArgs{
+			"id": id, "email": change.Email, "username": change.Username,
+			"password_hash": change.PasswordHash, "changed_at": changedAt,
+		})
+	if err != nil {
+		return Customer{}, fmt.Errorf("update customer %d: %w", id, taken(err))
+	}
+	return updated, nil
+}

@@ -1,0 +1,88 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Room is a server room.
+type Room struct {
+	ID         int64
+	Name       string
+	CustomerID int64
+}
+
+const roomColumns = `id, name, customer_id`
+
+// CreateRoom makes a room; two of one name are allowed. A customer that is gone
+// is [ErrNoCustomer].
+func (s *Store) CreateRoom(ctx context.Context, customerID int64, name string) (Room, error) {
+	created, err := one[Room](ctx, s, ErrNoCustomer, `
+		INSERT INTO server_rooms (name, customer_id)
+		SELECT @name, id FROM customers WHERE id = @customer
+		RETURNING `+roomColumns,
+		pgx.NamedArgs{"name": name, "customer": customerID})
+	if err != nil {
+		return Room{}, fmt.Errorf("create room: %w", err)
+	}
+	return created, nil
+}
+
+// Rooms lists a customer's rooms in the order of their making.
+func (s *Store) Rooms(ctx context.Context, customerID int64) ([]Room, error) {
+	found, err := many[Room](ctx, s, `
+		SELECT `+roomColumns+`
+		FROM server_rooms
+		WHERE customer_id = @customer
+		ORDER BY id`,
+		pgx.NamedArgs{"customer": customerID})
+	if err != nil {
+		return nil, fmt.Errorf("rooms of customer %d: %w", customerID, err)
+	}
+	return found, nil
+}
+
+// Room returns a customer's room, or [ErrNoRoom].
+func (s *Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
+	found, err := one[Room](ctx, s, ErrNoRoom, `
+		SELECT `+roomColumns+`
+		FROM server_rooms
+		WHERE id = @id AND customer_id = @customer`,
+		pgx.NamedArgs{"id": id, "customer": customerID})
+	if err != nil {
+		return Room{}, fmt.Errorf("room %d: %w", id, err)
+	}
+	return found, nil
+}
+
+// RenameRoom gives a customer's room another name, or returns [ErrNoRoom].
+func (s *Store) RenameRoom(ctx context.Context, customerID, id int64, name string) (Room, error) {
+	renamed, err := one[Room](ctx, s, ErrNoRoom, `
+		UPDATE server_rooms
+		SET name = @name
+		WHERE id = @id AND customer_id = @customer
+		RETURNING `+roomColumns,
+		pgx.NamedArgs{"id": id, "customer": customerID, "name": name})
+	if err != nil {
+		return Room{}, fmt.Errorf("rename room %d: %w", id, err)
+	}
+	return renamed, nil
+}
+
+// DeleteRoom removes a customer's room and its sensors, each of which leaves a
+// tombstone; stored readings stay. Another's room, or none, is [ErrNoRoom].
+func (s *Store) DeleteRoom(ctx context.Context, customerID, id int64) error {
+	done, err := s.pool.Exec(ctx, `
+		DELETE FROM server_rooms
+		WHERE id = @id AND customer_id = @customer`,
+		pgx.NamedArgs{"id": id, "customer": customerID})
+	if err != nil {
+		return fmt.Errorf("delete room %d: %w", id, err)
+	}
+	if done.RowsAffected() == 0 {
+		return fmt.Errorf("delete room %d: %w", id, ErrNoRoom)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+// Package store is the metadata of Coldaisle in PostgreSQL: customers and what
+// they own, their alerts and thresholds, the predictions they validate, and the
+// training runs.
+//
+// run/api reads and writes what people see; functions/storealert, detect and
+// train write what the pipeline finds. Each file holds one subject, its SQL in
+// sight of the Go that runs it. Every query about something a customer owns
+// names that customer; what belongs to another is reported as absent. The rules
+// of the specification stand in the schema (folder migrations), so that no
+// writer can break them.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// What callers decide on. Every ErrNo… is an [ErrNotFound].
+var (
+	ErrNotFound = errors.New("not found")
+
+	ErrNoCustomer   = fmt.Errorf("customer %w", ErrNotFound)
+	ErrNoRoom       = fmt.Errorf("room %w", ErrNotFound)
+	ErrNoSensor     = fmt.Errorf("sensor %w", ErrNotFound)
+	ErrNoAlert      = fmt.Errorf("alert %w", ErrNotFound)
+	ErrNoPrediction = fmt.Errorf("prediction %w", ErrNotFound)
+	ErrNoRun        = fmt.Errorf("training run %w", ErrNotFound)
+
+	ErrEmailTaken       = errors.New("email already registered")
+	ErrUsernameTaken    = errors.New("username already taken")
+	ErrSensorExists     = errors.New("sensor already exists")
+	ErrPredictionExists = errors.New("prediction already exists")
+	ErrPredictionUsed   = errors.New("prediction already used in training")
+	ErrRunning          = errors.New("a training run is under way")
+)
+
+// Store is the metadata database.
+type Store struct {
+	pool *pgxpool.Pool
+}
+
+// New returns the store over a pool whose schema [Migrate] has brought up to
+// date. The pool stays the caller's to close.
+func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
+
+// Ping reports whether the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("metadata database: %w", err)
+	}
+	return nil
+}
+
+// one runs a query that gives one row, or absent where it gives none.
+func one[T any](ctx context.Context, s *Store, absent error, sql string, args pgx.NamedArgs) (T, error) {
+	rows, err := s.pool.Query(ctx, sql, args)
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("query: %w", err)
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, absent
+	}
+	if err != nil {
+		return row, fmt.Errorf("query: %w", err)
+	}
+	return row, nil
+}
+
+// many runs a query that gives any number of rows.
+func many[T any](ctx context.Context, s *Store, sql string, args pgx.NamedArgs) ([]T, error) {
+	rows, err := s.pool.Query(ctx, sql, args)
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	return found, nil
+}
+
+// violated reports whether an error is the violation of a named constraint or
+// unique index.
+func violated(err error, constraint string) bool {
+	fault, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && fault.ConstraintName == constraint
+}
