@@ -1,0 +1,113 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	embedded "github.com/fergusstrange/embedded-postgres"
+)
+
+// findBinaries returns the folder that holds postgres and initdb: of the major
+// version that made the data, or the newest where there is no data yet.
+func findBinaries(major string) (string, error) {
+	var found []installation
+	for _, folder := range candidates() {
+		if i, ok := inspect(folder); ok {
+			found = append(found, i)
+		}
+	}
+	if len(found) == 0 {
+		return "", ErrNone
+	}
+	if major == "" {
+		newest := slices.MaxFunc(found, func(a, b installation) int { return cmp.Compare(a.major, b.major) })
+		return newest.folder, nil
+	}
+	for _, i := range found {
+		if strconv.Itoa(i.major) == major {
+			return i.folder, nil
+		}
+	}
+	return "", fmt.Errorf("the data was made by PostgreSQL %s, which is not installed: install it, or remove the data folder", major)
+}
+
+type installation struct {
+	folder string
+	major  int
+}
+
+// candidates are the places where packages put the server.
+func candidates() []string {
+	var folders []string
+	if path, err := exec.LookPath("postgres"); err == nil {
+		// Often a link; initdb looks for its neighbours beside the real file.
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			folders = append(folders, filepath.Dir(real))
+		}
+	}
+	for _, pattern := range []string{
+		"/usr/lib/postgresql/*/bin",
+		"/usr/pgsql-*/bin",
+		"/opt/homebrew/opt/postgresql*/bin",
+		"/usr/local/opt/postgresql*/bin",
+		"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
+	} {
+		matches, err := filepath.Glob(pattern)
+		if err == nil {
+			folders = append(folders, matches...)
+		}
+	}
+	return folders
+}
+
+// inspect asks a folder's server for its version.
+func inspect(folder string) (installation, bool) {
+	if _, err := os.Stat(filepath.Join(folder, "initdb")); err != nil {
+		return installation{}, false
+	}
+	output, err := exec.CommandContext(context.Background(), filepath.Join(folder, "postgres"), "--version").Output() //nolint:gosec // a known name in a known folder
+	if err != nil {
+		return installation{}, false
+	}
+	fields := strings.Fields(string(output)) // postgres (PostgreSQL) 15.18 (Debian …)
+	if len(fields) < 3 {
+		return installation{}, false
+	}
+	number, _, _ := strings.Cut(fields[2], ".")
+	major, err := strconv.Atoi(number)
+	return installation{folder: folder, major: major}, err == nil
+}
+
+// download fetches a server with embedded-postgres, which also starts it once:
+// the library has no way to fetch alone. Only its binaries are kept.
+func download(ctx context.Context, dir string, log *slog.Logger) (string, error) {
+	runtimeDir := filepath.Join(dir, "download")
+	bin := filepath.Join(runtimeDir, "bin")
+	if _, ok := inspect(bin); ok {
+		return bin, nil
+	}
+	log.InfoContext(ctx, "no PostgreSQL installed, downloading one")
+	port, err := freePort(ctx)
+	if err != nil {
+		return "", err
+	}
+	server := embedded.NewDatabase(embedded.DefaultConfig().
+		BinariesPath(runtimeDir).RuntimePath(filepath.Join(dir, "download-runtime")).
+		Port(uint32(port)). //nolint:gosec // a port
+		Logger(nil))
+	if err := server.Start(); err != nil {
+		return "", fmt.Errorf("%w (a download failed: %w)", ErrNone, err)
+	}
+	if err := server.Stop(); err != nil {
+		return "", fmt.Errorf("stop downloaded PostgreSQL: %w", err)
+	}
+	return bin, nil
+}

@@ -1,0 +1,315 @@
+// Package postgres runs a PostgreSQL of our own, for whoever has none: the
+// local system and the tests. It takes the server that is installed, or
+// downloads one, keeps its data in one folder, listens on 127.0.0.1 alone, and
+// ends it with the process that started it.
+//
+// Production never uses it; there the database is Cloud SQL.
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNone says that there is no PostgreSQL and how to get one.
+var ErrNone = errors.New("no PostgreSQL server found: install one (Debian: apt-get install postgresql; macOS: brew install postgresql) or set DATABASE_URL")
+
+// Options say how a server runs.
+type Options struct {
+	// Dir is the server's own folder, made when missing; its data survives.
+	Dir string
+	// Throwaway gives up durability for speed: for tests, never for data.
+	Throwaway bool
+	// Download may fetch a server from the internet when none is installed.
+	Download bool
+	Log      *slog.Logger
+}
+
+const (
+	superuser    = "coldaisle"
+	database     = "coldaisle"
+	startTimeout = 60 * time.Second
+	stopTimeout  = 15 * time.Second
+	portAttempts = 3
+)
+
+// Server is a running PostgreSQL.
+type Server struct {
+	url     string
+	process *os.Process
+	exited  chan struct{} // closed when the process has ended
+}
+
+// URL connects to the server's database as its superuser; it holds the password.
+func (s *Server) URL() string { return s.url }
+
+// Start runs a server until [Server.Stop] or the end of this process. ctx
+// bounds the start only.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("postgres folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("postgres folder: %w", err)
+	}
+	c := cluster{dir: dir, data: filepath.Join(dir, "data"), throwaway: o.Throwaway}
+	if c.bin, err = findBinaries(c.version()); err != nil {
+		if !o.Download {
+			return nil, err
+		}
+		if c.bin, err = download(ctx, dir, o.Log); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.prepare(ctx); err != nil {
+		return nil, err
+	}
+	for attempt := 1; ; attempt++ {
+		server, err := c.start(ctx)
+		if err == nil {
+			return server, nil
+		}
+		if attempt == portAttempts || !strings.Contains(err.Error(), "could not bind") {
+			return nil, err
+		}
+	}
+}
+
+// cluster is a data folder and the binaries that run it.
+type cluster struct {
+	dir, data, bin string
+	throwaway      bool
+	account        account // whom the server runs as
+	password       string
+}
+
+// version is the major version that made the data, "" when there is none yet.
+func (c *cluster) version() string {
+	content, err := os.ReadFile(filepath.Join(c.data, "PG_VERSION"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
+}
+
+// prepare makes the data folder and its password when they are missing, and
+// hands them to the account that the server runs as.
+func (c *cluster) prepare(ctx context.Context) error {
+	var err error
+	if c.account, err = unprivileged(c.dir); err != nil {
+		return err
+	}
+	secret := filepath.Join(c.dir, "password")
+	stored, err := os.ReadFile(secret) //nolint:gosec // a file of our own folder
+	if err == nil {
+		c.password = string(stored)
+	}
+	if c.version() != "" && c.password != "" {
+		return c.account.own(c.dir)
+	}
+	c.password = rand.Text()
+	if err := os.WriteFile(secret, []byte(c.password), 0o600); err != nil {
+		return fmt.Errorf("postgres password: %w", err)
+	}
+	// What an interrupted initdb left is of no use to anyone.
+	if err := os.RemoveAll(c.data); err != nil {
+		return fmt.Errorf("postgres data: %w", err)
+	}
+	if err := c.account.own(c.dir); err != nil {
+		return err
+	}
+	making := c.data + ".new"
+	if err := os.RemoveAll(making); err != nil {
+		return fmt.Errorf("postgres data: %w", err)
+	}
+	arguments := []string{
+		"--pgdata", making, "--username", superuser, "--pwfile", secret,
+		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C",
+	}
+	if c.throwaway {
+		arguments = append(arguments, "--no-sync")
+	}
+	initdb := exec.CommandContext(ctx, filepath.Join(c.bin, "initdb"), arguments...) //nolint:gosec // our own binaries
+	initdb.Dir = c.dir
+	initdb.Env = environment()
+	c.account.apply(initdb)
+	runtime.LockOSThread() // see launch
+	defer runtime.UnlockOSThread()
+	if output, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, lastLines(string(output)))
+	}
+	if err := os.Rename(making, c.data); err != nil {
+		return fmt.Errorf("postgres data: %w", err)
+	}
+	return nil
+}
+
+// environment keeps the caller's PG variables away from a server of ours.
+func environment() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"} //nolint:forbidigo // the child's, not a setting
+}
+
+// start runs the server on a free port and waits until it answers.
+func (c *cluster) start(ctx context.Context) (*Server, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	settings := map[string]string{
+		"listen_addresses":        "127.0.0.1",
+		"port":                    strconv.Itoa(port),
+		"unix_socket_directories": "",
+		"max_connections":         "200",
+		"shared_buffers":          "128MB",
+		"timezone":                "UTC",
+		"log_timezone":            "UTC",
+	}
+	if c.throwaway {
+		settings["fsync"], settings["synchronous_commit"], settings["full_page_writes"] = "off", "off", "off"
+		settings["max_wal_size"] = "4GB"
+	}
+	arguments := []string{"-D", c.data}
+	for name, value := range settings {
+		arguments = append(arguments, "-c", name+"="+value)
+	}
+	output, err := os.OpenFile(filepath.Join(c.dir, "server.log"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("postgres log: %w", err)
+	}
+	defer func() { _ = output.Close() }()
+	command := exec.Command(filepath.Join(c.bin, "postgres"), arguments...) //nolint:gosec,noctx // ends by Stop, not by a context
+	command.Dir = c.dir
+	command.Env = environment()
+	command.Stdout, command.Stderr = output, output
+	c.account.apply(command)
+	server, err := launch(command)
+	if err != nil {
+		return nil, fmt.Errorf("start postgres: %w", err)
+	}
+	address := url.URL{
+		Scheme: "postgres", User: url.UserPassword(superuser, c.password),
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/postgres", RawQuery: "sslmode=disable",
+	}
+	if err := server.ready(ctx, address.String()); err != nil {
+		server.kill()
+		said, _ := os.ReadFile(output.Name())
+		return nil, fmt.Errorf("%w: %s", err, lastLines(string(said)))
+	}
+	address.Path = "/" + database
+	server.url = address.String()
+	return server, nil
+}
+
+// launch starts the process from a thread that lives as long as it does: the
+// signal that ends it with its parent is sent at the end of that thread.
+func launch(command *exec.Cmd) (*Server, error) {
+	server := &Server{exited: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := command.Start(); err != nil {
+			started <- err
+			return
+		}
+		server.process = command.Process
+		started <- nil
+		_ = command.Wait() // how it ended is in its log
+		close(server.exited)
+	}()
+	return server, <-started
+}
+
+// ready waits until the server takes connections, and makes the database.
+func (s *Server) ready(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		err := createDatabase(ctx, address)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.exited:
+			return errors.New("postgres ended while starting")
+		case <-ctx.Done():
+			return fmt.Errorf("postgres does not answer: %w", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func createDatabase(ctx context.Context, address string) error {
+	connection, err := pgx.Connect(ctx, address)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = connection.Close(ctx) }()
+	var exists bool
+	err = connection.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = @name)`,
+		pgx.NamedArgs{"name": database}).Scan(&exists)
+	if err == nil && !exists {
+		_, err = connection.Exec(ctx, `CREATE DATABASE `+pgx.Identifier{database}.Sanitize())
+	}
+	if err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	return nil
+}
+
+// Stop ends the server in order: sessions are cut, what was committed stays.
+func (s *Server) Stop() error {
+	_ = s.process.Signal(syscall.SIGINT) // a fast shutdown; an error means that it has ended
+	select {
+	case <-s.exited:
+		return nil
+	case <-time.After(stopTimeout):
+		s.kill()
+		return fmt.Errorf("postgres did not stop within %s and was killed", stopTimeout)
+	}
+}
+
+func (s *Server) kill() {
+	_ = s.process.Signal(syscall.SIGQUIT) // immediate; its children end with it
+	select {
+	case <-s.exited:
+	case <-time.After(stopTimeout):
+		_ = s.process.Kill()
+		<-s.exited
+	}
+}
+
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("free port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, fmt.Errorf("free port: unexpected address %s", listener.Addr())
+	}
+	return address.Port, nil
+}
+
+// lastLines is the end of a log, on one line.
+func lastLines(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], " | ")
+}

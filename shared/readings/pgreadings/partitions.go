@@ -1,0 +1,78 @@
+package pgreadings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/reading"
+)
+
+const day = 24 * time.Hour
+
+// partitions remembers which day partitions exist, so that the catalogue is
+// asked once a day and not for each reading.
+type partitions struct {
+	mu    sync.Mutex
+	known map[time.Time]bool
+}
+
+// ensure makes the partitions that the rows fall into. It holds its lock while
+// it makes one: the others would only wait for the table's own.
+func (p *partitions) ensure(ctx context.Context, pool *pgxpool.Pool, rows []reading.Reading) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range rows {
+		start := r.Time.UTC().Truncate(day)
+		if p.known[start] {
+			continue
+		}
+		if err := create(ctx, pool, start); err != nil {
+			return fmt.Errorf("partition of %s: %w", start.Format(time.DateOnly), err)
+		}
+		if p.known == nil {
+			p.known = map[time.Time]bool{}
+		}
+		p.known[start] = true
+	}
+	return nil
+}
+
+func (p *partitions) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.known)
+}
+
+// create makes the partition of a day where it is missing. The advisory lock
+// keeps several processes from making one at the same time.
+func create(ctx context.Context, pool *pgxpool.Pool, start time.Time) error {
+	name := pgx.Identifier{"sensor_data", start.Format("readings_20060102")}.Sanitize()
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('sensor_data.readings partitions'))`); err != nil {
+			return err //nolint:wrapcheck // wrapped by ensure
+		}
+		_, err := tx.Exec(ctx, fmt.Sprintf(
+			`CREATE TABLE IF NOT EXISTS %s PARTITION OF sensor_data.readings FOR VALUES FROM ('%s') TO ('%s')`,
+			name, start.Format(time.RFC3339), start.Add(day).Format(time.RFC3339)))
+		return err //nolint:wrapcheck // wrapped by ensure
+	})
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	return nil
+}
+
+// noPartition reports whether a row found no partition: PostgreSQL gives a
+// check violation that names no constraint.
+func noPartition(err error) bool {
+	const checkViolation = "23514"
+	fault, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && fault.Code == checkViolation && fault.ConstraintName == ""
+}

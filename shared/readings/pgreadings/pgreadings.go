@@ -1,0 +1,243 @@
+// Package pgreadings keeps readings in PostgreSQL, in the table
+// sensor_data.readings with a partition per day: the local system's time-series
+// table, and that of an installation on one machine.
+//
+// functions/ingest writes with it, run/api and functions/train read. The
+// identity of a reading is the primary key, so that what arrives twice is
+// stored once.
+package pgreadings
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+)
+
+// Store is the table.
+type Store struct {
+	pool       *pgxpool.Pool
+	clock      func() time.Time
+	partitions partitions
+}
+
+// New returns the table over a pool whose schema store.Migrate has brought up
+// to date. The pool stays the caller's to close.
+func New(pool *pgxpool.Pool, clock func() time.Time) *Store {
+	return &Store{pool: pool, clock: clock}
+}
+
+// recent is how far back the newest readings are looked for before the whole
+// table is: nearly every sensor has reported within it, and few partitions need
+// to be opened.
+const recent = 48 * time.Hour
+
+// Append implements [readings.Appender].
+func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := s.partitions.ensure(ctx, s.pool, rows); err != nil {
+		return err
+	}
+	err := s.insert(ctx, rows)
+	if noPartition(err) {
+		// A partition that we have seen was dropped since.
+		s.partitions.forget()
+		if err := s.partitions.ensure(ctx, s.pool, rows); err != nil {
+			return err
+		}
+		err = s.insert(ctx, rows)
+	}
+	if err != nil {
+		return fmt.Errorf("append %d readings: %w", len(rows), err)
+	}
+	return nil
+}
+
+func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
+	nodes, messages := make([]string, len(rows)), make([]string, len(rows))
+	times := make([]time.Time, len(rows))
+	temperatures, humidities := make([]float64, len(rows)), make([]float64, len(rows))
+	for i, r := range rows {
+		nodes[i], messages[i], times[i] = r.NodeID, r.MessageID, reading.Instant(r.Time)
+		temperatures[i], humidities[i] = r.Temperature, r.Humidity
+	}
+	_, err := s.pool.Exec(ctx, `
+		INSERT INTO sensor_data.readings (node_id, message_id, timestamp, temperature, humidity)
+		SELECT * FROM unnest(
+		    @nodes::text[], @messages::text[], @times::timestamptz[], @temperatures::float8[], @humidities::float8[])
+		ON CONFLICT DO NOTHING`,
+		pgx.NamedArgs{
+			"nodes": nodes, "messages": messages, "times": times,
+			"temperatures": temperatures, "humidities": humidities,
+		})
+	return err //nolint:wrapcheck // Append wraps it, after looking at it
+}
+
+type row struct {
+	NodeID, MessageID     string
+	Timestamp             time.Time
+	Temperature, Humidity float64
+}
+
+func (r row) reading() reading.Reading {
+	return reading.Reading{
+		NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Timestamp.UTC(),
+		Temperature: r.Temperature, Humidity: r.Humidity,
+	}
+}
+
+// Latest implements [readings.Reader].
+func (s *Store) Latest(ctx context.Context, nodes []readings.Node) (map[string]reading.Reading, error) {
+	found := make(map[string]reading.Reading, len(nodes))
+	if err := s.latestSince(ctx, nodes, s.clock().Add(-recent), found); err != nil {
+		return nil, err
+	}
+	var silent []readings.Node
+	for _, n := range nodes {
+		if _, ok := found[n.ID]; !ok {
+			silent = append(silent, n)
+		}
+	}
+	if len(silent) > 0 {
+		if err := s.latestSince(ctx, silent, time.Time{}, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func (s *Store) latestSince(ctx context.Context, nodes []readings.Node, since time.Time, into map[string]reading.Reading) error {
+	ids, starts := make([]string, len(nodes)), make([]time.Time, len(nodes))
+	for i, n := range nodes {
+		ids[i], starts[i] = n.ID, n.Since
+	}
+	rows, err := s.pool.Query(ctx, `
+		SELECT r.node_id, r.message_id, r.timestamp, r.temperature, r.humidity
+		FROM unnest(@ids::text[], @starts::timestamptz[]) AS n (node_id, start)
+		CROSS JOIN LATERAL (
+		    SELECT node_id, message_id, timestamp, temperature, humidity
+		    FROM sensor_data.readings
+		    WHERE node_id = n.node_id AND timestamp >= @since AND timestamp >= n.start
+		    ORDER BY timestamp DESC, message_id DESC
+		    LIMIT 1
+		) AS r`,
+		pgx.NamedArgs{"ids": ids, "starts": starts, "since": since})
+	if err != nil {
+		return fmt.Errorf("latest of %d nodes: %w", len(nodes), err)
+	}
+	newest, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	if err != nil {
+		return fmt.Errorf("latest of %d nodes: %w", len(nodes), err)
+	}
+	for _, r := range newest {
+		into[r.NodeID] = r.reading()
+	}
+	return nil
+}
+
+// Range implements [readings.Reader]: rows come from the server as they are
+// asked for, so that memory stays flat however long the range is.
+func (s *Store) Range(ctx context.Context, node readings.Node, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		rows, err := s.pool.Query(ctx, `
+			SELECT node_id, message_id, timestamp, temperature, humidity
+			FROM sensor_data.readings
+			WHERE node_id = @node AND timestamp >= @start AND timestamp < @end
+			ORDER BY timestamp, message_id`,
+			pgx.NamedArgs{"node": node.ID, "start": later(start, node.Since), "end": end})
+		if err != nil {
+			yield(reading.Reading{}, fmt.Errorf("readings of %s: %w", node.ID, err))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			r, err := pgx.RowToStructByName[row](rows)
+			if err != nil {
+				yield(reading.Reading{}, fmt.Errorf("readings of %s: %w", node.ID, err))
+				return
+			}
+			if !yield(r.reading(), nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(reading.Reading{}, fmt.Errorf("readings of %s: %w", node.ID, err))
+		}
+	}
+}
+
+// Buckets implements [readings.Reader].
+func (s *Store) Buckets(ctx context.Context, node readings.Node, start, end time.Time, n int) ([]readings.Bucket, error) {
+	start, end = reading.Instant(start), reading.Instant(end)
+	if n < 1 || !start.Before(end) {
+		return nil, nil
+	}
+	width := (end.Sub(start).Microseconds() + int64(n) - 1) / int64(n)
+	rows, err := s.pool.Query(ctx, `
+		SELECT date_bin(@width * interval '1 microsecond', timestamp, @origin) AS start,
+		       avg(temperature) AS avg_temperature, min(temperature) AS min_temperature, max(temperature) AS max_temperature,
+		       avg(humidity) AS avg_humidity, min(humidity) AS min_humidity, max(humidity) AS max_humidity,
+		       count(*) AS count
+		FROM sensor_data.readings
+		WHERE node_id = @node AND timestamp >= @start AND timestamp < @end
+		GROUP BY 1
+		ORDER BY 1`,
+		pgx.NamedArgs{
+			"node": node.ID, "width": width, "origin": start, "start": later(start, node.Since), "end": end,
+		})
+	if err != nil {
+		return nil, fmt.Errorf("%d buckets of %s: %w", n, node.ID, err)
+	}
+	buckets, err := pgx.CollectRows(rows, pgx.RowToStructByName[readings.Bucket])
+	if err != nil {
+		return nil, fmt.Errorf("%d buckets of %s: %w", n, node.ID, err)
+	}
+	for i := range buckets {
+		buckets[i].Start = buckets[i].Start.UTC()
+	}
+	return buckets, nil
+}
+
+// Stats implements [readings.Reader].
+func (s *Store) Stats(ctx context.Context, node readings.Node, end time.Time, starts []time.Time) ([]readings.Stats, error) {
+	bounded := make([]time.Time, len(starts))
+	for i, start := range starts {
+		bounded[i] = later(start, node.Since)
+	}
+	rows, err := s.pool.Query(ctx, `
+		SELECT COALESCE(r.avg_temperature, 0) AS avg_temperature, COALESCE(r.min_temperature, 0) AS min_temperature,
+		       COALESCE(r.max_temperature, 0) AS max_temperature, COALESCE(r.avg_humidity, 0) AS avg_humidity,
+		       COALESCE(r.min_humidity, 0) AS min_humidity, COALESCE(r.max_humidity, 0) AS max_humidity, r.count
+		FROM unnest(@starts::timestamptz[]) WITH ORDINALITY AS w (start, place)
+		CROSS JOIN LATERAL (
+		    SELECT avg(temperature) AS avg_temperature, min(temperature) AS min_temperature, max(temperature) AS max_temperature,
+		           avg(humidity) AS avg_humidity, min(humidity) AS min_humidity, max(humidity) AS max_humidity, count(*) AS count
+		    FROM sensor_data.readings
+		    WHERE node_id = @node AND timestamp >= w.start AND timestamp < @end
+		) AS r
+		ORDER BY w.place`,
+		pgx.NamedArgs{"node": node.ID, "starts": bounded, "end": end})
+	if err != nil {
+		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
+	}
+	stats, err := pgx.CollectRows(rows, pgx.RowToStructByName[readings.Stats])
+	if err != nil {
+		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
+	}
+	return stats, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,337 @@
+// Package readingstest is the conformance suite of the time-series table: what
+// the API, the pipeline and training rely on, whichever implementation answers.
+package readingstest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+)
+
+// Store is what every implementation does.
+type Store interface {
+	readings.Appender
+	readings.Reader
+}
+
+// Now is the clock that the store under test must have been given.
+func Now() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// Run holds a store to the contract. The store must be empty, and its clock
+// [Now]; identifiers of nodes differ from test to test, so that all share it.
+func Run(t *testing.T, store Store) {
+	t.Helper()
+	tests := map[string]func(*testing.T, Store, string){
+		"latest":                             latest,
+		"latest of a node silent for years":  latestOfSilentNode,
+		"latest hides what is before since":  latestSince,
+		"a reading stored twice counts once": twice,
+		"same id at another time is another": sameID,
+		"range":                              rangeIsHalfOpen,
+		"range stops when asked":             rangeStops,
+		"buckets":                            buckets,
+		"buckets of nothing":                 noBuckets,
+		"statistics":                         stats,
+		"since bounds every question":        sinceBounds,
+		"values and times survive":           exact,
+		"many days at once":                  manyDays,
+		"concurrent appends":                 concurrent,
+		"a cancelled context":                cancelled,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, store, strings.ReplaceAll(name, " ", "-"))
+		})
+	}
+}
+
+func at(node, message string, when time.Time, temperature, humidity float64) reading.Reading {
+	return reading.Reading{NodeID: node, MessageID: message, Time: when, Temperature: temperature, Humidity: humidity}
+}
+
+func add(t *testing.T, store Store, rows ...reading.Reading) {
+	t.Helper()
+	if err := store.Append(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func collect(t *testing.T, store Store, node readings.Node, start, end time.Time) []reading.Reading {
+	t.Helper()
+	var found []reading.Reading
+	for r, err := range store.Range(t.Context(), node, start, end) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, r)
+	}
+	return found
+}
+
+func newest(t *testing.T, store Store, nodes ...readings.Node) map[string]reading.Reading {
+	t.Helper()
+	found, err := store.Latest(t.Context(), nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func latest(t *testing.T, store Store, node string) {
+	now := Now()
+	want := at(node, "c", now.Add(-time.Minute), 22, 42)
+	add(t, store, at(node, "a", now.Add(-3*time.Minute), 20, 40), want, at(node, "b", now.Add(-2*time.Minute), 21, 41))
+	other := at(node+"-other", "z", now.Add(-time.Second), 30, 30)
+	add(t, store, other)
+	got := newest(t, store, readings.Node{ID: node}, readings.Node{ID: other.NodeID}, readings.Node{ID: node + "-unknown"})
+	if diff := cmp.Diff(map[string]reading.Reading{node: want, other.NodeID: other}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := newest(t, store); len(got) != 0 {
+		t.Errorf("asked for no node, got %v", got)
+	}
+}
+
+func latestOfSilentNode(t *testing.T, store Store, node string) {
+	want := at(node, "a", Now().AddDate(-3, 0, 0), 20, 40)
+	add(t, store, want)
+	if diff := cmp.Diff(map[string]reading.Reading{node: want}, newest(t, store, readings.Node{ID: node})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func latestSince(t *testing.T, store Store, node string) {
+	now := Now()
+	add(t, store, at(node, "a", now.Add(-time.Hour), 20, 40))
+	if got := newest(t, store, readings.Node{ID: node, Since: now.Add(-time.Hour + time.Microsecond)}); len(got) != 0 {
+		t.Errorf("shows a reading before since: %v", got)
+	}
+	if got := newest(t, store, readings.Node{ID: node, Since: now.Add(-time.Hour)}); len(got) != 1 {
+		t.Errorf("hides a reading at since")
+	}
+}
+
+func twice(t *testing.T, store Store, node string) {
+	now := Now()
+	r := at(node, "a", now.Add(-time.Minute), 20, 40)
+	add(t, store, r, r)
+	add(t, store, r)
+	if got := collect(t, store, readings.Node{ID: node}, now.Add(-time.Hour), now); len(got) != 1 {
+		t.Errorf("range has it %d times", len(got))
+	}
+	summary, err := store.Stats(t.Context(), readings.Node{ID: node}, now, []time.Time{now.Add(-time.Hour)})
+	if err != nil || summary[0].Count != 1 {
+		t.Errorf("statistics count %+v, %v", summary, err)
+	}
+	parts, err := store.Buckets(t.Context(), readings.Node{ID: node}, now.Add(-time.Hour), now, 1)
+	if err != nil || len(parts) != 1 || parts[0].Count != 1 {
+		t.Errorf("buckets %+v, %v", parts, err)
+	}
+}
+
+func sameID(t *testing.T, store Store, node string) {
+	now := Now()
+	rows := []reading.Reading{
+		at(node, "a", now.Add(-2*time.Minute), 20, 40),
+		at(node, "a", now.Add(-time.Minute), 21, 41),
+		at(node, "b", now.Add(-time.Minute), 22, 42),
+	}
+	add(t, store, rows...)
+	got := collect(t, store, readings.Node{ID: node}, now.Add(-time.Hour), now)
+	if diff := cmp.Diff(rows, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func rangeIsHalfOpen(t *testing.T, store Store, node string) {
+	start := Now().Add(-time.Hour)
+	var rows []reading.Reading
+	for i := range 5 {
+		rows = append(rows, at(node, fmt.Sprint(i), start.Add(time.Duration(i)*time.Minute), float64(20+i), 40))
+	}
+	shuffled := slices.Clone(rows)
+	slices.Reverse(shuffled)
+	add(t, store, shuffled...)
+	got := collect(t, store, readings.Node{ID: node}, start.Add(time.Minute), start.Add(3*time.Minute))
+	if diff := cmp.Diff(rows[1:3], got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := collect(t, store, readings.Node{ID: node}, start, start); len(got) != 0 {
+		t.Errorf("an empty range has %d readings", len(got))
+	}
+	if got := collect(t, store, readings.Node{ID: node}, start.Add(time.Hour), start); len(got) != 0 {
+		t.Errorf("a range that ends before it starts has %d readings", len(got))
+	}
+}
+
+func rangeStops(t *testing.T, store Store, node string) {
+	start := Now().Add(-time.Hour)
+	add(t, store, at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Second), 21, 40))
+	seen := 0
+	for _, err := range store.Range(t.Context(), readings.Node{ID: node}, start, Now()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		break
+	}
+	if seen != 1 {
+		t.Errorf("saw %d readings before stopping", seen)
+	}
+	if got := collect(t, store, readings.Node{ID: node}, start, Now()); len(got) != 2 {
+		t.Errorf("%d readings after an iteration that stopped early, want 2", len(got))
+	}
+}
+
+func buckets(t *testing.T, store Store, node string) {
+	start := Now().Add(-time.Hour)
+	add(t, store,
+		at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Minute), 22, 44),
+		// nothing in the second quarter
+		at(node, "c", start.Add(30*time.Minute), 30, 50),
+		at(node, "d", start.Add(time.Hour-time.Microsecond), 31, 51),
+		at(node, "e", start.Add(time.Hour), 99, 99))
+	got, err := store.Buckets(t.Context(), readings.Node{ID: node}, start, start.Add(time.Hour), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []readings.Bucket{
+		{Start: start, AvgTemperature: 21, MinTemperature: 20, MaxTemperature: 22, AvgHumidity: 42, MinHumidity: 40, MaxHumidity: 44, Count: 2},
+		{Start: start.Add(30 * time.Minute), AvgTemperature: 30, MinTemperature: 30, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 50, MaxHumidity: 50, Count: 1},
+		{Start: start.Add(45 * time.Minute), AvgTemperature: 31, MinTemperature: 31, MaxTemperature: 31, AvgHumidity: 51, MinHumidity: 51, MaxHumidity: 51, Count: 1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// A width that does not come out even makes no more buckets than asked.
+	for n := 1; n <= 7; n++ {
+		got, err := store.Buckets(t.Context(), readings.Node{ID: node}, start, start.Add(time.Hour), n)
+		if err != nil || len(got) > n || len(got) == 0 {
+			t.Errorf("asked for %d buckets, got %d, %v", n, len(got), err)
+		}
+	}
+}
+
+func noBuckets(t *testing.T, store Store, node string) {
+	got, err := store.Buckets(t.Context(), readings.Node{ID: node}, Now().Add(-time.Hour), Now(), 10)
+	if err != nil || len(got) != 0 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	got, err = store.Buckets(t.Context(), readings.Node{ID: node}, Now(), Now(), 10)
+	if err != nil || len(got) != 0 {
+		t.Errorf("empty range: got %v, %v", got, err)
+	}
+}
+
+func stats(t *testing.T, store Store, node string) {
+	now := Now()
+	add(t, store,
+		at(node, "a", now.Add(-30*time.Minute), 20, 40),
+		at(node, "b", now.Add(-2*time.Hour), 30, 60),
+		at(node, "c", now, 99, 99))
+	got, err := store.Stats(t.Context(), readings.Node{ID: node}, now,
+		[]time.Time{now.Add(-24 * time.Hour), now.Add(-time.Minute), now.Add(-time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []readings.Stats{
+		{AvgTemperature: 25, MinTemperature: 20, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 40, MaxHumidity: 60, Count: 2},
+		{},
+		{AvgTemperature: 20, MinTemperature: 20, MaxTemperature: 20, AvgHumidity: 40, MinHumidity: 40, MaxHumidity: 40, Count: 1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func sinceBounds(t *testing.T, store Store, node string) {
+	now := Now()
+	mine := at(node, "b", now.Add(-10*time.Minute), 30, 60)
+	add(t, store, at(node, "a", now.Add(-30*time.Minute), 20, 40), mine)
+	bounded := readings.Node{ID: node, Since: now.Add(-20 * time.Minute)}
+	if diff := cmp.Diff([]reading.Reading{mine}, collect(t, store, bounded, now.Add(-time.Hour), now)); diff != "" {
+		t.Errorf("range (-want +got):\n%s", diff)
+	}
+	parts, err := store.Buckets(t.Context(), bounded, now.Add(-time.Hour), now, 1)
+	if err != nil || len(parts) != 1 || parts[0].Count != 1 || !parts[0].Start.Equal(now.Add(-time.Hour)) {
+		t.Errorf("buckets %+v, %v", parts, err)
+	}
+	summary, err := store.Stats(t.Context(), bounded, now, []time.Time{now.Add(-time.Hour)})
+	if err != nil || summary[0].Count != 1 {
+		t.Errorf("statistics %+v, %v", summary, err)
+	}
+}
+
+func exact(t *testing.T, store Store, node string) {
+	now := Now()
+	rows := []reading.Reading{
+		at(node, "least", now.Add(-3*time.Microsecond), reading.MinTemperature, reading.MinHumidity),
+		at(node, "most", now.Add(-2*time.Microsecond), reading.MaxTemperature, reading.MaxHumidity),
+		at(node, `odd "id" \ ' ;--`, now.Add(-time.Microsecond), math.Nextafter(21, 22), 0.1+0.2),
+	}
+	add(t, store, rows...)
+	if diff := cmp.Diff(rows, collect(t, store, readings.Node{ID: node}, now.Add(-time.Second), now)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func manyDays(t *testing.T, store Store, node string) {
+	var rows []reading.Reading
+	first := Now().AddDate(0, 0, -40)
+	for i := range 40 {
+		rows = append(rows, at(node, fmt.Sprint(i), first.AddDate(0, 0, i), float64(i), 40))
+	}
+	add(t, store, rows...)
+	if diff := cmp.Diff(rows, collect(t, store, readings.Node{ID: node}, first, Now())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func concurrent(t *testing.T, store Store, node string) {
+	const writers, each = 16, 20
+	start := Now().Add(-26 * time.Hour)
+	var group sync.WaitGroup
+	for range writers { // every writer the same rows: they meet in each one
+		group.Go(func() {
+			for i := range each {
+				r := at(node, fmt.Sprint(i), start.Add(time.Duration(i)*time.Hour), 20, 40)
+				if err := store.Append(t.Context(), []reading.Reading{r}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if got := collect(t, store, readings.Node{ID: node}, start, Now()); len(got) != each {
+		t.Errorf("%d readings, want %d", len(got), each)
+	}
+}
+
+func cancelled(t *testing.T, store Store, node string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := store.Append(ctx, []reading.Reading{at(node, "a", Now(), 20, 40)}); err == nil {
+		t.Error("appended with a cancelled context")
+	}
+	if _, err := store.Latest(ctx, []readings.Node{{ID: node}}); err == nil {
+		t.Error("answered with a cancelled context")
+	}
+	failed := false
+	for _, err := range store.Range(ctx, readings.Node{ID: node}, Now().Add(-time.Hour), Now()) {
+		failed = failed || err != nil
+	}
+	if !failed {
+		t.Error("a range with a cancelled context ended without an error")
+	}
+}

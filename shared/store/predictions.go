@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// RetrainingCount is how many validated predictions that no training has used
+// start an automatic run.
+const RetrainingCount = 100
+
+// Feedback is a person's verdict on a prediction; empty while there is none.
+type Feedback string
+
+// The two verdicts.
+const (
+	FeedbackOK    Feedback = "ok"
+	FeedbackNotOK Feedback = "not_ok"
+)
+
+// Prediction is what a model said of a reading, and what came of it.
+// Temperatures are in °C, humidities in % relative humidity; nil where there
+// was no forecast, or nothing was measured.
+type Prediction struct {
+	ID                   int64
+	SensorID             string
+	Time                 time.Time
+	PredictedTemperature *float64
+	PredictedHumidity    *float64
+	ActualTemperature    *float64
+	ActualHumidity       *float64
+	AnomalyPredicted     bool
+	Feedback             Feedback
+	UsedInTraining       bool
+	CreatedAt            time.Time
+}
+
+// NewPrediction is what is recorded of a prediction.
+type NewPrediction struct {
+	SensorID             string
+	Time                 time.Time
+	MessageID            string // of the reading; empty for predictions of other models
+	PredictedTemperature *float64
+	PredictedHumidity    *float64
+	ActualTemperature    *float64
+	ActualHumidity       *float64
+	AnomalyPredicted     bool
+	SamplingProbability  float64 // in (0, 1]; 0 means 1
+}
+
+// PredictionFilter narrows a list; empty fields narrow nothing.
+type PredictionFilter struct {
+	Status   string // validated or unvalidated
+	SensorID string
+	Limit    int
+}
+
+// PredictionStats counts a customer's predictions.
+type PredictionStats struct {
+	Total, Validated, OK, NotOK int
+	// ReadyForRetraining is whether RetrainingCount unused verdicts of all
+	// customers wait.
+	ReadyForRetraining bool
+}
+
+const predictionColumns = `id, sensor_id, timestamp AS time,
+	predicted_temp AS predicted_temperature, predicted_humidity,
+	actual_temp AS actual_temperature, actual_humidity,
+	anomaly_predicted, COALESCE(feedback, '') AS feedback, used_in_training, created_at`
+
+// RecordPrediction keeps a prediction for a customer's sensor. Errors:
+// [ErrNoSensor], [ErrPredictionExists].
+func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPrediction) (Prediction, error) {
+	if n.SamplingProbability == 0 {
+		n.SamplingProbability = 1
+	}
+	recorded, err := one[Prediction](ctx, s, ErrNoSensor, `
+		INSERT INTO prediction_feedback (customer_id, sensor_id, timestamp, message_id,
+		    predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, sampling_probability)
+		SELECT customer_id, node_id, @timestamp, @message_id,
+		    @predicted_temperature, @predicted_humidity, @actual_temperature, @actual_humidity, @anomaly, @probability
+		FROM sensors
+		WHERE node_id = @sensor AND customer_id = @customer
+		RETURNING `+predictionColumns,
+		pgx.NamedArgs{
+			"customer": customerID, "sensor": n.SensorID, "timestamp": reading.Instant(n.Time), "message_id": n.MessageID,
+			"predicted_temperature": n.PredictedTemperature, "predicted_humidity": n.PredictedHumidity,
+			"actual_temperature": n.ActualTemperature, "actual_humidity": n.ActualHumidity,
+			"anomaly": n.AnomalyPredicted, "probability": n.SamplingProbability,
+		})
+	if violated(err, "prediction_feedback_reading_key") {
+		err = ErrPredictionExists
+	}
+	if err != nil {
+		return Prediction{}, fmt.Errorf("record prediction for %s: %w", n.SensorID, err)
+	}
+	return recorded, nil
+}
+
+// Predictions lists a customer's predictions, newest first.
+func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionFilter) ([]Prediction, error) {
+	found, err := many[Prediction](ctx, s, `
+		SELECT `+predictionColumns+`
+		FROM prediction_feedback
+		WHERE customer_id = @customer
+		  AND (@status = '' OR (@status = 'validated') = (feedback IS NOT NULL))
+		  AND (@sensor = '' OR sensor_id = @sensor)
+		ORDER BY timestamp DESC, id DESC
+		LIMIT @limit`,
+		pgx.NamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "limit": f.Limit})
+	if err != nil {
+		return nil, fmt.Errorf("predictions of customer %d: %w", customerID, err)
+	}
+	return found, nil
+}
+
+// Prediction returns a customer's prediction, or [ErrNoPrediction].
+func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Prediction, error) {
+	found, err := one[Prediction](ctx, s, ErrNoPrediction, `
+		SELECT `+predictionColumns+`
+		FROM prediction_feedback
+		WHERE id = @id AND customer_id = @customer`,
+		pgx.NamedArgs{"id": id, "customer": customerID})
+	if err != nil {
+		return Prediction{}, fmt.Errorf("prediction %d: %w", id, err)
+	}
+	return found, nil
+}
+
+// ValidatePrediction gives a customer's prediction a verdict, which may change
+// until a training run has used it. Errors: [ErrNoPrediction],
+// [ErrPredictionUsed].
+func (s *Store) ValidatePrediction(ctx context.Context, customerID, id int64, verdict Feedback) (Prediction, error) {
+	judged, err := one[Prediction](ctx, s, ErrNoPrediction, `
+		UPDATE prediction_feedback
+		SET feedback = @feedback
+		WHERE id = @id AND customer_id = @customer AND NOT used_in_training
+		RETURNING `+predictionColumns,
+		pgx.NamedArgs{"id": id, "customer": customerID, "feedback": string(verdict)})
+	if errors.Is(err, ErrNoPrediction) {
+		if _, absent := s.Prediction(ctx, customerID, id); absent != nil {
+			return Prediction{}, absent
+		}
+		err = ErrPredictionUsed
+	}
+	if err != nil {
+		return Prediction{}, fmt.Errorf("validate prediction %d: %w", id, err)
+	}
+	return judged, nil
+}
+
+// PredictionStats counts a customer's predictions and verdicts.
+func (s *Store) PredictionStats(ctx context.Context, customerID int64) (PredictionStats, error) {
+	counted, err := one[PredictionStats](ctx, s, ErrNotFound, `
+		SELECT count(*) AS total,
+		       count(feedback) AS validated,
+		       count(*) FILTER (WHERE feedback = 'ok') AS ok,
+		       count(*) FILTER (WHERE feedback = 'not_ok') AS not_ok,
+		       (SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
+		           AS ready_for_retraining
+		FROM prediction_feedback
+		WHERE customer_id = @customer`,
+		pgx.NamedArgs{"customer": customerID, "due": RetrainingCount})
+	if err != nil {
+		return PredictionStats{}, fmt.Errorf("count predictions of customer %d: %w", customerID, err)
+	}
+	return counted, nil
+}

@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// RunTimeout is after how long a run that still counts as running has failed:
+// a run takes seconds, so its trainer must have died.
+const RunTimeout = 15 * time.Minute
+
+// The states of a training run.
+const (
+	RunRunning   = "running"
+	RunCompleted = "completed"
+	RunFailed    = "failed"
+)
+
+// What may ask for a training run.
+const (
+	TriggeredAutomatically = "auto_100_validated"
+	TriggeredManually      = "manual"
+)
+
+// TrainingRun is one retraining of the models.
+type TrainingRun struct {
+	ID                 int64
+	StartedAt          time.Time
+	CompletedAt        *time.Time
+	Status             string
+	ModelType          string
+	TrainingDataCount  *int
+	ValidatedDataCount *int
+	Metrics            json.RawMessage
+	ModelVersion       *string
+	TriggeredBy        string
+	ErrorMessage       *string
+}
+
+const runColumns = `id, started_at, completed_at, status, model_type, training_data_count, validated_data_count,
+	metrics, model_version, triggered_by, error_message`
+
+// TrainingRuns lists runs, newest first. They are of all customers: there is
+// one pair of models.
+func (s *Store) TrainingRuns(ctx context.Context, limit int) ([]TrainingRun, error) {
+	found, err := many[TrainingRun](ctx, s, `
+		SELECT `+runColumns+`
+		FROM model_training_runs
+		ORDER BY started_at DESC, id DESC
+		LIMIT @limit`,
+		pgx.NamedArgs{"limit": limit})
+	if err != nil {
+		return nil, fmt.Errorf("training runs: %w", err)
+	}
+	return found, nil
+}
+
+// TrainingRun returns a run, or [ErrNoRun].
+func (s *Store) TrainingRun(ctx context.Context, id int64) (TrainingRun, error) {
+	found, err := one[TrainingRun](ctx, s, ErrNoRun, `
+		SELECT `+runColumns+`
+		FROM model_training_runs
+		WHERE id = @id`,
+		pgx.NamedArgs{"id": id})
+	if err != nil {
+		return TrainingRun{}, fmt.Errorf("training run %d: %w", id, err)
+	}
+	return found, nil
+}
+
+// BeginManual starts a run that a person asked for, or returns [ErrRunning].
+// The request is yet to be published, see [Store.UnrequestedRun].
+func (s *Store) BeginManual(ctx context.Context) (TrainingRun, error) {
+	run, err := s.begin(ctx, TriggeredManually, 0)
+	if errors.Is(err, ErrNotFound) {
+		err = ErrRunning
+	}
+	return run, err
+}
+
+// BeginAutomatic starts a run when enough verdicts wait and none is under way.
+// However many ask at once, one of them is told true.
+func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
+	run, err := s.begin(ctx, TriggeredAutomatically, RetrainingCount)
+	if errors.Is(err, ErrNotFound) {
+		return TrainingRun{}, false, nil
+	}
+	return run, err == nil, err
+}
+
+func (s *Store) begin(ctx context.Context, triggeredBy string, due int) (TrainingRun, error) {
+	if err := s.ExpireRuns(ctx); err != nil {
+		return TrainingRun{}, err
+	}
+	run, err := one[TrainingRun](ctx, s, ErrNotFound, `
+		INSERT INTO model_training_runs (triggered_by)
+		SELECT @triggered_by
+		WHERE (SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
+		ON CONFLICT DO NOTHING
+		RETURNING `+runColumns,
+		pgx.NamedArgs{"triggered_by": triggeredBy, "due": due})
+	if err != nil {
+		return TrainingRun{}, fmt.Errorf("begin training run: %w", err)
+	}
+	return run, nil
+}
+
+// UnrequestedRun returns the run under way whose request Pub/Sub does not have
+// yet: just begun, or left by a publish that failed.
+func (s *Store) UnrequestedRun(ctx context.Context) (TrainingRun, bool, error) {
+	run, err := one[TrainingRun](ctx, s, ErrNoRun, `
+		SELECT `+runColumns+`
+		FROM model_training_runs
+		WHERE status = 'running' AND requested_at IS NULL`,
+		pgx.NamedArgs{})
+	if errors.Is(err, ErrNoRun) {
+		return TrainingRun{}, false, nil
+	}
+	if err != nil {
+		return TrainingRun{}, false, fmt.Errorf("unrequested training run: %w", err)
+	}
+	return run, true, nil
+}
+
+// MarkRequested notes that Pub/Sub has a run's request.
+func (s *Store) MarkRequested(ctx context.Context, id int64) error {
+	_, err := s.pool.Exec(ctx, `
+		UPDATE model_training_runs
+		SET requested_at = COALESCE(requested_at, now())
+		WHERE id = @id`,
+		pgx.NamedArgs{"id": id})
+	if err != nil {
+		return fmt.Errorf("mark training run %d requested: %w", id, err)
+	}
+	return nil
+}
+
+// ValidatedCount counts the verdicts of all customers that no run has used.
+func (s *Store) ValidatedCount(ctx context.Context) (int, error) {
+	var count int
+	err := s.pool.QueryRow(ctx, `
+		SELECT count(*)
+		FROM prediction_feedback
+		WHERE feedback IS NOT NULL AND NOT used_in_training`).Scan(&count)
+	if err != nil {
+		return 0, fmt.Errorf("count unused verdicts: %w", err)
+	}
+	return count, nil
+}
+
+// ExpireRuns fails the runs whose trainer must have died, see [RunTimeout].
+func (s *Store) ExpireRuns(ctx context.Context) error {
+	_, err := s.pool.Exec(ctx, `
+		UPDATE model_training_runs
+		SET status = 'failed', completed_at = now(),
+		    error_message = 'The run did not finish within 15 minutes; start it again.'
+		WHERE status = 'running' AND started_at < now() - make_interval(secs => @timeout)`,
+		pgx.NamedArgs{"timeout": RunTimeout.Seconds()})
+	if err != nil {
+		return fmt.Errorf("expire training runs: %w", err)
+	}
+	return nil
+}
