@@ -1,0 +1,112 @@
+// Package dashboard serves the operators' web page, which `npm run build`
+// leaves in site/built and the compiler embeds. Without that folder the binary
+// builds all the same and shows a page that says how to build the dashboard.
+//
+// The servers put it over the API with Over: the page and its files are answered
+// here, every other path by the API, so that both have one origin.
+package dashboard
+
+import (
+	"bytes"
+	"embed"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
+)
+
+// files holds unbuilt.html always, and built/ after `npm run build`.
+//
+//go:embed all:site
+var files embed.FS
+
+// policy lets the page load its own files and talk to its own origin, and
+// nothing else: no inline script or style, no frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// Handler answers the page's own paths and files. The page itself answers every
+// path that is no file, for the page's router to show.
+func Handler() http.Handler {
+	built, err := fs.Sub(files, "site/built")
+	if err == nil {
+		_, err = fs.Stat(built, "index.html")
+	}
+	if err != nil {
+		return secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			serveFile(w, r, files, "site/unbuilt.html")
+		}))
+	}
+	return secured(gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
+		if info, err := fs.Stat(built, name); err == nil && !info.IsDir() {
+			if strings.HasPrefix(name, assets) {
+				// The name of such a file is of its content.
+				w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+			}
+			serveFile(w, r, built, name)
+			return
+		}
+		if strings.HasPrefix(name, assets) {
+			http.NotFound(w, r)
+			return
+		}
+		serveFile(w, r, built, "index.html")
+	})))
+}
+
+// Over answers GET and HEAD of the page's paths and files, and leaves all else
+// to the API.
+func Over(api http.Handler) http.Handler {
+	page := Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && ours(r.URL.Path) {
+			page.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// assets is the folder of files named by their content.
+const assets = "assets/"
+
+// ours reports whether a path is one of the page's. The list is that of the
+// routes in src/app.tsx.
+func ours(requested string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(requested, "/"), "/")
+	switch first {
+	case "", "rooms", "sensors", "alerts", "thresholds", "predictions", "account", "assets", "icon.svg":
+		return true
+	default:
+		return false
+	}
+}
+
+func secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cache-Control", "no-cache")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serveFile answers one embedded file. Embedded files have no time of change.
+func serveFile(w http.ResponseWriter, r *http.Request, from fs.FS, name string) {
+	content, err := fs.ReadFile(from, name)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	if kind := mime.TypeByExtension(path.Ext(name)); kind != "" {
+		w.Header().Set("Content-Type", kind)
+	}
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
+}

@@ -1,0 +1,57 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"coldaisle.dev/run/dashboard"
+)
+
+func get(t *testing.T, handler http.Handler, method, path string) *http.Response {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+	return recorder.Result()
+}
+
+func TestOver(t *testing.T) {
+	t.Parallel()
+	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	handler := dashboard.Over(api)
+	for _, c := range []struct {
+		name, method, path string
+		api                bool
+	}{
+		{"start is the page's", "GET", "/", false},
+		{"a sensor's page is the page's", "GET", "/sensors/rack-1", false},
+		{"HEAD too", "HEAD", "/alerts", false},
+		{"API paths are the API's", "GET", "/api/v1/alerts/active", true},
+		{"so are its documents", "GET", "/docs", true},
+		{"unknown paths are the API's", "GET", "/nothing", true},
+		{"the page takes no POST", "POST", "/", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := get(t, handler, c.method, c.path)
+			defer func() { _ = got.Body.Close() }()
+			if answeredByAPI := got.StatusCode == http.StatusTeapot; answeredByAPI != c.api {
+				t.Errorf("%s %s answered %d, by the API: want %v", c.method, c.path, got.StatusCode, c.api)
+			}
+		})
+	}
+}
+
+func TestPageIsHTMLUnderAStrictPolicy(t *testing.T) {
+	t.Parallel()
+	got := get(t, dashboard.Handler(), "GET", "/")
+	defer func() { _ = got.Body.Close() }()
+	if kind := got.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/html") {
+		t.Errorf("content type %q, want text/html", kind)
+	}
+	policy := got.Header.Get("Content-Security-Policy")
+	if !strings.Contains(policy, "script-src 'self';") || strings.Contains(policy, "unsafe") {
+		t.Errorf("policy %q lets more run than the page's own scripts", policy)
+	}
+}
