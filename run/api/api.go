@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"reflect"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -73,6 +74,7 @@ type api struct {
 
 	log        *slog.Logger
 	huma       huma.API
+	requests   sync.Mutex // held while a retraining request is published
 	tokens     *tokens
 	passwords  *passwords
 	sessions   *sessions
@@ -80,14 +82,40 @@ type api struct {
 	document   []byte
 }
 
+// API answers requests; see [API.Run] for what it does between them.
+type API struct {
+	http.Handler
+
+	api *api
+}
+
 // New builds the API. It fails when a dependency is missing or the secret key
 // is too short.
-func New(deps Deps) (http.Handler, error) {
+func New(deps Deps) (*API, error) {
 	a, err := build(deps)
 	if err != nil {
 		return nil, err
 	}
-	return a.handler()
+	handler, err := a.handler()
+	if err != nil {
+		return nil, err
+	}
+	return &API{Handler: handler, api: a}, nil
+}
+
+// Run looks once a minute whether a training run is due or its request still to
+// be published, until ctx ends; it then returns nil.
+func (a *API) Run(ctx context.Context) error {
+	ticker := time.NewTicker(retrainEvery)
+	defer ticker.Stop()
+	for {
+		a.api.retrainAfter(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
 }
 
 func build(deps Deps) (*api, error) {

@@ -160,7 +160,7 @@ func (a *api) updateCustomer(ctx context.Context, in *updateCustomerInput) (*cus
 		return nil, err
 	}
 	change := store.CustomerChange{
-		Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username),
+		Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username), ChangedAt: a.Clock(),
 	}
 	if in.Body.Password != nil {
 		hash, err := a.passwords.hash(ctx, string(*in.Body.Password))

@@ -1,6 +1,10 @@
 package api
 
-import "coldaisle.dev/shared/store"
+import (
+	"net/http"
+
+	"coldaisle.dev/shared/store"
+)
 
 // storeFault is an error of the store that a caller is told about.
 type storeFault struct {
@@ -19,8 +23,9 @@ func storeFaults() []storeFault {
 		{store.ErrSensorExists, badRequest(detailSensorExists)},
 		{store.ErrNoAlert, notFound(detailNoAlert)},
 		{store.ErrNoPrediction, notFound(detailNoPrediction)},
+		{store.ErrPredictionExists, badRequest(detailPredictionExists)},
 		{store.ErrPredictionUsed, badRequest(detailPredictionUsed)},
 		{store.ErrNoRun, notFound(detailNoTrainingRun)},
-		{store.ErrRunning, newFault(409, detailTrainingUnderWay)},
+		{store.ErrRunning, newFault(http.StatusConflict, detailTrainingUnderWay)},
 	}
 }

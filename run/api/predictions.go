@@ -194,7 +194,7 @@ func (a *api) validatePrediction(ctx context.Context, in *validateInput) (*valid
 	if err != nil {
 		return nil, err
 	}
-	a.retrainWhenReady(ctx)
+	a.retrainAfter(ctx)
 	return &validatedOutput{Body: validated{
 		ID: judged.ID, Feedback: string(judged.Feedback), UsedInTraining: judged.UsedInTraining,
 	}}, nil

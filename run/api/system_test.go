@@ -3,15 +3,21 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
 )
 
@@ -20,8 +26,9 @@ import (
 type system struct {
 	url      string
 	client   *http.Client
+	pool     *pgxpool.Pool
 	store    *store.Store
-	readings *readings.Memory
+	readings *pgreadings.Store
 	contract *contract
 	now      func() time.Time
 	kept     map[string]string // what lines of a table keep for later ones
@@ -32,10 +39,11 @@ type system struct {
 // newSystem starts one; change may alter what the API is built of.
 func newSystem(tb testing.TB, change ...func(*Deps)) *system {
 	tb.Helper()
-	s := &system{store: &store.Store{}, readings: &readings.Memory{}, now: time.Now, kept: map[string]string{}}
+	pool := pgtest.New(tb)
+	s := &system{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now), now: time.Now, kept: map[string]string{}}
 	deps := Deps{
-		Store: s.store, Readings: s.readings, Publisher: unused{}, SecretKey: testKey,
-		Clock: s.now, Log: logging.Discard(), PasswordCost: 4,
+		Store: s.store, Readings: s.readings, Publisher: &requests{}, SecretKey: testKey,
+		Clock: s.now, Log: logging.New(os.Stderr, slog.LevelError, ""), PasswordCost: 4,
 	}
 	for _, c := range change {
 		c(&deps)
@@ -55,13 +63,29 @@ func newSystem(tb testing.TB, change ...func(*Deps)) *system {
 // reading stores a reading of a node.
 func (s *system) reading(tb testing.TB, node string, at time.Time, temperature, humidity float64) {
 	tb.Helper()
-	s.readings.Append(reading.Reading{NodeID: node, MessageID: at.String(), Time: reading.Instant(at), Temperature: temperature, Humidity: humidity})
+	err := s.readings.Append(tb.Context(), []reading.Reading{
+		{NodeID: node, MessageID: "message", Time: reading.Instant(at), Temperature: temperature, Humidity: humidity},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // alert stores a temperature alert of a node and returns its id.
 func (s *system) alert(tb testing.TB, node string, at time.Time, temperature float64) int64 {
 	tb.Helper()
-	return s.store.AddAlert(node, at, temperature)
+	outcome, err := s.store.InsertAlert(tb.Context(), alert.Event{
+		NodeID: node, MessageID: "message", Time: at, Type: alert.Temperature, Value: temperature, Threshold: 50,
+		Temperature: temperature, Humidity: 40,
+	})
+	if err != nil || outcome != store.AlertStored {
+		tb.Fatalf("outcome %v, %v", outcome, err)
+	}
+	var id int64
+	if err := s.pool.QueryRow(tb.Context(), `SELECT max(id) FROM alerts WHERE sensor_id = $1`, node).Scan(&id); err != nil {
+		tb.Fatal(err)
+	}
+	return id
 }
 
 // account is a registered customer with a token.

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"coldaisle.dev/shared/store"
 )
 
 type trainingRun struct {
@@ -97,20 +95,4 @@ func (a *api) registerTraining() {
 		status: http.StatusAccepted, summary: "Retrain both models now",
 		faults: []*fault{newFault(http.StatusConflict, detailTrainingUnderWay)},
 	}, a.triggerTraining)
-}
-
-func trainingRunOf(r store.TrainingRun) trainingRun {
-	body := trainingRun{
-		ID: r.ID, StartedAt: r.StartedAt.UTC(), Status: string(r.Status), ModelType: string(r.ModelType),
-		TrainingDataCount: r.TrainingDataCount, ValidatedDataCount: r.ValidatedDataCount,
-		Metrics: trainingMetrics(r.Metrics), ModelVersion: r.ModelVersion, TriggeredBy: string(r.TriggeredBy),
-	}
-	if r.CompletedAt != nil {
-		completed := r.CompletedAt.UTC()
-		body.CompletedAt = &completed
-	}
-	if body.Status == "failed" {
-		body.ErrorMessage = r.ErrorMessage
-	}
-	return body
 }

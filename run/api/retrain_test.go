@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+// requests takes retraining requests, or fails to.
+type requests struct {
+	mutex sync.Mutex
+	taken []wire.Retraining
+	fail  error
+}
+
+func (r *requests) Publish(_ context.Context, request wire.Retraining) error {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.fail != nil {
+		return r.fail
+	}
+	r.taken = append(r.taken, request)
+	return nil
+}
+
+func (r *requests) all() []wire.Retraining {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return append([]wire.Retraining(nil), r.taken...)
+}
+
+func (r *requests) failing(err error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.fail = err
+}
+
+// learning is an account with so many predictions to validate.
+func learning(t *testing.T, to *requests, count int) (*account, []int64) {
+	t.Helper()
+	s := newSystem(t, func(d *Deps) { d.Publisher = to })
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
+	ids := make([]int64, count)
+	for i := range ids {
+		ids[i] = a.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
+			`{"sensor_id":"node-1","timestamp":%q,"anomaly_predicted":true}`, time.Unix(int64(i), 0).UTC().Format(time.RFC3339)))
+	}
+	return a, ids
+}
+
+func (a *account) validate(t *testing.T, id int64) {
+	t.Helper()
+	if got := a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", id), `{"feedback":"ok"}`); got.status != 200 {
+		t.Errorf("validate: %d %s", got.status, got.body)
+	}
+}
+
+// TestHundredthValidation lets the last validations come at once: one run
+// begins, and one request is published.
+func TestHundredthValidation(t *testing.T) {
+	t.Parallel()
+	var topic requests
+	a, ids := learning(t, &topic, store.RetrainingCount+20)
+	for _, id := range ids[:store.RetrainingCount-1] {
+		a.validate(t, id)
+	}
+	if got := topic.all(); len(got) != 0 {
+		t.Fatalf("requests before the hundredth: %v", got)
+	}
+	var together sync.WaitGroup
+	for _, id := range ids[store.RetrainingCount-1:] {
+		together.Go(func() { a.validate(t, id) })
+	}
+	together.Wait()
+	got := topic.all()
+	if len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount < store.RetrainingCount || got[0].RequestedAt.IsZero() {
+		t.Fatalf("requests %+v, want one", got)
+	}
+	history := a.call(t, a.token, http.MethodGet, "/api/v1/ml/retraining/history", "")
+	if strings.Count(string(history.body), `"id"`) != 1 || !strings.Contains(string(history.body), fmt.Sprintf(`"id":%d,`, got[0].TrainingRunID)) {
+		t.Errorf("history %s", history.body)
+	}
+	if stats := a.call(t, a.token, http.MethodGet, "/api/v1/prediction-feedback/stats", ""); !strings.Contains(string(stats.body), `"ready_for_retraining":true`) {
+		t.Errorf("stats %s", stats.body)
+	}
+}
+
+// TestPublishFails shows that a run whose request could not be published is
+// neither lost nor begun twice: the next validation publishes it.
+func TestPublishFails(t *testing.T) {
+	t.Parallel()
+	topic := requests{fail: errors.New("Pub/Sub is away")}
+	a, ids := learning(t, &topic, store.RetrainingCount+2)
+	for _, id := range ids[:store.RetrainingCount+1] {
+		a.validate(t, id)
+	}
+	if got := topic.all(); len(got) != 0 {
+		t.Fatalf("requests %v", got)
+	}
+	topic.failing(nil)
+	a.validate(t, ids[store.RetrainingCount+1])
+	got := topic.all()
+	if len(got) != 1 {
+		t.Fatalf("requests %v, want the one that waited", got)
+	}
+	history := string(a.call(t, a.token, http.MethodGet, "/api/v1/ml/retraining/history", "").body)
+	if strings.Count(history, `"id"`) != 1 {
+		t.Errorf("history %s, want one run", history)
+	}
+}
+
+// TestRunPublishesWhatWaits shows the other way: nobody validates any more.
+func TestRunPublishesWhatWaits(t *testing.T) {
+	t.Parallel()
+	topic := requests{fail: errors.New("Pub/Sub is away")}
+	a, _ := learning(t, &topic, 0)
+	if got := a.call(t, a.token, http.MethodPost, "/api/v1/ml/retraining/trigger", ""); got.status != 202 {
+		t.Fatalf("trigger: %d %s", got.status, got.body)
+	}
+	topic.failing(nil)
+	backend, err := New(Deps{
+		Store: a.store, Readings: unused{}, Publisher: &topic, SecretKey: testKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- backend.Run(ctx) }()
+	for deadline := time.Now().Add(10 * time.Second); len(topic.all()) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the request was not published")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "manual" {
+		t.Errorf("requests %+v", got)
+	}
+}
+
+// TestTopic publishes through the real client.
+func TestTopic(t *testing.T) {
+	t.Parallel()
+	server := pstest.NewServer()
+	t.Cleanup(func() { _ = server.Close() })
+	client, err := pubsub.NewClient(t.Context(), "project",
+		option.WithEndpoint(server.Addr), option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if _, err := client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/project/topics/model-retraining"}); err != nil {
+		t.Fatal(err)
+	}
+	topic := NewTopic(client, "model-retraining")
+	t.Cleanup(topic.Stop)
+	want := wire.Retraining{TrainingRunID: 5, TriggeredBy: "manual", ValidatedCount: 3, RequestedAt: time.Unix(100, 0).UTC()}
+	if err := topic.Publish(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	messages := server.Messages()
+	if len(messages) != 1 {
+		t.Fatalf("%d messages", len(messages))
+	}
+	if got, err := wire.DecodeRetraining(messages[0].Data); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := NewTopic(client, "absent").Publish(t.Context(), want); err == nil {
+		t.Error("a topic that does not exist took a request")
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"coldaisle.dev/run/api"
+	"coldaisle.dev/shared/cloudsql"
+	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/tracing"
+)
+
+// closeTime is how long the last traces may take to leave, after the requests
+// are done.
+const closeTime = 2 * time.Second
+
+// serve builds the service's parts, runs it until ctx ends, and closes them in
+// reverse order.
+func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.Time) (err error) {
+	var open closers
+	defer func() { err = errors.Join(err, open.close()) }()
+
+	stopTraces, err := tracing.Start(ctx, s.Config, "api")
+	if err != nil {
+		return err
+	}
+	open.add(func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		return stopTraces(ctx)
+	})
+	pool, closePool, err := cloudsql.Open(ctx, s.Database.Config)
+	if err != nil {
+		return err
+	}
+	open.add(func() error { closePool(); return nil })
+	client, err := pubsub.NewClient(ctx, s.ProjectID)
+	if err != nil {
+		return fmt.Errorf("pub/sub client: %w", err)
+	}
+	open.add(client.Close)
+	topic := api.NewTopic(client, s.RetrainingTopic)
+	open.add(func() error { topic.Stop(); return nil })
+	table, closeTable, err := openReadings(ctx, s, pool, clock, log)
+	if err != nil {
+		return err
+	}
+	open.add(closeTable)
+
+	backend, err := api.New(api.Deps{
+		Store: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
+		Origins: s.AllowedOrigins, Clock: clock, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(s.Port))
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	log.InfoContext(ctx, "serving", "address", listener.Addr().String())
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return backend.Run(ctx) })
+	work.Go(func() error { return api.Serve(ctx, listener, backend, log) })
+	return work.Wait()
+}
+
+// openReadings opens the readings where the settings say that they are.
+func openReadings(ctx context.Context, s settings, pool *pgxpool.Pool, clock func() time.Time, log *slog.Logger) (api.Readings, func() error, error) {
+	if s.Readings == postgreSQL {
+		return pgreadings.New(pool, clock), func() error { return nil }, nil
+	}
+	table, err := bqreadings.Open(ctx, s.ProjectID, s.Table.Config, clock, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return table, table.Close, nil
+}
+
+// migrate brings the schema up to date.
+func migrate(ctx context.Context, s migrationSettings) error {
+	pool, release, err := cloudsql.Open(ctx, s.Config)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return store.Migrate(ctx, pool)
+}
+
+// closers close what was opened, the last first.
+type closers []func() error
+
+func (c *closers) add(closer func() error) { *c = append(*c, closer) }
+
+func (c *closers) close() error {
+	var faults []error
+	for i := len(*c) - 1; i >= 0; i-- {
+		faults = append(faults, (*c)[i]())
+	}
+	return errors.Join(faults...)
+}
