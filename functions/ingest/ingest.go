@@ -48,16 +48,16 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	ctx, end := tracing.Begin(ctx, "ingest")
 	defer func() { end(err) }()
 
-	data, err := wire.DecodeData(m.Data, m.PublishTime)
+	r, err := wire.DecodeReading(m.Data, m.PublishTime)
 	if err != nil {
 		return push.Permanent(err)
 	}
-	if i.ignored(ctx, data.Reading) {
+	if i.ignored(ctx, r) {
 		i.tally.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	if err := i.readings.Append(ctx, []reading.Reading{data.Reading}); err != nil {
-		return fmt.Errorf("store reading of %s: %w", data.Reading.NodeID, err)
+	if err := i.readings.Append(ctx, []reading.Reading{r}); err != nil {
+		return fmt.Errorf("store reading of %s: %w", r.NodeID, err)
 	}
 	i.tally.Add(ctx, "readings_stored", 1)
 	return nil

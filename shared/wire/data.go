@@ -27,14 +27,19 @@ type Data struct {
 	Recent  reading.Window
 }
 
+type readingJSON struct {
+	MessageID   string    `json:"message_id,omitzero"`
+	ID          string    `json:"id,omitzero"`
+	NodeID      string    `json:"node_id"`
+	Temperature *float64  `json:"temperature"`
+	Humidity    *float64  `json:"humidity"`
+	Timestamp   time.Time `json:"timestamp,omitzero"`
+}
+
 type dataJSON struct {
-	MessageID   string      `json:"message_id,omitzero"`
-	ID          string      `json:"id,omitzero"`
-	NodeID      string      `json:"node_id"`
-	Temperature *float64    `json:"temperature"`
-	Humidity    *float64    `json:"humidity"`
-	Timestamp   time.Time   `json:"timestamp,omitzero"`
-	Recent      *windowJSON `json:"recent,omitzero"`
+	readingJSON
+
+	Recent *windowJSON `json:"recent,omitzero"`
 }
 
 type windowJSON struct {
@@ -46,13 +51,13 @@ type windowJSON struct {
 // EncodeData writes the canonical form of a message of topic data. It fails
 // only on a number that JSON has no form for.
 func EncodeData(d Data) ([]byte, error) {
-	out := dataJSON{
+	out := dataJSON{readingJSON: readingJSON{
 		MessageID:   d.Reading.MessageID,
 		NodeID:      d.Reading.NodeID,
 		Temperature: &d.Reading.Temperature,
 		Humidity:    &d.Reading.Humidity,
 		Timestamp:   reading.Instant(d.Reading.Time),
-	}
+	}}
 	if d.Recent.Len() > 0 {
 		out.Recent = &windowJSON{Age: d.Recent.Age, Temperature: d.Recent.Temperature, Humidity: d.Recent.Humidity}
 	}
@@ -73,26 +78,11 @@ func DecodeData(encoded []byte, published time.Time) (Data, error) {
 	if err := json.Unmarshal(encoded, &in); err != nil {
 		return Data{}, fmt.Errorf("decode reading: %w", err)
 	}
-	if in.Temperature == nil || in.Humidity == nil {
-		return Data{}, errors.New("decode reading: temperature and humidity are required")
+	r, err := in.reading(published)
+	if err != nil {
+		return Data{}, err
 	}
-	d := Data{Reading: reading.Reading{
-		NodeID:      in.NodeID,
-		MessageID:   in.MessageID,
-		Time:        in.Timestamp,
-		Temperature: *in.Temperature,
-		Humidity:    *in.Humidity,
-	}}
-	if d.Reading.MessageID == "" {
-		d.Reading.MessageID = in.ID
-	}
-	if d.Reading.Time.IsZero() {
-		d.Reading.Time = published
-	}
-	d.Reading.Time = reading.Instant(d.Reading.Time)
-	if err := d.Reading.Validate(); err != nil {
-		return Data{}, fmt.Errorf("decode reading: %w", err)
-	}
+	d := Data{Reading: r}
 	if in.Recent != nil {
 		window := reading.Window{Age: in.Recent.Age, Temperature: in.Recent.Temperature, Humidity: in.Recent.Humidity}
 		if window.Validate() == nil {
@@ -100,4 +90,39 @@ func DecodeData(encoded []byte, published time.Time) (Data, error) {
 		}
 	}
 	return d, nil
+}
+
+// DecodeReading reads the reading of a message of topic data like [DecodeData],
+// without its window, which costs most of the time.
+func DecodeReading(encoded []byte, published time.Time) (reading.Reading, error) {
+	var in readingJSON
+	if err := json.Unmarshal(encoded, &in); err != nil {
+		return reading.Reading{}, fmt.Errorf("decode reading: %w", err)
+	}
+	return in.reading(published)
+}
+
+// reading checks and completes what was decoded.
+func (in readingJSON) reading(published time.Time) (reading.Reading, error) {
+	if in.Temperature == nil || in.Humidity == nil {
+		return reading.Reading{}, errors.New("decode reading: temperature and humidity are required")
+	}
+	r := reading.Reading{
+		NodeID:      in.NodeID,
+		MessageID:   in.MessageID,
+		Time:        in.Timestamp,
+		Temperature: *in.Temperature,
+		Humidity:    *in.Humidity,
+	}
+	if r.MessageID == "" {
+		r.MessageID = in.ID
+	}
+	if r.Time.IsZero() {
+		r.Time = published
+	}
+	r.Time = reading.Instant(r.Time)
+	if err := r.Validate(); err != nil {
+		return reading.Reading{}, fmt.Errorf("decode reading: %w", err)
+	}
+	return r, nil
 }

@@ -149,6 +149,9 @@ func FuzzDecodeData(f *testing.F) {
 		if err := first.Reading.Validate(); err != nil {
 			t.Fatalf("accepted an invalid reading: %v", err)
 		}
+		if alone, err := wire.DecodeReading(message, published); err != nil || alone != first.Reading {
+			t.Fatalf("without its window the reading is %+v, %v", alone, err)
+		}
 		if err := first.Recent.Validate(); err != nil {
 			t.Fatalf("accepted an invalid window: %v", err)
 		}

@@ -12,21 +12,24 @@ import (
 var errClosed = errors.New("readings store is closed")
 
 // group gathers the rows of concurrent callers into one append: an append of
-// 500 rows costs BigQuery, and us, about what an append of one row does. It
-// waits for company no longer than linger, and every caller waits for the
-// append that holds its rows.
+// 500 rows costs BigQuery, and us, about what an append of one row does. Rows go
+// at once while few appends are under way; else they wait for company until one
+// of those ends, and no longer than linger. Every caller waits for the append
+// that holds its rows.
 type group struct {
-	linger   time.Duration
+	linger   time.Duration // 0 sends each caller's rows by themselves
+	lanes    int           // appends under way from which rows wait
 	maxRows  int
 	maxBytes int
 	// append sends rows and returns one error for each, nil where the row is
 	// durable. It has a deadline of its own.
 	append func(rows [][]byte) []error
 
-	mu      sync.Mutex
-	pending *batch
-	closed  bool
-	appends sync.WaitGroup
+	mu       sync.Mutex
+	pending  *batch
+	underWay int
+	closed   bool
+	appends  sync.WaitGroup
 }
 
 // batch is an append in the making, or under way.
@@ -82,7 +85,7 @@ func (g *group) join(rows [][]byte) (*batch, int, error) {
 	if g.pending == nil {
 		b := &batch{done: make(chan struct{})}
 		g.pending = b
-		if g.linger > 0 {
+		if g.linger > 0 && g.underWay >= g.lanes {
 			b.timer = time.AfterFunc(g.linger, func() { g.expire(b) })
 		}
 	}
@@ -90,7 +93,7 @@ func (g *group) join(rows [][]byte) (*batch, int, error) {
 	first := len(b.rows)
 	b.rows = append(b.rows, rows...)
 	b.bytes += size
-	if g.linger <= 0 || len(b.rows) >= g.maxRows || b.bytes >= g.maxBytes {
+	if g.linger <= 0 || g.underWay < g.lanes || len(b.rows) >= g.maxRows || b.bytes >= g.maxBytes {
 		g.send()
 	}
 	return b, first, nil
@@ -112,10 +115,22 @@ func (g *group) send() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
+	g.underWay++
 	g.appends.Go(func() {
 		b.errs = g.append(b.rows)
 		close(b.done)
+		g.ended()
 	})
+}
+
+// ended gives the place of an append that is over to the rows that wait.
+func (g *group) ended() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.underWay--
+	if g.pending != nil && g.underWay < g.lanes {
+		g.send()
+	}
 }
 
 // close sends what is pending and waits for every append under way.

@@ -43,8 +43,8 @@ type Config struct {
 	MaxBytesBilled int64 `env:"BIGQUERY_MAX_BYTES_BILLED" envDefault:"10737418240"`
 	// LatestTTL is how old a latest reading from the cache may be.
 	LatestTTL time.Duration `env:"LATEST_CACHE_TTL" envDefault:"3s"`
-	// Linger is how long an append waits for rows of other requests; 0 sends
-	// every request's rows by themselves.
+	// Linger is how long an append waits for rows of other requests while others
+	// are under way; 0 sends every request's rows by themselves.
 	Linger time.Duration `env:"APPEND_LINGER" envDefault:"2ms"`
 	// AppendTimeout ends an attempt to append that BigQuery does not answer; it
 	// answers in some tens of milliseconds.
@@ -56,10 +56,11 @@ type Config struct {
 }
 
 // Bounds of one append. BigQuery takes 10 MB a request; more rows than these
-// gain nothing.
+// gain nothing. Up to appendLanes appends are under way before rows wait.
 const (
 	maxAppendRows  = 500
 	maxAppendBytes = 1 << 20
+	appendLanes    = 8
 )
 
 // isName reports whether a project, dataset or table may be called so. Nothing
@@ -121,7 +122,7 @@ func Open(ctx context.Context, project string, config Config, clock func() time.
 		config: config,
 		client: client,
 		writer: w,
-		group:  &group{linger: config.Linger, maxRows: maxAppendRows, maxBytes: maxAppendBytes, append: w.append},
+		group:  &group{linger: config.Linger, lanes: appendLanes, maxRows: maxAppendRows, maxBytes: maxAppendBytes, append: w.append},
 		table:  quoted(project, config.Dataset, config.Table),
 		clock:  clock,
 	}

@@ -28,7 +28,7 @@ const (
 // stream is at least once, and readers deduplicate.
 type writer struct {
 	project string
-	table   string // projects/P/datasets/D/tables/T
+	table   string        // projects/P/datasets/D/tables/T
 	timeout time.Duration // of one attempt
 	options []option.ClientOption
 	log     *slog.Logger

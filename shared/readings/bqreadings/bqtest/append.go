@@ -59,6 +59,8 @@ type AppendServer struct {
 	// Latency passes between a request and its answer; requests of one stream
 	// overlap in it.
 	Latency time.Duration
+	// Forget drops rows instead of keeping them, for benchmarks.
+	Forget bool
 	// Fault decides on the nth append of all streams, from 1. It may be nil.
 	Fault func(nth int, rows []reading.Reading) Fault
 
@@ -216,7 +218,7 @@ func (s *AppendServer) take(request *storagepb.AppendRowsRequest, schema protore
 	if s.Fault != nil {
 		fault = s.Fault(s.appends, rows)
 	}
-	if fault.none() || fault.Store {
+	if (fault.none() || fault.Store) && !s.Forget {
 		s.rows = append(s.rows, rows...)
 	}
 	switch {

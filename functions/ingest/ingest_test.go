@@ -1,0 +1,97 @@
+package ingest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/functions/ingest"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+)
+
+// deleted is what the step is told of deleted sensors.
+type deleted map[string]error
+
+func (d deleted) Deleted(_ context.Context, id string) (bool, error) {
+	err, ok := d[id]
+	return ok && err == nil, err
+}
+
+// kept is a table that keeps rows, or fails.
+type kept struct {
+	rows []reading.Reading
+	err  error
+}
+
+func (k *kept) Append(_ context.Context, rows []reading.Reading) error {
+	if k.err == nil {
+		k.rows = append(k.rows, rows...)
+	}
+	return k.err
+}
+
+func TestIngest(t *testing.T) {
+	t.Parallel()
+	errAway := errors.New("database is away")
+	published := time.Date(2026, 11, 20, 12, 0, 1, 0, time.UTC)
+	stored := reading.Reading{NodeID: "n1", MessageID: "m1", Time: published.Add(-time.Second), Temperature: 21.5, Humidity: 40}
+	at := func(t time.Time) reading.Reading { r := stored; r.Time = t; return r }
+	from := func(node string) reading.Reading { r := stored; r.NodeID = node; return r }
+	for name, c := range map[string]struct {
+		data      string
+		fails     error
+		want      []reading.Reading
+		refused   bool
+		permanent bool
+	}{
+		"stores a reading": {
+			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40}`,
+			want: []reading.Reading{stored},
+		},
+		"stores no window": {
+			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40,
+				"recent":{"age_s":[30],"temperature":[21],"humidity":[39]}}`,
+			want: []reading.Reading{stored},
+		},
+		"takes id for message_id and the publish time for a missing one": {
+			data: `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`,
+			want: []reading.Reading{at(published)},
+		},
+		"ignores a deleted sensor": {
+			data: `{"node_id":"gone","id":"m1","temperature":21.5,"humidity":40}`,
+		},
+		"stores when deleted sensors cannot be told": {
+			data: `{"node_id":"untold","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40}`,
+			want: []reading.Reading{from("untold")},
+		},
+		"is retried when the table is away": {
+			data:  `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`,
+			fails: errAway, refused: true,
+		},
+		"refuses what is no JSON": {data: `{`, refused: true, permanent: true},
+		"refuses a reading out of the hardware's range": {
+			data: `{"node_id":"n1","id":"m1","temperature":126,"humidity":40}`, refused: true, permanent: true,
+		},
+		"refuses a reading without humidity": {
+			data: `{"node_id":"n1","id":"m1","temperature":20}`, refused: true, permanent: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := kept{err: c.fails}
+			step := ingest.New(&table, deleted{"gone": nil, "untold": errAway}, logging.Discard(), nil)
+			err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
+			if (err != nil) != c.refused || push.IsPermanent(err) != c.permanent {
+				t.Errorf("answered %v", err)
+			}
+			if diff := cmp.Diff(c.want, table.rows); diff != "" {
+				t.Errorf("stored (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
