@@ -13,8 +13,8 @@ const MaxWindow = 120
 // MaxWindowAge is how far back, in seconds, the readings of a window may lie.
 const MaxWindowAge = 3600.0
 
-// WindowPrecision is the resolution, in °C and % relative humidity and seconds,
-// at which a window's values travel. It keeps a message small, and training
+// WindowPrecision is the resolution, in °C and % relative humidity, at which a
+// window's values travel; for its ages see [RoundAge]. It keeps a message small, and training
 // rounds its history alike so that both see the same numbers.
 const WindowPrecision = 0.01
 
@@ -52,3 +52,17 @@ func (w Window) Validate() error {
 
 // Round brings a value to [WindowPrecision].
 func Round(value float64) float64 { return math.Round(value*100) / 100 }
+
+// RoundAge brings an age of a window, in seconds, to the precision at which it
+// travels: three significant digits below 100 s, whole seconds above. With two
+// more digits a full window would not fit a message of 2.5 KB.
+func RoundAge(seconds float64) float64 {
+	switch {
+	case seconds < 10:
+		return Round(seconds)
+	case seconds < 100:
+		return math.Round(seconds*10) / 10
+	default:
+		return math.Round(seconds)
+	}
+}
