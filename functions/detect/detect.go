@@ -18,6 +18,7 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/registry"
 	"coldaisle.dev/shared/tally"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
@@ -28,20 +29,10 @@ import (
 // past that nobody can change would only hide the present.
 const Backlog = 10 * time.Minute
 
-// Node is what detection must know of a sensor.
-type Node struct {
-	Deleted bool
-	// Owned says that a customer has registered it.
-	Owned bool
-	// Limits are its owner's; they mean nothing unless HasLimits.
-	Limits    alert.Thresholds
-	HasLimits bool
-}
-
 // Nodes answers from a cache that may lag 15 seconds behind the database, and
 // from a staler one when the database is away. It fails rather than guess.
 type Nodes interface {
-	Node(ctx context.Context, nodeID string) (Node, error)
+	Node(ctx context.Context, nodeID string) (registry.Node, error)
 }
 
 // Publisher sends an event to topic alerts and returns once Pub/Sub has it.
@@ -124,7 +115,7 @@ func arrived(m push.Message, now time.Time) time.Time {
 // judge publishes an event for each value over its limit. Sensors that nobody
 // owns are judged too: one may be registered before the event is stored, and
 // storealert decides at that moment.
-func (d *Detect) judge(ctx context.Context, r reading.Reading, node Node) error {
+func (d *Detect) judge(ctx context.Context, r reading.Reading, node registry.Node) error {
 	limits := d.defaults
 	if node.HasLimits {
 		limits = node.Limits

@@ -22,19 +22,20 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/registry"
 	"coldaisle.dev/shared/wire"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // known is what detection is told of nodes; nodes not in it are nobody's.
-type known map[string]detect.Node
+type known map[string]registry.Node
 
 var errAway = errors.New("database is away")
 
-func (k known) Node(_ context.Context, id string) (detect.Node, error) {
+func (k known) Node(_ context.Context, id string) (registry.Node, error) {
 	if id == "untold" {
-		return detect.Node{}, errAway
+		return registry.Node{}, errAway
 	}
 	return k[id], nil
 }

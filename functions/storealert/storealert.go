@@ -14,25 +14,16 @@ import (
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tally"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
 
-// Outcome says what became of an event.
-type Outcome int
-
-// The outcomes of [Alerts.InsertAlert].
-const (
-	Stored  Outcome = iota // a new record
-	Known                  // stored by an earlier delivery
-	Ignored                // the sensor is deleted or has no owner
-)
-
-// Alerts is the metadata database. Insert resolves the owner and stores the
+// Alerts is the metadata database. InsertAlert resolves the owner and stores the
 // alert in one statement.
 type Alerts interface {
-	Insert(ctx context.Context, event alert.Event) (Outcome, error)
+	InsertAlert(ctx context.Context, event alert.Event) (store.AlertOutcome, error)
 }
 
 // StoreAlert is the step.
@@ -56,16 +47,16 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 	if err != nil {
 		return push.Permanent(err)
 	}
-	outcome, err := s.alerts.Insert(ctx, event)
+	outcome, err := s.alerts.InsertAlert(ctx, event)
 	if err != nil {
 		return fmt.Errorf("store %s alert of %s: %w", event.Type, event.NodeID, err)
 	}
 	switch outcome {
-	case Stored:
+	case store.AlertStored:
 		s.tally.Add(ctx, "alerts_stored", 1)
-	case Known:
+	case store.AlertKnown:
 		s.tally.Add(ctx, "alerts_known", 1)
-	case Ignored:
+	case store.AlertIgnored:
 		s.tally.Add(ctx, "alerts_ignored", 1)
 		s.log.InfoContext(ctx, "alert of a sensor without owner ignored", "node_id", event.NodeID, "alert_type", string(event.Type))
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"time"
 
 	"cloud.google.com/go/bigquery"
@@ -118,7 +117,7 @@ func (s *Store) Buckets(ctx context.Context, node readings.Node, start, end time
 	if n < 1 || !from.Before(end) {
 		return nil, nil
 	}
-	width := int64(math.Ceil(float64(end.Sub(start).Microseconds()) / float64(n)))
+	width := (end.Sub(start).Microseconds() + int64(n) - 1) / int64(n)
 	type bucketRow struct {
 		summaryRow
 

@@ -1,0 +1,36 @@
+// Package entrypoint registers storealert with the Functions Framework. The
+// buildpack takes it for the whole function: it is placed at the root of the
+// deployed archive, and its init is all that runs before the first message.
+package entrypoint
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"coldaisle.dev/functions/storealert"
+	"coldaisle.dev/shared/cloudsql"
+	"coldaisle.dev/shared/function"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/store"
+)
+
+type settings struct {
+	function.Common
+	storealert.Config
+}
+
+func init() {
+	function.Register(function.Program{
+		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
+	}, "storealert", open)
+}
+
+func open(ctx context.Context, s settings, tools function.Tools) (push.Step, func(), error) {
+	pool, closePool, err := cloudsql.Open(ctx, s.Database)
+	if err != nil {
+		return nil, nil, err
+	}
+	step := storealert.New(store.New(pool), tools.Log, tools.Tally)
+	return step.Handle, closePool, nil
+}
