@@ -1,0 +1,148 @@
+package ingest_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/wire"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+func numbered(t *testing.T, n int) (push.Message, reading.Reading) {
+	t.Helper()
+	r := reading.Reading{
+		NodeID: "n1", MessageID: fmt.Sprintf("m%d", n), Time: time.Date(2026, 11, 20, 12, 0, n, 0, time.UTC),
+		Temperature: 21.5, Humidity: 40,
+	}
+	data, err := wire.EncodeData(wire.Data{Reading: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return push.Message{ID: r.MessageID, Data: data, PublishTime: r.Time}, r
+}
+
+// TestProcess starts the function as the buildpack does, against both tables.
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	program := functiontest.Build(t, "./serve")
+	t.Run("stores in PostgreSQL once", func(t *testing.T) {
+		t.Parallel()
+		database := pgtest.URL(t)
+		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", "READINGS=postgres", "DATABASE_URL="+database)
+		m, want := numbered(t, 1)
+		for range 3 { // redelivered
+			if got := p.Push(m); got != http.StatusNoContent {
+				t.Fatalf("answered %d\n%s", got, p.Output())
+			}
+		}
+		if got := p.Push(push.Message{ID: "poison", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
+			t.Errorf("poison answered %d", got)
+		}
+		if got := p.Terminate(); got != 0 {
+			t.Errorf("exit %d\n%s", got, p.Output())
+		}
+		if diff := cmp.Diff([]reading.Reading{want}, stored(t, database)); diff != "" {
+			t.Errorf("stored (-want +got):\n%s", diff)
+		}
+		for _, text := range []string{
+			`"readings_stored":3`, `"messages_refused":1`, `"message can never succeed, on its way to the dead letter"`, `"message_id":"poison"`,
+		} {
+			if !strings.Contains(p.Output(), text) {
+				t.Errorf("no %s in the log:\n%s", text, p.Output())
+			}
+		}
+	})
+	t.Run("stores in BigQuery", func(t *testing.T) {
+		t.Parallel()
+		table := bqtest.NewAppendServer(t)
+		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", "DATABASE_URL="+pgtest.URL(t),
+			"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST="+table.Address())
+		m, want := numbered(t, 1)
+		if got := p.Push(m); got != http.StatusNoContent {
+			t.Fatalf("answered %d\n%s", got, p.Output())
+		}
+		if diff := cmp.Diff([]reading.Reading{want}, table.Rows()); diff != "" {
+			t.Errorf("stored (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("stores although the database is away", func(t *testing.T) {
+		t.Parallel()
+		table := bqtest.NewAppendServer(t)
+		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", "DATABASE_URL=postgres://nobody@127.0.0.1:1/none",
+			"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST="+table.Address())
+		m, _ := numbered(t, 1)
+		if got := p.Push(m); got != http.StatusNoContent || len(table.Rows()) != 1 {
+			t.Fatalf("answered %d\n%s", got, p.Output())
+		}
+	})
+	t.Run("finishes what is in flight at SIGTERM", func(t *testing.T) {
+		t.Parallel()
+		table := bqtest.NewAppendServer(t)
+		table.Latency = 300 * time.Millisecond
+		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", "DATABASE_URL="+pgtest.URL(t),
+			"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST="+table.Address())
+		first, _ := numbered(t, 0)
+		if got := p.Push(first); got != http.StatusNoContent {
+			t.Fatalf("answered %d\n%s", got, p.Output())
+		}
+		answers := make([]int, 20)
+		var pushing sync.WaitGroup
+		for i := range answers {
+			m, _ := numbered(t, i+1)
+			pushing.Go(func() { answers[i] = p.Push(m) })
+		}
+		for deadline := time.Now().Add(10 * time.Second); len(table.Rows()) < 2 && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond) // between two polls
+		}
+		if got := p.Terminate(); got != 0 {
+			t.Errorf("exit %d\n%s", got, p.Output())
+		}
+		pushing.Wait()
+		acknowledged := 0
+		for _, status := range answers {
+			if status == http.StatusNoContent {
+				acknowledged++
+			}
+		}
+		if acknowledged == 0 || len(table.Rows()) < 1+acknowledged {
+			t.Errorf("%d of 20 acknowledged, %d stored", acknowledged, len(table.Rows()))
+		}
+	})
+	t.Run("listens within 150 ms", func(t *testing.T) {
+		t.Parallel()
+		best := time.Hour
+		for range 5 {
+			p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", "DATABASE_URL=postgres://nobody@127.0.0.1:1/none")
+			best = min(best, p.Listening)
+			p.Kill()
+		}
+		t.Logf("from start to listening: %v", best)
+		if best > 150*time.Millisecond {
+			t.Errorf("takes %v from start to listening", best)
+		}
+	})
+	t.Run("refuses to start without its settings", func(t *testing.T) {
+		t.Parallel()
+		status, written := functiontest.Exits(t, program, "FUNCTION_TARGET=ingest", "READINGS=paper")
+		if status != 1 || !strings.Contains(written, "ingest: PROJECT_ID is required and not set") {
+			t.Errorf("exit %d: %s", status, written)
+		}
+		status, written = functiontest.Exits(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=p", "READINGS=paper")
+		if status != 1 || !strings.Contains(written, "READINGS") || !strings.Contains(written, "DATABASE_URL") {
+			t.Errorf("exit %d: %s", status, written)
+		}
+	})
+}

@@ -1,0 +1,34 @@
+package ingest_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// stored reads all readings of a database.
+func stored(t *testing.T, url string) []reading.Reading {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	rows, err := conn.Query(t.Context(), `
+		SELECT node_id, message_id, timestamp, temperature, humidity
+		FROM sensor_data.readings
+		ORDER BY timestamp, message_id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[reading.Reading])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		all[i].Time = all[i].Time.UTC()
+	}
+	return all
+}

@@ -1,0 +1,179 @@
+// Package functiontest runs a function as the process that it is in
+// production: built, started with an environment of its own, pushed at over
+// HTTP, and ended by SIGTERM. Tests of entrypoints use it.
+package functiontest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/push"
+)
+
+// patience bounds every wait.
+const patience = 30 * time.Second
+
+// Build compiles a package main, given relative to the test's own folder, and
+// returns the program's path.
+func Build(tb testing.TB, pkg string) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), filepath.Base(pkg))
+	build := exec.CommandContext(tb.Context(), "go", "build", "-o", path, pkg)
+	if output, err := build.CombinedOutput(); err != nil {
+		tb.Fatalf("build %s: %v\n%s", pkg, err, output)
+	}
+	return path
+}
+
+// Process is a running function.
+type Process struct {
+	URL string
+	// Listening is how long it took from its start to an open port.
+	Listening time.Duration
+
+	tb      testing.TB
+	command *exec.Cmd
+	output  *output
+	exited  chan struct{}
+	err     error
+}
+
+// Start runs a program with an environment, NAME=value, and waits for its port.
+// It is killed when the test ends, if it still runs.
+func Start(tb testing.TB, program string, environ ...string) *Process {
+	tb.Helper()
+	address := freeAddress(tb)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &Process{URL: "http://" + net.JoinHostPort(host, port), tb: tb, output: &output{}, exited: make(chan struct{})}
+	p.command = exec.CommandContext(context.WithoutCancel(tb.Context()), program)
+	p.command.Env = append([]string{"PORT=" + port, "HOME=" + os.TempDir(), "PATH=" + os.Getenv("PATH")}, environ...) //nolint:forbidigo // the process needs the machine's
+	p.command.Stdout, p.command.Stderr = p.output, p.output
+	began := time.Now() //nolint:forbidigo // measures the process
+	if err := p.command.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	go func() { p.err = p.command.Wait(); close(p.exited) }()
+	tb.Cleanup(func() { p.Kill() })
+	for {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(tb.Context(), "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			p.Listening = time.Since(began)
+			return p
+		}
+		select {
+		case <-p.exited:
+			tb.Fatalf("%s ended at once: %v\n%s", program, p.err, p.output)
+		case <-time.After(time.Millisecond):
+		}
+		if time.Since(began) > patience {
+			tb.Fatalf("%s does not listen\n%s", program, p.output)
+		}
+	}
+}
+
+// Push posts a message and returns the answer's status, 0 for none.
+func (p *Process) Push(m push.Message) int {
+	p.tb.Helper()
+	body, err := push.Encode(m)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(p.tb.Context(), http.MethodPost, p.URL, bytes.NewReader(body))
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// Terminate sends SIGTERM and returns the exit status.
+func (p *Process) Terminate() int {
+	p.tb.Helper()
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+		p.tb.Fatal(err)
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		p.tb.Fatalf("does not end\n%s", p.output)
+	}
+	return p.command.ProcessState.ExitCode()
+}
+
+// Kill ends the process as a lost instance ends: without a word.
+func (p *Process) Kill() {
+	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.tb.Error(err)
+	}
+	<-p.exited
+}
+
+// Output is what the process has written so far.
+func (p *Process) Output() string { return p.output.String() }
+
+// Exits runs a program that must refuse to start and returns its status and
+// what it wrote.
+func Exits(tb testing.TB, program string, environ ...string) (int, string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, program)
+	command.Env = append([]string{"PORT=0"}, environ...)
+	written, err := command.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		tb.Fatal(err)
+	}
+	return command.ProcessState.ExitCode(), string(written)
+}
+
+// output collects what a process writes.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.text.Write(p)
+	if err != nil {
+		return n, fmt.Errorf("collect output: %w", err)
+	}
+	return n, nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func freeAddress(tb testing.TB) string {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
