@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
@@ -29,7 +31,7 @@ const connections = 32
 //
 // ratio is the API's requests per second over the bare handler's.
 func BenchmarkEndpoints(b *testing.B) {
-	s := newSystem(b)
+	s := newSystem(b, func(d *Deps) { d.Log = logging.New(io.Discard, slog.LevelInfo, "") })
 	s.contract = nil
 	a := s.customer(b)
 	room := a.create(b, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)

@@ -175,3 +175,45 @@ func operations(t *testing.T, s *system) []documentedOperation {
 	slices.SortFunc(all, func(a, b documentedOperation) int { return strings.Compare(a.id, b.id) })
 	return all
 }
+
+// TestNewOwner hands an identifier on: its new owner sees only what is read
+// since the old one deleted it, in every way of reading.
+func TestNewOwner(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	old, owner := s.customer(t), s.customer(t)
+	add := func(a *account) {
+		room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"handed-on","name":"Rack","type":"DHT22","room_id":%d}`, room))
+	}
+	add(old)
+	s.reading(t, "handed-on", s.now().Add(-time.Hour), 11, 40)
+	if got := s.call(t, old.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/handed-on", ""); got.status != 204 {
+		t.Fatalf("delete: %d %s", got.status, got.body)
+	}
+	add(owner)
+	const history = "/api/v1/data/historical/handed-on?start_time=2020-01-01&end_time=2090-01-01"
+	ways := []struct{ method, path, body string }{
+		{http.MethodGet, "/api/v1/data/latest/handed-on", ""},
+		{http.MethodPost, "/api/v1/data/multi-sensor", `{"node_ids":["handed-on"]}`},
+		{http.MethodGet, history, ""},
+		{http.MethodGet, history + "&max_points=5", ""},
+		{http.MethodGet, history + "&format=csv", ""},
+		{http.MethodGet, "/api/v1/data/stats/handed-on", ""},
+	}
+	for _, way := range ways {
+		got := string(s.call(t, owner.token, way.method, way.path, way.body).body)
+		if strings.Contains(got, `:11`) || strings.Contains(got, ",11,") || strings.Contains(got, `"count":1`) {
+			t.Errorf("%s shows what is the old owner's: %s", way.path, got)
+		}
+	}
+	s.reading(t, "handed-on", s.now().Add(time.Second), 33, 40)
+	for _, way := range ways[:5] {
+		if got := string(s.call(t, owner.token, way.method, way.path, way.body).body); !strings.Contains(got, "33") {
+			t.Errorf("%s does not show the owner's: %s", way.path, got)
+		}
+	}
+	if got := s.call(t, old.token, http.MethodGet, "/api/v1/data/latest/handed-on", ""); got.status != 404 {
+		t.Errorf("the old owner still reads: %d %s", got.status, got.body)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,7 +74,10 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return backend.Run(ctx) })
 	work.Go(func() error { return api.Serve(ctx, listener, backend, log) })
-	return work.Wait()
+	if err := work.Wait(); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
 }
 
 // openReadings opens the readings where the settings say that they are.
@@ -105,8 +109,8 @@ func (c *closers) add(closer func() error) { *c = append(*c, closer) }
 
 func (c *closers) close() error {
 	var faults []error
-	for i := len(*c) - 1; i >= 0; i-- {
-		faults = append(faults, (*c)[i]())
+	for _, closer := range slices.Backward(*c) {
+		faults = append(faults, closer())
 	}
 	return errors.Join(faults...)
 }

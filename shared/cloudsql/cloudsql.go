@@ -16,6 +16,8 @@ import (
 
 	"cloud.google.com/go/cloudsqlconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/tracing"
 )
 
 // Config says where the database is. Embed it in a program's settings.
@@ -69,6 +71,7 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	settings.HealthCheckPeriod = healthCheck
 	settings.MaxConnIdleTime = idle
 	settings.ConnConfig.ConnectTimeout = connectTimeout
+	settings.ConnConfig.Tracer = tracing.Queries()
 	release := func() {}
 	if config.DatabaseURL == "" {
 		dialer, err := dialer(ctx, config)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -33,17 +34,27 @@ func TestCorridor(t *testing.T) { //nolint:paralleltest // installs the process-
 	Middleware("gateway", mux).ServeHTTP(httptest.NewRecorder(), request)
 
 	ctx := Extract(t.Context(), attributes)
-	_, end := Begin(ctx, "append reading")
+	ctx, end := Begin(ctx, "append reading")
+	queried := Queries().TraceQueryStart(ctx, nil, pgx.TraceQueryStartData{SQL: "\n  INSERT INTO readings VALUES (@secret)", Args: []any{"value"}})
+	Queries().TraceQueryEnd(queried, nil, pgx.TraceQueryEndData{Err: errors.New("away")})
 	end(errors.New("table is away"))
 	if err := stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
 	got := spans.GetSpans()
-	if len(got) != 2 {
-		t.Fatalf("%d spans, want the request's and the step's", len(got))
+	if len(got) != 3 {
+		t.Fatalf("%d spans, want the request's, the query's and the step's", len(got))
 	}
-	server, step := got[0], got[1]
+	server, query, step := got[0], got[1], got[2]
+	if query.Name != "postgres INSERT" || query.Parent.SpanID() != step.SpanContext.SpanID() {
+		t.Errorf("query %q is not the step's", query.Name)
+	}
+	for _, a := range query.Attributes {
+		if a.Value.AsString() == "value" {
+			t.Error("a span tells a parameter's value")
+		}
+	}
 	if server.Name != "POST /api/v1/message" || step.Name != "append reading" {
 		t.Errorf("names %q and %q", server.Name, step.Name)
 	}
@@ -83,6 +94,9 @@ func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the te
 	handler.ServeHTTP(httptest.NewRecorder(), request)
 	if inside.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
 		t.Errorf("the caller's trace did not pass through: %v", inside)
+	}
+	if ctx := Queries().TraceQueryStart(t.Context(), nil, pgx.TraceQueryStartData{SQL: "SELECT 1"}); ctx != t.Context() {
+		t.Error("a query outside of any trace made a span")
 	}
 	if attributes := Inject(t.Context(), nil); attributes != nil {
 		t.Errorf("attributes %v without a trace", attributes)

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/pstest"
+
+	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+const secret = "a secret of the tests and long enough for it"
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	good := []string{"DATABASE_URL=postgres://x", "SECRET_KEY=" + secret, "PROJECT_ID=project"}
+	s, err := config.Load[settings](good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Port != 8080 || s.Readings != bigQuery || s.Dataset != "sensor_data" || s.Table.Table != "readings" || s.RetrainingTopic != "model-retraining" {
+		t.Errorf("defaults %+v", s)
+	}
+	for setting, want := range map[string]string{
+		"SECRET_KEY=":        "SECRET_KEY",
+		"PROJECT_ID=":        "PROJECT_ID",
+		"DATABASE_URL=":      "DATABASE_URL",
+		"PORT=http":          "PORT",
+		"PORT=0":             "PORT",
+		"READINGS=paper":     "READINGS",
+		"DATASET_ID=a b":     "DATASET_ID",
+		"DB_MAX_CONNS=many":  "DB_MAX_CONNS",
+		"LATEST_CACHE_TTL=x": "LATEST_CACHE_TTL",
+	} {
+		_, err := config.Load[settings](append(good[:3:3], setting))
+		if err == nil || !strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), ": "+want) {
+			t.Errorf("%s: %v, want a line about %s", setting, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the line repeats the secret", setting)
+		}
+	}
+	origins, err := config.Load[settings](append(good[:3:3], "ALLOWED_ORIGINS=https://a.example,https://b.example"))
+	if err != nil || len(origins.AllowedOrigins) != 2 {
+		t.Errorf("origins %q, %v", origins.AllowedOrigins, err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	if err := run(t.Context(), []string{"serve"}, nil); err == nil || !strings.Contains(err.Error(), "usage") {
+		t.Errorf("got %v", err)
+	}
+	if err := run(t.Context(), []string{"migrate"}, nil); err == nil || !strings.Contains(err.Error(), "DATABASE_URL") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestService migrates, starts the service as Cloud Run does, asks it, and
+// stops it.
+func TestService(t *testing.T) {
+	topics := pstest.NewServer()
+	t.Cleanup(func() { _ = topics.Close() })
+	t.Setenv("PUBSUB_EMULATOR_HOST", topics.Addr)
+	database := pgtest.URL(t)
+	if err := run(t.Context(), []string{"migrate"}, []string{"DATABASE_URL=" + database}); err != nil {
+		t.Fatalf("migrating again: %v", err)
+	}
+	port := freePort(t)
+	s, err := config.Load[settings]([]string{
+		"DATABASE_URL=" + database, "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", fmt.Sprintf("PORT=%d", port),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, s, logging.Discard(), time.Now) }()
+	base := fmt.Sprintf("http://127.0.0.1:%d", port)
+	var response *http.Response
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		response, err = http.Get(base + "/health")
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	body, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if string(body) != "{\"status\":\"healthy\"}\n" {
+		t.Errorf("health: %s", body)
+	}
+	response, err = http.Post(base+"/api/v1/customers/register", "application/json", strings.NewReader(`{"email":"a@example.com","username":"annanna","password":"Passw0rd"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusCreated {
+		t.Errorf("register: %d", response.StatusCode)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+// TestPortTaken fails to start with a line that names the port.
+func TestPortTaken(t *testing.T) {
+	t.Setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	s, err := config.Load[settings]([]string{
+		"DATABASE_URL=postgres://127.0.0.1:1/none", "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", "PORT=" + port,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := serve(t.Context(), s, logging.Discard(), time.Now); err == nil || !strings.Contains(err.Error(), port) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatal("no TCP address")
+	}
+	return address.Port
+}
