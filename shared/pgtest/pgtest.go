@@ -57,46 +57,46 @@ func Main(m *testing.M) int {
 // URL returns a connection string of a fresh, migrated database that lives as
 // long as the test. Without any PostgreSQL the test is skipped, or fails where
 // CI is set.
-func URL(t testing.TB) string {
-	t.Helper()
+func URL(tb testing.TB) string {
+	tb.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if !shared.started {
 		shared.started = true
-		shared.err = start(context.WithoutCancel(t.Context()))
+		shared.err = start(context.WithoutCancel(tb.Context()))
 	}
-	if errors.Is(shared.err, postgres.ErrNone) && os.Getenv("CI") == "" {
-		t.Skip(shared.err)
+	if errors.Is(shared.err, postgres.ErrNone) && os.Getenv("CI") == "" { //nolint:forbidigo // a test binary has no entrypoint to read it
+		tb.Skip(shared.err)
 	}
 	if shared.err != nil {
-		t.Fatal(shared.err)
+		tb.Fatal(shared.err)
 	}
 	name := "test_" + strings.ToLower(rand.Text())
-	if err := execute(t.Context(), shared.admin, "CREATE DATABASE "+name+" TEMPLATE "+shared.template); err != nil {
-		t.Fatal(err)
+	if err := execute(tb.Context(), shared.admin, "CREATE DATABASE "+name+" TEMPLATE "+shared.template); err != nil {
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := execute(context.WithoutCancel(t.Context()), shared.admin, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Error(err)
+	tb.Cleanup(func() {
+		if err := execute(context.WithoutCancel(tb.Context()), shared.admin, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			tb.Error(err)
 		}
 	})
 	return withDatabase(shared.admin, name)
 }
 
 // New returns a pool of connections to a database as of [URL].
-func New(t testing.TB) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pgxpool.New(t.Context(), URL(t))
+func New(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(tb.Context(), URL(tb))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
+	tb.Cleanup(pool.Close)
 	return pool
 }
 
 // start finds or runs a server and makes the template.
 func start(ctx context.Context) error {
-	shared.admin = os.Getenv("DATABASE_URL")
+	shared.admin = os.Getenv("DATABASE_URL") //nolint:forbidigo // a test binary has no entrypoint to read it
 	if shared.admin == "" {
 		dir, err := os.MkdirTemp("", "coldaisle-pgtest-")
 		if err != nil {
@@ -128,7 +128,7 @@ func stop() error {
 	case shared.server != nil:
 		return errors.Join(shared.server.Stop(), os.RemoveAll(shared.dir))
 	case shared.dir != "":
-		return os.RemoveAll(shared.dir)
+		return errors.Join(os.RemoveAll(shared.dir))
 	case shared.template != "":
 		return execute(context.Background(), shared.admin, "DROP DATABASE IF EXISTS "+shared.template+" WITH (FORCE)")
 	default:

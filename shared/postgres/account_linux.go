@@ -67,11 +67,16 @@ func (a account) own(dir string) error {
 	if a.credential == nil {
 		return nil
 	}
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("postgres folder: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, int(a.credential.Uid), int(a.credential.Gid))
+		return root.Lchown(path, int(a.credential.Uid), int(a.credential.Gid))
 	})
 	if err != nil {
 		return fmt.Errorf("postgres folder: %w", err)

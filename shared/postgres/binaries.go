@@ -17,12 +17,15 @@ import (
 
 // findBinaries returns the folder that holds postgres and initdb: of the major
 // version that made the data, or the newest where there is no data yet.
-func findBinaries(major string) (string, error) {
+func findBinaries(ctx context.Context, major string) (string, error) {
 	var found []installation
 	for _, folder := range candidates() {
-		if i, ok := inspect(folder); ok {
+		if i, ok := inspect(ctx, folder); ok {
 			found = append(found, i)
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return "", fmt.Errorf("look for PostgreSQL: %w", err)
 	}
 	if len(found) == 0 {
 		return "", ErrNone
@@ -69,11 +72,11 @@ func candidates() []string {
 }
 
 // inspect asks a folder's server for its version.
-func inspect(folder string) (installation, bool) {
+func inspect(ctx context.Context, folder string) (installation, bool) {
 	if _, err := os.Stat(filepath.Join(folder, "initdb")); err != nil {
 		return installation{}, false
 	}
-	output, err := exec.CommandContext(context.Background(), filepath.Join(folder, "postgres"), "--version").Output() //nolint:gosec // a known name in a known folder
+	output, err := exec.CommandContext(ctx, filepath.Join(folder, "postgres"), "--version").Output() //nolint:gosec // a known name in a known folder
 	if err != nil {
 		return installation{}, false
 	}
@@ -91,7 +94,7 @@ func inspect(folder string) (installation, bool) {
 func download(ctx context.Context, dir string, log *slog.Logger) (string, error) {
 	runtimeDir := filepath.Join(dir, "download")
 	bin := filepath.Join(runtimeDir, "bin")
-	if _, ok := inspect(bin); ok {
+	if _, ok := inspect(ctx, bin); ok {
 		return bin, nil
 	}
 	log.InfoContext(ctx, "no PostgreSQL installed, downloading one")

@@ -69,7 +69,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("postgres folder: %w", err)
 	}
 	c := cluster{dir: dir, data: filepath.Join(dir, "data"), throwaway: o.Throwaway}
-	if c.bin, err = findBinaries(c.version()); err != nil {
+	if c.bin, err = findBinaries(ctx, c.version()); err != nil {
 		if !o.Download {
 			return nil, err
 		}
@@ -120,20 +120,20 @@ func (c *cluster) prepare(ctx context.Context) error {
 	if err == nil {
 		c.password = string(stored)
 	}
-	if c.version() != "" && c.password != "" {
+	if c.version() != "" {
+		if err != nil {
+			return fmt.Errorf("postgres password: %w: the data is of no use without it: restore the file, or remove the folder", err)
+		}
 		return c.account.own(c.dir)
 	}
 	c.password = rand.Text()
 	if err := os.WriteFile(secret, []byte(c.password), 0o600); err != nil {
 		return fmt.Errorf("postgres password: %w", err)
 	}
-	// What an interrupted initdb left is of no use to anyone.
-	if err := os.RemoveAll(c.data); err != nil {
-		return fmt.Errorf("postgres data: %w", err)
-	}
 	if err := c.account.own(c.dir); err != nil {
 		return err
 	}
+	// What an interrupted initdb left is of no use to anyone.
 	making := c.data + ".new"
 	if err := os.RemoveAll(making); err != nil {
 		return fmt.Errorf("postgres data: %w", err)

@@ -79,7 +79,7 @@ func (l *lookups) query(ctx context.Context, ids []string) (map[string]Node, err
 	defer cancel()
 	found, err := l.source.Nodes(ctx, ids)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the registry names the node
+		return nil, err
 	}
 	nodes := make(map[string]Node, len(found))
 	for id, n := range found {

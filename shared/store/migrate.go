@@ -13,7 +13,7 @@ import (
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS //nolint:gochecknoglobals // go:embed has no other form
+var migrations embed.FS
 
 // Migrate brings the schema up to date: the job that a deployment runs before
 // the new version takes requests. Several may run at once; a session's advisory

@@ -4,9 +4,9 @@ package readingstest
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -89,6 +89,7 @@ func newest(t *testing.T, store Store, nodes ...readings.Node) map[string]readin
 }
 
 func latest(t *testing.T, store Store, node string) {
+	t.Helper()
 	now := Now()
 	want := at(node, "c", now.Add(-time.Minute), 22, 42)
 	add(t, store, at(node, "a", now.Add(-3*time.Minute), 20, 40), want, at(node, "b", now.Add(-2*time.Minute), 21, 41))
@@ -104,6 +105,7 @@ func latest(t *testing.T, store Store, node string) {
 }
 
 func latestOfSilentNode(t *testing.T, store Store, node string) {
+	t.Helper()
 	want := at(node, "a", Now().AddDate(-3, 0, 0), 20, 40)
 	add(t, store, want)
 	if diff := cmp.Diff(map[string]reading.Reading{node: want}, newest(t, store, readings.Node{ID: node})); diff != "" {
@@ -112,6 +114,7 @@ func latestOfSilentNode(t *testing.T, store Store, node string) {
 }
 
 func latestSince(t *testing.T, store Store, node string) {
+	t.Helper()
 	now := Now()
 	add(t, store, at(node, "a", now.Add(-time.Hour), 20, 40))
 	if got := newest(t, store, readings.Node{ID: node, Since: now.Add(-time.Hour + time.Microsecond)}); len(got) != 0 {
@@ -123,6 +126,7 @@ func latestSince(t *testing.T, store Store, node string) {
 }
 
 func twice(t *testing.T, store Store, node string) {
+	t.Helper()
 	now := Now()
 	r := at(node, "a", now.Add(-time.Minute), 20, 40)
 	add(t, store, r, r)
@@ -141,6 +145,7 @@ func twice(t *testing.T, store Store, node string) {
 }
 
 func sameID(t *testing.T, store Store, node string) {
+	t.Helper()
 	now := Now()
 	rows := []reading.Reading{
 		at(node, "a", now.Add(-2*time.Minute), 20, 40),
@@ -155,10 +160,11 @@ func sameID(t *testing.T, store Store, node string) {
 }
 
 func rangeIsHalfOpen(t *testing.T, store Store, node string) {
+	t.Helper()
 	start := Now().Add(-time.Hour)
 	var rows []reading.Reading
 	for i := range 5 {
-		rows = append(rows, at(node, fmt.Sprint(i), start.Add(time.Duration(i)*time.Minute), float64(20+i), 40))
+		rows = append(rows, at(node, strconv.Itoa(i), start.Add(time.Duration(i)*time.Minute), float64(20+i), 40))
 	}
 	shuffled := slices.Clone(rows)
 	slices.Reverse(shuffled)
@@ -176,6 +182,7 @@ func rangeIsHalfOpen(t *testing.T, store Store, node string) {
 }
 
 func rangeStops(t *testing.T, store Store, node string) {
+	t.Helper()
 	start := Now().Add(-time.Hour)
 	add(t, store, at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Second), 21, 40))
 	seen := 0
@@ -195,6 +202,7 @@ func rangeStops(t *testing.T, store Store, node string) {
 }
 
 func buckets(t *testing.T, store Store, node string) {
+	t.Helper()
 	start := Now().Add(-time.Hour)
 	add(t, store,
 		at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Minute), 22, 44),
@@ -224,6 +232,7 @@ func buckets(t *testing.T, store Store, node string) {
 }
 
 func noBuckets(t *testing.T, store Store, node string) {
+	t.Helper()
 	got, err := store.Buckets(t.Context(), readings.Node{ID: node}, Now().Add(-time.Hour), Now(), 10)
 	if err != nil || len(got) != 0 {
 		t.Errorf("got %v, %v", got, err)
@@ -235,6 +244,7 @@ func noBuckets(t *testing.T, store Store, node string) {
 }
 
 func stats(t *testing.T, store Store, node string) {
+	t.Helper()
 	now := Now()
 	add(t, store,
 		at(node, "a", now.Add(-30*time.Minute), 20, 40),
@@ -256,6 +266,7 @@ func stats(t *testing.T, store Store, node string) {
 }
 
 func sinceBounds(t *testing.T, store Store, node string) {
+	t.Helper()
 	now := Now()
 	mine := at(node, "b", now.Add(-10*time.Minute), 30, 60)
 	add(t, store, at(node, "a", now.Add(-30*time.Minute), 20, 40), mine)
@@ -274,6 +285,7 @@ func sinceBounds(t *testing.T, store Store, node string) {
 }
 
 func exact(t *testing.T, store Store, node string) {
+	t.Helper()
 	now := Now()
 	rows := []reading.Reading{
 		at(node, "least", now.Add(-3*time.Microsecond), reading.MinTemperature, reading.MinHumidity),
@@ -287,10 +299,11 @@ func exact(t *testing.T, store Store, node string) {
 }
 
 func manyDays(t *testing.T, store Store, node string) {
+	t.Helper()
 	var rows []reading.Reading
 	first := Now().AddDate(0, 0, -40)
 	for i := range 40 {
-		rows = append(rows, at(node, fmt.Sprint(i), first.AddDate(0, 0, i), float64(i), 40))
+		rows = append(rows, at(node, strconv.Itoa(i), first.AddDate(0, 0, i), float64(i), 40))
 	}
 	add(t, store, rows...)
 	if diff := cmp.Diff(rows, collect(t, store, readings.Node{ID: node}, first, Now())); diff != "" {
@@ -299,13 +312,14 @@ func manyDays(t *testing.T, store Store, node string) {
 }
 
 func concurrent(t *testing.T, store Store, node string) {
+	t.Helper()
 	const writers, each = 16, 20
 	start := Now().Add(-26 * time.Hour)
 	var group sync.WaitGroup
 	for range writers { // every writer the same rows: they meet in each one
 		group.Go(func() {
 			for i := range each {
-				r := at(node, fmt.Sprint(i), start.Add(time.Duration(i)*time.Hour), 20, 40)
+				r := at(node, strconv.Itoa(i), start.Add(time.Duration(i)*time.Hour), 20, 40)
 				if err := store.Append(t.Context(), []reading.Reading{r}); err != nil {
 					t.Error(err)
 				}
@@ -319,6 +333,7 @@ func concurrent(t *testing.T, store Store, node string) {
 }
 
 func cancelled(t *testing.T, store Store, node string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := store.Append(ctx, []reading.Reading{at(node, "a", Now(), 20, 40)}); err == nil {
