@@ -1,0 +1,50 @@
+// The typed client: paths and bodies are those of the service's OpenAPI document.
+import createClient from "openapi-fetch";
+import type { components, paths } from "./schema";
+import { expire, session } from "./session";
+
+type Schemas = components["schemas"];
+export type Room = Schemas["Room"];
+export type Sensor = Schemas["Sensor"];
+export type Reading = Schemas["ReadingBody"];
+export type Bucket = Schemas["BucketBody"];
+export type Thresholds = Schemas["Thresholds"];
+export type Prediction = Schemas["Prediction"];
+export type TrainingRun = Schemas["TrainingRun"];
+
+/** An answer that is not a success: its status, and what the service says about it. */
+export class Refusal extends Error {
+  constructor(readonly status: number, detail: string) {
+    super(detail);
+  }
+}
+
+export const api = createClient<paths>({ baseUrl: "/", headers: { "Content-Type": "application/json" } });
+
+api.use({
+  onRequest({ request }) {
+    const now = session.get();
+    if (session.expired()) throw new Refusal(401, "Sign in again to go on.");
+    if (now) request.headers.set("Authorization", `Bearer ${now.token}`);
+    return request;
+  },
+  onResponse({ response, request }) {
+    const sent = request.headers.get("Authorization");
+    // An answer to an older token says nothing about the present one.
+    if (response.status === 401 && sent === `Bearer ${session.get()?.token}`) expire();
+  },
+});
+
+/** The body of a success; throws a Refusal for everything else. */
+export async function got<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
+  const { data, error, response } = await call;
+  if (response.ok) return data as T;
+  const detail = (error as { detail?: string } | undefined)?.detail;
+  throw new Refusal(response.status, detail ?? `The service answered ${response.status}.`);
+}
+
+/** What to tell a person about a failure. */
+export function reason(error: unknown): string {
+  if (error instanceof Refusal) return error.message;
+  return "The service cannot be reached.";
+}

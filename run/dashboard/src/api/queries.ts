@@ -1,0 +1,182 @@
+// What the pages ask the service, and how fresh each answer must be.
+import { QueryClient, useQueries, useQuery } from "@tanstack/react-query";
+import { api, got, Refusal, type Bucket, type Reading, type Room, type Sensor } from "./client";
+import { session } from "./session";
+
+const second = 1000;
+/** Nodes report every 30 s; half of that keeps the page at most one reading behind. */
+export const refreshEvery = 15 * second;
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 5 * second,
+      // A refusal stays one; only an unreachable service is worth another try.
+      retry: (failures, error) => failures < 2 && !(error instanceof Refusal && error.status < 500),
+      refetchOnWindowFocus: true,
+    },
+  },
+});
+
+/** Polling stops in a hidden tab (the client's default) and while the session is over. */
+const poll = () => (session.expired() ? false : refreshEvery);
+const me = () => session.get()?.customerID ?? 0;
+
+export const keys = {
+  rooms: ["rooms"] as const,
+  sensors: (roomID: number) => ["sensors", roomID] as const,
+  alerts: ["alerts"] as const,
+  thresholds: ["thresholds"] as const,
+  predictions: ["predictions"] as const,
+  runs: ["runs"] as const,
+  profile: ["profile"] as const,
+};
+
+export function useRooms() {
+  return useQuery({
+    queryKey: keys.rooms, staleTime: 60 * second,
+    queryFn: () => got(api.GET("/api/v1/server_rooms/list_rooms/{customer_id}", { params: { path: { customer_id: me() } } })),
+  });
+}
+
+const sensorsOf = (roomID: number) => ({
+  queryKey: keys.sensors(roomID), staleTime: 60 * second,
+  queryFn: () => got(api.GET("/api/v1/sensors/list_sensors/{room_id}", { params: { path: { room_id: roomID } } })),
+});
+
+export function useSensors(roomID: number) {
+  return useQuery(sensorsOf(roomID));
+}
+
+/** The sensors of all rooms; undefined until every list has come. */
+export function useAllSensors(rooms: readonly Room[] | undefined) {
+  return useQueries({
+    queries: (rooms ?? []).map((room) => sensorsOf(room.id)),
+    combine: (lists) => ({
+      error: lists.find((list) => list.error)?.error ?? null,
+      retry: () => lists.forEach((list) => list.error && void list.refetch()),
+      data: rooms && lists.every((list) => list.data) ? lists.flatMap((list): Sensor[] => list.data ?? []) : undefined,
+    }),
+  });
+}
+
+export function useSensor(id: string) {
+  return useQuery({
+    queryKey: ["sensor", id], staleTime: 60 * second,
+    queryFn: () => got(api.GET("/api/v1/sensors/sensor/{sensor_id}", { params: { path: { sensor_id: id } } })),
+  });
+}
+
+/** multi-sensor takes so many ids in one request. */
+const idsPerRequest = 1000;
+
+/** The latest reading of each sensor by id: one request for all of them. */
+export function useLatest(ids: readonly string[] | undefined) {
+  return useQuery({
+    queryKey: ["latest", ids], enabled: ids !== undefined && ids.length > 0, refetchInterval: poll,
+    placeholderData: (before) => before,
+    queryFn: async () => {
+      const latest: Record<string, Reading> = {};
+      for (let i = 0; i < (ids?.length ?? 0); i += idsPerRequest) {
+        const part = ids?.slice(i, i + idsPerRequest) ?? [];
+        Object.assign(latest, await got(api.POST("/api/v1/data/multi-sensor", { body: { node_ids: part } })));
+      }
+      return latest;
+    },
+  });
+}
+
+export function useActiveAlerts() {
+  return useQuery({
+    queryKey: [...keys.alerts, "active"], refetchInterval: poll,
+    queryFn: () => got(api.GET("/api/v1/alerts/active")),
+  });
+}
+
+/** The service's longest history. */
+export const historyLimit = 500;
+
+export function useAlertHistory() {
+  return useQuery({
+    queryKey: [...keys.alerts, "history"], refetchInterval: poll,
+    queryFn: () => got(api.GET("/api/v1/alerts/history", { params: { query: { limit: historyLimit } } })),
+  });
+}
+
+export function useThresholds() {
+  return useQuery({
+    queryKey: keys.thresholds, staleTime: 60 * second,
+    queryFn: () => got(api.GET("/api/v1/alerts/thresholds/{customer_id}", { params: { path: { customer_id: me() } } })),
+  });
+}
+
+/** Readings of a range in milliseconds, in so many buckets at most, or every one. */
+export async function history(id: string, start: number, end: number, points: number | undefined, signal?: AbortSignal) {
+  const query = {
+    start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(),
+    ...(points === undefined ? {} : { max_points: points }),
+  };
+  return (await got(
+    api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: id }, query }, signal }),
+  )) as Bucket[];
+}
+
+export function useHistory(id: string, start: number, end: number, points: number) {
+  return useQuery<Bucket[]>({
+    queryKey: ["history", id, start, end, points], staleTime: 5 * 60 * second,
+    placeholderData: (before, query) => (query?.queryKey[1] === id ? before : undefined),
+    queryFn: ({ signal }) => history(id, start, end, points, signal),
+  });
+}
+
+export function useStats(id: string) {
+  return useQuery({
+    queryKey: ["stats", id], staleTime: 60 * second, refetchInterval: 4 * refreshEvery,
+    queryFn: async () => {
+      const stats = await got(api.GET("/api/v1/data/stats/{sensor_id}", { params: { path: { sensor_id: id } } }));
+      return "windows" in stats ? stats.windows : {};
+    },
+  });
+}
+
+/** null while there is no model, or too little to forecast from. */
+export function useForecast(id: string) {
+  return useQuery({
+    queryKey: ["forecast", id], refetchInterval: poll,
+    queryFn: () =>
+      got(api.GET("/api/v1/ml/forecast/{sensor_id}", { params: { path: { sensor_id: id } } })).catch((error: unknown) => {
+        if (error instanceof Refusal && error.status === 404) return null;
+        throw error;
+      }),
+  });
+}
+
+export function usePredictions(status: "unvalidated" | "validated", limit: number) {
+  return useQuery({
+    queryKey: [...keys.predictions, status, limit], refetchInterval: status === "validated" ? false : 4 * refreshEvery,
+    queryFn: () => got(api.GET("/api/v1/prediction-feedback", { params: { query: { status, limit } } })),
+  });
+}
+
+export function usePredictionStats() {
+  return useQuery({
+    queryKey: [...keys.predictions, "stats"],
+    queryFn: () => got(api.GET("/api/v1/prediction-feedback/stats")),
+  });
+}
+
+export function useTrainingRuns() {
+  return useQuery({
+    queryKey: keys.runs,
+    queryFn: () => got(api.GET("/api/v1/ml/retraining/history", { params: { query: { limit: 50 } } })),
+    // A run takes 3 to 5 seconds.
+    refetchInterval: (query) => (query.state.data?.some((run) => run.status === "running") ? 2 * second : poll()),
+  });
+}
+
+export function useProfile() {
+  return useQuery({
+    queryKey: keys.profile, staleTime: Infinity,
+    queryFn: () => got(api.POST("/api/v1/customers/info/{customer_id}", { params: { path: { customer_id: me() } } })),
+  });
+}

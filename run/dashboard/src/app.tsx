@@ -1,0 +1,84 @@
+// The frame of every page, and which page a path shows. The paths are also
+// listed in dashboard.go, which answers them.
+import { useQueryClient } from "@tanstack/react-query";
+import { lazy, Suspense, useSyncExternalStore } from "preact/compat";
+import { useEffect, useRef } from "preact/hooks";
+import { Link, Route, Switch, useLocation } from "wouter-preact";
+import { useActiveAlerts } from "./api/queries";
+import { session } from "./api/session";
+import { episodesOf } from "./logic/episodes";
+import { OverviewPage } from "./pages/overview";
+import { SignInAgain, SignInPage } from "./parts/signin";
+import { Empty, Loading } from "./parts/states";
+import { ThemeButton } from "./parts/theme";
+
+const RoomPage = lazy(() => import("./pages/room"));
+const SensorPage = lazy(() => import("./pages/sensor"));
+const AlertsPage = lazy(() => import("./pages/alerts"));
+const ThresholdsPage = lazy(() => import("./pages/thresholds"));
+const PredictionsPage = lazy(() => import("./pages/predictions"));
+const AccountPage = lazy(() => import("./pages/account"));
+
+export function App() {
+  const signedIn = useSyncExternalStore(session.subscribe, session.get);
+  const expired = useSyncExternalStore(session.subscribe, session.expired);
+  if (!signedIn) return <SignInPage />;
+  return (
+    <>
+      <a class="skip" href="#main">Skip to content</a>
+      <Header />
+      <main id="main" tabIndex={-1}>
+        <Suspense fallback={<Loading what="the page" />}>
+          <Switch>
+            <Route path="/" component={OverviewPage} />
+            <Route path="/rooms/:id">{({ id }) => <RoomPage key={id} id={Number(id)} />}</Route>
+            <Route path="/sensors/:id">{({ id }) => <SensorPage key={id} id={decodeURIComponent(id)} />}</Route>
+            <Route path="/alerts" component={AlertsPage} />
+            <Route path="/thresholds" component={ThresholdsPage} />
+            <Route path="/predictions" component={PredictionsPage} />
+            <Route path="/account" component={AccountPage} />
+            <Route><Empty title="There is no such page"><p><Link href="/">Go to the overview</Link></p></Empty></Route>
+          </Switch>
+        </Suspense>
+      </main>
+      {expired && <SignInAgain />}
+    </>
+  );
+}
+
+const places = [
+  ["/", "Overview"], ["/alerts", "Alerts"], ["/thresholds", "Thresholds"], ["/predictions", "Predictions"], ["/account", "Account"],
+] as const;
+
+function Header() {
+  const [path] = useLocation();
+  const queries = useQueryClient();
+  const { data } = useActiveAlerts();
+  const open = data ? episodesOf(data).length : 0;
+  const first = useRef(true);
+  useEffect(() => {
+    // A new page is read from its beginning, not from where the old one was left.
+    if (!first.current) {
+      scrollTo(0, 0);
+      document.getElementById("main")?.focus({ preventScroll: true });
+    }
+    first.current = false;
+  }, [path]);
+  return (
+    <header class="top">
+      <Link href="/" class="brand"><img src="/icon.svg" alt="" width="28" height="28" /> Coldaisle</Link>
+      <nav aria-label="Pages">
+        {places.map(([href, name]) => (
+          <Link key={href} href={href} aria-current={path === href ? "page" : undefined}>
+            {name}
+            {href === "/alerts" && open > 0 && <span class="count">{open}<span class="unseen"> open</span></span>}
+          </Link>
+        ))}
+      </nav>
+      <div class="tools">
+        <ThemeButton />
+        <button type="button" class="quiet" onClick={() => { session.end(); queries.clear(); }}>Sign out</button>
+      </div>
+    </header>
+  );
+}

@@ -1,0 +1,12 @@
+import { QueryClientProvider } from "@tanstack/react-query";
+import { render } from "preact";
+import { queryClient } from "./api/queries";
+import { App } from "./app";
+import { applyTheme } from "./parts/theme";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./styles/parts.css";
+
+applyTheme();
+const root = document.getElementById("app");
+if (root) render(<QueryClientProvider client={queryClient}><App /></QueryClientProvider>, root);

@@ -1,0 +1,80 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
+import { api, got } from "../api/client";
+import { keys, useProfile } from "../api/queries";
+import { signIn } from "../api/signin";
+import { passwordFault, usernameFault } from "../logic/rules";
+import { Field, Form } from "../parts/form";
+import { Failure, Loading } from "../parts/states";
+import { useTitle } from "../parts/title";
+
+interface Profile { id: number; email: string; username: string }
+
+export default function AccountPage() {
+  useTitle("Account");
+  const { data, error, refetch } = useProfile();
+  if (error) return <Failure error={error} retry={() => void refetch()} />;
+  if (!data) return <Loading what="your account" />;
+  return (
+    <>
+      <h1>Account</h1>
+      <ProfileForm profile={data} />
+      <PasswordForm profile={data} />
+    </>
+  );
+}
+
+function ProfileForm({ profile }: { profile: Profile }) {
+  const queries = useQueryClient();
+  const [email, setEmail] = useState(profile.email);
+  const [username, setUsername] = useState(profile.username);
+  const [done, setDone] = useState(false);
+  return (
+    <section class="card narrow" aria-labelledby="profile">
+      <h2 id="profile">Profile</h2>
+      <Form
+        action="Save profile"
+        onSubmit={async () => {
+          setDone(false);
+          if (usernameFault(username)) return;
+          const path = { customer_id: profile.id };
+          queries.setQueryData(keys.profile, await got(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body: { email, username } })));
+          setDone(true);
+        }}
+      >
+        <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" maxLength={120} />
+        <Field label="Username" name="username" value={username} onInput={setUsername} hint="6 to 12 characters." fault={usernameFault(username)} autoComplete="nickname" />
+        {done && <p role="status" class="good-text">Saved.</p>}
+      </Form>
+    </section>
+  );
+}
+
+function PasswordForm({ profile }: { profile: Profile }) {
+  const [password, setPassword] = useState("");
+  const [done, setDone] = useState(false);
+  const fault = password === "" ? null : passwordFault(password);
+  return (
+    <section class="card narrow" aria-labelledby="password">
+      <h2 id="password">Password</h2>
+      <Form
+        action="Change password"
+        onSubmit={async () => {
+          setDone(false);
+          if (passwordFault(password)) return;
+          await got(api.PATCH("/api/v1/customers/{customer_id}", { params: { path: { customer_id: profile.id } }, body: { password } }));
+          // The old token has just stopped working, here and everywhere.
+          await signIn(profile.email, password);
+          setPassword("");
+          setDone(true);
+        }}
+      >
+        <Field
+          label="New password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" fault={fault}
+          hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit. Other devices must sign in again."
+        />
+        {done && <p role="status" class="good-text">Changed.</p>}
+      </Form>
+    </section>
+  );
+}

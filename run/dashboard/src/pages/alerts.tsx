@@ -1,0 +1,43 @@
+// What is wrong now, and what was.
+import { useMemo, useState } from "preact/hooks";
+import { Link } from "wouter-preact";
+import { historyLimit, useActiveAlerts, useAlertHistory, useAllSensors, useRooms } from "../api/queries";
+import { episodesOf } from "../logic/episodes";
+import { plural } from "../logic/format";
+import { EpisodeTable } from "../parts/episodes";
+import { Empty, Failure, Loading } from "../parts/states";
+import { useTitle } from "../parts/title";
+
+export default function AlertsPage() {
+  useTitle("Alerts");
+  const [past, setPast] = useState(false);
+  const active = useActiveAlerts();
+  const history = useAlertHistory();
+  const sensors = useAllSensors(useRooms().data);
+  const names = useMemo(() => new Map(sensors.data?.map((sensor) => [sensor.id, sensor.name])), [sensors.data]);
+  const shown = past ? history : active;
+  const episodes = useMemo(() => episodesOf(shown.data ?? []), [shown.data]);
+  return (
+    <>
+      <div class="heading"><h1>Alerts</h1><Link href="/thresholds">Change thresholds</Link></div>
+      <div class="segments" role="group" aria-label="Which alerts">
+        <button type="button" aria-pressed={!past} onClick={() => setPast(false)}>Active</button>
+        <button type="button" aria-pressed={past} onClick={() => setPast(true)}>History</button>
+      </div>
+      {shown.error && <Failure error={shown.error} retry={() => void shown.refetch()} />}
+      {!shown.data && !shown.error && <Loading what="alerts" />}
+      {shown.data && (
+        <p class="hint" aria-live="polite">
+          {plural(episodes.length, "episode")} of {plural(shown.data.length, "alert")}
+          {past ? `, the last ${historyLimit} at most, newest first.` : " to acknowledge."} Alerts of one sensor less than 5 minutes apart are one episode.
+        </p>
+      )}
+      {shown.data?.length === 0 && (
+        <Empty title={past ? "No alert yet" : "Nothing to acknowledge"}>
+          <p>A reading above a <Link href="/thresholds">threshold</Link> raises an alert.</p>
+        </Empty>
+      )}
+      <EpisodeTable episodes={episodes} names={names} />
+    </>
+  );
+}

@@ -1,0 +1,40 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+
+/** A modal dialog; the browser keeps the focus in it and gives it back after. */
+export function Dialog(props: { title: string; onClose?: () => void; children: ComponentChildren }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const title = useId();
+  useEffect(() => {
+    const element = dialog.current;
+    if (element && !element.open) element.showModal();
+    return () => element?.close();
+  }, []);
+  return (
+    <dialog
+      ref={dialog} aria-labelledby={title}
+      onCancel={(event) => {
+        event.preventDefault();
+        props.onClose?.();
+      }}
+    >
+      <h2 id={title}>{props.title}</h2>
+      {props.children}
+    </dialog>
+  );
+}
+
+/** Asks before what cannot be undone. */
+export function Confirm(props: {
+  title: string; action: string; busy: boolean; onConfirm: () => void; onClose: () => void; children: ComponentChildren;
+}) {
+  return (
+    <Dialog title={props.title} onClose={props.onClose}>
+      {props.children}
+      <div class="actions">
+        <button type="button" class="danger" disabled={props.busy} onClick={props.onConfirm}>{props.action}</button>
+        <button type="button" disabled={props.busy} onClick={props.onClose}>Cancel</button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,54 @@
+import type { ComponentChildren } from "preact";
+import { useId, useState } from "preact/hooks";
+import { reason } from "../api/client";
+import { Mark } from "./states";
+
+/** A labelled input with its rule and its fault, both read out with it. */
+export function Field(props: {
+  label: string; name: string; value: string; onInput: (value: string) => void;
+  type?: string; hint?: string; fault?: string | null; autoComplete?: string; required?: boolean;
+  maxLength?: number; min?: string; max?: string; step?: string; readOnly?: boolean; autoFocus?: boolean;
+}) {
+  const id = useId();
+  const { label, hint, fault, onInput, ...input } = props;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <input
+        id={id} aria-describedby={hint || fault ? `${id}-hint` : undefined} aria-invalid={fault ? true : undefined}
+        onInput={(event) => onInput(event.currentTarget.value)} {...input} required={props.required ?? true}
+      />
+      {(fault || hint) && <p id={`${id}-hint`} class={fault ? "fault" : "hint"}>{fault || hint}</p>}
+    </div>
+  );
+}
+
+/** A form that says what the service refused, and cannot be sent twice at once. */
+export function Form(props: {
+  action: string; busyText?: string; onSubmit: () => Promise<unknown>; onCancel?: () => void; children: ComponentChildren;
+}) {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      await props.onSubmit();
+    } catch (refused) {
+      setError(refused);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <form onSubmit={submit}>
+      {props.children}
+      {error !== null && <p class="fault" role="alert"><Mark kind="alert" /> {reason(error)}</p>}
+      <div class="actions">
+        <button class="primary" disabled={busy}>{busy ? (props.busyText ?? "One moment…") : props.action}</button>
+        {props.onCancel && <button type="button" onClick={props.onCancel}>Cancel</button>}
+      </div>
+    </form>
+  );
+}

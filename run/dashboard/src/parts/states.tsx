@@ -1,0 +1,46 @@
+// What a page shows in place of its content: waiting, nothing there, gone wrong.
+import type { ComponentChildren } from "preact";
+import { reason } from "../api/client";
+
+export function Loading({ what }: { what: string }) {
+  return <p class="loading" role="status">Loading {what}…</p>;
+}
+
+export function Failure({ error, retry }: { error: unknown; retry: () => void }) {
+  return (
+    <div class="notice bad" role="alert">
+      <p><Mark kind="alert" /> {reason(error)}</p>
+      <button type="button" onClick={retry}>Try again</button>
+    </div>
+  );
+}
+
+export function Empty({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <section class="empty">
+      <h2>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+export type MarkKind = "ok" | "alert" | "offline" | "late" | "waiting" | "up" | "drop";
+
+const shapes: Record<MarkKind, string> = {
+  ok: "M3 8.5l3.5 3.5L13 5",
+  alert: "M8 2l6.5 12h-13zM8 6.5v3.5M8 12v.2",
+  offline: "M4 4l8 8M12 4l-8 8",
+  late: "M8 4.5V8l2.5 1.5M8 2a6 6 0 1 1 0 12A6 6 0 0 1 8 2z",
+  waiting: "M4 8v.2M8 8v.2M12 8v.2",
+  up: "M8 13V3M4 7l4-4 4 4",
+  drop: "M8 2c3 4 4 5.5 4 7.5a4 4 0 0 1-8 0C4 7.5 5 6 8 2z",
+};
+
+/** A sign whose shape says what its colour says. */
+export function Mark({ kind }: { kind: MarkKind }) {
+  return (
+    <svg class="mark" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
+      <path d={shapes[kind]} />
+    </svg>
+  );
+}

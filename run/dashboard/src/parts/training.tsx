@@ -1,0 +1,92 @@
+// The training runs, how good their models were, and a button to start one.
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
+import { api, got, reason, type TrainingRun } from "../api/client";
+import { keys, useTrainingRuns } from "../api/queries";
+import { count } from "../logic/format";
+import { Moment } from "./moment";
+import { Failure, Loading, Mark } from "./states";
+
+const metrics = [
+  { name: "F1 of anomalies", better: "higher is better", of: (run: TrainingRun) => run.metrics?.anomaly?.f1_score },
+  { name: "Accuracy of anomalies", better: "higher is better", of: (run: TrainingRun) => run.metrics?.anomaly?.accuracy },
+  { name: "RMSE of temperature, °C", better: "lower is better", of: (run: TrainingRun) => run.metrics?.forecasting?.rmse_temp },
+  { name: "MAE of humidity, %", better: "lower is better", of: (run: TrainingRun) => run.metrics?.forecasting?.mae_humidity },
+];
+
+const figure = (value: number | null | undefined) => (value === null || value === undefined ? "–" : value.toFixed(2));
+
+export function TrainingRuns() {
+  const { data, error, refetch } = useTrainingRuns();
+  const queries = useQueryClient();
+  const [refused, setRefused] = useState<unknown>(null);
+  if (error) return <Failure error={error} retry={() => void refetch()} />;
+  if (!data) return <Loading what="training runs" />;
+  const running = data.some((run) => run.status === "running");
+  const start = async () => {
+    setRefused(null);
+    await got(api.POST("/api/v1/ml/retraining/trigger")).catch(setRefused);
+    await queries.invalidateQueries({ queryKey: keys.runs });
+  };
+  return (
+    <section class="card" aria-labelledby="runs">
+      <div class="heading">
+        <h2 id="runs">Training runs</h2>
+        <button type="button" disabled={running} onClick={() => void start()}>{running ? "Retraining…" : "Retrain now"}</button>
+      </div>
+      {refused !== null && <p class="fault" role="alert">{reason(refused)}</p>}
+      {data.length === 0 ? <p class="hint">No run yet. One starts by itself with every 100 verdicts.</p> : (
+        <>
+          <div class="trends">{metrics.map((metric) => <Trend key={metric.name} {...metric} runs={data} />)}</div>
+          <div class="scroll" tabIndex={0} role="group" aria-label="Training runs">
+            <table>
+              <thead>
+                <tr><th scope="col">Started</th><th scope="col">Status</th><th scope="col">By</th><th scope="col">Rows</th><th scope="col">Verdicts</th><th scope="col">F1</th><th scope="col">Accuracy</th><th scope="col">RMSE °C</th><th scope="col">MAE %</th></tr>
+              </thead>
+              <tbody>{data.map((run) => <Run key={run.id} run={run} />)}</tbody>
+            </table>
+          </div>
+        </>
+      )}
+    </section>
+  );
+}
+
+function Run({ run }: { run: TrainingRun }) {
+  const kind = run.status === "completed" ? "ok" : run.status === "failed" ? "alert" : "late";
+  return (
+    <tr>
+      <td><Moment at={run.started_at} /></td>
+      <td class={`status ${run.status}`}><Mark kind={kind} /> {run.status}{run.error_message && <><br /><small>{run.error_message}</small></>}</td>
+      <td>{run.triggered_by === "manual" ? "hand" : "100 verdicts"}</td>
+      <td>{run.training_data_count === null ? "–" : count(run.training_data_count)}</td>
+      <td>{run.validated_data_count === null ? "–" : count(run.validated_data_count)}</td>
+      {metrics.map((metric) => <td key={metric.name}>{figure(metric.of(run))}</td>)}
+    </tr>
+  );
+}
+
+const width = 160;
+const height = 44;
+
+/** One metric over the runs, oldest left; the last one in figures. */
+function Trend({ name, better, of, runs }: (typeof metrics)[number] & { runs: TrainingRun[] }) {
+  const values = runs.map(of).filter((value) => value !== null && value !== undefined).reverse();
+  const low = Math.min(...values);
+  const range = Math.max(...values) - low || 1;
+  const at = (value: number, i: number) => ({
+    x: values.length === 1 ? width / 2 : 4 + (i / (values.length - 1)) * (width - 8),
+    y: height - 5 - ((value - low) / range) * (height - 10),
+  });
+  const places = values.map(at);
+  return (
+    <figure class="trend">
+      <figcaption>{name}<small>{better}</small></figcaption>
+      <p class="big">{figure(values.at(-1))}</p>
+      <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`${name} of ${values.length} runs, last ${figure(values.at(-1))}`}>
+        <polyline points={places.map(({ x, y }) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ")} />
+        {places.map(({ x, y }, i) => <circle key={i} cx={x} cy={y} r="2.5" />)}
+      </svg>
+    </figure>
+  );
+}
