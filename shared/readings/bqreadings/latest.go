@@ -205,7 +205,7 @@ func (c *latestCache) fill(ctx context.Context, asked []readings.Node, fresh []*
 		entry.err = err
 		if err == nil {
 			entry.found.reading, entry.found.exists = newest[node.ID]
-			if before, ok := c.deep[node]; deep[node.ID] && (!ok || !now.Before(before.expires)) {
+			if before, ok := c.deep[node]; c.ttl > 0 && deep[node.ID] && (!ok || !now.Before(before.expires)) {
 				c.deep[node] = deepAnswer{found: entry.found, expires: now.Add(deepTTL)}
 			}
 		}

@@ -41,7 +41,8 @@ type Config struct {
 	// MaxBytesBilled fails a query that would bill more bytes than this. The
 	// default, 10 GiB or some 6 cents, is far above any query on few nodes.
 	MaxBytesBilled int64 `env:"BIGQUERY_MAX_BYTES_BILLED" envDefault:"10737418240"`
-	// LatestTTL is how old a latest reading from the cache may be.
+	// LatestTTL is how old a latest reading from the cache may be; 0 caches
+	// nothing.
 	LatestTTL time.Duration `env:"LATEST_CACHE_TTL" envDefault:"3s"`
 	// Linger is how long an append waits for rows of other requests while others
 	// are under way; 0 sends every request's rows by themselves.

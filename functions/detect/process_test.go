@@ -1,0 +1,121 @@
+package detect_test
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// alertsServer is a Pub/Sub server with topic alerts.
+func alertsServer(t *testing.T) *pstest.Server {
+	t.Helper()
+	server := pstest.NewServer()
+	t.Cleanup(func() { _ = server.Close() })
+	conn, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := pubsub.NewClient(t.Context(), "test", option.WithGRPCConn(conn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if _, err := client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/test/topics/alerts"}); err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// TestProcess runs the function against a metadata database and Pub/Sub.
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	program := functiontest.Build(t, "./serve")
+	database := pgtest.URL(t)
+	pool, err := pgxpool.New(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	s := store.New(pool)
+	c, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room, err := s.CreateRoom(t.Context(), c.ID, "room")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"strict", "gone"} {
+		if _, err := s.CreateSensor(t.Context(), c.ID, store.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DeleteSensor(t.Context(), c.ID, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	limit := 25.0
+	if _, err := s.SetThresholds(t.Context(), c.ID, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	server := alertsServer(t)
+	p := functiontest.Start(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=test", "DATABASE_URL="+database,
+		"PUBSUB_EMULATOR_HOST="+server.Addr, "MAX_ALLOWED_TEMP=30", "ALERT_TOPIC=alerts")
+	now := time.Now()
+	for _, r := range []reading.Reading{
+		{NodeID: "strict", MessageID: "over the owner's limit", Time: now, Temperature: 26},
+		{NodeID: "strict", MessageID: "at the owner's limit", Time: now, Temperature: 25},
+		{NodeID: "strict", MessageID: "backlog", Time: now.Add(-time.Hour), Temperature: 99},
+		{NodeID: "gone", MessageID: "deleted", Time: now, Temperature: 99},
+		{NodeID: "stranger", MessageID: "over the setting", Time: now, Temperature: 31},
+		{NodeID: "stranger", MessageID: "below the setting", Time: now, Temperature: 29},
+	} {
+		if got := p.Push(message(t, r, now)); got != http.StatusNoContent {
+			t.Fatalf("%s answered %d\n%s", r.MessageID, got, p.Output())
+		}
+	}
+	if got := p.Push(push.Message{ID: "poison", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
+		t.Errorf("poison answered %d", got)
+	}
+	var raised []string
+	for _, m := range server.Messages() {
+		e, err := wire.DecodeAlert(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raised = append(raised, e.MessageID)
+	}
+	if got := strings.Join(raised, ", "); got != "over the owner's limit, over the setting" {
+		t.Errorf("raised: %s", got)
+	}
+	if got := p.Terminate(); got != 0 {
+		t.Errorf("exit %d\n%s", got, p.Output())
+	}
+	for _, text := range []string{`"alerts_published":2`, `"readings_backlog":1`, `"readings_ignored":1`, `"messages_refused":1`} {
+		if !strings.Contains(p.Output(), text) {
+			t.Errorf("no %s in the log:\n%s", text, p.Output())
+		}
+	}
+	status, written := functiontest.Exits(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=p", "DATABASE_URL=postgres://x", "MAX_ALLOWED_TEMP=hot")
+	if status != 1 || !strings.Contains(written, "MAX_ALLOWED_TEMP is not a valid number") {
+		t.Errorf("exit %d: %s", status, written)
+	}
+}

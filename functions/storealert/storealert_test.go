@@ -1,0 +1,267 @@
+package storealert_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/functions/storealert"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// owner makes a customer with sensors.
+func owner(t *testing.T, s *store.Store, name string, sensors ...string) (customer, room int64) {
+	t.Helper()
+	c, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.CreateRoom(t.Context(), c.ID, "room")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range sensors {
+		sensor(t, s, c.ID, r.ID, id)
+	}
+	return c.ID, r.ID
+}
+
+func sensor(t *testing.T, s *store.Store, customer, room int64, id string) {
+	t.Helper()
+	if _, err := s.CreateSensor(t.Context(), customer, store.NewSensor{ID: id, Name: id, Type: "T", RoomID: room}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// event is a reading of a node so many seconds after noon that is too hot.
+func event(node string, second int) alert.Event {
+	return alert.Judge(reading.Reading{
+		NodeID: node, MessageID: fmt.Sprintf("m%d", second), Time: noon.Add(time.Duration(second) * time.Second),
+		Temperature: 55.2, Humidity: 61,
+	}, alert.Defaults())[0]
+}
+
+func message(t *testing.T, e alert.Event) push.Message {
+	t.Helper()
+	data, err := wire.EncodeAlert(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return push.Message{ID: "1", Data: data, PublishTime: noon}
+}
+
+func history(t *testing.T, s *store.Store, customer int64) []store.Alert {
+	t.Helper()
+	all, err := s.AlertHistory(t.Context(), customer, 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
+	t.Parallel()
+	s := store.New(pgtest.New(t))
+	customer, _ := owner(t, s, "customer1", "n1")
+	other, _ := owner(t, s, "customer2", "n2")
+	step := storealert.New(s, logging.Discard(), nil)
+	both := alert.Judge(reading.Reading{NodeID: "n1", MessageID: "m", Time: noon, Temperature: 55.2, Humidity: 61}, alert.Defaults())
+	handle := func() {
+		t.Helper()
+		for _, e := range both {
+			if err := step.Handle(t.Context(), message(t, e)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	handle()
+	stored := history(t, s, customer)
+	got := map[string]string{}
+	for _, a := range stored {
+		got[a.Type] = a.Message
+		if a.Acknowledged || a.SensorID != "n1" || !a.Time.Equal(noon) {
+			t.Errorf("stored %+v", a)
+		}
+	}
+	want := map[string]string{
+		"temperature": "High temperature detected: 55.2°C (limit 50.0°C)", "humidity": "High humidity detected: 61.0% (limit 50.0%)",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("alerts (-want +got):\n%s", diff)
+	}
+	if _, err := s.AcknowledgeAlert(t.Context(), customer, stored[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	handle() // redelivered: no second record, no acknowledgement undone
+	if again := history(t, s, customer); len(again) != 2 || !again[0].Acknowledged {
+		t.Errorf("after redelivery: %+v", again)
+	}
+	if theirs := history(t, s, other); len(theirs) != 0 {
+		t.Errorf("another customer sees %+v", theirs)
+	}
+}
+
+func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
+	t.Parallel()
+	s := store.New(pgtest.New(t))
+	customer, room := owner(t, s, "customer1", "gone")
+	step := storealert.New(s, logging.Discard(), nil)
+	if err := s.DeleteSensor(t.Context(), customer, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"gone", "nobody"} {
+		if err := step.Handle(t.Context(), message(t, event(node, 1))); err != nil {
+			t.Errorf("%s: %v", node, err)
+		}
+	}
+	if all := history(t, s, customer); len(all) != 0 {
+		t.Errorf("stored %+v", all)
+	}
+	sensor(t, s, customer, room, "nobody")
+	if err := step.Handle(t.Context(), message(t, event("nobody", 2))); err != nil {
+		t.Error(err)
+	}
+	if all := history(t, s, customer); len(all) != 1 {
+		t.Errorf("after registration: %+v", all)
+	}
+}
+
+func TestPoisonIsRefused(t *testing.T) {
+	t.Parallel()
+	step := storealert.New(nil, logging.Discard(), nil)
+	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","message_id":"m","timestamp":"2026-11-20T12:00:00Z","alert_type":"smoke"}`} {
+		if err := step.Handle(t.Context(), push.Message{Data: []byte(data)}); !push.IsPermanent(err) {
+			t.Errorf("%q: %v", data, err)
+		}
+	}
+}
+
+// unreliable fails every tenth call: half of those before the effect, as a lost
+// connection does, half after it, as a lost answer does.
+type unreliable struct {
+	alerts storealert.Alerts
+	mu     sync.Mutex
+	chance *rand.Rand
+}
+
+var errInjected = errors.New("injected")
+
+func (u *unreliable) InsertAlert(ctx context.Context, e alert.Event) (store.AlertOutcome, error) {
+	u.mu.Lock()
+	dice := u.chance.IntN(20)
+	u.mu.Unlock()
+	if dice == 0 {
+		return 0, errInjected
+	}
+	outcome, err := u.alerts.InsertAlert(ctx, e)
+	if dice == 1 {
+		return 0, errInjected
+	}
+	return outcome, err
+}
+
+// TestFaults delivers events in disorder, some twice, through a step that fails
+// at every tenth, until each is accepted: exactly one alert each.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	const events = 5000
+	pool := pgtest.New(t)
+	s := store.New(pool)
+	owner(t, s, "customer1", "n1")
+	step := storealert.New(&unreliable{alerts: s, chance: rand.New(rand.NewPCG(1, 1))}, logging.Discard(), nil)
+	var deliveries []int
+	for i := range events {
+		deliveries = append(deliveries, i)
+		if i%10 == 0 {
+			deliveries = append(deliveries, i)
+		}
+	}
+	rand.New(rand.NewPCG(2, 2)).Shuffle(len(deliveries), func(i, j int) {
+		deliveries[i], deliveries[j] = deliveries[j], deliveries[i]
+	})
+	numbers := make(chan int)
+	var delivering sync.WaitGroup
+	for range 8 {
+		delivering.Go(func() {
+			for i := range numbers {
+				m := message(t, event("n1", i))
+				for step.Handle(t.Context(), m) != nil && t.Context().Err() == nil {
+				}
+			}
+		})
+	}
+	for _, i := range deliveries {
+		numbers <- i
+	}
+	close(numbers)
+	delivering.Wait()
+	if got := count(t, pool); got != events {
+		t.Errorf("%d alerts of %d events", got, events)
+	}
+}
+
+func count(t *testing.T, pool *pgxpool.Pool) (n int) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM alerts WHERE NOT acknowledged`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	program := functiontest.Build(t, "./serve")
+	database := pgtest.URL(t)
+	pool, err := pgxpool.New(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	owner(t, store.New(pool), "customer1", "n1")
+	p := functiontest.Start(t, program, "FUNCTION_TARGET=storealert", "PROJECT_ID=test", "DATABASE_URL="+database)
+	for range 2 {
+		if got := p.Push(message(t, event("n1", 1))); got != http.StatusNoContent {
+			t.Fatalf("answered %d\n%s", got, p.Output())
+		}
+	}
+	if got := p.Push(push.Message{ID: "poison", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
+		t.Errorf("poison answered %d", got)
+	}
+	if got := p.Terminate(); got != 0 {
+		t.Errorf("exit %d\n%s", got, p.Output())
+	}
+	if n := count(t, pool); n != 1 {
+		t.Errorf("%d alerts, want 1", n)
+	}
+	if !strings.Contains(p.Output(), `"alerts_known":1`) || !strings.Contains(p.Output(), `"alerts_stored":1`) {
+		t.Errorf("counted %s", p.Output())
+	}
+	if p.Listening > time.Second {
+		t.Errorf("takes %v to listen", p.Listening)
+	}
+	status, written := functiontest.Exits(t, program, "FUNCTION_TARGET=storealert")
+	if status != 1 || !strings.Contains(written, "PROJECT_ID") {
+		t.Errorf("exit %d: %s", status, written)
+	}
+}
