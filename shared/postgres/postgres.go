@@ -146,7 +146,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 		arguments = append(arguments, "--no-sync")
 	}
 	initdb := exec.CommandContext(ctx, filepath.Join(c.bin, "initdb"), arguments...) //nolint:gosec // our own binaries
-	initdb.Dir = c.dir
+	initdb.Dir = "/" // ours may be closed to the account until it runs
 	initdb.Env = environment()
 	c.account.apply(initdb)
 	runtime.LockOSThread() // see launch
@@ -194,7 +194,7 @@ func (c *cluster) start(ctx context.Context) (*Server, error) {
 	}
 	defer func() { _ = output.Close() }()
 	command := exec.Command(filepath.Join(c.bin, "postgres"), arguments...) //nolint:gosec,noctx // ends by Stop, not by a context
-	command.Dir = c.dir
+	command.Dir = "/"
 	command.Env = environment()
 	command.Stdout, command.Stderr = output, output
 	c.account.apply(command)

@@ -1,0 +1,23 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// lock keeps a second system off the data folder for as long as this process
+// lives, however it ends.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // in the folder that the user names
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a file descriptor
+		_ = file.Close()
+		return nil, fmt.Errorf("another Coldaisle runs on this data folder: stop it, or choose another folder with --data (%w)", err)
+	}
+	return func() { _ = file.Close() }, nil
+}

@@ -1,0 +1,46 @@
+// Command local runs the whole of Coldaisle on one machine: `make run`. With
+// -replay it sends a recorded series through a system of its own instead, and
+// holds what was stored against what was sent: `make replay FILE=…`.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"coldaisle.dev/shared/config"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Environ())
+	stop()
+	if err != nil {
+		config.Report(os.Stderr, "coldaisle", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, arguments, environ []string) error {
+	s, err := config.Load[settings](environ)
+	if err != nil {
+		return err
+	}
+	flags := flag.NewFlagSet("coldaisle", flag.ContinueOnError)
+	s.define(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return fmt.Errorf("usage: %w", err)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if s.replay != "" {
+		return errors.New("later")
+	}
+	return serve(ctx, s, os.Stdout, time.Now)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/logging"
+)
+
+// serve runs the system until ctx ends, and shows what it does in one line that
+// stays in its place.
+func serve(ctx context.Context, s settings, out *os.File, clock func() time.Time) (err error) {
+	if err := os.MkdirAll(s.data, 0o700); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	unlock, err := lock(filepath.Join(s.data, "lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	path := filepath.Join(s.data, "coldaisle.log")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // in the folder that the user names
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+
+	running, err := system.Start(ctx, s.options(clock, logging.New(file, slog.LevelInfo, "")))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_, _ = fmt.Fprintln(out, "\nStopping …")
+		err = errors.Join(err, running.Stop())
+	}()
+	login, err := running.Demo(ctx)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprint(out, welcome(running, login, path, s.data))
+	return watch(ctx, running, out, clock())
+}
+
+func welcome(running *system.System, login system.Login, logFile, data string) string {
+	return fmt.Sprintf(`
+Coldaisle is running.
+
+  Dashboard   %s
+  API         %s/docs
+  Gateway     %s/api/v1/nodes
+  Sign in     %s   %s
+
+  Log         %s
+  Data        %s
+
+Ctrl-C stops it; what was stored stays.
+
+`, running.APIURL, running.APIURL, running.GatewayURL, login.Email, login.Password, logFile, data)
+}
+
+// Status is renewed often where a person looks, and seldom in a log.
+const (
+	liveInterval = time.Second
+	logInterval  = 10 * time.Second
+)
+
+// watch writes the status until ctx or a part of the system ends.
+func watch(ctx context.Context, running *system.System, out *os.File, started time.Time) error {
+	interval, start, end := logInterval, "", "\n"
+	if info, err := out.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		interval, start, end = liveInterval, "\r\033[K", ""
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		writeStatus(ctx, running, out, started, start, end)
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-running.Failed():
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
+func writeStatus(ctx context.Context, running *system.System, out io.Writer, started time.Time, start, end string) {
+	status, err := running.Status(ctx, started)
+	line := status.String()
+	if err != nil {
+		line = "status unknown: " + strings.ReplaceAll(err.Error(), "\n", " ")
+	}
+	if ctx.Err() == nil {
+		_, _ = fmt.Fprint(out, start, line, end)
+	}
+}

@@ -1,0 +1,202 @@
+package system
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/run/api"
+	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/shared/cloudsql"
+	"coldaisle.dev/shared/postgres"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
+)
+
+// poolSize is the connections of the whole system to its database.
+const poolSize = 24
+
+// ModelBucket holds the models in object storage.
+const ModelBucket = "models"
+
+// startDatabase finds or runs PostgreSQL and brings its schema up to date.
+func (s *System) startDatabase(ctx context.Context) error {
+	address := s.options.DatabaseURL
+	if address == "" {
+		server, err := postgres.Start(ctx, postgres.Options{
+			Dir: filepath.Join(s.options.DataDir, "postgres"), Download: true, Log: s.log,
+		})
+		if err != nil {
+			return err
+		}
+		s.onStop("PostgreSQL", server.Stop)
+		address = server.URL()
+	}
+	pool, end, err := cloudsql.Open(ctx, cloudsql.Config{DatabaseURL: address, MaxConns: poolSize})
+	if err != nil {
+		return err
+	}
+	s.onStop("database pool", func() error { end(); return nil })
+	s.Pool = pool
+	return store.Migrate(ctx, pool)
+}
+
+// timeSeries is the table of readings, written and read.
+type timeSeries interface {
+	readings.Appender
+	api.Readings
+}
+
+func (s *System) openReadings(ctx context.Context) (timeSeries, error) {
+	if !s.options.BigQuery {
+		return pgreadings.New(s.Pool, s.options.Clock), nil
+	}
+	config, err := bigQuery(os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	table, err := bqreadings.Open(ctx, Project, config, s.options.Clock, s.log)
+	if err != nil {
+		return nil, err
+	}
+	s.onStop("BigQuery", table.Close)
+	return table, nil
+}
+
+// startPubSub connects to the emulator that is named, or to one of our own.
+func (s *System) startPubSub(ctx context.Context) error {
+	if s.options.PubSubEmulator != "" {
+		client, err := connect(ctx, s.options.PubSubEmulator)
+		if err != nil {
+			return err
+		}
+		s.onStop("Pub/Sub client", client.Close)
+		s.PubSub = client
+		return nil
+	}
+	server := pstest.NewServer()
+	s.onStop("Pub/Sub", server.Close)
+	client, err := connect(ctx, server.Addr)
+	if err != nil {
+		return err
+	}
+	s.onStop("Pub/Sub client", client.Close)
+	s.PubSub = client
+	s.options.Bridge.Settled = newReleaser(server, s.options.Bridge.Settled).settled
+	return nil
+}
+
+func connect(ctx context.Context, address string) (*pubsub.Client, error) {
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("connect to Pub/Sub at %s: %w", address, err)
+	}
+	client, err := pubsub.NewClient(context.WithoutCancel(ctx), Project, option.WithGRPCConn(connection))
+	if err != nil {
+		_ = connection.Close()
+		return nil, fmt.Errorf("connect to Pub/Sub at %s: %w", address, err)
+	}
+	return client, nil
+}
+
+// releaser lets the Pub/Sub fake forget what was delivered everywhere. The fake
+// keeps every message for a test to look at, which for a system that runs for
+// days would be all its memory; what remains of each is a few dozen bytes.
+type releaser struct {
+	server *pstest.Server
+	next   func(string)
+
+	mu   sync.Mutex
+	done map[string]int // subscriptions that are done with a message others still have
+}
+
+func newReleaser(server *pstest.Server, next func(string)) *releaser {
+	return &releaser{server: server, next: next, done: map[string]int{}}
+}
+
+func (r *releaser) settled(id string) {
+	if r.next != nil {
+		r.next(id)
+	}
+	message := r.server.Message(id)
+	if message == nil {
+		return
+	}
+	subscriptions := 0
+	for _, route := range bridge.Routes() {
+		if bridge.TopicName(Project, route.Topic) == message.Topic {
+			subscriptions++
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done[id]++; r.done[id] < subscriptions {
+		return
+	}
+	delete(r.done, id)
+	message.Data, message.Attributes = nil, nil
+}
+
+// startStorage uses the object storage that is named, or runs one over files.
+func (s *System) startStorage(ctx context.Context) error {
+	if s.options.StorageEmulator != "" {
+		s.StorageURL = s.options.StorageEmulator
+		return nil
+	}
+	root := filepath.Join(s.options.DataDir, "objects")
+	if err := os.MkdirAll(filepath.Join(root, ModelBucket), 0o700); err != nil {
+		return fmt.Errorf("object storage: %w", err)
+	}
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{
+		Scheme: "http", NoListener: true, StorageRoot: root, Writer: io.Discard,
+	})
+	if err != nil {
+		return fmt.Errorf("object storage: %w", err)
+	}
+	s.onStop("object storage", func() error { server.Stop(); return nil })
+	s.StorageURL, err = s.serve(ctx, "object storage", server.HTTPHandler())
+	return err
+}
+
+// secretKey is the one given, or the one made at the first start and kept.
+func secretKey(o Options) (string, error) {
+	if o.SecretKey != "" {
+		return o.SecretKey, nil
+	}
+	return kept(filepath.Join(o.DataDir, "secret_key"), func() string { return rand.Text() + rand.Text() })
+}
+
+// kept is the content of a file that only we can read, made when missing.
+func kept(path string, initial func() string) (string, error) {
+	content, err := os.ReadFile(path) //nolint:gosec // in our own data folder
+	if errors.Is(err, fs.ErrNotExist) {
+		fresh := initial()
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return "", fmt.Errorf("data folder: %w", err)
+		}
+		if err := os.WriteFile(path, []byte(fresh+"\n"), 0o600); err != nil {
+			return "", fmt.Errorf("data folder: %w", err)
+		}
+		return fresh, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}

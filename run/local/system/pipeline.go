@@ -1,0 +1,66 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/functions/ingest"
+	"coldaisle.dev/functions/storealert"
+	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/registry"
+	"coldaisle.dev/shared/store"
+)
+
+// startPipeline serves the functions' steps over HTTP and pushes the messages
+// of their subscriptions at them.
+func (s *System) startPipeline(ctx context.Context, table readings.Appender) error {
+	metadata := store.New(s.Pool)
+	known := registry.New(metadata, s.options.Clock)
+	alerts := detect.NewTopic(s.PubSub, bridge.TopicAlerts)
+	s.onStop("alerts topic", func() error { alerts.Stop(); return nil })
+	steps := map[string]push.Step{
+		"ingest":     ingest.New(table, known, s.log, nil).Handle,
+		"detect":     detect.New(known, alerts, nil, alert.Defaults(), s.options.Clock, s.log, nil).Handle,
+		"storealert": storealert.New(metadata, s.log, nil).Handle,
+	}
+	mux := http.NewServeMux()
+	for function, step := range steps {
+		if s.options.Step != nil {
+			step = s.options.Step(function, step)
+		}
+		mux.Handle("/"+function, push.Handler(s.log, step))
+	}
+	address, err := s.serve(ctx, "functions", mux)
+	if err != nil {
+		return err
+	}
+	pushes := s.options.PubSubEmulator != ""
+	subscriptions, err := bridge.Build(ctx, s.PubSub, Project, func(function string) string { return address + "/" + function }, pushes)
+	if err != nil || pushes {
+		return err
+	}
+	s.Bridge = bridge.New(s.PubSub, subscriptions, s.options.Bridge, s.log)
+	s.run(ctx, "push bridge", s.Bridge.Run)
+	s.onStop("pipeline", func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		return s.Bridge.Drain(ctx)
+	})
+	return nil
+}
+
+// bigQuery reads where the emulator is, and what else the table needs.
+func bigQuery(environ []string) (bqreadings.Config, error) {
+	settings, err := config.Load[bqreadings.Config](environ)
+	if err != nil {
+		return settings, fmt.Errorf("BigQuery: %w", err)
+	}
+	return settings, nil
+}

@@ -1,0 +1,230 @@
+// Package system is the whole of Coldaisle in one process: the gateway and
+// simulated nodes, Pub/Sub with a bridge that pushes, the functions, object
+// storage, the API with its dashboard, and a PostgreSQL beside them. The pieces
+// are those of production; only the endpoints differ.
+//
+// run/local's main starts it for a person, the end-to-end tests for
+// themselves. What is embedded gives way to a server of the caller's where
+// [Options] names one.
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/run/api"
+	"coldaisle.dev/run/dashboard"
+	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/store"
+)
+
+// Project is the name under which topics exist locally.
+const Project = "coldaisle-local"
+
+// Options say how the system runs.
+type Options struct {
+	DataDir     string // everything that survives a restart
+	Host        string // address to listen on; empty means 127.0.0.1
+	APIPort     int    // 0 takes a free one
+	GatewayPort int    // 0 takes a free one
+
+	Nodes int     // simulated nodes, with a customer who owns them; 0 for none
+	Speed float64 // simulated seconds per second; 0 means 1
+	Seed  uint64
+
+	SecretKey       string // empty makes one and keeps it in DataDir
+	DatabaseURL     string // empty runs a PostgreSQL in DataDir
+	PubSubEmulator  string // host:port; empty runs one in this process
+	StorageEmulator string // host:port; empty runs one in this process
+	BigQuery        bool   // readings in the BigQuery emulator that the environment names
+
+	// Step, where not nil, is put around each function's step: how a test makes
+	// one fail.
+	Step func(function string, next push.Step) push.Step
+	// Bridge is how messages are pushed; tests shorten its backoff.
+	Bridge bridge.Config
+
+	Clock func() time.Time
+	Log   *slog.Logger
+}
+
+// System is a running system.
+type System struct {
+	APIURL     string
+	GatewayURL string
+	StorageURL string
+	// PubSub is connected to the system's Pub/Sub, for whoever wants to look.
+	PubSub *pubsub.Client
+	// Pool is connected to the metadata database.
+	Pool *pgxpool.Pool
+	// Bridge counts deliveries; nil where an emulator pushes by itself.
+	Bridge *bridge.Bridge
+	// Nodes are the simulated ones; nil for none.
+	Nodes *nodesim.Simulation
+
+	options Options
+	log     *slog.Logger
+	failed  chan error // of a part that ended by itself
+	closers []closer
+}
+
+type closer struct {
+	name  string
+	close func() error
+}
+
+// drainTime is how long what is under way may take at the end.
+const drainTime = 10 * time.Second
+
+// Start brings the system up, part by part; when one fails the others are taken
+// down again. ctx bounds the start only.
+func Start(ctx context.Context, o Options) (*System, error) {
+	if o.Host == "" {
+		o.Host = "127.0.0.1"
+	}
+	s := &System{options: o, log: o.Log, failed: make(chan error, 8)}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *System) start(ctx context.Context) error {
+	o := s.options
+	// Ports first: that one is taken is best said before anything else happens.
+	apiListener, err := s.listen(ctx, o.APIPort, "the API", "--api-port")
+	if err != nil {
+		return err
+	}
+	gatewayListener, err := s.listen(ctx, o.GatewayPort, "the gateway", "--gateway-port")
+	if err != nil {
+		return err
+	}
+	s.APIURL, s.GatewayURL = urlOf(apiListener), urlOf(gatewayListener)
+	if err := s.startDatabase(ctx); err != nil {
+		return err
+	}
+	if err := s.startPubSub(ctx); err != nil {
+		return err
+	}
+	if err := s.startStorage(ctx); err != nil {
+		return err
+	}
+	readings, err := s.openReadings(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.startPipeline(ctx, readings); err != nil {
+		return err
+	}
+	retraining := api.NewTopic(s.PubSub, bridge.TopicRetraining)
+	s.onStop("retraining topic", func() error { retraining.Stop(); return nil })
+	secret, err := secretKey(o)
+	if err != nil {
+		return err
+	}
+	backend, err := api.New(api.Deps{
+		Store: store.New(s.Pool), Readings: readings, Publisher: retraining, SecretKey: secret,
+		Clock: o.Clock, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.run(ctx, "API", func(ctx context.Context) error {
+		return api.Serve(ctx, apiListener, dashboard.Over(backend), s.log)
+	})
+	data := gateway.NewTopic(s.PubSub, bridge.TopicData)
+	s.onStop("data topic", func() error { data.Stop(); return nil })
+	site := gateway.New(data, o.Clock, s.log)
+	s.run(ctx, "gateway", func(ctx context.Context) error {
+		return gateway.Serve(ctx, gatewayListener, site, s.log)
+	})
+	return nil
+}
+
+// Failed tells of a part that ended by itself.
+func (s *System) Failed() <-chan error { return s.failed }
+
+// Stop takes the system down in the reverse of its order: nodes, gateway and
+// API first, then what they left in Pub/Sub is delivered, then the rest.
+func (s *System) Stop() error {
+	var faults []error
+	for len(s.closers) > 0 {
+		last := s.closers[len(s.closers)-1]
+		s.closers = s.closers[:len(s.closers)-1]
+		if err := last.close(); err != nil {
+			faults = append(faults, fmt.Errorf("stop %s: %w", last.name, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (s *System) onStop(name string, end func() error) {
+	s.closers = append(s.closers, closer{name: name, close: end})
+}
+
+// run keeps a part going until it is stopped; the part must honour its context,
+// which outlives the start's.
+func (s *System) run(ctx context.Context, name string, part func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	var result error
+	running.Go(func() {
+		result = part(ctx)
+		if ctx.Err() == nil {
+			s.failed <- fmt.Errorf("%s ended: %w", name, errors.Join(result, errEnded))
+		}
+	})
+	s.onStop(name, func() error {
+		cancel()
+		running.Wait()
+		return result
+	})
+}
+
+var errEnded = errors.New("it should have gone on")
+
+// listen opens a port. A part that serves the listener closes it; closing it
+// once more at the end does no harm.
+func (s *System) listen(ctx context.Context, port int, what, flag string) (net.Listener, error) {
+	address := net.JoinHostPort(s.options.Host, strconv.Itoa(port))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot listen on %s: stop what uses the port, or choose another with %s (%w)", what, address, flag, err)
+	}
+	s.onStop(what+"'s port", func() error { _ = listener.Close(); return nil })
+	return listener, nil
+}
+
+// serve answers on a free port of the loopback interface.
+func (s *System) serve(ctx context.Context, name string, handler http.Handler) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	s.run(ctx, name, func(ctx context.Context) error {
+		return gateway.Serve(ctx, listener, handler, s.log)
+	})
+	return urlOf(listener), nil
+}
+
+func urlOf(listener net.Listener) string {
+	host, port, err := net.SplitHostPort(listener.Addr().String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
