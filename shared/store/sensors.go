@@ -42,10 +42,10 @@ const sensorColumns = `node_id AS id, name, type, room_id, position, COALESCE(re
 func (s *Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor) (Sensor, error) {
 	created, err := one[Sensor](ctx, s, ErrNoRoom, `
 		INSERT INTO sensors (node_id, name, type, room_id, customer_id, position, readable_from)
-		SELECT @id, @name, @type, r.id, r.customer_id, @position, (
+		SELECT @id::text, @name, @type, r.id, r.customer_id, @position, (
 		    SELECT max(t.deleted_at)
 		    FROM sensor_tombstones t
-		    WHERE t.node_id = @id AND t.customer_id <> r.customer_id
+		    WHERE t.node_id = @id::text AND t.customer_id <> r.customer_id
 		)
 		FROM server_rooms r
 		WHERE r.id = @room AND r.customer_id = @customer

@@ -1,0 +1,92 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/store"
+)
+
+func TestCustomerIsFoundByEmailInAnyCase(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	want := store.Customer{ID: h.anna, Email: "anna12@example.com", Username: "anna12", PasswordHash: "hash of anna12"}
+	found, err := h.CustomerByEmail(t.Context(), "ANNA12@Example.COM")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found.TokensValidAfter = found.TokensValidAfter.UTC()
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !found.TokensValidAfter.IsZero() {
+		t.Error("tokens are void before any password change")
+	}
+	_, err = h.CustomerByEmail(t.Context(), "carla@example.com")
+	mustFail(t, "unknown address", err, store.ErrNoCustomer)
+	_, err = h.Customer(t.Context(), -1)
+	mustFail(t, "unknown id", err, store.ErrNoCustomer)
+	_, err = h.TokensValidAfter(t.Context(), -1)
+	mustFail(t, "tokens of unknown id", err, store.ErrNoCustomer)
+}
+
+func TestCreateCustomerNamesTheDuplicate(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	_, err := h.CreateCustomer(t.Context(), store.NewCustomer{Email: "Anna12@EXAMPLE.com", Username: "carla1", PasswordHash: "x"})
+	mustFail(t, "address in another case", err, store.ErrEmailTaken)
+	_, err = h.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "anna12", PasswordHash: "x"})
+	mustFail(t, "username", err, store.ErrUsernameTaken)
+}
+
+func TestUpdateCustomer(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	updated, err := h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: pointer("new@example.com")})
+	if err != nil || updated.Email != "new@example.com" || updated.Username != "anna12" || updated.PasswordHash != "hash of anna12" {
+		t.Errorf("changed the address: %+v, %v", updated, err)
+	}
+	updated, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: pointer("NEW@example.com"), Username: pointer("anna12")})
+	if err != nil || updated.Email != "NEW@example.com" {
+		t.Errorf("one's own address in another case: %+v, %v", updated, err)
+	}
+	if !updated.TokensValidAfter.IsZero() {
+		t.Error("a change of address voided the tokens")
+	}
+	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: pointer("BRUNO1@example.com")})
+	mustFail(t, "another's address", err, store.ErrEmailTaken)
+	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Username: pointer("bruno1")})
+	mustFail(t, "another's username", err, store.ErrUsernameTaken)
+	_, err = h.UpdateCustomer(t.Context(), -1, store.CustomerChange{Username: pointer("carla1")})
+	mustFail(t, "nobody", err, store.ErrNoCustomer)
+}
+
+func TestPasswordChangeVoidsEarlierTokens(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	change := func(at time.Time) time.Time {
+		t.Helper()
+		if _, err := h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{PasswordHash: pointer("new"), ChangedAt: at}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := h.TokensValidAfter(t.Context(), h.anna)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return after
+	}
+	if got := change(instant()); !got.Equal(instant()) {
+		t.Errorf("tokens valid after %v, want the time of the change", got)
+	}
+	if got := change(instant().Add(-time.Hour)); !got.Equal(instant()) {
+		t.Errorf("a clock that went back made tokens of before %v valid again", got)
+	}
+	if got := change(time.Time{}); !got.After(instant().Add(-time.Hour)) {
+		t.Errorf("without a time: %v", got)
+	}
+	if after, err := h.TokensValidAfter(t.Context(), h.bruno); err != nil || !after.IsZero() {
+		t.Errorf("another customer's tokens: %v, %v", after, err)
+	}
+}

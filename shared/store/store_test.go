@@ -1,0 +1,101 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/store"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// instant is a time of readings in these tests.
+func instant() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+func pointer[T any](v T) *T { return &v }
+
+// hall is a database with two customers, a room each.
+type hall struct {
+	*store.Store
+
+	pool        *pgxpool.Pool
+	anna, bruno int64 // customers
+	annas       int64 // rooms
+	brunos      int64
+}
+
+func open(t *testing.T) hall {
+	t.Helper()
+	pool := pgtest.New(t)
+	h := hall{Store: store.New(pool), pool: pool}
+	h.anna, h.bruno = h.customer(t, "anna12"), h.customer(t, "bruno1")
+	h.annas, h.brunos = h.room(t, h.anna), h.room(t, h.bruno)
+	return h
+}
+
+func (h hall) customer(t *testing.T, name string) int64 {
+	t.Helper()
+	created, err := h.CreateCustomer(t.Context(), store.NewCustomer{
+		Email: name + "@example.com", Username: name, PasswordHash: "hash of " + name,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created.ID
+}
+
+func (h hall) room(t *testing.T, customer int64) int64 {
+	t.Helper()
+	created, err := h.CreateRoom(t.Context(), customer, "Room")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created.ID
+}
+
+func (h hall) sensor(t *testing.T, customer, room int64, id string) store.Sensor {
+	t.Helper()
+	created, err := h.CreateSensor(t.Context(), customer, sensorOf(id, room))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+func sensorOf(id string, room int64) store.NewSensor {
+	return store.NewSensor{ID: id, Name: "Rack", Type: "ESP32-DHT22", RoomID: room}
+}
+
+// sql runs a statement as a careless writer would, past the store.
+func (h hall) sql(t *testing.T, statement string, args pgx.NamedArgs) {
+	t.Helper()
+	if _, err := h.pool.Exec(t.Context(), statement, args); err != nil {
+		t.Fatalf("%s: %v", strings.Fields(statement)[0], err)
+	}
+}
+
+func mustFail(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: got error %v, want %v", what, err, want)
+	}
+}
+
+func TestPingTellsWhetherTheDatabaseAnswers(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	if err := store.New(pool).Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	pool.Close()
+	if err := store.New(pool).Ping(t.Context()); err == nil {
+		t.Error("a closed pool answered")
+	}
+}
