@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -40,7 +39,7 @@ func run(ctx context.Context, arguments, environ []string) error {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if s.replay != "" {
-		return errors.New("later")
+		return replay(ctx, s, os.Stdout, time.Now)
 	}
 	return serve(ctx, s, os.Stdout, time.Now)
 }

@@ -1,0 +1,341 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+const project = "test"
+
+// size is how many readings go in: a slice of the whole suite unless
+// FAULT_READINGS says more.
+func size(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("FAULT_READINGS")
+	if text == "" {
+		return 2000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("FAULT_READINGS: %v", err)
+	}
+	return n
+}
+
+// TestFaults sends readings through ingest, detect and storealert, each a
+// process of its own that is killed and started again all the time, behind a
+// network that fails at every tenth message, before or after the effect, and
+// delivers some twice. Messages come in disorder and partly in copies, poison
+// among them. In the end each reading is stored once, each alert due stands
+// once, and the dead letter holds the poison and, after a replay of what died of
+// bad luck alone, nothing else.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"postgres", "bigquery"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			run(t, table, size(t))
+		})
+	}
+}
+
+func run(t *testing.T, table string, n int) {
+	t.Helper()
+	database := pgtest.URL(t)
+	pool, err := pgxpool.New(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	customer := nodes(t, store.New(pool))
+	server, client := pubSub(t)
+	appends := bqtest.NewAppendServer(t)
+	appends.Latency = 2 * time.Millisecond
+	chance := rand.New(rand.NewPCG(7, 7))
+	appends.Fault = func(int, []reading.Reading) bqtest.Fault { // one at a time: the server holds its lock
+		switch chance.IntN(40) {
+		case 0:
+			return bqtest.Fault{Code: codes.Unavailable}
+		case 1:
+			return bqtest.Fault{Code: codes.ResourceExhausted}
+		case 2:
+			return bqtest.Fault{Break: true}
+		case 3:
+			return bqtest.Fault{Break: true, Store: true}
+		}
+		return bqtest.Fault{}
+	}
+	environ := []string{
+		"PROJECT_ID=" + project, "DATABASE_URL=" + database, "PUBSUB_EMULATOR_HOST=" + server.Addr, "READINGS=" + table,
+		"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST=" + appends.Address(),
+	}
+	instances := map[string]*instance{}
+	for _, function := range []string{"ingest", "detect", "storealert"} {
+		instances[function] = start(t, function, environ)
+	}
+	subscriptions, err := bridge.Build(t.Context(), client, project, func(function string) string {
+		if instances[function] == nil {
+			return "http://127.0.0.1:1/" // train takes no part
+		}
+		return instances[function].url
+	}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushes := bridge.New(client, subscriptions, bridge.Config{MinBackoff: 100 * time.Millisecond, Outstanding: 64}, logging.Discard())
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := pushes.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	defer func() { stop(); running.Wait() }()
+	killing := instances["ingest"].kills(ctx, &running)
+	defer killing()
+	defer instances["detect"].kills(ctx, &running)()
+	defer instances["storealert"].kills(ctx, &running)()
+
+	began := time.Now()
+	sent, poison := publish(t, client, n)
+	settle(t, pushes, instances, len(sent)+poison)
+	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*poison
+	if unlucky > 0 {
+		replay(t, server.Addr, "data")
+		replay(t, server.Addr, "alerts")
+		settle(t, pushes, instances, 1)
+	}
+	t.Logf("%d readings in %.1f s: %d attempts refused, %d instances killed, %d messages dead by bad luck and replayed",
+		n, time.Since(began).Seconds(), pushes.Counts().Refused,
+		instances["ingest"].killed+instances["detect"].killed+instances["storealert"].killed, unlucky)
+
+	if dead := deadLetters(t, client, "data"); dead != 2*poison { // both functions refuse it
+		t.Errorf("%d messages in the dead letter of topic data, want the poison twice: %d", dead, 2*poison)
+	}
+	if dead := deadLetters(t, client, "alerts"); dead != 0 {
+		t.Errorf("%d messages in the dead letter of topic alerts", dead)
+	}
+	want := map[reading.Identity]reading.Reading{}
+	due := map[string]bool{}
+	for _, r := range sent {
+		if r.NodeID == "deleted" {
+			continue
+		}
+		want[r.Identity()] = r
+		for _, e := range alert.Judge(r, alert.Thresholds{MaxTemperature: 45, MaxHumidity: 55}) {
+			if r.NodeID != "unknown" {
+				due[fmt.Sprintf("%s%s %d%s", e.NodeID, e.MessageID, e.Time.UnixMicro(), e.Type)] = true
+			}
+		}
+	}
+	got := appends.Rows()
+	if table == "postgres" {
+		got = stored(t, pool)
+		if len(got) != len(want) {
+			t.Errorf("%d rows for %d readings", len(got), len(want))
+		}
+	}
+	distinct := map[reading.Identity]reading.Reading{}
+	for _, r := range got {
+		distinct[r.Identity()] = r
+	}
+	for id, r := range want {
+		if distinct[id] != r {
+			t.Fatalf("reading %+v is stored as %+v", r, distinct[id])
+		}
+	}
+	if len(distinct) != len(want) {
+		t.Errorf("%d distinct readings stored, %d sent", len(distinct), len(want))
+	}
+	raised := alerts(t, pool, customer)
+	for _, a := range raised {
+		if !due[a] {
+			t.Errorf("alert %s was not due", a)
+		}
+		delete(due, a)
+	}
+	if len(due) > 0 {
+		t.Errorf("%d alerts are missing of %d raised", len(due), len(raised))
+	}
+}
+
+// nodes makes the customer's sensors and thresholds.
+func nodes(t *testing.T, s *store.Store) (customer int64) {
+	t.Helper()
+	c, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room, err := s.CreateRoom(t.Context(), c.ID, "room")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range append(owned(), "deleted") {
+		if _, err := s.CreateSensor(t.Context(), c.ID, store.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DeleteSensor(t.Context(), c.ID, "deleted"); err != nil {
+		t.Fatal(err)
+	}
+	temperature, humidity := 45.0, 55.0
+	if _, err := s.SetThresholds(t.Context(), c.ID, &temperature, &humidity); err != nil {
+		t.Fatal(err)
+	}
+	return c.ID
+}
+
+func owned() []string {
+	ids := make([]string, 50)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("node-%d", i)
+	}
+	return ids
+}
+
+func pubSub(t *testing.T) (*pstest.Server, *pubsub.Client) {
+	t.Helper()
+	server := pstest.NewServer()
+	t.Cleanup(func() { _ = server.Close() })
+	conn, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := pubsub.NewClient(context.WithoutCancel(t.Context()), project, option.WithGRPCConn(conn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return server, client
+}
+
+// publish sends n readings in disorder, every twentieth twice, and poison.
+func publish(t *testing.T, client *pubsub.Client, n int) (sent []reading.Reading, poison int) {
+	t.Helper()
+	chance := rand.New(rand.NewPCG(uint64(n), 1))
+	ids := append(owned(), "deleted", "unknown")
+	start := reading.Instant(time.Now())
+	messages := make([][]byte, 0, n+n/20)
+	for i := range n {
+		r := reading.Reading{
+			NodeID: ids[chance.IntN(len(ids))], MessageID: fmt.Sprintf("%08x", chance.Uint32()),
+			Time:        start.Add(time.Duration(i) * time.Microsecond),
+			Temperature: 20 + 28*chance.Float64(), Humidity: 30 + 28*chance.Float64(), // a tenth over each limit
+		}
+		sent = append(sent, r)
+		data, err := wire.EncodeData(wire.Data{Reading: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, data)
+		if i%20 == 0 {
+			messages = append(messages, data)
+		}
+		if i%500 == 0 {
+			messages = append(messages, fmt.Appendf(nil, `{"node_id":"node-1","message_id":"p%d","temperature":"hot"}`, i))
+			poison++
+		}
+	}
+	chance.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+	for chunk := range slices.Chunk(messages, 500) {
+		request := &pubsubpb.PublishRequest{Topic: bridge.TopicName(project, bridge.TopicData)}
+		for _, data := range chunk {
+			request.Messages = append(request.Messages, &pubsubpb.PubsubMessage{Data: data})
+		}
+		if _, err := client.TopicAdminClient.Publish(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sent, poison
+}
+
+// settle waits until every message of every subscription is done with: none in
+// flight, and none taken up for a while after that.
+func settle(t *testing.T, pushes *bridge.Bridge, instances map[string]*instance, least int) {
+	t.Helper()
+	quiet := time.Now()
+	for deadline := time.Now().Add(20 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		counts := pushes.Counts()
+		if counts.InFlight > 0 || counts.Delivered+counts.DeadLettered < int64(least) {
+			quiet = time.Now()
+		}
+		if time.Since(quiet) > time.Second {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not settled: %+v\n%s", counts, instances["ingest"].output())
+		}
+	}
+}
+
+// deadLetters counts a dead letter without taking anything from it.
+func deadLetters(t *testing.T, client *pubsub.Client, topic string) int {
+	t.Helper()
+	subscription := bridge.SubscriptionName(project, topic+bridge.DeadLetterSuffix)
+	var ids []string
+	for {
+		pulled, err := client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
+			Subscription: subscription, MaxMessages: 1000, ReturnImmediately: true, //nolint:staticcheck // nothing to wait for
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(pulled.GetReceivedMessages()) == 0 {
+			break
+		}
+		for _, m := range pulled.GetReceivedMessages() {
+			ids = append(ids, m.GetAckId())
+		}
+	}
+	if len(ids) > 0 {
+		if err := client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
+			Subscription: subscription, AckIds: ids, AckDeadlineSeconds: 0,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return len(ids)
+}
+
+// replay runs the command as an operator does.
+func replay(t *testing.T, emulator, topic string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), functiontest.Build(t, "coldaisle.dev/run/replay"), "-project", project, "-topic", topic)
+	command.Env = append(os.Environ(), "PUBSUB_EMULATOR_HOST="+emulator)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("replay: %v\n%s", err, output)
+	}
+	t.Log(strings.TrimSpace(string(output)))
+}
