@@ -149,12 +149,12 @@ func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperat
 	defaults := alert.Defaults()
 	set, err := one[Thresholds](ctx, s, ErrNoCustomer, `
 		INSERT INTO alert_thresholds AS t (customer_id, max_temperature, max_humidity)
-		SELECT id, COALESCE(@temperature, @default_temperature), COALESCE(@humidity, @default_humidity)
+		SELECT id, COALESCE(@temperature::float8, @default_temperature::float8), COALESCE(@humidity::float8, @default_humidity::float8)
 		FROM customers
 		WHERE id = @customer
 		ON CONFLICT (customer_id) DO UPDATE
-		SET max_temperature = COALESCE(@temperature, t.max_temperature),
-		    max_humidity = COALESCE(@humidity, t.max_humidity)
+		SET max_temperature = COALESCE(@temperature::float8, t.max_temperature),
+		    max_humidity = COALESCE(@humidity::float8, t.max_humidity)
 		RETURNING `+thresholdColumns,
 		pgx.NamedArgs{
 			"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity,

@@ -1,0 +1,193 @@
+package store_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/store"
+)
+
+func hot(node, message string) alert.Event {
+	return alert.Event{
+		NodeID: node, MessageID: message, Time: instant(), Type: alert.Temperature,
+		Value: 55.2, Threshold: 50, Temperature: 55.2, Humidity: 40,
+	}
+}
+
+func (h hall) insert(t *testing.T, e alert.Event, want store.AlertOutcome) {
+	t.Helper()
+	if got, err := h.InsertAlert(t.Context(), e); err != nil || got != want {
+		t.Errorf("%s alert of %s: outcome %d, %v, want %d", e.Type, e.NodeID, got, err, want)
+	}
+}
+
+func (h hall) history(t *testing.T, customer int64, limit int) []store.Alert {
+	t.Helper()
+	found, err := h.AlertHistory(t.Context(), customer, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestAlertIsStoredOncePerReadingAndType(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.insert(t, hot("n1", "a"), store.AlertStored)
+	h.insert(t, hot("n1", "a"), store.AlertKnown)
+	humid := hot("n1", "a")
+	humid.Type, humid.Value = alert.Humidity, 61
+	h.insert(t, humid, store.AlertStored)
+	h.insert(t, hot("n1", "b"), store.AlertStored)
+	later := hot("n1", "a")
+	later.Time = instant().Add(time.Second)
+	h.insert(t, later, store.AlertStored)
+
+	found := h.history(t, h.anna, 50)
+	if len(found) != 4 {
+		t.Fatalf("%d alerts, want 4", len(found))
+	}
+	found[3].Time = found[3].Time.UTC()
+	want := store.Alert{
+		ID: found[3].ID, SensorID: "n1", Type: "temperature", Time: instant(),
+		Message: "High temperature detected: 55.2°C (limit 50.0°C)",
+	}
+	if diff := cmp.Diff(want, found[3]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRedeliveryKeepsTheAcknowledgement(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.insert(t, hot("n1", "a"), store.AlertStored)
+	stored := h.history(t, h.anna, 1)[0]
+	for range 2 { // the second time without effect
+		acknowledged, err := h.AcknowledgeAlert(t.Context(), h.anna, stored.ID)
+		if err != nil || !acknowledged.Acknowledged {
+			t.Fatalf("%+v, %v", acknowledged, err)
+		}
+	}
+	h.insert(t, hot("n1", "a"), store.AlertKnown)
+	active, err := h.ActiveAlerts(t.Context(), h.anna)
+	if err != nil || len(active) != 0 {
+		t.Errorf("active %+v, %v", active, err)
+	}
+	if found := h.history(t, h.anna, 50); len(found) != 1 || !found[0].Acknowledged {
+		t.Errorf("history %+v", found)
+	}
+}
+
+func TestAlertWithoutAnOwnerIsIgnored(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.insert(t, hot("never-seen", "a"), store.AlertIgnored)
+	h.sensor(t, h.anna, h.annas, "n1")
+	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	h.insert(t, hot("n1", "a"), store.AlertIgnored)
+	h.sensor(t, h.bruno, h.brunos, "n1")
+	// The reading is older than Anna's deletion: it was never Bruno's.
+	h.insert(t, hot("n1", "b"), store.AlertIgnored)
+	fresh := hot("n1", "c")
+	fresh.Time = h.now(t)
+	h.insert(t, fresh, store.AlertStored)
+	if found := h.history(t, h.bruno, 50); len(found) != 1 {
+		t.Errorf("Bruno's alerts: %+v", found)
+	}
+	if found := h.history(t, h.anna, 50); len(found) != 0 {
+		t.Errorf("Anna's alerts: %+v", found)
+	}
+}
+
+func TestAlertsOutliveTheirSensor(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.insert(t, hot("n1", "a"), store.AlertStored)
+	if err := h.DeleteRoom(t.Context(), h.anna, h.annas); err != nil {
+		t.Fatal(err)
+	}
+	h.sensor(t, h.bruno, h.brunos, "n1")
+	if found := h.history(t, h.anna, 50); len(found) != 1 {
+		t.Errorf("Anna's alerts: %+v", found)
+	}
+	if found := h.history(t, h.bruno, 50); len(found) != 0 {
+		t.Errorf("Bruno's alerts: %+v", found)
+	}
+}
+
+func TestHistoryIsNewestFirstAndLimited(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	for _, minute := range []int{3, 1, 5, 2, 4} {
+		e := hot("n1", strconv.Itoa(minute))
+		e.Time = instant().Add(time.Duration(minute) * time.Minute)
+		h.insert(t, e, store.AlertStored)
+	}
+	minutes := func(found []store.Alert) []int {
+		var minutes []int
+		for _, a := range found {
+			minutes = append(minutes, int(a.Time.Sub(instant())/time.Minute))
+		}
+		return minutes
+	}
+	if diff := cmp.Diff([]int{5, 4, 3}, minutes(h.history(t, h.anna, 3))); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	active, err := h.ActiveAlerts(t.Context(), h.anna)
+	if diff := cmp.Diff([]int{5, 4, 3, 2, 1}, minutes(active)); diff != "" || err != nil {
+		t.Errorf("active, %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestThresholds(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	got, err := h.Thresholds(t.Context(), h.anna)
+	if want := (store.Thresholds{CustomerID: h.anna, MaxTemperature: 50, MaxHumidity: 50}); err != nil || got != want {
+		t.Errorf("never set: %+v, %v", got, err)
+	}
+	steps := []struct {
+		temperature, humidity         *float64
+		wantTemperature, wantHumidity float64
+	}{
+		{temperature: pointer(30.0), wantTemperature: 30, wantHumidity: 50},
+		{humidity: pointer(60.0), wantTemperature: 30, wantHumidity: 60},
+		{temperature: pointer(-40.0), humidity: pointer(0.0), wantTemperature: -40, wantHumidity: 0},
+		{temperature: pointer(125.0), humidity: pointer(100.0), wantTemperature: 125, wantHumidity: 100},
+	}
+	var id int64
+	for i, step := range steps {
+		set, err := h.SetThresholds(t.Context(), h.anna, step.temperature, step.humidity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			id = set.ID
+		}
+		want := store.Thresholds{ID: id, CustomerID: h.anna, MaxTemperature: step.wantTemperature, MaxHumidity: step.wantHumidity}
+		if set != want {
+			t.Errorf("step %d: set %+v, want %+v", i, set, want)
+		}
+		if read, err := h.Thresholds(t.Context(), h.anna); err != nil || read != want {
+			t.Errorf("step %d: read %+v, %v", i, read, err)
+		}
+	}
+	if _, err := h.SetThresholds(t.Context(), h.anna, pointer(126.0), nil); err == nil {
+		t.Error("took 126 °C")
+	}
+	if got, err := h.Thresholds(t.Context(), h.bruno); err != nil || got.MaxTemperature != 50 || got.ID != 0 {
+		t.Errorf("another customer's: %+v, %v", got, err)
+	}
+	_, err = h.SetThresholds(t.Context(), -1, pointer(30.0), nil)
+	mustFail(t, "of nobody", err, store.ErrNoCustomer)
+}

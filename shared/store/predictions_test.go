@@ -1,0 +1,156 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/store"
+)
+
+func (h hall) prediction(t *testing.T, customer int64, sensor string, minute int) store.Prediction {
+	t.Helper()
+	recorded, err := h.RecordPrediction(t.Context(), customer, store.NewPrediction{
+		SensorID: sensor, Time: instant().Add(time.Duration(minute) * time.Minute),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recorded
+}
+
+func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	offered := store.NewPrediction{
+		SensorID: "n1", Time: instant(), MessageID: "a",
+		PredictedTemperature: pointer(21.5), PredictedHumidity: pointer(40.5), ActualTemperature: pointer(22.5),
+		AnomalyPredicted: true, SamplingProbability: 0.01,
+	}
+	recorded, err := h.RecordPrediction(t.Context(), h.anna, offered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := store.Prediction{
+		ID: recorded.ID, SensorID: "n1", Time: instant(), PredictedTemperature: pointer(21.5),
+		PredictedHumidity: pointer(40.5), ActualTemperature: pointer(22.5), AnomalyPredicted: true,
+	}
+	read, err := h.Prediction(t.Context(), h.anna, recorded.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := cmp.Options{cmpopts.IgnoreFields(store.Prediction{}, "CreatedAt"), cmpopts.EquateApproxTime(0)}
+	for _, got := range []store.Prediction{recorded, read} {
+		if diff := cmp.Diff(want, got, options); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if got.CreatedAt.IsZero() {
+			t.Error("no time of creation")
+		}
+	}
+	_, err = h.RecordPrediction(t.Context(), h.anna, offered)
+	mustFail(t, "again", err, store.ErrPredictionExists)
+}
+
+func TestPredictionsAreFilteredNewestFirst(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.sensor(t, h.anna, h.annas, "n2")
+	first, second := h.prediction(t, h.anna, "n1", 1), h.prediction(t, h.anna, "n1", 2)
+	third := h.prediction(t, h.anna, "n2", 0)
+	if _, err := h.ValidatePrediction(t.Context(), h.anna, first.ID, store.FeedbackNotOK); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		filter store.PredictionFilter
+		want   []int64
+	}{
+		"all":                         {store.PredictionFilter{Limit: 50}, []int64{second.ID, first.ID, third.ID}},
+		"limited":                     {store.PredictionFilter{Limit: 1}, []int64{second.ID}},
+		"validated":                   {store.PredictionFilter{Status: "validated", Limit: 50}, []int64{first.ID}},
+		"unvalidated":                 {store.PredictionFilter{Status: "unvalidated", Limit: 50}, []int64{second.ID, third.ID}},
+		"of a sensor":                 {store.PredictionFilter{SensorID: "n2", Limit: 50}, []int64{third.ID}},
+		"validated of another sensor": {store.PredictionFilter{Status: "validated", SensorID: "n2", Limit: 50}, nil},
+	}
+	for name, test := range tests {
+		found, err := h.Predictions(t.Context(), h.anna, test.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []int64
+		for _, p := range found {
+			ids = append(ids, p.ID)
+		}
+		if diff := cmp.Diff(test.want, ids); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	p := h.prediction(t, h.anna, "n1", 0)
+	for _, verdict := range []store.Feedback{store.FeedbackOK, store.FeedbackNotOK} {
+		judged, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, verdict)
+		if err != nil || judged.Feedback != verdict || judged.UsedInTraining {
+			t.Errorf("%+v, %v", judged, err)
+		}
+	}
+	h.sql(t, `UPDATE prediction_feedback SET used_in_training = true WHERE id = @id`, pgx.NamedArgs{"id": p.ID})
+	_, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, store.FeedbackOK)
+	mustFail(t, "used", err, store.ErrPredictionUsed)
+	if after, err := h.Prediction(t.Context(), h.anna, p.ID); err != nil || after.Feedback != store.FeedbackNotOK {
+		t.Errorf("after: %+v, %v", after, err)
+	}
+	_, err = h.ValidatePrediction(t.Context(), h.bruno, p.ID, store.FeedbackOK)
+	mustFail(t, "another's, used", err, store.ErrNoPrediction)
+}
+
+func TestPredictionStats(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.sensor(t, h.bruno, h.brunos, "n2")
+	for minute, verdict := range []store.Feedback{"", store.FeedbackOK, store.FeedbackOK, store.FeedbackNotOK} {
+		p := h.prediction(t, h.anna, "n1", minute)
+		if verdict == "" {
+			continue
+		}
+		if _, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, verdict); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(ready bool) {
+		t.Helper()
+		got, err := h.PredictionStats(t.Context(), h.anna)
+		want := store.PredictionStats{Total: 4, Validated: 3, OK: 2, NotOK: 1, ReadyForRetraining: ready}
+		if err != nil || got != want {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+	check(false)
+	h.verdicts(t, h.bruno, "n2", store.RetrainingCount-3-1)
+	check(false)
+	h.verdicts(t, h.bruno, "n2", 1)
+	check(true)
+	if count, err := h.ValidatedCount(t.Context()); err != nil || count != store.RetrainingCount {
+		t.Errorf("%d verdicts, %v", count, err)
+	}
+}
+
+// verdicts adds validated predictions that no run has used.
+func (h hall) verdicts(t *testing.T, customer int64, sensor string, count int) {
+	t.Helper()
+	h.sql(t, `
+		INSERT INTO prediction_feedback (customer_id, sensor_id, timestamp, message_id, feedback)
+		SELECT @customer, @sensor::text, @timestamp, gen_random_uuid()::text, 'ok'
+		FROM generate_series(1, @count::int)`,
+		pgx.NamedArgs{"customer": customer, "sensor": sensor, "timestamp": instant(), "count": count})
+}

@@ -1,0 +1,157 @@
+package store_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/store"
+)
+
+func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	const people = 50
+	h.verdicts(t, h.anna, "n1", store.RetrainingCount-people)
+	var unvalidated []int64
+	for minute := range people {
+		unvalidated = append(unvalidated, h.prediction(t, h.anna, "n1", minute+1).ID)
+	}
+	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
+		t.Fatalf("before enough verdicts: %v, %v", begun, err)
+	}
+	var started atomic.Int32
+	var group sync.WaitGroup
+	for _, id := range unvalidated {
+		group.Go(func() {
+			if _, err := h.ValidatePrediction(t.Context(), h.anna, id, store.FeedbackOK); err != nil {
+				t.Error(err)
+			}
+			run, begun, err := h.BeginAutomatic(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			if begun {
+				started.Add(1)
+				if run.TriggeredBy != store.TriggeredAutomatically || run.Status != store.RunRunning || run.ModelType != "both" {
+					t.Errorf("began %+v", run)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if started.Load() != 1 {
+		t.Errorf("%d runs began, want 1", started.Load())
+	}
+	if runs, err := h.TrainingRuns(t.Context(), 20); err != nil || len(runs) != 1 {
+		t.Errorf("%d runs stand in the table, %v", len(runs), err)
+	}
+}
+
+func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	run, err := h.BeginManual(t.Context())
+	if err != nil || run.TriggeredBy != store.TriggeredManually || run.Status != store.RunRunning || run.CompletedAt != nil {
+		t.Fatalf("began %+v, %v", run, err)
+	}
+	_, err = h.BeginManual(t.Context())
+	mustFail(t, "a second one", err, store.ErrRunning)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.verdicts(t, h.anna, "n1", store.RetrainingCount)
+	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
+		t.Errorf("an automatic one beside it: %v, %v", begun, err)
+	}
+	h.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now()`, nil)
+	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || !begun {
+		t.Errorf("an automatic one after it: %v, %v", begun, err)
+	}
+}
+
+func TestManualRunsAtOnceBeginOne(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	var began atomic.Int32
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			switch _, err := h.BeginManual(t.Context()); {
+			case err == nil:
+				began.Add(1)
+			case !errors.Is(err, store.ErrRunning):
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if began.Load() != 1 {
+		t.Errorf("%d began, want 1", began.Load())
+	}
+}
+
+func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	run, err := h.BeginManual(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	age := func(by time.Duration) {
+		t.Helper()
+		h.sql(t, `UPDATE model_training_runs SET started_at = now() - make_interval(secs => @age)`, pgx.NamedArgs{"age": by.Seconds()})
+		if err := h.ExpireRuns(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	age(store.RunTimeout - time.Minute)
+	if got, err := h.TrainingRun(t.Context(), run.ID); err != nil || got.Status != store.RunRunning {
+		t.Errorf("just before: %+v, %v", got, err)
+	}
+	age(store.RunTimeout + time.Second)
+	got, err := h.TrainingRun(t.Context(), run.ID)
+	if err != nil || got.Status != store.RunFailed || got.CompletedAt == nil || got.ErrorMessage == nil {
+		t.Errorf("after: %+v, %v", got, err)
+	}
+	next, err := h.BeginManual(t.Context())
+	if err != nil || next.ID == run.ID {
+		t.Errorf("the next: %+v, %v", next, err)
+	}
+	runs, err := h.TrainingRuns(t.Context(), 20)
+	if err != nil || len(runs) != 2 || runs[0].ID != next.ID {
+		t.Errorf("history %+v, %v", runs, err)
+	}
+	if runs, err := h.TrainingRuns(t.Context(), 1); err != nil || len(runs) != 1 {
+		t.Errorf("history of one: %+v, %v", runs, err)
+	}
+	_, err = h.TrainingRun(t.Context(), -1)
+	mustFail(t, "unknown run", err, store.ErrNoRun)
+}
+
+func TestRunWaitsToBeRequestedUntilItIs(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	if _, waits, err := h.UnrequestedRun(t.Context()); err != nil || waits {
+		t.Fatalf("no run: %v, %v", waits, err)
+	}
+	run, err := h.BeginManual(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, waits, err := h.UnrequestedRun(t.Context())
+	if err != nil || !waits || waiting.ID != run.ID {
+		t.Errorf("begun: %+v, %v, %v", waiting, waits, err)
+	}
+	for range 2 {
+		if err := h.MarkRequested(t.Context(), run.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, waits, err := h.UnrequestedRun(t.Context()); err != nil || waits {
+			t.Errorf("requested: %v, %v", waits, err)
+		}
+	}
+}
