@@ -10,7 +10,7 @@ import (
 )
 
 //go:embed cost.md.tmpl
-var pageText string //nolint:gochecknoglobals // embedded files must be
+var pageText string
 
 // render writes the page.
 func render() (string, error) {

@@ -13,6 +13,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -45,7 +46,7 @@ func run(ctx context.Context, arguments []string) error {
 		return fmt.Errorf("flags: %w", err)
 	}
 	if *project == "" || *topic == "" {
-		return fmt.Errorf("-project and -topic are required")
+		return errors.New("-project and -topic are required")
 	}
 	if *subscription == "" {
 		*subscription = *topic + "-dead-letter"

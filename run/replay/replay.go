@@ -16,9 +16,9 @@ import (
 // The attributes that Pub/Sub adds on the way to a dead letter begin so. See
 // https://cloud.google.com/pubsub/docs/handling-failures.
 const (
-	deadLetterPrefix  = "CloudPubSubDeadLetter"
+	deadLetterPrefix   = "CloudPubSubDeadLetter"
 	sourceSubscription = deadLetterPrefix + "SourceSubscription"
-	sourcePublishTime = deadLetterPrefix + "SourceTopicPublishTime"
+	sourcePublishTime  = deadLetterPrefix + "SourceTopicPublishTime"
 )
 
 // replay is one run of the command.

@@ -113,9 +113,9 @@ func TestReplayLeavesWhatItIsNotAskedFor(t *testing.T) {
 		change func(*replay)
 		moved  int
 	}{
-		"another function's":      {func(r *replay) { r.from = "detect" }, 1},
-		"over the limit":          {func(r *replay) { r.limit = 2 }, 2},
-		"dry run":                 {func(r *replay) { r.dryRun = true }, 0},
+		"another function's":       {func(r *replay) { r.from = "detect" }, 1},
+		"over the limit":           {func(r *replay) { r.limit = 2 }, 2},
+		"dry run":                  {func(r *replay) { r.dryRun = true }, 0},
 		"what died after it began": {func(r *replay) { r.started = time.Now().Add(-time.Hour) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ const patience = 30 * time.Second
 func Build(tb testing.TB, pkg string) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), filepath.Base(pkg))
-	build := exec.CommandContext(tb.Context(), "go", "build", "-o", path, pkg)
+	build := exec.CommandContext(tb.Context(), "go", "build", "-o", path, pkg) //nolint:gosec // a test names its own package
 	if output, err := build.CombinedOutput(); err != nil {
 		tb.Fatalf("build %s: %v\n%s", pkg, err, output)
 	}

@@ -44,7 +44,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	t.Run("store", func(t *testing.T) { //nolint:paralleltest // the table is deleted after it
+	t.Run("store", func(t *testing.T) { // not parallel: the table is deleted after it
 		readingstest.Run(t, s)
 	})
 }

@@ -95,8 +95,8 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 	})
 	s := openQueries(t, server, still)
 	node := readings.Node{ID: "n1"}
-	for range s.Range(t.Context(), node, noon.Add(-time.Hour), noon) {
-		t.Error("a reading out of nothing")
+	for r, err := range s.Range(t.Context(), node, noon.Add(-time.Hour), noon) {
+		t.Errorf("a reading out of nothing: %+v, %v", r, err)
 	}
 	if _, err := s.Buckets(t.Context(), node, noon.Add(-time.Hour), noon, 10); err != nil {
 		t.Error(err)
@@ -155,8 +155,8 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 	if start := value(server.Requests()[0], "start"); !strings.HasPrefix(start, "2026-11-20 11:30:00") {
 		t.Errorf("asked from %s, though the node is the caller's only since 11:30", start)
 	}
-	for range s.Range(t.Context(), readings.Node{ID: "n1", Since: noon}, noon.Add(-time.Hour), noon) {
-		t.Error("a reading from before the node was the caller's")
+	for r, err := range s.Range(t.Context(), readings.Node{ID: "n1", Since: noon}, noon.Add(-time.Hour), noon) {
+		t.Errorf("a reading from before the node was the caller's: %+v, %v", r, err)
 	}
 	if n := len(server.Requests()); n != 1 {
 		t.Errorf("%d queries, one of them for an empty range", n)

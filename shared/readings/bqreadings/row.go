@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"coldaisle.dev/shared/reading"
@@ -25,12 +24,12 @@ const (
 func rowDescriptor() *descriptorpb.DescriptorProto {
 	field := func(number protowire.Number, name string, kind descriptorpb.FieldDescriptorProto_Type) *descriptorpb.FieldDescriptorProto {
 		return &descriptorpb.FieldDescriptorProto{
-			Name: proto.String(name), Number: proto.Int32(int32(number)), Type: kind.Enum(),
+			Name: new(name), Number: new(int32(number)), Type: kind.Enum(),
 			Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
 		}
 	}
 	return &descriptorpb.DescriptorProto{
-		Name: proto.String("Reading"),
+		Name: new("Reading"),
 		Field: []*descriptorpb.FieldDescriptorProto{
 			field(fieldNodeID, "node_id", descriptorpb.FieldDescriptorProto_TYPE_STRING),
 			field(fieldMessageID, "message_id", descriptorpb.FieldDescriptorProto_TYPE_STRING),
@@ -50,7 +49,7 @@ func encodeRow(r reading.Reading) []byte {
 	row = protowire.AppendTag(row, fieldMessageID, protowire.BytesType)
 	row = protowire.AppendString(row, r.MessageID)
 	row = protowire.AppendTag(row, fieldTimestamp, protowire.VarintType)
-	row = protowire.AppendVarint(row, uint64(reading.Instant(r.Time).UnixMicro())) //nolint:gosec // two's complement is the wire form
+	row = protowire.AppendVarint(row, uint64(reading.Instant(r.Time).UnixMicro()))
 	row = protowire.AppendTag(row, fieldTemperature, protowire.Fixed64Type)
 	row = protowire.AppendFixed64(row, math.Float64bits(r.Temperature))
 	row = protowire.AppendTag(row, fieldHumidity, protowire.Fixed64Type)

@@ -210,14 +210,13 @@ func (w *writer) use() *connection {
 func (w *writer) open(ctx context.Context) (*connection, error) {
 	alive, cancel := context.WithCancel(w.ctx)
 	stop := context.AfterFunc(ctx, cancel)
-	client, err := managedwriter.NewClient(alive, w.project, append([]option.ClientOption{
-		option.WithGRPCConnectionPool(1), // one stream needs no more
-	}, w.options...)...)
+	options := append([]option.ClientOption{option.WithGRPCConnectionPool(1)}, w.options...) // one stream needs no more
+	client, err := managedwriter.NewClient(alive, w.project, options...)                     //nolint:contextcheck // it outlives ctx
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("open write client: %w", err)
 	}
-	stream, err := client.NewManagedStream(alive,
+	stream, err := client.NewManagedStream(alive, //nolint:contextcheck // it outlives ctx
 		managedwriter.WithDestinationTable(w.table),
 		managedwriter.WithType(managedwriter.DefaultStream),
 		managedwriter.WithSchemaDescriptor(rowDescriptor()),

@@ -158,12 +158,12 @@ func (s *AppendServer) AppendRows(stream storagepb.BigQueryWrite_AppendRowsServe
 				close(replies)
 				return <-ended
 			}
-			return err //nolint:wrapcheck // a gRPC status already
+			return err
 		case request := <-requests:
 			if written := request.GetProtoRows().GetWriterSchema().GetProtoDescriptor(); written != nil {
 				var err error
 				if schema, err = descriptor(written); err != nil {
-					return status.Error(codes.InvalidArgument, err.Error())
+					return status.Error(codes.InvalidArgument, err.Error()) //nolint:wrapcheck // gRPC reads the status
 				}
 			}
 			replies <- s.take(request, schema)
@@ -241,7 +241,7 @@ func refusal(fault Fault) *storagepb.AppendRowsResponse {
 		code, message = codes.InvalidArgument, "rows are malformed"
 	}
 	response := &storagepb.AppendRowsResponse{Response: &storagepb.AppendRowsResponse_Error{
-		Error: &spb.Status{Code: int32(code), Message: message}, //nolint:gosec // codes are small
+		Error: &spb.Status{Code: int32(code), Message: message},
 	}}
 	for index, text := range fault.RowErrors {
 		response.RowErrors = append(response.RowErrors, &storagepb.RowError{
@@ -254,7 +254,7 @@ func refusal(fault Fault) *storagepb.AppendRowsResponse {
 // descriptor builds the message type that a client says it writes.
 func descriptor(written *descriptorpb.DescriptorProto) (protoreflect.MessageDescriptor, error) {
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-		Name: proto.String("row.proto"), Syntax: proto.String("proto2"),
+		Name: new("row.proto"), Syntax: new("proto2"),
 		MessageType: []*descriptorpb.DescriptorProto{written},
 	}, nil)
 	if err != nil {
