@@ -1,0 +1,186 @@
+import { addRoom, addSensor, expect, measure, password, signInAs, signInDemo, signUp, test, tokenOf, url } from "./person";
+
+test("from sign-up to an acknowledged alert", async ({ page }) => {
+  await signUp(page);
+  await expect(page.getByText("Add your first server room")).toBeVisible();
+  await addRoom(page, "Basement");
+  const node = `node-${Date.now()}`;
+  await addSensor(page, node, "Rack 4, inlet");
+  await expect(page.getByText(`Check that the node sends the id ${node}`)).toBeVisible();
+
+  await measure(node, 55.2, 40);
+  await page.getByRole("link", { name: "Overview" }).first().click();
+  await expect(page.getByText("Too hot")).toBeVisible({ timeout: 25_000 });
+  await expect(page.getByText("1 sensor needs attention")).toBeVisible();
+
+  await page.getByRole("link", { name: /Alerts/ }).click();
+  await expect(page.getByText("High temperature")).toBeVisible({ timeout: 25_000 });
+  await expect(page.getByText("55.2 °C")).toBeVisible();
+  await page.getByRole("button", { name: /Acknowledge alert/ }).click();
+  await expect(page.getByText("Nothing to acknowledge")).toBeVisible();
+  await page.getByRole("button", { name: "History" }).click();
+  await expect(page.getByText("Acknowledged", { exact: true })).toBeVisible();
+});
+
+test("an episode of several alerts is acknowledged at once", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Attic");
+  const node = `episode-${Date.now()}`;
+  await addSensor(page, node, "Door");
+  for (const temperature of [51, 53.5, 52]) await measure(node, temperature, 40);
+  await page.goto(url("/alerts"));
+  await expect(page.getByText("1 episode of 3 alerts to acknowledge.")).toBeVisible({ timeout: 25_000 });
+  await expect(page.getByText("53.5 °C")).toBeVisible();
+  await page.getByRole("button", { name: /Acknowledge all 3/ }).click();
+  await expect(page.getByText("Nothing to acknowledge")).toBeVisible();
+});
+
+test("predictions are judged by keys, and a run is started by hand", async ({ page }) => {
+  await signInDemo(page);
+  await page.goto(url("/predictions"));
+  await expect(page.getByText("38 of 100", { exact: false })).toBeVisible();
+  const left = page.getByText(/\d+ left/);
+  await expect(left).toBeVisible();
+  const count = Number(/\d+/.exec(await left.innerText())?.[0]);
+  await page.keyboard.press("o");
+  await expect(page.getByText("39 of 100", { exact: false })).toBeVisible();
+  await page.keyboard.press("n");
+  await expect(page.getByText("40 of 100", { exact: false })).toBeVisible();
+  await page.keyboard.press("s");
+  // New predictions may have come meanwhile.
+  await expect.poll(async () => Number(/\d+/.exec(await left.innerText())?.[0])).toBeLessThan(count);
+  await page.getByRole("button", { name: "Retrain now" }).click();
+  await expect(page.getByRole("cell", { name: "hand" })).toHaveCount(2);
+});
+
+test("a threshold is changed after a look at what it would have raised", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Lab");
+  const node = `limits-${Date.now()}`;
+  await addSensor(page, node, "Bench");
+  for (const temperature of [24, 29.5, 30]) await measure(node, temperature, 40);
+  await page.goto(url("/thresholds"));
+  await expect(page.getByText("Above every ASHRAE class", { exact: false })).toBeVisible();
+  await page.getByLabel("Highest temperature").fill("29");
+  // The count is of whole minutes.
+  await expect(async () => {
+    await page.getByRole("button", { name: "Count past alerts" }).click();
+    await expect(page.getByRole("row", { name: "29 °C" })).toContainText("2 alerts", { timeout: 2000 });
+  }).toPass({ timeout: 75_000, intervals: [5000] });
+  await page.getByRole("button", { name: "Save thresholds" }).click();
+  await expect(page.getByText("Saved.", { exact: false })).toBeVisible();
+  await page.reload();
+  await expect(page.getByLabel("Highest temperature")).toHaveValue("29");
+});
+test.setTimeout(120_000);
+
+test("a sensor is renamed, moved and deleted, and its readings are kept", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "North");
+  const node = `moving-${Date.now()}`;
+  await addSensor(page, node, "Old name");
+  await measure(node, 21, 41);
+  await page.goto(url());
+  await addRoom(page, "South");
+  await page.goto(url(`/sensors/${node}`));
+  await page.getByRole("button", { name: "Rename or move" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("New name");
+  await dialog.getByLabel("Room").selectOption("South");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(page.getByRole("heading", { name: "New name" })).toBeVisible();
+  await expect(page.getByRole("link", { name: "South" })).toBeVisible();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await expect(page.getByText("Readings already stored are kept.", { exact: false })).toBeVisible();
+  await page.getByRole("button", { name: "Delete sensor" }).click();
+  await expect(page.getByRole("heading", { name: "South" })).toBeVisible();
+  await expect(page.getByText("Add the first sensor of this room")).toBeVisible();
+
+  // The same id again: what it had measured is still there.
+  await addSensor(page, node, "Back again");
+  await expect(page.getByText("21.0 °C")).toBeVisible({ timeout: 25_000 });
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete room" }).click();
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await expect(page.getByRole("link", { name: "South" })).toHaveCount(0);
+});
+
+test("a session that ends asks to sign in over the page, and loses nothing", async ({ page }) => {
+  await page.clock.install();
+  await signUp(page);
+  await page.goto(url("/thresholds"));
+  await page.getByLabel("Highest temperature").fill("31.5");
+  await page.clock.fastForward("31:00");
+  const dialog = page.getByRole("dialog", { name: "Your session has ended" });
+  await expect(dialog).toBeVisible();
+  await page.clock.setSystemTime(new Date());
+  await dialog.getByLabel("Password").fill(password);
+  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await expect(dialog).toHaveCount(0);
+  await expect(page.getByLabel("Highest temperature")).toHaveValue("31.5");
+  await page.getByRole("button", { name: "Save thresholds" }).click();
+  await expect(page.getByText("Saved.", { exact: false })).toBeVisible();
+});
+
+test("a token that another device made invalid asks too, and the new password works", async ({ page, browser }) => {
+  const email = await signUp(page);
+  const other = await browser.newPage();
+  await signInAs(other, email, password);
+  await other.goto(url("/account"));
+  await other.getByLabel("New password").fill("Another-one-2");
+  await other.getByRole("button", { name: "Change password" }).click();
+  await expect(other.getByText("Changed.")).toBeVisible();
+  await other.close();
+  await page.goto(url("/account"));
+  const dialog = page.getByRole("dialog", { name: "Your session has ended" });
+  await dialog.getByLabel("Password").fill("Another-one-2");
+  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByLabel("E-mail")).toHaveValue(email);
+});
+
+test("two customers see nothing of each other", async ({ page, browser }) => {
+  await signUp(page);
+  await addRoom(page, "Secret room");
+  const node = `secret-${Date.now()}`;
+  await addSensor(page, node, "Secret sensor");
+  const room = page.url();
+  const token = await tokenOf(page);
+  const stranger = await browser.newPage();
+  await signUp(stranger);
+  expect(await tokenOf(stranger)).not.toBe(token);
+  await expect(stranger.getByText("Secret room")).toHaveCount(0);
+  await stranger.goto(room);
+  await expect(stranger.getByText("Room not found")).toBeVisible();
+  await stranger.goto(url(`/sensors/${node}`));
+  await expect(stranger.getByText("Sensor not found")).toBeVisible();
+  await stranger.close();
+});
+
+test("nothing is asked in a hidden tab", async ({ page }) => {
+  await signInDemo(page);
+  await page.clock.install();
+  await page.goto(url());
+  await expect(page.getByRole("article").first()).toBeVisible();
+  await page.evaluate(() => {
+    Object.defineProperty(document, "visibilityState", { value: "hidden", configurable: true });
+    Object.defineProperty(document, "hidden", { value: true, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
+  await page.waitForLoadState("networkidle");
+  let asked = 0;
+  page.on("request", () => asked++);
+  await page.clock.runFor(120_000);
+  expect(asked).toBe(0);
+});
+
+test("readings are saved as CSV", async ({ page }) => {
+  await signInDemo(page);
+  await page.getByRole("link", { name: "Rack 1" }).first().click();
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Download CSV" }).click();
+  const stream = await (await download).createReadStream();
+  let text = "";
+  for await (const chunk of stream) text += String(chunk);
+  expect(text).toMatch(/^node_id,timestamp,temperature,humidity\r?\n/);
+  expect(text.split("\n").length).toBeGreaterThan(1000);
+});

@@ -1,0 +1,85 @@
+// What a person does in the tests, and what is watched while they do it.
+import AxeBuilder from "@axe-core/playwright";
+import { expect, test as base, type Page } from "@playwright/test";
+
+export const url = (path = "/") => `${process.env.COLDAISLE_URL}${path}`;
+export const password = "Cold-aisle-1";
+let people = 0;
+
+/** Every test watches that no request leaves the origin and that the policy refuses nothing. */
+export const test = base.extend<{ watched: void }>({
+  watched: [async ({ page }, use) => {
+    const strangers: string[] = [];
+    const refusals: string[] = [];
+    page.on("request", (request) => {
+      const asked = new URL(request.url());
+      if (asked.protocol !== "blob:" && asked.origin !== new URL(url()).origin) strangers.push(request.url());
+    });
+    page.on("console", (message) => {
+      if (/Content Security Policy/.test(message.text())) refusals.push(message.text());
+    });
+    page.on("pageerror", (error) => refusals.push(String(error)));
+    await use();
+    expect(strangers, "requests to other origins").toEqual([]);
+    expect(refusals, "refusals of the policy and uncaught errors").toEqual([]);
+  }, { auto: true }],
+});
+export { expect };
+
+export async function signUp(page: Page): Promise<string> {
+  const name = `p${Date.now().toString(36).slice(-6)}${(people++).toString(36)}`;
+  const email = `${name}@example.com`;
+  await page.goto(url());
+  await page.getByRole("button", { name: "Create an account" }).click();
+  await page.getByLabel("E-mail").fill(email);
+  await page.getByLabel("Username").fill(name);
+  await page.getByLabel("Password").fill(password);
+  await page.getByRole("button", { name: "Create account" }).click();
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  return email;
+}
+
+export async function signInAs(page: Page, email: string, secret: string): Promise<void> {
+  await page.goto(url());
+  await page.getByLabel("E-mail").fill(email);
+  await page.getByLabel("Password").fill(secret);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+}
+
+export const signInDemo = (page: Page) => signInAs(page, "demo@example.com", process.env.COLDAISLE_DEMO_PASSWORD ?? "");
+
+export async function addRoom(page: Page, name: string): Promise<void> {
+  await page.getByRole("button", { name: "Add room" }).first().click();
+  await page.getByRole("dialog").getByLabel("Name").fill(name);
+  await page.getByRole("dialog").getByRole("button", { name: "Add room" }).click();
+  await page.getByRole("link", { name, exact: true }).click();
+  await expect(page.getByRole("heading", { name, level: 1 })).toBeVisible();
+}
+
+export async function addSensor(page: Page, id: string, name: string): Promise<void> {
+  await page.getByRole("button", { name: "Add sensor" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Node id").fill(id);
+  await dialog.getByLabel("Name").fill(name);
+  await dialog.getByRole("button", { name: "Add sensor" }).click();
+  await expect(page.getByRole("link", { name })).toBeVisible();
+}
+
+/** A node on the wall: sends one reading to the gateway. */
+export async function measure(node: string, temperature: number, humidity: number): Promise<void> {
+  const answer = await fetch(`${process.env.COLDAISLE_GATEWAY}/api/v1/message`, {
+    method: "POST", headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ id: crypto.randomUUID().slice(0, 8), node_id: node, temperature, humidity }),
+  });
+  expect(answer.status).toBe(200);
+}
+
+export async function expectAccessible(page: Page): Promise<void> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const grave = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  expect(grave.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target.join(" ")} ${node.failureSummary ?? ""}`).join("; ")}`)).toEqual([]);
+}
+
+/** The token of the page's session, to use the API beside it. */
+export const tokenOf = (page: Page) => page.evaluate(() => (JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as { token: string }).token);

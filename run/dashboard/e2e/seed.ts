@@ -1,0 +1,62 @@
+// History that would take a month to come by itself, put straight into the
+// tables. What a test is about comes through the gateway and the API.
+import pg from "pg";
+
+export async function query(text: string, values: unknown[] = []): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client({ connectionString: process.env.COLDAISLE_DATABASE });
+  await client.connect();
+  try {
+    return (await client.query(text, values)).rows as Record<string, unknown>[];
+  } finally {
+    await client.end();
+  }
+}
+
+/** Readings of nodes every step seconds, from and to so many seconds ago, of a room with a daily wave. */
+export async function seedReadings(nodes: string[], from: number, to: number, step: number): Promise<void> {
+  await query(`
+    DO $$ DECLARE day date; BEGIN
+      FOR day IN SELECT generate_series((now() AT TIME ZONE 'UTC')::date - 32, (now() AT TIME ZONE 'UTC')::date, '1 day') LOOP
+        EXECUTE format('CREATE TABLE IF NOT EXISTS sensor_data.readings_%s PARTITION OF sensor_data.readings FOR VALUES FROM (%L) TO (%L)',
+          to_char(day, 'YYYYMMDD'), day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC');
+      END LOOP;
+    END $$`);
+  await query(`
+    INSERT INTO sensor_data.readings (node_id, timestamp, message_id, temperature, humidity)
+    SELECT node, t, 'seed' || extract(epoch FROM t)::bigint,
+      round((22.5 + (i % 3) + 1.6 * sin(extract(epoch FROM t) / 13751) + 0.5 * sin(extract(epoch FROM t) / 997 + i) + random() * 0.3)::numeric, 1),
+      round((43 + (i % 4) + 3 * cos(extract(epoch FROM t) / 13751) + random() * 0.8)::numeric, 1)
+    FROM unnest($1::text[]) WITH ORDINALITY AS n(node, i),
+      generate_series(now() - make_interval(secs => $2), now() - make_interval(secs => $3), make_interval(secs => $4)) AS t
+    -- An outage, so that charts have a gap to show.
+    WHERE NOT (i = 2 AND t BETWEEN now() - interval '9 hours' AND now() - interval '6 hours')
+    ON CONFLICT DO NOTHING`, [nodes, from, to, step]);
+}
+
+/** A month of readings, an old episode, predictions to judge and training runs for the demonstration's customer. */
+export async function furnishDemo(): Promise<void> {
+  const sensors = await query("SELECT s.node_id, s.customer_id FROM sensors s JOIN customers c ON c.id = s.customer_id WHERE c.email = 'demo@example.com' ORDER BY s.key");
+  const nodes = sensors.map((row) => row.node_id as string);
+  const customer = sensors[0]?.customer_id;
+  const node = nodes[1];
+  // Up to the present: the nodes began only now.
+  await seedReadings(nodes, 30 * 86_400, 86_400, 300);
+  await seedReadings(nodes, 86_400, 30, 60);
+  await query(`
+    INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, acknowledged, message_id, value, threshold)
+    SELECT $1, $2, 'temperature', 'High temperature detected: ' || round((50.4 + 3 * sin(i / 8.0))::numeric, 1) || '°C (limit 50.0°C)',
+      now() - interval '14 hours' + i * interval '30 seconds', true, 'seed' || i, 50.4 + 3 * sin(i / 8.0), 50
+    FROM generate_series(1, 24) AS i ON CONFLICT DO NOTHING`, [customer, node]);
+  await query(`
+    INSERT INTO prediction_feedback (customer_id, sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, feedback, message_id)
+    SELECT $1, $2, now() - i * interval '11 minutes', 23.4, 44.1, 23.4 + CASE WHEN i % 4 = 0 THEN 3.2 ELSE 0.2 END, 44.6, i % 4 = 0,
+      CASE WHEN i > 12 THEN CASE WHEN i % 5 = 0 THEN 'not_ok' ELSE 'ok' END END, 'seed' || i
+    FROM generate_series(1, 50) AS i ON CONFLICT DO NOTHING`, [customer, node]);
+  await query(`
+    INSERT INTO model_training_runs (started_at, completed_at, requested_at, status, model_type, training_data_count, validated_data_count, metrics, model_version, triggered_by)
+    SELECT now() - (7 - i) * interval '4 days', now() - (7 - i) * interval '4 days' + interval '4 seconds', now() - (7 - i) * interval '4 days', 'completed', 'both', 8000 + i * 900, 100,
+      jsonb_build_object('anomaly', jsonb_build_object('f1_score', 0.71 + i * 0.03 - (i % 2) * 0.02, 'accuracy', 0.88 + i * 0.015),
+        'forecasting', jsonb_build_object('rmse_temp', 0.42 - i * 0.03 + (i % 3) * 0.01, 'mae_humidity', 1.1 - i * 0.07)),
+      'anomaly_seed_' || i || ',forecast_seed_' || i, CASE WHEN i = 4 THEN 'manual' ELSE 'auto_100_validated' END
+    FROM generate_series(1, 6) AS i`);
+}

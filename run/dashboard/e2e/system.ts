@@ -1,0 +1,55 @@
+// Starts the whole local system for the tests, fills its demonstration with a
+// month of history, and ends it after them.
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { furnishDemo } from "./seed";
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+export default async function start(): Promise<() => Promise<void>> {
+  const root = new URL("../../../", import.meta.url).pathname;
+  const folder = mkdtempSync(join(tmpdir(), "coldaisle-dashboard-"));
+  const binary = join(folder, "local");
+  const data = join(folder, "data");
+  execFileSync("go", ["build", "-o", binary, "./run/local"], { cwd: root, stdio: "inherit" });
+
+  const [api, gateway] = [await freePort(), await freePort()];
+  const system = spawn(binary, ["--api-port", `${api}`, "--gateway-port", `${gateway}`, "--nodes", "8", "--data", data], { stdio: ["ignore", "pipe", "inherit"] });
+  const ended = new Promise<void>((resolve) => system.once("exit", () => resolve()));
+  // "Sign in  demo@example.com  <password>" is the last thing it says when it is up.
+  await new Promise<void>((resolve, reject) => {
+    let said = "";
+    const deadline = setTimeout(() => reject(new Error(`the local system did not start: ${said}`)), 60_000);
+    system.once("exit", (code) => reject(new Error(`the local system ended with ${code}: ${said}`)));
+    system.stdout.on("data", (chunk: Buffer) => {
+      said += chunk;
+      if (!said.includes("Sign in")) return;
+      clearTimeout(deadline);
+      resolve();
+    });
+  });
+
+  const port = readFileSync(join(data, "postgres/data/postmaster.pid"), "utf8").split("\n")[3];
+  const password = readFileSync(join(data, "postgres/password"), "utf8").trim();
+  process.env.COLDAISLE_URL = `http://127.0.0.1:${api}`;
+  process.env.COLDAISLE_GATEWAY = `http://127.0.0.1:${gateway}`;
+  process.env.COLDAISLE_DATABASE = `postgres://coldaisle:${password}@127.0.0.1:${port}/coldaisle`;
+  process.env.COLDAISLE_DEMO_PASSWORD = readFileSync(join(data, "demo_password"), "utf8").trim();
+  await furnishDemo();
+
+  return async () => {
+    system.kill("SIGTERM");
+    await ended;
+    rmSync(folder, { recursive: true, force: true });
+  };
+}

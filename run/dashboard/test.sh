@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Tests the dashboard: types and logic, then in a real Chromium over the whole
+# local system. Without Chromium the second half is skipped, except in CI.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+[ -d node_modules ] || npm ci
+npm run build
+npm test
+
+CHROMIUM=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
+if [ -z "$CHROMIUM" ]; then
+  echo "browser tests need Chromium: apt-get install chromium, or set CHROMIUM to its path" >&2
+  [ "${CI:-}" = true ] && exit 1
+  exit 0
+fi
+CHROMIUM=$CHROMIUM npm run test:browser

@@ -1,0 +1,32 @@
+import { expect, test } from "vitest";
+import { ago, decimal, duration, plural, utcTime } from "../src/logic/format";
+import { passwordFault, sensorIDFault, usernameFault } from "../src/logic/rules";
+
+test.each([
+  [23.44, "23.4"], [-0.04, "0.0"], [null, "–"], [-12.36, "-12.4"], [1234.5, "1,234.5"],
+])("%s reads %s", (value, expected) => expect(decimal(value)).toBe(expected));
+
+test.each([
+  [0, "0 s"], [59_400, "59 s"], [60_000, "1 min"], [90_000, "1 min 30 s"], [3_600_000, "1 h"], [5_400_000, "1 h 30 min"], [90_000_000, "1 d 1 h"],
+])("%s ms last %s", (value, expected) => expect(duration(value)).toBe(expected));
+
+test("ages are coarse and never negative", () => {
+  expect(ago(1000, 0)).toBe("0 s ago");
+  expect(ago(0, 61_000)).toBe("1 min ago");
+  expect(ago(0, 7_300_000)).toBe("2 h ago");
+});
+
+test("counts and UTC", () => {
+  expect(plural(1, "alert")).toBe("1 alert");
+  expect(plural(2000, "alert")).toBe("2,000 alerts");
+  expect(utcTime(0)).toBe("1970-01-01 00:00:00 UTC");
+});
+
+test("the service's rules are told beforehand", () => {
+  expect(usernameFault("short")).not.toBeNull();
+  expect(usernameFault("longenough")).toBeNull();
+  expect(passwordFault("Aa345678")).toBeNull();
+  for (const weak of ["Aa34567", "aa345678", "AA345678", "Aaaaaaaa", `Aa1${"ä".repeat(35)}`]) expect(passwordFault(weak)).not.toBeNull();
+  expect(sensorIDFault("esp32:7f-3a_1.b")).toBeNull();
+  for (const bad of ["", "a b", "x".repeat(51), "ä"]) expect(sensorIDFault(bad)).not.toBeNull();
+});

@@ -1,0 +1,25 @@
+import { expect, test } from "vitest";
+import { columnsOf, sparkPath } from "../src/logic/series";
+
+const at = (second: number, temperature = 20) => ({ timestamp: new Date(second * 1000).toISOString(), temperature, humidity: 40 });
+
+test("silence of more than two minutes is a gap", () => {
+  expect(columnsOf([at(0), at(120), at(241)], "temperature", 1).mean).toEqual([20, 20, null, 20]);
+});
+
+test("wide buckets make gaps wider", () => {
+  expect(columnsOf([at(0), at(3600), at(10_800)], "temperature", 3600).mean).toEqual([20, 20, 20]);
+  expect(columnsOf([at(0), at(3600), at(14_400)], "temperature", 3600).mean).toEqual([20, 20, null, 20]);
+});
+
+test("the band is that of the bucket, or the reading itself", () => {
+  const columns = columnsOf([{ ...at(0), min_temperature: 18, max_temperature: 23 }, at(30, 21)], "temperature", 30);
+  expect(columns.low).toEqual([18, 21]);
+  expect(columns.high).toEqual([23, 21]);
+});
+
+test("a sparkline is broken at gaps and flat when nothing happens", () => {
+  const columns = { time: [0, 10, 20, 30], mean: [20, null, 20, 20], low: [], high: [] };
+  expect(sparkPath(columns, 0, 40, 40, 20)).toBe("M0.0 10.0M20.0 10.0L30.0 10.0");
+  expect(sparkPath({ time: [], mean: [], low: [], high: [] }, 0, 1, 40, 20)).toBe("");
+});
