@@ -43,7 +43,7 @@ type Publisher interface {
 	Publish(ctx context.Context, request wire.Retraining) error
 }
 
-// Deps is what the API needs. All fields but Forecaster, Origins, Project,
+// Deps is what the API needs. All fields but Forecaster, Origins,
 // PasswordSlots and PasswordCost must be set.
 type Deps struct {
 	Store     *store.Store

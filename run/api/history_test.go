@@ -198,6 +198,16 @@ func TestHistoryFails(t *testing.T) {
 	}
 }
 
+// TestHistoryHead asks for the header alone: the table is not read for it.
+func TestHistoryHead(t *testing.T) {
+	t.Parallel()
+	a := historySystem(t, endless{fail: errors.New("the table was read")})
+	got := a.call(t, a.token, http.MethodHead, wholeRange, "")
+	if got.status != 200 || got.header.Get("Content-Type") != "application/json" || len(got.body) > 0 {
+		t.Errorf("%d %v %s", got.status, got.header, got.body)
+	}
+}
+
 func BenchmarkHistoryEncoding(b *testing.B) {
 	rows := readingRows("node-1", false)
 	r := reading.Reading{Time: time.Date(2026, 3, 1, 12, 0, 0, 250_000_000, time.UTC), Temperature: 24.31, Humidity: 41.27}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,7 +42,7 @@ func newSystem(tb testing.TB, change ...func(*Deps)) *system {
 	s := &system{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now), now: time.Now, kept: map[string]string{}}
 	deps := Deps{
 		Store: s.store, Readings: s.readings, Publisher: &requests{}, SecretKey: testKey,
-		Clock: s.now, Log: logging.New(os.Stderr, slog.LevelError, ""), PasswordCost: 4,
+		Clock: s.now, Log: logging.New(tb.Output(), slog.LevelError, ""), PasswordCost: 4,
 	}
 	for _, c := range change {
 		c(&deps)
