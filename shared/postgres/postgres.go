@@ -146,7 +146,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 		arguments = append(arguments, "--no-sync")
 	}
 	initdb := exec.CommandContext(ctx, filepath.Join(c.bin, "initdb"), arguments...) //nolint:gosec // our own binaries
-	initdb.Dir = "/" // ours may be closed to the account until it runs
+	initdb.Dir = "/"                                                                 // ours may be closed to the account until it runs
 	initdb.Env = environment()
 	c.account.apply(initdb)
 	runtime.LockOSThread() // see launch

@@ -160,10 +160,10 @@ func TestThresholds(t *testing.T) {
 		temperature, humidity         *float64
 		wantTemperature, wantHumidity float64
 	}{
-		{temperature: pointer(30.0), wantTemperature: 30, wantHumidity: 50},
-		{humidity: pointer(60.0), wantTemperature: 30, wantHumidity: 60},
-		{temperature: pointer(-40.0), humidity: pointer(0.0), wantTemperature: -40, wantHumidity: 0},
-		{temperature: pointer(125.0), humidity: pointer(100.0), wantTemperature: 125, wantHumidity: 100},
+		{temperature: new(30.0), wantTemperature: 30, wantHumidity: 50},
+		{humidity: new(60.0), wantTemperature: 30, wantHumidity: 60},
+		{temperature: new(-40.0), humidity: new(0.0), wantTemperature: -40, wantHumidity: 0},
+		{temperature: new(125.0), humidity: new(100.0), wantTemperature: 125, wantHumidity: 100},
 	}
 	var id int64
 	for i, step := range steps {
@@ -182,12 +182,12 @@ func TestThresholds(t *testing.T) {
 			t.Errorf("step %d: read %+v, %v", i, read, err)
 		}
 	}
-	if _, err := h.SetThresholds(t.Context(), h.anna, pointer(126.0), nil); err == nil {
+	if _, err := h.SetThresholds(t.Context(), h.anna, new(126.0), nil); err == nil {
 		t.Error("took 126 °C")
 	}
 	if got, err := h.Thresholds(t.Context(), h.bruno); err != nil || got.MaxTemperature != 50 || got.ID != 0 {
 		t.Errorf("another customer's: %+v, %v", got, err)
 	}
-	_, err = h.SetThresholds(t.Context(), -1, pointer(30.0), nil)
+	_, err = h.SetThresholds(t.Context(), -1, new(30.0), nil)
 	mustFail(t, "of nobody", err, store.ErrNoCustomer)
 }

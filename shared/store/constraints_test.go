@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -129,9 +130,7 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 func (h hall) tried(t *testing.T, statement string, values pgx.NamedArgs) error {
 	t.Helper()
 	args := pgx.NamedArgs{"anna": h.anna, "bruno": h.bruno, "annas": h.annas}
-	for name, value := range values {
-		args[name] = value
-	}
+	maps.Copy(args, values)
 	tx, err := h.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

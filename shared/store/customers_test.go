@@ -44,22 +44,22 @@ func TestCreateCustomerNamesTheDuplicate(t *testing.T) {
 func TestUpdateCustomer(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	updated, err := h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: pointer("new@example.com")})
+	updated, err := h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: new("new@example.com")})
 	if err != nil || updated.Email != "new@example.com" || updated.Username != "anna12" || updated.PasswordHash != "hash of anna12" {
 		t.Errorf("changed the address: %+v, %v", updated, err)
 	}
-	updated, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: pointer("NEW@example.com"), Username: pointer("anna12")})
+	updated, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: new("NEW@example.com"), Username: new("anna12")})
 	if err != nil || updated.Email != "NEW@example.com" {
 		t.Errorf("one's own address in another case: %+v, %v", updated, err)
 	}
 	if !updated.TokensValidAfter.IsZero() {
 		t.Error("a change of address voided the tokens")
 	}
-	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: pointer("BRUNO1@example.com")})
+	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: new("BRUNO1@example.com")})
 	mustFail(t, "another's address", err, store.ErrEmailTaken)
-	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Username: pointer("bruno1")})
+	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Username: new("bruno1")})
 	mustFail(t, "another's username", err, store.ErrUsernameTaken)
-	_, err = h.UpdateCustomer(t.Context(), -1, store.CustomerChange{Username: pointer("carla1")})
+	_, err = h.UpdateCustomer(t.Context(), -1, store.CustomerChange{Username: new("carla1")})
 	mustFail(t, "nobody", err, store.ErrNoCustomer)
 }
 
@@ -68,7 +68,7 @@ func TestPasswordChangeVoidsEarlierTokens(t *testing.T) {
 	h := open(t)
 	change := func(at time.Time) time.Time {
 		t.Helper()
-		if _, err := h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{PasswordHash: pointer("new"), ChangedAt: at}); err != nil {
+		if _, err := h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{PasswordHash: new("new"), ChangedAt: at}); err != nil {
 			t.Fatal(err)
 		}
 		after, err := h.TokensValidAfter(t.Context(), h.anna)

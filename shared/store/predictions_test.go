@@ -28,7 +28,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 	h.sensor(t, h.anna, h.annas, "n1")
 	offered := store.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "a",
-		PredictedTemperature: pointer(21.5), PredictedHumidity: pointer(40.5), ActualTemperature: pointer(22.5),
+		PredictedTemperature: new(21.5), PredictedHumidity: new(40.5), ActualTemperature: new(22.5),
 		AnomalyPredicted: true, SamplingProbability: 0.01,
 	}
 	recorded, err := h.RecordPrediction(t.Context(), h.anna, offered)
@@ -36,8 +36,8 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := store.Prediction{
-		ID: recorded.ID, SensorID: "n1", Time: instant(), PredictedTemperature: pointer(21.5),
-		PredictedHumidity: pointer(40.5), ActualTemperature: pointer(22.5), AnomalyPredicted: true,
+		ID: recorded.ID, SensorID: "n1", Time: instant(), PredictedTemperature: new(21.5),
+		PredictedHumidity: new(40.5), ActualTemperature: new(22.5), AnomalyPredicted: true,
 	}
 	read, err := h.Prediction(t.Context(), h.anna, recorded.ID)
 	if err != nil {

@@ -24,9 +24,9 @@ func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 	}
 	second := h.room(t, h.anna)
 	moved, err := h.UpdateSensor(t.Context(), h.anna, "n1", store.SensorChange{
-		Name: "Top", Type: "Other", RoomID: second, Position: pointer("U42"),
+		Name: "Top", Type: "Other", RoomID: second, Position: new("U42"),
 	})
-	want = store.Sensor{ID: "n1", Name: "Top", Type: "Other", RoomID: second, Position: pointer("U42")}
+	want = store.Sensor{ID: "n1", Name: "Top", Type: "Other", RoomID: second, Position: new("U42")}
 	if diff := cmp.Diff(want, at(moved)); diff != "" || err != nil {
 		t.Errorf("moved, %v (-want +got):\n%s", err, diff)
 	}
@@ -104,13 +104,14 @@ func TestOneOfManyCreatorsWinsAnIdentifier(t *testing.T) {
 	}
 }
 
-func (h hall) node(t *testing.T, id string) store.Node {
+// n1 is what the pipeline is told of the identifier n1.
+func (h hall) n1(t *testing.T) store.Node {
 	t.Helper()
-	nodes, err := h.Nodes(t.Context(), []string{id})
+	nodes, err := h.Nodes(t.Context(), []string{"n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nodes[id]
+	return nodes["n1"]
 }
 
 func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
@@ -137,19 +138,19 @@ func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := open(t)
-			if got := h.node(t, "n1"); got.Owned || got.Deleted {
+			if got := h.n1(t); got.Owned || got.Deleted {
 				t.Errorf("before anyone has it: %+v", got)
 			}
 			h.sensor(t, h.anna, h.annas, "n1")
-			if got := h.node(t, "n1"); !got.Owned || got.Deleted {
+			if got := h.n1(t); !got.Owned || got.Deleted {
 				t.Errorf("owned: %+v", got)
 			}
 			remove(t, h)
-			if got := h.node(t, "n1"); got.Owned || !got.Deleted {
+			if got := h.n1(t); got.Owned || !got.Deleted {
 				t.Errorf("deleted: %+v", got)
 			}
 			h.sensor(t, h.bruno, h.brunos, "n1")
-			if got := h.node(t, "n1"); !got.Owned || got.Deleted {
+			if got := h.n1(t); !got.Owned || got.Deleted {
 				t.Errorf("created again: %+v", got)
 			}
 		})
@@ -210,7 +211,7 @@ func TestNodesTellsLimitsOfTheOwnerOnly(t *testing.T) {
 	h := open(t)
 	h.sensor(t, h.anna, h.annas, "n1")
 	h.sensor(t, h.bruno, h.brunos, "n2")
-	if _, err := h.SetThresholds(t.Context(), h.anna, pointer(30.0), nil); err != nil {
+	if _, err := h.SetThresholds(t.Context(), h.anna, new(30.0), nil); err != nil {
 		t.Fatal(err)
 	}
 	nodes, err := h.Nodes(t.Context(), []string{"n1", "n2", "n3"})

@@ -19,8 +19,6 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // instant is a time of readings in these tests.
 func instant() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-func pointer[T any](v T) *T { return &v }
-
 // hall is a database with two customers, a room each.
 type hall struct {
 	*store.Store

@@ -1,0 +1,249 @@
+package postgres_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/postgres"
+)
+
+// start runs a server in a folder, or skips where none is installed.
+func start(t *testing.T, dir string) *postgres.Server {
+	t.Helper()
+	return run(t, options(dir))
+}
+
+func run(t *testing.T, o postgres.Options) *postgres.Server {
+	t.Helper()
+	server, err := postgres.Start(t.Context(), o)
+	if errors.Is(err, postgres.ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// options are those of a server that is stopped in order.
+func options(dir string) postgres.Options {
+	return postgres.Options{Dir: dir, Throwaway: true, Log: logging.Discard()}
+}
+
+func execute(t *testing.T, server *postgres.Server, statement string) {
+	t.Helper()
+	connection, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close(t.Context()) }()
+	if _, err := connection.Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func count(t *testing.T, server *postgres.Server) int {
+	t.Helper()
+	connection, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close(t.Context()) }()
+	var rows int
+	if err := connection.QueryRow(t.Context(), `SELECT count(*) FROM kept`).Scan(&rows); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// postmaster is the process of the server whose folder it is.
+func postmaster(t *testing.T, dir string) int {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(content), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// gone waits for the end of a process.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if !alive(pid) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d still runs", pid)
+		}
+	}
+}
+
+// alive counts a process that has ended and that nobody has waited for as dead.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return !os.IsNotExist(err) || !procfs()
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+func procfs() bool {
+	_, err := os.Stat("/proc/self/stat")
+	return err == nil
+}
+
+func TestDataSurvivesStopAndStart(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "made", "when missing")
+	first := start(t, dir)
+	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	pid := postmaster(t, dir)
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if alive(pid) {
+		t.Error("the server runs on after Stop")
+	}
+	if rows := count(t, start(t, dir)); rows != 3 {
+		t.Errorf("%d rows, want 3", rows)
+	}
+}
+
+func TestServerStartsAgainAfterItWasKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	durable := postgres.Options{Dir: dir, Log: logging.Discard()}
+	execute(t, run(t, durable), `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	pid := postmaster(t, dir)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, pid)
+	if rows := count(t, run(t, durable)); rows != 3 {
+		t.Errorf("%d rows, want 3", rows)
+	}
+}
+
+func TestTwoServersRunAtOnce(t *testing.T) {
+	t.Parallel()
+	first, second := start(t, t.TempDir()), start(t, t.TempDir())
+	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	execute(t, second, `CREATE TABLE kept AS SELECT 1`)
+	if count(t, first) != 3 || count(t, second) != 1 {
+		t.Error("the servers share their data")
+	}
+}
+
+func TestSecondServerOnOneFolderIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := start(t, dir)
+	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	second, err := postgres.Start(t.Context(), options(dir))
+	if err == nil {
+		_ = second.Stop()
+		t.Fatal("two servers on one folder")
+	}
+	if !strings.Contains(err.Error(), "postmaster.pid") {
+		t.Errorf("the reason is missing: %v", err)
+	}
+	if rows := count(t, first); rows != 3 {
+		t.Errorf("the first has %d rows, want 3", rows)
+	}
+}
+
+func TestDataOfAnotherMajorVersionIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := start(t, dir).Stop(); err != nil {
+		t.Fatal(err)
+	}
+	version := filepath.Join(dir, "data", "PG_VERSION")
+	if err := os.WriteFile(version, []byte("9.6\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := postgres.Start(t.Context(), options(dir))
+	if err == nil || !strings.Contains(err.Error(), "PostgreSQL 9.6, which is not installed") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data", "base")); err != nil {
+		t.Errorf("the data: %v", err)
+	}
+}
+
+func TestLostPasswordIsToldAndTheDataKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := start(t, dir)
+	execute(t, server, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	file, aside := filepath.Join(dir, "password"), filepath.Join(dir, "aside")
+	if err := os.Rename(file, aside); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.Start(t.Context(), options(dir)); err == nil || !strings.Contains(err.Error(), "password") {
+		t.Errorf("error %v", err)
+	}
+	if err := os.Rename(aside, file); err != nil {
+		t.Fatal(err)
+	}
+	if rows := count(t, start(t, dir)); rows != 3 {
+		t.Errorf("%d rows, want 3", rows)
+	}
+}
+
+func TestInterruptedCreationIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	half := filepath.Join(dir, "data.new", "base")
+	if err := os.MkdirAll(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "password"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, start(t, dir), `SELECT 1`)
+}
+
+func TestServerListensOnTheMachineItselfAndAsksForAPassword(t *testing.T) {
+	t.Parallel()
+	server := start(t, t.TempDir())
+	config, err := pgx.ParseConfig(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Host != "127.0.0.1" || config.Password == "" {
+		t.Errorf("host %s, password of %d letters", config.Host, len(config.Password))
+	}
+	config.Password = "guess"
+	if connection, err := pgx.ConnectConfig(t.Context(), config); err == nil {
+		_ = connection.Close(t.Context())
+		t.Error("took another password")
+	}
+}

@@ -1,0 +1,87 @@
+package postgres_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"coldaisle.dev/shared/postgres"
+)
+
+// folderOfChild makes this test binary start a server in the folder it names,
+// say so, and wait to be killed.
+const folderOfChild = "COLDAISLE_TEST_POSTGRES_DIR"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(folderOfChild)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	if _, err := postgres.Start(context.Background(), options(dir)); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("started")
+	select {}
+}
+
+func TestServerEndsWithTheProcessThatStartedIt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	command := exec.CommandContext(t.Context(), os.Args[0])
+	command.Env = append(os.Environ(), folderOfChild+"="+dir)
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if line != "started\n" {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if strings.HasPrefix(line, postgres.ErrNone.Error()) {
+			t.Skip(line)
+		}
+		t.Fatalf("the child said %q, %v", line, err)
+	}
+	pid := postmaster(t, dir)
+	if !alive(pid) {
+		t.Fatal("the child's server does not run")
+	}
+	if err := command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = command.Wait() // it was killed
+	gone(t, pid)
+}
+
+func TestServerOfRootPassesAClosedFolder(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs the server as somebody else")
+	}
+	home := filepath.Join(t.TempDir(), "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(home, "postgres")
+	first := start(t, dir)
+	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if rows := count(t, start(t, dir)); rows != 3 {
+		t.Errorf("%d rows, want 3", rows)
+	}
+	info, err := os.Stat(home)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder above is %v now, %v", info.Mode(), err)
+	}
+}
