@@ -41,6 +41,7 @@ func run(ctx context.Context, arguments []string) error {
 	subscription := flags.String("subscription", "", "subscription of the dead letter (default TOPIC-dead-letter)")
 	from := flags.String("from", "", "only messages that this function refused")
 	limit := flags.Int("limit", 0, "at most so many messages; 0 for all")
+	idle := flags.Duration("idle", 10*time.Second, "how long the dead letter must give nothing before the run ends")
 	dryRun := flags.Bool("dry-run", false, "print the messages and leave them")
 	if err := flags.Parse(arguments); err != nil {
 		return fmt.Errorf("flags: %w", err)
@@ -58,7 +59,7 @@ func run(ctx context.Context, arguments []string) error {
 	defer func() { _ = client.Close() }()
 	r := replay{
 		client: client, project: *project, topic: *topic, subscription: *subscription,
-		from: *from, limit: *limit, dryRun: *dryRun, started: time.Now(), idle: 10 * time.Second, out: os.Stdout,
+		from: *from, limit: *limit, dryRun: *dryRun, started: time.Now(), idle: *idle, out: os.Stdout,
 	}
 	counts, err := r.run(ctx)
 	fmt.Printf("%d moved to %s, %d left\n", counts.moved, *topic, counts.left)

@@ -50,6 +50,7 @@ func (r replay) run(ctx context.Context) (total counts, err error) {
 	publisher := r.client.Publisher(r.topic)
 	defer publisher.Stop()
 	var kept []string
+	moved := map[string]bool{}
 	defer func() {
 		err = r.release(ctx, kept, err)
 		total.left = len(kept)
@@ -67,7 +68,7 @@ func (r replay) run(ctx context.Context) (total counts, err error) {
 				kept = append(kept, m.GetAckId())
 				continue
 			}
-			if err := r.move(ctx, publisher, m); err != nil {
+			if err := r.move(ctx, publisher, m, moved); err != nil {
 				kept = append(kept, m.GetAckId())
 				return total, err
 			}
@@ -130,16 +131,21 @@ func (r replay) wanted(m *pubsubpb.PubsubMessage) bool {
 	return true
 }
 
-// move publishes a message and then removes it from the dead letter.
-func (r replay) move(ctx context.Context, publisher *pubsub.Publisher, received *pubsubpb.ReceivedMessage) error {
+// move publishes a message and then removes it from the dead letter. One that
+// several functions refused lies there as often; the topic gets it once, and
+// hands it to all of them again.
+func (r replay) move(ctx context.Context, publisher *pubsub.Publisher, received *pubsubpb.ReceivedMessage, moved map[string]bool) error {
 	m := received.GetMessage()
 	attributes := maps.Clone(m.GetAttributes())
 	maps.DeleteFunc(attributes, func(name, _ string) bool { return strings.HasPrefix(name, deadLetterPrefix) })
-	result := publisher.Publish(ctx, &pubsub.Message{
-		Data: dated(m.GetData(), m.GetAttributes()[sourcePublishTime]), Attributes: attributes,
-	})
-	if _, err := result.Get(ctx); err != nil {
-		return fmt.Errorf("publish to %s: %w", r.topic, err)
+	data := dated(m.GetData(), m.GetAttributes()[sourcePublishTime])
+	content := fmt.Sprintf("%q %q", data, attributes)
+	if !moved[content] {
+		result := publisher.Publish(ctx, &pubsub.Message{Data: data, Attributes: attributes})
+		if _, err := result.Get(ctx); err != nil {
+			return fmt.Errorf("publish to %s: %w", r.topic, err)
+		}
+		moved[content] = true
 	}
 	err := r.client.SubscriptionAdminClient.Acknowledge(ctx, &pubsubpb.AcknowledgeRequest{
 		Subscription: "projects/" + r.project + "/subscriptions/" + r.subscription, AckIds: []string{received.GetAckId()},

@@ -44,7 +44,7 @@ func size(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("FAULT_READINGS")
 	if text == "" {
-		return 2000
+		return 600
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -113,7 +113,7 @@ func run(t *testing.T, table string, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pushes := bridge.New(client, subscriptions, bridge.Config{MinBackoff: 100 * time.Millisecond, Outstanding: 64}, logging.Discard())
+	pushes := bridge.New(client, subscriptions, bridge.Config{MinBackoff: 50 * time.Millisecond, Outstanding: 64}, logging.Discard())
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -262,7 +262,7 @@ func publish(t *testing.T, client *pubsub.Client, n int) (sent []reading.Reading
 		if i%20 == 0 {
 			messages = append(messages, data)
 		}
-		if i%500 == 0 {
+		if i%(n/4) == 0 {
 			messages = append(messages, fmt.Appendf(nil, `{"node_id":"node-1","message_id":"p%d","temperature":"hot"}`, i))
 			poison++
 		}
@@ -331,7 +331,7 @@ func deadLetters(t *testing.T, client *pubsub.Client, topic string) int {
 // replay runs the command as an operator does.
 func replay(t *testing.T, emulator, topic string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), functiontest.Build(t, "coldaisle.dev/run/replay"), "-project", project, "-topic", topic)
+	command := exec.CommandContext(t.Context(), functiontest.Build(t, "coldaisle.dev/run/replay"), "-project", project, "-topic", topic, "-idle", "500ms")
 	command.Env = append(os.Environ(), "PUBSUB_EMULATOR_HOST="+emulator)
 	output, err := command.CombinedOutput()
 	if err != nil {
