@@ -1,0 +1,52 @@
+# Coldaisle. `make` lists what there is.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: ## Run the whole system with simulated nodes and print where to look (ARGS="--nodes 20 --speed 10")
+	@go build -o bin/coldaisle ./run/local
+	@exec bin/coldaisle $(ARGS)
+
+.PHONY: replay
+replay: ## Send a CSV series through a system of its own and account for every row (FILE=series.csv)
+	@test -n "$(FILE)" || { echo "say which file: make replay FILE=series.csv"; exit 2; }
+	@go build -o bin/coldaisle ./run/local
+	@exec bin/coldaisle --replay "$(FILE)"
+
+.PHONY: test
+test: ## Run all tests with the race detector
+	go test -race -timeout 20m ./...
+
+.PHONY: bench
+bench: ## Run all benchmarks once each
+	go test -run '^$$' -bench . -benchmem -benchtime 1s -timeout 60m ./...
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Check format, style and the import rule
+	$(GOLANGCI) run ./...
+	run/api/lint/lint.sh
+
+$(GOLANGCI):
+	@mkdir -p bin
+	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv bin/golangci-lint $@
+
+.PHONY: build
+build: ## Build every program into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./edge-gateway/nodesim/simulate-nodes ./run/server
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/coldaisle ./run/local
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/monitor-gateway ./edge-gateway
+
+.PHONY: clean
+clean: ## Remove what was built; data stays
+	rm -rf bin
