@@ -91,7 +91,7 @@ func inBubble(t *testing.T, test func(t *testing.T, s *source, r *registry.Regis
 	t.Helper()
 	s := &source{}
 	r := registry.New(s, time.Now)
-	synctest.Test(t, func(t *testing.T) { test(t, s, r) }) //nolint:thelper // the test itself
+	synctest.Test(t, func(t *testing.T) { test(t, s, r) })
 }
 
 func TestConcurrentLookupsShareQueries(t *testing.T) {

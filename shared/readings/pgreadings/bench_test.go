@@ -1,0 +1,169 @@
+package pgreadings_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/readings/pgreadings"
+)
+
+// The table of the benchmark: 100 nodes, a reading every 30 seconds up to
+// readingstest's present. READINGS_BENCH says how many in all, 10 million when
+// it is not set, which are 35 days and take about a minute to make.
+const benchNodes = 100
+
+func benchReadings(b *testing.B) int {
+	b.Helper()
+	text := os.Getenv("READINGS_BENCH")
+	if text == "" {
+		return 10_000_000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		b.Fatalf("READINGS_BENCH: %v", err)
+	}
+	return n
+}
+
+// BenchmarkQueries asks what the dashboard asks. Each figure stands beside that
+// of the bare statement by psql on the same server, the best of several: the
+// ratio is what the store, its driver and its parameters cost.
+func BenchmarkQueries(b *testing.B) {
+	database := pgtest.URL(b)
+	pool, err := pgxpool.New(b.Context(), database)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(pool.Close)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	store := pgreadings.New(pool, func() time.Time { return now })
+	fill(b, pool, store, now, benchReadings(b))
+
+	var nodes []readings.Node
+	for i := range benchNodes {
+		nodes = append(nodes, readings.Node{ID: fmt.Sprintf("node-%d", i+1)})
+	}
+	const days = 24 * time.Hour
+	starts := []time.Time{now.Add(-time.Hour), now.Add(-days), now.Add(-7 * days), now.Add(-30 * days)}
+	ctx := b.Context()
+	for _, q := range []struct {
+		name string
+		run  func() (int, error)
+		want int
+		sql  string
+	}{
+		{
+			"latest of 100 nodes",
+			func() (int, error) {
+				found, err := store.Latest(ctx, nodes)
+				return len(found), err
+			}, benchNodes,
+			`SELECT r.* FROM generate_series(1, 100) AS n CROSS JOIN LATERAL (
+			    SELECT * FROM sensor_data.readings WHERE node_id = 'node-' || n AND timestamp >= '2026-02-27 12:00Z'
+			    ORDER BY timestamp DESC LIMIT 1) AS r`,
+		},
+		{
+			"stats of four windows",
+			func() (int, error) {
+				found, err := store.Stats(ctx, nodes[0], now, starts)
+				return len(found), err
+			}, len(starts),
+			`SELECT w, avg(temperature), min(temperature), max(temperature), avg(humidity), min(humidity), max(humidity), count(*)
+			 FROM unnest(ARRAY['1 hour', '1 day', '7 days', '30 days']::interval[]) AS w
+			 JOIN sensor_data.readings ON node_id = 'node-1' AND timestamp >= '2026-03-01 12:00Z'::timestamptz - w AND timestamp < '2026-03-01 12:00Z'
+			 GROUP BY w`,
+		},
+		{
+			"30 days in 1000 buckets",
+			func() (int, error) {
+				found, err := store.Buckets(ctx, nodes[0], now.Add(-30*days), now, 1000)
+				return len(found), err
+			}, 1000,
+			`SELECT date_bin('2592 s', timestamp, '2026-01-30 12:00Z'), avg(temperature), min(temperature), max(temperature),
+			        avg(humidity), min(humidity), max(humidity), count(*)
+			 FROM sensor_data.readings
+			 WHERE node_id = 'node-1' AND timestamp >= '2026-01-30 12:00Z' AND timestamp < '2026-03-01 12:00Z'
+			 GROUP BY 1 ORDER BY 1`,
+		},
+	} {
+		b.Run(q.name, func(b *testing.B) {
+			for b.Loop() {
+				if n, err := q.run(); err != nil || n == 0 || n > q.want {
+					b.Fatalf("%d rows, %v", n, err)
+				}
+			}
+			ours := b.Elapsed().Seconds() * 1000 / float64(b.N)
+			b.ReportMetric(ours, "ms/op")
+			if bare, ok := psql(b, database, q.sql); ok {
+				b.ReportMetric(bare, "psql-ms/op")
+				b.ReportMetric(ours/bare, "ratio")
+			}
+		})
+	}
+}
+
+// fill makes the readings in the server itself, a day's partition by the store.
+func fill(b *testing.B, pool *pgxpool.Pool, store *pgreadings.Store, now time.Time, n int) {
+	b.Helper()
+	each := n / benchNodes
+	first := now.Add(-time.Duration(each) * 30 * time.Second)
+	var days []reading.Reading
+	for day := first.Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
+		days = append(days, reading.Reading{NodeID: "other", MessageID: "m", Time: day, Temperature: 20, Humidity: 40})
+	}
+	if err := store.Append(b.Context(), days); err != nil {
+		b.Fatal(err)
+	}
+	for _, sql := range []string{
+		fmt.Sprintf(`
+			INSERT INTO sensor_data.readings (node_id, message_id, timestamp, temperature, humidity)
+			SELECT 'node-' || n, to_hex(i * 100 + n), '%s'::timestamptz + i * interval '30 s' + n * interval '10 ms',
+			       22 + 3 * sin(i / 500.0) + random(), 40 + 5 * cos(i / 700.0) + random()
+			FROM generate_series(0, %d) AS i, generate_series(1, %d) AS n`, first.Format(time.RFC3339), each-1, benchNodes),
+		`VACUUM ANALYZE sensor_data.readings`,
+	} {
+		if _, err := pool.Exec(b.Context(), sql); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// psql runs a statement seven times and returns the shortest, as psql tells it,
+// in milliseconds; false where there is no psql.
+func psql(b *testing.B, database, sql string) (float64, bool) {
+	b.Helper()
+	path, err := exec.LookPath("psql")
+	if err != nil {
+		return 0, false
+	}
+	command := exec.CommandContext(context.WithoutCancel(b.Context()), path, "-X", "-q", "-o", os.DevNull, database)
+	command.Stdin = strings.NewReader("\\timing on\n" + strings.Repeat(sql+";\n", 7))
+	output, err := command.CombinedOutput()
+	if err != nil {
+		b.Fatalf("psql: %v\n%s", err, output)
+	}
+	best := 0.0
+	for lines := bufio.NewScanner(bytes.NewReader(output)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 || fields[0] != "Time:" {
+			continue
+		}
+		if took, err := strconv.ParseFloat(fields[1], 64); err == nil && (best == 0 || took < best) {
+			best = took
+		}
+	}
+	return best, best > 0
+}
