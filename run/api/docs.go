@@ -11,7 +11,8 @@ import (
 )
 
 // pages holds the two documentation pages, their scripts, and the bundle of
-// Redoc with its licences (npm redoc 2.5.4, bundles/redoc.standalone.js).
+// Redoc with its licences (npm redoc 2.5.4, bundles/redoc.standalone.js, in
+// which an empty image stands for the logo that it would fetch from elsewhere).
 // Swagger UI comes embedded in swaggest/swgui.
 //
 //go:embed pages

@@ -33,7 +33,6 @@ func (a *api) config() huma.Config {
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
 				Title: "Coldaisle API", Version: Version, Description: overview,
-				License: &huma.License{Name: "Proprietary", Identifier: "LicenseRef-Proprietary"},
 			},
 			Servers: []*huma.Server{{URL: "/", Description: "The host that serves this document."}},
 			Tags: []*huma.Tag{
