@@ -1,0 +1,463 @@
+package system_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+
+	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/run/local/ledger"
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/push"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+func start(t *testing.T, change func(*system.Options)) *system.System {
+	t.Helper()
+	options := system.Options{
+		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(),
+		Bridge: bridge.Config{MinBackoff: 5 * time.Millisecond},
+	}
+	if change != nil {
+		change(&options)
+	}
+	s, err := system.Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// caller speaks JSON to one base address, with a token once it has one.
+type caller struct {
+	t     *testing.T
+	base  string
+	token string
+}
+
+// do sends a request, wants a status and returns the decoded answer.
+func (c *caller) do(method, path, body string, want int) any {
+	c.t.Helper()
+	request, err := http.NewRequestWithContext(c.t.Context(), method, c.base+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if response.StatusCode != want {
+		c.t.Fatalf("%s %s: %s, want %d: %s", method, path, response.Status, want, content)
+	}
+	var decoded any
+	if len(content) > 0 {
+		if err := json.Unmarshal(content, &decoded); err != nil {
+			c.t.Fatalf("%s %s: %v: %s", method, path, err, content)
+		}
+	}
+	return decoded
+}
+
+func field[T any](t *testing.T, from any, name string) T {
+	t.Helper()
+	object, ok := from.(map[string]any)
+	if !ok {
+		t.Fatalf("no object with %s: %v", name, from)
+	}
+	value, ok := object[name].(T)
+	if !ok {
+		t.Fatalf("%s is %v", name, object[name])
+	}
+	return value
+}
+
+func list(t *testing.T, from any) []any {
+	t.Helper()
+	found, ok := from.([]any)
+	if !ok {
+		t.Fatalf("no list: %v", from)
+	}
+	return found
+}
+
+// customer registers somebody and logs them in.
+func customer(t *testing.T, s *system.System, username string) (c *caller, id int) {
+	t.Helper()
+	c = &caller{t: t, base: s.APIURL}
+	credentials := fmt.Sprintf(`{"email":"%s@example.com","username":%q,"password":"Passw0rd1"}`, username, username)
+	id = int(field[float64](t, c.do(http.MethodPost, "/api/v1/customers/register", credentials, http.StatusCreated), "id"))
+	c.token = field[string](t, c.do(http.MethodPost, "/api/v1/customers/login", credentials, http.StatusOK), "access_token")
+	return c, id
+}
+
+// sensor makes a room with one sensor in it.
+func sensor(t *testing.T, c *caller, id string) {
+	t.Helper()
+	room := field[float64](t, c.do(http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"Vault"}`, http.StatusCreated), "id")
+	c.do(http.MethodPost, "/api/v1/sensors/new_sensor",
+		fmt.Sprintf(`{"id":%q,"name":"Rack 1","type":"ESP32-DHT22","room_id":%d}`, id, int(room)), http.StatusCreated)
+}
+
+func drain(t *testing.T, s *system.System) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := s.Bridge.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func count(t *testing.T, s *system.System, table string) int {
+	t.Helper()
+	var rows int
+	if err := s.Pool.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// TestCorridor walks one customer's path from registration to an acknowledged
+// alert, over HTTP all the way, with a second customer looking on.
+func TestCorridor(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	owner, ownerID := customer(t, s, "operator")
+	other, _ := customer(t, s, "stranger")
+	sensor(t, owner, "esp32-7f3a")
+	node := &caller{t: t, base: s.GatewayURL}
+
+	node.do(http.MethodPost, "/api/v1/register", `{"node_id":"esp32-7f3a","ip_addr":"192.168.1.20"}`, http.StatusCreated)
+	owner.do(http.MethodGet, "/api/v1/data/latest/esp32-7f3a", "", http.StatusNotFound)
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"00000001","node_id":"esp32-7f3a","temperature":24.5,"humidity":41}`, http.StatusOK)
+	drain(t, s)
+	latest := owner.do(http.MethodGet, "/api/v1/data/latest/esp32-7f3a", "", http.StatusOK)
+	if got := field[float64](t, latest, "temperature"); got != 24.5 {
+		t.Errorf("latest temperature %g, want 24.5", got)
+	}
+	if alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(alerts) != 0 {
+		t.Errorf("a cool reading raised %v", alerts)
+	}
+
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"00000002","node_id":"esp32-7f3a","temperature":55.2,"humidity":61}`, http.StatusOK)
+	drain(t, s)
+	alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))
+	if len(alerts) != 2 {
+		t.Fatalf("a reading hot and humid raised %d alerts, want 2: %v", len(alerts), alerts)
+	}
+	messages := map[string]int{}
+	for _, a := range alerts {
+		messages[field[string](t, a, "message")] = int(field[float64](t, a, "id"))
+	}
+	hot, ok := messages["High temperature detected: 55.2°C (limit 50.0°C)"]
+	if _, humid := messages["High humidity detected: 61.0% (limit 50.0%)"]; !ok || !humid {
+		t.Fatalf("messages %v", messages)
+	}
+
+	// Nobody else sees any of it.
+	for _, path := range []string{"/api/v1/data/latest/esp32-7f3a", "/api/v1/sensors/sensor/esp32-7f3a"} {
+		other.do(http.MethodGet, path, "", http.StatusNotFound)
+	}
+	other.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", hot), "", http.StatusNotFound)
+	other.do(http.MethodGet, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", ownerID), "", http.StatusNotFound)
+	for _, path := range []string{"/api/v1/alerts/active", "/api/v1/alerts/history"} {
+		if seen := list(t, other.do(http.MethodGet, path, "", http.StatusOK)); len(seen) != 0 {
+			t.Errorf("%s shows another customer %v", path, seen)
+		}
+	}
+
+	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", hot), "", http.StatusOK)
+	if active := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(active) != 1 {
+		t.Errorf("%d alerts active after one of two was acknowledged", len(active))
+	}
+	if history := list(t, owner.do(http.MethodGet, "/api/v1/alerts/history", "", http.StatusOK)); len(history) != 2 {
+		t.Errorf("history has %d alerts, want 2", len(history))
+	}
+}
+
+// TestThresholdsOfTheOwnerDecide changes a limit and sends a reading that only
+// the new one refuses.
+func TestThresholdsOfTheOwnerDecide(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	owner, id := customer(t, s, "operator")
+	sensor(t, owner, "rack-1")
+	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", id), `{"max_temperature":27}`, http.StatusOK)
+	node := &caller{t: t, base: s.GatewayURL}
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":27,"humidity":40}`, http.StatusOK)
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"2","node_id":"rack-1","temperature":27.1,"humidity":40}`, http.StatusOK)
+	drain(t, s)
+	alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))
+	if len(alerts) != 1 || field[string](t, alerts[0], "message") != "High temperature detected: 27.1°C (limit 27.0°C)" {
+		t.Errorf("alerts %v", alerts)
+	}
+}
+
+// TestRedeliveryChangesNothing publishes every message of both topics again.
+func TestRedeliveryChangesNothing(t *testing.T) {
+	t.Parallel()
+	type delivery struct {
+		function string
+		data     []byte
+	}
+	deliveries := make(chan delivery, 64)
+	s := start(t, func(o *system.Options) {
+		o.Step = func(function string, next push.Step) push.Step {
+			return func(ctx context.Context, m push.Message) error {
+				select {
+				case deliveries <- delivery{function, bytes.Clone(m.Data)}:
+				default: // a redelivered message, of which we have enough
+				}
+				return next(ctx, m)
+			}
+		}
+	})
+	owner, _ := customer(t, s, "operator")
+	sensor(t, owner, "rack-1")
+	node := &caller{t: t, base: s.GatewayURL}
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":60,"humidity":70}`, http.StatusOK)
+	drain(t, s)
+	readings, alerts := count(t, s, "sensor_data.readings"), count(t, s, "alerts")
+	if readings != 1 || alerts != 2 {
+		t.Fatalf("%d readings and %d alerts, want 1 and 2", readings, alerts)
+	}
+	active := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))
+	for _, a := range active {
+		owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", int(field[float64](t, a, "id"))), "", http.StatusOK)
+	}
+
+	topics := map[string]string{"ingest": bridge.TopicData, "detect": bridge.TopicData, "storealert": bridge.TopicAlerts}
+	for range len(deliveries) {
+		d := <-deliveries
+		_, err := s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
+			Topic:    bridge.TopicName(system.Project, topics[d.function]),
+			Messages: []*pubsubpb.PubsubMessage{{Data: d.data}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The node, too, may not have heard the answer.
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":60,"humidity":70}`, http.StatusOK)
+	drain(t, s)
+	if r, a := count(t, s, "sensor_data.readings"), count(t, s, "alerts"); r != readings || a != alerts {
+		t.Errorf("%d readings and %d alerts after everything came again, want %d and %d", r, a, readings, alerts)
+	}
+	if active := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(active) != 0 {
+		t.Errorf("redelivery woke acknowledged alerts: %v", active)
+	}
+}
+
+// TestDeletedSensorIsIgnoredUntilCreatedAgain holds the tombstone against the
+// caches between the API and the pipeline.
+func TestDeletedSensorIsIgnoredUntilCreatedAgain(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	owner, _ := customer(t, s, "operator")
+	sensor(t, owner, "rack-1")
+	node := &caller{t: t, base: s.GatewayURL}
+	send := func(id string) {
+		t.Helper()
+		node.do(http.MethodPost, "/api/v1/message",
+			fmt.Sprintf(`{"id":%q,"node_id":"rack-1","temperature":60,"humidity":40}`, id), http.StatusOK)
+		drain(t, s)
+	}
+	send("before")
+	owner.do(http.MethodDelete, "/api/v1/sensors/delete_sensor/rack-1", "", http.StatusNoContent)
+	send("while deleted")
+	if r, a := count(t, s, "sensor_data.readings"), count(t, s, "alerts"); r != 1 || a != 1 {
+		t.Errorf("%d readings and %d alerts after deletion, want the 1 and 1 from before", r, a)
+	}
+	next, _ := customer(t, s, "newowner")
+	sensor(t, next, "rack-1")
+	next.do(http.MethodGet, "/api/v1/data/latest/rack-1", "", http.StatusNotFound)
+	send("of the new owner")
+	next.do(http.MethodGet, "/api/v1/data/latest/rack-1", "", http.StatusOK)
+	if alerts := list(t, next.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(alerts) != 1 {
+		t.Errorf("the new owner has %d alerts, want 1", len(alerts))
+	}
+	if alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/history", "", http.StatusOK)); len(alerts) != 1 {
+		t.Errorf("the old owner has %d alerts, want their own 1", len(alerts))
+	}
+}
+
+// TestFailingFunctionIsRetriedAndThenBuried breaks ingest for one node, for a
+// while and for good.
+func TestFailingFunctionIsRetriedAndThenBuried(t *testing.T) {
+	t.Parallel()
+	var attempts atomic.Int64
+	s := start(t, func(o *system.Options) {
+		o.Step = func(function string, next push.Step) push.Step {
+			if function != "ingest" {
+				return next
+			}
+			return func(ctx context.Context, m push.Message) error {
+				switch {
+				case m.Attributes["node_id"] == "doomed":
+					attempts.Add(1)
+					return errors.New("storage is away")
+				case m.Attributes["node_id"] == "flaky" && m.DeliveryAttempt < 3:
+					return errors.New("storage is away for now")
+				default:
+					return next(ctx, m)
+				}
+			}
+		}
+	})
+	node := &caller{t: t, base: s.GatewayURL}
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"flaky","temperature":20,"humidity":40}`, http.StatusOK)
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"2","node_id":"doomed","temperature":21,"humidity":40}`, http.StatusOK)
+	drain(t, s)
+	if got := count(t, s, "sensor_data.readings"); got != 1 {
+		t.Errorf("%d readings stored, want the flaky node's 1", got)
+	}
+	if got := attempts.Load(); got != 5 {
+		t.Errorf("%d attempts, want 5", got)
+	}
+	pulled, err := s.PubSub.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
+		Subscription: bridge.SubscriptionName(system.Project, bridge.TopicData+bridge.DeadLetterSuffix), MaxMessages: 10,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pulled.GetReceivedMessages()) != 1 {
+		t.Fatalf("%d dead letters, want 1", len(pulled.GetReceivedMessages()))
+	}
+	var dead struct {
+		NodeID      string  `json:"node_id"`
+		MessageID   string  `json:"message_id"`
+		Temperature float64 `json:"temperature"`
+	}
+	if err := json.Unmarshal(pulled.GetReceivedMessages()[0].GetMessage().GetData(), &dead); err != nil {
+		t.Fatal(err)
+	}
+	if dead.NodeID != "doomed" || dead.MessageID != "2" || dead.Temperature != 21 {
+		t.Errorf("the dead letter is %+v", dead)
+	}
+}
+
+// TestReplayIsStoredExactlyOnce sends a made series of eight nodes, some values
+// over the limits, and accounts for every row.
+func TestReplayIsStoredExactlyOnce(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	var series bytes.Buffer
+	_, _ = series.WriteString("node_id,timestamp,temperature,humidity,label\n")
+	first := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	over := 0
+	for i := range 200 {
+		for node := range 8 {
+			temperature, humidity := 20+float64((i*7+node)%45), 30+float64((i*3+node)%25)
+			if temperature > 50 {
+				over++
+			}
+			if humidity > 50 {
+				over++
+			}
+			_, _ = fmt.Fprintf(&series, "made-%d,%s,%.1f,%.1f,0\n", node, first.Add(time.Duration(i)*5*time.Second).Format(time.RFC3339), temperature, humidity)
+		}
+	}
+	account, err := ledger.Replay(t.Context(), s, &series, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := account.Check(); err != nil {
+		t.Errorf("%v\n%s", err, account)
+	}
+	if account.Sent.Sent != 1600 || account.Due != over || over == 0 {
+		t.Errorf("sent %d rows that call for %d alerts, want 1600 and %d", account.Sent.Sent, account.Due, over)
+	}
+}
+
+// TestDataSurvivesARestart starts the system twice over one folder, its own
+// PostgreSQL included.
+func TestDataSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	pgtest.URL(t) // skips where there is no PostgreSQL
+	folder := t.TempDir()
+	begin := func() (*system.System, system.Login) {
+		t.Helper()
+		s, err := system.Start(t.Context(), system.Options{
+			DataDir: folder, Nodes: 2, Speed: 50, Seed: 1, Clock: time.Now, Log: logging.Discard(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		login, err := s.Demo(t.Context())
+		if err != nil {
+			t.Fatal(errors.Join(err, s.Stop()))
+		}
+		return s, login
+	}
+	s, login := begin()
+	for deadline := time.Now().Add(20 * time.Second); s.Nodes.Stats().Accepted < 4; {
+		if time.Now().After(deadline) {
+			t.Fatal("the simulated nodes sent nothing")
+		}
+		time.Sleep(10 * time.Millisecond) // between two polls of the condition
+	}
+	// What was answered before the stop must be there after it.
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	sent := s.Nodes.Stats().Accepted
+
+	again, sameLogin := begin()
+	defer func() {
+		if err := again.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if sameLogin != login {
+		t.Errorf("the demo login changed from %v to %v", login, sameLogin)
+	}
+	if stored := count(t, again, "sensor_data.readings"); int64(stored) < sent {
+		t.Errorf("%d readings after the restart, want the %d from before at least", stored, sent)
+	}
+	if sensors := count(t, again, "sensors"); sensors != 2 {
+		t.Errorf("%d sensors after the restart, want 2", sensors)
+	}
+}
+
+func TestTakenPortIsSaidClearly(t *testing.T) {
+	t.Parallel()
+	first := start(t, nil)
+	var port int
+	if _, err := fmt.Sscanf(first.APIURL, "http://127.0.0.1:%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	_, err := system.Start(t.Context(), system.Options{
+		DataDir: t.TempDir(), APIPort: port, Clock: time.Now, Log: logging.Discard(),
+	})
+	if err == nil || !strings.Contains(err.Error(), "--api-port") || !strings.Contains(err.Error(), strconv.Itoa(port)) {
+		t.Errorf("error %v, want one that names the port and the flag", err)
+	}
+}
