@@ -24,7 +24,9 @@ test("200 sensors are seen within 1.5 s on a CPU four times slower", async ({ pa
     }
   }
   await seedReadings(nodes, 3600, 5, 300);
-  await (await page.context().newCDPSession(page)).send("Emulation.setCPUThrottlingRate", { rate: 4 });
+  const browser = await page.context().newCDPSession(page);
+  await browser.send("Network.setCacheDisabled", { cacheDisabled: true });
+  await browser.send("Emulation.setCPUThrottlingRate", { rate: 4 });
   await page.addInitScript(() => {
     const watch = new MutationObserver(() => {
       if (document.querySelectorAll(".tile .figures").length < 200) return;
@@ -56,12 +58,14 @@ test("a range of 100,000 readings is drawn within 300 ms", async ({ page }) => {
   const answered = page.waitForResponse((response) => response.url().includes("/historical/") && response.url().includes("max_points=720"));
   await page.getByRole("button", { name: "30d" }).click();
   await (await answered).finished();
-  await expect.poll(() => page.evaluate(() => performance.getEntriesByName("chart").length)).toBeGreaterThanOrEqual(2);
-  const result = await page.evaluate(() => {
+  // The old range is drawn again meanwhile; what counts is drawn after the answer.
+  const measured = await page.waitForFunction(() => {
     const asked = performance.getEntriesByType("resource").filter(({ name }) => name.includes("max_points=720")).at(-1) as PerformanceResourceTiming;
-    const drawn = performance.getEntriesByName("chart").filter(({ startTime }) => startTime >= asked.responseEnd);
+    const drawn = performance.getEntriesByName("chart").filter(({ startTime }) => asked.responseEnd > 0 && startTime >= asked.responseEnd);
+    if (drawn.length < 2) return null;
     return { answer: asked.duration, draw: Math.max(...drawn.map((entry) => entry.startTime + entry.duration)) - asked.responseEnd };
   });
-  console.log(`${String(stored?.n)} readings: answered in ${result.answer.toFixed(0)} ms, drawn in ${result.draw.toFixed(0)} ms after that (promised: under 300)`);
-  expect(result.draw).toBeLessThan(300);
+  const result = (await measured.jsonValue()) ?? { answer: NaN, draw: NaN };
+  console.log(`${String(stored?.n)} readings: answered in ${result.answer.toFixed(0)} ms, drawn ${result.draw.toFixed(0)} ms later (promised: under 300 in all)`);
+  expect(result.answer + result.draw).toBeLessThan(300);
 });

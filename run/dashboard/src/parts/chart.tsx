@@ -104,7 +104,7 @@ function options(element: HTMLElement, props: ChartProps, onRange: { current?: (
       y: { range: (_, low, high) => yRange(low, high, props.limit) },
     },
     axes: [
-      { stroke: text, grid, ticks: grid, font },
+      { stroke: text, grid, ticks: grid, font, space: 64, values: dates },
       { stroke: text, grid, ticks: grid, font, size: 52, values: (_, ticks) => ticks.map((tick) => `${Number(tick.toFixed(1))}${props.unit === "%" ? " %" : "°"}`) },
     ],
     series: [
@@ -128,6 +128,16 @@ function options(element: HTMLElement, props: ChartProps, onRange: { current?: (
     },
   };
 }
+
+/** Labels of the time axis, by the distance of two: a 24-hour clock, days by their names. */
+const minute = 60;
+const day = 86_400;
+const dates: NonNullable<uPlot.Axis["values"]> = [
+  // distance, label, and what is added below where the year, month, day, hour, minute or second changes
+  [day, "{D} {MMM}", null, null, null, null, null, null, 1],
+  [minute, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
+];
 
 /** The values and, unless it is far off, the limit. At least two units high. */
 function yRange(low: number | null, high: number | null, limit: number | undefined): [number, number] {

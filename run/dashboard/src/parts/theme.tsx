@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 type Theme = "auto" | "light" | "dark";
 const key = "coldaisle.theme";
 const next: Record<Theme, Theme> = { auto: "dark", dark: "light", light: "auto" };
-const names: Record<Theme, string> = { auto: "as the system", dark: "dark", light: "light" };
+const names: Record<Theme, string> = { auto: "auto", dark: "dark", light: "light" };
 
 function chosen(): Theme {
   const stored = localStorage.getItem(key);
@@ -20,7 +20,7 @@ export function ThemeButton() {
   const [theme, setTheme] = useState(chosen);
   return (
     <button
-      type="button" class="quiet"
+      type="button" class="quiet" aria-label={`Colours: ${names[theme]}`}
       onClick={() => {
         const to = next[theme];
         localStorage.setItem(key, to);
@@ -28,7 +28,7 @@ export function ThemeButton() {
         setTheme(to);
       }}
     >
-      Colours: {names[theme]}
+      <span class="wide">Colours: </span>{names[theme]}
     </button>
   );
 }
