@@ -10,41 +10,40 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // account is whom the server runs as: PostgreSQL refuses to run as root.
 type account struct {
 	credential *syscall.Credential // nil for our own
-	// search lets the server reach its folder below folders that are closed to
-	// it, such as root's home.
-	search bool
+	// capabilities let the server reach its folder below folders that are
+	// closed to it, such as root's home.
+	capabilities []uintptr
 }
-
-// capabilityReadSearch is CAP_DAC_READ_SEARCH: to pass closed folders, and to
-// read, but not to write, what belongs to others.
-const capabilityReadSearch = 2
 
 func unprivileged(dir string) (account, error) {
 	if os.Geteuid() != 0 {
 		return account{}, nil
 	}
 	for _, name := range []string{"postgres", "nobody"} {
-		found, err := user.Lookup(name)
+		entry, err := user.Lookup(name)
 		if err != nil {
 			continue
 		}
-		uid, err := strconv.ParseUint(found.Uid, 10, 32)
+		uid, err := strconv.ParseUint(entry.Uid, 10, 32)
 		if err != nil {
 			continue
 		}
-		gid, err := strconv.ParseUint(found.Gid, 10, 32)
+		gid, err := strconv.ParseUint(entry.Gid, 10, 32)
 		if err != nil {
 			continue
 		}
-		return account{
-			credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
-			search:     closed(dir),
-		}, nil
+		found := account{credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+		if closed(dir) {
+			found.capabilities, err = passing(dir)
+		}
+		return found, err
 	}
 	return account{}, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
 }
@@ -60,6 +59,22 @@ func closed(dir string) bool {
 			return false
 		}
 	}
+}
+
+// passing returns the least capability that we have and that passes closed
+// folders. A container's root often lacks the first, which only reads.
+func passing(dir string) ([]uintptr, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData // 32 capabilities each
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return nil, fmt.Errorf("capabilities: %w", err)
+	}
+	for _, capability := range []uintptr{unix.CAP_DAC_READ_SEARCH, unix.CAP_DAC_OVERRIDE} {
+		if data[0].Permitted&(1<<capability) != 0 {
+			return []uintptr{capability}, nil
+		}
+	}
+	return nil, fmt.Errorf("PostgreSQL does not run as root, and the user it runs as cannot reach %s: choose a folder that is open to all", dir)
 }
 
 // own gives the folder and all in it to the account.
@@ -87,8 +102,5 @@ func (a account) own(dir string) error {
 // apply makes a command run as the account, in a process group of its own so
 // that a Ctrl-C in the terminal reaches us first, and end with this process.
 func (a account) apply(command *exec.Cmd) {
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT, Credential: a.credential}
-	if a.search {
-		command.SysProcAttr.AmbientCaps = []uintptr{capabilityReadSearch}
-	}
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT, Credential: a.credential, AmbientCaps: a.capabilities}
 }
