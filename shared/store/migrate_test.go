@@ -1,12 +1,9 @@
 package store_test
 
 import (
-	"net/url"
-	"strings"
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/pgtest"
@@ -17,24 +14,13 @@ import (
 func blank(t *testing.T) string {
 	t.Helper()
 	address := pgtest.URL(t)
-	parsed, err := url.Parse(address)
+	_, err := connect(t, address).Exec(t.Context(), `
+		DROP SCHEMA public, sensor_data CASCADE;
+		CREATE SCHEMA public`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := strings.TrimPrefix(parsed.Path, "/") + "_blank"
-	execute := func(statement string) {
-		connection, err := pgx.Connect(t.Context(), address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = connection.Close(t.Context()) }()
-		if _, err := connection.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	execute("CREATE DATABASE " + name)
-	parsed.Path = "/" + name
-	return parsed.String()
+	return address
 }
 
 func connect(t *testing.T, address string) *pgxpool.Pool {
