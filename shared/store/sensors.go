@@ -40,20 +40,44 @@ const sensorColumns = `node_id AS id, name, type, room_id, position, COALESCE(re
 // [ErrSensorExists] when anybody has the identifier. One that another customer
 // had before shows only what is read since they deleted it.
 func (s *Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor) (Sensor, error) {
-	created, err := one[Sensor](ctx, s, ErrNoRoom, `
-		INSERT INTO sensors (node_id, name, type, room_id, customer_id, position, readable_from)
-		SELECT @id::text, @name, @type, r.id, r.customer_id, @position, (
-		    SELECT max(t.deleted_at)
-		    FROM sensor_tombstones t
-		    WHERE t.node_id = @id::text AND t.customer_id <> r.customer_id
-		)
-		FROM server_rooms r
-		WHERE r.id = @room AND r.customer_id = @customer
-		RETURNING `+sensorColumns,
-		pgx.NamedArgs{
-			"id": n.ID, "name": n.Name, "type": n.Type, "position": n.Position,
-			"room": n.RoomID, "customer": customerID,
-		})
+	var created Sensor
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		done, err := tx.Exec(ctx, `
+			INSERT INTO sensors (node_id, name, type, room_id, customer_id, position)
+			SELECT @id, @name, @type, id, customer_id, @position
+			FROM server_rooms
+			WHERE id = @room AND customer_id = @customer`,
+			pgx.NamedArgs{
+				"id": n.ID, "name": n.Name, "type": n.Type, "position": n.Position,
+				"room": n.RoomID, "customer": customerID,
+			})
+		if err != nil {
+			return fmt.Errorf("insert: %w", err)
+		}
+		if done.RowsAffected() == 0 {
+			return ErrNoRoom
+		}
+		// A statement of its own: the insertion may have waited for the other
+		// customer's deletion, whose tombstone only a later statement sees.
+		rows, err := tx.Query(ctx, `
+			UPDATE sensors
+			SET readable_from = (
+			    SELECT max(t.deleted_at)
+			    FROM sensor_tombstones t
+			    WHERE t.node_id = sensors.node_id AND t.customer_id <> sensors.customer_id
+			)
+			WHERE node_id = @id
+			RETURNING `+sensorColumns,
+			pgx.NamedArgs{"id": n.ID})
+		if err != nil {
+			return fmt.Errorf("bound its readings: %w", err)
+		}
+		created, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Sensor])
+		if err != nil {
+			return fmt.Errorf("bound its readings: %w", err)
+		}
+		return nil
+	})
 	if violated(err, "sensors_node_id_key") {
 		err = ErrSensorExists
 	}

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -181,6 +182,42 @@ func TestNewOwnerSeesOnlyWhatCameSinceTheOthersDeletion(t *testing.T) {
 	if again := h.sensor(t, h.bruno, h.brunos, "n1"); !again.VisibleSince.Equal(created.VisibleSince) {
 		t.Errorf("visible since %v after creating it again, %v before", again.VisibleSince, created.VisibleSince)
 	}
+}
+
+func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	deletion, err := h.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = deletion.Rollback(context.WithoutCancel(t.Context())) }()
+	var group sync.WaitGroup
+	group.Go(func() {
+		created, err := h.CreateSensor(t.Context(), h.bruno, sensorOf("n1", h.brunos))
+		if err != nil || created.VisibleSince.IsZero() {
+			t.Errorf("Bruno sees Anna's readings: %+v, %v", created, err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for waiting := 0; waiting == 0; {
+		err := h.pool.QueryRow(ctx, `
+			SELECT count(*)
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := deletion.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
 }
 
 func TestSameOwnerSeesEverythingAgain(t *testing.T) {
