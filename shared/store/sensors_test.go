@@ -203,17 +203,7 @@ func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
 			t.Errorf("Bruno sees Anna's readings: %+v, %v", created, err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for waiting := 0; waiting == 0; {
-		err := h.pool.QueryRow(ctx, `
-			SELECT count(*)
-			FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	h.waits(t)
 	if err := deletion.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

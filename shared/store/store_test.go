@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -76,6 +77,22 @@ func (h hall) sql(t *testing.T, statement string, args pgx.NamedArgs) {
 	t.Helper()
 	if _, err := h.pool.Exec(t.Context(), statement, args); err != nil {
 		t.Fatalf("%s: %v", strings.Fields(statement)[0], err)
+	}
+}
+
+// waits returns once a session waits for what another has not committed.
+func (h hall) waits(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for waiting := 0; waiting == 0; {
+		err := h.pool.QueryRow(ctx, `
+			SELECT count(*)
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -97,13 +97,37 @@ func (s *Store) begin(ctx context.Context, triggeredBy string, due int) (Trainin
 	if err := s.ExpireRuns(ctx); err != nil {
 		return TrainingRun{}, err
 	}
-	run, err := one[TrainingRun](ctx, s, ErrNotFound, `
-		INSERT INTO model_training_runs (triggered_by)
-		SELECT @triggered_by
-		WHERE (SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
-		ON CONFLICT DO NOTHING
-		RETURNING `+runColumns,
-		pgx.NamedArgs{"triggered_by": triggeredBy, "due": due})
+	const enough = `(SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due`
+	var run TrainingRun
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+			INSERT INTO model_training_runs (triggered_by)
+			SELECT @triggered_by
+			WHERE `+enough+`
+			ON CONFLICT DO NOTHING
+			RETURNING `+runColumns,
+			pgx.NamedArgs{"triggered_by": triggeredBy, "due": due})
+		if err != nil {
+			return fmt.Errorf("insert: %w", err)
+		}
+		run, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[TrainingRun])
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrNotFound
+		}
+		if err != nil {
+			return fmt.Errorf("insert: %w", err)
+		}
+		// Counted again: the insertion may have waited for the end of a run that
+		// used the verdicts which were counted before.
+		var still bool
+		if err := tx.QueryRow(ctx, `SELECT `+enough, pgx.NamedArgs{"due": due}).Scan(&still); err != nil {
+			return fmt.Errorf("count verdicts: %w", err)
+		}
+		if !still {
+			return ErrNotFound
+		}
+		return nil
+	})
 	if err != nil {
 		return TrainingRun{}, fmt.Errorf("begin training run: %w", err)
 	}

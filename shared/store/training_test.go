@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,40 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	if runs, err := h.TrainingRuns(t.Context(), 20); err != nil || len(runs) != 1 {
 		t.Errorf("%d runs stand in the table, %v", len(runs), err)
 	}
+}
+
+func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.verdicts(t, h.anna, "n1", store.RetrainingCount)
+	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || !begun {
+		t.Fatalf("the first: %v, %v", begun, err)
+	}
+	end, err := h.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = end.Rollback(context.WithoutCancel(t.Context())) }()
+	for _, statement := range []string{
+		`UPDATE prediction_feedback SET used_in_training = true`,
+		`UPDATE model_training_runs SET status = 'completed', completed_at = now()`,
+	} {
+		if _, err := end.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
+			t.Errorf("began %v, %v: its verdicts were used", begun, err)
+		}
+	})
+	h.waits(t)
+	if err := end.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
 }
 
 func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
