@@ -28,7 +28,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	var text, number, whole, instant kind
 	text, number = got(types.GetString())(t), got(types.GetDouble())(t)
 	whole, instant = got(types.GetInt64())(t), got(types.GetTimestamp())(t)
-	texts, instants := got(types.MakeArrayType(text))(t), got(types.MakeArrayType(instant))(t)
+	texts, wholes := got(types.MakeArrayType(text))(t), got(types.MakeArrayType(whole))(t)
 
 	table := got(googlesql.NewSimpleTable("project.dataset.table", 0))(t)
 	for _, column := range []struct {
@@ -40,7 +40,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	check(t, catalog.AddTable(table))
 
 	kinds := map[string]kind{
-		"node": text, "ids": texts, "width": whole, "since": instants, "starts": instants,
+		"node": text, "ids": texts, "width": whole, "since": wholes, "starts": wholes,
 		"start": instant, "end": instant, "origin": instant, "from": instant, "until": instant,
 	}
 	summary := []string{

@@ -18,7 +18,8 @@ import (
 
 // TestConformance holds the store to what every table of readings does, on an
 // emulator (BIGQUERY_EMULATOR_HOST and BIGQUERY_STORAGE_EMULATOR_HOST, its REST
-// and gRPC servers) or in a real project (BIGQUERY_TEST_PROJECT, where it makes
+// and gRPC servers; with -parallel 1, its database takes one writer at a time)
+// or in a real project (BIGQUERY_TEST_PROJECT, where it makes
 // a dataset and deletes it again). With neither it is skipped: what is sent and
 // received is then tested against package bqtest, the statements by a parser
 // and, with build tag googlesql, by Google's analyzer.

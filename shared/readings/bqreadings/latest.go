@@ -87,9 +87,9 @@ func (s *Store) queryLatest(ctx context.Context, nodes []readings.Node, known fu
 }
 
 func (s *Store) latestSince(ctx context.Context, nodes []readings.Node, from, until time.Time, into map[string]reading.Reading) error {
-	ids, since := make([]string, len(nodes)), make([]time.Time, len(nodes))
+	ids, since := make([]string, len(nodes)), make([]int64, len(nodes))
 	for i, node := range nodes {
-		ids[i], since[i] = node.ID, later(node.Since, from)
+		ids[i], since[i] = node.ID, microsecond(later(node.Since, from))
 	}
 	found := rows[readingRow](ctx, s, "latest",
 		parameter("ids", ids), parameter("since", since), parameter("from", from), parameter("until", until))

@@ -148,11 +148,12 @@ func (s *Store) Stats(ctx context.Context, node readings.Node, end time.Time, st
 		return stats, nil
 	}
 	earliest := later(starts[0], node.Since)
-	bounded := make([]time.Time, len(starts))
+	bounded := make([]int64, len(starts))
 	for i, start := range starts {
-		bounded[i] = later(start, node.Since)
-		if bounded[i].Before(earliest) {
-			earliest = bounded[i]
+		start = later(start, node.Since)
+		bounded[i] = microsecond(start)
+		if start.Before(earliest) {
+			earliest = start
 		}
 	}
 	if !earliest.Before(end) {
@@ -179,6 +180,11 @@ func (s *Store) Stats(ctx context.Context, node readings.Node, end time.Time, st
 		}
 	}
 	return stats, nil
+}
+
+// microsecond is the first microsecond since 1970 that is not before a time.
+func microsecond(t time.Time) int64 {
+	return t.Add(time.Microsecond - time.Nanosecond).UnixMicro()
 }
 
 func later(a, b time.Time) time.Time {

@@ -244,11 +244,11 @@ func table(newest map[string]time.Time) func(*bq.QueryRequest) bqtest.Answer {
 		since := values(request, "since")
 		for i, id := range values(request, "ids") {
 			at, ok := newest[id]
-			from, err := time.Parse("2006-01-02 15:04:05.999999Z07:00", since[i])
+			from, err := strconv.ParseInt(since[i], 10, 64)
 			if err != nil {
 				return bqtest.Answer{Status: http.StatusBadRequest, Reason: err.Error()}
 			}
-			if ok && !at.Before(from) {
+			if ok && at.UnixMicro() >= from {
 				answer.Rows = append(answer.Rows, []string{id, "m-" + id, micros(at), "21.5", "40.5"})
 			}
 		}

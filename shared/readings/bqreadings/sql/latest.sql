@@ -5,8 +5,10 @@
 -- clustered by node_id. A latest reading is looked for in the last day, then in
 -- the last 30 days, then since 2000, each time only for nodes not found before.
 --
--- @since holds, in the order of @ids, the instant before which a node's
--- readings belong to an earlier owner. Copies of a reading do not matter here.
+-- @since holds, in the order of @ids, the instant, in microseconds since 1970,
+-- before which a node's readings belong to an earlier owner. Copies of a reading
+-- do not matter here. The cast is for the emulator, where every array parameter
+-- is one of strings.
 SELECT
   node_id,
   newest.message_id,
@@ -27,6 +29,6 @@ FROM (
   WHERE r.timestamp >= @from
     AND r.timestamp < @until
     AND r.node_id IN UNNEST(@ids)
-    AND r.timestamp >= @since[OFFSET(place)]
+    AND r.timestamp >= TIMESTAMP_MICROS(CAST(@since[OFFSET(place)] AS INT64))
   GROUP BY r.node_id
 )

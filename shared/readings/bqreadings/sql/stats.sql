@@ -1,5 +1,7 @@
--- One node's readings, summarised over several windows that all end at @end;
--- windows without readings are absent.
+-- One node's readings, summarised over several windows that all end at @end and
+-- start at one of @starts, in microseconds since 1970; windows without readings
+-- are absent. The cast is for the emulator, where every array parameter is one of
+-- strings.
 --
 -- Scans all five columns of the day partitions from the earliest start to @end
 -- once for all windows, and of those only the blocks that hold the node.
@@ -25,5 +27,5 @@ FROM (
   GROUP BY message_id, timestamp
 )
 CROSS JOIN UNNEST(@starts) AS window_start WITH OFFSET AS place
-WHERE timestamp >= window_start
+WHERE UNIX_MICROS(timestamp) >= CAST(window_start AS INT64)
 GROUP BY place
