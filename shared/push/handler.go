@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+
+	"coldaisle.dev/shared/tracing"
 )
 
 // MaxBody is the largest push request accepted, in bytes. Our largest message
@@ -52,7 +54,8 @@ func IsPermanent(err error) bool {
 //	500  the step panicked; logged with its stack
 //
 // Everything but the first is a refusal to Pub/Sub, which tries again with
-// backoff. A client that goes away cancels the step's context.
+// backoff. The step and the log lines about it belong to the trace that the
+// message's attributes carry. A client that goes away cancels the step's context.
 func Handler(log *slog.Logger, step Step) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -76,7 +79,8 @@ func Handler(log *slog.Logger, step Step) http.Handler {
 			http.Error(w, ErrEnvelope.Error(), http.StatusBadRequest)
 			return
 		}
-		w.WriteHeader(status(r.Context(), log, message, run(r.Context(), message, step)))
+		ctx := tracing.Extract(r.Context(), message.Attributes)
+		w.WriteHeader(status(ctx, log, message, run(ctx, message, step)))
 	})
 }
 

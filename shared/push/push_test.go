@@ -147,3 +147,19 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestHandlerJoinsTheTraceOfTheMessage(t *testing.T) {
+	t.Parallel()
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	m := example()
+	m.Attributes = map[string]string{"googclient_traceparent": "00-" + id + "-b7ad6b7169203331-01"}
+	var lines bytes.Buffer
+	handler := push.Handler(logging.New(&lines, slog.LevelInfo, "p"), func(context.Context, push.Message) error {
+		return errors.New("away")
+	})
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(encode(t, m)))
+	handler.ServeHTTP(httptest.NewRecorder(), request)
+	if !strings.Contains(lines.String(), "projects/p/traces/"+id) {
+		t.Errorf("the refusal is logged outside the trace: %s", lines.String())
+	}
+}
