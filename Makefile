@@ -13,7 +13,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
 .PHONY: run
-run: ## Run the whole system with simulated nodes and print where to look (ARGS="--nodes 20 --speed 10")
+run: page ## Run the whole system with simulated nodes and print where to look (ARGS="--nodes 20 --speed 10")
 	@go build -o bin/coldaisle ./run/local
 	@exec bin/coldaisle $(ARGS)
 
@@ -24,8 +24,9 @@ replay: ## Send a CSV series through a system of its own and account for every r
 	@exec bin/coldaisle --replay "$(FILE)"
 
 .PHONY: test
-test: ## Run all tests with the race detector
+test: ## Run all tests with the race detector, and the dashboard's in a browser
 	go test -race -timeout 20m ./...
+	run/dashboard/test.sh
 
 .PHONY: bench
 bench: ## Run all benchmarks once each
@@ -42,11 +43,27 @@ $(GOLANGCI):
 	@mv bin/golangci-lint $@
 
 .PHONY: build
-build: ## Build every program into bin/
+build: page ## Build every program into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./edge-gateway/nodesim/simulate-nodes ./run/server
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/coldaisle ./run/local
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/monitor-gateway ./edge-gateway
 
+# The dashboard, built when one of its files is newer. The programs work without
+# it, and then say how to build it.
+PAGE := run/dashboard/site/built/index.html
+PAGE_SOURCES := $(shell find run/dashboard/src run/dashboard/public -type f ! -name schema.d.ts 2>/dev/null) \
+	run/dashboard/index.html run/dashboard/package-lock.json run/dashboard/vite.config.ts run/api/openapi.json
+
+.PHONY: page
+page: ## Build the dashboard (needs Node.js 20)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(PAGE); \
+	else echo "no dashboard: its page is built with npm, which is not installed (Debian: apt-get install npm; macOS: brew install node)"; fi
+
+$(PAGE): $(PAGE_SOURCES)
+	@echo "building the dashboard"
+	@cd run/dashboard && npm ci --silent --no-audit --no-fund && npm run --silent build >/dev/null
+	@touch $@
+
 .PHONY: clean
 clean: ## Remove what was built; data stays
-	rm -rf bin
+	rm -rf bin run/dashboard/site/built

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/run/api"
+	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
@@ -73,7 +74,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String())
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return backend.Run(ctx) })
-	work.Go(func() error { return api.Serve(ctx, listener, backend, log) })
+	work.Go(func() error { return api.Serve(ctx, listener, dashboard.Over(backend), log) })
 	if err := work.Wait(); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

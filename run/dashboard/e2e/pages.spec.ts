@@ -2,7 +2,9 @@
 // pictured for the README.
 import { expect, expectAccessible, signInDemo, test, url } from "./person";
 
-const pictures = new URL("../../../docs/screenshots/", import.meta.url).pathname;
+// SCREENSHOTS=1 renews the pictures of the README; else a run leaves the tree as it is.
+const folder = process.env.SCREENSHOTS ? "../../../docs/screenshots/" : "../test-results/screenshots/";
+const pictures = new URL(folder, import.meta.url).pathname;
 const pages = [
   { name: "overview", path: "/", ready: "article" },
   { name: "sensor", path: "sensor", ready: "canvas" },

@@ -108,6 +108,13 @@ func (i *instance) kills(ctx context.Context, running *sync.WaitGroup) (stop fun
 	return stop
 }
 
+// deaths is how often the instance was killed.
+func (i *instance) deaths() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.killed
+}
+
 func (i *instance) output() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

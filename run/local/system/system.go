@@ -143,6 +143,7 @@ func (s *System) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.run(ctx, "retraining watch", backend.Run)
 	s.run(ctx, "API", func(ctx context.Context) error {
 		return api.Serve(ctx, apiListener, dashboard.Over(backend), s.log)
 	})

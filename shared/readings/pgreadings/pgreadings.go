@@ -143,35 +143,53 @@ func (s *Store) latestSince(ctx context.Context, nodes []readings.Node, since ti
 	return nil
 }
 
-// Range implements [readings.Reader]: rows come from the server as they are
-// asked for, so that memory stays flat however long the range is.
+// rangePage is how many rows of a range one query takes.
+const rangePage = 5000
+
+// Range implements [readings.Reader]: page by page, so that memory stays flat
+// however long the range is, and a reader that takes its time over a page holds
+// no connection meanwhile.
 func (s *Store) Range(ctx context.Context, node readings.Node, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
-		rows, err := s.pool.Query(ctx, `
-			SELECT node_id, message_id, timestamp, temperature, humidity
-			FROM sensor_data.readings
-			WHERE node_id = @node AND timestamp >= @start AND timestamp < @end
-			ORDER BY timestamp, message_id`,
-			pgx.NamedArgs{"node": node.ID, "start": later(start, node.Since), "end": end})
-		if err != nil {
-			yield(reading.Reading{}, fmt.Errorf("readings of %s: %w", node.ID, err))
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			r, err := pgx.RowToStructByName[row](rows)
+		after, message := later(start, node.Since), "" // every message id is longer
+		for {
+			page, err := s.page(ctx, node.ID, after, message, end)
 			if err != nil {
 				yield(reading.Reading{}, fmt.Errorf("readings of %s: %w", node.ID, err))
 				return
 			}
-			if !yield(r.reading(), nil) {
+			for _, r := range page {
+				if !yield(r.reading(), nil) {
+					return
+				}
+			}
+			if len(page) < rangePage {
 				return
 			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(reading.Reading{}, fmt.Errorf("readings of %s: %w", node.ID, err))
+			last := page[len(page)-1]
+			after, message = last.Timestamp, last.MessageID
 		}
 	}
+}
+
+// page returns the next rows of a range, after a time and a message id.
+func (s *Store) page(ctx context.Context, node string, after time.Time, message string, end time.Time) ([]row, error) {
+	rows, err := s.pool.Query(ctx, `
+		SELECT node_id, message_id, timestamp, temperature, humidity
+		FROM sensor_data.readings
+		WHERE node_id = @node AND timestamp >= @after AND timestamp < @end
+		  AND (timestamp, message_id) > (@after, @message)
+		ORDER BY timestamp, message_id
+		LIMIT @limit`,
+		pgx.NamedArgs{"node": node, "after": after, "message": message, "end": end, "limit": rangePage})
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	return page, nil
 }
 
 // Buckets implements [readings.Reader].

@@ -4,6 +4,7 @@ package readingstest
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -45,6 +46,7 @@ func Run(t *testing.T, store Store) {
 		"since bounds every question":        sinceBounds,
 		"values and times survive":           exact,
 		"many days at once":                  manyDays,
+		"more than a page":                   long,
 		"concurrent appends":                 concurrent,
 		"a cancelled context":                cancelled,
 	}
@@ -307,6 +309,23 @@ func manyDays(t *testing.T, store Store, node string) {
 	}
 	add(t, store, rows...)
 	if diff := cmp.Diff(rows, collect(t, store, readings.Node{ID: node}, first, Now())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// long holds a range together across the pages in which a store may fetch it,
+// with several readings at each instant so that a page can end between them.
+func long(t *testing.T, store Store, node string) {
+	t.Helper()
+	start := Now().Add(-3 * time.Hour)
+	var rows []reading.Reading
+	for i := range 12_003 {
+		rows = append(rows, at(node, fmt.Sprintf("%06d", i), start.Add(time.Duration(i/3)*time.Second), 20, 40))
+	}
+	for chunk := range slices.Chunk(rows, 500) {
+		add(t, store, chunk...)
+	}
+	if diff := cmp.Diff(rows, collect(t, store, readings.Node{ID: node}, start, Now())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
