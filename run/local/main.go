@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -36,7 +37,9 @@ func run(ctx context.Context, arguments, environ []string) error {
 	}
 	flags := flag.NewFlagSet("coldaisle", flag.ContinueOnError)
 	s.define(flags)
-	if err := flags.Parse(arguments); err != nil {
+	if err := flags.Parse(arguments); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
 	if flags.NArg() > 0 {

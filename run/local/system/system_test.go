@@ -11,11 +11,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"go.opentelemetry.io/otel/trace"
 
 	"coldaisle.dev/run/local/bridge"
 	"coldaisle.dev/run/local/ledger"
@@ -361,6 +363,44 @@ func TestFailingFunctionIsRetriedAndThenBuried(t *testing.T) {
 	}
 	if dead.NodeID != "doomed" || dead.MessageID != "2" || dead.Temperature != 21 {
 		t.Errorf("the dead letter is %+v", dead)
+	}
+}
+
+// TestOneTraceFromTheNodeToTheStoredAlert follows the trace of a node's request
+// through both topics.
+func TestOneTraceFromTheNodeToTheStoredAlert(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	traces := map[string]string{}
+	s := start(t, func(o *system.Options) {
+		o.Step = func(function string, next push.Step) push.Step {
+			return func(ctx context.Context, m push.Message) error {
+				mu.Lock()
+				traces[function] = trace.SpanContextFromContext(ctx).TraceID().String()
+				mu.Unlock()
+				return next(ctx, m)
+			}
+		}
+	})
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.GatewayURL+"/api/v1/message",
+		strings.NewReader(`{"id":"1","node_id":"rack-1","temperature":60,"humidity":40}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Traceparent", "00-"+id+"-00f067aa0ba902b7-01")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	drain(t, s)
+	mu.Lock()
+	defer mu.Unlock()
+	for _, function := range []string{"ingest", "detect", "storealert"} {
+		if traces[function] != id {
+			t.Errorf("%s ran in trace %q, want %s", function, traces[function], id)
+		}
 	}
 }
 
