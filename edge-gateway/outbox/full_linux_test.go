@@ -1,0 +1,63 @@
+package outbox_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"coldaisle.dev/edge-gateway/outbox"
+)
+
+// TestFullFileSystem fills a real file system of 256 KiB.
+func TestFullFileSystem(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("no right to mount a small file system: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	box, err := outbox.Open(dir, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := []byte(strings.Repeat("m", 1000))
+	fill := func() int {
+		for n := range 1000 {
+			err := box.Append(message)
+			if errors.Is(err, syscall.ENOSPC) {
+				return n
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Fatal("the file system does not fill")
+		return 0
+	}
+	accepted := fill()
+	if accepted < 200 {
+		t.Errorf("%d messages fit into 256 KiB", accepted)
+	}
+	for range 10 {
+		if err := box.Append(message); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Append = %v on a full disk", err)
+		}
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if box, err = outbox.Open(dir, options()); err != nil {
+		t.Fatalf("open on a full disk: %v", err)
+	}
+	if got := len(drain(t, box, 50)); got != accepted {
+		t.Errorf("%d messages come out, want the %d that were accepted", got, accepted)
+	}
+	// The space is there again.
+	if again := fill(); again < 200 {
+		t.Errorf("%d messages fit after the backlog went out", again)
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

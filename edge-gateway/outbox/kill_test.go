@@ -1,0 +1,99 @@
+package outbox_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// childFolder makes the test binary a child that appends to the outbox there
+// until it is killed, and prints each message once it is durable.
+const childFolder = "OUTBOX_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childFolder); dir != "" {
+		if err := appendForEver(dir, os.Getenv("OUTBOX_TEST_ROUND")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func appendForEver(dir, round string) error {
+	box, err := openChild(dir)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var writers sync.WaitGroup
+	for w := range 8 {
+		writers.Go(func() {
+			for i := 0; ; i++ {
+				m := fmt.Sprintf("%s/%d/%d/%s", round, w, i, strings.Repeat("x", i%3000))
+				if box.Append([]byte(m)) != nil {
+					return
+				}
+				mu.Lock()
+				fmt.Println(m)
+				mu.Unlock()
+			}
+		})
+	}
+	writers.Wait()
+	return nil
+}
+
+// TestKill kills a process that appends, again and again, and looks for every
+// message of which it had said that it is durable.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	said := map[string]bool{}
+	for round := range 4 {
+		child := exec.CommandContext(t.Context(), os.Args[0])
+		child.Env = append(os.Environ(), childFolder+"="+dir, fmt.Sprintf("OUTBOX_TEST_ROUND=%d", round))
+		child.Stderr = os.Stderr
+		output, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(output)
+		for i := 0; ; i++ {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				break // a half line was not said
+			}
+			said[strings.TrimSuffix(line, "\n")] = true
+			if i == 100+37*round {
+				if err := child.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_ = child.Wait()
+	}
+	box := open(t, dir, options())
+	found := map[string]int{}
+	for _, m := range drain(t, box, 64) {
+		found[m]++
+	}
+	for m := range said {
+		if found[m] != 1 {
+			t.Errorf("message %.20q is there %d times", m, found[m])
+		}
+	}
+	if len(said) < 400 {
+		t.Errorf("only %d messages were durable before the kills", len(said))
+	}
+	if got := box.Stats().Damaged; got != 0 {
+		t.Errorf("torn tails count as %d damaged places", got)
+	}
+}

@@ -1,0 +1,437 @@
+package outbox_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+)
+
+func options() outbox.Options {
+	return outbox.Options{Clock: time.Now, Log: logging.Discard()}
+}
+
+func openChild(dir string) (*outbox.Outbox, error) { return outbox.Open(dir, options()) }
+
+func open(tb testing.TB, dir string, o outbox.Options) *outbox.Outbox {
+	tb.Helper()
+	box, err := outbox.Open(dir, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = box.Close() })
+	return box
+}
+
+func add(tb testing.TB, box *outbox.Outbox, messages ...string) {
+	tb.Helper()
+	for _, m := range messages {
+		if err := box.Append([]byte(m)); err != nil {
+			tb.Fatalf("append %.20q: %v", m, err)
+		}
+	}
+}
+
+// drain takes out everything and returns it.
+func drain(tb testing.TB, box *outbox.Outbox, step int) []string {
+	tb.Helper()
+	var all []string
+	for {
+		messages, err := box.Next(step)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if len(messages) == 0 {
+			return all
+		}
+		for _, m := range messages {
+			all = append(all, string(m.Data))
+		}
+		if err := box.Consume(messages); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+func numbered(from, to int) []string {
+	var all []string
+	for i := from; i < to; i++ {
+		all = append(all, fmt.Sprintf("message %d %s", i, strings.Repeat("x", i%700)))
+	}
+	return all
+}
+
+func segments(tb testing.TB, dir string) []string {
+	tb.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return found
+}
+
+func TestOldestFirstAcrossSegmentsAndRestarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := options()
+	o.MaxBytes = 1 << 20 // segments of 64 KiB
+	want := numbered(0, 600)
+	box := open(t, dir, o)
+	add(t, box, want[:400]...)
+	if len(segments(t, dir)) < 2 {
+		t.Fatal("the messages are in one segment; the test needs several")
+	}
+	messages, err := box.Next(150)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := box.Consume(messages); err != nil {
+		t.Fatal(err)
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	box = open(t, dir, o)
+	if got := box.Stats().Pending; got != 250 {
+		t.Errorf("%d messages wait after a restart, want 250", got)
+	}
+	add(t, box, want[400:]...)
+	if diff := cmp.Diff(want[150:], drain(t, box, 7)); diff != "" {
+		t.Error(diff)
+	}
+	if got := box.Stats(); got.Pending != 0 || got.Damaged != 0 {
+		t.Errorf("%+v when all is consumed", got)
+	}
+}
+
+func TestNextDoesNotTakeOut(t *testing.T) {
+	t.Parallel()
+	box := open(t, t.TempDir(), options())
+	add(t, box, "a", "b", "c")
+	for range 2 {
+		messages, err := box.Next(2)
+		if err != nil || len(messages) != 2 || string(messages[0].Data) != "a" {
+			t.Fatalf("Next = %v, %v, want a and b", messages, err)
+		}
+	}
+	messages, _ := box.Next(3)
+	if err := box.Consume(messages[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"b", "c"}, drain(t, box, 5)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConcurrentAppendsAreAllKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	box := open(t, dir, options())
+	want := map[string]bool{}
+	var mu sync.Mutex
+	var writers sync.WaitGroup
+	for w := range 32 {
+		writers.Go(func() {
+			for i := range 20 {
+				m := fmt.Sprintf("%d/%d", w, i)
+				if err := box.Append([]byte(m)); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				want[m] = true
+				mu.Unlock()
+			}
+		})
+	}
+	writers.Wait()
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, m := range drain(t, open(t, dir, options()), 50) {
+		got[m] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestBound(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := options()
+	o.MaxBytes = 32 << 10
+	box := open(t, dir, o)
+	message := strings.Repeat("m", 1000)
+	kept := 0
+	for {
+		err := box.Append([]byte(message))
+		if errors.Is(err, outbox.ErrFull) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept++; kept > 100 {
+			t.Fatal("the outbox grows without end")
+		}
+	}
+	var size int64
+	for _, path := range segments(t, dir) {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	if size > o.MaxBytes || size < o.MaxBytes-2000 {
+		t.Errorf("%d bytes on disk, want just under %d", size, o.MaxBytes)
+	}
+	// What is taken out makes room, and what had been promised is all there.
+	if got := len(drain(t, box, 3)); got != kept {
+		t.Errorf("%d messages come out, want the %d that were accepted", got, kept)
+	}
+	// The segment that is being written to still holds up to four of them.
+	for range kept - 4 {
+		add(t, box, message)
+	}
+	if got := len(drain(t, box, 3)); got != kept-4 {
+		t.Errorf("%d messages come out of a full outbox, want %d", got, kept-4)
+	}
+}
+
+func TestTooLongMessage(t *testing.T) {
+	t.Parallel()
+	box := open(t, t.TempDir(), options())
+	if err := box.Append(make([]byte, outbox.MaxMessage+1)); !errors.Is(err, outbox.ErrTooLong) {
+		t.Errorf("Append = %v, want ErrTooLong", err)
+	}
+	add(t, box, strings.Repeat("m", outbox.MaxMessage), "")
+	if got := drain(t, box, 9); len(got) != 2 || len(got[0]) != outbox.MaxMessage {
+		t.Errorf("%d messages come out, want the longest and the empty one", len(got))
+	}
+}
+
+// TestDamage breaks the one segment of an outbox in every way a disk can and
+// looks which messages survive.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	const record = 20 + 10 // bytes
+	all := []string{"message 0.", "message 1.", "message 2.", "message 3."}
+	cases := map[string]struct {
+		harm func([]byte) []byte
+		want []string
+	}{
+		"nothing":              {func(b []byte) []byte { return b }, all},
+		"torn in the last one": {func(b []byte) []byte { return b[:len(b)-3] }, all[:3]},
+		"torn in its header":   {func(b []byte) []byte { return b[:3*record+5] }, all[:3]},
+		"zeros behind the end": {func(b []byte) []byte { return append(b, make([]byte, 5000)...) }, all},
+		"a bit of a message":   {func(b []byte) []byte { b[record+25] ^= 4; return b }, []string{all[0], all[2], all[3]}},
+		"a bit of a length":    {func(b []byte) []byte { b[record+6] ^= 4; return b }, []string{all[0], all[2], all[3]}},
+		"a bit of a time":      {func(b []byte) []byte { b[record+9] ^= 4; return b }, []string{all[0], all[2], all[3]}},
+		"the first mark":       {func(b []byte) []byte { b[0] = 0; return b }, all[1:]},
+		"a sector across two":  {func(b []byte) []byte { clear(b[record+12 : 2*record+4]); return b }, []string{all[0], all[3]}},
+		"everything":           {func(b []byte) []byte { clear(b); return b }, nil},
+		"cut to nothing":       {func([]byte) []byte { return nil }, nil},
+		"garbage with marks":   {func(b []byte) []byte { return append(bytes.Repeat([]byte("\xc0\x1d\xa1\xfe"), 40), b...) }, all},
+		"a half record in between": {
+			func(b []byte) []byte { return append(append(b[:record+15:record+15], b[2*record:]...), b...) },
+			[]string{all[0], all[2], all[3], all[0], all[1], all[2], all[3]},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			box := open(t, dir, options())
+			add(t, box, all...)
+			if err := box.Close(); err != nil {
+				t.Fatal(err)
+			}
+			path := segments(t, dir)[0]
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, c.harm(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			box = open(t, dir, options())
+			if got := box.Stats().Pending; got != len(c.want) {
+				t.Errorf("%d messages wait, want %d", got, len(c.want))
+			}
+			add(t, box, "after")
+			if diff := cmp.Diff(append(slices.Clip(c.want), "after"), drain(t, box, 2)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestDamageWhileOpen lets a card lose a sector under a running gateway.
+func TestDamageWhileOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	box := open(t, dir, options())
+	add(t, box, "first", "second", "third")
+	path := segments(t, dir)[0]
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(content[30:])
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"first"}, drain(t, box, 1)); diff != "" {
+		t.Error(diff)
+	}
+	if got := box.Stats(); got.Pending != 0 || got.Damaged == 0 {
+		t.Errorf("%+v, want nothing waiting and the damage counted", got)
+	}
+	add(t, box, "fourth")
+	if diff := cmp.Diff([]string{"fourth"}, drain(t, box, 1)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCursor(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		harm func(path string) error
+		want []string
+	}{
+		"kept":     {func(string) error { return nil }, []string{"c"}},
+		"lost":     {os.Remove, []string{"a", "b", "c"}},
+		"empty":    {func(p string) error { return os.WriteFile(p, nil, 0o600) }, []string{"a", "b", "c"}},
+		"garbled":  {func(p string) error { return os.WriteFile(p, []byte("01234567890123456789"), 0o600) }, []string{"a", "b", "c"}},
+		"all zero": {func(p string) error { return os.WriteFile(p, make([]byte, 20), 0o600) }, []string{"a", "b", "c"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			box := open(t, dir, options())
+			add(t, box, "a", "b", "c")
+			messages, _ := box.Next(2)
+			if err := box.Consume(messages); err != nil {
+				t.Fatal(err)
+			}
+			if err := box.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.harm(filepath.Join(dir, "cursor")); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, drain(t, open(t, dir, options()), 9)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestNumbersAreNotUsedTwice keeps a cursor from hiding messages of a later
+// segment of the same number, once all segments have been removed.
+func TestNumbersAreNotUsedTwice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 4 {
+		box := open(t, dir, options())
+		add(t, box, numbered(i, i+3)...)
+		if diff := cmp.Diff(numbered(i, i+3), drain(t, box, 9)); diff != "" {
+			t.Fatalf("round %d: %s", i, diff)
+		}
+		if err := box.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRetainedMessages(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	o := options()
+	o.Clock = func() time.Time { return now }
+	o.Retain = time.Hour
+	o.MaxBytes = 64 << 10
+	dir := t.TempDir()
+	since := func(box *outbox.Outbox, start time.Time) int {
+		n := 0
+		for range box.Since(start) {
+			n++
+		}
+		return n
+	}
+	box := open(t, dir, o)
+	add(t, box, "a", "b")
+	now = now.Add(time.Minute)
+	add(t, box, "c")
+	drain(t, box, 9)
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	now = now.Add(58 * time.Minute)
+	box = open(t, dir, o)
+	if got := since(box, now.Add(-time.Hour)); got != 3 {
+		t.Errorf("%d consumed messages are remembered after a restart, want 3", got)
+	}
+	if got := since(box, now.Add(-58*time.Minute)); got != 1 {
+		t.Errorf("%d messages of the last 58 minutes, want 1", got)
+	}
+	if got := drain(t, box, 9); len(got) != 0 {
+		t.Errorf("consumed messages %q come again", got)
+	}
+	// Space that is needed is worth more than memory.
+	for range 60 {
+		add(t, box, strings.Repeat("m", 1000))
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Hour)
+	box = open(t, dir, o)
+	if got := len(drain(t, box, 9)); got != 60 {
+		t.Errorf("%d messages come out, want 60", got)
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir, o)
+	if got := segments(t, dir); len(got) != 0 {
+		t.Errorf("%q remain of an outbox that was consumed two hours ago", got)
+	}
+}
+
+func TestOneProcessAtATime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	box := open(t, dir, options())
+	if _, err := outbox.Open(dir, options()); !errors.Is(err, outbox.ErrInUse) {
+		t.Errorf("a second Open = %v, want ErrInUse", err)
+	}
+	if err := outbox.Writable(dir); err != nil {
+		t.Errorf("Writable = %v beside an open outbox", err)
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := box.Append([]byte("late")); !errors.Is(err, outbox.ErrClosed) {
+		t.Errorf("Append after Close = %v, want ErrClosed", err)
+	}
+	if err := box.Close(); err != nil {
+		t.Errorf("a second Close = %v", err)
+	}
+}

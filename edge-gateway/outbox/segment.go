@@ -1,0 +1,106 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// segment is one file of records.
+type segment struct {
+	number  uint64
+	path    string
+	size    int64     // up to here its records are durable
+	waste   int64     // behind that, what a failed write left
+	records int       // intact ones
+	newest  time.Time // append of the last record
+}
+
+// position is a place in the sequence of messages.
+type position struct {
+	segment uint64
+	offset  int64
+	taken   int // messages before it in its segment
+}
+
+const segmentSuffix = ".log"
+
+func segmentPath(dir string, number uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("%016d%s", number, segmentSuffix))
+}
+
+// segmentNumber reads the number in a file's name; 0 is no segment.
+func segmentNumber(name string) uint64 {
+	digits, found := strings.CutSuffix(name, segmentSuffix)
+	if !found || len(digits) != 16 {
+		return 0
+	}
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
+// blockSize is how much is given up where a disk cannot be read, in bytes.
+const blockSize = 4096
+
+// load reads a file from an offset to an end and appends it to data. Blocks
+// that the disk cannot read come out as zeros: no record, so that a reader
+// steps over them.
+func load(f file, data []byte, from, to int64) ([]byte, error) {
+	start := len(data)
+	data = slices.Grow(data, int(to-from))[:start+int(to-from)]
+	n, err := f.ReadAt(data[start:], from)
+	if err == nil || (errors.Is(err, io.EOF) && n == len(data)-start) {
+		return data, nil
+	}
+	if errors.Is(err, io.EOF) {
+		return data[:start+n], nil // shorter than it was: what is missing is damage
+	}
+	if !errors.Is(err, syscall.EIO) {
+		return data[:start], fmt.Errorf("read segment: %w", err)
+	}
+	for i := start; i < len(data); i += blockSize {
+		block := data[i:min(i+blockSize, len(data))]
+		if n, err := f.ReadAt(block, from+int64(i-start)); n < len(block) && err != nil {
+			clear(block)
+		}
+	}
+	return data, nil
+}
+
+// reader holds the content of the segment that Next is in. It keeps no file
+// open, which would keep the space of a removed segment taken.
+type reader struct {
+	number uint64
+	data   []byte // from the start of the segment
+}
+
+// read returns the durable part of a segment.
+func (r *reader) read(d disk, s segment) ([]byte, error) {
+	if r.number != s.number {
+		*r = reader{number: s.number}
+	}
+	have := int64(len(r.data))
+	if have >= s.size {
+		return r.data, nil
+	}
+	f, err := d.Open(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("open segment: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := load(f, r.data, have, s.size)
+	if err != nil {
+		return nil, err
+	}
+	r.data = data
+	return data, nil
+}
