@@ -40,7 +40,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	check(t, catalog.AddTable(table))
 
 	kinds := map[string]kind{
-		"node": text, "ids": texts, "width": whole, "since": wholes, "starts": wholes,
+		"node": text, "ids": texts, "width": whole, "limit": whole, "since": wholes, "starts": wholes,
 		"start": instant, "end": instant, "origin": instant, "from": instant, "until": instant,
 	}
 	summary := []string{
@@ -51,6 +51,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 		"range":   {"message_id", "timestamp", "temperature", "humidity"},
 		"buckets": append([]string{"part"}, summary...),
 		"stats":   append([]string{"place"}, summary...),
+		"history": {"node_id", "message_id", "timestamp", "temperature", "humidity"},
 	}
 	for name, used := range parameters() {
 		t.Run(name, func(t *testing.T) {

@@ -39,13 +39,21 @@ func TestConformance(t *testing.T) {
 	default:
 		c.Emulator, c.StorageEmulator = "", ""
 	}
-	makeTable(t, project, c)
-	s, err := bqreadings.Open(context.WithoutCancel(t.Context()), project, c, readingstest.Now, logging.Discard())
-	if err != nil {
-		t.Fatal(err)
+	openTable := func() *bqreadings.Store {
+		makeTable(t, project, c)
+		s, err := bqreadings.Open(context.WithoutCancel(t.Context()), project, c, readingstest.Now, logging.Discard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
 	}
-	t.Cleanup(func() { _ = s.Close() })
-	t.Run("store", func(t *testing.T) { // not parallel: the table is deleted after it
+	t.Run("history", func(t *testing.T) { //nolint:paralleltest // the tables are deleted after it
+		readingstest.RunHistory(t, openTable())
+	})
+	c.Dataset += "_2"
+	s := openTable()
+	t.Run("store", func(t *testing.T) { //nolint:paralleltest // the tables are deleted after it
 		readingstest.Run(t, s)
 	})
 }

@@ -107,6 +107,9 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 	if _, err := s.Latest(t.Context(), []readings.Node{node}); err != nil {
 		t.Error(err)
 	}
+	for r, err := range s.History(t.Context(), noon.Add(-time.Hour), noon, 10) {
+		t.Errorf("history out of nothing: %+v, %v", r, err)
+	}
 	seen := map[string]bool{}
 	for _, request := range server.Requests() {
 		var sent []string

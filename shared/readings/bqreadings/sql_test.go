@@ -19,6 +19,7 @@ func parameters() map[string][]string {
 		"range":   {"end", "node", "start"},
 		"buckets": {"end", "node", "origin", "start", "width"},
 		"stats":   {"end", "node", "start", "starts"},
+		"history": {"end", "limit", "start"},
 	}
 }
 

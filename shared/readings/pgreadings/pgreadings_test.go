@@ -62,3 +62,8 @@ func TestTableIsPartitionedByDayAndRefusesImpossibleValues(t *testing.T) {
 		t.Error("the table took 126 °C")
 	}
 }
+
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	readingstest.RunHistory(t, pgreadings.New(pgtest.New(t), readingstest.Now))
+}

@@ -1,0 +1,24 @@
+package bqreadings
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// History implements [readings.Historian].
+func (s *Store) History(ctx context.Context, start, end time.Time, limit int) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		start, end := reading.Instant(start), reading.Instant(end)
+		if limit < 1 || !start.Before(end) {
+			return
+		}
+		for row, err := range rows[readingRow](ctx, s, "history", parameter("start", start), parameter("end", end), parameter("limit", limit)) {
+			if !yield(row.reading(), err) || err != nil {
+				return
+			}
+		}
+	}
+}

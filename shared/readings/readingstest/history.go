@@ -1,0 +1,66 @@
+package readingstest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+)
+
+// RunHistory holds a store to [readings.Historian]. The store must be empty and
+// nobody else's: the question is about all nodes.
+func RunHistory(t *testing.T, store interface {
+	readings.Appender
+	readings.Historian
+},
+) {
+	t.Helper()
+	first := Now().Add(-time.Hour)
+	var rows []reading.Reading
+	for i := range 10 {
+		when := first.Add(time.Duration(i) * time.Minute)
+		rows = append(rows, at("often", fmt.Sprintf("o%d", i), when, float64(i), 40))
+		if i < 2 {
+			rows = append(rows, at("seldom", fmt.Sprintf("s%d", i), when, 20, 41))
+		}
+	}
+	rows = append(rows, at("before", "b", first.Add(-time.Microsecond), 20, 42), at("often", "o", Now(), 99, 43))
+	for range 2 { // stored twice, counted once
+		if err := store.Append(t.Context(), rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	history := func(limit int) (messages []string) {
+		t.Helper()
+		for r, err := range store.History(t.Context(), first, Now(), limit) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages = append(messages, r.NodeID+" "+r.MessageID)
+		}
+		return messages
+	}
+	want := []string{"often o7", "often o8", "often o9", "seldom s0", "seldom s1"}
+	if diff := cmp.Diff(want, history(6)); diff != "" {
+		t.Errorf("three of each node (-want +got):\n%s", diff)
+	}
+	if all := history(1000); len(all) != 12 {
+		t.Errorf("%d readings of the range, want 12: %v", len(all), all)
+	}
+	if none := history(1); len(none) != 0 {
+		t.Errorf("fewer than nodes, and yet %v", none)
+	}
+	for r, err := range store.History(t.Context(), first.Add(-time.Hour), first.Add(-time.Minute), 10) {
+		t.Errorf("in a range without readings: %v, %v", r, err)
+	}
+	for r, err := range store.History(t.Context(), first, Now(), 6) {
+		if err != nil || r != at("often", "o7", first.Add(7*time.Minute), 7, 40) {
+			t.Errorf("first is %+v, %v", r, err)
+		}
+		break
+	}
+}
