@@ -1,29 +1,31 @@
-// Command monitor-gateway is the edge gateway: one runs at each site, finds its
-// way to Pub/Sub, and takes the readings of the site's sensor nodes. Its
-// environment is that of settings.go.
+// Command monitor-gateway is the edge gateway: one runs at each site, is found
+// by the site's sensor nodes through multicast DNS, takes their readings and
+// publishes them to Pub/Sub.
+//
+//	monitor-gateway           serves until SIGTERM or an interrupt
+//	monitor-gateway version   prints what was built
+//
+// Its environment is that of settings.go.
 package main
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
 	"os/signal"
-	"strconv"
+	"runtime/debug"
 	"syscall"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
-
-	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/config"
-	"coldaisle.dev/shared/logging"
 )
+
+// version is stamped by the linker: -ldflags "-X main.version=v1.2.3".
+var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Environ())
+	err := run(ctx, os.Args[1:], os.Environ())
 	stop()
 	if err != nil {
 		config.Report(os.Stderr, "monitor-gateway", err)
@@ -31,23 +33,22 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, environ []string) error {
-	s, err := config.Load[settings](environ)
-	if err != nil {
-		return err
+func run(ctx context.Context, args, environ []string) error {
+	switch {
+	case len(args) == 0:
+		return serve(ctx, environ, time.Now)
+	case len(args) == 1 && args[0] == "version":
+		fmt.Println("monitor-gateway", buildVersion())
+		return nil
+	default:
+		return fmt.Errorf("unknown arguments %q: it takes none, or version", args)
 	}
-	log := logging.New(os.Stderr, slog.LevelInfo, s.ProjectID)
-	client, err := pubsub.NewClient(ctx, s.ProjectID)
-	if err != nil {
-		return fmt.Errorf("pub/sub client: %w", err)
+}
+
+// buildVersion is the stamped version, or what the Go tool knows of the build.
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); version == "" && ok {
+		return info.Main.Version
 	}
-	defer func() { _ = client.Close() }()
-	topic := gateway.NewTopic(client, s.DataTopic)
-	defer topic.Stop()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(s.Port))
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	log.InfoContext(ctx, "serving", "address", listener.Addr().String())
-	return gateway.Serve(ctx, listener, gateway.New(topic, time.Now, log), log)
+	return version
 }

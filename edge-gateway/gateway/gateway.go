@@ -2,25 +2,33 @@
 // site register with it, post readings and send heartbeats, and it publishes
 // each reading to topic data before it answers.
 //
-// It keeps in memory which nodes there are and each one's last hour, which
-// rides along with every reading so that detection needs no query; a restart
-// loses no more than that. It trusts the local network, as the specification
-// has it, but not what is sent: everything is bounded and checked.
+// A reading that Pub/Sub has not acknowledged is in the outbox, on disk, before
+// its node hears of a failure, and is delivered later under its original time:
+// what was answered is never lost. While Pub/Sub is known to be away nodes are
+// answered at once. As long as it is there, nothing is written to disk.
+//
+// The gateway keeps in memory which nodes there are and each one's last hour,
+// which rides along with every reading so that detection needs no query; a
+// restart loses no more than that. It trusts the local network, as the
+// specification has it, but not what is sent: everything is bounded and checked.
 //
 // edge-gateway's main runs it on site, run/local beside the rest of the system.
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
@@ -35,25 +43,82 @@ const (
 	detailPublish = "Failed to publish to Pub/Sub"
 )
 
-// Publisher sends a reading to topic data and returns once Pub/Sub has it.
+// Publisher sends readings to topic data. [Topic] is one.
 type Publisher interface {
-	Publish(ctx context.Context, data wire.Data) error
+	// Publish returns once Pub/Sub has the message.
+	Publish(ctx context.Context, m Message) error
+	// PublishBacklog sends messages in their order, none in the way of Publish,
+	// and returns how many of the first ones Pub/Sub has.
+	PublishBacklog(ctx context.Context, messages []Message) (int, error)
 }
 
-// Gateway answers nodes. It is an [http.Handler].
+// Outbox keeps readings that cannot be published. [outbox.Outbox] is one.
+type Outbox interface {
+	// Append returns once the message is durable.
+	Append(message []byte) error
+	// Next returns the oldest messages, Consume takes them out.
+	Next(n int) ([]outbox.Message, error)
+	Consume(messages []outbox.Message) error
+	// Since yields what was appended since a time, consumed or not.
+	Since(start time.Time) iter.Seq[outbox.Message]
+	Stats() outbox.Stats
+}
+
+// Remember is how long an outbox should retain what was consumed: for as long
+// as a node may send it once more.
+const Remember = time.Hour
+
+// Config says how a gateway behaves. The zero value is right for tests and
+// simulations, where nodes may send as fast as they can.
+type Config struct {
+	// NodeRate is how many requests a second one node may make over a longer
+	// time, NodeBurst how many at once; a rate of 0 is no limit.
+	NodeRate  float64
+	NodeBurst int
+	// MaxNodes bounds the nodes that are remembered, and with them memory: 10 KB
+	// each. 0 means 10,000. Further nodes are served without a window.
+	MaxNodes int
+	// ProbeEvery is how often Pub/Sub is tried while it is away; 0 means 1 s.
+	ProbeEvery time.Duration
+	// Version is what /health and /metrics say.
+	Version string
+	// Discovery tells /health how the gateway is announced; nil for not at all.
+	Discovery func() any
+}
+
+// Gateway answers nodes. It is an [http.Handler]; beside that, Run must run.
 type Gateway struct {
+	config    Config
 	publisher Publisher
+	outbox    Outbox
 	nodes     *nodes
+	uplink    *uplink
 	metrics   *metrics
+	wake      chan struct{} // for Run: something changed
+	drops     *notice
 	clock     func() time.Time
 	log       *slog.Logger
 	handler   http.Handler
 }
 
 // New returns a gateway that no node has registered with yet.
-func New(publisher Publisher, clock func() time.Time, log *slog.Logger) *Gateway {
-	g := &Gateway{publisher: publisher, nodes: newNodes(), clock: clock, log: log}
-	g.metrics = newMetrics(func() float64 { return float64(g.nodes.count()) })
+func New(config Config, publisher Publisher, box Outbox, clock func() time.Time, log *slog.Logger) *Gateway {
+	config.MaxNodes = cmp.Or(config.MaxNodes, 10_000)
+	config.ProbeEvery = cmp.Or(config.ProbeEvery, time.Second)
+	g := &Gateway{
+		config: config, publisher: publisher, outbox: box,
+		nodes:  newNodes(config.MaxNodes, config.NodeRate, config.NodeBurst),
+		uplink: newUplink(clock()),
+		wake:   make(chan struct{}, 1),
+		drops:  &notice{},
+		clock:  clock, log: log,
+	}
+	g.metrics = newMetrics(g)
+	for m := range box.Since(clock().Add(-Remember)) {
+		if r, err := wire.DecodeReading(m.Data, m.Appended); err == nil {
+			g.nodes.restore(r)
+		}
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/register", g.register)
 	mux.HandleFunc("POST /api/v1/message", g.message)
@@ -67,16 +132,6 @@ func New(publisher Publisher, clock func() time.Time, log *slog.Logger) *Gateway
 
 // ServeHTTP answers one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
-
-// Health is the body of GET /health.
-type Health struct {
-	Status string `json:"status"`
-	Nodes  int    `json:"nodes"`
-}
-
-func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
-	write(w, http.StatusOK, Health{Status: "healthy", Nodes: g.nodes.count()})
-}
 
 // errorBody is the specification's form of a gateway error.
 type errorBody struct {

@@ -4,89 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/wire"
+	"coldaisle.dev/shared/reading"
 )
-
-// record keeps what was published and fails while it is told to.
-type record struct {
-	mu   sync.Mutex
-	data []wire.Data
-	err  error
-}
-
-func (r *record) Publish(_ context.Context, d wire.Data) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.data = append(r.data, d)
-	return r.err
-}
-
-func (r *record) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.err = err
-}
-
-func (r *record) last() wire.Data {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.data[len(r.data)-1]
-}
-
-// site is a gateway whose clock the test moves.
-type site struct {
-	t         *testing.T
-	handler   http.Handler
-	published *record
-	mu        sync.Mutex
-	now       time.Time
-}
-
-func newSite(t *testing.T) *site {
-	t.Helper()
-	s := &site{t: t, published: &record{}, now: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)}
-	s.handler = gateway.New(s.published, s.clock, logging.Discard())
-	return s
-}
-
-func (s *site) clock() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now
-}
-
-func (s *site) pass(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = s.now.Add(d)
-}
-
-func (s *site) send(method, path, body string) (status int, answer string) {
-	s.t.Helper()
-	request := httptest.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(body))
-	request.RemoteAddr = "192.168.7.9:50123"
-	recorder := httptest.NewRecorder()
-	s.handler.ServeHTTP(recorder, request)
-	if kind := recorder.Header().Get("Content-Type"); path != "/metrics" && kind != "application/json" {
-		s.t.Errorf("%s %s: Content-Type %q", method, path, kind)
-	}
-	return recorder.Code, strings.TrimSpace(recorder.Body.String())
-}
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
@@ -116,7 +49,7 @@ func TestAnswers(t *testing.T) {
 		"heartbeat":                    {"POST", "/api/v1/heartbeat", `{"node_id":"n1"}`, 200, `{"status":"alive","node_id":"n1","timestamp":"2026-11-20T03:00:00Z"}`},
 		"heartbeat of nobody":          {"POST", "/api/v1/heartbeat", `{}`, 400, `{"error":"Invalid request body"}`},
 		"nodes":                        {"GET", "/api/v1/nodes", ``, 200, `{"nodes":[],"total":0}`},
-		"health":                       {"GET", "/health", ``, 200, `{"status":"healthy","nodes":0}`},
+		"health":                       {"GET", "/health", ``, 200, `{"status":"healthy","version":"v1","nodes":0,"publishing":{"up":true,"since":"2026-11-20T03:00:00Z"},"outbox":{"readings":0,"bytes":0,"dropped":0,"damaged":0},"mdns":"announced"}`},
 		"unknown path":                 {"GET", "/api/v2/nodes", ``, 404, `{"error":"Not found"}`},
 		"wrong method":                 {"GET", "/api/v1/message", ``, 405, `{"error":"Method not allowed"}`},
 	} {
@@ -136,30 +69,6 @@ func TestNothingInvalidIsPublished(t *testing.T) {
 	s.send("POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":200,"humidity":40}`)
 	if len(s.published.data) > 0 {
 		t.Errorf("published %v", s.published.data)
-	}
-}
-
-func TestFailedPublishIsToldAndTheRetryIsTheSameReading(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.published.fail(errors.New("uplink down"))
-	const body = `{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`
-	status, answer := s.send("POST", "/api/v1/message", body)
-	if status != 500 || answer != `{"error":"Failed to publish to Pub/Sub"}` {
-		t.Errorf("answered %d %s", status, answer)
-	}
-	first := s.published.last().Reading
-	s.published.fail(nil)
-	s.pass(30 * time.Second)
-	if status, _ := s.send("POST", "/api/v1/message", body); status != 200 {
-		t.Errorf("the retry was answered %d", status)
-	}
-	if diff := cmp.Diff(first, s.published.last().Reading); diff != "" {
-		t.Errorf("the retry is another reading (-first +retry):\n%s", diff)
-	}
-	s.send("POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":25,"humidity":40}`)
-	if s.published.last().Reading.Identity() == first.Identity() {
-		t.Error("the same id with another value is taken for the same reading")
 	}
 }
 
@@ -202,32 +111,86 @@ func TestRecentCarriesTheLastHour(t *testing.T) {
 
 func TestFullestMessageStaysUnder2500Bytes(t *testing.T) {
 	t.Parallel()
-	for _, interval := range []time.Duration{30 * time.Second, 777 * time.Millisecond} {
-		s := newSite(t)
-		node, id := strings.Repeat("n", 50), strings.Repeat("m", 60)
-		for i := range 122 {
-			s.send("POST", "/api/v1/message", fmt.Sprintf(`{"id":"%s%d","node_id":%q,"temperature":-39.99,"humidity":99.99}`, id, 100+i, node))
-			s.pass(interval)
-		}
-		encoded, err := wire.EncodeData(s.published.last())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(encoded) > 2500 {
-			t.Errorf("%d bytes at an interval of %s", len(encoded), interval)
-		}
+	for name, c := range map[string]struct {
+		interval time.Duration
+		id       string // of 61 characters; three digits follow
+		decimals string
+		entries  int // that ride along at least
+	}{
+		"a node of the specification":    {30 * time.Second, "0123456701234567", "9", 120},
+		"longest names":                  {30 * time.Second, strings.Repeat("m", 61), "99", 120},
+		"short interval":                 {777 * time.Millisecond, strings.Repeat("m", 61), "99", 120},
+		"an id that JSON must escape":    {30 * time.Second, strings.Repeat("<", 61), "99", 95},
+		"values with all their digits":   {30 * time.Second, strings.Repeat("m", 61), "987654321098765", 110},
+		"everything at its worst":        {30 * time.Second, strings.Repeat("<", 61), "987654321098765", 90},
+		"everything, many in an instant": {0, strings.Repeat("<", 61), "987654321098765", 90},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			for i := range 122 {
+				s.send("POST", "/api/v1/message", fmt.Sprintf(`{"id":"%s%d","node_id":%q,"temperature":-39.%s,"humidity":99.%s}`,
+					c.id, 100+i, strings.Repeat("n", 50), c.decimals, c.decimals))
+				s.pass(c.interval)
+			}
+			got := s.published.last()
+			if size := s.published.size(); size > 2500 || got.Recent.Len() < c.entries {
+				t.Errorf("%d bytes with %d earlier readings, want at most 2500 with %d", size, got.Recent.Len(), c.entries)
+			}
+			if newest := got.Recent.Age[got.Recent.Len()-1]; newest != c.interval.Seconds() && c.interval == 30*time.Second {
+				t.Errorf("the newest is of %g s before, want %s", newest, c.interval)
+			}
+		})
 	}
 }
 
-func TestClockSetBackKeepsTheOrderOfReadings(t *testing.T) {
+func TestClockSetBack(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`)
-	first := s.published.last().Reading.Time
-	s.pass(-time.Minute)
-	s.send("POST", "/api/v1/message", `{"id":"2","node_id":"n1","temperature":20,"humidity":40}`)
-	if second := s.published.last().Reading.Time; !second.After(first) {
-		t.Errorf("the second reading is of %s, the first of %s", second, first)
+	for name, c := range map[string]struct {
+		back time.Duration
+		// ordered says that the second reading is stamped after the first.
+		ordered bool
+	}{
+		"not at all":   {0, true},
+		"while slewed": {300 * time.Millisecond, true},
+		"by a minute":  {time.Minute, false},
+		"by a day":     {24 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`)
+			first := s.published.last().Reading
+			s.pass(-c.back)
+			// The same id: a node that counts and was started again.
+			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
+			second := s.published.last()
+			if second.Reading.Identity() == first.Identity() {
+				t.Error("two readings have one identity")
+			}
+			if c.ordered && second.Reading.Time != first.Time.Add(time.Microsecond) {
+				t.Errorf("the second reading is of %s, the first of %s", second.Reading.Time, first.Time)
+			}
+			if !c.ordered && second.Reading.Time != reading.Instant(s.clock()) {
+				t.Errorf("the second reading is of %s, the clock says %s", second.Reading.Time, s.clock())
+			}
+			// Whatever the clock did, what rides along is in order and in the past.
+			for i := range 3 {
+				s.pass(20 * time.Second)
+				s.send("POST", "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, 10+i))
+				if err := s.published.last().Recent.Validate(); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := s.published.last().Recent.Len(); got < 3 {
+				t.Errorf("%d readings ride along, want the 3 since the clock was set or more", got)
+			}
+			// A retry is recognised though the clock was set.
+			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
+			if got := s.published.last().Reading; got != second.Reading {
+				t.Errorf("the retry became %v, want %v", got, second.Reading)
+			}
+		})
 	}
 }
 
@@ -257,24 +220,6 @@ func TestNodes(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Nodes); diff != "" || got.Total != 3 {
 		t.Errorf("total %d (-want +got):\n%s", got.Total, diff)
-	}
-}
-
-func TestMetrics(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`)
-	s.send("POST", "/api/v1/message", `{}`)
-	s.published.fail(errors.New("down"))
-	s.send("POST", "/api/v1/message", `{"id":"2","node_id":"n1","temperature":20,"humidity":40}`)
-	_, answer := s.send("GET", "/metrics", "")
-	for _, line := range []string{
-		"gateway_messages_accepted_total 2", "gateway_messages_published_total 1", "gateway_publish_failures_total 1",
-		`gateway_requests_rejected_total{reason="invalid"} 1`, "gateway_nodes 1", "gateway_publish_seconds_count 2",
-	} {
-		if !strings.Contains(answer+"\n", line+"\n") {
-			t.Errorf("no %q in:\n%s", line, answer)
-		}
 	}
 }
 
@@ -324,7 +269,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add([]byte(`[[[[`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		published := &record{}
-		handler := gateway.New(published, time.Now, logging.Discard())
+		handler := gateway.New(gateway.Config{}, published, outbox.Refusal{}, time.Now, logging.Discard())
 		recorder := httptest.NewRecorder()
 		handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(body)))
 		switch {

@@ -1,6 +1,9 @@
 package gateway
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
 
 // metrics is what GET /metrics shows of one gateway.
 type metrics struct {
@@ -9,27 +12,56 @@ type metrics struct {
 	rejected  *prometheus.CounterVec
 	published prometheus.Counter
 	failed    prometheus.Counter
+	kept      prometheus.Counter
+	delivered prometheus.Counter
+	dropped   *prometheus.CounterVec
 	latency   prometheus.Histogram
 }
 
-func newMetrics(nodes func() float64) *metrics {
+// newMetrics registers the metrics of a gateway, among them gauges that ask it.
+func newMetrics(g *Gateway) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help})
+	}
+	byReason := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, []string{"reason"})
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: name, Help: help}, value)
 	}
 	m := &metrics{
 		registry:  prometheus.NewRegistry(),
 		accepted:  counter("messages_accepted_total", "Valid messages received."),
-		published: counter("messages_published_total", "Messages that Pub/Sub has acknowledged."),
-		failed:    counter("publish_failures_total", "Messages that could not be published."),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "gateway", Name: "requests_rejected_total", Help: "Requests refused, by reason.",
-		}, []string{"reason"}),
+		published: counter("messages_published_total", "Live messages that Pub/Sub has acknowledged."),
+		failed:    counter("publish_failures_total", "Live messages that could not be published."),
+		kept:      counter("outbox_kept_total", "Readings put into the outbox."),
+		delivered: counter("outbox_delivered_total", "Readings of the outbox that Pub/Sub has acknowledged."),
+		dropped:   byReason("outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
+		rejected:  byReason("requests_rejected_total", "Requests refused, by reason."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "gateway", Name: "publish_seconds", Help: "Time from a message to Pub/Sub's answer.",
+			Namespace: "gateway", Name: "publish_seconds", Help: "Time from a live message to Pub/Sub's answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
 		}),
 	}
-	m.registry.MustRegister(m.accepted, m.rejected, m.published, m.failed, m.latency,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: "nodes", Help: "Nodes known."}, nodes))
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "gateway", Name: "build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": g.config.Version},
+	})
+	build.Set(1)
+	m.registry.MustRegister(
+		m.accepted, m.rejected, m.published, m.failed, m.latency, m.kept, m.delivered, m.dropped, build,
+		gauge("nodes", "Nodes known.", func() float64 { return float64(g.nodes.count()) }),
+		gauge("publishing", "1 while Pub/Sub answers, 0 while readings go into the outbox.", func() float64 {
+			if g.uplink.isDown() {
+				return 0
+			}
+			return 1
+		}),
+		gauge("outbox_readings", "Readings that wait in the outbox.", func() float64 { return float64(g.outbox.Stats().Pending) }),
+		gauge("outbox_bytes", "Size of the outbox on disk.", func() float64 { return float64(g.outbox.Stats().Bytes) }),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	for _, reason := range []string{"full", "disk", "unreadable"} {
+		m.dropped.WithLabelValues(reason)
+	}
 	return m
 }

@@ -6,15 +6,17 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"coldaisle.dev/shared/reading"
 )
 
 // offlineAfter is how long a node may be silent and still count as online.
 const offlineAfter = 5 * time.Minute
 
-// maxNodes bounds memory: some 60 MB of windows. Nodes beyond it are served
-// and not remembered.
-const maxNodes = 10_000
+// forgetEvery is how often, at most, a full table is searched for nodes that
+// have gone.
+const forgetEvery = 10 * time.Second
 
 // Node is a node as GET /api/v1/nodes shows it.
 type Node struct {
@@ -27,18 +29,39 @@ type Node struct {
 
 // nodes is every node that this process has heard of.
 type nodes struct {
+	capacity int
+	rate     rate.Limit
+	burst    int
+
 	mu    sync.Mutex
 	known map[string]*node
+	// earlier holds what the outbox tells of nodes that this process has not
+	// heard of yet.
+	earlier map[string]*window
+	// strangers is the turn that all nodes share for which there is no room.
+	strangers *rate.Limiter
+	forgotten time.Time // when the table was last searched
 }
 
-// node is one of them; its registry's lock guards it.
+// node is one of them; the table's lock guards it.
 type node struct {
 	address                string
 	registeredAt, lastSeen time.Time
 	window                 window
+	turn                   *rate.Limiter // nil where there is no room for the node
 }
 
-func newNodes() *nodes { return &nodes{known: map[string]*node{}} }
+func newNodes(capacity int, perSecond float64, burst int) *nodes {
+	n := &nodes{
+		capacity: capacity, rate: rate.Limit(perSecond), burst: burst,
+		known: map[string]*node{}, earlier: map[string]*window{},
+	}
+	if perSecond <= 0 {
+		n.rate = rate.Inf
+	}
+	n.strangers = rate.NewLimiter(n.rate, burst)
+	return n
+}
 
 func (n *nodes) count() int {
 	n.mu.Lock()
@@ -46,47 +69,86 @@ func (n *nodes) count() int {
 	return len(n.known)
 }
 
-// register notes a node's address. A node that is known keeps the time of its
-// first registration.
-func (n *nodes) register(id, address string, now time.Time) {
+// register notes a node's address and says whether the node is new. One that is
+// known keeps the time of its first registration.
+func (n *nodes) register(id, address string, now time.Time) (isNew bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.visit(id, address, now).address = address
+	found, isNew := n.visit(id, address, now)
+	found.address = address
+	return isNew
 }
 
-// seen notes that a node is alive, registering it where it is not known.
-func (n *nodes) seen(id, address string, now time.Time) {
+// turn notes that a node is there and returns the limiter of its requests.
+func (n *nodes) turn(id, address string, now time.Time) *rate.Limiter {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.visit(id, address, now)
+	if found, _ := n.visit(id, address, now); found.turn != nil {
+		return found.turn
+	}
+	return n.strangers
 }
 
-// take notes a measurement and returns its time and what came before it. The
-// time is now, or, for a measurement that was sent before, the time it had.
-func (n *nodes) take(id, address string, now time.Time, m measurement) (time.Time, reading.Window) {
+// take notes a measurement and returns its time and what came before it.
+func (n *nodes) take(id, address string, now time.Time, m measurement) stamped {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.visit(id, address, now).window.take(m, now)
+	found, _ := n.visit(id, address, now)
+	return found.window.take(m, now)
+}
+
+// keep notes that a reading is in the outbox.
+func (n *nodes) keep(r reading.Reading) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if found, ok := n.known[r.NodeID]; ok {
+		found.window.keep(r.MessageID, r.Time)
+	}
+}
+
+// restore notes a reading that an earlier process had put into the outbox.
+func (n *nodes) restore(r reading.Reading) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	found, ok := n.earlier[r.NodeID]
+	if !ok {
+		if len(n.earlier) >= n.capacity {
+			return
+		}
+		found = &window{}
+		n.earlier[r.NodeID] = found
+	}
+	found.restore(r)
 }
 
 // visit finds or makes a node; the lock is held.
-func (n *nodes) visit(id, address string, now time.Time) *node {
+func (n *nodes) visit(id, address string, now time.Time) (found *node, isNew bool) {
 	now = reading.Instant(now)
 	found, ok := n.known[id]
 	if !ok {
 		found = &node{address: address, registeredAt: now}
-		if len(n.known) >= maxNodes {
+		if len(n.known) >= n.capacity && now.Sub(n.forgotten).Abs() >= forgetEvery {
 			n.forgetOffline(now)
 		}
-		if len(n.known) < maxNodes {
-			n.known[id] = found
+		if len(n.known) < n.capacity {
+			n.admit(id, found)
 		}
 	}
 	found.lastSeen = now
-	return found
+	return found, !ok
+}
+
+func (n *nodes) admit(id string, newcomer *node) {
+	newcomer.turn = rate.NewLimiter(n.rate, n.burst)
+	if earlier, ok := n.earlier[id]; ok {
+		newcomer.window = *earlier
+		delete(n.earlier, id)
+	}
+	n.known[id] = newcomer
 }
 
 func (n *nodes) forgetOffline(now time.Time) {
+	n.forgotten = now
 	for id, other := range n.known {
 		if other.offline(now) {
 			delete(n.known, id)

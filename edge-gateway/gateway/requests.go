@@ -1,9 +1,9 @@
 package gateway
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -32,8 +32,11 @@ func (g *Gateway) register(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, detailBody)
 		return
 	}
+	if !g.turn(w, r, in.NodeID) {
+		return
+	}
 	g.nodes.register(in.NodeID, in.Address, g.clock())
-	g.log.InfoContext(r.Context(), "node registered", "node_id", in.NodeID)
+	g.log.DebugContext(r.Context(), "node registered", "node_id", in.NodeID, "address", in.Address)
 	write(w, http.StatusCreated, registered{Message: "Node registered successfully", NodeID: in.NodeID})
 }
 
@@ -61,9 +64,10 @@ type published struct {
 	MessageID string `json:"message_id"`
 }
 
-// message takes a reading. The answer follows Pub/Sub's: a node that hears of a
-// failure, or hears nothing, sends the same message on its next cycle, and is
-// recognised by its id.
+// message takes a reading. The answer follows Pub/Sub's. A node that hears of a
+// failure, or hears nothing, sends the same message on its next cycle and is
+// recognised by its id; one that gives up instead loses nothing either, because
+// the reading was put into the outbox before the answer.
 func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 	var in message
 	if !g.decode(w, r, &in, detailMessage) {
@@ -74,26 +78,24 @@ func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, detailMessage)
 		return
 	}
+	if !g.turn(w, r, in.NodeID) {
+		return
+	}
 	g.metrics.accepted.Inc()
-	received := g.clock()
-	taken, recent := g.nodes.take(in.NodeID, remote(r), received, measurement{
+	given := g.nodes.take(in.NodeID, remote(r), g.clock(), measurement{
 		id: in.ID, temperature: *in.Temperature, humidity: *in.Humidity,
 	})
-	err := g.publisher.Publish(r.Context(), wire.Data{
+	data := wire.Data{
 		Reading: reading.Reading{
-			NodeID: in.NodeID, MessageID: in.ID, Time: taken,
+			NodeID: in.NodeID, MessageID: in.ID, Time: given.at,
 			Temperature: *in.Temperature, Humidity: *in.Humidity,
 		},
-		Recent: recent,
-	})
-	g.metrics.latency.Observe(g.clock().Sub(received).Seconds())
-	if err != nil {
-		g.metrics.failed.Inc()
-		g.log.ErrorContext(r.Context(), "publish failed", "node_id", in.NodeID, "reading_id", in.ID, "error", err.Error())
+		Recent: given.recent,
+	}
+	if !g.send(r.Context(), data, given.kept) {
 		fail(w, http.StatusInternalServerError, detailPublish)
 		return
 	}
-	g.metrics.published.Inc()
 	write(w, http.StatusOK, published{Status: "published", MessageID: in.ID})
 }
 
@@ -120,9 +122,10 @@ func (g *Gateway) heartbeat(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, detailBody)
 		return
 	}
-	now := g.clock()
-	g.nodes.seen(in.NodeID, remote(r), now)
-	write(w, http.StatusOK, alive{Status: "alive", NodeID: in.NodeID, Timestamp: reading.Instant(now)})
+	if !g.turn(w, r, in.NodeID) {
+		return
+	}
+	write(w, http.StatusOK, alive{Status: "alive", NodeID: in.NodeID, Timestamp: reading.Instant(g.clock())})
 }
 
 type nodeList struct {
@@ -136,11 +139,38 @@ func (g *Gateway) list(w http.ResponseWriter, _ *http.Request) {
 	write(w, http.StatusOK, nodeList{Nodes: found, Total: len(found)})
 }
 
-// remote is the address that a request came from.
-func remote(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
+// longestTurn is how long a request may wait for its node's turn.
+const longestTurn = time.Second
+
+// turn holds a request back while its node sends more than its rate. One that
+// would have to wait for too long is refused, after as long a wait: a node that
+// floods the gateway is slowed down on every connection it has, and the others
+// hardly notice it. turn has answered when it returns false.
+func (g *Gateway) turn(w http.ResponseWriter, r *http.Request, nodeID string) bool {
+	now := g.clock()
+	reservation := g.nodes.turn(nodeID, remote(r), now).ReserveN(now, 1)
+	delay := reservation.DelayFrom(now)
+	if delay <= 0 {
+		return true
 	}
-	return host
+	admitted := delay <= longestTurn
+	if !admitted {
+		reservation.CancelAt(now)
+	}
+	timer := time.NewTimer(min(delay, longestTurn))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+		return false // the node has gone
+	}
+	if !admitted {
+		g.metrics.rejected.WithLabelValues("too_many").Inc()
+		w.Header().Set("Retry-After", strconv.Itoa(int(longestTurn.Seconds())))
+		fail(w, http.StatusTooManyRequests, "Too many requests")
+	}
+	return admitted
 }
+
+// remote is the address that a request came from.
+func remote(r *http.Request) string { return host(r.RemoteAddr) }

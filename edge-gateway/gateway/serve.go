@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -14,12 +15,15 @@ import (
 // Limits of connections, for a small machine on a network of small devices.
 const (
 	maxConnections = 4096
-	headerTime     = 5 * time.Second
-	readTime       = 10 * time.Second
-	writeTime      = 15 * time.Second // longer than a publish may take
-	idleTime       = 2 * time.Minute  // nodes that keep their connection post every 30 s
-	headerSize     = 8 << 10
-	drainTime      = 8 * time.Second
+	// perAddress leaves most connections to others when one device opens as many
+	// as it can; a whole simulated site still fits.
+	perAddress = maxConnections / 4
+	headerTime = 5 * time.Second
+	readTime   = 10 * time.Second
+	writeTime  = 15 * time.Second // longer than a turn and a publish may take
+	idleTime   = 2 * time.Minute  // nodes that keep their connection post every 30 s
+	headerSize = 8 << 10
+	drainTime  = 8 * time.Second
 )
 
 // Serve answers on a listener until the context ends, then lets the requests
@@ -32,10 +36,11 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 		WriteTimeout:      writeTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerSize,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	limited := newAddressLimit(netutil.LimitListener(listener, maxConnections), perAddress)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(netutil.LimitListener(listener, maxConnections)) }()
+	go func() { failed <- server.Serve(limited) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
@@ -48,4 +53,72 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 		return fmt.Errorf("requests under way were cut: %w", err)
 	}
 	return nil
+}
+
+// addressLimit closes at once what one address opens beyond so many connections.
+type addressLimit struct {
+	net.Listener
+
+	limit int
+
+	mu   sync.Mutex
+	open map[string]int // by address
+}
+
+func newAddressLimit(listener net.Listener, limit int) *addressLimit {
+	return &addressLimit{Listener: listener, limit: limit, open: map[string]int{}}
+}
+
+// Accept implements [net.Listener].
+func (l *addressLimit) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // http.Server tells a closed listener by identity
+		}
+		address := host(conn.RemoteAddr().String())
+		if l.enter(address) {
+			return &countedConn{Conn: conn, leave: sync.OnceFunc(func() { l.leave(address) })}, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+func (l *addressLimit) enter(address string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[address] >= l.limit {
+		return false
+	}
+	l.open[address]++
+	return true
+}
+
+func (l *addressLimit) leave(address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[address]--; l.open[address] == 0 {
+		delete(l.open, address)
+	}
+}
+
+type countedConn struct {
+	net.Conn
+
+	leave func()
+}
+
+// Close implements [net.Conn].
+func (c *countedConn) Close() error {
+	c.leave()
+	return c.Conn.Close() //nolint:wrapcheck // stands for the connection itself
+}
+
+// host is the address of host:port.
+func host(hostPort string) string {
+	address, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return hostPort
+	}
+	return address
 }

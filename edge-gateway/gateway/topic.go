@@ -6,6 +6,9 @@ import (
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
@@ -17,36 +20,74 @@ import (
 const (
 	publishDelay   = time.Millisecond
 	publishTimeout = 4 * time.Second
+	// publishLimit ends the wait of whoever asked, should the library not.
+	publishLimit = publishTimeout + time.Second
 )
 
-// Topic publishes readings to a Pub/Sub topic.
+// ClientOptions are those of a Pub/Sub client for [NewTopic]. Left alone, gRPC
+// waits up to two minutes before it tries a lost connection again.
+func ClientOptions() []option.ClientOption {
+	retry := backoff.DefaultConfig
+	retry.BaseDelay, retry.MaxDelay = 500*time.Millisecond, 5*time.Second
+	return []option.ClientOption{
+		option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second})),
+	}
+}
+
+// Message is a reading in the form of topic data.
+type Message struct {
+	NodeID string
+	Data   []byte
+}
+
+// Topic publishes readings to a Pub/Sub topic. Live readings and backlog go in
+// requests of their own.
 type Topic struct {
-	publisher *pubsub.Publisher
+	live, backlog *pubsub.Publisher
 }
 
 // NewTopic publishes through a client of the caller's, which stays the caller's
 // to close; stop the topic first.
 func NewTopic(client *pubsub.Client, topic string) *Topic {
-	publisher := client.Publisher(topic)
-	publisher.PublishSettings.DelayThreshold = publishDelay
-	publisher.PublishSettings.Timeout = publishTimeout
-	return &Topic{publisher: publisher}
+	publisher := func() *pubsub.Publisher {
+		p := client.Publisher(topic)
+		p.PublishSettings.DelayThreshold = publishDelay
+		p.PublishSettings.Timeout = publishTimeout
+		return p
+	}
+	return &Topic{live: publisher(), backlog: publisher()}
 }
 
 // Publish implements [Publisher]. A short context ends the wait, not the
 // publish: that ends by its own timeout.
-func (t *Topic) Publish(ctx context.Context, data wire.Data) error {
-	encoded, err := wire.EncodeData(data)
-	if err != nil {
-		return err
-	}
-	attributes := tracing.Inject(ctx, map[string]string{wire.NodeIDAttribute: data.Reading.NodeID})
-	result := t.publisher.Publish(ctx, &pubsub.Message{Data: encoded, Attributes: attributes})
-	if _, err := result.Get(ctx); err != nil {
-		return fmt.Errorf("publish reading of %s: %w", data.Reading.NodeID, err)
+func (t *Topic) Publish(ctx context.Context, m Message) error {
+	if _, err := begin(ctx, t.live, m).Get(ctx); err != nil {
+		return fmt.Errorf("publish reading of %s: %w", m.NodeID, err)
 	}
 	return nil
 }
 
+// PublishBacklog implements [Publisher].
+func (t *Topic) PublishBacklog(ctx context.Context, messages []Message) (int, error) {
+	results := make([]*pubsub.PublishResult, len(messages))
+	for i, m := range messages {
+		results[i] = begin(ctx, t.backlog, m)
+	}
+	for i, result := range results {
+		if _, err := result.Get(ctx); err != nil {
+			return i, fmt.Errorf("publish kept reading of %s: %w", messages[i].NodeID, err)
+		}
+	}
+	return len(messages), nil
+}
+
+func begin(ctx context.Context, publisher *pubsub.Publisher, m Message) *pubsub.PublishResult {
+	attributes := tracing.Inject(ctx, map[string]string{wire.NodeIDAttribute: m.NodeID})
+	return publisher.Publish(ctx, &pubsub.Message{Data: m.Data, Attributes: attributes})
+}
+
 // Stop sends what is still held.
-func (t *Topic) Stop() { t.publisher.Stop() }
+func (t *Topic) Stop() {
+	t.live.Stop()
+	t.backlog.Stop()
+}

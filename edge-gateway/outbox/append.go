@@ -64,6 +64,9 @@ func (o *Outbox) lead(b *batch) {
 		return
 	}
 	b.kept, b.err = o.write(b.records)
+	o.mu.Lock()
+	o.fault = b.err
+	o.mu.Unlock()
 }
 
 // write makes as many of the records durable as there is room for and says how

@@ -89,7 +89,11 @@ func (o *Outbox) Consume(messages []Message) error {
 	}
 	o.mu.Lock()
 	o.at = messages[len(messages)-1].end
-	due := o.pending() == 0 || o.options.Clock().Sub(o.cursorAt).Abs() >= cursorEvery
+	empty := o.pending() == 0
+	if empty {
+		o.fault = nil // there is room again; the next append tells what else is wrong
+	}
+	due := empty || o.options.Clock().Sub(o.cursorAt).Abs() >= cursorEvery
 	o.mu.Unlock()
 	if !due {
 		return nil

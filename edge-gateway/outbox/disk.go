@@ -10,9 +10,9 @@ import (
 // disk is what an outbox asks of the file system; tests put a failing one in
 // its place.
 type disk interface {
-	// Create makes a new file to append to.
+	// Create makes a file that must not exist.
 	Create(path string) (file, error)
-	// Open opens a file to read and write in place, making it if need be.
+	// Open opens a file that exists, to read and to write in place.
 	Open(path string) (file, error)
 	Remove(path string) error
 	// SyncFolder makes the names in a folder durable.
@@ -36,7 +36,7 @@ func (osDisk) Create(path string) (file, error) {
 }
 
 func (osDisk) Open(path string) (file, error) {
-	return open(path, os.O_CREATE|os.O_RDWR)
+	return open(path, os.O_RDWR)
 }
 
 // open keeps a failed open from becoming a file that is not nil.

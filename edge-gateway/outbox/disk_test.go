@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"coldaisle.dev/shared/logging"
 )
 
 // failing is a disk that runs full after so many bytes and breaks on demand.
@@ -87,7 +85,7 @@ func (f *failingFile) ReadAt(b []byte, offset int64) (int, error) {
 
 func openOn(t *testing.T, dir string, d *failing) *Outbox {
 	t.Helper()
-	box, err := Open(dir, Options{Clock: time.Now, Log: logging.Discard(), disk: d})
+	box, err := Open(dir, Options{Clock: time.Now, disk: d})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +267,7 @@ func FuzzSegment(f *testing.F) {
 		if err = errors.Join(err, made.Close()); err != nil {
 			t.Fatal(err)
 		}
-		box, err := Open(dir, Options{Clock: time.Now, Log: logging.Discard()})
+		box, err := Open(dir, Options{Clock: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,7 +39,11 @@ func Open(dir string, options Options) (*Outbox, error) {
 
 // restore reads what an earlier process left.
 func (o *Outbox) restore() error {
-	f, err := o.options.disk.Open(filepath.Join(o.dir, "cursor"))
+	path := filepath.Join(o.dir, "cursor")
+	f, err := o.options.disk.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = o.options.disk.Create(path)
+	}
 	if err != nil {
 		return err
 	}

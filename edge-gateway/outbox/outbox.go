@@ -45,7 +45,6 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -84,7 +83,6 @@ type Options struct {
 	// far as MaxBytes allows.
 	Retain time.Duration
 	Clock  func() time.Time
-	Log    *slog.Logger
 
 	disk disk // the real one unless a test breaks it
 }
@@ -106,6 +104,7 @@ type Outbox struct {
 	last     uint64     // number of the newest segment there ever was
 	at       position   // of the oldest message that is not consumed
 	damaged  int
+	fault    error // of the last commit
 	closed   bool
 
 	reader reader // of Next
@@ -119,13 +118,14 @@ type Stats struct {
 	Pending int   // messages waiting
 	Bytes   int64 // on disk, with messages that are consumed and retained
 	Damaged int   // places that had to be stepped over since Open
+	Fault   error // of the last append, where it could not be kept
 }
 
 // Stats returns what the outbox holds now.
 func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return Stats{Pending: o.pending(), Bytes: o.bytes(), Damaged: o.damaged}
+	return Stats{Pending: o.pending(), Bytes: o.bytes(), Damaged: o.damaged, Fault: o.fault}
 }
 
 // pending counts the messages that are not consumed; the lock is held.

@@ -15,11 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/outbox"
-	"coldaisle.dev/shared/logging"
 )
 
 func options() outbox.Options {
-	return outbox.Options{Clock: time.Now, Log: logging.Discard()}
+	return outbox.Options{Clock: time.Now}
 }
 
 func openChild(dir string) (*outbox.Outbox, error) { return outbox.Open(dir, options()) }

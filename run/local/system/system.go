@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/run/local/bridge"
@@ -149,7 +151,13 @@ func (s *System) start(ctx context.Context) error {
 	})
 	data := gateway.NewTopic(s.PubSub, bridge.TopicData)
 	s.onStop("data topic", func() error { data.Stop(); return nil })
-	site := gateway.New(data, o.Clock, s.log)
+	box, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.Remember, Clock: o.Clock})
+	if err != nil {
+		return err
+	}
+	s.onStop("outbox", box.Close)
+	site := gateway.New(gateway.Config{}, data, box, o.Clock, s.log)
+	s.run(ctx, "gateway's backlog", site.Run)
 	s.run(ctx, "gateway", func(ctx context.Context) error {
 		return gateway.Serve(ctx, gatewayListener, site, s.log)
 	})

@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/wire"
+)
+
+// Run delivers the outbox, oldest first, behind the live readings, and watches
+// for Pub/Sub's return while it is away. It ends with its context; the error is
+// always nil, for an errgroup.
+func (g *Gateway) Run(ctx context.Context) error {
+	p := newPace()
+	for ctx.Err() == nil {
+		pause := g.deliver(ctx, p)
+		timer := time.NewTimer(pause)
+		if pause >= g.config.ProbeEvery {
+			// Only then is there something to be woken for.
+			select {
+			case <-g.wake:
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+		} else {
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// idle is how long Run rests when nothing wakes it.
+const idle = time.Minute
+
+// deliver sends one batch of the backlog and returns how long to wait before
+// the next.
+func (g *Gateway) deliver(ctx context.Context, p *pace) time.Duration {
+	down := g.uplink.isDown()
+	size := p.size
+	if down {
+		size = 1
+	}
+	messages, err := g.outbox.Next(size)
+	if err != nil {
+		g.log.ErrorContext(ctx, "outbox cannot be read", "error", err.Error())
+		return idle
+	}
+	if len(messages) == 0 {
+		if down {
+			g.uplink.offerTrial(g.clock().Add(-g.config.ProbeEvery))
+			return g.config.ProbeEvery
+		}
+		return idle
+	}
+	started := g.clock()
+	sent := g.publishKept(ctx, messages)
+	took := g.clock().Sub(started)
+	if err := g.outbox.Consume(messages[:sent]); err != nil {
+		g.log.WarnContext(ctx, "outbox cursor cannot be written, readings may be sent once more", "error", err.Error())
+	}
+	switch {
+	case sent == 0:
+		return g.config.ProbeEvery
+	case down || sent < len(messages):
+		return 0
+	default:
+		return p.next(took)
+	}
+}
+
+// publishKept publishes messages of the outbox and returns how many of the first
+// ones are done with.
+func (g *Gateway) publishKept(ctx context.Context, kept []outbox.Message) int {
+	messages := make([]Message, 0, len(kept))
+	for i, m := range kept {
+		r, err := wire.DecodeReading(m.Data, m.Appended)
+		if err == nil {
+			messages = append(messages, Message{NodeID: r.NodeID, Data: m.Data})
+			continue
+		}
+		if i > 0 {
+			break // it is the first one next time
+		}
+		// No gateway of ours wrote it. It would be in the way for ever.
+		g.metrics.dropped.WithLabelValues("unreadable").Inc()
+		g.log.ErrorContext(ctx, "dropped an unreadable message of the outbox", "error", err.Error())
+		return 1
+	}
+	limited, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	sent, err := g.publisher.PublishBacklog(limited, messages)
+	g.metrics.delivered.Add(float64(sent))
+	if sent > 0 {
+		g.worked(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		g.failed(ctx, err)
+	}
+	return sent
+}
+
+// pace adapts the backlog to the uplink, so that a live reading finds it nearly
+// free: a batch may take little longer than the fastest did, and is followed by
+// a pause as long as itself.
+type pace struct {
+	size    int
+	fastest time.Duration
+}
+
+const (
+	largestBatch = 64
+	// slack is how much longer than the fastest batch one may take; about what a
+	// live reading is delayed by on a slow line.
+	slack = 5 * time.Millisecond
+)
+
+func newPace() *pace { return &pace{size: 1} }
+
+// next takes the duration of a batch and returns the pause after it.
+func (p *pace) next(took time.Duration) time.Duration {
+	if p.fastest == 0 || took < p.fastest {
+		p.fastest = took
+	}
+	if took > p.fastest+slack {
+		p.size = max(1, p.size/2)
+		// A line that has become slower for good is the measure after a while.
+		p.fastest += (took - p.fastest) / 16
+	} else {
+		p.size = min(2*p.size, largestBatch)
+	}
+	return max(took, time.Millisecond)
+}

@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// Health is the body of GET /health. The answer is 200 for as long as the
+// gateway serves: a restart would not bring Pub/Sub back.
+type Health struct {
+	Status     string     `json:"status"` // healthy, or degraded while readings are not published or not kept
+	Version    string     `json:"version,omitzero"`
+	Nodes      int        `json:"nodes"`
+	Publishing Publishing `json:"publishing"`
+	Outbox     Depth      `json:"outbox"`
+	Discovery  any        `json:"mdns,omitzero"`
+}
+
+// Publishing says whether Pub/Sub takes readings.
+type Publishing struct {
+	Up    bool      `json:"up"`
+	Since time.Time `json:"since"`
+	Error string    `json:"error,omitzero"` // what took it down
+}
+
+// Depth says what waits in the outbox.
+type Depth struct {
+	Readings int    `json:"readings"`
+	Bytes    int64  `json:"bytes"`
+	Dropped  int64  `json:"dropped"`        // readings that could not be kept, since the start
+	Damaged  int    `json:"damaged"`        // places of the disk that could not be read, since the start
+	Error    string `json:"error,omitzero"` // why readings cannot be kept
+}
+
+// health is asked by people, by doctor and by monitoring on site.
+func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
+	down, since, reason := g.uplink.state()
+	stats := g.outbox.Stats()
+	h := Health{
+		Status:     "healthy",
+		Version:    g.config.Version,
+		Nodes:      g.nodes.count(),
+		Publishing: Publishing{Up: !down, Since: reading.Instant(since), Error: reason},
+		Outbox:     Depth{Readings: stats.Pending, Bytes: stats.Bytes, Dropped: g.drops.total(), Damaged: stats.Damaged},
+	}
+	if stats.Fault != nil {
+		h.Outbox.Error = stats.Fault.Error()
+	}
+	if down || stats.Fault != nil {
+		h.Status = "degraded"
+	}
+	if g.config.Discovery != nil {
+		h.Discovery = g.config.Discovery()
+	}
+	write(w, http.StatusOK, h)
+}

@@ -1,0 +1,211 @@
+package gateway_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/reading"
+)
+
+var errAway = errors.New("uplink down")
+
+func body(id string, temperature float64) string {
+	return fmt.Sprintf(`{"id":%q,"node_id":"n1","temperature":%g,"humidity":40}`, id, temperature)
+}
+
+func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
+	s.message(body("a0", 20))
+	s.published.fail(errAway)
+	var want []time.Time
+	for i := range 5 {
+		s.pass(30 * time.Second)
+		status, answer := s.send(http.MethodPost, "/api/v1/message", body(fmt.Sprintf("a%d", i+1), 21))
+		if status != 500 || answer != `{"error":"Failed to publish to Pub/Sub"}` {
+			t.Errorf("answered %d %s", status, answer)
+		}
+		want = append(want, s.clock())
+	}
+	if _, tried := s.published.all(); tried != 2 {
+		t.Errorf("Pub/Sub was tried %d times though it was known to be away, want 2", tried)
+	}
+	_, health := s.send(http.MethodGet, "/health", "")
+	if !strings.Contains(health, `"status":"degraded"`) || !strings.Contains(health, `"up":false`) || !strings.Contains(health, `"readings":5`) {
+		t.Errorf("health says %s", health)
+	}
+	s.pass(time.Hour)
+	s.published.fail(nil)
+	s.run()
+	eventually(t, "delivery of the backlog", func() bool { all, _ := s.published.all(); return len(all) == 6 })
+	all, _ := s.published.all()
+	var got []time.Time
+	for i, data := range all[1:] {
+		got = append(got, data.Reading.Time)
+		if data.Recent.Len() != i+1 {
+			t.Errorf("reading %d arrived with a window of %d, want the %d it had", i, data.Recent.Len(), i+1)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("times of the backlog (-taken +delivered):\n%s", diff)
+	}
+	eventually(t, "health", func() bool {
+		_, health := s.send(http.MethodGet, "/health", "")
+		return strings.Contains(health, `"status":"healthy"`) && strings.Contains(health, `"readings":0`)
+	})
+}
+
+// TestRetry sends a reading again that was answered with 500, before and after
+// restarts and deliveries: it must stay one reading.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	box := openBox(t, dir, func() time.Time { return start })
+	before := newSiteAt(t, start, box)
+	before.published.fail(errAway)
+	taken := before.clock()
+	for range 3 {
+		if status := before.message(body("a1", 20)); status != 500 {
+			t.Errorf("answered %d", status)
+		}
+		before.pass(time.Minute)
+	}
+	if got := box.Stats().Pending; got != 1 {
+		t.Errorf("%d messages in the outbox after three attempts of one reading", got)
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// After a restart, with Pub/Sub still away.
+	box = openBox(t, dir, before.clock)
+	after := newSiteAt(t, before.clock(), box)
+	after.published.fail(errAway)
+	after.message(body("a2", 21)) // takes the uplink down
+	after.message(body("a1", 20))
+	if got := box.Stats().Pending; got != 2 {
+		t.Errorf("%d messages in the outbox, want a1 and a2", got)
+	}
+	after.published.fail(nil)
+	after.run()
+	eventually(t, "delivery", func() bool { all, _ := after.published.all(); return len(all) == 2 })
+	if status := after.message(body("a1", 20)); status != 200 {
+		t.Errorf("a retry after delivery was answered %d", status)
+	}
+	identities := map[reading.Identity]bool{}
+	all, _ := after.published.all()
+	for _, data := range all {
+		identities[data.Reading.Identity()] = true
+	}
+	if len(all) != 3 || len(identities) != 2 || !identities[reading.Identity{NodeID: "n1", MessageID: "a1", Time: taken}] {
+		t.Errorf("published %v, want a1 twice with its original time, and a2", identities)
+	}
+
+	// After another restart, when the outbox has been emptied: the node did not
+	// hear that its reading was delivered.
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	box = openBox(t, dir, after.clock)
+	last := newSiteAt(t, after.clock(), box)
+	last.pass(time.Minute)
+	last.message(body("a2", 21))
+	if got := last.published.last().Reading.Time; got != before.clock() {
+		t.Errorf("a2 is of %s after a restart, want %s", got, before.clock())
+	}
+	if _, list := last.send(http.MethodGet, "/api/v1/nodes", ""); !strings.Contains(list, `"total":1`) {
+		t.Errorf("nodes after the restart: %s", list)
+	}
+}
+
+func newSiteAt(t *testing.T, now time.Time, box gateway.Outbox) *site {
+	t.Helper()
+	s := &site{tb: t, published: &record{}, now: now}
+	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, s.published, box, s.clock, logging.Discard())
+	return s
+}
+
+// TestNothingCanBeKept has Pub/Sub away and the outbox gone: a trial now and
+// then finds out when readings can be published again.
+func TestNothingCanBeKept(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, outbox.Unavailable(errors.New("read-only file system")))
+	s.published.fail(errAway)
+	for i := range 3 {
+		if status := s.message(body(strconv.Itoa(i), 20)); status != 500 {
+			t.Errorf("answered %d", status)
+		}
+	}
+	_, health := s.send(http.MethodGet, "/health", "")
+	if !strings.Contains(health, `"dropped":3`) || !strings.Contains(health, "read-only file system") {
+		t.Errorf("health says %s", health)
+	}
+	_, metrics := s.send(http.MethodGet, "/metrics", "")
+	if !strings.Contains(metrics, `gateway_outbox_dropped_total{reason="disk"} 3`) {
+		t.Error("the metrics do not count what was dropped")
+	}
+	s.published.fail(nil)
+	s.pass(time.Second)
+	s.run()
+	eventually(t, "a live reading to be tried", func() bool { return s.message(body("z", 20)) == 200 })
+}
+
+func TestFullOutboxIsCounted(t *testing.T) {
+	t.Parallel()
+	box, err := outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 4 << 10, Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = box.Close() })
+	s := newSiteWith(t, gateway.Config{}, box)
+	s.published.fail(errAway)
+	for i := range 100 {
+		s.message(body(strconv.Itoa(i), 20))
+		s.pass(time.Second)
+	}
+	kept := box.Stats().Pending
+	_, metrics := s.send(http.MethodGet, "/metrics", "")
+	for _, line := range []string{
+		fmt.Sprintf("gateway_outbox_readings %d", kept),
+		fmt.Sprintf("gateway_outbox_kept_total %d", kept),
+		fmt.Sprintf(`gateway_outbox_dropped_total{reason="full"} %d`, 100-kept),
+		"gateway_publish_failures_total 100", "gateway_messages_accepted_total 100", "gateway_publishing 0",
+	} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("no %q in the metrics", line)
+		}
+	}
+	if kept == 0 || kept == 100 {
+		t.Errorf("%d of 100 readings kept in 4 KiB", kept)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.message(body("1", 20))
+	s.message(`{}`)
+	s.published.fail(errAway)
+	s.message(body("2", 20))
+	_, answer := s.send(http.MethodGet, "/metrics", "")
+	for _, line := range []string{
+		"gateway_messages_accepted_total 2", "gateway_messages_published_total 1", "gateway_publish_failures_total 1",
+		`gateway_requests_rejected_total{reason="invalid"} 1`, "gateway_nodes 1", "gateway_publish_seconds_count 2",
+		`gateway_build_info{version="v1"} 1`, "gateway_outbox_readings 1",
+	} {
+		if !strings.Contains(answer+"\n", line+"\n") {
+			t.Errorf("no %q in:\n%s", line, answer)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// maxMessage is the contract's bound of a message of topic data, in bytes.
+const maxMessage = 2500
+
+// send publishes a live reading, and puts it into the outbox when that fails,
+// unless it is there already. It returns true once Pub/Sub has it.
+//
+// A node that hangs up does not end it: a reading that was taken is published or
+// kept.
+func (g *Gateway) send(ctx context.Context, data wire.Data, kept bool) bool {
+	ctx = context.WithoutCancel(ctx)
+	encoded, err := encode(data)
+	if err != nil {
+		g.log.ErrorContext(ctx, "reading cannot be encoded", "node_id", data.Reading.NodeID, "error", err.Error())
+		return false
+	}
+	if period, open := g.uplink.pass(); open {
+		started := g.clock()
+		err := g.publish(ctx, period, Message{NodeID: data.Reading.NodeID, Data: encoded})
+		g.metrics.latency.Observe(g.clock().Sub(started).Seconds())
+		if err == nil {
+			g.metrics.published.Inc()
+			g.worked(ctx)
+			return true
+		}
+		g.failed(ctx, err)
+	}
+	g.metrics.failed.Inc()
+	if !kept {
+		g.keep(ctx, data.Reading, encoded)
+	}
+	return false
+}
+
+// publish publishes and waits for the answer, or until the uplink goes down.
+func (g *Gateway) publish(ctx, period context.Context, m Message) error {
+	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	defer context.AfterFunc(period, cancel)()
+	return g.publisher.Publish(ctx, m)
+}
+
+// keep puts a reading into the outbox.
+func (g *Gateway) keep(ctx context.Context, r reading.Reading, encoded []byte) {
+	err := g.outbox.Append(encoded)
+	if err == nil {
+		g.metrics.kept.Inc()
+		g.nodes.keep(r)
+		if !g.uplink.isDown() {
+			g.rouse() // Pub/Sub came back meanwhile
+		}
+		return
+	}
+	reason := "disk"
+	if errors.Is(err, outbox.ErrFull) {
+		reason = "full"
+	}
+	g.metrics.dropped.WithLabelValues(reason).Inc()
+	if count, due := g.drops.add(g.clock()); due {
+		g.log.ErrorContext(ctx, "readings cannot be kept, their nodes must send them again", "dropped", count, "error", err.Error())
+	}
+}
+
+// rouse tells Run that something has changed.
+func (g *Gateway) rouse() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (g *Gateway) failed(ctx context.Context, err error) {
+	if g.uplink.failed(g.clock(), err) {
+		g.log.ErrorContext(ctx, "publishing failed, readings go into the outbox", "error", err.Error())
+		g.rouse()
+	}
+}
+
+func (g *Gateway) worked(ctx context.Context) {
+	if away, back := g.uplink.worked(g.clock()); back {
+		g.log.InfoContext(ctx, "publishing works again", "away_seconds", away.Seconds(), "backlog", g.outbox.Stats().Pending)
+		g.rouse()
+	}
+}
+
+// encode writes the message of a reading. The longest window of the longest
+// numbers does not fit the bound beside the longest names; then the oldest
+// entries are left out.
+func encode(data wire.Data) ([]byte, error) {
+	for {
+		encoded, err := wire.EncodeData(data)
+		excess := len(encoded) - maxMessage
+		if err != nil || excess <= 0 || data.Recent.Len() == 0 {
+			return encoded, err
+		}
+		perEntry := len(encoded)/data.Recent.Len() + 1
+		without := min(excess/perEntry+1, data.Recent.Len())
+		data.Recent = reading.Window{
+			Age:         data.Recent.Age[without:],
+			Temperature: data.Recent.Temperature[without:],
+			Humidity:    data.Recent.Humidity[without:],
+		}
+	}
+}
+
+// noticeEvery is how often, at most, the same trouble is logged: the journal is
+// on the same card.
+const noticeEvery = time.Minute
+
+// notice counts a trouble and says when to log it.
+type notice struct {
+	mu     sync.Mutex
+	count  int64
+	logged time.Time
+}
+
+func (n *notice) add(now time.Time) (count int64, due bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.count++
+	due = now.Sub(n.logged).Abs() >= noticeEvery
+	if due {
+		n.logged = now
+	}
+	return n.count, due
+}
+
+func (n *notice) total() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count
+}

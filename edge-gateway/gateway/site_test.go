@@ -1,0 +1,171 @@
+package gateway_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/wire"
+)
+
+// record keeps what was published and fails while it is told to.
+type record struct {
+	mu    sync.Mutex
+	data  []wire.Data
+	bytes int // of the last message
+	tried int
+	err   error
+}
+
+func (r *record) Publish(_ context.Context, m gateway.Message) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tried++
+	if r.err != nil {
+		return r.err
+	}
+	data, err := wire.DecodeData(m.Data, time.Time{})
+	if err != nil {
+		return err
+	}
+	r.data = append(r.data, data)
+	r.bytes = len(m.Data)
+	return nil
+}
+
+func (r *record) PublishBacklog(ctx context.Context, messages []gateway.Message) (int, error) {
+	for i, m := range messages {
+		if err := r.Publish(ctx, m); err != nil {
+			return i, err
+		}
+	}
+	return len(messages), nil
+}
+
+func (r *record) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+}
+
+func (r *record) last() wire.Data {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.data) == 0 {
+		return wire.Data{}
+	}
+	return r.data[len(r.data)-1]
+}
+
+func (r *record) size() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes
+}
+
+// all returns what was published, and how often it was tried.
+func (r *record) all() ([]wire.Data, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clip(r.data), r.tried
+}
+
+// site is a gateway whose clock the test moves.
+type site struct {
+	tb        testing.TB
+	gateway   *gateway.Gateway
+	published *record
+	mu        sync.Mutex
+	now       time.Time
+}
+
+func newSite(tb testing.TB) *site {
+	tb.Helper()
+	return newSiteWith(tb, gateway.Config{}, nil)
+}
+
+// newSiteWith returns a site over an outbox, or over a new one.
+func newSiteWith(tb testing.TB, config gateway.Config, box gateway.Outbox) *site {
+	tb.Helper()
+	s := &site{tb: tb, published: &record{}, now: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)}
+	if box == nil {
+		box = openBox(tb, tb.TempDir(), s.clock)
+	}
+	config.Version = "v1"
+	config.Discovery = func() any { return "announced" }
+	s.gateway = gateway.New(config, s.published, box, s.clock, logging.Discard())
+	return s
+}
+
+func openBox(tb testing.TB, dir string, clock func() time.Time) *outbox.Outbox {
+	tb.Helper()
+	box, err := outbox.Open(dir, outbox.Options{Retain: gateway.Remember, Clock: clock})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = box.Close() })
+	return box
+}
+
+func (s *site) clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+func (s *site) pass(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = s.now.Add(d)
+}
+
+func (s *site) send(method, path, body string) (status int, answer string) {
+	s.tb.Helper()
+	request := httptest.NewRequestWithContext(s.tb.Context(), method, path, strings.NewReader(body))
+	request.RemoteAddr = "192.168.7.9:50123"
+	recorder := httptest.NewRecorder()
+	s.gateway.ServeHTTP(recorder, request)
+	if kind := recorder.Header().Get("Content-Type"); path != "/metrics" && kind != "application/json" {
+		s.tb.Errorf("%s %s: Content-Type %q", method, path, kind)
+	}
+	return recorder.Code, strings.TrimSpace(recorder.Body.String())
+}
+
+// message posts a reading and returns the status.
+func (s *site) message(body string) int {
+	s.tb.Helper()
+	status, _ := s.send(http.MethodPost, "/api/v1/message", body)
+	return status
+}
+
+// run runs the gateway's background work until the test ends.
+func (s *site) run() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.gateway.Run(ctx) })
+	s.tb.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// eventually waits for a condition, which an answer of the gateway's or its
+// work in the background brings about.
+func eventually(tb testing.TB, what string, condition func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited in vain: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,90 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// uplink knows whether Pub/Sub can be reached. One failed publish takes it
+// down: nothing about a checked reading of 2.5 KB makes Pub/Sub refuse that one
+// alone, so every failure is one of the way there. While it is down readings go
+// straight into the outbox, and the outbox's oldest message is the probe; when
+// the outbox is empty a live reading is.
+type uplink struct {
+	mu     sync.Mutex
+	down   bool
+	trial  bool // the next live reading is to be tried though it is down
+	since  time.Time
+	reason string
+	// period ends when the uplink goes down, and with it the wait of all
+	// publishes under way: their fate is known.
+	period context.Context
+	end    context.CancelFunc
+}
+
+func newUplink(now time.Time) *uplink {
+	u := &uplink{since: now}
+	u.period, u.end = context.WithCancel(context.Background())
+	return u
+}
+
+// pass says whether a live reading may be published, and returns the context
+// that ends when that has become pointless.
+func (u *uplink) pass() (context.Context, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.down {
+		tried := u.trial
+		u.trial = false
+		return context.Background(), tried
+	}
+	return u.period, true
+}
+
+// offerTrial lets one live reading be tried, if the uplink has been down since a
+// time: before that, the reading that took it down may not be in the outbox yet.
+func (u *uplink) offerTrial(since time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.trial = u.down && !u.since.After(since)
+}
+
+// failed notes a failed publish and says whether it took the uplink down.
+func (u *uplink) failed(now time.Time, err error) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.down {
+		return false
+	}
+	u.down, u.trial, u.since, u.reason = true, false, now, err.Error()
+	u.end()
+	return true
+}
+
+// worked notes a publish that succeeded. If it brought the uplink back, away is
+// how long it was down.
+func (u *uplink) worked(now time.Time) (away time.Duration, back bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.down {
+		return 0, false
+	}
+	away = now.Sub(u.since)
+	u.down, u.since, u.reason = false, now, ""
+	u.period, u.end = context.WithCancel(context.Background())
+	return away, true
+}
+
+func (u *uplink) isDown() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.down
+}
+
+// state is what GET /health says of it.
+func (u *uplink) state() (down bool, since time.Time, reason string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.down, u.since, u.reason
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"golang.org/x/sync/errgroup"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/logging"
+)
+
+// serve runs the gateway until the context ends: then it says goodbye, finishes
+// what is under way, and leaves what it could not publish in the outbox.
+func serve(ctx context.Context, environ []string, clock func() time.Time) error {
+	s, err := config.Load[settings](environ)
+	if err != nil {
+		return err
+	}
+	log := logging.New(os.Stderr, s.level(), s.ProjectID)
+	client, err := pubsub.NewClient(context.WithoutCancel(ctx), s.ProjectID, gateway.ClientOptions()...)
+	if err != nil {
+		return fmt.Errorf("pub/sub client: %w", err)
+	}
+	defer func() { _ = client.Close() }()
+	topic := gateway.NewTopic(client, s.DataTopic)
+	defer topic.Stop()
+	box, err := openOutbox(ctx, s, clock, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = box.Close() }()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(s.Port))
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	site := gateway.New(gateway.Config{
+		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
+	}, topic, box, clock, log)
+	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })
+	parts.Go(func() error { return site.Run(ctx) })
+	err = parts.Wait()
+	log.InfoContext(context.WithoutCancel(ctx), "stopped", "backlog", box.Stats().Pending)
+	return err //nolint:wrapcheck // the parts say what they are
+}
+
+// box is an outbox that can be closed.
+type box interface {
+	gateway.Outbox
+	Close() error
+}
+
+// openOutbox opens the outbox, or, when its disk has failed, stands in for it:
+// readings still reach Pub/Sub for as long as the uplink holds, which beats a
+// gateway that does not start.
+func openOutbox(ctx context.Context, s settings, clock func() time.Time, log *slog.Logger) (box, error) {
+	opened, err := outbox.Open(s.OutboxDir, outbox.Options{
+		MaxBytes: s.OutboxMaxBytes, Retain: gateway.Remember, Clock: clock,
+	})
+	if errors.Is(err, outbox.ErrInUse) {
+		return nil, err
+	}
+	if err != nil {
+		log.ErrorContext(ctx, "outbox cannot be opened, readings are lost while Pub/Sub is away", "error", err.Error())
+		return outbox.Unavailable(err), nil
+	}
+	return opened, nil
+}
