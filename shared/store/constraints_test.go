@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"maps"
+	"math"
 	"strings"
 	"testing"
 
@@ -24,9 +25,9 @@ const (
 		VALUES (COALESCE(@customer::bigint, @anna), COALESCE(@node, 'n'), COALESCE(@type, 'humidity'), 'm', COALESCE(@message, 'a'), 1, 1)`
 	insertThresholds = `INSERT INTO alert_thresholds (customer_id, max_temperature, max_humidity)
 		VALUES (COALESCE(@customer::bigint, @bruno), COALESCE(@temperature::float8, 50), COALESCE(@humidity::float8, 50))`
-	insertPrediction = `INSERT INTO prediction_feedback (customer_id, sensor_id, timestamp, feedback, used_in_training, message_id, sampling_probability)
-		VALUES (COALESCE(@customer::bigint, @anna), COALESCE(@node, 'n'), '2026-03-01Z', @feedback, COALESCE(@used::bool, false),
-		    COALESCE(@message, ''), COALESCE(@probability::float8, 1))`
+	insertPrediction = `INSERT INTO prediction_feedback (sensor_id, timestamp, feedback, used_in_training, message_id, sampling_probability, score, model_version)
+		VALUES (COALESCE(@node, 'n'), '2026-03-01Z', @feedback, COALESCE(@used::bool, false),
+		    COALESCE(@message, ''), COALESCE(@probability::float8, 1), @score, @version)`
 	insertRun = `INSERT INTO model_training_runs (status, completed_at, model_type, training_data_count, validated_data_count, model_version, triggered_by)
 		VALUES (COALESCE(@status, 'completed'), @completed, COALESCE(@type, 'both'), @rows, @validated, @version, COALESCE(@by, 'manual'))`
 	insertReading = `INSERT INTO sensor_data.readings_20260301 (node_id, timestamp, message_id, temperature, humidity)
@@ -39,6 +40,7 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 	h.sensor(t, h.anna, h.annas, "n1")
 	h.sql(t, `CREATE TABLE sensor_data.readings_20260301 PARTITION OF sensor_data.readings
 		FOR VALUES FROM ('2026-03-01Z') TO ('2026-03-02Z')`, nil)
+	h.sql(t, insertPrediction, pgx.NamedArgs{"message": "judged"})
 	text := func(length int) string { return strings.Repeat("ä", length) }
 	ascii := func(length int) string { return strings.Repeat("a", length) }
 	const completed = "2026-03-01 12:00Z"
@@ -91,7 +93,10 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 		{"only validated ones are used", insertPrediction, values{"feedback": "ok", "used": true}, values{"used": true}},
 		{"probability above 0", insertPrediction, values{"probability": 0.001}, values{"probability": 0}},
 		{"probability to 1", insertPrediction, values{"probability": 1}, values{"probability": 1.01}},
-		{"prediction of a customer", insertPrediction, nil, values{"customer": -1}},
+		{"prediction's message id of 64", insertPrediction, values{"message": ascii(64)}, values{"message": ascii(65)}},
+		{"prediction's score is a number", insertPrediction, values{"score": 0.5}, values{"score": math.NaN()}},
+		{"prediction's model of 255", insertPrediction, values{"version": text(255)}, values{"version": text(256)}},
+		{"one prediction of a reading", insertPrediction, values{"node": "n1"}, values{"message": "judged"}},
 
 		{"run completed", insertRun, values{"completed": completed}, values{"completed": nil}},
 		{"run under way is not completed", insertRun, values{"status": "running"}, values{"status": "running", "completed": completed}},

@@ -27,6 +27,9 @@ const (
 // Prediction is what a model said of a reading, and what came of it.
 // Temperatures are in °C, humidities in % relative humidity; nil where there
 // was no forecast, or nothing was measured.
+//
+// It is shown to whom the reading is shown: the sensor's customer, while the
+// sensor is theirs.
 type Prediction struct {
 	ID                   int64
 	SensorID             string
@@ -51,7 +54,9 @@ type NewPrediction struct {
 	ActualTemperature    *float64
 	ActualHumidity       *float64
 	AnomalyPredicted     bool
-	SamplingProbability  float64 // in (0, 1]; 0 means 1
+	SamplingProbability  float64  // in (0, 1]; 0 means 1
+	Score                *float64 // the detector's, greater is stranger; nil for a rule or another model
+	ModelVersion         string   // empty when it is not known
 }
 
 // PredictionFilter narrows a list; empty fields narrow nothing.
@@ -61,7 +66,7 @@ type PredictionFilter struct {
 	Limit    int
 }
 
-// PredictionStats counts a customer's predictions.
+// PredictionStats counts the predictions of a customer's sensors.
 type PredictionStats struct {
 	Total, Validated, OK, NotOK int
 	// ReadyForRetraining is whether RetrainingCount unused verdicts of all
@@ -69,30 +74,38 @@ type PredictionStats struct {
 	ReadyForRetraining bool
 }
 
-const predictionColumns = `id, sensor_id, timestamp AS time,
-	predicted_temp AS predicted_temperature, predicted_humidity,
-	actual_temp AS actual_temperature, actual_humidity,
-	anomaly_predicted, COALESCE(feedback, '') AS feedback, used_in_training, created_at`
+const predictionColumns = `p.id, p.sensor_id, p.timestamp AS time,
+	p.predicted_temp AS predicted_temperature, p.predicted_humidity,
+	p.actual_temp AS actual_temperature, p.actual_humidity,
+	p.anomaly_predicted, COALESCE(p.feedback, '') AS feedback, p.used_in_training, p.created_at`
+
+// shown is whether a customer's sensor s shows the prediction p. Its time is
+// what another model said it was: one that the former owner recorded for the
+// future stays theirs as well.
+const shown = `s.node_id = p.sensor_id AND s.customer_id = @customer
+	AND (s.readable_from IS NULL OR s.readable_from <= LEAST(p.timestamp, p.created_at))`
 
 // RecordPrediction keeps a prediction for a customer's sensor. Errors:
-// [ErrNoSensor], [ErrPredictionExists].
+// [ErrNoSensor], also for a time when it was another's; [ErrPredictionExists].
 func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPrediction) (Prediction, error) {
 	if n.SamplingProbability == 0 {
 		n.SamplingProbability = 1
 	}
 	recorded, err := one[Prediction](ctx, s, ErrNoSensor, `
-		INSERT INTO prediction_feedback (customer_id, sensor_id, timestamp, message_id,
-		    predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, sampling_probability)
-		SELECT customer_id, node_id, @timestamp, @message_id,
-		    @predicted_temperature, @predicted_humidity, @actual_temperature, @actual_humidity, @anomaly, @probability
+		INSERT INTO prediction_feedback AS p (sensor_id, timestamp, message_id,
+		    predicted_temp, predicted_humidity, actual_temp, actual_humidity,
+		    anomaly_predicted, sampling_probability, score, model_version)
+		SELECT node_id, @timestamp, @message_id,
+		    @predicted_temperature, @predicted_humidity, @actual_temperature, @actual_humidity,
+		    @anomaly, @probability, @score, NULLIF(@model, '')
 		FROM sensors
-		WHERE node_id = @sensor AND customer_id = @customer
+		WHERE node_id = @sensor AND customer_id = @customer AND (readable_from IS NULL OR readable_from <= @timestamp)
 		RETURNING `+predictionColumns,
 		pgx.NamedArgs{
 			"customer": customerID, "sensor": n.SensorID, "timestamp": reading.Instant(n.Time), "message_id": n.MessageID,
 			"predicted_temperature": n.PredictedTemperature, "predicted_humidity": n.PredictedHumidity,
 			"actual_temperature": n.ActualTemperature, "actual_humidity": n.ActualHumidity,
-			"anomaly": n.AnomalyPredicted, "probability": n.SamplingProbability,
+			"anomaly": n.AnomalyPredicted, "probability": n.SamplingProbability, "score": n.Score, "model": n.ModelVersion,
 		})
 	if violated(err, "prediction_feedback_reading_key") {
 		err = ErrPredictionExists
@@ -106,12 +119,18 @@ func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPre
 // Predictions lists a customer's predictions, newest first.
 func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionFilter) ([]Prediction, error) {
 	found, err := many[Prediction](ctx, s, `
-		SELECT `+predictionColumns+`
-		FROM prediction_feedback
-		WHERE customer_id = @customer
-		  AND (@status = '' OR (@status = 'validated') = (feedback IS NOT NULL))
-		  AND (@sensor = '' OR sensor_id = @sensor)
-		ORDER BY timestamp DESC, id DESC
+		SELECT p.*
+		FROM sensors s
+		CROSS JOIN LATERAL (
+		    SELECT `+predictionColumns+`
+		    FROM prediction_feedback p
+		    WHERE `+shown+`
+		      AND (@status = '' OR (@status = 'validated') = (p.feedback IS NOT NULL))
+		    ORDER BY p.timestamp DESC, p.id DESC
+		    LIMIT @limit
+		) AS p
+		WHERE s.customer_id = @customer AND (@sensor = '' OR s.node_id = @sensor)
+		ORDER BY p.time DESC, p.id DESC
 		LIMIT @limit`,
 		pgx.NamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "limit": f.Limit})
 	if err != nil {
@@ -124,8 +143,9 @@ func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionF
 func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Prediction, error) {
 	found, err := one[Prediction](ctx, s, ErrNoPrediction, `
 		SELECT `+predictionColumns+`
-		FROM prediction_feedback
-		WHERE id = @id AND customer_id = @customer`,
+		FROM prediction_feedback p
+		JOIN sensors s ON `+shown+`
+		WHERE p.id = @id`,
 		pgx.NamedArgs{"id": id, "customer": customerID})
 	if err != nil {
 		return Prediction{}, fmt.Errorf("prediction %d: %w", id, err)
@@ -138,9 +158,10 @@ func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Predictio
 // [ErrPredictionUsed].
 func (s *Store) ValidatePrediction(ctx context.Context, customerID, id int64, verdict Feedback) (Prediction, error) {
 	judged, err := one[Prediction](ctx, s, ErrNoPrediction, `
-		UPDATE prediction_feedback
+		UPDATE prediction_feedback p
 		SET feedback = @feedback
-		WHERE id = @id AND customer_id = @customer AND NOT used_in_training
+		FROM sensors s
+		WHERE p.id = @id AND `+shown+` AND NOT p.used_in_training
 		RETURNING `+predictionColumns,
 		pgx.NamedArgs{"id": id, "customer": customerID, "feedback": string(verdict)})
 	if errors.Is(err, ErrNoPrediction) {
@@ -155,17 +176,17 @@ func (s *Store) ValidatePrediction(ctx context.Context, customerID, id int64, ve
 	return judged, nil
 }
 
-// PredictionStats counts a customer's predictions and verdicts.
+// PredictionStats counts the predictions and verdicts of a customer's sensors.
 func (s *Store) PredictionStats(ctx context.Context, customerID int64) (PredictionStats, error) {
 	counted, err := one[PredictionStats](ctx, s, ErrNotFound, `
 		SELECT count(*) AS total,
-		       count(feedback) AS validated,
-		       count(*) FILTER (WHERE feedback = 'ok') AS ok,
-		       count(*) FILTER (WHERE feedback = 'not_ok') AS not_ok,
+		       count(p.feedback) AS validated,
+		       count(*) FILTER (WHERE p.feedback = 'ok') AS ok,
+		       count(*) FILTER (WHERE p.feedback = 'not_ok') AS not_ok,
 		       (SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
 		           AS ready_for_retraining
-		FROM prediction_feedback
-		WHERE customer_id = @customer`,
+		FROM sensors s
+		JOIN prediction_feedback p ON `+shown,
 		pgx.NamedArgs{"customer": customerID, "due": RetrainingCount})
 	if err != nil {
 		return PredictionStats{}, fmt.Errorf("count predictions of customer %d: %w", customerID, err)

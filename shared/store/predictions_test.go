@@ -29,7 +29,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 	offered := store.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "a",
 		PredictedTemperature: new(21.5), PredictedHumidity: new(40.5), ActualTemperature: new(22.5),
-		AnomalyPredicted: true, SamplingProbability: 0.01,
+		AnomalyPredicted: true, SamplingProbability: 0.01, Score: new(0.75), ModelVersion: "anomaly_v1",
 	}
 	recorded, err := h.RecordPrediction(t.Context(), h.anna, offered)
 	if err != nil {
@@ -54,6 +54,75 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 	}
 	_, err = h.RecordPrediction(t.Context(), h.anna, offered)
 	mustFail(t, "again", err, store.ErrPredictionExists)
+}
+
+// minutes lists the predictions that a customer sees, by their minute.
+func (h hall) minutes(t *testing.T, customer int64) []int {
+	t.Helper()
+	found, err := h.Predictions(t.Context(), customer, store.PredictionFilter{Limit: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var minutes []int
+	for _, p := range found {
+		minutes = append(minutes, int(p.Time.Sub(instant())/time.Minute))
+	}
+	stats, err := h.PredictionStats(t.Context(), customer)
+	if err != nil || stats.Total != len(found) {
+		t.Errorf("%d predictions counted, %d listed, %v", stats.Total, len(found), err)
+	}
+	return minutes
+}
+
+func TestPredictionsAreShownToTheOwnerOfTheReading(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sql(t, `INSERT INTO prediction_feedback (sensor_id, timestamp) VALUES ('n1', @time)`, pgx.NamedArgs{"time": instant()})
+	if got := h.minutes(t, h.anna); len(got) != 0 {
+		t.Errorf("before the node is anybody's: %v", got)
+	}
+	h.sensor(t, h.anna, h.annas, "n1")
+	recorded := h.prediction(t, h.anna, "n1", 1)
+	const century = 100 * 365 * 24 * 60
+	h.prediction(t, h.anna, "n1", century)
+	if diff := cmp.Diff([]int{century, 1, 0}, h.minutes(t, h.anna)); diff != "" {
+		t.Errorf("its first owner (-want +got):\n%s", diff)
+	}
+	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.minutes(t, h.anna); len(got) != 0 {
+		t.Errorf("after the deletion: %v", got)
+	}
+	h.sensor(t, h.bruno, h.brunos, "n1")
+	if got := h.minutes(t, h.bruno); len(got) != 0 {
+		t.Errorf("the next owner sees %v of the former's", got)
+	}
+	for name, try := range map[string]func() error{
+		"read": func() error { _, err := h.Prediction(t.Context(), h.bruno, recorded.ID); return err },
+		"validate": func() error {
+			_, err := h.ValidatePrediction(t.Context(), h.bruno, recorded.ID, store.FeedbackOK)
+			return err
+		},
+	} {
+		mustFail(t, name, try(), store.ErrNoPrediction)
+	}
+	_, err := h.RecordPrediction(t.Context(), h.bruno, store.NewPrediction{SensorID: "n1", Time: instant()})
+	mustFail(t, "record for the former owner's time", err, store.ErrNoSensor)
+	if _, err := h.RecordPrediction(t.Context(), h.bruno, store.NewPrediction{SensorID: "n1", Time: h.now(t)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.minutes(t, h.bruno); len(got) != 1 {
+		t.Errorf("the next owner sees %v, want the own one", got)
+	}
+	// The first owner again sees what comes since the other's deletion.
+	if err := h.DeleteSensor(t.Context(), h.bruno, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	h.sensor(t, h.anna, h.annas, "n1")
+	if got := h.minutes(t, h.anna); len(got) != 0 {
+		t.Errorf("the first owner again sees %v, though another had it between", got)
+	}
 }
 
 func TestPredictionsAreFilteredNewestFirst(t *testing.T) {
@@ -136,9 +205,9 @@ func TestPredictionStats(t *testing.T) {
 		}
 	}
 	check(false)
-	h.verdicts(t, h.bruno, "n2", store.RetrainingCount-3-1)
+	h.verdicts(t, "n2", store.RetrainingCount-3-1)
 	check(false)
-	h.verdicts(t, h.bruno, "n2", 1)
+	h.verdicts(t, "n2", 1)
 	check(true)
 	if count, err := h.ValidatedCount(t.Context()); err != nil || count != store.RetrainingCount {
 		t.Errorf("%d verdicts, %v", count, err)
@@ -146,11 +215,11 @@ func TestPredictionStats(t *testing.T) {
 }
 
 // verdicts adds validated predictions that no run has used.
-func (h hall) verdicts(t *testing.T, customer int64, sensor string, count int) {
+func (h hall) verdicts(t *testing.T, sensor string, count int) {
 	t.Helper()
 	h.sql(t, `
-		INSERT INTO prediction_feedback (customer_id, sensor_id, timestamp, message_id, feedback)
-		SELECT @customer, @sensor::text, @timestamp, gen_random_uuid()::text, 'ok'
+		INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, feedback)
+		SELECT @sensor::text, @timestamp, gen_random_uuid()::text, 'ok'
 		FROM generate_series(1, @count::int)`,
-		pgx.NamedArgs{"customer": customer, "sensor": sensor, "timestamp": instant(), "count": count})
+		pgx.NamedArgs{"sensor": sensor, "timestamp": instant(), "count": count})
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -145,9 +146,6 @@ func (s *Store) OwnedSensors(ctx context.Context, customerID int64, ids []string
 // UpdateSensor changes a customer's sensor and may move it to another of their
 // rooms. Errors: [ErrNoSensor], [ErrNoRoom].
 func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, change SensorChange) (Sensor, error) {
-	if _, err := s.Sensor(ctx, customerID, id); err != nil {
-		return Sensor{}, err
-	}
 	updated, err := one[Sensor](ctx, s, ErrNoRoom, `
 		UPDATE sensors
 		SET name = @name, type = @type, room_id = r.id, position = COALESCE(@position, position)
@@ -158,6 +156,11 @@ func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, c
 			"id": id, "name": change.Name, "type": change.Type, "position": change.Position,
 			"room": change.RoomID, "customer": customerID,
 		})
+	if errors.Is(err, ErrNoRoom) { // or there is no such sensor
+		if _, absent := s.Sensor(ctx, customerID, id); absent != nil {
+			return Sensor{}, absent
+		}
+	}
 	if err != nil {
 		return Sensor{}, fmt.Errorf("update sensor %s: %w", id, roomGone(err))
 	}

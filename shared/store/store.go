@@ -37,6 +37,8 @@ var (
 	ErrPredictionExists = errors.New("prediction already exists")
 	ErrPredictionUsed   = errors.New("prediction already used in training")
 	ErrRunning          = errors.New("a training run is under way")
+	ErrRunEnded         = errors.New("the training run has ended")
+	ErrRunClaimed       = errors.New("the training run is another trainer's")
 )
 
 // Store is the metadata database.

@@ -83,8 +83,9 @@ func (s *Store) BeginManual(ctx context.Context) (TrainingRun, error) {
 	return run, err
 }
 
-// BeginAutomatic starts a run when enough verdicts wait and none is under way.
-// However many ask at once, one of them is told true.
+// BeginAutomatic starts a run when enough verdicts wait, none is under way and
+// none failed within [RetryAfter]. However many ask at once, one of them is
+// told true.
 func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
 	run, err := s.begin(ctx, TriggeredAutomatically, RetrainingCount)
 	if errors.Is(err, ErrNotFound) {
@@ -97,16 +98,19 @@ func (s *Store) begin(ctx context.Context, triggeredBy string, due int) (Trainin
 	if err := s.ExpireRuns(ctx); err != nil {
 		return TrainingRun{}, err
 	}
-	const enough = `(SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due`
+	const isDue = `(SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
+		AND (@triggered_by::text = 'manual' OR NOT EXISTS (
+		    SELECT FROM model_training_runs
+		    WHERE status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after)))`
+	args := pgx.NamedArgs{"triggered_by": triggeredBy, "due": due, "retry_after": RetryAfter.Seconds()}
 	var run TrainingRun
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			INSERT INTO model_training_runs (triggered_by)
-			SELECT @triggered_by
-			WHERE `+enough+`
+			SELECT @triggered_by::text
+			WHERE `+isDue+`
 			ON CONFLICT DO NOTHING
-			RETURNING `+runColumns,
-			pgx.NamedArgs{"triggered_by": triggeredBy, "due": due})
+			RETURNING `+runColumns, args)
 		if err != nil {
 			return fmt.Errorf("insert: %w", err)
 		}
@@ -117,10 +121,10 @@ func (s *Store) begin(ctx context.Context, triggeredBy string, due int) (Trainin
 		if err != nil {
 			return fmt.Errorf("insert: %w", err)
 		}
-		// Counted again: the insertion may have waited for the end of a run that
-		// used the verdicts which were counted before.
+		// Asked again: the insertion may have waited for the end of a run that
+		// used the verdicts which were counted before, or that failed.
 		var still bool
-		if err := tx.QueryRow(ctx, `SELECT `+enough, pgx.NamedArgs{"due": due}).Scan(&still); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT `+isDue, args).Scan(&still); err != nil {
 			return fmt.Errorf("count verdicts: %w", err)
 		}
 		if !still {

@@ -18,7 +18,7 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	h := open(t)
 	h.sensor(t, h.anna, h.annas, "n1")
 	const people = 50
-	h.verdicts(t, h.anna, "n1", store.RetrainingCount-people)
+	h.verdicts(t, "n1", store.RetrainingCount-people)
 	var unvalidated []int64
 	for minute := range people {
 		unvalidated = append(unvalidated, h.prediction(t, h.anna, "n1", minute+1).ID)
@@ -58,7 +58,7 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.sensor(t, h.anna, h.annas, "n1")
-	h.verdicts(t, h.anna, "n1", store.RetrainingCount)
+	h.verdicts(t, "n1", store.RetrainingCount)
 	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || !begun {
 		t.Fatalf("the first: %v, %v", begun, err)
 	}
@@ -98,7 +98,7 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	_, err = h.BeginManual(t.Context())
 	mustFail(t, "a second one", err, store.ErrRunning)
 	h.sensor(t, h.anna, h.annas, "n1")
-	h.verdicts(t, h.anna, "n1", store.RetrainingCount)
+	h.verdicts(t, "n1", store.RetrainingCount)
 	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
 		t.Errorf("an automatic one beside it: %v, %v", begun, err)
 	}

@@ -48,10 +48,10 @@ export async function furnishDemo(): Promise<void> {
       now() - interval '14 hours' + i * interval '30 seconds', true, 'seed' || i, 50.4 + 3 * sin(i / 8.0), 50
     FROM generate_series(1, 24) AS i ON CONFLICT DO NOTHING`, [customer, node]);
   await query(`
-    INSERT INTO prediction_feedback (customer_id, sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, feedback, message_id)
-    SELECT $1, $2, now() - i * interval '11 minutes', 23.4, 44.1, 23.4 + CASE WHEN i % 4 = 0 THEN 3.2 ELSE 0.2 END, 44.6, i % 4 = 0,
+    INSERT INTO prediction_feedback (sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, feedback, message_id)
+    SELECT $1, now() - i * interval '11 minutes', 23.4, 44.1, 23.4 + CASE WHEN i % 4 = 0 THEN 3.2 ELSE 0.2 END, 44.6, i % 4 = 0,
       CASE WHEN i > 12 THEN CASE WHEN i % 5 = 0 THEN 'not_ok' ELSE 'ok' END END, 'seed' || i
-    FROM generate_series(1, 50) AS i ON CONFLICT DO NOTHING`, [customer, node]);
+    FROM generate_series(1, 50) AS i ON CONFLICT DO NOTHING`, [node]);
   await query(`
     INSERT INTO model_training_runs (started_at, completed_at, requested_at, status, model_type, training_data_count, validated_data_count, metrics, model_version, triggered_by)
     SELECT now() - (7 - i) * interval '4 days', now() - (7 - i) * interval '4 days' + interval '4 seconds', now() - (7 - i) * interval '4 days', 'completed', 'both', 8000 + i * 900, 100,

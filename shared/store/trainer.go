@@ -1,0 +1,139 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ClaimTime is for how long a trainer has a run to itself. One that has not
+// ended it by then is taken for dead, and the next delivery of the request may
+// claim the run. Several claims fit into [RunTimeout].
+const ClaimTime = 5 * time.Minute
+
+// RetryAfter is how long no automatic run follows one that failed: the verdicts
+// that called for it still wait, and what made it fail seldom ends at once.
+const RetryAfter = 10 * time.Minute
+
+// Claim is a trainer's right to end a run, void once another claims it or it
+// has expired.
+type Claim struct {
+	RunID       int64
+	TriggeredBy string
+	Attempt     int // counts the claims of the run, from 1
+}
+
+// ClaimRun gives a run to the trainer that received its request. Errors:
+// [ErrNoRun]; [ErrRunEnded], for which nothing is left to do; [ErrRunClaimed],
+// while another trains.
+func (s *Store) ClaimRun(ctx context.Context, id int64) (Claim, error) {
+	claim, err := one[Claim](ctx, s, ErrNoRun, `
+		UPDATE model_training_runs
+		SET attempts = attempts + 1, claimed_at = now(), requested_at = COALESCE(requested_at, now())
+		WHERE id = @id AND status = 'running'
+		  AND (claimed_at IS NULL OR claimed_at < now() - make_interval(secs => @claim_time))
+		RETURNING id AS run_id, triggered_by, attempts AS attempt`,
+		pgx.NamedArgs{"id": id, "claim_time": ClaimTime.Seconds()})
+	if errors.Is(err, ErrNoRun) {
+		run, absent := s.TrainingRun(ctx, id)
+		switch {
+		case absent != nil:
+			return Claim{}, absent
+		case run.Status == RunRunning:
+			err = ErrRunClaimed
+		default:
+			err = ErrRunEnded
+		}
+	}
+	if err != nil {
+		return Claim{}, fmt.Errorf("claim training run %d: %w", id, err)
+	}
+	return claim, nil
+}
+
+// Verdict is what a person said of a prediction: what a trainer learns from.
+type Verdict struct {
+	ID                  int64
+	SensorID            string
+	Time                time.Time // of the reading
+	MessageID           string    // of the reading; empty for predictions of other models
+	AnomalyPredicted    bool
+	Feedback            Feedback
+	SamplingProbability float64 // how likely a reading like this one was to be recorded at all
+	Score               *float64
+}
+
+// UnusedVerdicts returns the oldest verdicts of all customers that no run has
+// used.
+func (s *Store) UnusedVerdicts(ctx context.Context, limit int) ([]Verdict, error) {
+	found, err := many[Verdict](ctx, s, `
+		SELECT id, sensor_id, timestamp AS time, message_id, anomaly_predicted, feedback, sampling_probability, score
+		FROM prediction_feedback
+		WHERE feedback IS NOT NULL AND NOT used_in_training
+		ORDER BY id
+		LIMIT @limit`,
+		pgx.NamedArgs{"limit": limit})
+	if err != nil {
+		return nil, fmt.Errorf("unused verdicts: %w", err)
+	}
+	return found, nil
+}
+
+// TrainingResult is what a run ends with.
+type TrainingResult struct {
+	TrainingDataCount int
+	Metrics           json.RawMessage
+	ModelVersion      string // artifact names, comma-separated
+	Used              []Verdict
+}
+
+// CompleteRun ends a run and marks the verdicts that it used, both or neither.
+// One that a person changed after the run had read it stays unused: the run
+// learned the other. [ErrRunEnded] says that the claim is void.
+func (s *Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult) (TrainingRun, error) {
+	ids, verdicts := make([]int64, len(result.Used)), make([]string, len(result.Used))
+	for i, v := range result.Used {
+		ids[i], verdicts[i] = v.ID, string(v.Feedback)
+	}
+	completed, err := one[TrainingRun](ctx, s, ErrRunEnded, `
+		WITH completed AS (
+		    UPDATE model_training_runs
+		    SET status = 'completed', completed_at = now(), training_data_count = @rows,
+		        validated_data_count = cardinality(@ids::bigint[]), metrics = @metrics, model_version = NULLIF(@version, '')
+		    WHERE id = @id AND status = 'running' AND attempts = @attempt
+		    RETURNING `+runColumns+`
+		), marked AS (
+		    UPDATE prediction_feedback p
+		    SET used_in_training = true
+		    FROM unnest(@ids::bigint[], @verdicts::text[]) AS used (id, feedback)
+		    WHERE p.id = used.id AND p.feedback = used.feedback AND EXISTS (SELECT FROM completed)
+		)
+		SELECT * FROM completed`,
+		pgx.NamedArgs{
+			"id": c.RunID, "attempt": c.Attempt, "rows": result.TrainingDataCount, "metrics": result.Metrics,
+			"version": result.ModelVersion, "ids": ids, "verdicts": verdicts,
+		})
+	if err != nil {
+		return TrainingRun{}, fmt.Errorf("complete training run %d: %w", c.RunID, err)
+	}
+	return completed, nil
+}
+
+// FailRun ends a run with what a person should know and do; the verdicts stay
+// for the next. [ErrRunEnded] says that the claim is void.
+func (s *Store) FailRun(ctx context.Context, c Claim, message string) (TrainingRun, error) {
+	failed, err := one[TrainingRun](ctx, s, ErrRunEnded, `
+		UPDATE model_training_runs
+		SET status = 'failed', completed_at = now(), error_message = @message
+		WHERE id = @id AND status = 'running' AND attempts = @attempt
+		RETURNING `+runColumns,
+		pgx.NamedArgs{"id": c.RunID, "attempt": c.Attempt, "message": message})
+	if err != nil {
+		return TrainingRun{}, fmt.Errorf("fail training run %d: %w", c.RunID, err)
+	}
+	return failed, nil
+}

@@ -1,0 +1,234 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/store"
+)
+
+// training is a run that a trainer has claimed, with two verdicts to learn.
+func training(t *testing.T, h hall) (store.Claim, []store.Verdict) {
+	t.Helper()
+	h.sensor(t, h.anna, h.annas, "n1")
+	for minute, verdict := range []store.Feedback{store.FeedbackOK, store.FeedbackNotOK, ""} {
+		p := h.prediction(t, h.anna, "n1", minute)
+		if verdict == "" {
+			continue
+		}
+		if _, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, verdict); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run, err := h.BeginManual(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := h.ClaimRun(t.Context(), run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts, err := h.UnusedVerdicts(t.Context(), 10)
+	if err != nil || len(verdicts) != 2 {
+		t.Fatalf("verdicts %+v, %v", verdicts, err)
+	}
+	return claim, verdicts
+}
+
+// used lists the predictions that count as used.
+func (h hall) used(t *testing.T) []int64 {
+	t.Helper()
+	rows, err := h.pool.Query(t.Context(), `SELECT id FROM prediction_feedback WHERE used_in_training ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func TestCompletedRunUsesWhatItReadAndNothingElse(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	claim, verdicts := training(t, h)
+	h.verdicts(t, "n1", 3) // come while it trains
+	result := store.TrainingResult{
+		TrainingDataCount: 5000, Metrics: json.RawMessage(`{"anomaly": {"f1_score": null}}`),
+		ModelVersion: "anomaly_v1,forecasting_v1", Used: verdicts,
+	}
+	run, err := h.CompleteRun(t.Context(), claim, result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.Status != store.RunCompleted || run.CompletedAt == nil || *run.TrainingDataCount != 5000 || *run.ValidatedDataCount != 2 ||
+		*run.ModelVersion != result.ModelVersion || string(run.Metrics) != string(result.Metrics) || run.ErrorMessage != nil {
+		t.Errorf("completed %+v", run)
+	}
+	if diff := cmp.Diff([]int64{verdicts[0].ID, verdicts[1].ID}, h.used(t)); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
+	_, err = h.CompleteRun(t.Context(), claim, result)
+	mustFail(t, "complete again", err, store.ErrRunEnded)
+	_, err = h.FailRun(t.Context(), claim, "no")
+	mustFail(t, "fail afterwards", err, store.ErrRunEnded)
+	_, err = h.ClaimRun(t.Context(), claim.RunID)
+	mustFail(t, "claim afterwards", err, store.ErrRunEnded)
+}
+
+func TestVerdictChangedDuringARunWaitsForTheNext(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	claim, verdicts := training(t, h)
+	if _, err := h.ValidatePrediction(t.Context(), h.anna, verdicts[0].ID, store.FeedbackNotOK); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.CompleteRun(t.Context(), claim, store.TrainingResult{Used: verdicts}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{verdicts[1].ID}, h.used(t)); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
+	left, err := h.UnusedVerdicts(t.Context(), 10)
+	if err != nil || len(left) != 1 || left[0].ID != verdicts[0].ID || left[0].Feedback != store.FeedbackNotOK {
+		t.Errorf("left %+v, %v", left, err)
+	}
+}
+
+func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	claim, verdicts := training(t, h)
+	_, err := h.CompleteRun(t.Context(), claim, store.TrainingResult{TrainingDataCount: -1, Used: verdicts})
+	if err == nil {
+		t.Fatal("took -1 rows")
+	}
+	if used := h.used(t); len(used) != 0 {
+		t.Errorf("used %v", used)
+	}
+	failed, err := h.FailRun(t.Context(), claim, "Fewer than 500 readings: train again later.")
+	if err != nil || failed.Status != store.RunFailed || failed.CompletedAt == nil || *failed.ErrorMessage != "Fewer than 500 readings: train again later." {
+		t.Errorf("failed %+v, %v", failed, err)
+	}
+	if left, err := h.UnusedVerdicts(t.Context(), 10); err != nil || len(left) != 2 {
+		t.Errorf("left %+v, %v", left, err)
+	}
+}
+
+func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	recorded, err := h.RecordPrediction(t.Context(), h.anna, store.NewPrediction{
+		SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true, SamplingProbability: 0.25, Score: new(0.75),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.ValidatePrediction(t.Context(), h.anna, recorded.ID, store.FeedbackOK); err != nil {
+		t.Fatal(err)
+	}
+	h.verdicts(t, "n1", 1)
+	got, err := h.UnusedVerdicts(t.Context(), 1) // the oldest
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	got[0].Time = got[0].Time.UTC()
+	want := store.Verdict{
+		ID: recorded.ID, SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true,
+		Feedback: store.FeedbackOK, SamplingProbability: 0.25, Score: new(0.75),
+	}
+	if diff := cmp.Diff(want, got[0]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	run, err := h.BeginManual(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claimed atomic.Int32
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			switch _, err := h.ClaimRun(t.Context(), run.ID); {
+			case err == nil:
+				claimed.Add(1)
+			case !errors.Is(err, store.ErrRunClaimed):
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if claimed.Load() != 1 {
+		t.Errorf("%d claims, want 1", claimed.Load())
+	}
+	if _, waits, err := h.UnrequestedRun(t.Context()); err != nil || waits {
+		t.Errorf("a run that is claimed still waits to be requested: %v, %v", waits, err)
+	}
+	_, err = h.ClaimRun(t.Context(), -1)
+	mustFail(t, "unknown run", err, store.ErrNoRun)
+}
+
+func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	dead, verdicts := training(t, h)
+	h.sql(t, `UPDATE model_training_runs SET claimed_at = now() - make_interval(secs => @age)`,
+		pgx.NamedArgs{"age": (store.ClaimTime + time.Second).Seconds()})
+	next, err := h.ClaimRun(t.Context(), dead.RunID)
+	if err != nil || next.Attempt != dead.Attempt+1 {
+		t.Fatalf("claimed %+v, %v", next, err)
+	}
+	_, err = h.CompleteRun(t.Context(), dead, store.TrainingResult{Used: verdicts})
+	mustFail(t, "the first, who was not dead", err, store.ErrRunEnded)
+	_, err = h.FailRun(t.Context(), dead, "no")
+	mustFail(t, "the first fails it", err, store.ErrRunEnded)
+	if used := h.used(t); len(used) != 0 {
+		t.Errorf("used %v", used)
+	}
+	if _, err := h.CompleteRun(t.Context(), next, store.TrainingResult{Used: verdicts}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	claim, _ := training(t, h)
+	h.verdicts(t, "n1", store.RetrainingCount)
+	if _, err := h.FailRun(t.Context(), claim, "no"); err != nil {
+		t.Fatal(err)
+	}
+	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
+		t.Errorf("at once: %v, %v", begun, err)
+	}
+	h.sql(t, `UPDATE model_training_runs SET completed_at = now() - make_interval(secs => @age)`,
+		pgx.NamedArgs{"age": (store.RetryAfter + time.Second).Seconds()})
+	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || !begun {
+		t.Errorf("after a while: %v, %v", begun, err)
+	}
+}
+
+func TestManualRunFollowsAFailedOneAtOnce(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	claim, _ := training(t, h)
+	if _, err := h.FailRun(t.Context(), claim, "no"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.BeginManual(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
