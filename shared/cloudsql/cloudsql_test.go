@@ -1,0 +1,73 @@
+package cloudsql_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/cloudsql"
+	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+func TestOpenByAddress(t *testing.T) {
+	t.Parallel()
+	pool, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: pgtest.URL(t), MaxConns: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	var one int
+	if err := pool.QueryRow(t.Context(), `SELECT 1`).Scan(&one); err != nil || one != 1 {
+		t.Errorf("got %d, %v", one, err)
+	}
+	if most := pool.Config().MaxConns; most != 2 {
+		t.Errorf("pool of %d connections", most)
+	}
+}
+
+func TestOpenConnectsToNothing(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	_, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: "postgres://nobody@192.0.2.1/none", MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("opening an unreachable database took %v", took)
+	}
+}
+
+func TestOpenKeepsThePasswordToItself(t *testing.T) {
+	t.Parallel()
+	_, _, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: "postgres://user:geheim@host:port/x", MaxConns: 1})
+	if err == nil || strings.Contains(err.Error(), "geheim") || !strings.Contains(err.Error(), "DATABASE_URL") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		environ []string
+		fault   string
+	}{
+		"address":               {[]string{"DATABASE_URL=postgres://x"}, ""},
+		"instance":              {[]string{"INSTANCE_CONNECTION_NAME=p:r:i", "DB_USER=u", "DB_NAME=d"}, ""},
+		"instance without user": {[]string{"INSTANCE_CONNECTION_NAME=p:r:i", "DB_NAME=d"}, "DB_USER"},
+		"nothing":               {nil, "DATABASE_URL"},
+		"no connections":        {[]string{"DATABASE_URL=postgres://x", "DB_MAX_CONNS=0"}, "DB_MAX_CONNS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.Load[cloudsql.Config](c.environ)
+			if (err != nil) != (c.fault != "") || (err != nil && !strings.Contains(err.Error(), c.fault)) {
+				t.Errorf("got %v, want a fault about %q", err, c.fault)
+			}
+		})
+	}
+}
