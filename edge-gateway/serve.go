@@ -32,7 +32,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		return fmt.Errorf("pub/sub client: %w", err)
 	}
 	defer func() { _ = client.Close() }()
-	topic := gateway.NewTopic(client, s.DataTopic)
+	topic := gateway.NewTopic(client, s.DataTopic, s.PublishTimeout)
 	defer topic.Stop()
 	box, err := openOutbox(ctx, s, clock, log)
 	if err != nil {

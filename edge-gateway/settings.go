@@ -26,6 +26,9 @@ type settings struct {
 	MaxNodes int `env:"MAX_NODES" envDefault:"10000"`
 	// ProbeEvery is how often Pub/Sub is tried while it is away.
 	ProbeEvery time.Duration `env:"PROBE_EVERY" envDefault:"1s"`
+	// PublishTimeout is how long a node waits for Pub/Sub before its reading goes
+	// into the outbox.
+	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"4s"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 }
@@ -46,6 +49,7 @@ func (s settings) Validate() error {
 	check(s.NodeBurst >= 1, "NODE_BURST must be 1 or more")
 	check(s.MaxNodes >= 1, "MAX_NODES must be 1 or more")
 	check(s.ProbeEvery > 0, "PROBE_EVERY must be longer than 0")
+	check(s.PublishTimeout >= 100*time.Millisecond && s.PublishTimeout <= 8*time.Second, "PUBLISH_TIMEOUT must be between 100ms and 8s")
 	check(new(slog.Level).UnmarshalText([]byte(s.LogLevel)) == nil, "LOG_LEVEL must be debug, info, warn or error")
 	return errors.Join(faults...)
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -18,10 +19,11 @@ import (
 // only a millisecond: enough for concurrent ones to share a request (16k
 // messages a second at 32 callers, where the library's 10 ms gives 2.7k).
 const (
-	publishDelay   = time.Millisecond
-	publishTimeout = 4 * time.Second
+	publishDelay = time.Millisecond
+	// PublishTimeout is how long a publish may take unless said otherwise.
+	PublishTimeout = 4 * time.Second
 	// publishLimit ends the wait of whoever asked, should the library not.
-	publishLimit = publishTimeout + time.Second
+	publishLimit = 10 * time.Second
 )
 
 // ClientOptions are those of a Pub/Sub client for [NewTopic]. Left alone, gRPC
@@ -47,12 +49,13 @@ type Topic struct {
 }
 
 // NewTopic publishes through a client of the caller's, which stays the caller's
-// to close; stop the topic first.
-func NewTopic(client *pubsub.Client, topic string) *Topic {
+// to close; stop the topic first. A publish fails after timeout, 0 for
+// [PublishTimeout].
+func NewTopic(client *pubsub.Client, topic string, timeout time.Duration) *Topic {
 	publisher := func() *pubsub.Publisher {
 		p := client.Publisher(topic)
 		p.PublishSettings.DelayThreshold = publishDelay
-		p.PublishSettings.Timeout = publishTimeout
+		p.PublishSettings.Timeout = cmp.Or(timeout, PublishTimeout)
 		return p
 	}
 	return &Topic{live: publisher(), backlog: publisher()}

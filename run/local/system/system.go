@@ -149,7 +149,7 @@ func (s *System) start(ctx context.Context) error {
 	s.run(ctx, "API", func(ctx context.Context) error {
 		return api.Serve(ctx, apiListener, dashboard.Over(backend), s.log)
 	})
-	data := gateway.NewTopic(s.PubSub, bridge.TopicData)
+	data := gateway.NewTopic(s.PubSub, bridge.TopicData, 0)
 	s.onStop("data topic", func() error { data.Stop(); return nil })
 	box, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.Remember, Clock: o.Clock})
 	if err != nil {
