@@ -51,15 +51,22 @@ func (p *partitions) forget() {
 }
 
 // create makes the partition of a day where it is missing. The advisory lock
-// keeps several processes from making one at the same time.
+// keeps several processes from making one at the same time. The table is made
+// first and attached then: made as a partition it would wait for every reader
+// of the readings, a backup included, and let no other in meanwhile.
 func create(ctx context.Context, pool *pgxpool.Pool, start time.Time) error {
 	name := pgx.Identifier{"sensor_data", start.Format("readings_20060102")}.Sanitize()
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('sensor_data.readings partitions'))`); err != nil {
 			return err //nolint:wrapcheck // wrapped by ensure
 		}
-		_, err := tx.Exec(ctx, fmt.Sprintf(
-			`CREATE TABLE IF NOT EXISTS %s PARTITION OF sensor_data.readings FOR VALUES FROM ('%s') TO ('%s')`,
+		var exists bool
+		if err := tx.QueryRow(ctx, `SELECT to_regclass(@name) IS NOT NULL`, pgx.NamedArgs{"name": name}).Scan(&exists); err != nil || exists {
+			return err //nolint:wrapcheck // wrapped by ensure
+		}
+		_, err := tx.Exec(ctx, fmt.Sprintf(`
+			CREATE TABLE %[1]s (LIKE sensor_data.readings INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
+			ALTER TABLE sensor_data.readings ATTACH PARTITION %[1]s FOR VALUES FROM ('%[2]s') TO ('%[3]s')`,
 			name, start.Format(time.RFC3339), start.Add(day).Format(time.RFC3339)))
 		return err //nolint:wrapcheck // wrapped by ensure
 	})

@@ -8,9 +8,11 @@
 package pgreadings
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,6 +64,11 @@ func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
 }
 
 func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
+	// In one order, so that writers of the same rows wait for each other in turn
+	// and never in a circle.
+	rows = slices.SortedFunc(slices.Values(rows), func(a, b reading.Reading) int {
+		return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), a.Time.Compare(b.Time), cmp.Compare(a.MessageID, b.MessageID))
+	})
 	nodes, messages := make([]string, len(rows)), make([]string, len(rows))
 	times := make([]time.Time, len(rows))
 	temperatures, humidities := make([]float64, len(rows)), make([]float64, len(rows))

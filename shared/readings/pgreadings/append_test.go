@@ -1,0 +1,132 @@
+package pgreadings_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/readings/readingstest"
+)
+
+// batch makes readings of so many nodes, all of one instant.
+func batch(nodes int, message string, when time.Time) []reading.Reading {
+	rows := make([]reading.Reading, nodes)
+	for i := range rows {
+		rows[i] = reading.Reading{NodeID: fmt.Sprintf("node-%04d", i), MessageID: message, Time: when, Temperature: 20, Humidity: 40}
+	}
+	return rows
+}
+
+// Redelivered messages come in other company and another order: two batches of
+// the same rows must not each wait for a row of the other's.
+func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
+	t.Parallel()
+	store := pgreadings.New(pgtest.New(t), readingstest.Now)
+	const rounds, nodes = 20, 500
+	for round := range rounds {
+		rows := batch(nodes, "m", readingstest.Now().Add(time.Duration(round)*time.Second))
+		reversed := slices.Clone(rows)
+		slices.Reverse(reversed)
+		var group sync.WaitGroup
+		for _, order := range [][]reading.Reading{rows, reversed, rows, reversed} {
+			group.Go(func() {
+				if err := store.Append(t.Context(), order); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+	}
+	stats, err := store.Stats(t.Context(), readings.Node{ID: "node-0499"}, readingstest.Now().Add(time.Hour), []time.Time{readingstest.Now()})
+	if err != nil || stats[0].Count != rounds {
+		t.Errorf("%+v, %v, want %d readings", stats, err, rounds)
+	}
+}
+
+// A dump of the database reads the table from its first to its last minute; the
+// first reading of a day must not wait for it, nor hold up all readers behind.
+func TestNewDayWaitsForNoReader(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	store := pgreadings.New(pool, readingstest.Now)
+	if err := store.Append(t.Context(), batch(1, "a", readingstest.Now())); err != nil {
+		t.Fatal(err)
+	}
+	dump, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dump.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := dump.Exec(t.Context(), `SELECT count(*) FROM sensor_data.readings`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := store.Append(ctx, batch(1, "b", readingstest.Now().AddDate(0, 0, 1))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAppendTakesTheFirstAndTheLastDay(t *testing.T) {
+	t.Parallel()
+	store := pgreadings.New(pgtest.New(t), readingstest.Now)
+	days := []time.Time{
+		time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), // what reading.Validate allows
+		time.Date(2099, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
+	}
+	for _, when := range days {
+		if err := store.Append(t.Context(), batch(1, "m", when)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var found []time.Time
+	for r, err := range store.Range(t.Context(), readings.Node{ID: "node-0000"}, days[0], days[1].Add(time.Microsecond)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, r.Time)
+	}
+	if !slices.Equal(days, found) {
+		t.Errorf("found %v, want %v", found, days)
+	}
+}
+
+// BenchmarkAppend stores batches of several sizes, by so many writers on each
+// core at once.
+func BenchmarkAppend(b *testing.B) {
+	for _, size := range []int{1, 100, 1000} {
+		for _, writers := range []int{1, 8} {
+			b.Run(fmt.Sprintf("%d rows, %d writers", size, writers), func(b *testing.B) {
+				store := pgreadings.New(pgtest.New(b), readingstest.Now)
+				var mu sync.Mutex
+				next := readingstest.Now()
+				instant := func() time.Time {
+					mu.Lock()
+					defer mu.Unlock()
+					next = next.Add(time.Millisecond)
+					return next
+				}
+				if err := store.Append(b.Context(), batch(1, "first", next)); err != nil { // makes the partition
+					b.Fatal(err)
+				}
+				b.SetParallelism(writers)
+				b.ResetTimer()
+				b.RunParallel(func(loop *testing.PB) {
+					for loop.Next() {
+						if err := store.Append(b.Context(), batch(size, "m", instant())); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+				b.ReportMetric(float64(size*b.N)/b.Elapsed().Seconds(), "readings/s")
+			})
+		}
+	}
+}
