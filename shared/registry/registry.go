@@ -29,6 +29,9 @@ const (
 	Fresh = 10 * time.Second
 	// Stale is how old an answer may be while the database is away.
 	Stale = 10 * time.Minute
+	// Patience is how long a fresh answer is waited for where a stale one is at
+	// hand: a database that hangs must not hold up every reading.
+	Patience = time.Second
 	// Size is how many nodes are cached.
 	Size = 100_000
 )
@@ -79,7 +82,7 @@ func (r *Registry) Deleted(ctx context.Context, nodeID string) (bool, error) {
 }
 
 // Node returns what is known of a node, up to [Fresh] old, or up to [Stale]
-// while the database does not answer. Only sensors that somebody owns are
+// while the database does not answer within [Patience]. Only sensors that somebody owns are
 // cached: one that was just created again must lose no alert.
 func (r *Registry) Node(ctx context.Context, nodeID string) (Node, error) {
 	cached, ok := r.cache.Get(nodeID)
@@ -87,7 +90,13 @@ func (r *Registry) Node(ctx context.Context, nodeID string) (Node, error) {
 		return cached.node, nil
 	}
 	known := r.clock() // before the query: what changes during it is not in the answer
-	node, err := r.lookups.get(ctx, nodeID)
+	asking := ctx
+	if ok {
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, Patience)
+		defer cancel()
+	}
+	node, err := r.lookups.get(asking, nodeID)
 	if err != nil {
 		if ok && ctx.Err() == nil {
 			return cached.node, nil

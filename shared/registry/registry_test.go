@@ -233,6 +233,29 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 	})
 }
 
+func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, s *source, r *registry.Registry) {
+		t.Helper()
+		s.set("n", limited(30))
+		limit(t, r)
+		time.Sleep(registry.Fresh)
+		s.mu.Lock()
+		s.takes = time.Hour
+		s.mu.Unlock()
+		for range 3 {
+			start := time.Now()
+			if got := limit(t, r); got != 30 {
+				t.Errorf("limit %g, want the stale 30", got)
+			}
+			if waited := time.Since(start); waited > registry.Patience {
+				t.Errorf("waited %v", waited)
+			}
+		}
+		time.Sleep(time.Minute) // the queries that nobody waits for any more end
+	})
+}
+
 func TestOnlyOwnedNodesAreCached(t *testing.T) {
 	t.Parallel()
 	tests := map[string]store.Node{"nobody's": {}, "deleted": {Deleted: true}}
