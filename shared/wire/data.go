@@ -51,17 +51,8 @@ type windowJSON struct {
 // EncodeData writes the canonical form of a message of topic data. It fails
 // only on a number that JSON has no form for.
 func EncodeData(d Data) ([]byte, error) {
-	out := dataJSON{readingJSON: readingJSON{
-		MessageID:   d.Reading.MessageID,
-		NodeID:      d.Reading.NodeID,
-		Temperature: &d.Reading.Temperature,
-		Humidity:    &d.Reading.Humidity,
-		Timestamp:   reading.Instant(d.Reading.Time),
-	}}
-	if d.Recent.Len() > 0 {
-		out.Recent = &windowJSON{Age: d.Recent.Age, Temperature: d.Recent.Temperature, Humidity: d.Recent.Humidity}
-	}
-	encoded, err := json.Marshal(out)
+	// What surrounds a full window's 120 readings is under 500 bytes.
+	encoded, err := appendData(make([]byte, 0, 512+20*d.Recent.Len()), d)
 	if err != nil {
 		return nil, fmt.Errorf("encode reading of %s: %w", d.Reading.NodeID, err)
 	}
