@@ -38,29 +38,29 @@ func TestMain(m *testing.M) {
 
 // process is a gateway of its own, which can be killed and started again.
 type process struct {
-	t       *testing.T
+	t       testing.TB
 	environ []string
 	port    int
 	command *exec.Cmd
 	log     bytes.Buffer
 }
 
-func newProcess(t *testing.T, pubsub string, settings ...string) *process {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+func newProcess(tb testing.TB, pubsub string, settings ...string) *process {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	port := listener.Addr().(*net.TCPAddr).Port //nolint:errcheck // a TCP listener has no other
 	_ = listener.Close()
-	p := &process{t: t, port: port, environ: append(os.Environ(),
+	p := &process{t: tb, port: port, environ: append(os.Environ(),
 		childEnv+"=1", "PROJECT_ID="+testProject, "DATA_TOPIC="+testTopic, "PUBSUB_EMULATOR_HOST="+pubsub,
-		"PORT="+strconv.Itoa(port), "OUTBOX_DIR="+t.TempDir(), "PUBLISH_TIMEOUT=1s", "PROBE_EVERY=200ms")}
+		"PORT="+strconv.Itoa(port), "OUTBOX_DIR="+tb.TempDir(), "PUBLISH_TIMEOUT=1s", "PROBE_EVERY=200ms")}
 	p.environ = append(p.environ, settings...)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = p.end(syscall.SIGKILL)
-		if t.Failed() {
-			t.Logf("the gateway's log:\n%s", p.log.String())
+		if tb.Failed() {
+			tb.Logf("the gateway's log:\n%s", p.log.String())
 		}
 	})
 	return p

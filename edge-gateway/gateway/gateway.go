@@ -75,7 +75,7 @@ type Config struct {
 	// time, NodeBurst how many at once; a rate of 0 is no limit.
 	NodeRate  float64
 	NodeBurst int
-	// MaxNodes bounds the nodes that are remembered, and with them memory: 10 KB
+	// MaxNodes bounds the nodes that are remembered, and with them memory: 4 KB
 	// each. 0 means 10,000. Further nodes are served without a window.
 	MaxNodes int
 	// ProbeEvery is how often Pub/Sub is tried while it is away; 0 means 1 s.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ type Node struct {
 // nodes is every node that this process has heard of.
 type nodes struct {
 	capacity int
+	seed     maphash.Seed
 	rate     rate.Limit
 	burst    int
 
@@ -53,7 +55,7 @@ type node struct {
 
 func newNodes(capacity int, perSecond float64, burst int) *nodes {
 	n := &nodes{
-		capacity: capacity, rate: rate.Limit(perSecond), burst: burst,
+		capacity: capacity, seed: maphash.MakeSeed(), rate: rate.Limit(perSecond), burst: burst,
 		known: map[string]*node{}, earlier: map[string]*window{},
 	}
 	if perSecond <= 0 {
@@ -94,15 +96,15 @@ func (n *nodes) take(id, address string, now time.Time, m measurement) stamped {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found, _ := n.visit(id, address, now)
-	return found.window.take(m, now)
+	return found.window.take(m, m.print(n.seed), now)
 }
 
-// keep notes that a reading is in the outbox.
-func (n *nodes) keep(r reading.Reading) {
+// keep notes that a reading of a node is in the outbox.
+func (n *nodes) keep(id string, s stamped) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if found, ok := n.known[r.NodeID]; ok {
-		found.window.keep(r.MessageID, r.Time)
+	if found, ok := n.known[id]; ok {
+		found.window.keep(s)
 	}
 }
 
@@ -118,7 +120,8 @@ func (n *nodes) restore(r reading.Reading) {
 		found = &window{}
 		n.earlier[r.NodeID] = found
 	}
-	found.restore(r)
+	m := measurement{id: r.MessageID, temperature: r.Temperature, humidity: r.Humidity}
+	found.restore(m, m.print(n.seed), r.Time)
 }
 
 // visit finds or makes a node; the lock is held.

@@ -92,7 +92,7 @@ func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 		},
 		Recent: given.recent,
 	}
-	if !g.send(r.Context(), data, given.kept) {
+	if !g.send(r.Context(), data, given) {
 		fail(w, http.StatusInternalServerError, detailPublish)
 		return
 	}

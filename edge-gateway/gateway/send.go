@@ -19,7 +19,7 @@ const maxMessage = 2500
 //
 // A node that hangs up does not end it: a reading that was taken is published or
 // kept.
-func (g *Gateway) send(ctx context.Context, data wire.Data, kept bool) bool {
+func (g *Gateway) send(ctx context.Context, data wire.Data, given stamped) bool {
 	ctx = context.WithoutCancel(ctx)
 	encoded, err := encode(data)
 	if err != nil {
@@ -38,8 +38,8 @@ func (g *Gateway) send(ctx context.Context, data wire.Data, kept bool) bool {
 		g.failed(ctx, err)
 	}
 	g.metrics.failed.Inc()
-	if !kept {
-		g.keep(ctx, data.Reading, encoded)
+	if !given.kept {
+		g.keep(ctx, data.Reading.NodeID, given, encoded)
 	}
 	return false
 }
@@ -53,11 +53,11 @@ func (g *Gateway) publish(ctx, period context.Context, m Message) error {
 }
 
 // keep puts a reading into the outbox.
-func (g *Gateway) keep(ctx context.Context, r reading.Reading, encoded []byte) {
+func (g *Gateway) keep(ctx context.Context, nodeID string, given stamped, encoded []byte) {
 	err := g.outbox.Append(encoded)
 	if err == nil {
 		g.metrics.kept.Inc()
-		g.nodes.keep(r)
+		g.nodes.keep(nodeID, given)
 		if !g.uplink.isDown() {
 			g.rouse() // Pub/Sub came back meanwhile
 		}

@@ -18,11 +18,11 @@ import (
 
 // record keeps what was published and fails while it is told to.
 type record struct {
-	mu    sync.Mutex
-	data  []wire.Data
-	bytes int // of the last message
-	tried int
-	err   error
+	mu      sync.Mutex
+	data    []wire.Data
+	encoded []byte // the last message
+	tried   int
+	err     error
 }
 
 func (r *record) Publish(_ context.Context, m gateway.Message) error {
@@ -37,7 +37,7 @@ func (r *record) Publish(_ context.Context, m gateway.Message) error {
 		return err
 	}
 	r.data = append(r.data, data)
-	r.bytes = len(m.Data)
+	r.encoded = m.Data
 	return nil
 }
 
@@ -68,7 +68,7 @@ func (r *record) last() wire.Data {
 func (r *record) size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.bytes
+	return len(r.encoded)
 }
 
 // all returns what was published, and how often it was tried.

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"hash/maphash"
+	"math"
 	"slices"
 	"time"
 
@@ -13,14 +15,26 @@ type measurement struct {
 	temperature, humidity float64 // °C, % relative humidity
 }
 
-// taken is a measurement and what became of it. There are up to 121 of each
-// node in memory.
-type taken struct {
-	measurement
+// print tells measurements apart: two of one node's last hour have the same one
+// by a chance of 1 in 10^17. It is kept in place of the measurement, since there
+// are 121 of them for each node in memory. seed is the process's.
+func (m measurement) print(seed maphash.Seed) uint64 { return maphash.Comparable(seed, m) }
 
-	at   int64 // the reading's time, in microseconds since 1970
-	kept bool  // it is, or was, in the outbox
+// taken is a measurement and what became of it, without a pointer, so that the
+// garbage collector has nothing to do here.
+type taken struct {
+	print                 uint64
+	at                    int64 // the reading's time, in microseconds since 1970
+	temperature, humidity int16 // in hundredths of a °C and of a % relative humidity
+	kept                  bool  // it is, or was, in the outbox
 }
+
+func newTaken(m measurement, print uint64, at int64) taken {
+	return taken{print: print, at: at, temperature: hundredths(m.temperature), humidity: hundredths(m.humidity)}
+}
+
+// hundredths is a value as a window carries it; the ranges of the hardware fit.
+func hundredths(value float64) int16 { return int16(math.Round(value * 100)) }
 
 // steady is how far the clock may seem to go back while readings are still
 // stamped in their order. A clock that is set back further is believed: a
@@ -37,6 +51,7 @@ type window struct {
 type stamped struct {
 	at     time.Time
 	recent reading.Window
+	print  uint64
 	kept   bool
 }
 
@@ -48,11 +63,11 @@ type stamped struct {
 // messages from one after each boot. Two of those within one tick of the clock
 // would still share node, id and time; so time moves on by at least a
 // microsecond from one reading of a node to the next.
-func (w *window) take(m measurement, now time.Time) stamped {
+func (w *window) take(m measurement, print uint64, now time.Time) stamped {
 	at := now.UnixMicro()
 	for i := len(w.entries) - 1; i >= 0; i-- {
-		if known := &w.entries[i]; known.measurement == m && recently(known.at, at) {
-			return stamped{at: instant(known.at), recent: w.before(i), kept: known.kept}
+		if known := &w.entries[i]; known.print == print && recently(known.at, at) {
+			return stamped{at: instant(known.at), recent: w.before(i), print: print, kept: known.kept}
 		}
 	}
 	if n := len(w.entries); n > 0 {
@@ -61,8 +76,8 @@ func (w *window) take(m measurement, now time.Time) stamped {
 			at = last + 1
 		}
 	}
-	w.add(taken{measurement: m, at: at})
-	return stamped{at: instant(at), recent: w.before(len(w.entries) - 1)}
+	w.add(newTaken(m, print, at))
+	return stamped{at: instant(at), recent: w.before(len(w.entries) - 1), print: print}
 }
 
 // recently says whether two times are within the hour of a window, whichever
@@ -82,17 +97,18 @@ func (w *window) add(t taken) {
 
 // restore adds a reading that the outbox holds or held, for a node whose window
 // was lost with an earlier process.
-func (w *window) restore(r reading.Reading) {
-	t := taken{measurement: measurement{r.MessageID, r.Temperature, r.Humidity}, at: r.Time.UnixMicro(), kept: true}
+func (w *window) restore(m measurement, print uint64, at time.Time) {
+	t := newTaken(m, print, at.UnixMicro())
+	t.kept = true
 	if !slices.Contains(w.entries, t) {
 		w.add(t)
 	}
 }
 
-// keep notes that the measurement of a time is in the outbox.
-func (w *window) keep(id string, at time.Time) {
+// keep notes that a measurement is in the outbox.
+func (w *window) keep(s stamped) {
 	for i := range w.entries {
-		if w.entries[i].id == id && w.entries[i].at == at.UnixMicro() {
+		if w.entries[i].print == s.print && w.entries[i].at == s.at.UnixMicro() {
 			w.entries[i].kept = true
 		}
 	}
@@ -117,8 +133,8 @@ func (w *window) before(i int) reading.Window {
 		next = e.at
 		first--
 		ages[first] = reading.RoundAge(float64(at-e.at) / 1e6)
-		temperatures[first] = reading.Round(e.temperature)
-		humidities[first] = reading.Round(e.humidity)
+		temperatures[first] = float64(e.temperature) / 100
+		humidities[first] = float64(e.humidity) / 100
 	}
 	first = max(first, i-reading.MaxWindow)
 	if first == i {

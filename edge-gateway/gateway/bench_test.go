@@ -1,0 +1,301 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+)
+
+// caller is one connection of a node: requests written out beforehand, answers
+// read as far as needed. net/http's client would take most of the time.
+type caller struct {
+	conn    net.Conn
+	answers *bufio.Reader
+}
+
+func dial(tb testing.TB, address string) *caller {
+	tb.Helper()
+	conn, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close() })
+	return &caller{conn: conn, answers: bufio.NewReader(conn)}
+}
+
+func (c *caller) post(path string, body []byte) (status int, err error) {
+	request := fmt.Appendf(make([]byte, 0, 512), "POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, len(body))
+	if _, err := c.conn.Write(append(request, body...)); err != nil {
+		return 0, err
+	}
+	length := 0
+	for line := 0; ; line++ {
+		text, err := c.answers.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		text = bytes.TrimRight(text, "\r\n")
+		if line == 0 {
+			status, err = strconv.Atoi(string(text[9:12]))
+			if err != nil {
+				return 0, err
+			}
+		} else if value, ok := bytes.CutPrefix(text, []byte("Content-Length: ")); ok {
+			length, err = strconv.Atoi(string(value))
+			if err != nil {
+				return 0, err
+			}
+		}
+		if len(text) == 0 {
+			break
+		}
+	}
+	_, err = c.answers.Discard(length)
+	return status, err
+}
+
+// listen serves a handler as the gateway does and returns its address.
+func listen(tb testing.TB, handler http.Handler) string {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = gateway.Serve(ctx, listener, handler, logging.Discard()) })
+	tb.Cleanup(func() { stop(); serving.Wait() })
+	return listener.Addr().String()
+}
+
+// newTopic returns a topic of a Pub/Sub in this process.
+func newTopic(tb testing.TB) (*gateway.Topic, *pstest.Server) {
+	tb.Helper()
+	server := pstest.NewServer()
+	tb.Cleanup(func() { _ = server.Close() })
+	connection, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	client, err := pubsub.NewClient(tb.Context(), "site", option.WithGRPCConn(connection))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = client.Close() })
+	if _, err := client.TopicAdminClient.CreateTopic(tb.Context(), &pubsubpb.Topic{Name: "projects/site/topics/data"}); err != nil {
+		tb.Fatal(err)
+	}
+	topic := gateway.NewTopic(client, "data", 0)
+	tb.Cleanup(topic.Stop)
+	return topic, server
+}
+
+// echo answers like the gateway, and does nothing else.
+func echo(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"status":"published","message_id":"0123456789abcdef"}`+"\n")
+}
+
+// span is what a number of calls took.
+type span struct {
+	calls int
+	total time.Duration
+	each  []time.Duration
+}
+
+// run has workers make n calls between them, and adds what they took.
+func (s *span) run(b *testing.B, workers, n int, call func(worker, i int) error) {
+	b.Helper()
+	var next atomic.Int64
+	took := make([][]time.Duration, workers)
+	var working sync.WaitGroup
+	began := time.Now()
+	for w := range workers {
+		working.Go(func() {
+			for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
+				start := time.Now()
+				if err := call(w, i); err != nil {
+					b.Error(err)
+					return
+				}
+				took[w] = append(took[w], time.Since(start))
+			}
+		})
+	}
+	working.Wait()
+	s.total += time.Since(began)
+	s.calls += n
+	s.each = append(s.each, slices.Concat(took...)...)
+}
+
+func (s *span) perSecond() float64 { return float64(s.calls) / s.total.Seconds() }
+
+func (s *span) at(share float64) time.Duration {
+	slices.Sort(s.each)
+	return s.each[min(len(s.each)-1, int(share*float64(len(s.each))))]
+}
+
+// fill gives every node of a gateway a full window and returns a message as it
+// is published then.
+func fill(tb testing.TB, nodes int, published *record, handler http.Handler) []byte {
+	tb.Helper()
+	for n := range nodes {
+		for i := range 121 {
+			r, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(measured(n, i-1000)))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			handler.ServeHTTP(discard{http.Header{}}, r)
+		}
+	}
+	published.mu.Lock()
+	defer published.mu.Unlock()
+	return published.encoded
+}
+
+// discard is the answer to nobody.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}
+
+func measured(node, i int) []byte {
+	return fmt.Appendf(nil, `{"id":"%08x","node_id":"node-%04d","temperature":%.1f,"humidity":%.1f}`,
+		uint32(i), node, 20+float64(i%97)/10, 40+float64(i%89)/10)
+}
+
+// sender publishes to a place that can be changed.
+type sender struct {
+	gateway.Publisher
+}
+
+// BenchmarkGateway sends readings over HTTP by as many connections as nodes,
+// all windows full, beside what it is made of, turn by turn: the same messages
+// through the Pub/Sub client alone, and the same requests to a handler that only
+// answers. ratio is the gateway's rate to the lower of the two. All of them, the
+// callers and Pub/Sub share the machine.
+func BenchmarkGateway(b *testing.B) {
+	for _, connections := range []int{1, 32, 256} {
+		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
+			topic, server := newTopic(b)
+			published := &record{}
+			publisher := &sender{published}
+			site := gateway.New(gateway.Config{}, publisher, openBox(b, b.TempDir(), time.Now), time.Now, logging.Discard())
+			message := gateway.Message{NodeID: "node-0000", Data: fill(b, connections, published, site)}
+			publisher.Publisher = topic
+			address, echoAddress := listen(b, site), listen(b, http.HandlerFunc(echo))
+			callers, echoes := make([]*caller, connections), make([]*caller, connections)
+			for i := range connections {
+				callers[i], echoes[i] = dial(b, address), dial(b, echoAddress)
+			}
+			var whole, client, http span
+			const rounds = 4
+			sent := 0
+			for b.Loop() {
+				for range rounds {
+					n := max(16*connections, 256)
+					whole.run(b, connections, n, func(w, i int) error {
+						status, err := callers[w].post("/api/v1/message", measured(w, sent+i))
+						if err == nil && status != 200 {
+							err = fmt.Errorf("answered %d", status)
+						}
+						return err
+					})
+					sent += n
+					client.run(b, connections, n, func(int, int) error { return topic.Publish(b.Context(), message) })
+					http.run(b, connections, n, func(w, i int) error {
+						_, err := echoes[w].post("/api/v1/message", measured(w, i))
+						return err
+					})
+					server.ClearMessages()
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(whole.perSecond(), "messages/s")
+			b.ReportMetric(float64(whole.at(0.5).Microseconds()), "p50-µs")
+			b.ReportMetric(float64(whole.at(0.99).Microseconds()), "p99-µs")
+			b.ReportMetric(client.perSecond(), "client/s")
+			b.ReportMetric(float64(client.at(0.5).Microseconds()), "client-p50-µs")
+			b.ReportMetric(http.perSecond(), "echo/s")
+			b.ReportMetric(whole.perSecond()/min(client.perSecond(), http.perSecond()), "ratio")
+		})
+	}
+}
+
+// BenchmarkAway sends new readings while Pub/Sub is known to be away: each is on
+// disk before its answer. sync-µs is what one write and sync of as many bytes
+// costs on the same disk.
+func BenchmarkAway(b *testing.B) {
+	for _, connections := range []int{1, 32, 256} {
+		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
+			published := &record{}
+			box, err := outbox.Open(b.TempDir(), outbox.Options{Clock: time.Now, MaxBytes: 8 << 30})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = box.Close() })
+			site := gateway.New(gateway.Config{}, published, box, time.Now, logging.Discard())
+			message := fill(b, connections, published, site)
+			published.fail(errAway)
+			address := listen(b, site)
+			callers := make([]*caller, connections)
+			for i := range connections {
+				callers[i] = dial(b, address)
+			}
+			bare, err := os.Create(filepath.Join(b.TempDir(), "bare"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = bare.Close() })
+			var answers, syncs span
+			sent := 0
+			for b.Loop() {
+				n := max(4*connections, 64)
+				answers.run(b, connections, n, func(w, i int) error {
+					status, err := callers[w].post("/api/v1/message", measured(w, sent+i))
+					if err == nil && status != 500 {
+						err = fmt.Errorf("answered %d", status)
+					}
+					return err
+				})
+				sent += n
+				syncs.run(b, 1, 16, func(int, int) error {
+					_, err := bare.Write(message)
+					return errors.Join(err, bare.Sync())
+				})
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(answers.perSecond(), "answers/s")
+			b.ReportMetric(float64(answers.at(0.5).Microseconds()), "p50-µs")
+			b.ReportMetric(float64(answers.at(0.99).Microseconds()), "p99-µs")
+			b.ReportMetric(float64(syncs.at(0.5).Microseconds()), "sync-p50-µs")
+			b.ReportMetric(float64(syncs.at(0.99).Microseconds()), "sync-p99-µs")
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+)
+
+// newTimedSite returns a gateway on the time of a synctest bubble.
+func newTimedSite(config gateway.Config) (*gateway.Gateway, *record) {
+	published := &record{}
+	return gateway.New(config, published, outbox.Refusal{}, time.Now, logging.Discard()), published
+}
+
+func post(t *testing.T, handler http.Handler, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body)))
+	return recorder
+}
+
+// TestFastNode sends one after the other, faster than its rate: it is slowed
+// down to the rate and loses nothing.
+func TestFastNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		site, published := newTimedSite(gateway.Config{NodeRate: 50, NodeBurst: 100})
+		began := time.Now()
+		for i := range 300 {
+			if answer := post(t, site, "/api/v1/message", string(measured(1, i))); answer.Code != http.StatusOK {
+				t.Fatalf("reading %d was answered %d", i, answer.Code)
+			}
+		}
+		if all, _ := published.all(); len(all) != 300 {
+			t.Errorf("%d readings published, want 300", len(all))
+		}
+		if took := time.Since(began); took != 4*time.Second {
+			t.Errorf("200 readings beyond the burst took %s, want 4 s", took)
+		}
+	})
+}
+
+// TestFlood has one node send as much as it can over many connections, and
+// another one send at its own pace.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		site, published := newTimedSite(gateway.Config{NodeRate: 50, NodeBurst: 100})
+		const connections, duration = 500, 10 * time.Second
+		began := time.Now()
+		var flooding sync.WaitGroup
+		var mu sync.Mutex
+		answers := map[int]int{}
+		for c := range connections {
+			flooding.Go(func() {
+				for i := 0; time.Since(began) < duration; i++ {
+					answer := post(t, site, "/api/v1/message", string(measured(1, c*100000+i)))
+					if answer.Code == http.StatusTooManyRequests && (answer.Header().Get("Retry-After") != "1" || answer.Body.String() != `{"error":"Too many requests"}`+"\n") {
+						t.Errorf("refused with %v %s", answer.Header(), answer.Body)
+					}
+					mu.Lock()
+					answers[answer.Code]++
+					mu.Unlock()
+				}
+			})
+		}
+		for i := range 10 {
+			time.Sleep(time.Second)
+			sent := time.Now()
+			if answer := post(t, site, "/api/v1/message", string(measured(2, i))); answer.Code != http.StatusOK || time.Since(sent) > 0 {
+				t.Errorf("the quiet node was answered %d after %s", answer.Code, time.Since(sent))
+			}
+			if answer := post(t, site, "/api/v1/heartbeat", `{"node_id":"node-0003"}`); answer.Code != http.StatusOK {
+				t.Errorf("another node's heartbeat was answered %d", answer.Code)
+			}
+		}
+		flooding.Wait()
+		if got := answers[http.StatusOK]; got < 550 || got > 700 {
+			t.Errorf("%d readings of the flood were taken in 10 s, want about 100 + 10 × 50", got)
+		}
+		if got := answers[http.StatusTooManyRequests]; got > 11*connections {
+			t.Errorf("%d requests were refused: a connection can flood faster than one request a second", got)
+		}
+		if all, _ := published.all(); len(all) != answers[http.StatusOK]+10 {
+			t.Errorf("%d readings published, want %d", len(all), answers[http.StatusOK]+10)
+		}
+	})
+}
+
+func TestTableOfNodesIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, gateway.Config{MaxNodes: 3, NodeRate: 1000, NodeBurst: 1000}, nil)
+	for i := range 10 {
+		if status := s.message(string(measured(i, 1))); status != 200 {
+			t.Errorf("node %d was answered %d", i, status)
+		}
+	}
+	_, list := s.send(http.MethodGet, "/api/v1/nodes", "")
+	if !strings.Contains(list, `"total":3`) {
+		t.Errorf("the list is %s", list)
+	}
+	if got := s.published.last(); got.Reading.NodeID != "node-0009" || got.Recent.Len() != 0 {
+		t.Errorf("a node beyond the bound was published as %v", got)
+	}
+	// Nodes that have gone make room.
+	s.pass(6 * time.Minute)
+	s.message(string(measured(0, 2)))
+	s.message(string(measured(20, 1)))
+	s.message(string(measured(20, 2)))
+	if got := s.published.last().Recent.Len(); got != 1 {
+		t.Errorf("the window of a node that came when others had gone holds %d", got)
+	}
+}
+
+// TestOneAddressCannotTakeAllConnections opens more than its share from one
+// address.
+func TestOneAddressCannotTakeAllConnections(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	address := listen(t, s.gateway)
+	const share = 1024
+	var open []net.Conn
+	defer func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}()
+	for range share {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Skipf("this system allows no %d connections: %v", share, err)
+		}
+		open = append(open, c)
+	}
+	eventually(t, "the address to be cut off", func() bool {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = c.Close() }()
+		_, _ = fmt.Fprint(c, "GET /health HTTP/1.1\r\nHost: gateway\r\n\r\n")
+		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+		n, _ := c.Read(make([]byte, 1))
+		return n == 0
+	})
+	_ = open[0].Close()
+	eventually(t, "room for a connection", func() bool {
+		response, err := http.Get("http://" + address + "/health")
+		if err != nil {
+			return false
+		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+}
