@@ -128,7 +128,7 @@ func run(t *testing.T, table string, n int) {
 	}
 
 	began := time.Now()
-	sent, poison := publish(t, client, n)
+	sent, poison := publish(t, client, pushes, n)
 	settle(t, pushes, instances, len(sent)+poison)
 	// An operator replays once the fault is mended: nothing is killed any more.
 	// The network goes on failing, so that a replay, too, may need another.
@@ -249,8 +249,9 @@ func pubSub(t *testing.T) (*pstest.Server, *pubsub.Client) {
 	return server, client
 }
 
-// publish sends n readings in disorder, every twentieth twice, and poison.
-func publish(t *testing.T, client *pubsub.Client, n int) (sent []reading.Reading, poison int) {
+// publish sends n readings in disorder, every twentieth twice, and poison, as
+// fast as they are taken: the fake looks through all that waits at every pull.
+func publish(t *testing.T, client *pubsub.Client, pushes *bridge.Bridge, n int) (sent []reading.Reading, poison int) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(uint64(n), 1))
 	ids := append(owned(), "deleted", "unknown")
@@ -277,7 +278,16 @@ func publish(t *testing.T, client *pubsub.Client, n int) (sent []reading.Reading
 		}
 	}
 	chance.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+	published := int64(0)
 	for chunk := range slices.Chunk(messages, 500) {
+		published += int64(len(chunk))
+		for counts := pushes.Counts(); 2*published-counts.Delivered-counts.DeadLettered > 4000; counts = pushes.Counts() {
+			select {
+			case <-t.Context().Done():
+				t.Fatal("not all published")
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
 		request := &pubsubpb.PublishRequest{Topic: bridge.TopicName(project, bridge.TopicData)}
 		for _, data := range chunk {
 			request.Messages = append(request.Messages, &pubsubpb.PubsubMessage{Data: data})

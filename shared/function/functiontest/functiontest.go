@@ -54,6 +54,17 @@ type Process struct {
 // It is killed when the test ends, if it still runs.
 func Start(tb testing.TB, program string, environ ...string) *Process {
 	tb.Helper()
+	for {
+		if p := attempt(tb, program, environ); p != nil {
+			return p
+		}
+	}
+}
+
+// attempt starts a program on a port that was free a moment ago; nil when
+// somebody else has taken it meanwhile.
+func attempt(tb testing.TB, program string, environ []string) *Process {
+	tb.Helper()
 	address := freeAddress(tb)
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -78,6 +89,9 @@ func Start(tb testing.TB, program string, environ ...string) *Process {
 		}
 		select {
 		case <-p.exited:
+			if strings.Contains(p.Output(), "address already in use") {
+				return nil
+			}
 			tb.Fatalf("%s ended at once: %v\n%s", program, p.err, p.output)
 		case <-time.After(time.Millisecond):
 		}
