@@ -1,0 +1,95 @@
+package features
+
+import (
+	"math"
+	"slices"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// Horizon is how far ahead, in seconds, a forecast looks.
+const Horizon = 20.0
+
+// The features of a forecast: the same for temperature and then for humidity,
+// none of which changes when a constant is added to all values.
+const (
+	lagsPerQuantity = 14
+
+	// ForecastCount is how many there are.
+	ForecastCount = 2*lagsPerQuantity + 1
+)
+
+// lagSpans are how far back, in seconds, the forecaster compares.
+func lagSpans() [3]float64 { return [3]float64{60, 150, 300} }
+
+// slopeSpans are over how many seconds it fits slopes.
+func slopeSpans() [4]float64 { return [4]float64{75, 150, 300, 600} }
+
+// ForecastNames are the names of the features of a forecast, in their order, as
+// artifacts carry them.
+func ForecastNames() []string {
+	names := make([]string, 0, ForecastCount)
+	for _, quantity := range []string{"temperature", "humidity"} {
+		for _, name := range []string{
+			"step_1", "step_2", "step_3", "change",
+			"lag_60s", "lag_150s", "lag_300s",
+			"slope_75s", "slope_150s", "slope_300s", "slope_600s",
+			"jump", "deviation", "spread",
+		} {
+			names = append(names, quantity+"_"+name)
+		}
+	}
+	return append(names, "gap")
+}
+
+// Forecast fills row, of at least [ForecastCount] numbers, for a forecast made
+// from a reading and the valid window before it. It reports whether there is
+// enough to go on, as [Extractor.Detection] does.
+func (x *Extractor) Forecast(row []float64, w reading.Window, r reading.Reading) bool {
+	n := w.Len()
+	if n < MinPrevious || n > reading.MaxWindow {
+		return false
+	}
+	row = row[:ForecastCount]
+	clear(row)
+	x.lags(row, w.Age, w.Temperature, reading.Round(r.Temperature))
+	if humidity := reading.Round(r.Humidity); !math.IsNaN(humidity) {
+		x.lags(row[lagsPerQuantity:], w.Age, w.Humidity, humidity)
+	}
+	row[ForecastCount-1] = w.Age[n-1]
+	return true
+}
+
+func (x *Extractor) lags(row, ages, values []float64, now float64) {
+	last := len(values) - 1
+	row[0] = now - values[last]
+	row[1] = values[last] - values[last-1]
+	row[2] = values[last-1] - values[last-2]
+	row[3] = (now - values[last]) * minute / max(ages[last], leastGap)
+	for i, span := range lagSpans() {
+		row[4+i] = now - valueAt(ages, values, now, span)
+	}
+	for i, span := range slopeSpans() {
+		row[7+i] = slope(ages, values, now, span)
+	}
+	recent := values[last-recentSpan+1:]
+	row[11] = now - mean(recent)
+	row[12] = now - x.median(recent[1:])
+	row[13] = spread(recent[1:], now)
+}
+
+// valueAt is the value some seconds ago, between two readings in proportion to
+// time; beyond the window, its oldest.
+func valueAt(ages, values []float64, now, ago float64) float64 {
+	laterAge, later := 0.0, now
+	for i, v := range slices.Backward(values) {
+		if ages[i] >= ago {
+			if ages[i] == laterAge {
+				return v
+			}
+			return later + (v-later)*(ago-laterAge)/(ages[i]-laterAge)
+		}
+		laterAge, later = ages[i], v
+	}
+	return later
+}

@@ -1,0 +1,108 @@
+package forest
+
+import (
+	"math"
+	"slices"
+	"sort"
+)
+
+// maxBins is how many intervals the numbers of a feature are sorted into: a
+// row's feature then is a byte, and a split needs one pass over its rows.
+const maxBins = 256
+
+// tailBins of them, at each end of a feature, hold ever fewer rows towards the
+// extreme. Equally many rows in each bin would put all that is rare, such as
+// the minutes in which a cooling fails, into one.
+const tailBins = 48
+
+// quantiser turns rows of numbers into rows of bins. edges are each feature's
+// upper limits, ascending; the last bin has none.
+type quantiser struct {
+	edges [][]float64
+}
+
+func newQuantiser(rows Matrix, workers int) quantiser {
+	q := quantiser{edges: make([][]float64, rows.Columns)}
+	each(rows.Columns, workers, func(_, column int) {
+		values := make([]float64, rows.Rows())
+		for i := range values {
+			values[i] = rows.Data[i*rows.Columns+column]
+		}
+		slices.Sort(values)
+		q.edges[column] = binEdges(values)
+	})
+	return q
+}
+
+// binEdges returns limits between sorted values: between each two where they
+// are few, else at ranks that are dense at both ends.
+func binEdges(sorted []float64) []float64 {
+	distinct := 1
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i] != sorted[i-1] {
+			distinct++
+		}
+	}
+	edges := make([]float64, 0, maxBins-1)
+	add := func(rank int) {
+		low, high := sorted[rank-1], sorted[rank]
+		if low == high {
+			return
+		}
+		edge := low + (high-low)/2
+		if edge >= high { // neighbours, or their difference is beyond a float64
+			edge = low
+		}
+		if len(edges) == 0 || edge > edges[len(edges)-1] {
+			edges = append(edges, edge)
+		}
+	}
+	if distinct <= maxBins {
+		for rank := 1; rank < len(sorted); rank++ {
+			add(rank)
+		}
+		return edges
+	}
+	for _, rank := range binRanks(len(sorted)) {
+		add(rank)
+	}
+	return edges
+}
+
+// binRanks are the ranks, ascending, of at most maxBins-1 limits among n values.
+func binRanks(n int) []int {
+	const middle = maxBins - 1 - 2*tailBins
+	ranks := make([]int, 0, maxBins-1)
+	for i := 1; i <= middle; i++ {
+		ranks = append(ranks, i*n/(middle+1))
+	}
+	growth := math.Pow(float64(n)/(middle+1), 1/float64(tailBins))
+	rank := 1.0
+	for i := range tailBins {
+		r := max(int(rank), i+1)
+		ranks = append(ranks, r, n-r)
+		rank *= growth
+	}
+	slices.Sort(ranks)
+	ranks = slices.Compact(ranks)
+	return slices.DeleteFunc(ranks, func(r int) bool { return r < 1 || r >= n })
+}
+
+// row writes a row's bins.
+func (q quantiser) row(bins []uint8, row []float64) {
+	for column, edges := range q.edges {
+		bins[column] = uint8(sort.SearchFloat64s(edges, row[column])) //nolint:gosec // at most maxBins-1 edges
+	}
+}
+
+// all writes the bins of every row, row after row.
+func (q quantiser) all(rows Matrix, workers int) []uint8 {
+	bins := make([]uint8, len(rows.Data))
+	blocks := (rows.Rows() + blockRows - 1) / blockRows
+	each(blocks, workers, func(_, block int) {
+		for i := block * blockRows; i < min((block+1)*blockRows, rows.Rows()); i++ {
+			q.row(bins[i*rows.Columns:(i+1)*rows.Columns], rows.Row(i))
+		}
+	})
+	return bins
+}

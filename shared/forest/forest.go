@@ -1,0 +1,98 @@
+// Package forest holds the two tree ensembles of Coldaisle: the isolation
+// forest (Liu, Ting and Zhou, "Isolation Forest", ICDM 2008), which says how
+// strange a row of numbers is, and the random forest regressor (Breiman,
+// "Random Forests", Machine Learning 45, 2001), which predicts a number.
+//
+// It knows nothing of readings; shared/learn builds the detector and the
+// forecaster from it. Both forests are made for two cores and a short run:
+// trees lie in flat arrays of small nodes, rows are scored in blocks that stay
+// in the nearest cache, trees are grown in parallel. Each tree draws from a
+// random source of its own, seeded by the forest's seed and the tree's number,
+// and sums are taken in a fixed order: the same rows, options and seed give the
+// same forest, bit for bit, on any number of cores.
+package forest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Matrix holds rows of equally many numbers, one row after the other.
+type Matrix struct {
+	Data    []float64
+	Columns int
+}
+
+// Rows is the number of rows.
+func (m Matrix) Rows() int {
+	if m.Columns == 0 {
+		return 0
+	}
+	return len(m.Data) / m.Columns
+}
+
+// Row returns row i, not a copy of it.
+func (m Matrix) Row(i int) []float64 { return m.Data[i*m.Columns : (i+1)*m.Columns : (i+1)*m.Columns] }
+
+// MaxColumns is how many features a row may have: a node keeps the number of
+// its feature in a byte.
+const MaxColumns = 255
+
+// ErrTraining is the fault of rows or options that no forest can be grown from.
+var ErrTraining = errors.New("cannot grow a forest")
+
+func (m Matrix) validate() error {
+	if m.Columns < 1 || m.Columns > MaxColumns || len(m.Data)%m.Columns != 0 || len(m.Data) == 0 {
+		return fmt.Errorf("%w: %d numbers in %d columns", ErrTraining, len(m.Data), m.Columns)
+	}
+	for i, v := range m.Data {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%w: row %d, column %d is not a finite number", ErrTraining, i/m.Columns, i%m.Columns)
+		}
+	}
+	return nil
+}
+
+// source is the random source of one tree.
+func source(seed uint64, tree int) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, uint64(tree)^0x9e3779b97f4a7c15)) //nolint:gosec // reproducible by design, no secret
+}
+
+// cores is how many goroutines work when the caller does not say.
+func cores(wanted int) int {
+	if wanted > 0 {
+		return wanted
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// each runs work(worker, i) for i from 0 to n-1, shared among goroutines. Which
+// worker gets which i differs from run to run; results must not depend on it.
+func each(n, workers int, work func(worker, i int)) {
+	workers = min(cores(workers), n)
+	if workers <= 1 {
+		for i := range n {
+			work(0, i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for worker := range workers {
+		group.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				work(worker, i)
+			}
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,241 @@
+package forest
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+)
+
+// member is a row in a tree's bootstrap sample.
+type member struct {
+	row    uint32
+	weight float32 // how often it was drawn
+	sum    float64 // weight times target
+}
+
+func (m member) target() float64 { return m.sum / float64(m.weight) }
+
+// cell sums up the members in one bin of a feature.
+type cell struct {
+	sum    float64
+	weight float32
+	count  uint32 // distinct rows
+}
+
+// sparse is up to how many members a node's bins are found by their marks; in a
+// larger one most bins are taken, and all are looked at.
+const sparse = 96
+
+// regressionGrower grows trees, one after the other, over the same rows.
+type regressionGrower struct {
+	bins    []uint8 // row after row
+	columns int
+	targets []float64
+	options RegressionOptions
+
+	random  *rand.Rand
+	drawn   []uint16 // how often each row was drawn
+	members []member
+	order   []int           // features, shuffled anew at each split
+	cells   [][maxBins]cell // of each feature tried
+	marks   [][maxBins / 64]uint64
+	nodes   []regressionNode
+}
+
+func newRegressionGrower(bins []uint8, columns int, targets []float64, o RegressionOptions) *regressionGrower {
+	g := &regressionGrower{
+		bins: bins, columns: columns, targets: targets, options: o,
+		drawn: make([]uint16, len(targets)), members: make([]member, 0, len(targets)),
+		order: make([]int, columns), cells: make([][maxBins]cell, o.Tried), marks: make([][maxBins / 64]uint64, o.Tried),
+	}
+	return g
+}
+
+// grow grows one tree from a bootstrap sample: as many rows as there are, drawn
+// with replacement.
+func (g *regressionGrower) grow(random *rand.Rand) []regressionNode {
+	g.random = random
+	clear(g.drawn)
+	for range g.drawn {
+		g.drawn[random.IntN(len(g.drawn))]++
+	}
+	g.members = g.members[:0]
+	total := cell{}
+	for row, times := range g.drawn {
+		if times == 0 {
+			continue
+		}
+		m := member{row: uint32(row), weight: float32(times), sum: float64(times) * g.targets[row]} //nolint:gosec // rows fit memory
+		g.members = append(g.members, m)
+		total.sum += m.sum
+		total.weight += m.weight
+	}
+	for i := range g.order {
+		g.order[i] = i
+	}
+	g.nodes = g.nodes[:0]
+	g.split(g.members, total)
+	return slices.Clone(g.nodes)
+}
+
+// split adds the node of some members, and all below it.
+func (g *regressionGrower) split(members []member, total cell) {
+	node := len(g.nodes)
+	g.nodes = append(g.nodes, regressionNode{})
+	best := g.choose(members, total)
+	if best.feature < 0 {
+		g.nodes[node] = regressionNode{content: math.Float32bits(float32(g.leafValue(members, total))), leaf: true}
+		return
+	}
+	left := 0
+	for i, m := range members {
+		if g.bins[int(m.row)*g.columns+best.feature] <= best.bin {
+			members[i], members[left] = members[left], m
+			left++
+		}
+	}
+	g.split(members[:left], best.left)
+	g.nodes[node] = regressionNode{
+		content: uint32(len(g.nodes)), //nolint:gosec // fewer than twice the rows
+		feature: uint8(best.feature),  //nolint:gosec // at most MaxColumns
+		bin:     best.bin,
+	}
+	g.split(members[left:], cell{sum: total.sum - best.left.sum, weight: total.weight - best.left.weight})
+}
+
+func (g *regressionGrower) leafValue(members []member, total cell) float64 {
+	if !g.options.Median {
+		return total.sum / float64(total.weight)
+	}
+	slices.SortFunc(members, func(a, b member) int { return cmp.Compare(a.target(), b.target()) })
+	half := total.weight / 2
+	below := float32(0)
+	for i, m := range members {
+		below += m.weight
+		if below > half {
+			return m.target()
+		}
+		if below == half && i+1 < len(members) {
+			return (m.target() + members[i+1].target()) / 2
+		}
+	}
+	return members[len(members)-1].target()
+}
+
+// choice is a split; feature is -1 for none.
+type choice struct {
+	feature int
+	bin     uint8
+	gain    float64
+	left    cell
+}
+
+// choose tries as many features as asked, drawn without replacement, and goes
+// on beyond them only while none of those tried can split.
+func (g *regressionGrower) choose(members []member, total cell) choice {
+	best := choice{feature: -1}
+	if len(members) < 2*g.options.Leaf || len(members) < 2 {
+		return best
+	}
+	whole := total.sum * total.sum / float64(total.weight)
+	best.gain = whole + 1e-12*math.Abs(whole)
+	for tried := 0; tried < g.columns && best.feature < 0; {
+		features := g.order[tried:min(tried+g.options.Tried, g.columns)]
+		for i := range features {
+			j := tried + i + g.random.IntN(g.columns-tried-i)
+			g.order[tried+i], g.order[j] = g.order[j], g.order[tried+i]
+		}
+		tried += len(features)
+		if len(members) <= sparse {
+			g.countSparse(members, features)
+		} else {
+			g.count(members, features)
+		}
+		for i, feature := range features {
+			cells := &g.cells[i]
+			if len(members) <= sparse {
+				g.bestSparse(&best, feature, cells, &g.marks[i], total, len(members))
+			} else {
+				g.best(&best, feature, cells, total, len(members))
+			}
+		}
+	}
+	return best
+}
+
+// count sums up the members by bin, for all features in one pass: a row's bins
+// lie side by side.
+func (g *regressionGrower) count(members []member, features []int) {
+	cells := g.cells[:len(features)]
+	for _, m := range members {
+		row := g.bins[int(m.row)*g.columns:][:g.columns]
+		for i, feature := range features {
+			c := &cells[i][row[feature]]
+			c.sum += m.sum
+			c.weight += m.weight
+			c.count++
+		}
+	}
+}
+
+// countSparse marks the bins that it fills as well.
+func (g *regressionGrower) countSparse(members []member, features []int) {
+	cells, marks := g.cells[:len(features)], g.marks[:len(features)]
+	for _, m := range members {
+		row := g.bins[int(m.row)*g.columns:][:g.columns]
+		for i, feature := range features {
+			bin := row[feature]
+			marks[i][bin/64] |= 1 << (bin % 64)
+			c := &cells[i][bin]
+			c.sum += m.sum
+			c.weight += m.weight
+			c.count++
+		}
+	}
+}
+
+// best looks for the split of a feature that leaves the least squared error,
+// and empties the cells.
+func (g *regressionGrower) best(best *choice, feature int, cells *[maxBins]cell, total cell, members int) {
+	left := cell{}
+	for bin := range cells {
+		c := cells[bin]
+		cells[bin] = cell{}
+		if c.count > 0 {
+			left.add(c)
+			g.consider(best, feature, bin, left, total, members)
+		}
+	}
+}
+
+func (g *regressionGrower) bestSparse(best *choice, feature int, cells *[maxBins]cell, marks *[maxBins / 64]uint64, total cell, members int) {
+	left := cell{}
+	for word, set := range marks {
+		for ; set != 0; set &= set - 1 {
+			bin := word*64 + bits.TrailingZeros64(set)
+			left.add(cells[bin])
+			cells[bin] = cell{}
+			g.consider(best, feature, bin, left, total, members)
+		}
+		marks[word] = 0
+	}
+}
+
+func (c *cell) add(other cell) {
+	c.sum += other.sum
+	c.weight += other.weight
+	c.count += other.count
+}
+
+func (g *regressionGrower) consider(best *choice, feature, bin int, left, total cell, members int) {
+	if int(left.count) < g.options.Leaf || members-int(left.count) < g.options.Leaf {
+		return
+	}
+	rest := total.sum - left.sum
+	gain := left.sum*left.sum/float64(left.weight) + rest*rest/float64(total.weight-left.weight)
+	if gain > best.gain {
+		*best = choice{feature: feature, bin: uint8(bin), gain: gain, left: left} //nolint:gosec // below maxBins
+	}
+}
