@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"coldaisle.dev/shared/serving"
 )
 
 // Limits of connections, for a small machine on a network of small devices.
@@ -18,41 +19,20 @@ const (
 	// perAddress leaves most connections to others when one device opens as many
 	// as it can; a whole simulated site still fits.
 	perAddress = maxConnections / 4
-	headerTime = 5 * time.Second
-	readTime   = 10 * time.Second
-	writeTime  = 15 * time.Second // longer than a turn and a publish may take
-	idleTime   = 2 * time.Minute  // nodes that keep their connection post every 30 s
-	headerSize = 8 << 10
-	drainTime  = 8 * time.Second
 )
 
 // Serve answers on a listener until the context ends, then lets the requests
 // under way finish and returns nil. It closes the listener.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       readTime,
-		WriteTimeout:      writeTime,
-		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    headerSize,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	limits := serving.Limits{
+		HeaderTime: 5 * time.Second,
+		ReadTime:   10 * time.Second,
+		WriteTime:  15 * time.Second, // longer than a turn and a publish may take
+		IdleTime:   2 * time.Minute,  // nodes that keep their connection post every 30 s
+		HeaderSize: 8 << 10,
 	}
 	limited := newAddressLimit(netutil.LimitListener(listener, maxConnections), perAddress)
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(limited) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
-	case <-ctx.Done():
-	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-	defer cancel()
-	if err := server.Shutdown(drain); err != nil {
-		_ = server.Close()
-		return fmt.Errorf("requests under way were cut: %w", err)
-	}
-	return nil
+	return serving.Run(ctx, limited, handler, limits, log, slog.LevelDebug)
 }
 
 // addressLimit closes at once what one address opens beyond so many connections.

@@ -11,15 +11,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
-	"coldaisle.dev/shared/tracing"
+	"coldaisle.dev/shared/topic"
 	"coldaisle.dev/shared/wire"
 )
 
-// Publish settings. A node waits for the answer, so a message waits for company
-// only a millisecond: enough for concurrent ones to share a request (16k
-// messages a second at 32 callers, where the library's 10 ms gives 2.7k).
 const (
-	publishDelay = time.Millisecond
 	// PublishTimeout is how long a publish may take unless said otherwise.
 	PublishTimeout = 4 * time.Second
 	// publishLimit ends the wait of whoever asked, should the library not.
@@ -45,20 +41,15 @@ type Message struct {
 // Topic publishes readings to a Pub/Sub topic. Live readings and backlog go in
 // requests of their own.
 type Topic struct {
-	live, backlog *pubsub.Publisher
+	live, backlog *topic.Publisher
 }
 
 // NewTopic publishes through a client of the caller's, which stays the caller's
 // to close; stop the topic first. A publish fails after timeout, 0 for
 // [PublishTimeout].
-func NewTopic(client *pubsub.Client, topic string, timeout time.Duration) *Topic {
-	publisher := func() *pubsub.Publisher {
-		p := client.Publisher(topic)
-		p.PublishSettings.DelayThreshold = publishDelay
-		p.PublishSettings.Timeout = cmp.Or(timeout, PublishTimeout)
-		return p
-	}
-	return &Topic{live: publisher(), backlog: publisher()}
+func NewTopic(client *pubsub.Client, name string, timeout time.Duration) *Topic {
+	timeout = cmp.Or(timeout, PublishTimeout)
+	return &Topic{live: topic.New(client, name, timeout), backlog: topic.New(client, name, timeout)}
 }
 
 // Publish implements [Publisher]. A short context ends the wait, not the
@@ -84,9 +75,8 @@ func (t *Topic) PublishBacklog(ctx context.Context, messages []Message) (int, er
 	return len(messages), nil
 }
 
-func begin(ctx context.Context, publisher *pubsub.Publisher, m Message) *pubsub.PublishResult {
-	attributes := tracing.Inject(ctx, map[string]string{wire.NodeIDAttribute: m.NodeID})
-	return publisher.Publish(ctx, &pubsub.Message{Data: m.Data, Attributes: attributes})
+func begin(ctx context.Context, publisher *topic.Publisher, m Message) *pubsub.PublishResult {
+	return publisher.Send(ctx, m.Data, map[string]string{wire.NodeIDAttribute: m.NodeID})
 }
 
 // Stop sends what is still held.

@@ -54,7 +54,7 @@ func (o *observed) Observe(_ context.Context, d wire.Data) error {
 }
 
 // topic is topic alerts on a Pub/Sub server in this process.
-func topic(t *testing.T, options ...pstest.ServerReactorOption) (*detect.Topic, *pstest.Server) {
+func topic(t *testing.T, options ...pstest.ServerReactorOption) (detect.Topic, *pstest.Server) {
 	t.Helper()
 	server := pstest.NewServer(options...)
 	t.Cleanup(func() { _ = server.Close() })

@@ -323,8 +323,8 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// serving starts [Serve] and returns its address and what stops it.
-func serving(t *testing.T, handler http.Handler) (address string, stop func() error) {
+// served starts [Serve] and returns its address and what stops it.
+func served(t *testing.T, handler http.Handler) (address string, stop func() error) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -341,7 +341,7 @@ func serving(t *testing.T, handler http.Handler) (address string, stop func() er
 // TestSlowClient sends a header byte by byte: the server hangs up.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
-	address, _ := serving(t, bare(t, logging.Discard()))
+	address, _ := served(t, bare(t, logging.Discard()))
 	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +366,7 @@ func TestSlowClient(t *testing.T) {
 // TestSlowBody sends a body that never ends: the request is told so.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	address, _ := serving(t, bare(t, logging.Discard()))
+	address, _ := served(t, bare(t, logging.Discard()))
 	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -394,7 +394,7 @@ func TestSlowBody(t *testing.T) {
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	arrived, finish := make(chan struct{}), make(chan struct{})
-	address, stop := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	address, stop := served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(arrived)
 		<-finish
 		_, _ = io.WriteString(w, "whole")

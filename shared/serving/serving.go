@@ -1,0 +1,60 @@
+// Package serving answers HTTP on a listener within limits that keep slow and
+// greedy clients from holding it, and ends without cutting who is being
+// answered.
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// drainTime is how long requests may finish after the signal to stop. Cloud
+// Run and systemd as we set it kill ten seconds after theirs.
+const drainTime = 8 * time.Second
+
+// Limits of a connection.
+type Limits struct {
+	HeaderTime time.Duration // to send the header of a request
+	ReadTime   time.Duration // to send a whole request
+	WriteTime  time.Duration // to take an answer
+	IdleTime   time.Duration // between two requests
+	HeaderSize int           // bytes of header
+}
+
+// Run answers on a listener until the context ends, then lets the requests
+// under way finish and returns nil; an error names those that had to be cut. It
+// closes the listener. What clients do wrong goes to the log at the given level.
+func Run(ctx context.Context, listener net.Listener, handler http.Handler, limits Limits, log *slog.Logger, level slog.Level) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: limits.HeaderTime,
+		ReadTimeout:       limits.ReadTime,
+		WriteTimeout:      limits.WriteTime,
+		IdleTimeout:       limits.IdleTime,
+		MaxHeaderBytes:    limits.HeaderSize,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), level),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	err := server.Shutdown(drain)
+	if err != nil {
+		// What did not finish in time is cut.
+		err = errors.Join(fmt.Errorf("finish requests of %s: %w", listener.Addr(), err), server.Close())
+	}
+	if stopped := <-failed; !errors.Is(stopped, http.ErrServerClosed) {
+		err = errors.Join(err, stopped)
+	}
+	return err
+}
