@@ -73,16 +73,16 @@ func (p *Person) SignIn(ctx context.Context, login Login, username string) error
 	var granted struct {
 		Token string `json:"access_token"`
 	}
-	status, err := p.call(ctx, http.MethodPost, "/api/v1/customers/login", credentials, &granted)
+	status, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", credentials, &granted)
 	if err != nil && status != http.StatusUnauthorized {
 		return err
 	}
 	if status == http.StatusUnauthorized {
 		credentials["username"] = username
-		if _, err := p.call(ctx, http.MethodPost, "/api/v1/customers/register", credentials, nil); err != nil {
+		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/register", credentials, nil); err != nil {
 			return fmt.Errorf("register %s: %w", login.Email, err)
 		}
-		if _, err := p.call(ctx, http.MethodPost, "/api/v1/customers/login", credentials, &granted); err != nil {
+		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", credentials, &granted); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (p *Person) Furnish(ctx context.Context, room string, ids []string) error {
 		ID int64 `json:"id"`
 	}
 	for i, id := range ids {
-		status, err := p.call(ctx, http.MethodGet, "/api/v1/sensors/sensor/"+id, nil, nil)
+		status, err := p.Call(ctx, http.MethodGet, "/api/v1/sensors/sensor/"+id, nil, nil)
 		if err == nil {
 			continue
 		}
@@ -104,21 +104,21 @@ func (p *Person) Furnish(ctx context.Context, room string, ids []string) error {
 			return err
 		}
 		if made.ID == 0 {
-			if _, err := p.call(ctx, http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": room}, &made); err != nil {
+			if _, err := p.Call(ctx, http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": room}, &made); err != nil {
 				return err
 			}
 		}
 		sensor := map[string]any{"id": id, "name": fmt.Sprintf("Rack %d", i+1), "type": nodeType, "room_id": made.ID}
-		if _, err := p.call(ctx, http.MethodPost, "/api/v1/sensors/new_sensor", sensor, nil); err != nil {
+		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/sensors/new_sensor", sensor, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// call sends a JSON request and reads the answer into into, if that is not nil.
+// Call sends a JSON request and reads the answer into into, if that is not nil.
 // Any status but 2xx is an error.
-func (p *Person) call(ctx context.Context, method, path string, body, into any) (int, error) {
+func (p *Person) Call(ctx context.Context, method, path string, body, into any) (int, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		return 0, fmt.Errorf("%s %s: %w", method, path, err)

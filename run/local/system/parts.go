@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/pstest"
@@ -98,7 +97,7 @@ func (s *System) startPubSub(ctx context.Context) error {
 	}
 	s.onStop("Pub/Sub client", client.Close)
 	s.PubSub = client
-	s.options.Bridge.Settled = newReleaser(server, s.options.Bridge.Settled).settled
+	s.options.Bridge.Settled = bridge.Release(server, Project, s.options.Bridge.Settled)
 	return nil
 }
 
@@ -113,44 +112,6 @@ func connect(ctx context.Context, address string) (*pubsub.Client, error) {
 		return nil, fmt.Errorf("connect to Pub/Sub at %s: %w", address, err)
 	}
 	return client, nil
-}
-
-// releaser lets the Pub/Sub fake forget what was delivered everywhere. The fake
-// keeps every message for a test to look at, which for a system that runs for
-// days would be all its memory; what remains of each is a few dozen bytes.
-type releaser struct {
-	server *pstest.Server
-	next   func(string)
-
-	mu   sync.Mutex
-	done map[string]int // subscriptions that are done with a message others still have
-}
-
-func newReleaser(server *pstest.Server, next func(string)) *releaser {
-	return &releaser{server: server, next: next, done: map[string]int{}}
-}
-
-func (r *releaser) settled(id string) {
-	if r.next != nil {
-		r.next(id)
-	}
-	message := r.server.Message(id)
-	if message == nil {
-		return
-	}
-	subscriptions := 0
-	for _, route := range bridge.Routes() {
-		if bridge.TopicName(Project, route.Topic) == message.Topic {
-			subscriptions++
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.done[id]++; r.done[id] < subscriptions {
-		return
-	}
-	delete(r.done, id)
-	message.Data, message.Attributes = nil, nil
 }
 
 // startStorage uses the object storage that is named, or runs one over files.
