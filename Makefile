@@ -43,10 +43,11 @@ $(GOLANGCI):
 	@mv bin/golangci-lint $@
 
 .PHONY: build
-build: page ## Build every program into bin/
+build: page ## Build every program into bin/, the gateway for every machine into bin/gateway/
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./edge-gateway/nodesim/simulate-nodes ./run/server
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/coldaisle ./run/local
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/monitor-gateway ./edge-gateway
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/monitor-gateway ./edge-gateway
+	edge-gateway/packaging/build.sh bin/gateway $(VERSION)
 
 # The dashboard, built when one of its files is newer. The programs work without
 # it, and then say how to build it.

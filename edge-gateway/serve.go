@@ -50,6 +50,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })
 	parts.Go(func() error { return site.Run(ctx) })
+	parts.Go(func() error { return supervise(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), log) })
 	err = parts.Wait()
 	log.InfoContext(context.WithoutCancel(ctx), "stopped", "backlog", box.Stats().Pending)
 	return err //nolint:wrapcheck // the parts say what they are

@@ -1,0 +1,153 @@
+// Package packaging_test builds the gateway for every machine it runs on, and
+// holds the systemd unit to systemd's own judgement.
+package packaging_test
+
+import (
+	"debug/buildinfo"
+	"debug/elf"
+	"debug/macho"
+	"debug/pe"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestBuild builds everything that can be installed. The first time takes some
+// minutes.
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds seven programs")
+	}
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("the build is a shell script; there is no bash")
+	}
+	dir := t.TempDir()
+	output, err := exec.CommandContext(t.Context(), bash, "build.sh", dir, "v9.8.7-test").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build.sh: %v\n%s", err, output)
+	}
+	type target struct{ OS, Arch, ARM, CGO string }
+	got := map[string]target{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			t.Fatalf("%s: %v", entry.Name(), err)
+		}
+		made := map[string]string{}
+		for _, setting := range info.Settings {
+			made[setting.Key] = setting.Value
+		}
+		got[entry.Name()] = target{made["GOOS"], made["GOARCH"], made["GOARM"], made["CGO_ENABLED"]}
+		standsAlone(t, path, made["GOOS"])
+	}
+	want := map[string]target{
+		"monitor-gateway-linux-amd64":       {"linux", "amd64", "", "0"},
+		"monitor-gateway-linux-arm64":       {"linux", "arm64", "", "0"},
+		"monitor-gateway-linux-armv7":       {"linux", "arm", "7", "0"},
+		"monitor-gateway-linux-armv6":       {"linux", "arm", "6", "0"},
+		"monitor-gateway-darwin-amd64":      {"darwin", "amd64", "", "0"},
+		"monitor-gateway-darwin-arm64":      {"darwin", "arm64", "", "0"},
+		"monitor-gateway-windows-amd64.exe": {"windows", "amd64", "", "0"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("programs (-want +got):\n%s", diff)
+	}
+	native := filepath.Join(dir, "monitor-gateway-"+runtime.GOOS+"-"+runtime.GOARCH)
+	if _, err := os.Stat(native); err != nil {
+		return // none of these runs here
+	}
+	version, err := exec.CommandContext(t.Context(), native, "version").Output()
+	if err != nil || string(version) != "monitor-gateway v9.8.7-test\n" {
+		t.Errorf("version prints %q, %v", version, err)
+	}
+}
+
+// standsAlone holds that a program needs nothing of the machine but its kernel,
+// or, where the system wants it so, its system libraries.
+func standsAlone(t *testing.T, path, system string) {
+	t.Helper()
+	switch system {
+	case "linux":
+		f, err := elf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		for _, part := range f.Progs {
+			if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
+				t.Errorf("%s is linked dynamically", filepath.Base(path))
+			}
+		}
+	case "darwin":
+		f, err := macho.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		libraries, err := f.ImportedLibraries()
+		for _, library := range libraries {
+			if !strings.HasPrefix(library, "/usr/lib/") && !strings.HasPrefix(library, "/System/") {
+				t.Errorf("%s needs %s", filepath.Base(path), library)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	case "windows":
+		f, err := pe.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+	default:
+		t.Errorf("%s is for %q", path, system)
+	}
+}
+
+// worstExposure is the mark of systemd-analyze security that the unit may have
+// at most, of 100: what remains is that it speaks to the network.
+const worstExposure = "20"
+
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("systemd-analyze is missing")
+		}
+		t.Skip("systemd-analyze is not installed")
+	}
+	content, err := os.ReadFile("monitor-gateway.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const program = "ExecStart=/usr/local/bin/monitor-gateway\n"
+	if !strings.Contains(string(content), program) {
+		t.Fatalf("the unit has no line %q", program)
+	}
+	// systemd looks whether the program is there.
+	unit := filepath.Join(t.TempDir(), "monitor-gateway.service")
+	if err := os.WriteFile(unit, []byte(strings.Replace(string(content), program, "ExecStart=/bin/true\n", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := exec.CommandContext(t.Context(), analyze, "verify", unit).CombinedOutput()
+	if err != nil || len(output) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, output)
+	}
+	output, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstExposure, unit).CombinedOutput()
+	if err != nil {
+		t.Errorf("systemd-analyze security: %v\n%s", err, output)
+	}
+}

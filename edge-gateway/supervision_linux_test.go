@@ -1,0 +1,65 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSupervision starts the gateway as systemd does and reads what it is told.
+func TestSupervision(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "socket")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Skipf("the system has no such sockets: %v", err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	hear := func() string {
+		t.Helper()
+		_ = socket.SetReadDeadline(time.Now().Add(time.Minute))
+		buffer := make([]byte, 100)
+		n, err := socket.Read(buffer)
+		if err != nil {
+			t.Fatalf("systemd heard nothing more: %v", err)
+		}
+		return string(buffer[:n])
+	}
+	p := newProcess(t, startPubSub(t).Addr, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=300000")
+	p.start()
+	for i, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
+		if got := hear(); got != want {
+			t.Errorf("message %d to systemd is %q, want %q", i, got, want)
+		}
+	}
+	// One that hangs says nothing more, so that systemd starts it again. What it
+	// had said before is still in the socket.
+	if err := p.command.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	silent := func() bool {
+		_ = socket.SetReadDeadline(time.Now().Add(time.Second))
+		_, err := socket.Read(make([]byte, 100))
+		return err != nil
+	}
+	for deadline := time.Now().Add(time.Minute); !silent(); {
+		if time.Now().After(deadline) {
+			t.Fatal("a stopped gateway goes on")
+		}
+	}
+	if err := p.command.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if got := hear(); got != "WATCHDOG=1" {
+		t.Errorf("a gateway that goes on says %q", got)
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("the gateway ended with %v", err)
+	}
+	last := ""
+	for last != "STOPPING=1" {
+		last = hear()
+	}
+}
