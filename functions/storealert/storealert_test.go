@@ -73,7 +73,7 @@ func message(t *testing.T, e alert.Event) push.Message {
 
 func history(t *testing.T, s *store.Store, customer int64) []store.Alert {
 	t.Helper()
-	all, err := s.AlertHistory(t.Context(), customer, 500)
+	all, err := s.AlertHistory(t.Context(), customer, store.AlertQuery{Limit: 500})
 	if err != nil {
 		t.Fatal(err)
 	}

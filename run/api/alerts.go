@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"coldaisle.dev/shared/store"
 )
 
@@ -36,7 +38,23 @@ type alertPath struct {
 	AlertID int64 `path:"alert_id" doc:"Id of an alert of one of the caller's sensors." example:"41"`
 }
 
+// AlertRange narrows a list of alerts. It is exported only because huma sees no
+// other embedded fields.
+type AlertRange struct {
+	SensorID  string `query:"sensor_id" doc:"Only alerts of this sensor, deleted ones included." example:"esp32-7f3a"`
+	StartTime moment `query:"start_time" doc:"Only alerts from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   moment `query:"end_time" doc:"Only alerts before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+}
+
+// Resolve refuses a range that ends before it starts.
+func (r *AlertRange) Resolve(huma.Context) []error { return ordered(r.StartTime, r.EndTime) }
+
+// nobodys reports a sensor_id that can name no sensor.
+func (r *AlertRange) nobodys() bool { return r.SensorID != "" && possible(r.SensorID) != nil }
+
 type alertHistoryInput struct {
+	AlertRange
+
 	Limit int `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many alerts at most." example:"50"`
 }
 
@@ -56,6 +74,7 @@ func (a *api) registerAlerts() {
 		summary: "Acknowledge an alert",
 		faults:  []*fault{notFound(detailNoAlert)},
 	}, a.acknowledgeAlert)
+	a.registerEpisodes()
 }
 
 func (a *api) activeAlerts(ctx context.Context, _ *struct{}) (*alertsOutput, error) {
@@ -67,7 +86,12 @@ func (a *api) activeAlerts(ctx context.Context, _ *struct{}) (*alertsOutput, err
 }
 
 func (a *api) alertHistory(ctx context.Context, in *alertHistoryInput) (*alertsOutput, error) {
-	found, err := a.Store.AlertHistory(ctx, caller(ctx), in.Limit)
+	if in.nobodys() {
+		return &alertsOutput{Body: []alertBody{}}, nil
+	}
+	found, err := a.Store.AlertHistory(ctx, caller(ctx), store.AlertQuery{
+		SensorID: in.SensorID, Start: in.StartTime.Time, End: in.EndTime.Time, Limit: in.Limit,
+	})
 	if err != nil {
 		return nil, err
 	}

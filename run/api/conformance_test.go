@@ -125,10 +125,10 @@ func TestSpecification(t *testing.T) {
 		})
 	})
 
+	at := func(ago time.Duration) string { return noon.Add(-ago).Format(time.RFC3339) }
 	s.reading(t, "node-1", noon.Add(-2*time.Hour), 20, 40)
 	s.reading(t, "node-1", noon.Add(-time.Minute), 24.5, 41.5)
 	t.Run("Data", func(t *testing.T) { //nolint:paralleltest // lines build on one another
-		at := func(ago time.Duration) string { return noon.Add(-ago).Format(time.RFC3339) }
 		latest := object{"node_id": is("node-1"), "temperature": is(24.5), "humidity": is(41.5), "timestamp": is(at(time.Minute))}
 		earlier := object{"node_id": is("node-1"), "temperature": is(20.0), "humidity": is(40.0), "timestamp": is(at(2 * time.Hour))}
 		stats := func(period string, count, avg, lowest, highest any) object {
@@ -188,6 +188,15 @@ func TestSpecification(t *testing.T) {
 		defaults := object{"id": integer, "customer_id": same("customer_id"), "max_temperature": is(50.0), "max_humidity": is(50.0)}
 		changed := object{"id": integer, "customer_id": same("customer_id"), "max_temperature": is(32.5), "max_humidity": is(50.0)}
 		acknowledge := fmt.Sprintf("/api/v1/alerts/%d/acknowledge", first)
+		episode := func(ago time.Duration, peak float64, open int) object {
+			return object{
+				"sensor_id": is("node-1"), "alert_type": is("temperature"), "start_time": is(at(ago)), "end_time": is(at(ago)),
+				"peak": is(peak), "threshold": is(50.0), "alert_count": is(1.0), "unacknowledged_count": is(float64(open)),
+			}
+		}
+		seen := func(sensor, alertType string) string {
+			return fmt.Sprintf(`{"sensor_id":%q,"alert_type":%q,"start_time":%q,"end_time":%q}`, sensor, alertType, at(0), at(0))
+		}
 		s.walk(t, []line{
 			{"GET", "/api/v1/alerts/active", token_, "", 200, list{alert(last, false), alert(first, false)}},
 			{"POST", acknowledge, token_, "", 200, alert(first, true)},
@@ -199,6 +208,23 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/alerts/history?limit=1", token_, "", 200, list{alert(last, false)}},
 			{"GET", "/api/v1/alerts/history?limit=0", token_, "", 400, detail("limit: expected number >= 1")},
 			{"GET", "/api/v1/alerts/history?limit=501", token_, "", 400, detail("limit: expected number <= 500")},
+			{"GET", "/api/v1/alerts/history?sensor_id=node-1&start_time=" + at(0), token_, "", 200, list{alert(last, false)}},
+			{"GET", "/api/v1/alerts/history?sensor_id=node-1&end_time=" + at(0), token_, "", 200, list{alert(first, true)}},
+			{"GET", "/api/v1/alerts/history?sensor_id=node-9", token_, "", 200, list{}},
+			{"GET", "/api/v1/alerts/history?sensor_id=no%20node%00", token_, "", 200, list{}},
+			{"GET", "/api/v1/alerts/episodes", token_, "", 200, list{episode(0, 61, 1), episode(time.Hour, 55.2, 0)}},
+			{"GET", "/api/v1/alerts/episodes?active=true", token_, "", 200, list{episode(0, 61, 1)}},
+			{"GET", "/api/v1/alerts/episodes?end_time=" + at(0), token_, "", 200, list{episode(time.Hour, 55.2, 0)}},
+			{"GET", "/api/v1/alerts/episodes?limit=1&sensor_id=node-1", token_, "", 200, list{episode(0, 61, 1)}},
+			{"GET", "/api/v1/alerts/episodes?sensor_id=no%20node%00", token_, "", 200, list{}},
+			{"GET", "/api/v1/alerts/episodes?limit=501", token_, "", 400, detail("limit: expected number <= 500")},
+			{"GET", "/api/v1/alerts/episodes?start_time=2026-03-02&end_time=2026-03-01", token_, "", 400, detail("end_time: must not be before start_time")},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("node-1", "humidity"), 404, detail("Alert not found")},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("no node", "temperature"), 404, detail("Alert not found")},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("node-1", "smoke"), 400, detail(`alert_type: expected value to be one of "temperature, humidity"`)},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("node-1", "temperature"), 200, object{"acknowledged": is(1.0)}},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("node-1", "temperature"), 200, object{"acknowledged": is(0.0)}},
+			{"GET", "/api/v1/alerts/active", token_, "", 200, list{}},
 			{"GET", "/api/v1/alerts/thresholds/{customer_id}", token_, "", 200, defaults},
 			{"POST", "/api/v1/alerts/thresholds/{customer_id}", token_, `{"max_temperature":32.5}`, 200, changed},
 			{"GET", "/api/v1/alerts/thresholds/{customer_id}", token_, "", 200, changed},

@@ -43,12 +43,7 @@ type historyInput struct {
 }
 
 // Resolve refuses a range that ends before it starts.
-func (in *historyInput) Resolve(huma.Context) []error {
-	if in.StartTime.IsZero() || in.EndTime.IsZero() || !in.EndTime.Before(in.StartTime.Time) {
-		return nil
-	}
-	return []error{&huma.ErrorDetail{Location: "query.end_time", Message: "must not be before start_time"}}
-}
+func (in *historyInput) Resolve(huma.Context) []error { return ordered(in.StartTime, in.EndTime) }
 
 func (in *historyInput) csv() bool {
 	if in.Format != "" {

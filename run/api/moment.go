@@ -60,3 +60,12 @@ func parseMoment(text string) (time.Time, error) {
 	}
 	return time.Time{}, errMoment
 }
+
+// ordered refuses the range of a query that ends before it starts. A time that
+// is not given bounds nothing.
+func ordered(start, end moment) []error {
+	if start.IsZero() || end.IsZero() || !end.Before(start.Time) {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: "query.end_time", Message: "must not be before start_time"}}
+}

@@ -77,6 +77,11 @@ func TestTenantWall(t *testing.T) {
 
 		"listActiveAlerts": {path: "/api/v1/alerts/active", status: 200, empty: `[]`},
 		"listAlertHistory": {path: "/api/v1/alerts/history", status: 200, empty: `[]`},
+		"listEpisodes":     {path: "/api/v1/alerts/episodes?sensor_id=vault-1", status: 200, empty: `[]`},
+		"acknowledgeEpisode": {
+			path: "/api/v1/alerts/episodes/acknowledge", status: 404, detail: detailNoAlert,
+			body: `{"sensor_id":"vault-1","alert_type":"temperature","start_time":"2020-01-01","end_time":"2090-01-01"}`,
+		},
 		"acknowledgeAlert": by("/api/v1/alerts/%d/acknowledge", alert, "", detailNoAlert),
 		"getThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, "", detailNoCustomer),
 		"setThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, `{"max_temperature":125}`, detailNoCustomer),

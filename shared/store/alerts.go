@@ -82,16 +82,27 @@ func (s *Store) ActiveAlerts(ctx context.Context, customerID int64) ([]Alert, er
 	return found, nil
 }
 
+// AlertQuery says which alerts [Store.AlertHistory] lists.
+type AlertQuery struct {
+	SensorID string    // of this sensor only; empty for all
+	Start    time.Time // from this instant on; zero for all
+	End      time.Time // before this instant; zero for all
+	Limit    int       // alerts at most
+}
+
 // AlertHistory lists a customer's last alerts, acknowledged or not, newest
 // first.
-func (s *Store) AlertHistory(ctx context.Context, customerID int64, limit int) ([]Alert, error) {
+func (s *Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery) ([]Alert, error) {
 	found, err := many[Alert](ctx, s, `
 		SELECT `+alertColumns+`
 		FROM alerts
-		WHERE customer_id = @customer
+		WHERE customer_id = @customer AND (@sensor = '' OR sensor_id = @sensor)
+		  AND timestamp >= COALESCE(@start::timestamptz, '-infinity') AND timestamp < COALESCE(@end::timestamptz, 'infinity')
 		ORDER BY timestamp DESC, id DESC
 		LIMIT @limit`,
-		pgx.NamedArgs{"customer": customerID, "limit": limit})
+		pgx.NamedArgs{
+			"customer": customerID, "sensor": q.SensorID, "start": instantOrNull(q.Start), "end": instantOrNull(q.End), "limit": q.Limit,
+		})
 	if err != nil {
 		return nil, fmt.Errorf("alert history of customer %d: %w", customerID, err)
 	}

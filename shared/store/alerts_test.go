@@ -27,7 +27,7 @@ func (h hall) insert(t *testing.T, e alert.Event, want store.AlertOutcome) {
 
 func (h hall) history(t *testing.T, customer int64, limit int) []store.Alert {
 	t.Helper()
-	found, err := h.AlertHistory(t.Context(), customer, limit)
+	found, err := h.AlertHistory(t.Context(), customer, store.AlertQuery{Limit: limit})
 	if err != nil {
 		t.Fatal(err)
 	}

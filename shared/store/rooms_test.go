@@ -104,7 +104,14 @@ func TestTenantWall(t *testing.T) {
 			return len(found), err
 		},
 		"ActiveAlerts": func() (int, error) { found, err := h.ActiveAlerts(ctx, h.bruno); return len(found), err },
-		"AlertHistory": func() (int, error) { found, err := h.AlertHistory(ctx, h.bruno, 50); return len(found), err },
+		"Episodes": func() (int, error) {
+			found, err := h.Episodes(ctx, h.bruno, store.EpisodeQuery{Limit: 50})
+			return len(found), err
+		},
+		"AlertHistory": func() (int, error) {
+			found, err := h.AlertHistory(ctx, h.bruno, store.AlertQuery{Limit: 50})
+			return len(found), err
+		},
 		"Predictions": func() (int, error) {
 			found, err := h.Predictions(ctx, h.bruno, store.PredictionFilter{SensorID: "annas", Limit: 50})
 			return len(found), err
