@@ -31,6 +31,9 @@ test("an episode of several alerts is acknowledged at once", async ({ page }) =>
   await page.goto(url("/alerts"));
   await expect(page.getByText("1 episode of 3 alerts to acknowledge.")).toBeVisible({ timeout: 25_000 });
   await expect(page.getByText("53.5 °C")).toBeVisible();
+  await page.getByRole("button", { name: /Show 3 alerts/ }).click();
+  await expect(page.getByText("High temperature detected: 51.0°C (limit 50.0°C)")).toBeVisible();
+  await expect(page.locator(".alerts li")).toHaveCount(3);
   await page.getByRole("button", { name: /Acknowledge all 3/ }).click();
   await expect(page.getByText("Nothing to acknowledge")).toBeVisible();
 });

@@ -4,9 +4,8 @@ import { useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useSyncExternalStore } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
 import { Link, Route, Switch, useLocation } from "wouter-preact";
-import { useActiveAlerts } from "./api/queries";
+import { useActiveEpisodes } from "./api/queries";
 import { session } from "./api/session";
-import { episodesOf } from "./logic/episodes";
 import { OverviewPage } from "./pages/overview";
 import { SignInAgain, SignInPage } from "./parts/signin";
 import { Empty, Loading } from "./parts/states";
@@ -53,8 +52,7 @@ const places = [
 function Header() {
   const [path] = useLocation();
   const queries = useQueryClient();
-  const { data } = useActiveAlerts();
-  const open = data ? episodesOf(data).length : 0;
+  const open = useActiveEpisodes().data?.length ?? 0;
   const first = useRef(true);
   useEffect(() => {
     // A new page is read from its beginning, not from where the old one was left.

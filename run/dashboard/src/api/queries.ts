@@ -1,6 +1,7 @@
 // What the pages ask the service, and how fresh each answer must be.
 import { QueryClient, useQueries, useQuery } from "@tanstack/react-query";
 import { api, got, Refusal, type Bucket, type Reading, type Room, type Sensor } from "./client";
+import type { Episode } from "../logic/episodes";
 import { session } from "./session";
 
 const second = 1000;
@@ -86,20 +87,44 @@ export function useLatest(ids: readonly string[] | undefined) {
   });
 }
 
-export function useActiveAlerts() {
+/** The most that the service lists of alerts, and of their episodes. */
+export const listLimit = 500;
+
+/** Episodes with alerts that nobody has seen to. */
+export function useActiveEpisodes() {
   return useQuery({
     queryKey: [...keys.alerts, "active"], refetchInterval: poll,
-    queryFn: () => got(api.GET("/api/v1/alerts/active")),
+    queryFn: () => got(api.GET("/api/v1/alerts/episodes", { params: { query: { active: true, limit: listLimit } } })),
   });
 }
 
-/** The service's longest history. */
-export const historyLimit = 500;
-
-export function useAlertHistory() {
+export function usePastEpisodes(enabled: boolean) {
   return useQuery({
-    queryKey: [...keys.alerts, "history"], refetchInterval: poll,
-    queryFn: () => got(api.GET("/api/v1/alerts/history", { params: { query: { limit: historyLimit } } })),
+    queryKey: [...keys.alerts, "past"], refetchInterval: poll, enabled,
+    queryFn: () => got(api.GET("/api/v1/alerts/episodes", { params: { query: { limit: listLimit } } })),
+  });
+}
+
+/** Episodes of one sensor in a range of milliseconds; without one, its newest. */
+export function useEpisodesOf(id: string, range?: readonly [start: number, end: number]) {
+  const bounds = range && { start_time: new Date(range[0]).toISOString(), end_time: new Date(range[1]).toISOString() };
+  return useQuery({
+    queryKey: [...keys.alerts, "sensor", id, range], refetchInterval: range ? false : poll,
+    placeholderData: (before, query) => (query?.queryKey[2] === id ? before : undefined),
+    queryFn: () => got(api.GET("/api/v1/alerts/episodes", { params: { query: { sensor_id: id, limit: listLimit, ...bounds } } })),
+  });
+}
+
+/** The alerts of an episode, newest first. */
+export function useAlertsOf(episode: Episode) {
+  return useQuery({
+    queryKey: [...keys.alerts, "episode", episode], placeholderData: (before) => before,
+    queryFn: async () => {
+      const after = new Date(Date.parse(episode.end_time) + 1).toISOString();
+      const query = { sensor_id: episode.sensor_id, start_time: episode.start_time, end_time: after, limit: listLimit };
+      const alerts = await got(api.GET("/api/v1/alerts/history", { params: { query } }));
+      return alerts.filter((alert) => alert.alert_type === episode.alert_type);
+    },
   });
 }
 

@@ -1,8 +1,8 @@
 // What is wrong now, and what was.
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { historyLimit, useActiveAlerts, useAlertHistory, useAllSensors, useRooms } from "../api/queries";
-import { episodesOf } from "../logic/episodes";
+import { listLimit, useActiveEpisodes, useAllSensors, usePastEpisodes, useRooms } from "../api/queries";
+import { alertsIn } from "../logic/episodes";
 import { plural } from "../logic/format";
 import { EpisodeTable } from "../parts/episodes";
 import { Empty, Failure, Loading } from "../parts/states";
@@ -11,12 +11,11 @@ import { useTitle } from "../parts/title";
 export default function AlertsPage() {
   useTitle("Alerts");
   const [past, setPast] = useState(false);
-  const active = useActiveAlerts();
-  const history = useAlertHistory();
+  const active = useActiveEpisodes();
+  const history = usePastEpisodes(past);
   const sensors = useAllSensors(useRooms().data);
   const names = useMemo(() => new Map(sensors.data?.map((sensor) => [sensor.id, sensor.name])), [sensors.data]);
   const shown = past ? history : active;
-  const episodes = useMemo(() => episodesOf(shown.data ?? []), [shown.data]);
   return (
     <>
       <div class="heading"><h1>Alerts</h1><Link href="/thresholds">Change thresholds</Link></div>
@@ -28,8 +27,9 @@ export default function AlertsPage() {
       {!shown.data && !shown.error && <Loading what="alerts" />}
       {shown.data && (
         <p class="hint" aria-live="polite">
-          {plural(episodes.length, "episode")} of {plural(shown.data.length, "alert")}
-          {past ? `, the last ${historyLimit} at most, newest first.` : " to acknowledge."} Alerts of one sensor less than 5 minutes apart are one episode.
+          {plural(shown.data.length, "episode")} of {plural(alertsIn(shown.data), "alert")}
+          {past ? ", newest first." : " to acknowledge."}
+          {shown.data.length === listLimit && ` Older ones than these ${listLimit} are not shown.`} Alerts of one sensor less than 5 minutes apart are one episode.
         </p>
       )}
       {shown.data?.length === 0 && (
@@ -37,7 +37,7 @@ export default function AlertsPage() {
           <p>A reading above a <Link href="/thresholds">threshold</Link> raises an alert.</p>
         </Empty>
       )}
-      <EpisodeTable episodes={episodes} names={names} />
+      <EpisodeTable episodes={shown.data ?? []} names={names} />
     </>
   );
 }

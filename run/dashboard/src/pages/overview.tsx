@@ -3,9 +3,10 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, got, type Reading, type Room, type Sensor } from "../api/client";
-import { keys, useActiveAlerts, useAllSensors, useLatest, useRooms, useThresholds } from "../api/queries";
+import { keys, useActiveEpisodes, useAllSensors, useLatest, useRooms, useThresholds } from "../api/queries";
 import { dewPoint } from "../logic/climate";
 import { conditionOf, needsAttention, severity, type Condition } from "../logic/condition";
+import { openBySensor } from "../logic/episodes";
 import { ago, decimal, plural } from "../logic/format";
 import { ConditionBadges } from "../parts/badge";
 import { useNow } from "../parts/clock";
@@ -28,15 +29,11 @@ export function OverviewPage() {
   const sensors = useAllSensors(rooms.data);
   const ids = useMemo(() => sensors.data?.map((sensor) => sensor.id), [sensors.data]);
   const latest = useLatest(ids);
-  const alerts = useActiveAlerts();
+  const alerts = useActiveEpisodes();
   const { data: limits } = useThresholds();
   const [adding, setAdding] = useState(false);
 
-  const open = useMemo(() => {
-    const counts = new Map<string, number>();
-    for (const alert of alerts.data ?? []) counts.set(alert.sensor_id, (counts.get(alert.sensor_id) ?? 0) + 1);
-    return counts;
-  }, [alerts.data]);
+  const open = useMemo(() => openBySensor(alerts.data ?? []), [alerts.data]);
 
   const failed = rooms.error ?? sensors.error;
   if (failed && !sensors.data) {

@@ -3,8 +3,9 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, got, type Room } from "../api/client";
-import { keys, useActiveAlerts, useLatest, useRooms, useSensors, useThresholds } from "../api/queries";
+import { keys, useActiveEpisodes, useLatest, useRooms, useSensors, useThresholds } from "../api/queries";
 import { conditionOf, severity } from "../logic/condition";
+import { openBySensor } from "../logic/episodes";
 import { plural } from "../logic/format";
 import { sensorIDFault } from "../logic/rules";
 import { useNow } from "../parts/clock";
@@ -21,7 +22,7 @@ export default function RoomPage({ id }: { id: number }) {
   const sensors = useSensors(id);
   const ids = useMemo(() => sensors.data?.map((sensor) => sensor.id), [sensors.data]);
   const latest = useLatest(ids);
-  const { data: alerts } = useActiveAlerts();
+  const { data: episodes } = useActiveEpisodes();
   const { data: limits } = useThresholds();
   const [open, setOpen] = useState<"add" | "rename" | "delete" | null>(null);
   const room = rooms.data?.find((candidate) => candidate.id === id);
@@ -33,11 +34,11 @@ export default function RoomPage({ id }: { id: number }) {
     return <Failure error={rooms.error ?? sensors.error} retry={() => { void rooms.refetch(); void sensors.refetch(); }} />;
   }
   if (!room || !sensors.data) return <Loading what="the room" />;
+  const alerts = openBySensor(episodes ?? []);
   const tiles = sensors.data
     .map((sensor) => {
       const reading = latest.data?.[sensor.id];
-      const count = alerts?.filter((alert) => alert.sensor_id === sensor.id).length ?? 0;
-      return { sensor, reading, condition: conditionOf(reading, limits, count, now) };
+      return { sensor, reading, condition: conditionOf(reading, limits, alerts.get(sensor.id) ?? 0, now) };
     })
     .sort((a, b) => severity(b.condition) - severity(a.condition) || a.sensor.name.localeCompare(b.sensor.name));
 

@@ -4,10 +4,10 @@ import { lazy, Suspense } from "preact/compat";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, got, Refusal, type Sensor } from "../api/client";
-import { historyLimit, keys, useActiveAlerts, useAlertHistory, useForecast, useHistory, useLatest, useRooms, useSensor, useStats, useThresholds } from "../api/queries";
+import { keys, useActiveEpisodes, useEpisodesOf, useForecast, useHistory, useLatest, useRooms, useSensor, useStats, useThresholds } from "../api/queries";
 import { dewPoint } from "../logic/climate";
 import { conditionOf } from "../logic/condition";
-import { episodesOf } from "../logic/episodes";
+import { openBySensor, spansOf } from "../logic/episodes";
 import { ago, count, decimal } from "../logic/format";
 import { columnsOf } from "../logic/series";
 import { ConditionBadges } from "../parts/badge";
@@ -62,7 +62,7 @@ function Present({ id }: { id: string }) {
   const now = useNow();
   const ids = useMemo(() => [id], [id]);
   const latest = useLatest(ids);
-  const { data: alerts } = useActiveAlerts();
+  const { data: episodes } = useActiveEpisodes();
   const { data: limits } = useThresholds();
   const { data: forecast } = useForecast(id);
   if (latest.error) return <Failure error={latest.error} retry={() => void latest.refetch()} />;
@@ -75,7 +75,7 @@ function Present({ id }: { id: string }) {
       </Empty>
     );
   }
-  const condition = conditionOf(reading, limits, alerts?.filter((alert) => alert.sensor_id === id).length ?? 0, now);
+  const condition = conditionOf(reading, limits, openBySensor(episodes ?? []).get(id) ?? 0, now);
   const next = condition.freshness === "online" ? forecast?.forecast.at(-1) : undefined;
   return (
     <section class="card present" aria-label="Now">
@@ -97,21 +97,18 @@ function Past({ id }: { id: string }) {
   const [range, setRange] = useState<Range>({ period: "24h" });
   // A period ends now, to the half minute, so that the answer can be kept that long.
   const now = useNow(30_000);
-  const [start, end] = useMemo(() => boundsOf(range, now), [range, now]);
+  const bounds = useMemo(() => boundsOf(range, now), [range, now]);
+  const [start, end] = bounds;
   const history = useHistory(id, start, end, points);
-  const { data: alerts } = useAlertHistory();
+  const { data: episodes } = useEpisodesOf(id, bounds);
   const { data: limits } = useThresholds();
   const { data: forecast } = useForecast(id);
   const bucket = (end - start) / points / 1000;
   const temperature = useMemo(() => columnsOf(history.data ?? [], "temperature", bucket), [history.data, bucket]);
   const humidity = useMemo(() => columnsOf(history.data ?? [], "humidity", bucket), [history.data, bucket]);
-  const times = useMemo(() => {
-    const of = (type: string) => (alerts ?? [])
-      .filter((alert) => alert.sensor_id === id && alert.alert_type === type)
-      .map((alert) => Date.parse(alert.timestamp) / 1000)
-      .filter((time) => time * 1000 >= start && time * 1000 < end);
-    return { temperature: of("temperature"), humidity: of("humidity") };
-  }, [alerts, id, start, end]);
+  const over = useMemo(() => ({
+    temperature: spansOf(episodes ?? [], "temperature"), humidity: spansOf(episodes ?? [], "humidity"),
+  }), [episodes]);
   const ahead = useMemo(() => {
     const steps = range.period === "1h" ? (forecast?.forecast ?? []) : [];
     const of = (quantity: "temperature" | "humidity") => steps.map((step) => ({ time: Date.parse(step.timestamp) / 1000, value: step[quantity] }));
@@ -131,11 +128,11 @@ function Past({ id }: { id: string }) {
       {history.data && history.data.length > 0 && (
         <Suspense fallback={<Loading what="the charts" />}>
           <h3>Temperature</h3>
-          <Chart {...shared} label="Temperature" unit="°C" colour="--temperature" columns={temperature} limit={limits?.max_temperature} alerts={times.temperature} forecast={ahead.temperature} />
+          <Chart {...shared} label="Temperature" unit="°C" colour="--temperature" columns={temperature} limit={limits?.max_temperature} alerts={over.temperature} forecast={ahead.temperature} />
           <h3>Humidity</h3>
-          <Chart {...shared} label="Humidity" unit="%" colour="--humidity" columns={humidity} limit={limits?.max_humidity} alerts={times.humidity} forecast={ahead.humidity} />
+          <Chart {...shared} label="Humidity" unit="%" colour="--humidity" columns={humidity} limit={limits?.max_humidity} alerts={over.humidity} forecast={ahead.humidity} />
           <p class="hint">
-            Line: mean; band: lowest to highest; triangles: alerts among the last {historyLimit} of all sensors. Drag across a chart for a closer look.
+            Line: mean; band: lowest to highest; triangles and bars below: episodes of alerts. Drag across a chart for a closer look.
           </p>
         </Suspense>
       )}
@@ -182,13 +179,13 @@ function Statistics({ id }: { id: string }) {
 }
 
 function SensorAlerts({ id }: { id: string }) {
-  const { data, error, refetch } = useAlertHistory();
-  const episodes = useMemo(() => episodesOf((data ?? []).filter((alert) => alert.sensor_id === id)), [data, id]);
+  const { data: episodes, error, refetch } = useEpisodesOf(id);
   if (error) return <Failure error={error} retry={() => void refetch()} />;
   return (
     <section class="card" aria-labelledby="sensor-alerts">
       <h2 id="sensor-alerts">Alerts</h2>
-      {episodes.length === 0 ? <p class="hint">None among the last {historyLimit}.</p> : <EpisodeTable episodes={episodes} />}
+      {episodes?.length === 0 && <p class="hint">None so far.</p>}
+      {episodes && <EpisodeTable episodes={episodes} />}
     </section>
   );
 }

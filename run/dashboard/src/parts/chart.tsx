@@ -3,7 +3,8 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useEffect, useRef } from "preact/hooks";
-import { decimal, utcTime } from "../logic/format";
+import type { Span } from "../logic/episodes";
+import { decimal, plural, utcTime } from "../logic/format";
 import type { Columns } from "../logic/series";
 
 export interface ChartProps {
@@ -16,8 +17,8 @@ export interface ChartProps {
   start: number;
   end: number;
   limit?: number;
-  /** Times of alerts, in seconds. */
-  alerts?: readonly number[];
+  /** When the limit was exceeded. */
+  alerts?: readonly Span[];
   forecast?: readonly { time: number; value: number }[];
   /** The one reading that is in question. */
   marked?: number;
@@ -72,7 +73,8 @@ function summary({ label, unit, columns, limit, alerts }: ChartProps): string {
   for (const value of columns.high) if (value !== null && value > high) high = value;
   if (low === Infinity) return `${label}: no readings in this range`;
   const limited = limit === undefined ? "" : `, limit ${decimal(limit)} ${unit}`;
-  const alerted = alerts && alerts.length > 0 ? `, ${alerts.length} alerts` : "";
+  const raised = (alerts ?? []).reduce((sum, span) => sum + span.alerts, 0);
+  const alerted = raised > 0 ? `, ${plural(raised, "alert")}` : "";
   return `${label} from ${decimal(low)} to ${decimal(high)} ${unit}${limited}${alerted}`;
 }
 
@@ -170,8 +172,9 @@ function drawMarks(plot: uPlot, props: ChartProps, property: (name: string) => s
     ctx.fillText(`limit ${decimal(props.limit)} ${props.unit}`, bbox.left + bbox.width - 6 * ratio, y - 5 * ratio);
   }
   const foot = bbox.top + bbox.height;
-  for (const time of props.alerts ?? []) {
-    const x = plot.valToPos(time, "x", true);
+  for (const { start, end } of props.alerts ?? []) {
+    const x = plot.valToPos(start, "x", true);
+    ctx.fillRect(x, foot - 3 * ratio, plot.valToPos(end, "x", true) - x, 3 * ratio);
     ctx.beginPath();
     ctx.moveTo(x, foot - 9 * ratio);
     ctx.lineTo(x - 5 * ratio, foot);

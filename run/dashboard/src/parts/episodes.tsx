@@ -1,84 +1,104 @@
-// Episodes as a table, each with its alerts folded in it.
+// Episodes as a list, each with its alerts folded in it.
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, got, reason } from "../api/client";
-import { keys } from "../api/queries";
+import { keys, listLimit, useAlertsOf } from "../api/queries";
 import type { Episode } from "../logic/episodes";
-import { decimal, duration, plural } from "../logic/format";
+import { count, decimal, duration, plural } from "../logic/format";
 import { Moment } from "./moment";
-import { Mark } from "./states";
+import { Failure, Loading, Mark } from "./states";
 
-const together = 6;
+const keyOf = (episode: Episode) => `${episode.sensor_id} ${episode.alert_type} ${episode.start_time}`;
 
-export function EpisodeTable({ episodes, names }: { episodes: Episode[]; names?: Map<string, string> }) {
+export function EpisodeTable({ episodes, names }: { episodes: readonly Episode[]; names?: Map<string, string> }) {
   return (
     <ul class="episodes">
-      {episodes.map((episode) => <EpisodeItem key={episode.key} episode={episode} name={names?.get(episode.sensorID) ?? episode.sensorID} linked={names !== undefined} />)}
+      {episodes.map((episode) => (
+        <EpisodeItem key={keyOf(episode)} episode={episode} name={names?.get(episode.sensor_id) ?? episode.sensor_id} linked={names !== undefined} />
+      ))}
     </ul>
   );
 }
 
-function EpisodeItem({ episode, name, linked }: { episode: Episode; name: string; linked: boolean }) {
+/** Does something to alerts, and shows the lists as they are afterwards. */
+function useChange() {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
-  const [unfolded, setUnfolded] = useState(false);
   const queries = useQueryClient();
-  const hot = episode.type === "temperature";
-  const unit = hot ? "°C" : "%";
-  const acknowledge = async (ids: number[]) => {
+  const change = async (act: () => Promise<unknown>) => {
     setBusy(true);
     setError(null);
-    try {
-      for (let i = 0; i < ids.length; i += together) {
-        await Promise.all(ids.slice(i, i + together).map((id) =>
-          got(api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } } }))));
-      }
-    } catch (refused) {
-      setError(refused);
-    }
+    await act().catch(setError);
     await queries.invalidateQueries({ queryKey: keys.alerts });
     setBusy(false);
   };
+  return { busy, change, fault: error !== null && <p class="fault" role="alert">{reason(error)}</p> };
+}
+
+function EpisodeItem({ episode, name, linked }: { episode: Episode; name: string; linked: boolean }) {
+  const { busy, change, fault } = useChange();
+  const [unfolded, setUnfolded] = useState(false);
+  const hot = episode.alert_type === "temperature";
+  const unit = hot ? "°C" : "%";
+  const open = episode.unacknowledged_count;
+  // Exactly the alerts that are shown here: what has come since stays active.
+  const acknowledge = () => change(() => got(api.POST("/api/v1/alerts/episodes/acknowledge", {
+    body: { sensor_id: episode.sensor_id, alert_type: episode.alert_type, start_time: episode.start_time, end_time: episode.end_time },
+  })));
   return (
-    <li class={`episode ${episode.open.length > 0 ? "open" : "done"}`}>
+    <li class={`episode ${open > 0 ? "open" : "done"}`}>
       <div class="episode-head">
         <p class="what">
           <Mark kind={hot ? "up" : "drop"} />
           <strong>{hot ? "High temperature" : "High humidity"}</strong>
-          {linked && <> · <Link href={`/sensors/${encodeURIComponent(episode.sensorID)}`}>{name}</Link></>}
+          {linked && <> · <Link href={`/sensors/${encodeURIComponent(episode.sensor_id)}`}>{name}</Link></>}
         </p>
         <dl class="facts">
           <div><dt>Peak</dt><dd>{decimal(episode.peak)} {unit}</dd></div>
-          <div><dt>Limit</dt><dd>{decimal(episode.limit)} {unit}</dd></div>
-          <div><dt>Duration</dt><dd>{episode.alerts.length === 1 ? "one reading" : duration(episode.end - episode.start)}</dd></div>
-          <div><dt>Began</dt><dd><Moment at={episode.start} /></dd></div>
+          <div><dt>Limit</dt><dd>{decimal(episode.threshold)} {unit}</dd></div>
+          <div><dt>Duration</dt><dd>{episode.alert_count === 1 ? "one reading" : duration(Date.parse(episode.end_time) - Date.parse(episode.start_time))}</dd></div>
+          <div><dt>Began</dt><dd><Moment at={episode.start_time} /></dd></div>
         </dl>
         <div class="actions">
-          {episode.open.length > 0 ? (
-            <button type="button" class="primary" disabled={busy} onClick={() => void acknowledge(episode.open)}>
-              {busy ? "Acknowledging…" : `Acknowledge ${episode.open.length === 1 ? "alert" : `all ${episode.open.length}`}`}
+          {open > 0 ? (
+            <button type="button" class="primary" disabled={busy} onClick={() => void acknowledge()}>
+              {busy ? "Acknowledging…" : `Acknowledge ${open === 1 ? "alert" : `all ${count(open)}`}`}
               <span class="unseen"> of {name}</span>
             </button>
           ) : <span class="badge online"><Mark kind="ok" />Acknowledged</span>}
           <button type="button" class="quiet" aria-expanded={unfolded} onClick={() => setUnfolded(!unfolded)}>
-            {unfolded ? "Hide" : "Show"} {plural(episode.alerts.length, "alert")}<span class="unseen"> of {name}</span>
+            {unfolded ? "Hide" : "Show"} {plural(episode.alert_count, "alert")}<span class="unseen"> of {name}</span>
           </button>
         </div>
       </div>
-      {error !== null && <p class="fault" role="alert">{reason(error)}</p>}
-      {unfolded && (
-        <ol class="alerts">
-          {episode.alerts.map((alert) => (
-            <li key={alert.id}>
-              <Moment at={alert.timestamp} /> <span>{alert.message}</span>
-              {alert.acknowledged
-                ? <small>acknowledged</small>
-                : <button type="button" class="quiet" disabled={busy} onClick={() => void acknowledge([alert.id])}>Acknowledge<span class="unseen"> {alert.message}</span></button>}
-            </li>
-          ))}
-        </ol>
-      )}
+      {fault}
+      {unfolded && <AlertsOf episode={episode} />}
     </li>
+  );
+}
+
+function AlertsOf({ episode }: { episode: Episode }) {
+  const { data, error, refetch } = useAlertsOf(episode);
+  const { busy, change, fault } = useChange();
+  if (error) return <Failure error={error} retry={() => void refetch()} />;
+  if (!data) return <Loading what="alerts" />;
+  const acknowledge = (id: number) => change(() =>
+    got(api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } } })));
+  return (
+    <>
+      {fault}
+      {episode.alert_count > data.length && <p class="hint">The newest {data.length} of {count(episode.alert_count)}, of at most {listLimit} read.</p>}
+      <ol class="alerts">
+        {data.map((alert) => (
+          <li key={alert.id}>
+            <Moment at={alert.timestamp} /> <span>{alert.message}</span>
+            {alert.acknowledged
+              ? <small>acknowledged</small>
+              : <button type="button" class="quiet" disabled={busy} onClick={() => void acknowledge(alert.id)}>Acknowledge<span class="unseen"> {alert.message}</span></button>}
+          </li>
+        ))}
+      </ol>
+    </>
   );
 }
