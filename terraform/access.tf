@@ -1,0 +1,115 @@
+# What each part may do, beside what belongs to one module alone: the functions'
+# callers (modules/function), the API's callers and its secret (modules/api), the
+# build (modules/build) and the gateways (modules/gateways).
+#
+# Every right is on the one thing that it is needed for. The roles on the whole
+# project are those that exist on nothing smaller: running BigQuery queries is
+# billed to a project, and Cloud SQL's are narrowed to the instance by a condition.
+
+# Pub/Sub calls the functions in this account's name, and nobody else can.
+resource "google_service_account" "push" {
+  project      = var.project_id
+  account_id   = "coldaisle-push"
+  display_name = "Push subscriptions"
+  description  = "Pub/Sub calls the functions as this account."
+
+  depends_on = [module.services]
+}
+
+resource "google_service_account_iam_member" "push" {
+  service_account_id = google_service_account.push.name
+  role               = "roles/iam.serviceAccountOpenIdTokenCreator"
+  member             = local.pubsub_agent
+}
+
+resource "google_pubsub_topic_iam_member" "publisher" {
+  for_each = {
+    detect = { topic = module.topic["alerts"].name, member = module.function["detect"].member }
+    api    = { topic = module.topic["model-retraining"].name, member = module.api.member }
+  }
+
+  project = var.project_id
+  topic   = each.value.topic
+  role    = "roles/pubsub.publisher"
+  member  = each.value.member
+}
+
+resource "google_bigquery_table_iam_member" "readings" {
+  for_each = {
+    ingest = { role = "roles/bigquery.dataEditor", member = module.function["ingest"].member }
+    train  = { role = "roles/bigquery.dataViewer", member = module.function["train"].member }
+    api    = { role = "roles/bigquery.dataViewer", member = module.api.member }
+  }
+
+  project    = var.project_id
+  dataset_id = module.readings.dataset
+  table_id   = module.readings.table
+  role       = each.value.role
+  member     = each.value.member
+}
+
+resource "google_project_iam_member" "queries" {
+  for_each = {
+    train = module.function["train"].member
+    api   = module.api.member
+  }
+
+  project = var.project_id
+  role    = "roles/bigquery.jobUser"
+  member  = each.value
+}
+
+resource "google_storage_bucket_iam_member" "models" {
+  for_each = {
+    train  = { role = "roles/storage.objectUser", member = module.function["train"].member }
+    detect = { role = "roles/storage.objectViewer", member = module.function["detect"].member }
+    api    = { role = "roles/storage.objectViewer", member = module.api.member }
+  }
+
+  bucket = module.models.bucket
+  role   = each.value.role
+  member = each.value.member
+}
+
+locals {
+  # Parts that use the database. What each may do in it is for the migration to
+  # say, by GRANT.
+  database_members = {
+    ingest     = module.function["ingest"].member
+    detect     = module.function["detect"].member
+    storealert = module.function["storealert"].member
+    train      = module.function["train"].member
+    api        = module.api.member
+    migrate    = module.api.migration_member
+  }
+}
+
+# To find the instance and open an encrypted connection to it.
+resource "google_project_iam_member" "database_client" {
+  for_each = local.database_members
+
+  project = var.project_id
+  role    = "roles/cloudsql.client"
+  member  = each.value
+
+  condition {
+    title       = "Metadata database only"
+    description = "The instance ${module.database.name}."
+    expression  = "resource.service == \"sqladmin.googleapis.com\" && resource.name == \"projects/${var.project_id}/instances/${module.database.name}\""
+  }
+}
+
+# To log in there as a database user of the account's own name.
+resource "google_project_iam_member" "database_login" {
+  for_each = local.database_members
+
+  project = var.project_id
+  role    = "roles/cloudsql.instanceUser"
+  member  = each.value
+
+  condition {
+    title       = "Metadata database only"
+    description = "The instance ${module.database.name}."
+    expression  = "resource.service == \"sqladmin.googleapis.com\" && resource.name == \"projects/${var.project_id}/instances/${module.database.name}\""
+  }
+}

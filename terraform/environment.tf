@@ -1,0 +1,85 @@
+# What each part runs with, in the names that its settings struct reads. Nothing
+# is set anywhere else, but for SECRET_KEY, which comes from Secret Manager, and
+# for PORT and what else Cloud Run sets by itself.
+#
+#   functions/NAME/config.go     ingest, detect, storealert, train
+#   run/server/settings.go       api, migrate
+locals {
+  environment = {
+    ingest = {
+      PROJECT_ID               = var.project_id
+      INSTANCE_CONNECTION_NAME = module.database.connection_name
+      DB_USER                  = module.database.users.ingest
+      DB_NAME                  = module.database.database
+      DB_PRIVATE_IP            = tostring(var.database.private_address)
+      DB_MAX_CONNS             = tostring(var.functions.ingest.connections)
+      READINGS                 = "bigquery"
+      DATASET_ID               = module.readings.dataset
+      TABLE_ID                 = module.readings.table
+    }
+
+    detect = {
+      PROJECT_ID               = var.project_id
+      INSTANCE_CONNECTION_NAME = module.database.connection_name
+      DB_USER                  = module.database.users.detect
+      DB_NAME                  = module.database.database
+      DB_PRIVATE_IP            = tostring(var.database.private_address)
+      DB_MAX_CONNS             = tostring(var.functions.detect.connections)
+      ALERT_TOPIC              = module.topic["alerts"].name
+      MAX_ALLOWED_TEMP         = tostring(var.max_allowed.temperature)
+      MAX_ALLOWED_HUMIDITY     = tostring(var.max_allowed.humidity)
+      MODEL_BUCKET             = module.models.bucket
+    }
+
+    storealert = {
+      PROJECT_ID               = var.project_id
+      INSTANCE_CONNECTION_NAME = module.database.connection_name
+      DB_USER                  = module.database.users.storealert
+      DB_NAME                  = module.database.database
+      DB_PRIVATE_IP            = tostring(var.database.private_address)
+      DB_MAX_CONNS             = tostring(var.functions.storealert.connections)
+    }
+
+    train = {
+      PROJECT_ID               = var.project_id
+      INSTANCE_CONNECTION_NAME = module.database.connection_name
+      DB_USER                  = module.database.users.train
+      DB_NAME                  = module.database.database
+      DB_PRIVATE_IP            = tostring(var.database.private_address)
+      DB_MAX_CONNS             = tostring(var.functions.train.connections)
+      READINGS                 = "bigquery"
+      DATASET_ID               = module.readings.dataset
+      TABLE_ID                 = module.readings.table
+      MODEL_BUCKET             = module.models.bucket
+    }
+
+    api = {
+      PROJECT_ID               = var.project_id
+      INSTANCE_CONNECTION_NAME = module.database.connection_name
+      DB_USER                  = module.database.users.api
+      DB_NAME                  = module.database.database
+      DB_PRIVATE_IP            = tostring(var.database.private_address)
+      DB_MAX_CONNS             = tostring(var.api.connections)
+      READINGS                 = "bigquery"
+      DATASET_ID               = module.readings.dataset
+      TABLE_ID                 = module.readings.table
+      MODEL_BUCKET             = module.models.bucket
+      RETRAINING_TOPIC         = module.topic["model-retraining"].name
+      ALLOWED_ORIGINS          = join(",", var.allowed_origins)
+    }
+
+    migrate = {
+      INSTANCE_CONNECTION_NAME = module.database.connection_name
+      DB_USER                  = module.database.users.migrate
+      DB_NAME                  = module.database.database
+      DB_PRIVATE_IP            = tostring(var.database.private_address)
+    }
+  }
+
+  # Secrets of each part, by the variable that it reads them from.
+  secrets = {
+    api = {
+      SECRET_KEY = { secret = module.secret_key.name, version = var.secret_key_version }
+    }
+  }
+}

@@ -1,0 +1,44 @@
+output "account" {
+  description = "E-mail of the service account that the API runs as."
+  value       = google_service_account.api.email
+}
+
+output "member" {
+  description = "The same as an IAM member."
+  value       = google_service_account.api.member
+}
+
+output "migration_account" {
+  description = "E-mail of the service account that the migration runs as."
+  value       = google_service_account.migrate.email
+}
+
+output "migration_member" {
+  description = "The same as an IAM member."
+  value       = google_service_account.migrate.member
+}
+
+output "name" {
+  description = "Name of the service."
+  value       = "api"
+}
+
+output "uri" {
+  description = "Address of the service, or null before there is an image."
+  value       = one(google_cloud_run_v2_service.this[*].uri)
+}
+
+output "migration_job" {
+  description = "Name of the migration job, or null before there is an image."
+  value       = one(google_cloud_run_v2_job.migrate[*].name)
+}
+
+output "environment" {
+  description = "Names of the variables that the service runs with, secrets included."
+  value       = flatten([for service in google_cloud_run_v2_service.this : [for variable in service.template[0].containers[0].env : variable.name]])
+}
+
+output "public_members" {
+  description = "Who may call the service without a token of Google's."
+  value       = google_cloud_run_v2_service_iam_member.public[*].member
+}

@@ -1,0 +1,19 @@
+output "name" {
+  description = "Name of the instance."
+  value       = google_sql_database_instance.this.name
+}
+
+output "connection_name" {
+  description = "Instance as connectors want it: project:region:name."
+  value       = google_sql_database_instance.this.connection_name
+}
+
+output "database" {
+  description = "Name of the database in it."
+  value       = google_sql_database.this.name
+}
+
+output "users" {
+  description = "Database user of each part."
+  value       = { for part, user in google_sql_user.part : part => user.name }
+}

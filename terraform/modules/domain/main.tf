@@ -1,0 +1,98 @@
+# A domain of the customer's own in front of the API: an address, a certificate
+# that Google renews, and a load balancer that also sends http to https.
+locals {
+  name = "coldaisle"
+}
+
+resource "google_compute_global_address" "this" {
+  project = var.project_id
+  name    = local.name
+}
+
+resource "google_compute_managed_ssl_certificate" "this" {
+  project = var.project_id
+  # A certificate cannot change its domain; another one comes before it goes.
+  name = "${local.name}-${substr(sha256(var.domain), 0, 8)}"
+
+  managed {
+    domains = [var.domain]
+  }
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+resource "google_compute_region_network_endpoint_group" "this" {
+  project               = var.project_id
+  region                = var.region
+  name                  = local.name
+  network_endpoint_type = "SERVERLESS"
+
+  cloud_run {
+    service = var.service
+  }
+}
+
+resource "google_compute_backend_service" "this" {
+  project               = var.project_id
+  name                  = local.name
+  protocol              = "HTTPS"
+  load_balancing_scheme = "EXTERNAL_MANAGED"
+
+  backend {
+    group = google_compute_region_network_endpoint_group.this.id
+  }
+
+  log_config {
+    enable = false # Cloud Run logs every request
+  }
+}
+
+resource "google_compute_url_map" "this" {
+  project         = var.project_id
+  name            = local.name
+  default_service = google_compute_backend_service.this.id
+}
+
+resource "google_compute_url_map" "redirect" {
+  project = var.project_id
+  name    = "${local.name}-to-https"
+
+  default_url_redirect {
+    https_redirect         = true
+    redirect_response_code = "MOVED_PERMANENTLY_DEFAULT"
+    strip_query            = false
+  }
+}
+
+resource "google_compute_target_https_proxy" "this" {
+  project          = var.project_id
+  name             = local.name
+  url_map          = google_compute_url_map.this.id
+  ssl_certificates = [google_compute_managed_ssl_certificate.this.id]
+}
+
+resource "google_compute_target_http_proxy" "redirect" {
+  project = var.project_id
+  name    = "${local.name}-to-https"
+  url_map = google_compute_url_map.redirect.id
+}
+
+resource "google_compute_global_forwarding_rule" "https" {
+  project               = var.project_id
+  name                  = local.name
+  load_balancing_scheme = "EXTERNAL_MANAGED"
+  ip_address            = google_compute_global_address.this.id
+  port_range            = "443"
+  target                = google_compute_target_https_proxy.this.id
+}
+
+resource "google_compute_global_forwarding_rule" "http" {
+  project               = var.project_id
+  name                  = "${local.name}-to-https"
+  load_balancing_scheme = "EXTERNAL_MANAGED"
+  ip_address            = google_compute_global_address.this.id
+  port_range            = "80"
+  target                = google_compute_target_http_proxy.redirect.id
+}

@@ -1,0 +1,112 @@
+variable "project_id" {
+  description = "Project of the function."
+  type        = string
+}
+
+variable "region" {
+  description = "Region of the function."
+  type        = string
+}
+
+variable "name" {
+  description = "Name of the function, of its subscription, and under which its entry point is registered."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,19}$", var.name))
+    error_message = "name must be 1 to 20 lower-case letters, digits or hyphens and begin with a letter."
+  }
+}
+
+variable "description" {
+  description = "What the function does, in one sentence."
+  type        = string
+}
+
+variable "archive" {
+  description = "Path of the zip archive with the function's source."
+  type        = string
+
+  validation {
+    condition     = fileexists(var.archive)
+    error_message = "There is no archive at this path: make the archives with go run ./run/archive."
+  }
+}
+
+variable "source_bucket" {
+  description = "Bucket that takes the archive."
+  type        = string
+}
+
+variable "repository" {
+  description = "Artifact Registry repository of the built image, as projects/P/locations/L/repositories/R."
+  type        = string
+}
+
+variable "build_account" {
+  description = "Service account that builds the function, as projects/P/serviceAccounts/E."
+  type        = string
+}
+
+variable "environment" {
+  description = "Environment of the function: what its settings struct reads."
+  type        = map(string)
+}
+
+variable "size" {
+  description = "Instances, messages at a time in one instance, CPUs and memory of an instance."
+  type = object({
+    min_instances = number
+    max_instances = number
+    concurrency   = number
+    cpu           = string
+    memory        = string
+  })
+
+  validation {
+    condition     = var.size.min_instances >= 0 && var.size.max_instances >= 1 && var.size.min_instances <= var.size.max_instances
+    error_message = "min_instances must be 0 or more and not above max_instances, which must be 1 or more."
+  }
+
+  validation {
+    condition     = var.size.concurrency >= 1 && var.size.concurrency <= 1000
+    error_message = "concurrency must be between 1 and 1000."
+  }
+
+  validation {
+    condition     = var.size.concurrency == 1 || try(tonumber(var.size.cpu) >= 1, false)
+    error_message = "An instance that takes more than one message at a time needs a cpu of 1 or more."
+  }
+}
+
+variable "network" {
+  description = "Names of the network and subnetwork through which private addresses are reached, or null."
+  type        = object({ network = string, subnetwork = string })
+  default     = null
+}
+
+variable "topic" {
+  description = "Topic that feeds the function, by its full name."
+  type        = string
+}
+
+variable "dead_letter_topic" {
+  description = "Topic that takes messages after five failed attempts, by its full name."
+  type        = string
+}
+
+variable "push_account" {
+  description = "E-mail of the service account in whose name Pub/Sub calls the function."
+  type        = string
+}
+
+variable "pubsub_agent" {
+  description = "Pub/Sub's own service agent, as an IAM member."
+  type        = string
+}
+
+variable "labels" {
+  description = "Labels of the function and its subscription."
+  type        = map(string)
+  default     = {}
+}

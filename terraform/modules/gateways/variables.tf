@@ -1,0 +1,20 @@
+variable "project_id" {
+  description = "Project of the accounts."
+  type        = string
+}
+
+variable "topic" {
+  description = "Name of the topic that gateways publish to."
+  type        = string
+}
+
+variable "sites" {
+  description = "Sites that have a gateway."
+  type        = set(string)
+}
+
+variable "trust_anchor" {
+  description = "PEM certificate of the authority that signs the gateways' certificates, or null."
+  type        = string
+  default     = null
+}

@@ -1,0 +1,14 @@
+output "id" {
+  description = "Repository as projects/P/locations/L/repositories/R."
+  value       = google_artifact_registry_repository.this.id
+}
+
+output "name" {
+  description = "Name of the repository."
+  value       = google_artifact_registry_repository.this.repository_id
+}
+
+output "address" {
+  description = "What an image's name in the repository begins with."
+  value       = "${var.region}-docker.pkg.dev/${var.project_id}/${google_artifact_registry_repository.this.repository_id}"
+}

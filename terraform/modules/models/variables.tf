@@ -1,0 +1,15 @@
+variable "project_id" {
+  description = "Project of the bucket, whose name begins with the project's."
+  type        = string
+}
+
+variable "region" {
+  description = "Region of the bucket."
+  type        = string
+}
+
+variable "labels" {
+  description = "Labels of the bucket."
+  type        = map(string)
+  default     = {}
+}

@@ -1,0 +1,50 @@
+# Who hears of trouble, and the check from outside that the API answers.
+resource "google_monitoring_notification_channel" "email" {
+  for_each = var.emails
+
+  project      = var.project_id
+  display_name = each.key
+  type         = "email"
+  labels       = { email_address = each.key }
+}
+
+locals {
+  channels = [for channel in google_monitoring_notification_channel.email : channel.name]
+
+  # Filters of Cloud Monitoring for groups of resources.
+  functions     = "resource.type = \"cloud_run_revision\" AND resource.labels.service_name = monitoring.regex.full_match(\"${join("|", var.functions)}\")"
+  api           = "resource.type = \"cloud_run_revision\" AND resource.labels.service_name = \"${var.api}\""
+  database      = "resource.type = \"cloudsql_database\" AND resource.labels.database_id = \"${var.project_id}:${var.database}\""
+  dead_letters  = "resource.type = \"pubsub_subscription\" AND resource.labels.subscription_id = monitoring.regex.full_match(\"${join("|", var.dead_letters)}\")"
+  subscriptions = "resource.type = \"pubsub_subscription\" AND resource.labels.subscription_id = monitoring.regex.full_match(\"${join("|", var.functions)}\")"
+  data          = "resource.type = \"pubsub_topic\" AND resource.labels.topic_id = \"${var.data_topic}\""
+}
+
+resource "google_monitoring_uptime_check_config" "api" {
+  count = var.watched ? 1 : 0
+
+  project      = var.project_id
+  display_name = "Coldaisle API"
+  period       = "60s"
+  timeout      = "10s"
+
+  http_check {
+    path         = "/health"
+    port         = 443
+    use_ssl      = true
+    validate_ssl = true
+  }
+
+  content_matchers {
+    content = "\"healthy\""
+    matcher = "CONTAINS_STRING"
+  }
+
+  monitored_resource {
+    type = "uptime_url"
+    labels = {
+      project_id = var.project_id
+      host       = var.host
+    }
+  }
+}

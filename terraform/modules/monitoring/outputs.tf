@@ -1,0 +1,14 @@
+output "channels" {
+  description = "Notification channels, by their full names."
+  value       = local.channels
+}
+
+output "policies" {
+  description = "Alert policies: what is watched, by name."
+  value       = { for name, policy in google_monitoring_alert_policy.this : name => policy.display_name }
+}
+
+output "dashboard" {
+  description = "Full name of the dashboard."
+  value       = google_monitoring_dashboard.this.id
+}

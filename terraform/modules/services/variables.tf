@@ -1,0 +1,4 @@
+variable "project_id" {
+  description = "Project in which the APIs are enabled."
+  type        = string
+}

@@ -1,0 +1,75 @@
+output "api_uri" {
+  description = "Address of the API and the dashboard; null before there is an image."
+  value       = module.api.uri
+}
+
+output "domain_address" {
+  description = "IPv4 address that the domain's A record must name; null without a domain."
+  value       = one(module.domain[*].address)
+}
+
+output "image_repository" {
+  description = "What the name of the API's image begins with."
+  value       = module.images.address
+}
+
+output "secret_key" {
+  description = "Secret that takes the API's signing keys: gcloud secrets versions add."
+  value       = module.secret_key.name
+}
+
+output "migration_job" {
+  description = "Cloud Run job that migrates the database; null before there is an image."
+  value       = module.api.migration_job
+}
+
+output "database_instance" {
+  description = "Cloud SQL instance as connectors want it: project:region:name."
+  value       = module.database.connection_name
+}
+
+output "functions" {
+  description = "Functions of the pipeline, by name: account, subscription, and archive that is deployed."
+  value = {
+    for name, function in module.function : name => {
+      account      = function.account
+      subscription = function.subscription
+      archive      = function.archive
+    }
+  }
+}
+
+output "dead_letters" {
+  description = "Subscriptions that keep what could not be processed, by topic."
+  value       = { for name, topic in module.topic : name => topic.dead_letter.subscription }
+}
+
+output "model_bucket" {
+  description = "Bucket of the trained models."
+  value       = module.models.bucket
+}
+
+output "readings_table" {
+  description = "BigQuery table of the readings."
+  value       = "${var.project_id}.${module.readings.dataset}.${module.readings.table}"
+}
+
+output "gateway_accounts" {
+  description = "Service account of each site's gateway."
+  value       = module.gateways.accounts
+}
+
+output "gateway_provider" {
+  description = "Workload identity provider of the gateways' certificates; null without a trust anchor."
+  value       = module.gateways.provider
+}
+
+output "alert_policies" {
+  description = "What is watched."
+  value       = module.monitoring.policies
+}
+
+output "dashboard" {
+  description = "Dashboard in Cloud Monitoring."
+  value       = module.monitoring.dashboard
+}

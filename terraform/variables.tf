@@ -1,0 +1,311 @@
+variable "project_id" {
+  description = "Google Cloud project that takes the whole system. One project holds one."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project_id))
+    error_message = "project_id must be 6 to 30 lower-case letters, digits or hyphens, begin with a letter and not end with a hyphen."
+  }
+}
+
+variable "region" {
+  description = "Region of everything that has one."
+  type        = string
+  default     = "europe-west1"
+
+  validation {
+    condition     = can(regex("^[a-z]+-[a-z]+[0-9]+$", var.region))
+    error_message = "region must be a Google Cloud region such as europe-west1."
+  }
+}
+
+variable "readings_location" {
+  description = "Where BigQuery keeps the readings: a region, EU or US. By default the region of the rest. It cannot be changed later."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.readings_location == null || can(regex("^(EU|US|[a-z]+-[a-z]+[0-9]+)$", var.readings_location))
+    error_message = "readings_location must be EU, US or a region such as europe-west1."
+  }
+}
+
+variable "api_image" {
+  description = "Image of the API by digest, or an empty string for the first apply, which makes the repository that the image is pushed to."
+  type        = string
+
+  validation {
+    condition     = var.api_image == "" || can(regex("^[a-z0-9.-]+/[a-z0-9./_-]+@sha256:[0-9a-f]{64}$", var.api_image))
+    error_message = "api_image must name an image by digest, HOST/PROJECT/REPOSITORY/NAME@sha256:..., not by a tag, which may mean something else tomorrow; or be empty."
+  }
+}
+
+variable "function_archives" {
+  description = "Folder with the functions' archives, NAME.zip each, made by: go run ./run/archive -out DIR. Relative to this folder."
+  type        = string
+  default     = "../build/functions"
+
+  validation {
+    condition     = alltrue([for name in ["ingest", "detect", "storealert", "train"] : fileexists("${var.function_archives}/${name}.zip")])
+    error_message = "function_archives must hold ingest.zip, detect.zip, storealert.zip and train.zip: make them with go run ./run/archive -out DIR."
+  }
+}
+
+variable "functions" {
+  description = "Size of each function: instances, messages at a time in one instance, CPUs and memory of an instance, database connections of an instance."
+  type = object({
+    ingest = optional(object({
+      min_instances = optional(number, 0)
+      max_instances = optional(number, 10)
+      concurrency   = optional(number, 80)
+      cpu           = optional(string, "1")
+      memory        = optional(string, "512Mi")
+      connections   = optional(number, 4)
+    }), {})
+    detect = optional(object({
+      min_instances = optional(number, 0)
+      max_instances = optional(number, 10)
+      concurrency   = optional(number, 80)
+      cpu           = optional(string, "1")
+      memory        = optional(string, "512Mi")
+      connections   = optional(number, 4)
+    }), {})
+    storealert = optional(object({
+      min_instances = optional(number, 0)
+      max_instances = optional(number, 5)
+      concurrency   = optional(number, 80)
+      cpu           = optional(string, "1")
+      memory        = optional(string, "512Mi")
+      connections   = optional(number, 4)
+    }), {})
+    train = optional(object({
+      min_instances = optional(number, 0)
+      max_instances = optional(number, 1)
+      concurrency   = optional(number, 80)
+      cpu           = optional(string, "2")
+      memory        = optional(string, "2Gi")
+      connections   = optional(number, 4)
+    }), {})
+  })
+  default = {}
+
+  validation {
+    condition     = alltrue([for size in values(var.functions) : size.min_instances >= 0 && size.max_instances >= 1 && size.min_instances <= size.max_instances])
+    error_message = "Each function needs min_instances of 0 or more, not above max_instances, which must be 1 or more."
+  }
+
+  validation {
+    condition     = alltrue([for size in values(var.functions) : size.concurrency >= 1 && size.concurrency <= 1000 && size.connections >= 1])
+    error_message = "Each function needs a concurrency between 1 and 1000 and 1 connection or more."
+  }
+
+  validation {
+    condition     = alltrue([for size in values(var.functions) : can(regex("^[1-9][0-9]*(Mi|Gi)$", size.memory)) && contains(["1", "2", "4", "6", "8"], size.cpu)])
+    error_message = "Each function needs a memory such as 512Mi or 2Gi and a cpu of 1, 2, 4, 6 or 8: with less than 1 an instance takes one message at a time."
+  }
+}
+
+variable "api" {
+  description = "Size of the API: instances, requests at a time in one instance, CPUs and memory of an instance, database connections of an instance."
+  type = object({
+    min_instances = optional(number, 1)
+    max_instances = optional(number, 10)
+    concurrency   = optional(number, 80)
+    cpu           = optional(string, "1")
+    memory        = optional(string, "512Mi")
+    connections   = optional(number, 8)
+  })
+  default = {}
+
+  validation {
+    condition     = var.api.min_instances >= 0 && var.api.max_instances >= 1 && var.api.min_instances <= var.api.max_instances
+    error_message = "The API needs min_instances of 0 or more, not above max_instances, which must be 1 or more."
+  }
+
+  validation {
+    condition     = var.api.concurrency >= 1 && var.api.concurrency <= 1000 && var.api.connections >= 1
+    error_message = "The API needs a concurrency between 1 and 1000 and 1 connection or more."
+  }
+
+  validation {
+    condition     = can(regex("^[1-9][0-9]*(Mi|Gi)$", var.api.memory)) && contains(["1", "2", "4", "6", "8"], var.api.cpu)
+    error_message = "The API needs a memory such as 512Mi or 2Gi and a cpu of 1, 2, 4, 6 or 8."
+  }
+}
+
+variable "database" {
+  description = "The metadata database: name of the instance, machine and edition, whether a second zone stands by, whether its address is private, limits of connections and disk (GB), and how many daily backups are kept."
+  type = object({
+    instance         = optional(string, "coldaisle")
+    tier             = optional(string, "db-custom-1-3840")
+    edition          = optional(string, "ENTERPRISE")
+    highly_available = optional(bool, false)
+    private_address  = optional(bool, true)
+    max_connections  = optional(number, 200)
+    max_disk_gb      = optional(number, 100)
+    retained_backups = optional(number, 14)
+  })
+  default = {}
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,61}[a-z0-9]$", var.database.instance))
+    error_message = "The instance must be named by lower-case letters, digits and hyphens and begin with a letter."
+  }
+
+  validation {
+    condition     = contains(["ENTERPRISE", "ENTERPRISE_PLUS"], var.database.edition) && (startswith(var.database.tier, "db-perf-optimized-") == (var.database.edition == "ENTERPRISE_PLUS"))
+    error_message = "edition must be ENTERPRISE, with a tier such as db-custom-1-3840, or ENTERPRISE_PLUS, with one such as db-perf-optimized-N-2."
+  }
+
+  validation {
+    condition     = var.database.max_connections >= 25 && var.database.max_disk_gb >= 10 && var.database.retained_backups >= 7 && var.database.retained_backups <= 365
+    error_message = "The database needs 25 connections and 10 GB or more, and between 7 and 365 retained backups."
+  }
+}
+
+variable "subnet_range" {
+  description = "Private addresses of the instances of functions and API, two each while a revision replaces another; unused when the database's address is public."
+  type        = string
+  default     = "10.8.0.0/22"
+
+  validation {
+    condition     = can(cidrhost(var.subnet_range, 0)) && try(tonumber(split("/", var.subnet_range)[1]) <= 26, false)
+    error_message = "subnet_range must be an IPv4 range such as 10.8.0.0/22, /26 or larger."
+  }
+}
+
+variable "secret_key_version" {
+  description = "Version of the secret SECRET_KEY that the API runs with. A number: with latest, two instances of one revision could have different keys."
+  type        = string
+  default     = "1"
+
+  validation {
+    condition     = can(regex("^[1-9][0-9]*$", var.secret_key_version))
+    error_message = "secret_key_version must be the number of a version."
+  }
+}
+
+variable "allowed_origins" {
+  description = "Other origins whose pages may call the API; the dashboard needs none. By default the local development origins of the specification."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for origin in var.allowed_origins : can(regex("^https?://[a-z0-9.-]+(:[0-9]+)?$", origin))])
+    error_message = "allowed_origins must be origins such as https://console.example.com, without a path."
+  }
+}
+
+variable "max_allowed" {
+  description = "Limits that apply where the owner of a sensor has set none: degrees Celsius and percent of relative humidity."
+  type = object({
+    temperature = optional(number, 50)
+    humidity    = optional(number, 50)
+  })
+  default = {}
+
+  validation {
+    condition     = var.max_allowed.temperature >= -40 && var.max_allowed.temperature <= 125 && var.max_allowed.humidity >= 0 && var.max_allowed.humidity <= 100
+    error_message = "The temperature must lie between -40 and 125, the humidity between 0 and 100."
+  }
+}
+
+variable "gateway_sites" {
+  description = "Sites that have a gateway, each with an account of its own that may publish readings and nothing else."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for site in var.gateway_sites : can(regex("^[a-z][a-z0-9-]{0,20}[a-z0-9]$", site))])
+    error_message = "A site must be named by 2 to 22 lower-case letters, digits and hyphens and begin with a letter."
+  }
+}
+
+variable "gateway_trust_anchor" {
+  description = "PEM certificate of the authority that signs the gateways' certificates, whose common name is the site. Without it gateways need keys."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.gateway_trust_anchor == null || can(regex("^-----BEGIN CERTIFICATE-----\\n[A-Za-z0-9+/=\\n]+-----END CERTIFICATE-----\\n?$", var.gateway_trust_anchor))
+    error_message = "gateway_trust_anchor must be one certificate in PEM form."
+  }
+}
+
+variable "alert_emails" {
+  description = "Addresses that alerts and the budget's warnings are sent to."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for email in var.alert_emails : can(regex("^[^@ ]+@[^@ ]+\\.[^@ ]+$", email))])
+    error_message = "alert_emails must be e-mail addresses."
+  }
+}
+
+variable "alert_limits" {
+  description = "From when on there is trouble: 5xx of a function in 5 minutes, age of the oldest waiting message in seconds, share of the API's requests answered with 5xx, 95th percentile of its latency in ms, share of the database's disk."
+  type = object({
+    function_errors = optional(number, 10)
+    unacked_seconds = optional(number, 300)
+    api_error_share = optional(number, 0.02)
+    api_latency_ms  = optional(number, 2000)
+    disk_share      = optional(number, 0.8)
+  })
+  default = {}
+
+  validation {
+    condition     = alltrue([for limit in values(var.alert_limits) : limit >= 0]) && var.alert_limits.api_error_share < 1 && var.alert_limits.disk_share < 1
+    error_message = "No limit may be below 0, and shares must be below 1."
+  }
+}
+
+variable "billing_account" {
+  description = "Billing account that pays for the project, for the budget; null for none."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.billing_account == null || can(regex("^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$", var.billing_account))
+    error_message = "billing_account must look like 012345-6789AB-CDEF01."
+  }
+}
+
+variable "monthly_budget" {
+  description = "Expected cost of a month, in whole units of the billing account's currency."
+  type        = number
+  default     = 200
+
+  validation {
+    condition     = var.monthly_budget >= 1 && floor(var.monthly_budget) == var.monthly_budget
+    error_message = "monthly_budget must be a whole number of 1 or more."
+  }
+}
+
+variable "domain" {
+  description = "Domain of your own at which the API answers too, behind a load balancer; null for none."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.domain == null || can(regex("^([a-z0-9]([a-z0-9-]*[a-z0-9])?\\.)+[a-z]{2,}$", var.domain))
+    error_message = "domain must be a domain name such as climate.example.com."
+  }
+}
+
+variable "deletion_protection" {
+  description = "Whether database, readings and API refuse to be deleted. Turned off, applied, only to tear the system down."
+  type        = bool
+  default     = true
+}
+
+variable "labels" {
+  description = "Labels of everything that takes some."
+  type        = map(string)
+  default     = { system = "coldaisle" }
+
+  validation {
+    condition     = alltrue([for key, value in var.labels : can(regex("^[a-z][a-z0-9_-]{0,62}$", key)) && can(regex("^[a-z0-9_-]{0,63}$", value))])
+    error_message = "Labels must be lower-case letters, digits, underscores and hyphens, 63 at most, keys beginning with a letter."
+  }
+}
