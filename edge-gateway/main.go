@@ -3,6 +3,8 @@
 // publishes them to Pub/Sub.
 //
 //	monitor-gateway           serves until SIGTERM or an interrupt
+//	monitor-gateway doctor    examines the gateway of this machine, its
+//	                          settings and its network, and says what is wrong
 //	monitor-gateway version   prints what was built
 //
 // Its environment is that of settings.go.
@@ -10,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,7 +31,9 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Environ())
 	stop()
 	if err != nil {
-		config.Report(os.Stderr, "monitor-gateway", err)
+		if !errors.Is(err, errUnwell) {
+			config.Report(os.Stderr, "monitor-gateway", err)
+		}
 		os.Exit(1)
 	}
 }
@@ -37,11 +42,13 @@ func run(ctx context.Context, args, environ []string) error {
 	switch {
 	case len(args) == 0:
 		return serve(ctx, environ, time.Now)
+	case args[0] == "doctor":
+		return examine(ctx, args[1:], environ, os.Stdout, time.Now)
 	case len(args) == 1 && args[0] == "version":
 		fmt.Println("monitor-gateway", buildVersion())
 		return nil
 	default:
-		return fmt.Errorf("unknown arguments %q: it takes none, or version", args)
+		return fmt.Errorf("unknown arguments %q: it takes none, doctor, or version", args)
 	}
 }
 

@@ -149,21 +149,3 @@ func readCursor(f file) position {
 	}
 	return at
 }
-
-// Writable says whether the outbox of a folder can be written, without opening
-// it: by making and syncing a file beside it.
-func Writable(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("outbox folder: %w", err)
-	}
-	path := filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid()))
-	f, err := osDisk{}.Create(path)
-	if err != nil {
-		return fmt.Errorf("outbox folder: %w", err)
-	}
-	_, err = f.Write(make([]byte, blockSize))
-	if err = errors.Join(err, f.Sync(), f.Close(), os.Remove(path)); err != nil {
-		return fmt.Errorf("outbox folder: %w", err)
-	}
-	return nil
-}

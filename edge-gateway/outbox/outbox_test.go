@@ -421,9 +421,6 @@ func TestOneProcessAtATime(t *testing.T) {
 	if _, err := outbox.Open(dir, options()); !errors.Is(err, outbox.ErrInUse) {
 		t.Errorf("a second Open = %v, want ErrInUse", err)
 	}
-	if err := outbox.Writable(dir); err != nil {
-		t.Errorf("Writable = %v beside an open outbox", err)
-	}
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
 	}

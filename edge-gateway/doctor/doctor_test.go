@@ -1,0 +1,473 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/iam/apiv1/iampb"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+)
+
+// said is what a report says of a subject, a line each.
+func said(r *Report, subject string) string {
+	var lines []string
+	for _, f := range r.Findings {
+		if f.Subject == subject {
+			lines = append(lines, f.Verdict.String()+" "+f.Text)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// expect holds that a report says all of this of a subject, and the worst of it
+// is the verdict.
+func expect(t *testing.T, r *Report, subject string, worst Verdict, texts ...string) {
+	t.Helper()
+	found := said(r, subject)
+	for _, text := range texts {
+		if !strings.Contains(found, text) {
+			t.Errorf("%s: no %q in:\n%s", subject, text, found)
+		}
+	}
+	got := OK
+	for _, f := range r.Findings {
+		if f.Subject == subject {
+			got = max(got, f.Verdict)
+		}
+	}
+	if got != worst {
+		t.Errorf("%s is %s, want %s:\n%s", subject, got, worst, found)
+	}
+}
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	ahead := func(by time.Duration) func() time.Time {
+		return func() time.Time { return time.Now().Add(by) }
+	}
+	for name, c := range map[string]struct {
+		ahead   time.Duration
+		verdict Verdict
+		text    string
+	}{
+		"right":          {0, OK, "right, as far as Google's answer tells"},
+		"a little slow":  {-10 * time.Second, Warning, "slow by 10s"},
+		"minutes fast":   {7 * time.Minute, Problem, "fast by 7m0s"},
+		"years slow":     {-9000 * time.Hour, Problem, "slow by 9000h0m"},
+		"just tolerable": {1500 * time.Millisecond, OK, "right"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &Report{}
+			Config{Google: server.URL, Clock: ahead(c.ahead)}.clock(t.Context(), r)
+			expect(t, r, "clock", c.verdict, c.text)
+		})
+	}
+	t.Run("without network", func(t *testing.T) {
+		t.Parallel()
+		r := &Report{}
+		Config{Google: "http://127.0.0.1:1", Clock: time.Now}.clock(t.Context(), r)
+		expect(t, r, "clock", Warning, "not compared, Google does not answer")
+	})
+	t.Run("that makes Google's certificate invalid", func(t *testing.T) {
+		t.Parallel()
+		r := &Report{}
+		Config{Google: expired(t), Clock: time.Now}.clock(t.Context(), r)
+		expect(t, r, "clock", Problem, "at which Google's certificate is not valid")
+	})
+	t.Run("with an answer that has no date", func(t *testing.T) {
+		t.Parallel()
+		dateless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Date"] = nil }))
+		t.Cleanup(dateless.Close)
+		r := &Report{}
+		Config{Google: dateless.URL, Clock: time.Now}.clock(t.Context(), r)
+		expect(t, r, "clock", Warning, "the answer has no time")
+	})
+}
+
+// expired serves by a certificate of another time and returns the address.
+func expired(t *testing.T) string {
+	t.Helper()
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}}, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = slog.NewLogLogger(logging.Discard().Handler(), slog.LevelDebug)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// issuer gives tokens for keys of service accounts, as Google does.
+func issuer(t *testing.T, status int) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		if status == http.StatusOK {
+			_, _ = fmt.Fprint(w, `{"access_token":"token","token_type":"Bearer","expires_in":3600}`)
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"error":"invalid_grant","error_description":"Invalid grant: account not found"}`)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// key writes the key of a service account and returns its path.
+func key(t *testing.T, tokens string, mode os.FileMode) string {
+	t.Helper()
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := json.Marshal(map[string]string{
+		"type": "service_account", "project_id": "site", "private_key_id": "1", "token_uri": tokens,
+		"client_email": "monitor-gateway@site.iam.gserviceaccount.com",
+		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "google.json")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	const account = "key of the service account monitor-gateway@site.iam.gserviceaccount.com"
+	garbled := filepath.Join(t.TempDir(), "garbled.json")
+	if err := os.WriteFile(garbled, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		config  Config
+		verdict Verdict
+		text    string
+		usable  bool
+	}{
+		"a good key":        {Config{CredentialsFile: key(t, issuer(t, 200), 0o600)}, OK, account + "; Google gives a token for it", true},
+		"a deleted account": {Config{CredentialsFile: key(t, issuer(t, 400), 0o600)}, Problem, "account not found", false},
+		"no file":           {Config{CredentialsFile: "/nowhere/google.json"}, Problem, "cannot be read", false},
+		"no credentials":    {Config{CredentialsFile: garbled}, Problem, "holds no credentials", false},
+		"an emulator":       {Config{Emulator: "127.0.0.1:8085"}, OK, "not needed: PUBSUB_EMULATOR_HOST is 127.0.0.1:8085", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &Report{}
+			found := c.config.credentials(t.Context(), r)
+			expect(t, r, "credentials", c.verdict, c.text)
+			if (found != nil) != c.usable {
+				t.Errorf("credentials %v, want usable: %t", found, c.usable)
+			}
+		})
+	}
+	t.Run("a key for everyone", func(t *testing.T) {
+		t.Parallel()
+		if runtime.GOOS == "windows" {
+			t.Skip("Windows has other rights")
+		}
+		r := &Report{}
+		Config{CredentialsFile: key(t, issuer(t, 200), 0o644)}.credentials(t.Context(), r)
+		expect(t, r, "credentials", Problem, "open to every user", "gives a token")
+	})
+}
+
+// rights answers what an account may do with the topic.
+type rights struct {
+	iampb.UnimplementedIAMPolicyServer
+
+	granted []string
+}
+
+func (s rights) TestIamPermissions(_ context.Context, in *iampb.TestIamPermissionsRequest) (*iampb.TestIamPermissionsResponse, error) {
+	out := &iampb.TestIamPermissionsResponse{}
+	for _, asked := range in.GetPermissions() {
+		if slices.Contains(s.granted, asked) {
+			out.Permissions = append(out.Permissions, asked)
+		}
+	}
+	return out, nil
+}
+
+// cloud is Pub/Sub as Google has it, behind TLS, with rights.
+type cloud struct {
+	pubsubpb.UnimplementedPublisherServer
+
+	get codes.Code // of GetTopic
+}
+
+func (c cloud) GetTopic(_ context.Context, in *pubsubpb.GetTopicRequest) (*pubsubpb.Topic, error) {
+	if c.get != codes.OK {
+		return nil, status.Error(c.get, "as the test has it")
+	}
+	return &pubsubpb.Topic{Name: in.GetTopic()}, nil
+}
+
+func startCloud(t *testing.T, get codes.Code, granted ...string) []option.ClientOption {
+	t.Helper()
+	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	t.Cleanup(web.Close)
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})))
+	iampb.RegisterIAMPolicyServer(server, rights{granted: granted})
+	pubsubpb.RegisterPublisherServer(server, cloud{get: get})
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	trust := credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12})
+	return []option.ClientOption{
+		option.WithEndpoint(listener.Addr().String()),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(trust)),
+	}
+}
+
+func TestTopic(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		get     codes.Code
+		granted []string
+		verdict Verdict
+		text    string
+	}{
+		"may be published to":     {codes.PermissionDenied, []string{publish}, OK, "projects/site/topics/data may be published to"},
+		"may be deleted":          {codes.OK, []string{publish, remove}, Warning, "more rights than it needs"},
+		"may not be published to": {codes.OK, nil, Problem, "is there, but the account may not publish to it"},
+		"may not be seen":         {codes.PermissionDenied, nil, Problem, "does not exist, or the account may not publish"},
+		"does not exist":          {codes.NotFound, nil, Problem, "projects/site/topics/data does not exist"},
+		"is out of order":         {codes.Internal, nil, Problem, "Pub/Sub does not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := Config{
+				ProjectID: "site", Topic: "data", CredentialsFile: key(t, issuer(t, 200), 0o600),
+				PubSub: startCloud(t, c.get, c.granted...),
+			}
+			r := &Report{}
+			config.topic(t.Context(), r, config.credentials(t.Context(), r))
+			expect(t, r, "topic", c.verdict, c.text)
+		})
+	}
+	t.Run("without credentials", func(t *testing.T) {
+		t.Parallel()
+		r := &Report{}
+		Config{ProjectID: "site", Topic: "data"}.topic(t.Context(), r, nil)
+		expect(t, r, "topic", Warning, "not asked for")
+	})
+}
+
+func TestTopicOfAnEmulator(t *testing.T) {
+	t.Parallel()
+	server := pstest.NewServer()
+	t.Cleanup(func() { _ = server.Close() })
+	if _, err := server.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/site/topics/data"}); err != nil {
+		t.Fatal(err)
+	}
+	r := &Report{}
+	Config{ProjectID: "site", Topic: "data", Emulator: server.Addr}.topic(t.Context(), r, nil)
+	expect(t, r, "topic", OK, "is there, in the emulator")
+	r = &Report{}
+	Config{ProjectID: "site", Topic: "date", Emulator: server.Addr}.topic(t.Context(), r, nil)
+	expect(t, r, "topic", Problem, "topics/date does not exist")
+}
+
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "outbox")
+	config := Config{OutboxDir: dir, OutboxMaxBytes: 1 << 20, Clock: time.Now}
+	look := func() *Report {
+		r := &Report{}
+		config.outbox(r)
+		return r
+	}
+	expect(t, look(), "outbox", Warning, "is not there yet", "of the disk are free")
+
+	box, err := outbox.Open(dir, outbox.Options{MaxBytes: 1 << 20, Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = box.Close() })
+	keep := func(n int) {
+		t.Helper()
+		for range n {
+			if err := box.Append([]byte(strings.Repeat("m", 1000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	keep(3)
+	expect(t, look(), "outbox", OK, "a durable write takes up to", "3 readings waiting, 3 KiB of at most 1 MiB taken", "of the disk are free")
+	if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
+		t.Error("the lock of the open outbox is gone")
+	}
+	keep(980)
+	expect(t, look(), "outbox", Warning, "nearly full: 983 readings waiting")
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(found) < 2 {
+		t.Fatalf("segments %v, %v", found, err)
+	}
+	content, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(content[1500:1600])
+	if err := os.WriteFile(found[0], content[:len(content)-7], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, look(), "outbox", Warning, "1 place cannot be read", "1 segment with half a message at the end")
+
+	config.OutboxMaxBytes = 1 << 60
+	expect(t, look(), "outbox", Warning, "the outbox may need")
+}
+
+func TestOutboxThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 || runtime.GOOS == "windows" {
+		t.Skip("rights do not hold for this user")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	r := &Report{}
+	Config{OutboxDir: dir, OutboxMaxBytes: 1 << 20, Clock: time.Now}.outbox(r)
+	expect(t, r, "outbox", Problem, "cannot be written")
+}
+
+// publisher takes everything or nothing.
+type publisher struct{ err error }
+
+func (p publisher) Publish(context.Context, gateway.Message) error { return p.err }
+
+func (p publisher) PublishBacklog(_ context.Context, messages []gateway.Message) (int, error) {
+	return len(messages), p.err
+}
+
+func TestGateway(t *testing.T) {
+	t.Parallel()
+	look := func(handler http.Handler) *Report {
+		t.Helper()
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		r := &Report{}
+		port := server.Listener.Addr().(*net.TCPAddr).Port //nolint:errcheck // a TCP listener has no other
+		Config{Port: port, Version: "v2"}.gateway(t.Context(), r)
+		return r
+	}
+	site := func(version string, err error) http.Handler {
+		return gateway.New(gateway.Config{Version: version}, publisher{err}, outbox.Unavailable(os.ErrPermission), time.Now, logging.Discard())
+	}
+	message := `{"id":"1","node_id":"n","temperature":20,"humidity":40}`
+	post := func(handler http.Handler) {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/message", strings.NewReader(message)))
+	}
+	expect(t, look(site("v2", nil)), "gateway", Problem, "answers on port", "version v2, 0 nodes", "publishes, since", "cannot keep readings: permission denied")
+	expect(t, look(site("v1", nil)), "gateway", Problem, "runs version v1, installed is v2")
+	away := site("v2", os.ErrDeadlineExceeded)
+	post(away)
+	expect(t, look(away), "gateway", Problem, "1 node", "has not been able to publish since", "i/o timeout", "could neither publish nor keep 1 reading")
+	expect(t, look(http.NotFoundHandler()), "gateway", Problem, "what answers 404 Not Found there is no gateway")
+
+	r := &Report{}
+	Config{Port: 1}.gateway(t.Context(), r)
+	expect(t, r, "gateway", Problem, "does not answer on port 1")
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	r := &Report{}
+	r.ok("clock", "right")
+	r.problem("topic", "make it:\ngcloud …", "does not exist")
+	r.warn("outbox", "", "slow")
+	r.ok("outbox", "empty")
+	r.advise("Configure nodes with %s.", "http://192.168.1.20:8080")
+	var out strings.Builder
+	if err := r.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `clock
+  ok       right
+topic
+  PROBLEM  does not exist
+         → make it:
+           gcloud …
+outbox
+  warning  slow
+  ok       empty
+
+Configure nodes with http://192.168.1.20:8080.
+
+1 problem and 1 warning.
+`
+	if out.String() != want {
+		t.Errorf("report:\n%s", out.String())
+	}
+	if r.Healthy() {
+		t.Error("a report with a problem says all is well")
+	}
+	for want, made := range map[string]*Report{
+		"Everything is in order.": {}, "No problem, 2 warnings.": {Findings: []Finding{{Verdict: Warning}, {Verdict: Warning}}},
+		"2 problems.": {Findings: []Finding{{Verdict: Problem}, {Verdict: Problem}}},
+	} {
+		if got := made.summary(); got != want {
+			t.Errorf("summary %q, want %q", got, want)
+		}
+	}
+}

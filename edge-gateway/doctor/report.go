@@ -1,0 +1,129 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Verdict is what a finding means for the gateway.
+type Verdict int
+
+// The verdicts, by weight. A Warning is worth a look; the gateway does its work.
+const (
+	OK Verdict = iota
+	Warning
+	Problem
+)
+
+// String is the word before a finding.
+func (v Verdict) String() string {
+	switch v {
+	case Warning:
+		return "warning"
+	case Problem:
+		return "PROBLEM"
+	default:
+		return "ok"
+	}
+}
+
+// Finding is one thing that was found.
+type Finding struct {
+	Subject string // credentials, topic, clock, outbox, gateway or network
+	Verdict Verdict
+	Text    string
+	Remedy  string // what to do about it
+}
+
+// Report is what an examination found.
+type Report struct {
+	Findings []Finding
+	// Advice is what a person should know besides.
+	Advice []string
+}
+
+// Healthy says that there is no problem.
+func (r *Report) Healthy() bool { return r.count(Problem) == 0 }
+
+func (r *Report) count(v Verdict) int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Report) ok(subject, format string, values ...any) {
+	r.Findings = append(r.Findings, Finding{Subject: subject, Text: fmt.Sprintf(format, values...)})
+}
+
+func (r *Report) warn(subject, remedy, format string, values ...any) {
+	r.Findings = append(r.Findings, Finding{subject, Warning, fmt.Sprintf(format, values...), remedy})
+}
+
+func (r *Report) problem(subject, remedy, format string, values ...any) {
+	r.Findings = append(r.Findings, Finding{subject, Problem, fmt.Sprintf(format, values...), remedy})
+}
+
+func (r *Report) advise(format string, values ...any) {
+	r.Advice = append(r.Advice, fmt.Sprintf(format, values...))
+}
+
+// Write writes the report for a person at a terminal.
+func (r *Report) Write(w io.Writer) error {
+	var text strings.Builder
+	subject := ""
+	for _, f := range r.Findings {
+		if f.Subject != subject {
+			subject = f.Subject
+			text.WriteString(subject + "\n")
+		}
+		paragraph(&text, fmt.Sprintf("  %-9s", f.Verdict), f.Text)
+		if f.Remedy != "" {
+			paragraph(&text, strings.Repeat(" ", 9)+"→ ", f.Remedy)
+		}
+	}
+	for _, line := range r.Advice {
+		text.WriteString("\n" + line + "\n")
+	}
+	text.WriteString("\n" + r.summary() + "\n")
+	if _, err := io.WriteString(w, text.String()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// paragraph writes text behind a margin, further lines below the first.
+func paragraph(to *strings.Builder, margin, text string) {
+	blank := strings.Repeat(" ", 11)
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			margin = blank
+		}
+		to.WriteString(margin + line + "\n")
+	}
+}
+
+func (r *Report) summary() string {
+	problems, warnings := r.count(Problem), r.count(Warning)
+	switch {
+	case problems > 0 && warnings > 0:
+		return fmt.Sprintf("%s and %s.", some(problems, "problem"), some(warnings, "warning"))
+	case problems > 0:
+		return some(problems, "problem") + "."
+	case warnings > 0:
+		return "No problem, " + some(warnings, "warning") + "."
+	default:
+		return "Everything is in order."
+	}
+}
+
+func some(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

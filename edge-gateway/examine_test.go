@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestDoctor examines a gateway of its own and then one that has ended.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	server := startPubSub(t)
+	p := newProcess(t, server.Addr)
+	p.start()
+	var out bytes.Buffer
+	err := examine(t.Context(), nil, p.environ, &out, time.Now)
+	if err != nil && !errors.Is(err, errUnwell) {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"credentials\n  ok       not needed: PUBSUB_EMULATOR_HOST is " + server.Addr,
+		"topic\n  ok       projects/site/topics/data is there",
+		"0 readings waiting", "answers on port " + strconv.Itoa(p.port), "publishes, since",
+	} {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("no %q in:\n%s", text, out.String())
+		}
+	}
+	if p.health() == nil {
+		t.Error("the examined gateway does not answer any more")
+	}
+	_ = p.end(syscall.SIGKILL)
+	out.Reset()
+	if err := examine(t.Context(), nil, p.environ, &out, time.Now); !errors.Is(err, errUnwell) {
+		t.Errorf("an examination without a gateway ends with %v and:\n%s", err, out.String())
+	}
+	if !strings.Contains(out.String(), "PROBLEM  does not answer on port") {
+		t.Errorf("the missing gateway is not told:\n%s", out.String())
+	}
+}
+
+func TestDoctorsArguments(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := examine(t.Context(), []string{"-h"}, nil, &out, time.Now); err != nil || !strings.Contains(out.String(), "-network") {
+		t.Errorf("-h ends with %v and tells:\n%s", err, out.String())
+	}
+	for _, args := range [][]string{{"-colour"}, {"outbox"}} {
+		if err := examine(t.Context(), args, nil, &out, time.Now); err == nil || errors.Is(err, errUnwell) {
+			t.Errorf("%q ends with %v", args, err)
+		}
+	}
+	if err := run(t.Context(), []string{"nurse"}, nil); err == nil || !strings.Contains(err.Error(), "doctor") {
+		t.Errorf("an unknown command ends with %v", err)
+	}
+}
+
+// TestInstalled gives the doctor the settings of the installed service.
+func TestInstalled(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	etc := filepath.Join(root, "etc", "monitor-gateway")
+	if err := os.MkdirAll(etc, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := "# settings\n\nPROJECT_ID=site\n#DATA_TOPIC=other\n; PORT=1\nPORT = \"9090\"\nno setting\n"
+	if err := os.WriteFile(filepath.Join(etc, "environment"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"OUTBOX_DIR=" + filepath.Join(root, "var", "lib", "monitor-gateway", "outbox"),
+		"GOOGLE_APPLICATION_CREDENTIALS=" + filepath.Join(etc, "google.json"),
+		"PROJECT_ID=site", "PORT=9090", "PATH=/bin", "PORT=8081",
+	}
+	if diff := cmp.Diff(want, installed([]string{"PATH=/bin", "PORT=8081"}, root)); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	own := []string{"PROJECT_ID=other"}
+	if diff := cmp.Diff(own, installed(own, root)); diff != "" {
+		t.Errorf("a project of one's own (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"A=b"}, installed([]string{"A=b"}, t.TempDir())); diff != "" {
+		t.Errorf("nothing installed (-want +got):\n%s", diff)
+	}
+}

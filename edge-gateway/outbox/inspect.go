@@ -1,0 +1,91 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Contents is what is in the folder of an outbox.
+type Contents struct {
+	Pending int   // messages that wait, about a second's worth too many beside a gateway at work
+	Bytes   int64 // on disk
+	Damaged int   // places that must be stepped over
+	Torn    int   // segments that end in half a message, as a power failure leaves them
+}
+
+// Inspect looks at an outbox from outside: it takes no lock and writes nothing,
+// so that a gateway may have it open. The error is [fs.ErrNotExist] where there
+// is no folder yet.
+func Inspect(dir string) (Contents, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Contents{}, fmt.Errorf("inspect outbox: %w", err)
+	}
+	o := &Outbox{dir: dir, options: Options{disk: readOnly{}}}
+	if f, err := o.options.disk.Open(filepath.Join(dir, "cursor")); err == nil {
+		o.at = readCursor(f)
+		_ = f.Close()
+	}
+	found := Contents{}
+	for _, entry := range entries {
+		number := segmentNumber(entry.Name())
+		if number == 0 {
+			continue
+		}
+		s, err := o.examine(number)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the gateway has just removed it
+		}
+		if err != nil {
+			return found, fmt.Errorf("inspect outbox %s: %w", dir, err)
+		}
+		o.segments = append(o.segments, s)
+		if s.waste > 0 {
+			found.Torn++
+		}
+	}
+	found.Pending, found.Bytes, found.Damaged = o.pending(), o.bytes(), o.damaged
+	return found, nil
+}
+
+// readOnly is the real file system for someone who only looks.
+type readOnly struct{ osDisk }
+
+func (readOnly) Open(path string) (file, error) {
+	opened, err := os.Open(path) //nolint:gosec // in the outbox's own folder
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says operation and path itself
+	}
+	return opened, nil
+}
+
+// probes is how often Probe writes; cards are slow now and then.
+const probes = 5
+
+// Probe says how long a durable write takes in the folder of an outbox, at the
+// slowest of some, without opening it: by making and syncing a file beside it.
+func Probe(dir string, clock func() time.Time) (slowest time.Duration, err error) {
+	path := filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid()))
+	f, err := osDisk{}.Create(path)
+	if err != nil {
+		return 0, fmt.Errorf("outbox folder: %w", err)
+	}
+	for range probes {
+		started := clock()
+		if _, err = f.Write(make([]byte, blockSize)); err == nil {
+			err = f.Sync()
+		}
+		if err != nil {
+			break
+		}
+		slowest = max(slowest, clock().Sub(started))
+	}
+	if err = errors.Join(err, f.Close(), os.Remove(path)); err != nil {
+		return 0, fmt.Errorf("outbox folder: %w", err)
+	}
+	return slowest, nil
+}

@@ -1,0 +1,109 @@
+package outbox_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/edge-gateway/outbox"
+)
+
+// TestInspect looks at an outbox while it is open, and after a power failure.
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	box := open(t, dir, options())
+	add(t, box, "first", "second", "third")
+	messages, err := box.Next(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := box.Consume(messages); err != nil {
+		t.Fatal(err)
+	}
+	const record = 20 // bytes of a record beside its message
+	inspect := func(want outbox.Contents) {
+		t.Helper()
+		before := files(t, dir)
+		got, err := outbox.Inspect(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("contents (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(before, files(t, dir)); diff != "" {
+			t.Errorf("looking changed the folder (-before +after):\n%s", diff)
+		}
+	}
+	size := int64(3*record + len("firstsecondthird"))
+	// The cursor is written now and then; until then a message more waits.
+	inspect(outbox.Contents{Pending: 3, Bytes: size})
+	add(t, box, "fourth")
+	size += int64(record + len("fourth"))
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	inspect(outbox.Contents{Pending: 3, Bytes: size})
+
+	path := segments(t, dir)[0]
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[record+len("first")+4] ^= 1 // within the second message's length
+	if err := os.WriteFile(path, append(content, "half a record"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inspect(outbox.Contents{Pending: 2, Bytes: size + int64(len("half a record")), Damaged: 1, Torn: 1})
+}
+
+// files is the content of every file of a folder.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[entry.Name()] = string(content)
+	}
+	return found
+}
+
+func TestInspectOfNothing(t *testing.T) {
+	t.Parallel()
+	if _, err := outbox.Inspect(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Inspect = %v, want that it does not exist", err)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	box := open(t, dir, options())
+	add(t, box, "kept")
+	before := files(t, dir)
+	took, err := outbox.Probe(dir, time.Now)
+	if err != nil || took <= 0 || took > time.Minute {
+		t.Errorf("Probe = %s, %v", took, err)
+	}
+	if diff := cmp.Diff(before, files(t, dir)); diff != "" {
+		t.Errorf("the probe left something (-before +after):\n%s", diff)
+	}
+	_, err = outbox.Probe(filepath.Join(dir, "none"), time.Now)
+	if err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("Probe of no folder = %v", err)
+	}
+}
