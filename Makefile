@@ -32,6 +32,13 @@ test: ## Run all tests with the race detector, and the dashboard's in a browser
 bench: ## Run all benchmarks once each
 	go test -run '^$$' -bench . -benchmem -benchtime 1s -timeout 60m ./...
 
+DURATION ?= 10m
+NODES ?= 2000
+.PHONY: soak
+soak: ## Run the system under load while its parts are killed, and account for every reading (DURATION=10m NODES=2000)
+	@go build -o bin/soak ./run/soak
+	@exec bin/soak -duration $(DURATION) -nodes $(NODES) $(ARGS)
+
 .PHONY: lint
 lint: $(GOLANGCI) ## Check format, style and the import rule
 	$(GOLANGCI) run ./...

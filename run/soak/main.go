@@ -1,0 +1,72 @@
+// Command soak runs Coldaisle's programs under load and breaks them. `make soak`
+// kills one part after the other for as long as it is told, with thousands of
+// simulated nodes sending, dashboards polling and people judging predictions,
+// and then accounts for every single reading. `make chaos` plays named faults
+// one by one and holds each against its expected outcome.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "soak: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, arguments []string) error {
+	var chaos string
+	s := soak{out: os.Stdout, clock: time.Now}
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	flags.StringVar(&chaos, "chaos", "", "play this scenario instead, or all")
+	flags.DurationVar(&s.lasting, "duration", 10*time.Minute, "how long nodes send")
+	flags.IntVar(&s.nodes, "nodes", 2000, "simulated nodes, on two sites")
+	flags.Float64Var(&s.speed, "speed", 5, "simulated seconds per second; a node sends every 30 of them")
+	flags.DurationVar(&s.killEvery, "kill-every", 20*time.Second, "from one fault to the next; 0 for none")
+	flags.DurationVar(&s.outage, "outage", 5*time.Second, "of what hangs or is cut off")
+	flags.IntVar(&s.dashboards, "dashboards", 10, "people who look at the dashboard")
+	flags.Uint64Var(&s.seed, "seed", 1, "of the rooms and of the faults' order")
+	flags.StringVar(&s.dir, "dir", "", "folder for data and logs; empty for one that goes again when all is well")
+	if err := flags.Parse(arguments); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("usage: %w", err)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if s.dir != "" {
+		if err := os.MkdirAll(s.dir, 0o755); err != nil { //nolint:gosec // the database's account must pass
+			return fmt.Errorf("data folder: %w", err)
+		}
+		return s.run(ctx)
+	}
+	dir, err := os.MkdirTemp("", "coldaisle-soak-")
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	// The database's account must pass.
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // nothing secret lies in it
+		return fmt.Errorf("data folder: %w", err)
+	}
+	s.dir = dir
+	if err := s.run(ctx); err != nil {
+		return fmt.Errorf("%w\nlogs are in %s", err, dir)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package plant
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+)
+
+// The programs by the names that their processes begin with.
+const (
+	gatewayProgram = "gateway"
+	apiProgram     = "api"
+	replayProgram  = "replay"
+)
+
+// packages are the programs' own, beside the functions'.
+func packages(functions []string) map[string]string {
+	all := map[string]string{
+		gatewayProgram: "coldaisle.dev/edge-gateway",
+		apiProgram:     "coldaisle.dev/run/server",
+		replayProgram:  "coldaisle.dev/run/replay",
+	}
+	for _, function := range functions {
+		all[function] = "coldaisle.dev/functions/" + function + "/serve"
+	}
+	return all
+}
+
+// build compiles the programs into a folder and returns their paths by name.
+func build(ctx context.Context, dir string, functions []string) (map[string]string, error) {
+	paths := map[string]string{}
+	for name, pkg := range packages(functions) {
+		paths[name] = filepath.Join(dir, name)
+		compile := exec.CommandContext(ctx, "go", "build", "-o", paths[name], pkg) //nolint:gosec // packages of our own
+		if output, err := compile.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build %s: %w\n%s", pkg, err, output)
+		}
+	}
+	return paths, nil
+}
+
+// run runs a program to its end.
+func run(ctx context.Context, program string, environ []string, arguments ...string) error {
+	command := exec.CommandContext(ctx, program, arguments...) //nolint:gosec // built by us
+	command.Env = environ
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(program), err, output)
+	}
+	return nil
+}
