@@ -93,14 +93,18 @@ func openReadings(ctx context.Context, s settings, pool *pgxpool.Pool, clock fun
 	return table, table.Close, nil
 }
 
-// migrate brings the schema up to date.
+// migrate brings the schema up to date and gives the system's parts their rights
+// in it.
 func migrate(ctx context.Context, s migrationSettings) error {
 	pool, release, err := cloudsql.Open(ctx, s.Config)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return store.Migrate(ctx, pool)
+	if err := store.Migrate(ctx, pool); err != nil {
+		return err
+	}
+	return store.Grant(ctx, pool, s.Users)
 }
 
 // closers close what was opened, the last first.

@@ -67,6 +67,21 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestMigrationSettings reads the users of the parts as terraform writes them.
+func TestMigrationSettings(t *testing.T) {
+	t.Parallel()
+	s, err := config.Load[migrationSettings]([]string{
+		"DATABASE_URL=postgres://x", "DB_USERS=api=coldaisle-api@p.iam,ingest=coldaisle-ingest@p.iam",
+	})
+	if err != nil || len(s.Users) != 2 || s.Users["ingest"] != "coldaisle-ingest@p.iam" {
+		t.Errorf("got %v, %v", s.Users, err)
+	}
+	err = run(t.Context(), []string{"migrate"}, []string{"DATABASE_URL=" + pgtest.URL(t), "DB_USERS=ingest=nobody"})
+	if err == nil || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("rights for a user who does not exist: %v", err)
+	}
+}
+
 // TestService migrates, starts the service as Cloud Run does, asks it, and
 // stops it.
 func TestService(t *testing.T) {

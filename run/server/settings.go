@@ -64,4 +64,8 @@ func (s settings) Validate() error {
 // migrationSettings are all that `server migrate` needs.
 type migrationSettings struct {
 	Database
+
+	// Users are the database users of the system's parts, part=user, who get
+	// their rights after the migration. Without any, rights stay as they are.
+	Users map[string]string `env:"DB_USERS" envKeyValSeparator:"="`
 }

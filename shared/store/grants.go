@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// grantLock makes two [Grant]s wait for each other: PostgreSQL fails the second
+// of two that change the rights on one table.
+const grantLock = 0x636f6c64 // "cold"
+
+// parts returns what each part of the system does with the tables. A column
+// that a migration adds is covered; a table has to be added here.
+func parts() map[string]map[string]string {
+	const (
+		read   = "SELECT"
+		append = "SELECT, INSERT"
+		edit   = "SELECT, UPDATE"
+		all    = "SELECT, INSERT, UPDATE, DELETE"
+	)
+	return map[string]map[string]string{
+		"ingest": {"sensors": read, "sensor_tombstones": read, "alert_thresholds": read},
+		"detect": {
+			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read,
+			"prediction_feedback": append,
+		},
+		"storealert": {"sensors": read, "alerts": append},
+		"train":      {"prediction_feedback": edit, "model_training_runs": edit},
+		"api": {
+			"customers": all, "server_rooms": all, "sensors": all, "sensor_tombstones": append,
+			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
+		},
+	}
+}
+
+// Grant gives the database user of each part the rights that this part needs in
+// the schema, and takes away all others that the user has on it. users maps parts
+// (ingest, detect, storealert, train, api) to users that exist. The pool's own
+// user must own the tables. Doing it again changes nothing.
+func Grant(ctx context.Context, pool *pgxpool.Pool, users map[string]string) error {
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, grantLock); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		for _, part := range slices.Sorted(maps.Keys(users)) {
+			rights, known := parts()[part]
+			if !known {
+				return fmt.Errorf("no part is called %s", part)
+			}
+			if _, err := tx.Exec(ctx, grants(rights, users[part])); err != nil {
+				return fmt.Errorf("to %s: %w", part, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("grant rights: %w", err)
+	}
+	return nil
+}
+
+// grants writes the statements for one user. Names of users and tables cannot
+// be arguments of a statement.
+func grants(rights map[string]string, user string) string {
+	user = pgx.Identifier{user}.Sanitize()
+	var statements strings.Builder
+	fmt.Fprintf(&statements, "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %s;\n", user)
+	for _, table := range slices.Sorted(maps.Keys(rights)) {
+		fmt.Fprintf(&statements, "GRANT %s ON %s TO %s;\n", rights[table], pgx.Identifier{"public", table}.Sanitize(), user)
+	}
+	return statements.String()
+}

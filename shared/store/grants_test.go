@@ -1,0 +1,213 @@
+package store_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/store"
+)
+
+// role makes a user of the server without rights, named as Cloud SQL names a
+// service account's.
+func role(t *testing.T, pool *pgxpool.Pool, part string) string {
+	t.Helper()
+	name := "coldaisle-" + part + "-" + strings.ToLower(rand.Text()) + "@project.iam"
+	quoted := pgx.Identifier{name}.Sanitize()
+	if _, err := pool.Exec(t.Context(), "CREATE ROLE "+quoted); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Rights on the database's tables go before the role can.
+		if _, err := pool.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+quoted+" CASCADE; DROP ROLE "+quoted); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+// as returns a pool whose connections act as the user.
+func as(t *testing.T, pool *pgxpool.Pool, user string) *pgxpool.Pool {
+	t.Helper()
+	settings := pool.Config()
+	settings.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "SET ROLE "+pgx.Identifier{user}.Sanitize())
+		return err
+	}
+	acting, err := pgxpool.NewWithConfig(t.Context(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(acting.Close)
+	return acting
+}
+
+// granted gives every part a user and returns the store as each sees it.
+func granted(t *testing.T, h hall) (map[string]*pgxpool.Pool, map[string]*store.Store) {
+	t.Helper()
+	users := map[string]string{}
+	for _, part := range []string{"ingest", "detect", "storealert", "train", "api"} {
+		users[part] = role(t, h.pool, part)
+	}
+	for range 2 { // again changes nothing
+		if err := store.Grant(t.Context(), h.pool, users); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pools, stores := map[string]*pgxpool.Pool{}, map[string]*store.Store{}
+	for part, user := range users {
+		pools[part] = as(t, h.pool, user)
+		stores[part] = store.New(pools[part])
+	}
+	return pools, stores
+}
+
+func TestEveryPartMayDoWhatItDoes(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	_, part := granted(t, h)
+
+	api := hall{pool: h.pool, Store: part["api"], anna: h.anna, annas: h.annas}
+	api.sensor(t, h.anna, h.annas, "n1")
+	api.sensor(t, h.anna, h.annas, "n2")
+	if err := api.DeleteSensor(t.Context(), h.anna, "n2"); err != nil { // leaves a tombstone
+		t.Fatal(err)
+	}
+	limit := 30.0
+	if _, err := api.SetThresholds(t.Context(), h.anna, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, reader := range []string{"ingest", "detect"} {
+		nodes, err := part[reader].Nodes(t.Context(), []string{"n1", "n2"})
+		if err != nil {
+			t.Fatalf("%s: %v", reader, err)
+		}
+		if !nodes["n1"].Owned || nodes["n1"].Limits == nil || !nodes["n2"].Deleted {
+			t.Errorf("%s sees %+v", reader, nodes)
+		}
+	}
+	for _, want := range []store.AlertOutcome{store.AlertStored, store.AlertKnown} {
+		got, err := part["storealert"].InsertAlert(t.Context(), hot("n1", "m1"))
+		if err != nil || got != want {
+			t.Errorf("alert: %v, %v, want %v", got, err, want)
+		}
+	}
+
+	detect := hall{pool: h.pool, Store: part["detect"], anna: h.anna, annas: h.annas}
+	recorded := detect.prediction(t, h.anna, "n1", 0)
+	if _, err := api.ValidatePrediction(t.Context(), h.anna, recorded.ID, store.FeedbackOK); err != nil {
+		t.Fatal(err)
+	}
+	run, err := api.BeginManual(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := part["train"].ClaimRun(t.Context(), run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts, err := part["train"].UnusedVerdicts(t.Context(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := part["train"].CompleteRun(t.Context(), claim, store.TrainingResult{Used: verdicts}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{recorded.ID}, h.used(t)); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
+}
+
+func TestNoPartMayDoMore(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	pools, _ := granted(t, h)
+	for _, c := range []struct{ part, statement string }{
+		{"ingest", `SELECT FROM customers`},
+		{"ingest", `DELETE FROM sensors`},
+		{"detect", `SELECT FROM customers`},
+		{"detect", `UPDATE prediction_feedback SET feedback = 'ok'`},
+		{"detect", `INSERT INTO alerts DEFAULT VALUES`},
+		{"storealert", `SELECT FROM customers`},
+		{"storealert", `UPDATE alerts SET acknowledged = true`},
+		{"train", `SELECT FROM sensors`},
+		{"train", `INSERT INTO model_training_runs DEFAULT VALUES`},
+		{"api", `DROP TABLE alerts`},
+		{"api", `DELETE FROM sensor_tombstones`},
+		{"api", `SELECT FROM goose_db_version`},
+		{"api", `CREATE TABLE public.mine ()`},
+	} {
+		_, err := pools[c.part].Exec(t.Context(), c.statement)
+		if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != "42501" {
+			t.Errorf("%s may %s: %v", c.part, c.statement, err)
+		}
+	}
+}
+
+func TestGrantTakesAwayWhatIsNotOfThePart(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	user := role(t, h.pool, "ingest")
+	h.sql(t, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+pgx.Identifier{user}.Sanitize(), nil)
+	if err := store.Grant(t.Context(), h.pool, map[string]string{"ingest": user}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := as(t, h.pool, user).Exec(t.Context(), `SELECT FROM customers`)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != "42501" {
+		t.Errorf("still reads customers: %v", err)
+	}
+}
+
+func TestGrantRefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	for _, users := range []map[string]string{
+		{"gateway": role(t, h.pool, "gateway")},
+		{"ingest": "nobody"},
+	} {
+		if err := store.Grant(t.Context(), h.pool, users); err == nil {
+			t.Errorf("granted to %v", users)
+		}
+	}
+}
+
+// TestAnOrdinaryOwnerMigratesAndGrants does as a user who owns the database and
+// is nothing more, as on Cloud SQL, where nobody is a superuser.
+func TestAnOrdinaryOwnerMigratesAndGrants(t *testing.T) {
+	t.Parallel()
+	admin := connect(t, blank(t))
+	owner, reader := role(t, admin, "migrate"), role(t, admin, "ingest")
+	database := pgx.Identifier{admin.Config().ConnConfig.Database}.Sanitize()
+	for _, statement := range []string{
+		"ALTER DATABASE " + database + " OWNER TO " + pgx.Identifier{owner}.Sanitize(),
+		"ALTER SCHEMA public OWNER TO pg_database_owner", // as PostgreSQL itself makes it
+		"GRANT USAGE ON SCHEMA public TO PUBLIC",
+	} {
+		if _, err := admin.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { // before the role is dropped
+		if _, err := admin.Exec(context.WithoutCancel(t.Context()), "ALTER DATABASE "+database+" OWNER TO CURRENT_USER"); err != nil {
+			t.Error(err)
+		}
+	})
+	acting := as(t, admin, owner)
+	if err := store.Migrate(t.Context(), acting); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Grant(t.Context(), acting, map[string]string{"ingest": reader}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.New(as(t, admin, reader)).Nodes(t.Context(), []string{"n1"}); err != nil {
+		t.Error(err)
+	}
+}
