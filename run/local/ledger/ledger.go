@@ -1,6 +1,8 @@
-// Package ledger sends a recorded series through a running system and accounts
-// for every row: what the gateway took must be stored exactly once, with
-// exactly the alerts that its values call for.
+// Package ledger accounts for readings: what a gateway took must be stored
+// exactly once, with exactly the alerts that its values call for. [Replay] sends
+// a recorded series through a running system and accounts for every row of it;
+// a [Book] writes down what live nodes send and hear while parts of the system
+// are killed, and explains every row that is stored, and every one that is not.
 package ledger
 
 import (
