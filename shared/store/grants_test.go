@@ -159,10 +159,10 @@ func TestEveryTableIsSomebodys(t *testing.T) {
 	h := open(t)
 	pools, _ := granted(t, h)
 	rows, err := pools["api"].Query(t.Context(), `
-		SELECT tablename::text
-		FROM pg_tables
-		WHERE schemaname = 'public' AND tablename <> 'goose_db_version'
-		  AND NOT has_table_privilege(format('public.%I', tablename), 'SELECT')`)
+		SELECT relname::text
+		FROM pg_class
+		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'goose_db_version'
+		  AND NOT has_table_privilege(oid, 'SELECT')`)
 	if err != nil {
 		t.Fatal(err)
 	}
