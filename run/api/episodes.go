@@ -16,7 +16,7 @@ type episodeBody struct {
 	StartTime      time.Time `json:"start_time" doc:"Time of the first reading over the threshold, UTC." example:"2026-03-01T12:00:00Z"`
 	EndTime        time.Time `json:"end_time" doc:"Time of the last reading over the threshold, UTC." example:"2026-03-01T12:40:00Z"`
 	Peak           float64   `json:"peak" doc:"Highest value, in degrees Celsius or percent." example:"57.4"`
-	Threshold      float64   `json:"threshold" doc:"Threshold that the last reading exceeded, in degrees Celsius or percent." example:"50"`
+	Threshold      float64   `json:"threshold" doc:"Threshold that was exceeded, in degrees Celsius or percent; the highest, if it was changed meanwhile." example:"50"`
 	AlertCount     int       `json:"alert_count" doc:"Alerts of the episode." example:"81"`
 	Unacknowledged int       `json:"unacknowledged_count" doc:"Alerts of it that nobody has seen to." example:"81"`
 }

@@ -30,31 +30,31 @@ type hall struct {
 	brunos      int64
 }
 
-func open(t *testing.T) hall {
-	t.Helper()
-	pool := pgtest.New(t)
+func open(tb testing.TB) hall {
+	tb.Helper()
+	pool := pgtest.New(tb)
 	h := hall{Store: store.New(pool), pool: pool}
-	h.anna, h.bruno = h.customer(t, "anna12"), h.customer(t, "bruno1")
-	h.annas, h.brunos = h.room(t, h.anna), h.room(t, h.bruno)
+	h.anna, h.bruno = h.customer(tb, "anna12"), h.customer(tb, "bruno1")
+	h.annas, h.brunos = h.room(tb, h.anna), h.room(tb, h.bruno)
 	return h
 }
 
-func (h hall) customer(t *testing.T, name string) int64 {
-	t.Helper()
-	created, err := h.CreateCustomer(t.Context(), store.NewCustomer{
+func (h hall) customer(tb testing.TB, name string) int64 {
+	tb.Helper()
+	created, err := h.CreateCustomer(tb.Context(), store.NewCustomer{
 		Email: name + "@example.com", Username: name, PasswordHash: "hash of " + name,
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return created.ID
 }
 
-func (h hall) room(t *testing.T, customer int64) int64 {
-	t.Helper()
-	created, err := h.CreateRoom(t.Context(), customer, "Room")
+func (h hall) room(tb testing.TB, customer int64) int64 {
+	tb.Helper()
+	created, err := h.CreateRoom(tb.Context(), customer, "Room")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return created.ID
 }
