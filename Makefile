@@ -39,6 +39,10 @@ soak: ## Run the system under load while its parts are killed, and account for e
 	@go build -o bin/soak ./run/soak
 	@exec bin/soak -duration $(DURATION) -nodes $(NODES) $(ARGS)
 
+.PHONY: chaos
+chaos: ## Play named faults, from a full disk to a jumping clock, and print what came of each
+	@go test -count=1 -v -timeout 20m -run '^TestChaos$$' ./run/soak
+
 .PHONY: lint
 lint: $(GOLANGCI) ## Check format, style and the import rule
 	$(GOLANGCI) run ./...

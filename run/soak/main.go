@@ -1,8 +1,10 @@
 // Command soak runs Coldaisle's programs under load and breaks them. `make soak`
 // kills one part after the other for as long as it is told, with thousands of
 // simulated nodes sending, dashboards polling and people judging predictions,
-// and then accounts for every single reading. `make chaos` plays named faults
-// one by one and holds each against its expected outcome.
+// and then accounts for every single reading.
+//
+// Beside it, as tests, stand the named faults of `make chaos`, each with its
+// expected outcome.
 package main
 
 import (
@@ -27,10 +29,8 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) error {
-	var chaos string
 	s := soak{out: os.Stdout, clock: time.Now}
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
-	flags.StringVar(&chaos, "chaos", "", "play this scenario instead, or all")
 	flags.DurationVar(&s.lasting, "duration", 10*time.Minute, "how long nodes send")
 	flags.IntVar(&s.nodes, "nodes", 2000, "simulated nodes, on two sites")
 	flags.Float64Var(&s.speed, "speed", 5, "simulated seconds per second; a node sends every 30 of them")

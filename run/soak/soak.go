@@ -44,6 +44,9 @@ type soak struct {
 	seed              uint64
 	dir               string
 	out               io.Writer
+	programs          plant.Programs // nil builds them
+	environ           map[string][]string
+	resolve           func(site int) nodesim.Resolve // how nodes find their gateway; nil for its address
 	clock             func() time.Time
 
 	plant  *plant.Plant
@@ -63,16 +66,10 @@ func (s *soak) run(ctx context.Context) (err error) {
 		return fmt.Errorf("log: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	s.log = logging.New(file, slog.LevelInfo, "")
-	s.say("starting the programs")
-	s.plant, err = plant.Start(ctx, plant.Options{Dir: s.dir, Sites: sites, Log: s.log})
-	if err != nil {
+	if err := s.start(ctx, logging.New(file, slog.LevelInfo, "")); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.plant.Stop()) }()
-	if err := s.prepare(ctx); err != nil {
-		return err
-	}
 	s.say("%d nodes send %.0f readings a second, for %s", s.nodes, float64(s.nodes)*s.speed/30, s.lasting)
 	if err := s.live(ctx); err != nil {
 		return err
@@ -82,6 +79,21 @@ func (s *soak) run(ctx context.Context) (err error) {
 		return err
 	}
 	return s.verdict(ctx)
+}
+
+// start starts the programs and prepares everybody; whoever calls stops the
+// plant when there is no error.
+func (s *soak) start(ctx context.Context, log *slog.Logger) (err error) {
+	s.log = log
+	s.say("starting the programs")
+	s.plant, err = plant.Start(ctx, plant.Options{Dir: s.dir, Sites: sites, Programs: s.programs, Environ: s.environ, Log: log})
+	if err != nil {
+		return err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return errors.Join(err, s.plant.Stop())
+	}
+	return nil
 }
 
 func (s *soak) say(format string, values ...any) {
@@ -96,8 +108,15 @@ func (s *soak) prepare(ctx context.Context) error {
 	s.faults = newFaults(s.plant, s.outage, s.seed, s.clock, s.say)
 	var rooms [][]string
 	for site := range sites {
+		find, err := nodesim.Fixed(s.plant.Gateways[site].URL())
+		if s.resolve != nil {
+			find = s.resolve(site)
+		}
+		if err != nil {
+			return fmt.Errorf("site %d: %w", site+1, err)
+		}
 		nodes, err := nodesim.New(nodesim.Config{
-			Gateway: s.plant.Gateways[site].URL(), Nodes: s.nodes / sites, Speed: s.speed, Seed: s.seed + uint64(site),
+			Resolve: find, Nodes: s.nodes / sites, Speed: s.speed, Seed: s.seed + uint64(site),
 			Prefix: fmt.Sprintf("site%d", site+1), HotAfter: s.lasting / 4, FailureEvery: 4 * time.Hour,
 			Clock: s.clock, Log: s.log, Transport: s.book.Over(network(s.nodes)),
 		})

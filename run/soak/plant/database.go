@@ -85,6 +85,12 @@ func (d *Database) Recover(ctx context.Context) error {
 	return nil
 }
 
+// Ended reports whether the server has given up by itself.
+func (d *Database) Ended() bool {
+	pid, err := d.pid()
+	return err != nil || syscall.Kill(pid, 0) != nil
+}
+
 func (d *Database) pid() (int, error) {
 	content, err := os.ReadFile(filepath.Join(d.options.Dir, "data", "postmaster.pid"))
 	if err != nil {

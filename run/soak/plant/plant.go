@@ -39,9 +39,12 @@ const modelBucket = "models"
 type Options struct {
 	Dir   string // for data, programs and logs; made when missing
 	Sites int    // gateways
-	// GatewayEnv adds to the gateways' environment, as NAME=value.
-	GatewayEnv []string
-	Log        *slog.Logger
+	// Programs are what runs; nil builds it first.
+	Programs Programs
+	// Environ adds to the environment, as NAME=value, of the processes of a
+	// program: gateway, api, or a function.
+	Environ map[string][]string
+	Log     *slog.Logger
 }
 
 // Plant is a running system.
@@ -52,9 +55,8 @@ type Plant struct {
 	Functions map[string]*Pool
 	API       *Pool
 
-	options  Options
-	programs map[string]string
-	closers  []func() error
+	options Options
+	closers []func() error
 }
 
 // Start builds the programs and starts everything. ctx bounds the start only.
@@ -67,14 +69,14 @@ func Start(ctx context.Context, o Options) (*Plant, error) {
 }
 
 func (p *Plant) start(ctx context.Context) error {
-	for _, folder := range []string{p.logs(), filepath.Join(p.options.Dir, "bin")} {
-		if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // the database's account must pass
-			return fmt.Errorf("plant: %w", err)
-		}
+	if err := os.MkdirAll(p.logs(), 0o755); err != nil { //nolint:gosec // the database's account must pass
+		return fmt.Errorf("plant: %w", err)
 	}
 	var err error
-	if p.programs, err = build(ctx, filepath.Join(p.options.Dir, "bin"), functions()); err != nil {
-		return err
+	if p.options.Programs == nil {
+		if p.options.Programs, err = Build(ctx, filepath.Join(p.options.Dir, "bin")); err != nil {
+			return err
+		}
 	}
 	if p.Database, err = startDatabase(ctx, filepath.Join(p.options.Dir, "postgres"), p.options.Log); err != nil {
 		return err
@@ -94,7 +96,7 @@ func (p *Plant) start(ctx context.Context) error {
 		"STORAGE_EMULATOR_HOST=" + storage, "MODEL_BUCKET=" + modelBucket,
 	}
 	secret := "SECRET_KEY=" + rand.Text() + rand.Text()
-	if err := run(ctx, p.programs[apiProgram], append(slices.Clone(backend), secret), "migrate"); err != nil {
+	if err := run(ctx, p.options.Programs[apiProgram], append(slices.Clone(backend), secret), "migrate"); err != nil {
 		return err
 	}
 	for _, function := range functions() {
@@ -127,7 +129,8 @@ func (p *Plant) logs() string { return filepath.Join(p.options.Dir, "logs") }
 
 // process prepares and starts one.
 func (p *Plant) process(ctx context.Context, name, program string, environ []string) (*Process, error) {
-	process, err := newProcess(ctx, name, p.programs[program], p.logs(), environ)
+	environ = append(slices.Clone(environ), p.options.Environ[program]...)
+	process, err := newProcess(ctx, name, p.options.Programs[program], p.logs(), environ)
 	if err != nil {
 		return nil, err
 	}
@@ -154,10 +157,10 @@ func (p *Plant) startPool(ctx context.Context, program string, environ []string)
 func (p *Plant) startGateways(ctx context.Context) error {
 	for site := range p.options.Sites {
 		name := gatewayProgram + "-" + strconv.Itoa(site+1)
-		environ := append([]string{
+		environ := []string{
 			"PROJECT_ID=" + Project, "DATA_TOPIC=" + bridge.TopicData,
 			"PUBSUB_EMULATOR_HOST=" + p.PubSub.Sites.Address(), "OUTBOX_DIR=" + filepath.Join(p.options.Dir, name),
-		}, p.options.GatewayEnv...)
+		}
 		gateway, err := p.process(ctx, name, gatewayProgram, environ)
 		if err != nil {
 			return err
@@ -200,7 +203,7 @@ func (p *Plant) startStorage(ctx context.Context) (string, error) {
 func (p *Plant) Replay(ctx context.Context) error {
 	for _, topic := range []string{bridge.TopicData, bridge.TopicAlerts} {
 		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+p.PubSub.server.Addr)
-		if err := run(ctx, p.programs[replayProgram], environ, "-project", Project, "-topic", topic, "-idle", "1s"); err != nil {
+		if err := run(ctx, p.options.Programs[replayProgram], environ, "-project", Project, "-topic", topic, "-idle", "1s"); err != nil {
 			return err
 		}
 	}

@@ -27,10 +27,13 @@ func packages(functions []string) map[string]string {
 	return all
 }
 
-// build compiles the programs into a folder and returns their paths by name.
-func build(ctx context.Context, dir string, functions []string) (map[string]string, error) {
-	paths := map[string]string{}
-	for name, pkg := range packages(functions) {
+// Programs are the paths of what [Build] has built, by name.
+type Programs map[string]string
+
+// Build compiles the programs into a folder.
+func Build(ctx context.Context, dir string) (Programs, error) {
+	paths := Programs{}
+	for name, pkg := range packages(functions()) {
 		paths[name] = filepath.Join(dir, name)
 		compile := exec.CommandContext(ctx, "go", "build", "-o", paths[name], pkg) //nolint:gosec // packages of our own
 		if output, err := compile.CombinedOutput(); err != nil {
