@@ -26,8 +26,11 @@ type scenario struct {
 	expected string
 	// play breaks and mends what it names while nodes send, and returns what it
 	// saw. It runs the nodes itself.
-	play func(t *testing.T) string
+	play func(t trial) string
 }
+
+// trial is the test that a scenario is.
+type trial struct{ *testing.T }
 
 func scenarios() []scenario {
 	return []scenario{
@@ -79,7 +82,7 @@ func TestChaos(t *testing.T) {
 				defer mu.Unlock()
 				seen[s.name] = text
 			}()
-			text = s.play(t)
+			text = s.play(trial{t})
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package main //nolint:thelper // each function here is a test of its own
+package main
 
 import (
 	"bytes"
@@ -29,8 +29,8 @@ import (
 
 const alertsPath = "/api/v1/alerts/active"
 
-func databaseGone(t *testing.T) string {
-	w := begin(t, nil)
+func databaseGone(t trial) string {
+	w := begin(t.T, nil)
 	if err := w.plant.Database.Crash(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func databaseGone(t *testing.T) string {
 	return fmt.Sprintf("API %d, well %.1f s after; %s", refused, after.Seconds(), exact(w.end()))
 }
 
-func databaseHangs(t *testing.T) string {
-	w := begin(t, nil)
+func databaseHangs(t trial) string {
+	w := begin(t.T, nil)
 	w.plant.Database.Line.Set(plant.Silent)
 	accepted, failed := w.during(6 * time.Second)
 	w.plant.Database.Line.Set(plant.Whole)
@@ -95,11 +95,11 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func databaseFull(t *testing.T) string {
-	dir := folder(t)
-	small(t, filepath.Join(dir, "postgres"), 256<<20)
-	w := begin(t, func(s *soak) { s.dir = dir })
-	free := fill(t, filepath.Join(dir, "postgres"))
+func databaseFull(t trial) string {
+	dir := folder(t.T)
+	small(t.T, filepath.Join(dir, "postgres"), 256<<20)
+	w := begin(t.T, func(s *soak) { s.dir = dir })
+	free := fill(t.T, filepath.Join(dir, "postgres"))
 	before, stored := w.stats(), w.rows()
 	// Until it shows: a page or two may still be free.
 	for deadline := time.Now().Add(time.Minute); ; pass(100 * time.Millisecond) {
@@ -143,12 +143,12 @@ func (w *world) rows() int {
 	return rows
 }
 
-func gatewayFull(t *testing.T) string {
-	dir := folder(t)
+func gatewayFull(t trial) string {
+	dir := folder(t.T)
 	for site := range sites {
-		small(t, filepath.Join(dir, fmt.Sprintf("gateway-%d", site+1)), 64<<10)
+		small(t.T, filepath.Join(dir, fmt.Sprintf("gateway-%d", site+1)), 64<<10)
 	}
-	w := begin(t, func(s *soak) { s.dir = dir; s.speed = 60 })
+	w := begin(t.T, func(s *soak) { s.dir = dir; s.speed = 60 })
 	w.plant.PubSub.Sites.Set(plant.Refused)
 	dropped := func() (n int64) {
 		for _, g := range w.plant.Gateways {
@@ -175,8 +175,8 @@ func gatewayFull(t *testing.T) string {
 	return fmt.Sprintf("%d readings, %d could not be kept and were counted, %d of them are missing", sum.Sent, counted, sum.Unexplained)
 }
 
-func pubSubSlow(t *testing.T) string {
-	w := begin(t, nil)
+func pubSubSlow(t trial) string {
+	w := begin(t.T, nil)
 	w.plant.PubSub.Sites.Slow(200 * time.Millisecond)
 	accepted, failed := w.during(6 * time.Second)
 	w.plant.PubSub.Sites.Slow(0)
@@ -186,8 +186,8 @@ func pubSubSlow(t *testing.T) string {
 	return fmt.Sprintf("%d answers over 0.4 s late, none failed; %s", accepted, exact(w.end()))
 }
 
-func pubSubGone(t *testing.T) string {
-	w := begin(t, nil)
+func pubSubGone(t trial) string {
+	w := begin(t.T, nil)
 	w.plant.PubSub.Sites.Set(plant.Silent)
 	pass(5 * time.Second) // the gateways have noticed
 	before := w.stats()
@@ -213,9 +213,9 @@ type jumps struct{ offset atomic.Int64 }
 func (j *jumps) now() time.Time          { return time.Now().Add(time.Duration(j.offset.Load())) }
 func (j *jumps) by(offset time.Duration) { j.offset.Store(int64(offset)) }
 
-func clockJump(t *testing.T) string {
+func clockJump(t trial) string {
 	var clock jumps
-	s, err := system.Start(t.Context(), system.Options{DataDir: folder(t), Clock: clock.now, Log: logging.Discard()})
+	s, err := system.Start(t.Context(), system.Options{DataDir: folder(t.T), Clock: clock.now, Log: logging.Discard()})
 	if err != nil {
 		t.Skip(err)
 	}
@@ -252,8 +252,8 @@ func clockJump(t *testing.T) string {
 	return fmt.Sprintf("%d readings, %d alerts, exact", account.Sent.Accepted, account.Due)
 }
 
-func quotaErrors(t *testing.T) string {
-	table := bqtest.NewAppendServer(t)
+func quotaErrors(t trial) string {
+	table := bqtest.NewAppendServer(t.T)
 	var refused atomic.Int64
 	var exhausted atomic.Bool
 	table.Fault = func(int, []reading.Reading) bqtest.Fault {
@@ -263,7 +263,7 @@ func quotaErrors(t *testing.T) string {
 		}
 		return bqtest.Fault{}
 	}
-	w := begin(t, func(s *soak) {
+	w := begin(t.T, func(s *soak) {
 		s.environ = map[string][]string{"ingest": {
 			"READINGS=bigquery", "BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST=" + table.Address(),
 		}}
@@ -286,7 +286,7 @@ func quotaErrors(t *testing.T) string {
 	return fmt.Sprintf("%d appends refused; %d readings stored, %d copies for readers to leave out", refused.Load(), len(distinct), len(rows)-len(distinct))
 }
 
-func twoGateways(t *testing.T) string {
+func twoGateways(t trial) string {
 	// Nodes find another gateway when theirs no longer answers, as they would by
 	// multicast DNS.
 	var w *world
@@ -305,7 +305,7 @@ func twoGateways(t *testing.T) string {
 			return "", fmt.Errorf("no gateway at site %d", site+1)
 		}
 	}
-	w = prepared(t, func(s *soak) { s.resolve = resolve })
+	w = prepared(t.T, func(s *soak) { s.resolve = resolve })
 	w.send()
 	before := w.stats()
 	if err := w.plant.Gateways[1].End(syscall.SIGKILL); err != nil {
@@ -323,10 +323,10 @@ func twoGateways(t *testing.T) string {
 	return fmt.Sprintf("%d nodes moved, %d rows twice; %s", moved.Load(), sum.Duplicated, exact(sum))
 }
 
-func halfOpen(t *testing.T) string {
-	w := begin(t, nil)
+func halfOpen(t trial) string {
+	w := begin(t.T, nil)
 	gateway := w.plant.Gateways[0]
-	before := openFiles(t, gateway)
+	before := openFiles(t.T, gateway)
 	const many = 300
 	var connections []net.Conn
 	for i := range many {
@@ -339,15 +339,15 @@ func halfOpen(t *testing.T) string {
 		_, _ = conn.Write([]byte([]string{"", "POST /api/v1/message HTTP/1.1\r\nHost: g", "POST /api/v1/message HTTP/1.1\r\nHost: g\r\nContent-Length: 90\r\n\r\n{"}[i%3]))
 		connections = append(connections, conn)
 	}
-	held := openFiles(t, gateway)
+	held := openFiles(t.T, gateway)
 	if held < before+many/2 {
 		t.Errorf("%d open files with %d half-open connections, %d before", held, many, before)
 	}
 	start := w.stats()
 	began := time.Now()
-	for openFiles(t, gateway) > before+30 {
+	for openFiles(t.T, gateway) > before+30 {
 		if time.Since(began) > time.Minute {
-			t.Fatalf("%d files are still open, %d before", openFiles(t, gateway), before)
+			t.Fatalf("%d files are still open, %d before", openFiles(t.T, gateway), before)
 		}
 		pass(100 * time.Millisecond)
 	}
