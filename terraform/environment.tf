@@ -73,6 +73,7 @@ locals {
       DB_USER                  = module.database.users.migrate
       DB_NAME                  = module.database.database
       DB_PRIVATE_IP            = tostring(var.database.private_address)
+      DB_USERS                 = join(",", [for part, user in module.database.users : "${part}=${user}" if part != "migrate"])
     }
   }
 

@@ -161,6 +161,11 @@ variable "database" {
     condition     = var.database.max_connections >= 25 && var.database.max_disk_gb >= 10 && var.database.retained_backups >= 7 && var.database.retained_backups <= 365
     error_message = "The database needs 25 connections and 10 GB or more, and between 7 and 365 retained backups."
   }
+
+  validation {
+    condition     = local.connections <= var.database.max_connections - 10
+    error_message = "The parts may open ${local.connections} connections at their largest, the database takes ${var.database.max_connections}, of which 10 are kept for itself and for people: raise max_connections (and the tier), or lower max_instances or connections."
+  }
 }
 
 variable "subnet_range" {

@@ -1,0 +1,221 @@
+# Where data is kept: database, readings, models, images, secret.
+mock_provider "google" {
+  source = "./tests/mocks"
+}
+
+run "database" {
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    project_id = "coldaisle-test"
+    region     = "europe-west1"
+    name       = "coldaisle"
+    size = {
+      tier             = "db-custom-1-3840"
+      edition          = "ENTERPRISE"
+      highly_available = true
+      max_connections  = 200
+      max_disk_gb      = 100
+      retained_backups = 14
+    }
+    network     = "projects/coldaisle-test/global/networks/coldaisle"
+    connections = 190
+    users = {
+      api     = "coldaisle-api@coldaisle-test.iam.gserviceaccount.com"
+      migrate = "coldaisle-migrate@coldaisle-test.iam.gserviceaccount.com"
+    }
+    owner               = "migrate"
+    deletion_protection = true
+  }
+
+  assert {
+    condition     = !google_sql_database_instance.this.settings[0].ip_configuration[0].ipv4_enabled && google_sql_database_instance.this.settings[0].ip_configuration[0].private_network == var.network && google_sql_database_instance.this.settings[0].ip_configuration[0].ssl_mode == "ENCRYPTED_ONLY"
+    error_message = "The database has a public address, or takes unencrypted connections."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].backup_configuration[0].enabled && google_sql_database_instance.this.settings[0].backup_configuration[0].point_in_time_recovery_enabled && google_sql_database_instance.this.settings[0].backup_configuration[0].transaction_log_retention_days == 7
+    error_message = "The database cannot be brought back to any moment of the last week."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.deletion_protection && google_sql_database_instance.this.settings[0].deletion_protection_enabled
+    error_message = "The database can be deleted, here or elsewhere."
+  }
+
+  assert {
+    condition = { for flag in google_sql_database_instance.this.settings[0].database_flags : flag.name => flag.value } == {
+      "cloudsql.iam_authentication" = "on"
+      "max_connections"             = "200"
+    }
+    error_message = "Service accounts cannot log in, or the limit of connections is another than asked for."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].availability_type == "REGIONAL" && google_sql_database_instance.this.settings[0].edition == "ENTERPRISE"
+    error_message = "The database is not what was asked for: without an edition, Google takes the dearer one."
+  }
+
+  assert {
+    condition     = alltrue([for user in google_sql_user.part : user.type == "CLOUD_IAM_SERVICE_ACCOUNT" && user.password == null])
+    error_message = "A database user has a password."
+  }
+
+  assert {
+    condition     = google_sql_user.part["api"].name == "coldaisle-api@coldaisle-test.iam" && google_sql_user.part["api"].database_roles == null && google_sql_user.part["migrate"].database_roles == tolist(["cloudsqlsuperuser"])
+    error_message = "Only the migration may own the schema."
+  }
+}
+
+run "database_with_a_public_address" {
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    project_id = "coldaisle-test"
+    region     = "europe-west1"
+    name       = "coldaisle"
+    size = {
+      tier             = "db-custom-1-3840"
+      edition          = "ENTERPRISE"
+      highly_available = false
+      max_connections  = 200
+      max_disk_gb      = 100
+      retained_backups = 14
+    }
+    connections         = 190
+    users               = { migrate = "coldaisle-migrate@coldaisle-test.iam.gserviceaccount.com" }
+    owner               = "migrate"
+    deletion_protection = false
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].ip_configuration[0].ipv4_enabled && length(google_sql_database_instance.this.settings[0].ip_configuration[0].authorized_networks) == 0 && google_sql_database_instance.this.settings[0].connector_enforcement == "REQUIRED"
+    error_message = "A public address must be open to connectors alone, which authenticate by IAM."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].availability_type == "ZONAL" && !google_sql_database_instance.this.deletion_protection
+    error_message = "The database is not what was asked for."
+  }
+}
+
+run "database_with_too_many_clients" {
+  command = plan
+
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    project_id = "coldaisle-test"
+    region     = "europe-west1"
+    name       = "coldaisle"
+    size = {
+      tier             = "db-custom-1-3840"
+      edition          = "ENTERPRISE"
+      highly_available = false
+      max_connections  = 200
+      max_disk_gb      = 100
+      retained_backups = 14
+    }
+    connections         = 191
+    users               = { migrate = "coldaisle-migrate@coldaisle-test.iam.gserviceaccount.com" }
+    owner               = "migrate"
+    deletion_protection = true
+  }
+
+  expect_failures = [google_sql_database_instance.this]
+}
+
+run "readings" {
+  module {
+    source = "./modules/readings"
+  }
+
+  variables {
+    project_id          = "coldaisle-test"
+    location            = "europe-west1"
+    deletion_protection = true
+  }
+
+  assert {
+    condition     = google_bigquery_table.readings.time_partitioning[0].type == "DAY" && google_bigquery_table.readings.time_partitioning[0].field == "timestamp" && google_bigquery_table.readings.require_partition_filter
+    error_message = "Readings must be partitioned by day, and a query must say which days."
+  }
+
+  assert {
+    condition     = google_bigquery_table.readings.clustering == tolist(["node_id", "message_id"])
+    error_message = "Readings must be clustered by node and message."
+  }
+
+  assert {
+    condition     = google_bigquery_table.readings.deletion_protection && !google_bigquery_dataset.this.delete_contents_on_destroy
+    error_message = "Readings can be deleted."
+  }
+
+  assert {
+    condition = [for column in jsondecode(google_bigquery_table.readings.schema) : "${column.name} ${column.type} ${column.mode}"] == [
+      "node_id STRING REQUIRED", "message_id STRING REQUIRED", "timestamp TIMESTAMP REQUIRED", "temperature FLOAT REQUIRED", "humidity FLOAT REQUIRED",
+    ]
+    error_message = "The columns are not those of the specification."
+  }
+}
+
+run "models" {
+  module {
+    source = "./modules/models"
+  }
+
+  variables {
+    project_id = "coldaisle-test"
+    region     = "europe-west1"
+  }
+
+  assert {
+    condition     = google_storage_bucket.this.uniform_bucket_level_access && google_storage_bucket.this.public_access_prevention == "enforced" && google_storage_bucket.this.versioning[0].enabled && !google_storage_bucket.this.force_destroy
+    error_message = "The models are not kept, or not to themselves."
+  }
+
+  assert {
+    condition     = alltrue([for rule in google_storage_bucket.this.lifecycle_rule : one(rule.action).type != "Delete" || one(rule.condition).with_state == "ARCHIVED"])
+    error_message = "A model that serves could be deleted for its age."
+  }
+}
+
+run "images" {
+  module {
+    source = "./modules/images"
+  }
+
+  variables {
+    project_id  = "coldaisle-test"
+    region      = "europe-west1"
+    name        = "coldaisle"
+    description = "Images of the API."
+  }
+
+  assert {
+    condition     = output.address == "europe-west1-docker.pkg.dev/coldaisle-test/coldaisle" && google_artifact_registry_repository.this.format == "DOCKER"
+    error_message = "Images cannot be pushed to where the documentation says."
+  }
+}
+
+run "secret" {
+  module {
+    source = "./modules/secret"
+  }
+
+  variables {
+    project_id = "coldaisle-test"
+    name       = "SECRET_KEY"
+  }
+
+  assert {
+    condition     = output.name == "SECRET_KEY" && length(google_secret_manager_secret.this.replication[0].auto) == 1
+    error_message = "The secret is not where the documentation says."
+  }
+}

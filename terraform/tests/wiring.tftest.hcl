@@ -1,0 +1,240 @@
+# Who is connected with whom, in the whole.
+mock_provider "google" {
+  source = "./tests/mocks"
+}
+
+variables {
+  project_id        = "coldaisle-test"
+  api_image         = "europe-west1-docker.pkg.dev/coldaisle-test/coldaisle/api@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+  function_archives = "tests/archives"
+}
+
+override_resource {
+  target = module.function["ingest"].google_service_account.this
+  values = {
+    email  = "coldaisle-ingest@coldaisle-test.iam.gserviceaccount.com"
+    member = "serviceAccount:coldaisle-ingest@coldaisle-test.iam.gserviceaccount.com"
+  }
+}
+
+override_resource {
+  target = module.function["detect"].google_service_account.this
+  values = {
+    email  = "coldaisle-detect@coldaisle-test.iam.gserviceaccount.com"
+    member = "serviceAccount:coldaisle-detect@coldaisle-test.iam.gserviceaccount.com"
+  }
+}
+
+override_resource {
+  target = module.function["storealert"].google_service_account.this
+  values = {
+    email  = "coldaisle-storealert@coldaisle-test.iam.gserviceaccount.com"
+    member = "serviceAccount:coldaisle-storealert@coldaisle-test.iam.gserviceaccount.com"
+  }
+}
+
+override_resource {
+  target = module.function["train"].google_service_account.this
+  values = {
+    email  = "coldaisle-train@coldaisle-test.iam.gserviceaccount.com"
+    member = "serviceAccount:coldaisle-train@coldaisle-test.iam.gserviceaccount.com"
+  }
+}
+
+override_resource {
+  target = module.api.google_service_account.api
+  values = {
+    email  = "coldaisle-api@coldaisle-test.iam.gserviceaccount.com"
+    member = "serviceAccount:coldaisle-api@coldaisle-test.iam.gserviceaccount.com"
+  }
+}
+
+override_resource {
+  target = module.api.google_service_account.migrate
+  values = {
+    email  = "coldaisle-migrate@coldaisle-test.iam.gserviceaccount.com"
+    member = "serviceAccount:coldaisle-migrate@coldaisle-test.iam.gserviceaccount.com"
+  }
+}
+
+run "whole" {
+  assert {
+    condition = { for name, function in module.function : name => function.topic } == {
+      ingest     = module.topic["data"].id
+      detect     = module.topic["data"].id
+      storealert = module.topic["alerts"].id
+      train      = module.topic["model-retraining"].id
+    }
+    error_message = "A function is not fed by the topic of the specification."
+  }
+
+  assert {
+    condition     = alltrue([for name, function in module.function : function.dead_letter_topic == module.topic[local.functions[name].topic].dead_letter.topic])
+    error_message = "A push subscription's dead letter is not that of its topic."
+  }
+
+  assert {
+    condition     = toset([for topic in module.topic : topic.dead_letter.subscription]) == toset(["data-dead-letter", "alerts-dead-letter", "model-retraining-dead-letter"])
+    error_message = "A dead letter has no subscription that keeps it."
+  }
+
+  assert {
+    condition     = alltrue([for name, function in module.function : function.archive == "${name}/${filesha256("${var.function_archives}/${name}.zip")}.zip"])
+    error_message = "An archive is not named by its content: a change elsewhere would deploy it again, or its own change would not."
+  }
+
+  assert {
+    condition     = module.topic["data"].name == "data" && module.topic["alerts"].name == "alerts" && module.topic["model-retraining"].name == "model-retraining"
+    error_message = "A topic is not named as the specification names it."
+  }
+
+  assert {
+    condition     = module.readings.dataset == "sensor_data" && module.readings.table == "readings"
+    error_message = "The table of readings is not named as the specification names it."
+  }
+
+  assert {
+    condition     = local.pubsub_agent == "serviceAccount:service-123456789012@gcp-sa-pubsub.iam.gserviceaccount.com"
+    error_message = "The name of Pub/Sub's service agent is not made of the project's number."
+  }
+}
+
+run "environment" {
+  assert {
+    condition = { for part, environment in local.environment : part => keys(environment) } == {
+      ingest = [
+        "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "PROJECT_ID", "READINGS", "TABLE_ID",
+      ]
+      detect = [
+        "ALERT_TOPIC", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MAX_ALLOWED_HUMIDITY",
+        "MAX_ALLOWED_TEMP", "MODEL_BUCKET", "PROJECT_ID",
+      ]
+      storealert = [
+        "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "PROJECT_ID",
+      ]
+      train = [
+        "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MODEL_BUCKET", "PROJECT_ID",
+        "READINGS", "TABLE_ID",
+      ]
+      api = [
+        "ALLOWED_ORIGINS", "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MODEL_BUCKET",
+        "PROJECT_ID", "READINGS", "RETRAINING_TOPIC", "TABLE_ID",
+      ]
+      migrate = [
+        "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DB_USERS", "INSTANCE_CONNECTION_NAME",
+      ]
+    }
+    error_message = "A part does not get the variables that its settings struct reads."
+  }
+
+  assert {
+    condition     = alltrue([for name, function in module.function : function.environment == tomap(local.environment[name])])
+    error_message = "A function runs with something else than environment.tf says."
+  }
+
+  assert {
+    condition     = toset(module.api.environment) == toset(concat(keys(local.environment.api), ["SECRET_KEY"]))
+    error_message = "The API runs with something else than environment.tf says."
+  }
+
+  assert {
+    condition = { for part, environment in local.environment : part => environment.DB_USER } == {
+      for part in ["ingest", "detect", "storealert", "train", "api", "migrate"] : part => "coldaisle-${part}@coldaisle-test.iam"
+    }
+    error_message = "A part does not log in to the database as its own service account."
+  }
+
+  assert {
+    condition     = local.environment.migrate.DB_USERS == "api=coldaisle-api@coldaisle-test.iam,detect=coldaisle-detect@coldaisle-test.iam,ingest=coldaisle-ingest@coldaisle-test.iam,storealert=coldaisle-storealert@coldaisle-test.iam,train=coldaisle-train@coldaisle-test.iam"
+    error_message = "The migration does not know every other part's database user."
+  }
+
+  assert {
+    condition     = alltrue([for environment in values(local.environment) : environment.DB_PRIVATE_IP == "true" && environment.DB_NAME == "coldaisle"])
+    error_message = "A part does not find the database at its private address."
+  }
+
+  assert {
+    condition     = local.environment.detect.MAX_ALLOWED_TEMP == "50" && local.environment.detect.MAX_ALLOWED_HUMIDITY == "50"
+    error_message = "The limits are not those of the specification."
+  }
+
+  assert {
+    condition     = local.environment.detect.ALERT_TOPIC == "alerts" && local.environment.api.RETRAINING_TOPIC == "model-retraining"
+    error_message = "A part publishes to the wrong topic."
+  }
+
+  assert {
+    condition     = local.environment.detect.MODEL_BUCKET == local.environment.train.MODEL_BUCKET && local.environment.api.MODEL_BUCKET == local.environment.train.MODEL_BUCKET
+    error_message = "What is trained is not where it is looked for."
+  }
+
+  assert {
+    condition     = alltrue([for part in values(local.environment) : !can(part.SECRET_KEY) && !can(part.DATABASE_URL)])
+    error_message = "A secret is among the plain variables."
+  }
+}
+
+run "before_there_is_an_image" {
+  variables {
+    api_image = ""
+  }
+
+  assert {
+    condition     = output.api_uri == null && output.migration_job == null && length(module.api.public_members) == 0
+    error_message = "There is a service without an image."
+  }
+
+  assert {
+    condition     = length(output.functions) == 4 && !contains(keys(output.alert_policies), "uptime")
+    error_message = "The first apply must make everything but the API and what watches it."
+  }
+}
+
+run "public_address" {
+  variables {
+    database = { private_address = false }
+  }
+
+  assert {
+    condition     = length(module.network) == 0 && alltrue([for environment in values(local.environment) : environment.DB_PRIVATE_IP == "false"])
+    error_message = "Without a private address there must be no network, and the parts must know."
+  }
+}
+
+run "extras" {
+  variables {
+    domain          = "climate.example.com"
+    billing_account = "012345-6789AB-CDEF01"
+    alert_emails    = ["one@example.com", "two@example.com"]
+    gateway_sites   = ["hall-1", "hall-2"]
+    allowed_origins = ["https://a.example.com", "https://b.example.com"]
+  }
+
+  assert {
+    condition     = length(module.domain) == 1 && length(module.budget) == 1 && length(module.monitoring.channels) == 2
+    error_message = "Domain, budget or notification channels are missing."
+  }
+
+  assert {
+    condition     = length(output.gateway_accounts) == 2 && contains(keys(output.alert_policies), "no_readings")
+    error_message = "Each site needs an account, and with gateways silence is trouble."
+  }
+
+  assert {
+    condition     = local.environment.api.ALLOWED_ORIGINS == "https://a.example.com,https://b.example.com"
+    error_message = "The origins are not separated by commas."
+  }
+}
+
+run "nothing_extra_by_default" {
+  assert {
+    condition     = length(module.domain) == 0 && length(module.budget) == 0 && length(module.monitoring.channels) == 0 && length(output.gateway_accounts) == 0
+    error_message = "Something optional is made without being asked for."
+  }
+
+  assert {
+    condition     = !contains(keys(output.alert_policies), "no_readings")
+    error_message = "Without gateways, silence is no trouble."
+  }
+}
