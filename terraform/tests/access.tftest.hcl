@@ -169,4 +169,13 @@ run "text" {
     condition     = alltrue(flatten([for name, text in output.files : [for block in split("\noutput ", "\n${text}") : strcontains(block, "description = ") if startswith(block, "\"")] if endswith(name, "outputs.tf")]))
     error_message = "An output has no description."
   }
+
+  assert {
+    condition = toset(flatten([
+      for name, text in output.files : [
+        for block in split("\nresource ", text) : regexall("\n  role +=  *\"(roles/[a-zA-Z.]+)\"", block) if startswith(block, "\"google_project_iam_member\"")
+      ] if !startswith(name, "bootstrap/")
+    ])) == toset(flatten(regexall("\"(roles/[a-zA-Z.]+)\"", regex("(?s)given = \\[[^]]*\\]", output.files["bootstrap/main.tf"]))))
+    error_message = "The deployer may give other roles on the project than the parts have: see given in bootstrap/main.tf."
+  }
 }

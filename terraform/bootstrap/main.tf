@@ -1,0 +1,113 @@
+# What must exist before the system can be deployed: the bucket that keeps
+# terraform's state, and the account that deploys. Applied once, by an owner of
+# the project, who is not needed again.
+resource "google_project_service" "this" {
+  for_each = toset([
+    "cloudbuild.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "iam.googleapis.com",
+    "serviceusage.googleapis.com",
+    "storage.googleapis.com",
+  ])
+
+  project            = var.project_id
+  service            = each.key
+  disable_on_destroy = false
+}
+
+# The state says what was made. Older versions of it are the way back from a
+# damaged one. There is no secret in it.
+resource "google_storage_bucket" "state" {
+  project                     = var.project_id
+  name                        = "${var.project_id}-terraform-state"
+  location                    = var.region
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+  force_destroy               = false # so that it cannot go while a state is in it
+
+  versioning {
+    enabled = true
+  }
+
+  lifecycle_rule {
+    action {
+      type = "Delete"
+    }
+    condition {
+      num_newer_versions = 50
+      with_state         = "ARCHIVED"
+    }
+  }
+
+  depends_on = [google_project_service.this]
+}
+
+resource "google_service_account" "deployer" {
+  project      = var.project_id
+  account_id   = "coldaisle-deployer"
+  display_name = "Deployer"
+  description  = "Applies the terraform configuration, by hand or from Cloud Build."
+
+  depends_on = [google_project_service.this]
+}
+
+locals {
+  # Roles on the project with which everything in .. can be made, and why.
+  roles = {
+    "roles/artifactregistry.admin"          = "repositories, their rights, and pushing the API's image"
+    "roles/bigquery.dataOwner"              = "dataset and table and their rights"
+    "roles/cloudfunctions.admin"            = "functions"
+    "roles/cloudsql.admin"                  = "the database and its users"
+    "roles/compute.loadBalancerAdmin"       = "the load balancer of an own domain"
+    "roles/compute.networkAdmin"            = "the private network"
+    "roles/iam.serviceAccountAdmin"         = "the accounts of the parts and who may use them"
+    "roles/iam.serviceAccountUser"          = "running the parts as their accounts"
+    "roles/iam.workloadIdentityPoolAdmin"   = "the gateways' certificates"
+    "roles/logging.logWriter"               = "the log of a build"
+    "roles/monitoring.editor"               = "alert policies, channels, uptime check, dashboard"
+    "roles/pubsub.admin"                    = "topics, subscriptions and their rights"
+    "roles/run.admin"                       = "the API, the migration, and who may call them"
+    "roles/secretmanager.admin"             = "the place of the secret and who may read it"
+    "roles/servicenetworking.networksAdmin" = "the database's private address"
+    "roles/serviceusage.serviceUsageAdmin"  = "the APIs that are used"
+    "roles/storage.admin"                   = "buckets of archives and models, and the state"
+  }
+
+  # Roles on the project that the configuration gives to parts. The deployer may
+  # give and take these and no others, so that it cannot make itself an owner.
+  given = [
+    "roles/bigquery.jobUser",
+    "roles/cloudsql.client",
+    "roles/cloudsql.instanceUser",
+    "roles/logging.logWriter",
+    "roles/storage.objectViewer",
+  ]
+}
+
+resource "google_project_iam_member" "deployer" {
+  for_each = local.roles
+
+  project = var.project_id
+  role    = each.key
+  member  = google_service_account.deployer.member
+}
+
+resource "google_project_iam_member" "giver" {
+  project = var.project_id
+  role    = "roles/resourcemanager.projectIamAdmin"
+  member  = google_service_account.deployer.member
+
+  condition {
+    title       = "Roles of the parts only"
+    description = "May give and take the roles that parts have on the project."
+    expression  = "api.getAttribute(\"iam.googleapis.com/modifiedGrantsByRole\", []).hasOnly([${join(", ", formatlist("\"%s\"", local.given))}])"
+  }
+}
+
+resource "google_service_account_iam_member" "operator" {
+  for_each = var.operators
+
+  service_account_id = google_service_account.deployer.name
+  role               = "roles/iam.serviceAccountTokenCreator"
+  member             = each.key
+}
