@@ -162,8 +162,10 @@ func (s *span) at(share float64) time.Duration {
 
 // fill gives every node of a gateway a full window and returns a message as it
 // is published then.
-func fill(tb testing.TB, nodes int, published *record, handler http.Handler) []byte {
+func fill(tb testing.TB, nodes int, publisher *sender, handler http.Handler) []byte {
 	tb.Helper()
+	filler := &last{}
+	publisher.Publisher = filler
 	for n := range nodes {
 		for i := range 121 {
 			r, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(measured(n, i-1000)))
@@ -173,9 +175,19 @@ func fill(tb testing.TB, nodes int, published *record, handler http.Handler) []b
 			handler.ServeHTTP(discard{http.Header{}}, r)
 		}
 	}
-	published.mu.Lock()
-	defer published.mu.Unlock()
-	return published.encoded
+	return filler.message.Data
+}
+
+// last keeps the last message that was published.
+type last struct{ message gateway.Message }
+
+func (l *last) Publish(_ context.Context, m gateway.Message) error {
+	l.message = m
+	return nil
+}
+
+func (l *last) PublishBacklog(_ context.Context, messages []gateway.Message) (int, error) {
+	return len(messages), nil
 }
 
 // discard is the answer to nobody.
@@ -204,37 +216,36 @@ func BenchmarkGateway(b *testing.B) {
 	for _, connections := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
 			topic, server := newTopic(b)
-			published := &record{}
-			publisher := &sender{published}
+			publisher := &sender{}
 			site := gateway.New(gateway.Config{}, publisher, openBox(b, b.TempDir(), time.Now), time.Now, logging.Discard())
-			message := gateway.Message{NodeID: "node-0000", Data: fill(b, connections, published, site)}
+			message := gateway.Message{NodeID: "node-0000", Data: fill(b, connections, publisher, site)}
 			publisher.Publisher = topic
 			address, echoAddress := listen(b, site), listen(b, http.HandlerFunc(echo))
 			callers, echoes := make([]*caller, connections), make([]*caller, connections)
 			for i := range connections {
 				callers[i], echoes[i] = dial(b, address), dial(b, echoAddress)
 			}
-			var whole, client, http span
-			const rounds = 4
 			sent := 0
+			turn := func(whole, client, http *span, n int) {
+				whole.run(b, connections, n, func(w, i int) error {
+					status, err := callers[w].post("/api/v1/message", measured(w, sent+i))
+					if err == nil && status != 200 {
+						err = fmt.Errorf("answered %d", status)
+					}
+					return err
+				})
+				sent += n
+				client.run(b, connections, n, func(int, int) error { return topic.Publish(b.Context(), message) })
+				http.run(b, connections, n, func(w, i int) error {
+					_, err := echoes[w].post("/api/v1/message", measured(w, i))
+					return err
+				})
+				server.ClearMessages()
+			}
+			turn(&span{}, &span{}, &span{}, 4*connections) // to open connections and grow the heap
+			var whole, client, http span
 			for b.Loop() {
-				for range rounds {
-					n := max(16*connections, 256)
-					whole.run(b, connections, n, func(w, i int) error {
-						status, err := callers[w].post("/api/v1/message", measured(w, sent+i))
-						if err == nil && status != 200 {
-							err = fmt.Errorf("answered %d", status)
-						}
-						return err
-					})
-					sent += n
-					client.run(b, connections, n, func(int, int) error { return topic.Publish(b.Context(), message) })
-					http.run(b, connections, n, func(w, i int) error {
-						_, err := echoes[w].post("/api/v1/message", measured(w, i))
-						return err
-					})
-					server.ClearMessages()
-				}
+				turn(&whole, &client, &http, max(16*connections, 256))
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(whole.perSecond(), "messages/s")
@@ -254,15 +265,17 @@ func BenchmarkGateway(b *testing.B) {
 func BenchmarkAway(b *testing.B) {
 	for _, connections := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
-			published := &record{}
+			publisher := &sender{}
 			box, err := outbox.Open(b.TempDir(), outbox.Options{Clock: time.Now, MaxBytes: 8 << 30})
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { _ = box.Close() })
-			site := gateway.New(gateway.Config{}, published, box, time.Now, logging.Discard())
-			message := fill(b, connections, published, site)
-			published.fail(errAway)
+			site := gateway.New(gateway.Config{}, publisher, box, time.Now, logging.Discard())
+			message := fill(b, connections, publisher, site)
+			away := &record{}
+			away.fail(errAway)
+			publisher.Publisher = away
 			address := listen(b, site)
 			callers := make([]*caller, connections)
 			for i := range connections {

@@ -24,6 +24,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -45,7 +46,7 @@ const (
 
 // Publisher sends readings to topic data. [Topic] is one.
 type Publisher interface {
-	// Publish returns once Pub/Sub has the message.
+	// Publish returns once Pub/Sub has the message, or by a timeout of its own.
 	Publish(ctx context.Context, m Message) error
 	// PublishBacklog sends messages in their order, none in the way of Publish,
 	// and returns how many of the first ones Pub/Sub has.
@@ -96,6 +97,7 @@ type Gateway struct {
 	metrics   *metrics
 	wake      chan struct{} // for Run: something changed
 	drops     *notice
+	columns   sync.Pool // of *columns
 	clock     func() time.Time
 	log       *slog.Logger
 	handler   http.Handler
@@ -119,14 +121,14 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 			g.nodes.restore(r)
 		}
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /api/v1/register", g.register)
-	mux.HandleFunc("POST /api/v1/message", g.message)
-	mux.HandleFunc("POST /api/v1/heartbeat", g.heartbeat)
-	mux.HandleFunc("GET /api/v1/nodes", g.list)
-	mux.HandleFunc("GET /health", g.health)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{}))
-	g.handler = tracing.Middleware("gateway", jsonErrors(mux))
+	g.handler = tracing.Middleware("gateway", routes(map[string]http.HandlerFunc{
+		"POST /api/v1/register":  g.register,
+		"POST /api/v1/message":   g.message,
+		"POST /api/v1/heartbeat": g.heartbeat,
+		"GET /api/v1/nodes":      g.list,
+		"GET /health":            g.health,
+		"GET /metrics":           promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP,
+	}))
 	return g
 }
 
@@ -174,16 +176,18 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, into any, detai
 	return true
 }
 
-// jsonErrors gives what the router itself answers, unknown paths and wrong
-// methods, the specification's form.
-func jsonErrors(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := mux.Handler(r); pattern != "" {
-			mux.ServeHTTP(w, r)
-			return
-		}
+// routes sends requests to the handlers of their patterns, and gives what the
+// router itself answers, unknown paths and wrong methods, the specification's
+// form.
+func routes(handlers map[string]http.HandlerFunc) http.Handler {
+	known, all := http.NewServeMux(), http.NewServeMux()
+	for pattern, handler := range handlers {
+		known.HandleFunc(pattern, handler)
+		all.HandleFunc(pattern, handler)
+	}
+	all.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		probe := discarded{header: http.Header{}}
-		mux.ServeHTTP(&probe, r)
+		known.ServeHTTP(&probe, r)
 		if probe.status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", probe.header.Get("Allow"))
 			fail(w, http.StatusMethodNotAllowed, "Method not allowed")
@@ -191,6 +195,7 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 		}
 		fail(w, http.StatusNotFound, "Not found")
 	})
+	return all
 }
 
 // discarded takes the router's plain answer for its status alone.

@@ -91,12 +91,13 @@ func (n *nodes) turn(id, address string, now time.Time) *rate.Limiter {
 	return n.strangers
 }
 
-// take notes a measurement and returns its time and what came before it.
-func (n *nodes) take(id, address string, now time.Time, m measurement) stamped {
+// take notes a measurement and returns its time and what came before it, for
+// which there is room.
+func (n *nodes) take(id, address string, now time.Time, m measurement, room *columns) stamped {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found, _ := n.visit(id, address, now)
-	return found.window.take(m, m.print(n.seed), now)
+	return found.window.take(m, m.print(n.seed), now, room)
 }
 
 // keep notes that a reading of a node is in the outbox.

@@ -82,21 +82,37 @@ func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.metrics.accepted.Inc()
-	given := g.nodes.take(in.NodeID, remote(r), g.clock(), measurement{
+	given, encoded, err := g.take(in, remote(r))
+	if err != nil {
+		g.log.ErrorContext(r.Context(), "reading cannot be encoded", "node_id", in.NodeID, "error", err.Error())
+	}
+	if err != nil || !g.send(r.Context(), Message{NodeID: in.NodeID, Data: encoded}, given) {
+		fail(w, http.StatusInternalServerError, detailPublish)
+		return
+	}
+	write(w, http.StatusOK, published{Status: "published", MessageID: in.ID})
+}
+
+// take gives a message its time and what came before it, and writes it in the
+// form of topic data.
+func (g *Gateway) take(in message, address string) (given stamped, encoded []byte, err error) {
+	room, ok := g.columns.Get().(*columns)
+	if !ok {
+		room = new(columns)
+	}
+	defer g.columns.Put(room)
+	given = g.nodes.take(in.NodeID, address, g.clock(), measurement{
 		id: in.ID, temperature: *in.Temperature, humidity: *in.Humidity,
-	})
-	data := wire.Data{
+	}, room)
+	encoded, err = encode(wire.Data{
 		Reading: reading.Reading{
 			NodeID: in.NodeID, MessageID: in.ID, Time: given.at,
 			Temperature: *in.Temperature, Humidity: *in.Humidity,
 		},
 		Recent: given.recent,
-	}
-	if !g.send(r.Context(), data, given) {
-		fail(w, http.StatusInternalServerError, detailPublish)
-		return
-	}
-	write(w, http.StatusOK, published{Status: "published", MessageID: in.ID})
+	})
+	given.recent = reading.Window{} // the room is the next one's
+	return given, encoded, err
 }
 
 type beat struct {

@@ -19,16 +19,11 @@ const maxMessage = 2500
 //
 // A node that hangs up does not end it: a reading that was taken is published or
 // kept.
-func (g *Gateway) send(ctx context.Context, data wire.Data, given stamped) bool {
+func (g *Gateway) send(ctx context.Context, m Message, given stamped) bool {
 	ctx = context.WithoutCancel(ctx)
-	encoded, err := encode(data)
-	if err != nil {
-		g.log.ErrorContext(ctx, "reading cannot be encoded", "node_id", data.Reading.NodeID, "error", err.Error())
-		return false
-	}
 	if period, open := g.uplink.pass(); open {
 		started := g.clock()
-		err := g.publish(ctx, period, Message{NodeID: data.Reading.NodeID, Data: encoded})
+		err := g.publisher.Publish(until{period, ctx}, m) //nolint:contextcheck // a request's end does not end it
 		g.metrics.latency.Observe(g.clock().Sub(started).Seconds())
 		if err == nil {
 			g.metrics.published.Inc()
@@ -39,25 +34,27 @@ func (g *Gateway) send(ctx context.Context, data wire.Data, given stamped) bool 
 	}
 	g.metrics.failed.Inc()
 	if !given.kept {
-		g.keep(ctx, data.Reading.NodeID, given, encoded)
+		g.keep(ctx, m, given)
 	}
 	return false
 }
 
-// publish publishes and waits for the answer, or until the uplink goes down.
-func (g *Gateway) publish(ctx, period context.Context, m Message) error {
-	ctx, cancel := context.WithTimeout(ctx, publishLimit)
-	defer cancel()
-	defer context.AfterFunc(period, cancel)()
-	return g.publisher.Publish(ctx, m)
+// until is a context with the values of one, its trace, and the end of another:
+// that of the uplink's period, which all publishes under way share.
+type until struct {
+	context.Context
+
+	values context.Context
 }
 
+func (u until) Value(key any) any { return u.values.Value(key) }
+
 // keep puts a reading into the outbox.
-func (g *Gateway) keep(ctx context.Context, nodeID string, given stamped, encoded []byte) {
-	err := g.outbox.Append(encoded)
+func (g *Gateway) keep(ctx context.Context, m Message, given stamped) {
+	err := g.outbox.Append(m.Data)
 	if err == nil {
 		g.metrics.kept.Inc()
-		g.nodes.keep(nodeID, given)
+		g.nodes.keep(m.NodeID, given)
 		if !g.uplink.isDown() {
 			g.rouse() // Pub/Sub came back meanwhile
 		}

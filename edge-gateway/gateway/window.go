@@ -63,11 +63,13 @@ type stamped struct {
 // messages from one after each boot. Two of those within one tick of the clock
 // would still share node, id and time; so time moves on by at least a
 // microsecond from one reading of a node to the next.
-func (w *window) take(m measurement, print uint64, now time.Time) stamped {
+//
+// What came before it is written into room.
+func (w *window) take(m measurement, print uint64, now time.Time, room *columns) stamped {
 	at := now.UnixMicro()
 	for i := len(w.entries) - 1; i >= 0; i-- {
 		if known := &w.entries[i]; known.print == print && recently(known.at, at) {
-			return stamped{at: instant(known.at), recent: w.before(i), print: print, kept: known.kept}
+			return stamped{at: instant(known.at), recent: w.before(i, room), print: print, kept: known.kept}
 		}
 	}
 	if n := len(w.entries); n > 0 {
@@ -77,7 +79,7 @@ func (w *window) take(m measurement, print uint64, now time.Time) stamped {
 		}
 	}
 	w.add(newTaken(m, print, at))
-	return stamped{at: instant(at), recent: w.before(len(w.entries) - 1), print: print}
+	return stamped{at: instant(at), recent: w.before(len(w.entries)-1, room), print: print}
 }
 
 // recently says whether two times are within the hour of a window, whichever
@@ -114,15 +116,16 @@ func (w *window) keep(s stamped) {
 	}
 }
 
+// columns is room for a full window, which only lives until its message is
+// written and then serves the next one: half of what a reading would otherwise
+// leave to the garbage collector.
+type columns [3][reading.MaxWindow]float64
+
 // before returns the entries ahead of entry i that are at most an hour older,
 // oldest first. What a clock that was set back has left in the future, or out of
 // order, is left out.
-func (w *window) before(i int) reading.Window {
-	if i == 0 {
-		return reading.Window{}
-	}
-	columns := make([]float64, 3*i)
-	ages, temperatures, humidities := columns[:i], columns[i:2*i], columns[2*i:]
+func (w *window) before(i int, room *columns) reading.Window {
+	ages, temperatures, humidities := &room[0], &room[1], &room[2]
 	at := w.entries[i].at
 	next, first := at, i
 	for j := i - 1; j >= 0; j-- {
@@ -136,9 +139,8 @@ func (w *window) before(i int) reading.Window {
 		temperatures[first] = float64(e.temperature) / 100
 		humidities[first] = float64(e.humidity) / 100
 	}
-	first = max(first, i-reading.MaxWindow)
 	if first == i {
 		return reading.Window{}
 	}
-	return reading.Window{Age: ages[first:], Temperature: temperatures[first:], Humidity: humidities[first:]}
+	return reading.Window{Age: ages[first:i], Temperature: temperatures[first:i], Humidity: humidities[first:i]}
 }

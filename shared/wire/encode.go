@@ -80,7 +80,7 @@ func appendNumbers(to []byte, values []float64) ([]byte, error) {
 // appendNumber writes a number so that reading it back gives the same one. Those
 // of at most two decimals are written as whole hundredths.
 func appendNumber(to []byte, value float64) ([]byte, error) {
-	hundredths := math.Round(value * 100)
+	hundredths := math.RoundToEven(value * 100) // one instruction, which Round is not
 	if math.Abs(hundredths) >= 1e9 || hundredths/100 != value {
 		encoded, err := json.Marshal(value)
 		if err != nil {
@@ -88,17 +88,27 @@ func appendNumber(to []byte, value float64) ([]byte, error) {
 		}
 		return append(to, encoded...), nil
 	}
-	n := int64(hundredths)
+	n := int32(hundredths)
 	if n < 0 {
 		to = append(to, '-')
 		n = -n
 	}
-	to = strconv.AppendInt(to, n/100, 10)
+	switch whole := n / 100; {
+	case whole < 10:
+		to = append(to, digit(whole))
+	case whole < 100:
+		to = append(to, digit(whole/10), digit(whole%10))
+	default:
+		to = strconv.AppendInt(to, int64(whole), 10)
+	}
 	if fraction := n % 100; fraction > 0 {
-		to = append(to, '.', byte('0'+fraction/10))
+		to = append(to, '.', digit(fraction/10))
 		if last := fraction % 10; last > 0 {
-			to = append(to, byte('0'+last))
+			to = append(to, digit(last))
 		}
 	}
 	return to, nil
 }
+
+// digit is the character of 0 to 9.
+func digit(n int32) byte { return byte('0' + n) } //nolint:gosec // it is one digit
