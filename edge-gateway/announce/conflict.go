@@ -1,0 +1,97 @@
+package announce
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// hear looks in a response of somebody else for our names with another meaning.
+func (r *responder) hear(now time.Time, l *link, m *dns.Msg, from netip.Addr) {
+	foreign := slices.ContainsFunc(slices.Concat(m.Answer, m.Extra), func(record dns.RR) bool {
+		return record.Header().Ttl > 0 && r.disputed(l, record, from)
+	})
+	if !foreign {
+		return
+	}
+	r.conflicts = append(r.conflicts, now)
+	r.conflicts = slices.DeleteFunc(r.conflicts, func(t time.Time) bool { return now.Sub(t) > conflictWindow })
+	wait := r.upTo(probeEvery)
+	if len(r.conflicts) >= manyConflicts {
+		wait = conflictWaits
+	}
+	if l.phase != probing {
+		// Perhaps the other one is a ghost of ours, from a cable moved from one
+		// network to another: ask again before giving the name up (§9).
+		l.phase, l.steps, l.due, l.replies = probing, 0, now.Add(wait), nil
+		return
+	}
+	r.rename(now.Add(wait))
+}
+
+// disputed reports whether a record of somebody else gives a name of ours
+// another meaning.
+func (r *responder) disputed(l *link, record dns.RR, from netip.Addr) bool {
+	name := record.Header().Name
+	if !sameName(name, r.instance()) && !sameName(name, r.host()) {
+		return false
+	}
+	switch record.Header().Rrtype {
+	case dns.TypeSRV, dns.TypeTXT, dns.TypeA:
+		return !r.ours(record)
+	case dns.TypeAAAA:
+		// Of this machine's own responder it is none of our business.
+		return l.phase == probing && !r.own(from)
+	default:
+		return false
+	}
+}
+
+// ours reports whether a record says what ours say, on this or another link: a
+// machine with two interfaces in one network hears itself.
+func (r *responder) ours(record dns.RR) bool {
+	return slices.ContainsFunc(r.sorted(), func(l *link) bool { return contains(r.records(l).unique(), record) })
+}
+
+// own reports whether an address is this machine's.
+func (r *responder) own(address netip.Addr) bool {
+	return slices.ContainsFunc(r.sorted(), func(l *link) bool {
+		return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Addr() == address })
+	})
+}
+
+// rename takes the next name, on all links, and what was announced back.
+func (r *responder) rename(due time.Time) {
+	for _, l := range r.sorted() {
+		if l.phase != probing {
+			// The names themselves are the other one's now; only the pointer is ours.
+			r.multicast(l, &dns.Msg{Answer: withTTL([]dns.RR{r.records(l).pointer}, 0)})
+		}
+	}
+	r.number++
+	for _, l := range r.links {
+		l.phase, l.steps, l.due, l.replies = probing, 0, due, nil
+		clear(l.said)
+	}
+}
+
+// contend meets another prober of the same name: the one whose records come
+// later in order goes on, the other waits and asks again (§8.2).
+func (r *responder) contend(now time.Time, l *link, m *dns.Msg) {
+	ours := r.records(l).unique()
+	for _, name := range []string{r.instance(), r.host()} {
+		of := func(records []dns.RR) []dns.RR {
+			return slices.DeleteFunc(slices.Clone(records), func(record dns.RR) bool { return !sameName(record.Header().Name, name) })
+		}
+		theirs := of(m.Ns)
+		if len(theirs) == 0 || !slices.ContainsFunc(theirs, func(record dns.RR) bool { return !r.ours(record) }) {
+			continue
+		}
+		if compare(of(ours), theirs) < 0 {
+			l.steps, l.due = 0, now.Add(loserWaits)
+			return
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package announce
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// mdnsPort is the port of RFC 6762: a query from another one comes from a
+// resolver that knows nothing of mDNS.
+const mdnsPort = 5353
+
+// receive handles a message. What is malformed, or not from the link, is
+// ignored, as the RFC wants.
+func (r *responder) receive(now time.Time, p packet) {
+	l := r.linkOf(p)
+	if l == nil || !local(l, p) {
+		return
+	}
+	var m dns.Msg
+	if err := m.Unpack(p.data); err != nil || m.Opcode != dns.OpcodeQuery || m.Rcode != dns.RcodeSuccess {
+		return
+	}
+	if m.Response {
+		if p.from.Port() == mdnsPort {
+			r.hear(now, l, &m, p.from.Addr())
+		}
+		return
+	}
+	if l.phase == probing {
+		r.contend(now, l, &m)
+		return
+	}
+	r.query(now, l, &m, p.from)
+}
+
+// linkOf is the link that a packet came from: by its interface, else by its
+// sender's network.
+func (r *responder) linkOf(p packet) *link {
+	if p.link != 0 {
+		return r.links[p.link]
+	}
+	for _, l := range r.sorted() {
+		if near(l, p.from.Addr()) {
+			return l
+		}
+	}
+	return nil
+}
+
+// local reports whether a packet is from its link (§11): multicast never crosses
+// a router, unicast must come from a neighbour.
+func local(l *link, p packet) bool {
+	return p.to.IsMulticast() || near(l, p.from.Addr())
+}
+
+func near(l *link, address netip.Addr) bool {
+	return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// query answers.
+func (r *responder) query(now time.Time, l *link, m *dns.Msg, from netip.AddrPort) {
+	if len(m.Question) == 0 {
+		forget(l, from.Addr(), m.Answer) // the rest of a truncated query
+		return
+	}
+	ours := r.records(l)
+	if from.Port() != mdnsPort {
+		r.legacy(l, ours, m, from)
+		return
+	}
+	var alone, everyone []dns.RR
+	for _, q := range m.Question {
+		for _, record := range ours.answers(q) {
+			if known(m.Answer, record) {
+				continue
+			}
+			if q.Qclass&cacheFlush != 0 {
+				alone = with(alone, record)
+				// Others should hear now and then too, §5.4.
+				quarter := time.Duration(record.Header().Ttl) * time.Second / 4
+				if said := l.said[record.String()]; now.Sub(said) < quarter {
+					continue
+				}
+			}
+			everyone = with(everyone, record)
+		}
+	}
+	if len(alone) > 0 {
+		answer := &dns.Msg{Answer: sent(alone), Extra: sent(ours.additional(alone))}
+		answer.Id, answer.Response, answer.Authoritative = m.Id, true, true
+		r.write(l, from, answer)
+	}
+	if len(everyone) > 0 {
+		r.reply(now, l, m, from, everyone)
+	}
+}
+
+// legacy answers a resolver that knows only unicast DNS: its id, its question,
+// short lives, and no bit that it would take for another class (§6.7).
+func (r *responder) legacy(l *link, ours records, m *dns.Msg, from netip.AddrPort) {
+	var found []dns.RR
+	for _, q := range m.Question {
+		for _, record := range ours.answers(q) {
+			if !known(m.Answer, record) {
+				found = with(found, record)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return
+	}
+	answer := &dns.Msg{
+		Question: m.Question,
+		Answer:   withTTL(found, legacyTTL),
+		Extra:    withTTL(ours.additional(found), legacyTTL),
+	}
+	answer.Id, answer.Response, answer.Authoritative = m.Id, true, true
+	r.write(l, from, answer)
+}
+
+// reply sends to everybody, at once or when it is time.
+func (r *responder) reply(now time.Time, l *link, m *dns.Msg, from netip.AddrPort, found []dns.RR) {
+	answer := reply{due: now, asker: from.Addr(), records: found, pause: repeatAfter}
+	switch {
+	case len(m.Ns) > 0: // a probe: its sender waits a quarter of a second for us
+		answer.pause = defendAfter
+	case m.Truncated:
+		answer.due = now.Add(truncatedDelay + r.upTo(sharedSpread))
+	case slices.ContainsFunc(found, shared): // others answer too
+		answer.due = now.Add(sharedDelay + r.upTo(sharedSpread))
+	}
+	if !answer.due.After(now) {
+		r.say(now, l, answer)
+		return
+	}
+	// What waits for another asker already serves this one too.
+	for _, waiting := range l.replies {
+		answer.records = slices.DeleteFunc(answer.records, func(record dns.RR) bool { return contains(waiting.records, record) })
+	}
+	if len(answer.records) > 0 {
+		l.replies = append(l.replies, answer)
+	}
+}
+
+// say multicasts a reply without what everybody has just heard.
+func (r *responder) say(now time.Time, l *link, answer reply) {
+	fresh := slices.DeleteFunc(answer.records, func(record dns.RR) bool {
+		said, ok := l.said[record.String()]
+		return ok && now.Sub(said) < answer.pause
+	})
+	for _, record := range fresh {
+		l.said[record.String()] = now
+	}
+	r.multicast(l, &dns.Msg{Answer: sent(fresh), Extra: sent(r.records(l).additional(fresh))})
+}
+
+// forget drops from what waits for an asker what it now says it knows (§7.2).
+func forget(l *link, asker netip.Addr, theirs []dns.RR) {
+	for i := range l.replies {
+		if l.replies[i].asker == asker {
+			l.replies[i].records = slices.DeleteFunc(l.replies[i].records, func(record dns.RR) bool { return known(theirs, record) })
+		}
+	}
+	l.replies = slices.DeleteFunc(l.replies, func(reply reply) bool { return len(reply.records) == 0 })
+}
+
+func with(records []dns.RR, record dns.RR) []dns.RR {
+	if contains(records, record) {
+		return records
+	}
+	return append(records, record)
+}

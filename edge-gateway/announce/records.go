@@ -1,0 +1,232 @@
+package announce
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+// Lifetimes in seconds, RFC 6762 §10: two minutes for what names an address, 75
+// minutes for the rest.
+const (
+	hostTTL   = 120
+	otherTTL  = 4500
+	legacyTTL = 10 // at most, in answers to resolvers that know nothing of mDNS (§6.7)
+)
+
+const (
+	serviceType = "_http._tcp.local."
+	allServices = "_services._dns-sd._udp.local."
+	// cacheFlush is the bit of a record's class that says that it replaces what
+	// others know of its name and type; in a question, that a unicast answer is
+	// welcome.
+	cacheFlush = 1 << 15
+	classMask  = cacheFlush - 1
+)
+
+// records are what is announced on one link.
+type records struct {
+	services *dns.PTR
+	pointer  *dns.PTR
+	service  *dns.SRV
+	text     *dns.TXT
+	address  []dns.RR // A
+	reverse  []dns.RR // PTR of in-addr.arpa
+	noHost   *dns.NSEC
+	noMore   *dns.NSEC // of the instance
+}
+
+func recordsOf(instance, host string, c Config, prefixes []netip.Prefix) records {
+	header := func(name string, kind uint16, ttl uint32) dns.RR_Header {
+		return dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: ttl}
+	}
+	text := c.Text
+	if len(text) == 0 {
+		text = []string{""} // RFC 6763 §6.1: a TXT record is never empty
+	}
+	r := records{
+		services: &dns.PTR{Hdr: header(allServices, dns.TypePTR, otherTTL), Ptr: serviceType},
+		pointer:  &dns.PTR{Hdr: header(serviceType, dns.TypePTR, otherTTL), Ptr: instance},
+		service:  &dns.SRV{Hdr: header(instance, dns.TypeSRV, hostTTL), Port: uint16(c.Port), Target: host}, //nolint:gosec // New has checked it
+		text:     &dns.TXT{Hdr: header(instance, dns.TypeTXT, otherTTL), Txt: text},
+		noHost:   &dns.NSEC{Hdr: header(host, dns.TypeNSEC, hostTTL), NextDomain: host, TypeBitMap: []uint16{dns.TypeA}},
+		noMore:   &dns.NSEC{Hdr: header(instance, dns.TypeNSEC, otherTTL), NextDomain: instance, TypeBitMap: []uint16{dns.TypeTXT, dns.TypeSRV}},
+	}
+	for _, p := range prefixes {
+		r.address = append(r.address, &dns.A{Hdr: header(host, dns.TypeA, hostTTL), A: p.Addr().AsSlice()})
+		if arpa, err := dns.ReverseAddr(p.Addr().String()); err == nil {
+			r.reverse = append(r.reverse, &dns.PTR{Hdr: header(arpa, dns.TypePTR, hostTTL), Ptr: host})
+		}
+	}
+	return r
+}
+
+// all are the records of an announcement.
+func (r records) all() []dns.RR {
+	return slices.Concat([]dns.RR{r.pointer, r.service, r.text, r.services}, r.address, r.reverse)
+}
+
+// unique are the records that nobody else may have, those of a probe.
+func (r records) unique() []dns.RR {
+	return slices.Concat([]dns.RR{r.service, r.text}, r.address)
+}
+
+// answers are the records for a question, in the answer section; a name of ours
+// without the asked type is answered by what it has (§6.1).
+func (r records) answers(q dns.Question) []dns.RR {
+	class := q.Qclass & classMask
+	if class != dns.ClassINET && class != dns.ClassANY {
+		return nil
+	}
+	asked := func(kind uint16) bool { return q.Qtype == kind || q.Qtype == dns.TypeANY }
+	var found []dns.RR
+	switch {
+	case sameName(q.Name, r.pointer.Hdr.Name):
+		if asked(dns.TypePTR) {
+			found = append(found, r.pointer)
+		}
+	case sameName(q.Name, r.services.Hdr.Name):
+		if asked(dns.TypePTR) {
+			found = append(found, r.services)
+		}
+	case sameName(q.Name, r.service.Hdr.Name):
+		if asked(dns.TypeSRV) {
+			found = append(found, r.service)
+		}
+		if asked(dns.TypeTXT) {
+			found = append(found, r.text)
+		}
+		if len(found) == 0 {
+			found = append(found, r.noMore)
+		}
+	case sameName(q.Name, r.noHost.Hdr.Name):
+		if asked(dns.TypeA) {
+			found = append(found, r.address...)
+		}
+		if len(found) == 0 {
+			found = append(found, r.noHost)
+		}
+	default:
+		for _, reverse := range r.reverse {
+			if asked(dns.TypePTR) && sameName(q.Name, reverse.Header().Name) {
+				found = append(found, reverse)
+			}
+		}
+	}
+	return found
+}
+
+// additional are the records that spare whoever gets the answers the next
+// questions (RFC 6763 §12).
+func (r records) additional(answers []dns.RR) []dns.RR {
+	var more []dns.RR
+	add := func(records ...dns.RR) {
+		for _, record := range records {
+			if !contains(answers, record) && !contains(more, record) {
+				more = append(more, record)
+			}
+		}
+	}
+	for _, answer := range answers {
+		switch header := answer.Header(); {
+		case sameName(header.Name, serviceType):
+			add(r.service, r.text)
+			add(r.address...)
+			add(r.noHost)
+		case header.Rrtype == dns.TypeSRV:
+			add(r.address...)
+			add(r.noHost)
+		case header.Rrtype == dns.TypeA:
+			add(r.noHost)
+		}
+	}
+	return more
+}
+
+// shared reports whether others may have records of this name and type too.
+func shared(record dns.RR) bool {
+	name := record.Header().Name
+	return sameName(name, serviceType) || sameName(name, allServices)
+}
+
+// contains reports whether a record is among others, whatever their lifetimes
+// and their flush bits.
+func contains(others []dns.RR, record dns.RR) bool {
+	return slices.ContainsFunc(others, func(other dns.RR) bool { return sameRecord(other, record) })
+}
+
+func sameRecord(a, b dns.RR) bool {
+	plain := func(record dns.RR) dns.RR {
+		if record.Header().Class&cacheFlush == 0 {
+			return record
+		}
+		record = dns.Copy(record)
+		record.Header().Class &= classMask
+		return record
+	}
+	return dns.IsDuplicate(plain(a), plain(b))
+}
+
+// sameName compares names as DNS does: without regard to the case of ASCII.
+func sameName(a, b string) bool {
+	return len(a) == len(b) && dns.CanonicalName(a) == dns.CanonicalName(b)
+}
+
+// known reports whether the asker says that it has a record, for at least half
+// of its life still (§7.1).
+func known(theirs []dns.RR, record dns.RR) bool {
+	return slices.ContainsFunc(theirs, func(other dns.RR) bool {
+		return other.Header().Ttl >= record.Header().Ttl/2 && sameRecord(other, record)
+	})
+}
+
+// sent returns records as they travel by multicast: those that are ours alone
+// replace what others knew.
+func sent(of []dns.RR) []dns.RR {
+	copies := make([]dns.RR, len(of))
+	for i, record := range of {
+		copies[i] = dns.Copy(record)
+		if !shared(record) {
+			copies[i].Header().Class |= cacheFlush
+		}
+	}
+	return copies
+}
+
+// withTTL returns records with lifetimes of at most so many seconds.
+func withTTL(of []dns.RR, most uint32) []dns.RR {
+	copies := make([]dns.RR, len(of))
+	for i, record := range of {
+		copies[i] = dns.Copy(record)
+		copies[i].Header().Ttl = min(most, record.Header().Ttl)
+	}
+	return copies
+}
+
+// compare orders what two hosts want to say of one name (§8.2): by class, type
+// and data of their sorted records, the longer list after its beginning.
+func compare(ours, theirs []dns.RR) int {
+	return slices.CompareFunc(ordered(ours), ordered(theirs), strings.Compare)
+}
+
+// ordered are records as class, type and uncompressed data, sorted.
+func ordered(of []dns.RR) []string {
+	keys := make([]string, 0, len(of))
+	for _, record := range of {
+		record = dns.Copy(record)
+		header := record.Header()
+		header.Name, header.Class, header.Ttl = ".", header.Class&classMask, 0
+		wire := make([]byte, dns.MaxMsgSize)
+		n, err := dns.PackRR(record, wire, 0, nil, false)
+		if err != nil {
+			continue // of a kind that cannot be written cannot have been read
+		}
+		// After the root's one byte: type, class, lifetime, length, data.
+		kind, class, data := wire[1:3], wire[3:5], wire[11:n]
+		keys = append(keys, string(class)+string(kind)+string(data))
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,25 @@
+//go:build !linux && !windows
+
+package announce
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharePort lets others of the machine have port 5353 too.
+func sharePort(_, _ string, raw syscall.RawConn) error {
+	var fault error
+	err := raw.Control(func(fd uintptr) {
+		fault = errors.Join(
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+	})
+	if err := errors.Join(err, fault); err != nil {
+		return fmt.Errorf("share the port: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package announce
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/windows"
+)
+
+// sharePort lets others of the machine have port 5353 too.
+func sharePort(_, _ string, raw syscall.RawConn) error {
+	var fault error
+	err := raw.Control(func(fd uintptr) {
+		fault = windows.SetsockoptInt(windows.Handle(fd), windows.SOL_SOCKET, windows.SO_REUSEADDR, 1)
+	})
+	if err := errors.Join(err, fault); err != nil {
+		return fmt.Errorf("share the port: %w", err)
+	}
+	return nil
+}
