@@ -306,7 +306,7 @@ func TestTopic(t *testing.T) {
 		t.Parallel()
 		r := &Report{}
 		Config{ProjectID: "site", Topic: "data"}.topic(t.Context(), r, nil)
-		expect(t, r, "topic", Warning, "not asked for")
+		expect(t, r, "topic", Warning, "not asked about")
 	})
 }
 

@@ -29,7 +29,7 @@ func (c Config) topic(ctx context.Context, r *Report, account *auth.Credentials)
 	const subject = "topic"
 	name := fmt.Sprintf("projects/%s/topics/%s", c.ProjectID, c.Topic)
 	if c.Emulator == "" && account == nil {
-		r.warn(subject, "", "%s: not asked for, without credentials", name)
+		r.warn(subject, "", "%s: not asked about, without credentials", name)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
