@@ -13,6 +13,8 @@ import (
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"golang.org/x/sync/errgroup"
 
+	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/config"
@@ -43,13 +45,24 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	site := gateway.New(gateway.Config{
+	conduct := gateway.Config{
 		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
-	}, topic, box, clock, log)
+	}
+	announcer, err := announce.New(announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}}, clock, log)
+	if err != nil {
+		return err
+	}
+	if s.Announce {
+		conduct.Discovery = func() any { return announcer.State() }
+	}
+	site := gateway.New(conduct, topic, box, clock, log)
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })
 	parts.Go(func() error { return site.Run(ctx) })
+	if s.Announce {
+		parts.Go(func() error { return announcer.Run(ctx) })
+	}
 	parts.Go(func() error { return supervise(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), log) })
 	err = parts.Wait()
 	log.InfoContext(context.WithoutCancel(ctx), "stopped", "backlog", box.Stats().Pending)

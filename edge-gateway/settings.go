@@ -29,6 +29,8 @@ type settings struct {
 	// PublishTimeout is how long a node waits for Pub/Sub before its reading goes
 	// into the outbox.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"4s"`
+	// Announce makes nodes find the gateway by mDNS.
+	Announce bool `env:"MDNS" envDefault:"true"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
 }

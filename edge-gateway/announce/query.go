@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-)
 
-// mdnsPort is the port of RFC 6762: a query from another one comes from a
-// resolver that knows nothing of mDNS.
-const mdnsPort = 5353
+	"coldaisle.dev/edge-gateway/multicast"
+)
 
 // receive handles a message. What is malformed, or not from the link, is
 // ignored, as the RFC wants.
@@ -24,7 +22,7 @@ func (r *responder) receive(now time.Time, p packet) {
 		return
 	}
 	if m.Response {
-		if p.from.Port() == mdnsPort {
+		if p.from.Port() == multicast.Port {
 			r.hear(now, l, &m, p.from.Addr())
 		}
 		return
@@ -67,7 +65,7 @@ func (r *responder) query(now time.Time, l *link, m *dns.Msg, from netip.AddrPor
 		return
 	}
 	ours := r.records(l)
-	if from.Port() != mdnsPort {
+	if from.Port() != multicast.Port {
 		r.legacy(l, ours, m, from)
 		return
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/edge-gateway/multicast"
 )
 
 // letter is a message that a responder sent.
@@ -390,7 +392,7 @@ func together(d time.Duration, sites ...*site) {
 					continue
 				}
 				for _, other := range sites {
-					other.from(eth, netip.AddrPortFrom(sites[i].links[0].Prefixes[0].Addr(), mdnsPort).String(), l.m)
+					other.from(eth, netip.AddrPortFrom(sites[i].links[0].Prefixes[0].Addr(), multicast.Port).String(), l.m)
 				}
 			}
 		}
@@ -440,7 +442,7 @@ func TestItHearsItself(t *testing.T) {
 	s.update(s.now, s.links)
 	for range 4000 {
 		for _, l := range s.take() {
-			from := netip.AddrPortFrom(s.links[l.link-eth].Prefixes[0].Addr(), mdnsPort).String()
+			from := netip.AddrPortFrom(s.links[l.link-eth].Prefixes[0].Addr(), multicast.Port).String()
 			s.from(eth, from, l.m)
 			s.from(wlan, from, l.m)
 		}

@@ -8,16 +8,9 @@ import (
 	"slices"
 
 	"golang.org/x/net/ipv4"
+
+	"coldaisle.dev/edge-gateway/multicast"
 )
-
-// maxMessage is the largest message, in bytes, that mDNS knows (§17).
-const maxMessage = 9000
-
-// hops of every packet: it must not leave the link, and 255 shows that it came
-// from there (§11).
-const hops = 255
-
-func group() *net.UDPAddr { return &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: mdnsPort} }
 
 // socket is port 5353 on every link. It shares the port with other responders
 // of the machine. All but receive belongs to one goroutine.
@@ -30,8 +23,8 @@ type socket struct {
 }
 
 func open(ctx context.Context) (*socket, error) {
-	listening := net.ListenConfig{Control: sharePort}
-	conn, err := listening.ListenPacket(ctx, "udp4", fmt.Sprintf("0.0.0.0:%d", mdnsPort))
+	listening := net.ListenConfig{Control: multicast.SharePort}
+	conn, err := listening.ListenPacket(ctx, "udp4", fmt.Sprintf("0.0.0.0:%d", multicast.Port))
 	if err != nil {
 		return nil, fmt.Errorf("open the port of mDNS: %w", err)
 	}
@@ -39,8 +32,8 @@ func open(ctx context.Context) (*socket, error) {
 		conn: ipv4.NewPacketConn(conn), found: map[int]Link{}, joined: map[int]*net.Interface{}, faults: map[int]string{},
 	}
 	for what, err := range map[string]error{
-		"multicast TTL":      s.conn.SetMulticastTTL(hops),
-		"TTL":                s.conn.SetTTL(hops),
+		"multicast TTL":      s.conn.SetMulticastTTL(multicast.Hops),
+		"TTL":                s.conn.SetTTL(multicast.Hops),
 		"multicast loopback": s.conn.SetMulticastLoopback(true), // others on this machine listen too
 	} {
 		if err != nil {
@@ -57,7 +50,7 @@ func (s *socket) close() { _ = s.conn.Close() }
 
 // receive hands on what comes until the socket is closed or the context ends.
 func (s *socket) receive(ctx context.Context, to chan<- packet) error {
-	buffer := make([]byte, maxMessage)
+	buffer := make([]byte, multicast.MaxMessage)
 	for {
 		n, control, from, err := s.conn.ReadFrom(buffer)
 		if err != nil {
@@ -94,15 +87,15 @@ func (s *socket) links() []Link {
 	s.found = map[int]Link{}
 	var usable []Link
 	for _, i := range interfaces {
-		l := Link{Index: i.Index, Name: i.Name, Prefixes: prefixes(i)}
+		l := Link{Index: i.Index, Name: i.Name, Prefixes: multicast.Prefixes(i)}
 		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagMulticast == 0 || i.Flags&net.FlagLoopback != 0 || len(l.Prefixes) == 0 {
 			continue
 		}
 		s.found[i.Index] = l
 		if s.joined[i.Index] == nil {
 			// A membership may be left from before its address went.
-			_ = s.conn.LeaveGroup(&i, group())
-			if err := s.conn.JoinGroup(&i, group()); err != nil {
+			_ = s.conn.LeaveGroup(&i, multicast.Group())
+			if err := s.conn.JoinGroup(&i, multicast.Group()); err != nil {
 				s.note(i.Index, fmt.Errorf("join the multicast group: %w", err))
 				continue
 			}
@@ -113,7 +106,7 @@ func (s *socket) links() []Link {
 	}
 	for index, i := range s.joined {
 		if _, ok := s.found[index]; !ok {
-			_ = s.conn.LeaveGroup(i, group()) // or the socket's memberships run out
+			_ = s.conn.LeaveGroup(i, multicast.Group()) // or the socket's memberships run out
 			delete(s.joined, index)
 			s.note(index, nil)
 			if s.current == index {
@@ -124,29 +117,13 @@ func (s *socket) links() []Link {
 	return usable
 }
 
-// prefixes are an interface's IPv4 addresses, sorted.
-func prefixes(i net.Interface) []netip.Prefix {
-	addresses, err := i.Addrs()
-	if err != nil {
-		return nil
-	}
-	var found []netip.Prefix
-	for _, a := range addresses {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() {
-			found = append(found, p)
-		}
-	}
-	slices.SortFunc(found, netip.Prefix.Compare)
-	return found
-}
-
 // send implements the responder's [send].
 func (s *socket) send(link int, to netip.AddrPort, message []byte) {
 	i := s.joined[link]
 	if i == nil {
 		return
 	}
-	destination := group()
+	destination := multicast.Group()
 	if to.IsValid() {
 		destination = net.UDPAddrFromAddrPort(to)
 	} else if s.current != link {

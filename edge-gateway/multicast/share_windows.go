@@ -1,4 +1,4 @@
-package announce
+package multicast
 
 import (
 	"errors"
@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// sharePort lets others of the machine have port 5353 too.
-func sharePort(_, _ string, raw syscall.RawConn) error {
+// SharePort lets others of the machine have port 5353 too, as the Control of a
+// [net.ListenConfig].
+func SharePort(_, _ string, raw syscall.RawConn) error {
 	var fault error
 	err := raw.Control(func(fd uintptr) {
 		fault = windows.SetsockoptInt(windows.Handle(fd), windows.SOL_SOCKET, windows.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-package announce
+package multicast
 
 import (
 	"fmt"
@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharePort lets others of the machine have port 5353 too. Not by SO_REUSEPORT:
+// SharePort lets others of the machine have port 5353 too, as the Control of a
+// [net.ListenConfig]. Not by SO_REUSEPORT:
 // Linux would then give each unicast packet to one of the sharers at random.
-func sharePort(_, _ string, raw syscall.RawConn) error {
+func SharePort(_, _ string, raw syscall.RawConn) error {
 	var fault error
 	err := raw.Control(func(fd uintptr) {
 		fault = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)

@@ -1,6 +1,6 @@
 //go:build !linux && !windows
 
-package announce
+package multicast
 
 import (
 	"errors"
@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharePort lets others of the machine have port 5353 too.
-func sharePort(_, _ string, raw syscall.RawConn) error {
+// SharePort lets others of the machine have port 5353 too, as the Control of a
+// [net.ListenConfig].
+func SharePort(_, _ string, raw syscall.RawConn) error {
 	var fault error
 	err := raw.Control(func(fd uintptr) {
 		fault = errors.Join(
