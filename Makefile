@@ -29,8 +29,8 @@ test: ## Run all tests with the race detector, and the dashboard's in a browser
 	run/dashboard/test.sh
 
 .PHONY: bench
-bench: ## Run all benchmarks once each
-	go test -run '^$$' -bench . -benchmem -benchtime 1s -timeout 60m ./...
+bench: ## Run every benchmark, start every program, and write docs/performance.md
+	@go run ./run/bench $(ARGS)
 
 DURATION ?= 10m
 NODES ?= 2000

@@ -3,6 +3,7 @@ package plant
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 )
@@ -30,12 +31,13 @@ func packages(functions []string) map[string]string {
 // Programs are the paths of what [Build] has built, by name.
 type Programs map[string]string
 
-// Build compiles the programs into a folder.
+// Build compiles the programs into a folder, as `make build` does.
 func Build(ctx context.Context, dir string) (Programs, error) {
 	paths := Programs{}
 	for name, pkg := range packages(functions()) {
 		paths[name] = filepath.Join(dir, name)
-		compile := exec.CommandContext(ctx, "go", "build", "-o", paths[name], pkg) //nolint:gosec // packages of our own
+		compile := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", paths[name], pkg) //nolint:gosec // packages of our own
+		compile.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if output, err := compile.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build %s: %w\n%s", pkg, err, output)
 		}
