@@ -21,7 +21,7 @@ run "topic" {
   }
 
   assert {
-    condition     = google_pubsub_subscription.dead_letter.topic == google_pubsub_topic.dead_letter.id && google_pubsub_subscription.dead_letter.name == "data-dead-letter"
+    condition     = google_pubsub_subscription.dead_letter.topic == output.dead_letter.topic && output.dead_letter.topic == "projects/coldaisle-test/topics/data-dead-letter" && google_pubsub_subscription.dead_letter.name == "data-dead-letter"
     error_message = "Nothing keeps what is in the dead letter."
   }
 

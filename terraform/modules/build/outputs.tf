@@ -15,7 +15,7 @@ output "repository" {
 
 output "account" {
   description = "Account that builds, as projects/P/serviceAccounts/E, once it may."
-  value       = google_service_account.this.name
+  value       = "projects/${var.project_id}/serviceAccounts/${google_service_account.this.email}"
 
   depends_on = [
     google_artifact_registry_repository_iam_member.images,

@@ -5,7 +5,7 @@ output "name" {
 
 output "connection_name" {
   description = "Instance as connectors want it: project:region:name."
-  value       = google_sql_database_instance.this.connection_name
+  value       = "${var.project_id}:${var.region}:${google_sql_database_instance.this.name}"
 }
 
 output "database" {

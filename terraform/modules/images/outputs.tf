@@ -1,6 +1,6 @@
 output "id" {
   description = "Repository as projects/P/locations/L/repositories/R."
-  value       = google_artifact_registry_repository.this.id
+  value       = "projects/${var.project_id}/locations/${var.region}/repositories/${google_artifact_registry_repository.this.repository_id}"
 }
 
 output "name" {

@@ -19,7 +19,7 @@ resource "google_pubsub_topic" "dead_letter" {
 resource "google_pubsub_subscription" "dead_letter" {
   project = var.project_id
   name    = local.dead_letter
-  topic   = google_pubsub_topic.dead_letter.id
+  topic   = "projects/${var.project_id}/topics/${google_pubsub_topic.dead_letter.name}"
   labels  = var.labels
 
   # 31 days, the longest that there is, also for what was acknowledged: a seek

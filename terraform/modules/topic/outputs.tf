@@ -1,6 +1,6 @@
 output "id" {
   description = "Full name of the topic."
-  value       = google_pubsub_topic.this.id
+  value       = "projects/${var.project_id}/topics/${google_pubsub_topic.this.name}"
 }
 
 output "name" {
@@ -11,7 +11,7 @@ output "name" {
 output "dead_letter" {
   description = "Topic that takes what could not be processed, and the subscription that keeps it."
   value = {
-    topic        = google_pubsub_topic.dead_letter.id
+    topic        = "projects/${var.project_id}/topics/${google_pubsub_topic.dead_letter.name}"
     subscription = google_pubsub_subscription.dead_letter.name
   }
 
