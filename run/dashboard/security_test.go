@@ -1,0 +1,34 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestNoFileBeyondThePage asks for files of the machine by every way of writing
+// a path that climbs.
+func TestNoFileBeyondThePage(t *testing.T) {
+	t.Parallel()
+	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	for _, path := range []string{
+		"/assets/../../../../etc/passwd", "/assets/..%2f..%2fetc/passwd", "/assets/%2e%2e/%2e%2e/etc/passwd",
+		"/assets/....//....//etc/passwd", "/assets/..\\..\\etc\\passwd", "/rooms/../../../etc/passwd", "/assets//etc/passwd",
+	} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		request.URL.Opaque = ""
+		if err := request.URL.UnmarshalBinary([]byte("http://dashboard" + path)); err != nil {
+			t.Fatal(err)
+		}
+		recorder := httptest.NewRecorder()
+		Over(api).ServeHTTP(recorder, request)
+		if strings.Contains(recorder.Body.String(), "root:") {
+			t.Errorf("%s shows a file of the machine", path)
+		}
+		if recorder.Code != http.StatusNotFound && recorder.Code != http.StatusTeapot &&
+			!strings.HasPrefix(recorder.Header().Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %d %s", path, recorder.Code, recorder.Header().Get("Content-Type"))
+		}
+	}
+}
