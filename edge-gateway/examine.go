@@ -55,6 +55,7 @@ func examine(ctx context.Context, args, environ []string, out io.Writer, clock f
 	}
 	c.ProjectID, c.Topic, c.Port = s.ProjectID, s.DataTopic, s.Port
 	c.OutboxDir, c.OutboxMaxBytes = s.OutboxDir, s.OutboxMaxBytes
+	c.Silent = !s.Announce
 	c.CredentialsFile, c.Emulator = google.CredentialsFile, google.Emulator
 	return tell(out, doctor.Examine(ctx, c))
 }

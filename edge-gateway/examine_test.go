@@ -28,7 +28,7 @@ func TestDoctor(t *testing.T) {
 	for _, text := range []string{
 		"credentials\n  ok       not needed: PUBSUB_EMULATOR_HOST is " + server.Addr,
 		"topic\n  ok       projects/site/topics/data is there",
-		"0 readings waiting", "answers on port " + strconv.Itoa(p.port), "publishes, since",
+		"0 readings waiting", "answers on port " + strconv.Itoa(p.port), "publishes, since", "network\n",
 	} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("no %q in:\n%s", text, out.String())

@@ -55,7 +55,7 @@ func newProcess(tb testing.TB, pubsub string, settings ...string) *process {
 	_ = listener.Close()
 	p := &process{t: tb, port: port, environ: append(os.Environ(),
 		childEnv+"=1", "PROJECT_ID="+testProject, "DATA_TOPIC="+testTopic, "PUBSUB_EMULATOR_HOST="+pubsub,
-		"PORT="+strconv.Itoa(port), "OUTBOX_DIR="+tb.TempDir(), "PUBLISH_TIMEOUT=1s", "PROBE_EVERY=200ms")}
+		"PORT="+strconv.Itoa(port), "OUTBOX_DIR="+tb.TempDir(), "PUBLISH_TIMEOUT=1s", "PROBE_EVERY=200ms", "MDNS=false")}
 	p.environ = append(p.environ, settings...)
 	tb.Cleanup(func() {
 		_ = p.end(syscall.SIGKILL)

@@ -34,6 +34,11 @@ type Config struct {
 	// PubSub are options of its client beside the credentials.
 	PubSub []option.ClientOption
 
+	// Silent says that the gateway announces nothing.
+	Silent bool
+
+	here bool // the gateway is to be on this machine
+
 	Clock func() time.Time
 }
 
@@ -44,11 +49,13 @@ const patience = 10 * time.Second
 // another.
 func Examine(ctx context.Context, c Config) *Report {
 	r := &Report{}
+	c.here = true
 	c.clock(ctx, r)
 	account := c.credentials(ctx, r)
 	c.topic(ctx, r, account)
 	c.outbox(r)
 	c.gateway(ctx, r)
+	c.network(ctx, r)
 	return r
 }
 
@@ -56,5 +63,7 @@ func Examine(ctx context.Context, c Config) *Report {
 // is: a laptop where the nodes are shows whether multicast gets there.
 func ExamineNetwork(ctx context.Context, c Config) *Report {
 	r := &Report{}
+	c.here = false
+	c.network(ctx, r)
 	return r
 }

@@ -8,8 +8,11 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
+	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
 )
 
@@ -34,12 +37,30 @@ func (c Config) gateway(ctx context.Context, r *Report) {
 	if h.Outbox.Error != "" {
 		r.problem(subject, "see what is said of the outbox", "cannot keep readings: %s", h.Outbox.Error)
 	}
+	if h.Announced.Error != "" {
+		r.problem(subject, "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself", "cannot announce itself: %s", h.Announced.Error)
+	}
+	for _, link := range h.Announced.Links {
+		if link.Error != "" {
+			r.problem(subject, "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself", "cannot announce itself on %s: %s", link.Interface, link.Error)
+		}
+	}
+	if name, _, _ := strings.Cut(h.Announced.Instance, "."); name != "" && name != discover.Name {
+		r.warn(subject, "find the other device that calls itself "+discover.Name, "is announced as %s, since its name was taken", name)
+	}
 	if h.Outbox.Dropped > 0 {
 		r.warn(subject, "see what is said of the outbox", "could neither publish nor keep %s since it was started", some(int(h.Outbox.Dropped), "reading"))
 	}
 }
 
-func (c Config) health(ctx context.Context) (h gateway.Health, err error) {
+// health is what a gateway says of itself.
+type health struct {
+	gateway.Health
+
+	Announced announce.State `json:"mdns"`
+}
+
+func (c Config) health(ctx context.Context) (h health, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	url := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)) + "/health"

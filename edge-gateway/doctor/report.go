@@ -56,6 +56,17 @@ func (r *Report) count(v Verdict) int {
 	return n
 }
 
+// about counts what was found of a subject.
+func (r *Report) about(subject string) int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Subject == subject {
+			n++
+		}
+	}
+	return n
+}
+
 func (r *Report) ok(subject, format string, values ...any) {
 	r.Findings = append(r.Findings, Finding{Subject: subject, Text: fmt.Sprintf(format, values...)})
 }

@@ -43,6 +43,10 @@ func (c Config) topic(ctx context.Context, r *Report, account *auth.Credentials)
 	granted, err := client.TestIamPermissions(ctx, &iampb.TestIamPermissionsRequest{
 		Resource: name, Permissions: []string{publish, remove},
 	})
+	reach := "check the uplink; TCP port 443 to pubsub.googleapis.com must be open"
+	if c.Emulator != "" {
+		reach = "start the emulator at " + c.Emulator
+	}
 	grant := fmt.Sprintf("gcloud pubsub topics add-iam-policy-binding %s --project=%s --role=roles/pubsub.publisher --member=serviceAccount:…", c.Topic, c.ProjectID)
 	switch {
 	case err == nil && slices.Contains(granted.GetPermissions(), remove):
@@ -52,7 +56,7 @@ func (c Config) topic(ctx context.Context, r *Report, account *auth.Credentials)
 		r.ok(subject, "%s may be published to", name)
 		return
 	case err != nil && status.Code(err) != codes.Unimplemented && status.Code(err) != codes.NotFound:
-		r.problem(subject, "check the uplink; TCP port 443 to pubsub.googleapis.com must be open", "%s: Pub/Sub does not answer: %v", name, err)
+		r.problem(subject, reach, "%s: Pub/Sub does not answer: %v", name, err)
 		return
 	}
 	// An emulator knows no rights, and Pub/Sub grants nothing on a topic that is
@@ -70,7 +74,7 @@ func (c Config) topic(ctx context.Context, r *Report, account *auth.Credentials)
 	case codes.PermissionDenied:
 		r.problem(subject, grant, "%s does not exist, or the account may not publish to it", name)
 	default:
-		r.problem(subject, "check the uplink; TCP port 443 to pubsub.googleapis.com must be open", "%s: Pub/Sub does not answer: %v", name, err)
+		r.problem(subject, reach, "%s: Pub/Sub does not answer: %v", name, err)
 	}
 }
 

@@ -1,0 +1,181 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"coldaisle.dev/edge-gateway/discover"
+	"coldaisle.dev/edge-gateway/multicast"
+)
+
+// hearing is how long an answer may take; a responder waits up to half a second
+// before it answers by multicast, and a question may get lost once.
+const hearing = 4 * time.Second
+
+const (
+	deaf      = "multicast may be blocked on the way: see \"The network\" in docs/gateway-install.md, or configure the nodes with the gateway's address"
+	deafHere  = "let a firewall on this machine pass UDP port 5353 in and out; ask again when the gateway has run for some seconds"
+	elsewhere = "switch one of them off, or give the nodes a fixed address"
+)
+
+// heard is what came of one way to ask.
+type heard struct {
+	mode  discover.Mode
+	found discover.Gateway
+	took  time.Duration
+	err   error
+}
+
+func (h heard) String() string {
+	if h.err != nil {
+		return fmt.Sprintf("%-6s no answer: %v", h.mode, h.err)
+	}
+	return fmt.Sprintf("%-6s %s is %s, port %d (%s)", h.mode, h.found.Host, join(h.found.Addresses), h.found.Port, h.took.Round(time.Millisecond))
+}
+
+func join(addresses []netip.Addr) string {
+	words := make([]string, 0, len(addresses))
+	for _, a := range addresses {
+		words = append(words, a.String())
+	}
+	return strings.Join(words, " and ")
+}
+
+// network asks for the gateway on every interface in every way that nodes have.
+func (c Config) network(ctx context.Context, r *Report) {
+	const subject = "network"
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		r.problem(subject, "", "the interfaces cannot be listed: %v", err)
+		return
+	}
+	urls := []string{}
+	for _, i := range interfaces {
+		prefixes := multicast.Prefixes(i)
+		switch {
+		case i.Flags&net.FlagLoopback != 0:
+		case i.Flags&net.FlagUp == 0:
+			r.ok(subject, "%s is down", i.Name)
+		case len(prefixes) == 0:
+			r.ok(subject, "%s has no IPv4 address; it is picked up when it gets one", i.Name)
+		case i.Flags&net.FlagMulticast == 0:
+			r.warn(subject, "nodes there must be configured with the address", "%s has %s and cannot do multicast", i.Name, listed(prefixes))
+			urls = append(urls, c.url(prefixes[0].Addr()))
+		case c.Silent:
+			r.ok(subject, "%s has %s; MDNS is false, nothing is announced", i.Name, listed(prefixes))
+			urls = append(urls, c.url(prefixes[0].Addr()))
+		default:
+			found := c.ask(ctx, r, i, prefixes)
+			urls = append(urls, found)
+		}
+	}
+	c.conclude(r, subject, slices.DeleteFunc(urls, func(u string) bool { return u == "" }))
+}
+
+// ask asks on one interface and returns the address that nodes there should
+// call; empty for none.
+func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []netip.Prefix) string {
+	const subject = "network"
+	all := c.hear(ctx, i)
+	lines := []string{fmt.Sprintf("%s has %s", i.Name, listed(prefixes))}
+	var answered []heard
+	for _, h := range all {
+		lines = append(lines, h.String())
+		if h.err == nil {
+			answered = append(answered, h)
+		}
+	}
+	text := strings.Join(lines, "\n")
+	remedy := deaf
+	if c.here {
+		remedy = deafHere
+	}
+	if len(answered) == 0 {
+		r.problem(subject, remedy, "%s", text)
+		if c.here {
+			return c.url(prefixes[0].Addr())
+		}
+		return ""
+	}
+	for _, h := range answered {
+		near := slices.ContainsFunc(h.found.Addresses, func(a netip.Addr) bool {
+			return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+		})
+		own := slices.ContainsFunc(h.found.Addresses, func(a netip.Addr) bool {
+			return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr() == a })
+		})
+		switch {
+		case !near:
+			r.problem(subject, "configure the nodes with an address of their own network", "%s\nno node of this network reaches that address", text)
+			return ""
+		case c.here && !own:
+			r.warn(subject, elsewhere, "%s\nthat is another machine: nodes may call it instead of this one", text)
+			return c.url(prefixes[0].Addr())
+		case c.here && h.found.Port != c.Port:
+			r.problem(subject, "sudo systemctl restart monitor-gateway", "%s\nthe gateway should be on port %d", text, c.Port)
+			return c.url(prefixes[0].Addr())
+		}
+	}
+	if len(answered) < len(all) {
+		r.problem(subject, remedy, "%s", text)
+	} else {
+		r.ok(subject, "%s", text)
+	}
+	return answered[0].found.URL()
+}
+
+// hear asks in every way at once.
+func (c Config) hear(ctx context.Context, i net.Interface) []heard {
+	ctx, cancel := context.WithTimeout(ctx, hearing)
+	defer cancel()
+	all := make([]heard, 0, len(discover.Modes()))
+	for _, mode := range discover.Modes() {
+		all = append(all, heard{mode: mode})
+	}
+	var asking sync.WaitGroup
+	for n := range all {
+		asking.Go(func() {
+			h := &all[n]
+			started := c.Clock()
+			h.found, h.err = discover.Ask(ctx, i, h.mode)
+			h.took = c.Clock().Sub(started)
+		})
+	}
+	asking.Wait()
+	return all
+}
+
+// conclude says what address is to be configured where multicast is blocked.
+func (c Config) conclude(r *Report, subject string, urls []string) {
+	switch {
+	case len(urls) > 0 && c.here:
+		r.advise("Nodes that multicast does not reach are to be configured with %s.\n"+
+			"What this machine hears of itself says nothing about the way to them: run\n"+
+			"\"monitor-gateway doctor -network\" on a laptop where they are.", strings.Join(urls, " or "))
+	case len(urls) > 0:
+		r.advise("A node here calls %s.", strings.Join(urls, " or "))
+	case r.about(subject) == 0:
+		r.problem(subject, "plug in a cable, or join a wireless network; the gateway picks it up by itself", "there is no interface besides the machine itself")
+	case c.here:
+		r.problem(subject, "check cable, wireless network and DHCP; the gateway picks the address up by itself", "no interface has an IPv4 address that nodes could call")
+	}
+}
+
+func (c Config) url(address netip.Addr) string {
+	return "http://" + net.JoinHostPort(address.String(), strconv.Itoa(c.Port))
+}
+
+func listed(prefixes []netip.Prefix) string {
+	words := make([]string, 0, len(prefixes))
+	for _, p := range prefixes {
+		words = append(words, p.String())
+	}
+	return strings.Join(words, " and ")
+}

@@ -1,0 +1,142 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/edge-gateway/discover"
+	"coldaisle.dev/shared/logging"
+)
+
+// alone makes the test binary a machine of its own: a process with no network
+// but the one that the value, commands of ip(8), makes.
+const alone = "DOCTOR_TEST_NETWORK"
+
+// announced is the port that this machine's gateway announces; 0 for none.
+const announced = "DOCTOR_TEST_PORT"
+
+func TestMain(m *testing.M) {
+	if commands := os.Getenv(alone); commands != "" {
+		if err := examineAlone(commands, os.Getenv(announced)); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// examineAlone makes the network, starts a responder in it, and examines it as
+// a gateway at port 8080 does, and as a laptop does.
+func examineAlone(commands, port string) error {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	for command := range strings.SplitSeq(commands, "; ") {
+		if output, err := exec.CommandContext(ctx, "ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", command, err, output)
+		}
+	}
+	var number int
+	if _, err := fmt.Sscan(port, &number); err != nil {
+		return err
+	}
+	var announcing sync.WaitGroup
+	defer announcing.Wait()
+	defer stop()
+	if number > 0 {
+		a, err := announce.New(announce.Config{Name: discover.Name, Port: number}, time.Now, logging.Discard())
+		if err != nil {
+			return err
+		}
+		announcing.Go(func() { _ = a.Run(ctx) })
+		ready := func() bool {
+			links := a.State().Links
+			return len(links) > 0 && links[0].Phase == "ready"
+		}
+		for !ready() && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond) // between two polls of the condition
+		}
+	}
+	gateway := &Report{}
+	Config{Port: 8080, Clock: time.Now, here: true}.network(ctx, gateway)
+	silent := &Report{}
+	Config{Port: 8080, Clock: time.Now, here: true, Silent: true}.network(ctx, silent)
+	return errors.Join(gateway.Write(os.Stdout), silent.Write(os.Stdout), ExamineNetwork(ctx, Config{Clock: time.Now}).Write(os.Stdout))
+}
+
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	const pair = "link set lo up; link add eth0 type veth peer name far; link set eth0 up; link set far up"
+	const addressed = pair + "; addr add 192.168.7.20/24 dev eth0"
+	for name, c := range map[string]struct {
+		network, port string
+		want          []string
+	}{
+		"a gateway that is found": {addressed, "8080", []string{
+			"ok       eth0 has 192.168.7.20/24\n           legacy monitor-gateway.local is 192.168.7.20, port 8080 (",
+			"QU     monitor-gateway.local is 192.168.7.20, port 8080", "QM     monitor-gateway.local is 192.168.7.20, port 8080",
+			"ok       far has no IPv4 address",
+			"Nodes that multicast does not reach are to be configured with http://192.168.7.20:8080.",
+			"MDNS is false, nothing is announced",
+			"A node here calls http://192.168.7.20:8080.\n\nEverything is in order.",
+		}},
+		"a gateway with another port": {addressed, "9000", []string{
+			"PROBLEM  eth0 has 192.168.7.20/24", "port 9000", "the gateway should be on port 8080",
+		}},
+		"no gateway": {addressed, "0", []string{
+			"PROBLEM  eth0 has 192.168.7.20/24\n           legacy no answer", "QU     no answer", "QM     no answer",
+			"let a firewall on this machine pass UDP port 5353", "multicast may be blocked on the way",
+			"are to be configured with http://192.168.7.20:8080", "1 problem.",
+		}},
+		"no multicast": {addressed + "; link set eth0 multicast off", "0", []string{
+			"warning  eth0 has 192.168.7.20/24 and cannot do multicast", "are to be configured with http://192.168.7.20:8080",
+		}},
+		"no address": {pair, "0", []string{
+			"ok       eth0 has no IPv4 address; it is picked up when it gets one", "PROBLEM  no interface has an IPv4 address",
+		}},
+		"no interface": {"link set lo up", "0", []string{"PROBLEM  there is no interface besides the machine itself"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			output := runAlone(t, c.network, c.port)
+			for _, text := range c.want {
+				if !strings.Contains(output, text) {
+					t.Errorf("no %q in:\n%s", text, output)
+				}
+			}
+		})
+	}
+}
+
+// runAlone runs this test binary on a network of its own.
+func runAlone(t *testing.T, network, port string) string {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), alone+"="+network, announced+"="+port)
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if os.Geteuid() != 0 {
+		own := func(id int) []syscall.SysProcIDMap {
+			return []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
+		}
+		child.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		child.SysProcAttr.UidMappings, child.SysProcAttr.GidMappings = own(os.Getuid()), own(os.Getgid())
+	}
+	output, err := child.CombinedOutput()
+	_, missing := exec.LookPath("ip")
+	if (errors.Is(err, syscall.EPERM) || missing != nil) && os.Getenv("CI") != "true" {
+		t.Skipf("no network can be made here: %v", errors.Join(err, missing))
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return string(output)
+}
