@@ -1,6 +1,6 @@
 output "id" {
   description = "Full name of the network, once private services can be reached through it."
-  value       = google_compute_network.this.id
+  value       = "projects/${var.project_id}/global/networks/${google_compute_network.this.name}"
   depends_on  = [google_service_networking_connection.this]
 }
 

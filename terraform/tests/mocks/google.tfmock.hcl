@@ -1,9 +1,9 @@
 # What Google would answer, where a random text would not do.
 mock_resource "google_service_account" {
   defaults = {
-    email  = "part@coldaisle-test.iam.gserviceaccount.com"
-    member = "serviceAccount:part@coldaisle-test.iam.gserviceaccount.com"
-    name   = "projects/coldaisle-test/serviceAccounts/part@coldaisle-test.iam.gserviceaccount.com"
+    email  = "coldaisle-part@coldaisle-test.iam.gserviceaccount.com"
+    member = "serviceAccount:coldaisle-part@coldaisle-test.iam.gserviceaccount.com"
+    name   = "projects/coldaisle-test/serviceAccounts/coldaisle-part@coldaisle-test.iam.gserviceaccount.com"
   }
 }
 
