@@ -43,6 +43,11 @@ soak: ## Run the system under load while its parts are killed, and account for e
 chaos: ## Play named faults, from a full disk to a jumping clock, and print what came of each
 	@go test -count=1 -v -timeout 20m -run '^TestChaos$$' ./run/soak
 
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for a while (FUZZTIME=30s)
+	@.ci/fuzz $(FUZZTIME)
+
 .PHONY: lint
 lint: $(GOLANGCI) ## Check format, style and the import rule
 	$(GOLANGCI) run ./...

@@ -1,0 +1,71 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+)
+
+// FuzzRequests sends any body to any path: the answer is JSON with one of the
+// statuses of the specification, an error exactly when it says so, and the list
+// of nodes stays readable.
+func FuzzRequests(f *testing.F) {
+	f.Add("/api/v1/register", `{"node_id":"n1","ip_addr":"10.0.0.1"}`)
+	f.Add("/api/v1/register", `{"node_id":"n1","ip_addr":"fe80::1%eth0"}`)
+	f.Add("/api/v1/heartbeat", `{"node_id":"n1"}`)
+	f.Add("/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`)
+	f.Add("/api/v1/message", `{"message_id":"1","ID":"2","node_id":"n1","temperature":-0,"humidity":1e2}`)
+	f.Add("/api/v1/../v1//nodes", `[`)
+	f.Fuzz(func(t *testing.T, path, body string) {
+		target, err := url.Parse("http://gateway" + path)
+		if err != nil || target.Host != "gateway" || !strings.HasPrefix(target.Path, "/") || target.Path == "/metrics" {
+			return // no request that HTTP could carry, or not JSON by design
+		}
+		site := gateway.New(gateway.Config{}, &record{}, outbox.Refusal{}, time.Now, logging.Discard())
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+		request.URL = target
+		recorder := httptest.NewRecorder()
+		site.ServeHTTP(recorder, request)
+		if location := recorder.Header().Get("Location"); location != "" {
+			// The router leads from a path with "//" or ".." to the plain one.
+			if !strings.HasPrefix(location, "/") || strings.HasPrefix(location, "//") {
+				t.Errorf("led to %q", location)
+			}
+			return
+		}
+		var answer map[string]any
+		if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil {
+			t.Fatalf("%d %q: %v", recorder.Code, recorder.Body, err)
+		}
+		_, failed := answer["error"].(string)
+		switch recorder.Code {
+		case http.StatusOK, http.StatusCreated:
+			if failed {
+				t.Errorf("%d with an error: %s", recorder.Code, recorder.Body)
+			}
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
+			if !failed {
+				t.Errorf("%d without an error: %s", recorder.Code, recorder.Body)
+			}
+		default:
+			t.Errorf("answered %d %s", recorder.Code, recorder.Body)
+		}
+		list := httptest.NewRecorder()
+		site.ServeHTTP(list, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/nodes", nil))
+		var nodes struct {
+			Nodes []gateway.Node `json:"nodes"`
+			Total int            `json:"total"`
+		}
+		if err := json.Unmarshal(list.Body.Bytes(), &nodes); err != nil || nodes.Total != len(nodes.Nodes) {
+			t.Errorf("the list is %s", list.Body)
+		}
+	})
+}

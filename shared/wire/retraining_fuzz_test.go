@@ -1,0 +1,37 @@
+package wire_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/wire"
+)
+
+// FuzzDecodeRetraining holds that a request is refused, or names a run and
+// survives being written and read again.
+func FuzzDecodeRetraining(f *testing.F) {
+	f.Add([]byte(`{"training_run_id":7,"triggered_by":"manual","validated_count":0,"requested_at":"2026-03-01T12:00:00Z"}`))
+	f.Add([]byte(`{"training_run_id":0}`))
+	f.Add([]byte(`{"training_run_id":1,"requested_at":"0000-01-01T00:00:00+23:59"}`))
+	f.Fuzz(func(t *testing.T, encoded []byte) {
+		first, err := wire.DecodeRetraining(encoded)
+		if err != nil {
+			return
+		}
+		if first.TrainingRunID < 1 {
+			t.Errorf("run %d was taken", first.TrainingRunID)
+		}
+		again, err := wire.EncodeRetraining(first)
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		second, err := wire.DecodeRetraining(again)
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Errorf("(-first +second)\n%s", diff)
+		}
+	})
+}
