@@ -25,7 +25,8 @@ locals {
   pubsub_agent = "serviceAccount:service-${module.build.project_number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
   # Connections to the database when all parts are at their largest, with those
-  # of the migration.
+  # of the migration. In a release, old and new instances stand side by side for
+  # a moment; each opens connections only as it needs them.
   connections = sum(concat(
     [for size in values(var.functions) : size.max_instances * size.connections],
     [var.api.max_instances * var.api.connections, 4],

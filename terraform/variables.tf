@@ -43,7 +43,7 @@ variable "api_image" {
 variable "function_archives" {
   description = "Folder with the functions' archives, NAME.zip each, made by: go run ./run/archive -out DIR. Relative to this folder."
   type        = string
-  default     = "../build/functions"
+  default     = "../dist/functions"
 
   validation {
     condition     = alltrue([for name in ["ingest", "detect", "storealert", "train"] : fileexists("${var.function_archives}/${name}.zip")])
@@ -216,9 +216,9 @@ variable "max_allowed" {
 }
 
 variable "gateway_sites" {
-  description = "Sites that have a gateway, each with an account of its own that may publish readings and nothing else."
+  description = "Sites that have a gateway, each with an account of its own that may publish readings and nothing else. With any, an alert says when no readings arrive."
   type        = set(string)
-  default     = []
+  default     = ["main"]
 
   validation {
     condition     = alltrue([for site in var.gateway_sites : can(regex("^[a-z][a-z0-9-]{0,20}[a-z0-9]$", site))])

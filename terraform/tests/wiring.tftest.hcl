@@ -209,6 +209,8 @@ run "extras" {
     alert_emails    = ["one@example.com", "two@example.com"]
     gateway_sites   = ["hall-1", "hall-2"]
     allowed_origins = ["https://a.example.com", "https://b.example.com"]
+
+    gateway_trust_anchor = "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIU\nZm9v==\n-----END CERTIFICATE-----\n"
   }
 
   assert {
@@ -217,7 +219,7 @@ run "extras" {
   }
 
   assert {
-    condition     = length(output.gateway_accounts) == 2 && contains(keys(output.alert_policies), "no_readings")
+    condition     = length(output.gateway_accounts) == 2 && output.gateway_provider != null && contains(keys(output.alert_policies), "no_readings")
     error_message = "Each site needs an account, and with gateways silence is trouble."
   }
 
@@ -229,8 +231,19 @@ run "extras" {
 
 run "nothing_extra_by_default" {
   assert {
-    condition     = length(module.domain) == 0 && length(module.budget) == 0 && length(module.monitoring.channels) == 0 && length(output.gateway_accounts) == 0
+    condition     = keys(output.gateway_accounts) == ["main"] && output.gateway_provider == null
+    error_message = "By default there is one site, without certificates."
+  }
+
+  assert {
+    condition     = length(module.domain) == 0 && length(module.budget) == 0 && length(module.monitoring.channels) == 0
     error_message = "Something optional is made without being asked for."
+  }
+}
+
+run "without_gateways" {
+  variables {
+    gateway_sites = []
   }
 
   assert {
