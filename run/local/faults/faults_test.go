@@ -128,8 +128,9 @@ func run(t *testing.T, table string, n int) {
 	}
 
 	began := time.Now()
-	sent, poison := publish(t, client, pushes, n)
-	settle(t, pushes, instances, len(sent)+poison)
+	sent, published, poison := publish(t, client, pushes, n)
+	done := int64(2 * published) // each goes to ingest and to detect
+	settle(t, pushes, instances, done)
 	// An operator replays once the fault is mended: nothing is killed any more.
 	// The network goes on failing, so that a replay, too, may need another.
 	killed := 0
@@ -141,9 +142,9 @@ func run(t *testing.T, table string, n int) {
 	}
 	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*poison
 	for left, round := unlucky, 1; left > 0 && round <= 5; round++ {
-		replay(t, server.Addr, "data")
-		replay(t, server.Addr, "alerts")
-		settle(t, pushes, instances, 1)
+		before := pushes.Counts()
+		moved := 2*replay(t, server.Addr, "data") + replay(t, server.Addr, "alerts")
+		settle(t, pushes, instances, before.Delivered+before.DeadLettered+int64(moved))
 		left = deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*poison
 	}
 	t.Logf("%d readings in %.1f s: %d attempts refused, %d instances killed, %d messages dead by bad luck and replayed",
@@ -251,7 +252,7 @@ func pubSub(t *testing.T) (*pstest.Server, *pubsub.Client) {
 
 // publish sends n readings in disorder, every twentieth twice, and poison, as
 // fast as they are taken: the fake looks through all that waits at every pull.
-func publish(t *testing.T, client *pubsub.Client, pushes *bridge.Bridge, n int) (sent []reading.Reading, poison int) {
+func publish(t *testing.T, client *pubsub.Client, pushes *bridge.Bridge, n int) (sent []reading.Reading, published, poison int) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(uint64(n), 1))
 	ids := append(owned(), "deleted", "unknown")
@@ -278,10 +279,9 @@ func publish(t *testing.T, client *pubsub.Client, pushes *bridge.Bridge, n int) 
 		}
 	}
 	chance.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
-	published := int64(0)
 	for chunk := range slices.Chunk(messages, 500) {
-		published += int64(len(chunk))
-		for counts := pushes.Counts(); 2*published-counts.Delivered-counts.DeadLettered > 4000; counts = pushes.Counts() {
+		published += len(chunk)
+		for counts := pushes.Counts(); 2*int64(published)-counts.Delivered-counts.DeadLettered > 4000; counts = pushes.Counts() {
 			select {
 			case <-t.Context().Done():
 				t.Fatal("not all published")
@@ -296,20 +296,21 @@ func publish(t *testing.T, client *pubsub.Client, pushes *bridge.Bridge, n int) 
 			t.Fatal(err)
 		}
 	}
-	return sent, poison
+	return sent, published, poison
 }
 
-// settle waits until every message of every subscription is done with: none in
-// flight, and none taken up for a while after that.
-func settle(t *testing.T, pushes *bridge.Bridge, instances map[string]*instance, least int) {
+// settle waits until so many deliveries are done with, one way or the other,
+// and with them what they led to: none in flight, and none taken up for a while
+// after that.
+func settle(t *testing.T, pushes *bridge.Bridge, instances map[string]*instance, least int64) {
 	t.Helper()
 	quiet := time.Now()
 	for deadline := time.Now().Add(20 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		counts := pushes.Counts()
-		if counts.InFlight > 0 || counts.Delivered+counts.DeadLettered < int64(least) {
+		if counts.InFlight > 0 || counts.Delivered+counts.DeadLettered < least {
 			quiet = time.Now()
 		}
-		if time.Since(quiet) > time.Second {
+		if time.Since(quiet) > 3*time.Second {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -347,8 +348,9 @@ func deadLetters(t *testing.T, client *pubsub.Client, topic string) int {
 	return len(ids)
 }
 
-// replay runs the command as an operator does.
-func replay(t *testing.T, emulator, topic string) {
+// replay runs the command as an operator does and returns how many messages it
+// moved.
+func replay(t *testing.T, emulator, topic string) (moved int) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), functiontest.Build(t, "coldaisle.dev/run/replay"), "-project", project, "-topic", topic, "-idle", "500ms")
 	command.Env = append(os.Environ(), "PUBSUB_EMULATOR_HOST="+emulator)
@@ -356,5 +358,10 @@ func replay(t *testing.T, emulator, topic string) {
 	if err != nil {
 		t.Fatalf("replay: %v\n%s", err, output)
 	}
-	t.Log(strings.TrimSpace(string(output)))
+	told := strings.TrimSpace(string(output))
+	t.Log(told)
+	if _, err := fmt.Sscanf(told[strings.LastIndexByte(told, '\n')+1:], "%d moved", &moved); err != nil {
+		t.Fatalf("replay tells not how many it moved: %v\n%s", err, output)
+	}
+	return moved
 }
