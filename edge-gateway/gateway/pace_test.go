@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPace lets the backlog meet lines of several kinds.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	t.Run("on a good line", func(t *testing.T) {
+		t.Parallel()
+		p := newPace()
+		for range 10 {
+			if pause := p.next(2 * time.Millisecond); pause != 2*time.Millisecond {
+				t.Fatalf("a batch of 2 ms is followed by a pause of %s, want as long", pause)
+			}
+		}
+		if p.size != largestBatch {
+			t.Errorf("a batch has %d readings after ten quick ones, want %d", p.size, largestBatch)
+		}
+		if pause := p.next(0); pause < time.Millisecond {
+			t.Errorf("a pause of %s leaves a live reading no room", pause)
+		}
+	})
+	t.Run("on a line that a large batch fills", func(t *testing.T) {
+		t.Parallel()
+		p := newPace()
+		// 20 ms there and back, and 1 ms for each reading.
+		took := func() time.Duration { return 20*time.Millisecond + time.Duration(p.size)*time.Millisecond }
+		for range 20 {
+			p.next(took())
+		}
+		largest := 0
+		for range 100 {
+			p.next(took())
+			largest = max(largest, p.size)
+		}
+		if largest > 16 {
+			t.Errorf("batches of %d readings delay a live one by %d ms", largest, largest)
+		}
+		if p.size < 1 {
+			t.Errorf("a batch has %d readings", p.size)
+		}
+	})
+	t.Run("on a line that has become slow for good", func(t *testing.T) {
+		t.Parallel()
+		p := newPace()
+		p.next(2 * time.Millisecond)
+		for range 200 {
+			p.next(300 * time.Millisecond)
+		}
+		if p.size < largestBatch/2 {
+			t.Errorf("batches of %d readings for ever, since the line was faster once", p.size)
+		}
+	})
+}
