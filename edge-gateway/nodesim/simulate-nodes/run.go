@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/shared/logging"
 )
@@ -34,6 +35,7 @@ func parse(arguments []string, errors io.Writer) (options, error) {
 	flags := flag.NewFlagSet("simulate-nodes", flag.ContinueOnError)
 	flags.SetOutput(errors)
 	flags.StringVar(&c.Gateway, "gateway", "http://127.0.0.1:8080", "base `URL` of the gateway")
+	discovered := flags.Bool("discover", false, "find the gateway by mDNS, as nodes do, instead of --gateway")
 	flags.IntVar(&c.Nodes, "nodes", 8, "number of nodes, four to a room")
 	flags.Float64Var(&c.Speed, "speed", 0, "seconds of node time per second (default 1; with --replay as fast as possible)")
 	flags.Uint64Var(&c.Seed, "seed", 1, "of rooms and noise; the same seed gives the same values")
@@ -62,9 +64,27 @@ func parse(arguments []string, errors io.Writer) (options, error) {
 			o.humidity = humidity
 		}
 	})
+	if *discovered {
+		c.Resolve = nearest
+	}
 	var err error
 	c.Misbehave, err = nodesim.ParseMisbehaviours(o.misbehave)
 	return o, err
+}
+
+// searchTime is how long one search for the gateway may take. A node that found
+// none tries again when it next has something to send.
+const searchTime = 10 * time.Second
+
+// nearest is the gateway that answers first.
+func nearest(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	found, err := discover.Find(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find a gateway by mDNS: %w", err)
+	}
+	return found.URL(), nil
 }
 
 // run does what the command line says until it is done or the context ends.
@@ -116,6 +136,7 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 		file = opened
 	}
 	result, err := nodesim.Replay(ctx, nodesim.Options{
+		Resolve:     o.simulation.Resolve,
 		Gateway:     o.simulation.Gateway,
 		File:        file,
 		Speed:       o.simulation.Speed,

@@ -1,0 +1,289 @@
+package network
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/miekg/dns"
+
+	"coldaisle.dev/edge-gateway/discover"
+)
+
+const hostname = "monitor-gateway.local."
+
+// site is a gateway with two interfaces and a client on each.
+type site struct {
+	*gateway
+
+	clients map[string]*host // by the address that the gateway has on their link
+}
+
+func newSite(t *testing.T) site {
+	t.Helper()
+	machine, wired, wireless := newHost(t), newHost(t), newHost(t)
+	cable(machine, "eth0", "192.168.77.2/24", wired, "192.168.77.10/24")
+	cable(machine, "wlan0", "10.66.0.2/16", wireless, "10.66.3.10/16")
+	for _, client := range []*host{wired, wireless} {
+		client.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
+	}
+	return site{machine.startGateway(), map[string]*host{"192.168.77.2": wired, "10.66.0.2": wireless}}
+}
+
+// TestEveryClientFindsIt asks on both links in all ways.
+func TestEveryClientFindsIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.ready(2)
+	for address, client := range s.clients {
+		t.Run("on the link of "+address, func(t *testing.T) {
+			t.Parallel()
+			// One after the other: they share their host's port.
+			for _, p := range []play{
+				{Client: "lwip", Name: hostname, Type: dns.TypeA},
+				{Client: "lwip", Name: hostname, Type: dns.TypeANY},
+				{Client: "lwip", Name: "Monitor-GATEWAY.Local.", Type: dns.TypeA},
+				{Client: "esp", Name: hostname, Type: dns.TypeA},
+				{Client: "esp", Name: "MONITOR-gateway.local.", Type: dns.TypeANY},
+				{Client: "multicast", Name: hostname, Type: dns.TypeA},
+				{Client: "multicast", Name: "monitor-gateway.LOCAL.", Type: dns.TypeANY},
+			} {
+				if got, err := client.plays(p); err != nil || got != address {
+					t.Errorf("%s asks for %s %s: %q, %v, want %s", p.Client, p.Name, dns.TypeToString[p.Type], got, err, address)
+				}
+			}
+			want := fmt.Sprintf(`{"Instance":"monitor-gateway","Host":"monitor-gateway.local","Port":%d,`+
+				`"Addresses":[%q],"Text":["version=1.0"],"From":%q}`, port, address, address)
+			for _, mode := range discover.Modes() {
+				got, err := client.plays(play{Client: "discover", Mode: mode})
+				if err != nil {
+					t.Errorf("discover by %s: %v", mode, err)
+				} else if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("discover by %s (-want +got):\n%s", mode, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestDig asks the gateway's address: dig 9.18 connects its socket, so that it
+// hears nobody who answers what it sent to the group.
+func TestDig(t *testing.T) {
+	t.Parallel()
+	dig := need(t, "dig", "bind9-dnsutils")
+	s := newSite(t)
+	s.ready(2)
+	for address, client := range s.clients {
+		ask := func(arguments ...string) string {
+			t.Helper()
+			out, err := client.says(nil, dig, append([]string{"@" + address, "-p", "5353", "+short", "+notcp", "+time=5", "+tries=3"}, arguments...)...)
+			if err != nil {
+				t.Errorf("dig %v: %v", arguments, err)
+			}
+			return out
+		}
+		for question, want := range map[string]string{
+			"monitor-gateway.local A":              address,
+			"Monitor-Gateway.LOCAL ANY":            address,
+			"_http._tcp.local PTR":                 "monitor-gateway._http._tcp.local.",
+			"monitor-gateway._http._tcp.local SRV": fmt.Sprintf("0 0 %d monitor-gateway.local.", port),
+			"monitor-gateway._http._tcp.local TXT": `"version=1.0"`,
+			"_services._dns-sd._udp.local PTR":     "_http._tcp.local.",
+			"-x " + address:                        "monitor-gateway.local.",
+		} {
+			if got := ask(strings.Fields(question)...); got != want {
+				t.Errorf("dig %s on the link of %s: %q, want %q", question, address, got, want)
+			}
+		}
+	}
+}
+
+func TestAvahi(t *testing.T) {
+	t.Parallel()
+	daemon, bus := need(t, "avahi-daemon", "avahi-daemon"), need(t, "dbus-daemon", "dbus-daemon")
+	resolve, browse := need(t, "avahi-resolve", "avahi-utils"), need(t, "avahi-browse", "avahi-utils")
+	s := newSite(t)
+	s.ready(2)
+	for address, client := range s.clients {
+		environ := startAvahi(t, client, daemon, bus)
+		var got string
+		eventually(t, "Avahi on the link of "+address+" resolves", func() bool {
+			out, err := client.says(environ, resolve, "-4", "-n", "monitor-gateway.local")
+			got = strings.Join(strings.Fields(out), " ")
+			return err == nil && got != ""
+		})
+		if want := "monitor-gateway.local " + address; got != want {
+			t.Errorf("avahi-resolve: %q, want %q", got, want)
+		}
+		out, err := client.says(environ, browse, "--resolve", "--terminate", "--parsable", "_http._tcp")
+		want := fmt.Sprintf(`=;eth0;IPv4;monitor-gateway;Web Site;local;monitor-gateway.local;%s;%d;"version=1.0"`, address, port)
+		if err != nil || !slices.Contains(strings.Split(out, "\n"), want) {
+			t.Errorf("avahi-browse: %v\n%s\nwant %s", err, out, want)
+		}
+	}
+}
+
+// startAvahi runs a daemon of the host's own, with a bus of its own, and returns
+// the environment of its clients.
+func startAvahi(t *testing.T, client *host, daemon, bus string) []string {
+	t.Helper()
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	address := "unix:path=" + filepath.Join(folder, "bus")
+	environ := []string{"DBUS_SYSTEM_BUS_ADDRESS=" + address}
+	busConfig := write("bus.conf", `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+		"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+		<busconfig><listen>`+address+`</listen><auth>EXTERNAL</auth>
+		<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>`)
+	avahiConfig := write("avahi.conf", "[server]\nhost-name=client\nuse-ipv6=no\nenable-dbus=yes\n[publish]\n[reflector]\n[rlimits]\n")
+	start := func(name string, arguments ...string) {
+		c := client.command(t.Context(), environ, name, arguments...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = c.Process.Signal(syscall.SIGTERM)
+			_ = c.Wait()
+		})
+	}
+	start(bus, "--nofork", "--nopidfile", "--config-file="+busConfig)
+	eventually(t, "the bus listens", func() bool {
+		_, err := os.Stat(filepath.Join(folder, "bus"))
+		return err == nil
+	})
+	// The folder of its pid is the machine's: hide it by one of its own.
+	start("unshare", "--mount", "sh", "-c",
+		`mkdir -p /run/avahi-daemon && mount -t tmpfs none /run/avahi-daemon && exec "$0" --no-drop-root --no-chroot --no-rlimits -f "$1"`,
+		daemon, avahiConfig)
+	return environ
+}
+
+func TestPythonZeroconf(t *testing.T) {
+	t.Parallel()
+	python := "/usr/bin/python3"
+	if out, err := newHost(t).says(nil, python, "-c", "import zeroconf"); err != nil {
+		missing(t, "python-zeroconf is not installed (apt-get install python3-zeroconf): %v %s", err, out)
+	}
+	s := newSite(t)
+	s.ready(2)
+	for address, client := range s.clients {
+		got, err := client.says(nil, python, "-c", `
+import zeroconf
+z = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
+i = z.get_service_info("_http._tcp.local.", "monitor-gateway._http._tcp.local.", 20000)
+print(i.server, i.port, i.parsed_addresses(), i.properties)
+z.close()`)
+		want := fmt.Sprintf("monitor-gateway.local. %d ['%s'] {b'version': b'1.0'}", port, address)
+		if err != nil || got != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+}
+
+// TestAddressesComeAndChange starts a gateway that has no network at all.
+func TestAddressesComeAndChange(t *testing.T) {
+	t.Parallel()
+	machine, client := newHost(t), newHost(t)
+	g := machine.startGateway()
+	eventually(t, "the gateway serves without a network", func() bool { return g.state().Host == "monitor-gateway.local" })
+
+	find := play{Client: "lwip", Name: hostname, Type: dns.TypeA}
+	finds := func(want string) func() bool {
+		return func() bool {
+			got, err := client.plays(find)
+			return err == nil && got == want
+		}
+	}
+	cable(machine, "eth0", "", client, "192.168.77.10/24")
+	if got, err := client.plays(find); err == nil {
+		t.Errorf("found at %s before it had an address", got)
+	}
+	machine.ip("address", "add", "192.168.77.2/24", "dev", "eth0") // late DHCP
+	eventually(t, "found at its first address", finds("192.168.77.2"))
+	machine.ip("address", "delete", "192.168.77.2/24", "dev", "eth0")
+	machine.ip("address", "add", "192.168.77.3/24", "dev", "eth0")
+	eventually(t, "found at its next address", finds("192.168.77.3"))
+	machine.ip("link", "set", "eth0", "down")
+	machine.ip("link", "set", "eth0", "up")
+	eventually(t, "found after the cable was out", finds("192.168.77.3"))
+	machine.ip("link", "delete", "eth0")
+	cable(machine, "eth1", "192.168.77.4/24", client, "192.168.77.10/24")
+	eventually(t, "found by another adapter", finds("192.168.77.4"))
+}
+
+// TestSecondGateway starts two with the same name on one link, stops the first,
+// and lets it come back.
+func TestSecondGateway(t *testing.T) {
+	t.Parallel()
+	machine, other := newHost(t), newHost(t)
+	cable(machine, "eth0", "192.168.77.2/24", other, "192.168.77.3/24")
+	first := machine.startGateway()
+	first.ready(1)
+	second := other.startGateway()
+	second.ready(1)
+	if a, b := first.state().Host, second.state().Host; a != "monitor-gateway.local" || b != "monitor-gateway-2.local" {
+		t.Errorf("called %s and %s", a, b)
+	}
+	for name, want := range map[string]string{hostname: "192.168.77.2", "monitor-gateway-2.local.": "192.168.77.3"} {
+		for _, asker := range []*host{machine, other} {
+			if got, err := asker.plays(play{Client: "lwip", Name: name, Type: dns.TypeA}); err != nil || got != want {
+				t.Errorf("%s is %q, %v, want %s", name, got, err, want)
+			}
+		}
+	}
+	// Killed, it says no goodbye; started again it has its name back.
+	first.end(syscall.SIGKILL)
+	first = machine.startGateway()
+	first.ready(1)
+	if a, b := first.state().Host, second.state().Host; a != "monitor-gateway.local" || b != "monitor-gateway-2.local" {
+		t.Errorf("afterwards called %s and %s", a, b)
+	}
+}
+
+// TestGoodbye holds that a gateway that is stopped tells everybody so.
+func TestGoodbye(t *testing.T) {
+	t.Parallel()
+	machine, client := newHost(t), newHost(t)
+	cable(machine, "eth0", "192.168.77.2/24", client, "192.168.77.10/24")
+	g := machine.startGateway()
+	g.ready(1)
+	listener := client.playing(play{Client: "listener", Name: hostname})
+	if line := listener(); line != "listening" {
+		t.Fatalf("the listener says %q", line)
+	}
+	g.end(syscall.SIGTERM)
+	if line := listener(); line != "goodbye 192.168.77.2" {
+		t.Errorf("the listener says %q", line)
+	}
+	if got, err := client.plays(play{Client: "lwip", Name: hostname, Type: dns.TypeA}); err == nil {
+		t.Errorf("still found at %s", got)
+	}
+}
+
+// TestSimulatorDiscovers lets simulated nodes find the gateway.
+func TestSimulatorDiscovers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.ready(2)
+	client := s.clients["10.66.0.2"]
+	out, err := client.says(nil, "timeout", "--signal=INT", "15", program(t, "simulate-nodes"),
+		"--discover", "--nodes", "2", "--speed", "30")
+	if err != nil && !strings.Contains(err.Error(), "exit status 124") {
+		t.Log(err)
+	}
+	nodes, errNodes := s.says(nil, "curl", "--silent", fmt.Sprintf("http://127.0.0.1:%d/api/v1/nodes", port))
+	if errNodes != nil || !strings.Contains(nodes, `"total":2`) {
+		t.Errorf("the gateway knows %s, %v after\n%s", nodes, errNodes, out)
+	}
+}
