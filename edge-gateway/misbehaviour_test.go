@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// TestMisbehaviour sets every kind of misbehaving client on a gateway, garbage,
+// floods, duplicate ids, jumping clocks and the rest, beside nodes that do as
+// they should: these must not notice, and whatever is published must be valid,
+// of now, and told apart.
+func TestMisbehaviour(t *testing.T) {
+	t.Parallel()
+	server := startPubSub(t)
+	p := newProcess(t, server.Addr, "PUBLISH_TIMEOUT=8s") // the machine may be slow, which is not the matter here
+	p.start()
+	const nodes = 8
+	began := time.Now()
+	simulate := func(c nodesim.Config) *nodesim.Simulation {
+		t.Helper()
+		c.Gateway, c.Clock = p.url(), time.Now
+		s, err := nodesim.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		var running sync.WaitGroup
+		running.Go(func() { _ = s.Run(ctx) })
+		t.Cleanup(func() { stop(); running.Wait() })
+		return s
+	}
+	rogues := simulate(nodesim.Config{Misbehave: nodesim.Misbehaviours(), Prefix: "rogue"})
+	good := simulate(nodesim.Config{Nodes: nodes, Speed: 100}) // a reading every 300 ms
+	reached := func(what string, condition func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("waited in vain: %s; %s; %s", what, good.Stats(), rogues.Stats())
+			}
+		}
+	}
+	reached("readings of the nodes", func() bool { return good.Stats().Accepted >= 10*nodes })
+	reached("requests that are refused, and connections that are cut off", func() bool {
+		metrics := p.metrics()
+		return strings.Contains(metrics, `reason="malformed"`) && strings.Contains(metrics, `reason="invalid"`) &&
+			strings.Contains(metrics, `reason="too_large"`) && rogues.Stats().Rogue.Refused > 50
+	})
+	if s := good.Stats(); s.Rejected > 0 || s.Failed > 0 || s.HeartbeatsFailed > 0 || s.Registered != nodes {
+		t.Errorf("nodes noticed the others' misbehaviour: %s", s)
+	}
+	// 100 at once and 50 a second are let through; the flood tries 1,000.
+	flood := 0
+	seen := map[reading.Identity]reading.Reading{}
+	for _, m := range server.Messages() {
+		data, err := wire.DecodeData(m.Data, time.Time{})
+		if err != nil {
+			t.Fatalf("published %q: %v", m.Data, err)
+		}
+		r := data.Reading
+		if err := data.Recent.Validate(); err != nil {
+			t.Errorf("a window of %s: %v", r.NodeID, err)
+		}
+		if r.Time.Before(began.Add(-time.Second)) || r.Time.After(time.Now()) {
+			t.Errorf("a reading of %s is of %s", r.NodeID, r.Time)
+		}
+		if other, ok := seen[r.Identity()]; ok && other != r {
+			t.Errorf("one identity for %v and %v", other, r)
+		}
+		seen[r.Identity()] = r
+		if r.NodeID == "rogue-flood" {
+			flood++
+		}
+	}
+	if most := 100 + int(60*time.Since(began).Seconds()); flood < 100 || flood > most {
+		t.Errorf("%d readings of the flood were taken in %s, want 100 to %d", flood, time.Since(began), most)
+	}
+	if h := p.health(); h == nil || h.Status != "healthy" || h.Nodes != nodes+3 {
+		t.Errorf("health after all that: %+v; want the nodes and the three that send valid readings", h)
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("the gateway ended with %v", err)
+	}
+}
+
+// metrics is what the gateway tells Prometheus.
+func (p *process) metrics() string {
+	response, err := http.Get(p.url() + "/metrics")
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, _ := io.ReadAll(response.Body)
+	return string(body)
+}
