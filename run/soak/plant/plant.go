@@ -160,6 +160,7 @@ func (p *Plant) startGateways(ctx context.Context) error {
 		environ := []string{
 			"PROJECT_ID=" + Project, "DATA_TOPIC=" + bridge.TopicData,
 			"PUBSUB_EMULATOR_HOST=" + p.PubSub.Sites.Address(), "OUTBOX_DIR=" + filepath.Join(p.options.Dir, name),
+			"MDNS=false", // nodes know where it is, and others on this network need not
 		}
 		gateway, err := p.process(ctx, name, gatewayProgram, environ)
 		if err != nil {
