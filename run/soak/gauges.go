@@ -125,13 +125,16 @@ const flatFrom = 5 * time.Minute
 
 // What a gauge may grow from the second to the last third of a run. Memory may
 // by a fifth, for the garbage collector's rhythm, and by what a gateway may
-// keep of every node.
+// keep of every node; open files by as many connections as come at once when
+// whatever has waited for a fault to end is delivered.
 const (
 	memoryShare, memoryGrain = 0.20, 12 << 20
 	windowBytes              = 4 << 10
-	fileShare, fileGrain     = 0.25, 24
+	fileGrain                = plant.Outstanding + 32
 	threadGrain              = 8
-	sessionGrain             = 4
+	// sessionsEach is what one process may have of the database: DB_MAX_CONNS.
+	// More in all would be those that killed processes have left.
+	sessionsEach, sessionGrain = 4, 4
 )
 
 // rising is what a course is too much for, nil for nothing.
@@ -182,8 +185,12 @@ func (g *gauges) check(lasting time.Duration, nodes int) error {
 			faults = append(faults, s.memory.rising(s.name+"'s memory in bytes", memoryShare, float64(memoryGrain+nodes*windowBytes)))
 		}
 		faults = append(faults,
-			s.open.rising(s.name+"'s open files", fileShare, fileGrain),
+			s.open.rising(s.name+"'s open files", 0, fileGrain),
 			s.threads.rising(s.name+"'s threads", 0, threadGrain))
 	}
-	return errors.Join(append(faults, courseOf(g.sessions).rising("database connections", 0, sessionGrain))...)
+	backend := len(g.plant.Processes()) - len(g.plant.Gateways)
+	if n := courseOf(g.sessions).end; n > float64(sessionsEach*backend+sessionGrain) {
+		faults = append(faults, fmt.Errorf("%.0f database connections of %d processes", n, backend))
+	}
+	return errors.Join(faults...)
 }

@@ -42,6 +42,8 @@ const (
 	// Attempts before the dead letter: five, as in production, would be over
 	// within 8 s at these pauses.
 	maxAttempts = 12
+	// Outstanding is how many messages of one function are on their way at once.
+	Outstanding = 128
 )
 
 func startPubSub(ctx context.Context) (p *PubSub, err error) {
@@ -71,7 +73,7 @@ func (p *PubSub) push(ctx context.Context, endpoint func(function string) string
 		return err
 	}
 	p.Bridge = bridge.New(p.client, subscriptions, bridge.Config{
-		MinBackoff: minBackoff, MaxBackoff: maxBackoff, MaxAttempts: maxAttempts, Outstanding: 128,
+		MinBackoff: minBackoff, MaxBackoff: maxBackoff, MaxAttempts: maxAttempts, Outstanding: Outstanding,
 		Settled: bridge.Release(p.server, Project, nil),
 	}, log)
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
