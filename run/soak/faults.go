@@ -80,7 +80,7 @@ func (f *faults) all() []fault {
 func (f *faults) run(ctx context.Context, every, lasting time.Duration) {
 	end := f.clock().Add(lasting - calmBefore - f.outage)
 	var waiting []fault
-	for pause(ctx, every) && f.clock().Before(end) {
+	for next := f.clock().Add(every); pause(ctx, next.Sub(f.clock())) && f.clock().Before(end); next = next.Add(every) {
 		if len(waiting) == 0 {
 			waiting = f.all()
 			f.chance.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
