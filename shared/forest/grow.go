@@ -67,7 +67,7 @@ func (g *regressionGrower) grow(random *rand.Rand) []regressionNode {
 		if times == 0 {
 			continue
 		}
-		m := member{row: uint32(row), weight: float32(times), sum: float64(times) * g.targets[row]} //nolint:gosec // rows fit memory
+		m := member{row: uint32(row), weight: float32(times), sum: float64(times) * g.targets[row]}
 		g.members = append(g.members, m)
 		total.sum += m.sum
 		total.weight += m.weight

@@ -93,7 +93,7 @@ func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
 
 // levelsOf is the height of a balanced tree of so many rows: the paper's limit,
 // beyond which a path says no more about how strange a row is.
-func levelsOf(sample int) int { return bits.Len(uint(max(sample-1, 1))) } //nolint:gosec // positive
+func levelsOf(sample int) int { return bits.Len(uint(max(sample-1, 1))) }
 
 // isolationGrower grows one tree.
 type isolationGrower struct {
@@ -110,7 +110,7 @@ func (g *isolationGrower) grow(sample int) {
 	g.paths = make([]float32, 1, 2*sample)
 	g.order = make([]int32, g.rows.Columns)
 	for i := range g.order {
-		g.order[i] = int32(i) //nolint:gosec // at most MaxColumns
+		g.order[i] = int32(i)
 	}
 	g.split(0, draw(g.random, g.rows.Rows(), sample), 0)
 }

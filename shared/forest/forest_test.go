@@ -1,0 +1,265 @@
+package forest_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"coldaisle.dev/shared/forest"
+)
+
+// auc is the area under the ROC curve: how likely an odd row scores above an
+// ordinary one (Mann and Whitney's statistic).
+func auc(scores []float64, odd []bool) float64 {
+	order := make([]int, len(scores))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		if scores[a] < scores[b] {
+			return -1
+		}
+		return 1
+	})
+	ranks, positives := 0.0, 0.0
+	for rank, i := range order {
+		if odd[i] {
+			ranks += float64(rank + 1)
+			positives++
+		}
+	}
+	return (ranks - positives*(positives+1)/2) / (positives * (float64(len(scores)) - positives))
+}
+
+func isolation(tb testing.TB, rows forest.Matrix, o forest.IsolationOptions) *forest.Isolation {
+	tb.Helper()
+	f, err := forest.GrowIsolation(rows, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+func regression(tb testing.TB, rows forest.Matrix, targets []float64, o forest.RegressionOptions) *forest.Regression {
+	tb.Helper()
+	f, err := forest.GrowRegression(rows, targets, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+type encoder interface {
+	AppendBinary(b []byte) ([]byte, error)
+}
+
+func encoded(tb testing.TB, f encoder) []byte {
+	tb.Helper()
+	b, err := f.AppendBinary(nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func TestStrangeRowsScoreHigh(t *testing.T) {
+	t.Parallel()
+	rows, odd := strange(5000, 1)
+	unseen, unseenOdd := strange(5000, 2)
+	f := isolation(t, rows, forest.IsolationOptions{Seed: 1})
+	for name, got := range map[string]float64{"seen": auc(f.ScoreAll(rows, 0), odd), "unseen": auc(f.ScoreAll(unseen, 0), unseenOdd)} {
+		if got < 0.95 {
+			t.Errorf("ROC AUC of %s rows %.3f, want 0.95 or more", name, got)
+		}
+	}
+	// Liu et al.: an ordinary row scores about a half, one that stands alone near one.
+	if far := f.Score(slices.Repeat([]float64{1e6}, 15)); far < 0.7 {
+		t.Errorf("a row far out scores %.3f", far)
+	}
+}
+
+func TestRegressionPredicts(t *testing.T) {
+	t.Parallel()
+	rows, targets := smooth(20_000, 1)
+	unseen, want := smooth(5000, 2)
+	mean := regression(t, rows, targets, forest.RegressionOptions{Seed: 1})
+	squares, variance := 0.0, 0.0
+	for i, predicted := range mean.PredictAll(unseen, 0) {
+		squares += (predicted - want[i]) * (predicted - want[i])
+		variance += want[i] * want[i]
+	}
+	// A quarter of the variance is noise: the best is 1-0.25/2.75.
+	if explained := 1 - squares/variance; explained < 0.55 {
+		t.Errorf("explains %.2f of the variance of unseen rows, want 0.55", explained)
+	}
+	// Medians lose less where the noise has a heavy side.
+	random := rand.New(rand.NewPCG(1, 1))
+	skewed := slices.Clone(targets)
+	for i := range skewed {
+		if random.IntN(4) == 0 {
+			skewed[i] += 20
+		}
+	}
+	absolute := func(o forest.RegressionOptions) float64 {
+		sum := 0.0
+		for i, predicted := range regression(t, rows, skewed, o).PredictAll(unseen, 0) {
+			sum += math.Abs(predicted - want[i])
+		}
+		return sum / float64(len(want))
+	}
+	if m, a := absolute(forest.RegressionOptions{Seed: 1, Median: true}), absolute(forest.RegressionOptions{Seed: 1}); m > 0.8*a {
+		t.Errorf("mean absolute error %.2f with medians, %.2f with means", m, a)
+	}
+}
+
+// TestReproducible holds that neither the number of goroutines nor the moment
+// changes a bit, and that the seed does.
+func TestReproducible(t *testing.T) {
+	t.Parallel()
+	rows, _ := strange(2000, 1)
+	inputs, targets := smooth(2000, 1)
+	grow := map[string]func(seed uint64, workers int) []byte{
+		"isolation": func(seed uint64, workers int) []byte {
+			return encoded(t, isolation(t, rows, forest.IsolationOptions{Seed: seed, Workers: workers}))
+		},
+		"mean": func(seed uint64, workers int) []byte {
+			return encoded(t, regression(t, inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed, Workers: workers}))
+		},
+		"median": func(seed uint64, workers int) []byte {
+			return encoded(t, regression(t, inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed, Workers: workers, Median: true}))
+		},
+	}
+	for name, grown := range grow {
+		first := grown(1, 1)
+		for _, workers := range []int{2, 3, 8} {
+			if !bytes.Equal(first, grown(1, workers)) {
+				t.Errorf("%s: %d goroutines grow another forest than one", name, workers)
+			}
+		}
+		if bytes.Equal(first, grown(2, 1)) {
+			t.Errorf("%s: another seed grows the same forest", name)
+		}
+	}
+}
+
+// TestBlocksEqualSingleRows holds the two ways to score against each other.
+func TestBlocksEqualSingleRows(t *testing.T) {
+	t.Parallel()
+	rows, _ := strange(1003, 1)
+	inputs, targets := smooth(1003, 1)
+	f, g := isolation(t, rows, forest.IsolationOptions{Seed: 1}), regression(t, inputs, targets, forest.RegressionOptions{Trees: 10, Seed: 1})
+	scores, predictions := f.ScoreAll(rows, 3), g.PredictAll(inputs, 3)
+	for i := range scores {
+		if one := f.Score(rows.Row(i)); one != scores[i] {
+			t.Fatalf("row %d scores %v alone and %v in a block", i, one, scores[i])
+		}
+		if one := g.Predict(inputs.Row(i)); one != predictions[i] {
+			t.Fatalf("row %d is %v alone and %v in a block", i, one, predictions[i])
+		}
+	}
+}
+
+// TestOrderOfRowsIsOnlyAnotherDraw permutes the rows: the forest differs as by
+// another seed, and not in what it finds.
+func TestOrderOfRowsIsOnlyAnotherDraw(t *testing.T) {
+	t.Parallel()
+	rows, odd := strange(5000, 1)
+	shuffled := forest.Matrix{Columns: rows.Columns}
+	for _, i := range rand.New(rand.NewPCG(9, 9)).Perm(rows.Rows()) {
+		shuffled.Data = append(shuffled.Data, rows.Row(i)...)
+	}
+	a := auc(isolation(t, rows, forest.IsolationOptions{Seed: 1}).ScoreAll(rows, 0), odd)
+	b := auc(isolation(t, shuffled, forest.IsolationOptions{Seed: 1}).ScoreAll(rows, 0), odd)
+	c := auc(isolation(t, rows, forest.IsolationOptions{Seed: 2}).ScoreAll(rows, 0), odd)
+	if math.Abs(a-b) > 0.03 || math.Abs(a-c) > 0.03 {
+		t.Errorf("ROC AUC %.4f, with rows in another order %.4f, with another seed %.4f", a, b, c)
+	}
+}
+
+func TestNoAllocation(t *testing.T) { //nolint:paralleltest // counts allocations of the process
+	rows, _ := strange(1000, 1)
+	inputs, targets := smooth(1000, 1)
+	f, g := isolation(t, rows, forest.IsolationOptions{Seed: 1}), regression(t, inputs, targets, forest.RegressionOptions{Trees: 10, Seed: 1})
+	if n := testing.AllocsPerRun(100, func() { f.Score(rows.Row(3)); g.Predict(inputs.Row(3)) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestRefusesWhatNoForestGrowsFrom(t *testing.T) {
+	t.Parallel()
+	good, targets := smooth(100, 1)
+	for name, err := range map[string]error{
+		"no rows":       growth(forest.Matrix{Columns: 3}, forest.IsolationOptions{}),
+		"ragged":        growth(forest.Matrix{Columns: 3, Data: make([]float64, 7)}, forest.IsolationOptions{}),
+		"not a number":  growth(forest.Matrix{Columns: 1, Data: []float64{1, math.NaN()}}, forest.IsolationOptions{}),
+		"infinite":      growth(forest.Matrix{Columns: 1, Data: []float64{1, math.Inf(1)}}, forest.IsolationOptions{}),
+		"no tree":       growth(good, forest.IsolationOptions{Trees: -1}),
+		"other targets": second(forest.GrowRegression(good, targets[1:], forest.RegressionOptions{})),
+		"too many":      second(forest.GrowRegression(good, targets, forest.RegressionOptions{Tried: 23})),
+	} {
+		if !errors.Is(err, forest.ErrTraining) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Rows that are all alike cannot be told apart, and that is no fault.
+	flat := isolation(t, forest.Matrix{Columns: 2, Data: make([]float64, 200)}, forest.IsolationOptions{})
+	if s := flat.Score([]float64{0, 0}); s <= 0 || s > 1 {
+		t.Errorf("a row among its likes scores %v", s)
+	}
+}
+
+func growth(rows forest.Matrix, o forest.IsolationOptions) error {
+	_, err := forest.GrowIsolation(rows, o)
+	return err
+}
+
+func second(_ *forest.Regression, err error) error { return err }
+
+func TestCodec(t *testing.T) {
+	t.Parallel()
+	rows, _ := strange(500, 1)
+	inputs, targets := smooth(500, 1)
+	f, g := isolation(t, rows, forest.IsolationOptions{Trees: 7, Seed: 1}), regression(t, inputs, targets, forest.RegressionOptions{Trees: 7, Seed: 1})
+	f2, rest, err := forest.DecodeIsolation(append(encoded(t, f), 1, 2, 3))
+	if err != nil || len(rest) != 3 || !bytes.Equal(encoded(t, f2), encoded(t, f)) {
+		t.Errorf("isolation forest read back: %d bytes left, %v", len(rest), err)
+	}
+	g2, rest, err := forest.DecodeRegression(append(encoded(t, g), 1, 2, 3))
+	if err != nil || len(rest) != 3 || !bytes.Equal(encoded(t, g2), encoded(t, g)) {
+		t.Errorf("regression forest read back: %d bytes left, %v", len(rest), err)
+	}
+	for i := range rows.Rows() {
+		if f.Score(rows.Row(i)) != f2.Score(rows.Row(i)) || g.Predict(inputs.Row(i)) != g2.Predict(inputs.Row(i)) {
+			t.Fatalf("row %d differs after reading back", i)
+		}
+	}
+	for n := range encoded(t, f) {
+		if _, _, err := forest.DecodeIsolation(encoded(t, f)[:n]); !errors.Is(err, forest.ErrDamaged) {
+			t.Fatalf("isolation forest of %d bytes: %v", n, err)
+		}
+	}
+}
+
+// FuzzDecode holds that whatever decodes can be used.
+func FuzzDecode(f *testing.F) {
+	rows, _ := strange(100, 1)
+	inputs, targets := smooth(100, 1)
+	f.Add(encoded(f, isolation(f, rows, forest.IsolationOptions{Trees: 2, Seed: 1})))
+	f.Add(encoded(f, regression(f, inputs, targets, forest.RegressionOptions{Trees: 2, Seed: 1})))
+	row := make([]float64, forest.MaxColumns)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if decoded, _, err := forest.DecodeIsolation(b); err == nil {
+			if s := decoded.Score(row); !(s >= 0 && s <= 1) {
+				t.Errorf("scores %v", s)
+			}
+		}
+		if decoded, _, err := forest.DecodeRegression(b); err == nil {
+			if p := decoded.Predict(row); math.IsNaN(p) || math.IsInf(p, 0) {
+				t.Errorf("predicts %v", p)
+			}
+		}
+	})
+}

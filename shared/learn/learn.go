@@ -1,0 +1,132 @@
+// Package learn makes the two models of Coldaisle and uses them: the detector,
+// an isolation forest with a threshold that people's verdicts move and two rules
+// for what a forest misses, and the forecaster, which predicts how temperature
+// and humidity change within 20 seconds.
+//
+// It knows forests, features and readings, and nothing of storage, topics or
+// functions: training takes readings and verdicts and returns models, detection
+// takes one reading with its window. The same rows in the same order of nodes,
+// with the same seed, give the same models, bit for bit, on any number of cores.
+package learn
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// MinRows is how many rows a training needs: with fewer the tail of the scores,
+// where the threshold lies, is a handful of readings.
+const MinRows = 500
+
+// ErrTooFewRows is the fault of a training with fewer rows than [MinRows].
+var ErrTooFewRows = errors.New("too few readings to train on")
+
+// Series is what one node measured, oldest first.
+type Series struct {
+	NodeID   string
+	Readings []reading.Reading
+}
+
+// Judged is a reading that a person has judged, with the window it came with.
+type Judged struct {
+	Reading   reading.Reading
+	Window    reading.Window
+	Anomalous bool    // the truth, by the person's verdict
+	Weight    float64 // how many readings it stands for: the inverse of how likely it was to be shown at all
+}
+
+// Input is what a training learns from.
+type Input struct {
+	History []Series
+	// New are the verdicts that no training has used, oldest first.
+	New []Judged
+	// Earlier are verdicts that earlier trainings used: what the new detector has
+	// to know still.
+	Earlier []Judged
+	// Live is the detector in use, to be beaten; nil if there is none.
+	Live    *Detector
+	Seed    uint64
+	Started time.Time // names the models
+	Workers int       // goroutines; 0 means one per core
+}
+
+// Result is what a training made.
+type Result struct {
+	Detector   *Detector // nil where the live one stays
+	Forecaster *Forecaster
+	Rows       int // readings that were learned from
+	Metrics    Metrics
+}
+
+// Metrics say how good the models are, measured on readings and verdicts that
+// they did not learn from. What cannot be measured is nil.
+type Metrics struct {
+	Anomaly     AnomalyMetrics  `json:"anomaly"`
+	Forecasting ForecastMetrics `json:"forecasting"`
+}
+
+// AnomalyMetrics are those of the new detector, whether it was published or not.
+type AnomalyMetrics struct {
+	F1        *float64 `json:"f1_score"`
+	Accuracy  *float64 `json:"accuracy"`
+	Precision *float64 `json:"precision"`
+	Recall    *float64 `json:"recall"`
+	LiveF1    *float64 `json:"live_f1_score"` // of the detector in use, on the same verdicts
+	Threshold float64  `json:"threshold"`     // score above which a reading is an anomaly
+	Rows      int      `json:"rows"`          // readings learned from
+	Held      int      `json:"held_out"`      // verdicts measured on
+	Published bool     `json:"published"`
+	Reason    string   `json:"reason"` // why it was published, or not
+}
+
+// ForecastMetrics are those of the new forecaster on the newest quarter of
+// history. Skill is by how much it is better than predicting no change, 0.04
+// for 4 %; the published forecaster is that of which Published speaks.
+type ForecastMetrics struct {
+	RMSETemperature  *float64 `json:"rmse_temp"`      // °C
+	MAEHumidity      *float64 `json:"mae_humidity"`   // % relative humidity
+	SkillTemperature *float64 `json:"skill_temp"`     // of the RMSE
+	SkillHumidity    *float64 `json:"skill_humidity"` // of the MAE
+	Rows             int      `json:"rows"`
+	Held             int      `json:"held_out"`
+	Temperature      string   `json:"temperature_model"` // forest or persistence
+	Humidity         string   `json:"humidity_model"`    // forest or persistence
+	Published        bool     `json:"published"`
+	Reason           string   `json:"reason"`
+}
+
+// Info is what an artifact says of itself.
+type Info struct {
+	Name     string    `json:"name"` // such as anomaly_v20260301T120004Z
+	Created  time.Time `json:"created"`
+	From     time.Time `json:"from"` // oldest reading learned from
+	To       time.Time `json:"to"`   // newest
+	Rows     int       `json:"rows"`
+	Seed     uint64    `json:"seed"`
+	Features []string  `json:"features"`
+}
+
+// nameOf is a model's name: its kind and when its training started, UTC.
+func nameOf(kind string, started time.Time) string {
+	return fmt.Sprintf("%s_v%s", kind, started.UTC().Format("20060102T150405Z"))
+}
+
+// quantile of ascending numbers, between neighbours in proportion.
+func quantile(sorted []float64, q float64) float64 {
+	place := q * float64(len(sorted)-1)
+	low := int(place)
+	if low+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[low] + (place-float64(low))*(sorted[low+1]-sorted[low])
+}
+
+func sorted(values []float64) []float64 {
+	copied := slices.Clone(values)
+	slices.Sort(copied)
+	return copied
+}
