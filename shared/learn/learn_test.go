@@ -1,0 +1,389 @@
+package learn_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// rack is a node in a room whose cooling comes and goes, read every 30 s, with
+// spikes at known readings.
+func rack(id string, n int, seed uint64) (s learn.Series, odd []bool) {
+	random := rand.New(rand.NewPCG(seed, 5))
+	s.NodeID = id
+	base, phase := 22+4*random.Float64(), random.Float64()*600
+	odd = make([]bool, n)
+	for i := range n {
+		at := float64(30 * i)
+		r := reading.Reading{
+			NodeID: id, MessageID: "m", Time: noon().Add(time.Duration(at) * time.Second),
+			Temperature: base + math.Sin((at+phase)/300) + 0.03*random.NormFloat64(),
+			Humidity:    45 - 3*math.Sin((at+phase)/300) + 0.2*random.NormFloat64(),
+		}
+		if i > 20 && random.IntN(40) == 0 {
+			odd[i] = true
+			r.Temperature += 4 + 4*random.Float64()
+			r.Humidity -= 6
+		}
+		s.Readings = append(s.Readings, r)
+	}
+	return s, odd
+}
+
+func site(nodes, n int, seed uint64) (history []learn.Series, odd [][]bool) {
+	for i := range nodes {
+		s, o := rack(string(rune('a'+i)), n, seed+uint64(i)) //nolint:gosec // a few
+		history, odd = append(history, s), append(odd, o)
+	}
+	return history, odd
+}
+
+// judged is what people say of some readings of a site: of every odd one and of
+// one in twenty others. wrong turns all verdicts round.
+func judged(history []learn.Series, odd [][]bool, wrong bool) []learn.Judged {
+	var all []learn.Judged
+	for node, s := range history {
+		for i, w := range features.Slide(s.Readings) {
+			if w.Len() < 20 || (!odd[node][i] && i%20 != 0) {
+				continue
+			}
+			weight := 1.0
+			if !odd[node][i] {
+				weight = 20
+			}
+			w = reading.Window{Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity)}
+			all = append(all, learn.Judged{Reading: s.Readings[i], Window: w, Anomalous: odd[node][i] != wrong, Weight: weight})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b learn.Judged) int { return a.Reading.Time.Compare(b.Reading.Time) })
+	return all
+}
+
+func train(tb testing.TB, in learn.Input) learn.Result {
+	tb.Helper()
+	if in.Started.IsZero() {
+		in.Started = noon()
+	}
+	result, err := learn.Train(tb.Context(), in)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return result
+}
+
+func TestVerdictsMakeTheDetectorBetter(t *testing.T) {
+	t.Parallel()
+	history, _ := site(4, 600, 1)
+	first := train(t, learn.Input{History: history, Seed: 1})
+	if m := first.Metrics.Anomaly; !m.Published || first.Detector == nil || m.F1 != nil || m.LiveF1 != nil {
+		t.Fatalf("the first detector, of which nobody has said anything: %+v", m)
+	}
+	later, odd := site(4, 600, 50)
+	verdicts := judged(later, odd, false)
+	second := train(t, learn.Input{History: later, New: verdicts, Live: first.Detector, Seed: 2, Started: noon().Add(time.Hour)})
+	m := second.Metrics.Anomaly
+	if !m.Published || m.F1 == nil || m.LiveF1 == nil || *m.F1 < *m.LiveF1 || *m.F1 < 0.8 {
+		t.Fatalf("after verdicts: %+v", m)
+	}
+	if second.Detector.Info.Name != "anomaly_v20260301T130000Z" {
+		t.Errorf("called %s", second.Detector.Info.Name)
+	}
+
+	// Everything turned round: the live detector stays, and the run says why.
+	poisoned := train(t, learn.Input{
+		History: later, New: judged(later, odd, true), Earlier: verdicts, Live: second.Detector, Seed: 3, Started: noon().Add(2 * time.Hour),
+	})
+	if m := poisoned.Metrics.Anomaly; m.Published || poisoned.Detector != nil || m.Reason == "" {
+		t.Errorf("after poisoned verdicts: %+v", m)
+	}
+}
+
+func TestForecasterBeatsPersistence(t *testing.T) {
+	t.Parallel()
+	history, _ := site(4, 800, 7)
+	m := train(t, learn.Input{History: history, Seed: 1}).Metrics.Forecasting
+	if !m.Published || m.Temperature != "forest" || m.SkillTemperature == nil || *m.SkillTemperature < 0.04 {
+		t.Errorf("on rooms whose cooling comes and goes: %+v", m)
+	}
+	// Where nothing but noise changes there is nothing to learn.
+	random := rand.New(rand.NewPCG(1, 1))
+	still := learn.Series{NodeID: "still"}
+	value := 20.0
+	for i := range 2000 {
+		value += 0.05 * random.NormFloat64() // a random walk: persistence is best
+		still.Readings = append(still.Readings, reading.Reading{
+			NodeID: "still", MessageID: "m", Time: noon().Add(time.Duration(30*i) * time.Second), Temperature: value, Humidity: 40 + value/10,
+		})
+	}
+	result := train(t, learn.Input{History: []learn.Series{still}, Seed: 1})
+	if m := result.Metrics.Forecasting; m.Temperature != "persistence" {
+		t.Errorf("on a random walk: %+v", m)
+	}
+	var x features.Extractor
+	for i, w := range features.Slide(still.Readings) {
+		if i == 100 {
+			r := still.Readings[i]
+			if temperature, _, ok := result.Forecaster.Forecast(&x, w, r, learn.Horizon); !ok || temperature != r.Temperature {
+				t.Errorf("persistence of %v forecasts %v, %v", r.Temperature, temperature, ok)
+			}
+		}
+	}
+}
+
+func TestTooFewReadings(t *testing.T) {
+	t.Parallel()
+	history, _ := site(1, learn.MinRows, 1) // of which the first have too few before them
+	if _, err := learn.Train(t.Context(), learn.Input{History: history}); !errors.Is(err, learn.ErrTooFewRows) {
+		t.Errorf("%v, want %v", err, learn.ErrTooFewRows)
+	}
+}
+
+func TestReproducible(t *testing.T) {
+	t.Parallel()
+	history, odd := site(3, 400, 1)
+	in := learn.Input{History: history, New: judged(history, odd, false), Seed: 5, Workers: 1}
+	artifacts := func(in learn.Input) []byte {
+		t.Helper()
+		result := train(t, in)
+		d, err := result.Detector.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := result.Forecaster.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(d, f...)
+	}
+	want := artifacts(in)
+	in.Workers = 4
+	if !bytes.Equal(want, artifacts(in)) {
+		t.Error("the number of goroutines changes the models")
+	}
+	slices.Reverse(in.History)
+	if !bytes.Equal(want, artifacts(in)) {
+		t.Error("the order of nodes changes the models")
+	}
+	in.Seed++
+	if bytes.Equal(want, artifacts(in)) {
+		t.Error("the seed does not change the models")
+	}
+}
+
+// TestStreamAndHistoryAgree holds that detection, from a message as it travels,
+// sees what training saw, on every reading.
+func TestStreamAndHistoryAgree(t *testing.T) {
+	t.Parallel()
+	s, _ := rack("a", 400, 3)
+	var x features.Extractor
+	scored := 0
+	for i, w := range features.Slide(s.Readings) {
+		encoded, err := wire.EncodeData(wire.Data{Reading: s.Readings[i], Recent: w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := wire.DecodeData(encoded, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var trained, streamed [features.DetectionCount]float64
+		a, b := x.Detection(trained[:], w, s.Readings[i]), x.Detection(streamed[:], data.Recent, data.Reading)
+		if a != b || trained != streamed {
+			t.Fatalf("reading %d: history %v %v, stream %v %v", i, a, trained, b, streamed)
+		}
+		var ahead, streamedAhead [features.ForecastCount]float64
+		x.Forecast(ahead[:], w, s.Readings[i])
+		x.Forecast(streamedAhead[:], data.Recent, data.Reading)
+		if ahead != streamedAhead {
+			t.Fatalf("reading %d: history %v, stream %v", i, ahead, streamedAhead)
+		}
+		if a {
+			scored++
+		}
+	}
+	if scored != 400-features.MinPrevious {
+		t.Errorf("%d readings have features", scored)
+	}
+}
+
+func constant(n int, temperature, humidity float64) reading.Window {
+	var w reading.Window
+	for i := range n {
+		w.Age = append(w.Age, float64(30*(n-i)))
+		w.Temperature, w.Humidity = append(w.Temperature, temperature), append(w.Humidity, humidity)
+	}
+	return w
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	lively := constant(100, 20, 40)
+	for i := range 60 {
+		lively.Temperature[i] += float64(i%5) / 10
+	}
+	habit := constant(100, 20, 40) // repeats itself often, by twelves
+	for i := range habit.Temperature {
+		habit.Temperature[i] = 20 + float64(i/12%2)/10
+	}
+	for name, c := range map[string]struct {
+		window                reading.Window
+		temperature, humidity float64
+		want                  learn.Reason
+	}{
+		"ordinary":                   {lively, 20.3, 41, learn.Ordinary},
+		"no window":                  {reading.Window{}, 20, 40, learn.Ordinary},
+		"above the sensor's range":   {lively, 80.1, 40, learn.OffScale},
+		"at its lower end":           {lively, -40, 40, learn.OffScale},
+		"saturated":                  {lively, 20, 100, learn.OffScale},
+		"dry as nothing":             {reading.Window{}, 20, 0, learn.OffScale},
+		"stuck after a lively time":  {lively, 20, 40, learn.Stuck},
+		"only one value stuck":       {lively, 20, 40.5, learn.Ordinary},
+		"stuck for as long as known": {constant(60, 20, 40), 20, 40, learn.Stuck},
+		"quiet for half an hour":     {constant(59, 20, 40), 20, 40, learn.Ordinary},
+		"quiet by habit":             {habit, 20, 40, learn.Ordinary},
+	} {
+		var x features.Extractor
+		r := reading.Reading{NodeID: "n", MessageID: "m", Time: noon(), Temperature: c.temperature, Humidity: c.humidity}
+		if got := (*learn.Detector)(nil).Judge(&x, c.window, r); got.Reason != c.want {
+			t.Errorf("%s: %q, want %q", name, got.Reason, c.want)
+		}
+	}
+}
+
+func TestArtifacts(t *testing.T) {
+	t.Parallel()
+	history, _ := site(2, 400, 1)
+	result := train(t, learn.Input{History: history, Seed: 1})
+	d, err := result.Detector.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := result.Forecaster.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	detector, err := learn.DecodeDetector(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forecaster, err := learn.DecodeForecaster(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x features.Extractor
+	for i, w := range features.Slide(history[0].Readings) {
+		r := history[0].Readings[i]
+		if a, b := result.Detector.Judge(&x, w, r), detector.Judge(&x, w, r); a != b {
+			t.Fatalf("reading %d: %+v, after reading back %+v", i, a, b)
+		}
+		at, ah, _ := result.Forecaster.Forecast(&x, w, r, 5*time.Second)
+		bt, bh, _ := forecaster.Forecast(&x, w, r, 5*time.Second)
+		if at != bt || ah != bh {
+			t.Fatalf("reading %d: %v %v, after reading back %v %v", i, at, ah, bt, bh)
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	for name, decode := range map[string]func([]byte) error{
+		"detector":   func([]byte) error { return nil },
+		"forecaster": func([]byte) error { return nil },
+	} {
+		whole := d
+		decode = func(b []byte) error { _, err := learn.DecodeDetector(b); return err }
+		if name == "forecaster" {
+			whole = f
+			decode = func(b []byte) error { _, err := learn.DecodeForecaster(b); return err }
+		}
+		refused := func(what string, b []byte) {
+			t.Helper()
+			if err := decode(b); !errors.Is(err, learn.ErrArtifact) {
+				t.Errorf("%s %s: %v", name, what, err)
+			}
+		}
+		for range 300 {
+			flipped := slices.Clone(whole)
+			flipped[random.IntN(len(whole))] ^= 1 << random.IntN(8)
+			refused("with a bit flipped", flipped)
+			refused("cut", whole[:random.IntN(len(whole))])
+		}
+		for at := range 400 { // all of the beginning
+			flipped := slices.Clone(whole)
+			flipped[at] ^= 0x40
+			refused("with a changed beginning", flipped)
+		}
+		refused("longer", append(slices.Clone(whole), 0))
+		refused("of nothing", nil)
+	}
+	if _, err := learn.DecodeDetector(f); !errors.Is(err, learn.ErrArtifact) {
+		t.Errorf("a forecaster as a detector: %v", err)
+	}
+}
+
+func TestJudgeAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts allocations of the process
+	history, _ := site(2, 400, 1)
+	result := train(t, learn.Input{History: history, Seed: 1})
+	var x features.Extractor
+	for i, w := range features.Slide(history[0].Readings) {
+		if i != 300 {
+			continue
+		}
+		n := testing.AllocsPerRun(100, func() {
+			result.Detector.Judge(&x, w, history[0].Readings[i])
+			result.Forecaster.Forecast(&x, w, history[0].Readings[i], learn.Horizon)
+		})
+		if n > 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("coldaisle model\n\x01d\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, err := learn.DecodeDetector(b); err == nil {
+			t.Error("somebody found a checksum")
+		}
+		if _, err := learn.DecodeForecaster(b); err == nil {
+			t.Error("somebody found a checksum")
+		}
+	})
+}
+
+// BenchmarkTrain is a whole run on 5,000 readings, both models with the gate.
+func BenchmarkTrain(b *testing.B) {
+	history, odd := site(5, 1006, 1)
+	verdicts := judged(history, odd, false)
+	verdicts = verdicts[:100]
+	live := train(b, learn.Input{History: history, Seed: 1}).Detector
+	for b.Loop() {
+		train(b, learn.Input{History: history, New: verdicts, Live: live, Seed: 2})
+	}
+}
+
+// BenchmarkJudge is what detection adds to a reading with a full window: the
+// judgement and a forecast.
+func BenchmarkJudge(b *testing.B) {
+	history, _ := site(2, 600, 1)
+	result := train(b, learn.Input{History: history, Seed: 1})
+	var x features.Extractor
+	for i, w := range features.Slide(history[0].Readings) {
+		if i != 500 {
+			continue
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			result.Detector.Judge(&x, w, history[0].Readings[i])
+			result.Forecaster.Forecast(&x, w, history[0].Readings[i], learn.Horizon)
+		}
+	}
+}
