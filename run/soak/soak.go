@@ -218,6 +218,9 @@ func (s *soak) rest(ctx context.Context) error {
 	if err := s.plant.PubSub.Drain(ctx); err != nil {
 		return err
 	}
+	if err := s.trained(ctx); err != nil {
+		return err
+	}
 	dead, err := s.plant.PubSub.DeadLetters(ctx)
 	if err != nil || dead == 0 {
 		return err
@@ -227,6 +230,29 @@ func (s *soak) rest(ctx context.Context) error {
 		return err
 	}
 	return s.plant.PubSub.Drain(ctx)
+}
+
+// trained waits for the end of the training run that verdicts may have begun,
+// where there is a function that trains.
+func (s *soak) trained(ctx context.Context) error {
+	if s.plant.Functions["train"] == nil {
+		return nil
+	}
+	db, err := s.plant.Database.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	for {
+		var running bool
+		err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM model_training_runs WHERE status = 'running')`).Scan(&running)
+		if err == nil && !running {
+			return nil
+		}
+		if err != nil || !pause(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("a training run does not end: %w", errors.Join(err, ctx.Err()))
+		}
+	}
 }
 
 // defaults are the limits of customers who have set none.
