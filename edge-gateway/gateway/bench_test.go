@@ -30,6 +30,8 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/topic"
+	"coldaisle.dev/shared/wire"
 )
 
 // caller is one connection of a node: one request written out beforehand, in
@@ -110,6 +112,15 @@ func listen(tb testing.TB, handler http.Handler) string {
 // newTopic returns a topic of a Pub/Sub in this process.
 func newTopic(tb testing.TB) (*gateway.Topic, *pstest.Server) {
 	tb.Helper()
+	client, server := newPubSub(tb)
+	topic := gateway.NewTopic(client, "data", 0)
+	tb.Cleanup(topic.Stop)
+	return topic, server
+}
+
+// newPubSub returns a client of a Pub/Sub in this process, which has the topic.
+func newPubSub(tb testing.TB) (*pubsub.Client, *pstest.Server) {
+	tb.Helper()
 	server := pstest.NewServer()
 	tb.Cleanup(func() { _ = server.Close() })
 	connection, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -124,9 +135,7 @@ func newTopic(tb testing.TB) (*gateway.Topic, *pstest.Server) {
 	if _, err := client.TopicAdminClient.CreateTopic(tb.Context(), &pubsubpb.Topic{Name: "projects/site/topics/data"}); err != nil {
 		tb.Fatal(err)
 	}
-	topic := gateway.NewTopic(client, "data", 0)
-	tb.Cleanup(topic.Stop)
-	return topic, server
+	return client, server
 }
 
 // echo answers like the gateway, and does nothing else.
@@ -226,17 +235,22 @@ type sender struct {
 
 // BenchmarkGateway sends readings over HTTP by as many connections as nodes,
 // all windows full, beside what it is made of, turn by turn: the same messages
-// through the Pub/Sub client alone, and the same requests to a handler that only
-// answers. ratio is the gateway's rate to the lower of the two. All of them, the
+// through the Pub/Sub client alone, which gathers for a millisecond, and the same
+// requests to a handler that only answers. ratio is the gateway's rate to the lower of the two. All of them, the
 // callers and Pub/Sub share the machine.
 func BenchmarkGateway(b *testing.B) {
 	for _, connections := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
-			topic, server := newTopic(b)
+			cloud, server := newPubSub(b)
+			through := gateway.NewTopic(cloud, "data", 0)
+			b.Cleanup(through.Stop)
+			alone := topic.New(cloud, "data", gateway.PublishTimeout)
+			b.Cleanup(alone.Stop)
 			publisher := &sender{}
 			site := gateway.New(gateway.Config{}, publisher, openBox(b, b.TempDir(), time.Now), time.Now, logging.Discard())
-			message := gateway.Message{NodeID: "node-0000", Data: fill(b, connections, publisher, site)}
-			publisher.Publisher = topic
+			message := fill(b, connections, publisher, site)
+			attributes := map[string]string{wire.NodeIDAttribute: "node-0000"}
+			publisher.Publisher = through
 			address, echoAddress := listen(b, site), listen(b, http.HandlerFunc(echo))
 			callers, echoes := make([]*caller, connections), make([]*caller, connections)
 			for i := range connections {
@@ -252,7 +266,7 @@ func BenchmarkGateway(b *testing.B) {
 					return err
 				})
 				sent += n
-				client.run(b, connections, n, func(int, int) error { return topic.Publish(b.Context(), message) })
+				client.run(b, connections, n, func(int, int) error { return alone.Publish(b.Context(), message, attributes) })
 				http.run(b, connections, n, func(w, i int) error {
 					_, err := echoes[w].post(i)
 					return err

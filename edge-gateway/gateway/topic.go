@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
@@ -42,6 +43,11 @@ type Message struct {
 // requests of their own.
 type Topic struct {
 	live, backlog *topic.Publisher
+
+	mu       sync.Mutex
+	waiting  int // live readings that whoever hurries has to see off
+	stopped  bool
+	hurrying sync.WaitGroup
 }
 
 // NewTopic publishes through a client of the caller's, which stays the caller's
@@ -55,10 +61,39 @@ func NewTopic(client *pubsub.Client, name string, timeout time.Duration) *Topic 
 // Publish implements [Publisher]. A short context ends the wait, not the
 // publish: that ends by its own timeout.
 func (t *Topic) Publish(ctx context.Context, m Message) error {
-	if _, err := begin(ctx, t.live, m).Get(ctx); err != nil {
+	result := begin(ctx, t.live, m)
+	t.hurry()
+	if _, err := result.Get(ctx); err != nil {
 		return fmt.Errorf("publish reading of %s: %w", m.NodeID, err)
 	}
 	return nil
+}
+
+// hurry sees to it that a live reading waits for company only while others are
+// under way: the first one goes at once, and what has gathered when it is there
+// goes then. On a line so slow that this would take longer than the publisher's
+// own delay, that one sends before.
+func (t *Topic) hurry() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting++
+	if t.waiting > 1 || t.stopped {
+		return // whoever hurries looks again
+	}
+	t.hurrying.Go(func() {
+		for seen := 0; t.remain(seen) > 0; {
+			seen = t.remain(0)
+			t.live.Flush()
+		}
+	})
+}
+
+// remain takes off the readings that have gone and says how many wait.
+func (t *Topic) remain(gone int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting -= gone
+	return t.waiting
 }
 
 // PublishBacklog implements [Publisher].
@@ -81,6 +116,10 @@ func begin(ctx context.Context, publisher *topic.Publisher, m Message) *pubsub.P
 
 // Stop sends what is still held.
 func (t *Topic) Stop() {
+	t.mu.Lock()
+	t.stopped = true
+	t.mu.Unlock()
+	t.hurrying.Wait()
 	t.live.Stop()
 	t.backlog.Stop()
 }

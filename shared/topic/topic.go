@@ -47,5 +47,9 @@ func (p *Publisher) Publish(ctx context.Context, data []byte, attributes map[str
 	return nil
 }
 
+// Flush sends what is held without waiting for company, and returns once
+// everything that was under way is done.
+func (p *Publisher) Flush() { p.publisher.Flush() }
+
 // Stop sends what is still held.
 func (p *Publisher) Stop() { p.publisher.Stop() }
