@@ -43,7 +43,7 @@ func rack(id string, n int, seed uint64) (s learn.Series, odd []bool) {
 
 func site(nodes, n int, seed uint64) (history []learn.Series, odd [][]bool) {
 	for i := range nodes {
-		s, o := rack(string(rune('a'+i)), n, seed+uint64(i)) //nolint:gosec // a few
+		s, o := rack(string(rune('a'+i)), n, seed+uint64(i))
 		history, odd = append(history, s), append(odd, o)
 	}
 	return history, odd
@@ -217,22 +217,23 @@ func TestStreamAndHistoryAgree(t *testing.T) {
 	}
 }
 
-func constant(n int, temperature, humidity float64) reading.Window {
+// constant is a window in which nothing changes: 20 °C and 40 %.
+func constant(n int) reading.Window {
 	var w reading.Window
 	for i := range n {
 		w.Age = append(w.Age, float64(30*(n-i)))
-		w.Temperature, w.Humidity = append(w.Temperature, temperature), append(w.Humidity, humidity)
+		w.Temperature, w.Humidity = append(w.Temperature, 20), append(w.Humidity, 40)
 	}
 	return w
 }
 
 func TestRules(t *testing.T) {
 	t.Parallel()
-	lively := constant(100, 20, 40)
+	lively := constant(100)
 	for i := range 60 {
 		lively.Temperature[i] += float64(i%5) / 10
 	}
-	habit := constant(100, 20, 40) // repeats itself often, by twelves
+	habit := constant(100) // repeats itself often, by twelves
 	for i := range habit.Temperature {
 		habit.Temperature[i] = 20 + float64(i/12%2)/10
 	}
@@ -249,8 +250,8 @@ func TestRules(t *testing.T) {
 		"dry as nothing":             {reading.Window{}, 20, 0, learn.OffScale},
 		"stuck after a lively time":  {lively, 20, 40, learn.Stuck},
 		"only one value stuck":       {lively, 20, 40.5, learn.Ordinary},
-		"stuck for as long as known": {constant(60, 20, 40), 20, 40, learn.Stuck},
-		"quiet for half an hour":     {constant(59, 20, 40), 20, 40, learn.Ordinary},
+		"stuck for as long as known": {constant(60), 20, 40, learn.Stuck},
+		"quiet for half an hour":     {constant(59), 20, 40, learn.Ordinary},
 		"quiet by habit":             {habit, 20, 40, learn.Ordinary},
 	} {
 		var x features.Extractor
@@ -294,19 +295,17 @@ func TestArtifacts(t *testing.T) {
 		}
 	}
 	random := rand.New(rand.NewPCG(1, 1))
-	for name, decode := range map[string]func([]byte) error{
-		"detector":   func([]byte) error { return nil },
-		"forecaster": func([]byte) error { return nil },
+	for name, kind := range map[string]struct {
+		whole  []byte
+		decode func([]byte) error
+	}{
+		"detector":   {d, func(b []byte) error { _, err := learn.DecodeDetector(b); return err }},
+		"forecaster": {f, func(b []byte) error { _, err := learn.DecodeForecaster(b); return err }},
 	} {
-		whole := d
-		decode = func(b []byte) error { _, err := learn.DecodeDetector(b); return err }
-		if name == "forecaster" {
-			whole = f
-			decode = func(b []byte) error { _, err := learn.DecodeForecaster(b); return err }
-		}
+		whole := kind.whole
 		refused := func(what string, b []byte) {
 			t.Helper()
-			if err := decode(b); !errors.Is(err, learn.ErrArtifact) {
+			if err := kind.decode(b); !errors.Is(err, learn.ErrArtifact) {
 				t.Errorf("%s %s: %v", name, what, err)
 			}
 		}
