@@ -50,10 +50,11 @@ func record(data []byte, offset int64) (m Message, end int64, ok bool) {
 		return Message{}, 0, false
 	}
 	header := rest[:headerSize]
-	length := int(binary.LittleEndian.Uint32(header[4:]))
-	if length > MaxMessage || length > len(rest)-headerSize {
+	claimed := binary.LittleEndian.Uint32(header[4:]) // of a garbled one, more than an int holds on a 32-bit machine
+	if claimed > MaxMessage || int(claimed) > len(rest)-headerSize {
 		return Message{}, 0, false
 	}
+	length := int(claimed)
 	message := rest[headerSize : headerSize+length : headerSize+length]
 	if binary.LittleEndian.Uint32(header[16:]) != checksum(header, message) {
 		return Message{}, 0, false

@@ -116,6 +116,23 @@ func standsAlone(t *testing.T, path, system string) {
 	}
 }
 
+// TestThirtyTwoBit runs the outbox's tests as a 32-bit program, as which it runs
+// on older Raspberry Pis: what garbles lengths and offsets shows there.
+func TestThirtyTwoBit(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the tests of a package for another architecture")
+	}
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("this machine runs no 32-bit programs of its kind")
+	}
+	command := exec.CommandContext(t.Context(), "go", "test", "-short", "../outbox")
+	command.Env = append(os.Environ(), "GOARCH=386", "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Errorf("go test: %v\n%s", err, output)
+	}
+}
+
 // worstExposure is the mark of systemd-analyze security that the unit may have
 // at most, of 100: what remains is that it speaks to the network.
 const worstExposure = "20"
