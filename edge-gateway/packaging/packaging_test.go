@@ -128,7 +128,11 @@ func TestThirtyTwoBit(t *testing.T) {
 	}
 	command := exec.CommandContext(t.Context(), "go", "test", "-short", "../outbox")
 	command.Env = append(os.Environ(), "GOARCH=386", "CGO_ENABLED=0")
-	if output, err := command.CombinedOutput(); err != nil {
+	output, err := command.CombinedOutput()
+	if strings.Contains(string(output), "exec format error") {
+		t.Skip("the kernel runs no 32-bit programs")
+	}
+	if err != nil {
 		t.Errorf("go test: %v\n%s", err, output)
 	}
 }
