@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"errors"
 	"fmt"
 
 	"coldaisle.dev/shared/alert"
@@ -13,6 +14,11 @@ type Config struct {
 	Database cloudsql.Config
 	// AlertTopic is the topic of alert events.
 	AlertTopic string `env:"ALERT_TOPIC" envDefault:"alerts"`
+	// ModelBucket holds the models that detect anomalies; without it only rules do.
+	ModelBucket string `env:"MODEL_BUCKET"`
+	// PredictionSample is how many normal readings stand behind one that is
+	// recorded for people to judge.
+	PredictionSample int `env:"PREDICTION_SAMPLE" envDefault:"200"`
 	// What applies where the owner of a sensor has set nothing.
 	MaxTemperature float64 `env:"MAX_ALLOWED_TEMP" envDefault:"50.0"`     // °C
 	MaxHumidity    float64 `env:"MAX_ALLOWED_HUMIDITY" envDefault:"50.0"` // % relative humidity
@@ -27,6 +33,9 @@ func (c Config) Defaults() alert.Thresholds {
 func (c Config) Validate() error {
 	if err := c.Defaults().Validate(); err != nil {
 		return fmt.Errorf("MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY: %w", err)
+	}
+	if c.PredictionSample < 1 {
+		return errors.New("PREDICTION_SAMPLE must be 1 or more")
 	}
 	return c.Database.Validate()
 }

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"coldaisle.dev/shared/readings"
 )
 
 // Forecaster tells what a sensor will read in the next seconds.
 type Forecaster interface {
-	// Forecast answers for a sensor whose newest reading is given, or
-	// ErrNoForecast while there is no model or too little to go on.
-	Forecast(ctx context.Context, sensorID string) (Forecast, error)
+	// Forecast answers for a sensor from the readings that its owner may see, or
+	// with ErrNoForecast while there is no model or too little to go on.
+	Forecast(ctx context.Context, node readings.Node) (Forecast, error)
 }
 
 // ErrNoForecast says that there is no model, or too few readings for one.
@@ -61,16 +63,14 @@ func (a *api) registerForecast() {
 }
 
 func (a *api) forecast(ctx context.Context, in *sensorPath) (*forecastOutput, error) {
-	if err := possible(in.SensorID); err != nil {
-		return nil, err
-	}
-	if _, err := a.Store.Sensor(ctx, caller(ctx), in.SensorID); err != nil {
+	node, err := a.sensorSince(ctx, in.SensorID)
+	if err != nil {
 		return nil, err
 	}
 	if a.Forecaster == nil {
 		return nil, notFound(detailNoForecast)
 	}
-	f, err := a.Forecaster.Forecast(ctx, in.SensorID)
+	f, err := a.Forecaster.Forecast(ctx, node)
 	if errors.Is(err, ErrNoForecast) {
 		return nil, notFound(detailNoForecast)
 	}

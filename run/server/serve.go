@@ -17,6 +17,7 @@ import (
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/shared/cloudsql"
+	"coldaisle.dev/shared/models"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
@@ -60,10 +61,19 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 	}
 	open.add(closeTable)
 
-	backend, err := api.New(api.Deps{
+	deps := api.Deps{
 		Store: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
 		Origins: s.AllowedOrigins, Clock: clock, Log: log,
-	})
+	}
+	if s.ModelBucket != "" {
+		bucket, err := models.Open(ctx, s.ModelBucket)
+		if err != nil {
+			return err
+		}
+		open.add(bucket.Close)
+		deps.Forecaster = api.NewPredictor(models.NewLoader(bucket, 0, clock, log), table)
+	}
+	backend, err := api.New(deps)
 	if err != nil {
 		return err
 	}

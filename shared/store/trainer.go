@@ -70,18 +70,31 @@ type Verdict struct {
 // UnusedVerdicts returns the oldest verdicts of all customers that no run has
 // used.
 func (s *Store) UnusedVerdicts(ctx context.Context, limit int) ([]Verdict, error) {
+	return s.verdicts(ctx, `NOT used_in_training`, `id`, limit)
+}
+
+// UsedVerdicts returns the newest verdicts of all customers that runs have used:
+// what a new detector is held against.
+func (s *Store) UsedVerdicts(ctx context.Context, limit int) ([]Verdict, error) {
+	return s.verdicts(ctx, `used_in_training`, `id DESC`, limit)
+}
+
+func (s *Store) verdicts(ctx context.Context, which, order string, limit int) ([]Verdict, error) {
 	found, err := many[Verdict](ctx, s, `
 		SELECT id, sensor_id, timestamp AS time, message_id, anomaly_predicted, feedback, sampling_probability, score
 		FROM prediction_feedback
-		WHERE feedback IS NOT NULL AND NOT used_in_training
-		ORDER BY id
+		WHERE feedback IS NOT NULL AND `+which+`
+		ORDER BY `+order+`
 		LIMIT @limit`,
 		pgx.NamedArgs{"limit": limit})
 	if err != nil {
-		return nil, fmt.Errorf("unused verdicts: %w", err)
+		return nil, fmt.Errorf("verdicts: %w", err)
 	}
 	return found, nil
 }
+
+// Anomalous is the truth by a verdict: both answers tell it.
+func (v Verdict) Anomalous() bool { return v.AnomalyPredicted != (v.Feedback == FeedbackNotOK) }
 
 // TrainingResult is what a run ends with.
 type TrainingResult struct {

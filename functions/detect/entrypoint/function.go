@@ -14,6 +14,7 @@ import (
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
+	"coldaisle.dev/shared/models"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/registry"
 	"coldaisle.dev/shared/store"
@@ -41,7 +42,21 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 		return nil, nil, fmt.Errorf("open Pub/Sub: %w", err)
 	}
 	topic := detect.NewTopic(client, s.AlertTopic)
-	nodes := registry.New(store.New(pool), tools.Clock)
-	step := detect.New(nodes, topic, nil, s.Defaults(), tools.Clock, tools.Log, tools.Tally)
-	return step.Handle, func() { topic.Stop(); _ = client.Close(); closePool() }, nil
+	shut := func() { topic.Stop(); _ = client.Close(); closePool() }
+	metadata := store.New(pool)
+	var live detect.Models = detect.NoModels{}
+	if s.ModelBucket != "" {
+		bucket, err := models.Open(ctx, s.ModelBucket)
+		if err != nil {
+			shut()
+			return nil, nil, err
+		}
+		live = models.NewLoader(bucket, 0, tools.Clock, tools.Log)
+		first := shut
+		shut = func() { first(); _ = bucket.Close() }
+	}
+	learned := detect.NewPredictor(live, metadata, s.PredictionSample, tools.Log, tools.Tally)
+	nodes := registry.New(metadata, tools.Clock)
+	step := detect.New(nodes, topic, learned, s.Defaults(), tools.Clock, tools.Log, tools.Tally)
+	return step.Handle, shut, nil
 }

@@ -1,0 +1,56 @@
+// Package entrypoint registers train with the Functions Framework. The
+// buildpack takes it for the whole function: it is placed at the root of the
+// deployed archive, and its init is all that runs before the first message.
+package entrypoint
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"coldaisle.dev/functions/train"
+	"coldaisle.dev/shared/cloudsql"
+	"coldaisle.dev/shared/function"
+	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
+)
+
+type settings struct {
+	function.Common
+	train.Config
+}
+
+func init() {
+	function.Register(function.Program{
+		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
+	}, "train", open)
+}
+
+func open(ctx context.Context, s settings, tools function.Tools) (push.Step, func(), error) {
+	pool, closePool, err := cloudsql.Open(ctx, s.Database)
+	if err != nil {
+		return nil, nil, err
+	}
+	bucket, err := models.Open(ctx, s.ModelBucket)
+	if err != nil {
+		closePool()
+		return nil, nil, err
+	}
+	step := func(table train.Readings) push.Step {
+		return train.New(store.New(pool), table, bucket, s.Rows, tools.Clock, tools.Log, tools.Tally).Handle
+	}
+	if s.Readings == train.PostgreSQL {
+		return step(pgreadings.New(pool, tools.Clock)), func() { _ = bucket.Close(); closePool() }, nil
+	}
+	table, err := bqreadings.Open(ctx, s.Project, s.BigQuery, tools.Clock, tools.Log)
+	if err != nil {
+		_ = bucket.Close()
+		closePool()
+		return nil, nil, fmt.Errorf("open readings: %w", err)
+	}
+	return step(table), func() { _ = table.Close(); _ = bucket.Close(); closePool() }, nil
+}

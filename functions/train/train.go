@@ -1,0 +1,292 @@
+// Package train is the step that retrains the models: it takes a request of
+// topic model-retraining, learns from the newest readings and from the verdicts
+// that no run has used, publishes what passes the gate, and ends the run.
+//
+// A request delivered again finds its run ended and does nothing. Whatever goes
+// wrong fails the run with what a person can do about it, and leaves the
+// verdicts for the next; a crash leaves it running, and it is failed after 15
+// minutes by whoever next looks. A crash between publishing and ending trains
+// once more: models are named by their time, so nothing is written over.
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/tally"
+	"coldaisle.dev/shared/tracing"
+	"coldaisle.dev/shared/wire"
+)
+
+const (
+	// history is how far back a run looks: what a room was like a season ago says
+	// little, and each day costs BigQuery a scan.
+	history = 30 * 24 * time.Hour
+	// maxVerdicts are used by one run, maxEarlier of earlier runs compared with.
+	maxVerdicts = 2000
+	maxEarlier  = 200
+	// failing is how long the database may take to hear that a run failed.
+	failing = 5 * time.Second
+	// together is how many stretches of readings are read at a time.
+	together = 8
+)
+
+// Runs is the metadata database.
+type Runs interface {
+	ClaimRun(ctx context.Context, id int64) (store.Claim, error)
+	UnusedVerdicts(ctx context.Context, limit int) ([]store.Verdict, error)
+	UsedVerdicts(ctx context.Context, limit int) ([]store.Verdict, error)
+	CompleteRun(ctx context.Context, c store.Claim, result store.TrainingResult) (store.TrainingRun, error)
+	FailRun(ctx context.Context, c store.Claim, message string) (store.TrainingRun, error)
+}
+
+// Readings is the time-series table.
+type Readings interface {
+	readings.Reader
+	readings.Historian
+}
+
+// Train is the step.
+type Train struct {
+	runs     Runs
+	readings Readings
+	models   *models.Bucket
+	rows     int
+	clock    func() time.Time
+	log      *slog.Logger
+	tally    *tally.Tally
+}
+
+// New returns the step, which learns from so many rows at most. A nil tally
+// counts nothing.
+func New(runs Runs, table Readings, bucket *models.Bucket, rows int, clock func() time.Time, log *slog.Logger, counts *tally.Tally) *Train {
+	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, tally: counts}
+}
+
+// Handle is the step's [push.Step].
+func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
+	ctx, end := tracing.Begin(ctx, "train")
+	defer func() { end(err) }()
+
+	request, err := wire.DecodeRetraining(m.Data)
+	if err != nil {
+		return push.Permanent(err)
+	}
+	claim, err := t.runs.ClaimRun(ctx, request.TrainingRunID)
+	switch {
+	case errors.Is(err, store.ErrRunEnded):
+		t.log.InfoContext(ctx, "training run has ended already", "training_run_id", request.TrainingRunID)
+		return nil
+	case errors.Is(err, store.ErrNoRun):
+		return push.Permanent(err)
+	case err != nil:
+		return err
+	}
+	fault := t.run(ctx, claim)
+	if fault == nil {
+		t.tally.Add(ctx, "runs_completed", 1)
+		return nil
+	}
+	if errors.Is(fault, store.ErrRunEnded) { // somebody else has it meanwhile
+		return nil
+	}
+	// The run's own context may be what has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failing)
+	defer cancel()
+	t.tally.Add(ctx, "runs_failed", 1)
+	t.log.ErrorContext(ctx, "training run failed", "training_run_id", claim.RunID, "error", fault.Error())
+	if _, err := t.runs.FailRun(ctx, claim, advice(fault)); err != nil && !errors.Is(err, store.ErrRunEnded) {
+		return errors.Join(fault, err)
+	}
+	return nil
+}
+
+// advice is what a person is told of a failed run.
+func advice(fault error) string {
+	switch {
+	case errors.Is(fault, learn.ErrTooFewRows):
+		return fault.Error()
+	case errors.Is(fault, models.ErrTaken):
+		return "other models were published while this run trained; start it again"
+	case errors.Is(fault, context.DeadlineExceeded), errors.Is(fault, context.Canceled):
+		return "the run took too long; lower TRAINING_ROWS or give the function more CPU, then start it again"
+	default:
+		// The cause, with names of hosts and tables, is in the log.
+		return "the run met an error, which the log of function train tells; the verdicts are kept, start it again once it is mended"
+	}
+}
+
+func (t *Train) run(ctx context.Context, claim store.Claim) error {
+	now := t.clock()
+	verdicts, err := t.runs.UnusedVerdicts(ctx, maxVerdicts)
+	if err != nil {
+		return err
+	}
+	earlier, err := t.runs.UsedVerdicts(ctx, maxEarlier)
+	if err != nil {
+		return err
+	}
+	in := learn.Input{Seed: uint64(claim.RunID), Started: now} //nolint:gosec // ids are positive
+	if in.History, err = t.history(ctx, now); err != nil {
+		return err
+	}
+	if in.New, err = t.judged(ctx, verdicts); err != nil {
+		return err
+	}
+	if in.Earlier, err = t.judged(ctx, earlier); err != nil {
+		return err
+	}
+	manifest, err := t.models.Manifest(ctx)
+	if err != nil && !errors.Is(err, models.ErrNone) {
+		return err
+	}
+	live, err := t.models.Load(ctx, manifest)
+	if err != nil {
+		// What cannot be loaded is not in use anywhere; a new one mends it.
+		t.log.ErrorContext(ctx, "models in use cannot be loaded, this run replaces them", "error", err.Error())
+	}
+	in.Live = live.Detector
+	result, err := learn.Train(ctx, in)
+	if err != nil {
+		return err
+	}
+	metrics, err := json.Marshal(result.Metrics)
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	published, err := t.models.Publish(ctx, manifest, result.Detector, result.Forecaster, now)
+	if err != nil {
+		return err
+	}
+	_, err = t.runs.CompleteRun(ctx, claim, store.TrainingResult{
+		TrainingDataCount: result.Rows, Metrics: metrics, ModelVersion: published.Version(), Used: verdicts,
+	})
+	if err != nil {
+		return err
+	}
+	t.log.InfoContext(ctx, "models trained", "training_run_id", claim.RunID, "model_version", published.Version(),
+		"rows", result.Rows, "verdicts", len(verdicts), "anomaly", result.Metrics.Anomaly.Reason, "forecasting", result.Metrics.Forecasting.Reason)
+	return nil
+}
+
+// history reads the newest readings of all nodes.
+func (t *Train) history(ctx context.Context, now time.Time) ([]learn.Series, error) {
+	var all []learn.Series
+	for r, err := range t.readings.History(ctx, now.Add(-history), now, t.rows) {
+		if err != nil {
+			return nil, fmt.Errorf("history: %w", err)
+		}
+		if len(all) == 0 || all[len(all)-1].NodeID != r.NodeID {
+			all = append(all, learn.Series{NodeID: r.NodeID})
+		}
+		all[len(all)-1].Readings = append(all[len(all)-1].Readings, r)
+	}
+	return all, nil
+}
+
+// stretch is verdicts of one node whose windows overlap: read at once.
+type stretch struct {
+	verdicts []store.Verdict
+	indices  []int // in the list that was asked for
+}
+
+// judged finds the readings that verdicts are about, with their windows, oldest
+// first. Readings that are no more, and predictions of other models, teach
+// nothing.
+func (t *Train) judged(ctx context.Context, verdicts []store.Verdict) ([]learn.Judged, error) {
+	found := make([]*learn.Judged, len(verdicts))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(together)
+	for _, s := range stretches(verdicts) {
+		group.Go(func() error { return t.windows(ctx, s, found) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("readings of verdicts: %w", err)
+	}
+	var all []learn.Judged
+	for _, j := range found {
+		if j != nil {
+			all = append(all, *j)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b learn.Judged) int { return a.Reading.Time.Compare(b.Reading.Time) })
+	return all, nil
+}
+
+const windowSpan = time.Duration(reading.MaxWindowAge * float64(time.Second))
+
+func stretches(verdicts []store.Verdict) []stretch {
+	order := make([]int, 0, len(verdicts))
+	for i, v := range verdicts {
+		if v.MessageID != "" {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		if verdicts[a].SensorID != verdicts[b].SensorID {
+			if verdicts[a].SensorID < verdicts[b].SensorID {
+				return -1
+			}
+			return 1
+		}
+		return verdicts[a].Time.Compare(verdicts[b].Time)
+	})
+	var all []stretch
+	for _, i := range order {
+		v := verdicts[i]
+		last := len(all) - 1
+		if last >= 0 {
+			previous := all[last].verdicts[len(all[last].verdicts)-1]
+			if previous.SensorID == v.SensorID && v.Time.Sub(previous.Time) <= windowSpan {
+				all[last].verdicts, all[last].indices = append(all[last].verdicts, v), append(all[last].indices, i)
+				continue
+			}
+		}
+		all = append(all, stretch{verdicts: []store.Verdict{v}, indices: []int{i}})
+	}
+	return all
+}
+
+// windows reads a stretch and puts each verdict's reading into its place.
+func (t *Train) windows(ctx context.Context, s stretch, found []*learn.Judged) error {
+	start, end := s.verdicts[0].Time.Add(-windowSpan), s.verdicts[len(s.verdicts)-1].Time.Add(reading.Precision)
+	var series []reading.Reading
+	for r, err := range t.readings.Range(ctx, readings.Node{ID: s.verdicts[0].SensorID}, start, end) {
+		if err != nil {
+			return err
+		}
+		series = append(series, r)
+	}
+	wanted := map[reading.Identity]int{}
+	for at, v := range s.verdicts {
+		wanted[reading.Reading{NodeID: v.SensorID, MessageID: v.MessageID, Time: reading.Instant(v.Time)}.Identity()] = at
+	}
+	for i, w := range features.Slide(series) {
+		at, ok := wanted[series[i].Identity()]
+		if !ok {
+			continue
+		}
+		v := s.verdicts[at]
+		found[s.indices[at]] = &learn.Judged{
+			Reading: series[i], Anomalous: v.Anomalous(), Weight: 1 / v.SamplingProbability,
+			Window: reading.Window{
+				Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity),
+			},
+		}
+	}
+	return nil
+}

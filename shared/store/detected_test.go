@@ -1,0 +1,73 @@
+package store_test
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/store"
+)
+
+func detection(minutes float64, anomaly bool) store.NewPrediction {
+	return store.NewPrediction{
+		SensorID: "n1", Time: minute(minutes), MessageID: strconv.FormatFloat(minutes, 'f', -1, 64),
+		AnomalyPredicted: anomaly, SamplingProbability: 1,
+	}
+}
+
+func (h hall) detect(t *testing.T, n store.NewPrediction, want bool) {
+	t.Helper()
+	if got, err := h.RecordDetection(t.Context(), n); err != nil || got != want {
+		t.Errorf("detection at %s (anomaly %v) recorded: %v, %v, want %v", n.Time, n.AnomalyPredicted, got, err, want)
+	}
+}
+
+func TestDetectionsAreRecordedOnceAndSeldom(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.detect(t, detection(0, true), true)
+	h.detect(t, detection(0, true), false) // delivered again
+	h.detect(t, detection(9.9, true), false)
+	h.detect(t, detection(-9.9, true), false) // out of order
+	h.detect(t, detection(5, false), true)    // what is normal has no such limit
+	h.detect(t, detection(5, false), false)
+	h.detect(t, detection(10, true), true)
+	other := detection(1, true)
+	other.SensorID = "n2"
+	h.detect(t, other, true)
+
+	// Judged, it is open no more, and the next one is a question again.
+	listed, err := h.Predictions(t.Context(), h.anna, store.PredictionFilter{Status: "unvalidated", Limit: 10})
+	if err != nil || len(listed) != 3 {
+		t.Fatalf("Anna sees %+v, %v", listed, err)
+	}
+	if _, err := h.ValidatePrediction(t.Context(), h.anna, listed[0].ID, store.FeedbackOK); err != nil {
+		t.Fatal(err)
+	}
+	h.detect(t, detection(12, true), true)
+}
+
+func TestDetectionsAtTheSameMoment(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	var recorded atomic.Int64
+	var group sync.WaitGroup
+	for i := range 16 {
+		group.Go(func() {
+			n := detection(float64(i)/10, true)
+			n.Time = n.Time.Add(time.Duration(i) * time.Second)
+			if ok, err := h.RecordDetection(t.Context(), n); err != nil {
+				t.Error(err)
+			} else if ok {
+				recorded.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	if recorded.Load() != 1 {
+		t.Errorf("%d anomalies of one sensor in ten minutes, want 1", recorded.Load())
+	}
+}
