@@ -29,6 +29,7 @@ locals {
       MAX_ALLOWED_TEMP         = tostring(var.max_allowed.temperature)
       MAX_ALLOWED_HUMIDITY     = tostring(var.max_allowed.humidity)
       MODEL_BUCKET             = module.models.bucket
+      PREDICTION_SAMPLE        = format("%d", var.learning.prediction_sample)
     }
 
     storealert = {
@@ -51,6 +52,7 @@ locals {
       DATASET_ID               = module.readings.dataset
       TABLE_ID                 = module.readings.table
       MODEL_BUCKET             = module.models.bucket
+      TRAINING_ROWS            = format("%d", var.learning.training_rows)
     }
 
     api = {

@@ -215,6 +215,25 @@ variable "max_allowed" {
   }
 }
 
+variable "learning" {
+  description = "How many readings a training run learns from at most, and how many normal readings stand behind one that is recorded for people to judge."
+  type = object({
+    training_rows     = optional(number, 5000)
+    prediction_sample = optional(number, 200)
+  })
+  default = {}
+
+  validation {
+    condition     = var.learning.training_rows >= 500 && var.learning.training_rows <= 500000 && floor(var.learning.training_rows) == var.learning.training_rows
+    error_message = "training_rows must be a whole number between 500, fewer of which teach nothing, and 500000."
+  }
+
+  validation {
+    condition     = var.learning.prediction_sample >= 1 && floor(var.learning.prediction_sample) == var.learning.prediction_sample
+    error_message = "prediction_sample must be a whole number of 1 or more."
+  }
+}
+
 variable "gateway_sites" {
   description = "Sites that have a gateway, each with an account of its own that may publish readings and nothing else. With any, an alert says when no readings arrive."
   type        = set(string)

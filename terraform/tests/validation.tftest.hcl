@@ -309,6 +309,26 @@ run "label" {
   expect_failures = [var.labels]
 }
 
+run "too_few_rows" {
+  command = plan
+
+  variables {
+    learning = { training_rows = 100 }
+  }
+
+  expect_failures = [var.learning]
+}
+
+run "half_a_sample" {
+  command = plan
+
+  variables {
+    learning = { prediction_sample = 0.5 }
+  }
+
+  expect_failures = [var.learning]
+}
+
 run "more_clients_than_connections" {
   command = plan
 

@@ -107,14 +107,14 @@ run "environment" {
       ]
       detect = [
         "ALERT_TOPIC", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MAX_ALLOWED_HUMIDITY",
-        "MAX_ALLOWED_TEMP", "MODEL_BUCKET", "PROJECT_ID",
+        "MAX_ALLOWED_TEMP", "MODEL_BUCKET", "PREDICTION_SAMPLE", "PROJECT_ID",
       ]
       storealert = [
         "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "PROJECT_ID",
       ]
       train = [
         "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MODEL_BUCKET", "PROJECT_ID",
-        "READINGS", "TABLE_ID",
+        "READINGS", "TABLE_ID", "TRAINING_ROWS",
       ]
       api = [
         "ALLOWED_ORIGINS", "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MODEL_BUCKET",
@@ -157,6 +157,11 @@ run "environment" {
   assert {
     condition     = local.environment.detect.MAX_ALLOWED_TEMP == "50" && local.environment.detect.MAX_ALLOWED_HUMIDITY == "50"
     error_message = "The limits are not those of the specification."
+  }
+
+  assert {
+    condition     = local.environment.train.TRAINING_ROWS == "5000" && local.environment.detect.PREDICTION_SAMPLE == "200"
+    error_message = "Learning does not begin with what the functions take by default."
   }
 
   assert {
@@ -208,6 +213,7 @@ run "extras" {
     billing_account = "012345-6789AB-CDEF01"
     alert_emails    = ["one@example.com", "two@example.com"]
     gateway_sites   = ["hall-1", "hall-2"]
+    learning        = { training_rows = 500000 }
     allowed_origins = ["https://a.example.com", "https://b.example.com"]
 
     gateway_trust_anchor = "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIU\nZm9v==\n-----END CERTIFICATE-----\n"
@@ -226,6 +232,11 @@ run "extras" {
   assert {
     condition     = local.environment.api.ALLOWED_ORIGINS == "https://a.example.com,https://b.example.com"
     error_message = "The origins are not separated by commas."
+  }
+
+  assert {
+    condition     = local.environment.train.TRAINING_ROWS == "500000"
+    error_message = "A large number is not written in digits."
   }
 }
 
