@@ -101,9 +101,16 @@ func TestEveryPartMayDoWhatItDoes(t *testing.T) {
 		}
 	}
 
-	detect := hall{pool: h.pool, Store: part["detect"], anna: h.anna, annas: h.annas}
-	recorded := detect.prediction(t, h.anna, "n1", 0)
-	if _, err := api.ValidatePrediction(t.Context(), h.anna, recorded.ID, store.FeedbackOK); err != nil {
+	if recorded, err := part["detect"].RecordDetection(t.Context(), store.NewPrediction{
+		SensorID: "n1", Time: instant(), MessageID: "m1", AnomalyPredicted: true, SamplingProbability: 1,
+	}); err != nil || !recorded {
+		t.Fatalf("detection: %t, %v", recorded, err)
+	}
+	shown, err := api.Predictions(t.Context(), h.anna, store.PredictionFilter{Limit: 10})
+	if err != nil || len(shown) != 1 {
+		t.Fatalf("predictions %+v, %v", shown, err)
+	}
+	if _, err := api.ValidatePrediction(t.Context(), h.anna, shown[0].ID, store.FeedbackOK); err != nil {
 		t.Fatal(err)
 	}
 	run, err := api.BeginManual(t.Context())
@@ -121,7 +128,10 @@ func TestEveryPartMayDoWhatItDoes(t *testing.T) {
 	if _, err := part["train"].CompleteRun(t.Context(), claim, store.TrainingResult{Used: verdicts}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]int64{recorded.ID}, h.used(t)); diff != "" {
+	if _, err := part["train"].UsedVerdicts(t.Context(), 10); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]int64{shown[0].ID}, h.used(t)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
 }
