@@ -34,6 +34,7 @@ func Routes() []Route {
 		{Function: "ingest", Topic: TopicData},
 		{Function: "detect", Topic: TopicData},
 		{Function: "storealert", Topic: TopicAlerts},
+		{Function: "train", Topic: TopicRetraining},
 	}
 }
 

@@ -299,23 +299,22 @@ func publish(t *testing.T, client *pubsub.Client, pushes *bridge.Bridge, n int) 
 	return sent, published, poison
 }
 
-// settle waits until so many deliveries are done with, one way or the other,
-// and with them what they led to: none in flight, and none taken up for a while
-// after that.
+// settle waits until so many deliveries are done with, one way or the other, and
+// nothing is left to deliver.
 func settle(t *testing.T, pushes *bridge.Bridge, instances map[string]*instance, least int64) {
 	t.Helper()
-	quiet := time.Now()
-	for deadline := time.Now().Add(20 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		counts := pushes.Counts()
-		if counts.InFlight > 0 || counts.Delivered+counts.DeadLettered < least {
-			quiet = time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	fail := func() { t.Fatalf("not settled: %+v\n%s", pushes.Counts(), instances["ingest"].output()) }
+	for counts := pushes.Counts(); counts.Delivered+counts.DeadLettered < least; counts = pushes.Counts() {
+		select {
+		case <-ctx.Done():
+			fail()
+		case <-time.After(20 * time.Millisecond):
 		}
-		if time.Since(quiet) > 3*time.Second {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not settled: %+v\n%s", counts, instances["ingest"].output())
-		}
+	}
+	if err := pushes.Drain(ctx); err != nil {
+		fail()
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/local/bridge"
 	"coldaisle.dev/shared/cloudsql"
+	"coldaisle.dev/shared/models"
 	"coldaisle.dev/shared/postgres"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
@@ -59,6 +60,7 @@ func (s *System) startDatabase(ctx context.Context) error {
 // timeSeries is the table of readings, written and read.
 type timeSeries interface {
 	readings.Appender
+	readings.Historian
 	api.Readings
 }
 
@@ -133,6 +135,21 @@ func (s *System) startStorage(ctx context.Context) error {
 	s.onStop("object storage", func() error { server.Stop(); return nil })
 	s.StorageURL, err = s.serve(ctx, "object storage", server.HTTPHandler())
 	return err
+}
+
+// openModels opens the bucket of the models.
+func (s *System) openModels(ctx context.Context) (*models.Bucket, error) {
+	bucket, err := models.Open(ctx, ModelBucket, option.WithEndpoint(s.StorageURL+"/storage/v1/"), option.WithoutAuthentication())
+	if err != nil {
+		return nil, err
+	}
+	s.onStop("models", bucket.Close)
+	return bucket, nil
+}
+
+// loader follows the models in use; each part has its own, as in production.
+func (s *System) loader() *models.Loader {
+	return models.NewLoader(s.Models, s.options.ModelsFresh, s.options.Clock, s.log)
 }
 
 // secretKey is the one given, or the one made at the first start and kept.

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -8,27 +9,36 @@ import (
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/functions/storealert"
+	"coldaisle.dev/functions/train"
 	"coldaisle.dev/run/local/bridge"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/push"
-	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/registry"
 	"coldaisle.dev/shared/store"
 )
 
+// What the functions' settings are without an environment.
+const (
+	predictionSample = 200
+	trainingRows     = 5000
+)
+
 // startPipeline serves the functions' steps over HTTP and pushes the messages
 // of their subscriptions at them.
-func (s *System) startPipeline(ctx context.Context, table readings.Appender) error {
+func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 	metadata := store.New(s.Pool)
 	known := registry.New(metadata, s.options.Clock)
 	alerts := detect.NewTopic(s.PubSub, bridge.TopicAlerts)
 	s.onStop("alerts topic", func() error { alerts.Stop(); return nil })
+	predictor := detect.NewPredictor(s.loader(), metadata, cmp.Or(s.options.PredictionSample, predictionSample), s.log, nil)
+	trainer := train.New(metadata, table, s.Models, cmp.Or(s.options.TrainingRows, trainingRows), s.options.Clock, s.log, nil)
 	steps := map[string]push.Step{
 		"ingest":     ingest.New(table, known, s.log, nil).Handle,
-		"detect":     detect.New(known, alerts, nil, alert.Defaults(), s.options.Clock, s.log, nil).Handle,
+		"detect":     detect.New(known, alerts, predictor, alert.Defaults(), s.options.Clock, s.log, nil).Handle,
 		"storealert": storealert.New(metadata, s.log, nil).Handle,
+		"train":      trainer.Handle,
 	}
 	mux := http.NewServeMux()
 	for function, step := range steps {

@@ -29,6 +29,7 @@ import (
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/shared/models"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/store"
 )
@@ -53,6 +54,14 @@ type Options struct {
 	StorageEmulator string // host:port; empty runs one in this process
 	BigQuery        bool   // readings in the BigQuery emulator that the environment names
 
+	// ModelsFresh is how soon published models are in use; 0 means a minute.
+	ModelsFresh time.Duration
+	// PredictionSample is how many normal readings stand behind one that people
+	// are asked about; 0 means 200.
+	PredictionSample int
+	// TrainingRows is how many readings a training run learns from; 0 means 5000.
+	TrainingRows int
+
 	// Step, where not nil, is put around each function's step: how a test makes
 	// one fail.
 	Step func(function string, next push.Step) push.Step
@@ -72,6 +81,8 @@ type System struct {
 	PubSub *pubsub.Client
 	// Pool is connected to the metadata database.
 	Pool *pgxpool.Pool
+	// Models is where the learned models are.
+	Models *models.Bucket
 	// Bridge counts deliveries; nil where an emulator pushes by itself.
 	Bridge *bridge.Bridge
 	// Nodes are the simulated ones; nil for none.
@@ -129,6 +140,9 @@ func (s *System) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.Models, err = s.openModels(ctx); err != nil {
+		return err
+	}
 	if err := s.startPipeline(ctx, readings); err != nil {
 		return err
 	}
@@ -140,7 +154,7 @@ func (s *System) start(ctx context.Context) error {
 	}
 	backend, err := api.New(api.Deps{
 		Store: store.New(s.Pool), Readings: readings, Publisher: retraining, SecretKey: secret,
-		Clock: o.Clock, Log: s.log,
+		Forecaster: api.NewPredictor(s.loader(), readings), Clock: o.Clock, Log: s.log,
 	})
 	if err != nil {
 		return err
