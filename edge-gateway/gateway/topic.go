@@ -45,7 +45,9 @@ type Topic struct {
 	live, backlog *topic.Publisher
 
 	mu       sync.Mutex
-	waiting  int // live readings that whoever hurries has to see off
+	underWay int  // live readings that are being published
+	gathered int  // of those, what has come since the last one who hurried
+	hurried  bool // someone hurries
 	stopped  bool
 	hurrying sync.WaitGroup
 }
@@ -63,37 +65,50 @@ func NewTopic(client *pubsub.Client, name string, timeout time.Duration) *Topic 
 func (t *Topic) Publish(ctx context.Context, m Message) error {
 	result := begin(ctx, t.live, m)
 	t.hurry()
+	defer t.done()
 	if _, err := result.Get(ctx); err != nil {
 		return fmt.Errorf("publish reading of %s: %w", m.NodeID, err)
 	}
 	return nil
 }
 
+// crowd is how many readings under way make it worth while to wait for company:
+// a request for each few of them would take more time than it saves.
+const crowd = 32
+
 // hurry sees to it that a live reading waits for company only while others are
 // under way: the first one goes at once, and what has gathered when it is there
-// goes then. On a line so slow that this would take longer than the publisher's
-// own delay, that one sends before.
+// goes then. In a crowd, and on a line so slow that this would take longer, the
+// publisher's own delay of a millisecond ends the wait.
 func (t *Topic) hurry() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waiting++
-	if t.waiting > 1 || t.stopped {
-		return // whoever hurries looks again
+	t.underWay++
+	t.gathered++
+	if t.hurried || t.stopped || t.underWay > crowd {
+		return
 	}
+	t.hurried = true
 	t.hurrying.Go(func() {
-		for seen := 0; t.remain(seen) > 0; {
-			seen = t.remain(0)
+		for t.more() {
 			t.live.Flush()
 		}
 	})
 }
 
-// remain takes off the readings that have gone and says how many wait.
-func (t *Topic) remain(gone int) int {
+// more says whether to hurry on.
+func (t *Topic) more() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waiting -= gone
-	return t.waiting
+	t.hurried = t.gathered > 0 && t.underWay <= crowd
+	t.gathered = 0
+	return t.hurried
+}
+
+func (t *Topic) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.underWay--
 }
 
 // PublishBacklog implements [Publisher].
