@@ -10,8 +10,9 @@ import (
 
 // hear looks in a response of somebody else for our names with another meaning.
 func (r *responder) hear(now time.Time, l *link, m *dns.Msg, from netip.Addr) {
+	claims := r.claims()
 	foreign := slices.ContainsFunc(slices.Concat(m.Answer, m.Extra), func(record dns.RR) bool {
-		return record.Header().Ttl > 0 && r.disputed(l, record, from)
+		return record.Header().Ttl > 0 && r.disputed(l, claims, record, from)
 	})
 	if !foreign {
 		return
@@ -32,15 +33,15 @@ func (r *responder) hear(now time.Time, l *link, m *dns.Msg, from netip.Addr) {
 }
 
 // disputed reports whether a record of somebody else gives a name of ours
-// another meaning.
-func (r *responder) disputed(l *link, record dns.RR, from netip.Addr) bool {
+// another meaning than our claims.
+func (r *responder) disputed(l *link, claims []dns.RR, record dns.RR, from netip.Addr) bool {
 	name := record.Header().Name
 	if !sameName(name, r.instance()) && !sameName(name, r.host()) {
 		return false
 	}
 	switch record.Header().Rrtype {
 	case dns.TypeSRV, dns.TypeTXT, dns.TypeA:
-		return !r.ours(record)
+		return !contains(claims, record)
 	case dns.TypeAAAA:
 		// Of this machine's own responder it is none of our business.
 		return l.phase == probing && !r.own(from)
@@ -49,10 +50,16 @@ func (r *responder) disputed(l *link, record dns.RR, from netip.Addr) bool {
 	}
 }
 
-// ours reports whether a record says what ours say, on this or another link: a
-// machine with two interfaces in one network hears itself.
-func (r *responder) ours(record dns.RR) bool {
-	return slices.ContainsFunc(r.sorted(), func(l *link) bool { return contains(r.records(l).unique(), record) })
+// claims are what our names mean, on all links: a machine with two interfaces in
+// one network hears itself.
+func (r *responder) claims() []dns.RR {
+	var all []dns.RR
+	for _, l := range r.sorted() {
+		for _, record := range r.records(l).unique() {
+			all = with(all, record)
+		}
+	}
+	return all
 }
 
 // own reports whether an address is this machine's.
@@ -80,13 +87,13 @@ func (r *responder) rename(due time.Time) {
 // contend meets another prober of the same name: the one whose records come
 // later in order goes on, the other waits and asks again (§8.2).
 func (r *responder) contend(now time.Time, l *link, m *dns.Msg) {
-	ours := r.records(l).unique()
+	ours, claims := r.records(l).unique(), r.claims()
 	for _, name := range []string{r.instance(), r.host()} {
 		of := func(records []dns.RR) []dns.RR {
 			return slices.DeleteFunc(slices.Clone(records), func(record dns.RR) bool { return !sameName(record.Header().Name, name) })
 		}
 		theirs := of(m.Ns)
-		if len(theirs) == 0 || !slices.ContainsFunc(theirs, func(record dns.RR) bool { return !r.ours(record) }) {
+		if len(theirs) == 0 || !slices.ContainsFunc(theirs, func(record dns.RR) bool { return !contains(claims, record) }) {
 			continue
 		}
 		if compare(of(ours), theirs) < 0 {

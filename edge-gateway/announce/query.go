@@ -64,25 +64,21 @@ func (r *responder) query(now time.Time, l *link, m *dns.Msg, from netip.AddrPor
 		forget(l, from.Addr(), m.Answer) // the rest of a truncated query
 		return
 	}
-	ours := r.records(l)
+	ours := r.recordsFor(l, from.Addr())
 	if from.Port() != multicast.Port {
 		r.legacy(l, ours, m, from)
 		return
 	}
-	var alone, everyone []dns.RR
-	for _, q := range m.Question {
-		for _, record := range ours.answers(q) {
-			if known(m.Answer, record) {
-				continue
-			}
-			if q.Qclass&cacheFlush != 0 {
-				alone = with(alone, record)
-				// Others should hear now and then too, §5.4.
-				quarter := time.Duration(record.Header().Ttl) * time.Second / 4
-				if said := l.said[record.String()]; now.Sub(said) < quarter {
-					continue
-				}
-			}
+	alone := ours.wanted(m, func(q dns.Question) bool { return q.Qclass&cacheFlush != 0 })
+	everyone := ours.wanted(m, func(q dns.Question) bool { return q.Qclass&cacheFlush == 0 })
+	if !near(l, from.Addr()) { // unicast might leave the link
+		everyone, alone = slices.Concat(everyone, alone), nil
+	}
+	for _, record := range alone {
+		// Others should hear now and then too (§5.4), and so should whoever shares a
+		// prober's port.
+		quarter := time.Duration(record.Header().Ttl) * time.Second / 4
+		if said := l.said[record.String()]; now.Sub(said) >= quarter || len(m.Ns) > 0 {
 			everyone = with(everyone, record)
 		}
 	}
@@ -96,18 +92,28 @@ func (r *responder) query(now time.Time, l *link, m *dns.Msg, from netip.AddrPor
 	}
 }
 
-// legacy answers a resolver that knows only unicast DNS: its id, its question,
-// short lives, and no bit that it would take for another class (§6.7).
-func (r *responder) legacy(l *link, ours records, m *dns.Msg, from netip.AddrPort) {
+// wanted are the records for some of a message's questions that its asker does
+// not know yet. A message may have thousands of both, so what is known is looked
+// for once a record, not once a question.
+func (r records) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
 	var found []dns.RR
 	for _, q := range m.Question {
-		for _, record := range ours.answers(q) {
-			if !known(m.Answer, record) {
+		if which(q) {
+			for _, record := range r.answers(q) {
 				found = with(found, record)
 			}
 		}
 	}
-	if len(found) == 0 {
+	return slices.DeleteFunc(found, func(record dns.RR) bool { return known(m.Answer, record) })
+}
+
+// legacy answers a resolver that knows only unicast DNS: its id, its question,
+// short lives, and no bit that it would take for another class (§6.7). Others
+// than neighbours get no answer: it would be sent off the link, to whoever a
+// forged sender's address belongs to.
+func (r *responder) legacy(l *link, ours records, m *dns.Msg, from netip.AddrPort) {
+	found := ours.wanted(m, func(dns.Question) bool { return true })
+	if len(found) == 0 || !near(l, from.Addr()) {
 		return
 	}
 	answer := &dns.Msg{
@@ -121,12 +127,12 @@ func (r *responder) legacy(l *link, ours records, m *dns.Msg, from netip.AddrPor
 
 // reply sends to everybody, at once or when it is time.
 func (r *responder) reply(now time.Time, l *link, m *dns.Msg, from netip.AddrPort, found []dns.RR) {
-	answer := reply{due: now, asker: from.Addr(), records: found, pause: repeatAfter}
+	answer := reply{due: now, records: found, pause: repeatAfter}
 	switch {
 	case len(m.Ns) > 0: // a probe: its sender waits a quarter of a second for us
 		answer.pause = defendAfter
-	case m.Truncated:
-		answer.due = now.Add(truncatedDelay + r.upTo(sharedSpread))
+	case m.Truncated && len(l.replies) < maxPatient:
+		answer.due, answer.asker = now.Add(truncatedDelay+r.upTo(sharedSpread)), from.Addr()
 	case slices.ContainsFunc(found, shared): // others answer too
 		answer.due = now.Add(sharedDelay + r.upTo(sharedSpread))
 	}
@@ -134,9 +140,12 @@ func (r *responder) reply(now time.Time, l *link, m *dns.Msg, from netip.AddrPor
 		r.say(now, l, answer)
 		return
 	}
-	// What waits for another asker already serves this one too.
+	// What waits already serves this asker too, unless another asker may still
+	// make it unnecessary.
 	for _, waiting := range l.replies {
-		answer.records = slices.DeleteFunc(answer.records, func(record dns.RR) bool { return contains(waiting.records, record) })
+		if !waiting.asker.IsValid() || waiting.asker == answer.asker {
+			answer.records = slices.DeleteFunc(answer.records, func(record dns.RR) bool { return contains(waiting.records, record) })
+		}
 	}
 	if len(answer.records) > 0 {
 		l.replies = append(l.replies, answer)

@@ -26,14 +26,15 @@ const (
 	classMask  = cacheFlush - 1
 )
 
-// records are what is announced on one link.
+// records are what is announced on one link. Names of addresses (in-addr.arpa)
+// are not among them: they belong to the machine's own responder, and Avahi,
+// which every Raspberry Pi runs, falls silent when somebody else has them too.
 type records struct {
 	services *dns.PTR
 	pointer  *dns.PTR
 	service  *dns.SRV
 	text     *dns.TXT
 	address  []dns.RR // A
-	reverse  []dns.RR // PTR of in-addr.arpa
 	noHost   *dns.NSEC
 	noMore   *dns.NSEC // of the instance
 }
@@ -56,16 +57,19 @@ func recordsOf(instance, host string, c Config, prefixes []netip.Prefix) records
 	}
 	for _, p := range prefixes {
 		r.address = append(r.address, &dns.A{Hdr: header(host, dns.TypeA, hostTTL), A: p.Addr().AsSlice()})
-		if arpa, err := dns.ReverseAddr(p.Addr().String()); err == nil {
-			r.reverse = append(r.reverse, &dns.PTR{Hdr: header(arpa, dns.TypePTR, hostTTL), Ptr: host})
-		}
 	}
 	return r
 }
 
 // all are the records of an announcement.
 func (r records) all() []dns.RR {
-	return slices.Concat([]dns.RR{r.pointer, r.service, r.text, r.services}, r.address, r.reverse)
+	return slices.Concat([]dns.RR{r.pointer, r.service, r.text, r.services}, r.address)
+}
+
+// own are the records to take back at the end: the kind of service may be
+// offered by others too, who would be forgotten with it.
+func (r records) own() []dns.RR {
+	return slices.Concat([]dns.RR{r.pointer, r.service, r.text}, r.address)
 }
 
 // unique are the records that nobody else may have, those of a probe.
@@ -107,12 +111,6 @@ func (r records) answers(q dns.Question) []dns.RR {
 		}
 		if len(found) == 0 {
 			found = append(found, r.noHost)
-		}
-	default:
-		for _, reverse := range r.reverse {
-			if asked(dns.TypePTR) && sameName(q.Name, reverse.Header().Name) {
-				found = append(found, reverse)
-			}
 		}
 	}
 	return found
@@ -214,11 +212,11 @@ func compare(ours, theirs []dns.RR) int {
 // ordered are records as class, type and uncompressed data, sorted.
 func ordered(of []dns.RR) []string {
 	keys := make([]string, 0, len(of))
+	wire := make([]byte, dns.MaxMsgSize)
 	for _, record := range of {
 		record = dns.Copy(record)
 		header := record.Header()
 		header.Name, header.Class, header.Ttl = ".", header.Class&classMask, 0
-		wire := make([]byte, dns.MaxMsgSize)
 		n, err := dns.PackRR(record, wire, 0, nil, false)
 		if err != nil {
 			continue // of a kind that cannot be written cannot have been read

@@ -27,6 +27,7 @@ const (
 	truncatedDelay = 400 * time.Millisecond // at least, for the asker's further known answers, §7.2
 	repeatAfter    = time.Second            // the same record by multicast, §6
 	defendAfter    = 250 * time.Millisecond // the same to a probe, §6
+	maxPatient     = 32                     // askers waited for on a link; more get their answer at once
 )
 
 // phase is how far a link is.
@@ -70,9 +71,9 @@ type link struct {
 // reply waits for its moment.
 type reply struct {
 	due     time.Time
-	asker   netip.Addr
 	records []dns.RR
 	pause   time.Duration // since the same record was last sent
+	asker   netip.Addr    // who may still say what it knows; invalid for none
 }
 
 // packet is a message as it came.
@@ -117,8 +118,25 @@ func (r *responder) label() string {
 func (r *responder) instance() string { return r.label() + "." + serviceType }
 func (r *responder) host() string     { return r.label() + ".local." }
 
-func (r *responder) records(l *link) records {
-	return recordsOf(r.instance(), r.host(), r.config, l.Prefixes)
+func (r *responder) records(l *link) records { return r.recordsFor(l, netip.Addr{}) }
+
+// recordsFor are those of a link for one asker, invalid for everybody. Small resolvers take the first
+// address, so the first is of the asker's network; one that the interface gave
+// itself for want of another is the last.
+func (r *responder) recordsFor(l *link, asker netip.Addr) records {
+	rank := func(p netip.Prefix) int {
+		switch {
+		case p.Contains(asker):
+			return 0
+		case !p.Addr().IsLinkLocalUnicast():
+			return 1
+		default:
+			return 2
+		}
+	}
+	prefixes := slices.Clone(l.Prefixes)
+	slices.SortStableFunc(prefixes, func(a, b netip.Prefix) int { return cmp.Compare(rank(a), rank(b)) })
+	return recordsOf(r.instance(), r.host(), r.config, prefixes)
 }
 
 func (r *responder) sorted() []*link {
@@ -141,9 +159,7 @@ func (r *responder) update(now time.Time, links []Link) {
 				continue
 			}
 			after := r.records(l)
-			gone := slices.DeleteFunc(slices.Concat(before.address, before.reverse), func(record dns.RR) bool {
-				return contains(after.all(), record)
-			})
+			gone := slices.DeleteFunc(before.address, func(record dns.RR) bool { return contains(after.address, record) })
 			r.multicast(l, &dns.Msg{Answer: withTTL(gone, 0)})
 			l.phase, l.steps, l.due = announcing, 0, now
 		}
@@ -209,10 +225,11 @@ func (r *responder) step(now time.Time, l *link) {
 }
 
 // probe asks whether anybody has the names, and says what it would have them
-// mean.
+// mean. The answer is to go to everybody: a unicast one might reach another
+// responder of this machine instead (§15.1).
 func (r *responder) probe(l *link) {
 	question := func(name string) dns.Question {
-		return dns.Question{Name: name, Qtype: dns.TypeANY, Qclass: dns.ClassINET | cacheFlush}
+		return dns.Question{Name: name, Qtype: dns.TypeANY, Qclass: dns.ClassINET}
 	}
 	m := &dns.Msg{Question: []dns.Question{question(r.instance()), question(r.host())}, Ns: r.records(l).unique()}
 	r.write(l, netip.AddrPort{}, m)
@@ -222,7 +239,7 @@ func (r *responder) probe(l *link) {
 func (r *responder) goodbye() {
 	for _, l := range r.sorted() {
 		if l.phase != probing {
-			r.multicast(l, &dns.Msg{Answer: withTTL(sent(r.records(l).all()), 0)})
+			r.multicast(l, &dns.Msg{Answer: withTTL(sent(r.records(l).own()), 0)})
 		}
 	}
 }

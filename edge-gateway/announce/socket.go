@@ -50,14 +50,16 @@ func (s *socket) close() { _ = s.conn.Close() }
 
 // receive hands on what comes until the socket is closed or the context ends.
 func (s *socket) receive(ctx context.Context, to chan<- packet) error {
-	buffer := make([]byte, multicast.MaxMessage)
+	// For whatever UDP can carry: on Windows a message longer than the buffer is
+	// an error, and whoever sent one would silence the gateway.
+	buffer := make([]byte, 1<<16)
 	for {
 		n, control, from, err := s.conn.ReadFrom(buffer)
 		if err != nil {
 			return fmt.Errorf("read mDNS: %w", err)
 		}
 		udp, ok := from.(*net.UDPAddr)
-		if !ok {
+		if !ok || n > multicast.MaxMessage {
 			continue
 		}
 		p := packet{data: slices.Clone(buffer[:n]), from: unmapped(udp.AddrPort())}
@@ -78,7 +80,9 @@ func (s *socket) receive(ctx context.Context, to chan<- packet) error {
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
 // links looks at the machine's interfaces and joins the group on those that are
-// new. Those that cannot be joined are tried again by the next call.
+// new. Those that cannot be joined are tried again by the next call. One whose
+// cable is out is not among them: when it is plugged in again, perhaps into
+// another network, it begins anew (§8).
 func (s *socket) links() []Link {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -88,7 +92,8 @@ func (s *socket) links() []Link {
 	var usable []Link
 	for _, i := range interfaces {
 		l := Link{Index: i.Index, Name: i.Name, Prefixes: multicast.Prefixes(i)}
-		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagMulticast == 0 || i.Flags&net.FlagLoopback != 0 || len(l.Prefixes) == 0 {
+		const needed = net.FlagUp | net.FlagRunning | net.FlagMulticast
+		if i.Flags&needed != needed || i.Flags&net.FlagLoopback != 0 || len(l.Prefixes) == 0 {
 			continue
 		}
 		s.found[i.Index] = l
@@ -124,6 +129,9 @@ func (s *socket) send(link int, to netip.AddrPort, message []byte) {
 		return
 	}
 	destination := multicast.Group()
+	// The way back is the way it came, also where two interfaces have networks with
+	// the same addresses. Windows cannot be told.
+	way := &ipv4.ControlMessage{IfIndex: link}
 	if to.IsValid() {
 		destination = net.UDPAddrFromAddrPort(to)
 	} else if s.current != link {
@@ -133,7 +141,7 @@ func (s *socket) send(link int, to netip.AddrPort, message []byte) {
 		}
 		s.current = link
 	}
-	_, err := s.conn.WriteTo(message, nil, destination)
+	_, err := s.conn.WriteTo(message, way, destination)
 	if err != nil {
 		err = fmt.Errorf("send: %w", err)
 	}

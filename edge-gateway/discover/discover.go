@@ -182,7 +182,8 @@ type inquiry struct {
 	conn  *ipv4.PacketConn
 	mode  Mode
 	on    net.Interface
-	id    uint16
+	id    uint16       // of the last legacy question
+	asked dns.Question // the last
 	found Gateway
 }
 
@@ -225,6 +226,7 @@ func (q *inquiry) ask() error {
 		m.Question[0].Qclass |= 1 << 15
 	case Multicast:
 	}
+	q.asked = m.Question[0]
 	wire, err := m.Pack()
 	if err != nil {
 		return fmt.Errorf("write the question: %w", err)
@@ -270,8 +272,11 @@ func (q *inquiry) listen(ctx context.Context, buffer []byte) error {
 // take reads what an answer says of a gateway.
 func (q *inquiry) take(data []byte, from netip.Addr) {
 	var m dns.Msg
-	if err := m.Unpack(data); err != nil || !m.Response || (q.mode == Legacy && (m.Id != q.id || len(m.Question) != 1)) {
+	if err := m.Unpack(data); err != nil || !m.Response {
 		return
+	}
+	if q.mode == Legacy && (m.Id != q.id || len(m.Question) != 1 || m.Question[0] != q.asked) {
+		return // lwIP would not take it either
 	}
 	records := slices.Concat(m.Answer, m.Extra)
 	for _, record := range records {

@@ -1,9 +1,8 @@
 package network
 
 import (
+	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -94,7 +93,6 @@ func TestDig(t *testing.T) {
 			"monitor-gateway._http._tcp.local SRV": fmt.Sprintf("0 0 %d monitor-gateway.local.", port),
 			"monitor-gateway._http._tcp.local TXT": `"version=1.0"`,
 			"_services._dns-sd._udp.local PTR":     "_http._tcp.local.",
-			"-x " + address:                        "monitor-gateway.local.",
 		} {
 			if got := ask(strings.Fields(question)...); got != want {
 				t.Errorf("dig %s on the link of %s: %q, want %q", question, address, got, want)
@@ -105,12 +103,11 @@ func TestDig(t *testing.T) {
 
 func TestAvahi(t *testing.T) {
 	t.Parallel()
-	daemon, bus := need(t, "avahi-daemon", "avahi-daemon"), need(t, "dbus-daemon", "dbus-daemon")
 	resolve, browse := need(t, "avahi-resolve", "avahi-utils"), need(t, "avahi-browse", "avahi-utils")
 	s := newSite(t)
 	s.ready(2)
 	for address, client := range s.clients {
-		environ := startAvahi(t, client, daemon, bus)
+		environ := startAvahi(t, client, "client")
 		var got string
 		eventually(t, "Avahi on the link of "+address+" resolves", func() bool {
 			out, err := client.says(environ, resolve, "-4", "-n", "monitor-gateway.local")
@@ -126,47 +123,6 @@ func TestAvahi(t *testing.T) {
 			t.Errorf("avahi-browse: %v\n%s\nwant %s", err, out, want)
 		}
 	}
-}
-
-// startAvahi runs a daemon of the host's own, with a bus of its own, and returns
-// the environment of its clients.
-func startAvahi(t *testing.T, client *host, daemon, bus string) []string {
-	t.Helper()
-	folder := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	address := "unix:path=" + filepath.Join(folder, "bus")
-	environ := []string{"DBUS_SYSTEM_BUS_ADDRESS=" + address}
-	busConfig := write("bus.conf", `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
-		"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-		<busconfig><listen>`+address+`</listen><auth>EXTERNAL</auth>
-		<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>`)
-	avahiConfig := write("avahi.conf", "[server]\nhost-name=client\nuse-ipv6=no\nenable-dbus=yes\n[publish]\n[reflector]\n[rlimits]\n")
-	start := func(name string, arguments ...string) {
-		c := client.command(t.Context(), environ, name, arguments...)
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = c.Process.Signal(syscall.SIGTERM)
-			_ = c.Wait()
-		})
-	}
-	start(bus, "--nofork", "--nopidfile", "--config-file="+busConfig)
-	eventually(t, "the bus listens", func() bool {
-		_, err := os.Stat(filepath.Join(folder, "bus"))
-		return err == nil
-	})
-	// The folder of its pid is the machine's: hide it by one of its own.
-	start("unshare", "--mount", "sh", "-c",
-		`mkdir -p /run/avahi-daemon && mount -t tmpfs none /run/avahi-daemon && exec "$0" --no-drop-root --no-chroot --no-rlimits -f "$1"`,
-		daemon, avahiConfig)
-	return environ
 }
 
 func TestPythonZeroconf(t *testing.T) {
@@ -217,6 +173,11 @@ func TestAddressesComeAndChange(t *testing.T) {
 	machine.ip("link", "set", "eth0", "down")
 	machine.ip("link", "set", "eth0", "up")
 	eventually(t, "found after the cable was out", finds("192.168.77.3"))
+	// The same from afar: the switch loses power, the address stays.
+	client.ip("link", "set", "eth0", "down")
+	eventually(t, "a link without a carrier is not announced on", func() bool { return len(g.state().Links) == 0 })
+	client.ip("link", "set", "eth0", "up")
+	eventually(t, "found after the switch was off", finds("192.168.77.3"))
 	machine.ip("link", "delete", "eth0")
 	cable(machine, "eth1", "192.168.77.4/24", client, "192.168.77.10/24")
 	eventually(t, "found by another adapter", finds("192.168.77.4"))
@@ -258,7 +219,7 @@ func TestGoodbye(t *testing.T) {
 	cable(machine, "eth0", "192.168.77.2/24", client, "192.168.77.10/24")
 	g := machine.startGateway()
 	g.ready(1)
-	listener := client.playing(play{Client: "listener", Name: hostname})
+	listener, _ := client.playing(play{Client: "listener", Name: hostname})
 	if line := listener(); line != "listening" {
 		t.Fatalf("the listener says %q", line)
 	}
@@ -277,13 +238,42 @@ func TestSimulatorDiscovers(t *testing.T) {
 	s := newSite(t)
 	s.ready(2)
 	client := s.clients["10.66.0.2"]
-	out, err := client.says(nil, "timeout", "--signal=INT", "15", program(t, "simulate-nodes"),
-		"--discover", "--nodes", "2", "--speed", "30")
-	if err != nil && !strings.Contains(err.Error(), "exit status 124") {
-		t.Log(err)
+	c := client.command(t.Context(), nil, program(t, "simulate-nodes"), "--discover", "--nodes", "2", "--speed", "30")
+	var log bytes.Buffer
+	c.Stderr = &log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
 	}
-	nodes, errNodes := s.says(nil, "curl", "--silent", fmt.Sprintf("http://127.0.0.1:%d/api/v1/nodes", port))
-	if errNodes != nil || !strings.Contains(nodes, `"total":2`) {
-		t.Errorf("the gateway knows %s, %v after\n%s", nodes, errNodes, out)
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if t.Failed() {
+			t.Logf("log of the simulator:\n%s", log.String())
+		}
+	})
+	eventually(t, "the gateway knows two nodes", func() bool {
+		nodes, err := s.says(nil, "curl", "--silent", fmt.Sprintf("http://127.0.0.1:%d/api/v1/nodes", port))
+		return err == nil && strings.Contains(nodes, `"total":2`)
+	})
+}
+
+// TestPortTaken lets a program have the port for itself for a time: the gateway
+// serves, says why it is not found, and is found as soon as it can be.
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	machine, client := newHost(t), newHost(t)
+	cable(machine, "eth0", "192.168.77.2/24", client, "192.168.77.10/24")
+	line, leave := machine.playing(play{Client: "selfish"})
+	if got := line(); got != "listening" {
+		t.Fatalf("the other program says %q", got)
+	}
+	g := machine.startGateway()
+	eventually(t, "the gateway serves and says what is wrong", func() bool {
+		return strings.Contains(g.state().Error, "address already in use")
+	})
+	leave()
+	g.ready(1)
+	if got, err := client.plays(play{Client: "lwip", Name: hostname, Type: dns.TypeA}); err != nil || got != "192.168.77.2" {
+		t.Errorf("found at %q, %v", got, err)
 	}
 }

@@ -23,7 +23,7 @@ const playEnv = "COLDAISLE_TEST_PLAY"
 
 // play is what to play.
 type play struct {
-	Client string // lwip, esp, multicast, discover or listener
+	Client string // lwip, esp, multicast, discover, listener or selfish
 	Name   string // that is asked for
 	Type   uint16
 	Mode   discover.Mode // of discover
@@ -64,6 +64,9 @@ func perform(part string) error {
 	if p.Client == "listener" {
 		return p.listen(i)
 	}
+	if p.Client == "selfish" {
+		return hold()
+	}
 	if p.Client == "discover" {
 		found, err := discover.Ask(ctx, *i, p.Mode)
 		if err != nil {
@@ -102,6 +105,21 @@ func (p play) listen(i *net.Interface) error {
 				_, err := fmt.Println("goodbye", a.A)
 				return err
 			}
+		}
+	}
+}
+
+// hold has the port of mDNS, and shares it with nobody, until it is killed.
+func hold() error {
+	listening := net.ListenConfig{}
+	packets, err := listening.ListenPacket(context.Background(), "udp4", fmt.Sprintf(":%d", multicast.Port))
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening")
+	for {
+		if _, _, err := packets.ReadFrom(make([]byte, 1)); err != nil {
+			return err
 		}
 	}
 }

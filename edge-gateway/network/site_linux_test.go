@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"coldaisle.dev/edge-gateway/announce"
 )
 
 // missing ends a test for want of a part: as skipped, in CI as failed.
@@ -124,8 +126,8 @@ func (h *host) plays(p play) (string, error) {
 }
 
 // playing has the test's binary play a client, and returns what reads the lines
-// that it prints.
-func (h *host) playing(p play) (line func() string) {
+// that it prints and what ends it.
+func (h *host) playing(p play) (line func() string, end func()) {
 	h.t.Helper()
 	part, err := json.Marshal(p)
 	if err != nil {
@@ -139,12 +141,16 @@ func (h *host) playing(p play) (line func() string) {
 	if err := c.Start(); err != nil {
 		h.t.Fatal(err)
 	}
-	h.t.Cleanup(func() { _ = c.Wait() })
+	end = sync.OnceFunc(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	h.t.Cleanup(end)
 	lines := bufio.NewScanner(out)
 	return func() string {
 		lines.Scan()
 		return lines.Text()
-	}
+	}, end
 }
 
 // eventually waits until something holds, for as long as a busy machine may take.
@@ -220,23 +226,15 @@ func (g *gateway) end(signal syscall.Signal) {
 }
 
 // state is the gateway's own view, of /health; zero while it does not answer.
-type state struct {
-	Instance, Host string
-	Links          []struct {
-		Interface string
-		Addresses []string
-		Phase     string
+func (g *gateway) state() announce.State {
+	var body struct {
+		Discovery announce.State `json:"mdns"`
 	}
-	Error string
-}
-
-func (g *gateway) state() state {
-	var body struct{ Mdns state }
 	out, err := g.says(nil, "curl", "--silent", "--max-time", "5", fmt.Sprintf("http://127.0.0.1:%d/health", port))
 	if err == nil {
 		_ = json.Unmarshal([]byte(out), &body)
 	}
-	return body.Mdns
+	return body.Discovery
 }
 
 // ready waits until the gateway has claimed its names on so many links.

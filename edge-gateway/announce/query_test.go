@@ -1,0 +1,305 @@
+package announce
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"coldaisle.dev/edge-gateway/multicast"
+)
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		name       string
+		kind       uint16
+		answer     []string
+		additional []string
+	}{
+		"service":          {"_http._tcp.local.", dns.TypePTR, []string{pointer}, []string{service, text, wired, noHost}},
+		"upper case":       {"_HTTP._TcP.LOCAL.", dns.TypePTR, []string{pointer}, []string{service, text, wired, noHost}},
+		"instance":         {"monitor-gateway._http._tcp.local.", dns.TypeSRV, []string{service}, []string{wired, noHost}},
+		"text":             {"monitor-gateway._http._tcp.local.", dns.TypeTXT, []string{text}, nil},
+		"any of instance":  {"Monitor-Gateway._http._tcp.local.", dns.TypeANY, []string{service, text}, []string{wired, noHost}},
+		"host":             {"monitor-gateway.local.", dns.TypeA, []string{wired}, []string{noHost}},
+		"any of host":      {"MONITOR-GATEWAY.local.", dns.TypeANY, []string{wired}, []string{noHost}},
+		"IPv6 of host":     {"monitor-gateway.local.", dns.TypeAAAA, []string{noHost}, nil},
+		"MX of instance":   {"monitor-gateway._http._tcp.local.", dns.TypeMX, []string{noMore}, nil},
+		"kinds of service": {"_services._dns-sd._udp.local.", dns.TypePTR, []string{services}, nil},
+		"name of address":  {"20.1.168.192.in-addr.arpa.", dns.TypePTR, nil, nil}, // is the machine's responder's
+		"another host":     {"printer.local.", dns.TypeA, nil, nil},
+		"another service":  {"_ipp._tcp.local.", dns.TypePTR, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := started(t)
+			s.from(eth, "192.168.1.7:5353", ask(c.name, c.kind, dns.ClassINET))
+			s.pass(time.Second)
+			sent := s.take()
+			if len(c.answer) == 0 {
+				if len(sent) != 0 {
+					t.Errorf("answered %v", sent)
+				}
+				return
+			}
+			if len(sent) != 1 || sent[0].link != eth || sent[0].to.IsValid() {
+				t.Fatalf("sent %v, want one answer to everybody on the link", sent)
+			}
+			same(t, "answer", sent[0].m.Answer, c.answer...)
+			same(t, "additional", sent[0].m.Extra, c.additional...)
+			if m := sent[0].m; m.Id != 0 || len(m.Question) != 0 || !m.Authoritative {
+				t.Errorf("header %+v, questions %v", m.MsgHdr, m.Question)
+			}
+		})
+	}
+}
+
+func TestEachLinkHasItsOwnAddress(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	s.from(wlan, "10.0.3.3:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
+	sent := s.take()
+	if len(sent) != 1 || sent[0].link != wlan {
+		t.Fatalf("sent %v", sent)
+	}
+	same(t, "answer", sent[0].m.Answer, wireless)
+}
+
+func TestLegacyResolver(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	question := ask("MONITOR-gateway.local.", dns.TypeA, dns.ClassINET)
+	s.from(eth, "192.168.1.7:49152", question)
+	sent := s.take()
+	if len(sent) != 1 || sent[0].to != netip.MustParseAddrPort("192.168.1.7:49152") {
+		t.Fatalf("sent %v, want one answer to the asker", sent)
+	}
+	m := sent[0].m
+	if m.Id != 4711 || len(m.Question) != 1 || m.Question[0] != question.Question[0] || !m.Response {
+		t.Errorf("%+v %v, want id and question as asked", m.MsgHdr, m.Question)
+	}
+	same(t, "answer", m.Answer, "monitor-gateway.local. 10 IN A 192.168.1.20")
+}
+
+func TestUnicastWanted(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
+	sent := s.take()
+	if len(sent) != 1 || sent[0].to != netip.MustParseAddrPort("192.168.1.7:5353") || sent[0].m.Id != 4711 {
+		t.Fatalf("sent %v, want one answer to the asker", sent)
+	}
+	same(t, "answer", sent[0].m.Answer, wired)
+
+	s.pass(hostTTL * time.Second / 3) // everybody should hear it again
+	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
+	if sent := s.take(); len(sent) != 2 || sent[0].to == sent[1].to {
+		t.Errorf("sent %v, want one answer to the asker and one to everybody", sent)
+	}
+}
+
+func TestKnownAnswers(t *testing.T) {
+	t.Parallel()
+	asked := func(ttl uint32) *dns.Msg {
+		q := ask("_http._tcp.local.", dns.TypePTR, dns.ClassINET)
+		q.Answer = []dns.RR{
+			&dns.PTR{Hdr: dns.RR_Header{Name: "_http._tcp.local.", Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: ttl}, Ptr: `HP\ 4\.0._http._tcp.local.`},
+			&dns.PTR{Hdr: dns.RR_Header{Name: "_HTTP._tcp.local.", Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: ttl}, Ptr: "Monitor-Gateway._http._tcp.local."},
+		}
+		return q
+	}
+	s := started(t)
+	s.from(eth, "192.168.1.7:5353", asked(otherTTL/2))
+	s.pass(time.Second)
+	if sent := s.take(); len(sent) != 0 {
+		t.Errorf("told %v, which the asker knows", sent)
+	}
+	s.from(eth, "192.168.1.7:5353", asked(otherTTL/2-1))
+	s.pass(time.Second)
+	if sent := s.take(); len(sent) != 1 {
+		t.Errorf("sent %v, want one answer: what the asker knows ends soon", sent)
+	}
+	// Half of the known answers come in a second message.
+	truncated := ask("_http._tcp.local.", dns.TypePTR, dns.ClassINET)
+	truncated.Truncated = true
+	s.from(eth, "192.168.1.7:5353", truncated)
+	s.pass(300 * time.Millisecond)
+	rest := asked(otherTTL)
+	rest.Question = nil
+	s.from(eth, "192.168.1.7:5353", rest)
+	s.pass(time.Second)
+	if sent := s.take(); len(sent) != 0 {
+		t.Errorf("told %v, which the asker's second message knows", sent)
+	}
+}
+
+func TestManyAskers(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	for range 50 {
+		s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
+		s.from(eth, "192.168.1.8:5353", ask("_http._tcp.local.", dns.TypePTR, dns.ClassINET))
+		s.pass(10 * time.Millisecond)
+	}
+	s.pass(200 * time.Millisecond)
+	if sent := s.take(); len(sent) > 2 {
+		t.Errorf("%d messages in half a second, want one of each record", len(sent))
+	}
+	s.pass(time.Second)
+	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
+	if sent := s.take(); len(sent) != 1 {
+		t.Errorf("sent %v after a second", sent)
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	question, err := ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := netip.MustParseAddr("192.168.1.20")
+	for name, p := range map[string]packet{
+		"unicast from another network": {data: question, link: eth, from: netip.MustParseAddrPort("8.8.8.8:5353"), to: own},
+		"unknown link":                 {data: question, link: 77, from: netip.MustParseAddrPort("192.168.1.7:5353"), to: own},
+		"nowhere":                      {data: question, from: netip.MustParseAddrPort("172.16.1.1:5353")},
+		"cut":                          {data: question[:len(question)-3], link: eth, from: netip.MustParseAddrPort("192.168.1.7:5353"), to: own},
+		"empty":                        {link: eth, from: netip.MustParseAddrPort("192.168.1.7:5353"), to: own},
+	} {
+		s.receive(s.now, p)
+		s.pass(time.Second)
+		if sent := s.take(); len(sent) != 0 {
+			t.Errorf("%s: sent %v", name, sent)
+		}
+	}
+	// Where the system does not say the interface, the sender's network does.
+	s.receive(s.now, packet{data: question, from: netip.MustParseAddrPort("10.0.9.9:5353")})
+	if sent := s.take(); len(sent) != 1 || sent[0].link != wlan {
+		t.Errorf("sent %v, want an answer on %d", sent, wlan)
+	}
+}
+
+func TestFirstAddressIsTheAskersOwn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	s.links[0].Prefixes = []netip.Prefix{
+		netip.MustParsePrefix("10.9.0.20/24"), netip.MustParsePrefix("169.254.7.7/16"), netip.MustParsePrefix("192.168.1.20/24"),
+	}
+	s.update(s.now, s.links)
+	s.pass(10 * time.Second)
+	announced := s.take()
+	for asker, want := range map[string][]string{
+		"10.9.0.7:49152":    {"10.9.0.20", "192.168.1.20", "169.254.7.7"},
+		"192.168.1.7:49152": {"192.168.1.20", "10.9.0.20", "169.254.7.7"},
+		"169.254.1.1:49152": {"169.254.7.7", "10.9.0.20", "192.168.1.20"},
+	} {
+		s.from(eth, asker, ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
+		sent := s.take()
+		if len(sent) != 1 {
+			t.Fatalf("sent %v to %s", sent, asker)
+		}
+		if got := hosts(sent[0].m.Answer); !slices.Equal(got, want) {
+			t.Errorf("told %s %v, want %v", asker, got, want)
+		}
+	}
+	for _, l := range announced {
+		if l.link == eth && l.m.Response && !slices.Equal(hosts(l.m.Answer), []string{"10.9.0.20", "192.168.1.20", "169.254.7.7"}) {
+			t.Errorf("announced %v", hosts(l.m.Answer))
+		}
+	}
+}
+
+// hosts are the addresses of records, in their order.
+func hosts(records []dns.RR) []string {
+	var found []string
+	for _, record := range records {
+		if a, ok := record.(*dns.A); ok {
+			found = append(found, a.A.String())
+		}
+	}
+	return found
+}
+
+func TestUnicastStaysOnTheLink(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	// By multicast anything can say that it comes from anywhere.
+	s.from(eth, "8.8.8.8:53", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
+	s.pass(time.Second)
+	if sent := s.take(); len(sent) != 0 {
+		t.Errorf("sent %v", sent)
+	}
+	s.from(eth, "8.8.8.8:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
+	if sent := s.take(); len(sent) != 1 || sent[0].to.IsValid() {
+		t.Errorf("sent %v, want one answer to everybody", sent)
+	}
+}
+
+func TestPatienceWithOneAskerCostsNoOther(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	question := ask("_http._tcp.local.", dns.TypePTR, dns.ClassINET)
+	truncated := question.Copy()
+	truncated.Truncated = true
+	s.from(eth, "192.168.1.7:5353", truncated)
+	s.from(eth, "192.168.1.8:5353", question)
+	rest := &dns.Msg{Answer: []dns.RR{&dns.PTR{
+		Hdr: dns.RR_Header{Name: "_http._tcp.local.", Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: otherTTL},
+		Ptr: "monitor-gateway._http._tcp.local.",
+	}}}
+	s.from(eth, "192.168.1.7:5353", rest)
+	s.pass(time.Second)
+	if sent := s.take(); len(sent) != 1 {
+		t.Errorf("sent %v, want one answer: the second asker does not know it", sent)
+	}
+	// However many ask so, what waits is bounded, and they all are answered.
+	for n := range 200 {
+		s.from(eth, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 168, 1, byte(n)}), multicast.Port).String(), truncated)
+	}
+	if waiting := len(s.responder.links[eth].replies); waiting > maxPatient+1 {
+		t.Errorf("%d replies wait", waiting)
+	}
+	s.pass(time.Second)
+	if sent := s.take(); len(sent) != 1 {
+		t.Errorf("sent %d messages, want one", len(sent))
+	}
+}
+
+func TestProbersWithASharedPortHearToo(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET)) // it was just said
+	s.take()
+	s.pass(defendAfter)
+	probe := ask("monitor-gateway.local.", dns.TypeANY, dns.ClassINET|cacheFlush)
+	probe.Ns = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: "monitor-gateway.local.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 120}, A: []byte{192, 168, 1, 66}}}
+	s.from(eth, "192.168.1.66:5353", probe)
+	sent := s.take()
+	if len(sent) != 2 || sent[0].to.IsValid() == sent[1].to.IsValid() {
+		t.Errorf("sent %v, want a defence to the prober and one to everybody", sent)
+	}
+}
+
+// TestHugeMessage holds that a message full of questions and known answers is
+// answered once a record.
+func TestHugeMessage(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	m := &dns.Msg{Compress: true}
+	for range 400 {
+		m.Question = append(m.Question, ask("monitor-gateway.local.", dns.TypeANY, dns.ClassINET).Question...)
+		m.Answer = append(m.Answer, &dns.A{
+			Hdr: dns.RR_Header{Name: "monitor-gateway.local.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: hostTTL}, A: []byte{192, 168, 1, 66},
+		})
+	}
+	s.from(eth, "192.168.1.7:5353", m)
+	sent := s.take()
+	if len(sent) != 1 {
+		t.Fatalf("sent %d messages", len(sent))
+	}
+	same(t, "answer", sent[0].m.Answer, wired)
+}
