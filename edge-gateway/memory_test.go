@@ -24,7 +24,7 @@ func BenchmarkResidentMemory(b *testing.B) {
 	}
 	const nodes, readings, workers = 1000, 121, 64
 	server := startPubSub(b)
-	p := newProcess(b, server.Addr, "NODE_RATE=0", "PUBLISH_TIMEOUT=8s")
+	p := newProcess(b, server.Addr, "NODE_RATE=0", "PUBLISH_TIMEOUT=8s", "MDNS=true")
 	p.start()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}}
 	peak := 0.0

@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"runtime"
 
@@ -72,6 +74,10 @@ func (c Config) credentials(ctx context.Context, r *Report) *auth.Credentials {
 // readKey judges the file itself.
 func readKey(r *Report, subject, path string) (keyFile, bool) {
 	content, err := os.ReadFile(path) //nolint:gosec // the person at the terminal named it
+	if errors.Is(err, fs.ErrPermission) {
+		r.problem(subject, "run the doctor with sudo", "cannot be read: %v", err)
+		return keyFile{}, false
+	}
 	if err != nil {
 		r.problem(subject, getKey, "cannot be read: %v", err)
 		return keyFile{}, false
