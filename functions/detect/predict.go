@@ -2,10 +2,10 @@ package detect
 
 import (
 	"context"
-	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"math"
+	"strconv"
 	"sync"
 	"time"
 
@@ -112,8 +112,11 @@ func (p *Predictor) judge(pair models.Pair, data wire.Data) (n store.NewPredicti
 // sampled chooses one in every so many readings by a hash of their identity: the
 // same whatever instance is asked, and however often.
 func (p *Predictor) sampled(r reading.Reading) bool {
+	var space [reading.MaxNodeIDLength + reading.MaxMessageIDLength + 32]byte
+	identity := append(append(space[:0], r.NodeID...), 0)
+	identity = append(append(identity, r.MessageID...), 0)
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%d", r.NodeID, r.MessageID, r.Time.UnixMicro())
+	_, _ = h.Write(strconv.AppendInt(identity, r.Time.UnixMicro(), 10))
 	mixed := h.Sum64() * 0x9e3779b97f4a7c15 // FNV's low bits are poor
 	return (mixed>>32)%p.every == 0
 }

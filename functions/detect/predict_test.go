@@ -1,0 +1,230 @@
+package detect_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+// series is a node's readings every so often, with one odd reading near the end.
+func series(n int, every time.Duration) []reading.Reading {
+	all := make([]reading.Reading, n)
+	for i := range all {
+		all[i] = reading.Reading{
+			NodeID: "n1", MessageID: strconv.Itoa(i), Time: noon.Add(time.Duration(i) * every),
+			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
+		}
+	}
+	all[n-5].Temperature += 9
+	return all
+}
+
+// trained are models that know a series.
+type trained struct{ pair models.Pair }
+
+func (f trained) Pair(context.Context) models.Pair { return f.pair }
+
+func train(tb testing.TB, of []reading.Reading) trained {
+	tb.Helper()
+	result, err := learn.Train(tb.Context(), learn.Input{
+		History: []learn.Series{{NodeID: "n1", Readings: of}}, Seed: 1, Started: noon,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return trained{models.Pair{
+		Manifest: models.Manifest{Detector: result.Detector.Info.Name, Forecaster: result.Forecaster.Info.Name},
+		Detector: result.Detector, Forecaster: result.Forecaster,
+	}}
+}
+
+// recorded keeps predictions in memory.
+type recorded struct {
+	all []store.NewPrediction
+	err error
+}
+
+func (r *recorded) RecordDetection(_ context.Context, n store.NewPrediction) (bool, error) {
+	r.all = append(r.all, n)
+	return r.err == nil, r.err
+}
+
+// stream is a series as messages.
+func stream(of []reading.Reading) []wire.Data {
+	var all []wire.Data
+	for i, w := range features.Slide(of) {
+		all = append(all, wire.Data{Reading: of[i], Recent: reading.Window{
+			Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity),
+		}})
+	}
+	return all
+}
+
+func TestPredictions(t *testing.T) {
+	t.Parallel()
+	of := series(900, 30*time.Second)
+	live := train(t, of)
+	kept := &recorded{}
+	p := detect.NewPredictor(live, kept, 20, logging.Discard(), nil)
+	messages := stream(of)
+	for _, m := range messages {
+		if err := p.Observe(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	odd, normal := 0, 0
+	found := false
+	for _, n := range kept.all {
+		if n.AnomalyPredicted {
+			odd++
+			found = found || n.MessageID == of[len(of)-5].MessageID
+			if n.SamplingProbability != 1 {
+				t.Errorf("an anomaly with probability %v", n.SamplingProbability)
+			}
+		} else {
+			normal++
+			if n.SamplingProbability != 1.0/20 {
+				t.Errorf("a normal reading with probability %v", n.SamplingProbability)
+			}
+		}
+		if n.Score == nil || n.ModelVersion != live.pair.Manifest.Version() {
+			t.Errorf("%+v", n)
+		}
+	}
+	if !found {
+		t.Error("nine degrees in half a minute are no anomaly")
+	}
+	if normal < 20 || normal > 80 || odd > 100 {
+		t.Errorf("of 900 readings %d normal ones and %d anomalies recorded, want about 45 and 45", normal, odd)
+	}
+
+	// The forecast is for 20 s after the reading before, and so is the truth.
+	at := slices.IndexFunc(kept.all, func(n store.NewPrediction) bool { return n.PredictedTemperature != nil })
+	if at < 0 {
+		t.Fatal("no forecast recorded")
+	}
+	n := kept.all[at]
+	i := slices.IndexFunc(of, func(r reading.Reading) bool { return r.MessageID == n.MessageID })
+	want := of[i-1].Temperature + (of[i].Temperature-of[i-1].Temperature)*20/30
+	if math.Abs(*n.ActualTemperature-want) > 0.02 {
+		t.Errorf("measured %v, want %v", *n.ActualTemperature, want)
+	}
+	var x features.Extractor
+	predicted, _, _ := live.pair.Forecaster.Forecast(&x, messages[i-1].Recent, messages[i-1].Reading, learn.Horizon)
+	if math.Abs(*n.PredictedTemperature-predicted) > 0.02 {
+		t.Errorf("predicted %v, want %v", *n.PredictedTemperature, predicted)
+	}
+
+	// Another instance decides alike, and a database that is away is no answer.
+	second := &recorded{err: errors.New("away")}
+	q := detect.NewPredictor(live, second, 20, logging.Discard(), nil)
+	refused := 0
+	for _, m := range messages {
+		if err := q.Observe(t.Context(), m); errors.Is(err, second.err) {
+			refused++
+		}
+	}
+	if refused != len(kept.all) || len(second.all) != len(kept.all) {
+		t.Errorf("%d of %d predictions refused", refused, len(kept.all))
+	}
+}
+
+func TestDenseSeriesForetells(t *testing.T) {
+	t.Parallel()
+	of := series(900, 5*time.Second)
+	kept := &recorded{}
+	p := detect.NewPredictor(train(t, of), kept, 5, logging.Discard(), nil)
+	for _, m := range stream(of) {
+		if err := p.Observe(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foretold := 0
+	for _, n := range kept.all {
+		if n.PredictedTemperature == nil {
+			continue
+		}
+		foretold++
+		// Every 5 s: the reading 20 s after the one four before is this one.
+		i := slices.IndexFunc(of, func(r reading.Reading) bool { return r.MessageID == n.MessageID })
+		if math.Abs(*n.ActualTemperature-of[i].Temperature) > 0.1 {
+			t.Errorf("measured %v, want %v", *n.ActualTemperature, of[i].Temperature)
+		}
+	}
+	if foretold < 100 {
+		t.Errorf("%d forecasts in %d predictions", foretold, len(kept.all))
+	}
+}
+
+func TestRulesNeedNoModel(t *testing.T) {
+	t.Parallel()
+	kept := &recorded{}
+	p := detect.NewPredictor(detect.NoModels{}, kept, 1_000_000, logging.Discard(), nil)
+	of := series(30, 30*time.Second)
+	of[0].Temperature = 90 // out of the sensor's range, with nothing before it
+	for _, m := range stream(of) {
+		if err := p.Observe(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(kept.all) != 1 || !kept.all[0].AnomalyPredicted || kept.all[0].Score != nil || kept.all[0].ModelVersion != "" {
+		t.Errorf("recorded %+v", kept.all)
+	}
+}
+
+// TestPredictionsAreStoredOnce delivers everything twice to a real database.
+func TestPredictionsAreStoredOnce(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	of := series(900, 30*time.Second)
+	p := detect.NewPredictor(train(t, of), store.New(pool), 20, logging.Discard(), nil)
+	count := func() (n int) {
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM prediction_feedback`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	messages := stream(of)
+	for _, m := range messages {
+		if err := p.Observe(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := count()
+	for _, m := range messages {
+		if err := p.Observe(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := count(); first == 0 || again != first {
+		t.Errorf("%d predictions, after redelivery %d", first, again)
+	}
+}
+
+// BenchmarkObserve is what learning adds to a reading that is not worth a
+// record, which nearly all are.
+func BenchmarkObserve(b *testing.B) {
+	of := series(900, 30*time.Second)
+	p := detect.NewPredictor(train(b, of), &recorded{}, 1_000_000, logging.Discard(), nil)
+	m := stream(of)[500]
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := p.Observe(b.Context(), m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
