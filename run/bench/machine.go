@@ -15,6 +15,7 @@ type machine struct {
 	Date, CPU, System, Go, Commit string
 	Cores                         int
 	Memory                        string
+	Load                          string // processes that wanted a core in the minute before
 }
 
 // about asks the machine what it is; what it does not say stays empty.
@@ -30,6 +31,9 @@ func about(ctx context.Context, clock func() time.Time) machine {
 		if kib, err := strconv.ParseFloat(strings.TrimSuffix(total, " kB"), 64); err == nil {
 			m.Memory = strconv.FormatFloat(kib/(1<<20), 'f', 1, 64) + " GiB"
 		}
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.Load, _, _ = strings.Cut(string(load), " ")
 	}
 	if commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output(); err == nil {
 		m.Commit = strings.TrimSpace(string(commit))

@@ -39,12 +39,16 @@ func run(ctx context.Context, arguments []string, clock func() time.Time) error 
 	if len(packages) == 0 {
 		packages = []string{"./..."}
 	}
+	here := about(ctx, clock)
 	programs, err := startPrograms(ctx, os.Stdout, clock)
 	if err != nil {
 		return err
 	}
 	results, failed := benchmarks(ctx, os.Stdout, *pattern, *lasting, packages)
-	text, err := render(about(ctx, clock), programs, results)
+	if ctx.Err() != nil {
+		return errors.Join(failed, fmt.Errorf("interrupted, %s stays as it is: %w", *page, ctx.Err()))
+	}
+	text, err := render(here, programs, results)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
