@@ -232,6 +232,27 @@ func TestGoodbye(t *testing.T) {
 	}
 }
 
+// TestAddressGoes holds that everybody is told when one of two addresses goes.
+func TestAddressGoes(t *testing.T) {
+	t.Parallel()
+	machine, client := newHost(t), newHost(t)
+	cable(machine, "eth0", "192.168.77.2/24", client, "192.168.77.10/24")
+	machine.ip("address", "add", "192.168.78.2/24", "dev", "eth0")
+	g := machine.startGateway()
+	eventually(t, "both addresses are announced", func() bool {
+		links := g.state().Links
+		return len(links) == 1 && links[0].Phase == "ready" && slices.Equal(links[0].Addresses, []string{"192.168.77.2", "192.168.78.2"})
+	})
+	listener, _ := client.playing(play{Client: "listener", Name: hostname})
+	if line := listener(); line != "listening" {
+		t.Fatalf("the listener says %q", line)
+	}
+	machine.ip("address", "delete", "192.168.78.2/24", "dev", "eth0")
+	if line := listener(); line != "goodbye 192.168.78.2" {
+		t.Errorf("the listener says %q", line)
+	}
+}
+
 // TestSimulatorDiscovers lets simulated nodes find the gateway.
 func TestSimulatorDiscovers(t *testing.T) {
 	t.Parallel()
