@@ -18,6 +18,7 @@ const (
 	probeEvery     = 250 * time.Millisecond // §8.1
 	announcements  = 2
 	announceEvery  = time.Second            // §8.3
+	retryAfter     = 5 * time.Second        // an announcement that could not be sent
 	loserWaits     = time.Second            // §8.2
 	manyConflicts  = 15                     // within
 	conflictWindow = 10 * time.Second       // make each further attempt wait
@@ -84,8 +85,9 @@ type packet struct {
 	to   netip.Addr // invalid where the system does not tell
 }
 
-// send hands a message to a link's multicast group, or to one address.
-type send func(link int, to netip.AddrPort, message []byte)
+// send hands a message to a link's multicast group, or to one address, and
+// reports whether the system took it.
+type send func(link int, to netip.AddrPort, message []byte) bool
 
 // responder is the protocol. Its methods are called by one goroutine, with times
 // that do not go back.
@@ -217,7 +219,10 @@ func (r *responder) step(now time.Time, l *link) {
 	for _, record := range all {
 		l.said[record.String()] = now
 	}
-	r.multicast(l, &dns.Msg{Answer: sent(all)})
+	if !r.multicast(l, &dns.Msg{Answer: sent(all)}) {
+		l.steps, l.due = 0, now.Add(retryAfter)
+		return
+	}
 	l.due = now.Add(announceEvery)
 	if l.steps == announcements {
 		l.phase, l.due = ready, time.Time{}
@@ -244,20 +249,20 @@ func (r *responder) goodbye() {
 	}
 }
 
-// multicast sends a response to everybody on a link.
-func (r *responder) multicast(l *link, m *dns.Msg) {
+// multicast sends a response to everybody on a link, and reports whether it
+// could.
+func (r *responder) multicast(l *link, m *dns.Msg) bool {
 	if len(m.Answer) == 0 {
-		return
+		return true
 	}
 	m.Response, m.Authoritative = true, true
-	r.write(l, netip.AddrPort{}, m)
+	return r.write(l, netip.AddrPort{}, m)
 }
 
-func (r *responder) write(l *link, to netip.AddrPort, m *dns.Msg) {
+func (r *responder) write(l *link, to netip.AddrPort, m *dns.Msg) bool {
 	m.Compress = true
-	if wire, err := m.Pack(); err == nil { // our own records can be written
-		r.send(l.Index, to, wire)
-	}
+	wire, err := m.Pack()
+	return err == nil && r.send(l.Index, to, wire) // our own records can be written
 }
 
 func (r *responder) upTo(d time.Duration) time.Duration {

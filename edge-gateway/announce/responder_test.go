@@ -80,3 +80,23 @@ func TestGoodbye(t *testing.T) {
 	// Not the kind of service: others may offer it.
 	same(t, "goodbye", sent[0].m.Answer, goodbye(pointer), goodbye(service), goodbye(text), goodbye(wired))
 }
+
+func TestAnnouncesOnceItCan(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	s.mute = true
+	s.update(s.now, s.links[:1])
+	s.pass(time.Hour)
+	s.mute = false
+	// Whoever asks it directly is answered all the same.
+	s.from(eth, "192.168.1.7:49152", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
+	if sent := s.take(); len(sent) != 1 {
+		t.Errorf("sent %v", sent)
+	}
+	s.pass(time.Minute)
+	sent := s.take()
+	if len(sent) != announcements {
+		t.Fatalf("sent %v, want two announcements", sent)
+	}
+	same(t, "announcement", sent[0].m.Answer, pointer, services, service, text, wired)
+}

@@ -25,6 +25,7 @@ type site struct {
 	now   time.Time
 	sent  []letter
 	links []Link
+	mute  bool // nothing can be sent
 }
 
 const (
@@ -37,12 +38,15 @@ func newSite(t *testing.T, seed uint64) *site {
 	t.Helper()
 	s := &site{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	s.responder = newResponder(Config{Name: "monitor-gateway", Port: 8080, Text: []string{"version=1.0"}}, seed,
-		func(link int, to netip.AddrPort, message []byte) {
+		func(link int, to netip.AddrPort, message []byte) bool {
 			m := new(dns.Msg)
 			if err := m.Unpack(message); err != nil {
 				t.Fatalf("own message: %v", err)
 			}
-			s.sent = append(s.sent, letter{link, to, m})
+			if !s.mute {
+				s.sent = append(s.sent, letter{link, to, m})
+			}
+			return !s.mute
 		})
 	s.links = []Link{
 		{Index: eth, Name: "eth0", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.168.1.20/24")}},

@@ -123,10 +123,10 @@ func (s *socket) links() []Link {
 }
 
 // send implements the responder's [send].
-func (s *socket) send(link int, to netip.AddrPort, message []byte) {
+func (s *socket) send(link int, to netip.AddrPort, message []byte) bool {
 	i := s.joined[link]
 	if i == nil {
-		return
+		return false
 	}
 	destination := multicast.Group()
 	// The way back is the way it came, also where two interfaces have networks with
@@ -137,7 +137,7 @@ func (s *socket) send(link int, to netip.AddrPort, message []byte) {
 	} else if s.current != link {
 		if err := s.conn.SetMulticastInterface(i); err != nil {
 			s.note(link, fmt.Errorf("send by this interface: %w", err))
-			return
+			return false
 		}
 		s.current = link
 	}
@@ -146,6 +146,7 @@ func (s *socket) send(link int, to netip.AddrPort, message []byte) {
 		err = fmt.Errorf("send: %w", err)
 	}
 	s.note(link, err)
+	return err == nil
 }
 
 // unjoined are the links whose group could not be joined.

@@ -278,6 +278,35 @@ func TestSimulatorDiscovers(t *testing.T) {
 	})
 }
 
+// TestMulticastRefused has a machine that lets nobody join the group: the gateway
+// serves, says so, and is found as soon as it may join.
+func TestMulticastRefused(t *testing.T) {
+	t.Parallel()
+	machine, client := newHost(t), newHost(t)
+	cable(machine, "eth0", "192.168.77.2/24", client, "192.168.77.10/24")
+	allow := func(memberships int) {
+		t.Helper()
+		line := fmt.Sprintf("echo %d > /proc/sys/net/ipv4/igmp_max_memberships", memberships)
+		if _, err := machine.says(nil, "sh", "-c", line); err != nil {
+			missing(t, "multicast cannot be refused here: %v", err)
+		}
+	}
+	allow(0)
+	g := machine.startGateway()
+	eventually(t, "the gateway serves and says what is wrong", func() bool {
+		links := g.state().Links
+		return len(links) == 1 && links[0].Phase == "waiting" && strings.Contains(links[0].Error, "join the multicast group")
+	})
+	allow(20)
+	g.ready(1)
+	if fault := g.state().Links[0].Error; fault != "" {
+		t.Errorf("still at fault: %s", fault)
+	}
+	if got, err := client.plays(play{Client: "multicast", Name: hostname, Type: dns.TypeA}); err != nil || got != "192.168.77.2" {
+		t.Errorf("found at %q, %v", got, err)
+	}
+}
+
 // TestPortTaken lets a program have the port for itself for a time: the gateway
 // serves, says why it is not found, and is found as soon as it can be.
 func TestPortTaken(t *testing.T) {
