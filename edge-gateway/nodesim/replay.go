@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"coldaisle.dev/shared/series"
 )
 
 // Defaults of [Options].
@@ -51,7 +53,7 @@ type Options struct {
 // Entry is the end of one row: under which id it was sent and what the gateway
 // said last.
 type Entry struct {
-	Row
+	series.Row
 
 	MessageID string
 	Status    int // of HTTP
@@ -93,7 +95,7 @@ func (r Result) String() string {
 // replay is one replay under way.
 type replay struct {
 	options Options
-	series  *series
+	series  *series.Series
 	base    string
 	client  *client
 	slots   chan struct{} // holds one token per request under way
@@ -121,9 +123,9 @@ func Replay(ctx context.Context, options Options) (Result, error) {
 	defer stop(nil)
 	var senders sync.WaitGroup
 	p.start = p.options.Clock()
-	for number, id := range p.series.nodes {
+	for number, id := range p.series.Nodes {
 		senders.Go(func() {
-			if err := p.node(ctx, number, p.series.rows[id]); err != nil {
+			if err := p.node(ctx, number, p.series.Rows[id]); err != nil {
 				stop(err)
 			}
 		})
@@ -162,7 +164,7 @@ func prepare(ctx context.Context, options Options) (*replay, error) {
 		}
 		options.Resolve = fixed
 	}
-	recorded, err := readSeries(options.File, options.Humidity)
+	recorded, err := series.Read(options.File, options.Humidity)
 	if err != nil {
 		return nil, err
 	}
@@ -181,10 +183,10 @@ func prepare(ctx context.Context, options Options) (*replay, error) {
 
 func (p *replay) result() Result {
 	return Result{
-		Rows:               p.series.total,
-		SkippedTemperature: p.series.temperature,
-		SkippedHumidity:    p.series.humidity,
-		Nodes:              len(p.series.nodes),
+		Rows:               p.series.Total,
+		SkippedTemperature: p.series.WithoutTemperature,
+		SkippedHumidity:    p.series.WithoutHumidity,
+		Nodes:              len(p.series.Nodes),
 		Sent:               int(p.sent.Load()),
 		Accepted:           int(p.accepted.Load()),
 		Rejected:           int(p.rejected.Load()),
@@ -196,7 +198,7 @@ func (p *replay) result() Result {
 }
 
 // node sends the rows of one node.
-func (p *replay) node(ctx context.Context, number int, rows []Row) error {
+func (p *replay) node(ctx context.Context, number int, rows []series.Row) error {
 	address := fmt.Sprintf("10.78.%d.%d", number/250%256, number%250+1)
 	body := registration{NodeID: rows[0].NodeID, IPAddr: address}
 	attempts := 0
@@ -205,7 +207,7 @@ func (p *replay) node(ctx context.Context, number int, rows []Row) error {
 	}
 	for _, row := range rows {
 		if p.options.Speed > 0 {
-			due := p.start.Add(time.Duration(float64(row.Time.Sub(p.series.first)) / p.options.Speed))
+			due := p.start.Add(time.Duration(float64(row.Time.Sub(p.series.First)) / p.options.Speed))
 			if err := wait(ctx, due.Sub(p.options.Clock())); err != nil {
 				return err
 			}
@@ -218,7 +220,7 @@ func (p *replay) node(ctx context.Context, number int, rows []Row) error {
 }
 
 // send brings one row to its end.
-func (p *replay) send(ctx context.Context, row Row) error {
+func (p *replay) send(ctx context.Context, row series.Row) error {
 	entry := Entry{Row: row, MessageID: p.messageID(row.Line)}
 	p.sent.Add(1)
 	status, err := p.deliver(ctx, messagePath, message{

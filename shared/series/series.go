@@ -1,4 +1,6 @@
-package nodesim
+// Package series reads recorded series of readings from CSV files, for whoever
+// sends them to a gateway and for whoever trains on them.
+package series
 
 import (
 	"bufio"
@@ -27,21 +29,21 @@ type Row struct {
 	Label       string    // as written; empty when the file has none
 }
 
-// series is a recorded file in the order in which it is sent.
-type series struct {
-	nodes       []string         // in order of first appearance
-	rows        map[string][]Row // of each node, oldest first
-	total       int              // rows of the file, left out ones too
-	first       time.Time
-	temperature int // rows left out because they have no temperature
-	humidity    int // rows left out because they have no humidity
+// Series is a recorded file.
+type Series struct {
+	Nodes              []string         // in order of first appearance
+	Rows               map[string][]Row // of each node, oldest first
+	Total              int              // rows of the file, left out ones too
+	First              time.Time
+	WithoutTemperature int // rows left out because they have no temperature
+	WithoutHumidity    int // rows left out because they have no humidity
 }
 
-// readSeries reads a whole CSV file with a header that names at least node_id,
+// Read reads a whole CSV file with a header that names at least node_id,
 // timestamp and temperature, in any order. humidity stands in for values that
 // are missing; nil leaves such rows out. Rows of one node with equal times keep
 // the file's order. The error names the line.
-func readSeries(file io.Reader, humidity *float64) (*series, error) {
+func Read(file io.Reader, humidity *float64) (*Series, error) {
 	buffered := bufio.NewReader(file)
 	if mark, err := buffered.Peek(3); err == nil && bytes.Equal(mark, []byte("\xef\xbb\xbf")) {
 		_, _ = buffered.Discard(3)
@@ -56,7 +58,7 @@ func readSeries(file io.Reader, humidity *float64) (*series, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &series{rows: map[string][]Row{}}
+	s := &Series{Rows: map[string][]Row{}}
 	for {
 		record, err := lines.Read()
 		if errors.Is(err, io.EOF) {
@@ -70,10 +72,10 @@ func readSeries(file io.Reader, humidity *float64) (*series, error) {
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 	}
-	for _, rows := range s.rows {
+	for _, rows := range s.Rows {
 		slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Line, b.Line)) })
-		if s.first.IsZero() || rows[0].Time.Before(s.first) {
-			s.first = rows[0].Time
+		if s.First.IsZero() || rows[0].Time.Before(s.First) {
+			s.First = rows[0].Time
 		}
 	}
 	return s, nil
@@ -93,8 +95,8 @@ func findColumns(header []string) (columns, error) {
 	return c, nil
 }
 
-func (s *series) add(c columns, record []string, line int, humidity *float64) error {
-	s.total++
+func (s *Series) add(c columns, record []string, line int, humidity *float64) error {
+	s.Total++
 	row := Row{Line: line}
 	id := record[c.node]
 	if err := reading.ValidateNodeID(id); err != nil {
@@ -109,7 +111,7 @@ func (s *series) add(c columns, record []string, line int, humidity *float64) er
 		return fmt.Errorf("temperature: %w", err)
 	}
 	if !given {
-		s.temperature++
+		s.WithoutTemperature++
 		return nil
 	}
 	given = false
@@ -123,20 +125,20 @@ func (s *series) add(c columns, record []string, line int, humidity *float64) er
 	case humidity != nil:
 		row.Humidity = *humidity
 	default:
-		s.humidity++
+		s.WithoutHumidity++
 		return nil
 	}
 	if c.label >= 0 {
 		row.Label = strings.Clone(record[c.label])
 	}
-	rows, known := s.rows[id]
+	rows, known := s.Rows[id]
 	if known {
 		row.NodeID = rows[0].NodeID
 	} else {
 		row.NodeID = strings.Clone(id)
-		s.nodes = append(s.nodes, row.NodeID)
+		s.Nodes = append(s.Nodes, row.NodeID)
 	}
-	s.rows[row.NodeID] = append(rows, row)
+	s.Rows[row.NodeID] = append(rows, row)
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package nodesim
+package series
 
 import (
 	"math"
@@ -20,12 +20,12 @@ func FuzzReadSeries(f *testing.F) {
 			value := 40.0
 			humidity = &value
 		}
-		s, err := readSeries(strings.NewReader(file), humidity)
+		s, err := Read(strings.NewReader(file), humidity)
 		if err != nil {
 			return
 		}
 		rows := 0
-		for node, of := range s.rows {
+		for node, of := range s.Rows {
 			rows += len(of)
 			for i, row := range of {
 				if reading.ValidateNodeID(node) != nil || row.NodeID != node {
@@ -39,9 +39,9 @@ func FuzzReadSeries(f *testing.F) {
 				}
 			}
 		}
-		if rows+s.temperature+s.humidity != s.total || len(s.nodes) != len(s.rows) {
+		if rows+s.WithoutTemperature+s.WithoutHumidity != s.Total || len(s.Nodes) != len(s.Rows) {
 			t.Errorf("%d rows, %d and %d left out, of %d; %d nodes, %d of them with rows",
-				rows, s.temperature, s.humidity, s.total, len(s.nodes), len(s.rows))
+				rows, s.WithoutTemperature, s.WithoutHumidity, s.Total, len(s.Nodes), len(s.Rows))
 		}
 	})
 }
