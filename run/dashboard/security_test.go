@@ -32,3 +32,21 @@ func TestNoFileBeyondThePage(t *testing.T) {
 		}
 	}
 }
+
+// TestPageIsFramedByNobody holds what the policy forbids beside foreign scripts.
+func TestPageIsFramedByNobody(t *testing.T) {
+	t.Parallel()
+	recorder := httptest.NewRecorder()
+	Handler().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	policy := recorder.Header().Get("Content-Security-Policy")
+	for _, rule := range []string{
+		"default-src 'none'", "connect-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
+	} {
+		if !strings.Contains(policy, rule) {
+			t.Errorf("no %s in %q", rule, policy)
+		}
+	}
+	if recorder.Header().Get("X-Content-Type-Options") != "nosniff" || recorder.Header().Get("Referrer-Policy") != "no-referrer" {
+		t.Errorf("headers %v", recorder.Header())
+	}
+}
