@@ -98,7 +98,7 @@ func (i *instance) kills(ctx context.Context, running *sync.WaitGroup) (stop fun
 			case <-ticker.C:
 			}
 			i.process.Kill()
-			next := functiontest.Start(i.tb, i.program, i.environ...)
+			next := functiontest.Start(i.tb, i.program, i.environ...) //nolint:contextcheck // lives as long as the test
 			i.mu.Lock()
 			i.process = next
 			i.killed++
