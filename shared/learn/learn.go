@@ -108,6 +108,9 @@ type Info struct {
 	Rows     int       `json:"rows"`
 	Seed     uint64    `json:"seed"`
 	Features []string  `json:"features"`
+	// What training measured, of the one kind of model or the other.
+	Anomaly     *AnomalyMetrics  `json:"anomaly,omitempty"`
+	Forecasting *ForecastMetrics `json:"forecasting,omitempty"`
 }
 
 // nameOf is a model's name: its kind and when its training started, UTC.

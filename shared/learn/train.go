@@ -65,6 +65,7 @@ func Train(ctx context.Context, in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	result.Forecaster.Info.Forecasting = &result.Metrics.Forecasting
 	return result, nil
 }
 
@@ -155,6 +156,7 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 	if !m.Published {
 		return nil, m, nil
 	}
+	d.Info.Anomaly = &m
 	return d, m, nil
 }
 
