@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/edge-gateway/discover"
+	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/local/bridge"
 	"coldaisle.dev/shared/cloudsql"
@@ -150,6 +154,21 @@ func (s *System) openModels(ctx context.Context) (*models.Bucket, error) {
 // loader follows the models in use; each part has its own, as in production.
 func (s *System) loader() *models.Loader {
 	return models.NewLoader(s.Models, s.options.ModelsFresh, s.options.Clock, s.log)
+}
+
+// announce lets nodes find the gateway by mDNS where it listens to more than this
+// machine.
+func (s *System) announce(ctx context.Context, listener net.Listener) (gateway.Config, error) {
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok || address.IP.IsLoopback() {
+		return gateway.Config{}, nil
+	}
+	announcer, err := announce.New(announce.Config{Name: discover.Name, Port: address.Port, Text: []string{"version=1.0"}}, s.options.Clock, s.log)
+	if err != nil {
+		return gateway.Config{}, err
+	}
+	s.run(ctx, "mDNS", announcer.Run)
+	return gateway.Config{Discovery: func() any { return announcer.State() }}, nil
 }
 
 // secretKey is the one given, or the one made at the first start and kept.

@@ -170,7 +170,11 @@ func (s *System) start(ctx context.Context) error {
 		return err
 	}
 	s.onStop("outbox", box.Close)
-	site := gateway.New(gateway.Config{}, data, box, o.Clock, s.log)
+	conduct, err := s.announce(ctx, gatewayListener)
+	if err != nil {
+		return err
+	}
+	site := gateway.New(conduct, data, box, o.Clock, s.log)
 	s.run(ctx, "gateway's backlog", site.Run)
 	s.run(ctx, "gateway", func(ctx context.Context) error {
 		return gateway.Serve(ctx, gatewayListener, site, s.log)
