@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +32,8 @@ const sites = 2
 const (
 	settleEvery = 30 * time.Second
 	settleAfter = 90 * time.Second
+	// rowsEach is how many readings of a node training may read.
+	rowsEach = 30
 	// patience is how long everything may take to come to rest at the end.
 	patience = 3 * time.Minute
 )
@@ -85,6 +88,11 @@ func (s *soak) run(ctx context.Context) (err error) {
 // plant when there is no error.
 func (s *soak) start(ctx context.Context, log *slog.Logger) (err error) {
 	s.log = log
+	if s.environ == nil {
+		// By default training reads fewer rows than so many nodes need: each is
+		// judged by what came before it.
+		s.environ = map[string][]string{"train": {"TRAINING_ROWS=" + strconv.Itoa(rowsEach*s.nodes)}}
+	}
 	s.say("starting the programs")
 	s.plant, err = plant.Start(ctx, plant.Options{Dir: s.dir, Sites: sites, Programs: s.programs, Environ: s.environ, Log: log})
 	if err != nil {

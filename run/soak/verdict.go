@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -34,6 +35,9 @@ func (s *soak) verdict(ctx context.Context) error {
 	}
 	verdicts, err := s.people.check(ctx, db)
 	found = append(found, err, s.gauges.check(s.lasting, s.nodes))
+	if _, trains := s.plant.Functions["train"]; trains && s.lasting >= flatFrom && !strings.Contains(verdicts, "completed") {
+		found = append(found, fmt.Errorf("no training run was completed: %s", verdicts))
+	}
 	outside := s.people.outside(s.faults.explain)
 	for _, f := range outside[:min(len(outside), 10)] {
 		found = append(found, fmt.Errorf("%s failed at %s, when nothing was broken: %s", f.call, f.from.UTC().Format("15:04:05"), f.text))
