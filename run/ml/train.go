@@ -52,7 +52,7 @@ func train(ctx context.Context, arguments []string, out io.Writer, clock func() 
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		path := filepath.Join(*folder, name+".model")
+		path := filepath.Join(*folder, name+".bin")
 		if err := os.WriteFile(path, content, 0o644); err != nil { //nolint:gosec // readable by everybody on purpose
 			return fmt.Errorf("write model: %w", err)
 		}
@@ -96,7 +96,7 @@ func verdictsOf(nodes []site.Node) []learn.Judged {
 
 func score(arguments []string, out io.Writer) error {
 	flags := flag.NewFlagSet("score", flag.ContinueOnError)
-	path := flags.String("model", "", "detector that train wrote, anomaly_v….model")
+	path := flags.String("model", "", "detector that train wrote, anomaly_v….bin")
 	paths, err := parse(flags, arguments, 1)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ var ErrArtifact = errors.New("not a usable model")
 // JSON header, the header, the numbers, and the SHA-256 of all that.
 const (
 	magic   = "coldaisle model\n"
-	version = 1
+	version = 2
 )
 
 const (
@@ -123,7 +123,7 @@ func (f *Forecaster) MarshalBinary() ([]byte, error) {
 	var err error
 	if f.temperature {
 		body[0] |= hasTemperature
-		for _, v := range append([]float64{f.slopes.constant}, f.slopes.coefficients...) {
+		for _, v := range slices.Concat([]float64{f.slopes.constant}, f.slopes.coefficients, f.slopes.least, f.slopes.most) {
 			body = binary.LittleEndian.AppendUint64(body, math.Float64bits(v))
 		}
 		if body, err = f.residual.AppendBinary(body); err != nil {
@@ -181,18 +181,22 @@ func decodeForest(body []byte) (*forest.Regression, []byte, error) {
 }
 
 func decodeRidge(body []byte) (*ridge, []byte, error) {
-	const length = 8 * (1 + features.ForecastCount)
+	const columns = features.ForecastCount
+	const length = 8 * (1 + 3*columns)
 	if len(body) < length {
 		return nil, nil, fmt.Errorf("%w: cut short", ErrArtifact)
 	}
-	r := &ridge{}
+	var numbers []float64
 	for at := 0; at < length; at += 8 {
 		v := math.Float64frombits(binary.LittleEndian.Uint64(body[at:]))
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, nil, fmt.Errorf("%w: a coefficient of %g", ErrArtifact, v)
 		}
-		r.coefficients = append(r.coefficients, v)
+		numbers = append(numbers, v)
 	}
-	r.constant, r.coefficients = r.coefficients[0], r.coefficients[1:]
+	r := &ridge{
+		constant: numbers[0], coefficients: numbers[1 : 1+columns],
+		least: numbers[1+columns : 1+2*columns], most: numbers[1+2*columns:],
+	}
 	return r, body[length:], nil
 }

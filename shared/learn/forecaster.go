@@ -2,6 +2,7 @@ package learn
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"gonum.org/v1/gonum/mat"
@@ -23,6 +24,9 @@ const (
 	// ridgePenalty is that of the squares of the standardised coefficients, as a
 	// share of the rows.
 	ridgePenalty = 1e-3
+	// ridgeTail is the share of values, at each end of a column, that the linear
+	// model takes for no greater than the next.
+	ridgeTail = 0.01
 )
 
 // Forecaster predicts how a node's values change. Its methods may be called
@@ -87,23 +91,54 @@ func growForecaster(rows forest.Matrix, temperature, humidity []float64, info In
 	return &Forecaster{Info: info, slopes: slopes, residual: residual, temperature: true, humidity: humid}, nil
 }
 
-// ridge is a linear model: a constant and a coefficient for each feature.
+// ridge is a linear model: a constant and a coefficient for each feature, of
+// which what is beyond a limit counts as the limit. Without limits a single
+// spike bends the whole model, and a spike afterwards sends its prediction
+// anywhere; what happens out there is left to the forest.
 type ridge struct {
 	constant     float64
 	coefficients []float64
+	least, most  []float64 // limits of each feature
 }
 
 func (r *ridge) predict(row []float64) float64 {
 	sum := r.constant
 	for i, c := range r.coefficients {
-		sum += c * row[i]
+		sum += c * min(max(row[i], r.least[i]), r.most[i])
 	}
 	return sum
+}
+
+// limited returns rows and targets with the outermost values of each column
+// moved to the limits, and the limits.
+func limited(rows forest.Matrix, targets []float64) (inner forest.Matrix, wanted, least, most []float64) {
+	columns := rows.Columns
+	inner = forest.Matrix{Columns: columns, Data: make([]float64, len(rows.Data))}
+	least, most = make([]float64, columns), make([]float64, columns)
+	values := make([]float64, rows.Rows())
+	for j := range columns {
+		for i := range values {
+			values[i] = rows.Data[i*columns+j]
+		}
+		slices.Sort(values)
+		least[j], most[j] = quantile(values, ridgeTail), quantile(values, 1-ridgeTail)
+		for i := range values {
+			inner.Data[i*columns+j] = min(max(rows.Data[i*columns+j], least[j]), most[j])
+		}
+	}
+	ordered := sorted(targets)
+	low, high := quantile(ordered, ridgeTail), quantile(ordered, 1-ridgeTail)
+	wanted = make([]float64, len(targets))
+	for i, t := range targets {
+		wanted[i] = min(max(t, low), high)
+	}
+	return inner, wanted, least, most
 }
 
 // fitRidge fits by the normal equations of standardised features (Hoerl and
 // Kennard, "Ridge Regression", Technometrics 12, 1970).
 func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
+	rows, targets, least, most := limited(rows, targets)
 	n, columns := float64(rows.Rows()), rows.Columns
 	mean, variance := make([]float64, columns), make([]float64, columns)
 	for i := range rows.Rows() {
@@ -141,7 +176,7 @@ func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
 	if err := factors.SolveVecTo(solution, right); err != nil {
 		return nil, fmt.Errorf("temperature: %w", err)
 	}
-	r := &ridge{constant: meanTarget, coefficients: make([]float64, columns)}
+	r := &ridge{constant: meanTarget, coefficients: make([]float64, columns), least: least, most: most}
 	for j := range columns {
 		r.coefficients[j] = solution.AtVec(j)
 		r.constant -= r.coefficients[j] * mean[j]

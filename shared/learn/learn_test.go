@@ -2,12 +2,15 @@ package learn_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
@@ -282,6 +285,12 @@ func TestArtifacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if diff := cmp.Diff(result.Detector.Info, detector.Info); diff != "" || detector.Info.Anomaly == nil {
+		t.Errorf("what the detector says of itself, after reading back (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(result.Forecaster.Info, forecaster.Info); diff != "" || forecaster.Info.Forecasting == nil {
+		t.Errorf("what the forecaster says of itself, after reading back (-want +got):\n%s", diff)
+	}
 	var x features.Extractor
 	for i, w := range features.Slide(history[0].Readings) {
 		r := history[0].Readings[i]
@@ -321,6 +330,10 @@ func TestArtifacts(t *testing.T) {
 			refused("with a changed beginning", flipped)
 		}
 		refused("longer", append(slices.Clone(whole), 0))
+		later := slices.Clone(whole[:len(whole)-sha256.Size])
+		later[len("coldaisle model\n")]++ // the version, of a program yet to come, rightly signed
+		sum := sha256.Sum256(later)
+		refused("of a later version", append(later, sum[:]...))
 		refused("of nothing", nil)
 	}
 	if _, err := learn.DecodeDetector(f); !errors.Is(err, learn.ErrArtifact) {
@@ -347,7 +360,7 @@ func TestJudgeAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts a
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte("coldaisle model\n\x01d\x00\x00\x00\x00"))
+	f.Add([]byte("coldaisle model\n\x02d\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if _, err := learn.DecodeDetector(b); err == nil {
 			t.Error("somebody found a checksum")

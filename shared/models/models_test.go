@@ -176,7 +176,7 @@ func TestLoaderFollows(t *testing.T) {
 		}
 		s.server.CreateObject(fakestorage.Object{ObjectAttrs: whole.ObjectAttrs, Content: content})
 	}
-	if text := log.String(); !strings.Contains(text, "checksum does not fit") || !strings.Contains(text, "version 2 of the form") {
+	if text := log.String(); !strings.Contains(text, "checksum does not fit") || !strings.Contains(text, "of the form, this program knows") {
 		t.Errorf("the log does not tell of damaged models:\n%s", text)
 	}
 	now = now.Add(models.Fresh)

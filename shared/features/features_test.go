@@ -1,0 +1,220 @@
+package features_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/reading"
+)
+
+func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+func near() cmp.Option { return cmpopts.EquateApprox(0, 1e-9) }
+
+// at is a reading some seconds after noon.
+func at(seconds, temperature, humidity float64) reading.Reading {
+	return reading.Reading{
+		NodeID: "n", MessageID: "m", Time: noon().Add(time.Duration(seconds * float64(time.Second))),
+		Temperature: temperature, Humidity: humidity,
+	}
+}
+
+// wild is a node that is read at odd times, stops for a while, and repeats itself.
+func wild(n int, seed uint64) []reading.Reading {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var node []reading.Reading
+	seconds := 0.0
+	temperature, humidity := 21.0, 45.0
+	for range n {
+		switch random.IntN(60) {
+		case 0:
+			seconds += 4000 // longer than a window reaches
+		case 1: // of the same instant
+		default:
+			seconds += 1 + 40*random.Float64()
+		}
+		if random.IntN(3) > 0 {
+			temperature += 0.1 * random.NormFloat64()
+			humidity += 0.3 * random.NormFloat64()
+		}
+		node = append(node, at(seconds, temperature, humidity))
+	}
+	return node
+}
+
+// TestDetection holds every feature against one worked out by hand.
+func TestDetection(t *testing.T) {
+	t.Parallel()
+	w := reading.Window{
+		Age:         []float64{210, 180, 150, 120, 90, 60, 30},
+		Temperature: []float64{20, 20, 20, 20, 20, 20, 22},
+		Humidity:    []float64{40, 41, 42, 43, 44, 45, 46},
+	}
+	var x features.Extractor
+	var row [features.DetectionCount]float64
+	if !x.Detection(row[:], w, at(0, 22, 47)) {
+		t.Fatal("not scorable")
+	}
+	want := map[int]float64{
+		features.Temperature: 22, features.Humidity: 47,
+		features.TemperatureDeviation: 2, features.HumidityDeviation: 4,
+		features.TemperatureChange: 0, features.HumidityChange: 2, // a step of 1 % in half a minute
+		features.HumiditySlope:     2,
+		features.TemperatureSpread: math.Sqrt(4.0/6 + 4.0/6 - 16.0/36), // of 20 20 20 20 22 22
+		features.HumiditySpread:    math.Sqrt(35.0 / 12),               // of six neighbouring whole numbers
+		features.TemperatureJump:   22 - 122.0/6, features.HumidityJump: 47 - 43.5,
+		features.TemperatureRun: math.Log(2), features.HumidityRun: 0,
+	}
+	got := map[int]float64{}
+	for feature := range want {
+		got[feature] = row[feature]
+	}
+	if diff := cmp.Diff(want, got, near()); diff != "" {
+		t.Errorf("features (-want +got):\n%s", diff)
+	}
+	// 47 % of the 19.4 g/m³ that saturated air holds at 22 °C, less 43 % of the 17.3 at 20 °C.
+	if math.Abs(row[features.MoistureDeviation]-1.69) > 0.03 {
+		t.Errorf("%g g/m³ more than the median of the window", row[features.MoistureDeviation])
+	}
+}
+
+func TestTooLittleToGoOn(t *testing.T) {
+	t.Parallel()
+	var x features.Extractor
+	row := make([]float64, features.ForecastCount)
+	for i := range row {
+		row[i] = 7
+	}
+	for n := range features.MinPrevious {
+		w := reading.Window{Age: make([]float64, n), Temperature: make([]float64, n), Humidity: make([]float64, n)}
+		if x.Detection(row, w, at(0, 20, 40)) || x.Forecast(row, w, at(0, 20, 40)) || row[0] != 7 {
+			t.Errorf("%d readings before are said to suffice, or the row was touched", n)
+		}
+	}
+}
+
+// TestSlide holds the windows of training against those written out plainly.
+func TestSlide(t *testing.T) {
+	t.Parallel()
+	node := wild(600, 4)
+	for i, got := range features.Slide(node) {
+		var want reading.Window
+		for j := range i {
+			age := node[i].Time.Truncate(time.Microsecond).Sub(node[j].Time.Truncate(time.Microsecond)).Seconds()
+			if age > reading.MaxWindowAge || i-j > reading.MaxWindow {
+				continue
+			}
+			want.Age = append(want.Age, reading.RoundAge(age))
+			want.Temperature = append(want.Temperature, reading.Round(node[j].Temperature))
+			want.Humidity = append(want.Humidity, reading.Round(node[j].Humidity))
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("window of reading %d (-want +got):\n%s", i, diff)
+		}
+		if err := got.Validate(); err != nil {
+			t.Fatalf("window of reading %d: %v", i, err)
+		}
+	}
+}
+
+// TestFeaturesAreFinite holds that no past, however odd, gives a number that a
+// forest cannot be grown from.
+func TestFeaturesAreFinite(t *testing.T) {
+	t.Parallel()
+	still := make([]reading.Reading, 200)
+	dry := wild(200, 9)
+	for i := range still {
+		still[i] = at(0, 20, 0) // all at once
+		dry[i].Humidity = math.NaN()
+	}
+	for name, node := range map[string][]reading.Reading{"wild": wild(2000, 7), "all at one instant": still, "without humidity": dry} {
+		var x features.Extractor
+		for i, w := range features.Slide(node) {
+			var d [features.DetectionCount]float64
+			var f [features.ForecastCount]float64
+			x.Detection(d[:], w, node[i])
+			x.Forecast(f[:], w, node[i])
+			for _, v := range slices.Concat(d[:], f[:]) {
+				if math.IsNaN(v) || math.IsInf(v, 0) {
+					t.Fatalf("%s: reading %d: %v %v", name, i, d, f)
+				}
+			}
+			if name == "without humidity" && (d[features.Humidity] != 0 || d[features.MoistureDeviation] != 0 || d[features.HumidityRun] != 0) {
+				t.Fatalf("reading %d has features of a humidity that it has not: %v", i, d)
+			}
+		}
+	}
+}
+
+// TestForecastKnowsNoLevel adds a constant to all values.
+func TestForecastKnowsNoLevel(t *testing.T) {
+	t.Parallel()
+	node, warmer := wild(300, 2), wild(300, 2)
+	for i := range warmer {
+		node[i].Temperature, node[i].Humidity = reading.Round(node[i].Temperature), reading.Round(node[i].Humidity)
+		warmer[i].Temperature, warmer[i].Humidity = node[i].Temperature+8, node[i].Humidity+16
+	}
+	var rows [][features.ForecastCount]float64
+	var x features.Extractor
+	for i, w := range features.Slide(node) {
+		var row [features.ForecastCount]float64
+		x.Forecast(row[:], w, node[i])
+		rows = append(rows, row)
+	}
+	for i, w := range features.Slide(warmer) {
+		var row [features.ForecastCount]float64
+		x.Forecast(row[:], w, warmer[i])
+		if diff := cmp.Diff(rows[i], row, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+			t.Fatalf("reading %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	node := []reading.Reading{at(0, 20, 40), at(30, 23, 37), at(60, 23, 37), at(110, 30, 30)}
+	for i, want := range []struct {
+		temperature, humidity float64
+		known                 bool
+	}{{2, -2, true}, {0, 0, true}, {0, 0, false}, {0, 0, false}} {
+		temperature, humidity, known := features.Ahead(node, i)
+		if known != want.known || math.Abs(temperature-want.temperature) > 1e-9 || math.Abs(humidity-want.humidity) > 1e-9 {
+			t.Errorf("after reading %d: %g, %g, %v, want %+v", i, temperature, humidity, known, want)
+		}
+	}
+}
+
+func TestMoisture(t *testing.T) {
+	t.Parallel()
+	// Saturated air holds 17.3 g/m³ at 20 °C; at 50 % the dew point is 9.3 °C.
+	if got := features.AbsoluteHumidity(20, 100); math.Abs(got-17.3) > 0.1 {
+		t.Errorf("%g g/m³", got)
+	}
+	if got := features.DewPoint(20, 50); math.Abs(got-9.3) > 0.1 {
+		t.Errorf("dew point %g °C", got)
+	}
+	if got := features.DewPoint(20, 0); !math.IsInf(got, -1) {
+		t.Errorf("dew point %g °C of dry air", got)
+	}
+}
+
+func TestExtractorAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts allocations of the process
+	node := wild(300, 5)
+	var x features.Extractor
+	var row [features.ForecastCount]float64
+	for i, w := range features.Slide(node) {
+		if i != 200 {
+			continue
+		}
+		if n := testing.AllocsPerRun(50, func() { x.Detection(row[:], w, node[i]); x.Forecast(row[:], w, node[i]) }); n > 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
