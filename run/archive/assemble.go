@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/modfile"
 )
 
 // entrypoint is the folder of a function's registration, below the function's.
@@ -141,7 +143,27 @@ func tidy(ctx context.Context, files map[string][]byte) error {
 			return fmt.Errorf("read what was tidied: %w", err)
 		}
 	}
-	return nil
+	files["go.mod"], err = order(files["go.mod"])
+	return err
+}
+
+// order returns a go.mod with its requirements sorted in two blocks, for tidying
+// leaves them where others stood before.
+func order(module []byte) ([]byte, error) {
+	file, err := modfile.Parse("go.mod", module, nil)
+	if err != nil {
+		return nil, fmt.Errorf("order requirements: %w", err)
+	}
+	var required []*modfile.Require
+	for _, r := range file.Require {
+		required = append(required, &modfile.Require{Mod: r.Mod, Indirect: r.Indirect})
+	}
+	slices.SortFunc(required, func(a, b *modfile.Require) int { return strings.Compare(a.Mod.Path, b.Mod.Path) })
+	file.SetRequire(nil)
+	file.Cleanup()
+	file.SetRequireSeparateIndirect(required)
+	file.Cleanup()
+	return modfile.Format(file.Syntax), nil
 }
 
 // write puts files below a folder.
