@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	bq "google.golang.org/api/bigquery/v2"
+
+	"coldaisle.dev/run/deployed"
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+)
+
+const configuration = "../../terraform"
+
+// TestSettingsAreThoseOfTerraform compares the variables that terraform sets
+// with those that the service and the migration read.
+func TestSettingsAreThoseOfTerraform(t *testing.T) {
+	t.Parallel()
+	parts, err := deployed.Read(configuration, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, settings := range map[string]any{"api": &settings{}, "migrate": &migrationSettings{}} {
+		lines, err := deployed.Differences(parts[part], settings)
+		if err != nil || len(lines) != 0 {
+			t.Errorf("%s: %s, %v", part, strings.Join(lines, "; "), err)
+		}
+	}
+}
+
+// TestStartsAsDeployed migrates the database and starts the service, each as a
+// process with the environment that terraform gives it, and has the service
+// answer. Its database user has only the rights that the migration gave it.
+func TestStartsAsDeployed(t *testing.T) {
+	t.Parallel()
+	suffix := "-" + strings.ToLower(rand.Text()[:8])
+	parts, err := deployed.Read(configuration, suffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := functiontest.Build(t, "../server")
+	address := pgtest.URL(t)
+	password := users(t, address, suffix)
+
+	migration := exec.CommandContext(t.Context(), program, "migrate")
+	migration.Env = append(parts["migrate"].Environ(""), "DATABASE_URL="+address)
+	if output, err := migration.CombinedOutput(); err != nil {
+		t.Fatalf("migrate: %v\n%s", err, output)
+	}
+
+	own, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.User = url.UserPassword(deployed.User("api", suffix), password)
+	topics := pstest.NewServer()
+	t.Cleanup(func() { _ = topics.Close() })
+	table := bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer {
+		return bqtest.Answer{Schema: []*bq.TableFieldSchema{
+			bqtest.Column("node_id", "STRING"), bqtest.Column("message_id", "STRING"), bqtest.Column("timestamp", "TIMESTAMP"),
+			bqtest.Column("temperature", "FLOAT"), bqtest.Column("humidity", "FLOAT"),
+		}}
+	})
+	service := functiontest.Start(t, program, append(parts["api"].Environ(secret),
+		"DATABASE_URL="+own.String(), "PUBSUB_EMULATOR_HOST="+topics.Addr, "STORAGE_EMULATOR_HOST=127.0.0.1:1",
+		"BIGQUERY_EMULATOR_HOST="+table.URL, "BIGQUERY_STORAGE_EMULATOR_HOST=127.0.0.1:1")...)
+	person := &visitor{t: t, base: service.URL}
+	person.do(http.MethodGet, "/health", nil, http.StatusOK)
+	credentials := map[string]any{"email": "a@example.com", "username": "annanna", "password": "Passw0rd"}
+	person.do(http.MethodPost, "/api/v1/customers/register", credentials, http.StatusCreated)
+	person.token, _ = person.do(http.MethodPost, "/api/v1/customers/login", credentials, http.StatusOK)["access_token"].(string)
+	room := person.do(http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": "room"}, http.StatusCreated)
+	person.do(http.MethodPost, "/api/v1/sensors/new_sensor", map[string]any{"id": "n1", "name": "n1", "type": "T", "room_id": room["id"]}, http.StatusCreated)
+	person.do(http.MethodGet, "/api/v1/data/latest/n1", nil, http.StatusNotFound)
+	asked := table.Requests()
+	if len(asked) == 0 || !strings.Contains(asked[0].Query, deployed.Dataset) || !strings.Contains(asked[0].Query, deployed.Table) {
+		t.Errorf("%d queries, of other tables than terraform's\n%s", len(asked), service.Output())
+	}
+	if got := service.Terminate(); got != 0 {
+		t.Errorf("exit %d\n%s", got, service.Output())
+	}
+}
+
+// TestRefusesToStartWithARenamedSetting takes the API's secret under another
+// name, as when only one side renames it.
+func TestRefusesToStartWithARenamedSetting(t *testing.T) {
+	t.Parallel()
+	parts, err := deployed.Read(configuration, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := parts["api"]
+	part.Secrets = []string{"SIGNING_KEY"}
+	status, written := functiontest.Exits(t, functiontest.Build(t, "../server"), part.Environ(secret)...)
+	if status != 1 || !strings.Contains(written, "SECRET_KEY is required and not set") {
+		t.Errorf("exit %d: %s", status, written)
+	}
+	lines, err := deployed.Differences(part, &settings{})
+	if err != nil || len(lines) != 2 {
+		t.Errorf("got %q, %v", lines, err)
+	}
+}
+
+// users makes the database users that terraform makes, and returns their
+// password here: in production they have none.
+func users(t *testing.T, address, suffix string) string {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	password := rand.Text()
+	for _, part := range deployed.Parts() {
+		user := pgx.Identifier{deployed.User(part, suffix)}.Sanitize()
+		if _, err := pool.Exec(t.Context(), "CREATE ROLE "+user+" LOGIN PASSWORD '"+password+"'"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if _, err := pool.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return password
+}
+
+// visitor asks the service.
+type visitor struct {
+	t           *testing.T
+	base, token string
+}
+
+func (v *visitor) do(method, path string, body any, want int) map[string]any {
+	v.t.Helper()
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, bytes.NewReader(encoded))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+v.token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != want {
+		v.t.Fatalf("%s %s: %d, want %d, %v\n%s", method, path, response.StatusCode, want, err, answer)
+	}
+	var decoded map[string]any
+	_ = json.Unmarshal(answer, &decoded) // a list is of no interest here
+	return decoded
+}
