@@ -1,0 +1,63 @@
+package release
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/pubsub/v2/pstest"
+
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// smoke runs the smoke test, which asks once and no more.
+func smoke(t *testing.T, address string) (string, error) {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	c := exec.CommandContext(t.Context(), "./smoke", address)
+	c.Env = append(os.Environ(), "SMOKE_RETRIES=0")
+	output, err := c.CombinedOutput()
+	return string(output), err
+}
+
+// TestSmoke lets the running API through, and not one whose database is away.
+func TestSmoke(t *testing.T) {
+	t.Parallel()
+	program := functiontest.Build(t, "../server")
+	topics := pstest.NewServer()
+	t.Cleanup(func() { _ = topics.Close() })
+	serve := func(database string) string {
+		return functiontest.Start(t, program, "DATABASE_URL="+database, "SECRET_KEY="+strings.Repeat("k", 32), "PROJECT_ID=test",
+			"READINGS=postgres", "PUBSUB_EMULATOR_HOST="+topics.Addr).URL
+	}
+	if output, err := smoke(t, serve(pgtest.URL(t))); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+	if output, err := smoke(t, serve("postgres://nobody@127.0.0.1:1/none")); err == nil || !strings.Contains(output, "/api/v1/customers/login: 50") {
+		t.Errorf("without a database: %v\n%s", err, output)
+	}
+}
+
+// TestSmokeFaults refuses what is no API of ours.
+func TestSmokeFaults(t *testing.T) {
+	t.Parallel()
+	if output, err := smoke(t, ""); err == nil || !strings.Contains(output, "usage") {
+		t.Errorf("without an address: %v, %s", err, output)
+	}
+	if output, err := smoke(t, "http://127.0.0.1:1"); err == nil || !strings.Contains(output, "/health: no answer") {
+		t.Errorf("where nobody listens: %v, %s", err, output)
+	}
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(stranger.Close)
+	if output, err := smoke(t, stranger.URL); err == nil || !strings.Contains(output, "/health: 200, want 200 with \"healthy\"") {
+		t.Errorf("of a stranger: %v, %s", err, output)
+	}
+}
