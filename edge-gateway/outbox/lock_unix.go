@@ -23,5 +23,7 @@ func lock(path string) (unlock func() error, err error) {
 		}
 		return nil, fmt.Errorf("outbox lock %s: %w", path, err)
 	}
-	return f.Close, nil
+	// Unlocked, not only closed: a child that is just being started still has a
+	// copy of the descriptor, and with it the lock.
+	return func() error { return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close()) }, nil
 }

@@ -36,6 +36,8 @@ const (
 	// history is how far back a run looks: what a room was like a season ago says
 	// little, and each day costs BigQuery a scan.
 	history = 30 * 24 * time.Hour
+	// perNode is how many readings of a node are worth having: half an hour.
+	perNode = 60
 	// maxVerdicts are used by one run, maxEarlier of earlier runs compared with.
 	maxVerdicts = 2000
 	maxEarlier  = 200
@@ -183,19 +185,41 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 	return nil
 }
 
-// history reads the newest readings of all nodes.
+// history reads the newest readings of all nodes, equally many of each. Where
+// that leaves each too few to learn from, since there are so many nodes, it takes
+// more than it was told to.
 func (t *Train) history(ctx context.Context, now time.Time) ([]learn.Series, error) {
-	var all []learn.Series
-	for r, err := range t.readings.History(ctx, now.Add(-history), now, t.rows) {
+	for limit := t.rows; ; {
+		all, longest, err := t.newest(ctx, now, limit)
 		if err != nil {
-			return nil, fmt.Errorf("history: %w", err)
+			return nil, err
+		}
+		more := min(maxRows, max(len(all)*perNode, limit))
+		if len(all) == 0 {
+			more = maxRows // none, or more nodes than readings were asked for
+		}
+		if longest >= perNode || more <= limit || (len(all) > 0 && longest < limit/len(all)) {
+			return all, nil
+		}
+		limit = more
+	}
+}
+
+// newest reads so many readings of all nodes, and tells how many the node has
+// that has most.
+func (t *Train) newest(ctx context.Context, now time.Time, limit int) (all []learn.Series, longest int, err error) {
+	for r, err := range t.readings.History(ctx, now.Add(-history), now, limit) {
+		if err != nil {
+			return nil, 0, fmt.Errorf("history: %w", err)
 		}
 		if len(all) == 0 || all[len(all)-1].NodeID != r.NodeID {
 			all = append(all, learn.Series{NodeID: r.NodeID})
 		}
-		all[len(all)-1].Readings = append(all[len(all)-1].Readings, r)
+		last := &all[len(all)-1]
+		last.Readings = append(last.Readings, r)
+		longest = max(longest, len(last.Readings))
 	}
-	return all, nil
+	return all, longest, nil
 }
 
 // stretch is verdicts of one node whose windows overlap: read at once.

@@ -3,6 +3,7 @@ package train_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -260,5 +261,32 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 	}
 	if _, err := p.bucket.Load(t.Context(), next); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestManyNodes asks for fewer readings than would leave each node enough before
+// them, as the default does above 700 nodes.
+func TestManyNodes(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 0)
+	const nodes = 20
+	var rows []reading.Reading
+	for node := range nodes {
+		for i := range 100 {
+			rows = append(rows, reading.Reading{
+				NodeID: fmt.Sprintf("n%d", node), MessageID: "m", Time: p.now.Add(time.Duration(i-100) * 30 * time.Second),
+				Temperature: 20 + math.Sin(float64(node+i)/9), Humidity: 40 + math.Cos(float64(i)/7),
+			})
+		}
+	}
+	if err := p.table.Append(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []int{7 * nodes, nodes / 2} {
+		p.now = p.now.Add(time.Second)
+		p.step = train.New(p.Store, p.table, p.bucket, limit, func() time.Time { return p.now }, logging.Discard(), nil)
+		if run, _ := p.ended(p.begin()); run.Status != store.RunCompleted || *run.TrainingDataCount < 1000 {
+			t.Errorf("of %d nodes with %d rows asked for: %+v", nodes, limit, run)
+		}
 	}
 }
