@@ -134,9 +134,7 @@ func build(deps Deps) (*api, error) {
 	if cost == 0 {
 		cost = passwordCost
 	}
-	if a.passwords, err = newPasswords(slots, cost); err != nil {
-		return nil, err
-	}
+	a.passwords = newPasswords(slots, cost)
 	a.sessions = newSessions(deps.Store.TokensValidAfter, deps.Clock)
 	return a, nil
 }
