@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // change the root folder or the user, and starts the program alone.
 func contained(t *testing.T, folder string, environ []string, arguments ...string) *exec.Cmd {
 	t.Helper()
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("the image is for linux/amd64")
+	}
 	path := filepath.Join(folder, "server")
 	c := exec.CommandContext(context.WithoutCancel(t.Context()), path, arguments...)
 	if os.Getuid() == 0 {
