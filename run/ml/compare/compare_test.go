@@ -2,6 +2,7 @@ package compare
 
 import (
 	"math"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -65,5 +66,17 @@ func TestTable(t *testing.T) {
 		"| fit | ≤ 10 ms | 4ms | 200ms | 50 |\n| grow | ≤ 1 s | 2s (missed) |  |  |\n| area | close | 0.900 | 0.910 |  |\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestPythonFindsTheLibrary holds that nothing in this folder, where tests run,
+// stands in for scikit-learn.
+func TestPythonFindsTheLibrary(t *testing.T) {
+	t.Parallel()
+	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-I", "-c", "import sklearn").Run(); err != nil {
+		t.Skip("scikit-learn is not installed; it is only compared with")
+	}
+	if python(t.Context()) == "" {
+		t.Error("scikit-learn is installed and not found")
 	}
 }

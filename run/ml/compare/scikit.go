@@ -18,7 +18,7 @@ import (
 	"coldaisle.dev/shared/forest"
 )
 
-//go:embed sklearn.py
+//go:embed compare.py
 var script []byte
 
 // python finds an interpreter that has scikit-learn: the first of the path, or
@@ -48,7 +48,7 @@ func scikit(ctx context.Context, folder string, d data, full bool) (map[string]a
 	arrays := map[string][]float64{
 		"few": d.few.Data, "many": d.many.Data, "site": d.site.Data, "labels": labels, "rows": d.rows.Data, "targets": d.targets,
 	}
-	program := filepath.Join(folder, "compare.py") // not sklearn.py, which would be imported for the library
+	program := filepath.Join(folder, "compare.py") // not sklearn.py, here or in the sources: it would be imported for the library
 	arguments := []string{program, folder}
 	if full {
 		arrays["deep_rows"], arrays["deep_targets"] = d.deep.Data, d.deepTargets

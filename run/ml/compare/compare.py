@@ -1,6 +1,6 @@
 """Times scikit-learn on the arrays that package compare wrote.
 
-usage: sklearn.py FOLDER [full]; prints one JSON object of seconds and areas.
+usage: compare.py FOLDER [full]; prints one JSON object of seconds and areas.
 """
 import json
 import sys
