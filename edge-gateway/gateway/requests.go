@@ -164,14 +164,19 @@ const longestTurn = time.Second
 // hardly notice it. turn has answered when it returns false.
 func (g *Gateway) turn(w http.ResponseWriter, r *http.Request, nodeID string) bool {
 	now := g.clock()
-	reservation := g.nodes.turn(nodeID, remote(r), now).ReserveN(now, 1)
-	delay := reservation.DelayFrom(now)
-	if delay <= 0 {
-		return true
-	}
-	admitted := delay <= longestTurn
-	if !admitted {
-		reservation.CancelAt(now)
+	limiter := g.nodes.turn(nodeID, remote(r), now)
+	admitted, delay := false, longestTurn
+	// Looked at before it is taken: a turn given back while others take theirs is
+	// lost to the node.
+	if wait := (1 - limiter.TokensAt(now)) / float64(limiter.Limit()); wait <= longestTurn.Seconds() {
+		reservation := limiter.ReserveN(now, 1)
+		delay = reservation.DelayFrom(now)
+		if delay <= 0 {
+			return true
+		}
+		if admitted = delay <= longestTurn; !admitted {
+			reservation.CancelAt(now)
+		}
 	}
 	timer := time.NewTimer(min(delay, longestTurn))
 	defer timer.Stop()
