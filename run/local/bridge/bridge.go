@@ -91,11 +91,10 @@ type Bridge struct {
 	http          *http.Client
 	log           *slog.Logger
 
-	delivered, refused, dead, inFlight atomic.Int64
+	delivered, refused, dead, inFlight, pulled atomic.Int64
 
-	// busy counts subscriptions whose last pull found something, or that were
-	// not pulled yet.
-	busy atomic.Int64
+	// empty counts, for each subscription, the pulls that found nothing.
+	empty []atomic.Int64
 }
 
 // The pauses between two pulls that found nothing: the fake answers at once.
@@ -116,15 +115,14 @@ func New(client *pubsub.Client, subscriptions []Subscription, config Config, log
 		MaxIdleConnsPerHost: config.Outstanding,
 		IdleConnTimeout:     time.Minute,
 	}
-	b := &Bridge{
+	return &Bridge{
 		client:        client,
 		subscriptions: subscriptions,
 		config:        config,
 		http:          &http.Client{Transport: transport, Timeout: time.Minute},
 		log:           log,
+		empty:         make([]atomic.Int64, len(subscriptions)),
 	}
-	b.busy.Store(int64(len(subscriptions)))
-	return b
 }
 
 // Counts returns what was done so far.
@@ -137,19 +135,29 @@ func (b *Bridge) Counts() Counts {
 	}
 }
 
-// Drain waits until nothing is left to deliver: no message in flight, and no
-// subscription that had one at its last pull, for long enough that a message
-// which a function published meanwhile would have been pulled.
+// Drain waits until nothing is left to deliver: between two moments without a
+// message in flight, every subscription was asked and none gave one. It takes a
+// running bridge.
 func (b *Bridge) Drain(ctx context.Context) error {
-	for quiet := 0; quiet < 3; quiet++ {
-		if b.inFlight.Load() > 0 || b.busy.Load() > 0 {
-			quiet = -1
+	before := make([]int64, len(b.empty))
+	for {
+		pulled, quiet := b.pulled.Load(), b.inFlight.Load() == 0
+		for i := range b.empty {
+			before[i] = b.empty[i].Load()
 		}
-		if wait(ctx, longestPause); ctx.Err() != nil {
-			return fmt.Errorf("drain: %d messages in flight: %w", b.inFlight.Load(), ctx.Err())
+		for i := range b.empty {
+			// The first to end may have begun before a function published; the second
+			// began after every pull before it was counted.
+			for b.empty[i].Load() < before[i]+2 {
+				if wait(ctx, shortestPause); ctx.Err() != nil {
+					return fmt.Errorf("drain: %d messages in flight: %w", b.inFlight.Load(), ctx.Err())
+				}
+			}
+		}
+		if quiet && b.pulled.Load() == pulled && b.inFlight.Load() == 0 {
+			return nil
 		}
 	}
-	return nil
 }
 
 // Run delivers until the context ends; it then waits for the posts under way
@@ -158,9 +166,9 @@ func (b *Bridge) Drain(ctx context.Context) error {
 func (b *Bridge) Run(ctx context.Context) error {
 	defer b.http.CloseIdleConnections()
 	var group errgroup.Group
-	for _, subscription := range b.subscriptions {
+	for i, subscription := range b.subscriptions {
 		group.Go(func() error {
-			b.serve(ctx, subscription)
+			b.serve(ctx, subscription, &b.empty[i])
 			return nil
 		})
 	}
@@ -172,27 +180,27 @@ func (b *Bridge) Run(ctx context.Context) error {
 
 // serve pulls one subscription and delivers each message in a goroutine of its
 // own, as many at once as the configuration allows.
-func (b *Bridge) serve(ctx context.Context, s Subscription) {
+func (b *Bridge) serve(ctx context.Context, s Subscription, empty *atomic.Int64) {
 	slots := make(chan struct{}, b.config.Outstanding)
 	var deliveries sync.WaitGroup
 	defer deliveries.Wait()
-	pause, idle := shortestPause, false
+	pause := shortestPause
 	for ctx.Err() == nil {
 		free := cap(slots) - len(slots)
 		received, err := b.pull(ctx, s, free)
 		if err != nil && ctx.Err() == nil {
 			b.log.WarnContext(ctx, "pull failed", "subscription", s.Name, "error", err.Error())
 		}
-		if found := len(received) > 0; found == idle {
-			idle = !found
-			b.busy.Add(sign(found))
-		}
 		if len(received) == 0 {
+			if err == nil && free > 0 {
+				empty.Add(1)
+			}
 			wait(ctx, pause)
 			pause = min(2*pause, longestPause)
 			continue
 		}
 		pause = shortestPause
+		b.pulled.Add(int64(len(received)))
 		for _, r := range received {
 			slots <- struct{}{}
 			b.inFlight.Add(1)
@@ -324,12 +332,4 @@ func wait(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-}
-
-// sign is 1 for what begins and -1 for what ends.
-func sign(begins bool) int64 {
-	if begins {
-		return 1
-	}
-	return -1
 }

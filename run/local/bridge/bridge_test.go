@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,11 +27,11 @@ import (
 
 const project = "test"
 
-func newClient(t *testing.T) *pubsub.Client {
+func newClient(t *testing.T, dial ...grpc.DialOption) *pubsub.Client {
 	t.Helper()
 	server := pstest.NewServer()
 	t.Cleanup(func() { _ = server.Close() })
-	conn, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(server.Addr, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,5 +256,30 @@ func TestDrainWaitsForTheLastMessage(t *testing.T) {
 	}
 	if got := b.Counts().Delivered; got != 1 {
 		t.Errorf("%d delivered after draining, want 1", got)
+	}
+}
+
+// A pull under way says nothing yet, however long it takes.
+func TestDrainWaitsForSlowPulls(t *testing.T) {
+	t.Parallel()
+	slow := func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		if pull, ok := request.(*pubsubpb.PullRequest); ok && strings.HasSuffix(pull.GetSubscription(), "storealert") {
+			select {
+			case <-ctx.Done():
+			case <-time.After(400 * time.Millisecond):
+			}
+		}
+		return next(ctx, method, request, reply, conn, options...)
+	}
+	client := newClient(t, grpc.WithUnaryInterceptor(slow))
+	b, _ := start(t, client, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), bridge.Config{})
+	for n := int64(1); n <= 2; n++ {
+		publish(t, client, bridge.TopicAlerts, []byte("alert"), nil)
+		if err := b.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.Counts().Delivered; got != n {
+			t.Fatalf("%d delivered after draining, want %d", got, n)
+		}
 	}
 }
