@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/run/local/bridge"
 	"coldaisle.dev/run/local/system"
@@ -46,49 +48,51 @@ type learner struct {
 // until the pipeline has done with them.
 func (l *learner) send(series []reading.Reading) {
 	l.t.Helper()
-	request := &pubsubpb.PublishRequest{Topic: bridge.TopicName(system.Project, bridge.TopicData)}
+	messages := make([]*pubsubpb.PubsubMessage, 0, len(series))
 	for i, w := range features.Slide(series) {
 		data, err := wire.EncodeData(wire.Data{Reading: series[i], Recent: w})
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		request.Messages = append(request.Messages, &pubsubpb.PubsubMessage{Data: data})
+		messages = append(messages, &pubsubpb.PubsubMessage{Data: data})
 	}
-	if _, err := l.PubSub.TopicAdminClient.Publish(l.t.Context(), request); err != nil {
-		l.t.Fatal(err)
+	for batch := range slices.Chunk(messages, 1000) { // the most that Pub/Sub takes in one request
+		request := &pubsubpb.PublishRequest{Topic: bridge.TopicName(system.Project, bridge.TopicData), Messages: batch}
+		if _, err := l.PubSub.TopicAdminClient.Publish(l.t.Context(), request); err != nil {
+			l.t.Fatal(err)
+		}
 	}
 	drain(l.t, l.System)
 }
 
-// judge validates so many odd and so many normal predictions through the API,
-// with the truth or with its opposite.
+// judge validates so many odd and so many normal predictions through the API, in
+// the order of time, with the truth or with its opposite.
 func (l *learner) judge(odd, normal int, truly bool) {
 	l.t.Helper()
 	rows, err := l.Pool.Query(l.t.Context(), `
-		(SELECT id, true, anomaly_predicted FROM prediction_feedback WHERE feedback IS NULL AND message_id::bigint % 37 = 36 ORDER BY id LIMIT $1)
-		UNION ALL
-		(SELECT id, false, anomaly_predicted FROM prediction_feedback WHERE feedback IS NULL AND message_id::bigint % 37 NOT IN (36, 0) ORDER BY id LIMIT $2)`,
+		SELECT id, odd, anomaly_predicted FROM (
+			(SELECT *, true AS odd FROM prediction_feedback WHERE feedback IS NULL AND message_id::bigint % 37 = 36 ORDER BY timestamp, id LIMIT $1)
+			UNION ALL
+			(SELECT *, false FROM prediction_feedback WHERE feedback IS NULL AND message_id::bigint % 13 = 3 AND message_id::bigint % 37 <> 36 ORDER BY timestamp, id LIMIT $2)
+		) AS chosen ORDER BY timestamp, id`,
 		odd, normal)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	verdicts := map[int64]string{}
-	var id int64
-	for rows.Next() {
-		var isOdd, predicted bool
-		if err := rows.Scan(&id, &isOdd, &predicted); err != nil {
-			l.t.Fatal(err)
-		}
-		verdicts[id] = "not_ok"
-		if (isOdd == predicted) == truly {
-			verdicts[id] = "ok"
-		}
+	type prediction struct {
+		ID             int64
+		Odd, Predicted bool
 	}
-	if rows.Err() != nil || len(verdicts) != odd+normal {
-		l.t.Fatalf("%d predictions to judge, %v, want %d", len(verdicts), rows.Err(), odd+normal)
+	predictions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[prediction])
+	if err != nil || len(predictions) != odd+normal {
+		l.t.Fatalf("%d predictions to judge, %v, want %d", len(predictions), err, odd+normal)
 	}
-	for id, verdict := range verdicts {
-		l.api.do(http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", id), fmt.Sprintf(`{"feedback":%q}`, verdict), 200)
+	for _, p := range predictions {
+		verdict := "not_ok"
+		if (p.Odd == p.Predicted) == truly {
+			verdict = "ok"
+		}
+		l.api.do(http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", p.ID), fmt.Sprintf(`{"feedback":%q}`, verdict), 200)
 	}
 }
 
@@ -132,7 +136,7 @@ func TestPeopleTeachTheModels(t *testing.T) {
 		sensor(t, teacher, node)
 	}
 	now := time.Now()
-	l.send(append(hours("teach-1", 700, now), hours("teach-2", 700, now)...))
+	l.send(append(hours("teach-1", 1100, now), hours("teach-2", 1100, now)...))
 	l.api.do(http.MethodGet, "/api/v1/ml/forecast/teach-1", "", 404)
 
 	l.judge(25, 75, true)
@@ -171,7 +175,7 @@ func TestPeopleTeachTheModels(t *testing.T) {
 		t.Errorf("forecast: %v", forecast)
 	}
 
-	l.judge(12, 88, false)
+	l.judge(25, 75, false)
 	second := l.runs(2)
 	metrics, _ := second["metrics"].(map[string]any)
 	anomaly, _ := metrics["anomaly"].(map[string]any)
