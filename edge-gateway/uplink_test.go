@@ -6,12 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/shared/pubsubtest"
 )
 
 const (
@@ -22,21 +19,8 @@ const (
 // startPubSub runs a Pub/Sub with the topic.
 func startPubSub(tb testing.TB) *pstest.Server {
 	tb.Helper()
-	server := pstest.NewServer()
-	tb.Cleanup(func() { _ = server.Close() })
-	connection, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	client, err := pubsub.NewClient(tb.Context(), testProject, option.WithGRPCConn(connection))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = client.Close() })
-	name := "projects/" + testProject + "/topics/" + testTopic
-	if _, err := client.TopicAdminClient.CreateTopic(tb.Context(), &pubsubpb.Topic{Name: name}); err != nil {
-		tb.Fatal(err)
-	}
+	server := pubsubtest.Start(tb)
+	pubsubtest.Topics(tb, server, testProject, testTopic)
 	return server
 }
 

@@ -24,7 +24,6 @@ import (
 
 	"cloud.google.com/go/iam/apiv1/iampb"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -34,6 +33,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pubsubtest"
 )
 
 // said is what a report says of a subject, a line each.
@@ -312,11 +312,8 @@ func TestTopic(t *testing.T) {
 
 func TestTopicOfAnEmulator(t *testing.T) {
 	t.Parallel()
-	server := pstest.NewServer()
-	t.Cleanup(func() { _ = server.Close() })
-	if _, err := server.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/site/topics/data"}); err != nil {
-		t.Fatal(err)
-	}
+	server := pubsubtest.Start(t)
+	pubsubtest.Topics(t, server, "site", "data")
 	r := &Report{}
 	Config{ProjectID: "site", Topic: "data", Emulator: server.Addr}.topic(t.Context(), r, nil)
 	expect(t, r, "topic", OK, "is there, in the emulator")

@@ -21,15 +21,12 @@ import (
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/topic"
 	"coldaisle.dev/shared/wire"
 )
@@ -121,21 +118,9 @@ func newTopic(tb testing.TB) (*gateway.Topic, *pstest.Server) {
 // newPubSub returns a client of a Pub/Sub in this process, which has the topic.
 func newPubSub(tb testing.TB) (*pubsub.Client, *pstest.Server) {
 	tb.Helper()
-	server := pstest.NewServer()
-	tb.Cleanup(func() { _ = server.Close() })
-	connection, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	client, err := pubsub.NewClient(tb.Context(), "site", option.WithGRPCConn(connection))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = client.Close() })
-	if _, err := client.TopicAdminClient.CreateTopic(tb.Context(), &pubsubpb.Topic{Name: "projects/site/topics/data"}); err != nil {
-		tb.Fatal(err)
-	}
-	return client, server
+	server := pubsubtest.Start(tb)
+	pubsubtest.Topics(tb, server, "site", "data")
+	return pubsubtest.Client(tb, server, "site"), server
 }
 
 // echo answers like the gateway, and does nothing else.

@@ -8,18 +8,14 @@ import (
 	"testing"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/registry"
@@ -56,21 +52,10 @@ func (o *observed) Observe(_ context.Context, d wire.Data) error {
 // topic is topic alerts on a Pub/Sub server in this process.
 func topic(t *testing.T, options ...pstest.ServerReactorOption) (detect.Topic, *pstest.Server) {
 	t.Helper()
-	server := pstest.NewServer(options...)
-	t.Cleanup(func() { _ = server.Close() })
-	conn, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := pubsub.NewClient(t.Context(), "test", option.WithGRPCConn(conn))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/test/topics/alerts"}); err != nil {
-		t.Fatal(err)
-	}
-	alerts := detect.NewTopic(client, "alerts")
-	t.Cleanup(func() { alerts.Stop(); _ = client.Close() })
+	server := pubsubtest.Start(t, options...)
+	pubsubtest.Topics(t, server, "test", "alerts")
+	alerts := detect.NewTopic(pubsubtest.Client(t, server, "test"), "alerts")
+	t.Cleanup(alerts.Stop)
 	return alerts, server
 }
 

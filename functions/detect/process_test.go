@@ -7,16 +7,11 @@ import (
 	"testing"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
@@ -24,26 +19,6 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-
-// alertsServer is a Pub/Sub server with topic alerts.
-func alertsServer(t *testing.T) *pstest.Server {
-	t.Helper()
-	server := pstest.NewServer()
-	t.Cleanup(func() { _ = server.Close() })
-	conn, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := pubsub.NewClient(t.Context(), "test", option.WithGRPCConn(conn))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	if _, err := client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/test/topics/alerts"}); err != nil {
-		t.Fatal(err)
-	}
-	return server
-}
 
 // TestProcess runs the function against a metadata database and Pub/Sub.
 func TestProcess(t *testing.T) {
@@ -76,7 +51,8 @@ func TestProcess(t *testing.T) {
 	if _, err := s.SetThresholds(t.Context(), c.ID, &limit, nil); err != nil {
 		t.Fatal(err)
 	}
-	server := alertsServer(t)
+	server := pubsubtest.Start(t)
+	pubsubtest.Topics(t, server, "test", "alerts")
 	p := functiontest.Start(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=test", "DATABASE_URL="+database,
 		"PUBSUB_EMULATOR_HOST="+server.Addr, "MAX_ALLOWED_TEMP=30", "ALERT_TOPIC=alerts")
 	now := time.Now()

@@ -10,14 +10,8 @@ import (
 	"testing"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"cloud.google.com/go/pubsub/v2/pstest"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
 )
@@ -163,17 +157,9 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 // TestTopic publishes through the real client.
 func TestTopic(t *testing.T) {
 	t.Parallel()
-	server := pstest.NewServer()
-	t.Cleanup(func() { _ = server.Close() })
-	client, err := pubsub.NewClient(t.Context(), "project",
-		option.WithEndpoint(server.Addr), option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	if _, err := client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/project/topics/model-retraining"}); err != nil {
-		t.Fatal(err)
-	}
+	server := pubsubtest.Start(t)
+	pubsubtest.Topics(t, server, "project", "model-retraining")
+	client := pubsubtest.Client(t, server, "project")
 	topic := NewTopic(client, "model-retraining")
 	t.Cleanup(topic.Stop)
 	want := wire.Retraining{TrainingRunID: 5, TriggeredBy: "manual", ValidatedCount: 3, RequestedAt: time.Unix(100, 0).UTC()}

@@ -14,22 +14,18 @@ import (
 	"testing"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	bq "google.golang.org/api/bigquery/v2"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"coldaisle.dev/run/deployed"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
@@ -128,21 +124,8 @@ func (p *plant) database(name, suffix string) string {
 // topics makes those that a function publishes to, by the names of terraform.
 func (p *plant) topics() {
 	p.t.Helper()
-	p.published = pstest.NewServer()
-	p.t.Cleanup(func() { _ = p.published.Close() })
-	connection, err := grpc.NewClient(p.published.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	client, err := pubsub.NewClient(p.t.Context(), deployed.Project, option.WithGRPCConn(connection))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(func() { _ = client.Close() })
-	topic := "projects/" + deployed.Project + "/topics/" + deployed.AlertTopic
-	if _, err := client.TopicAdminClient.CreateTopic(p.t.Context(), &pubsubpb.Topic{Name: topic}); err != nil {
-		p.t.Fatal(err)
-	}
+	p.published = pubsubtest.Start(p.t)
+	pubsubtest.Topics(p.t, p.published, deployed.Project, deployed.AlertTopic)
 }
 
 // bucket makes that of the models.

@@ -17,13 +17,13 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	bq "google.golang.org/api/bigquery/v2"
 
 	"coldaisle.dev/run/deployed"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 )
 
@@ -104,8 +104,7 @@ func TestImageStartsAsTerraformStartsIt(t *testing.T) {
 		t.Fatalf("migrate: %v\n%s", err, output)
 	}
 
-	topics := pstest.NewServer()
-	t.Cleanup(func() { _ = topics.Close() })
+	topics := pubsubtest.Start(t)
 	queries := bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer { return bqtest.Answer{} })
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -3,15 +3,16 @@ package release
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
-	"cloud.google.com/go/pubsub/v2/pstest"
-
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -28,18 +29,37 @@ func smoke(t *testing.T, address string) (string, error) {
 	return string(output), err
 }
 
+// showing is a running API with this page for its dashboard, which the tests' own
+// may be built without.
+func showing(t *testing.T, base, page string) string {
+	t.Helper()
+	target, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", httputil.NewSingleHostReverseProxy(target))
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) })
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
 // TestSmoke lets the running API through, and not one whose database is away.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	program := functiontest.Build(t, "../server")
-	topics := pstest.NewServer()
-	t.Cleanup(func() { _ = topics.Close() })
+	topics := pubsubtest.Start(t)
 	serve := func(database string) string {
 		return functiontest.Start(t, program, "DATABASE_URL="+database, "SECRET_KEY="+strings.Repeat("k", 32), "PROJECT_ID=test",
 			"READINGS=postgres", "PUBSUB_EMULATOR_HOST="+topics.Addr).URL
 	}
-	if output, err := smoke(t, serve(pgtest.URL(t))); err != nil {
+	good := serve(pgtest.URL(t))
+	if output, err := smoke(t, showing(t, good, `<html><script type="module" src="/assets/index.js"></script></html>`)); err != nil {
 		t.Errorf("%v\n%s", err, output)
+	}
+	if output, err := smoke(t, showing(t, good, `<html>The dashboard is not built.</html>`)); err == nil || !strings.Contains(output, "/: 200, want 200 with \"<script") {
+		t.Errorf("without a dashboard: %v\n%s", err, output)
 	}
 	if output, err := smoke(t, serve("postgres://nobody@127.0.0.1:1/none")); err == nil || !strings.Contains(output, "/api/v1/customers/login: 50") {
 		t.Errorf("without a database: %v\n%s", err, output)

@@ -8,11 +8,9 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/shared/pubsubtest"
 )
 
 const (
@@ -25,17 +23,7 @@ const (
 // deadLetterOf makes the topics with some dead messages: data and attributes.
 func deadLetterOf(t *testing.T, dead ...*pubsubpb.PubsubMessage) *pubsub.Client {
 	t.Helper()
-	server := pstest.NewServer()
-	t.Cleanup(func() { _ = server.Close() })
-	conn, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := pubsub.NewClient(t.Context(), "test", option.WithGRPCConn(conn))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	client := pubsubtest.Client(t, pubsubtest.Start(t), "test")
 	for topic, subscription := range map[string]string{dataTopic: consumer, deadTopic: deadLetter} {
 		if _, err := client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{Name: topic}); err != nil {
 			t.Fatal(err)

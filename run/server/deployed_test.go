@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	bq "google.golang.org/api/bigquery/v2"
@@ -20,6 +19,7 @@ import (
 	"coldaisle.dev/run/deployed"
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 )
 
@@ -66,8 +66,7 @@ func TestStartsAsDeployed(t *testing.T) {
 		t.Fatal(err)
 	}
 	own.User = url.UserPassword(deployed.User("api", suffix), password)
-	topics := pstest.NewServer()
-	t.Cleanup(func() { _ = topics.Close() })
+	topics := pubsubtest.Start(t)
 	table := bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer {
 		return bqtest.Answer{Schema: []*bq.TableFieldSchema{
 			bqtest.Column("node_id", "STRING"), bqtest.Column("message_id", "STRING"), bqtest.Column("timestamp", "TIMESTAMP"),

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2/pstest"
-
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -85,8 +84,7 @@ func TestMigrationSettings(t *testing.T) {
 // TestService migrates, starts the service as Cloud Run does, asks it, and
 // stops it.
 func TestService(t *testing.T) {
-	topics := pstest.NewServer()
-	t.Cleanup(func() { _ = topics.Close() })
+	topics := pubsubtest.Start(t)
 	t.Setenv("PUBSUB_EMULATOR_HOST", topics.Addr)
 	database := pgtest.URL(t)
 	if err := run(t.Context(), []string{"migrate"}, []string{"DATABASE_URL=" + database}); err != nil {

@@ -14,14 +14,12 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/api/option"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"coldaisle.dev/run/local/bridge"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 )
 
@@ -29,18 +27,7 @@ const project = "test"
 
 func newClient(t *testing.T, dial ...grpc.DialOption) *pubsub.Client {
 	t.Helper()
-	server := pstest.NewServer()
-	t.Cleanup(func() { _ = server.Close() })
-	conn, err := grpc.NewClient(server.Addr, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := pubsub.NewClient(t.Context(), project, option.WithGRPCConn(conn))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	return pubsubtest.Client(t, pubsubtest.Start(t), project, dial...)
 }
 
 // start builds the whole topology with every function served by handler and

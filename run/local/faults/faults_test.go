@@ -16,18 +16,15 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"coldaisle.dev/run/local/bridge"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 	"coldaisle.dev/shared/store"
@@ -79,7 +76,8 @@ func run(t *testing.T, table string, n int) {
 	}
 	t.Cleanup(pool.Close)
 	customer := nodes(t, store.New(pool))
-	server, client := pubSub(t)
+	server := pubsubtest.Start(t)
+	client := pubsubtest.Client(t, server, project)
 	appends := bqtest.NewAppendServer(t)
 	appends.Latency = 2 * time.Millisecond
 	chance := rand.New(rand.NewPCG(7, 7))
@@ -232,22 +230,6 @@ func owned() []string {
 		ids[i] = fmt.Sprintf("node-%d", i)
 	}
 	return ids
-}
-
-func pubSub(t *testing.T) (*pstest.Server, *pubsub.Client) {
-	t.Helper()
-	server := pstest.NewServer()
-	t.Cleanup(func() { _ = server.Close() })
-	conn, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := pubsub.NewClient(context.WithoutCancel(t.Context()), project, option.WithGRPCConn(conn))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return server, client
 }
 
 // publish sends n readings in disorder, every twentieth twice, and poison, as
