@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,7 @@ import (
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/postgres"
+	"coldaisle.dev/shared/pgtest"
 )
 
 const (
@@ -46,12 +45,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 func hold(b *testing.B, rate int) {
 	b.Helper()
 	s, err := system.Start(b.Context(), system.Options{DataDir: b.TempDir(), Clock: time.Now, Log: logging.Discard()})
-	if errors.Is(err, postgres.ErrNone) && os.Getenv("CI") == "" {
-		b.Skip(err)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	pgtest.Need(b, err)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), 5*time.Minute)
 		defer cancel()

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,7 +16,7 @@ import (
 	"coldaisle.dev/run/local/ledger"
 	"coldaisle.dev/run/soak/plant"
 	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/postgres"
+	"coldaisle.dev/shared/pgtest"
 )
 
 // scenario is a named fault and what must come of it.
@@ -141,12 +140,7 @@ func prepared(t *testing.T, change func(*soak)) *world {
 		change(&w.soak)
 	}
 	err = w.start(t.Context(), logging.Discard())
-	if errors.Is(err, postgres.ErrNone) && os.Getenv("CI") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Need(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	w.ctx, w.stop = ctx, stop
 	t.Cleanup(func() {

@@ -2,12 +2,11 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"testing"
 	"time"
 
-	"coldaisle.dev/shared/postgres"
+	"coldaisle.dev/shared/pgtest"
 )
 
 // TestSoak is a soak of half a minute in which every fault comes about once;
@@ -28,12 +27,7 @@ func TestSoak(t *testing.T) {
 	}
 	err := s.run(t.Context())
 	t.Log(said.String())
-	if errors.Is(err, postgres.ErrNone) && os.Getenv("CI") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Error(err)
-	}
+	pgtest.Need(t, err)
 	if s.faults.count() < 5 {
 		t.Errorf("%d faults only", s.faults.count())
 	}

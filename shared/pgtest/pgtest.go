@@ -54,9 +54,20 @@ func Main(m *testing.M) int {
 	return code
 }
 
+// Need ends a test whose server did not start: it is skipped without any
+// PostgreSQL, but fails where CI is set, and for every other reason.
+func Need(tb testing.TB, err error) {
+	tb.Helper()
+	if errors.Is(err, postgres.ErrNone) && os.Getenv("CI") == "" { //nolint:forbidigo // a test binary has no entrypoint to read it
+		tb.Skip(err)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // URL returns a connection string of a fresh, migrated database that lives as
-// long as the test. Without any PostgreSQL the test is skipped, or fails where
-// CI is set.
+// long as the test, which ends as [Need] says where there is no PostgreSQL.
 func URL(tb testing.TB) string {
 	tb.Helper()
 	shared.Lock()
@@ -65,12 +76,7 @@ func URL(tb testing.TB) string {
 		shared.started = true
 		shared.err = start(context.WithoutCancel(tb.Context()))
 	}
-	if errors.Is(shared.err, postgres.ErrNone) && os.Getenv("CI") == "" { //nolint:forbidigo // a test binary has no entrypoint to read it
-		tb.Skip(shared.err)
-	}
-	if shared.err != nil {
-		tb.Fatal(shared.err)
-	}
+	Need(tb, shared.err)
 	name := "test_" + strings.ToLower(rand.Text())
 	if err := execute(tb.Context(), shared.admin, "CREATE DATABASE "+name+" TEMPLATE "+shared.template); err != nil {
 		tb.Fatal(err)

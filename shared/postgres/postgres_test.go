@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/postgres"
 )
 
@@ -25,12 +25,7 @@ func start(t *testing.T, dir string) *postgres.Server {
 func run(t *testing.T, o postgres.Options) *postgres.Server {
 	t.Helper()
 	server, err := postgres.Start(t.Context(), o)
-	if errors.Is(err, postgres.ErrNone) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Need(t, err)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
