@@ -4,8 +4,9 @@
 //
 // A request delivered again finds its run ended and does nothing. Whatever goes
 // wrong fails the run with what a person can do about it, and leaves the
-// verdicts for the next; a crash leaves it running, and it is failed after 15
-// minutes by whoever next looks. A crash between publishing and ending trains
+// verdicts for the next. A crash leaves it running: the next delivery of the
+// request takes it over once the claim on it has expired, and where none comes it
+// is failed after 15 minutes by whoever next looks. A crash between publishing and ending trains
 // once more: models are named by their time, so nothing is written over.
 package train
 
@@ -17,6 +18,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +44,9 @@ const (
 	// maxVerdicts are used by one run, maxEarlier of earlier runs compared with.
 	maxVerdicts = 2000
 	maxEarlier  = 200
+	// renewal is how often a claim is renewed: one that fails is made good by the
+	// next.
+	renewal = store.ClaimTime / 3
 	// failing is how long the database may take to hear that a run failed.
 	failing = 5 * time.Second
 	// together is how many stretches of readings are read at a time.
@@ -51,6 +56,7 @@ const (
 // Runs is the metadata database.
 type Runs interface {
 	ClaimRun(ctx context.Context, id int64) (store.Claim, error)
+	RenewRun(ctx context.Context, c store.Claim) error
 	UnusedVerdicts(ctx context.Context, limit int) ([]store.Verdict, error)
 	UsedVerdicts(ctx context.Context, limit int) ([]store.Verdict, error)
 	CompleteRun(ctx context.Context, c store.Claim, result store.TrainingResult) (store.TrainingRun, error)
@@ -99,7 +105,12 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 	case err != nil:
 		return err
 	}
-	fault := t.run(ctx, claim)
+	held, release := hold(ctx, t.runs, claim, renewal)
+	fault := t.run(held, claim)
+	if lost := context.Cause(held); fault != nil && errors.Is(lost, store.ErrRunEnded) {
+		fault = lost
+	}
+	release()
 	// A run takes many times what the function needs until the next, which may be
 	// weeks away.
 	debug.FreeOSMemory()
@@ -119,6 +130,28 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 		return errors.Join(fault, err)
 	}
 	return nil
+}
+
+// hold renews a claim every so often until it is released. The context that it
+// returns ends when the claim is void, with [store.ErrRunEnded] for its cause.
+func hold(ctx context.Context, runs Runs, claim store.Claim, every time.Duration) (held context.Context, release func()) {
+	held, end := context.WithCancelCause(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		ticks := time.NewTicker(every)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-ticks.C:
+			}
+			if err := runs.RenewRun(held, claim); errors.Is(err, store.ErrRunEnded) {
+				end(err)
+			}
+		}
+	})
+	return held, func() { end(nil); renewing.Wait() }
 }
 
 // advice is what a person is told of a failed run.

@@ -195,6 +195,10 @@ func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
 	mustFail(t, "the first, who was not dead", err, store.ErrRunEnded)
 	_, err = h.FailRun(t.Context(), dead, "no")
 	mustFail(t, "the first fails it", err, store.ErrRunEnded)
+	mustFail(t, "the first renews its claim", h.RenewRun(t.Context(), dead), store.ErrRunEnded)
+	if err := h.RenewRun(t.Context(), next); err != nil {
+		t.Error(err)
+	}
 	if used := h.used(t); len(used) != 0 {
 		t.Errorf("used %v", used)
 	}

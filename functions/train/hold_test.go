@@ -1,0 +1,64 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/store"
+)
+
+// TestHold holds that a trainer at work keeps its run however long it takes, and
+// learns when it has lost it.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	runs := store.New(pool)
+	run, err := runs.BeginManual(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := runs.ClaimRun(t.Context(), run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(change string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), "UPDATE model_training_runs SET "+change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("claimed_at = now() - interval '1 hour'")
+	held, release := hold(t.Context(), runs, claim, 5*time.Millisecond)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		var fresh bool
+		err := pool.QueryRow(t.Context(), "SELECT claimed_at > now() - interval '1 minute' FROM model_training_runs").Scan(&fresh)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("not renewed: %v", err)
+		}
+		if fresh {
+			break
+		}
+	}
+	if held.Err() != nil {
+		t.Error(context.Cause(held))
+	}
+	set("attempts = attempts + 1") // as another's claim
+	select {
+	case <-held.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("a claim that is lost goes on")
+	}
+	if cause := context.Cause(held); !errors.Is(cause, store.ErrRunEnded) {
+		t.Error(cause)
+	}
+	release()
+
+	held, release = hold(t.Context(), runs, claim, time.Hour)
+	release()
+	if cause := context.Cause(held); !errors.Is(cause, context.Canceled) {
+		t.Errorf("released: %v", cause)
+	}
+}
