@@ -54,14 +54,15 @@ func TestSmoke(t *testing.T) {
 		return functiontest.Start(t, program, "DATABASE_URL="+database, "SECRET_KEY="+strings.Repeat("k", 32), "PROJECT_ID=test",
 			"READINGS=postgres", "PUBSUB_EMULATOR_HOST="+topics.Addr).URL
 	}
-	good := serve(pgtest.URL(t))
-	if output, err := smoke(t, showing(t, good, `<html><script type="module" src="/assets/index.js"></script></html>`)); err != nil {
+	const page = `<html><script type="module" src="/assets/index.js"></script></html>`
+	good, lost := serve(pgtest.URL(t)), serve("postgres://nobody@127.0.0.1:1/none")
+	if output, err := smoke(t, showing(t, good, page)); err != nil {
 		t.Errorf("%v\n%s", err, output)
 	}
 	if output, err := smoke(t, showing(t, good, `<html>The dashboard is not built.</html>`)); err == nil || !strings.Contains(output, "/: 200, want 200 with \"<script") {
 		t.Errorf("without a dashboard: %v\n%s", err, output)
 	}
-	if output, err := smoke(t, serve("postgres://nobody@127.0.0.1:1/none")); err == nil || !strings.Contains(output, "/api/v1/customers/login: 50") {
+	if output, err := smoke(t, showing(t, lost, page)); err == nil || !strings.Contains(output, "/api/v1/customers/login: 50") {
 		t.Errorf("without a database: %v\n%s", err, output)
 	}
 }
