@@ -122,9 +122,9 @@ func (r *responder) host() string     { return r.label() + ".local." }
 
 func (r *responder) records(l *link) records { return r.recordsFor(l, netip.Addr{}) }
 
-// recordsFor are those of a link for one asker, invalid for everybody. Small resolvers take the first
-// address, so the first is of the asker's network; one that the interface gave
-// itself for want of another is the last.
+// recordsFor are those of a link for one asker, invalid for everybody. Small
+// resolvers take the first address, so the first is of the asker's network; one
+// that the interface gave itself for want of another is the last.
 func (r *responder) recordsFor(l *link, asker netip.Addr) records {
 	rank := func(p netip.Prefix) int {
 		switch {

@@ -35,10 +35,6 @@ type Predictions interface {
 	RecordDetection(ctx context.Context, n store.NewPrediction) (bool, error)
 }
 
-// widestGap is how far apart, in seconds, two readings may be for a value
-// between them to count as measured.
-const widestGap = 45.0
-
 // Predictor is the part of detection that learns: it judges each reading by the
 // models in use and records the anomalies, and a sample of what is normal, for
 // people to judge in turn. It implements [Learned].
@@ -151,7 +147,7 @@ func foretold(x *features.Extractor, f *learn.Forecaster, w reading.Window, r re
 		age, temperature, humidity = w.Age[before+1], w.Temperature[before+1], w.Humidity[before+1]
 	}
 	gap := w.Age[before] - age
-	if gap > widestGap || gap <= 0 {
+	if gap > features.WidestGap || gap <= 0 {
 		return o, false
 	}
 	share := (w.Age[before] - target) / gap

@@ -6,8 +6,9 @@
 // wrong fails the run with what a person can do about it, and leaves the
 // verdicts for the next. A crash leaves it running: the next delivery of the
 // request takes it over once the claim on it has expired, and where none comes it
-// is failed after 15 minutes by whoever next looks. A crash between publishing and ending trains
-// once more: models are named by their time, so nothing is written over.
+// is failed after 15 minutes by whoever next looks. A crash between publishing
+// and ending trains once more: models are named by their time, so nothing is
+// written over.
 package train
 
 import (

@@ -165,7 +165,7 @@ func (e *evaluated) judge(d *learn.Detector, nodes []site.Node) {
 		labelled = labelled || n.Labels != nil
 		for i, w := range features.Slide(n.Readings) {
 			j := d.Judge(&x, w, n.Readings[i])
-			s := scored{score: j.Score, rule: j.Reason == learn.Stuck || j.Reason == learn.OffScale, truth: n.Labels != nil && n.Labels[i]}
+			s := scored{score: j.Score, rule: j.ByRule(), truth: n.Labels != nil && n.Labels[i]}
 			e.Readings++
 			if j.Scored {
 				e.Scored++

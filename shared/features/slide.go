@@ -43,9 +43,9 @@ func Slide(node []reading.Reading) iter.Seq2[int, reading.Window] {
 	}
 }
 
-// The neighbours of an instant, in seconds: a value between two readings that
-// are farther apart is a guess.
-const widestGap = 45.0
+// WidestGap is how far apart, in seconds, two readings may be for a value between
+// them to count as measured: of readings farther apart it is a guess.
+const WidestGap = 45.0
 
 // Ahead finds what a node's readings, oldest first, measured [Horizon] seconds
 // after reading i: the change since then, in °C and %, between the two readings
@@ -60,7 +60,7 @@ func Ahead(node []reading.Reading, i int) (temperature, humidity float64, known 
 		}
 		before, after := node[j-1], node[j]
 		gap := after.Time.Sub(before.Time).Seconds()
-		if gap > widestGap || gap <= 0 {
+		if gap > WidestGap || gap <= 0 {
 			return 0, 0, false
 		}
 		share := at.Sub(before.Time).Seconds() / gap

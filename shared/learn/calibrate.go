@@ -35,7 +35,7 @@ func seenBy(d *Detector, judged []Judged) []verdict {
 	for _, each := range judged {
 		j := d.Judge(&x, each.Window, each.Reading)
 		verdicts = append(verdicts, verdict{
-			score: j.Score, rule: j.Reason == Stuck || j.Reason == OffScale, truth: each.Anomalous, weight: each.Weight,
+			score: j.Score, rule: j.ByRule(), truth: each.Anomalous, weight: each.Weight,
 		})
 	}
 	return verdicts

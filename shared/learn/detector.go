@@ -65,6 +65,9 @@ type Judgement struct {
 // Anomalous reports whether the reading is an anomaly.
 func (j Judgement) Anomalous() bool { return j.Reason != Ordinary }
 
+// ByRule reports whether it is one whatever its score.
+func (j Judgement) ByRule() bool { return j.Reason == Stuck || j.Reason == OffScale }
+
 // Judge judges a reading by the valid window before it. It allocates nothing.
 func (d *Detector) Judge(x *features.Extractor, w reading.Window, r reading.Reading) Judgement {
 	var j Judgement
