@@ -4,42 +4,26 @@ import (
 	"errors"
 
 	"coldaisle.dev/shared/cloudsql"
-	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/readings/place"
 )
 
 // Config is what the function reads from its environment, besides what all
 // functions do.
 type Config struct {
 	Database cloudsql.Config
-	BigQuery bqreadings.Config
-	// Readings says where readings are: bigquery or postgres, the metadata
-	// database then.
-	Readings string `env:"READINGS" envDefault:"bigquery"`
+	Table    place.Config
 	// ModelBucket is where models are kept.
 	ModelBucket string `env:"MODEL_BUCKET,required,notEmpty"`
 	// Rows is how many readings a run learns from at most, of all nodes together.
 	Rows int `env:"TRAINING_ROWS" envDefault:"5000"`
 }
 
-// The values of READINGS.
-const (
-	BigQuery   = "bigquery"
-	PostgreSQL = "postgres"
-)
-
 // maxRows is the most that a run of a minute learns from.
 const maxRows = 500_000
 
 // Validate implements config.Validator.
 func (c Config) Validate() error {
-	faults := []error{c.Database.Validate()}
-	switch c.Readings {
-	case BigQuery:
-		faults = append(faults, c.BigQuery.Validate())
-	case PostgreSQL:
-	default:
-		faults = append(faults, errors.New("READINGS must be bigquery or postgres"))
-	}
+	faults := []error{c.Database.Validate(), c.Table.Validate()}
 	if c.Rows < 1 || c.Rows > maxRows {
 		faults = append(faults, errors.New("TRAINING_ROWS must be between 1 and 500000"))
 	}

@@ -11,15 +11,13 @@ import (
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/models"
-	"coldaisle.dev/shared/readings/bqreadings"
-	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/readings/place"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tracing"
 )
@@ -55,7 +53,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 	open.add(client.Close)
 	topic := api.NewTopic(client, s.RetrainingTopic)
 	open.add(func() error { topic.Stop(); return nil })
-	table, closeTable, err := openReadings(ctx, s, pool, clock, log)
+	table, closeTable, err := place.Open(ctx, s.ProjectID, s.Table.Config, pool, clock, log)
 	if err != nil {
 		return err
 	}
@@ -89,18 +87,6 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
-}
-
-// openReadings opens the readings where the settings say that they are.
-func openReadings(ctx context.Context, s settings, pool *pgxpool.Pool, clock func() time.Time, log *slog.Logger) (api.Readings, func() error, error) {
-	if s.Readings == postgreSQL {
-		return pgreadings.New(pool, clock), func() error { return nil }, nil
-	}
-	table, err := bqreadings.Open(ctx, s.ProjectID, s.Table.Config, clock, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	return table, table.Close, nil
 }
 
 // migrate brings the schema up to date and gives the system's parts their rights

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"coldaisle.dev/shared/cloudsql"
-	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/readings/place"
 	"coldaisle.dev/shared/tracing"
 )
 
@@ -12,14 +12,8 @@ import (
 type (
 	// Database is where the metadata is.
 	Database struct{ cloudsql.Config }
-	// Table is where BigQuery keeps the readings.
-	Table struct{ bqreadings.Config }
-)
-
-// The two places of readings.
-const (
-	bigQuery   = "bigquery"
-	postgreSQL = "postgres"
+	// Table is where the readings are.
+	Table struct{ place.Config }
 )
 
 // settings are the service's environment, in the names of the specification.
@@ -39,22 +33,13 @@ type settings struct {
 	ProjectID string `env:"PROJECT_ID,required,notEmpty"`
 	// RetrainingTopic takes retraining requests.
 	RetrainingTopic string `env:"RETRAINING_TOPIC" envDefault:"model-retraining"`
-	// Readings says where readings are: bigquery or postgres.
-	Readings string `env:"READINGS" envDefault:"bigquery"`
 	// ModelBucket holds the models that forecast; without it nothing is forecast.
 	ModelBucket string `env:"MODEL_BUCKET"`
 }
 
 // Validate implements config.Validator.
 func (s settings) Validate() error {
-	faults := []error{s.Database.Validate()}
-	switch s.Readings {
-	case bigQuery:
-		faults = append(faults, s.Table.Validate())
-	case postgreSQL:
-	default:
-		faults = append(faults, errors.New("READINGS must be bigquery or postgres"))
-	}
+	faults := []error{s.Database.Validate(), s.Table.Validate()}
 	if s.Port < 1 || s.Port > 65535 {
 		faults = append(faults, errors.New("PORT must be between 1 and 65535"))
 	}

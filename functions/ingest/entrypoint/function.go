@@ -13,8 +13,7 @@ import (
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/push"
-	"coldaisle.dev/shared/readings/bqreadings"
-	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/readings/place"
 	"coldaisle.dev/shared/registry"
 	"coldaisle.dev/shared/store"
 )
@@ -35,16 +34,11 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes := registry.New(store.New(pool), tools.Clock)
-	if s.Readings == ingest.PostgreSQL {
-		step := ingest.New(pgreadings.New(pool, tools.Clock), nodes, tools.Log, tools.Tally)
-		return step.Handle, closePool, nil
-	}
-	readings, err := bqreadings.Open(ctx, s.Project, s.BigQuery, tools.Clock, tools.Log)
+	table, closeTable, err := place.Open(ctx, s.Project, s.Table, pool, tools.Clock, tools.Log)
 	if err != nil {
 		closePool()
 		return nil, nil, fmt.Errorf("open readings: %w", err)
 	}
-	step := ingest.New(readings, nodes, tools.Log, tools.Tally)
-	return step.Handle, func() { _ = readings.Close(); closePool() }, nil
+	step := ingest.New(table, registry.New(store.New(pool), tools.Clock), tools.Log, tools.Tally)
+	return step.Handle, func() { _ = closeTable(); closePool() }, nil
 }

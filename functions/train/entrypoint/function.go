@@ -14,8 +14,7 @@ import (
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/models"
 	"coldaisle.dev/shared/push"
-	"coldaisle.dev/shared/readings/bqreadings"
-	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/readings/place"
 	"coldaisle.dev/shared/store"
 )
 
@@ -40,17 +39,12 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 		closePool()
 		return nil, nil, err
 	}
-	step := func(table train.Readings) push.Step {
-		return train.New(store.New(pool), table, bucket, s.Rows, tools.Clock, tools.Log, tools.Tally).Handle
-	}
-	if s.Readings == train.PostgreSQL {
-		return step(pgreadings.New(pool, tools.Clock)), func() { _ = bucket.Close(); closePool() }, nil
-	}
-	table, err := bqreadings.Open(ctx, s.Project, s.BigQuery, tools.Clock, tools.Log)
+	table, closeTable, err := place.Open(ctx, s.Project, s.Table, pool, tools.Clock, tools.Log)
 	if err != nil {
 		_ = bucket.Close()
 		closePool()
 		return nil, nil, fmt.Errorf("open readings: %w", err)
 	}
-	return step(table), func() { _ = table.Close(); _ = bucket.Close(); closePool() }, nil
+	step := train.New(store.New(pool), table, bucket, s.Rows, tools.Clock, tools.Log, tools.Tally)
+	return step.Handle, func() { _ = closeTable(); _ = bucket.Close(); closePool() }, nil
 }
