@@ -61,7 +61,8 @@ func cached(files http.Handler) http.HandlerFunc {
 	}
 }
 
-// missing turns a file server's plain 404 into ours.
+// missing turns a file server's plain 404 into ours, and so a redirect: every
+// file has one path.
 type missing struct {
 	http.ResponseWriter
 
@@ -69,11 +70,12 @@ type missing struct {
 }
 
 func (m *missing) WriteHeader(status int) {
-	if status != http.StatusNotFound {
+	if status != http.StatusNotFound && status != http.StatusMovedPermanently {
 		m.ResponseWriter.WriteHeader(status)
 		return
 	}
 	m.absent = true
+	m.Header().Del("Location")
 	m.Header().Set("Cache-Control", "no-store")
 	writeProblem(m.ResponseWriter, http.StatusNotFound, detailNotFound)
 }

@@ -159,12 +159,17 @@ func fieldOf(location string) string {
 
 // writeProblem answers outside huma: unknown paths, panics, limits.
 func writeProblem(w http.ResponseWriter, status int, detail string) {
-	body, err := encode(problem{Detail: detail})
-	if err != nil { // a string always has a JSON form
-		body = []byte(`{"detail":"` + detailInternal + `"}`)
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
 	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	_, _ = w.Write(problemBody(detail))
+}
+
+// problemBody is the body of an error.
+func problemBody(detail string) []byte {
+	body, err := encode(problem{Detail: detail})
+	if err != nil { // a string always has a JSON form
+		return []byte(`{"detail":"` + detailInternal + `"}`)
+	}
+	return body
 }

@@ -338,6 +338,57 @@ func served(t *testing.T, handler http.Handler) (address string, stop func() err
 	return listener.Addr().String(), stop
 }
 
+// TestServerAnswers sends what no operation gets to see, over a real connection:
+// each answer is {"detail": …}, whoever gives it.
+func TestServerAnswers(t *testing.T) {
+	t.Parallel()
+	address, _ := served(t, bare(t, logging.Discard()))
+	const rest = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	for name, test := range map[string]struct {
+		request string
+		status  int
+		detail  string
+	}{
+		"header too large":        {"GET /health HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", 431, "Request Header Fields Too Large"},
+		"no host":                 {"GET /health HTTP/1.1\r\n\r\n", 400, "Bad Request: missing required Host header"},
+		"no request line":         {"nonsense\r\n\r\n", 400, "Bad Request"},
+		"unknown transfer coding": {"POST /api/v1/customers/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "Unsupported transfer encoding"},
+		"two slashes":             {"GET //health" + rest, 404, "Not Found"},
+		"two slashes in between":  {"POST /api/v1//customers/login" + rest, 404, "Not Found"},
+		"connect to a host":       {"CONNECT example.com:443" + rest, 404, "Not Found"},
+		"connect to a path":       {"CONNECT /health" + rest, 405, "Method Not Allowed"},
+		"connect to two slashes":  {"CONNECT //health" + rest, 404, "Not Found"},
+		"a file by another path":  {"GET /docs/pages/index.html" + rest, 404, "Not Found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = connection.Close() }()
+			if err := connection.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(connection, test.request); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if want := fmt.Sprintf(`{"detail":%q}`, test.detail); response.StatusCode != test.status || string(body) != want {
+				t.Errorf("%d %s, want %d %s", response.StatusCode, body, test.status, want)
+			}
+			if got := response.Header.Get("Content-Type"); got != "application/json" {
+				t.Errorf("Content-Type %q", got)
+			}
+		})
+	}
+}
+
 // TestSlowClient sends a header byte by byte: the server hangs up.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 		WriteTime:  writeTime,
 		IdleTime:   2 * time.Minute,
 		HeaderSize: 16 << 10,
+		Refusal:    problemBody,
 	}
 	return serving.Run(ctx, listener, handler, limits, log, slog.LevelWarn)
 }

@@ -24,6 +24,9 @@ type Limits struct {
 	WriteTime  time.Duration // to take an answer
 	IdleTime   time.Duration // between two requests
 	HeaderSize int           // bytes of header
+	// Refusal is the body of what is refused before any handler: a header that is
+	// too large, a malformed request. Nil leaves net/http's plain text.
+	Refusal Refusal
 }
 
 // Run answers on a listener until the context ends, then lets the requests
@@ -38,6 +41,9 @@ func Run(ctx context.Context, listener net.Listener, handler http.Handler, limit
 		IdleTimeout:       limits.IdleTime,
 		MaxHeaderBytes:    limits.HeaderSize,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), level),
+	}
+	if limits.Refusal != nil {
+		listener = refusals{listener, limits.Refusal}
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
