@@ -179,6 +179,9 @@ func generatedBody(r *rapid.T, schema *openapi3.Schema) string {
 	case 1:
 		return rapid.StringN(0, 40, 200).Draw(r, "noise")
 	}
+	if len(schema.AnyOf) > 0 {
+		schema = rapid.SampledFrom(schema.AnyOf).Draw(r, "alternative").Value
+	}
 	fields := map[string]any{}
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(propertyNames(schema)), 0, len(schema.Properties), rapid.ID[string]).Draw(r, "fields") {
 		property := schema.Properties[name].Value

@@ -44,8 +44,8 @@ type nodeList struct {
 // TransformSchema says that one of the two names must be used.
 func (nodeList) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.AnyOf = []*huma.Schema{
-		{Type: huma.TypeObject, Required: []string{"node_ids"}},
-		{Type: huma.TypeObject, Required: []string{"sensor_ids"}},
+		alternative("ListOfNodeIDs", "Sensors by node_ids.", "node_ids"),
+		alternative("ListOfSensorIDs", "Sensors by sensor_ids.", "sensor_ids"),
 	}
 	return s
 }

@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -18,6 +20,9 @@ const (
 	tagPredictions = "Prediction feedback"
 	tagLearning    = "Machine learning"
 )
+
+// schemaPrefix begins the reference to a named schema.
+const schemaPrefix = "#/components/schemas/"
 
 const overview = `Environmental monitoring of server rooms: temperature and relative humidity of sensors, alerts over thresholds, and predictions to validate.
 
@@ -46,7 +51,7 @@ func (a *api) config() huma.Config {
 				{Name: tagLearning, Description: "Training runs and forecasts."},
 			},
 			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				Schemas: huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer),
 				SecuritySchemes: map[string]*huma.SecurityScheme{bearerScheme: {
 					Type: "http", Scheme: "bearer", BearerFormat: "JWT",
 					Description: "The access_token of POST /api/v1/customers/login.",
@@ -66,11 +71,14 @@ func (a *api) describe() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
-	var plain any
+	var plain map[string]any
 	if err := json.Unmarshal(compact, &plain); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
-	dropPatternDescriptions(plain)
+	tidy(plain)
+	components, _ := plain["components"].(map[string]any)
+	schemas, _ := components["schemas"].(map[string]any)
+	nameAlternatives(schemas)
 	document, err := json.MarshalIndent(plain, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("indent: %w", err)
@@ -78,20 +86,65 @@ func (a *api) describe() ([]byte, error) {
 	return append(document, '\n'), nil
 }
 
-// dropPatternDescriptions removes a keyword of huma's own, which words its
-// messages and which JSON Schema does not know.
-func dropPatternDescriptions(value any) {
+// tidy removes keywords that mean nothing to the document's readers:
+// patternDescription, huma's own, words its messages. That additionalProperties
+// are allowed beside properties is what JSON Schema says anyway; generated
+// clients would take every misspelt field for one of these.
+func tidy(value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		if _, schema := v["pattern"].(string); schema {
 			delete(v, "patternDescription")
 		}
+		if _, schema := v["properties"].(map[string]any); schema && v["additionalProperties"] == true {
+			delete(v, "additionalProperties")
+		}
 		for _, member := range v {
-			dropPatternDescriptions(member)
+			tidy(member)
 		}
 	case []any:
 		for _, member := range v {
-			dropPatternDescriptions(member)
+			tidy(member)
 		}
 	}
+}
+
+// alternative is one of the sets of fields that a body may have: its name in
+// the document, and what it requires beside the fields that the body always does.
+func alternative(name, description string, required ...string) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, Title: name, Description: description, Required: required}
+}
+
+// nameAlternatives makes a schema of its own, with all fields, of each
+// alternative of a body. huma validates by one list of fields, so that its
+// messages name the field; of such a list a generated client learns only that
+// every field may be left out.
+func nameAlternatives(schemas map[string]any) {
+	for name, schema := range maps.Clone(schemas) {
+		body, _ := schema.(map[string]any)
+		alternatives, _ := body["anyOf"].([]any)
+		if len(alternatives) == 0 || body["properties"] == nil {
+			continue
+		}
+		references := make([]any, len(alternatives))
+		for i, a := range alternatives {
+			alternative, _ := a.(map[string]any)
+			title, _ := alternative["title"].(string)
+			always, _ := body["required"].([]any)
+			besides, _ := alternative["required"].([]any)
+			whole := maps.Clone(body)
+			delete(whole, "anyOf")
+			whole["required"] = slices.Concat(always, besides)
+			whole["description"] = alternative["description"]
+			schemas[title] = whole
+			references[i] = map[string]any{"$ref": schemaPrefix + title}
+		}
+		schemas[name] = map[string]any{"anyOf": references}
+	}
+}
+
+// named gives a schema a name in the document and returns a reference to it.
+func named(registry huma.Registry, name string, schema *huma.Schema) *huma.Schema {
+	registry.Map()[name] = schema
+	return &huma.Schema{Ref: schemaPrefix + name}
 }

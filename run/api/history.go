@@ -58,8 +58,10 @@ type historyOutput struct {
 
 func (a *api) registerHistory() {
 	registry := a.huma.OpenAPI().Components.Schemas
-	array := func(item reflect.Type) *huma.Schema {
-		return &huma.Schema{Type: huma.TypeArray, Items: registry.Schema(item, true, "")}
+	array := func(name, description string, item reflect.Type) *huma.Schema {
+		return named(registry, name, &huma.Schema{
+			Type: huma.TypeArray, Description: description, Items: registry.Schema(item, true, ""),
+		})
 	}
 	// Called by a sensor's page with max_points, and by people who export.
 	register(a, operation{
@@ -71,9 +73,10 @@ func (a *api) registerHistory() {
 		responses: map[string]*huma.Response{"200": {
 			Description: "OK",
 			Content: map[string]*huma.MediaType{
-				contentJSON: {Schema: &huma.Schema{AnyOf: []*huma.Schema{
-					array(reflect.TypeFor[readingBody]()), array(reflect.TypeFor[bucketBody]()),
-				}}},
+				contentJSON: {Schema: named(registry, "History", &huma.Schema{AnyOf: []*huma.Schema{
+					array("RawHistory", "Every reading, when max_points is not given.", reflect.TypeFor[readingBody]()),
+					array("BucketHistory", "A summary of each part, when max_points is given.", reflect.TypeFor[bucketBody]()),
+				}})},
 				contentCSV: {
 					Schema:  &huma.Schema{Type: huma.TypeString},
 					Example: csvReadingHeader + "esp32-7f3a,2026-03-01T12:00:00Z,24.3,41.2\n",

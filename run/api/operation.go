@@ -71,7 +71,14 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 		}
 		return out, nil
 	})
-	a.describeFaults(&described, inputFaults(a.documented(op)))
+	documented := a.documented(op)
+	a.describeFaults(&described, inputFaults(documented))
+	for _, parameter := range documented.Parameters {
+		if examples := parameter.Schema.Examples; len(examples) > 0 {
+			// Where the tools that call an operation by its document look for one.
+			parameter.Example, parameter.Schema.Examples = examples[0], nil
+		}
+	}
 }
 
 // documented finds an operation in the document as huma has described it.

@@ -51,12 +51,12 @@ type newSensor struct {
 	Position *text    `json:"position,omitempty" minLength:"1" maxLength:"80" doc:"Where in the room, such as a rack position." example:"R12/U40"`
 }
 
-// TransformSchema says which fields each of the two bodies requires.
+// TransformSchema says which fields each body requires.
 func (newSensor) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.AnyOf = []*huma.Schema{
-		{Type: huma.TypeObject, Title: "by id", Required: []string{"id", "name", "type", "room_id"}},
-		{Type: huma.TypeObject, Title: "by sensor_id and position", Required: []string{"sensor_id", "position", "room_id"}},
-		{Type: huma.TypeObject, Title: "by sensor_id and name", Required: []string{"sensor_id", "name", "room_id"}},
+		alternative("NewSensorByID", "A sensor by id, with its name and type.", "id", "name", "type"),
+		alternative("NewSensorAtPosition", "A sensor by sensor_id and position, which is also its name where none is given.", "sensor_id", "position"),
+		alternative("NewSensorByName", "A sensor by sensor_id and name.", "sensor_id", "name"),
 	}
 	return s
 }

@@ -41,8 +41,15 @@ type periodStats struct {
 }
 
 type allStats struct {
-	NodeID  string                 `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
-	Windows map[string]periodStats `json:"windows" doc:"Statistics by window: 1h, 24h, 7d, 30d."`
+	NodeID  string      `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Windows windowStats `json:"windows" doc:"Statistics by window."`
+}
+
+type windowStats struct {
+	Hour  periodStats `json:"1h" doc:"The last hour."`
+	Day   periodStats `json:"24h" doc:"The last 24 hours."`
+	Week  periodStats `json:"7d" doc:"The last 7 days."`
+	Month periodStats `json:"30d" doc:"The last 30 days."`
 }
 
 // statsAnswer is one window when the caller named one, else all of them.
@@ -61,10 +68,10 @@ func (s statsAnswer) MarshalJSON() ([]byte, error) {
 
 // Schema says that there are two forms.
 func (statsAnswer) Schema(r huma.Registry) *huma.Schema {
-	return &huma.Schema{OneOf: []*huma.Schema{
+	return named(r, "Statistics", &huma.Schema{OneOf: []*huma.Schema{
 		r.Schema(reflect.TypeFor[periodStats](), true, ""),
 		r.Schema(reflect.TypeFor[allStats](), true, ""),
-	}}
+	}})
 }
 
 type statsOutput struct {
@@ -99,11 +106,10 @@ func (a *api) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
 		one := periodOf(in.SensorID, asked[0], measured[0])
 		return &statsOutput{Body: statsAnswer{one: &one}}, nil
 	}
-	all := allStats{NodeID: in.SensorID, Windows: make(map[string]periodStats, len(asked))}
-	for i, w := range asked {
-		all.Windows[w.name] = periodOf(in.SensorID, w, measured[i])
-	}
-	return &statsOutput{Body: statsAnswer{all: &all}}, nil
+	of := func(i int) periodStats { return periodOf(in.SensorID, asked[i], measured[i]) }
+	return &statsOutput{Body: statsAnswer{all: &allStats{
+		NodeID: in.SensorID, Windows: windowStats{Hour: of(0), Day: of(1), Week: of(2), Month: of(3)},
+	}}}, nil
 }
 
 func periodOf(sensorID string, w window, s readings.Stats) periodStats {

@@ -35,8 +35,8 @@ type thresholdsChange struct {
 // TransformSchema says that one of the two must be given.
 func (thresholdsChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.AnyOf = []*huma.Schema{
-		{Type: huma.TypeObject, Required: []string{"max_temperature"}},
-		{Type: huma.TypeObject, Required: []string{"max_humidity"}},
+		alternative("MaxTemperatureChange", "A new highest temperature, with a highest humidity or without.", "max_temperature"),
+		alternative("MaxHumidityChange", "A new highest humidity, with a highest temperature or without.", "max_humidity"),
 	}
 	return s
 }

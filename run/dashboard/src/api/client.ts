@@ -8,6 +8,7 @@ export type Room = Schemas["Room"];
 export type Sensor = Schemas["Sensor"];
 export type Reading = Schemas["ReadingBody"];
 export type Bucket = Schemas["BucketBody"];
+export type Windows = Schemas["WindowStats"];
 export type Thresholds = Schemas["Thresholds"];
 export type Prediction = Schemas["Prediction"];
 export type TrainingRun = Schemas["TrainingRun"];
@@ -19,7 +20,7 @@ export class Refusal extends Error {
   }
 }
 
-export const api = createClient<paths>({ baseUrl: "/", headers: { "Content-Type": "application/json" } });
+export const api = createClient<paths, "application/json">({ baseUrl: "/", headers: { "Content-Type": "application/json" } });
 
 api.use({
   onRequest({ request }) {

@@ -1,6 +1,6 @@
 // What the pages ask the service, and how fresh each answer must be.
 import { QueryClient, useQueries, useQuery } from "@tanstack/react-query";
-import { api, got, Refusal, type Bucket, type Reading, type Room, type Sensor } from "./client";
+import { api, got, Refusal, type Bucket, type Reading, type Room, type Sensor, type Windows } from "./client";
 import type { Episode } from "../logic/episodes";
 import { session } from "./session";
 
@@ -135,15 +135,22 @@ export function useThresholds() {
   });
 }
 
-/** Readings of a range in milliseconds, in so many buckets at most, or every one. */
-export async function history(id: string, start: number, end: number, points: number | undefined, signal?: AbortSignal) {
+function rows(id: string, start: number, end: number, points: number | undefined, signal?: AbortSignal) {
   const query = {
     start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(),
     ...(points === undefined ? {} : { max_points: points }),
   };
-  return (await got(
-    api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: id }, query }, signal }),
-  )) as Bucket[];
+  return got(api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: id }, query }, signal }));
+}
+
+/** Readings of a range in milliseconds, in so many buckets at most. */
+export async function history(id: string, start: number, end: number, points: number, signal?: AbortSignal): Promise<Bucket[]> {
+  return (await rows(id, start, end, points, signal)).flatMap((row) => ("count" in row ? [row] : []));
+}
+
+/** Every reading of a range in milliseconds. */
+export function readings(id: string, start: number, end: number, signal?: AbortSignal): Promise<Reading[]> {
+  return rows(id, start, end, undefined, signal);
 }
 
 export function useHistory(id: string, start: number, end: number, points: number) {
@@ -157,7 +164,7 @@ export function useHistory(id: string, start: number, end: number, points: numbe
 export function useStats(id: string) {
   return useQuery({
     queryKey: ["stats", id], staleTime: 60 * second, refetchInterval: 4 * refreshEvery,
-    queryFn: async () => {
+    queryFn: async (): Promise<Partial<Windows>> => {
       const stats = await got(api.GET("/api/v1/data/stats/{sensor_id}", { params: { path: { sensor_id: id } } }));
       return "windows" in stats ? stats.windows : {};
     },

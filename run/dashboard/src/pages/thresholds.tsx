@@ -2,7 +2,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { api, got, reason, type Thresholds } from "../api/client";
-import { history, keys, useAllSensors, useRooms, useThresholds } from "../api/queries";
+import { history, keys, readings, useAllSensors, useRooms, useThresholds } from "../api/queries";
 import { humidityLimitHint, recommended, temperatureLimitHint } from "../logic/climate";
 import { count } from "../logic/format";
 import { previewSensor, type Counts, type Quantity, type Source } from "../logic/preview";
@@ -79,7 +79,7 @@ function Preview({ limits }: { limits: Record<Quantity, number> }) {
         queryKey: ["preview", id, span.start, span.end], staleTime: 5 * 60_000,
         queryFn: () => history(id, span.start, span.end, points, signal),
       }),
-      readings: (id, span) => history(id, span.start, span.end, undefined, signal),
+      readings: (id, span) => readings(id, span.start, span.end, signal),
     };
     const totals = { temperature: { week: 0, month: 0 }, humidity: { week: 0, month: 0 } };
     const all = sensors.data ?? [];
