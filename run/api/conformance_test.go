@@ -30,8 +30,8 @@ func TestSpecification(t *testing.T) {
 		const register, login = "/api/v1/customers/register", "/api/v1/customers/login"
 		s.walk(t, []line{
 			{"POST", register, open, `{"email":"anna@example.com","username":"annanna","password":"Passw0rd"}`, 201, keep{"customer_id", "id", customer}},
-			{"POST", login, open, `{"email":"anna@example.com","password":"Passw0rd"}`, 200, keep{"token", "access_token", object{"access_token": words, "token_type": is("bearer")}}},
-			{"POST", login, open, `{"email":"ANNA@Example.com","password":"Passw0rd"}`, 200, object{"access_token": words, "token_type": is("bearer")}},
+			{"POST", login, open, `{"email":"anna@example.com","password":"Passw0rd"}`, 200, keep{"token", "access_token", object{"access_token": words, "token_type": is("bearer"), "customer_id": same("customer_id")}}},
+			{"POST", login, open, `{"email":"ANNA@Example.com","password":"Passw0rd"}`, 200, object{"access_token": words, "token_type": is("bearer"), "customer_id": same("customer_id")}},
 			{"POST", login, open, `{"email":"anna@example.com","password":"Passw0rD"}`, 401, detail("Incorrect email or password")},
 			{"POST", login, open, `{"email":"nobody@example.com","password":"Passw0rd"}`, 401, detail("Incorrect email or password")},
 			{"POST", login, open, `{"email":"no address","password":"x"}`, 401, detail("Incorrect email or password")},

@@ -46,6 +46,7 @@ type loginInput struct {
 type token struct {
 	AccessToken string `json:"access_token" doc:"JWT to send as Authorization: Bearer; valid for 30 minutes." example:"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiI3In0.c2lnbmF0dXJl"`
 	TokenType   string `json:"token_type" enum:"bearer" doc:"Always bearer." example:"bearer"`
+	CustomerID  int64  `json:"customer_id" doc:"The customer's own id, which other paths ask for." example:"7"`
 }
 
 type loginOutput struct {
@@ -141,7 +142,7 @@ func (a *api) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loginOutput{Body: token{AccessToken: signed, TokenType: "bearer"}}, nil
+	return &loginOutput{Body: token{AccessToken: signed, TokenType: "bearer", CustomerID: found.ID}}, nil
 }
 
 func (a *api) customerInfo(ctx context.Context, in *customerPath) (*customerOutput, error) {

@@ -144,9 +144,14 @@ func (t *tokens) issue(customerID int64, validAfter time.Time) (string, error) {
 // an issue and an expiry, and valid now.
 func (t *tokens) read(text string) (bearer, error) {
 	var c claims
-	_, err := t.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return t.verify, nil })
+	token, err := t.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return t.verify, nil })
 	if err != nil {
 		return bearer{}, fmt.Errorf("%w: %w", errToken, err)
+	}
+	// The library passes it over. Whoever signs with it demands that extensions
+	// be understood, of which there are none here (RFC 7515 §4.1.11).
+	if _, demanded := token.Header["crit"]; demanded {
+		return bearer{}, fmt.Errorf("%w: crit names extensions that are not known", errToken)
 	}
 	now := t.clock()
 	switch {

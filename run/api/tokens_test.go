@@ -53,6 +53,15 @@ func TestTokenIsRefused(t *testing.T) {
 		}
 		return c
 	}
+	critical := func(names any) string {
+		token := jwt.NewWithClaims(jwt.SigningMethodHS256, good(nil))
+		token.Header["crit"], token.Header["b64"] = names, true
+		text, err := token.SignedString([]byte(testKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +106,10 @@ func TestTokenIsRefused(t *testing.T) {
 		"subject is zero":               signed(t, hs, key, good(func(c jwt.MapClaims) { c["sub"] = "0" })),
 		"subject is negative":           signed(t, hs, key, good(func(c jwt.MapClaims) { c["sub"] = "-7" })),
 		"subject is written otherwise":  signed(t, hs, key, good(func(c jwt.MapClaims) { c["sub"] = "+7" })),
+		"an unknown critical extension": critical([]string{"https://example.com/unknown"}),
+		"a registered extension":        critical([]string{"b64"}),
+		"no critical extension named":   critical([]string{}),
+		"crit is null":                  critical(nil),
 		"subject is beyond the integer": signed(t, hs, key, good(func(c jwt.MapClaims) { c["sub"] = "99999999999999999999" })),
 	}
 	for name, text := range tests {

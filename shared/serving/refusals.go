@@ -62,7 +62,7 @@ func (c refusingConn) Write(p []byte) (int, error) {
 // reads the answer before the connection is reset.
 func (c refusingConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite() //nolint:wrapcheck // stands for the connection itself
+		return half.CloseWrite()
 	}
 	return nil
 }
