@@ -23,7 +23,10 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,13 +124,19 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 			g.nodes.restore(r)
 		}
 	}
-	g.handler = tracing.Middleware("gateway", routes(map[string]http.HandlerFunc{
-		"POST /api/v1/register":  g.register,
-		"POST /api/v1/message":   g.message,
-		"POST /api/v1/heartbeat": g.heartbeat,
-		"GET /api/v1/nodes":      g.list,
-		"GET /health":            g.health,
-		"GET /metrics":           promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP,
+	post := func(h http.HandlerFunc) map[string]http.HandlerFunc {
+		return map[string]http.HandlerFunc{http.MethodPost: h}
+	}
+	get := func(h http.HandlerFunc) map[string]http.HandlerFunc {
+		return map[string]http.HandlerFunc{http.MethodGet: h, http.MethodHead: h}
+	}
+	g.handler = tracing.Middleware("gateway", routes(map[string]map[string]http.HandlerFunc{
+		"/api/v1/register":  post(g.register),
+		"/api/v1/message":   post(g.message),
+		"/api/v1/heartbeat": post(g.heartbeat),
+		"/api/v1/nodes":     get(g.list),
+		"/health":           get(g.health),
+		"/metrics":          get(promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP),
 	}))
 	return g
 }
@@ -176,34 +185,23 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, into any, detai
 	return true
 }
 
-// routes sends requests to the handlers of their patterns, and gives what the
-// router itself answers, unknown paths and wrong methods, the specification's
-// form.
-func routes(handlers map[string]http.HandlerFunc) http.Handler {
-	known, all := http.NewServeMux(), http.NewServeMux()
-	for pattern, handler := range handlers {
-		known.HandleFunc(pattern, handler)
-		all.HandleFunc(pattern, handler)
-	}
-	all.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		probe := discarded{header: http.Header{}}
-		known.ServeHTTP(&probe, r)
-		if probe.status == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", probe.header.Get("Allow"))
+// routes sends requests to the handlers of their methods and paths, and answers
+// all others itself. http.ServeMux would redirect a path with "//" or "..", which
+// no node follows, and answer in plain text what it does not know.
+func routes(handlers map[string]map[string]http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		methods, ok := handlers[r.URL.Path]
+		if !ok {
+			fail(w, http.StatusNotFound, "Not found")
+			return
+		}
+		handler, ok := methods[r.Method]
+		if !ok {
+			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
 			fail(w, http.StatusMethodNotAllowed, "Method not allowed")
 			return
 		}
-		fail(w, http.StatusNotFound, "Not found")
+		r.Pattern = r.Method + " " + r.URL.Path
+		handler(w, r)
 	})
-	return all
 }
-
-// discarded takes the router's plain answer for its status alone.
-type discarded struct {
-	header http.Header
-	status int
-}
-
-func (d *discarded) Header() http.Header         { return d.header }
-func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
-func (d *discarded) WriteHeader(status int)      { d.status = status }

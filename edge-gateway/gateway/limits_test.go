@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,8 +18,7 @@ func TestLimitsOfARequest(t *testing.T) {
 	t.Parallel()
 	address := listen(t, newSite(t).gateway)
 	const (
-		post    = "POST /api/v1/message HTTP/1.1\r\nHost: gateway\r\n"
-		silence = 0 // cut off without an answer
+		post = "POST /api/v1/message HTTP/1.1\r\nHost: gateway\r\n"
 	)
 	for name, c := range map[string]struct {
 		request string
@@ -28,7 +28,7 @@ func TestLimitsOfARequest(t *testing.T) {
 		"a header of 32 KiB":         {post + "X-Padding: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", http.StatusRequestHeaderFieldsTooLarge, false},
 		"a body of 65 KiB":           {post + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", 65<<10, strings.Repeat(" ", 65<<10)), http.StatusRequestEntityTooLarge, false},
 		"a body without length":      {post + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1000\r\n"+strings.Repeat(" ", 4096)+"\r\n", 40), http.StatusRequestEntityTooLarge, false},
-		"a header that does not end": {post, silence, true},
+		"a header that does not end": {post, 0, true},
 		"a body that does not end":   {post + "Content-Length: 100\r\n\r\n{", http.StatusBadRequest, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -36,24 +36,78 @@ func TestLimitsOfARequest(t *testing.T) {
 			if testing.Short() && c.slow {
 				t.Skip("takes as long as the gateway is patient")
 			}
-			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = conn.Close() }()
-			_, _ = io.WriteString(conn, c.request) // the gateway may hang up before it has read all
-			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-			got := silence
-			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err == nil {
-				got = response.StatusCode
-				_ = response.Body.Close()
-			}
-			if err != nil && strings.Contains(err.Error(), "timeout") {
-				t.Fatal("the gateway waits for ever")
-			}
+			got, _, _ := exchange(t, address, c.request)
 			if got != c.status {
-				t.Errorf("answered %d (%v), want %d", got, err, c.status)
+				t.Errorf("answered %d, want %d", got, c.status)
+			}
+		})
+	}
+}
+
+// exchange sends bytes over a connection of its own and returns the answer; the
+// status is 0 when the connection is cut off without one.
+func exchange(t *testing.T, address, request string) (status int, header http.Header, body string) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = io.WriteString(conn, request) // the gateway may hang up before it has read all
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		t.Fatal("the gateway waits for ever")
+	}
+	if err != nil {
+		return 0, nil, ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Errorf("body: %v", err)
+	}
+	return response.StatusCode, response.Header, string(content)
+}
+
+// TestErrorsAreJSON asks for what the gateway's own handlers never see.
+func TestErrorsAreJSON(t *testing.T) {
+	t.Parallel()
+	address := listen(t, newSite(t).gateway)
+	const host = " HTTP/1.1\r\nHost: gateway\r\n"
+	for name, c := range map[string]struct {
+		request string
+		status  int
+		error   string
+		allow   string
+	}{
+		"an unknown path":         {"GET /api/v2/nodes" + host, 404, "Not found", ""},
+		"a path with two slashes": {"POST //api/v1/message" + host, 404, "Not found", ""},
+		"a path with dots":        {"GET /api/v1/../v1/nodes" + host, 404, "Not found", ""},
+		"a path that goes on":     {"GET /health/" + host, 404, "Not found", ""},
+		"the root":                {"GET /" + host, 404, "Not found", ""},
+		"a wrong method":          {"GET /api/v1/message" + host, 405, "Method not allowed", "POST"},
+		"another wrong method":    {"DELETE /api/v1/nodes" + host, 405, "Method not allowed", "GET, HEAD"},
+		"a browser's question":    {"OPTIONS /api/v1/nodes" + host, 405, "Method not allowed", "GET, HEAD"},
+		"a question to the host":  {"OPTIONS *" + host, 404, "Not found", ""},
+		"a tunnel":                {"CONNECT pubsub.googleapis.com:443" + host, 404, "Not found", ""},
+		"a tunnel to a path":      {"CONNECT /health" + host, 405, "Method not allowed", "GET, HEAD"},
+		"another site":            {"GET http://example.com/" + host, 404, "Not found", ""},
+		"no host":                 {"GET /health HTTP/1.1\r\n", 400, "Bad Request: missing required Host header", ""},
+		"no HTTP":                 {"node_id=1\r\n", 400, "Bad Request", ""},
+		"a header without colon":  {"GET /health" + host + "nonsense\r\n", 400, "Bad Request", ""},
+		"a negative length":       {"POST /api/v1/message" + host + "Content-Length: -1\r\n", 400, "Bad Request", ""},
+		"HTTP of the future":      {"GET /health HTTP/4.0\r\nHost: gateway\r\n", 505, "HTTP Version Not Supported: unsupported protocol version", ""},
+		"a transfer encoding":     {"POST /api/v1/message" + host + "Transfer-Encoding: gzip\r\n", 501, "Unsupported transfer encoding", ""},
+		"an expectation":          {"POST /api/v1/message" + host + "Expect: 200-ok\r\n", 417, "Expectation Failed", ""},
+		"a header of 32 KiB":      {"GET /health" + host + "X-Padding: " + strings.Repeat("x", 32<<10) + "\r\n", 431, "Request Header Fields Too Large", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, header, body := exchange(t, address, c.request+"\r\n")
+			want := fmt.Sprintf("{\"error\":%q}\n", c.error)
+			if status != c.status || body != want || header.Get("Content-Type") != "application/json" || header.Get("Allow") != c.allow {
+				t.Errorf("answered %d %q with %v, want %d %q", status, body, header, c.status, want)
 			}
 		})
 	}

@@ -34,13 +34,6 @@ func FuzzRequests(f *testing.F) {
 		request.URL = target
 		recorder := httptest.NewRecorder()
 		site.ServeHTTP(recorder, request)
-		if location := recorder.Header().Get("Location"); location != "" {
-			// The router leads from a path with "//" or ".." to the plain one.
-			if !strings.HasPrefix(location, "/") || strings.HasPrefix(location, "//") {
-				t.Errorf("led to %q", location)
-			}
-			return
-		}
 		var answer map[string]any
 		if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil {
 			t.Fatalf("%d %q: %v", recorder.Code, recorder.Body, err)

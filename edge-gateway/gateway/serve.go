@@ -32,7 +32,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 		HeaderSize: 8 << 10,
 	}
 	limited := newAddressLimit(netutil.LimitListener(listener, maxConnections), perAddress)
-	return serving.Run(ctx, limited, handler, limits, log, slog.LevelDebug)
+	return serving.Run(ctx, serving.JSONErrors(limited, "error"), handler, limits, log, slog.LevelDebug)
 }
 
 // addressLimit closes at once what one address opens beyond so many connections.
@@ -93,6 +93,9 @@ func (c *countedConn) Close() error {
 	c.leave()
 	return c.Conn.Close() //nolint:wrapcheck // stands for the connection itself
 }
+
+// CloseWrite closes the writing side alone, as net/http does to end an answer.
+func (c *countedConn) CloseWrite() error { return serving.CloseWrite(c.Conn) }
 
 // host is the address of host:port.
 func host(hostPort string) string {

@@ -32,7 +32,8 @@ type Limits struct {
 // Run answers on a listener until the context ends, then lets the requests
 // under way finish and returns nil; an error names those that had to be cut. It
 // closes the listener. What clients do wrong goes to the log at the given level.
-func Run(ctx context.Context, listener net.Listener, handler http.Handler, limits Limits, log *slog.Logger, level slog.Level) error {
+// configure sets what else the server needs.
+func Run(ctx context.Context, listener net.Listener, handler http.Handler, limits Limits, log *slog.Logger, level slog.Level, configure ...func(*http.Server)) error {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: limits.HeaderTime,
@@ -41,6 +42,11 @@ func Run(ctx context.Context, listener net.Listener, handler http.Handler, limit
 		IdleTimeout:       limits.IdleTime,
 		MaxHeaderBytes:    limits.HeaderSize,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), level),
+		// OPTIONS * is the handler's too.
+		DisableGeneralOptionsHandler: true,
+	}
+	for _, c := range configure {
+		c(server)
 	}
 	if limits.Refusal != nil {
 		listener = refusals{listener, limits.Refusal}
