@@ -124,21 +124,27 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 			g.nodes.restore(r)
 		}
 	}
+	g.handler = tracing.Middleware("gateway", answer(g.routes()))
+	return g
+}
+
+// routes are the handlers by path and method. Each stands in openapi.json.
+func (g *Gateway) routes() map[string]map[string]http.HandlerFunc {
 	post := func(h http.HandlerFunc) map[string]http.HandlerFunc {
 		return map[string]http.HandlerFunc{http.MethodPost: h}
 	}
 	get := func(h http.HandlerFunc) map[string]http.HandlerFunc {
 		return map[string]http.HandlerFunc{http.MethodGet: h, http.MethodHead: h}
 	}
-	g.handler = tracing.Middleware("gateway", routes(map[string]map[string]http.HandlerFunc{
+	return map[string]map[string]http.HandlerFunc{
 		"/api/v1/register":  post(g.register),
 		"/api/v1/message":   post(g.message),
 		"/api/v1/heartbeat": post(g.heartbeat),
 		"/api/v1/nodes":     get(g.list),
+		"/api/v1/openapi":   get(g.openapi),
 		"/health":           get(g.health),
 		"/metrics":          get(promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP),
-	}))
-	return g
+	}
 }
 
 // ServeHTTP answers one request.
@@ -185,10 +191,10 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, into any, detai
 	return true
 }
 
-// routes sends requests to the handlers of their methods and paths, and answers
+// answer sends requests to the handlers of their methods and paths, and answers
 // all others itself. http.ServeMux would redirect a path with "//" or "..", which
 // no node follows, and answer in plain text what it does not know.
-func routes(handlers map[string]map[string]http.HandlerFunc) http.Handler {
+func answer(handlers map[string]map[string]http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		methods, ok := handlers[r.URL.Path]
 		if !ok {

@@ -49,7 +49,7 @@ func TestAnswers(t *testing.T) {
 		"heartbeat":                    {"POST", "/api/v1/heartbeat", `{"node_id":"n1"}`, 200, `{"status":"alive","node_id":"n1","timestamp":"2026-11-20T03:00:00Z"}`},
 		"heartbeat of nobody":          {"POST", "/api/v1/heartbeat", `{}`, 400, `{"error":"Invalid request body"}`},
 		"nodes":                        {"GET", "/api/v1/nodes", ``, 200, `{"nodes":[],"total":0}`},
-		"health":                       {"GET", "/health", ``, 200, `{"status":"healthy","version":"v1","nodes":0,"publishing":{"up":true,"since":"2026-11-20T03:00:00Z"},"outbox":{"readings":0,"bytes":0,"dropped":0,"damaged":0},"mdns":"announced"}`},
+		"health":                       {"GET", "/health", ``, 200, `{"status":"healthy","version":"v1","nodes":0,"publishing":{"up":true,"since":"2026-11-20T03:00:00Z"},"outbox":{"readings":0,"bytes":0,"dropped":0,"damaged":0},"mdns":{"instance":"monitor-gateway._http._tcp.local","host":"monitor-gateway.local","links":null}}`},
 		"unknown path":                 {"GET", "/api/v2/nodes", ``, 404, `{"error":"Not found"}`},
 		"wrong method":                 {"GET", "/api/v1/message", ``, 405, `{"error":"Method not allowed"}`},
 	} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
@@ -100,7 +101,9 @@ func newSiteWith(tb testing.TB, config gateway.Config, box gateway.Outbox) *site
 		box = openBox(tb, tb.TempDir(), s.clock)
 	}
 	config.Version = "v1"
-	config.Discovery = func() any { return "announced" }
+	config.Discovery = func() any {
+		return announce.State{Instance: "monitor-gateway._http._tcp.local", Host: "monitor-gateway.local"}
+	}
 	s.gateway = gateway.New(config, s.published, box, s.clock, logging.Discard())
 	return s
 }
@@ -136,6 +139,7 @@ func (s *site) send(method, path, body string) (status int, answer string) {
 	if kind := recorder.Header().Get("Content-Type"); path != "/metrics" && kind != "application/json" {
 		s.tb.Errorf("%s %s: Content-Type %q", method, path, kind)
 	}
+	judge(s.tb, request, recorder)
 	return recorder.Code, strings.TrimSpace(recorder.Body.String())
 }
 

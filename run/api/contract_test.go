@@ -1,10 +1,8 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -15,82 +13,8 @@ import (
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
 	"pgregory.net/rapid"
 )
-
-// contract judges answers by the OpenAPI document.
-type contract struct {
-	document *openapi3.T
-}
-
-// loadContract reads a document and validates it itself, examples included.
-func loadContract(tb testing.TB, text []byte) *contract {
-	tb.Helper()
-	document, err := openapi3.NewLoader().LoadFromData(text)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := document.Validate(tb.Context(), openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation()); err != nil {
-		tb.Fatal(err)
-	}
-	return &contract{document: document}
-}
-
-// find returns the operation that takes a path; of two, the one that has more
-// of it literally, from the left.
-func (c *contract) find(method, path string) (template string, item *openapi3.PathItem, op *openapi3.Operation) {
-	asked := strings.Split(path, "/")
-	for candidate, it := range c.document.Paths.Map() {
-		o := it.GetOperation(method)
-		parts := strings.Split(candidate, "/")
-		if o == nil || len(parts) != len(asked) {
-			continue
-		}
-		matches := true
-		for i, part := range parts {
-			if !strings.HasPrefix(part, "{") && part != asked[i] || asked[i] == "" && part != "" {
-				matches = false
-			}
-		}
-		// '{' sorts after every letter: the smaller template is literal for longer.
-		if matches && (op == nil || candidate < template) {
-			template, item, op = candidate, it, o
-		}
-	}
-	return template, item, op
-}
-
-// judge reports an answer that the document does not describe: its status, its
-// type, its body, its headers.
-func (c *contract) judge(request *http.Request, got reply) error {
-	path := request.URL.EscapedPath()
-	template, item, op := c.find(request.Method, path)
-	if op == nil {
-		return nil
-	}
-	input := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{
-			Request: request,
-			Route: &routers.Route{
-				Spec: c.document, Path: template, PathItem: item, Method: request.Method, Operation: op,
-			},
-		},
-		Status: got.status, Header: got.header, Body: io.NopCloser(bytes.NewReader(got.body)),
-		Options: &openapi3filter.Options{
-			IncludeResponseStatus:   true,
-			SchemaValidationOptions: []openapi3.SchemaValidationOption{openapi3.EnableFormatValidation()},
-		},
-	}
-	if got.header.Get("Content-Type") == "text/csv; charset=utf-8" {
-		input.Options.ExcludeResponseBody = true // the filter reads no CSV
-	}
-	if err := openapi3filter.ValidateResponse(request.Context(), input); err != nil {
-		return fmt.Errorf("%s %s answered %d %.300s: %w", request.Method, path, got.status, got.body, err)
-	}
-	return nil
-}
 
 // TestContract sends generated requests, valid and not, to every operation:
 // none is answered 5xx, and every answer is as the document says.
@@ -116,7 +40,7 @@ func TestContract(t *testing.T) {
 	all := operations(t, s)
 	rapid.Check(t, func(r *rapid.T) {
 		op := rapid.SampledFrom(all).Draw(r, "operation")
-		_, _, described := s.contract.find(op.method, op.path)
+		_, _, described := s.contract.Find(op.method, op.path)
 		path, query := op.path, url.Values{}
 		for _, parameter := range described.Parameters {
 			p := parameter.Value

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/openapitest"
 )
 
 var update = flag.Bool("update", false, "write openapi.json anew")
@@ -34,7 +35,7 @@ func TestDocument(t *testing.T) {
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("the API has changed; look at the difference and run with -update:\n%s", diff)
 	}
-	loadContract(t, got)
+	openapitest.Load(t, got)
 }
 
 // TestDocumentIsComplete demands what a reader needs of every operation.

@@ -167,7 +167,7 @@ func (s *system) do(t tester, request *http.Request) reply {
 	}
 	got := reply{response.StatusCode, response.Header, bytes.TrimSuffix(body, []byte("\n"))}
 	if s.contract != nil {
-		if err := s.contract.judge(request, got); err != nil {
+		if err := s.contract.JudgeAnswer(request, got.status, got.header, got.body); err != nil {
 			t.Errorf("the document says otherwise: %v", err)
 		}
 	}

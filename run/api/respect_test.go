@@ -64,7 +64,7 @@ func TestRespect(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := strings.Split(string(text), "\n")
-		for _, path := range s.contract.document.Paths.Map() {
+		for _, path := range s.contract.Paths.Map() {
 			for _, op := range path.Operations() {
 				if !slices.Contains(lines, "        operationId: "+op.OperationID) {
 					t.Errorf("%s is not in %s", op.OperationID, journey)

@@ -14,6 +14,7 @@ import (
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/openapitest"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
@@ -28,7 +29,7 @@ type system struct {
 	pool     *pgxpool.Pool
 	store    *store.Store
 	readings *pgreadings.Store
-	contract *contract
+	contract *openapitest.Document
 	now      func() time.Time
 	kept     map[string]string // what lines of a table keep for later ones
 
@@ -55,7 +56,7 @@ func newSystem(tb testing.TB, change ...func(*Deps)) *system {
 	tb.Cleanup(server.Close)
 	s.url, s.client = server.URL, server.Client()
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	s.contract = loadContract(tb, s.call(tb, "", http.MethodGet, "/openapi.json", "").body)
+	s.contract = openapitest.Load(tb, s.call(tb, "", http.MethodGet, "/openapi.json", "").body)
 	return s
 }
 
