@@ -18,7 +18,7 @@ func Middleware(piece string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		if r.Header.Get("Traceparent") != "" {
-			ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+			ctx = join(ctx, propagation.HeaderCarrier(r.Header))
 		}
 		ctx, span := otel.Tracer(scope).Start(ctx, piece, trace.WithSpanKind(trace.SpanKindServer))
 		if !span.IsRecording() {

@@ -32,7 +32,19 @@ func Extract(ctx context.Context, attributes map[string]string) context.Context 
 	if attributes[prefix+"traceparent"] == "" {
 		return ctx
 	}
-	return propagation.TraceContext{}.Extract(ctx, messageCarrier(attributes))
+	return join(ctx, messageCarrier(attributes))
+}
+
+// join returns ctx within the trace that a carrier tells of. The tracestate that
+// may come with it is left behind: nothing of ours reads it, a stranger can make
+// it as long as a header may be, and Pub/Sub refuses a message with an attribute
+// of more than 1,024 bytes.
+func join(ctx context.Context, carrier propagation.TextMapCarrier) context.Context {
+	caller := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, carrier))
+	if !caller.IsRemote() {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, caller.WithTraceState(trace.TraceState{}))
 }
 
 // messageCarrier reads and writes the keys of a trace with the library's prefix.

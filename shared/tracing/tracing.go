@@ -4,7 +4,7 @@
 //
 // It is off unless OTEL_EXPORTER_OTLP_ENDPOINT is set, and then costs nothing:
 // no span is made, no attribute written. A trace that a caller began still
-// passes through, so that log lines join it.
+// passes through, so that log lines join it: its id, not its tracestate.
 //
 // A main or entrypoint calls [Start] once; everything else uses
 //

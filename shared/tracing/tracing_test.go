@@ -3,12 +3,15 @@ package tracing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -103,6 +106,32 @@ func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the te
 	}
 	if err := stop(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTracestateIsLeftBehind has a caller of a request, and a publisher of a
+// message, send the longest tracestate that the W3C lets pass.
+func TestTracestateIsLeftBehind(t *testing.T) { //nolint:paralleltest // must not run beside the tests that install a provider
+	var members []string
+	for i := range 32 {
+		members = append(members, fmt.Sprintf("vendor%d=%s", i, strings.Repeat("v", 256)))
+	}
+	state := strings.Join(members, ",")
+	var attributes map[string]string
+	handler := Middleware("gateway", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		attributes = Inject(r.Context(), nil)
+	}))
+	request := httptest.NewRequest(http.MethodPost, "/", nil)
+	request.Header.Set("Traceparent", parent)
+	request.Header.Set("Tracestate", state)
+	handler.ServeHTTP(httptest.NewRecorder(), request)
+	want := map[string]string{prefix + "traceparent": parent}
+	if diff := cmp.Diff(want, attributes); diff != "" {
+		t.Errorf("attributes of a request (-want +got):\n%s", diff)
+	}
+	ctx := Extract(t.Context(), map[string]string{prefix + "traceparent": parent, prefix + "tracestate": state})
+	if diff := cmp.Diff(want, Inject(ctx, nil)); diff != "" {
+		t.Errorf("attributes of a message (-want +got):\n%s", diff)
 	}
 }
 
