@@ -160,13 +160,19 @@ func fail(w http.ResponseWriter, status int, text string) {
 }
 
 func write(w http.ResponseWriter, status int, body any) {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		status, encoded = http.StatusInternalServerError, []byte(`{"error":"Internal server error"}`)
-	}
+	text := encoded(body)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(encoded, '\n')) // a node that has gone needs no answer
+	_, _ = w.Write(text) // a node that has gone needs no answer
+}
+
+// encoded is a body in JSON.
+func encoded(body any) []byte {
+	text, err := json.Marshal(body)
+	if err != nil {
+		text = []byte(`{"error":"Internal server error"}`)
+	}
+	return append(text, '\n')
 }
 
 // decode reads a JSON body into a request. It has answered when it returns

@@ -27,12 +27,13 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	limits := serving.Limits{
 		HeaderTime: 5 * time.Second,
 		ReadTime:   10 * time.Second,
-		WriteTime:  15 * time.Second, // longer than a turn and a publish may take
+		WriteTime:  20 * time.Second, // longer than a turn and two publishes may take
 		IdleTime:   2 * time.Minute,  // nodes that keep their connection post every 30 s
 		HeaderSize: 8 << 10,
+		Refusal:    func(text string) []byte { return encoded(errorBody{Error: text}) },
 	}
 	limited := newAddressLimit(netutil.LimitListener(listener, maxConnections), perAddress)
-	return serving.Run(ctx, serving.JSONErrors(limited, "error"), handler, limits, log, slog.LevelDebug)
+	return serving.Run(ctx, limited, handler, limits, log, slog.LevelDebug)
 }
 
 // addressLimit closes at once what one address opens beyond so many connections.

@@ -58,10 +58,17 @@ func (c refusingConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// CloseWrite is what net/http ends a refused request with, so that the client
-// reads the answer before the connection is reset.
-func (c refusingConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+// CloseWrite implements what [CloseWrite] asks for.
+func (c refusingConn) CloseWrite() error { return CloseWrite(c.Conn) }
+
+// NetConn is the connection below, as the listener gave it.
+func (c refusingConn) NetConn() net.Conn { return c.Conn }
+
+// CloseWrite closes the writing side of a connection, which is what net/http ends
+// a refused request with, so that the client reads the answer before the
+// connection is reset. Every wrapper of a connection must pass it on.
+func CloseWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil
