@@ -393,8 +393,8 @@ type publisher struct{ err error }
 
 func (p publisher) Publish(context.Context, gateway.Message) error { return p.err }
 
-func (p publisher) PublishBacklog(_ context.Context, messages []gateway.Message) (int, error) {
-	return len(messages), p.err
+func (p publisher) PublishBacklog(_ context.Context, messages []gateway.Message) []error {
+	return slices.Repeat([]error{p.err}, len(messages))
 }
 
 func TestGateway(t *testing.T) {

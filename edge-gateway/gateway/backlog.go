@@ -93,15 +93,18 @@ func (g *Gateway) publishKept(ctx context.Context, kept []outbox.Message) int {
 	}
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	sent, err := g.publisher.PublishBacklog(limited, messages)
-	g.metrics.delivered.Add(float64(sent))
-	if sent > 0 {
-		g.worked(ctx)
+	for i, err := range g.publisher.PublishBacklog(limited, messages) {
+		switch {
+		case err == nil:
+			g.metrics.delivered.Inc()
+			g.worked(ctx)
+		case ctx.Err() != nil:
+			return i
+		case !g.failed(ctx, messages[i], err):
+			return i
+		}
 	}
-	if err != nil && ctx.Err() == nil {
-		g.failed(ctx, err)
-	}
-	return sent
+	return len(messages)
 }
 
 // pace adapts the backlog to the uplink, so that a live reading finds it nearly

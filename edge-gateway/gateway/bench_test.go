@@ -197,8 +197,8 @@ func (l *last) Publish(_ context.Context, m gateway.Message) error {
 	return nil
 }
 
-func (l *last) PublishBacklog(_ context.Context, messages []gateway.Message) (int, error) {
-	return len(messages), nil
+func (l *last) PublishBacklog(_ context.Context, messages []gateway.Message) []error {
+	return make([]error, len(messages))
 }
 
 // discard is the answer to nobody.

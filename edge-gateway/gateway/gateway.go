@@ -7,6 +7,13 @@
 // what was answered is never lost. While Pub/Sub is known to be away nodes are
 // answered at once. As long as it is there, nothing is written to disk.
 //
+// A message that Pub/Sub refuses for what is in it (INVALID_ARGUMENT) is given
+// up: logged, counted, and its node is answered 500 without "kept". Others are not
+// affected. No reading of ours is known to be refused; this guards against limits
+// that we do not know of. After [maxRefusals] in a row, with none taken between
+// them, the fault may be the topic's (such as a schema that somebody has attached
+// to it): from then on refused readings are kept, until one is taken.
+//
 // The gateway keeps in memory which nodes there are and each one's last hour,
 // which rides along with every reading so that detection needs no query; a
 // restart loses no more than that. It trusts the local network, as the
@@ -49,11 +56,12 @@ const (
 
 // Publisher sends readings to topic data. [Topic] is one.
 type Publisher interface {
-	// Publish returns once Pub/Sub has the message, or by a timeout of its own.
+	// Publish returns once Pub/Sub has the message, or by a timeout of its own. The
+	// error is [ErrRefused] when Pub/Sub will never take this message.
 	Publish(ctx context.Context, m Message) error
 	// PublishBacklog sends messages in their order, none in the way of Publish,
-	// and returns how many of the first ones Pub/Sub has.
-	PublishBacklog(ctx context.Context, messages []Message) (int, error)
+	// and returns what came of each.
+	PublishBacklog(ctx context.Context, messages []Message) []error
 }
 
 // Outbox keeps readings that cannot be published. [outbox.Outbox] is one.
@@ -100,6 +108,7 @@ type Gateway struct {
 	metrics   *metrics
 	wake      chan struct{} // for Run: something changed
 	drops     *notice
+	refusals  *notice
 	columns   sync.Pool // of *columns
 	clock     func() time.Time
 	log       *slog.Logger
@@ -115,8 +124,8 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 		nodes:  newNodes(config.MaxNodes, config.NodeRate, config.NodeBurst),
 		uplink: newUplink(clock()),
 		wake:   make(chan struct{}, 1),
-		drops:  &notice{},
-		clock:  clock, log: log,
+		drops:  &notice{}, refusals: &notice{},
+		clock: clock, log: log,
 	}
 	g.metrics = newMetrics(g)
 	for m := range box.Since(clock().Add(-Remember)) {
@@ -153,6 +162,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.
 // errorBody is the specification's form of a gateway error.
 type errorBody struct {
 	Error string `json:"error"`
+	// Kept says that the gateway will deliver the reading all the same.
+	Kept bool `json:"kept,omitzero"`
 }
 
 func fail(w http.ResponseWriter, status int, text string) {

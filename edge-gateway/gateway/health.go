@@ -22,7 +22,10 @@ type Health struct {
 type Publishing struct {
 	Up    bool      `json:"up"`
 	Since time.Time `json:"since"`
-	Error string    `json:"error,omitzero"` // what took it down
+	Error string    `json:"error,omitzero"` // what took it down, or why every message is refused
+	// Refused counts readings that Pub/Sub refuses for what is in them, since the
+	// start.
+	Refused int64 `json:"refused,omitzero"`
 }
 
 // Depth says what waits in the outbox.
@@ -42,13 +45,13 @@ func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
 		Status:     "healthy",
 		Version:    g.config.Version,
 		Nodes:      g.nodes.count(),
-		Publishing: Publishing{Up: !down, Since: reading.Instant(since), Error: reason},
+		Publishing: Publishing{Up: !down, Since: reading.Instant(since), Error: reason, Refused: g.refusals.total()},
 		Outbox:     Depth{Readings: stats.Pending, Bytes: stats.Bytes, Dropped: g.drops.total(), Damaged: stats.Damaged},
 	}
 	if stats.Fault != nil {
 		h.Outbox.Error = stats.Fault.Error()
 	}
-	if down || stats.Fault != nil {
+	if reason != "" || stats.Fault != nil {
 		h.Status = "degraded"
 	}
 	if g.config.Discovery != nil {

@@ -12,6 +12,7 @@ type metrics struct {
 	rejected  *prometheus.CounterVec
 	published prometheus.Counter
 	failed    prometheus.Counter
+	refused   prometheus.Counter
 	kept      prometheus.Counter
 	delivered prometheus.Counter
 	dropped   *prometheus.CounterVec
@@ -34,6 +35,7 @@ func newMetrics(g *Gateway) *metrics {
 		accepted:  counter("messages_accepted_total", "Valid messages received."),
 		published: counter("messages_published_total", "Live messages that Pub/Sub has acknowledged."),
 		failed:    counter("publish_failures_total", "Live messages that could not be published."),
+		refused:   counter("publish_refused_total", "Messages that Pub/Sub refuses for what is in them, given up."),
 		kept:      counter("outbox_kept_total", "Readings put into the outbox."),
 		delivered: counter("outbox_delivered_total", "Readings of the outbox that Pub/Sub has acknowledged."),
 		dropped:   byReason("outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
@@ -48,7 +50,7 @@ func newMetrics(g *Gateway) *metrics {
 	})
 	build.Set(1)
 	m.registry.MustRegister(
-		m.accepted, m.rejected, m.published, m.failed, m.latency, m.kept, m.delivered, m.dropped, build,
+		m.accepted, m.rejected, m.published, m.failed, m.refused, m.latency, m.kept, m.delivered, m.dropped, build,
 		gauge("nodes", "Nodes known.", func() float64 { return float64(g.nodes.count()) }),
 		gauge("publishing", "1 while Pub/Sub answers, 0 while readings go into the outbox.", func() float64 {
 			if g.uplink.isDown() {

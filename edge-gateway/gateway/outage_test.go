@@ -32,7 +32,7 @@ func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 	for i := range 5 {
 		s.pass(30 * time.Second)
 		status, answer := s.send(http.MethodPost, "/api/v1/message", body(fmt.Sprintf("a%d", i+1), 21))
-		if status != 500 || answer != `{"error":"Failed to publish to Pub/Sub"}` {
+		if status != 500 || answer != `{"error":"Failed to publish to Pub/Sub","kept":true}` {
 			t.Errorf("answered %d %s", status, answer)
 		}
 		want = append(want, s.clock())

@@ -59,7 +59,7 @@ func (m *message) valid() bool {
 		reading.ValidateMeasurement(*m.Temperature, *m.Humidity) == nil
 }
 
-type published struct {
+type accepted struct {
 	Status    string `json:"status"`
 	MessageID string `json:"message_id"`
 }
@@ -67,7 +67,7 @@ type published struct {
 // message takes a reading. The answer follows Pub/Sub's. A node that hears of a
 // failure, or hears nothing, sends the same message on its next cycle and is
 // recognised by its id; one that gives up instead loses nothing either, because
-// the reading was put into the outbox before the answer.
+// the reading was put into the outbox before the answer, which says so by "kept".
 func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 	var in message
 	if !g.decode(w, r, &in, detailMessage) {
@@ -86,11 +86,15 @@ func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		g.log.ErrorContext(r.Context(), "reading cannot be encoded", "node_id", in.NodeID, "error", err.Error())
 	}
-	if err != nil || !g.send(r.Context(), Message{NodeID: in.NodeID, Data: encoded}, given) {
-		fail(w, http.StatusInternalServerError, detailPublish)
+	became := lost
+	if err == nil {
+		became = g.send(r.Context(), Message{NodeID: in.NodeID, Data: encoded}, given)
+	}
+	if became != sent {
+		write(w, http.StatusInternalServerError, errorBody{Error: detailPublish, Kept: became == kept})
 		return
 	}
-	write(w, http.StatusOK, published{Status: "published", MessageID: in.ID})
+	write(w, http.StatusOK, accepted{Status: "published", MessageID: in.ID})
 }
 
 // take gives a message its time and what came before it, and writes it in the

@@ -14,12 +14,21 @@ import (
 // maxMessage is the contract's bound of a message of topic data, in bytes.
 const maxMessage = 2500
 
+// outcome is what became of a live reading.
+type outcome int
+
+const (
+	sent outcome = iota // Pub/Sub has it
+	kept                // it is in the outbox
+	lost                // neither: its node must send it again
+)
+
 // send publishes a live reading, and puts it into the outbox when that fails,
-// unless it is there already. It returns true once Pub/Sub has it.
+// unless it is there already.
 //
 // A node that hangs up does not end it: a reading that was taken is published or
 // kept.
-func (g *Gateway) send(ctx context.Context, m Message, given stamped) bool {
+func (g *Gateway) send(ctx context.Context, m Message, given stamped) outcome {
 	ctx = context.WithoutCancel(ctx)
 	if period, open := g.uplink.pass(); open {
 		started := g.clock()
@@ -28,15 +37,17 @@ func (g *Gateway) send(ctx context.Context, m Message, given stamped) bool {
 		if err == nil {
 			g.metrics.published.Inc()
 			g.worked(ctx)
-			return true
+			return sent
 		}
-		g.failed(ctx, err)
+		if g.failed(ctx, m, err) {
+			return lost
+		}
 	}
 	g.metrics.failed.Inc()
-	if !given.kept {
-		g.keep(ctx, m, given)
+	if given.kept || g.keep(ctx, m, given) {
+		return kept
 	}
-	return false
+	return lost
 }
 
 // until is a context with the values of one, its trace, and the end of another:
@@ -49,8 +60,8 @@ type until struct {
 
 func (u until) Value(key any) any { return u.values.Value(key) }
 
-// keep puts a reading into the outbox.
-func (g *Gateway) keep(ctx context.Context, m Message, given stamped) {
+// keep puts a reading into the outbox and says whether it is there.
+func (g *Gateway) keep(ctx context.Context, m Message, given stamped) bool {
 	err := g.outbox.Append(m.Data)
 	if err == nil {
 		g.metrics.kept.Inc()
@@ -58,7 +69,7 @@ func (g *Gateway) keep(ctx context.Context, m Message, given stamped) {
 		if !g.uplink.isDown() {
 			g.rouse() // Pub/Sub came back meanwhile
 		}
-		return
+		return true
 	}
 	reason := "disk"
 	if errors.Is(err, outbox.ErrFull) {
@@ -68,6 +79,7 @@ func (g *Gateway) keep(ctx context.Context, m Message, given stamped) {
 	if count, due := g.drops.add(g.clock()); due {
 		g.log.ErrorContext(ctx, "readings cannot be kept, their nodes must send them again", "dropped", count, "error", err.Error())
 	}
+	return false
 }
 
 // rouse tells Run that something has changed.
@@ -78,15 +90,44 @@ func (g *Gateway) rouse() {
 	}
 }
 
-func (g *Gateway) failed(ctx context.Context, err error) {
+// failed notes a failed publish and says whether the message is to be given up.
+func (g *Gateway) failed(ctx context.Context, m Message, err error) (giveUp bool) {
+	if errors.Is(err, ErrRefused) {
+		return g.refused(ctx, m, err)
+	}
 	if g.uplink.failed(g.clock(), err) {
 		g.log.ErrorContext(ctx, "publishing failed, readings go into the outbox", "error", err.Error())
 		g.rouse()
 	}
+	return false
+}
+
+// refused notes a message that Pub/Sub refuses and says whether to give it up.
+// What is given up remains in the log alone.
+func (g *Gateway) refused(ctx context.Context, m Message, err error) (giveUp bool) {
+	g.answered(ctx)
+	inRow := g.uplink.refused(err)
+	if inRow == maxRefusals+1 {
+		g.log.ErrorContext(ctx, "Pub/Sub refuses every message, readings go into the outbox", "error", err.Error())
+	}
+	if inRow > maxRefusals {
+		return false
+	}
+	g.metrics.refused.Inc()
+	if count, due := g.refusals.add(g.clock()); due {
+		g.log.ErrorContext(ctx, "Pub/Sub refuses a reading, it is given up",
+			"node_id", m.NodeID, "refused", count, "data", string(m.Data), "error", err.Error())
+	}
+	return true
 }
 
 func (g *Gateway) worked(ctx context.Context) {
-	if away, back := g.uplink.worked(g.clock()); back {
+	g.uplink.worked()
+	g.answered(ctx)
+}
+
+func (g *Gateway) answered(ctx context.Context) {
+	if away, back := g.uplink.answered(g.clock()); back {
 		g.log.InfoContext(ctx, "publishing works again", "away_seconds", away.Seconds(), "backlog", g.outbox.Stats().Pending)
 		g.rouse()
 	}

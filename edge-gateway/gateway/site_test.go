@@ -42,13 +42,12 @@ func (r *record) Publish(_ context.Context, m gateway.Message) error {
 	return nil
 }
 
-func (r *record) PublishBacklog(ctx context.Context, messages []gateway.Message) (int, error) {
+func (r *record) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	faults := make([]error, len(messages))
 	for i, m := range messages {
-		if err := r.Publish(ctx, m); err != nil {
-			return i, err
-		}
+		faults[i] = r.Publish(ctx, m)
 	}
-	return len(messages), nil
+	return faults
 }
 
 func (r *record) fail(err error) {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"coldaisle.dev/shared/topic"
 	"coldaisle.dev/shared/wire"
@@ -39,10 +42,17 @@ type Message struct {
 	Data   []byte
 }
 
+// ErrRefused is the fault of a message that Pub/Sub will never take
+// (INVALID_ARGUMENT), while it may take others.
+var ErrRefused = errors.New("refused by Pub/Sub")
+
 // Topic publishes readings to a Pub/Sub topic. Live readings and backlog go in
 // requests of their own.
 type Topic struct {
 	live, backlog *topic.Publisher
+	// single takes the messages of a request that was refused, one a request: the
+	// fault may be another's.
+	single *topic.Publisher
 
 	mu       sync.Mutex
 	underWay int  // live readings that are being published
@@ -57,7 +67,10 @@ type Topic struct {
 // [PublishTimeout].
 func NewTopic(client *pubsub.Client, name string, timeout time.Duration) *Topic {
 	timeout = cmp.Or(timeout, PublishTimeout)
-	return &Topic{live: topic.New(client, name, timeout), backlog: topic.New(client, name, timeout)}
+	return &Topic{
+		live: topic.New(client, name, timeout), backlog: topic.New(client, name, timeout),
+		single: topic.NewSingle(client, name, timeout),
+	}
 }
 
 // Publish implements [Publisher]. A short context ends the wait, not the
@@ -66,10 +79,25 @@ func (t *Topic) Publish(ctx context.Context, m Message) error {
 	result := begin(ctx, t.live, m)
 	t.hurry()
 	defer t.done()
-	if _, err := result.Get(ctx); err != nil {
+	_, err := result.Get(ctx)
+	if refused(err) {
+		_, err = begin(ctx, t.single, m).Get(ctx)
+	}
+	return published(m, err)
+}
+
+func refused(err error) bool { return status.Code(err) == codes.InvalidArgument }
+
+// published says what came of a message.
+func published(m Message, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case refused(err):
+		return fmt.Errorf("publish reading of %s: %w: %w", m.NodeID, ErrRefused, err)
+	default:
 		return fmt.Errorf("publish reading of %s: %w", m.NodeID, err)
 	}
-	return nil
 }
 
 // crowd is how many readings under way make it worth while to wait for company:
@@ -112,17 +140,25 @@ func (t *Topic) done() {
 }
 
 // PublishBacklog implements [Publisher].
-func (t *Topic) PublishBacklog(ctx context.Context, messages []Message) (int, error) {
+func (t *Topic) PublishBacklog(ctx context.Context, messages []Message) []error {
 	results := make([]*pubsub.PublishResult, len(messages))
 	for i, m := range messages {
 		results[i] = begin(ctx, t.backlog, m)
 	}
+	faults := make([]error, len(messages))
+	again := map[int]*pubsub.PublishResult{}
 	for i, result := range results {
-		if _, err := result.Get(ctx); err != nil {
-			return i, fmt.Errorf("publish kept reading of %s: %w", messages[i].NodeID, err)
+		if _, faults[i] = result.Get(ctx); refused(faults[i]) {
+			again[i] = begin(ctx, t.single, messages[i])
 		}
 	}
-	return len(messages), nil
+	for i, result := range again {
+		_, faults[i] = result.Get(ctx)
+	}
+	for i, m := range messages {
+		faults[i] = published(m, faults[i])
+	}
+	return faults
 }
 
 func begin(ctx context.Context, publisher *topic.Publisher, m Message) *pubsub.PublishResult {
@@ -137,4 +173,5 @@ func (t *Topic) Stop() {
 	t.hurrying.Wait()
 	t.live.Stop()
 	t.backlog.Stop()
+	t.single.Stop()
 }

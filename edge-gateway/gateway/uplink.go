@@ -7,16 +7,16 @@ import (
 )
 
 // uplink knows whether Pub/Sub can be reached. One failed publish takes it
-// down: nothing about a checked reading of 2.5 KB makes Pub/Sub refuse that one
-// alone, so every failure is one of the way there. While it is down readings go
-// straight into the outbox, and the outbox's oldest message is the probe; when
-// the outbox is empty a live reading is.
+// down; a refused message does not, and shows that Pub/Sub answers. While it is
+// down readings go straight into the outbox, and the outbox's oldest message is
+// the probe; when the outbox is empty a live reading is.
 type uplink struct {
-	mu     sync.Mutex
-	down   bool
-	trial  bool // the next live reading is to be tried though it is down
-	since  time.Time
-	reason string
+	mu       sync.Mutex
+	down     bool
+	trial    bool // the next live reading is to be tried though it is down
+	refusals int  // since a message was taken
+	since    time.Time
+	reason   string // why it is down, or why every message is refused
 	// period ends when the uplink goes down, and with it the wait of all
 	// publishes under way: their fate is known.
 	period context.Context
@@ -50,6 +50,21 @@ func (u *uplink) offerTrial(since time.Time) {
 	u.trial = u.down && !u.since.After(since)
 }
 
+// maxRefusals is how many messages in a row may be refused for their own sake.
+const maxRefusals = 64
+
+// refused notes a refused message and returns how many there were in a row. From
+// the one after maxRefusals on the fault may not be theirs.
+func (u *uplink) refused(err error) (inRow int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.refusals++
+	if u.refusals > maxRefusals && !u.down {
+		u.reason = err.Error()
+	}
+	return u.refusals
+}
+
 // failed notes a failed publish and says whether it took the uplink down.
 func (u *uplink) failed(now time.Time, err error) bool {
 	u.mu.Lock()
@@ -62,9 +77,19 @@ func (u *uplink) failed(now time.Time, err error) bool {
 	return true
 }
 
-// worked notes a publish that succeeded. If it brought the uplink back, away is
+// worked notes a message that was taken.
+func (u *uplink) worked() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.refusals > maxRefusals && !u.down {
+		u.reason = ""
+	}
+	u.refusals = 0
+}
+
+// answered notes an answer of Pub/Sub's. If it brought the uplink back, away is
 // how long it was down.
-func (u *uplink) worked(now time.Time) (away time.Duration, back bool) {
+func (u *uplink) answered(now time.Time) (away time.Duration, back bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.down {

@@ -11,7 +11,9 @@ import (
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
 // Start runs a Pub/Sub until the test ends.
@@ -48,4 +50,56 @@ func Topics(tb testing.TB, server *pstest.Server, project string, names ...strin
 			tb.Fatal(err)
 		}
 	}
+}
+
+// The limits of a message that Google documents, in bytes but for the first:
+// "Attributes per message: 100. Attribute key size: 256 bytes. Attribute value
+// size: 1024 bytes", https://cloud.google.com/pubsub/quotas#resource_limits.
+const (
+	maxAttributes     = 100
+	maxAttributeKey   = 256
+	maxAttributeValue = 1024
+)
+
+// Limits makes the fake refuse a request with a message beyond the documented
+// limits, which neither it nor gcloud's emulator does by itself. The words are
+// those of the service, as publishers met them, for example in
+// https://github.com/snowplow/enrich/issues/485: "INVALID_ARGUMENT: The attribute
+// "app_id" in the request has a value that is too long. The length is 1043
+// characters, but the maximum allowed is 1024." and so on.
+func Limits() pstest.ServerReactorOption {
+	return pstest.ServerReactorOption{FuncName: "Publish", Reactor: limits{}}
+}
+
+type limits struct{}
+
+// React implements [pstest.Reactor].
+func (limits) React(request any) (handled bool, answer any, err error) {
+	publish, ok := request.(*pubsubpb.PublishRequest)
+	if !ok {
+		return false, nil, nil
+	}
+	for _, m := range publish.GetMessages() {
+		if err := within(m); err != nil {
+			return true, &pubsubpb.PublishResponse{}, err
+		}
+	}
+	return false, nil, nil
+}
+
+func within(m *pubsubpb.PubsubMessage) error {
+	const tooLong = "The attribute %q in the request has a %s that is too long. " +
+		"The length is %d characters, but the maximum allowed is %d. Refer to https://cloud.google.com/pubsub/quotas for more information."
+	if n := len(m.GetAttributes()); n > maxAttributes {
+		return status.Errorf(codes.InvalidArgument, "%d attributes", n)
+	}
+	for key, value := range m.GetAttributes() {
+		if len(key) > maxAttributeKey {
+			return status.Errorf(codes.InvalidArgument, tooLong, "", "key", len(key), maxAttributeKey)
+		}
+		if len(value) > maxAttributeValue {
+			return status.Errorf(codes.InvalidArgument, tooLong, key, "value", len(value), maxAttributeValue)
+		}
+	}
+	return nil
 }

@@ -33,6 +33,14 @@ func New(client *pubsub.Client, topic string, timeout time.Duration) *Publisher 
 	return &Publisher{publisher: publisher}
 }
 
+// NewSingle is [New] with a request for each message: Pub/Sub refuses the whole
+// of a request for one bad message in it.
+func NewSingle(client *pubsub.Client, topic string, timeout time.Duration) *Publisher {
+	p := New(client, topic, timeout)
+	p.publisher.PublishSettings.CountThreshold = 1
+	return p
+}
+
 // Send begins to publish a message with the trace of the context. attributes
 // may be nil.
 func (p *Publisher) Send(ctx context.Context, data []byte, attributes map[string]string) *pubsub.PublishResult {

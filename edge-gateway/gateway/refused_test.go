@@ -1,0 +1,276 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/api/option"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/wire"
+)
+
+// TestHeadersOfStrangers posts readings with a trace whose state is longer than
+// an attribute may be, at a Pub/Sub that refuses as the real one does.
+func TestHeadersOfStrangers(t *testing.T) {
+	t.Parallel()
+	server := pubsubtest.Start(t, pubsubtest.Limits())
+	pubsubtest.Topics(t, server, "site", "data")
+	topic := gateway.NewTopic(pubsubtest.Client(t, server, "site"), "data", 0)
+	t.Cleanup(topic.Stop)
+	site := gateway.New(gateway.Config{}, topic, openBox(t, t.TempDir(), time.Now), time.Now, logging.Discard())
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for i := range 8 {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(measured(1, i)))
+		request.Header.Set("Traceparent", trace)
+		for vendor := range 31 {
+			request.Header.Add("Tracestate", fmt.Sprintf("v%d=%s", vendor, strings.Repeat("x", 250)))
+		}
+		request.Header.Set("Baggage", strings.Repeat("b", 2000))
+		answer := httptest.NewRecorder()
+		site.ServeHTTP(answer, request)
+		if answer.Code != http.StatusOK {
+			t.Fatalf("answered %d %s", answer.Code, answer.Body)
+		}
+	}
+	want := map[string]string{wire.NodeIDAttribute: "node-0001", "googclient_traceparent": trace}
+	for _, m := range server.Messages() {
+		if diff := cmp.Diff(want, m.Attributes); diff != "" {
+			t.Errorf("attributes (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// schema takes readings of nodes n0 to n39, each its first, and refuses others:
+// the one way in which gcloud's emulator refuses a message for what is in it, and
+// with it, like the service, the whole request.
+func schema() string {
+	var nodes []string
+	for i := range 40 {
+		nodes = append(nodes, fmt.Sprintf("%q", fmt.Sprintf("n%d", i)))
+	}
+	return `{"type":"record","name":"Data","fields":[{"name":"message_id","type":"string"},` +
+		`{"name":"node_id","type":{"type":"enum","name":"Node","symbols":[` + strings.Join(nodes, ",") + `]}},` +
+		`{"name":"temperature","type":"double"},{"name":"humidity","type":"double"},{"name":"timestamp","type":"string"}]}`
+}
+
+// choosy returns a topic of the emulator that refuses some messages, and what it
+// has taken so far, by nodes.
+func choosy(t *testing.T) (topic *gateway.Topic, taken func(want int) map[string]int) {
+	t.Helper()
+	_, connection := pubsubtest.Emulator(t)
+	_, err := pubsubpb.NewSchemaServiceClient(connection).CreateSchema(t.Context(), &pubsubpb.CreateSchemaRequest{
+		Parent: "projects/site", SchemaId: "reading", Schema: &pubsubpb.Schema{Type: pubsubpb.Schema_AVRO, Definition: schema()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := pubsub.NewClient(context.WithoutCancel(t.Context()), "site", option.WithGRPCConn(connection))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	_, err = client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{
+		Name:           "projects/site/topics/data",
+		SchemaSettings: &pubsubpb.SchemaSettings{Schema: "projects/site/schemas/reading", Encoding: pubsubpb.Encoding_JSON},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = "projects/site/subscriptions/all"
+	if _, err := client.SubscriptionAdminClient.CreateSubscription(t.Context(), &pubsubpb.Subscription{Name: all, Topic: "projects/site/topics/data"}); err != nil {
+		t.Fatal(err)
+	}
+	topic = gateway.NewTopic(client, "data", 0)
+	t.Cleanup(topic.Stop)
+	nodes := map[string]int{}
+	return topic, func(want int) map[string]int {
+		t.Helper()
+		eventually(t, "messages to arrive", func() bool {
+			if len(nodes) >= want {
+				return true
+			}
+			pulled, err := client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{Subscription: all, MaxMessages: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range pulled.GetReceivedMessages() {
+				nodes[m.GetMessage().GetAttributes()[wire.NodeIDAttribute]]++
+			}
+			return len(nodes) >= want
+		})
+		return nodes
+	}
+}
+
+// TestRefusedMessageIsAlone sends readings that Pub/Sub refuses among others, at
+// once, so that they share requests, and through the outbox.
+func TestRefusedMessageIsAlone(t *testing.T) {
+	t.Parallel()
+	topic, taken := choosy(t)
+	var log written
+	box := openBox(t, t.TempDir(), time.Now)
+	site := gateway.New(gateway.Config{}, topic, box, time.Now, logging.New(&log, slog.LevelInfo, ""))
+	reading := func(node string) string {
+		return fmt.Sprintf(`{"id":"1","node_id":%q,"temperature":20,"humidity":40}`, node)
+	}
+	var posting sync.WaitGroup
+	for i := range 30 {
+		node, want := fmt.Sprintf("n%d", i), `200 {"status":"published","message_id":"1"}`
+		if i%5 == 0 {
+			node, want = fmt.Sprintf("bad-%d", i), `500 {"error":"Failed to publish to Pub/Sub"}`
+		}
+		posting.Go(func() {
+			answer := post(t, site, "/api/v1/message", reading(node))
+			if got := fmt.Sprintf("%d %s", answer.Code, strings.TrimSpace(answer.Body.String())); got != want {
+				t.Errorf("%s was answered %s, want %s", node, got, want)
+			}
+		})
+	}
+	posting.Wait()
+	if got := box.Stats().Pending; got != 0 {
+		t.Errorf("%d readings were kept", got)
+	}
+	health := func() string {
+		answer := httptest.NewRecorder()
+		site.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/health", nil))
+		return answer.Body.String()
+	}
+	if got := health(); !strings.Contains(got, `"status":"healthy"`) || !strings.Contains(got, `"refused":6`) {
+		t.Errorf("health says %s", got)
+	}
+	if lines := strings.Count(log.text.String(), "\n"); lines != 1 || !strings.Contains(log.text.String(), `"node_id":"bad-`) || !strings.Contains(log.text.String(), "Could not parse message") {
+		t.Errorf("%d lines in the log, want one that names a node and the reason:\n%s", lines, log.text.String())
+	}
+	// In the outbox too, the first, the last and two in a row.
+	for _, node := range []string{"bad-a", "n30", "n31", "bad-b", "bad-c", "n32", "n33", "bad-d"} {
+		kept := fmt.Sprintf(`{"message_id":"1","node_id":%q,"temperature":20,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, node)
+		if err := box.Append([]byte(kept)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = site.Run(running) })
+	defer run.Wait()
+	defer stop()
+	eventually(t, "the outbox to drain", func() bool { return box.Stats().Pending == 0 })
+	if got := health(); !strings.Contains(got, `"status":"healthy"`) || !strings.Contains(got, `"refused":10`) {
+		t.Errorf("health says %s", got)
+	}
+	want := map[string]int{"n30": 1, "n31": 1, "n32": 1, "n33": 1}
+	for i := range 30 {
+		if i%5 != 0 {
+			want[fmt.Sprintf("n%d", i)] = 1
+		}
+	}
+	if diff := cmp.Diff(want, taken(len(want))); diff != "" {
+		t.Errorf("messages of nodes at Pub/Sub (-want +got):\n%s", diff)
+	}
+}
+
+// refusing is a Pub/Sub that refuses messages of some nodes, or of all.
+type refusing struct {
+	record
+
+	mu    sync.Mutex
+	nodes func(id string) bool
+}
+
+func (r *refusing) set(nodes func(id string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.nodes = nodes
+}
+
+func (r *refusing) Publish(ctx context.Context, m gateway.Message) error {
+	r.mu.Lock()
+	refused := r.nodes(m.NodeID)
+	r.mu.Unlock()
+	if refused {
+		return fmt.Errorf("message of %s: %w", m.NodeID, gateway.ErrRefused)
+	}
+	return r.record.Publish(ctx, m)
+}
+
+func (r *refusing) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	faults := make([]error, len(messages))
+	for i, m := range messages {
+		faults[i] = r.Publish(ctx, m)
+	}
+	return faults
+}
+
+// TestEverythingIsRefused has Pub/Sub refuse every message for a time, as by a
+// schema that somebody attaches to the topic: the outbox must not run out into
+// nothing, and nodes are served as before.
+func TestEverythingIsRefused(t *testing.T) {
+	t.Parallel()
+	published := &refusing{nodes: func(string) bool { return true }}
+	box := openBox(t, t.TempDir(), time.Now)
+	for i := range 200 {
+		kept := fmt.Sprintf(`{"message_id":"%d","node_id":"kept","temperature":20,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, i)
+		if i == 64 {
+			kept = strings.Replace(kept, "kept", "bad", 1)
+		}
+		if err := box.Append([]byte(kept)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	site := gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, published, box, time.Now, logging.Discard())
+	running, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = site.Run(running) })
+	defer run.Wait()
+	defer stop()
+	number := 0
+	message := func() string {
+		number++
+		answer := post(t, site, "/api/v1/message", string(measured(1, number)))
+		return fmt.Sprintf("%d %s", answer.Code, strings.TrimSpace(answer.Body.String()))
+	}
+	health := func() string {
+		answer := httptest.NewRecorder()
+		site.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/health", nil))
+		return answer.Body.String()
+	}
+	eventually(t, "readings to be kept", func() bool { return strings.HasSuffix(message(), `"kept":true}`) })
+	if got := box.Stats().Pending; got < 200-64 {
+		t.Fatalf("%d of 200 readings are left in the outbox", got)
+	}
+	if got := health(); !strings.Contains(got, `"status":"degraded"`) || !strings.Contains(got, "refused by Pub/Sub") {
+		t.Errorf("health says %s", got)
+	}
+	// The live path is open all the time; what waits first goes on being refused.
+	published.set(func(node string) bool { return node == "bad" })
+	if got := message(); !strings.HasPrefix(got, "200") {
+		t.Errorf("the first reading that Pub/Sub would take was answered %s", got)
+	}
+	eventually(t, "the outbox to drain", func() bool { return box.Stats().Pending == 0 })
+	if got := health(); !strings.Contains(got, `"status":"healthy"`) {
+		t.Errorf("health says %s", got)
+	}
+	all, _ := published.all()
+	delivered := 0
+	for _, data := range all {
+		if data.Reading.NodeID == "kept" {
+			delivered++
+		}
+	}
+	if delivered < 200-1-64 {
+		t.Errorf("%d readings of the outbox were delivered", delivered)
+	}
+}
