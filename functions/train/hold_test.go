@@ -16,11 +16,11 @@ func TestHold(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	runs := store.New(pool)
-	run, err := runs.BeginManual(t.Context())
-	if err != nil {
+	var run int64
+	if err := pool.QueryRow(t.Context(), `INSERT INTO model_training_runs (triggered_by) VALUES ('manual') RETURNING id`).Scan(&run); err != nil {
 		t.Fatal(err)
 	}
-	claim, err := runs.ClaimRun(t.Context(), run.ID)
+	claim, err := runs.ClaimRun(t.Context(), run)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@
 // verdicts for the next. A crash leaves it running: the next delivery of the
 // request takes it over once the claim on it has expired, and where none comes it
 // is failed after 15 minutes by whoever next looks. A crash between publishing
-// and ending trains once more: models are named by their time, so nothing is
-// written over.
+// and ending trains once more: models are named by their time and their run, so
+// nothing is written over.
 package train
 
 import (
@@ -180,7 +180,7 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 	if err != nil {
 		return err
 	}
-	in := learn.Input{Seed: uint64(claim.RunID), Started: now} //nolint:gosec // ids are positive
+	in := learn.Input{Seed: uint64(claim.RunID), Run: claim.RunID, Started: now} //nolint:gosec // ids are positive
 	if in.History, err = t.history(ctx, now); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 		// What cannot be loaded is not in use anywhere; a new one mends it.
 		t.log.ErrorContext(ctx, "models in use cannot be loaded, this run replaces them", "error", err.Error())
 	}
-	in.Live = live.Detector
+	in.LiveDetector, in.LiveForecaster = live.Detector, live.Forecaster
 	result, err := learn.Train(ctx, in)
 	if err != nil {
 		return err

@@ -101,13 +101,13 @@ func (p *plant) judge(wrong bool) (verdicts int) {
 	return verdicts
 }
 
-func (p *plant) begin() int64 {
+// begin begins a run, by whom does not matter here.
+func (p *plant) begin() (run int64) {
 	p.t.Helper()
-	run, err := p.BeginManual(p.t.Context())
-	if err != nil {
+	if err := p.pool.QueryRow(p.t.Context(), `INSERT INTO model_training_runs (triggered_by) VALUES ('manual') RETURNING id`).Scan(&run); err != nil {
 		p.t.Fatal(err)
 	}
-	return run.ID
+	return run
 }
 
 func (p *plant) deliver(ctx context.Context, run int64) error {
@@ -194,6 +194,63 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// TestTwoRunsInOneSecond holds that models of two runs never have one name,
+// which object storage would refuse.
+func TestTwoRunsInOneSecond(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 1500)
+	p.ended(p.begin())
+	first, err := p.bucket.Manifest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.judge(false)
+	run, m := p.ended(p.begin()) // by the same clock
+	if run.Status != store.RunCompleted || !m.Anomaly.Published {
+		t.Fatalf("%+v, %+v", run, m)
+	}
+	second, err := p.bucket.Manifest(t.Context())
+	if err != nil || second.Detector <= first.Detector || second.Version() != *run.ModelVersion {
+		t.Errorf("in use is %s, %v, before was %s, the run says %s", second.Version(), err, first.Version(), *run.ModelVersion)
+	}
+}
+
+// TestNothingIsPublishedWithoutVerdicts holds that the models in use stay where
+// nothing shows that new ones are no worse: no verdict, and too few readings
+// close enough to one another.
+func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 1500)
+	p.ended(p.begin())
+	live, err := p.bucket.Manifest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.now = p.now.Add(time.Hour)
+	if _, err := p.pool.Exec(t.Context(), `DELETE FROM sensor_data.readings WHERE message_id = 'm'`); err != nil {
+		t.Fatal(err)
+	}
+	sparse := make([]reading.Reading, 700)
+	for i := range sparse {
+		sparse[i] = reading.Reading{
+			NodeID: "n1", MessageID: "m", Time: p.now.Add(time.Duration(i-len(sparse)) * time.Minute),
+			Temperature: 30 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
+		}
+	}
+	if err := p.table.Append(t.Context(), sparse); err != nil {
+		t.Fatal(err)
+	}
+	run, m := p.ended(p.begin())
+	if run.Status != store.RunCompleted || m.Anomaly.Published || m.Forecasting.Published ||
+		!strings.Contains(m.Anomaly.Reason, "the live detector stays") || !strings.Contains(m.Forecasting.Reason, "the live forecaster stays") {
+		t.Errorf("%+v, %+v", run, m)
+	}
+	after, err := p.bucket.Manifest(t.Context())
+	if err != nil || after != live || *run.ModelVersion != live.Version() {
+		t.Errorf("in use is %+v, %v, before was %+v, the run says %s", after, err, live, *run.ModelVersion)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	few := newPlant(t, 100)
@@ -252,8 +309,8 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 	p.server.CreateObject(fakestorage.Object{ObjectAttrs: object.ObjectAttrs, Content: object.Content[:100]})
 	p.now = p.now.Add(time.Second)
 	run, m := p.ended(p.begin())
-	if run.Status != store.RunCompleted || !m.Anomaly.Published {
-		t.Errorf("%+v, %+v", run, m.Anomaly)
+	if run.Status != store.RunCompleted || !m.Anomaly.Published || !m.Forecasting.Published {
+		t.Errorf("%+v, %+v", run, m)
 	}
 	next, err := p.bucket.Manifest(t.Context())
 	if err != nil {

@@ -37,7 +37,7 @@ type ForecastStep struct {
 
 type forecastBody struct {
 	NodeID       string         `json:"node_id" doc:"Sensor that is forecast." example:"esp32-7f3a"`
-	ModelVersion string         `json:"model_version" doc:"Artifact that made the forecast." example:"forecasting_v20260301T120004Z"`
+	ModelVersion string         `json:"model_version" doc:"Artifact that made the forecast." example:"forecasting_v20260301T120004Z_000005"`
 	LastReading  readingBody    `json:"last_reading" doc:"What the forecast goes on from."`
 	Forecast     []forecastStep `json:"forecast" nullable:"false" doc:"What is expected 5, 10, 15 and 20 seconds after the last reading."`
 }

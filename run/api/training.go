@@ -17,7 +17,7 @@ type trainingRun struct {
 	TrainingDataCount  *int            `json:"training_data_count" doc:"Readings used; null while running." example:"5000"`
 	ValidatedDataCount *int            `json:"validated_data_count" doc:"Validated predictions used; null while running." example:"104"`
 	Metrics            trainingMetrics `json:"metrics" doc:"Figures of both models on held-out data; null while running."`
-	ModelVersion       *string         `json:"model_version" doc:"Artifact names, separated by commas; null until published." example:"anomaly_v20260301T120004Z,forecasting_v20260301T120004Z"`
+	ModelVersion       *string         `json:"model_version" doc:"Artifact names, separated by commas; null until published." example:"anomaly_v20260301T120004Z_000005,forecasting_v20260301T120004Z_000005"`
 	TriggeredBy        string          `json:"triggered_by" enum:"auto_100_validated,manual" doc:"What asked for it." example:"auto_100_validated"`
 	ErrorMessage       *string         `json:"error_message,omitempty" doc:"Why it failed and what to do; only on failed runs." example:"fewer than 500 readings; train again once more have arrived"`
 }

@@ -109,6 +109,12 @@ func (c counts) f1() float64 {
 	return 2 * c.truePositive / (2*c.truePositive + c.falsePositive + c.falseNegative)
 }
 
+// accuracy is the share of right judgements, nil of none.
+func (c counts) accuracy() *float64 {
+	right := c.truePositive + c.trueNegative
+	return share(right, right+c.falsePositive+c.falseNegative)
+}
+
 // measured tells whether there is anything to find at all, so that F1 means
 // something.
 func (c counts) measured() bool { return c.truePositive+c.falseNegative > 0 }

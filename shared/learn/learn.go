@@ -47,18 +47,23 @@ type Input struct {
 	// Earlier are verdicts that earlier trainings used: what the new detector has
 	// to know still.
 	Earlier []Judged
-	// Live is the detector in use, to be beaten; nil if there is none.
-	Live    *Detector
-	Seed    uint64
-	Started time.Time // names the models
-	Workers int       // goroutines; 0 means one per core
+	// The models in use; nil if there are none. Each stays unless something shows
+	// that the new one is no worse.
+	LiveDetector   *Detector
+	LiveForecaster *Forecaster
+	Seed           uint64
+	// Run, of the database, and the time of its start name the models. Models that
+	// are made of files have no run: 0.
+	Run     int64
+	Started time.Time
+	Workers int // goroutines; 0 means one per core
 }
 
 // Result is what a training made.
 type Result struct {
-	Detector   *Detector // nil where the live one stays
-	Forecaster *Forecaster
-	Rows       int // readings that were learned from
+	Detector   *Detector   // nil where the live one stays
+	Forecaster *Forecaster // nil where the live one stays
+	Rows       int         // readings that were learned from
 	Metrics    Metrics
 }
 
@@ -84,8 +89,8 @@ type AnomalyMetrics struct {
 }
 
 // ForecastMetrics are those of the new forecaster on the newest quarter of
-// history. Skill is by how much it is better than predicting no change, 0.04
-// for 4 %; the published forecaster is that of which Published speaks.
+// history, whether it was published or not. Skill is by how much it is better
+// than predicting no change, 0.04 for 4 %.
 type ForecastMetrics struct {
 	RMSETemperature  *float64 `json:"rmse_temp"`      // °C
 	MAEHumidity      *float64 `json:"mae_humidity"`   // % relative humidity
@@ -101,7 +106,7 @@ type ForecastMetrics struct {
 
 // Info is what an artifact says of itself.
 type Info struct {
-	Name     string    `json:"name"` // such as anomaly_v20260301T120004Z
+	Name     string    `json:"name"` // such as anomaly_v20260301T120004Z_000017
 	Created  time.Time `json:"created"`
 	From     time.Time `json:"from"` // oldest reading learned from
 	To       time.Time `json:"to"`   // newest
@@ -113,9 +118,16 @@ type Info struct {
 	Forecasting *ForecastMetrics `json:"forecasting,omitempty"`
 }
 
-// nameOf is a model's name: its kind and when its training started, UTC.
-func nameOf(kind string, started time.Time) string {
-	return fmt.Sprintf("%s_v%s", kind, started.UTC().Format("20060102T150405Z"))
+// nameOf is the name of a model: its kind, when its training started, UTC, and
+// its run, since two runs may start in the same second. Zeros before the run's
+// number let names of a kind sort from old to new, as object storage lists
+// them; a name without a run sorts before those of its second.
+func nameOf(kind string, started time.Time, run int64) string {
+	name := fmt.Sprintf("%s_v%s", kind, started.UTC().Format("20060102T150405Z"))
+	if run == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s_%06d", name, run)
 }
 
 // quantile of ascending numbers, between neighbours in proportion.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,21 +95,71 @@ func TestVerdictsMakeTheDetectorBetter(t *testing.T) {
 	}
 	later, odd := site(4, 600, 50)
 	verdicts := judged(later, odd, false)
-	second := train(t, learn.Input{History: later, New: verdicts, Live: first.Detector, Seed: 2, Started: noon().Add(time.Hour)})
+	second := train(t, learn.Input{History: later, New: verdicts, LiveDetector: first.Detector, Seed: 2, Run: 2, Started: noon().Add(time.Hour)})
 	m := second.Metrics.Anomaly
 	if !m.Published || m.F1 == nil || m.LiveF1 == nil || *m.F1 < *m.LiveF1 || *m.F1 < 0.8 {
 		t.Fatalf("after verdicts: %+v", m)
 	}
-	if second.Detector.Info.Name != "anomaly_v20260301T130000Z" {
+	if second.Detector.Info.Name != "anomaly_v20260301T130000Z_000002" {
 		t.Errorf("called %s", second.Detector.Info.Name)
 	}
 
 	// Everything turned round: the live detector stays, and the run says why.
 	poisoned := train(t, learn.Input{
-		History: later, New: judged(later, odd, true), Earlier: verdicts, Live: second.Detector, Seed: 3, Started: noon().Add(2 * time.Hour),
+		History: later, New: judged(later, odd, true), Earlier: verdicts, LiveDetector: second.Detector, Seed: 3, Started: noon().Add(2 * time.Hour),
 	})
 	if m := poisoned.Metrics.Anomaly; m.Published || poisoned.Detector != nil || m.Reason == "" {
 		t.Errorf("after poisoned verdicts: %+v", m)
+	}
+}
+
+// TestLiveDetectorStaysWithoutVerdicts holds that nothing but a verdict takes the
+// live detector's place, and that verdicts among which is no anomaly count too:
+// by them, the one with fewer false alarms is better.
+func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
+	t.Parallel()
+	history, odd := site(4, 600, 1)
+	live := train(t, learn.Input{History: history, Seed: 1}).Detector
+	gate := func(live *learn.Detector, verdicts []learn.Judged) learn.AnomalyMetrics {
+		t.Helper()
+		result := train(t, learn.Input{History: history, New: verdicts, LiveDetector: live, Seed: 2})
+		if m := result.Metrics.Anomaly; m.Published != (result.Detector != nil) {
+			t.Errorf("%+v, and the detector is %v", m, result.Detector)
+		}
+		return result.Metrics.Anomaly
+	}
+	if m := gate(live, nil); m.Published || !strings.Contains(m.Reason, "the live detector stays") {
+		t.Errorf("without verdicts: %+v", m)
+	}
+	var normal []learn.Judged
+	for _, j := range judged(history, odd, false) {
+		if !j.Anomalous {
+			normal = append(normal, j)
+		}
+	}
+	jumpy, calm := *live, *live
+	jumpy.Threshold, calm.Threshold = 0, 1
+	if m := gate(&jumpy, normal); !m.Published {
+		t.Errorf("one that calls everything an anomaly stays: %+v", m)
+	}
+	if m := gate(&calm, normal); m.Published || !strings.Contains(m.Reason, "accuracy is 1.000") {
+		t.Errorf("one that calls nothing an anomaly does not stay: %+v", m)
+	}
+}
+
+// TestLiveForecasterStays holds that it gives way only to one that is no worse.
+func TestLiveForecasterStays(t *testing.T) {
+	t.Parallel()
+	few, _ := site(1, 800, 7)
+	many, _ := site(8, 800, 70)
+	good := train(t, learn.Input{History: many, Seed: 1}).Forecaster
+	bad := train(t, learn.Input{History: few, Seed: 1}).Forecaster
+	if result := train(t, learn.Input{History: few, LiveForecaster: good, Seed: 2}); result.Forecaster != nil ||
+		result.Metrics.Forecasting.Published || !strings.Contains(result.Metrics.Forecasting.Reason, "the live forecaster stays: on the newest") {
+		t.Errorf("of few readings: %+v", result.Metrics.Forecasting)
+	}
+	if result := train(t, learn.Input{History: many, LiveForecaster: bad, Seed: 2}); result.Forecaster == nil || !result.Metrics.Forecasting.Published {
+		t.Errorf("of many readings: %+v", result.Metrics.Forecasting)
 	}
 }
 
@@ -378,7 +429,7 @@ func BenchmarkTrain(b *testing.B) {
 	verdicts = verdicts[:100]
 	live := train(b, learn.Input{History: history, Seed: 1}).Detector
 	for b.Loop() {
-		train(b, learn.Input{History: history, New: verdicts, Live: live, Seed: 2})
+		train(b, learn.Input{History: history, New: verdicts, LiveDetector: live, Seed: 2})
 	}
 }
 

@@ -49,7 +49,7 @@ func Train(ctx context.Context, in Input) (Result, error) {
 	held := examples[len(learned):]
 	info := func(kind string, names []string) Info {
 		return Info{
-			Name: nameOf(kind, in.Started), Created: in.Started.UTC(), From: learned[0].at.UTC(),
+			Name: nameOf(kind, in.Started, in.Run), Created: in.Started.UTC(), From: learned[0].at.UTC(),
 			To: learned[len(learned)-1].at.UTC(), Rows: len(learned), Seed: in.Seed, Features: names,
 		}
 	}
@@ -65,7 +65,9 @@ func Train(ctx context.Context, in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result.Forecaster.Info.Forecasting = &result.Metrics.Forecasting
+	if result.Forecaster != nil {
+		result.Forecaster.Info.Forecasting = &result.Metrics.Forecasting
+	}
 	return result, nil
 }
 
@@ -142,10 +144,10 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 		m.F1 = new(c.f1())
 		m.Recall = share(c.truePositive, c.truePositive+c.falseNegative)
 	}
-	m.Accuracy = share(c.truePositive+c.trueNegative, c.truePositive+c.trueNegative+c.falsePositive+c.falseNegative)
+	m.Accuracy = c.accuracy()
 	m.Precision = share(c.truePositive, c.truePositive+c.falsePositive)
-	if in.Live != nil {
-		if live := agreement(seenBy(in.Live, slices.Concat(held, in.Earlier)), in.Live.Threshold); live.measured() {
+	if live := in.LiveDetector; live != nil {
+		if live := agreement(seenBy(live, slices.Concat(held, in.Earlier)), live.Threshold); live.measured() {
 			m.LiveF1 = new(live.f1())
 		}
 	}
@@ -163,43 +165,55 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 // gate decides whether a new detector takes the place of the live one: it must
 // be no worse on the verdicts held out from this training, nor on those that
 // earlier trainings used. A batch of wrong verdicts may make it better on
-// itself, but not on what people said before.
+// itself, but not on what people said before. Where there is no verdict to
+// compare by, nothing speaks for the new one, and the live one stays.
 func (in Input) gate(d *Detector, held []Judged) (published bool, reason string) {
-	if in.Live == nil {
+	live := in.LiveDetector
+	if live == nil {
 		return true, "there was no detector before"
 	}
-	compared := false
+	if len(held)+len(in.Earlier) == 0 {
+		return false, "the live detector stays: there is no verdict to compare by"
+	}
 	for _, set := range []struct {
 		name   string
 		judged []Judged
 	}{{"held-out verdicts", held}, {"verdicts of earlier runs", in.Earlier}} {
-		ours := agreement(seenBy(d, set.judged), d.Threshold)
-		if !ours.measured() {
+		if len(set.judged) == 0 {
 			continue
 		}
-		compared = true
-		live := agreement(seenBy(in.Live, set.judged), in.Live.Threshold)
-		if ours.f1() < live.f1() {
-			return false, fmt.Sprintf("the live detector stays: on %d %s its F1 is %.3f, that of the new one %.3f",
-				len(set.judged), set.name, live.f1(), ours.f1())
+		before := agreement(seenBy(live, set.judged), live.Threshold)
+		after := agreement(seenBy(d, set.judged), d.Threshold)
+		measure, was, is := "F1", before.f1(), after.f1()
+		if !after.measured() { // no anomaly to find: false alarms alone tell them apart
+			measure, was, is = "accuracy", *before.accuracy(), *after.accuracy()
 		}
-	}
-	if !compared {
-		return true, "no anomaly among the verdicts to compare by"
+		if is < was {
+			return false, fmt.Sprintf("the live detector stays: on %d %s its %s is %.3f, that of the new one %.3f",
+				len(set.judged), set.name, measure, was, is)
+		}
 	}
 	return true, "not worse than the live one on any verdicts"
 }
 
 // forecaster grows and measures a forecaster and leaves persistence in the place
-// of each quantity that does not beat it.
+// of each quantity that does not beat it. It is nil where the live one stays:
+// where nothing can be measured, or where the errors of the live one are smaller, those of both quantities taken
+// together.
 func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, ForecastMetrics, error) {
 	rows, temperature, humidity := forecastRows(learned)
-	persistence := &Forecaster{Info: info}
-	m := ForecastMetrics{Rows: len(temperature), Temperature: "persistence", Humidity: "persistence", Published: true}
+	m := ForecastMetrics{Rows: len(temperature), Temperature: "persistence", Humidity: "persistence"}
+	unmeasured := func(why string) (*Forecaster, ForecastMetrics, error) {
+		if in.LiveForecaster != nil {
+			m.Reason = "the live forecaster stays: " + why
+			return nil, m, nil
+		}
+		m.Published, m.Reason = true, "persistence: "+why
+		return &Forecaster{Info: info}, m, nil
+	}
 	if len(temperature) < MinRows {
-		m.Reason = fmt.Sprintf("persistence: only %d readings are followed by another within 45 s around 20 s later, %d are needed",
-			len(temperature), MinRows)
-		return persistence, m, nil
+		return unmeasured(fmt.Sprintf("only %d readings are followed by another within 45 s around 20 s later, %d are needed",
+			len(temperature), MinRows))
 	}
 	f, err := growForecaster(rows, temperature, humidity, info, in.Workers)
 	if err != nil {
@@ -208,8 +222,7 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 	test, trueTemperature, trueHumidity := forecastRows(held)
 	m.Held = len(trueTemperature)
 	if m.Held < blocks {
-		m.Reason = "persistence: nothing to measure the forecaster on"
-		return persistence, m, nil
+		return unmeasured("nothing to measure the forecaster on")
 	}
 	t, h := errorsOf(f, test, trueTemperature, trueHumidity)
 	m.RMSETemperature, m.MAEHumidity = new(math.Sqrt(t.mean())), new(h.mean())
@@ -233,7 +246,26 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 	judge("temperature", t, &m.Temperature, func() { f.temperature, f.slopes, f.residual = false, nil, nil })
 	judge("humidity", h, &m.Humidity, func() { f.humidity = nil })
 	m.Reason = strings.Join(reasons, "; ")
+	if live := in.LiveForecaster; live != nil {
+		t, h = errorsOf(f, test, trueTemperature, trueHumidity) // with persistence where it did not win
+		liveT, liveH := errorsOf(live, test, trueTemperature, trueHumidity)
+		is, was := math.Sqrt(t.mean()), math.Sqrt(liveT.mean())
+		if ratio(is, was)+ratio(h.mean(), liveH.mean()) > 2 {
+			m.Reason = fmt.Sprintf("the live forecaster stays: on the newest %d readings its errors are %.3f °C and %.3f %%, those of the new one %.3f °C and %.3f %%",
+				m.Held, was, liveH.mean(), is, h.mean())
+			return nil, m, nil
+		}
+	}
+	m.Published = true
 	return f, m, nil
+}
+
+// ratio of two errors, 1 where both are nothing.
+func ratio(is, was float64) float64 {
+	if is == was {
+		return 1
+	}
+	return is / was
 }
 
 func forecastRows(examples []example) (rows forest.Matrix, temperature, humidity []float64) {

@@ -171,8 +171,12 @@ func (b *Bucket) read(ctx context.Context, name string) ([]byte, int64, error) {
 
 // Publish writes new models and then a manifest that names them instead of those
 // of live, which is what [Bucket.Manifest] said before the training; a nil model
-// leaves the live one of its kind. [ErrTaken] if somebody else published since.
+// leaves the live one of its kind, and two of them write nothing. [ErrTaken] if
+// somebody else published since.
 func (b *Bucket) Publish(ctx context.Context, live Manifest, d *learn.Detector, f *learn.Forecaster, now time.Time) (Manifest, error) {
+	if d == nil && f == nil {
+		return live, nil
+	}
 	next := live
 	next.Published = now.UTC()
 	if d != nil {

@@ -25,6 +25,12 @@ func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 // trained are models of a training at a time.
 func trained(t *testing.T, at time.Time) (*learn.Detector, *learn.Forecaster) {
 	t.Helper()
+	return trainedBy(t, 0, at)
+}
+
+// trainedBy are models of a run.
+func trainedBy(t *testing.T, run int64, at time.Time) (*learn.Detector, *learn.Forecaster) {
+	t.Helper()
 	s := learn.Series{NodeID: "n"}
 	for i := range learn.MinRows + 200 {
 		s.Readings = append(s.Readings, reading.Reading{
@@ -32,7 +38,7 @@ func trained(t *testing.T, at time.Time) (*learn.Detector, *learn.Forecaster) {
 			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
 		})
 	}
-	result, err := learn.Train(t.Context(), learn.Input{History: []learn.Series{s}, Seed: 1, Started: at})
+	result, err := learn.Train(t.Context(), learn.Input{History: []learn.Series{s}, Seed: 1, Run: run, Started: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +112,48 @@ func TestPublishAndGoBack(t *testing.T) {
 	pair, err := s.Load(t.Context(), back)
 	if err != nil || pair.Detector == nil || pair.Forecaster == nil || pair.Forecaster.Info.Name != "forecasting_v20260301T120000Z" {
 		t.Errorf("loaded %+v, %v", pair.Manifest, err)
+	}
+}
+
+// TestGenerationsOfOneSecond publishes models of several runs that began in the
+// same second, after one of when names did not have the run: all are kept, listed
+// from old to new, and can be put in use.
+func TestGenerationsOfOneSecond(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	const old = "anomaly_v20260301T120000Z"
+	var live models.Manifest
+	for _, run := range []int64{0, 9, 10, 100} {
+		d, _ := trainedBy(t, run, noon())
+		var err error
+		if live, err = s.Publish(t.Context(), live, d, nil, noon()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := s.List(t.Context())
+	if want := []string{old, old + "_000009", old + "_000010", old + "_000100"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("listed %v, %v, want %v", names, err, want)
+	}
+	back, err := s.Use(t.Context(), old, "", noon())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pair, err := s.Load(t.Context(), back); err != nil || pair.Detector == nil || pair.Detector.Info.Name != old {
+		t.Errorf("loaded %+v, %v", pair.Manifest, err)
+	}
+}
+
+// TestNothingNewWritesNothing holds that nobody loads again what they have.
+func TestNothingNewWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	live := s.publish(t, noon())
+	after, err := s.Publish(t.Context(), live, nil, nil, noon().Add(time.Hour))
+	if err != nil || after != live {
+		t.Errorf("published %+v, %v", after, err)
+	}
+	if now, err := s.Manifest(t.Context()); err != nil || now != live {
+		t.Errorf("the manifest is %+v, %v, was %+v", now, err, live)
 	}
 }
 
