@@ -3,10 +3,15 @@ package api
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/store"
 )
 
 // problem is the body of every error: {"detail": "..."}.
@@ -18,8 +23,9 @@ type problem struct {
 // Everything else that a handler returns becomes a 500 whose cause only the log
 // knows.
 type fault struct {
-	status int
-	detail string
+	status     int
+	detail     string
+	retryAfter time.Duration // when to try again, where that is known
 }
 
 func (f *fault) Error() string { return f.detail }
@@ -27,12 +33,24 @@ func (f *fault) Error() string { return f.detail }
 // GetStatus tells huma the status to answer with.
 func (f *fault) GetStatus() int { return f.status }
 
+// GetHeaders gives huma the headers to answer with.
+func (f *fault) GetHeaders() http.Header {
+	if f.retryAfter <= 0 {
+		return nil
+	}
+	return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(f.retryAfter.Seconds())))}}
+}
+
 // MarshalJSON writes the error's one field.
 func (f *fault) MarshalJSON() ([]byte, error) {
 	return encode(problem{Detail: f.detail})
 }
 
 func newFault(status int, detail string) *fault { return &fault{status: status, detail: detail} }
+
+func tooMany(detail string, retryAfter time.Duration) *fault {
+	return &fault{status: http.StatusTooManyRequests, detail: detail, retryAfter: retryAfter}
+}
 
 func notFound(detail string) *fault   { return newFault(http.StatusNotFound, detail) }
 func badRequest(detail string) *fault { return newFault(http.StatusBadRequest, detail) }
@@ -55,6 +73,8 @@ const (
 	detailPredictionExists = "Prediction already exists"
 	detailNoTrainingRun    = "Training run not found"
 	detailTrainingUnderWay = "A training run is already running"
+	detailTrainingTooSoon  = "Only one training run in 10 minutes can be started by hand"
+	detailNoSensors        = "No sensors to learn from"
 	detailNoForecast       = "No forecast available"
 	detailNotFound         = "Not Found"
 	detailMethodNotAllowed = "Method Not Allowed"
@@ -68,6 +88,9 @@ const (
 func faultOf(err error) (*fault, bool) {
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f, true
+	}
+	if soon, ok := errors.AsType[*store.TooSoonError](err); ok {
+		return tooMany(detailTrainingTooSoon, soon.Wait), true
 	}
 	for _, known := range storeFaults() {
 		if errors.Is(err, known.err) {

@@ -26,6 +26,7 @@ func storeFaults() []storeFault {
 		{store.ErrPredictionExists, badRequest(detailPredictionExists)},
 		{store.ErrPredictionUsed, badRequest(detailPredictionUsed)},
 		{store.ErrNoRun, notFound(detailNoTrainingRun)},
+		{store.ErrNoSensors, badRequest(detailNoSensors)},
 		{store.ErrRunning, newFault(http.StatusConflict, detailTrainingUnderWay)},
 	}
 }

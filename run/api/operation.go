@@ -139,6 +139,11 @@ func (a *api) describeFaults(op *huma.Operation, faults []*fault) {
 				Description: "The scheme that is asked for.", Schema: &huma.Schema{Type: "string", Enum: []any{"Bearer"}},
 			}}
 		}
+		if f.retryAfter > 0 {
+			response.Headers = map[string]*huma.Param{"Retry-After": {
+				Description: "After how many seconds to try again.", Schema: &huma.Schema{Type: "integer", Minimum: new(1.0)},
+			}}
+		}
 		examples := response.Content["application/json"].Examples
 		examples["example"+strconv.Itoa(len(examples)+1)] = &huma.Example{
 			Summary: f.detail, Value: problem{Detail: f.detail},

@@ -42,7 +42,7 @@ func (a *api) trainingStatus(ctx context.Context, in *trainingRunPath) (*trainin
 // triggerTraining begins a run and asks for it. When Pub/Sub is away the run
 // stays begun, and the request follows with the next look.
 func (a *api) triggerTraining(ctx context.Context, _ *struct{}) (*trainingRunOutput, error) {
-	begun, err := a.Store.BeginManual(ctx)
+	begun, err := a.Store.BeginManual(ctx, caller(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -151,6 +153,54 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 	}
 	if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "manual" {
 		t.Errorf("requests %+v", got)
+	}
+}
+
+// TestManualTrainingIsLimited asks two instances of the API: a customer without a
+// sensor starts nothing, one with sensors a run in ten minutes.
+func TestManualTrainingIsLimited(t *testing.T) {
+	t.Parallel()
+	a, _ := learning(t, &requests{}, 0)
+	second, err := New(Deps{
+		Store: a.store, Readings: unused{}, Publisher: &requests{}, SecretKey: testKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(second)
+	t.Cleanup(server.Close)
+	first := a.url
+	trigger := func(who *account, at string) reply {
+		t.Helper()
+		a.url = at // whose calls are held against the document
+		return a.call(t, who.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "")
+	}
+	newcomer := a.customer(t)
+	if got := trigger(newcomer, first); got.status != 400 || string(got.body) != `{"detail":"No sensors to learn from"}` {
+		t.Errorf("without sensors: %d %s", got.status, got.body)
+	}
+	if got := trigger(a, first); got.status != 202 {
+		t.Fatalf("the first: %d %s", got.status, got.body)
+	}
+	if got := trigger(a, server.URL); got.status != 409 || got.header.Get("Retry-After") != "" {
+		t.Errorf("while it runs: %d %s", got.status, got.body)
+	}
+	if _, err := a.pool.Exec(t.Context(), `UPDATE model_training_runs SET status = 'completed', completed_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{first, server.URL} {
+		got := trigger(a, at)
+		after, err := strconv.Atoi(got.header.Get("Retry-After"))
+		if got.status != 429 || err != nil || after < 540 || after > 600 ||
+			string(got.body) != `{"detail":"Only one training run in 10 minutes can be started by hand"}` {
+			t.Errorf("after it: %d %s, Retry-After %q", got.status, got.body, got.header.Get("Retry-After"))
+		}
+	}
+	if _, err := a.pool.Exec(t.Context(), `UPDATE model_training_runs SET started_at = started_at - interval '10 minutes'`); err != nil {
+		t.Fatal(err)
+	}
+	if got := trigger(a, server.URL); got.status != 202 {
+		t.Errorf("ten minutes later: %d %s", got.status, got.body)
 	}
 }
 

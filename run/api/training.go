@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/store"
 )
 
 type trainingRun struct {
@@ -89,10 +91,14 @@ func (a *api) registerTraining() {
 		faults:  []*fault{notFound(detailNoTrainingRun)},
 	}, a.trainingStatus)
 	// Called by the dashboard's button. A repeat while the run is under way is
-	// told 409, so that two are never started.
+	// told 409, so that two are never started, and 429 for ten minutes.
 	register(a, operation{
 		id: "triggerTraining", method: http.MethodPost, path: "/api/v1/ml/retraining/trigger", tag: tagLearning,
 		status: http.StatusAccepted, summary: "Retrain both models now",
-		faults: []*fault{newFault(http.StatusConflict, detailTrainingUnderWay)},
+		description: "For customers with sensors, once in 10 minutes each. Models are published where readings or verdicts show that they are no worse than those in use.",
+		faults: []*fault{
+			badRequest(detailNoSensors), newFault(http.StatusConflict, detailTrainingUnderWay),
+			tooMany(detailTrainingTooSoon, store.ManualEvery),
+		},
 	}, a.triggerTraining)
 }

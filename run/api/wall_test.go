@@ -99,7 +99,7 @@ func TestTenantWall(t *testing.T) {
 		// tell nothing of whose: every customer may see them.
 		"listTrainingRuns": {path: "/api/v1/ml/retraining/history", status: 200, empty: `[]`},
 		"getTrainingRun":   {path: "/api/v1/ml/retraining/status/999999", status: 404, detail: detailNoTrainingRun},
-		"triggerTraining":  {path: "/api/v1/ml/retraining/trigger", status: 202},
+		"triggerTraining":  {path: "/api/v1/ml/retraining/trigger", status: 400, detail: detailNoSensors},
 		"getForecast":      of("/api/v1/ml/forecast/%s", "", detailNoSensor),
 	}
 	public := []string{"getHealth", "registerCustomer", "loginCustomer"}

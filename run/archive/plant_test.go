@@ -207,7 +207,7 @@ func trains(t *testing.T, p *plant) {
 			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
 		})
 	}
-	run, err := p.metadata.BeginManual(t.Context())
+	run, err := p.metadata.BeginManual(t.Context(), p.customer)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func TestEveryPartMayDoWhatItDoes(t *testing.T) {
 	if _, err := api.ValidatePrediction(t.Context(), h.anna, shown[0].ID, store.FeedbackOK); err != nil {
 		t.Fatal(err)
 	}
-	run, err := api.BeginManual(t.Context())
+	run, err := api.BeginManual(t.Context(), h.anna)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,7 @@ var (
 	ErrSensorExists     = errors.New("sensor already exists")
 	ErrPredictionExists = errors.New("prediction already exists")
 	ErrPredictionUsed   = errors.New("prediction already used in training")
+	ErrNoSensors        = errors.New("the customer has no sensors")
 	ErrRunning          = errors.New("a training run is under way")
 	ErrRunEnded         = errors.New("the training run has ended")
 	ErrRunClaimed       = errors.New("the training run is another trainer's")

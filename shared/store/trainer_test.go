@@ -27,7 +27,7 @@ func training(t *testing.T, h hall) (store.Claim, []store.Verdict) {
 			t.Fatal(err)
 		}
 	}
-	run, err := h.BeginManual(t.Context())
+	run, err := h.BeginManual(t.Context(), h.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,8 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	run, err := h.BeginManual(t.Context())
+	h.sensor(t, h.anna, h.annas, "n1")
+	run, err := h.BeginManual(t.Context(), h.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,14 +226,15 @@ func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {
 	}
 }
 
-func TestManualRunFollowsAFailedOneAtOnce(t *testing.T) {
+func TestManualRunOfAnotherFollowsAFailedOneAtOnce(t *testing.T) {
 	t.Parallel()
 	h := open(t)
+	h.sensor(t, h.bruno, h.brunos, "n2")
 	claim, _ := training(t, h)
 	if _, err := h.FailRun(t.Context(), claim, "no"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.BeginManual(t.Context()); err != nil {
+	if _, err := h.BeginManual(t.Context(), h.bruno); err != nil {
 		t.Error(err)
 	}
 }

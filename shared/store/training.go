@@ -21,6 +21,10 @@ const (
 	RunFailed    = "failed"
 )
 
+// ManualEvery is within what time a customer may start one run by hand, however
+// it ended: a run costs a scan of the readings and minutes of a processor.
+const ManualEvery = 10 * time.Minute
+
 // What may ask for a training run.
 const (
 	TriggeredAutomatically = "auto_100_validated"
@@ -73,53 +77,81 @@ func (s *Store) TrainingRun(ctx context.Context, id int64) (TrainingRun, error) 
 	return found, nil
 }
 
-// BeginManual starts a run that a person asked for, or returns [ErrRunning].
-// The request is yet to be published, see [Store.UnrequestedRun].
-func (s *Store) BeginManual(ctx context.Context) (TrainingRun, error) {
-	run, err := s.begin(ctx, TriggeredManually, 0)
-	if errors.Is(err, ErrNotFound) {
-		err = ErrRunning
+// TooSoonError says that a customer has to wait before starting a run by hand.
+type TooSoonError struct{ Wait time.Duration }
+
+func (e *TooSoonError) Error() string {
+	return fmt.Sprintf("a training run by hand is %v too soon", e.Wait)
+}
+
+// BeginManual starts a run that a customer asked for. Errors: [ErrNoSensors],
+// for a customer without any; [ErrRunning]; a [*TooSoonError] within
+// [ManualEvery] of the customer's last. The request is yet to be published, see
+// [Store.UnrequestedRun].
+func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun, error) {
+	if err := s.ExpireRuns(ctx); err != nil {
+		return TrainingRun{}, err
 	}
-	return run, err
+	args := pgx.NamedArgs{"triggered_by": TriggeredManually, "customer": customerID, "every": ManualEvery.Seconds()}
+	var run TrainingRun
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		// A customer who asks several times at once, whatever instance of the API,
+		// is answered one after the other.
+		if _, err := tx.Exec(ctx, `SELECT FROM customers WHERE id = @customer FOR NO KEY UPDATE`, args); err != nil {
+			return fmt.Errorf("lock customer %d: %w", customerID, err)
+		}
+		var sensors, running bool
+		var wait float64 // seconds
+		err := tx.QueryRow(ctx, `
+			SELECT EXISTS (SELECT FROM sensors WHERE customer_id = @customer),
+			       EXISTS (SELECT FROM model_training_runs WHERE status = 'running'),
+			       COALESCE((SELECT @every::float8 - extract(epoch FROM clock_timestamp() - max(started_at))
+			                 FROM model_training_runs WHERE customer_id = @customer), 0)`,
+			args).Scan(&sensors, &running, &wait)
+		switch {
+		case err != nil:
+			return fmt.Errorf("look at what is there: %w", err)
+		case !sensors:
+			return ErrNoSensors
+		case running:
+			return ErrRunning
+		case wait > 0:
+			return &TooSoonError{Wait: time.Duration(wait * float64(time.Second))}
+		}
+		run, err = insertRun(ctx, tx, `
+			INSERT INTO model_training_runs (triggered_by, customer_id)
+			VALUES (@triggered_by, @customer)`, args)
+		if errors.Is(err, ErrNotFound) {
+			err = ErrRunning
+		}
+		return err
+	})
+	if err != nil {
+		return TrainingRun{}, fmt.Errorf("begin training run by hand: %w", err)
+	}
+	return run, nil
 }
 
 // BeginAutomatic starts a run when enough verdicts wait, none is under way and
 // none failed within [RetryAfter]. However many ask at once, one of them is
 // told true.
 func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
-	run, err := s.begin(ctx, TriggeredAutomatically, RetrainingCount)
-	if errors.Is(err, ErrNotFound) {
-		return TrainingRun{}, false, nil
-	}
-	return run, err == nil, err
-}
-
-func (s *Store) begin(ctx context.Context, triggeredBy string, due int) (TrainingRun, error) {
 	if err := s.ExpireRuns(ctx); err != nil {
-		return TrainingRun{}, err
+		return TrainingRun{}, false, err
 	}
 	const isDue = `(SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
-		AND (@triggered_by::text = 'manual' OR NOT EXISTS (
+		AND NOT EXISTS (
 		    SELECT FROM model_training_runs
-		    WHERE status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after)))`
-	args := pgx.NamedArgs{"triggered_by": triggeredBy, "due": due, "retry_after": RetryAfter.Seconds()}
+		    WHERE status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after))`
+	args := pgx.NamedArgs{"triggered_by": TriggeredAutomatically, "due": RetrainingCount, "retry_after": RetryAfter.Seconds()}
 	var run TrainingRun
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		run, err = insertRun(ctx, tx, `
 			INSERT INTO model_training_runs (triggered_by)
 			SELECT @triggered_by::text
-			WHERE `+isDue+`
-			ON CONFLICT DO NOTHING
-			RETURNING `+runColumns, args)
+			WHERE `+isDue, args)
 		if err != nil {
-			return fmt.Errorf("insert: %w", err)
-		}
-		run, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[TrainingRun])
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrNotFound
-		}
-		if err != nil {
-			return fmt.Errorf("insert: %w", err)
+			return err
 		}
 		// Asked again: the insertion may have waited for the end of a run that
 		// used the verdicts which were counted before, or that failed.
@@ -132,8 +164,28 @@ func (s *Store) begin(ctx context.Context, triggeredBy string, due int) (Trainin
 		}
 		return nil
 	})
+	if errors.Is(err, ErrNotFound) {
+		return TrainingRun{}, false, nil
+	}
 	if err != nil {
-		return TrainingRun{}, fmt.Errorf("begin training run: %w", err)
+		return TrainingRun{}, false, fmt.Errorf("begin training run: %w", err)
+	}
+	return run, true, nil
+}
+
+// insertRun inserts a run, or returns [ErrNotFound]: nothing is due, or a run is
+// under way.
+func insertRun(ctx context.Context, tx pgx.Tx, insert string, args pgx.NamedArgs) (TrainingRun, error) {
+	rows, err := tx.Query(ctx, insert+` ON CONFLICT DO NOTHING RETURNING `+runColumns, args)
+	if err != nil {
+		return TrainingRun{}, fmt.Errorf("insert: %w", err)
+	}
+	run, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[TrainingRun])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return TrainingRun{}, ErrNotFound
+	}
+	if err != nil {
+		return TrainingRun{}, fmt.Errorf("insert: %w", err)
 	}
 	return run, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/store"
 )
@@ -91,13 +92,16 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	run, err := h.BeginManual(t.Context())
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.sensor(t, h.bruno, h.brunos, "n2")
+	run, err := h.BeginManual(t.Context(), h.anna)
 	if err != nil || run.TriggeredBy != store.TriggeredManually || run.Status != store.RunRunning || run.CompletedAt != nil {
 		t.Fatalf("began %+v, %v", run, err)
 	}
-	_, err = h.BeginManual(t.Context())
+	_, err = h.BeginManual(t.Context(), h.anna)
 	mustFail(t, "a second one", err, store.ErrRunning)
-	h.sensor(t, h.anna, h.annas, "n1")
+	_, err = h.BeginManual(t.Context(), h.bruno)
+	mustFail(t, "another customer's", err, store.ErrRunning)
 	h.verdicts(t, "n1", store.RetrainingCount)
 	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
 		t.Errorf("an automatic one beside it: %v, %v", begun, err)
@@ -108,14 +112,34 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	}
 }
 
+func TestManualRunNeedsASensor(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.bruno, h.brunos, "n1")
+	_, err := h.BeginManual(t.Context(), h.anna)
+	mustFail(t, "beside another customer's sensor", err, store.ErrNoSensors)
+	h.sensor(t, h.anna, h.annas, "n2")
+	if err := h.DeleteSensor(t.Context(), h.anna, "n2"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.BeginManual(t.Context(), h.anna)
+	mustFail(t, "after the sensor was deleted", err, store.ErrNoSensors)
+	h.sensor(t, h.anna, h.annas, "n2")
+	if _, err := h.BeginManual(t.Context(), h.anna); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestManualRunsAtOnceBeginOne(t *testing.T) {
 	t.Parallel()
 	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.sensor(t, h.bruno, h.brunos, "n2")
 	var began atomic.Int32
 	var group sync.WaitGroup
-	for range 20 {
+	for i := range 20 {
 		group.Go(func() {
-			switch _, err := h.BeginManual(t.Context()); {
+			switch _, err := h.BeginManual(t.Context(), []int64{h.anna, h.bruno}[i%2]); {
 			case err == nil:
 				began.Add(1)
 			case !errors.Is(err, store.ErrRunning):
@@ -129,10 +153,90 @@ func TestManualRunsAtOnceBeginOne(t *testing.T) {
 	}
 }
 
+// another is a second instance's store of the same database.
+func (h hall) another(t *testing.T) *store.Store {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), h.pool.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return store.New(pool)
+}
+
+func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.sensor(t, h.bruno, h.brunos, "n2")
+	if _, err := h.BeginManual(t.Context(), h.anna); err != nil {
+		t.Fatal(err)
+	}
+	// However it ends, and whatever instance is asked.
+	for _, end := range []string{"completed", "failed"} {
+		h.sql(t, `UPDATE model_training_runs SET status = @end, completed_at = now()`, pgx.NamedArgs{"end": end})
+		for _, instance := range []*store.Store{h.Store, h.another(t)} {
+			_, err := instance.BeginManual(t.Context(), h.anna)
+			soon, ok := errors.AsType[*store.TooSoonError](err)
+			if !ok || soon.Wait <= store.ManualEvery-time.Minute || soon.Wait > store.ManualEvery {
+				t.Errorf("after a run that has %s: %v", end, err)
+			}
+		}
+	}
+	if _, err := h.BeginManual(t.Context(), h.bruno); err != nil {
+		t.Errorf("another customer: %v", err)
+	}
+	age := func(by time.Duration) {
+		t.Helper()
+		h.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now(), started_at = now() - make_interval(secs => @age)`,
+			pgx.NamedArgs{"age": by.Seconds()})
+	}
+	age(store.ManualEvery - time.Minute)
+	_, err := h.BeginManual(t.Context(), h.anna)
+	if soon, ok := errors.AsType[*store.TooSoonError](err); !ok || soon.Wait <= 0 || soon.Wait > time.Minute {
+		t.Errorf("a minute before: %v", err)
+	}
+	age(store.ManualEvery + time.Second)
+	if _, err := h.BeginManual(t.Context(), h.anna); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestCustomerAsksInstancesAtOnce lets every run end at once, so that only the
+// ten minutes stand against the next.
+func TestCustomerAsksInstancesAtOnce(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	instances := []*store.Store{h.Store, h.another(t)}
+	var began atomic.Int32
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			run, err := instances[i%2].BeginManual(t.Context(), h.anna)
+			_, soon := errors.AsType[*store.TooSoonError](err)
+			switch {
+			case err == nil:
+				began.Add(1)
+				if _, err := h.pool.Exec(t.Context(), `UPDATE model_training_runs SET status = 'completed', completed_at = now() WHERE id = $1`, run.ID); err != nil {
+					t.Error(err)
+				}
+			case !soon && !errors.Is(err, store.ErrRunning):
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if began.Load() != 1 {
+		t.Errorf("%d began, want 1", began.Load())
+	}
+}
+
 func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	run, err := h.BeginManual(t.Context())
+	h.sensor(t, h.anna, h.annas, "n1")
+	run, err := h.BeginManual(t.Context(), h.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +256,7 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	if err != nil || got.Status != store.RunFailed || got.CompletedAt == nil || got.ErrorMessage == nil {
 		t.Errorf("after: %+v, %v", got, err)
 	}
-	next, err := h.BeginManual(t.Context())
+	next, err := h.BeginManual(t.Context(), h.anna)
 	if err != nil || next.ID == run.ID {
 		t.Errorf("the next: %+v, %v", next, err)
 	}
@@ -173,7 +277,8 @@ func TestRunWaitsToBeRequestedUntilItIs(t *testing.T) {
 	if _, waits, err := h.UnrequestedRun(t.Context()); err != nil || waits {
 		t.Fatalf("no run: %v, %v", waits, err)
 	}
-	run, err := h.BeginManual(t.Context())
+	h.sensor(t, h.anna, h.annas, "n1")
+	run, err := h.BeginManual(t.Context(), h.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
