@@ -36,8 +36,10 @@ type Predictions interface {
 }
 
 // Predictor is the part of detection that learns: it judges each reading by the
-// models in use and records the anomalies, and a sample of what is normal, for
-// people to judge in turn. It implements [Learned].
+// models in use and records the anomalies, and a sample of what the detector
+// calls normal, for people to judge in turn. Before there is a detector only what
+// breaks a rule is recorded: nothing has called the other readings normal. It
+// implements [Learned].
 type Predictor struct {
 	models      Models
 	predictions Predictions
@@ -82,7 +84,7 @@ func (p *Predictor) judge(pair models.Pair, data wire.Data) (n store.NewPredicti
 	x, _ := p.extractors.Get().(*features.Extractor)
 	defer p.extractors.Put(x)
 	judgement := pair.Detector.Judge(x, data.Recent, data.Reading)
-	sampled := data.Recent.Len() >= features.MinPrevious && p.sampled(data.Reading)
+	sampled := judgement.Scored && p.sampled(data.Reading)
 	if !judgement.Anomalous() && !sampled {
 		return n, false
 	}

@@ -170,10 +170,13 @@ func TestDenseSeriesForetells(t *testing.T) {
 	}
 }
 
+// TestRulesNeedNoModel holds that what breaks a rule is recorded before there is
+// a model, and nothing else, though every normal reading is sampled: nothing has
+// judged it.
 func TestRulesNeedNoModel(t *testing.T) {
 	t.Parallel()
 	kept := &recorded{}
-	p := detect.NewPredictor(detect.NoModels{}, kept, 1_000_000, logging.Discard(), nil)
+	p := detect.NewPredictor(detect.NoModels{}, kept, 1, logging.Discard(), nil)
 	of := series(30, 30*time.Second)
 	of[0].Temperature = 90 // out of the sensor's range, with nothing before it
 	for _, m := range stream(of) {

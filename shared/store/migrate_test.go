@@ -1,10 +1,15 @@
 package store_test
 
 import (
+	"os"
+	"slices"
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
@@ -67,5 +72,45 @@ func TestFourMigrationsAtOnceAllSucceed(t *testing.T) {
 		Email: "a@example.com", Username: "anna12", PasswordHash: "x",
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestReadingsThatNothingJudgedAreOfferedNoMore migrates predictions of before:
+// normal readings that were recorded though there was no detector yet.
+func TestReadingsThatNothingJudgedAreOfferedNoMore(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	back(t, h.pool, 5)
+	h.sql(t, `
+		INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, anomaly_predicted, feedback, score) VALUES
+		    ('nothing judged it', now(), 'm1', false, NULL, NULL),
+		    ('somebody answered', now(), 'm1', false, 'ok', NULL),
+		    ('a rule judged it', now(), 'm1', true, NULL, NULL),
+		    ('a detector judged it', now(), 'm1', false, NULL, 0.4),
+		    ('another model judged it', now(), '', false, NULL, NULL)`, nil)
+	if err := store.Migrate(t.Context(), h.pool); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := h.pool.Query(t.Context(), `SELECT sensor_id FROM prediction_feedback ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if want := []string{"somebody answered", "a rule judged it", "a detector judged it", "another model judged it"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("left are %q, %v, want %q", left, err, want)
+	}
+}
+
+// back takes back the migrations after a version.
+func back(t *testing.T, pool *pgxpool.Pool, version int64) {
+	t.Helper()
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("migrations"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.DownTo(t.Context(), version); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -108,7 +108,7 @@ function Queue() {
           You have seen all that wait. <button type="button" class="link" onClick={() => setPassed(new Set())}>Show the skipped ones again</button>
         </p>
       ) : (
-        <Empty title="Nothing to validate"><p>Predictions appear here as readings come in.</p></Empty>
+        <Empty title="Nothing to validate"><p>Predictions appear here as readings come in, once there are models: the first are trained below.</p></Empty>
       )}
     </section>
   );

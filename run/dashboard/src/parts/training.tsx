@@ -35,7 +35,7 @@ export function TrainingRuns() {
         <button type="button" disabled={running} onClick={() => void start()}>{running ? "Retraining…" : "Retrain now"}</button>
       </div>
       {refused !== null && <p class="fault" role="alert">{reason(refused)}</p>}
-      {data.length === 0 ? <p class="hint">No run yet. One starts by itself with every 100 verdicts.</p> : (
+      {data.length === 0 ? <p class="hint">No run yet. Start the first by hand when 500 readings are in; later ones start by themselves with every 100 verdicts.</p> : (
         <>
           <div class="trends">{metrics.map((metric) => <Trend key={metric.name} {...metric} runs={data} />)}</div>
           <div class="scroll" tabIndex={0} role="group" aria-label="Training runs">
