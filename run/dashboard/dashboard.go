@@ -41,6 +41,11 @@ func Handler() http.Handler {
 			serveFile(w, r, files, "site/unbuilt.html")
 		}))
 	}
+	return serve(built)
+}
+
+// serve answers the page and its files out of a build.
+func serve(built fs.FS) http.Handler {
 	return secured(gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
 		if info, err := fs.Stat(built, name); err == nil && !info.IsDir() {
@@ -51,10 +56,13 @@ func Handler() http.Handler {
 			serveFile(w, r, built, name)
 			return
 		}
-		if strings.HasPrefix(name, assets) {
+		if strings.HasPrefix(name+"/", assets) {
 			http.NotFound(w, r)
 			return
 		}
+		// A kept page would name assets that are gone after a release. With
+		// no-cache a browser still shows the kept one on the way back.
+		w.Header().Set("Cache-Control", "no-store")
 		serveFile(w, r, built, "index.html")
 	})))
 }

@@ -1,0 +1,48 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// TestReleaseLeavesNoStalePage asks a build for its own files and for those of
+// the build before: an asset that is gone is never the page, and a page that
+// names assets is never kept.
+func TestReleaseLeavesNoStalePage(t *testing.T) {
+	t.Parallel()
+	handler := serve(fstest.MapFS{
+		"index.html":              {Data: []byte(`<!doctype html><script type="module" src="/assets/index-new.js"></script>`)},
+		"icon.svg":                {Data: []byte("<svg/>")},
+		"assets/index-new.js":     {Data: []byte("export {};")},
+		"assets/deeper/alerts.js": {Data: []byte("export {};")},
+	})
+	for _, c := range []struct {
+		name, path string
+		status     int
+		kind, kept string
+	}{
+		{"the page is asked for each time, also on the way back", "/", 200, "text/html", "no-store"},
+		{"so is every path of its router", "/sensors/rack-1", 200, "text/html", "no-store"},
+		{"an asset is kept for ever", "/assets/index-new.js", 200, "text/javascript", "public, max-age=31536000, immutable"},
+		{"an asset of the build before is missing", "/assets/index-old.js", 404, "text/plain", "no-cache"},
+		{"so is the folder of assets", "/assets", 404, "text/plain", "no-cache"},
+		{"with a slash too", "/assets/", 404, "text/plain", "no-cache"},
+		{"and a folder within", "/assets/deeper", 404, "text/plain", "no-cache"},
+		{"a file that keeps its name is asked for again", "/icon.svg", 200, "image/svg+xml", "no-cache"},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			t.Run(method+" "+c.name, func(t *testing.T) {
+				t.Parallel()
+				recorder := httptest.NewRecorder()
+				handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, c.path, nil))
+				kind, kept := recorder.Header().Get("Content-Type"), recorder.Header().Get("Cache-Control")
+				if recorder.Code != c.status || !strings.HasPrefix(kind, c.kind) || kept != c.kept {
+					t.Errorf("%d %q, Cache-Control %q; want %d %q, %q", recorder.Code, kind, kept, c.status, c.kind, c.kept)
+				}
+			})
+		}
+	}
+}
