@@ -81,5 +81,14 @@ export async function expectAccessible(page: Page): Promise<void> {
   expect(grave.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target.join(" ")} ${node.failureSummary ?? ""}`).join("; ")}`)).toEqual([]);
 }
 
+/** Uses the API beside the page. */
+export async function ask<T = { id: number }>(token: string, method: string, path: string, body?: object): Promise<T> {
+  const answer = await fetch(url(path), {
+    method, headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` }, body: JSON.stringify(body),
+  });
+  expect(answer.ok, `${method} ${path} answered ${answer.status}`).toBe(true);
+  return (answer.status === 204 ? undefined : await answer.json()) as T;
+}
+
 /** The token of the page's session, to use the API beside it. */
 export const tokenOf = (page: Page) => page.evaluate(() => (JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as { token: string }).token);

@@ -1,17 +1,9 @@
 // The two promises about time, measured and printed. Machines are noisy: a test
 // fails only when a promise is missed by far.
-import { expect, signUp, test, tokenOf, url } from "./person";
+import { ask, expect, signUp, test, tokenOf, url } from "./person";
 import { query, seedReadings } from "./seed";
 
 const missedByFar = 4;
-
-async function post(token: string, path: string, body: object): Promise<{ id: number }> {
-  const answer = await fetch(url(path), {
-    method: "POST", headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` }, body: JSON.stringify(body),
-  });
-  expect(answer.status).toBe(201);
-  return (await answer.json()) as { id: number };
-}
 
 test("200 sensors are seen within 1.5 s on a CPU four times slower", async ({ page }) => {
   test.setTimeout(120_000);
@@ -19,10 +11,10 @@ test("200 sensors are seen within 1.5 s on a CPU four times slower", async ({ pa
   const token = await tokenOf(page);
   const nodes: string[] = [];
   for (let r = 0; r < 10; r++) {
-    const room = await post(token, "/api/v1/server_rooms/new_room", { name: `Room ${r + 1}` });
+    const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: `Room ${r + 1}` });
     for (let s = 0; s < 20; s++) {
       const id = `speed-${room.id}-${s}`;
-      await post(token, "/api/v1/sensors/new_sensor", { id, name: `Rack ${s + 1}`, type: "ESP32-DHT22", room_id: room.id });
+      await ask(token, "POST", "/api/v1/sensors/new_sensor", { id, name: `Rack ${s + 1}`, type: "ESP32-DHT22", room_id: room.id });
       nodes.push(id);
     }
   }
@@ -49,9 +41,9 @@ test("a range of 100,000 readings is drawn within 300 ms", async ({ page }) => {
   test.setTimeout(120_000);
   await signUp(page);
   const token = await tokenOf(page);
-  const room = await post(token, "/api/v1/server_rooms/new_room", { name: "Archive" });
+  const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Archive" });
   const id = `archive-${room.id}`;
-  await post(token, "/api/v1/sensors/new_sensor", { id, name: "Archive", type: "ESP32-DHT22", room_id: room.id });
+  await ask(token, "POST", "/api/v1/sensors/new_sensor", { id, name: "Archive", type: "ESP32-DHT22", room_id: room.id });
   await seedReadings([id], 29 * 86_400, 60, 25);
   const [stored] = await query("SELECT count(*)::int AS n FROM sensor_data.readings WHERE node_id = $1", [id]);
   expect(stored?.n).toBeGreaterThan(100_000);

@@ -2,6 +2,7 @@
 import { QueryClient, useQueries, useQuery } from "@tanstack/react-query";
 import { api, got, Refusal, type Bucket, type Reading, type Room, type Sensor, type Windows } from "./client";
 import type { Episode } from "../logic/episodes";
+import { byName } from "../logic/names";
 import { session } from "./session";
 
 const second = 1000;
@@ -33,23 +34,25 @@ export const keys = {
   profile: ["profile"] as const,
 };
 
+/** By name. */
 export function useRooms() {
   return useQuery({
-    queryKey: keys.rooms, staleTime: 60 * second,
+    queryKey: keys.rooms, staleTime: 60 * second, select: byName<Room>,
     queryFn: () => got(api.GET("/api/v1/server_rooms/list_rooms/{customer_id}", { params: { path: { customer_id: me() } } })),
   });
 }
 
 const sensorsOf = (roomID: number) => ({
-  queryKey: keys.sensors(roomID), staleTime: 60 * second,
+  queryKey: keys.sensors(roomID), staleTime: 60 * second, select: byName<Sensor>,
   queryFn: () => got(api.GET("/api/v1/sensors/list_sensors/{room_id}", { params: { path: { room_id: roomID } } })),
 });
 
+/** By name. */
 export function useSensors(roomID: number) {
   return useQuery(sensorsOf(roomID));
 }
 
-/** The sensors of all rooms; undefined until every list has come. */
+/** The sensors of all rooms, each room's by name; undefined until every list has come. */
 export function useAllSensors(rooms: readonly Room[] | undefined) {
   return useQueries({
     queries: (rooms ?? []).map((room) => sensorsOf(room.id)),

@@ -50,7 +50,7 @@ export function OverviewPage() {
       const members = watched.filter(({ sensor }) => sensor.room_id === room.id).sort(worstFirst);
       return { room, members, worst: members[0] ? severity(members[0].condition) : -1 };
     })
-    .sort((a, b) => b.worst - a.worst || a.room.name.localeCompare(b.room.name));
+    .sort((a, b) => b.worst - a.worst);
 
   return (
     <>
@@ -74,8 +74,9 @@ export function OverviewPage() {
   );
 }
 
+/** Sorting leaves equals as they were: by name. */
 function worstFirst(a: Watched, b: Watched): number {
-  return severity(b.condition) - severity(a.condition) || b.condition.alerts - a.condition.alerts || a.sensor.name.localeCompare(b.sensor.name);
+  return severity(b.condition) - severity(a.condition) || b.condition.alerts - a.condition.alerts;
 }
 
 /** The answer to "is everything all right?". */

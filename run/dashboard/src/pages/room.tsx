@@ -40,7 +40,7 @@ export default function RoomPage({ id }: { id: number }) {
       const reading = latest.data?.[sensor.id];
       return { sensor, reading, condition: conditionOf(reading, limits, alerts.get(sensor.id) ?? 0, now) };
     })
-    .sort((a, b) => severity(b.condition) - severity(a.condition) || a.sensor.name.localeCompare(b.sensor.name));
+    .sort((a, b) => severity(b.condition) - severity(a.condition));
 
   return (
     <>

@@ -1,0 +1,27 @@
+import { ask, expect, signUp, test, tokenOf, url } from "./person";
+
+test("rooms and sensors are listed by the numbers in their names", async ({ page }) => {
+  await signUp(page);
+  const token = await tokenOf(page);
+  const mixed = [10, 2, 1, 21, 3];
+  const inOrder = [1, 2, 3, 10, 21];
+  const rooms: number[] = [];
+  for (const number of mixed) rooms.push((await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: `Row ${number}` })).id);
+  for (const number of mixed) {
+    await ask(token, "POST", "/api/v1/sensors/new_sensor", {
+      id: `names-${rooms[0]}-${number}`, name: `Rack ${number}, inlet`, type: "ESP32-DHT22", room_id: rooms[0],
+    });
+  }
+  const racks = inOrder.map((number) => `Rack ${number}, inlet`);
+  const rows = inOrder.map((number) => `Row ${number}`);
+
+  await page.reload();
+  await expect(page.getByRole("heading", { level: 3 })).toHaveText(racks);
+  // A room with sensors that wait for their first reading is worse than an empty one.
+  await expect(page.locator("h2 a")).toHaveText(["Row 10", "Row 1", "Row 2", "Row 3", "Row 21"]);
+  await page.goto(url(`/rooms/${rooms[0]}`));
+  await expect(page.getByRole("heading", { level: 3 })).toHaveText(racks);
+  await page.getByRole("link", { name: "Rack 2, inlet" }).click();
+  await page.getByRole("button", { name: "Rename or move" }).click();
+  await expect(page.getByRole("dialog").getByRole("option")).toHaveText(rows);
+});
