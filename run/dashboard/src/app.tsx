@@ -1,33 +1,39 @@
 // The frame of every page, and which page a path shows. The paths are also
 // listed in dashboard.go, which answers them.
 import { useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useSyncExternalStore } from "preact/compat";
+import { useSyncExternalStore } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
 import { Link, Route, Switch, useLocation } from "wouter-preact";
 import { useActiveEpisodes } from "./api/queries";
 import { session } from "./api/session";
 import { OverviewPage } from "./pages/overview";
+import { chunk, preloadChunks } from "./parts/chunk";
 import { SignInAgain, SignInPage } from "./parts/signin";
-import { Empty, Loading } from "./parts/states";
+import { Boundary, Empty } from "./parts/states";
 import { ThemeButton } from "./parts/theme";
 
-const RoomPage = lazy(() => import("./pages/room"));
-const SensorPage = lazy(() => import("./pages/sensor"));
-const AlertsPage = lazy(() => import("./pages/alerts"));
-const ThresholdsPage = lazy(() => import("./pages/thresholds"));
-const PredictionsPage = lazy(() => import("./pages/predictions"));
-const AccountPage = lazy(() => import("./pages/account"));
+const RoomPage = chunk("page", () => import("./pages/room"));
+const SensorPage = chunk("page", () => import("./pages/sensor"));
+const AlertsPage = chunk("page", () => import("./pages/alerts"));
+const ThresholdsPage = chunk("page", () => import("./pages/thresholds"));
+const PredictionsPage = chunk("page", () => import("./pages/predictions"));
+const AccountPage = chunk("page", () => import("./pages/account"));
 
 export function App() {
+  const [path] = useLocation();
   const signedIn = useSyncExternalStore(session.subscribe, session.get);
   const expired = useSyncExternalStore(session.subscribe, session.expired);
+  const present = signedIn !== null;
+  useEffect(() => {
+    if (present) preloadChunks();
+  }, [present]);
   if (!signedIn) return <SignInPage />;
   return (
     <>
       <a class="skip" href="#main">Skip to content</a>
       <Header />
       <main id="main" tabIndex={-1}>
-        <Suspense fallback={<Loading what="the page" />}>
+        <Boundary key={path}>
           <Switch>
             <Route path="/" component={OverviewPage} />
             <Route path="/rooms/:id">{({ id }) => <RoomPage key={id} id={Number(id)} />}</Route>
@@ -38,7 +44,7 @@ export function App() {
             <Route path="/account" component={AccountPage} />
             <Route><Empty title="There is no such page"><p><Link href="/">Go to the overview</Link></p></Empty></Route>
           </Switch>
-        </Suspense>
+        </Boundary>
       </main>
       {expired && <SignInAgain />}
     </>

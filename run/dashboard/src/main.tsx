@@ -9,4 +9,7 @@ import "./styles/parts.css";
 
 applyTheme();
 const root = document.getElementById("app");
-if (root) render(<QueryClientProvider client={queryClient}><App /></QueryClientProvider>, root);
+if (root) {
+  root.replaceChildren();
+  render(<QueryClientProvider client={queryClient}><App /></QueryClientProvider>, root);
+}

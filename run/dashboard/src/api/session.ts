@@ -1,5 +1,6 @@
-// Who is signed in. The token lives in memory, and in session storage so that a
-// reload keeps it; it ends with the tab.
+// Who is signed in. The token lives in memory, and where the browser allows it in
+// session storage, so that a reload keeps it; it ends with the tab.
+import { Stored } from "./storage";
 
 export interface Session {
   token: string;
@@ -9,17 +10,18 @@ export interface Session {
   expires: number;
 }
 
-const key = "coldaisle.session";
+const stored = new Stored("sessionStorage", "coldaisle.session");
 const listeners = new Set<() => void>();
 let current: Session | null = restore();
+let kept = current !== null;
 let expired = current !== null && current.expires <= Date.now();
 let timer: ReturnType<typeof setTimeout> | undefined;
 arm();
 
 function restore(): Session | null {
   try {
-    const stored = JSON.parse(sessionStorage.getItem(key) ?? "null") as Session | null;
-    return stored && typeof stored.token === "string" ? stored : null;
+    const found = JSON.parse(stored.get() ?? "null") as Session | null;
+    return found && typeof found.token === "string" ? found : null;
   } catch {
     return null;
   }
@@ -46,6 +48,8 @@ export const session = {
   get: () => current,
   /** Whether the page stays, but must ask to sign in again. */
   expired: () => expired,
+  /** Whether a reload keeps it. */
+  kept: () => kept,
   subscribe(listener: () => void): () => void {
     listeners.add(listener);
     return () => listeners.delete(listener);
@@ -53,13 +57,13 @@ export const session = {
   start(token: string, email: string): void {
     current = { token, email, ...claimsOf(token) };
     expired = false;
-    sessionStorage.setItem(key, JSON.stringify(current));
+    kept = stored.set(JSON.stringify(current));
     changed();
   },
   end(): void {
     current = null;
     expired = false;
-    sessionStorage.removeItem(key);
+    stored.set(null);
     changed();
   },
 };

@@ -1,18 +1,16 @@
 // Where people teach the models: was the prediction right?
 import { useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense } from "preact/compat";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, got, reason, type Prediction } from "../api/client";
 import { keys, useHistory, usePredictions, usePredictionStats, useThresholds } from "../api/queries";
 import { count, decimal } from "../logic/format";
 import { columnsOf } from "../logic/series";
+import { Charts } from "../parts/chunk";
 import { Moment } from "../parts/moment";
 import { Empty, Failure, Loading, Mark } from "../parts/states";
 import { useTitle } from "../parts/title";
 import { TrainingRuns } from "../parts/training";
-
-const Chart = lazy(() => import("../parts/chart"));
 
 const perRetraining = 100;
 /** The longest list that the service gives. */
@@ -147,12 +145,12 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
       </div>
       {context.error && <Failure error={context.error} retry={() => void context.refetch()} />}
       {context.data && context.data.length > 0 && (
-        <Suspense fallback={<Loading what="the charts" />}>
+        <Charts>{(Chart) => (
           <div class="pair">
             <Chart {...shared} label="Temperature" unit="°C" colour="--temperature" columns={columns.temperature} limit={limits?.max_temperature} />
             <Chart {...shared} label="Humidity" unit="%" colour="--humidity" columns={columns.humidity} limit={limits?.max_humidity} />
           </div>
-        </Suspense>
+        )}</Charts>
       )}
     </>
   );

@@ -1,6 +1,5 @@
 // One sensor: now, then, and soon.
 import { useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense } from "preact/compat";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, got, Refusal, type Sensor } from "../api/client";
@@ -12,6 +11,7 @@ import { ago, count, decimal } from "../logic/format";
 import { columnsOf } from "../logic/series";
 import { ConditionBadges } from "../parts/badge";
 import { useNow } from "../parts/clock";
+import { Charts } from "../parts/chunk";
 import { useDeletion } from "../parts/deletion";
 import { Confirm, Dialog } from "../parts/dialog";
 import { EpisodeTable } from "../parts/episodes";
@@ -20,8 +20,6 @@ import { Moment } from "../parts/moment";
 import { RangeBar, type Range } from "../parts/range";
 import { Empty, Failure, Loading } from "../parts/states";
 import { useTitle } from "../parts/title";
-
-const Chart = lazy(() => import("../parts/chart"));
 
 /** About one point per two pixels of a wide screen. */
 const points = 720;
@@ -126,7 +124,7 @@ function Past({ id }: { id: string }) {
       {!history.data && !history.error && <Loading what="readings" />}
       {history.data?.length === 0 && <p class="hint">No readings in this range.</p>}
       {history.data && history.data.length > 0 && (
-        <Suspense fallback={<Loading what="the charts" />}>
+        <Charts>{(Chart) => <>
           <h3>Temperature</h3>
           <Chart {...shared} label="Temperature" unit="°C" colour="--temperature" columns={temperature} limit={limits?.max_temperature} alerts={over.temperature} forecast={ahead.temperature} />
           <h3>Humidity</h3>
@@ -134,7 +132,7 @@ function Past({ id }: { id: string }) {
           <p class="hint">
             Line: mean; band: lowest to highest; triangles and bars below: episodes of alerts. Drag across a chart for a closer look.
           </p>
-        </Suspense>
+        </>}</Charts>
       )}
     </section>
   );

@@ -2,6 +2,7 @@
 // forecast. Loaded only by the pages that draw.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Span } from "../logic/episodes";
 import { decimal, plural, utcTime } from "../logic/format";
@@ -27,7 +28,12 @@ export interface ChartProps {
 
 const height = 240;
 
-export default function Chart(props: ChartProps) {
+/** Gives its children the chart, so that several charts are waited for once. */
+export default function Charts({ children }: { children: (chart: typeof Chart) => ComponentChildren }) {
+  return children(Chart);
+}
+
+function Chart(props: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const onRange = useRef(props.onRange);
   onRange.current = props.onRange;

@@ -1,18 +1,41 @@
 // What a page shows in place of its content: waiting, nothing there, gone wrong.
-import type { ComponentChildren } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { reason } from "../api/client";
 
 export function Loading({ what }: { what: string }) {
   return <p class="loading" role="status">Loading {what}…</p>;
 }
 
-export function Failure({ error, retry }: { error: unknown; retry: () => void }) {
+/** What went wrong, and a way to try it again. */
+export function Notice({ text, retry }: { text: string; retry: () => void }) {
   return (
     <div class="notice bad" role="alert">
-      <p><Mark kind="alert" /> {reason(error)}</p>
+      <p><Mark kind="alert" /> {text}</p>
       <button type="button" onClick={retry}>Try again</button>
     </div>
   );
+}
+
+export function Failure({ error, retry }: { error: unknown; retry: () => void }) {
+  return <Notice text={reason(error)} retry={retry} />;
+}
+
+/** Keeps an error of a page to that page: without it one error empties the whole window. */
+export class Boundary extends Component<{ children: ComponentChildren }, { error: unknown }> {
+  override state = { error: null };
+
+  static override getDerivedStateFromError(error: unknown) {
+    return { error };
+  }
+
+  override componentDidCatch(error: unknown) {
+    console.error(error);
+  }
+
+  render({ children }: { children: ComponentChildren }, { error }: { error: unknown }) {
+    if (error === null) return children;
+    return <Notice text={`This page has an error: ${String(error)}`} retry={() => this.setState({ error: null })} />;
+  }
 }
 
 export function Empty({ title, children }: { title: string; children: ComponentChildren }) {

@@ -1,13 +1,14 @@
 import { useState } from "preact/hooks";
+import { Stored } from "../api/storage";
 
 type Theme = "auto" | "light" | "dark";
-const key = "coldaisle.theme";
+const stored = new Stored("localStorage", "coldaisle.theme");
 const next: Record<Theme, Theme> = { auto: "dark", dark: "light", light: "auto" };
 const names: Record<Theme, string> = { auto: "auto", dark: "dark", light: "light" };
 
 function chosen(): Theme {
-  const stored = localStorage.getItem(key);
-  return stored === "light" || stored === "dark" ? stored : "auto";
+  const theme = stored.get();
+  return theme === "light" || theme === "dark" ? theme : "auto";
 }
 
 export function applyTheme(theme = chosen()): void {
@@ -23,7 +24,7 @@ export function ThemeButton() {
       type="button" class="quiet" aria-label={`Colours: ${names[theme]}`}
       onClick={() => {
         const to = next[theme];
-        localStorage.setItem(key, to);
+        stored.set(to);
         applyTheme(to);
         setTheme(to);
       }}

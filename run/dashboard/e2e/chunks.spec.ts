@@ -1,0 +1,194 @@
+// Chunks that do not come: after a release, over a bad network, while the service
+// is away. The user is told, is never signed out, and is never in a loop.
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Page, Route } from "@playwright/test";
+import { addRoom, addSensor, expect, expectAccessible, measure, signUp, test, url } from "./person";
+
+const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
+
+/** What the network makes of a request; a missing file is the service's own answer. */
+const ways = {
+  "is missing": (route: Route) => route.continue({ url: url("/assets/gone-00000000.js") }),
+  "is answered with 503": (route: Route) => route.fulfill({ status: 503, body: "upstream connect error" }),
+  "is lost on the way": (route: Route) => route.abort("connectionreset"),
+};
+
+/** A user who is signed in while a chunk fails, and how often the page was loaded since. */
+async function withFailing(page: Page, name: string, way: (route: Route) => Promise<void>) {
+  const state = { failing: true, loads: 0, mendedByLoad: false };
+  await page.route(new RegExp(`/assets/${name}-[^/]*\\.js$`), (route) => (state.failing ? way(route) : route.continue()));
+  await signUp(page);
+  page.on("request", (request) => {
+    if (!request.isNavigationRequest()) return;
+    state.loads++;
+    if (state.mendedByLoad) state.failing = false;
+  });
+  return state;
+}
+
+const openAlerts = (page: Page) => page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Alerts" }).click();
+const heading = (page: Page, name: string) => page.getByRole("heading", { name, level: 1 });
+
+for (const [what, way] of Object.entries(ways)) {
+  test(`a chunk that ${what} once costs one reload`, async ({ page }) => {
+    const state = await withFailing(page, "alerts", way);
+    state.mendedByLoad = true;
+    await openAlerts(page);
+    await expect(heading(page, "Alerts")).toBeVisible();
+    expect(state.loads).toBe(1);
+    await expect(page).toHaveURL(url("/alerts"));
+  });
+
+  test(`a chunk that ${what} for ever is told, after one reload`, async ({ page }) => {
+    const state = await withFailing(page, "alerts", way);
+    await openAlerts(page);
+    const told = page.getByRole("alert").filter({ hasText: "The page could not be loaded. A file is missing, or was lost on the way." });
+    await expect(told).toBeVisible();
+    await page.waitForLoadState("networkidle");
+    expect(state.loads, "loads by the page itself").toBe(1);
+    await expectAccessible(page);
+    await page.screenshot({ path: `${pictures}chunk-missing.png` });
+
+    await page.getByRole("button", { name: "Try again" }).click();
+    await expect.poll(() => state.loads, "a press may reload once more").toBe(2);
+    await expect(told).toBeVisible();
+    await page.waitForLoadState("networkidle");
+    expect(state.loads).toBe(2);
+
+    await page.getByRole("link", { name: "Overview" }).click();
+    await expect(heading(page, "Overview")).toBeVisible();
+    await page.goBack();
+    await expect(told).toBeVisible();
+    state.failing = false;
+    await page.getByRole("button", { name: "Try again" }).click();
+    await expect(heading(page, "Alerts")).toBeVisible();
+    expect(state.loads, "what comes needs no reload").toBe(2);
+  });
+}
+
+test("while the service is away the page stays, and does not reload into nothing", async ({ page }) => {
+  const state = await withFailing(page, "alerts", ways["is answered with 503"]);
+  await page.route(url("/"), (route) => (state.failing ? route.fulfill({ status: 503, body: "no healthy upstream" }) : route.continue()));
+  await openAlerts(page);
+  await expect(page.getByText("The page could not be loaded. The service answered 503.")).toBeVisible();
+  await page.getByRole("link", { name: "Overview" }).click();
+  await expect(heading(page, "Overview")).toBeVisible();
+  await openAlerts(page);
+  await expect(page.getByText("The service answered 503.")).toBeVisible();
+  state.failing = false;
+  await page.getByRole("button", { name: "Try again" }).click();
+  await expect(heading(page, "Alerts")).toBeVisible();
+  expect(state.loads).toBe(0);
+});
+
+test("without a network the page says so, and goes on when there is one", async ({ page, context }) => {
+  const state = await withFailing(page, "alerts", ways["is lost on the way"]);
+  await context.setOffline(true);
+  await openAlerts(page);
+  await expect(page.getByText("The page could not be loaded. The service cannot be reached.")).toBeVisible();
+  await page.screenshot({ path: `${pictures}chunk-offline.png` });
+  const asked = page.waitForEvent("requestfailed", (request) => request.method() === "HEAD");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await asked;
+  await expect(page.getByText("The page could not be loaded. The service cannot be reached.")).toBeVisible();
+  state.failing = false;
+  await context.setOffline(false);
+  await expect(heading(page, "Alerts")).toBeVisible();
+  expect(state.loads).toBe(0);
+});
+
+test("an idle page has loaded every chunk, and needs no network to open another", async ({ page, context }) => {
+  await signUp(page);
+  const built = readdirSync(new URL("../site/built/assets/", import.meta.url)).filter((name) => name.endsWith(".js"));
+  await expect.poll(() => page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name.replace(/.*\//, ""))))
+    .toEqual(expect.arrayContaining(built));
+  await page.waitForLoadState("networkidle");
+  await context.setOffline(true);
+  for (const name of ["Alerts", "Thresholds", "Predictions"]) {
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name }).click();
+    await expect(heading(page, name)).toBeVisible();
+  }
+});
+
+test("missing charts leave the rest of their page, and reload it once", async ({ page }) => {
+  const state = await withFailing(page, "chart", ways["is missing"]);
+  await addRoom(page, "Basement");
+  const node = `chartless-${Date.now()}`;
+  await addSensor(page, node, "Rack 1");
+  await measure(node, 21.5, 40);
+  await page.getByRole("link", { name: "Rack 1" }).click();
+  await expect(page.getByText("The charts could not be loaded.", { exact: false })).toHaveCount(1, { timeout: 30_000 });
+  await expect(page.getByText("21.5 °C")).toBeVisible();
+  await page.waitForLoadState("networkidle");
+  expect(state.loads).toBe(1);
+  await page.screenshot({ path: `${pictures}charts-missing.png` });
+  state.failing = false;
+  await page.getByRole("button", { name: "Try again" }).click();
+  await expect(page.locator("canvas")).toHaveCount(2);
+});
+
+test("an error of one page is kept to that page", async ({ page }) => {
+  // An answer of a proxy that is no list.
+  await page.route(/\/api\/v1\/alerts\/episodes\?limit/, (route) => route.fulfill({ json: {} }));
+  await signUp(page);
+  await openAlerts(page);
+  await page.getByRole("button", { name: "History" }).click();
+  await expect(page.getByText("This page has an error:", { exact: false })).toBeVisible();
+  await page.screenshot({ path: `${pictures}page-error.png` });
+  await page.getByRole("link", { name: "Thresholds" }).click();
+  await expect(heading(page, "Thresholds")).toBeVisible();
+  await openAlerts(page);
+  await expect(heading(page, "Alerts")).toBeVisible();
+});
+
+test("a page whose own script does not come says so", async ({ page }) => {
+  await page.route(/\/assets\/index-[^/]*\.js$/, ways["is missing"]);
+  await page.goto(url());
+  await expect(page.getByText("Coldaisle has not started", { exact: false })).toBeVisible();
+  await page.screenshot({ path: `${pictures}not-started.png` });
+  await page.unroute(/\/assets\/index-[^/]*\.js$/);
+  await page.getByRole("link", { name: "Reload the page" }).click();
+  await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
+  await expect(page.getByText("Coldaisle has not started", { exact: false })).toHaveCount(0);
+});
+
+test("a browser that forbids all storage has a session as long as the page", async ({ playwright }, info) => {
+  // The browser's own setting "block all cookies": every access to storage throws.
+  const profile = mkdtempSync(join(tmpdir(), "coldaisle-profile-"));
+  mkdirSync(join(profile, "Default"));
+  writeFileSync(join(profile, "Default/Preferences"), JSON.stringify({ profile: { default_content_setting_values: { cookies: 2 } } }));
+  const context = await playwright.chromium.launchPersistentContext(profile, info.project.use.launchOptions);
+  try {
+    const page = await context.newPage();
+    const errors: string[] = [];
+    page.on("pageerror", (error) => errors.push(String(error)));
+    const state = await withFailing(page, "alerts", ways["is missing"]);
+    expect(await page.evaluate(() => { try { return localStorage.length; } catch (error) { return (error as Error).name; } })).toBe("SecurityError");
+    await addRoom(page, "Basement");
+    await page.getByRole("button", { name: "Colours: auto" }).click();
+    await page.getByRole("link", { name: "Overview" }).first().click();
+    await expect(page.getByRole("link", { name: "Basement" })).toBeVisible();
+    await page.screenshot({ path: `${pictures}storage-blocked.png` });
+
+    // A reload would sign out: the page leaves it to the user.
+    await openAlerts(page);
+    await expect(page.getByText("If it stays so, reload this window and sign in again.", { exact: false })).toBeVisible();
+    expect(state.loads).toBe(0);
+    await page.screenshot({ path: `${pictures}storage-blocked-chunk.png` });
+    state.failing = false;
+    await page.getByRole("button", { name: "Try again" }).click();
+    await expect(heading(page, "Alerts")).toBeVisible();
+
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
+    await signUp(page);
+    await page.reload();
+    await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
+    expect(errors).toEqual([]);
+  } finally {
+    await context.close();
+    rmSync(profile, { recursive: true, force: true });
+  }
+});

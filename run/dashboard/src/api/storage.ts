@@ -1,0 +1,26 @@
+/** A text that outlives a reload, or where the browser forbids that (every access throws) the page alone. */
+export class Stored {
+  private value: string | null = null;
+
+  constructor(private readonly area: "localStorage" | "sessionStorage", private readonly key: string) {}
+
+  get(): string | null {
+    try {
+      return window[this.area].getItem(this.key);
+    } catch {
+      return this.value;
+    }
+  }
+
+  /** Whether it outlives a reload. */
+  set(value: string | null): boolean {
+    this.value = value;
+    try {
+      if (value === null) window[this.area].removeItem(this.key);
+      else window[this.area].setItem(this.key, value);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
