@@ -33,7 +33,8 @@ export function App() {
       <a class="skip" href="#main">Skip to content</a>
       <Header />
       <main id="main" tabIndex={-1}>
-        <Boundary key={path}>
+        {/* Another customer who signs in over the page gets a page of their own. */}
+        <Boundary key={`${signedIn.customerID} ${path}`}>
           <Switch>
             <Route path="/" component={OverviewPage} />
             <Route path="/rooms/:id">{({ id }) => <RoomPage key={id} id={Number(id)} />}</Route>

@@ -1,8 +1,9 @@
 // Where people teach the models: was the prediction right?
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { Fragment, type ComponentChildren } from "preact";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { api, got, reason, type Prediction } from "../api/client";
+import { api, got, reason, Refusal, type Prediction } from "../api/client";
 import { keys, useHistory, usePredictions, usePredictionStats, useThresholds } from "../api/queries";
 import { count, decimal } from "../logic/format";
 import { columnsOf } from "../logic/series";
@@ -15,6 +16,7 @@ import { TrainingRuns } from "../parts/training";
 const perRetraining = 100;
 /** The longest list that the service gives. */
 const listLimit = 500;
+const queueLimit = 50;
 
 export default function PredictionsPage() {
   useTitle("Predictions");
@@ -51,56 +53,32 @@ function Progress() {
 }
 
 function Queue() {
-  const queue = usePredictions("unvalidated", 50);
+  const queue = usePredictions("unvalidated", queueLimit);
   const queries = useQueryClient();
   // Judged or skipped here, and so not to be shown again though the list is older.
   const [passed, setPassed] = useState<ReadonlySet<number>>(new Set());
-  const [error, setError] = useState<unknown>(null);
-  const left = (queue.data ?? []).filter((prediction) => !passed.has(prediction.id));
-  const current = left[0];
-
-  const judge = async (feedback: "ok" | "not_ok" | null) => {
-    if (!current) return;
-    setError(null);
-    setPassed((before) => new Set(before).add(current.id));
-    if (!feedback) return;
-    try {
-      await got(api.PUT("/api/v1/prediction-feedback/{id}", { params: { path: { id: current.id } }, body: { feedback } }));
-    } catch (refused) {
-      setPassed((before) => new Set([...before].filter((id) => id !== current.id)));
-      setError(refused);
-    }
-    await queries.invalidateQueries({ queryKey: keys.predictions });
-  };
-
-  useEffect(() => {
-    const press = (event: KeyboardEvent) => {
-      const target = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || document.querySelector("dialog[open]") || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
-      if (event.key === "o") void judge("ok");
-      else if (event.key === "n") void judge("not_ok");
-      else if (event.key === "s") void judge(null);
-    };
-    addEventListener("keydown", press);
-    return () => removeEventListener("keydown", press);
-  });
-
-  if (queue.error) return <Failure error={queue.error} retry={() => void queue.refetch()} />;
+  // What is shown stays until the user is done with it, whatever the list becomes meanwhile.
+  const shown = useRef<Prediction>();
+  if (queue.error && !queue.data) return <Failure error={queue.error} retry={() => void queue.refetch()} />;
   if (!queue.data) return <Loading what="predictions" />;
+
+  const left = queue.data.filter((prediction) => !passed.has(prediction.id));
+  if (!shown.current || passed.has(shown.current.id)) shown.current = left[0];
+  const current = shown.current;
   return (
     <section class="card" aria-labelledby="queue">
       <h2 id="queue">To validate</h2>
-      {error !== null && <p class="fault" role="alert">{reason(error)}</p>}
+      {queue.error && <Failure error={queue.error} retry={() => void queue.refetch()} />}
       {current ? (
-        <>
-          <PredictionView key={current.id} prediction={current} />
-          <div class="actions verdicts">
-            <button type="button" class="primary" onClick={() => void judge("ok")}>Right <kbd>o</kbd></button>
-            <button type="button" onClick={() => void judge("not_ok")}>Wrong <kbd>n</kbd></button>
-            <button type="button" class="quiet" onClick={() => void judge(null)}>Skip <kbd>s</kbd></button>
-            <span class="hint" aria-live="polite">{left.length} left{queue.data.length === 50 ? " of the newest 50" : ""}</span>
-          </div>
-        </>
+        <Fragment key={current.id}>
+          <PredictionView prediction={current} />
+          <Verdict
+            prediction={current} onNext={() => setPassed((before) => new Set(before).add(current.id))}
+            onChange={() => void queries.invalidateQueries({ queryKey: keys.predictions })}
+          >
+            {left.filter(({ id }) => id !== current.id).length + 1} left{queue.data.length === queueLimit ? ` of the newest ${queueLimit}` : ""}
+          </Verdict>
+        </Fragment>
       ) : passed.size > 0 && queue.data.length > 0 ? (
         <p>
           You have seen all that wait. <button type="button" class="link" onClick={() => setPassed(new Set())}>Show the skipped ones again</button>
@@ -109,6 +87,78 @@ function Queue() {
         <Empty title="Nothing to validate"><p>Predictions appear here as readings come in, once there are models: the first are trained below.</p></Empty>
       )}
     </section>
+  );
+}
+
+const verdicts = [{ feedback: "ok", name: "Right", key: "o" }, { feedback: "not_ok", name: "Wrong", key: "n" }] as const;
+type Feedback = (typeof verdicts)[number]["feedback"];
+
+/** The buttons and keys that judge the prediction above them, and no other. */
+function Verdict({ prediction, children, onNext, onChange }: {
+  prediction: Prediction; children: ComponentChildren; onNext: () => void; onChange: () => void;
+}) {
+  const [sending, setSending] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  // The button that was pressed too late, what it says since, and why.
+  const [late, setLate] = useState<{ feedback: Feedback; label: string; why: string } | null>(null);
+
+  const judge = async (feedback: Feedback) => {
+    if (sending || late) return;
+    setSending(true);
+    setError(null);
+    const params = { path: { id: prediction.id } };
+    try {
+      const { feedback: given } = await got(api.GET("/api/v1/prediction-feedback/{id}", { params }));
+      if (given) {
+        const label = `Already judged ${given === "ok" ? "right" : "wrong"}`;
+        setLate({ feedback, label, why: "It was judged in another window. That verdict stays, yours was not stored." });
+      } else {
+        await got(api.PUT("/api/v1/prediction-feedback/{id}", { params, body: { feedback } }));
+        onNext();
+      }
+      onChange();
+    } catch (refused) {
+      if (refused instanceof Refusal && refused.status === 404) {
+        setLate({ feedback, label: "Gone", why: "This prediction is gone: its sensor was deleted. Your verdict was not stored." });
+        onChange();
+      } else {
+        setError(refused);
+      }
+    }
+    setSending(false);
+  };
+
+  // Before the user sees the prediction, not after.
+  useLayoutEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || document.querySelector("dialog[open]") || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
+      const verdict = verdicts.find(({ key }) => key === event.key);
+      if (verdict) void judge(verdict.feedback);
+      else if (event.key === "s" && !sending) onNext();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  });
+
+  // Not disabled but said to be: a disabled button would lose the focus.
+  return (
+    <>
+      {late && <p class="fault" role="alert">{late.why}</p>}
+      {error !== null && <p class="fault" role="alert">{reason(error)}</p>}
+      <div class="actions verdicts">
+        {verdicts.map(({ feedback, name, key }) => (
+          <button
+            key={key} type="button" class={feedback === "ok" ? "primary" : undefined}
+            aria-disabled={sending || late !== null} onClick={() => void judge(feedback)}
+          >
+            {late?.feedback === feedback ? late.label : <>{name} <kbd>{key}</kbd></>}
+          </button>
+        ))}
+        <button type="button" class="quiet" aria-disabled={sending} onClick={() => { if (!sending) onNext(); }}>{late ? "Next" : "Skip"} <kbd>s</kbd></button>
+        <span class="hint" aria-live="polite">{children}</span>
+      </div>
+    </>
   );
 }
 
