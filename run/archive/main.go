@@ -6,8 +6,10 @@
 // Google's buildpack takes the one package at the root of an archive for the
 // function. So entrypoint/function.go stands there, beside a go.mod and go.sum of
 // its own; every other package has its real path, without tests and without what
-// the function does not import. Equal sources give equal bytes: a function whose
-// archive is unchanged is not deployed again.
+// the function does not import. The buildpack generates a main that serves what was
+// registered only where that one package imports the Functions Framework's package
+// functions itself: every entrypoint does. Equal sources give equal bytes: a
+// function whose archive is unchanged is not deployed again.
 package main
 
 import (

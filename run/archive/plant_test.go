@@ -55,7 +55,10 @@ const node = "n1"
 
 func newPlant(t *testing.T, name string) *plant {
 	t.Helper()
-	program := buildpack(t, packed(t, root, name))
+	program, err := buildpack(t.Context(), packed(t, root, name), t.TempDir(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
 	parts, err := deployed.Read(filepath.Join(root, "terraform"), suffix)
 	if err != nil {
@@ -67,7 +70,9 @@ func newPlant(t *testing.T, name string) *plant {
 	p.topics()
 	p.bucket()
 	p.Process = functiontest.Start(t, program, append(parts[name].Environ(""),
-		"FUNCTION_TARGET="+name, // entry_point
+		// Set by Cloud Run functions; the target is what terraform calls entry_point. See
+		// https://cloud.google.com/functions/docs/configuring/env-var#runtime_environment_variables_set_automatically.
+		"FUNCTION_TARGET="+name, "FUNCTION_SIGNATURE_TYPE=http", "K_SERVICE="+name, "K_REVISION="+name+"-00001-abc",
 		"DATABASE_URL="+database,
 		"PUBSUB_EMULATOR_HOST="+p.published.Addr,
 		"STORAGE_EMULATOR_HOST="+strings.TrimPrefix(p.objects.URL(), "http://"),

@@ -3,11 +3,13 @@
 // instead of before the port opens, an end to every message, and a shutdown
 // that lets messages in flight finish.
 //
-// The entrypoint of each function calls [Register] from its init and does
-// nothing else; in production the buildpack supplies the main, locally the
-// function's own. Neither knows more than the framework's Start, so both behave
-// alike. Nothing else may import this package: the framework's registry belongs
-// to the process.
+// The entrypoint of each function registers what [Handler] returns with the
+// framework from its init and does nothing else; in production the buildpack
+// supplies the main, locally the function's own. Neither knows more than the
+// framework's Start, so both behave alike. The entrypoint calls the framework
+// itself: the buildpack looks for that among the direct imports of the archive's
+// root package (see run/archive). Nothing else may import this package: it ends the
+// process.
 package function
 
 import (
@@ -21,8 +23,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
@@ -76,15 +76,15 @@ type Program struct {
 	Exit    func(code int)
 }
 
-// Register makes a step known to the framework by its name, which is also what
-// FUNCTION_TARGET says. A missing or malformed setting ends the program at once
-// with status 1: an instance that could only fail must not count as started.
-func Register[S Settings](program Program, name string, open Open[S]) {
+// Handler returns the HTTP function of a step; SIGTERM ends the program. A missing
+// or malformed setting ends it at once with status 1: an instance that could only
+// fail must not count as started.
+func Handler[S Settings](program Program, name string, open Open[S]) http.HandlerFunc {
 	settings, err := config.Load[S](program.Environ)
 	if err != nil {
 		config.Report(program.Errors, name, err)
 		program.Exit(1)
-		return
+		return nil
 	}
 	shared := settings.common()
 	log := logging.New(program.Log, slog.LevelInfo, shared.Project)
@@ -108,8 +108,8 @@ func Register[S Settings](program Program, name string, open Open[S]) {
 			}
 		}, nil
 	})
-	functions.HTTP(name, host.ServeHTTP)
 	go exitOnSignal(host, program.Exit)
+	return host.ServeHTTP
 }
 
 // exitOnSignal is the one goroutine without an owner: it lives as long as the

@@ -164,7 +164,7 @@ func TestHostDrainEnds(t *testing.T) {
 	posting.Wait()
 }
 
-func TestRegisterRefusesMissingSettings(t *testing.T) {
+func TestHandlerRefusesMissingSettings(t *testing.T) {
 	t.Parallel()
 	type settings struct {
 		function.Common
@@ -173,7 +173,7 @@ func TestRegisterRefusesMissingSettings(t *testing.T) {
 	}
 	var faults bytes.Buffer
 	code := -1
-	function.Register(function.Program{
+	function.Handler(function.Program{
 		Errors: &faults, Exit: func(c int) { code = c }, Clock: time.Now,
 	}, "probe", func(context.Context, settings, function.Tools) (push.Step, func(), error) {
 		return nil, nil, errors.New("never opened")

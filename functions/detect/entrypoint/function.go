@@ -10,6 +10,7 @@ import (
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
+	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/cloudsql"
@@ -20,15 +21,18 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
+// name is what FUNCTION_TARGET says, in production the function's entry_point.
+const name = "detect"
+
 type settings struct {
 	function.Common
 	detect.Config
 }
 
 func init() {
-	function.Register(function.Program{
+	functions.HTTP(name, function.Handler(function.Program{
 		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
-	}, "detect", open)
+	}, name, open))
 }
 
 func open(ctx context.Context, s settings, tools function.Tools) (push.Step, func(), error) {

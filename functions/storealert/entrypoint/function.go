@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
+
 	"coldaisle.dev/functions/storealert"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
@@ -15,15 +17,18 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
+// name is what FUNCTION_TARGET says, in production the function's entry_point.
+const name = "storealert"
+
 type settings struct {
 	function.Common
 	storealert.Config
 }
 
 func init() {
-	function.Register(function.Program{
+	functions.HTTP(name, function.Handler(function.Program{
 		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
-	}, "storealert", open)
+	}, name, open))
 }
 
 func open(ctx context.Context, s settings, tools function.Tools) (push.Step, func(), error) {

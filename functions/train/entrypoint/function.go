@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
+
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
@@ -18,15 +20,18 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
+// name is what FUNCTION_TARGET says, in production the function's entry_point.
+const name = "train"
+
 type settings struct {
 	function.Common
 	train.Config
 }
 
 func init() {
-	function.Register(function.Program{
+	functions.HTTP(name, function.Handler(function.Program{
 		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
-	}, "train", open)
+	}, name, open))
 }
 
 func open(ctx context.Context, s settings, tools function.Tools) (push.Step, func(), error) {
