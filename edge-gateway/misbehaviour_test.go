@@ -62,7 +62,7 @@ func TestMisbehaviour(t *testing.T) {
 	flood := 0
 	seen := map[reading.Identity]reading.Reading{}
 	for _, m := range server.Messages() {
-		data, err := wire.DecodeData(m.Data, time.Time{})
+		data, err := wire.DecodeData(m.Data, m.PublishTime)
 		if err != nil {
 			t.Fatalf("published %q: %v", m.Data, err)
 		}

@@ -52,7 +52,6 @@ type Detect struct {
 	publisher Publisher
 	learned   Learned
 	defaults  alert.Thresholds
-	clock     func() time.Time
 	log       *slog.Logger
 	tally     *tally.Tally
 }
@@ -61,12 +60,10 @@ type Detect struct {
 // nobody owns the sensor. learned may be nil: thresholds alone then. A nil
 // tally counts nothing.
 func New(
-	nodes Nodes, publisher Publisher, learned Learned, defaults alert.Thresholds,
-	clock func() time.Time, log *slog.Logger, counts *tally.Tally,
+	nodes Nodes, publisher Publisher, learned Learned, defaults alert.Thresholds, log *slog.Logger, counts *tally.Tally,
 ) *Detect {
 	return &Detect{
-		nodes: nodes, publisher: publisher, learned: learned, defaults: defaults,
-		clock: clock, log: log, tally: counts,
+		nodes: nodes, publisher: publisher, learned: learned, defaults: defaults, log: log, tally: counts,
 	}
 }
 
@@ -88,7 +85,9 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		d.tally.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	if arrived(m, d.clock()).Sub(data.Reading.Time) > Backlog {
+	// By Pub/Sub's own time: a message that waits out a failure of ours is no
+	// backlog.
+	if m.PublishTime.Sub(data.Reading.Time) > Backlog {
 		d.tally.Add(ctx, "readings_backlog", 1)
 	} else if err := d.judge(ctx, data.Reading, node); err != nil {
 		return err
@@ -101,15 +100,6 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		return fmt.Errorf("observe reading of %s: %w", data.Reading.NodeID, err)
 	}
 	return nil
-}
-
-// arrived is when the reading reached the pipeline. Pub/Sub's own time is taken
-// where there is one: a message that waits out a failure of ours is no backlog.
-func arrived(m push.Message, now time.Time) time.Time {
-	if m.PublishTime.IsZero() {
-		return now
-	}
-	return m.PublishTime
 }
 
 // judge publishes an event for each value over its limit. Sensors that nobody

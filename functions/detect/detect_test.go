@@ -100,7 +100,7 @@ func TestDetect(t *testing.T) {
 			t.Parallel()
 			alerts, server := topic(t)
 			var learned observed
-			d := detect.New(nodes, alerts, &learned, defaults, func() time.Time { return noon }, logging.Discard(), nil)
+			d := detect.New(nodes, alerts, &learned, defaults, logging.Discard(), nil)
 			err := d.Handle(t.Context(), message(t, c.reading, noon.Add(c.late)))
 			if err != nil {
 				t.Fatal(err)
@@ -127,10 +127,48 @@ func TestDetect(t *testing.T) {
 	}
 }
 
+// TestDetectDatesReadingsAsIngestDoes judges a hot reading stamped so long after
+// its message was published: the alert, and what is learnt from, have the date
+// under which ingest stores the reading.
+func TestDetectDatesReadingsAsIngestDoes(t *testing.T) {
+	t.Parallel()
+	const limit = 2 * time.Minute
+	for name, c := range map[string]struct{ ahead, want time.Duration }{
+		"below the limit":          {limit - time.Microsecond, limit - time.Microsecond},
+		"at the limit":             {limit, limit},
+		"above the limit":          {limit + time.Microsecond, 0},
+		"a century above":          {100 * 365 * 24 * time.Hour, 0},
+		"as old as what is judged": {-detect.Backlog, -detect.Backlog},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alerts, server := topic(t)
+			var learned observed
+			d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), logging.Discard(), nil)
+			hot := measured("n1", 99, 20)
+			hot.Time = noon.Add(c.ahead)
+			if err := d.Handle(t.Context(), message(t, hot, noon)); err != nil {
+				t.Fatal(err)
+			}
+			want := noon.Add(c.want)
+			sent := server.Messages()
+			if len(sent) != 1 || len(learned.seen) != 1 {
+				t.Fatalf("%d alerts, learnt from %d readings", len(sent), len(learned.seen))
+			}
+			if event, err := wire.DecodeAlert(sent[0].Data); err != nil || !event.Time.Equal(want) {
+				t.Errorf("alert of %s, %v, want %s", event.Time, err, want)
+			}
+			if got := learned.seen[0].Reading.Time; !got.Equal(want) {
+				t.Errorf("learnt from a reading of %s, want %s", got, want)
+			}
+		})
+	}
+}
+
 func TestDetectIsRetriedWhenThresholdsCannotBeTold(t *testing.T) {
 	t.Parallel()
 	alerts, server := topic(t)
-	d := detect.New(known{}, alerts, nil, alert.Defaults(), time.Now, logging.Discard(), nil)
+	d := detect.New(known{}, alerts, nil, alert.Defaults(), logging.Discard(), nil)
 	err := d.Handle(t.Context(), message(t, measured("untold", 99, 99), noon))
 	if !errors.Is(err, errAway) || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
@@ -144,7 +182,7 @@ func TestDetectIsRetriedWhenAnAlertIsNotPublished(t *testing.T) {
 	t.Parallel()
 	alerts, _ := topic(t, pstest.WithErrorInjection("Publish", codes.PermissionDenied, "not yours"))
 	var learned observed
-	d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), func() time.Time { return noon }, logging.Discard(), nil)
+	d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), logging.Discard(), nil)
 	if err := d.Handle(t.Context(), message(t, measured("n1", 99, 20), noon)); err == nil || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
@@ -154,7 +192,7 @@ func TestDetectIsRetriedWhenThePredictionIsNotKept(t *testing.T) {
 	t.Parallel()
 	alerts, _ := topic(t)
 	learned := observed{err: errAway}
-	d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), func() time.Time { return noon }, logging.Discard(), nil)
+	d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), logging.Discard(), nil)
 	if err := d.Handle(t.Context(), message(t, measured("n1", 20, 20), noon)); !errors.Is(err, errAway) || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
@@ -162,7 +200,7 @@ func TestDetectIsRetriedWhenThePredictionIsNotKept(t *testing.T) {
 
 func TestDetectRefusesPoison(t *testing.T) {
 	t.Parallel()
-	d := detect.New(known{}, nil, nil, alert.Defaults(), time.Now, logging.Discard(), nil)
+	d := detect.New(known{}, nil, nil, alert.Defaults(), logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","id":"m","temperature":999,"humidity":1}`} {
 		if err := d.Handle(t.Context(), push.Message{Data: []byte(data), PublishTime: noon}); !push.IsPermanent(err) {
 			t.Errorf("%q: %v", data, err)

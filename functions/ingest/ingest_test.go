@@ -62,6 +62,26 @@ func TestIngest(t *testing.T) {
 			data: `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`,
 			want: []reading.Reading{at(published)},
 		},
+		"stores what a gateway held back for years under its own date": {
+			data: `{"node_id":"n1","message_id":"m1","timestamp":"2019-02-03T04:05:06.789Z","temperature":21.5,"humidity":40}`,
+			want: []reading.Reading{at(time.Date(2019, 2, 3, 4, 5, 6, 789_000_000, time.UTC))},
+		},
+		"stores a reading below the limit of 2 minutes ahead under its own date": {
+			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:02:00.999999Z","temperature":21.5,"humidity":40}`,
+			want: []reading.Reading{at(published.Add(2*time.Minute - time.Microsecond))},
+		},
+		"stores a reading at the limit under its own date": {
+			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:02:01Z","temperature":21.5,"humidity":40}`,
+			want: []reading.Reading{at(published.Add(2 * time.Minute))},
+		},
+		"stores a reading above the limit under its publish time": {
+			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:02:01.000001Z","temperature":21.5,"humidity":40}`,
+			want: []reading.Reading{at(published)},
+		},
+		"stores a reading dated 2099 under its publish time": {
+			data: `{"node_id":"n1","message_id":"m1","timestamp":"2099-01-01T00:00:00Z","temperature":21.5,"humidity":40}`,
+			want: []reading.Reading{at(published)},
+		},
 		"ignores a deleted sensor": {
 			data: `{"node_id":"gone","id":"m1","temperature":21.5,"humidity":40}`,
 		},

@@ -11,6 +11,8 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // The attributes that Pub/Sub adds on the way to a dead letter begin so. See
@@ -156,20 +158,27 @@ func (r replay) move(ctx context.Context, publisher *pubsub.Publisher, received 
 	return nil
 }
 
-// dated gives a reading without a timestamp the time at which it was first
-// published, which stood for it then: published anew, it would otherwise become
-// another reading, and a copy that was stored before a second one. Anything else
-// stays as it is.
+// dated gives a reading the date that it had when it was first published, where
+// that is not its own: published anew, it would otherwise become another reading,
+// and a copy that was stored before a second one. Anything else stays as it is.
 func dated(data []byte, published string) []byte {
+	first, err := time.Parse(time.RFC3339, published)
 	var fields map[string]json.RawMessage
-	if published == "" || json.Unmarshal(data, &fields) != nil {
+	if err != nil || json.Unmarshal(data, &fields) != nil {
 		return data
 	}
-	_, hasTime := fields["timestamp"]
-	if _, isReading := fields["temperature"]; hasTime || !isReading {
+	if _, isReading := fields["temperature"]; !isReading {
 		return data
 	}
-	stamp, err := json.Marshal(published)
+	var stamped time.Time
+	if text, ok := fields["timestamp"]; ok && json.Unmarshal(text, &stamped) != nil {
+		return data
+	}
+	date := reading.Dated(stamped, first)
+	if date.Equal(reading.Instant(stamped)) {
+		return data
+	}
+	stamp, err := json.Marshal(date)
 	if err != nil {
 		return data
 	}

@@ -71,9 +71,11 @@ func replaying(client *pubsub.Client, out *bytes.Buffer) replay {
 func TestReplayMovesMessagesBackIntact(t *testing.T) {
 	t.Parallel()
 	timed := `{"node_id":"n1","temperature":21,"timestamp":"2026-11-20T11:59:59Z"}`
-	client := deadLetterOf(t, dead(timed, "ingest"), dead(timed, "detect"), dead(`{"node_id":"n1","temperature":21}`, "detect"), dead("poison \x00", "ingest"))
+	zoned := `{"timestamp": "2026-11-20T14:01:00.0000009+02:00", "temperature": 23}` // as it is, though stored at a microsecond
+	client := deadLetterOf(t, dead(timed, "ingest"), dead(timed, "detect"), dead(`{"node_id":"n1","temperature":21}`, "detect"), dead("poison \x00", "ingest"),
+		dead(`{"node_id":"n1","temperature":22,"timestamp":"2099-01-01T00:00:00Z"}`, "detect"), dead(zoned, "ingest"), dead(`{"training_run_id":7}`, "train"))
 	got, err := replaying(client, nil).run(t.Context())
-	if err != nil || got != (counts{moved: 4}) {
+	if err != nil || got != (counts{moved: 7}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	data := map[string]int{}
@@ -84,7 +86,8 @@ func TestReplayMovesMessagesBackIntact(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		timed: 1, "poison \x00": 1,
+		timed: 1, zoned: 1, "poison \x00": 1, `{"training_run_id":7}`: 1,
+		`{"node_id":"n1","temperature":22,"timestamp":"2026-11-20T12:00:00Z"}`: 1,
 		`{"node_id":"n1","temperature":21,"timestamp":"2026-11-20T12:00:00Z"}`: 1,
 	}
 	if diff := cmp.Diff(want, data); diff != "" {

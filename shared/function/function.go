@@ -148,7 +148,7 @@ type Host struct {
 // next one when it failed.
 func NewHost(log *slog.Logger, counts *tally.Tally, clock func() time.Time, open func(ctx context.Context) (push.Step, func(), error)) *Host {
 	h := &Host{open: open, log: log, tally: counts, clock: clock, opening: make(chan struct{}, 1)}
-	h.handler = push.Handler(log, h.handle)
+	h.handler = push.Handler(log, clock, h.handle)
 	return h
 }
 

@@ -247,7 +247,7 @@ func TestStreamAndHistoryAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := wire.DecodeData(encoded, time.Time{})
+		data, err := wire.DecodeData(encoded, s.Readings[i].Time)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"coldaisle.dev/shared/tracing"
 )
@@ -56,7 +57,8 @@ func IsPermanent(err error) bool {
 // Everything but the first is a refusal to Pub/Sub, which tries again with
 // backoff. The step and the log lines about it belong to the trace that the
 // message's attributes carry. A client that goes away cancels the step's context.
-func Handler(log *slog.Logger, step Step) http.Handler {
+// A message without a publish time, which Pub/Sub always gives, is published now.
+func Handler(log *slog.Logger, clock func() time.Time, step Step) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -78,6 +80,9 @@ func Handler(log *slog.Logger, step Step) http.Handler {
 			log.ErrorContext(r.Context(), "push message refused", "reason", err.Error())
 			http.Error(w, ErrEnvelope.Error(), http.StatusBadRequest)
 			return
+		}
+		if message.PublishTime.IsZero() {
+			message.PublishTime = clock().UTC()
 		}
 		ctx := tracing.Extract(r.Context(), message.Attributes)
 		w.WriteHeader(status(ctx, log, message, run(ctx, message, step)))

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/push"
@@ -34,7 +35,7 @@ func TestHostileEnvelopes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			handler := push.Handler(logging.New(&log, slog.LevelInfo, ""), func(context.Context, push.Message) error {
+			handler := push.Handler(logging.New(&log, slog.LevelInfo, ""), time.Now, func(context.Context, push.Message) error {
 				t.Error("the step was called")
 				return nil
 			})

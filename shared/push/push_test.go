@@ -99,7 +99,7 @@ func TestHandlerAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var logged bytes.Buffer
-			handler := push.Handler(logging.New(&logged, slog.LevelInfo, ""), c.step)
+			handler := push.Handler(logging.New(&logged, slog.LevelInfo, ""), time.Now, c.step)
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), c.method, "/", bytes.NewReader(c.body)))
 			if answer.Code != c.want {
@@ -109,6 +109,27 @@ func TestHandlerAnswers(t *testing.T) {
 				t.Errorf("logged %q, want it to hold %q", logged.String(), c.logged)
 			}
 		})
+	}
+}
+
+// TestHandlerTellsWhenAMessageWasPublished holds that a step always knows: by
+// Pub/Sub, or by the clock for a message that somebody posts by hand.
+func TestHandlerTellsWhenAMessageWasPublished(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.FixedZone("far", 3600))
+	for body, want := range map[string]time.Time{
+		`{"message":{"messageId":"1","publishTime":"2026-11-20T03:00:00Z"}}`: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC),
+		`{"message":{"messageId":"1"}}`:                                      now.UTC(),
+	} {
+		var got time.Time
+		handler := push.Handler(logging.Discard(), func() time.Time { return now }, func(_ context.Context, m push.Message) error {
+			got = m.PublishTime
+			return nil
+		})
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)))
+		if got != want {
+			t.Errorf("%s is published at %s, want %s", body, got, want)
+		}
 	}
 }
 
@@ -154,7 +175,7 @@ func TestHandlerJoinsTheTraceOfTheMessage(t *testing.T) {
 	m := example()
 	m.Attributes = map[string]string{"googclient_traceparent": "00-" + id + "-b7ad6b7169203331-01"}
 	var lines bytes.Buffer
-	handler := push.Handler(logging.New(&lines, slog.LevelInfo, "p"), func(context.Context, push.Message) error {
+	handler := push.Handler(logging.New(&lines, slog.LevelInfo, "p"), time.Now, func(context.Context, push.Message) error {
 		return errors.New("away")
 	})
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(encode(t, m)))

@@ -47,9 +47,24 @@ const Precision = time.Microsecond
 type Reading struct {
 	NodeID      string    // the sensor's public identifier
 	MessageID   string    // the node's own id of the message, unique only together with the node and the time
-	Time        time.Time // UTC, at [Precision]: the gateway's clock at receipt
+	Time        time.Time // UTC, at [Precision]: the gateway's clock at receipt, see [Dated]
 	Temperature float64   // °C, dry bulb
 	Humidity    float64   // % relative humidity
+}
+
+// MaxAhead is how far a reading's time may lie after the clock that it is held
+// against: clocks that are kept by NTP differ by less.
+const MaxAhead = 2 * time.Minute
+
+// Dated returns the time under which a reading is kept: the one it was stamped
+// with, however old, for a gateway delivers late what it held back; when its message
+// was published, if it was stamped with none or with one over [MaxAhead] later. A
+// date in the future would hide every newer reading of its node.
+func Dated(stamped, published time.Time) time.Time {
+	if stamped.IsZero() || stamped.After(published.Add(MaxAhead)) {
+		return Instant(published)
+	}
+	return Instant(stamped)
 }
 
 // Identity is what makes two readings the same one. Message ids are four random

@@ -63,6 +63,34 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// TestDated holds that a reading keeps its own time, however old, up to two
+// minutes after its message was published.
+func TestDated(t *testing.T) {
+	t.Parallel()
+	published := time.Date(2026, 11, 20, 3, 0, 0, 123_000_000, time.UTC)
+	limit := published.Add(2 * time.Minute)
+	cases := map[string]struct{ stamped, want time.Time }{
+		"not stamped":                   {time.Time{}, published},
+		"held back for years":           {published.AddDate(-5, 0, 0), published.AddDate(-5, 0, 0)},
+		"just now":                      {published, published},
+		"finer than what is stored":     {published.Add(999), published},
+		"below the limit":               {limit.Add(-time.Microsecond), limit.Add(-time.Microsecond)},
+		"at the limit":                  {limit, limit},
+		"at the limit, in another zone": {limit.In(time.FixedZone("far", 3600)), limit},
+		"above the limit":               {limit.Add(time.Nanosecond), published},
+		"in 2099":                       {time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC), published},
+		"in 2150, beyond every table":   {time.Date(2150, 1, 1, 0, 0, 0, 0, time.UTC), published},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := reading.Dated(c.stamped, published.In(time.FixedZone("far", -3600))); got != c.want {
+				t.Errorf("Dated(%s) = %s, want %s", c.stamped, got, c.want)
+			}
+		})
+	}
+}
+
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	r := valid()

@@ -60,7 +60,7 @@ func EncodeData(d Data) ([]byte, error) {
 }
 
 // DecodeData reads a message of topic data. published is the push message's
-// publish time, taken where the message carries no timestamp of its own.
+// publish time, by which the reading is dated, see [reading.Dated].
 //
 // A message whose reading is valid but whose recent is not keeps the reading
 // and drops the window: features can be missed, a reading must not be.
@@ -101,17 +101,13 @@ func (in readingJSON) reading(published time.Time) (reading.Reading, error) {
 	r := reading.Reading{
 		NodeID:      in.NodeID,
 		MessageID:   in.MessageID,
-		Time:        in.Timestamp,
+		Time:        reading.Dated(in.Timestamp, published),
 		Temperature: *in.Temperature,
 		Humidity:    *in.Humidity,
 	}
 	if r.MessageID == "" {
 		r.MessageID = in.ID
 	}
-	if r.Time.IsZero() {
-		r.Time = published
-	}
-	r.Time = reading.Instant(r.Time)
 	if err := r.Validate(); err != nil {
 		return reading.Reading{}, fmt.Errorf("decode reading: %w", err)
 	}

@@ -19,8 +19,8 @@ func TestDecodeData(t *testing.T) {
 	want := reading.Reading{
 		NodeID: "n1", MessageID: "ab", Time: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), Temperature: 21.5, Humidity: 40,
 	}
-	fallback := want
-	fallback.Time = published
+	dated := func(when time.Time) reading.Reading { r := want; r.Time = when; return r }
+	fallback := dated(published)
 	cases := map[string]struct {
 		message string
 		want    reading.Reading
@@ -30,6 +30,11 @@ func TestDecodeData(t *testing.T) {
 		"id for message_id":       {`{"id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
 		"message_id wins over id": {`{"id":"zz","message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
 		"no timestamp":            {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40}`, fallback, ""},
+		"2 minutes ahead":         {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:02:05Z"}`, dated(published.Add(2 * time.Minute)), ""},
+		"further ahead":           {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:02:05.000001Z"}`, fallback, ""},
+		"in the next century":     {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2150-01-01T00:00:00Z"}`, fallback, ""},
+		"years ago":               {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2019-01-01T00:00:00Z"}`, dated(time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)), ""},
+		"before all readings":     {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"1999-12-31T23:59:59Z"}`, reading.Reading{}, "timestamp"},
 		"offset":                  {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T05:00:00+02:00"}`, want, ""},
 		"unknown field":           {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","firmware":7}`, want, ""},
 		"recent that is wrong":    {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":{"age_s":[1],"temperature":[],"humidity":[]}}`, want, ""},
@@ -72,7 +77,7 @@ func TestEncodeDataRefusesNothingValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := wire.DecodeData(encoded, time.Time{})
+	got, err := wire.DecodeData(encoded, published)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +164,7 @@ func FuzzDecodeData(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := wire.DecodeData(encoded, time.Time{})
+		second, err := wire.DecodeData(encoded, published)
 		if err != nil {
 			t.Fatalf("canonical form refused: %v\n%s", err, encoded)
 		}

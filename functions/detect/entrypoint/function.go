@@ -61,6 +61,6 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 	}
 	learned := detect.NewPredictor(live, metadata, s.PredictionSample, tools.Log, tools.Tally)
 	nodes := registry.New(metadata, tools.Clock)
-	step := detect.New(nodes, topic, learned, s.Defaults(), tools.Clock, tools.Log, tools.Tally)
+	step := detect.New(nodes, topic, learned, s.Defaults(), tools.Log, tools.Tally)
 	return step.Handle, shut, nil
 }

@@ -36,7 +36,7 @@ func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 	trainer := train.New(metadata, table, s.Models, cmp.Or(s.options.TrainingRows, trainingRows), s.options.Clock, s.log, nil)
 	steps := map[string]push.Step{
 		"ingest":     ingest.New(table, known, s.log, nil).Handle,
-		"detect":     detect.New(known, alerts, predictor, alert.Defaults(), s.options.Clock, s.log, nil).Handle,
+		"detect":     detect.New(known, alerts, predictor, alert.Defaults(), s.log, nil).Handle,
 		"storealert": storealert.New(metadata, s.log, nil).Handle,
 		"train":      trainer.Handle,
 	}
@@ -45,7 +45,7 @@ func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 		if s.options.Step != nil {
 			step = s.options.Step(function, step)
 		}
-		mux.Handle("/"+function, push.Handler(s.log, step))
+		mux.Handle("/"+function, push.Handler(s.log, s.options.Clock, step))
 	}
 	address, err := s.serve(ctx, "functions", mux)
 	if err != nil {

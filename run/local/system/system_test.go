@@ -311,6 +311,41 @@ func TestDeletedSensorIsIgnoredUntilCreatedAgain(t *testing.T) {
 	}
 }
 
+// TestMessageFromTheFutureHidesNothing publishes a message dated 2099, as anybody
+// with the right to publish can, before a node goes on.
+func TestMessageFromTheFutureHidesNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	owner, _ := customer(t, s, "operator")
+	sensor(t, owner, "rack-1")
+	began := time.Now()
+	_, err := s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
+		Topic: bridge.TopicName(system.Project, bridge.TopicData),
+		Messages: []*pubsubpb.PubsubMessage{{
+			Data: []byte(`{"node_id":"rack-1","message_id":"1","temperature":60,"humidity":40,"timestamp":"2099-01-01T00:00:00Z"}`),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, s)
+	alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))
+	if len(alerts) != 1 {
+		t.Fatalf("%d alerts, want 1", len(alerts))
+	}
+	raised, err := time.Parse(time.RFC3339, field[string](t, alerts[0], "timestamp"))
+	if err != nil || raised.Before(began.Add(-time.Second)) || raised.After(time.Now()) {
+		t.Errorf("the alert is of %s, %v", raised, err)
+	}
+	node := &caller{t: t, base: s.GatewayURL}
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"2","node_id":"rack-1","temperature":24.5,"humidity":40}`, http.StatusOK)
+	drain(t, s)
+	latest := owner.do(http.MethodGet, "/api/v1/data/latest/rack-1", "", http.StatusOK)
+	if got := field[float64](t, latest, "temperature"); got != 24.5 {
+		t.Errorf("latest is %v", latest)
+	}
+}
+
 // TestFailingFunctionIsRetriedAndThenBuried breaks ingest for one node, for a
 // while and for good.
 func TestFailingFunctionIsRetriedAndThenBuried(t *testing.T) {
