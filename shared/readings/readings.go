@@ -41,7 +41,8 @@ type Stats struct {
 
 // Reader answers the API's questions.
 type Reader interface {
-	// Latest returns each node's newest reading; nodes without any are absent.
+	// Latest returns each node's newest reading before [LatestEnd] of the store's
+	// clock; nodes without any are absent.
 	Latest(ctx context.Context, nodes []Node) (map[string]reading.Reading, error)
 	// Range yields a node's readings, oldest first, without holding them all in
 	// memory. An error is the last thing it yields.
@@ -51,6 +52,13 @@ type Reader interface {
 	Buckets(ctx context.Context, node Node, start, end time.Time, n int) ([]Bucket, error)
 	// Stats summarises the windows from each of starts to end, in their order.
 	Stats(ctx context.Context, node Node, end time.Time, starts []time.Time) ([]Stats, error)
+}
+
+// LatestEnd is the end, excluded, of the range of newest readings: what lies more
+// than [reading.MaxAhead] after now hides nothing. Nothing is stored so any more,
+// but rows of before are never deleted.
+func LatestEnd(now time.Time) time.Time {
+	return now.Add(reading.MaxAhead + reading.Precision)
 }
 
 // Appender stores readings.

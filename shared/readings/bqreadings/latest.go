@@ -28,8 +28,6 @@ const (
 	// deepTTL is how long it stays known what lies more than 30 days back: it
 	// can only change by a late delivery, and finding it costs most.
 	deepTTL = time.Hour
-	// ahead is how far a reading's time may lie before ours.
-	ahead = 24 * time.Hour
 	// maxCached bounds the nodes kept, at some 200 bytes each.
 	maxCached = 50_000
 )
@@ -45,7 +43,8 @@ func (s *Store) Latest(ctx context.Context, nodes []readings.Node) (map[string]r
 func (s *Store) queryLatest(ctx context.Context, nodes []readings.Node, known func(readings.Node) (found, bool)) (map[string]reading.Reading, map[string]bool, error) {
 	now := s.clock()
 	newest, deep := make(map[string]reading.Reading, len(nodes)), map[string]bool{}
-	missing, searched := nodes, now.Add(ahead)
+	until := readings.LatestEnd(now)
+	missing, searched := nodes, until
 	for _, horizon := range horizons() {
 		from := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 		if horizon != beginning {
@@ -69,7 +68,7 @@ func (s *Store) queryLatest(ctx context.Context, nodes []readings.Node, known fu
 		if len(asked) == 0 {
 			continue
 		}
-		if err := s.latestSince(ctx, asked, from, now.Add(ahead), newest); err != nil {
+		if err := s.latestSince(ctx, asked, from, until, newest); err != nil {
 			return nil, nil, err
 		}
 		searched = from

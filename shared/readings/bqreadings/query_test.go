@@ -240,6 +240,24 @@ func TestStatsTakeOneQuery(t *testing.T) {
 	}
 }
 
+// TestLatestLooksNoFurtherAheadThanReadingsAreStored names the end of every
+// query; readingstest holds the table to what it means.
+func TestLatestLooksNoFurtherAheadThanReadingsAreStored(t *testing.T) {
+	t.Parallel()
+	server := bqtest.NewQueryServer(t, table(nil))
+	if _, err := openQueries(t, server, still).Latest(t.Context(), []readings.Node{{ID: "n1"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range server.Requests() {
+		if until := value(request, "until"); until != "2026-11-20 12:02:00.000001+00:00" {
+			t.Errorf("from %s until %s", value(request, "from"), until)
+		}
+	}
+	if n := len(server.Requests()); n != len(horizons()) {
+		t.Errorf("%d queries", n)
+	}
+}
+
 // table answers latest queries like the table would, from newest readings.
 func table(newest map[string]time.Time) func(*bq.QueryRequest) bqtest.Answer {
 	return func(request *bq.QueryRequest) bqtest.Answer {

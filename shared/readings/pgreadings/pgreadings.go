@@ -104,7 +104,9 @@ func (r row) reading() reading.Reading {
 // Latest implements [readings.Reader].
 func (s *Store) Latest(ctx context.Context, nodes []readings.Node) (map[string]reading.Reading, error) {
 	found := make(map[string]reading.Reading, len(nodes))
-	if err := s.latestSince(ctx, nodes, s.clock().Add(-recent), found); err != nil {
+	now := s.clock()
+	until := readings.LatestEnd(now)
+	if err := s.latestWithin(ctx, nodes, now.Add(-recent), until, found); err != nil {
 		return nil, err
 	}
 	var silent []readings.Node
@@ -114,14 +116,14 @@ func (s *Store) Latest(ctx context.Context, nodes []readings.Node) (map[string]r
 		}
 	}
 	if len(silent) > 0 {
-		if err := s.latestSince(ctx, silent, time.Time{}, found); err != nil {
+		if err := s.latestWithin(ctx, silent, time.Time{}, until, found); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
 }
 
-func (s *Store) latestSince(ctx context.Context, nodes []readings.Node, since time.Time, into map[string]reading.Reading) error {
+func (s *Store) latestWithin(ctx context.Context, nodes []readings.Node, since, until time.Time, into map[string]reading.Reading) error {
 	ids, starts := make([]string, len(nodes)), make([]time.Time, len(nodes))
 	for i, n := range nodes {
 		ids[i], starts[i] = n.ID, n.Since
@@ -132,11 +134,11 @@ func (s *Store) latestSince(ctx context.Context, nodes []readings.Node, since ti
 		CROSS JOIN LATERAL (
 		    SELECT node_id, message_id, timestamp, temperature, humidity
 		    FROM sensor_data.readings
-		    WHERE node_id = n.node_id AND timestamp >= @since AND timestamp >= n.start
+		    WHERE node_id = n.node_id AND timestamp >= @since AND timestamp >= n.start AND timestamp < @until
 		    ORDER BY timestamp DESC, message_id DESC
 		    LIMIT 1
 		) AS r`,
-		pgx.NamedArgs{"ids": ids, "starts": starts, "since": since})
+		pgx.NamedArgs{"ids": ids, "starts": starts, "since": since, "until": until})
 	if err != nil {
 		return fmt.Errorf("latest of %d nodes: %w", len(nodes), err)
 	}

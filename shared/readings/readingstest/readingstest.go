@@ -36,6 +36,7 @@ func Run(t *testing.T, store Store) {
 		"latest":                             latest,
 		"latest of a node silent for years":  latestOfSilentNode,
 		"latest hides what is before since":  latestSince,
+		"latest hides what lies ahead":       latestAhead,
 		"a reading stored twice counts once": twice,
 		"same id at another time is another": sameID,
 		"range":                              rangeIsHalfOpen,
@@ -124,6 +125,31 @@ func latestSince(t *testing.T, store Store, node string) {
 	}
 	if got := newest(t, store, readings.Node{ID: node, Since: now.Add(-time.Hour)}); len(got) != 1 {
 		t.Errorf("hides a reading at since")
+	}
+}
+
+// latestAhead holds that a row dated in the future freezes no node: neither one
+// that has gone on since nor one that has been silent for a year.
+func latestAhead(t *testing.T, store Store, node string) {
+	t.Helper()
+	limit := Now().Add(reading.MaxAhead)
+	beyond := []time.Time{limit.Add(reading.Precision), Now().Add(23 * time.Hour), time.Date(2099, 12, 31, 23, 59, 59, 999_999_000, time.UTC)}
+	want := map[string]reading.Reading{
+		node:             at(node, "limit", limit, 21, 41),
+		node + "-silent": at(node+"-silent", "old", Now().AddDate(-1, 0, 0), 22, 42),
+	}
+	for name, newest := range want {
+		add(t, store, newest, at(name, "before", newest.Time.Add(-time.Minute), 20, 40))
+	}
+	var asked []readings.Node
+	for _, name := range []string{node, node + "-silent", node + "-never"} {
+		for i, when := range beyond {
+			add(t, store, at(name, strconv.Itoa(i), when, 99, 99))
+		}
+		asked = append(asked, readings.Node{ID: name})
+	}
+	if diff := cmp.Diff(want, newest(t, store, asked...)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

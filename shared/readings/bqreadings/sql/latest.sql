@@ -1,9 +1,9 @@
 -- The newest reading of each node.
 --
--- Scans all five columns of the day partitions from @from on, up to a day ahead
--- of now, and of those only the blocks whose nodes are among @ids: the table is
--- clustered by node_id. A latest reading is looked for in the last day, then in
--- the last 30 days, then since 2000, each time only for nodes not found before.
+-- Scans all five columns of the day partitions from @from to @until, and of those
+-- only the blocks whose nodes are among @ids: the table is clustered by node_id. A
+-- latest reading is looked for in the last day, then in the last 30 days, then
+-- since 2000, each time only for nodes not found before.
 --
 -- @since holds, in the order of @ids, the instant, in microseconds since 1970,
 -- before which a node's readings belong to an earlier owner. Copies of a reading
