@@ -24,7 +24,7 @@ func supervise(ctx context.Context, address string, log *slog.Logger) error {
 	if !told || err != nil || patience <= 0 {
 		return nil
 	}
-	client := &http.Client{Timeout: patience / 2}
+	client := newVisitor(patience / 2)
 	tick := time.NewTicker(patience / 3)
 	defer tick.Stop()
 	for {
@@ -43,6 +43,13 @@ func supervise(ctx context.Context, address string, log *slog.Logger) error {
 			return nil
 		}
 	}
+}
+
+// newVisitor returns a client that opens a connection for each request, as a node
+// that comes to the gateway does: a kept one would be answered though nobody else
+// is let in.
+func newVisitor(timeout time.Duration) *http.Client {
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 }
 
 // alive asks the gateway for its health as anyone else would.

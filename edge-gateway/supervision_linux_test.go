@@ -1,8 +1,12 @@
 package main
 
 import (
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -61,5 +65,31 @@ func TestSupervision(t *testing.T) {
 	last := ""
 	for last != "STOPPING=1" {
 		last = hear()
+	}
+}
+
+// TestWatchdogComesAnew holds that the gateway is asked for its health by a new
+// connection each time: one that lets nobody in may still answer on an old one.
+func TestWatchdogComesAnew(t *testing.T) {
+	t.Parallel()
+	var opened atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "{}")
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	visitor := newVisitor(time.Minute)
+	for range 3 {
+		if err := alive(t.Context(), visitor, server.Listener.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := opened.Load(); got != 3 {
+		t.Errorf("%d connections for 3 questions", got)
 	}
 }

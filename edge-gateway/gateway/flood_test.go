@@ -1,8 +1,6 @@
 package gateway_test
 
 import (
-	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -120,46 +118,4 @@ func TestTableOfNodesIsBounded(t *testing.T) {
 	if got := s.published.last().Recent.Len(); got != 1 {
 		t.Errorf("the window of a node that came when others had gone holds %d", got)
 	}
-}
-
-// TestOneAddressCannotTakeAllConnections opens more than its share from one
-// address.
-func TestOneAddressCannotTakeAllConnections(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	address := listen(t, s.gateway)
-	const share = 1024
-	var open []net.Conn
-	defer func() {
-		for _, c := range open {
-			_ = c.Close()
-		}
-	}()
-	for range share {
-		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Skipf("this system allows no %d connections: %v", share, err)
-		}
-		open = append(open, c)
-	}
-	eventually(t, "the address to be cut off", func() bool {
-		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			return false
-		}
-		defer func() { _ = c.Close() }()
-		_, _ = fmt.Fprint(c, "GET /health HTTP/1.1\r\nHost: gateway\r\n\r\n")
-		_ = c.SetReadDeadline(time.Now().Add(time.Second))
-		n, _ := c.Read(make([]byte, 1))
-		return n == 0
-	})
-	_ = open[0].Close()
-	eventually(t, "room for a connection", func() bool {
-		response, err := http.Get("http://" + address + "/health")
-		if err != nil {
-			return false
-		}
-		_ = response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	})
 }

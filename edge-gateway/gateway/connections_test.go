@@ -1,0 +1,200 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/logging"
+)
+
+// The limits of connections.
+const (
+	inAll   = 4096
+	fromOne = 1024
+)
+
+// crowd is clients of a server, with addresses of their own.
+type crowd struct {
+	t      *testing.T
+	server string
+	log    written
+}
+
+// newCrowd serves health, and what does not end before the test does.
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crowd{t: t, server: listener.Addr().String()}
+	over := make(chan struct{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			select {
+			case <-over:
+			case <-r.Context().Done():
+			}
+		}
+		_, _ = io.WriteString(w, "well")
+	})
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = gateway.Serve(ctx, listener, handler, logging.New(&c.log, slog.LevelInfo, "")) })
+	t.Cleanup(func() { close(over); stop(); serving.Wait() })
+	return c
+}
+
+// dial connects from an address of this machine.
+func (c *crowd) dial(from string) net.Conn {
+	c.t.Helper()
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
+	conn, err := dialer.DialContext(c.t.Context(), "tcp", c.server)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EMFILE) {
+		c.t.Skipf("this system does not allow it: %v", err)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// ask sends a request and reads the answer; an error means that there was none.
+func ask(conn net.Conn) error {
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: gateway\r\n\r\n"); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	return nil
+}
+
+// hold opens connections from an address and leaves them idle after a request.
+func (c *crowd) hold(from string, n int) []net.Conn {
+	c.t.Helper()
+	held := make([]net.Conn, n)
+	for i := range held {
+		held[i] = c.dial(from)
+		if err := ask(held[i]); err != nil {
+			c.t.Fatalf("connection %d from %s: %v", i, from, err)
+		}
+	}
+	return held
+}
+
+// occupy opens connections from an address with a request under way on each.
+func (c *crowd) occupy(from string, n int) {
+	c.t.Helper()
+	for range n {
+		if _, err := io.WriteString(c.dial(from), "GET /slow HTTP/1.1\r\nHost: gateway\r\n\r\n"); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// closed says whether the server has closed a connection.
+func closed(conn net.Conn) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := conn.Read(make([]byte, 1))
+	timeout, ok := errors.AsType[net.Error](err)
+	return err != nil && (!ok || !timeout.Timeout())
+}
+
+// TestIdleConnectionsMakeRoom has five devices hold as many connections as they
+// can get. Whoever comes is let in, and who was there before them stays.
+func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousands of open files each
+	c := newCrowd(t)
+	node := c.hold("127.0.0.9", 1)[0]
+	var crowd []net.Conn
+	for i := range 5 {
+		crowd = append(crowd, c.hold(fmt.Sprintf("127.0.0.%d", 2+i), fromOne)...)
+	}
+	for range 20 {
+		if err := ask(c.dial("127.0.0.1")); err != nil {
+			t.Errorf("a newcomer is not answered: %v", err)
+		}
+	}
+	if err := ask(node); err != nil {
+		t.Errorf("a node that keeps its connection lost it: %v", err)
+	}
+	ended := 0
+	for _, conn := range crowd {
+		if closed(conn) {
+			ended++
+		}
+	}
+	if want := 5*fromOne + 1 + 20 - inAll; ended != want {
+		t.Errorf("%d connections of the crowd were closed, want %d", ended, want)
+	}
+	if lines := strings.Count(c.log.text.String(), "idle ones are closed"); lines != 1 {
+		t.Errorf("%d lines in the log, want one a minute:\n%s", lines, c.log.text.String())
+	}
+}
+
+// TestOneAddressCannotTakeAllConnections opens more than its share from one
+// address: those that have been idle for the longest go.
+func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltest // thousands of open files each
+	c := newCrowd(t)
+	held := c.hold("127.0.0.1", fromOne)
+	if err := ask(held[0]); err != nil { // now the second has been idle for the longest
+		t.Fatal(err)
+	}
+	if err := ask(c.dial("127.0.0.1")); err != nil {
+		t.Errorf("one more is not answered: %v", err)
+	}
+	for i, conn := range held {
+		if got, want := closed(conn), i == 1; got != want {
+			t.Errorf("connection %d is closed: %t, want %t", i, got, want)
+		}
+	}
+}
+
+// TestConnectionsThatAreNotIdle fills an address's share, and then all there is,
+// with requests that take their time.
+func TestConnectionsThatAreNotIdle(t *testing.T) { //nolint:paralleltest // thousands of open files each
+	c := newCrowd(t)
+	c.occupy("127.0.0.2", fromOne)
+	eventually(t, "one more from the address to be refused", func() bool { return ask(c.dial("127.0.0.2")) != nil })
+	for i := range 3 {
+		c.occupy(fmt.Sprintf("127.0.0.%d", 3+i), fromOne)
+	}
+	for range 20 {
+		if err := ask(c.dial("127.0.0.1")); err != nil {
+			t.Errorf("a newcomer is not answered: %v", err)
+		}
+	}
+}
+
+// TestConnectionsThatSayNothing opens connections and sends nothing.
+func TestConnectionsThatSayNothing(t *testing.T) { //nolint:paralleltest // thousands of open files each
+	c := newCrowd(t)
+	for i := range 5 {
+		for range fromOne {
+			c.dial(fmt.Sprintf("127.0.0.%d", 2+i))
+		}
+	}
+	if err := ask(c.dial("127.0.0.1")); err != nil {
+		t.Errorf("a newcomer is not answered: %v", err)
+	}
+}
