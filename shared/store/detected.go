@@ -20,7 +20,7 @@ const OpenAnomalyEvery = 10 * time.Minute
 // known; see [Prediction].
 func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, error) {
 	recorded := false
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
 		if n.AnomalyPredicted {
 			// Two instances may judge two readings of a sensor at the same moment.
 			if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('anomaly of ' || $1, 0))`, n.SensorID); err != nil {

@@ -42,12 +42,13 @@ const sensorColumns = `node_id AS id, name, type, room_id, position, COALESCE(re
 // had before shows only what is read since they deleted it.
 func (s *Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor) (Sensor, error) {
 	var created Sensor
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
 		done, err := tx.Exec(ctx, `
 			INSERT INTO sensors (node_id, name, type, room_id, customer_id, position)
 			SELECT @id, @name, @type, id, customer_id, @position
 			FROM server_rooms
-			WHERE id = @room AND customer_id = @customer`,
+			WHERE id = @room AND customer_id = @customer
+			FOR KEY SHARE`,
 			pgx.NamedArgs{
 				"id": n.ID, "name": n.Name, "type": n.Type, "position": n.Position,
 				"room": n.RoomID, "customer": customerID,
@@ -147,9 +148,13 @@ func (s *Store) OwnedSensors(ctx context.Context, customerID int64, ids []string
 // rooms. Errors: [ErrNoSensor], [ErrNoRoom].
 func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, change SensorChange) (Sensor, error) {
 	updated, err := one[Sensor](ctx, s, ErrNoRoom, `
+		WITH r AS (
+		    -- The room before the sensor, as everywhere: its deletion locks it and then its sensors.
+		    SELECT id, customer_id FROM server_rooms WHERE id = @room AND customer_id = @customer FOR KEY SHARE
+		)
 		UPDATE sensors
 		SET name = @name, type = @type, room_id = r.id, position = COALESCE(@position, position)
-		FROM (SELECT id, customer_id FROM server_rooms WHERE id = @room AND customer_id = @customer) AS r
+		FROM r
 		WHERE sensors.node_id = @id AND sensors.customer_id = r.customer_id
 		RETURNING node_id AS id, name, type, room_id, position, COALESCE(readable_from, `+never+`) AS visible_since`,
 		pgx.NamedArgs{

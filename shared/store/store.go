@@ -44,16 +44,16 @@ var (
 
 // Store is the metadata database.
 type Store struct {
-	pool *pgxpool.Pool
+	pool retrying
 }
 
 // New returns the store over a pool whose schema [Migrate] has brought up to
 // date. The pool stays the caller's to close.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
+func New(pool *pgxpool.Pool) *Store { return &Store{pool: retrying{pool}} }
 
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.pool.Ping(ctx); err != nil {
+	if err := s.pool.pool.Ping(ctx); err != nil {
 		return fmt.Errorf("metadata database: %w", err)
 	}
 	return nil
@@ -61,32 +61,20 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // one runs a query that gives one row, or absent where it gives none.
 func one[T any](ctx context.Context, s *Store, absent error, sql string, args pgx.NamedArgs) (T, error) {
-	rows, err := s.pool.Query(ctx, sql, args)
-	if err != nil {
-		var none T
-		return none, fmt.Errorf("query: %w", err)
-	}
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
+	row, err := collect(ctx, s.pool, sql, args, func(rows pgx.Rows) (T, error) {
+		return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return row, absent
 	}
-	if err != nil {
-		return row, fmt.Errorf("query: %w", err)
-	}
-	return row, nil
+	return row, err
 }
 
 // many runs a query that gives any number of rows.
 func many[T any](ctx context.Context, s *Store, sql string, args pgx.NamedArgs) ([]T, error) {
-	rows, err := s.pool.Query(ctx, sql, args)
-	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
-	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
-	}
-	return found, nil
+	return collect(ctx, s.pool, sql, args, func(rows pgx.Rows) ([]T, error) {
+		return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+	})
 }
 
 // violated reports whether an error is the violation of a named constraint or

@@ -83,9 +83,15 @@ func (h hall) sql(t *testing.T, statement string, args pgx.NamedArgs) {
 // waits returns once a session waits for what another has not committed.
 func (h hall) waits(t *testing.T) {
 	t.Helper()
+	h.wait(t, 1)
+}
+
+// wait returns once so many sessions wait for what others have not committed.
+func (h hall) wait(t *testing.T, sessions int) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for waiting := 0; waiting == 0; {
+	for waiting := 0; waiting < sessions; {
 		err := h.pool.QueryRow(ctx, `
 			SELECT count(*)
 			FROM pg_stat_activity

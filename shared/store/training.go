@@ -94,7 +94,7 @@ func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun,
 	}
 	args := pgx.NamedArgs{"triggered_by": TriggeredManually, "customer": customerID, "every": ManualEvery.Seconds()}
 	var run TrainingRun
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
 		// A customer who asks several times at once, whatever instance of the API,
 		// is answered one after the other.
 		if _, err := tx.Exec(ctx, `SELECT FROM customers WHERE id = @customer FOR NO KEY UPDATE`, args); err != nil {
@@ -145,7 +145,7 @@ func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
 		    WHERE status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after))`
 	args := pgx.NamedArgs{"triggered_by": TriggeredAutomatically, "due": RetrainingCount, "retry_after": RetryAfter.Seconds()}
 	var run TrainingRun
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+	err := s.pool.inTx(ctx, func(tx pgx.Tx) (err error) {
 		run, err = insertRun(ctx, tx, `
 			INSERT INTO model_training_runs (triggered_by)
 			SELECT @triggered_by::text

@@ -1,0 +1,153 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/store"
+)
+
+// deadlocks counts the statements that PostgreSQL ends because of one.
+type deadlocks struct{ atomic.Int64 }
+
+func (*deadlocks) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (d *deadlocks) TraceQueryEnd(_ context.Context, _ *pgx.Conn, end pgx.TraceQueryEndData) {
+	if fault, ok := errors.AsType[*pgconn.PgError](end.Err); ok && fault.Code == "40P01" {
+		d.Add(1)
+	}
+}
+
+// TestRoomsAreLockedBeforeSensors moves two sensors into each other's rooms
+// while both rooms are being deleted. The deletions stand first in line for the
+// rooms: whoever took its sensor before it asks for the room closes a circle.
+func TestRoomsAreLockedBeforeSensors(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counted deadlocks
+	config.ConnConfig.Tracer = &counted
+	config.MaxConns = 10
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	h := hall{Store: store.New(pool), pool: pool}
+	h.anna = h.customer(t, "anna12")
+	first, second := h.room(t, h.anna), h.room(t, h.anna)
+	h.sensor(t, h.anna, first, "n1")
+	h.sensor(t, h.anna, second, "n2")
+
+	holder, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holder.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := holder.Exec(t.Context(), `SELECT FROM server_rooms FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for _, room := range []int64{first, second} {
+		group.Go(func() {
+			if err := h.DeleteRoom(t.Context(), h.anna, room); err != nil {
+				t.Errorf("delete room %d: %v", room, err)
+			}
+		})
+	}
+	h.wait(t, 2)
+	for node, room := range map[string]int64{"n1": second, "n2": first} {
+		group.Go(func() {
+			_, err := h.UpdateSensor(t.Context(), h.anna, node, store.SensorChange{Name: "N", Type: "T", RoomID: room})
+			if !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("move %s: %v", node, err)
+			}
+		})
+	}
+	h.wait(t, 4)
+	if err := holder.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
+	if n := counted.Load(); n > 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}
+
+// TestDeadlockIsTriedAgain makes the deletion of a room the victim of one.
+func TestDeadlockIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	other, err := h.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Rollback(context.WithoutCancel(t.Context())) }()
+	// Whoever looks for a deadlock first is its victim: not this one.
+	if _, err := other.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'; SELECT FROM sensors FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.DeleteRoom(t.Context(), h.anna, h.annas) }()
+	h.waits(t)
+	if _, err := other.Exec(t.Context(), `SELECT FROM server_rooms WHERE id = $1 FOR UPDATE`, h.annas); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSerialisationFailureIsTriedAgain has the database end every insertion and
+// deletion, of whatever kind of use, twice before it lets one through.
+func TestSerialisationFailureIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.sql(t, `CREATE SEQUENCE tries`, nil)
+	h.sql(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+		    IF nextval('tries') % 3 <> 0 THEN
+		        RAISE EXCEPTION 'could not serialize access' USING ERRCODE = 'serialization_failure';
+		    END IF;
+		    RETURN COALESCE(NEW, OLD);
+		END $$`, nil)
+	for _, table := range []string{"server_rooms", "sensors", "alerts"} {
+		h.sql(t, `CREATE TRIGGER refuse BEFORE INSERT OR DELETE ON `+table+` FOR EACH ROW EXECUTE FUNCTION refuse()`, nil)
+	}
+	if _, err := h.CreateRoom(t.Context(), h.anna, "one row"); err != nil {
+		t.Errorf("one: %v", err)
+	}
+	if _, err := h.CreateSensor(t.Context(), h.anna, sensorOf("n2", h.annas)); err != nil {
+		t.Errorf("a transaction: %v", err)
+	}
+	if _, err := h.InsertAlert(t.Context(), alert.Event{NodeID: "n1", MessageID: "m", Time: instant(), Type: alert.Humidity}); err != nil {
+		t.Errorf("a scanned row: %v", err)
+	}
+	if err := h.DeleteRoom(t.Context(), h.bruno, h.brunos); err != nil {
+		t.Errorf("a statement: %v", err)
+	}
+
+	h.sql(t, `ALTER SEQUENCE tries INCREMENT 3 RESTART 1`, nil) // never through
+	_, err := h.CreateRoom(t.Context(), h.anna, "never")
+	if fault, ok := errors.AsType[*pgconn.PgError](err); !ok || fault.Code != "40001" {
+		t.Errorf("got %v, want the failure itself", err)
+	}
+}
