@@ -16,16 +16,17 @@ const OpenAnomalyEvery = 10 * time.Minute
 
 // RecordDetection keeps what detection says of a reading, once however often the
 // reading is delivered. It reports whether it made a record: an anomaly beside
-// an open one of the same sensor makes none. The sensor's owner need not be
-// known; see [Prediction].
+// an open one of the same sensor makes none, nor does what is said of a sensor
+// that was deleted and not created again, or of a time when it was another's.
+// The sensor's owner need not be known; see [Prediction].
 func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, error) {
 	recorded := false
 	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
-		if n.AnomalyPredicted {
-			// Two instances may judge two readings of a sensor at the same moment.
-			if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('anomaly of ' || $1, 0))`, n.SensorID); err != nil {
-				return fmt.Errorf("lock: %w", err)
-			}
+		// Two instances may judge two readings of a sensor at the same moment. A
+		// deletion takes the same lock (see the migrations): it comes before, and
+		// is seen, or after, and hides this record from the next owner.
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('predictions of ' || $1, 0))`, n.SensorID); err != nil {
+			return fmt.Errorf("lock: %w", err)
 		}
 		done, err := tx.Exec(ctx, `
 			INSERT INTO prediction_feedback (sensor_id, timestamp, message_id,
@@ -34,10 +35,13 @@ func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, err
 			SELECT @sensor::varchar, @timestamp::timestamptz, @message_id,
 			    @predicted_temperature, @predicted_humidity, @actual_temperature, @actual_humidity,
 			    @anomaly::boolean, @probability, @score, NULLIF(@model, '')
-			WHERE NOT @anomaly::boolean OR NOT EXISTS (
+			WHERE (NOT @anomaly::boolean OR NOT EXISTS (
 			    SELECT FROM prediction_feedback
 			    WHERE sensor_id = @sensor::varchar AND anomaly_predicted AND feedback IS NULL
-			      AND timestamp > @timestamp::timestamptz - @every::interval AND timestamp < @timestamp::timestamptz + @every::interval)
+			      AND timestamp > @timestamp::timestamptz - @every::interval AND timestamp < @timestamp::timestamptz + @every::interval))
+			  AND (NOT EXISTS (SELECT FROM sensor_tombstones WHERE node_id = @sensor::varchar) OR EXISTS (
+			    SELECT FROM sensors
+			    WHERE node_id = @sensor::varchar AND (readable_from IS NULL OR readable_from <= @timestamp::timestamptz)))
 			ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`,
 			pgx.NamedArgs{
 				"sensor": n.SensorID, "timestamp": reading.Instant(n.Time), "message_id": n.MessageID,

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -70,4 +71,53 @@ func TestDetectionsAtTheSameMoment(t *testing.T) {
 	if recorded.Load() != 1 {
 		t.Errorf("%d anomalies of one sensor in ten minutes, want 1", recorded.Load())
 	}
+}
+
+func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	said := func(ago time.Duration) store.NewPrediction {
+		n := detection(0, false)
+		n.Time = h.now(t).Add(-ago)
+		n.MessageID = n.Time.String()[:30]
+		return n
+	}
+	h.detect(t, said(0), true)
+	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	h.detect(t, said(0), false)
+	h.detect(t, said(time.Minute), false)
+	h.sensor(t, h.bruno, h.brunos, "n1")
+	h.detect(t, said(time.Minute), false) // was Anna's
+	h.detect(t, said(0), true)
+	if seen, err := h.Predictions(t.Context(), h.bruno, store.PredictionFilter{Limit: 10}); err != nil || len(seen) != 1 {
+		t.Errorf("the next owner sees %d predictions, %v, want their own", len(seen), err)
+	}
+}
+
+// TestDetectionBesideTheDeletionStaysHidden records a prediction while the
+// deletion of its sensor has begun and is not committed.
+func TestDetectionBesideTheDeletionStaysHidden(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	deletion, err := h.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = deletion.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`); err != nil {
+		t.Fatal(err)
+	}
+	n := detection(0, true)
+	n.Time = h.now(t)
+	var group sync.WaitGroup
+	group.Go(func() { h.detect(t, n, false) })
+	h.waits(t)
+	if err := deletion.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
 }
