@@ -126,7 +126,7 @@ func (s *Store) AcknowledgeAlert(ctx context.Context, customerID, id int64) (Ale
 
 // Thresholds are a customer's limits.
 type Thresholds struct {
-	ID             int64 // 0 while they never set any
+	ID             int64
 	CustomerID     int64
 	MaxTemperature float64 // °C
 	MaxHumidity    float64 // % relative humidity
@@ -134,19 +134,24 @@ type Thresholds struct {
 
 const thresholdColumns = `id, customer_id, max_temperature, max_humidity`
 
-// Thresholds returns a customer's limits, the specification's defaults where
-// they never set any.
+// Thresholds returns a customer's limits, or [ErrNoCustomer]. Who never set any
+// gets a record of the specification's defaults, which detection passes over for
+// those of its own environment until somebody sets it.
 func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, error) {
-	found, err := one[Thresholds](ctx, s, ErrNotFound, `
-		SELECT `+thresholdColumns+`
+	args := pgx.NamedArgs{"customer": customerID}
+	const read = `
+		SELECT ` + thresholdColumns + `
 		FROM alert_thresholds
-		WHERE customer_id = @customer`,
-		pgx.NamedArgs{"customer": customerID})
-	if errors.Is(err, ErrNotFound) {
-		defaults := alert.Defaults()
-		return Thresholds{
-			CustomerID: customerID, MaxTemperature: defaults.MaxTemperature, MaxHumidity: defaults.MaxHumidity,
-		}, nil
+		WHERE customer_id = @customer`
+	found, err := one[Thresholds](ctx, s, ErrNoCustomer, read, args)
+	if errors.Is(err, ErrNoCustomer) { // or there is no record yet
+		if _, err := s.pool.Exec(ctx, `
+			INSERT INTO alert_thresholds (customer_id, assumed)
+			SELECT id, true FROM customers WHERE id = @customer
+			ON CONFLICT (customer_id) DO NOTHING`, args); err != nil {
+			return Thresholds{}, fmt.Errorf("default thresholds of customer %d: %w", customerID, err)
+		}
+		found, err = one[Thresholds](ctx, s, ErrNoCustomer, read, args)
 	}
 	if err != nil {
 		return Thresholds{}, fmt.Errorf("thresholds of customer %d: %w", customerID, err)
@@ -165,7 +170,8 @@ func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperat
 		WHERE id = @customer
 		ON CONFLICT (customer_id) DO UPDATE
 		SET max_temperature = COALESCE(@temperature::float8, t.max_temperature),
-		    max_humidity = COALESCE(@humidity::float8, t.max_humidity)
+		    max_humidity = COALESCE(@humidity::float8, t.max_humidity),
+		    assumed = false
 		RETURNING `+thresholdColumns,
 		pgx.NamedArgs{
 			"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity,

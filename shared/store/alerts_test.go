@@ -153,7 +153,8 @@ func TestThresholds(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	got, err := h.Thresholds(t.Context(), h.anna)
-	if want := (store.Thresholds{CustomerID: h.anna, MaxTemperature: 50, MaxHumidity: 50}); err != nil || got != want {
+	id := got.ID
+	if want := (store.Thresholds{ID: id, CustomerID: h.anna, MaxTemperature: 50, MaxHumidity: 50}); err != nil || id == 0 || got != want {
 		t.Errorf("never set: %+v, %v", got, err)
 	}
 	steps := []struct {
@@ -165,14 +166,10 @@ func TestThresholds(t *testing.T) {
 		{temperature: new(-40.0), humidity: new(0.0), wantTemperature: -40, wantHumidity: 0},
 		{temperature: new(125.0), humidity: new(100.0), wantTemperature: 125, wantHumidity: 100},
 	}
-	var id int64
 	for i, step := range steps {
 		set, err := h.SetThresholds(t.Context(), h.anna, step.temperature, step.humidity)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if i == 0 {
-			id = set.ID
 		}
 		want := store.Thresholds{ID: id, CustomerID: h.anna, MaxTemperature: step.wantTemperature, MaxHumidity: step.wantHumidity}
 		if set != want {
@@ -185,9 +182,11 @@ func TestThresholds(t *testing.T) {
 	if _, err := h.SetThresholds(t.Context(), h.anna, new(126.0), nil); err == nil {
 		t.Error("took 126 °C")
 	}
-	if got, err := h.Thresholds(t.Context(), h.bruno); err != nil || got.MaxTemperature != 50 || got.ID != 0 {
+	if got, err := h.Thresholds(t.Context(), h.bruno); err != nil || got.MaxTemperature != 50 || got.ID == 0 || got.ID == id {
 		t.Errorf("another customer's: %+v, %v", got, err)
 	}
+	_, err = h.Thresholds(t.Context(), -1)
+	mustFail(t, "read of nobody", err, store.ErrNoCustomer)
 	_, err = h.SetThresholds(t.Context(), -1, new(30.0), nil)
 	mustFail(t, "of nobody", err, store.ErrNoCustomer)
 }

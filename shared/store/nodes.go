@@ -26,17 +26,20 @@ func (s *Store) Nodes(ctx context.Context, ids []string) (map[string]Node, error
 		MaxTemperature *float64
 		MaxHumidity    *float64
 	}
+	defaults := alert.Defaults()
 	found, err := many[row](ctx, s, `
 		SELECT s.node_id, true AS owned, t.max_temperature, t.max_humidity
 		FROM sensors s
+		-- The version before this one sets a record and leaves it assumed: by its values it is known.
 		LEFT JOIN alert_thresholds t ON t.customer_id = s.customer_id
+		    AND NOT (t.assumed AND t.max_temperature = @default_temperature AND t.max_humidity = @default_humidity)
 		WHERE s.node_id = ANY(@ids)
 		UNION ALL
 		SELECT DISTINCT d.node_id, false, NULL::double precision, NULL::double precision
 		FROM sensor_tombstones d
 		WHERE d.node_id = ANY(@ids)
 		  AND NOT EXISTS (SELECT FROM sensors s WHERE s.node_id = d.node_id)`,
-		pgx.NamedArgs{"ids": ids})
+		pgx.NamedArgs{"ids": ids, "default_temperature": defaults.MaxTemperature, "default_humidity": defaults.MaxHumidity})
 	if err != nil {
 		return nil, fmt.Errorf("%d nodes: %w", len(ids), err)
 	}
