@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -26,6 +27,8 @@ func TestSpecification(t *testing.T) {
 	})
 
 	customer := object{"id": integer, "email": is("anna@example.com"), "username": is("annanna")}
+	unprintable := detail("username: expected string to be printable characters without spaces at either end or characters of no width")
+	blank := detail("name: expected string to be text without control characters and not blank")
 	t.Run("Customers", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		const register, login = "/api/v1/customers/register", "/api/v1/customers/login"
 		s.walk(t, []line{
@@ -52,6 +55,12 @@ func TestSpecification(t *testing.T) {
 			{"POST", register, open, `{"email":"` + strings.Repeat("a", 60) + "@" + strings.Repeat("b", 57) + `.de","username":"another","password":"Passw0rd"}`, 400, detail("email: expected length <= 120")},
 			{"POST", register, open, `{"email":"c@example.com","username":"short","password":"Passw0rd"}`, 400, detail("username: expected length >= 6")},
 			{"POST", register, open, `{"email":"c@example.com","username":"thirteenchars","password":"Passw0rd"}`, 400, detail("username: expected length <= 12")},
+			{"POST", register, open, `{"email":"c@example.com","username":"ANNANNA","password":"Passw0rd"}`, 400, detail("Username already taken")},
+			{"POST", register, open, `{"email":"c@example.com","username":"        ","password":"Passw0rd"}`, 400, unprintable},
+			{"POST", register, open, `{"email":"c@example.com","username":" another","password":"Passw0rd"}`, 400, unprintable},
+			{"POST", register, open, `{"email":"c@example.com","username":"another ","password":"Passw0rd"}`, 400, unprintable},
+			{"POST", register, open, `{"email":"c@example.com","username":"anna\u200bnna","password":"Passw0rd"}`, 400, unprintable},
+			{"POST", register, open, `{"email":"c@example.com","username":"\u3164\u3164\u3164\u3164\u3164\u3164","password":"Passw0rd"}`, 400, unprintable},
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"Passw0r"}`, 400, detail("password: expected length >= 8")},
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"passw0rd"}`, 400, detail("password: must contain an uppercase letter")},
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"PASSW0RD"}`, 400, detail("password: must contain a lowercase letter")},
@@ -78,7 +87,10 @@ func TestSpecification(t *testing.T) {
 			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":""}`, 400, detail("name: expected length >= 1")},
 			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"` + strings.Repeat("ü", 121) + `"}`, 400, detail("name: expected length <= 120")},
 			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"` + strings.Repeat("ü", 120) + `"}`, 201, keep{"long_room", "id", object{"id": integer, "name": words, "customer_id": integer}}},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"a\u0000b"}`, 400, detail("name: expected string to be text without control characters")},
+			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"a\u0000b"}`, 400, blank},
+			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"   "}`, 400, blank},
+			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"\u200b\u2800 \ufeff"}`, 400, blank},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", token_, `{"name":"\u00a0"}`, 400, blank},
 			{"GET", "/api/v1/server_rooms/list_rooms/{customer_id}", token_, "", 200, list{room, room, anything}},
 			{"GET", "/api/v1/server_rooms/list_rooms/999999", token_, "", 404, detail("Customer not found")},
 			{"GET", "/api/v1/server_rooms/room/{room_id}", token_, "", 200, room},
@@ -95,6 +107,9 @@ func TestSpecification(t *testing.T) {
 
 	sensor := object{"id": is("node-1"), "name": is("Rack 1"), "type": is("DHT22"), "room_id": same("room_id"), "position": null}
 	second := object{"id": is("node:2"), "name": is("R2/U40"), "type": is("ESP32-DHT22"), "room_id": same("room_id"), "position": is("R2/U40")}
+	positioned := func(position any) object {
+		return object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": same("room_id"), "position": is(position)}
+	}
 	t.Run("Sensors", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		const create = "/api/v1/sensors/new_sensor"
 		s.walk(t, []line{
@@ -118,6 +133,13 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/sensors/sensor/node-9", token_, "", 404, detail("Sensor not found")},
 			{"GET", "/api/v1/sensors/sensor/no%20node%00", token_, "", 404, detail("Sensor not found")},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{other_room}}`, 200, object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": same("other_room"), "position": null}},
+			{"POST", create, token_, `{"id":"node-3","name":" ","type":"DHT22","room_id":{room_id}}`, 400, blank},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"\u200d","type":"DHT22","room_id":{room_id}}`, 400, blank},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":"U40"}`, 200, positioned("U40")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id}}`, 200, positioned("U40")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":" "}`, 400, detail("position: expected string to be text without control characters and not blank")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":7}`, 400, detail("position: expected string")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":null}`, 200, positioned(nil)},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 1","type":"DHT22","room_id":999999}`, 404, detail("Room not found")},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 1","type":"DHT22"}`, 400, detail("expected required property room_id to be present")},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 200, sensor},
@@ -147,7 +169,7 @@ func TestSpecification(t *testing.T) {
 			{"GET", history + "&end_time=" + at(time.Minute), token_, "", 200, list{earlier}},
 			{"GET", history + "&end_time=" + at(3*time.Hour), token_, "", 200, list{}},
 			{"GET", history + "&end_time=" + at(4*time.Hour), token_, "", 400, detail("end_time: must not be before start_time")},
-			{"GET", "/api/v1/data/historical/node-1", token_, "", 400, detail("start_time: required query parameter is missing; end_time: required query parameter is missing")},
+			{"GET", "/api/v1/data/historical/node-1", token_, "", 400, detail("start_time: required query parameter is missing")},
 			{"GET", history + "&end_time=soon", token_, "", 400, detail("end_time: invalid value: must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")},
 			{"GET", history + "&max_points=0&end_time=" + at(0), token_, "", 400, detail("max_points: expected number >= 1")},
 			{"GET", history + "&max_points=10001&end_time=" + at(0), token_, "", 400, detail("max_points: expected number <= 10000")},
@@ -185,7 +207,13 @@ func TestSpecification(t *testing.T) {
 				"message": words, "timestamp": words, "acknowledged": is(acknowledged),
 			}
 		}
-		defaults := object{"id": integer, "customer_id": same("customer_id"), "max_temperature": is(50.0), "max_humidity": is(50.0)}
+		record := rule(func(s *system, value any) error {
+			if value == 0.0 {
+				return errors.New("0 is no id")
+			}
+			return integer.check(s, value)
+		})
+		defaults := object{"id": record, "customer_id": same("customer_id"), "max_temperature": is(50.0), "max_humidity": is(50.0)}
 		changed := object{"id": integer, "customer_id": same("customer_id"), "max_temperature": is(32.5), "max_humidity": is(50.0)}
 		acknowledge := fmt.Sprintf("/api/v1/alerts/%d/acknowledge", first)
 		episode := func(ago time.Duration, peak float64, open int) object {

@@ -116,7 +116,7 @@ type sensorChange struct {
 	Name     text     `json:"name" minLength:"1" maxLength:"80" doc:"New name of the sensor." example:"Rack 12 top"`
 	Type     text     `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
 	RoomID   int64    `json:"room_id" doc:"One of the caller's rooms; the sensor moves there." example:"3"`
-	Position *text    `json:"position,omitempty" minLength:"1" maxLength:"80" doc:"Where in the room; unchanged when not given." example:"R12/U40"`
+	Position place    `json:"position,omitzero" minLength:"1" maxLength:"80" doc:"Where in the room. Null clears it; left out, it stays." example:"R12/U40"`
 }
 
 type updateSensorInput struct {
@@ -198,7 +198,8 @@ func (a *api) updateSensor(ctx context.Context, in *updateSensorInput) (*sensorO
 		return nil, err
 	}
 	updated, err := a.Store.UpdateSensor(ctx, caller(ctx), in.SensorID, store.SensorChange{
-		Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID, Position: (*string)(in.Body.Position),
+		Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
+		Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.given,
 	})
 	if err != nil {
 		return nil, err

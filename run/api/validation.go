@@ -1,8 +1,10 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/mail"
+	"reflect"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -59,11 +61,39 @@ type username string
 // TransformSchema describes a user name.
 func (username) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.MinLength, s.MaxLength = new(6), new(12)
-	s.Pattern, s.PatternDescription = textPattern, textDescription
+	s.Pattern, s.PatternDescription = usernamePattern, usernameDescription
 	s.Examples = []any{"coldaisle"}
-	s.Description = "Unique name, 6 to 12 characters."
+	s.Description = "Unique name, compared without regard to case: 6 to 12 printable characters, without spaces at either end or characters of no width."
 	return s
 }
+
+// The pattern says what one can of the rule, for ASCII; Resolve says the rest.
+const (
+	usernamePattern     = `^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$`
+	usernameDescription = "printable characters without spaces at either end or characters of no width"
+)
+
+// Resolve refuses what does not show: two names that look alike would be two
+// customers.
+func (u *username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || widthless(r) }
+	if !strings.ContainsFunc(string(*u), unprintable) {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + usernameDescription}}
+}
+
+// widthless reports a character that takes no place of its own in a line: marks
+// on the letter before, joiners and variation selectors, fillers and others that
+// Unicode has programs leave out where they cannot show them.
+// See https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point.
+func widthless(r rune) bool {
+	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
+		r == brailleBlank
+}
+
+// brailleBlank is a symbol of no dots, a space in all but name.
+const brailleBlank = '\u2800'
 
 // password is a password being set. It is never written into a response.
 type password string
@@ -108,11 +138,11 @@ func (p *password) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return faults
 }
 
-// Names are one line of text. PostgreSQL has no form for NUL, and no name of a
-// room or rack needs another control character.
+// Names are one line of text, and not blank. PostgreSQL has no form for NUL, and
+// no name of a room or rack needs another control character.
 const (
-	textPattern     = `^[^\x00-\x1f\x7f]*$`
-	textDescription = "text without control characters"
+	textPattern     = `^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$`
+	textDescription = "text without control characters and not blank"
 )
 
 // text is one line of it: a name of a room, a sensor, a place.
@@ -122,6 +152,45 @@ type text string
 func (text) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Pattern, s.PatternDescription = textPattern, textDescription
 	return s
+}
+
+// Resolve refuses a text of which nothing shows.
+func (t *text) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	shows := func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !widthless(r) }
+	if strings.ContainsFunc(string(*t), shows) {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + textDescription}}
+}
+
+// place is where a sensor stands, which a change may clear: null is told from a
+// field that is not given.
+type place struct {
+	Text  *text
+	given bool
+}
+
+// Schema describes a place.
+func (place) Schema(registry huma.Registry) *huma.Schema {
+	s := registry.Schema(reflect.TypeFor[text](), true, "")
+	s.Nullable = true
+	return s
+}
+
+// UnmarshalJSON reads a text or null. What is neither the schema has refused; an
+// error of this method would keep the fields after it from being read.
+func (p *place) UnmarshalJSON(data []byte) error {
+	p.given = true
+	_ = json.Unmarshal(data, &p.Text)
+	return nil
+}
+
+// Resolve applies the rule of a text.
+func (p *place) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
+	if p.Text == nil {
+		return nil
+	}
+	return p.Text.Resolve(ctx, path)
 }
 
 // storable reports whether PostgreSQL can hold a text: what it cannot, it does

@@ -54,7 +54,7 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 		{"email unique in any case", insertCustomer, nil, values{"email": "ANNA12@Example.com"}},
 		{"username of 6", insertCustomer, values{"username": text(6)}, values{"username": text(5)}},
 		{"username of 12", insertCustomer, values{"username": text(12)}, values{"username": text(13)}},
-		{"username unique", insertCustomer, nil, values{"username": "anna12"}},
+		{"username unique in any case", insertCustomer, nil, values{"username": "Anna12"}},
 		{"password hash of 120", insertCustomer, values{"hash": text(120)}, values{"hash": text(121)}},
 		{"password hash not empty", insertCustomer, nil, values{"hash": ""}},
 

@@ -119,6 +119,8 @@ func (s *Store) UpdateCustomer(ctx context.Context, id int64, change CustomerCha
 		UPDATE customers
 		SET email = COALESCE(@email, email),
 		    username = COALESCE(@username, username),
+		    -- Who shares a name with an older customer keeps it until they take another.
+		    username_shared = username_shared AND COALESCE(@username, username) = username,
 		    password_hash = COALESCE(@password_hash, password_hash),
 		    tokens_valid_after = CASE
 		        WHEN @password_hash::text IS NULL THEN tokens_valid_after

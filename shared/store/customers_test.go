@@ -39,6 +39,8 @@ func TestCreateCustomerNamesTheDuplicate(t *testing.T) {
 	mustFail(t, "address in another case", err, store.ErrEmailTaken)
 	_, err = h.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "anna12", PasswordHash: "x"})
 	mustFail(t, "username", err, store.ErrUsernameTaken)
+	_, err = h.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "ANNA12", PasswordHash: "x"})
+	mustFail(t, "username in another case", err, store.ErrUsernameTaken)
 }
 
 func TestUpdateCustomer(t *testing.T) {
@@ -59,6 +61,12 @@ func TestUpdateCustomer(t *testing.T) {
 	mustFail(t, "another's address", err, store.ErrEmailTaken)
 	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Username: new("bruno1")})
 	mustFail(t, "another's username", err, store.ErrUsernameTaken)
+	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Username: new("Bruno1")})
+	mustFail(t, "another's username in another case", err, store.ErrUsernameTaken)
+	updated, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Username: new("Anna12")})
+	if err != nil || updated.Username != "Anna12" {
+		t.Errorf("one's own username in another case: %+v, %v", updated, err)
+	}
 	_, err = h.UpdateCustomer(t.Context(), -1, store.CustomerChange{Username: new("carla1")})
 	mustFail(t, "nobody", err, store.ErrNoCustomer)
 }

@@ -1,12 +1,14 @@
 package store_test
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -113,4 +115,47 @@ func back(t *testing.T, pool *pgxpool.Pool, version int64) {
 	if _, err := provider.DownTo(t.Context(), version); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestMigrationKeepsNamesThatDifferInCase brings a database up to date in which
+// user names differ in nothing else, as the first version let them.
+func TestMigrationKeepsNamesThatDifferInCase(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	back(t, pool, 6)
+	names := []string{"Anna12", "anna12", "ANNA12", "bruno1"}
+	for i, name := range names {
+		_, err := pool.Exec(t.Context(), `INSERT INTO customers (email, username, password_hash) VALUES ($1, $2, 'x')`, name+string(rune('a'+i)), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Migrate(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := pool.Query(t.Context(), `SELECT username FROM customers ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || !slices.Equal(kept, names) {
+		t.Errorf("kept %q, %v", kept, err)
+	}
+	s := store.New(pool)
+	// Nobody new takes one, by this version or the one before.
+	_, err = s.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "aNNA12", PasswordHash: "x"})
+	mustFail(t, "another of the name", err, store.ErrUsernameTaken)
+	_, err = pool.Exec(t.Context(), `INSERT INTO customers (email, username, password_hash) VALUES ('c@example.com', 'anna12', 'x')`)
+	if fault, ok := errors.AsType[*pgconn.PgError](err); !ok || fault.ConstraintName != "customers_username_key" {
+		t.Errorf("got %v, want the constraint by which the version before tells a duplicate", err)
+	}
+	// Who has one may save a profile that has it, and may take another for good.
+	if updated, err := s.UpdateCustomer(t.Context(), 2, store.CustomerChange{Username: new("anna12"), Email: new("b@example.com")}); err != nil || updated.Username != "anna12" {
+		t.Errorf("saved as it is: %+v, %v", updated, err)
+	}
+	if _, err := s.UpdateCustomer(t.Context(), 2, store.CustomerChange{Username: new("clara1")}); err != nil {
+		t.Error(err)
+	}
+	_, err = s.UpdateCustomer(t.Context(), 2, store.CustomerChange{Username: new("anna12")})
+	mustFail(t, "the shared name again", err, store.ErrUsernameTaken)
+	back(t, pool, 6)
 }

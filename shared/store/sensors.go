@@ -28,11 +28,12 @@ type NewSensor struct {
 	Position       *string
 }
 
-// SensorChange is what a sensor is updated to; a nil Position keeps it.
+// SensorChange is what a sensor is updated to.
 type SensorChange struct {
-	Name, Type string
-	RoomID     int64
-	Position   *string
+	Name, Type   string
+	RoomID       int64
+	Position     *string // nil clears it
+	KeepPosition bool    // whatever Position says
 }
 
 const sensorColumns = `node_id AS id, name, type, room_id, position, COALESCE(readable_from, ` + never + `) AS visible_since`
@@ -153,13 +154,13 @@ func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, c
 		    SELECT id, customer_id FROM server_rooms WHERE id = @room AND customer_id = @customer FOR KEY SHARE
 		)
 		UPDATE sensors
-		SET name = @name, type = @type, room_id = r.id, position = COALESCE(@position, position)
+		SET name = @name, type = @type, room_id = r.id, position = CASE WHEN @keep THEN position ELSE @position END
 		FROM r
 		WHERE sensors.node_id = @id AND sensors.customer_id = r.customer_id
 		RETURNING node_id AS id, name, type, room_id, position, COALESCE(readable_from, `+never+`) AS visible_since`,
 		pgx.NamedArgs{
 			"id": id, "name": change.Name, "type": change.Type, "position": change.Position,
-			"room": change.RoomID, "customer": customerID,
+			"keep": change.KeepPosition, "room": change.RoomID, "customer": customerID,
 		})
 	if errors.Is(err, ErrNoRoom) { // or there is no such sensor
 		if _, absent := s.Sensor(ctx, customerID, id); absent != nil {

@@ -31,9 +31,9 @@ func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 	if diff := cmp.Diff(want, at(moved)); diff != "" || err != nil {
 		t.Errorf("moved, %v (-want +got):\n%s", err, diff)
 	}
-	kept, err := h.UpdateSensor(t.Context(), h.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second})
+	kept, err := h.UpdateSensor(t.Context(), h.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second, KeepPosition: true})
 	if err != nil || kept.Position == nil || *kept.Position != "U42" {
-		t.Errorf("an update without a position gave %+v, %v", kept, err)
+		t.Errorf("an update that keeps the position gave %+v, %v", kept, err)
 	}
 	if first, err := h.Sensors(t.Context(), h.anna, h.annas); err != nil || len(first) != 0 {
 		t.Errorf("the old room has %+v, %v", first, err)
@@ -44,6 +44,10 @@ func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, at(found[0])); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+	cleared, err := h.UpdateSensor(t.Context(), h.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second})
+	if err != nil || cleared.Position != nil {
+		t.Errorf("an update that clears the position gave %+v, %v", cleared, err)
 	}
 	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
 		t.Fatal(err)
@@ -241,6 +245,10 @@ func TestNodesTellsLimitsOfTheOwnerOnly(t *testing.T) {
 	if _, err := h.SetThresholds(t.Context(), h.anna, new(30.0), nil); err != nil {
 		t.Fatal(err)
 	}
+	// A look at the defaults sets nothing.
+	if _, err := h.Thresholds(t.Context(), h.bruno); err != nil {
+		t.Fatal(err)
+	}
 	nodes, err := h.Nodes(t.Context(), []string{"n1", "n2", "n3"})
 	if err != nil {
 		t.Fatal(err)
@@ -248,5 +256,26 @@ func TestNodesTellsLimitsOfTheOwnerOnly(t *testing.T) {
 	got := fmt.Sprint(len(nodes), nodes["n1"].Limits != nil && nodes["n1"].Limits.MaxTemperature == 30, nodes["n2"].Limits == nil)
 	if got != "2 true true" {
 		t.Errorf("nodes %+v", nodes)
+	}
+}
+
+func TestNodesTellsDefaultsThatTheOwnerChose(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	h.sensor(t, h.bruno, h.brunos, "n2")
+	for _, customer := range []int64{h.anna, h.bruno} {
+		if _, err := h.Thresholds(t.Context(), customer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.SetThresholds(t.Context(), h.anna, new(50.0), nil); err != nil {
+		t.Fatal(err)
+	}
+	// As the version before this one sets it, which does not know of the column.
+	h.sql(t, `UPDATE alert_thresholds SET max_humidity = 60 WHERE customer_id = @bruno`, pgx.NamedArgs{"bruno": h.bruno})
+	nodes, err := h.Nodes(t.Context(), []string{"n1", "n2"})
+	if err != nil || nodes["n1"].Limits == nil || nodes["n2"].Limits == nil {
+		t.Errorf("nodes %+v, %v", nodes, err)
 	}
 }
