@@ -60,7 +60,7 @@ func (a *api) config() huma.Config {
 		},
 		Formats:       map[string]huma.Format{"application/json": jsonFormat(), "json": jsonFormat()},
 		DefaultFormat: "application/json",
-		Transformers:  []huma.Transformer{problemOf},
+		Transformers:  []huma.Transformer{a.problemOf},
 	}
 	return config
 }

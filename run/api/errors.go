@@ -1,10 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,6 +81,7 @@ const (
 	detailNotFound         = "Not Found"
 	detailMethodNotAllowed = "Method Not Allowed"
 	detailBodyTooLarge     = "Request body is larger than 1 MiB"
+	detailBodyMalformed    = "Request body is malformed or was cut off"
 	detailBodyTimeout      = "Request body was not received in time"
 	detailInternal         = "Internal server error"
 )
@@ -117,54 +120,52 @@ func (a *api) answer(ctx context.Context, err error) error {
 }
 
 // problemOf turns huma's own errors, those of validation above all, into ours:
-// one detail that names each field and the rule it broke.
-func problemOf(_ huma.Context, _ string, body any) (any, error) {
+// one detail that names the field and the rule it broke.
+func (a *api) problemOf(ctx huma.Context, _ string, body any) (any, error) {
 	model, ok := body.(*huma.ErrorModel)
 	if !ok {
 		return body, nil
 	}
-	switch model.Status {
-	case http.StatusRequestEntityTooLarge:
-		return problem{Detail: detailBodyTooLarge}, nil
-	case http.StatusRequestTimeout:
-		return problem{Detail: detailBodyTimeout}, nil
-	}
 	if model.Status >= http.StatusInternalServerError {
 		return problem{Detail: detailInternal}, nil
 	}
-	return problem{Detail: validationDetail(model)}, nil
+	return problem{Detail: a.firstFault(ctx.Operation(), model)}, nil
 }
 
-// validationDetail joins the faults of a request. A malformed e-mail is told
-// alone, in exactly the words of the specification.
-func validationDetail(model *huma.ErrorModel) string {
+// firstFault tells one fault of a request, by its place in a fixed order: path,
+// query and header as the operation declares them, then the fields of the body
+// as its type declares them, and of one field the rule that huma checks first.
+func (a *api) firstFault(op *huma.Operation, model *huma.ErrorModel) string {
 	if len(model.Errors) == 0 {
 		return model.Detail
 	}
-	lines := make([]string, 0, len(model.Errors))
-	for _, e := range model.Errors {
-		if strings.HasPrefix(e.Message, malformedJSON) {
-			return e.Message
+	fields := a.bodyFields(op)
+	place := func(e *huma.ErrorDetail) int {
+		location, name, _ := strings.Cut(e.Location, ".")
+		if location != "body" {
+			return -1
 		}
-		if e.Message == detailEmailFormat || strings.HasPrefix(e.Message, "expected string to be RFC 5322 email") {
-			return detailEmailFormat
+		if missing, ok := strings.CutPrefix(e.Message, missingPrefix); ok {
+			name, _, _ = strings.Cut(missing, " ")
 		}
-		line := e.Message
-		if field := fieldOf(e.Location); field != "" {
-			line = field + ": " + line
+		if end := strings.IndexAny(name, ".["); end >= 0 {
+			name = name[:end]
 		}
-		if len(lines) == 0 || lines[len(lines)-1] != line {
-			lines = append(lines, line)
-		}
-		if len(lines) == maxValidationLines {
-			break
-		}
+		return slices.Index(fields, name) // -1, before all others, of the body as a whole
 	}
-	return strings.Join(lines, "; ")
+	first := slices.MinFunc(model.Errors, func(x, y *huma.ErrorDetail) int { return cmp.Compare(place(x), place(y)) })
+	// A malformed e-mail is told in exactly the words of the specification.
+	if first.Message == detailEmailFormat || strings.HasPrefix(first.Message, "expected string to be RFC 5322 email") {
+		return detailEmailFormat
+	}
+	if field := fieldOf(first.Location); field != "" {
+		return field + ": " + first.Message
+	}
+	return first.Message
 }
 
-// maxValidationLines bounds an answer to a request with a thousand faults.
-const maxValidationLines = 10
+// missingPrefix begins huma's message of a field that is absent and required.
+const missingPrefix = "expected required property "
 
 // fieldOf cuts huma's location ("body.name", "path.room_id", "query.limit") to
 // the name that the caller wrote.

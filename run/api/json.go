@@ -3,8 +3,14 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math/big"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -38,42 +44,137 @@ func encode(value any) ([]byte, error) {
 const malformedJSON = "malformed JSON"
 
 // readJSON reads a body. huma reads each twice, first as a plain value to
-// validate it and then into the operation's type. Go matches names of fields
-// without regard to case, so {"name": "ok", "NAME": "…"} could have one value
-// validated and the other used: such a body is refused.
+// validate it and then into the operation's type. Its errors name the field and
+// the rule that it breaks, and never a type of ours.
 func readJSON(data []byte, into any) error {
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf(malformedJSON+": %w", err)
+	if whole, ok := into.(*any); ok {
+		read, err := readPlain(data)
+		*whole = read
+		return err
 	}
-	if plain, ok := into.(*any); ok {
-		return refuseTwins(*plain)
+	err := json.Unmarshal(data, into)
+	if notInteger(err) {
+		err = json.Unmarshal(spellIntegers(data), into)
+	}
+	if fault, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if notInteger(err) {
+			return fmt.Errorf("%s: expected an integer of at most 64 bits", fault.Field)
+		}
+		return fmt.Errorf("%s: unexpected %s", fault.Field, fault.Value)
+	}
+	if err != nil {
+		return fmt.Errorf(malformedJSON+": %w", err)
 	}
 	return nil
 }
 
-// refuseTwins reports two fields of one object whose names differ only in case.
-func refuseTwins(value any) error {
+// readPlain reads a body as maps, lists, texts and numbers. Go matches names of
+// fields without regard to case, so {"name": "ok", "NAME": "…"} could have one
+// value validated and the other used: such a body is refused.
+func readPlain(data []byte) (any, error) {
+	var whole json.RawMessage
+	if err := json.Unmarshal(data, &whole); err != nil {
+		return nil, fmt.Errorf(malformedJSON+": %w", err)
+	}
+	return convert(numbered(data), func(number json.Number) (any, bool) {
+		value, err := number.Float64()
+		return value, err == nil
+	})
+}
+
+// numbered decodes what is known to be JSON, with its numbers as they are
+// written.
+func numbered(data []byte) any {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	_ = decoder.Decode(&value)
+	return value
+}
+
+// convert gives every number of a decoded value another form. It refuses
+// numbers that have none, and two fields of one object whose names differ only
+// in case.
+func convert(value any, number func(json.Number) (any, bool)) (any, error) {
 	switch v := value.(type) {
+	case json.Number:
+		converted, ok := number(v)
+		if !ok {
+			return nil, within{rule: "number is out of range"}
+		}
+		return converted, nil
 	case map[string]any:
 		seen := make(map[string]struct{}, len(v))
-		for name, member := range v {
+		for _, name := range slices.Sorted(maps.Keys(v)) {
 			folded := fold(name)
 			if _, twice := seen[folded]; twice {
-				return fmt.Errorf("field %.40q is given twice in different case", folded)
+				return nil, fmt.Errorf("field %.40q is given twice in different case", folded)
 			}
 			seen[folded] = struct{}{}
-			if err := refuseTwins(member); err != nil {
-				return err
+			converted, err := convert(v[name], number)
+			if err != nil {
+				return nil, inside(name, err)
 			}
+			v[name] = converted
 		}
 	case []any:
-		for _, member := range v {
-			if err := refuseTwins(member); err != nil {
-				return err
+		for i, item := range v {
+			converted, err := convert(item, number)
+			if err != nil {
+				return nil, inside("["+strconv.Itoa(i)+"]", err)
 			}
+			v[i] = converted
 		}
 	}
-	return nil
+	return value, nil
+}
+
+// within is a broken rule and the field that breaks it.
+type within struct{ field, rule string }
+
+func (w within) Error() string { return strings.TrimPrefix(w.field+": "+w.rule, ": ") }
+
+// inside adds the name of what a field is in.
+func inside(name string, err error) error {
+	fault, ok := errors.AsType[within](err)
+	if !ok {
+		return err
+	}
+	if fault.field != "" && fault.field[0] != '[' {
+		name += "."
+	}
+	return within{field: fmt.Sprintf("%.80s", name+fault.field), rule: fault.rule}
+}
+
+// notInteger reports a number that encoding/json will not take for an integer:
+// it looks at the spelling, and refuses 1e2 and 1.0.
+func notInteger(err error) bool {
+	fault, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	return ok && strings.HasPrefix(fault.Value, "number") && reflect.Zero(fault.Type).CanInt()
+}
+
+// spellIntegers writes the integers of a body in digits alone, as far as they
+// have 64 bits.
+func spellIntegers(data []byte) []byte {
+	value, err := convert(numbered(data), func(number json.Number) (any, bool) {
+		// Enough bits for every integer of 64, and a bound for what 1e999999999 costs.
+		exact, _, err := big.ParseFloat(number.String(), 10, 128, big.ToNearestEven)
+		if err != nil || !exact.IsInt() {
+			return number, true
+		}
+		if whole, accuracy := exact.Int64(); accuracy == big.Exact {
+			return whole, true
+		}
+		return number, true
+	})
+	if err != nil {
+		return data
+	}
+	spelled, err := json.Marshal(value)
+	if err != nil {
+		return data
+	}
+	return spelled
 }
 
 // fold brings names that encoding/json would take for one another to one form:

@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,7 +10,11 @@ import (
 )
 
 // moment is a time that a caller gives: ISO 8601, UTC where it has no offset.
-type moment struct{ time.Time }
+type moment struct {
+	time.Time
+
+	malformed bool // in a body; Resolve says so, and of which field
+}
 
 var errMoment = errors.New("must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")
 
@@ -36,29 +39,82 @@ func (m *moment) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a time of a body.
+// UnmarshalJSON reads a time of a body. It leaves what is wrong with it to
+// Resolve: an error of this method would name no field, and keep those after it
+// from being read.
 func (m *moment) UnmarshalJSON(data []byte) error {
 	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return fmt.Errorf("%w", errMoment)
-	}
-	return m.UnmarshalText([]byte(text))
+	m.malformed = json.Unmarshal(data, &text) != nil || m.UnmarshalText([]byte(text)) != nil
+	return nil
 }
 
-func parseMoment(text string) (time.Time, error) {
-	// A plus sign that a caller forgot to escape in a query arrives as a space.
-	if date, clock, ok := strings.Cut(text, "T"); ok && strings.Count(clock, " ") == 1 {
-		text = date + "T" + strings.Replace(clock, " ", "+", 1)
+// Resolve refuses what a body has in place of a time.
+func (m *moment) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	if !m.malformed {
+		return nil
 	}
-	for _, layout := range [...]string{
-		time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04Z07:00", "2006-01-02T15:04",
-		"2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02",
-	} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t.UTC(), nil
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: errMoment.Error()}}
+}
+
+// The extended and the basic form of ISO 8601, by how much of the time of day is
+// said. A second may have a fraction, after a point or a comma.
+const (
+	extendedDate, basicDate = "2006-01-02", "20060102"
+	extendedTimes           = "15:04:05 15:04 15"
+	basicTimes              = "150405 1504 15"
+	offsets                 = "Z07:00 Z0700 Z07"
+)
+
+func parseMoment(text string) (time.Time, error) {
+	// RFC 3339 §5.6 has t and z mean T and Z, and a space in place of the T.
+	text = strings.ToUpper(text)
+	day, clock, timed := strings.Cut(text, "T")
+	if !timed {
+		day, clock, timed = strings.Cut(text, " ")
+	}
+	form, times := extendedDate, extendedTimes
+	if !strings.Contains(day, "-") {
+		form, times = basicDate, basicTimes
+	}
+	date, err := time.Parse(form, day)
+	if err != nil {
+		return time.Time{}, errMoment
+	}
+	if !timed {
+		return date, nil
+	}
+	// A plus sign that a caller forgot to escape in a query arrives as a space.
+	clock = strings.Replace(clock, " ", "+", 1)
+	// The end of a day is the begin of the next.
+	end := strings.HasPrefix(clock, "24")
+	if end {
+		clock = "00" + clock[2:]
+	}
+	for form := range strings.FieldsSeq(times) {
+		for offset := range strings.FieldsSeq(offsets) {
+			for _, layout := range []string{form, form + offset} {
+				since, err := time.ParseInLocation(layout, clock, time.UTC)
+				if err != nil {
+					continue
+				}
+				return atTime(date, since, end)
+			}
 		}
 	}
 	return time.Time{}, errMoment
+}
+
+// atTime puts a date and a time of day, with its offset, together. The end of a
+// day has no minutes after it.
+func atTime(date, clock time.Time, end bool) (time.Time, error) {
+	at := time.Date(date.Year(), date.Month(), date.Day(), clock.Hour(), clock.Minute(), clock.Second(), clock.Nanosecond(), clock.Location())
+	if !end {
+		return at.UTC(), nil
+	}
+	if clock.Minute() > 0 || clock.Second() > 0 || clock.Nanosecond() > 0 {
+		return time.Time{}, errMoment
+	}
+	return at.AddDate(0, 0, 1).UTC(), nil
 }
 
 // ordered refuses the range of a query that ends before it starts. A time that

@@ -11,9 +11,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// maxBody is the largest request body, in bytes.
-const maxBody = 1 << 20
-
 // handlerTime bounds the work of a handler, its waiting for the database
 // included; what it streams afterwards has its own bounds.
 const handlerTime = 30 * time.Second
@@ -45,10 +42,9 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 		Summary:       op.summary,
 		Description:   op.description,
 		DefaultStatus: op.status,
-		// A body of exactly the limit passes: huma refuses one that fills it.
-		MaxBodyBytes: maxBody + 1,
-		Responses:    map[string]*huma.Response{},
-		Middlewares:  huma.Middlewares{a.shape},
+		MaxBodyBytes:  -1, // see receive
+		Responses:     map[string]*huma.Response{},
+		Middlewares:   huma.Middlewares{a.shape},
 	}
 	maps.Copy(described.Responses, op.responses)
 	faults := slices.Clone(op.faults)
@@ -59,7 +55,7 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 		described.Middlewares = append(described.Middlewares, a.authenticate)
 		faults = append(faults, newFault(http.StatusUnauthorized, detailCredentials))
 	}
-	described.Middlewares = append(described.Middlewares, limitBody)
+	described.Middlewares = append(described.Middlewares, a.receive)
 	faults = append(faults, newFault(http.StatusInternalServerError, detailInternal))
 	a.describeFaults(&described, faults)
 	huma.Register(a.huma, described, func(ctx context.Context, in *I) (*O, error) {
@@ -112,6 +108,7 @@ func inputFaults(op *huma.Operation) []*fault {
 	if op.RequestBody != nil {
 		faults = append(faults,
 			badRequest("expected required property to be present"),
+			badRequest(detailBodyMalformed),
 			newFault(http.StatusRequestTimeout, detailBodyTimeout),
 			newFault(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
 	}
@@ -184,15 +181,4 @@ func (c shaped) Header(name string) string {
 		return "application/json"
 	}
 	return c.inner.Header(name)
-}
-
-// limitBody refuses, unread, a body that says it is over the limit. Where none
-// is asked for, one that comes is not read at all.
-func limitBody(ctx huma.Context, next func(huma.Context)) {
-	request, writer := unwrap(ctx)
-	if ctx.Operation().RequestBody != nil && request.ContentLength > maxBody {
-		writeProblem(writer, http.StatusRequestEntityTooLarge, detailBodyTooLarge)
-		return
-	}
-	next(ctx)
 }

@@ -1,0 +1,190 @@
+package api
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/logging"
+)
+
+// TestMalformedTransfer sends bodies whose chunks are broken: the client's fault
+// and never a 500.
+func TestMalformedTransfer(t *testing.T) {
+	t.Parallel()
+	address, _ := served(t, bare(t, logging.Discard()))
+	const head = "POST /api/v1/customers/login HTTP/1.1\r\nHost: x\r\n"
+	const chunked = head + "Transfer-Encoding: chunked\r\n\r\n"
+	for name, request := range map[string]string{
+		"size is no number":     chunked + "zz\r\n{}\r\n0\r\n\r\n",
+		"size beyond numbers":   chunked + "fffffffffffffffff\r\n{}\r\n0\r\n\r\n",
+		"chunk is longer":       chunked + "2\r\n{}...\r\n0\r\n\r\n",
+		"cut within a chunk":    chunked + "10\r\n{\"email\":",
+		"cut before the last":   chunked + "2\r\n{}\r\n",
+		"trailer is no header":  chunked + "2\r\n{}\r\n0\r\nnonsense\r\n\r\n",
+		"shorter than its size": head + "Content-Length: 100\r\n\r\n{}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = connection.Close() }()
+			if _, err := io.WriteString(connection, request); err != nil {
+				t.Fatal(err)
+			}
+			if half, ok := connection.(*net.TCPConn); ok {
+				_ = half.CloseWrite()
+			}
+			_ = connection.SetReadDeadline(time.Now().Add(20 * time.Second))
+			response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if want := fmt.Sprintf(`{"detail":%q}`, detailBodyMalformed); response.StatusCode != http.StatusBadRequest || string(body) != want {
+				t.Errorf("%d %s, want 400 %s", response.StatusCode, body, want)
+			}
+		})
+	}
+}
+
+// TestIntegersHoweverWritten takes every spelling that JSON has for an integer.
+func TestIntegersHoweverWritten(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	for i, spelling := range []string{"%d", "%d.0", "%d.000", "%de0", "%dE+0", "%d0e-1", "0.%de1"} {
+		if room > 9 {
+			t.Fatalf("room %d: the spellings are for one digit", room)
+		}
+		body := fmt.Sprintf(`{"sensor_id":"node-%d","position":"U%d","room_id":%s}`, i, i, fmt.Sprintf(spelling, room))
+		if got := s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", body); got.status != http.StatusCreated {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+	for spelling, detail := range map[string]string{
+		"1.5":                 "room_id: expected integer",
+		"1e-1":                "room_id: expected integer",
+		`"1"`:                 "room_id: expected integer",
+		"1e30":                "room_id: expected an integer of at most 64 bits",
+		"9223372036854775808": "room_id: expected an integer of at most 64 bits",
+		"1e999999999":         "room_id: number is out of range",
+		"null":                "room_id: expected integer",
+	} {
+		body := fmt.Sprintf(`{"sensor_id":"n","position":"U","room_id":%s}`, spelling)
+		got := s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", body)
+		if want := fmt.Sprintf(`{"detail":%q}`, detail); got.status != http.StatusBadRequest || string(got.body) != want {
+			t.Errorf("%s: %d %s, want %s", body, got.status, got.body, want)
+		}
+	}
+}
+
+// goType is what the decoder's own errors say of the program.
+var goType = regexp.MustCompile(`Go |struct|int64|float64|api\.|unmarshal`)
+
+// TestFaultsNameTheField gives every field of every body what no field can be:
+// the answer names the field, and no type of the program.
+func TestFaultsNameTheField(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
+	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"node-1","timestamp":"2026-03-01","anomaly_predicted":true}`)
+	profile := fmt.Sprintf("/api/v1/customers/%d", a.id)
+	for path, valid := range map[string]map[string]string{
+		"POST /api/v1/customers/register":                             {"email": `"x@example.com"`, "username": `"another"`, "password": `"Passw0rd"`},
+		"POST /api/v1/customers/login":                                {"email": `"x@example.com"`, "password": `"Passw0rd"`},
+		"PATCH " + profile:                                            {"email": `"x@example.com"`, "username": `"another"`, "password": `"Passw0rd"`},
+		"POST /api/v1/server_rooms/new_room":                          {"name": `"Hall"`, "customer_id": "1"},
+		fmt.Sprintf("PUT /api/v1/server_rooms/update_room/%d", room):  {"name": `"Hall"`},
+		"POST /api/v1/sensors/new_sensor":                             {"id": `"n"`, "name": `"N"`, "type": `"T"`, "room_id": "1", "position": `"P"`},
+		"PUT /api/v1/sensors/update_sensor/node-1":                    {"name": `"N"`, "type": `"T"`, "room_id": "1", "position": `"P"`},
+		"POST /api/v1/data/multi-sensor":                              {"node_ids": `["n"]`},
+		fmt.Sprintf("POST /api/v1/alerts/thresholds/%d", a.id):        {"max_temperature": "30", "max_humidity": "30"},
+		"POST /api/v1/alerts/episodes/acknowledge":                    {"sensor_id": `"n"`, "alert_type": `"humidity"`, "start_time": `"2026-03-01"`, "end_time": `"2026-03-01"`},
+		"POST /api/v1/prediction-feedback":                            {"sensor_id": `"node-1"`, "timestamp": `"2026-03-01"`, "predicted_temp": "1", "anomaly_predicted": "true"},
+		fmt.Sprintf("PUT /api/v1/prediction-feedback/%d", prediction): {"feedback": `"ok"`},
+	} {
+		for field := range valid {
+			for _, wrong := range []string{`{}`, `{"a":[1e400]}`, "1e400", `[[]]`, `"\u0000"`, "1e30", `"soon"`} {
+				fields := make([]string, 0, len(valid))
+				for name, value := range valid {
+					if name == field {
+						value = wrong
+					}
+					fields = append(fields, fmt.Sprintf("%q:%s", name, value))
+				}
+				method, target, _ := strings.Cut(path, " ")
+				got := s.call(t, a.token, method, target, "{"+strings.Join(fields, ",")+"}")
+				var answer problem
+				_ = json.Unmarshal(got.body, &answer)
+				if got.status >= 500 || goType.MatchString(answer.Detail) {
+					t.Errorf("%s, %s %s: %d %s", path, field, wrong, got.status, got.body)
+				}
+				if got.status == 400 && !strings.HasPrefix(answer.Detail, field) &&
+					answer.Detail != detailEmailFormat && answer.Detail != detailSensorExists {
+					t.Errorf("%s, %s %s: %s does not begin with the field", path, field, wrong, got.body)
+				}
+			}
+		}
+	}
+}
+
+// TestFirstFaultIsTold gives bodies with several faults: the first of the fields,
+// as the type has them, whatever their order in the body and whoever finds it.
+func TestFirstFaultIsTold(t *testing.T) {
+	t.Parallel()
+	handler := bare(t, logging.Discard())
+	for body, want := range map[string]string{
+		`{"email":"no address","username":"x","password":"y"}`:                 "Invalid email format",
+		`{"password":"y","username":"x","email":"no address"}`:                 "Invalid email format",
+		`{"email":"a@b","username":"x","password":"y"}`:                        "Invalid email format", // found after the others
+		`{"username":"x","password":"y"}`:                                      "expected required property email to be present",
+		`{"email":"a@example.com","password":"y"}`:                             "expected required property username to be present",
+		`{"email":"a@example.com","username":"x","password":"passw0rdpassw"}`:  "username: expected length >= 6",
+		`{"email":"a@example.com","username":" padded ","password":"y"}`:       "username: expected string to be printable characters without spaces at either end or characters of no width",
+		`{"email":"a@example.com","username":"another","password":"passw0r"}`:  "password: expected length >= 8",
+		`{"email":"a@example.com","username":"another","password":"passw0rd"}`: "password: must contain an uppercase letter",
+	} {
+		for range 20 {
+			got := answer(t, handler, http.MethodPost, "/api/v1/customers/register", body, nil)
+			if detail := detailOf(t, got); got.Code != 400 || detail != want {
+				t.Fatalf("%s: %d %q, want %q", body, got.Code, detail, want)
+			}
+		}
+	}
+}
+
+// TestMisspeltChangeIsRefused changes a field that there is not.
+func TestMisspeltChangeIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	for target, test := range map[string]struct{ method, body, detail string }{
+		fmt.Sprintf("/api/v1/customers/%d", a.id):                {http.MethodPatch, `{"user_name":"another"}`, "user_name: unknown field"},
+		fmt.Sprintf("/api/v1/customers/%d?again", a.id):          {http.MethodPatch, `{"zip":1,"mail":2}`, "mail: unknown field"},
+		fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room): {http.MethodPut, `{"title":"Hall B"}`, "title: unknown field"},
+		fmt.Sprintf("/api/v1/customers/%d?long", a.id):           {http.MethodPatch, `{"` + strings.Repeat("x", 1000) + `":1}`, strings.Repeat("x", 80) + "…: unknown field"},
+	} {
+		got := s.call(t, a.token, test.method, target, test.body)
+		if want := fmt.Sprintf(`{"detail":%q}`, test.detail); got.status != http.StatusBadRequest || string(got.body) != want {
+			t.Errorf("%.100s: %d %s, want %s", test.body, got.status, got.body, want)
+		}
+	}
+	if got := s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"EMAIL":"b@example.com","color":"red"}`); got.status != http.StatusOK {
+		t.Errorf("beside a known field: %d %s", got.status, got.body)
+	}
+}
