@@ -144,6 +144,7 @@ func rehearsed(t *testing.T, address, key string) system.Options {
 	return system.Options{
 		DataDir: t.TempDir(), DatabaseURL: address, SecretKey: key, ModelsFresh: 50 * time.Millisecond, PredictionSample: 1,
 		Clock: time.Now, Log: logging.Discard(), Bridge: bridge.Config{MinBackoff: 5 * time.Millisecond},
+		PasswordCost: passwordCost,
 	}
 }
 

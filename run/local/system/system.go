@@ -59,6 +59,8 @@ type Options struct {
 	// PredictionSample is how many normal readings stand behind one that people
 	// are asked about; 0 means 200.
 	PredictionSample int
+	// PasswordCost is bcrypt's; 0 means the API's own. Only tests take less.
+	PasswordCost int
 	// TrainingRows is how many readings a training run learns from; 0 means 5000.
 	TrainingRows int
 
@@ -155,6 +157,7 @@ func (s *System) start(ctx context.Context) error {
 	backend, err := api.New(api.Deps{
 		Store: store.New(s.Pool), Readings: readings, Publisher: retraining, SecretKey: secret,
 		Forecaster: api.NewPredictor(s.loader(), readings), Clock: o.Clock, Log: s.log,
+		PasswordCost: o.PasswordCost,
 	})
 	if err != nil {
 		return err

@@ -29,11 +29,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
+// passwordCost is of tests that are not about passwords: under the race detector
+// on a busy machine, hashing at the API's own cost takes longer than a request may.
+const passwordCost = 4
+
 func start(t *testing.T, change func(*system.Options)) *system.System {
 	t.Helper()
 	options := system.Options{
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(),
-		Bridge: bridge.Config{MinBackoff: 5 * time.Millisecond},
+		Bridge: bridge.Config{MinBackoff: 5 * time.Millisecond}, PasswordCost: passwordCost,
 	}
 	if change != nil {
 		change(&options)
@@ -481,7 +485,7 @@ func TestDataSurvivesARestart(t *testing.T) {
 	begin := func() (*system.System, system.Login) {
 		t.Helper()
 		s, err := system.Start(t.Context(), system.Options{
-			DataDir: folder, Nodes: 2, Speed: 50, Seed: 1, Clock: time.Now, Log: logging.Discard(),
+			DataDir: folder, Nodes: 2, Speed: 50, Seed: 1, Clock: time.Now, Log: logging.Discard(), PasswordCost: passwordCost,
 		})
 		if err != nil {
 			t.Fatal(err)
