@@ -46,6 +46,7 @@ func (g *Gateway) deliver(ctx context.Context, p *pace) time.Duration {
 		size = 1
 	}
 	messages, err := g.outbox.Next(size)
+	g.tellDamage(ctx)
 	if err != nil {
 		g.log.ErrorContext(ctx, "outbox cannot be read", "error", err.Error())
 		return idle
@@ -71,6 +72,22 @@ func (g *Gateway) deliver(ctx context.Context, p *pace) time.Duration {
 	default:
 		return p.next(took)
 	}
+}
+
+// damage is what Run has told of places of the outbox that cannot be read.
+type damage struct {
+	places int
+	at     time.Time
+}
+
+// tellDamage logs that there are more of them, at most once within [noticeEvery].
+func (g *Gateway) tellDamage(ctx context.Context) {
+	found, now := g.outbox.Stats().Damaged, g.clock()
+	if found == g.damage.places || now.Sub(g.damage.at).Abs() < noticeEvery {
+		return
+	}
+	g.damage = damage{found, now}
+	g.log.ErrorContext(ctx, "places of the outbox cannot be read, the readings there are lost: the card or disk may be failing", "damaged", found)
 }
 
 // publishKept publishes messages of the outbox and returns how many of the first

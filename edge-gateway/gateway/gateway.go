@@ -26,8 +26,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"iter"
 	"log/slog"
 	"maps"
@@ -53,6 +51,8 @@ const (
 	detailMessage = "Invalid message format"
 	detailPublish = "Failed to publish to Pub/Sub"
 )
+
+const detailTooLarge = "Request body over 65536 bytes"
 
 // Publisher sends readings to topic data. [Topic] is one.
 type Publisher interface {
@@ -107,12 +107,15 @@ type Gateway struct {
 	uplink    *uplink
 	metrics   *metrics
 	wake      chan struct{} // for Run: something changed
-	drops     *notice
-	refusals  *notice
-	columns   sync.Pool // of *columns
-	clock     func() time.Time
-	log       *slog.Logger
-	handler   http.Handler
+	// What is logged once in a while: readings that cannot be kept, or that Pub/Sub
+	// refuses, and for each node requests that break a rule.
+	drops, refusals *notice
+	rejections      *notices
+	damage          damage
+	columns         sync.Pool // of *columns
+	clock           func() time.Time
+	log             *slog.Logger
+	handler         http.Handler
 }
 
 // New returns a gateway that no node has registered with yet.
@@ -125,7 +128,8 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 		uplink: newUplink(clock()),
 		wake:   make(chan struct{}, 1),
 		drops:  &notice{}, refusals: &notice{},
-		clock: clock, log: log,
+		rejections: &notices{logged: map[string]time.Time{}},
+		clock:      clock, log: log,
 	}
 	g.metrics = newMetrics(g)
 	for m := range box.Since(clock().Add(-Remember)) {
@@ -162,6 +166,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.
 // errorBody is the specification's form of a gateway error.
 type errorBody struct {
 	Error string `json:"error"`
+	// Reason is the field and the rule that a message breaks.
+	Reason string `json:"reason,omitzero"`
 	// Kept says that the gateway will deliver the reading all the same.
 	Kept bool `json:"kept,omitzero"`
 }
@@ -184,28 +190,6 @@ func encoded(body any) []byte {
 		text = []byte(`{"error":"Internal server error"}`)
 	}
 	return append(text, '\n')
-}
-
-// decode reads a JSON body into a request. It has answered when it returns
-// false.
-func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, into any, detail string) bool {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	if err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			g.metrics.rejected.WithLabelValues("too_large").Inc()
-			fail(w, http.StatusRequestEntityTooLarge, "Request body over 65536 bytes")
-			return false
-		}
-		g.metrics.rejected.WithLabelValues("unreadable").Inc()
-		fail(w, http.StatusBadRequest, detail)
-		return false
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		g.metrics.rejected.WithLabelValues("malformed").Inc()
-		fail(w, http.StatusBadRequest, detail)
-		return false
-	}
-	return true
 }
 
 // answer sends requests to the handlers of their methods and paths, and answers

@@ -3,7 +3,10 @@ package gateway_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -207,5 +210,57 @@ func TestMetrics(t *testing.T) {
 		if !strings.Contains(answer+"\n", line+"\n") {
 			t.Errorf("no %q in:\n%s", line, answer)
 		}
+	}
+}
+
+// TestFlippedBits damages a reading in the outbox: the others are delivered, and
+// the damage is counted and logged once, though it is read again and again.
+func TestFlippedBits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	box := openBox(t, dir, time.Now)
+	for i := range 3 {
+		kept := fmt.Sprintf(`{"message_id":"%d","node_id":"n1","temperature":20,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, i)
+		if err := box.Append([]byte(kept)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	segments, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(segments) != 1 {
+		t.Fatalf("segments %q, %v", segments, err)
+	}
+	content, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 1
+	if err := os.WriteFile(segments[0], content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	box = openBox(t, dir, time.Now)
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, box)
+	var log written
+	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, s.published, box, s.clock, logging.New(&log, slog.LevelInfo, ""))
+	s.published.fail(errAway)
+	s.run()
+	tried := func(times int) func() bool {
+		return func() bool { _, tried := s.published.all(); return tried >= times }
+	}
+	eventually(t, "some attempts", tried(10))
+	s.pass(2 * time.Minute) // long enough to be logged once more
+	_, before := s.published.all()
+	eventually(t, "some more attempts", tried(before+10))
+	s.published.fail(nil)
+	eventually(t, "delivery", func() bool { all, _ := s.published.all(); return len(all) == 2 })
+	if _, health := s.send(http.MethodGet, "/health", ""); !strings.Contains(health, `"damaged":1`) {
+		t.Errorf("health says %s", health)
+	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if lines := strings.Count(log.text.String(), "places of the outbox cannot be read"); lines != 1 {
+		t.Errorf("%d lines about it, want 1:\n%s", lines, log.text.String())
 	}
 }

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -15,6 +18,16 @@ type registration struct {
 	Address string `json:"ip_addr"`
 }
 
+func (in registration) problem() error {
+	if err := reading.ValidateNodeID(in.NodeID); err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(in.Address); err != nil {
+		return errors.New("ip_addr must be an IP address")
+	}
+	return nil
+}
+
 type registered struct {
 	Message string `json:"message"`
 	NodeID  string `json:"node_id"`
@@ -24,12 +37,11 @@ type registered struct {
 // answered; a further call updates the address.
 func (g *Gateway) register(w http.ResponseWriter, r *http.Request) {
 	var in registration
-	if !g.decode(w, r, &in, detailBody) {
+	if !g.decode(w, r, &in, &in.NodeID, detailBody) {
 		return
 	}
-	if _, err := netip.ParseAddr(in.Address); err != nil || reading.ValidateNodeID(in.NodeID) != nil {
-		g.metrics.rejected.WithLabelValues("invalid").Inc()
-		fail(w, http.StatusBadRequest, detailBody)
+	if err := in.problem(); err != nil {
+		g.reject(w, r, in.NodeID, rejection{http.StatusBadRequest, "invalid", detailBody, err})
 		return
 	}
 	if !g.turn(w, r, in.NodeID) {
@@ -48,15 +60,26 @@ type message struct {
 	Humidity    *float64 `json:"humidity"`
 }
 
-// valid completes the message and reports whether it can become a reading.
-func (m *message) valid() bool {
-	if m.ID == "" {
-		m.ID = m.MessageID
+// problem completes the message and returns the first fault that keeps it from
+// being a reading, in a fixed order.
+func (m *message) problem() error {
+	m.ID = cmp.Or(m.ID, m.MessageID)
+	err := cmp.Or(
+		missing(m.NodeID == "", "node_id"), reading.ValidateNodeID(m.NodeID),
+		missing(m.ID == "", "id"), reading.ValidateMessageID(m.ID),
+		missing(m.Temperature == nil, "temperature"), missing(m.Humidity == nil, "humidity"),
+	)
+	if err != nil {
+		return err //nolint:wrapcheck // it is one of ours
 	}
-	return m.Temperature != nil && m.Humidity != nil &&
-		reading.ValidateNodeID(m.NodeID) == nil &&
-		reading.ValidateMessageID(m.ID) == nil &&
-		reading.ValidateMeasurement(*m.Temperature, *m.Humidity) == nil
+	return reading.ValidateMeasurement(*m.Temperature, *m.Humidity)
+}
+
+func missing(is bool, field string) error {
+	if is {
+		return fmt.Errorf("%s is required", field)
+	}
+	return nil
 }
 
 type accepted struct {
@@ -70,12 +93,11 @@ type accepted struct {
 // the reading was put into the outbox before the answer, which says so by "kept".
 func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 	var in message
-	if !g.decode(w, r, &in, detailMessage) {
+	if !g.decode(w, r, &in, &in.NodeID, detailMessage) {
 		return
 	}
-	if !in.valid() {
-		g.metrics.rejected.WithLabelValues("invalid").Inc()
-		fail(w, http.StatusBadRequest, detailMessage)
+	if err := in.problem(); err != nil {
+		g.reject(w, r, in.NodeID, rejection{http.StatusBadRequest, "invalid", detailMessage, err})
 		return
 	}
 	if !g.turn(w, r, in.NodeID) {
@@ -134,12 +156,11 @@ type alive struct {
 // the gateway was started again.
 func (g *Gateway) heartbeat(w http.ResponseWriter, r *http.Request) {
 	var in beat
-	if !g.decode(w, r, &in, detailBody) {
+	if !g.decode(w, r, &in, &in.NodeID, detailBody) {
 		return
 	}
-	if reading.ValidateNodeID(in.NodeID) != nil {
-		g.metrics.rejected.WithLabelValues("invalid").Inc()
-		fail(w, http.StatusBadRequest, detailBody)
+	if err := reading.ValidateNodeID(in.NodeID); err != nil {
+		g.reject(w, r, in.NodeID, rejection{http.StatusBadRequest, "invalid", detailBody, err})
 		return
 	}
 	if !g.turn(w, r, in.NodeID) {
@@ -190,9 +211,11 @@ func (g *Gateway) turn(w http.ResponseWriter, r *http.Request, nodeID string) bo
 		return false // the node has gone
 	}
 	if !admitted {
-		g.metrics.rejected.WithLabelValues("too_many").Inc()
 		w.Header().Set("Retry-After", strconv.Itoa(int(longestTurn.Seconds())))
-		fail(w, http.StatusTooManyRequests, "Too many requests")
+		g.reject(w, r, nodeID, rejection{
+			http.StatusTooManyRequests, "too_many", "Too many requests",
+			fmt.Errorf("the node makes more than %g requests a second", float64(limiter.Limit())),
+		})
 	}
 	return admitted
 }

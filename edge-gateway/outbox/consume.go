@@ -26,7 +26,7 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 		for len(found) < n {
 			m, end, damaged, ok := following(data, at.offset)
 			if damaged {
-				o.stepOver()
+				o.stepOver(at)
 			}
 			at.offset = end
 			if !ok {
@@ -75,10 +75,15 @@ func (o *Outbox) segmentAt(number uint64) (segment, bool) {
 	return segment{}, false
 }
 
-func (o *Outbox) stepOver() {
+// stepOver counts a damaged place, the first time that it is met.
+func (o *Outbox) stepOver(at position) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.damaged++
+	for _, s := range o.segments {
+		if s.number == at.segment && s.stepOver(at.offset) {
+			o.damaged++
+		}
+	}
 }
 
 // Consume takes out what Next returned, or the first part of it. The messages

@@ -98,7 +98,7 @@ func (o *Outbox) examine(number uint64) (*segment, error) {
 			s.size, s.waste = offset, s.size-offset
 			return s, nil
 		}
-		if damaged {
+		if damaged && s.stepOver(offset) {
 			o.damaged++
 		}
 		offset = end

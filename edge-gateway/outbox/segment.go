@@ -20,6 +20,21 @@ type segment struct {
 	waste   int64     // behind that, what a failed write left
 	records int       // intact ones
 	newest  time.Time // append of the last record
+	// damaged are the offsets at which something had to be stepped over: reading a
+	// segment once more finds the same places.
+	damaged map[int64]bool
+}
+
+// stepOver notes a damaged place and says whether it was not known.
+func (s *segment) stepOver(offset int64) bool {
+	if s.damaged[offset] {
+		return false
+	}
+	if s.damaged == nil {
+		s.damaged = map[int64]bool{}
+	}
+	s.damaged[offset] = true
+	return true
 }
 
 // position is a place in the sequence of messages.

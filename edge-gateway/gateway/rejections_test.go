@@ -1,0 +1,87 @@
+package gateway_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+)
+
+// TestRejectionsAreLogged sends what is refused again and again: each node's
+// first fault within a minute is told, with the field and the rule.
+func TestRejectionsAreLogged(t *testing.T) {
+	t.Parallel()
+	var log written
+	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	site := gateway.New(gateway.Config{}, &record{}, outbox.Refusal{}, func() time.Time { return now },
+		logging.New(&log, slog.LevelInfo, ""))
+	send := func(path, body string) {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+		request.RemoteAddr = "192.168.7.9:50123"
+		site.ServeHTTP(httptest.NewRecorder(), request)
+	}
+	// told returns what was logged since it was called last.
+	told := func() []string {
+		t.Helper()
+		var lines []string
+		for scanner := bufio.NewScanner(&log.text); scanner.Scan(); {
+			var entry struct {
+				Severity, Message, Request, Address, Reason string
+
+				NodeID string `json:"node_id"`
+			}
+			if err := json.Unmarshal(scanner.Bytes(), &entry); err != nil {
+				t.Fatal(err)
+			}
+			if entry.Severity != "WARNING" || entry.Message != "request rejected" || entry.Address != "192.168.7.9" {
+				t.Errorf("line %s", scanner.Text())
+			}
+			lines = append(lines, entry.NodeID+" | "+entry.Request+" | "+entry.Reason)
+		}
+		return lines
+	}
+	const message = "/api/v1/message"
+	for range 3 {
+		send(message, `{"id":"1","node_id":"n1","temperature":-127,"humidity":40}`)
+		send(message, `{"id":"1","node_id":"n1","temperature":20,"humidity":101}`)
+		send(message, `{"id":"1","node_id":"n2","temperature":"warm","humidity":40}`)
+		send(message, `{"id":"1","node_id":"n 3","temperature":20,"humidity":40}`)
+		send(message, `{`)
+		send("/api/v1/register", `{"node_id":"n4","ip_addr":"closet"}`)
+		send("/api/v1/heartbeat", `{"node_id":"n4"}`)
+		now = now.Add(19 * time.Second)
+	}
+	want := []string{
+		"n1 | POST /api/v1/message | temperature must be between -40 and 125 degrees Celsius: got -127",
+		"n2 | POST /api/v1/message | temperature must be a number",
+		" | POST /api/v1/message | node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-': got \"n 3\"",
+		"n4 | POST /api/v1/register | ip_addr must be an IP address",
+	}
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("of three rounds within a minute (-want +got):\n%s", diff)
+	}
+	now = now.Add(time.Minute)
+	send(message, `{"id":"1","node_id":"n1","temperature":20,"humidity":101}`)
+	want = []string{"n1 | POST /api/v1/message | humidity must be between 0 and 100 percent: got 101"}
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("a minute later (-want +got):\n%s", diff)
+	}
+	// One that invents names does not fill the log.
+	for i := range 1000 {
+		send(message, fmt.Sprintf(`{"id":"1","node_id":"invented-%d"}`, i))
+	}
+	if lines := len(told()); lines != 99 {
+		t.Errorf("%d lines for a thousand invented nodes, want those that make a hundred with n1", lines)
+	}
+}
