@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,7 +56,7 @@ func TestDoctorsArguments(t *testing.T) {
 			t.Errorf("%q ends with %v", args, err)
 		}
 	}
-	if err := run(t.Context(), []string{"nurse"}, nil); err == nil || !strings.Contains(err.Error(), "doctor") {
+	if err := run(t.Context(), []string{"nurse"}, nil); err == nil || !strings.Contains(err.Error(), "monitor-gateway help") {
 		t.Errorf("an unknown command ends with %v", err)
 	}
 }
@@ -66,28 +64,19 @@ func TestDoctorsArguments(t *testing.T) {
 // TestInstalled gives the doctor the settings of the installed service.
 func TestInstalled(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
-	etc := filepath.Join(root, "etc", "monitor-gateway")
-	if err := os.MkdirAll(etc, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	file := "# settings\n\nPROJECT_ID=site\n#DATA_TOPIC=other\n; PORT=1\nPORT = \"9090\"\nno setting\n"
-	if err := os.WriteFile(filepath.Join(etc, "environment"), []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	at := install(t, "# settings\n\nPROJECT_ID=site\n#DATA_TOPIC=other\n; PORT=1\nPORT = \"9090\"\nno setting\n")
 	want := []string{
-		"OUTBOX_DIR=" + filepath.Join(root, "var", "lib", "monitor-gateway", "outbox"),
-		"GOOGLE_APPLICATION_CREDENTIALS=" + filepath.Join(etc, "google.json"),
+		"OUTBOX_DIR=" + at.outbox(), "GOOGLE_APPLICATION_CREDENTIALS=" + at.etc("google.json"),
 		"PROJECT_ID=site", "PORT=9090", "PATH=/bin", "PORT=8081",
 	}
-	if diff := cmp.Diff(want, installed([]string{"PATH=/bin", "PORT=8081"}, root)); diff != "" {
+	if diff := cmp.Diff(want, installed([]string{"PATH=/bin", "PORT=8081"}, at)); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 	own := []string{"PROJECT_ID=other"}
-	if diff := cmp.Diff(own, installed(own, root)); diff != "" {
+	if diff := cmp.Diff(own, installed(own, at)); diff != "" {
 		t.Errorf("a project of one's own (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"A=b"}, installed([]string{"A=b"}, t.TempDir())); diff != "" {
+	if diff := cmp.Diff([]string{"A=b"}, installed([]string{"A=b"}, installation{t.TempDir()})); diff != "" {
 		t.Errorf("nothing installed (-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,7 @@
 //	monitor-gateway doctor    examines the gateway of this machine, its
 //	                          settings and its network, and says what is wrong
 //	monitor-gateway version   prints what was built
+//	monitor-gateway help      prints what there is, and the settings
 //
 // Its environment is that of settings.go.
 package main
@@ -17,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,11 +46,17 @@ func run(ctx context.Context, args, environ []string) error {
 		return serve(ctx, environ, time.Now)
 	case args[0] == "doctor":
 		return examine(ctx, args[1:], environ, os.Stdout, time.Now)
-	case len(args) == 1 && args[0] == "version":
+	case len(args) > 1:
+		return fmt.Errorf("unknown arguments %q: monitor-gateway help tells what there is", args)
+	}
+	switch strings.TrimLeft(args[0], "-") {
+	case "version", "v":
 		fmt.Println("monitor-gateway", buildVersion())
 		return nil
+	case "help", "h":
+		return usage(os.Stdout)
 	default:
-		return fmt.Errorf("unknown arguments %q: it takes none, doctor, or version", args)
+		return fmt.Errorf("unknown argument %q: monitor-gateway help tells what there is", args[0])
 	}
 }
 

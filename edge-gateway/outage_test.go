@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -321,19 +320,5 @@ func TestOutage(t *testing.T) {
 	}
 	if at(down, 0.5) > 500*time.Millisecond {
 		t.Errorf("half of the answers took over %s though Pub/Sub was known to be away", at(down, 0.5))
-	}
-}
-
-// TestSettings holds that faults of the environment are told in one line each.
-func TestSettings(t *testing.T) {
-	t.Parallel()
-	_, err := config.Load[settings]([]string{"PORT=eighty"})
-	if err == nil || err.Error() != "PROJECT_ID is required and not set\nPORT is not a valid whole number" {
-		t.Errorf("two faults are told as %v", err)
-	}
-	_, err = config.Load[settings]([]string{"PROJECT_ID=p", "PORT=70000", "LOG_LEVEL=loud", "OUTBOX_MAX_BYTES=5"})
-	want := "settings: PORT must be between 1 and 65535\nOUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more\nLOG_LEVEL must be debug, info, warn or error"
-	if err == nil || err.Error() != want {
-		t.Errorf("faulty rules are told as %v", err)
 	}
 }

@@ -17,25 +17,27 @@ import (
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
-	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
 )
 
 // serve runs the gateway until the context ends: then it says goodbye, finishes
 // what is under way, and leaves what it could not publish in the outbox.
 func serve(ctx context.Context, environ []string, clock func() time.Time) error {
-	s, err := config.Load[settings](environ)
+	s, _, err := loadSettings(environ, installation{"/"})
 	if err != nil {
 		return err
 	}
 	log := logging.New(os.Stderr, s.level(), s.ProjectID)
-	client, err := pubsub.NewClient(context.WithoutCancel(ctx), s.ProjectID, gateway.ClientOptions()...)
-	if err != nil {
-		return fmt.Errorf("pub/sub client: %w", err)
+	for _, text := range unknown(environ, installation{"/"}) {
+		log.WarnContext(ctx, "unknown setting, its default holds", "setting", text)
 	}
-	defer func() { _ = client.Close() }()
-	topic := gateway.NewTopic(client, s.DataTopic, s.PublishTimeout)
-	defer topic.Stop()
+	topic := &connecting{
+		open: func() (*pubsub.Client, error) {
+			return pubsub.NewClient(context.WithoutCancel(ctx), s.ProjectID, gateway.ClientOptions()...)
+		},
+		topic: s.DataTopic, timeout: s.PublishTimeout, every: s.ProbeEvery, clock: clock, log: log,
+	}
+	defer topic.close()
 	box, err := openOutbox(ctx, s, clock, log)
 	if err != nil {
 		return err
@@ -59,7 +61,12 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })
-	parts.Go(func() error { return site.Run(ctx) })
+	parts.Go(func() error {
+		if _, err := topic.connect(ctx); err != nil {
+			site.Unreachable(ctx, err)
+		}
+		return site.Run(ctx)
+	})
 	if s.Announce {
 		parts.Go(func() error { return announcer.Run(ctx) })
 	}

@@ -3,39 +3,41 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"regexp"
 	"time"
 )
 
-// settings are the gateway's environment, in the names of the specification.
+// settings are the gateway's environment, in the names of the specification. What
+// help says of each is what it is for.
 type settings struct {
-	// ProjectID is the Google Cloud project of the topic.
-	ProjectID string `env:"PROJECT_ID,required,notEmpty"`
-	// DataTopic takes the readings.
-	DataTopic string `env:"DATA_TOPIC" envDefault:"data"`
-	// Port is where nodes call.
-	Port int `env:"PORT" envDefault:"8080"`
-	// OutboxDir keeps readings while Pub/Sub is away.
-	OutboxDir string `env:"OUTBOX_DIR" envDefault:"outbox"`
-	// OutboxMaxBytes bounds it: by default 110,000 readings with full windows.
-	OutboxMaxBytes int64 `env:"OUTBOX_MAX_BYTES" envDefault:"268435456"`
-	// NodeRate is how many requests a second one node may make, 0 for any number.
-	NodeRate float64 `env:"NODE_RATE" envDefault:"50"`
-	// NodeBurst is how many of them may come at once.
-	NodeBurst int `env:"NODE_BURST" envDefault:"100"`
-	// MaxNodes is how many nodes are remembered.
-	MaxNodes int `env:"MAX_NODES" envDefault:"10000"`
-	// ProbeEvery is how often Pub/Sub is tried while it is away.
-	ProbeEvery time.Duration `env:"PROBE_EVERY" envDefault:"1s"`
-	// PublishTimeout is how long a node waits for Pub/Sub before its reading goes
-	// into the outbox.
-	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"4s"`
-	// Announce makes nodes find the gateway by mDNS.
-	Announce bool `env:"MDNS" envDefault:"true"`
-	// LogLevel is debug, info, warn or error.
-	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
+	ProjectID      string        `env:"PROJECT_ID,required,notEmpty"                help:"Google Cloud project of the topic"`
+	DataTopic      string        `env:"DATA_TOPIC"         envDefault:"data"        help:"topic that takes the readings"`
+	Port           int           `env:"PORT"               envDefault:"8080"        help:"where nodes call"`
+	OutboxDir      string        `env:"OUTBOX_DIR"         envDefault:"outbox"      help:"folder that keeps readings while Pub/Sub is away"`
+	OutboxMaxBytes int64         `env:"OUTBOX_MAX_BYTES"   envDefault:"268435456"   help:"its bound: 110,000 readings with full windows"`
+	NodeRate       float64       `env:"NODE_RATE"          envDefault:"50"          help:"requests a second that one node may make, 0 for any number"`
+	NodeBurst      int           `env:"NODE_BURST"         envDefault:"100"         help:"how many of them may come at once"`
+	MaxNodes       int           `env:"MAX_NODES"          envDefault:"10000"       help:"how many nodes are remembered"`
+	ProbeEvery     time.Duration `env:"PROBE_EVERY"        envDefault:"1s"          help:"how often Pub/Sub is tried while it is away"`
+	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"    envDefault:"4s"          help:"how long a node waits for Pub/Sub before its reading goes into the outbox"`
+	Announce       bool          `env:"MDNS"               envDefault:"true"        help:"let nodes find the gateway by multicast DNS"`
+	LogLevel       string        `env:"LOG_LEVEL"          envDefault:"info"        help:"debug, info, warn or error"`
+}
+
+// connections are the variables that Google's libraries read.
+type connections struct {
+	CredentialsFile string `env:"GOOGLE_APPLICATION_CREDENTIALS" help:"file of the gateway's identity at Google"`
+	Emulator        string `env:"PUBSUB_EMULATOR_HOST"           help:"address of an emulator in the place of Pub/Sub, without credentials"`
 }
 
 const minOutbox = 1 << 20
+
+// Names of Google's. A wrong one is told at once, instead of by each reading that
+// Pub/Sub then refuses (https://cloud.google.com/pubsub/docs/pubsub-basics#resource_names).
+const (
+	projectName = `^[A-Za-z0-9][A-Za-z0-9._:-]*$`
+	topicName   = `^[A-Za-z][A-Za-z0-9._~+%-]{2,254}$`
+)
 
 // Validate implements config.Validator.
 func (s settings) Validate() error {
@@ -45,6 +47,8 @@ func (s settings) Validate() error {
 			faults = append(faults, errors.New(rule))
 		}
 	}
+	check(regexp.MustCompile(projectName).MatchString(s.ProjectID), "PROJECT_ID must be the id of a Google Cloud project")
+	check(regexp.MustCompile(topicName).MatchString(s.DataTopic), "DATA_TOPIC must be the short name of a topic: 3 to 255 letters, digits and -._~+%, a letter first")
 	check(s.Port >= 1 && s.Port <= 65535, "PORT must be between 1 and 65535")
 	check(s.OutboxMaxBytes >= minOutbox, "OUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more")
 	check(s.NodeRate >= 0, "NODE_RATE must be 0 (off) or more")

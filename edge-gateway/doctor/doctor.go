@@ -21,6 +21,8 @@ type Config struct {
 	OutboxMaxBytes   int64
 	Port             int
 	Version          string // of this program
+	// Unknown says of what is set that it is no setting.
+	Unknown []string
 
 	// CredentialsFile is GOOGLE_APPLICATION_CREDENTIALS; without it they are
 	// looked for where Google's libraries do.
@@ -50,6 +52,7 @@ const patience = 10 * time.Second
 func Examine(ctx context.Context, c Config) *Report {
 	r := &Report{}
 	c.here = true
+	c.settings(r)
 	c.clock(ctx, r)
 	account := c.credentials(ctx, r)
 	c.topic(ctx, r, account)
@@ -57,6 +60,17 @@ func Examine(ctx context.Context, c Config) *Report {
 	c.gateway(ctx, r)
 	c.network(ctx, r)
 	return r
+}
+
+// settings tells what the gateway does not read.
+func (c Config) settings(r *Report) {
+	const subject = "settings"
+	for _, text := range c.Unknown {
+		r.warn(subject, "correct it and restart the gateway; until then its default holds (monitor-gateway help)", "%s", text)
+	}
+	if len(c.Unknown) == 0 {
+		r.ok(subject, "nothing is set that the gateway does not know")
+	}
 }
 
 // ExamineNetwork looks for a gateway as a node does, from whatever machine this

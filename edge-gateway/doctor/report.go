@@ -30,7 +30,7 @@ func (v Verdict) String() string {
 
 // Finding is one thing that was found.
 type Finding struct {
-	Subject string // credentials, topic, clock, outbox, gateway or network
+	Subject string // settings, credentials, topic, clock, outbox, gateway or network
 	Verdict Verdict
 	Text    string
 	Remedy  string // what to do about it

@@ -95,11 +95,17 @@ func (g *Gateway) failed(ctx context.Context, m Message, err error) (giveUp bool
 	if errors.Is(err, ErrRefused) {
 		return g.refused(ctx, m, err)
 	}
+	g.Unreachable(ctx, err)
+	return false
+}
+
+// Unreachable tells the gateway that Pub/Sub cannot be reached, before a reading
+// finds it out.
+func (g *Gateway) Unreachable(ctx context.Context, err error) {
 	if g.uplink.failed(g.clock(), err) {
 		g.log.ErrorContext(ctx, "publishing failed, readings go into the outbox", "error", err.Error())
 		g.rouse()
 	}
-	return false
 }
 
 // refused notes a message that Pub/Sub refuses and says whether to give it up.

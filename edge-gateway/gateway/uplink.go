@@ -70,6 +70,7 @@ func (u *uplink) failed(now time.Time, err error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.down {
+		u.reason = err.Error() // may be another one by now
 		return false
 	}
 	u.down, u.trial, u.since, u.reason = true, false, now, err.Error()

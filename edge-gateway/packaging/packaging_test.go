@@ -150,25 +150,51 @@ func TestUnit(t *testing.T) {
 		}
 		t.Skip("systemd-analyze is not installed")
 	}
-	content, err := os.ReadFile("monitor-gateway.service")
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	copied := func(name, was, is string) string {
+		t.Helper()
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(content), was) {
+			t.Fatalf("%s has no line %q", name, was)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(strings.Replace(string(content), was, is, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	const program = "ExecStart=/usr/local/bin/monitor-gateway\n"
-	if !strings.Contains(string(content), program) {
-		t.Fatalf("the unit has no line %q", program)
-	}
-	// systemd looks whether the program is there.
-	unit := filepath.Join(t.TempDir(), "monitor-gateway.service")
-	if err := os.WriteFile(unit, []byte(strings.Replace(string(content), program, "ExecStart=/bin/true\n", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	output, err := exec.CommandContext(t.Context(), analyze, "verify", unit).CombinedOutput()
+	// systemd looks whether the programs are there.
+	unit := copied("monitor-gateway.service", "ExecStart=/usr/local/bin/monitor-gateway\n", "ExecStart=/bin/true\n")
+	restart := copied("monitor-gateway-credentials.service", "ExecStart=systemctl ", "ExecStart=/bin/true ")
+	watch := copied("monitor-gateway-credentials.path", "PathChanged=/etc/monitor-gateway/google.json", "PathChanged=/etc/monitor-gateway/google.json")
+	output, err := exec.CommandContext(t.Context(), analyze, "verify", unit, restart, watch).CombinedOutput()
 	if err != nil || len(output) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, output)
 	}
 	output, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstExposure, unit).CombinedOutput()
 	if err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, output)
+	}
+}
+
+// TestCredentialsMayBeMissing holds that systemd starts the gateway without its
+// credentials. systemd.exec(5): "If a credential of the same ID is listed in both
+// LoadCredential= and SetCredential=, the latter will act as default if the former
+// cannot be retrieved. In this case not being able to retrieve the credential from
+// the path specified in LoadCredential= is not considered fatal.".
+func TestCredentialsMayBeMissing(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("monitor-gateway.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		id, _, loads := strings.Cut(strings.TrimPrefix(line, "LoadCredential="), ":")
+		if loads && strings.HasPrefix(line, "LoadCredential=") && !strings.Contains(string(content), "\nSetCredential="+id+":") {
+			t.Errorf("the gateway does not start without %s", id)
+		}
 	}
 }

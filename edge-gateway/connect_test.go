@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/golang-jwt/jwt/v5"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+)
+
+const account = "gateway@site.iam.gserviceaccount.com"
+
+// guarded is a Pub/Sub as Google has it: behind TLS, for those with a token, which
+// Google's library makes of a service account's key itself. It returns options by
+// which a client reaches it.
+func guarded(t *testing.T) []option.ClientOption {
+	t.Helper()
+	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	t.Cleanup(web.Close)
+	server := grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})),
+		grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			var claims jwt.RegisteredClaims
+			token := strings.TrimPrefix(strings.Join(metadata.ValueFromIncomingContext(ctx, "authorization"), ""), "Bearer ")
+			if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.Issuer != account {
+				return nil, status.Errorf(codes.Unauthenticated, "token of %q: %v", claims.Issuer, err)
+			}
+			return next(ctx, in)
+		}),
+	)
+	pubsubpb.RegisterPublisherServer(server, &startPubSub(t).GServer)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	trust := credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12})
+	return []option.ClientOption{
+		option.WithEndpoint(listener.Addr().String()), option.WithGRPCDialOption(grpc.WithTransportCredentials(trust)),
+	}
+}
+
+// key is a key of a service account, as Google gives it.
+func key(t *testing.T) []byte {
+	t.Helper()
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := json.Marshal(map[string]string{
+		"type": "service_account", "project_id": testProject, "private_key_id": "1", "token_uri": "https://oauth2.googleapis.com/token",
+		"client_email": account,
+		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// waitFor waits for a condition that work in the background brings about.
+func waitFor(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// TestCredentialsCome has a gateway find its credentials missing, then as systemd
+// stands in for them, then half written, and at last there.
+func TestCredentialsCome(t *testing.T) {
+	options := guarded(t)
+	path := filepath.Join(t.TempDir(), "google.json")
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", path)
+	var log lines
+	logger := logging.New(&log, slog.LevelInfo, "")
+	topic := &connecting{
+		open: func() (*pubsub.Client, error) {
+			return pubsub.NewClient(context.WithoutCancel(t.Context()), testProject, options...)
+		},
+		topic: testTopic, timeout: 4 * time.Second, every: time.Millisecond, clock: time.Now, log: logger,
+	}
+	t.Cleanup(topic.close)
+	box, err := outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = box.Close() })
+	site := gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, topic, box, time.Now, logger)
+	_, missing := topic.connect(t.Context())
+	site.Unreachable(t.Context(), missing)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = site.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	call := func(method, path, body string) string {
+		answer := httptest.NewRecorder()
+		site.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
+		return fmt.Sprintf("%d %s", answer.Code, strings.TrimSpace(answer.Body.String()))
+	}
+	key := key(t)
+	for i, content := range [][]byte{nil, []byte("{}"), key[:len(key)/2]} {
+		if content != nil {
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reading := fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, i)
+		if got := call(http.MethodPost, "/api/v1/message", reading); got != `500 {"error":"Failed to publish to Pub/Sub","kept":true}` {
+			t.Errorf("answered %s with credentials %q", got, content)
+		}
+		if got := call(http.MethodGet, "/health", ""); !strings.Contains(got, `"status":"degraded"`) || !strings.Contains(got, "check the credentials: ") {
+			t.Errorf("health says %s", got)
+		}
+	}
+	if got := log.String(); !strings.Contains(got, "google.json: no such file") {
+		t.Errorf("the log says\n%s", got)
+	}
+	if err := os.WriteFile(path, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "what was kept to be delivered", func() bool { return box.Stats().Pending == 0 })
+	if got := call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`); got != `200 {"status":"published","message_id":"9"}` {
+		t.Errorf("answered %s with credentials", got)
+	}
+	if got := call(http.MethodGet, "/health", ""); !strings.Contains(got, `"status":"healthy"`) {
+		t.Errorf("health says %s", got)
+	}
+	if strings.Contains(log.String(), "PRIVATE KEY") {
+		t.Error("the key is in the log")
+	}
+}
+
+// lines collects a log of several goroutines.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestServesWithoutCredentials starts the program as it is installed, without the
+// file that it is told of.
+func TestServesWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t, "", "GOOGLE_APPLICATION_CREDENTIALS="+filepath.Join(t.TempDir(), "google.json"))
+	p.start()
+	waitFor(t, "health to tell of it", func() bool {
+		h := p.health()
+		return h != nil && h.Status == "degraded" && strings.Contains(h.Publishing.Error, "google.json: no such file")
+	})
+	response, err := http.Post(p.url()+"/api/v1/message", "application/json", strings.NewReader(`{"id":"1","node_id":"n1","temperature":20,"humidity":40}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusInternalServerError {
+		t.Errorf("a reading was answered %s", response.Status)
+	}
+	if h := p.health(); h == nil || h.Outbox.Readings != 1 {
+		t.Errorf("health says %+v, want one reading kept", h)
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("the gateway ended with %v", err)
+	}
+	if !strings.Contains(p.log.String(), "google.json: no such file") {
+		t.Error("the log says nothing of the credentials")
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/config"
+)
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := usage(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"monitor-gateway doctor", "version", "PROJECT_ID", "(required)", "OUTBOX_MAX_BYTES", "268435456", "GOOGLE_APPLICATION_CREDENTIALS"} {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("no %q in:\n%s", text, out.String())
+		}
+	}
+	for _, s := range variables() {
+		if s.Help == "" {
+			t.Errorf("%s is not explained", s.Name)
+		}
+	}
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"--version"}} {
+		if err := run(t.Context(), args, nil); err != nil {
+			t.Errorf("%q ends with %v", args, err)
+		}
+	}
+	for _, args := range [][]string{{"--verbose"}, {"serve"}, {"help", "me"}} {
+		if err := run(t.Context(), args, nil); err == nil || !strings.Contains(err.Error(), "monitor-gateway help") {
+			t.Errorf("%q ends with %v", args, err)
+		}
+	}
+}
+
+// install makes the file of the service's settings under a folder.
+func install(t *testing.T, lines string) installation {
+	t.Helper()
+	at := installation{t.TempDir()}
+	if err := os.MkdirAll(filepath.Dir(at.etc("environment")), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at.etc("environment"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	file := install(t, "PROJECT_ID=site\nNODE_RAT=5\nHTTPS_PROXY=http://proxy:3128\nGOMEMLIMIT=100MiB\nREADINGS_PER_DAY=7\n")
+	environ := []string{"PATH=/bin", "HOME=/root", "NODE_ENV=test", "SORT=1", "project-id=s3cr3t"}
+	want := []string{"project-id is not a setting, PROJECT_ID is"}
+	if diff := cmp.Diff(want, unknown(environ, file)); diff != "" {
+		t.Errorf("beside a service's file that is not of this environment (-want +got):\n%s", diff)
+	}
+	want = []string{
+		"NODE_RAT is not a setting, NODE_RATE is", "project-id is not a setting, PROJECT_ID is",
+		"READINGS_PER_DAY in " + file.etc("environment") + " is not a setting",
+	}
+	if diff := cmp.Diff(want, unknown(installed(environ, file), file)); diff != "" {
+		t.Errorf("as a service (-want +got):\n%s", diff)
+	}
+	if got := unknown([]string{"PROJECT_ID=site", "PORT=8080"}, installation{t.TempDir()}); got != nil {
+		t.Errorf("of right settings it says %q", got)
+	}
+	_, _, err := loadSettings([]string{"PROJECTID=s3cr3t"}, installation{t.TempDir()})
+	if err == nil || err.Error() != "PROJECT_ID is required and not set\nPROJECTID is not a setting, PROJECT_ID is" {
+		t.Errorf("a misspelt setting that is needed: %v", err)
+	}
+}
+
+// TestMisspeltSettingIsTold starts the program with one: it serves, and says so.
+func TestMisspeltSettingIsTold(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t, startPubSub(t).Addr, "NODE_RAT=5")
+	p.start()
+	var out bytes.Buffer
+	if err := examine(t.Context(), nil, p.environ, &out, time.Now); err != nil && !errors.Is(err, errUnwell) {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "settings\n  warning  NODE_RAT is not a setting, NODE_RATE is\n") {
+		t.Errorf("the doctor says:\n%s", out.String())
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("the gateway ended with %v", err)
+	}
+	if !strings.Contains(p.log.String(), `"severity":"WARNING","message":"unknown setting, its default holds","setting":"NODE_RAT is not a setting, NODE_RATE is"`) {
+		t.Error("the log says nothing of it")
+	}
+}
+
+func TestNamesOfGoogle(t *testing.T) {
+	t.Parallel()
+	for _, environ := range [][]string{{"PROJECT_ID=site", "DATA_TOPIC=da ta"}, {"PROJECT_ID=site", "DATA_TOPIC=projects/site/topics/data"}, {"PROJECT_ID=my site"}} {
+		if _, _, err := loadSettings(environ, installation{t.TempDir()}); err == nil {
+			t.Errorf("%q is taken", environ)
+		}
+	}
+	for _, environ := range [][]string{{"PROJECT_ID=example.com:site-1", "DATA_TOPIC=data"}, {"PROJECT_ID=site", "DATA_TOPIC=data-v1.2_x"}} {
+		if _, _, err := loadSettings(environ, installation{t.TempDir()}); err != nil {
+			t.Errorf("%q: %v", environ, err)
+		}
+	}
+}
+
+// TestSettings holds that faults of the environment are told in one line each.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load[settings]([]string{"PORT=eighty"})
+	if err == nil || err.Error() != "PROJECT_ID is required and not set\nPORT is not a valid whole number" {
+		t.Errorf("two faults are told as %v", err)
+	}
+	_, err = config.Load[settings]([]string{"PROJECT_ID=p", "PORT=70000", "LOG_LEVEL=loud", "OUTBOX_MAX_BYTES=5"})
+	want := "settings: PORT must be between 1 and 65535\nOUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more\nLOG_LEVEL must be debug, info, warn or error"
+	if err == nil || err.Error() != want {
+		t.Errorf("faulty rules are told as %v", err)
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"coldaisle.dev/shared/config"
+)
+
+// usage tells what the program takes.
+func usage(out io.Writer) error {
+	var text strings.Builder
+	text.WriteString(`monitor-gateway takes the readings of a site's sensor nodes and publishes them.
+
+  monitor-gateway           serve until SIGTERM or an interrupt
+  monitor-gateway doctor    examine this machine's gateway, its settings and its
+                            network, and say what is wrong (doctor -h: more)
+  monitor-gateway version   print what was built
+  monitor-gateway help      print this
+
+The settings are environment variables:
+
+`)
+	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, s := range variables() {
+		_, _ = fmt.Fprintf(columns, "  %s\t%s\t%s\n", s.Name, presetting(s), s.Help)
+	}
+	_ = columns.Flush()
+	if _, err := io.WriteString(out, text.String()); err != nil {
+		return fmt.Errorf("write usage: %w", err)
+	}
+	return nil
+}
+
+// presetting is what holds without a setting.
+func presetting(s config.Setting) string {
+	switch {
+	case s.Required:
+		return "(required)"
+	case s.Default == "":
+		return "-"
+	default:
+		return s.Default
+	}
+}
