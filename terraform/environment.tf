@@ -68,6 +68,9 @@ locals {
       MODEL_BUCKET             = module.models.bucket
       RETRAINING_TOPIC         = module.topic["model-retraining"].name
       ALLOWED_ORIGINS          = join(",", var.allowed_origins)
+      # Only Google's front end connects to an instance; the load balancer of the
+      # domain adds its own address to the client's.
+      TRUSTED_PROXIES = join(",", concat(["peer"], module.domain[*].address))
     }
 
     migrate = {

@@ -44,7 +44,7 @@ type Publisher interface {
 }
 
 // Deps is what the API needs. All fields but Forecaster, Origins,
-// PasswordSlots and PasswordCost must be set.
+// TrustedProxies, PasswordSlots and PasswordCost must be set.
 type Deps struct {
 	Store     *store.Store
 	Readings  Readings
@@ -56,6 +56,9 @@ type Deps struct {
 	SecretKey string
 	// Origins are the browser origins that may call; nil takes the contract's.
 	Origins []string
+	// TrustedProxies are the proxies whose word on a client's address is taken, see
+	// [newClients]; without any, a client is who connects.
+	TrustedProxies []string
 	// PasswordSlots is how many passwords are hashed at a time; 0 takes half of
 	// GOMAXPROCS. The other half is for everything else: Go lets a goroutine that
 	// computes run for 10 ms before another may have its place, the operating
@@ -77,6 +80,7 @@ type api struct {
 	requests   sync.Mutex // held while a retraining request is published
 	tokens     *tokens
 	passwords  *passwords
+	clients    clients
 	sessions   *sessions
 	problemRef string
 	document   []byte
@@ -125,6 +129,9 @@ func build(deps Deps) (*api, error) {
 	a := &api{Deps: deps, log: slog.New(identified{deps.Log.Handler()})}
 	var err error
 	if a.tokens, err = newTokens(deps.SecretKey, deps.Clock); err != nil {
+		return nil, err
+	}
+	if a.clients, err = newClients(deps.TrustedProxies); err != nil {
 		return nil, err
 	}
 	slots, cost := deps.PasswordSlots, deps.PasswordCost

@@ -34,7 +34,8 @@ func (a *api) receive(ctx huma.Context, next func(huma.Context)) {
 		writeProblem(writer, http.StatusRequestEntityTooLarge, detailBodyTooLarge)
 		return
 	}
-	// A test's recorder knows no deadlines; a socket's follow the real clock.
+	// A test's recorder knows no deadlines; a socket's follow the real clock. At
+	// the body's end net/http takes it away again.
 	_ = ctx.SetReadDeadline(time.Now().Add(bodyTime)) //nolint:forbidigo // see above
 	body, err := io.ReadAll(io.LimitReader(request.Body, maxBody+1))
 	timeout, _ := errors.AsType[net.Error](err)

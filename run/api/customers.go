@@ -74,14 +74,15 @@ func (a *api) registerCustomers() {
 	// the e-mail is taken; the account exists and login works.
 	register(a, operation{
 		id: "registerCustomer", method: http.MethodPost, path: "/api/v1/customers/register", tag: tagCustomers,
-		public: true, status: http.StatusCreated,
+		public: true, passwords: true, status: http.StatusCreated,
 		summary: "Register a customer",
 		faults:  []*fault{badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken)},
 	}, a.registerCustomer)
 
 	// Called by the login form and by scripts; each call gives a new token.
 	register(a, operation{
-		id: "loginCustomer", method: http.MethodPost, path: "/api/v1/customers/login", tag: tagCustomers, public: true,
+		id: "loginCustomer", method: http.MethodPost, path: "/api/v1/customers/login", tag: tagCustomers,
+		public: true, passwords: true,
 		summary: "Log in",
 		faults:  []*fault{newFault(http.StatusUnauthorized, detailLogin)},
 	}, a.login)
@@ -98,6 +99,7 @@ func (a *api) registerCustomers() {
 	// repeats a password change revokes the tokens issued in between.
 	register(a, operation{
 		id: "updateCustomer", method: http.MethodPatch, path: "/api/v1/customers/{customer_id}", tag: tagCustomers,
+		passwords:   true,
 		summary:     "Change the caller's profile",
 		description: "All fields are optional. A new password makes every token issued before it invalid.",
 		faults: []*fault{
@@ -123,15 +125,7 @@ func (a *api) registerCustomer(ctx context.Context, in *registerInput) (*custome
 // login answers an unknown e-mail and a wrong password alike and in the same
 // time: both compare one hash.
 func (a *api) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
-	var found store.Customer
-	if storable(in.Body.Email) {
-		var err error
-		found, err = a.Store.CustomerByEmail(ctx, in.Body.Email)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
-		}
-	}
-	matches, err := a.passwords.matches(ctx, found.PasswordHash, in.Body.Password)
+	found, matches, err := a.check(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +137,24 @@ func (a *api) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
 		return nil, err
 	}
 	return &loginOutput{Body: token{AccessToken: signed, TokenType: "bearer", CustomerID: found.ID}}, nil
+}
+
+// check waits for the caller's turn, finds who has the e-mail and compares the
+// password with theirs.
+func (a *api) check(ctx context.Context, c credentials) (found store.Customer, matches bool, err error) {
+	done, err := a.passwords.turn(ctx)
+	if err != nil {
+		return store.Customer{}, false, err
+	}
+	defer done()
+	if storable(c.Email) {
+		found, err = a.Store.CustomerByEmail(ctx, c.Email)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return store.Customer{}, false, err
+		}
+	}
+	matches, err = a.passwords.matches(found.PasswordHash, c.Password)
+	return found, matches, err
 }
 
 func (a *api) customerInfo(ctx context.Context, in *customerPath) (*customerOutput, error) {

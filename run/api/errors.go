@@ -54,6 +54,11 @@ func tooMany(detail string, retryAfter time.Duration) *fault {
 	return &fault{status: http.StatusTooManyRequests, detail: detail, retryAfter: retryAfter}
 }
 
+// busy is told to who did not get a turn to have a password checked.
+func busy() *fault {
+	return &fault{status: http.StatusServiceUnavailable, detail: detailBusy, retryAfter: turnTime}
+}
+
 func notFound(detail string) *fault   { return newFault(http.StatusNotFound, detail) }
 func badRequest(detail string) *fault { return newFault(http.StatusBadRequest, detail) }
 
@@ -83,6 +88,7 @@ const (
 	detailBodyTooLarge     = "Request body is larger than 1 MiB"
 	detailBodyMalformed    = "Request body is malformed or was cut off"
 	detailBodyTimeout      = "Request body was not received in time"
+	detailBusy             = "Too many logins and registrations at once; try again in a moment"
 	detailInternal         = "Internal server error"
 )
 

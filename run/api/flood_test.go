@@ -92,6 +92,76 @@ func TestLoginFlood(t *testing.T) { //nolint:paralleltest // measures times
 	}
 }
 
+// TestLoginFloodFromOneAddress has one client send more logins and registrations
+// at a time than can wait, under a new invented address each, and another log in
+// and register meanwhile, one request at a time. The other gets every answer,
+// soon; the first is told 503 and when to try again; nobody gets a 500.
+func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes the processor
+	s := newSystem(t, func(d *Deps) { d.PasswordCost, d.PasswordSlots, d.TrustedProxies = 8, 1, []string{"peer"} })
+	a := s.customer(t)
+	const flooder, other = "203.0.113.7", "198.51.100.9"
+	post := func(path, body, from string) reply {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("X-Forwarded-For", from)
+		return s.do(t, request)
+	}
+	const login, register = "/api/v1/customers/login", "/api/v1/customers/register"
+	right := fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password)
+
+	var refused, served atomic.Int64
+	var crowd sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 2 * maxWaiting {
+		crowd.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				from := fmt.Sprintf("192.0.2.%d, %s", (i+n)%256, flooder)
+				got := post(login, right, from)
+				if i%2 == 0 {
+					got = post(register, fmt.Sprintf(`{"email":"f%d.%d@example.com","username":"f%d.%05d","password":"Passw0rd"}`, i, n, i, n), from)
+				}
+				switch {
+				case got.status < 300:
+					served.Add(1)
+				case got.status == http.StatusServiceUnavailable && got.header.Get("Retry-After") == "10" &&
+					string(got.body) == fmt.Sprintf(`{"detail":%q}`, detailBusy):
+					refused.Add(1)
+				default:
+					t.Errorf("the flood got %d %v %s", got.status, got.header, got.body)
+				}
+			}
+		})
+	}
+	for deadline := time.Now().Add(time.Minute); refused.Load() == 0 && time.Now().Before(deadline); {
+		s.call(t, "", http.MethodGet, "/health", "")
+	}
+	for n := range 10 {
+		began := time.Now()
+		if got := post(login, right, other); got.status != http.StatusOK {
+			t.Errorf("login %d: %d %s", n, got.status, got.body)
+		}
+		if got := post(register, fmt.Sprintf(`{"email":"o%d@example.com","username":"other%d","password":"Passw0rd"}`, n, n), other); got.status != http.StatusCreated {
+			t.Errorf("registration %d: %d %s", n, got.status, got.body)
+		}
+		if took := time.Since(began); took > turnTime/2 {
+			t.Errorf("login and registration %d took %v", n, took)
+		}
+	}
+	close(stop)
+	crowd.Wait()
+	if refused.Load() == 0 || served.Load() == 0 {
+		t.Errorf("of the flood %d were refused and %d served, want some of both", refused.Load(), served.Load())
+	}
+}
+
 // BenchmarkLoginFlood gives the logins per second against what bcrypt allows on
 // all cores, and the times of other requests meanwhile.
 func BenchmarkLoginFlood(b *testing.B) {

@@ -25,6 +25,7 @@ type operation struct {
 	description string
 	status      int  // of success; 200 when zero
 	public      bool // needs no token
+	passwords   bool // computes hashes, and waits for its client's turn
 	// faults are the errors, besides those of every operation, that it answers
 	// with: documented with their details as examples.
 	faults []*fault
@@ -42,9 +43,11 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 		Summary:       op.summary,
 		Description:   op.description,
 		DefaultStatus: op.status,
-		MaxBodyBytes:  -1, // see receive
-		Responses:     map[string]*huma.Response{},
-		Middlewares:   huma.Middlewares{a.shape},
+		// Bodies are received before huma reads them; a deadline that it sets then
+		// would end a request that waits.
+		MaxBodyBytes: -1, BodyReadTimeout: -1,
+		Responses:   map[string]*huma.Response{},
+		Middlewares: huma.Middlewares{a.shape},
 	}
 	maps.Copy(described.Responses, op.responses)
 	faults := slices.Clone(op.faults)
@@ -54,6 +57,10 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 		described.Security = []map[string][]string{{bearerScheme: {}}}
 		described.Middlewares = append(described.Middlewares, a.authenticate)
 		faults = append(faults, newFault(http.StatusUnauthorized, detailCredentials))
+	}
+	if op.passwords {
+		described.Middlewares = append(described.Middlewares, a.identifyClient)
+		faults = append(faults, busy())
 	}
 	described.Middlewares = append(described.Middlewares, a.receive)
 	faults = append(faults, newFault(http.StatusInternalServerError, detailInternal))

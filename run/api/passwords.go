@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"coldaisle.dev/run/api/fairqueue"
 )
 
 // passwordCost is bcrypt's cost for stored passwords: about a quarter of a
@@ -16,7 +20,7 @@ const passwordCost = 12
 // passwords hashes and compares passwords, only so many at once: each takes a
 // core for as long as hundreds of other requests would.
 type passwords struct {
-	slots chan struct{}
+	queue *fairqueue.Queue[netip.Prefix]
 	cost  int
 	// decoy is compared with when there is no customer of the given e-mail, so
 	// that the answer takes as long as for a wrong password.
@@ -28,29 +32,39 @@ type passwords struct {
 // instance need not hash before it can serve.
 func newPasswords(concurrent, cost int) *passwords {
 	decoy := fmt.Appendf(nil, "$2a$%02d$%s", cost, strings.Repeat("u", saltAndHash))
-	return &passwords{slots: make(chan struct{}, max(1, concurrent)), cost: cost, decoy: decoy}
+	queue := fairqueue.New[netip.Prefix](fairqueue.Limits{Turns: concurrent, Waiting: maxWaiting, Time: turnTime})
+	return &passwords{queue: queue, cost: cost, decoy: decoy}
 }
 
 // saltAndHash is how many characters of a bcrypt hash follow its cost.
 const saltAndHash = 22 + 31
 
-// acquire waits for a slot, or for the request to end.
-func (p *passwords) acquire(ctx context.Context) (release func(), err error) {
-	select {
-	case p.slots <- struct{}{}:
-		return func() { <-p.slots }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait to check a password: %w", ctx.Err())
+const (
+	// turnTime is how long a request waits for its turn.
+	turnTime = 10 * time.Second
+	// maxWaiting is how many requests of an instance wait at a time: of the 80 that
+	// Cloud Run sends to one, as we configure it, it leaves some to all else.
+	maxWaiting = 64
+)
+
+// turn waits for one of the client's, fairly among clients. Without one nothing
+// else is to be done for the request: a flood must not reach the database either.
+func (p *passwords) turn(ctx context.Context) (done func(), err error) {
+	done, err = p.queue.Turn(ctx, clientOf(ctx))
+	if errors.Is(err, fairqueue.ErrBusy) {
+		return nil, busy()
 	}
+	return done, err
 }
 
 // hash returns the bcrypt hash of a password of at most 72 bytes, salted anew.
+// It waits for a turn.
 func (p *passwords) hash(ctx context.Context, plain string) (string, error) {
-	release, err := p.acquire(ctx)
+	done, err := p.turn(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer release()
+	defer done()
 	hashed, err := bcrypt.GenerateFromPassword([]byte(plain), p.cost)
 	if err != nil {
 		return "", fmt.Errorf("hash password: %w", err)
@@ -59,18 +73,13 @@ func (p *passwords) hash(ctx context.Context, plain string) (string, error) {
 }
 
 // matches compares a password with a stored hash, or with the decoy when
-// stored is empty, which never matches.
-func (p *passwords) matches(ctx context.Context, stored, plain string) (bool, error) {
-	release, err := p.acquire(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer release()
+// stored is empty, which never matches. The caller has a turn.
+func (p *passwords) matches(stored, plain string) (bool, error) {
 	hashed := []byte(stored)
 	if stored == "" {
 		hashed = p.decoy
 	}
-	err = bcrypt.CompareHashAndPassword(hashed, []byte(plain))
+	err := bcrypt.CompareHashAndPassword(hashed, []byte(plain))
 	if err != nil && !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
 		return false, fmt.Errorf("compare password: %w", err)
 	}

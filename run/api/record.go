@@ -87,8 +87,11 @@ func (a *api) record(next http.Handler) http.Handler {
 	})
 }
 
+// severity of an answer. That the service is busy is no failure of it.
 func severity(status int) slog.Level {
 	switch {
+	case status == http.StatusServiceUnavailable:
+		return slog.LevelWarn
 	case status >= http.StatusInternalServerError:
 		return slog.LevelError
 	case status >= http.StatusBadRequest:

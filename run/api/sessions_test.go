@@ -147,17 +147,17 @@ func TestLoginTime(t *testing.T) {
 	s := newSystem(t, func(d *Deps) { d.PasswordCost = 10 })
 	a := s.customer(t)
 	login := func(email string) time.Duration {
-		fastest := time.Hour
-		for range 5 {
-			began := time.Now()
-			if got := s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Wr0ngpass"}`, email)); got.status != 401 {
-				t.Fatalf("%d %s", got.status, got.body)
-			}
-			fastest = min(fastest, time.Since(began))
+		began := time.Now()
+		if got := s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Wr0ngpass"}`, email)); got.status != 401 {
+			t.Fatalf("%d %s", got.status, got.body)
 		}
-		return fastest
+		return time.Since(began)
 	}
-	wrong, unknown := login(a.email), login("nobody@example.com")
+	// In turn, for what else the machine does to slow both.
+	wrong, unknown := time.Hour, time.Hour
+	for range 10 {
+		wrong, unknown = min(wrong, login(a.email)), min(unknown, login("nobody@example.com"))
+	}
 	if ratio := float64(unknown) / float64(wrong); ratio < 0.5 || ratio > 2 {
 		t.Errorf("unknown e-mail %v, wrong password %v", unknown, wrong)
 	}
@@ -174,7 +174,7 @@ func TestPasswordsBeyondBcrypt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for plain, want := range map[string]bool{longest: true, longest + "y": false, longest[:71]: false, "": false} {
-		if got, err := p.matches(t.Context(), stored, plain); err != nil || got != want {
+		if got, err := p.matches(stored, plain); err != nil || got != want {
 			t.Errorf("%d bytes: %v, %v, want %v", len(plain), got, err, want)
 		}
 	}
@@ -182,26 +182,7 @@ func TestPasswordsBeyondBcrypt(t *testing.T) {
 	if cost, err := bcrypt.Cost(p.decoy); err != nil || cost != 4 {
 		t.Errorf("the decoy costs %d, %v, want 4", cost, err)
 	}
-	if got, err := p.matches(t.Context(), "", longest); got || err != nil {
+	if got, err := p.matches("", longest); got || err != nil {
 		t.Errorf("nobody's password matches: %v, %v", got, err)
-	}
-}
-
-// TestPasswordsWait shows that a request that ends gives up its place in line.
-func TestPasswordsWait(t *testing.T) {
-	t.Parallel()
-	p := newPasswords(1, 4)
-	release, err := p.acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := p.hash(ctx, "Passw0rd"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	release()
-	if _, err := p.hash(t.Context(), "Passw0rd"); err != nil {
-		t.Error(err)
 	}
 }

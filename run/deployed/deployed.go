@@ -78,7 +78,7 @@ func Read(folder, suffix string) (map[string]Part, error) {
 	context := &hcl.EvalContext{
 		Variables: map[string]cty.Value{"var": cty.ObjectVal(variables), "module": modules(suffix)},
 		Functions: map[string]function.Function{
-			"tostring": stdlib.MakeToFunc(cty.String), "format": stdlib.FormatFunc, "join": stdlib.JoinFunc,
+			"tostring": stdlib.MakeToFunc(cty.String), "format": stdlib.FormatFunc, "join": stdlib.JoinFunc, "concat": stdlib.ConcatFunc,
 		},
 	}
 	found, err := locals(parser, filepath.Join(folder, "environment.tf"), context)
@@ -120,6 +120,7 @@ func modules(suffix string) cty.Value {
 		"database": cty.ObjectVal(map[string]cty.Value{
 			"connection_name": cty.StringVal(Connection), "database": cty.StringVal(Database), "users": cty.MapVal(users),
 		}),
+		"domain":     cty.EmptyTupleVal, // none, as the variables' defaults have it
 		"readings":   object(map[string]string{"dataset": Dataset, "table": Table}),
 		"models":     object(map[string]string{"bucket": Bucket}),
 		"secret_key": object(map[string]string{"name": "SECRET_KEY"}),

@@ -11,11 +11,12 @@ import (
 // settings are the environment and the flags. Where a variable names a server,
 // it takes the place of the one we would run.
 type settings struct {
-	SecretKey       string `env:"SECRET_KEY"`
-	DatabaseURL     string `env:"DATABASE_URL"`
-	PubSubEmulator  string `env:"PUBSUB_EMULATOR_HOST"`
-	StorageEmulator string `env:"STORAGE_EMULATOR_HOST"`
-	BigQuery        string `env:"BIGQUERY_EMULATOR_HOST"`
+	SecretKey       string   `env:"SECRET_KEY"`
+	TrustedProxies  []string `env:"TRUSTED_PROXIES"`
+	DatabaseURL     string   `env:"DATABASE_URL"`
+	PubSubEmulator  string   `env:"PUBSUB_EMULATOR_HOST"`
+	StorageEmulator string   `env:"STORAGE_EMULATOR_HOST"`
+	BigQuery        string   `env:"BIGQUERY_EMULATOR_HOST"`
 
 	host                 string
 	apiPort, gatewayPort int
@@ -42,7 +43,7 @@ func (s *settings) options(clock func() time.Time, log *slog.Logger) system.Opti
 	return system.Options{
 		DataDir: s.data, Host: s.host, APIPort: s.apiPort, GatewayPort: s.gatewayPort,
 		Nodes: s.nodes, Speed: s.speed, Seed: s.seed,
-		SecretKey: s.SecretKey, DatabaseURL: s.DatabaseURL, PubSubEmulator: s.PubSubEmulator,
+		SecretKey: s.SecretKey, TrustedProxies: s.TrustedProxies, DatabaseURL: s.DatabaseURL, PubSubEmulator: s.PubSubEmulator,
 		StorageEmulator: s.StorageEmulator, BigQuery: s.BigQuery != "",
 		// So few nodes must soon give a visitor something to judge.
 		PredictionSample: 10,

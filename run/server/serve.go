@@ -61,7 +61,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 
 	deps := api.Deps{
 		Store: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
-		Origins: s.AllowedOrigins, Clock: clock, Log: log,
+		Origins: s.AllowedOrigins, TrustedProxies: s.TrustedProxies, Clock: clock, Log: log,
 	}
 	if s.ModelBucket != "" {
 		bucket, err := models.Open(ctx, s.ModelBucket)

@@ -29,6 +29,9 @@ type settings struct {
 	SecretKey string `env:"SECRET_KEY,required,notEmpty"`
 	// AllowedOrigins replaces the local development origins.
 	AllowedOrigins []string `env:"ALLOWED_ORIGINS"`
+	// TrustedProxies are the proxies before the service that tell a client's
+	// address: addresses, ranges, and "peer" for whoever connects.
+	TrustedProxies []string `env:"TRUSTED_PROXIES"`
 	// ProjectID is the Google Cloud project of topics, tables and traces.
 	ProjectID string `env:"PROJECT_ID,required,notEmpty"`
 	// RetrainingTopic takes retraining requests.

@@ -118,7 +118,7 @@ run "environment" {
       ]
       api = [
         "ALLOWED_ORIGINS", "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MODEL_BUCKET",
-        "PROJECT_ID", "READINGS", "RETRAINING_TOPIC", "TABLE_ID",
+        "PROJECT_ID", "READINGS", "RETRAINING_TOPIC", "TABLE_ID", "TRUSTED_PROXIES",
       ]
       migrate = [
         "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DB_USERS", "INSTANCE_CONNECTION_NAME",
@@ -225,6 +225,11 @@ run "extras" {
   }
 
   assert {
+    condition     = local.environment.api.TRUSTED_PROXIES == "peer,${module.domain[0].address}"
+    error_message = "The API does not know the load balancer before it."
+  }
+
+  assert {
     condition     = length(output.gateway_accounts) == 2 && output.gateway_provider != null && contains(keys(output.alert_policies), "no_readings")
     error_message = "Each site needs an account, and with gateways silence is trouble."
   }
@@ -244,6 +249,11 @@ run "nothing_extra_by_default" {
   assert {
     condition     = keys(output.gateway_accounts) == ["main"] && output.gateway_provider == null
     error_message = "By default there is one site, without certificates."
+  }
+
+  assert {
+    condition     = local.environment.api.TRUSTED_PROXIES == "peer"
+    error_message = "Without a domain nothing but Google's front end is before the API."
   }
 
   assert {

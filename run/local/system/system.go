@@ -48,11 +48,12 @@ type Options struct {
 	Speed float64 // simulated seconds per second; 0 means 1
 	Seed  uint64
 
-	SecretKey       string // empty makes one and keeps it in DataDir
-	DatabaseURL     string // empty runs a PostgreSQL in DataDir
-	PubSubEmulator  string // host:port; empty runs one in this process
-	StorageEmulator string // host:port; empty runs one in this process
-	BigQuery        bool   // readings in the BigQuery emulator that the environment names
+	SecretKey       string   // empty makes one and keeps it in DataDir
+	TrustedProxies  []string // before the API; see api.Deps
+	DatabaseURL     string   // empty runs a PostgreSQL in DataDir
+	PubSubEmulator  string   // host:port; empty runs one in this process
+	StorageEmulator string   // host:port; empty runs one in this process
+	BigQuery        bool     // readings in the BigQuery emulator that the environment names
 
 	// ModelsFresh is how soon published models are in use; 0 means a minute.
 	ModelsFresh time.Duration
@@ -157,7 +158,7 @@ func (s *System) start(ctx context.Context) error {
 	backend, err := api.New(api.Deps{
 		Store: store.New(s.Pool), Readings: readings, Publisher: retraining, SecretKey: secret,
 		Forecaster: api.NewPredictor(s.loader(), readings), Clock: o.Clock, Log: s.log,
-		PasswordCost: o.PasswordCost,
+		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,180 @@
+package fairqueue_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"coldaisle.dev/run/api/fairqueue"
+)
+
+// desk is a queue whose turns each take a second, and who got one, in order.
+type desk struct {
+	queue *fairqueue.Queue[string]
+	mutex sync.Mutex
+	order []string
+	busy  []string
+	group sync.WaitGroup
+}
+
+func newDesk(limits fairqueue.Limits) *desk {
+	return &desk{queue: fairqueue.New[string](limits)}
+}
+
+// ask has a client ask for a turn, and returns once it works or waits.
+func (d *desk) ask(ctx context.Context, client string) {
+	d.group.Go(func() {
+		done, err := d.queue.Turn(ctx, client)
+		d.mutex.Lock()
+		if err != nil {
+			if errors.Is(err, fairqueue.ErrBusy) {
+				d.busy = append(d.busy, client)
+			}
+			d.mutex.Unlock()
+			return
+		}
+		d.order = append(d.order, client)
+		d.mutex.Unlock()
+		time.Sleep(time.Second)
+		done()
+	})
+	synctest.Wait()
+}
+
+func (d *desk) check(t *testing.T, order, busy []string) {
+	t.Helper()
+	d.group.Wait()
+	if !slices.Equal(d.order, order) {
+		t.Errorf("turns of %v, want %v", d.order, order)
+	}
+	if !slices.Equal(d.busy, busy) {
+		t.Errorf("refused %v, want %v", d.busy, busy)
+	}
+}
+
+func TestClientsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(fairqueue.Limits{Turns: 1, Waiting: 100, Time: time.Minute})
+		for _, client := range []string{"a", "a", "a", "a", "b", "a", "c", "b"} {
+			d.ask(t.Context(), client)
+		}
+		d.check(t, []string{"a", "a", "b", "c", "a", "b", "a", "a"}, nil)
+	})
+}
+
+func TestFullQueueRefusesWhoHasMost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(fairqueue.Limits{Turns: 1, Waiting: 3, Time: time.Minute})
+		for range 6 {
+			d.ask(t.Context(), "a") // one works, three wait, two are refused
+		}
+		d.ask(t.Context(), "b") // the newest of a's makes room
+		d.ask(t.Context(), "b") // b would have as many as a
+		d.check(t, []string{"a", "a", "b", "a"}, []string{"a", "a", "a", "b"})
+	})
+}
+
+func TestTurnThatDoesNotComeInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(fairqueue.Limits{Turns: 1, Waiting: 100, Time: 10 * time.Second})
+		began := time.Now()
+		for range 12 {
+			d.ask(t.Context(), "a")
+		}
+		d.group.Wait()
+		// The last two would have had theirs after ten and eleven seconds, or at the
+		// very moment of the tenth.
+		if len(d.order) < 10 || len(d.order) > 11 || len(d.order)+len(d.busy) != 12 {
+			t.Errorf("%d turns, %d refused", len(d.order), len(d.busy))
+		}
+		if took := time.Since(began); took > 12*time.Second {
+			t.Errorf("took %v", took)
+		}
+		d.ask(t.Context(), "b") // the turns are all back
+		d.group.Wait()
+		if d.order[len(d.order)-1] != "b" {
+			t.Error("no turn is left")
+		}
+	})
+}
+
+func TestWhoGoesAwayGivesUpTheirPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(fairqueue.Limits{Turns: 1, Waiting: 1, Time: time.Minute})
+		d.ask(t.Context(), "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		d.ask(ctx, "b")
+		cancel()
+		synctest.Wait()
+		d.ask(t.Context(), "c")
+		d.check(t, []string{"a", "c"}, nil)
+	})
+}
+
+// TestTurnsAreNeitherLostNorMade lets generated callers come, wait and go away:
+// never do more work at a time than may, and at the end all turns are to be had.
+func TestTurnsAreNeitherLostNorMade(t *testing.T) {
+	t.Parallel()
+	type caller struct {
+		client                 string
+		after, patience, works time.Duration
+	}
+	callers := rapid.SliceOfN(rapid.Custom(func(r *rapid.T) caller {
+		part := func(name string, most int) time.Duration {
+			return time.Duration(rapid.IntRange(0, most).Draw(r, name)) * 100 * time.Millisecond
+		}
+		return caller{
+			client: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(r, "client"),
+			after:  part("after", 30), patience: part("patience", 30) + 1, works: part("works", 10),
+		}
+	}), 1, 40)
+	rapid.Check(t, func(r *rapid.T) {
+		limits := fairqueue.Limits{
+			Turns: rapid.IntRange(1, 3).Draw(r, "turns"), Waiting: rapid.IntRange(0, 8).Draw(r, "waiting"), Time: 2 * time.Second,
+		}
+		come := callers.Draw(r, "callers")
+		synctest.Test(t, func(t *testing.T) {
+			queue := fairqueue.New[string](limits)
+			var working atomic.Int64
+			var group sync.WaitGroup
+			for _, c := range come {
+				group.Go(func() {
+					time.Sleep(c.after)
+					ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+					defer cancel()
+					began := time.Now()
+					done, err := queue.Turn(ctx, c.client)
+					if waited := time.Since(began); waited > limits.Time {
+						t.Errorf("waited %v", waited)
+					}
+					if err != nil {
+						return
+					}
+					if n := working.Add(1); n > int64(limits.Turns) {
+						t.Errorf("%d work at a time, of %d who may", n, limits.Turns)
+					}
+					time.Sleep(c.works)
+					working.Add(-1)
+					done()
+				})
+			}
+			group.Wait()
+			for range limits.Turns {
+				if _, err := queue.Turn(t.Context(), "last"); err != nil {
+					t.Errorf("a turn is lost: %v", err)
+				}
+			}
+		})
+	})
+}
