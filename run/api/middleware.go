@@ -48,7 +48,7 @@ func (a *api) middleware(router http.Handler) (http.Handler, error) {
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
 		},
 		AllowedHeaders:   []string{"*"},
-		ExposedHeaders:   []string{requestIDHeader},
+		ExposedHeaders:   []string{requestIDHeader, "Retry-After"},
 		AllowCredentials: true,
 		MaxAge:           preflightSeconds,
 	})

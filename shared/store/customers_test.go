@@ -41,6 +41,11 @@ func TestCreateCustomerNamesTheDuplicate(t *testing.T) {
 	mustFail(t, "username", err, store.ErrUsernameTaken)
 	_, err = h.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "ANNA12", PasswordHash: "x"})
 	mustFail(t, "username in another case", err, store.ErrUsernameTaken)
+	if _, err := h.CreateCustomer(t.Context(), store.NewCustomer{Email: "s@example.com", Username: "Ährenstück", PasswordHash: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "ÄHRENSTÜCK", PasswordHash: "x"})
+	mustFail(t, "username in another case of letters beyond ASCII", err, store.ErrUsernameTaken)
 }
 
 func TestUpdateCustomer(t *testing.T) {

@@ -123,7 +123,7 @@ func TestMigrationKeepsNamesThatDifferInCase(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	back(t, pool, 6)
-	names := []string{"Anna12", "anna12", "ANNA12", "bruno1"}
+	names := []string{"Anna12", "anna12", "ANNA12", "bruno1", "Ährenstück", "ÄHRENSTÜCK"}
 	for i, name := range names {
 		_, err := pool.Exec(t.Context(), `INSERT INTO customers (email, username, password_hash) VALUES ($1, $2, 'x')`, name+string(rune('a'+i)), name)
 		if err != nil {
