@@ -1,10 +1,15 @@
-// Package discover finds the gateway by multicast DNS in the ways that nodes
-// do, so that simulated nodes take the real way and doctor sees what a node on
-// the same link would see.
+// Package discover finds the gateway by multicast DNS, so that doctor sees what a
+// node or a laptop on the same link would see, and simulated nodes need no
+// address.
 //
-// hashicorp/mdns was looked at for it: it asks in one way only, takes an answer
-// to somebody else's question for one to its own, and does not say where an
-// answer came from.
+// There are two ways to find it. A node knows the gateway's name and its port, and
+// asks for the address (A) of the name: [Resolve], in each of the ways in which
+// nodes' resolvers ask. A program that knows neither browses for the service (PTR)
+// and learns name, port and address (SRV, TXT, A): [Browse].
+//
+// Browse is hashicorp/mdns, which shares no line with our responder and so is an
+// independent witness that it is found. The library cannot take Resolve's part: it
+// asks for PTR records alone, from a port of its own.
 package discover
 
 import (
@@ -25,13 +30,14 @@ import (
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
-// Name is what the gateway's instance and host are called; a second one on the
-// same network has a number behind it.
-const Name = "monitor-gateway"
+// What the specification has nodes know of the gateway.
+const (
+	Name = "monitor-gateway" // of its service
+	Host = Name + ".local"
+	Port = 8080
+)
 
-const serviceType = "_http._tcp.local."
-
-// Mode is a way to ask.
+// Mode is a way to ask for the name.
 type Mode int
 
 // The ways to ask.
@@ -61,17 +67,16 @@ var ErrNotFound = errors.New("no gateway answered")
 
 // Gateway is what was found.
 type Gateway struct {
-	Instance  string       // such as monitor-gateway
-	Host      string       // such as monitor-gateway.local
-	Port      int          // of the service
-	Addresses []netip.Addr // of the host
-	Text      []string     // of the TXT record
-	From      netip.Addr   // who said so
+	Instance string     // such as monitor-gateway; empty where nothing but the name was asked for
+	Host     string     // such as monitor-gateway.local
+	Address  netip.Addr // of the host, on the link
+	Port     int        // of the service
+	Text     []string   // of the TXT record
 }
 
-// URL is the base address for requests, by the first address.
+// URL is the base address for requests.
 func (g Gateway) URL() string {
-	return "http://" + net.JoinHostPort(g.Addresses[0].String(), strconv.Itoa(g.Port))
+	return "http://" + net.JoinHostPort(g.Address.String(), strconv.Itoa(g.Port))
 }
 
 // Times between repeated questions: one may get lost in the air.
@@ -91,8 +96,8 @@ func Interfaces() ([]net.Interface, error) {
 	}), nil
 }
 
-// Find asks on every interface, in the legacy way, and returns the gateway that
-// answers first.
+// Find looks on every interface and returns the gateway that is found first: by
+// browsing, or, where that cannot be done, by name.
 func Find(ctx context.Context) (Gateway, error) {
 	interfaces, err := Interfaces()
 	if err != nil {
@@ -110,7 +115,10 @@ func Find(ctx context.Context) (Gateway, error) {
 	outcomes := make(chan outcome, len(interfaces))
 	for _, i := range interfaces {
 		go func() {
-			found, err := Ask(ctx, i, Legacy)
+			found, err := Browse(ctx, i)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				found, err = byName(ctx, i)
+			}
 			outcomes <- outcome{found, err}
 		}()
 	}
@@ -125,22 +133,32 @@ func Find(ctx context.Context) (Gateway, error) {
 	return Gateway{}, errors.Join(faults...)
 }
 
-// Ask asks on one interface, in one way, until a gateway has told all that a
-// node needs or the context ends.
-func Ask(ctx context.Context, i net.Interface, mode Mode) (Gateway, error) {
+// byName finds what a node finds that knows the name and the port.
+func byName(ctx context.Context, i net.Interface) (Gateway, error) {
+	addresses, err := Resolve(ctx, i, Legacy)
+	if err != nil {
+		return Gateway{}, err
+	}
+	return Gateway{Host: Host, Address: addresses[0], Port: Port}, nil
+}
+
+// Resolve asks on one interface, in one way, for the addresses of [Host], until
+// there is an answer or the context ends.
+func Resolve(ctx context.Context, i net.Interface, mode Mode) ([]netip.Addr, error) {
 	conn, err := open(ctx, i, mode)
 	if err != nil {
-		return Gateway{}, fmt.Errorf("%s: ask by %s: %w", i.Name, mode, err)
+		return nil, fmt.Errorf("%s: ask by %s: %w", i.Name, mode, err)
 	}
 	defer func() { _ = conn.Close() }()
 	// Reading ends with the context.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	q := inquiry{conn: conn, mode: mode, on: i}
-	if err := q.run(ctx); err != nil {
-		return Gateway{}, fmt.Errorf("%s: ask by %s: %w", i.Name, mode, err)
+	addresses, err := q.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: ask by %s: %w", i.Name, mode, err)
 	}
-	return q.found, nil
+	return addresses, nil
 }
 
 // open makes the socket of a way to ask.
@@ -182,52 +200,32 @@ type inquiry struct {
 	conn  *ipv4.PacketConn
 	mode  Mode
 	on    net.Interface
-	id    uint16       // of the last legacy question
-	asked dns.Question // the last
-	found Gateway
+	asked dns.Msg // the last question
 }
 
-func (q *inquiry) run(ctx context.Context) error {
+func (q *inquiry) run(ctx context.Context) ([]netip.Addr, error) {
 	buffer := make([]byte, multicast.MaxMessage)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		if err := q.ask(); err != nil {
-			return err
+			return nil, err
 		}
 		wait, cancel := context.WithTimeout(ctx, pause)
-		err := q.listen(wait, buffer)
+		addresses, err := q.listen(wait, buffer)
 		cancel()
 		switch {
 		case err == nil:
-			return nil
+			return addresses, nil
 		case ctx.Err() != nil:
-			return ErrNotFound
+			return nil, ErrNotFound
 		case !errors.Is(err, context.DeadlineExceeded):
-			return err
+			return nil, err
 		}
 	}
 }
 
-// ask sends the question that is next: one a message, as simple resolvers do.
 func (q *inquiry) ask() error {
-	question := dns.Question{Name: serviceType, Qtype: dns.TypePTR, Qclass: dns.ClassINET}
-	switch {
-	case q.found.Instance == "":
-	case q.found.Host == "":
-		question.Name, question.Qtype = q.found.Instance+"."+serviceType, dns.TypeSRV
-	default:
-		question.Name, question.Qtype = q.found.Host+".", dns.TypeA
-	}
-	m := dns.Msg{Question: []dns.Question{question}}
-	switch q.mode {
-	case Legacy:
-		q.id = uint16(rand.Uint32()) //nolint:gosec // tells one's own answer apart, keeps no secret
-		m.Id = q.id
-	case Unicast:
-		m.Question[0].Qclass |= 1 << 15
-	case Multicast:
-	}
-	q.asked = m.Question[0]
-	wire, err := m.Pack()
+	q.asked = question(q.mode)
+	wire, err := q.asked.Pack()
 	if err != nil {
 		return fmt.Errorf("write the question: %w", err)
 	}
@@ -237,74 +235,63 @@ func (q *inquiry) ask() error {
 	return nil
 }
 
-// listen takes answers until they are complete, or another question is next.
-func (q *inquiry) listen(ctx context.Context, buffer []byte) error {
+// question asks for the addresses of the host in one of the ways.
+func question(mode Mode) dns.Msg {
+	m := dns.Msg{Question: []dns.Question{{Name: Host + ".", Qtype: dns.TypeA, Qclass: dns.ClassINET}}}
+	switch mode {
+	case Legacy:
+		m.Id = uint16(rand.Uint32()) //nolint:gosec // tells one's own answer apart, keeps no secret
+	case Unicast:
+		m.Question[0].Qclass |= 1 << 15
+	case Multicast:
+	}
+	return m
+}
+
+// listen takes answers until one has an address.
+func (q *inquiry) listen(ctx context.Context, buffer []byte) ([]netip.Addr, error) {
 	stop := context.AfterFunc(ctx, func() { _ = q.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer func() {
 		stop()
 		_ = q.conn.SetReadDeadline(time.Time{})
 	}()
 	for {
-		n, control, from, err := q.conn.ReadFrom(buffer)
+		n, control, _, err := q.conn.ReadFrom(buffer)
 		if ctx.Err() != nil {
-			return context.DeadlineExceeded
+			return nil, context.DeadlineExceeded
 		}
 		if err != nil {
-			return fmt.Errorf("read answers: %w", err)
+			return nil, fmt.Errorf("read answers: %w", err)
 		}
-		udp, ok := from.(*net.UDPAddr)
-		if !ok || (control != nil && control.IfIndex != 0 && control.IfIndex != q.on.Index) {
+		if control != nil && control.IfIndex != 0 && control.IfIndex != q.on.Index {
 			continue
 		}
-		before := q.found
-		q.take(buffer[:n], udp.AddrPort().Addr().Unmap())
-		if q.found.Port != 0 && len(q.found.Addresses) > 0 {
-			return nil
-		}
-		if before.Instance != q.found.Instance || before.Host != q.found.Host {
-			if err := q.ask(); err != nil {
-				return err
-			}
+		if addresses := answered(q.mode, q.asked, buffer[:n]); len(addresses) > 0 {
+			return addresses, nil
 		}
 	}
 }
 
-// take reads what an answer says of a gateway.
-func (q *inquiry) take(data []byte, from netip.Addr) {
+// answered reads the addresses of the host that a message tells whoever asked so.
+func answered(mode Mode, asked dns.Msg, data []byte) []netip.Addr {
 	var m dns.Msg
 	if err := m.Unpack(data); err != nil || !m.Response {
-		return
+		return nil
 	}
-	if q.mode == Legacy && (m.Id != q.id || len(m.Question) != 1 || m.Question[0] != q.asked) {
-		return // lwIP would not take it either
+	if mode == Legacy && (m.Id != asked.Id || !slices.Equal(m.Question, asked.Question)) {
+		return nil // lwIP would not take it either
 	}
-	records := slices.Concat(m.Answer, m.Extra)
-	for _, record := range records {
-		if p, ok := record.(*dns.PTR); ok && q.found.Instance == "" && strings.EqualFold(p.Hdr.Name, serviceType) {
-			if label, _, ok := strings.Cut(p.Ptr, "."); ok && named(label) && p.Hdr.Ttl > 0 {
-				q.found.Instance, q.found.From = label, from
-			}
+	var addresses []netip.Addr
+	for _, record := range slices.Concat(m.Answer, m.Extra) {
+		a, ok := record.(*dns.A)
+		if !ok || a.Hdr.Ttl == 0 || !strings.EqualFold(a.Hdr.Name, Host+".") {
+			continue
+		}
+		if address, ok := netip.AddrFromSlice(a.A); ok && !slices.Contains(addresses, address.Unmap()) {
+			addresses = append(addresses, address.Unmap())
 		}
 	}
-	for _, record := range records {
-		switch r := record.(type) {
-		case *dns.SRV:
-			if strings.EqualFold(r.Hdr.Name, q.found.Instance+"."+serviceType) {
-				q.found.Host, q.found.Port = strings.TrimSuffix(r.Target, "."), int(r.Port)
-			}
-		case *dns.TXT:
-			if strings.EqualFold(r.Hdr.Name, q.found.Instance+"."+serviceType) {
-				q.found.Text = r.Txt
-			}
-		}
-	}
-	for _, record := range records {
-		if a, ok := record.(*dns.A); ok && q.found.Host != "" && strings.EqualFold(a.Hdr.Name, q.found.Host+".") {
-			if address, ok := netip.AddrFromSlice(a.A); ok && !slices.Contains(q.found.Addresses, address.Unmap()) {
-				q.found.Addresses = append(q.found.Addresses, address.Unmap())
-			}
-		}
-	}
+	return addresses
 }
 
 // named reports whether an instance is a gateway: its name, or that with a

@@ -1,44 +1,32 @@
 package discover
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/hashicorp/mdns"
 	"github.com/miekg/dns"
 )
 
-// gateway is what a responder answers about an instance.
-func gateway(label, address string) []dns.RR {
-	header := func(name string, kind uint16) dns.RR_Header {
-		return dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: 120}
-	}
-	instance := label + "." + serviceType
-	return []dns.RR{
-		&dns.PTR{Hdr: header(serviceType, dns.TypePTR), Ptr: instance},
-		&dns.SRV{Hdr: header(instance, dns.TypeSRV), Port: 8080, Target: label + ".local."},
-		&dns.TXT{Hdr: header(instance, dns.TypeTXT), Txt: []string{"version=1.0"}},
-		&dns.A{Hdr: header(label+".local.", dns.TypeA), A: netip.MustParseAddr(address).AsSlice()},
+// address is a record of a name.
+func address(name, value string, ttl uint32) dns.RR {
+	return &dns.A{
+		Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl},
+		A:   netip.MustParseAddr(value).AsSlice(),
 	}
 }
 
-// tell gives a question's inquiry an answer.
-func tell(t *testing.T, q *inquiry, m *dns.Msg) {
-	t.Helper()
-	wire, err := m.Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.take(wire, netip.MustParseAddr("192.168.1.20"))
-}
-
-func TestTake(t *testing.T) {
+func TestAnswered(t *testing.T) {
 	t.Parallel()
-	records := gateway("monitor-gateway", "192.168.1.20")
-	gone := slices.Clone(records)
-	gone[0] = dns.Copy(records[0])
-	gone[0].Header().Ttl = 0
-	question := []dns.Question{{Name: serviceType, Qtype: dns.TypePTR, Qclass: dns.ClassINET}}
+	own, second := address("monitor-gateway.local.", "192.168.1.20", 120), address("Monitor-Gateway.LOCAL.", "10.0.0.20", 120)
+	asked := question(Legacy)
+	service := slices.Clone(asked.Question)
+	service[0].Qtype = dns.TypeANY
 	for name, c := range map[string]struct {
 		mode     Mode
 		response bool
@@ -46,52 +34,79 @@ func TestTake(t *testing.T) {
 		question []dns.Question
 		answer   []dns.RR
 		extra    []dns.RR
-		want     string // URL; empty for nothing found
+		want     string
 	}{
-		"all in one answer":            {Multicast, true, 0, nil, records, nil, "http://192.168.1.20:8080"},
-		"the rest beside the answer":   {Multicast, true, 0, nil, records[:1], records[1:], "http://192.168.1.20:8080"},
-		"in another order":             {Unicast, true, 0, nil, []dns.RR{records[3], records[1], records[0]}, nil, "http://192.168.1.20:8080"},
-		"a renamed gateway":            {Multicast, true, 0, nil, gateway("Monitor-Gateway-2", "192.168.1.30"), nil, "http://192.168.1.30:8080"},
-		"a printer":                    {Multicast, true, 0, nil, gateway("HP-LaserJet", "192.168.1.9"), nil, ""},
-		"something with a longer name": {Multicast, true, 0, nil, gateway("monitor-gateway-test", "192.168.1.9"), nil, ""},
-		"a goodbye":                    {Multicast, true, 0, nil, gone, nil, ""},
-		"a question":                   {Multicast, false, 0, question, records, nil, ""},
-		"legacy with id and question":  {Legacy, true, 7, question, records, nil, "http://192.168.1.20:8080"},
-		"legacy with another id":       {Legacy, true, 8, question, records, nil, ""},
-		"legacy to another question":   {Legacy, true, 7, []dns.Question{{Name: serviceType, Qtype: dns.TypeSRV, Qclass: dns.ClassINET}}, records, nil, ""},
-		"legacy without a question":    {Legacy, true, 7, nil, records, nil, ""},
+		"an address":                  {Multicast, true, 0, nil, []dns.RR{own}, nil, "[192.168.1.20]"},
+		"two, one beside the answer":  {Unicast, true, 0, nil, []dns.RR{own}, []dns.RR{second, own}, "[192.168.1.20 10.0.0.20]"},
+		"another host's":              {Multicast, true, 0, nil, []dns.RR{address("printer.local.", "192.168.1.9", 120)}, nil, "[]"},
+		"a renamed gateway's":         {Multicast, true, 0, nil, []dns.RR{address("monitor-gateway-2.local.", "192.168.1.9", 120)}, nil, "[]"},
+		"a goodbye":                   {Multicast, true, 0, nil, []dns.RR{address("monitor-gateway.local.", "192.168.1.20", 0)}, nil, "[]"},
+		"a question":                  {Multicast, false, 0, asked.Question, []dns.RR{own}, nil, "[]"},
+		"legacy with id and question": {Legacy, true, asked.Id, asked.Question, []dns.RR{own}, nil, "[192.168.1.20]"},
+		"legacy with another id":      {Legacy, true, asked.Id + 1, asked.Question, []dns.RR{own}, nil, "[]"},
+		"legacy to another question":  {Legacy, true, asked.Id, service, []dns.RR{own}, nil, "[]"},
+		"legacy without a question":   {Legacy, true, asked.Id, nil, []dns.RR{own}, nil, "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := inquiry{mode: c.mode, id: 7, asked: question[0]}
-			tell(t, &q, &dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra})
-			got := ""
-			if len(q.found.Addresses) > 0 {
-				got = q.found.URL()
+			m := dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra}
+			wire, err := m.Pack()
+			if err != nil {
+				t.Fatal(err)
 			}
-			if got != c.want {
-				t.Errorf("found %q, want %q: %+v", got, c.want, q.found)
+			if got := fmt.Sprint(answered(c.mode, asked, wire)); got != c.want {
+				t.Errorf("found %s, want %s", got, c.want)
 			}
 		})
 	}
 }
 
-func TestTakePieceByPiece(t *testing.T) {
+func TestGateway(t *testing.T) {
 	t.Parallel()
-	q := inquiry{mode: Multicast}
-	for _, record := range gateway("monitor-gateway", "192.168.1.20") {
-		tell(t, &q, &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: []dns.RR{record}})
-		// Another gateway does not mix itself in.
-		tell(t, &q, &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: gateway("monitor-gateway-2", "192.168.1.30")})
+	entry := func(name, host, address string, port int) *mdns.ServiceEntry {
+		return &mdns.ServiceEntry{Name: name, Host: host, AddrV4: net.ParseIP(address), Port: port, InfoFields: []string{"version=1.0"}}
 	}
-	if q.found.URL() != "http://192.168.1.20:8080" || q.found.Instance != "monitor-gateway" || !slices.Equal(q.found.Text, []string{"version=1.0"}) {
-		t.Errorf("found %+v", q.found)
+	plain := entry("monitor-gateway._http._tcp.local.", "monitor-gateway.local.", "192.168.1.20", 8080)
+	second := entry("Monitor-Gateway-2._http._tcp.local.", "monitor-gateway-2.local.", "192.168.1.30", 8081)
+	others := []*mdns.ServiceEntry{
+		entry("HP-LaserJet._http._tcp.local.", "printer.local.", "192.168.1.9", 80),
+		entry("monitor-gateway-test._http._tcp.local.", "test.local.", "192.168.1.9", 80),
+		entry("monitor-gateway._ipp._tcp.local.", "monitor-gateway.local.", "192.168.1.9", 631),
+		entry("monitor-gateway.local.", "", "192.168.1.20", 0),
+		{Name: "monitor-gateway._http._tcp.local.", Host: "monitor-gateway.local.", Port: 8080},
+	}
+	for name, c := range map[string]struct {
+		heard []*mdns.ServiceEntry
+		want  Gateway
+	}{
+		"nobody": {nil, Gateway{}},
+		"others": {others, Gateway{}},
+		"the gateway among others": {
+			append(slices.Clone(others), plain),
+			Gateway{Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"), Port: 8080, Text: []string{"version=1.0"}},
+		},
+		"the one with the plain name": {
+			[]*mdns.ServiceEntry{second, plain},
+			Gateway{Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"), Port: 8080, Text: []string{"version=1.0"}},
+		},
+		"a renamed one": {
+			[]*mdns.ServiceEntry{second},
+			Gateway{Instance: "Monitor-Gateway-2", Host: "monitor-gateway-2.local", Address: netip.MustParseAddr("192.168.1.30"), Port: 8081, Text: []string{"version=1.0"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := gateway(c.heard)
+			if diff := cmp.Diff(c.want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" || ok != (c.want.Port > 0) {
+				t.Errorf("found: %t (-want +got):\n%s", ok, diff)
+			}
+		})
 	}
 }
 
-func FuzzTake(f *testing.F) {
-	for _, label := range []string{"monitor-gateway", "monitor-gateway-2", "printer"} {
-		m := dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: gateway(label, "192.168.1.20")}
+func FuzzAnswered(f *testing.F) {
+	for _, name := range []string{"monitor-gateway.local.", "printer.local."} {
+		m := dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: []dns.RR{address(name, "192.168.1.20", 120)}}
 		wire, err := m.Pack()
 		if err != nil {
 			f.Fatal(err)
@@ -99,12 +114,7 @@ func FuzzTake(f *testing.F) {
 		f.Add(wire)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		q := inquiry{mode: Multicast}
-		q.take(data, netip.MustParseAddr("192.168.1.20"))
-		if q.found.Instance != "" && !named(q.found.Instance) {
-			t.Errorf("took %q for a gateway", q.found.Instance)
-		}
-		for _, a := range q.found.Addresses {
+		for _, a := range answered(Multicast, question(Multicast), data) {
 			if !a.Is4() {
 				t.Errorf("took %s for an address", a)
 			}

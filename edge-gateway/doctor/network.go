@@ -1,12 +1,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,19 +26,36 @@ const (
 	elsewhere = "switch one of them off, or give the nodes a fixed address"
 )
 
-// heard is what came of one way to ask.
+// heard is what came of one way to ask for the gateway's name.
 type heard struct {
-	mode  discover.Mode
-	found discover.Gateway
-	took  time.Duration
-	err   error
+	mode      discover.Mode
+	addresses []netip.Addr
+	took      time.Duration
+	err       error
 }
 
 func (h heard) String() string {
 	if h.err != nil {
 		return fmt.Sprintf("%-6s no answer: %v", h.mode, h.err)
 	}
-	return fmt.Sprintf("%-6s %s is %s, port %d (%s)", h.mode, h.found.Host, join(h.found.Addresses), h.found.Port, h.took.Round(time.Millisecond))
+	return fmt.Sprintf("%-6s %s is %s (%s)", h.mode, discover.Host, join(h.addresses), h.took.Round(time.Millisecond))
+}
+
+// browsed is what came of browsing for the service.
+type browsed struct {
+	found discover.Gateway
+	err   error
+}
+
+func (b browsed) String() string {
+	switch {
+	case errors.Is(b.err, discover.ErrNotFound):
+		return "browse no answer: " + b.err.Error()
+	case b.err != nil:
+		return "browse not possible from here: " + b.err.Error()
+	default:
+		return fmt.Sprintf("browse %s is %s, port %d (%s)", b.found.Instance, b.found.Host, b.found.Port, strings.Join(b.found.Text, " "))
+	}
 }
 
 func join(addresses []netip.Addr) string {
@@ -83,7 +101,7 @@ func (c Config) network(ctx context.Context, r *Report) {
 // call; empty for none.
 func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []netip.Prefix) string {
 	const subject = "network"
-	all := c.hear(ctx, i)
+	all, service := c.hear(ctx, i)
 	lines := []string{fmt.Sprintf("%s has %s", i.Name, listed(prefixes))}
 	var answered []heard
 	for _, h := range all {
@@ -92,7 +110,7 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 			answered = append(answered, h)
 		}
 	}
-	text := strings.Join(lines, "\n")
+	text := strings.Join(append(lines, service.String()), "\n")
 	remedy := deaf
 	if c.here {
 		remedy = deafHere
@@ -104,11 +122,12 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 		}
 		return ""
 	}
+	port := cmp.Or(service.found.Port, c.Port, discover.Port)
 	for _, h := range answered {
-		near := slices.ContainsFunc(h.found.Addresses, func(a netip.Addr) bool {
+		near := slices.ContainsFunc(h.addresses, func(a netip.Addr) bool {
 			return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 		})
-		own := slices.ContainsFunc(h.found.Addresses, func(a netip.Addr) bool {
+		own := slices.ContainsFunc(h.addresses, func(a netip.Addr) bool {
 			return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr() == a })
 		})
 		switch {
@@ -118,24 +137,23 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 		case c.here && !own:
 			r.warn(subject, elsewhere, "%s\nthat is another machine: nodes may call it instead of this one", text)
 			return c.url(prefixes[0].Addr())
-		case c.here && h.found.Port != c.Port:
+		case c.here && port != c.Port:
 			r.problem(subject, "sudo systemctl restart monitor-gateway", "%s\nthe gateway should be on port %d", text, c.Port)
 			return c.url(prefixes[0].Addr())
 		}
 	}
-	if len(answered) < len(all) {
+	if len(answered) < len(all) || errors.Is(service.err, discover.ErrNotFound) {
 		r.problem(subject, remedy, "%s", text)
 	} else {
 		r.ok(subject, "%s", text)
 	}
-	return answered[0].found.URL()
+	return address(answered[0].addresses[0], port)
 }
 
-// hear asks in every way at once.
-func (c Config) hear(ctx context.Context, i net.Interface) []heard {
+// hear asks for the name in every way, and browses, all at once.
+func (c Config) hear(ctx context.Context, i net.Interface) (all []heard, service browsed) {
 	ctx, cancel := context.WithTimeout(ctx, hearing)
 	defer cancel()
-	all := make([]heard, 0, len(discover.Modes()))
 	for _, mode := range discover.Modes() {
 		all = append(all, heard{mode: mode})
 	}
@@ -144,12 +162,13 @@ func (c Config) hear(ctx context.Context, i net.Interface) []heard {
 		asking.Go(func() {
 			h := &all[n]
 			started := c.Clock()
-			h.found, h.err = discover.Ask(ctx, i, h.mode)
+			h.addresses, h.err = discover.Resolve(ctx, i, h.mode)
 			h.took = c.Clock().Sub(started)
 		})
 	}
+	asking.Go(func() { service.found, service.err = discover.Browse(ctx, i) })
 	asking.Wait()
-	return all
+	return all, service
 }
 
 // conclude says what address is to be configured where multicast is blocked.
@@ -168,8 +187,10 @@ func (c Config) conclude(r *Report, subject string, urls []string) {
 	}
 }
 
-func (c Config) url(address netip.Addr) string {
-	return "http://" + net.JoinHostPort(address.String(), strconv.Itoa(c.Port))
+func (c Config) url(of netip.Addr) string { return address(of, c.Port) }
+
+func address(of netip.Addr, port int) string {
+	return "http://" + netip.AddrPortFrom(of, uint16(port)).String() //nolint:gosec // a port, from 1 to 65535
 }
 
 func listed(prefixes []netip.Prefix) string {

@@ -53,7 +53,7 @@ func examineAlone(commands, port string) error {
 	defer announcing.Wait()
 	defer stop()
 	if number > 0 {
-		a, err := announce.New(announce.Config{Name: discover.Name, Port: number}, time.Now, logging.Discard())
+		a, err := announce.New(announce.Config{Name: discover.Name, Port: number, Text: []string{"version=1.0"}}, time.Now, logging.Discard())
 		if err != nil {
 			return err
 		}
@@ -76,24 +76,30 @@ func examineAlone(commands, port string) error {
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	const pair = "link set lo up; link add eth0 type veth peer name far; link set eth0 up; link set far up"
-	const addressed = pair + "; addr add 192.168.7.20/24 dev eth0"
+	const unrouted = pair + "; addr add 192.168.7.20/24 dev eth0"
+	const addressed = unrouted + "; route add default dev eth0"
 	for name, c := range map[string]struct {
 		network, port string
 		want          []string
 	}{
 		"a gateway that is found": {addressed, "8080", []string{
-			"ok       eth0 has 192.168.7.20/24\n           legacy monitor-gateway.local is 192.168.7.20, port 8080 (",
-			"QU     monitor-gateway.local is 192.168.7.20, port 8080", "QM     monitor-gateway.local is 192.168.7.20, port 8080",
+			"ok       eth0 has 192.168.7.20/24\n           legacy monitor-gateway.local is 192.168.7.20 (",
+			"QU     monitor-gateway.local is 192.168.7.20 (", "QM     monitor-gateway.local is 192.168.7.20 (",
+			"browse monitor-gateway is monitor-gateway.local, port 8080 (version=1.0)",
 			"ok       far has no IPv4 address",
 			"Nodes that multicast does not reach are to be configured with http://192.168.7.20:8080.",
 			"MDNS is false, nothing is announced",
+			"A node here calls http://192.168.7.20:8080.\n\nEverything is in order.",
+		}},
+		"no route for multicast": {unrouted, "8080", []string{
+			"ok       eth0 has 192.168.7.20/24\n", "browse not possible from here: eth0: browse: failed to bind to any multicast udp port",
 			"A node here calls http://192.168.7.20:8080.\n\nEverything is in order.",
 		}},
 		"a gateway with another port": {addressed, "9000", []string{
 			"PROBLEM  eth0 has 192.168.7.20/24", "port 9000", "the gateway should be on port 8080",
 		}},
 		"no gateway": {addressed, "0", []string{
-			"PROBLEM  eth0 has 192.168.7.20/24\n           legacy no answer", "QU     no answer", "QM     no answer",
+			"PROBLEM  eth0 has 192.168.7.20/24\n           legacy no answer", "QU     no answer", "QM     no answer", "browse no answer",
 			"let a firewall on this machine pass UDP port 5353", "multicast may be blocked on the way",
 			"are to be configured with http://192.168.7.20:8080", "1 problem.",
 		}},

@@ -56,15 +56,18 @@ func TestEveryClientFindsIt(t *testing.T) {
 					t.Errorf("%s asks for %s %s: %q, %v, want %s", p.Client, p.Name, dns.TypeToString[p.Type], got, err, address)
 				}
 			}
-			want := fmt.Sprintf(`{"Instance":"monitor-gateway","Host":"monitor-gateway.local","Port":%d,`+
-				`"Addresses":[%q],"Text":["version=1.0"],"From":%q}`, port, address, address)
 			for _, mode := range discover.Modes() {
-				got, err := client.plays(play{Client: "discover", Mode: mode})
-				if err != nil {
-					t.Errorf("discover by %s: %v", mode, err)
-				} else if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("discover by %s (-want +got):\n%s", mode, diff)
+				if got, err := client.plays(play{Client: "resolve", Mode: mode}); err != nil || got != "["+address+"]" {
+					t.Errorf("doctor, that asks by %s, finds %s, %v, want %s", mode, got, err, address)
 				}
+			}
+			want := fmt.Sprintf(`{"Instance":"monitor-gateway","Host":"monitor-gateway.local",`+
+				`"Address":%q,"Port":%d,"Text":["version=1.0"]}`, address, port)
+			got, err := client.plays(play{Client: "browse"})
+			if err != nil {
+				t.Errorf("hashicorp/mdns: %v", err)
+			} else if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("hashicorp/mdns (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -253,29 +256,41 @@ func TestAddressGoes(t *testing.T) {
 	}
 }
 
-// TestSimulatorDiscovers lets simulated nodes find the gateway.
+// TestSimulatorDiscovers lets simulated nodes find the gateway, also on a machine
+// without a route for multicast, where hashicorp/mdns cannot ask.
 func TestSimulatorDiscovers(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.ready(2)
-	client := s.clients["10.66.0.2"]
-	c := client.command(t.Context(), nil, program(t, "simulate-nodes"), "--discover", "--nodes", "2", "--speed", "30")
-	var log bytes.Buffer
-	c.Stderr = &log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
+	for title, routed := range map[string]bool{"by browsing": true, "by name": false} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.ready(2)
+			client := s.clients["10.66.0.2"]
+			if !routed {
+				client.ip("route", "delete", "224.0.0.0/4")
+			}
+			if _, err := client.plays(play{Client: "browse"}); (err == nil) != routed {
+				t.Errorf("browsing ends with %v", err)
+			}
+			c := client.command(t.Context(), nil, program(t, "simulate-nodes"), "--discover", "--nodes", "2", "--speed", "30")
+			var log bytes.Buffer
+			c.Stderr = &log
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = c.Process.Kill()
+				_ = c.Wait()
+				if t.Failed() {
+					t.Logf("log of the simulator:\n%s", log.String())
+				}
+			})
+			eventually(t, "the gateway knows two nodes", func() bool {
+				nodes, err := s.says(nil, "curl", "--silent", fmt.Sprintf("http://127.0.0.1:%d/api/v1/nodes", port))
+				return err == nil && strings.Contains(nodes, `"total":2`)
+			})
+		})
 	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-		if t.Failed() {
-			t.Logf("log of the simulator:\n%s", log.String())
-		}
-	})
-	eventually(t, "the gateway knows two nodes", func() bool {
-		nodes, err := s.says(nil, "curl", "--silent", fmt.Sprintf("http://127.0.0.1:%d/api/v1/nodes", port))
-		return err == nil && strings.Contains(nodes, `"total":2`)
-	})
 }
 
 // TestMulticastRefused has a machine that lets nobody join the group: the gateway

@@ -23,10 +23,10 @@ const playEnv = "COLDAISLE_TEST_PLAY"
 
 // play is what to play.
 type play struct {
-	Client string // lwip, esp, multicast, discover, listener or selfish
+	Client string // lwip, esp, multicast, resolve, browse, listener or selfish
 	Name   string // that is asked for
 	Type   uint16
-	Mode   discover.Mode // of discover
+	Mode   discover.Mode // of resolve
 }
 
 // patience of a client, in which it asks again every second.
@@ -67,8 +67,16 @@ func perform(part string) error {
 	if p.Client == "selfish" {
 		return hold()
 	}
-	if p.Client == "discover" {
-		found, err := discover.Ask(ctx, *i, p.Mode)
+	if p.Client == "resolve" {
+		addresses, err := discover.Resolve(ctx, *i, p.Mode)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Println(addresses)
+		return err
+	}
+	if p.Client == "browse" {
+		found, err := discover.Browse(ctx, *i)
 		if err != nil {
 			return err
 		}
