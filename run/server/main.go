@@ -1,9 +1,11 @@
 // Command server is the backend API as Cloud Run runs it. Its environment is
 // that of settings.go.
 //
-//	server           serves the API until SIGTERM
-//	server migrate   brings the database's schema up to date and ends: the job
-//	                 that a deployment runs first
+//	server                  serves the API until SIGTERM
+//	server migrate          brings the database's schema up to date, gives each
+//	                        part exactly its rights, and ends
+//	server migrate expand   the same, but takes no rights away: a release runs it
+//	                        while the version before still serves
 package main
 
 import (
@@ -13,11 +15,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/store"
 )
 
 func main() {
@@ -33,20 +37,18 @@ func main() {
 }
 
 func run(ctx context.Context, arguments, environment []string) error {
-	switch {
-	case len(arguments) == 0:
+	switch strings.Join(arguments, " ") {
+	case "":
 		s, err := config.Load[settings](environment)
 		if err != nil {
 			return err
 		}
 		return serve(ctx, s, logging.New(os.Stdout, slog.LevelInfo, s.ProjectID), time.Now)
-	case len(arguments) == 1 && arguments[0] == "migrate":
-		s, err := config.Load[migrationSettings](environment)
-		if err != nil {
-			return err
-		}
-		return migrate(ctx, s)
+	case "migrate":
+		return migrate(ctx, environment, store.Grant)
+	case "migrate expand":
+		return migrate(ctx, environment, store.Extend)
 	default:
-		return errors.New("usage: server [migrate]")
+		return errors.New("usage: server [migrate [expand]]")
 	}
 }

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/shared/cloudsql"
+	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/models"
 	"coldaisle.dev/shared/readings/place"
 	"coldaisle.dev/shared/store"
@@ -90,8 +92,12 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 }
 
 // migrate brings the schema up to date and gives the system's parts their rights
-// in it.
-func migrate(ctx context.Context, s migrationSettings) error {
+// in it, by [store.Grant] or [store.Extend].
+func migrate(ctx context.Context, environment []string, grant func(context.Context, *pgxpool.Pool, map[string]string) error) error {
+	s, err := config.Load[migrationSettings](environment)
+	if err != nil {
+		return err
+	}
 	pool, release, err := cloudsql.Open(ctx, s.Config)
 	if err != nil {
 		return err
@@ -100,7 +106,7 @@ func migrate(ctx context.Context, s migrationSettings) error {
 	if err := store.Migrate(ctx, pool); err != nil {
 		return err
 	}
-	return store.Grant(ctx, pool, s.Users)
+	return grant(ctx, pool, s.Users)
 }
 
 // closers close what was opened, the last first.

@@ -76,9 +76,24 @@ func TestMigrationSettings(t *testing.T) {
 	if err != nil || len(s.Users) != 2 || s.Users["ingest"] != "coldaisle-ingest@p.iam" {
 		t.Errorf("got %v, %v", s.Users, err)
 	}
-	err = run(t.Context(), []string{"migrate"}, []string{"DATABASE_URL=" + pgtest.URL(t), "DB_USERS=ingest=nobody"})
-	if err == nil || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("rights for a user who does not exist: %v", err)
+	for _, arguments := range [][]string{{"migrate"}, {"migrate", "expand"}} {
+		err = run(t.Context(), arguments, []string{"DATABASE_URL=" + pgtest.URL(t), "DB_USERS=ingest=nobody"})
+		if err == nil || !strings.Contains(err.Error(), "nobody") {
+			t.Errorf("%s: rights for a user who does not exist: %v", arguments, err)
+		}
+	}
+}
+
+// TestMigrationOfAReleaseThatTakesAPartAway runs with the users that the version
+// before set: before the apply with expand, after it with what terraform then has.
+func TestMigrationOfAReleaseThatTakesAPartAway(t *testing.T) {
+	t.Parallel()
+	environment := []string{"DATABASE_URL=" + pgtest.URL(t), "DB_USERS=part-of-before=nobody"}
+	if err := run(t.Context(), []string{"migrate", "expand"}, environment); err != nil {
+		t.Errorf("before the apply: %v", err)
+	}
+	if err := run(t.Context(), []string{"migrate"}, environment); err == nil || !strings.Contains(err.Error(), "part-of-before") {
+		t.Errorf("a part that is configured and does not exist: %v", err)
 	}
 }
 

@@ -43,17 +43,31 @@ func parts() map[string]map[string]string {
 // the schema, and takes away all others that the user has on it. users maps parts
 // (ingest, detect, storealert, train, api) to users that exist. The pool's own
 // user must own the tables. Doing it again changes nothing.
+//
+// A right is taken out of [parts] one release after its last use, as a column is:
+// a release that goes back runs the version before with the rights of this one.
 func Grant(ctx context.Context, pool *pgxpool.Pool, users map[string]string) error {
+	return grantAll(ctx, pool, users, true)
+}
+
+// Extend gives what Grant gives and takes nothing away. It suits the time in a
+// release when the version before still serves: users are still those of that
+// version, and a part among them that this version no longer has keeps its rights.
+func Extend(ctx context.Context, pool *pgxpool.Pool, users map[string]string) error {
+	return grantAll(ctx, pool, users, false)
+}
+
+func grantAll(ctx context.Context, pool *pgxpool.Pool, users map[string]string, exact bool) error {
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, grantLock); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
 		for _, part := range slices.Sorted(maps.Keys(users)) {
 			rights, known := parts()[part]
-			if !known {
+			if !known && exact {
 				return fmt.Errorf("no part is called %s", part)
 			}
-			if _, err := tx.Exec(ctx, grants(rights, users[part])); err != nil {
+			if _, err := tx.Exec(ctx, grants(rights, users[part], exact)); err != nil {
 				return fmt.Errorf("to %s: %w", part, err)
 			}
 		}
@@ -67,10 +81,12 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, users map[string]string) err
 
 // grants writes the statements for one user. Names of users and tables cannot
 // be arguments of a statement.
-func grants(rights map[string]string, user string) string {
+func grants(rights map[string]string, user string, exact bool) string {
 	user = pgx.Identifier{user}.Sanitize()
 	var statements strings.Builder
-	fmt.Fprintf(&statements, "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %s;\n", user)
+	if exact {
+		fmt.Fprintf(&statements, "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %s;\n", user)
+	}
 	for _, table := range slices.Sorted(maps.Keys(rights)) {
 		fmt.Fprintf(&statements, "GRANT %s ON %s TO %s;\n", rights[table], pgx.Identifier{"public", table}.Sanitize(), user)
 	}

@@ -212,6 +212,31 @@ func TestGrantRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+// TestExtend is the middle of a release that adds tables and takes a part away:
+// the users are those of the version before, which still serves and loses nothing.
+func TestExtend(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	users := map[string]string{"ingest": role(t, h.pool, "ingest"), "part-of-before": role(t, h.pool, "before")}
+	for _, user := range users {
+		h.sql(t, "GRANT SELECT ON customers TO "+pgx.Identifier{user}.Sanitize(), nil)
+	}
+	if err := store.Extend(t.Context(), h.pool, users); err != nil {
+		t.Fatal(err)
+	}
+	for part, user := range users {
+		if _, err := as(t, h.pool, user).Exec(t.Context(), `SELECT FROM customers`); err != nil {
+			t.Errorf("%s lost a right: %v", part, err)
+		}
+	}
+	if _, err := as(t, h.pool, users["ingest"]).Exec(t.Context(), `SELECT FROM sensors`); err != nil {
+		t.Errorf("ingest did not get a right of this version: %v", err)
+	}
+	if err := store.Extend(t.Context(), h.pool, map[string]string{"ingest": "nobody"}); err == nil {
+		t.Error("granted to a user who does not exist")
+	}
+}
+
 // TestAnOrdinaryOwnerMigratesAndGrants does as a user who owns the database and
 // is nothing more, as on Cloud SQL, where nobody is a superuser.
 func TestAnOrdinaryOwnerMigratesAndGrants(t *testing.T) {
