@@ -6,6 +6,7 @@ resource "google_project_service" "this" {
     "cloudbuild.googleapis.com",
     "cloudresourcemanager.googleapis.com",
     "iam.googleapis.com",
+    "iamcredentials.googleapis.com", # operators act as the deployer before anything else is enabled
     "serviceusage.googleapis.com",
     "storage.googleapis.com",
   ])
@@ -56,6 +57,7 @@ locals {
   roles = {
     "roles/artifactregistry.admin"          = "repositories, their rights, and pushing the API's image"
     "roles/bigquery.dataOwner"              = "dataset and table and their rights"
+    "roles/cloudbuild.builds.viewer"        = "whether the release that holds the lock is over"
     "roles/cloudfunctions.admin"            = "functions"
     "roles/cloudsql.admin"                  = "the database and its users"
     "roles/compute.loadBalancerAdmin"       = "the load balancer of an own domain"

@@ -79,7 +79,7 @@ run "rights" {
   }
 
   assert {
-    condition     = module.api.public_members == ["allUsers"]
+    condition     = module.api.open
     error_message = "The API is not open to its customers."
   }
 }
@@ -131,7 +131,12 @@ run "text" {
   }
 
   assert {
-    condition     = [for name, text in output.files : name if length(regexall("\"allUsers\"|\"allAuthenticatedUsers\"", text)) > 0] == ["modules/api/main.tf"]
+    condition     = length([for name, text in output.files : name if length(regexall("\"allUsers\"|\"allAuthenticatedUsers\"", text)) > 0]) == 0
+    error_message = "A right is given to everybody, which domain restricted sharing refuses."
+  }
+
+  assert {
+    condition     = [for name, text in output.files : name if length(regexall("invoker_iam_disabled += true", text)) > 0] == ["modules/api/main.tf"]
     error_message = "Something else than the API is open to everybody."
   }
 

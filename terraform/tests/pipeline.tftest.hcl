@@ -100,6 +100,11 @@ run "function" {
   }
 
   assert {
+    condition     = google_cloudfunctions2_function.this.service_config[0].all_traffic_on_latest_revision
+    error_message = "After a roll-back, which names a revision, the next release would get no messages."
+  }
+
+  assert {
     condition     = google_cloudfunctions2_function.this.service_config[0].direct_vpc_network_interface[0].subnetwork == "coldaisle" && google_cloudfunctions2_function.this.service_config[0].direct_vpc_egress == "VPC_EGRESS_PRIVATE_RANGES_ONLY"
     error_message = "The function does not reach private addresses."
   }

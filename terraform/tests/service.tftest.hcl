@@ -66,6 +66,16 @@ run "api" {
   }
 
   assert {
+    condition     = google_cloud_run_v2_service.this[0].invoker_iam_disabled && google_cloud_run_v2_service.this[0].ingress == "INGRESS_TRAFFIC_ALL"
+    error_message = "The API is not open to its customers."
+  }
+
+  assert {
+    condition     = [for target in google_cloud_run_v2_service.this[0].traffic : "${target.type} ${target.percent}"] == ["TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST 100"]
+    error_message = "After a roll-back, which names a revision, the next release would get no requests."
+  }
+
+  assert {
     condition     = google_cloud_run_v2_service.this[0].deletion_protection && google_cloud_run_v2_service.this[0].template[0].vpc_access[0].egress == "PRIVATE_RANGES_ONLY"
     error_message = "The API can be deleted, or does not reach private addresses."
   }
@@ -88,7 +98,7 @@ run "api_without_an_image" {
   }
 
   assert {
-    condition     = length(google_cloud_run_v2_service.this) == 0 && length(google_cloud_run_v2_service_iam_member.public) == 0 && output.uri == null
+    condition     = length(google_cloud_run_v2_service.this) == 0 && output.open == null && output.uri == null
     error_message = "There is a service without an image."
   }
 }

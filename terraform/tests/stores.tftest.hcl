@@ -186,6 +186,27 @@ run "models" {
   }
 }
 
+run "archives" {
+  module {
+    source = "./modules/build"
+  }
+
+  variables {
+    project_id = "coldaisle-test"
+    region     = "europe-west1"
+  }
+
+  assert {
+    condition     = google_storage_bucket.archives.versioning[0].enabled && google_storage_bucket.archives.public_access_prevention == "enforced"
+    error_message = "An archive that was replaced is gone, and docs/roll-back.md says where it is."
+  }
+
+  assert {
+    condition     = [for rule in google_storage_bucket.archives.lifecycle_rule : one(rule.condition).with_state if one(rule.action).type == "Delete"] == ["ARCHIVED"]
+    error_message = "Archives are kept for ever, or one that a function runs could be deleted for its age."
+  }
+}
+
 run "images" {
   module {
     source = "./modules/images"

@@ -186,7 +186,7 @@ run "before_there_is_an_image" {
   }
 
   assert {
-    condition     = output.api_uri == null && output.migration_job == null && length(module.api.public_members) == 0
+    condition     = output.api_uri == null && output.migration_job == null && module.api.open == null
     error_message = "There is a service without an image."
   }
 

@@ -30,6 +30,16 @@ run "bootstrap" {
   }
 
   assert {
+    condition     = contains([for service in google_project_service.this : service.service], "iamcredentials.googleapis.com")
+    error_message = "An operator cannot act as the deployer: that is the API which gives out its tokens."
+  }
+
+  assert {
+    condition     = contains([for right in google_project_iam_member.deployer : right.role], "roles/cloudbuild.builds.viewer")
+    error_message = "A release cannot see whether the one that holds the lock is over."
+  }
+
+  assert {
     condition     = strcontains(output.backend, "bucket = \"coldaisle-test-terraform-state\"")
     error_message = "The state would be kept elsewhere."
   }

@@ -29,6 +29,11 @@ resource "google_cloud_run_v2_service" "this" {
   deletion_protection = var.deletion_protection
   labels              = var.labels
 
+  # The API checks its callers itself, by their tokens; registration and login are
+  # open to everybody. Not by a right of allUsers: organisations that restrict
+  # sharing to their own domains refuse it. Nothing else may be called without one.
+  invoker_iam_disabled = true
+
   template {
     service_account                  = google_service_account.api.email
     max_instance_request_concurrency = var.size.concurrency
@@ -174,18 +179,6 @@ resource "google_cloud_run_v2_job" "migrate" {
   lifecycle {
     ignore_changes = [client, client_version]
   }
-}
-
-# The API checks its callers itself, by their tokens; registration and login are
-# open to everybody. Nothing else in the project may be called by allUsers.
-resource "google_cloud_run_v2_service_iam_member" "public" {
-  count = var.image == "" ? 0 : 1
-
-  project  = var.project_id
-  location = var.region
-  name     = google_cloud_run_v2_service.this[0].name
-  role     = "roles/run.invoker"
-  member   = "allUsers"
 }
 
 resource "google_secret_manager_secret_iam_member" "api" {

@@ -38,7 +38,7 @@ output "environment" {
   value       = flatten([for service in google_cloud_run_v2_service.this : [for variable in service.template[0].containers[0].env : variable.name]])
 }
 
-output "public_members" {
-  description = "Who may call the service without a token of Google's."
-  value       = google_cloud_run_v2_service_iam_member.public[*].member
+output "open" {
+  description = "Whether everybody may call the service without a token of Google's, or null before there is an image."
+  value       = one(google_cloud_run_v2_service.this[*].invoker_iam_disabled)
 }

@@ -8,6 +8,22 @@ resource "google_storage_bucket" "archives" {
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
   force_destroy               = true # an archive is made again from the repository
+
+  # An archive goes when the next one takes its place. Its version is the way back
+  # to it without a build.
+  versioning {
+    enabled = true
+  }
+
+  lifecycle_rule {
+    action {
+      type = "Delete"
+    }
+    condition {
+      days_since_noncurrent_time = 90
+      with_state                 = "ARCHIVED"
+    }
+  }
 }
 
 module "images" {
