@@ -58,8 +58,8 @@ func parsed(t *testing.T) build {
 	return b
 }
 
-// TestOrder wants the image and the archives before the plan, the migration
-// before traffic moves, and the way back last.
+// TestOrder wants what takes long before the lock, the plan before any change, the
+// migration before traffic moves, and the end last, whatever came before it.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	b := parsed(t)
@@ -70,17 +70,36 @@ func TestOrder(t *testing.T) {
 			mayFail = append(mayFail, s.ID)
 		}
 	}
-	want := []string{"dashboard", "test", "lint", "image", "archives", "before", "plan", "migrate", "apply", "first-migration", "smoke", "roll-back"}
+	want := []string{"dashboard", "test", "lint", "image", "archives", "lock", "before", "plan", "migrate", "apply", "grant", "smoke", "finish"}
 	if diff := cmp.Diff(want, order); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
-	// What changes traffic leads on to the step that goes back, nothing else.
-	if diff := cmp.Diff([]string{"apply", "first-migration", "smoke"}, mayFail); diff != "" {
+	// Who has the lock comes to the step that gives it back.
+	if diff := cmp.Diff([]string{"before", "plan", "migrate", "apply", "grant", "smoke"}, mayFail); diff != "" {
 		t.Errorf("steps that may fail (-want +got):\n%s", diff)
 	}
 	if !b.Options.AutomapSubstitutions || !strings.Contains(b.ServiceAccount, "/coldaisle-deployer@") {
 		t.Errorf("runs as %s, substitutions in the environment: %t", b.ServiceAccount, b.Options.AutomapSubstitutions)
 	}
+}
+
+// scripts are those of cloudbuild.yaml and of this folder, by name.
+func scripts(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, s := range parsed(t).Steps {
+		all["cloudbuild.yaml "+s.ID] = s.Script
+	}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() && filepath.Ext(entry.Name()) == "" {
+			all[entry.Name()] = read(t, "run/release/"+entry.Name())
+		}
+	}
+	return all
 }
 
 // TestScripts has a shell read each script, and looks for every variable,
@@ -91,12 +110,12 @@ func TestScripts(t *testing.T) {
 	makefile := read(t, "Makefile")
 	variables := read(t, "terraform/variables.tf")
 	outputs := read(t, "terraform/outputs.tf")
-	for _, s := range b.Steps {
-		t.Run(s.ID, func(t *testing.T) {
+	for name, script := range scripts(t) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first, _, _ := strings.Cut(s.Script, "\n")
-			bash := strings.HasSuffix(first, "bash") && strings.Contains(s.Script, "set -euo pipefail\n")
-			if posix := strings.HasSuffix(first, "/sh") && strings.Contains(s.Script, "set -eu\n"); !bash && !posix {
+			first, _, _ := strings.Cut(script, "\n")
+			bash := strings.HasSuffix(first, "bash") && strings.Contains(script, "set -euo pipefail\n")
+			if posix := strings.HasSuffix(first, "/sh") && strings.Contains(script, "set -eu\n"); !bash && !posix {
 				t.Errorf("begins %q, or goes on after a failure", first)
 			}
 			arguments := []string{"-n"}
@@ -104,36 +123,36 @@ func TestScripts(t *testing.T) {
 				arguments = []string{"--posix", "-n"}
 			}
 			parse := exec.CommandContext(t.Context(), "bash", arguments...)
-			parse.Stdin = strings.NewReader(s.Script)
+			parse.Stdin = strings.NewReader(script)
 			if output, err := parse.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, output)
 			}
-			for _, name := range found(s.Script, `\$(_[A-Z]+)`) {
+			for _, name := range found(script, `\$(_[A-Z]+)`) {
 				if _, ok := b.Substitutions[name]; !ok {
 					t.Errorf("no substitution %s", name)
 				}
 			}
-			for _, target := range found(s.Script, `(?m)^make ([a-z-]+)`) {
+			for _, target := range found(script, `(?m)^make ([a-z-]+)`) {
 				if !strings.Contains(makefile, "\n"+target+":") {
 					t.Errorf("no target %s", target)
 				}
 			}
-			for _, path := range slices.Concat(found(s.Script, `go run \./(\S+)`), found(s.Script, `(?m)^(\.ci/\S+|run/\S+)`)) {
+			for _, path := range slices.Concat(found(script, `go run \./(\S+)`), found(script, `(?m)^(\.ci/\S+|run/\S+)`)) {
 				if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 					t.Error(err)
 				}
 			}
-			for _, variable := range found(s.Script, `-var "?([a-z_]+)=`) {
+			for _, variable := range found(script, `-var "?([a-z_]+)=`) {
 				if !strings.Contains(variables, `variable "`+variable+`"`) {
 					t.Errorf("terraform has no variable %s", variable)
 				}
 			}
-			for _, output := range found(s.Script, `terraform output -raw ([a-z_]+)`) {
+			for _, output := range found(script, `terraform output -raw ([a-z_]+)`) {
 				if !strings.Contains(outputs, `output "`+output+`"`) {
 					t.Errorf("terraform has no output %s", output)
 				}
 			}
-			for _, flag := range found(s.Script, `go run \./run/image.* -([a-z]+) `) {
+			for _, flag := range found(script, `go run \./run/image.* -([a-z]+) `) {
 				if !strings.Contains(read(t, "run/image/main.go"), `"`+flag+`"`) {
 					t.Errorf("run/image has no flag %s", flag)
 				}
@@ -154,20 +173,26 @@ func found(text, pattern string) []string {
 // TestNamesAreTerraforms compares names that the scripts share with terraform.
 func TestNamesAreTerraforms(t *testing.T) {
 	t.Parallel()
-	cloudBuild := read(t, "cloudbuild.yaml")
-	for _, name := range []struct{ here, there, file string }{
-		{"jobs execute migrate ", `name                = "migrate"`, "terraform/modules/api/main.tf"},
-		{"metadata.name=api'", `name                = "api"`, "terraform/modules/api/main.tf"},
-		{"pkg.dev/$PROJECT_ID/coldaisle\"", `name        = "coldaisle"`, "terraform/main.tf"},
-		{"$PROJECT_ID-terraform-state\"", `"${var.project_id}-terraform-state"`, "terraform/bootstrap/main.tf"},
-		{`prefix = "coldaisle"`, `prefix = "coldaisle"`, "terraform/bootstrap/outputs.tf"},
-		{"/coldaisle-deployer@", `"coldaisle-deployer"`, "terraform/bootstrap/main.tf"},
+	for _, name := range []struct{ script, here, there, file string }{
+		{"migrate", "jobs execute migrate ", `name                = "migrate"`, "terraform/modules/api/main.tf"},
+		{"migrate", "--args migrate,expand", `args  = ["migrate"]`, "terraform/modules/api/main.tf"},
+		{"finish", "!= api ]]", `name                = "api"`, "terraform/modules/api/main.tf"},
+		{"finish", `"addr":"module.api.`, `module "api" {`, "terraform/main.tf"},
+		{"finish", `"addr":"module.function[`, `module "function" {`, "terraform/main.tf"},
+		{"cloudbuild.yaml image", "pkg.dev/$PROJECT_ID/coldaisle\"", `name        = "coldaisle"`, "terraform/main.tf"},
+		{"plan", "$project-terraform-state\"", `"${var.project_id}-terraform-state"`, "terraform/bootstrap/main.tf"},
+		{"lock", "gs://$project-terraform-state/", `"${var.project_id}-terraform-state"`, "terraform/bootstrap/main.tf"},
+		{"finish", "gs://$project-terraform-state/release/last", "gs://$project-terraform-state/release/last", "run/release/lock"},
+		{"plan", `prefix = "coldaisle"`, `prefix = "coldaisle"`, "terraform/bootstrap/outputs.tf"},
 	} {
-		if !strings.Contains(cloudBuild, name.here) {
-			t.Errorf("cloudbuild.yaml says nothing of %s", name.here)
+		if !strings.Contains(scripts(t)[name.script], name.here) {
+			t.Errorf("%s says nothing of %s", name.script, name.here)
 		}
 		if !strings.Contains(read(t, name.file), name.there) {
 			t.Errorf("%s does not say %s", name.file, name.there)
 		}
+	}
+	if account := "coldaisle-deployer"; !strings.Contains(parsed(t).ServiceAccount, "/"+account+"@") || !strings.Contains(read(t, "terraform/bootstrap/main.tf"), `"`+account+`"`) {
+		t.Errorf("the build does not run as %s", account)
 	}
 }

@@ -1,3 +1,4 @@
-// Package release holds cloudbuild.yaml, which releases the system, to what it
-// names, and tries the smoke test that it ends with: nothing but tests.
+// Package release holds the scripts by which cloudbuild.yaml releases the system, and
+// plays releases with them: steps in order with the programs of their images, against
+// a cloud of the test's own. It is nothing but tests.
 package release

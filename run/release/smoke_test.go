@@ -15,8 +15,6 @@ import (
 	"coldaisle.dev/shared/pubsubtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-
 // smoke runs the smoke test, which asks once and no more.
 func smoke(t *testing.T, address string) (string, error) {
 	t.Helper()

@@ -1,0 +1,503 @@
+package release
+
+import (
+	"crypto/md5"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	project = "coldaisle-test"
+	region  = "europe-west1"
+	bucket  = project + "-terraform-state"
+)
+
+// cloud is what of Google Cloud a release meets: Cloud Storage with generations and
+// preconditions, Cloud Run with revisions and traffic, jobs and their executions,
+// and Cloud Build's list of builds. It answers in their REST forms, so that the
+// real gcloud and terraform can be pointed at it as well as the stand-ins.
+type cloud struct {
+	URL string
+	t   *testing.T
+
+	mu         sync.Mutex
+	generation int64
+	objects    map[string]object // live ones, by bucket/name
+	services   map[string]*service
+	job        *job
+	builds     map[string]buildState
+	// parts are those that the program in an image knows, by image.
+	parts map[string][]string
+	// users are the parts that have a database user, with whether they have
+	// the rights that the program of the newest migration gives.
+	users map[string]bool
+	// executions of the migration: its image and arguments, and what came of it.
+	executions []string
+	// history is every change of traffic, as SERVICE REVISION.
+	history []string
+}
+
+type object struct {
+	generation int64
+	content    []byte
+}
+
+// service is a Cloud Run service. A pinned one serves that revision, others serve
+// the newest that started.
+type service struct {
+	image      string
+	images     map[string]string // by revision
+	revisions  []string
+	ready      string
+	pinned     string
+	generation int
+}
+
+func (s *service) serving() string {
+	if s.pinned != "" {
+		return s.pinned
+	}
+	return s.ready
+}
+
+// job is the migration's.
+type job struct {
+	image string
+	users []string
+}
+
+type buildState struct{ Status, CreateTime string }
+
+func newCloud(t *testing.T) *cloud {
+	t.Helper()
+	c := &cloud{
+		t: t, objects: map[string]object{}, services: map[string]*service{}, builds: map[string]buildState{},
+		parts: map[string][]string{}, users: map[string]bool{},
+	}
+	server := httptest.NewServer(c.routes())
+	t.Cleanup(server.Close)
+	c.URL = server.URL
+	return c
+}
+
+func (c *cloud) routes() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, handler func(w http.ResponseWriter, r *http.Request) (any, *fault)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			answer, refused := handler(w, r)
+			if refused != nil {
+				answer = map[string]any{"error": refused}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(refused.Code)
+			}
+			if answer != nil {
+				w.Header().Set("Content-Type", "application/json")
+				_ = json.NewEncoder(w).Encode(answer)
+			}
+		})
+	}
+	handle("GET /storage/v1/b/{bucket}/o", c.listObjects)
+	handle("GET /storage/v1/b/{bucket}/o/{object...}", c.getObject)
+	handle("GET /download/storage/v1/b/{bucket}/o/{object...}", c.getObject)
+	handle("GET /{bucket}/{object...}", c.getObject) // as Go's client reads
+	handle("DELETE /storage/v1/b/{bucket}/o/{object...}", c.deleteObject)
+	handle("POST /upload/storage/v1/b/{bucket}/o", c.putObject)
+
+	const services = "/apis/serving.knative.dev/v1/namespaces/" + project + "/services"
+	handle("GET "+services, func(http.ResponseWriter, *http.Request) (any, *fault) {
+		items := []any{}
+		for _, name := range slices.Sorted(maps.Keys(c.services)) {
+			items = append(items, c.services[name].render(name))
+		}
+		return map[string]any{"apiVersion": "serving.knative.dev/v1", "kind": "ServiceList", "items": items}, nil
+	})
+	handle("GET "+services+"/{name}", func(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+		s, ok := c.services[r.PathValue("name")]
+		if !ok {
+			return nil, notFound()
+		}
+		return s.render(r.PathValue("name")), nil
+	})
+	handle("PUT "+services+"/{name}", c.replaceService)
+
+	const jobs = "/apis/run.googleapis.com/v1/namespaces/" + project + "/jobs"
+	handle("GET "+jobs, func(http.ResponseWriter, *http.Request) (any, *fault) {
+		items := []any{}
+		if c.job != nil {
+			items = append(items, c.job.render())
+		}
+		return map[string]any{"apiVersion": "run.googleapis.com/v1", "kind": "JobList", "items": items}, nil
+	})
+	handle("GET "+jobs+"/migrate", func(http.ResponseWriter, *http.Request) (any, *fault) {
+		if c.job == nil {
+			return nil, notFound()
+		}
+		return c.job.render(), nil
+	})
+	handle("PUT "+jobs+"/migrate", c.replaceJob)
+	handle("POST "+jobs+"/migrate:run", c.runJob)
+	handle("GET /apis/run.googleapis.com/v1/namespaces/"+project+"/executions/{name}", func(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+		number, err := strconv.Atoi(strings.TrimPrefix(r.PathValue("name"), "migrate-"))
+		if err != nil || number >= len(c.executions) {
+			return nil, notFound()
+		}
+		return renderExecution(number, c.executions[number]), nil
+	})
+	handle("GET /v1/projects/"+project+"/locations/{location}/builds/{id}", func(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+		b, ok := c.builds[r.PathValue("id")]
+		if !ok {
+			return nil, notFound()
+		}
+		return map[string]any{"id": r.PathValue("id"), "status": b.Status, "createTime": b.CreateTime}, nil
+	})
+
+	// What terraform's provider does, in one call: see deploy.
+	mux.HandleFunc("POST /terraform/{part}", func(w http.ResponseWriter, r *http.Request) {
+		if err := c.deploy(r.PathValue("part"), r.FormValue("image"), r.FormValue("parts")); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	})
+
+	// The API that serves, as the smoke test sees it.
+	for path, answer := range map[string]string{
+		"GET /health": "200 healthy", "GET /openapi.json": `200 "openapi"`, "GET /{$}": `200 <script type="module"`,
+		"GET /api/v1/alerts/active": "401 detail", "POST /api/v1/customers/login": "401 detail",
+	} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			status, text, _ := strings.Cut(answer, " ")
+			code, _ := strconv.Atoi(status)
+			if strings.Contains(c.serves("api"), "ill") {
+				code = http.StatusInternalServerError
+			}
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, text)
+		})
+	}
+	return mux
+}
+
+type fault struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func notFound() *fault { return &fault{http.StatusNotFound, "not found"} }
+
+// Cloud Storage.
+
+func (o object) render(bucket, name string) map[string]any {
+	sum := md5.Sum(o.content)
+	crc := crc32.Checksum(o.content, crc32.MakeTable(crc32.Castagnoli))
+	return map[string]any{
+		"kind": "storage#object", "bucket": bucket, "name": name, "generation": strconv.FormatInt(o.generation, 10), "metageneration": "1",
+		"size": strconv.Itoa(len(o.content)), "mediaLink": "http://storage.invalid/download/storage/v1/b/" + bucket + "/o/" + url.PathEscape(name) + "?alt=media",
+		"md5Hash": base64.StdEncoding.EncodeToString(sum[:]),
+		"crc32c":  base64.StdEncoding.EncodeToString([]byte{byte(crc >> 24), byte(crc >> 16), byte(crc >> 8), byte(crc)}),
+	}
+}
+
+func (c *cloud) listObjects(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+	items := []any{}
+	for _, key := range slices.Sorted(maps.Keys(c.objects)) {
+		if name, ok := strings.CutPrefix(key, r.PathValue("bucket")+"/"); ok && strings.HasPrefix(name, r.FormValue("prefix")) {
+			items = append(items, c.objects[key].render(r.PathValue("bucket"), name))
+		}
+	}
+	return map[string]any{"kind": "storage#objects", "items": items}, nil
+}
+
+func (c *cloud) getObject(w http.ResponseWriter, r *http.Request) (any, *fault) {
+	o, ok := c.objects[r.PathValue("bucket")+"/"+r.PathValue("object")]
+	if generation := r.FormValue("generation"); !ok || generation != "" && generation != strconv.FormatInt(o.generation, 10) {
+		return nil, notFound()
+	}
+	if r.FormValue("alt") != "media" && strings.HasPrefix(r.URL.Path, "/storage/") {
+		return o.render(r.PathValue("bucket"), r.PathValue("object")), nil
+	}
+	w.Header().Set("X-Goog-Generation", strconv.FormatInt(o.generation, 10))
+	w.Header().Set("X-Goog-Metageneration", "1")
+	_, _ = w.Write(o.content)
+	return nil, nil
+}
+
+// precondition judges ifGenerationMatch: "Setting to 0 makes the operation succeed
+// only if there are no live versions of the object", says Cloud Storage's reference.
+func (c *cloud) precondition(r *http.Request, key string) *fault {
+	want := r.FormValue("ifGenerationMatch")
+	if want != "" && want != strconv.FormatInt(c.objects[key].generation, 10) {
+		return &fault{http.StatusPreconditionFailed, "At least one of the pre-conditions you specified did not hold."}
+	}
+	return nil
+}
+
+func (c *cloud) deleteObject(w http.ResponseWriter, r *http.Request) (any, *fault) {
+	key := r.PathValue("bucket") + "/" + r.PathValue("object")
+	if _, ok := c.objects[key]; !ok {
+		return nil, notFound()
+	}
+	if refused := c.precondition(r, key); refused != nil {
+		return nil, refused
+	}
+	delete(c.objects, key)
+	w.WriteHeader(http.StatusNoContent)
+	return nil, nil
+}
+
+func (c *cloud) putObject(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+	_, parameters, err := mime.ParseMediaType(strings.ReplaceAll(r.Header.Get("Content-Type"), "'", `"`)) // gcloud's quotes
+	if err != nil {
+		return nil, &fault{http.StatusBadRequest, err.Error()}
+	}
+	body := multipart.NewReader(r.Body, parameters["boundary"])
+	var metadata struct{ Name string }
+	part, err := body.NextPart()
+	if err != nil || json.NewDecoder(part).Decode(&metadata) != nil {
+		return nil, &fault{http.StatusBadRequest, "no metadata"}
+	}
+	part, err = body.NextPart()
+	if err != nil {
+		return nil, &fault{http.StatusBadRequest, err.Error()}
+	}
+	content, err := io.ReadAll(part)
+	if err != nil {
+		return nil, &fault{http.StatusBadRequest, err.Error()}
+	}
+	key := r.PathValue("bucket") + "/" + metadata.Name
+	if refused := c.precondition(r, key); refused != nil {
+		return nil, refused
+	}
+	c.generation++
+	c.objects[key] = object{generation: c.generation, content: content}
+	return c.objects[key].render(r.PathValue("bucket"), metadata.Name), nil
+}
+
+// Cloud Run.
+
+func metadata(name string, generation int) map[string]any {
+	return map[string]any{
+		"name": name, "namespace": project, "generation": generation, "labels": map[string]any{"cloud.googleapis.com/location": region},
+		"annotations": map[string]any{}, "resourceVersion": strconv.Itoa(generation),
+	}
+}
+
+func (s *service) render(name string) map[string]any {
+	target := map[string]any{"percent": 100, "latestRevision": true}
+	if s.pinned != "" {
+		target = map[string]any{"percent": 100, "revisionName": s.pinned}
+	}
+	served := maps.Clone(target)
+	served["revisionName"] = s.serving()
+	old := map[string]any{"revisionName": s.revisions[0], "tag": "first"} // a tag gets no share of the requests
+	ready := []any{map[string]any{"type": "Ready", "status": "True"}, map[string]any{"type": "RoutesReady", "status": "True"}, map[string]any{"type": "ConfigurationsReady", "status": "True"}}
+	return map[string]any{
+		"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": metadata(name, s.generation),
+		"spec": map[string]any{
+			"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"image": s.image}}}},
+			"traffic":  []any{target, old},
+		},
+		"status": map[string]any{
+			"observedGeneration": s.generation, "conditions": ready, "traffic": []any{served, old}, "url": "https://" + name + ".example.com",
+			"latestReadyRevisionName": s.ready, "latestCreatedRevisionName": s.revisions[len(s.revisions)-1],
+		},
+	}
+}
+
+func (c *cloud) replaceService(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+	name := r.PathValue("name")
+	s, ok := c.services[name]
+	if !ok {
+		return nil, notFound()
+	}
+	var wanted struct {
+		Spec struct {
+			Traffic []struct {
+				RevisionName   string
+				Percent        int
+				LatestRevision bool
+			}
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+		return nil, &fault{http.StatusBadRequest, err.Error()}
+	}
+	for _, target := range wanted.Spec.Traffic {
+		if target.Percent == 0 {
+			continue
+		}
+		if target.Percent != 100 || !slices.Contains(s.revisions, target.RevisionName) {
+			return nil, &fault{http.StatusBadRequest, fmt.Sprintf("traffic %+v", target)}
+		}
+		s.pinned = target.RevisionName
+	}
+	s.generation++
+	c.history = append(c.history, name+" "+s.serving())
+	return s.render(name), nil
+}
+
+func (j *job) render() map[string]any {
+	variable := []any{map[string]any{"name": "DB_USERS", "value": strings.Join(j.users, ",")}}
+	container := map[string]any{"image": j.image, "args": []any{"migrate"}, "env": variable}
+	return map[string]any{
+		"apiVersion": "run.googleapis.com/v1", "kind": "Job", "metadata": metadata("migrate", 1),
+		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}, "spec": map[string]any{"template": map[string]any{
+			"spec": map[string]any{"containers": []any{container}},
+		}}}},
+		"status": map[string]any{"observedGeneration": 1, "conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
+	}
+}
+
+func (c *cloud) replaceJob(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+	if c.job == nil {
+		return nil, notFound()
+	}
+	var wanted any
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+		return nil, &fault{http.StatusBadRequest, err.Error()}
+	}
+	c.job.image = field(wanted, "spec.template.spec.template.spec.containers[0].image")
+	return c.job.render(), nil
+}
+
+func (c *cloud) runJob(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+	if c.job == nil {
+		return nil, notFound()
+	}
+	var wanted struct {
+		Overrides struct{ ContainerOverrides []struct{ Args []string } }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+		return nil, &fault{http.StatusBadRequest, err.Error()}
+	}
+	arguments := []string{"migrate"}
+	if overrides := wanted.Overrides.ContainerOverrides; len(overrides) > 0 {
+		arguments = overrides[0].Args
+	}
+	c.executions = append(c.executions, c.migrate(strings.Join(arguments, " ")))
+	return renderExecution(len(c.executions)-1, "running"), nil
+}
+
+// migrate is what the program in the job's image does, which run/server tests.
+func (c *cloud) migrate(arguments string) string {
+	did := arguments + " of " + c.job.image + " with " + strings.Join(c.job.users, ",")
+	for _, part := range c.job.users {
+		_, exists := c.users[part]
+		switch known := slices.Contains(c.parts[c.job.image], part); {
+		case !exists:
+			return did + ": failed: no user " + part
+		case known:
+			c.users[part] = true
+		case arguments == "migrate":
+			return did + ": failed: no part is called " + part
+		}
+	}
+	return did
+}
+
+func renderExecution(number int, did string) map[string]any {
+	status := map[string]any{"type": "Completed", "status": "True"}
+	counts := map[string]any{"succeededCount": 1}
+	if did == "running" {
+		status, counts = map[string]any{"type": "Completed", "status": "Unknown"}, map[string]any{}
+	} else if strings.Contains(did, "failed: ") {
+		status = map[string]any{"type": "Completed", "status": "False", "message": did}
+		counts = map[string]any{"failedCount": 1}
+	}
+	all := map[string]any{"observedGeneration": 1, "conditions": []any{status}}
+	maps.Copy(all, counts)
+	return map[string]any{
+		"apiVersion": "run.googleapis.com/v1", "kind": "Execution", "metadata": metadata(fmt.Sprintf("migrate-%d", number), 1),
+		"spec": map[string]any{"taskCount": 1, "template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"image": "x"}}}}}, "status": all,
+	}
+}
+
+// deploy does what terraform's provider does for a part: a new revision of a
+// service, all requests to the newest, for the API the migration's job too; or,
+// without an image, the end of the part. An image that does not start leaves the
+// requests where they are.
+func (c *cloud) deploy(part, image, parts string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if image == "" {
+		delete(c.services, part)
+		return nil
+	}
+	if part == "api" {
+		c.job = &job{image: image, users: strings.Split(parts, ",")}
+	}
+	if _, ok := c.users[part]; !ok {
+		c.users[part] = false
+	}
+	s := c.services[part]
+	if s == nil {
+		s = &service{images: map[string]string{}}
+		c.services[part] = s
+	}
+	s.image, s.pinned = image, ""
+	s.generation++
+	revision := fmt.Sprintf("%s-%05d", part, len(s.revisions)+1)
+	s.revisions = append(s.revisions, revision)
+	s.images[revision] = image
+	if strings.Contains(image, "broken") {
+		return fmt.Errorf("revision %s is not ready", revision)
+	}
+	s.ready = revision
+	c.history = append(c.history, part+" "+revision)
+	return nil
+}
+
+// serves is the image whose revision of a service gets the requests.
+func (c *cloud) serves(name string) string { return c.live()[name] }
+
+// live is the image that each service serves.
+func (c *cloud) live() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	live := map[string]string{}
+	for name, s := range c.services {
+		live[name] = s.images[s.serving()]
+	}
+	return live
+}
+
+// object is what is stored under a name of the state's bucket.
+func (c *cloud) object(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.objects[bucket+"/"+name].content)
+}
+
+// field follows a path such as a.b[0].c into decoded JSON.
+func field(value any, path string) string {
+	for name := range strings.SplitSeq(strings.NewReplacer("[", ".", "]", "").Replace(path), ".") {
+		switch inner := value.(type) {
+		case map[string]any:
+			value = inner[name]
+		case []any:
+			index, err := strconv.Atoi(name)
+			if err != nil || index >= len(inner) {
+				return ""
+			}
+			value = inner[index]
+		}
+	}
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
+}

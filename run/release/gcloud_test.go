@@ -1,0 +1,315 @@
+package release
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+)
+
+// gcloud stands in for the program of that name where it is not installed: it knows
+// the commands and flags that the scripts use and no others, and asks the cloud of
+// the test. [TestReleasesWithTheRealTools] plays the same releases with the real one.
+type gcloud struct {
+	flags     map[string]string
+	arguments []string
+}
+
+// command is what a command of gcloud's takes. Flags that end in "!" take no value.
+type command struct {
+	flags     string
+	arguments int
+	run       func(gcloud) error
+}
+
+func commands() map[string]command {
+	const everywhere = "project format flatten "
+	const run = everywhere + "region "
+	return map[string]command{
+		"storage cp":                  {"if-generation-match", 2, gcloud.copyObject},
+		"storage rm":                  {"if-generation-match", 1, gcloud.removeObject},
+		"storage cat":                 {"", 1, gcloud.printObject},
+		"storage objects list":        {everywhere, 1, gcloud.listObjects},
+		"builds describe":             {run, 1, gcloud.describeBuild},
+		"run services list":           {run, 0, gcloud.listServices},
+		"run services update-traffic": {run + "to-revisions", 1, gcloud.updateTraffic},
+		"run jobs list":               {run + "filter", 0, gcloud.listJobs},
+		"run jobs update":             {run + "image", 1, gcloud.updateJob},
+		"run jobs execute":            {run + "args wait!", 1, gcloud.executeJob},
+	}
+}
+
+// runGcloud is the stand-in's main.
+func runGcloud(arguments []string) error {
+	known := commands()
+	words := 1
+	for ; words < len(arguments) && known[strings.Join(arguments[:words], " ")].run == nil; words++ {
+	}
+	name := strings.Join(arguments[:min(words, len(arguments))], " ")
+	c, ok := known[name]
+	if !ok {
+		return fmt.Errorf("no command %s", arguments)
+	}
+	g := gcloud{flags: map[string]string{}}
+	for rest := arguments[words:]; len(rest) > 0; rest = rest[1:] {
+		flag, isFlag := strings.CutPrefix(rest[0], "--")
+		if !isFlag {
+			g.arguments = append(g.arguments, rest[0])
+			continue
+		}
+		flag, value, given := strings.Cut(flag, "=")
+		switch allowed := strings.Fields(c.flags); {
+		case slices.Contains(allowed, flag+"!"):
+			g.flags[flag] = "true"
+		case !slices.Contains(allowed, flag):
+			return fmt.Errorf("%s: unrecognized arguments: --%s", name, flag)
+		case given:
+			g.flags[flag] = value
+		case len(rest) == 1:
+			return fmt.Errorf("%s: argument --%s: expected one argument", name, flag)
+		default:
+			rest = rest[1:]
+			g.flags[flag] = rest[0]
+		}
+	}
+	if len(g.arguments) != c.arguments {
+		return fmt.Errorf("%s takes %d arguments, got %q", name, c.arguments, g.arguments)
+	}
+	if err := c.run(g); err != nil {
+		return fmt.Errorf("(gcloud.%s) %w", strings.ReplaceAll(name, " ", "."), err)
+	}
+	return nil
+}
+
+// call asks the cloud, for JSON when into is not nil.
+func call(method, path string, body any, into any) error {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	return send(method, path, "application/json", bytes.NewReader(encoded), into)
+}
+
+func send(method, path, kind string, body io.Reader, into any) error {
+	request, err := http.NewRequest(method, os.Getenv("RELEASE_CLOUD")+path, body)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", kind)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode >= 300 {
+		return fmt.Errorf("HTTPError %d: %s", response.StatusCode, answer)
+	}
+	if text, ok := into.(*[]byte); ok {
+		*text = answer
+		return nil
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}
+
+// print prints rows of the fields that --format 'value(a,b)' asks for, one row for
+// each element of the list that --flatten 'path[]' names.
+func (g gcloud) print(items ...any) error {
+	columns, ok := strings.CutPrefix(g.flags["format"], "value(")
+	if !ok {
+		return fmt.Errorf("format %q is not one of the stand-in's", g.flags["format"])
+	}
+	for _, item := range items {
+		for _, row := range flattened(item, strings.TrimSuffix(g.flags["flatten"], "[]")) {
+			var cells []string
+			for column := range strings.SplitSeq(strings.TrimSuffix(columns, ")"), ",") {
+				cells = append(cells, field(row, column))
+			}
+			fmt.Println(strings.Join(cells, "\t"))
+		}
+	}
+	return nil
+}
+
+func flattened(item any, path string) []any {
+	if path == "" {
+		return []any{item}
+	}
+	name, rest, _ := strings.Cut(path, ".")
+	object, _ := item.(map[string]any)
+	inner, _ := object[name].([]any)
+	if rest != "" {
+		inner = flattened(object[name], rest)
+	}
+	var rows []any
+	for _, element := range inner {
+		row := maps.Clone(object)
+		row[name] = element
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// place splits gs://BUCKET/NAME#GENERATION.
+func place(address string) (bucket, name, generation string, err error) {
+	path, ok := strings.CutPrefix(address, "gs://")
+	path, generation, _ = strings.Cut(path, "#")
+	bucket, name, _ = strings.Cut(path, "/")
+	if !ok || name == "" {
+		err = fmt.Errorf("%s is no object's address", address)
+	}
+	return bucket, name, generation, err
+}
+
+func (g gcloud) condition() string {
+	if want, ok := g.flags["if-generation-match"]; ok {
+		return "&ifGenerationMatch=" + url.QueryEscape(want)
+	}
+	return ""
+}
+
+func (g gcloud) copyObject() error {
+	content, err := os.ReadFile(g.arguments[0])
+	if err != nil {
+		return err
+	}
+	bucket, name, _, err := place(g.arguments[1])
+	if err != nil {
+		return err
+	}
+	var body bytes.Buffer
+	parts := multipart.NewWriter(&body)
+	for _, part := range []string{fmt.Sprintf(`{"name":%q}`, name), string(content)} {
+		w, err := parts.CreatePart(textproto.MIMEHeader{})
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, part); err != nil {
+			return err
+		}
+	}
+	path := "/upload/storage/v1/b/" + bucket + "/o?uploadType=multipart" + g.condition()
+	return errors.Join(parts.Close(), send(http.MethodPost, path, "multipart/related; boundary="+parts.Boundary(), &body, nil))
+}
+
+func (g gcloud) removeObject() error {
+	bucket, name, _, err := place(g.arguments[0])
+	if err != nil {
+		return err
+	}
+	return call(http.MethodDelete, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(name)+"?"+g.condition(), nil, nil)
+}
+
+func (g gcloud) printObject() error {
+	bucket, name, generation, err := place(g.arguments[0])
+	if err != nil {
+		return err
+	}
+	var content []byte
+	if err := call(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(name)+"?alt=media&generation="+generation, nil, &content); err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(content)
+	return err
+}
+
+func (g gcloud) listObjects() error {
+	bucket, name, _, err := place(g.arguments[0])
+	if err != nil {
+		return err
+	}
+	var answer struct{ Items []any }
+	if err := call(http.MethodGet, "/storage/v1/b/"+bucket+"/o?prefix="+url.QueryEscape(name), nil, &answer); err != nil {
+		return err
+	}
+	answer.Items = slices.DeleteFunc(answer.Items, func(item any) bool { return field(item, "name") != name })
+	return g.print(answer.Items...)
+}
+
+func (g gcloud) describeBuild() error {
+	var answer any
+	path := "/v1/projects/" + g.flags["project"] + "/locations/" + g.flags["region"] + "/builds/" + g.arguments[0]
+	if err := call(http.MethodGet, path, nil, &answer); err != nil {
+		return err
+	}
+	return g.print(answer)
+}
+
+func (g gcloud) services() string {
+	return "/apis/serving.knative.dev/v1/namespaces/" + g.flags["project"] + "/services"
+}
+
+func (g gcloud) jobs() string {
+	return "/apis/run.googleapis.com/v1/namespaces/" + g.flags["project"] + "/jobs"
+}
+
+func (g gcloud) listServices() error {
+	var answer struct{ Items []any }
+	if err := call(http.MethodGet, g.services(), nil, &answer); err != nil {
+		return err
+	}
+	return g.print(answer.Items...)
+}
+
+func (g gcloud) updateTraffic() error {
+	var targets []any
+	for target := range strings.SplitSeq(g.flags["to-revisions"], ",") {
+		revision, percent, _ := strings.Cut(target, "=")
+		targets = append(targets, map[string]any{"revisionName": revision, "percent": json.Number(percent)})
+	}
+	return call(http.MethodPut, g.services()+"/"+g.arguments[0], map[string]any{"spec": map[string]any{"traffic": targets}}, nil)
+}
+
+func (g gcloud) listJobs() error {
+	var answer struct{ Items []any }
+	if err := call(http.MethodGet, g.jobs(), nil, &answer); err != nil {
+		return err
+	}
+	path, want, _ := strings.Cut(g.flags["filter"], "=")
+	return g.print(slices.DeleteFunc(answer.Items, func(item any) bool { return field(item, path) != want })...)
+}
+
+func (g gcloud) updateJob() error {
+	var wanted any = map[string]any{"image": g.flags["image"]}
+	wanted = map[string]any{"spec": map[string]any{"containers": []any{wanted}}}
+	wanted = map[string]any{"spec": map[string]any{"template": wanted}}
+	return call(http.MethodPut, g.jobs()+"/"+g.arguments[0], map[string]any{"spec": map[string]any{"template": wanted}}, nil)
+}
+
+func (g gcloud) executeJob() error {
+	overrides := map[string]any{}
+	if arguments, ok := g.flags["args"]; ok {
+		container := map[string]any{"args": strings.Split(arguments, ",")}
+		overrides["overrides"] = map[string]any{"containerOverrides": []any{container}}
+	}
+	var execution any
+	if err := call(http.MethodPost, g.jobs()+"/"+g.arguments[0]+":run", overrides, &execution); err != nil {
+		return err
+	}
+	if g.flags["wait"] == "" {
+		return nil
+	}
+	path := strings.Replace(g.jobs(), "/jobs", "/executions/", 1) + field(execution, "metadata.name")
+	if err := call(http.MethodGet, path, nil, &execution); err != nil {
+		return err
+	}
+	if field(execution, "status.conditions[0].status") != "True" {
+		return fmt.Errorf("the execution failed: %s", field(execution, "status.conditions[0].message"))
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package release
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The stand-in for terraform, where it is not installed, applies the configuration
+// of testdata/terraform: the functions of functions.json and the API. It keeps its
+// state and locks it in the cloud's bucket as the backend "gcs" does, refuses a plan
+// of an older state, and writes the lines of -json that releases read.
+// [TestReleasesWithTheRealTools] plays the same releases with the real one.
+
+const (
+	statePath = "coldaisle/default.tfstate"
+	lockPath  = "coldaisle/default.tflock"
+)
+
+// tfState is what was applied: images by part, and how often.
+type tfState struct {
+	Serial int
+	Images map[string]string
+}
+
+type tfPlan struct {
+	Serial  int
+	Desired map[string]string
+}
+
+// runTerraform is the stand-in's main.
+func runTerraform(arguments []string) error {
+	flags, rest := map[string]string{}, []string(nil)
+	for _, argument := range arguments[1:] {
+		if len(rest) > 0 && (rest[len(rest)-1] == "-var" || rest[len(rest)-1] == "-out") {
+			name, value, _ := strings.Cut(argument, "=")
+			if rest[len(rest)-1] == "-out" {
+				name, value = "out", argument
+			}
+			flags[name], rest = value, rest[:len(rest)-1]
+			continue
+		}
+		if name, value, ok := strings.Cut(argument, "="); ok && name == "-lock-timeout" {
+			flags[name] = value
+			continue
+		}
+		rest = append(rest, argument)
+	}
+	switch command := strings.Join(append(arguments[:1:1], rest...), " "); {
+	case command == "init":
+		_, err := os.Stat("backend.tf")
+		return err
+	case command == "plan":
+		return planTerraform(flags)
+	case strings.HasPrefix(command, "apply -json ") && len(rest) == 2:
+		return applyTerraform(flags, rest[1])
+	case command == "output -raw api_uri":
+		uri, err := os.ReadFile("uri")
+		fmt.Print(string(uri))
+		return err
+	default:
+		return fmt.Errorf("no command %q", command)
+	}
+}
+
+// locked runs work with the state locked. Without -lock-timeout it does not wait.
+func locked(flags map[string]string, work func() error) error {
+	patience, _ := time.ParseDuration(flags["-lock-timeout"])
+	deadline := time.Now().Add(patience)
+	for {
+		err := store(lockPath, `{"ID":"stand-in"}`, "&ifGenerationMatch=0")
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("Error acquiring the state lock: %w", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	err := work()
+	return errors.Join(err, call(http.MethodDelete, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(lockPath), nil, nil))
+}
+
+// store writes an object of the state's bucket.
+func store(name, content, condition string) error {
+	body := "--b\r\n\r\n{\"name\":\"" + name + "\"}\r\n--b\r\n\r\n" + content + "\r\n--b--\r\n"
+	return send(http.MethodPost, "/upload/storage/v1/b/"+bucket+"/o?uploadType=multipart"+condition, "multipart/related; boundary=b", strings.NewReader(body), nil)
+}
+
+func readState() (tfState, error) {
+	var s tfState
+	err := call(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(statePath)+"?alt=media", nil, &s)
+	if err != nil && strings.Contains(err.Error(), "404") {
+		return tfState{Images: map[string]string{}}, nil
+	}
+	return s, err
+}
+
+func planTerraform(flags map[string]string) error {
+	if flags["project_id"] == "" || flags["region"] == "" || flags["api_image"] == "" || flags["out"] == "" {
+		return fmt.Errorf("flags %v", flags)
+	}
+	return locked(flags, func() error {
+		current, err := readState()
+		if err != nil {
+			return err
+		}
+		functions, err := os.ReadFile("functions.json")
+		if err != nil {
+			return err
+		}
+		plan := tfPlan{Serial: current.Serial}
+		if err := json.Unmarshal(functions, &plan.Desired); err != nil {
+			return err
+		}
+		parts := strings.Join(append([]string{"api"}, slices.Sorted(maps.Keys(plan.Desired))...), ",")
+		plan.Desired["api"] = flags["api_image"] + " " + parts
+		encoded, err := json.Marshal(plan)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(flags["out"], encoded, 0o600)
+	})
+}
+
+func applyTerraform(flags map[string]string, path string) error {
+	encoded, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var plan tfPlan
+	if err := json.Unmarshal(encoded, &plan); err != nil {
+		return err
+	}
+	tell("info", "Terraform 1.11.4", `"type":"version"`)
+	err = locked(flags, func() error {
+		current, err := readState()
+		if err != nil {
+			return err
+		}
+		if current.Serial != plan.Serial {
+			return errors.New("Error: Saved plan is stale")
+		}
+		return change(current, plan.Desired)
+	})
+	if err != nil {
+		tell("error", strings.Trim(strconv.Quote(err.Error()), `"`), `"type":"diagnostic"`)
+	}
+	return err
+}
+
+// change applies part by part, the API last, and notes down how far it came.
+func change(current tfState, desired map[string]string) (err error) {
+	parts := slices.Sorted(maps.Keys(desired))
+	for part := range current.Images {
+		if _, ok := desired[part]; !ok {
+			parts = append(parts, part)
+		}
+	}
+	parts = append(slices.DeleteFunc(parts, func(part string) bool { return part == "api" }), "api")
+	for _, part := range parts {
+		if current.Images[part] == desired[part] {
+			continue
+		}
+		address := `module.function[\"` + part + `\"].terraform_data.revision`
+		if part == "api" {
+			address = "module.api.terraform_data.revision"
+		}
+		tell("info", address+": Modifying...", `"hook":{"resource":{"addr":"`+address+`"},"action":"update"},"type":"apply_start"`)
+		if err = deploy(append([]string{part}, strings.Fields(desired[part])...)); err != nil {
+			break
+		}
+		if current.Images[part] = desired[part]; desired[part] == "" {
+			delete(current.Images, part)
+		}
+	}
+	current.Serial++
+	encoded, _ := json.Marshal(current)
+	return errors.Join(err, store(statePath, string(encoded), ""))
+}
+
+// tell writes a line of -json.
+func tell(level, message, rest string) {
+	fmt.Printf(`{"@level":"%s","@message":"%s","@module":"terraform.ui","@timestamp":"2026-11-20T12:00:00Z",%s}`+"\n", level, message, rest)
+}
+
+// deploy has the cloud do what terraform's provider asks of Google:
+// PART [IMAGE [PARTS]].
+func deploy(arguments []string) error {
+	for len(arguments) < 3 {
+		arguments = append(arguments, "")
+	}
+	form := url.Values{"image": {arguments[1]}, "parts": {arguments[2]}}
+	return send(http.MethodPost, "/terraform/"+arguments[0], "application/x-www-form-urlencoded", strings.NewReader(form.Encode()), nil)
+}
