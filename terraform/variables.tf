@@ -246,7 +246,7 @@ variable "gateway_sites" {
 }
 
 variable "gateway_trust_anchor" {
-  description = "PEM certificate of the authority that signs the gateways' certificates, whose common name is the site. Without it gateways need keys."
+  description = "PEM certificate of the authority that signs the gateways' certificates, whose common name is the site: docs/gateway-install.md makes one. Without it gateways need keys, which organisations may forbid."
   type        = string
   default     = null
 

@@ -14,7 +14,7 @@ import (
 
 const (
 	pubsubScope = "https://www.googleapis.com/auth/pubsub"
-	getKey      = "make a key of the service account, or a configuration of workload identity federation, and put it where GOOGLE_APPLICATION_CREDENTIALS says (docs/gateway-install.md); the gateway keeps readings meanwhile, and takes it up when it is there"
+	getKey      = "make a configuration of workload identity federation with a certificate, or a key of the service account, and put it where GOOGLE_APPLICATION_CREDENTIALS says (docs/gateway-install.md); the gateway keeps readings meanwhile, and takes it up when it is there"
 )
 
 // keyFile is what concerns us of a file of credentials.
@@ -64,7 +64,7 @@ func (c Config) credentials(ctx context.Context, r *Report) *auth.Credentials {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if _, err := found.Token(ctx); err != nil {
-		r.problem(subject, "when the clock and the uplink are right, the key may have been deleted, or the account disabled: make a new one", "%s; no token for it: %v", who, err)
+		r.problem(subject, "when the clock and the uplink are right, the certificate may have expired, the key been deleted, or the account disabled: make a new one", "%s; no token for it: %v", who, err)
 		return nil
 	}
 	r.ok(subject, "%s; Google gives a token for it", who)

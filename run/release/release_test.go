@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,9 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m))
 }
 
+// ownMachine is a person's, where every tool is at hand.
+const ownMachine = "a person's own machine"
+
 // images are the programs that the steps' images have, of those that scripts use.
 // The first has busybox's, and a shell that is not bash.
 func images() map[string][]string {
@@ -44,8 +48,8 @@ func images() map[string][]string {
 	return map[string][]string{
 		"hashicorp/terraform":                             append([]string{"terraform", "deploy"}, usual...),
 		"gcr.io/google.com/cloudsdktool/google-cloud-cli": append([]string{"gcloud", "bash", "awk"}, usual...),
-		"golang": append([]string{"bash", "awk", "curl"}, usual...),
-		"a person's own machine, where everything is at hand": append([]string{"terraform", "deploy", "gcloud", "bash", "awk", "curl"}, usual...),
+		"golang":   append([]string{"bash", "awk", "curl"}, usual...),
+		ownMachine: append([]string{"terraform", "deploy", "gcloud", "bash", "awk", "curl"}, usual...),
 	}
 }
 
@@ -460,9 +464,8 @@ func TestHeldLock(t *testing.T) {
 			t.Errorf("did not wait:\n%s", r.output())
 		}
 		r.says("run/release/lock break " + project)
-		const own = "a person's own machine, where everything is at hand"
 		for _, verb := range []string{"show", "break", "show"} {
-			if err := r.run(own, "#!/usr/bin/env bash\nrun/release/lock "+verb+" "+project); err != nil {
+			if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/release/lock "+verb+" "+project); err != nil {
 				t.Fatal(err, r.output())
 			}
 		}
@@ -524,6 +527,30 @@ func TestStateIsLocked(t *testing.T) {
 		})
 	}
 	c.begin(t, "b1", second, folders).want(true, second.live(), map[string]func(){"plan": hold, "apply": hold})
+}
+
+// TestByHand follows docs/upgrade.md, on a machine where all tools are at hand.
+func TestByHand(t *testing.T) {
+	t.Parallel()
+	commands := found(read(t, "docs/upgrade.md"), "(?s)```sh\n(run/release/lock acquire .*?)```")
+	if len(commands) != 1 {
+		t.Fatalf("%d releases by hand", len(commands))
+	}
+	script := "#!/usr/bin/env bash\nset -euo pipefail\n" + strings.NewReplacer(" P", " "+project, " R", " "+region).Replace(commands[0])
+	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	second := pipeline("api:2", "ingest:2", "detect:1")
+	r := c.begin(t, "b1", second, folders)
+	r.environ = append(r.environ, "BUILD_ID=", "LOCATION=")
+	if err := r.run(ownMachine, script); err != nil {
+		t.Fatal(err, r.output())
+	}
+	if diff := cmp.Diff(second.live(), c.live()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	r.says("@machine")
+	if lock, last := c.object("release/lock"), c.object("release/last"); lock != "" || !regexp.MustCompile(`^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$`).MatchString(last) {
+		t.Errorf("lock %q, last %q", lock, last)
+	}
 }
 
 // TestEveryCommandMayFail plays a release once for each command that it gives, which

@@ -1,0 +1,287 @@
+package docs
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// shell are the commands of the pages, the release's scripts and cloudbuild.yaml, by
+// file, comments left out and continued lines joined.
+func shell(t *testing.T) map[string]string {
+	t.Helper()
+	code := regexp.MustCompile("(?s)```sh\n.*?```|`[^`\n]+`|(?m)(^ {4,}[^ ].*\n)+")
+	texts := map[string]string{"../cloudbuild.yaml": read(t, "../cloudbuild.yaml")}
+	for _, pattern := range []string{"*.md", "../*.md", "../terraform/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			texts[page] = strings.Join(code.FindAllString(read(t, page), -1), "\n")
+		}
+	}
+	scripts, err := filepath.Glob("../run/release/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range scripts {
+		if info, err := os.Stat(script); err == nil && info.Mode().IsRegular() && filepath.Ext(script) == "" {
+			texts[script] = read(t, script)
+		}
+	}
+	for name, text := range texts {
+		text = regexp.MustCompile(`(?m)^ *#.*$`).ReplaceAllString(text, "")
+		texts[name] = regexp.MustCompile(`\\\n\s*`).ReplaceAllString(text, " ")
+	}
+	return texts
+}
+
+// invocations are the words of each call of a program in a text.
+func invocations(text, program string) [][]string {
+	var all [][]string
+	for _, at := range regexp.MustCompile(`(^|[\s(|;&`+"`"+`])`+program+` `).FindAllStringIndex(text, -1) {
+		all = append(all, words(text[at[1]:]))
+	}
+	return all
+}
+
+// words are those of a command at the beginning of a text, as a shell splits them.
+func words(text string) []string {
+	var all []string
+	word, inside, depth := "", false, 0
+	var quote rune
+	end := func() {
+		if inside {
+			all = append(all, word)
+		}
+		word, inside = "", false
+	}
+	for i, r := range text {
+		switch {
+		case quote == '\'' && r == '\'', quote == '"' && r == '"' && depth == 0:
+			quote = 0
+		case quote != 0:
+			word += string(r)
+			if quote == '"' && r == '(' && i > 0 && text[i-1] == '$' {
+				depth++
+			} else if r == ')' && depth > 0 {
+				depth--
+			}
+		case r == '\'' || r == '"':
+			quote, inside = r, true
+		case r == ' ' || r == '\t':
+			end()
+		case strings.ContainsRune("|;&)<>`\n", r):
+			end()
+			return all
+		default:
+			word, inside = word+string(r), true
+		}
+	}
+	end()
+	return all
+}
+
+// surface is what of gcloud's commands the SDK itself knows for completion: a flag's
+// type is "bool", "value", "dynamic", or the list of its values.
+type surface struct {
+	Commands map[string]surface `json:"commands"`
+	Flags    map[string]any     `json:"flags"`
+}
+
+// fault says what gcloud does not know of a command, or nothing.
+func (s surface) fault(command []string) string {
+	node, known := s, []map[string]any{s.Flags}
+	for i := 0; i < len(command); i++ {
+		word := command[i]
+		if !strings.HasPrefix(word, "--") {
+			if inner, ok := node.Commands[word]; ok {
+				node = inner
+				known = append(known, node.Flags)
+			} else if len(node.Commands) > 0 {
+				return "no command " + word
+			}
+			continue
+		}
+		flag, _, given := strings.Cut(word, "=")
+		kind := any(nil)
+		for _, flags := range known {
+			if flags[flag] != nil {
+				kind = flags[flag]
+			} else if positive := "--" + strings.TrimPrefix(flag, "--no-"); positive != flag && flags[positive] == "bool" {
+				kind = "bool"
+			}
+		}
+		switch {
+		case kind == nil:
+			return "no flag " + flag
+		case kind == "bool":
+		case !given && i+1 == len(command):
+			return flag + " lacks its value"
+		case !given:
+			i++
+		}
+	}
+	if len(node.Commands) > 0 {
+		return "not a whole command"
+	}
+	return ""
+}
+
+func sdk(t *testing.T) surface {
+	t.Helper()
+	program, err := exec.LookPath("gcloud")
+	if err != nil {
+		t.Skip("gcloud is not installed")
+	}
+	if program, err = filepath.EvalSymlinks(program); err != nil {
+		t.Fatal(err)
+	}
+	tree := read(t, filepath.Join(filepath.Dir(program), "../data/cli/gcloud_completions.py"))
+	_, tree, _ = strings.Cut(tree, "STATIC_COMPLETION_CLI_TREE = ")
+	var s surface
+	if err := json.Unmarshal([]byte(tree), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestGcloudKnowsEveryFlag holds every gcloud command that we name against the
+// installed gcloud.
+func TestGcloudKnowsEveryFlag(t *testing.T) {
+	t.Parallel()
+	s := sdk(t)
+	for command, want := range map[string]string{
+		"run jobs execute migrate --wait --region R":         "",
+		"run jobs execute migrate --wiat":                    "no flag --wiat",
+		"run jobs run migrate":                               "no command run",
+		"run jobs":                                           "not a whole command",
+		"sql instances patch x --no-deletion-protection":     "",
+		"storage cp a b --if-generation-match":               "--if-generation-match lacks its value",
+		"storage cp a b --no-if-generation-match":            "no flag --no-if-generation-match",
+		"run services list --format 'value(a,b)' --region=R": "",
+	} {
+		if got := s.fault(words(command)); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+	found := 0
+	for name, text := range shell(t) {
+		for _, command := range invocations(text, "gcloud") {
+			found++
+			if fault := s.fault(command); fault != "" {
+				t.Errorf("%s: gcloud %s: %s", name, strings.Join(command, " "), fault)
+			}
+		}
+	}
+	if found < 60 {
+		t.Errorf("%d commands are found: some are not seen", found)
+	}
+}
+
+// TestTerraformWaitsForItsLock wants -lock-timeout wherever terraform locks its state:
+// without it, it gives up at once when somebody else is at work.
+func TestTerraformWaitsForItsLock(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for name, text := range shell(t) {
+		for _, command := range invocations(text, "terraform") {
+			if len(command) < 2 || !slices.Contains([]string{"plan", "apply", "destroy"}, command[0]) { // a name alone is no command
+				continue
+			}
+			found++
+			if !slices.Contains(command, "-lock-timeout=10m") {
+				t.Errorf("%s: terraform %s", name, strings.Join(command, " "))
+			}
+		}
+	}
+	if found < 7 {
+		t.Errorf("%d commands are found: some are not seen", found)
+	}
+}
+
+// TestClonesCanBeDeleted: "When you clone an instance, the new instance receives the
+// deletion protection option (enabled or disabled) from the source instance", says
+// Cloud SQL's page on it, and ours is protected.
+func TestClonesCanBeDeleted(t *testing.T) {
+	t.Parallel()
+	if !strings.Contains(read(t, "../terraform/modules/database/main.tf"), "deletion_protection_enabled = var.deletion_protection") {
+		t.Fatal("is the database not protected any more?")
+	}
+	protected := map[string]bool{}
+	for _, command := range invocations(shell(t)["restore.md"], "gcloud") {
+		switch instance := slices.Concat(command, []string{"", "", "", "", ""}); strings.Join(instance[:3], " ") {
+		case "sql instances clone":
+			protected[instance[4]] = true
+		case "sql instances patch":
+			protected[instance[3]] = protected[instance[3]] && !slices.Contains(command, "--no-deletion-protection")
+		case "sql instances delete":
+			if isProtected, cloned := protected[instance[3]]; isProtected || !cloned {
+				t.Errorf("%s is deleted, and protected", instance[3])
+			}
+		}
+	}
+	if len(protected) == 0 {
+		t.Error("nothing is cloned")
+	}
+}
+
+// TestCertificatesOfGateways makes an authority and a certificate as
+// gateway-install.md says, and holds them to what terraform and TLS ask of them.
+func TestCertificatesOfGateways(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip(err)
+	}
+	text := shell(t)["gateway-install.md"]
+	commands := regexp.MustCompile(`(?m)^ {4}((?:openssl|printf) .*)$`).FindAllStringSubmatch(text, -1)
+	if len(commands) != 4 {
+		t.Fatalf("%d commands", len(commands))
+	}
+	folder := t.TempDir()
+	for _, command := range commands {
+		run := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(command[1], "SITE", "hall-1"))
+		run.Dir = folder
+		if output, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", command[1], err, output)
+		}
+	}
+	authority, site := certificate(t, filepath.Join(folder, "authority.crt")), certificate(t, filepath.Join(folder, "gateway.crt"))
+	if !authority.IsCA || !authority.BasicConstraintsValid || authority.KeyUsage&x509.KeyUsageCertSign == 0 {
+		t.Error("the authority is none")
+	}
+	if site.Subject.CommonName != "hall-1" || site.IsCA {
+		t.Errorf("the certificate is of %q", site.Subject.CommonName)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(authority)
+	if _, err := site.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		t.Error(err)
+	}
+	// What terraform's variable accepts.
+	accepts := regexp.MustCompile(`var\.gateway_trust_anchor == null \|\| can\(regex\("([^"]+)"`).FindStringSubmatch(read(t, "../terraform/variables.tf"))
+	if accepts == nil || !regexp.MustCompile(strings.ReplaceAll(accepts[1], `\\n`, `\n`)).MatchString(read(t, filepath.Join(folder, "authority.crt"))) {
+		t.Errorf("terraform does not accept the authority: %q", accepts)
+	}
+}
+
+func certificate(t *testing.T, path string) *x509.Certificate {
+	t.Helper()
+	block, rest := pem.Decode([]byte(read(t, path)))
+	if block == nil || strings.TrimSpace(string(rest)) != "" {
+		t.Fatalf("%s is not one certificate", path)
+	}
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
