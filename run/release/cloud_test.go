@@ -482,6 +482,35 @@ func (c *cloud) object(name string) string {
 	return string(c.objects[bucket+"/"+name].content)
 }
 
+// put stores an object there, as somebody else would.
+func (c *cloud) put(name, content string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation++
+	c.objects[bucket+"/"+name] = object{generation: c.generation, content: []byte(content)}
+}
+
+func (c *cloud) remove(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.objects, bucket+"/"+name)
+}
+
+// setBuild gives a build a status. One of the tests' own, b12, began at second 12.
+func (c *cloud) setBuild(id, status string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	second, _ := strconv.Atoi(strings.TrimPrefix(id, "b"))
+	c.builds[id] = buildState{status, fmt.Sprintf("2026-11-20T12:00:%02d.123456Z", second)}
+}
+
+// did are the executions of the migration and the changes of traffic, see cloud.
+func (c *cloud) did() (executions, history []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.executions), slices.Clone(c.history)
+}
+
 // field follows a path such as a.b[0].c into decoded JSON.
 func field(value any, path string) string {
 	for name := range strings.SplitSeq(strings.NewReplacer("[", ".", "]", "").Replace(path), ".") {

@@ -3,6 +3,7 @@ package release
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -70,7 +72,8 @@ func (c *cloud) machine(t *testing.T, tools map[string]string) map[string]string
 			path := filepath.Join(folder, program)
 			text := ""
 			if _, ok := standIns()[program]; ok {
-				text = fmt.Sprintf("#!/bin/sh\nRELEASE_STAND_IN=%s RELEASE_CLOUD=%s exec %s \"$@\"\n", program, c.URL, self)
+				// Built with the race detector, a program waits a second before it exits.
+				text = fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 RELEASE_STAND_IN=%s RELEASE_CLOUD=%s exec %s \"$@\"\n", program, c.URL, self)
 			}
 			if real, ok := tools[program]; ok {
 				text = real
@@ -139,8 +142,6 @@ func (r *release) output() string {
 	return r.log.String()
 }
 
-var builds = []string{"b0", "b1", "b2", "b3", "b4"} // begun in this order
-
 // begin makes the workspace of a build as it is after its archives.
 func (c *cloud) begin(t *testing.T, id string, v version, folders map[string]string) *release {
 	t.Helper()
@@ -168,9 +169,9 @@ func (c *cloud) begin(t *testing.T, id string, v version, folders map[string]str
 			t.Fatal(err)
 		}
 	}
+	c.setBuild(id, "WORKING")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.builds[id] = buildState{"WORKING", fmt.Sprintf("2026-11-20T12:00:%02d.123456Z", slices.Index(builds, id))}
 	c.parts[v.api] = append(slices.Sorted(maps.Keys(v.functions)), "api")
 	r.environ = []string{
 		"PROJECT_ID=" + project, "_REGION=" + region, "BUILD_ID=" + id, "LOCATION=global", "HOME=" + r.folder, "HOSTNAME=machine",
@@ -216,10 +217,7 @@ func (r *release) play(before map[string]func()) bool {
 			}
 		}
 	}
-	r.cloud.mu.Lock()
-	defer r.cloud.mu.Unlock()
-	created := r.cloud.builds[r.id].CreateTime
-	r.cloud.builds[r.id] = buildState{status, created}
+	r.cloud.setBuild(r.id, status)
 	return status == "SUCCESS"
 }
 
@@ -260,7 +258,7 @@ func released(t *testing.T, v version) (*cloud, map[string]string) {
 	t.Helper()
 	c := newCloud(t)
 	folders := c.machine(t, nil)
-	c.begin(t, builds[0], v, folders).want(true, v.live(), nil)
+	c.begin(t, "b0", v, folders).want(true, v.live(), nil)
 	return c, folders
 }
 
@@ -274,11 +272,12 @@ func TestRelease(t *testing.T) {
 		"migrate expand of api:2 with api,detect,ingest",
 		"migrate of api:2 with api,detect,ingest",
 	}
-	if diff := cmp.Diff(want, c.executions); diff != "" {
+	executions, history := c.did()
+	if diff := cmp.Diff(want, executions); diff != "" {
 		t.Errorf("migrations (-want +got):\n%s", diff)
 	}
-	if want := []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "ingest ingest-00002", "api api-00002"}; !slices.Equal(want, c.history) {
-		t.Errorf("deployed %q, want %q: what has not changed is not deployed again", c.history, want)
+	if want := []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "ingest ingest-00002", "api api-00002"}; !slices.Equal(want, history) {
+		t.Errorf("deployed %q, want %q: what has not changed is not deployed again", history, want)
 	}
 }
 
@@ -291,7 +290,11 @@ func TestOverlappingReleases(t *testing.T) {
 	a, b := c.begin(t, "b1", good, folders), c.begin(t, "b2", bad, folders)
 	var both sync.WaitGroup
 	a.want(true, good.live(), map[string]func(){"migrate": func() {
-		both.Go(func() { b.play(nil) })
+		both.Go(func() {
+			if b.play(nil) {
+				t.Error("a release that is ill succeeded")
+			}
+		})
 		b.await("Waiting for another release: build b1 global")
 	}})
 	both.Wait()
@@ -299,8 +302,8 @@ func TestOverlappingReleases(t *testing.T) {
 		t.Errorf("the second release took the first one back (-want +got):\n%s\n%s", diff, b.output())
 	}
 	b.says("api: rolled back to api-00002=100.")
-	if c.builds["b2"].Status != "FAILURE" || c.object("release/lock") != "" {
-		t.Errorf("%+v, lock %q", c.builds["b2"], c.object("release/lock"))
+	if lock := c.object("release/lock"); lock != "" {
+		t.Errorf("lock %q", lock)
 	}
 }
 
@@ -383,12 +386,15 @@ func TestPartsComeAndGo(t *testing.T) {
 		"migrate expand of api:2 with api,detect,ingest",
 		"migrate of api:2 with api,escalate,ingest",
 	}
-	if diff := cmp.Diff(want, c.executions); diff != "" {
+	executions, _ := c.did()
+	if diff := cmp.Diff(want, executions); diff != "" {
 		t.Errorf("migrations (-want +got):\n%s", diff)
 	}
+	c.mu.Lock()
 	if !c.users["escalate"] {
 		t.Error("the new part has no rights in the database")
 	}
+	c.mu.Unlock()
 
 	// A part cannot be rolled back to a revision that is gone.
 	r := c.begin(t, "b2", version{"api:3-ill", map[string]string{"ingest": "ingest:1"}}, folders)
@@ -401,7 +407,9 @@ func TestFailedMigration(t *testing.T) {
 	t.Parallel()
 	first := pipeline("api:1", "ingest:1", "detect:1")
 	c, folders := released(t, first)
+	c.mu.Lock()
 	delete(c.users, "ingest")
+	c.mu.Unlock()
 	r := c.begin(t, "b1", pipeline("api:2", "ingest:2", "detect:2"), folders)
 	r.want(false, first.live(), nil)
 	r.says("failed: no user ingest")
@@ -412,14 +420,12 @@ func TestFailedMigration(t *testing.T) {
 func TestHeldLock(t *testing.T) {
 	t.Parallel()
 	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2", "ingest:2", "detect:2")
-	hold := func(c *cloud, owner string) {
-		c.objects[bucket+"/release/lock"] = object{generation: 1000, content: []byte(owner + "\n2026-11-20T12:00:00Z\n1\n")}
-	}
+	hold := func(c *cloud, owner string) { c.put("release/lock", owner+"\n2026-11-20T12:00:00Z\n1\n") }
 	t.Run("by a build that works", func(t *testing.T) {
 		t.Parallel()
 		c, folders := released(t, first)
 		hold(c, "build b4 europe-west1")
-		c.builds["b4"] = buildState{"WORKING", ""}
+		c.setBuild("b4", "WORKING")
 		r := c.begin(t, "b1", second, folders)
 		r.environ = append(r.environ, "LOCK_WAIT=0")
 		if r.play(nil) || c.serves("api") != "api:1" || !strings.HasPrefix(c.object("release/lock"), "build b4") {
@@ -431,9 +437,7 @@ func TestHeldLock(t *testing.T) {
 		var done sync.WaitGroup
 		done.Go(func() { waiting.want(true, second.live(), nil) })
 		waiting.await("Waiting for another release: build b4")
-		c.mu.Lock()
-		c.builds["b4"] = buildState{"CANCELLED", ""}
-		c.mu.Unlock()
+		c.setBuild("b4", "CANCELLED")
 		done.Wait()
 		waiting.says("The lock is broken of a build that is over: build b4")
 	})
@@ -441,7 +445,7 @@ func TestHeldLock(t *testing.T) {
 		t.Parallel()
 		c, folders := released(t, first)
 		hold(c, "build b4 global")
-		c.builds["b4"] = buildState{"CANCELLED", ""}
+		c.setBuild("b4", "CANCELLED")
 		c.begin(t, "b1", second, folders).want(true, second.live(), nil)
 	})
 	t.Run("by a build that nobody knows", func(t *testing.T) {
@@ -479,19 +483,19 @@ func TestHeldLock(t *testing.T) {
 func TestBrokenLock(t *testing.T) {
 	t.Parallel()
 	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2-ill", "ingest:2", "detect:2")
-	other := []byte("anna@laptop\n2026-11-20T12:00:00Z\n1\n")
+	const other = "anna@laptop\n2026-11-20T12:00:00Z\n1\n"
 	for step, live := range map[string]version{"migrate": first, "finish": second} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			c, folders := released(t, first)
 			r := c.begin(t, "b1", second, folders)
-			if r.play(map[string]func(){step: func() { c.objects[bucket+"/release/lock"] = object{generation: 1000, content: other} }}) {
+			if r.play(map[string]func(){step: func() { c.put("release/lock", other) }}) {
 				t.Error("the release succeeded")
 			}
 			if diff := cmp.Diff(live.live(), c.live()); diff != "" {
 				t.Errorf("(-want +got):\n%s\n%s", diff, r.output())
 			}
-			if c.object("release/lock") != string(other) {
+			if c.object("release/lock") != other {
 				t.Errorf("gave back another's lock:\n%s", r.output())
 			}
 			r.says("The lock was taken from this release. It says: anna@laptop")
@@ -517,14 +521,8 @@ func TestStateIsLocked(t *testing.T) {
 	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
 	second := pipeline("api:2", "ingest:2", "detect:2")
 	hold := func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.objects[bucket+"/"+lockPath] = object{generation: 1000, content: []byte(`{"ID":"other"}`)}
-		time.AfterFunc(300*time.Millisecond, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			delete(c.objects, bucket+"/"+lockPath)
-		})
+		c.put(lockPath, `{"ID":"other"}`)
+		time.AfterFunc(300*time.Millisecond, func() { c.remove(lockPath) })
 	}
 	c.begin(t, "b1", second, folders).want(true, second.live(), map[string]func(){"plan": hold, "apply": hold})
 }
@@ -553,57 +551,68 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestEveryCommandMayFail plays a release once for each command that it gives, which
-// fails, as when the network or a right is lost. Afterwards either the version before
-// serves or the new one, never a mixture, and nobody has the lock, unless giving it
-// back is what failed.
+// TestEveryCommandMayFail plays releases of which one command each fails, the first
+// one of the first, the second one of the second and so on, as when the network or a
+// right is lost. After each either the version before serves or the new one, never a
+// mixture, and nobody has the lock, unless giving it back is what failed.
 func TestEveryCommandMayFail(t *testing.T) {
 	t.Parallel()
-	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2", "ingest:2", "detect:2")
-	for failing := 1; ; failing++ {
-		c, folders := released(t, first)
-		count := filepath.Join(t.TempDir(), "count")
-		for _, folder := range folders {
-			for _, tool := range []string{"gcloud", "terraform"} {
-				path := filepath.Join(folder, tool)
-				text, err := os.ReadFile(path)
-				if err != nil {
-					continue // not in this image
-				}
-				counted := fmt.Sprintf("#!/bin/sh\necho \"%s $*\" >>%s\nset -- $(sed -n '$=' %s) \"$@\"\nif [ $1 = %d ]; then echo lost >&2; exit 1; fi\nshift\n",
-					tool, count, count, failing)
-				if err := os.WriteFile(path, append([]byte(counted), text[len("#!/bin/sh\n"):]...), 0o700); err != nil {
-					t.Fatal(err)
-				}
+	c, folders := released(t, pipeline("api:0", "ingest:0", "detect:0"))
+	counter, failing := filepath.Join(t.TempDir(), "commands"), filepath.Join(t.TempDir(), "failing")
+	for _, folder := range folders {
+		for _, tool := range []string{"gcloud", "terraform"} {
+			path := filepath.Join(folder, tool)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				continue // not in this image
+			}
+			first := fmt.Sprintf("#!/bin/sh\necho \"%[1]s $*\" >>%[2]s\nif [ \"$(sed -n '$=' %[2]s)\" = \"$(cat %[3]s)\" ]; then echo lost >&2; exit 1; fi\n", tool, counter, failing)
+			if err := os.WriteFile(path, append([]byte(first), text[len("#!/bin/sh\n"):]...), 0o700); err != nil {
+				t.Fatal(err)
 			}
 		}
-		r := c.begin(t, "b1", second, folders)
-		good := r.play(nil)
-		given, err := os.ReadFile(count)
+	}
+	number := 0
+	// play releases a version of its own and returns what commands that took.
+	play := func(fails int) (r *release, before, after map[string]string, good bool, commands []string) {
+		number++
+		v := pipeline(fmt.Sprintf("api:%d", number), fmt.Sprintf("ingest:%d", number), fmt.Sprintf("detect:%d", number))
+		r, before, after = c.begin(t, fmt.Sprintf("b%d", number), v, folders), c.live(), v.live()
+		if err := errors.Join(os.WriteFile(failing, []byte(strconv.Itoa(fails)), 0o600), os.WriteFile(counter, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		good = r.play(nil)
+		given, err := os.ReadFile(counter)
 		if err != nil {
 			t.Fatal(err)
 		}
-		commands := strings.Split(strings.TrimSpace(string(given)), "\n")
-		if len(commands) < failing {
+		return r, before, after, good, strings.Split(strings.TrimSpace(string(given)), "\n")
+	}
+	for fails := 1; ; fails++ {
+		r, before, after, good, commands := play(fails)
+		if len(commands) < fails {
 			if !good {
 				t.Errorf("no command failed, and the release did:\n%s", r.output())
 			}
 			break
 		}
-		what := commands[failing-1]
-		live := c.live()
-		if want := first.live(); !cmp.Equal(live, want) && !cmp.Equal(live, second.live()) {
-			t.Errorf("%s failed: a mixture serves (-want +got):\n%s\n%s", what, cmp.Diff(want, live), r.output())
+		what := commands[fails-1]
+		// What comes after the smoke test is notes and the lock.
+		late := strings.Contains(what, bucket+"/release/")
+		if live := c.live(); !cmp.Equal(live, before) && !cmp.Equal(live, after) || good != cmp.Equal(live, after) && !late {
+			t.Errorf("%s failed, the release is good: %t. What serves (-before +now):\n%s\n%s", what, good, cmp.Diff(before, live), r.output())
 		}
-		if good && !slices.Contains(c.executions, "migrate expand of api:2 with api,detect,ingest") {
+		if executions, _ := c.did(); good && !slices.Contains(executions, "migrate expand of "+after["api"]+" with api,detect,ingest") {
 			t.Errorf("%s failed: good without a migration before the apply\n%s", what, r.output())
 		}
-		if lock := c.object("release/lock"); lock != "" && (good || !strings.Contains(what, "/release/lock")) {
-			t.Errorf("%s failed: the lock is held\n%s", what, r.output())
+		if lock := c.object("release/lock"); lock != "" {
+			if good || !late {
+				t.Errorf("%s failed: the lock is held\n%s", what, r.output())
+			}
+			if r, _, _, good, _ := play(0); !good {
+				t.Errorf("%s failed, and the next release too:\n%s", what, r.output())
+			}
 		}
-		// Whatever happened, the next release can be made.
-		third := pipeline("api:3", "ingest:3", "detect:3")
-		c.begin(t, "b2", third, c.machine(t, nil)).want(true, third.live(), nil)
 	}
 }
 
@@ -659,16 +668,14 @@ func TestReleasesWithTheRealTools(t *testing.T) {
 		t.Parallel()
 		c, folders := begin(t, "gcloud", "terraform")
 		other := "build b9 global\n2026-11-20T11:00:00Z\n1\n"
-		c.objects[bucket+"/release/lock"] = object{generation: 1000, content: []byte(other)}
-		c.builds["b9"] = buildState{"WORKING", ""}
+		c.put("release/lock", other)
+		c.setBuild("b9", "WORKING")
 		second := pipeline("api:2", "ingest:2", "detect:1")
 		r := c.begin(t, "b1", second, folders)
 		var done sync.WaitGroup
 		done.Go(func() { r.want(true, second.live(), nil) })
 		r.await("Waiting for another release: build b9 global")
-		c.mu.Lock()
-		delete(c.objects, bucket+"/release/lock")
-		c.mu.Unlock()
+		c.remove("release/lock")
 		done.Wait()
 		if last := c.object("release/last"); last != "2026-11-20T12:00:01.123456Z\n" {
 			t.Errorf("the newest release began %q", last)
@@ -678,8 +685,8 @@ func TestReleasesWithTheRealTools(t *testing.T) {
 	t.Run("an ill release after a dead one", func(t *testing.T) {
 		t.Parallel()
 		c, folders := begin(t, "gcloud", "terraform")
-		c.objects[bucket+"/release/lock"] = object{generation: 1000, content: []byte("build b9 global\n2026-11-20T11:00:00Z\n1\n")}
-		c.builds["b9"] = buildState{"TIMEOUT", ""}
+		c.put("release/lock", "build b9 global\n2026-11-20T11:00:00Z\n1\n")
+		c.setBuild("b9", "TIMEOUT")
 		second := version{"api:2-ill", map[string]string{"ingest": "ingest:2", "escalate": "escalate:1"}}
 		r := c.begin(t, "b1", second, folders)
 		r.want(false, map[string]string{"api": "api:1", "ingest": "ingest:1", "escalate": "escalate:1"}, nil)
@@ -691,7 +698,8 @@ func TestReleasesWithTheRealTools(t *testing.T) {
 			"migrate expand of api:2-ill with api,detect,ingest",
 			"migrate of api:2-ill with api,escalate,ingest",
 		}
-		if diff := cmp.Diff(want, c.executions); diff != "" {
+		executions, _ := c.did()
+		if diff := cmp.Diff(want, executions); diff != "" {
 			t.Errorf("migrations (-want +got):\n%s", diff)
 		}
 	})
