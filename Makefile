@@ -30,18 +30,18 @@ test: ## Run all tests with the race detector, and the dashboard's in a browser
 
 .PHONY: bench
 bench: ## Run every benchmark, start every program, and write docs/performance.md
-	@go run ./run/bench $(ARGS)
+	@go run ./run/tools/bench $(ARGS)
 
 DURATION ?= 10m
 NODES ?= 2000
 .PHONY: soak
 soak: ## Run the system under load while its parts are killed, and account for every reading (DURATION=10m NODES=2000)
-	@go build -o bin/soak ./run/soak
+	@go build -o bin/soak ./run/tools/soak
 	@exec bin/soak -duration $(DURATION) -nodes $(NODES) $(ARGS)
 
 .PHONY: chaos
 chaos: ## Play named faults, from a full disk to a jumping clock, and print what came of each
-	@go test -count=1 -v -timeout 20m -run '^TestChaos$$' ./run/soak
+	@go test -count=1 -v -timeout 20m -run '^TestChaos$$' ./run/tools/soak
 
 FUZZTIME ?= 30s
 .PHONY: fuzz

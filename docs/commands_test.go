@@ -28,7 +28,7 @@ func shell(t *testing.T) map[string]string {
 			texts[page] = strings.Join(code.FindAllString(read(t, page), -1), "\n")
 		}
 	}
-	scripts, err := filepath.Glob("../run/release/*")
+	scripts, err := filepath.Glob("../run/tools/release/*")
 	if err != nil {
 		t.Fatal(err)
 	}

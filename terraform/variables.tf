@@ -41,13 +41,13 @@ variable "api_image" {
 }
 
 variable "function_archives" {
-  description = "Folder with the functions' archives, NAME.zip each, made by: go run ./run/archive -out DIR. Relative to this folder."
+  description = "Folder with the functions' archives, NAME.zip each, made by: go run ./run/tools/release/archive -out DIR. Relative to this folder."
   type        = string
   default     = "../dist/functions"
 
   validation {
     condition     = alltrue([for name in ["ingest", "detect", "storealert", "train"] : fileexists("${var.function_archives}/${name}.zip")])
-    error_message = "function_archives must hold ingest.zip, detect.zip, storealert.zip and train.zip: make them with go run ./run/archive -out DIR."
+    error_message = "function_archives must hold ingest.zip, detect.zip, storealert.zip and train.zip: make them with go run ./run/tools/release/archive -out DIR."
   }
 }
 

@@ -26,8 +26,8 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
-	"coldaisle.dev/shared/topic"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -231,7 +231,7 @@ func BenchmarkGateway(b *testing.B) {
 			cloud, server := newPubSub(b)
 			through := gateway.NewTopic(cloud, "data", 0)
 			b.Cleanup(through.Stop)
-			alone := topic.New(cloud, "data", gateway.PublishTimeout)
+			alone := publisher.New(cloud, "data", gateway.PublishTimeout)
 			b.Cleanup(alone.Stop)
 			publisher := &sender{}
 			site := gateway.New(gateway.Config{}, publisher, openBox(b, b.TempDir(), time.Now), time.Now, logging.Discard())

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"coldaisle.dev/shared/serving"
+	"coldaisle.dev/shared/httpserver"
 )
 
 // connections is a listener that bounds how many connections are open, in all
@@ -219,4 +219,4 @@ func (c *connection) Close() error {
 }
 
 // CloseWrite closes the writing side alone, as net/http does to end an answer.
-func (c *connection) CloseWrite() error { return serving.CloseWrite(c.Conn) }
+func (c *connection) CloseWrite() error { return httpserver.CloseWrite(c.Conn) }

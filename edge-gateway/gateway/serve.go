@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"coldaisle.dev/shared/serving"
+	"coldaisle.dev/shared/httpserver"
 )
 
 // Limits of connections, for a small machine on a network of small devices.
@@ -21,7 +21,7 @@ const (
 // Serve answers on a listener until the context ends, then lets the requests
 // under way finish and returns nil. It closes the listener.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	limits := serving.Limits{
+	limits := httpserver.Limits{
 		HeaderTime: 5 * time.Second,
 		ReadTime:   10 * time.Second,
 		WriteTime:  20 * time.Second, // longer than a turn and two publishes may take
@@ -30,7 +30,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 		Refusal:    func(text string) []byte { return encoded(errorBody{Error: text}) },
 	}
 	bounded := newConnections(ctx, listener, maxConnections, perAddress, log)
-	return serving.Run(ctx, bounded, handler, limits, log, slog.LevelDebug, func(server *http.Server) {
+	return httpserver.Run(ctx, bounded, handler, limits, log, slog.LevelDebug, func(server *http.Server) {
 		server.ConnState = bounded.changed
 	})
 }

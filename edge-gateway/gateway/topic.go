@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"coldaisle.dev/shared/topic"
+	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -49,10 +49,10 @@ var ErrRefused = errors.New("refused by Pub/Sub")
 // Topic publishes readings to a Pub/Sub topic. Live readings and backlog go in
 // requests of their own.
 type Topic struct {
-	live, backlog *topic.Publisher
+	live, backlog *publisher.Publisher
 	// single takes the messages of a request that was refused, one a request: the
 	// fault may be another's.
-	single *topic.Publisher
+	single *publisher.Publisher
 
 	mu       sync.Mutex
 	underWay int  // live readings that are being published
@@ -68,8 +68,8 @@ type Topic struct {
 func NewTopic(client *pubsub.Client, name string, timeout time.Duration) *Topic {
 	timeout = cmp.Or(timeout, PublishTimeout)
 	return &Topic{
-		live: topic.New(client, name, timeout), backlog: topic.New(client, name, timeout),
-		single: topic.NewSingle(client, name, timeout),
+		live: publisher.New(client, name, timeout), backlog: publisher.New(client, name, timeout),
+		single: publisher.NewSingle(client, name, timeout),
 	}
 }
 
@@ -161,7 +161,7 @@ func (t *Topic) PublishBacklog(ctx context.Context, messages []Message) []error 
 	return faults
 }
 
-func begin(ctx context.Context, publisher *topic.Publisher, m Message) *pubsub.PublishResult {
+func begin(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
 	return publisher.Send(ctx, m.Data, map[string]string{wire.NodeIDAttribute: m.NodeID})
 }
 

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"coldaisle.dev/shared/series"
+	"coldaisle.dev/shared/recording"
 )
 
 // Defaults of [Options].
@@ -53,7 +53,7 @@ type Options struct {
 // Entry is the end of one row: under which id it was sent and what the gateway
 // said last.
 type Entry struct {
-	series.Row
+	recording.Row
 
 	MessageID string
 	Status    int // of HTTP
@@ -95,7 +95,7 @@ func (r Result) String() string {
 // replay is one replay under way.
 type replay struct {
 	options Options
-	series  *series.Series
+	series  *recording.Series
 	base    string
 	client  *client
 	slots   chan struct{} // holds one token per request under way
@@ -164,7 +164,7 @@ func prepare(ctx context.Context, options Options) (*replay, error) {
 		}
 		options.Resolve = fixed
 	}
-	recorded, err := series.Read(options.File, options.Humidity)
+	recorded, err := recording.Read(options.File, options.Humidity)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (p *replay) result() Result {
 }
 
 // node sends the rows of one node.
-func (p *replay) node(ctx context.Context, number int, rows []series.Row) error {
+func (p *replay) node(ctx context.Context, number int, rows []recording.Row) error {
 	address := fmt.Sprintf("10.78.%d.%d", number/250%256, number%250+1)
 	body := registration{NodeID: rows[0].NodeID, IPAddr: address}
 	attempts := 0
@@ -220,7 +220,7 @@ func (p *replay) node(ctx context.Context, number int, rows []series.Row) error 
 }
 
 // send brings one row to its end.
-func (p *replay) send(ctx context.Context, row series.Row) error {
+func (p *replay) send(ctx context.Context, row recording.Row) error {
 	entry := Entry{Row: row, MessageID: p.messageID(row.Line)}
 	p.sent.Add(1)
 	status, err := p.deliver(ctx, messagePath, message{

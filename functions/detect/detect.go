@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/registry"
-	"coldaisle.dev/shared/tally"
+	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
@@ -32,7 +32,7 @@ const Backlog = 10 * time.Minute
 // Nodes answers from a cache that may lag 15 seconds behind the database, and
 // from a staler one when the database is away. It fails rather than guess.
 type Nodes interface {
-	Node(ctx context.Context, nodeID string) (registry.Node, error)
+	Node(ctx context.Context, nodeID string) (sensorcache.Node, error)
 }
 
 // Publisher sends an event to topic alerts and returns once Pub/Sub has it.
@@ -53,14 +53,14 @@ type Detect struct {
 	learned   Learned
 	defaults  alert.Thresholds
 	log       *slog.Logger
-	tally     *tally.Tally
+	tally     *logmetrics.Tally
 }
 
 // New returns the step. defaults apply where the owner has set no thresholds or
 // nobody owns the sensor. learned may be nil: thresholds alone then. A nil
 // tally counts nothing.
 func New(
-	nodes Nodes, publisher Publisher, learned Learned, defaults alert.Thresholds, log *slog.Logger, counts *tally.Tally,
+	nodes Nodes, publisher Publisher, learned Learned, defaults alert.Thresholds, log *slog.Logger, counts *logmetrics.Tally,
 ) *Detect {
 	return &Detect{
 		nodes: nodes, publisher: publisher, learned: learned, defaults: defaults, log: log, tally: counts,
@@ -105,7 +105,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 // judge publishes an event for each value over its limit. Sensors that nobody
 // owns are judged too: one may be registered before the event is stored, and
 // storealert decides at that moment.
-func (d *Detect) judge(ctx context.Context, r reading.Reading, node registry.Node) error {
+func (d *Detect) judge(ctx context.Context, r reading.Reading, node sensorcache.Node) error {
 	limits := d.defaults
 	if node.HasLimits {
 		limits = node.Limits

@@ -18,20 +18,20 @@ import (
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/registry"
+	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/wire"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // known is what detection is told of nodes; nodes not in it are nobody's.
-type known map[string]registry.Node
+type known map[string]sensorcache.Node
 
 var errAway = errors.New("database is away")
 
-func (k known) Node(_ context.Context, id string) (registry.Node, error) {
+func (k known) Node(_ context.Context, id string) (sensorcache.Node, error) {
 	if id == "untold" {
-		return registry.Node{}, errAway
+		return sensorcache.Node{}, errAway
 	}
 	return k[id], nil
 }

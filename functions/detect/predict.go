@@ -11,23 +11,23 @@ import (
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
-	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/tally"
 	"coldaisle.dev/shared/wire"
 )
 
 // Models gives the models in use, from memory.
 type Models interface {
-	Pair(ctx context.Context) models.Pair
+	Pair(ctx context.Context) modelstore.Pair
 }
 
 // NoModels is where there is no bucket: rules alone judge.
 type NoModels struct{}
 
 // Pair implements [Models].
-func (NoModels) Pair(context.Context) models.Pair { return models.Pair{} }
+func (NoModels) Pair(context.Context) modelstore.Pair { return modelstore.Pair{} }
 
 // Predictions is the metadata database. RecordDetection returns once the record
 // is durable.
@@ -46,12 +46,12 @@ type Predictor struct {
 	every       uint64 // one in so many normal readings is recorded
 	extractors  sync.Pool
 	log         *slog.Logger
-	tally       *tally.Tally
+	tally       *logmetrics.Tally
 }
 
 // NewPredictor returns a predictor that records one in every so many normal
 // readings. A nil tally counts nothing.
-func NewPredictor(m Models, predictions Predictions, every int, log *slog.Logger, counts *tally.Tally) *Predictor {
+func NewPredictor(m Models, predictions Predictions, every int, log *slog.Logger, counts *logmetrics.Tally) *Predictor {
 	return &Predictor{
 		models: m, predictions: predictions, every: uint64(max(every, 1)),
 		extractors: sync.Pool{New: func() any { return new(features.Extractor) }},
@@ -80,7 +80,7 @@ func (p *Predictor) Observe(ctx context.Context, data wire.Data) error {
 
 // judge reports what the models say of a reading and whether it is worth a
 // record. For most readings it does nothing but judge.
-func (p *Predictor) judge(pair models.Pair, data wire.Data) (n store.NewPrediction, worth bool) {
+func (p *Predictor) judge(pair modelstore.Pair, data wire.Data) (n store.NewPrediction, worth bool) {
 	x, _ := p.extractors.Get().(*features.Extractor)
 	defer p.extractors.Put(x)
 	judgement := pair.Detector.Judge(x, data.Recent, data.Reading)

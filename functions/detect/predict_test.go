@@ -13,7 +13,7 @@ import (
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
@@ -34,9 +34,9 @@ func series(n int, every time.Duration) []reading.Reading {
 }
 
 // trained are models that know a series.
-type trained struct{ pair models.Pair }
+type trained struct{ pair modelstore.Pair }
 
-func (f trained) Pair(context.Context) models.Pair { return f.pair }
+func (f trained) Pair(context.Context) modelstore.Pair { return f.pair }
 
 func train(tb testing.TB, of []reading.Reading) trained {
 	tb.Helper()
@@ -46,8 +46,8 @@ func train(tb testing.TB, of []reading.Reading) trained {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return trained{models.Pair{
-		Manifest: models.Manifest{Detector: result.Detector.Info.Name, Forecaster: result.Forecaster.Info.Name},
+	return trained{modelstore.Pair{
+		Manifest: modelstore.Manifest{Detector: result.Detector.Info.Name, Forecaster: result.Forecaster.Info.Name},
 		Detector: result.Detector, Forecaster: result.Forecaster,
 	}}
 }

@@ -7,7 +7,7 @@ import (
 	pubsub "cloud.google.com/go/pubsub/v2"
 
 	"coldaisle.dev/shared/alert"
-	"coldaisle.dev/shared/topic"
+	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -16,11 +16,11 @@ import (
 const publishTimeout = 4 * time.Second
 
 // Topic publishes events to a Pub/Sub topic. Stop it before its client.
-type Topic struct{ *topic.Publisher }
+type Topic struct{ *publisher.Publisher }
 
 // NewTopic publishes through a client of the caller's.
 func NewTopic(client *pubsub.Client, name string) Topic {
-	return Topic{topic.New(client, name, publishTimeout)}
+	return Topic{publisher.New(client, name, publishTimeout)}
 }
 
 // Publish implements [Publisher].

@@ -4,14 +4,14 @@ import (
 	"errors"
 
 	"coldaisle.dev/shared/cloudsql"
-	"coldaisle.dev/shared/readings/place"
+	"coldaisle.dev/shared/readings/backend"
 )
 
 // Config is what the function reads from its environment, besides what all
 // functions do.
 type Config struct {
 	Database cloudsql.Config
-	Table    place.Config
+	Table    backend.Config
 }
 
 // Validate implements config.Validator.

@@ -13,9 +13,9 @@ import (
 	"fmt"
 	"log/slog"
 
+	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/tally"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
@@ -35,11 +35,11 @@ type Ingest struct {
 	readings   Readings
 	tombstones Tombstones
 	log        *slog.Logger
-	tally      *tally.Tally
+	tally      *logmetrics.Tally
 }
 
 // New returns the step. A nil tally counts nothing.
-func New(readings Readings, tombstones Tombstones, log *slog.Logger, counts *tally.Tally) *Ingest {
+func New(readings Readings, tombstones Tombstones, log *slog.Logger, counts *logmetrics.Tally) *Ingest {
 	return &Ingest{readings: readings, tombstones: tombstones, log: log, tally: counts}
 }
 

@@ -13,9 +13,9 @@ import (
 	"log/slog"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/tally"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
@@ -30,11 +30,11 @@ type Alerts interface {
 type StoreAlert struct {
 	alerts Alerts
 	log    *slog.Logger
-	tally  *tally.Tally
+	tally  *logmetrics.Tally
 }
 
 // New returns the step. A nil tally counts nothing.
-func New(alerts Alerts, log *slog.Logger, counts *tally.Tally) *StoreAlert {
+func New(alerts Alerts, log *slog.Logger, counts *logmetrics.Tally) *StoreAlert {
 	return &StoreAlert{alerts: alerts, log: log, tally: counts}
 }
 

@@ -4,14 +4,14 @@ import (
 	"errors"
 
 	"coldaisle.dev/shared/cloudsql"
-	"coldaisle.dev/shared/readings/place"
+	"coldaisle.dev/shared/readings/backend"
 )
 
 // Config is what the function reads from its environment, besides what all
 // functions do.
 type Config struct {
 	Database cloudsql.Config
-	Table    place.Config
+	Table    backend.Config
 	// ModelBucket is where models are kept.
 	ModelBucket string `env:"MODEL_BUCKET,required,notEmpty"`
 	// Rows is how many readings a run learns from at most, of all nodes together.

@@ -26,12 +26,12 @@ import (
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
-	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/tally"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
@@ -74,16 +74,16 @@ type Readings interface {
 type Train struct {
 	runs     Runs
 	readings Readings
-	models   *models.Bucket
+	models   *modelstore.Bucket
 	rows     int
 	clock    func() time.Time
 	log      *slog.Logger
-	tally    *tally.Tally
+	tally    *logmetrics.Tally
 }
 
 // New returns the step, which learns from so many rows at most. A nil tally
 // counts nothing.
-func New(runs Runs, table Readings, bucket *models.Bucket, rows int, clock func() time.Time, log *slog.Logger, counts *tally.Tally) *Train {
+func New(runs Runs, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counts *logmetrics.Tally) *Train {
 	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, tally: counts}
 }
 
@@ -160,7 +160,7 @@ func advice(fault error) string {
 	switch {
 	case errors.Is(fault, learn.ErrTooFewRows):
 		return fault.Error()
-	case errors.Is(fault, models.ErrTaken):
+	case errors.Is(fault, modelstore.ErrTaken):
 		return "other models were published while this run trained; start it again"
 	case errors.Is(fault, context.DeadlineExceeded), errors.Is(fault, context.Canceled):
 		return "the run took too long; lower TRAINING_ROWS or give the function more CPU, then start it again"
@@ -191,7 +191,7 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 		return err
 	}
 	manifest, err := t.models.Manifest(ctx)
-	if err != nil && !errors.Is(err, models.ErrNone) {
+	if err != nil && !errors.Is(err, modelstore.ErrNone) {
 		return err
 	}
 	live, err := t.models.Load(ctx, manifest)

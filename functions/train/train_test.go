@@ -17,7 +17,7 @@ import (
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
@@ -35,7 +35,7 @@ type plant struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
 	table  *pgreadings.Store
-	bucket *models.Bucket
+	bucket *modelstore.Bucket
 	server *fakestorage.Server
 	step   *train.Train
 	now    time.Time
@@ -54,7 +54,7 @@ func newPlant(t *testing.T, readings int) *plant {
 	}
 	t.Cleanup(p.server.Stop)
 	p.server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "models"})
-	p.bucket, err = models.Open(t.Context(), "models", option.WithEndpoint(p.server.URL()+"/storage/v1/"), option.WithoutAuthentication())
+	p.bucket, err = modelstore.Open(t.Context(), "models", option.WithEndpoint(p.server.URL()+"/storage/v1/"), option.WithoutAuthentication())
 	if err != nil {
 		t.Fatal(err)
 	}

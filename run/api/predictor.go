@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/features"
-	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 )
@@ -21,7 +21,7 @@ const maxForecasts = 10_000
 
 // Models gives the models in use, from memory.
 type Models interface {
-	Pair(ctx context.Context) models.Pair
+	Pair(ctx context.Context) modelstore.Pair
 }
 
 // Predictor forecasts by the models in use. It implements [Forecaster].

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"coldaisle.dev/shared/serving"
+	"coldaisle.dev/shared/httpserver"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 // under way finish and returns nil. It closes the listener. Cloud Run's front
 // end keeps most slow clients away; locally these limits are all there is.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	limits := serving.Limits{
+	limits := httpserver.Limits{
 		HeaderTime: headerTime,
 		ReadTime:   20 * time.Second,
 		WriteTime:  writeTime,
@@ -27,5 +27,5 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 		HeaderSize: 16 << 10,
 		Refusal:    problemBody,
 	}
-	return serving.Run(ctx, listener, handler, limits, log, slog.LevelWarn)
+	return httpserver.Run(ctx, listener, handler, limits, log, slog.LevelWarn)
 }

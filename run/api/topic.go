@@ -7,7 +7,7 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 
-	"coldaisle.dev/shared/topic"
+	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -17,11 +17,11 @@ const publishTime = 5 * time.Second
 
 // Topic publishes retraining requests to a Pub/Sub topic. Stop it before its
 // client.
-type Topic struct{ *topic.Publisher }
+type Topic struct{ *publisher.Publisher }
 
 // NewTopic publishes through a client of the caller's.
 func NewTopic(client *pubsub.Client, name string) Topic {
-	return Topic{topic.New(client, name, publishTime)}
+	return Topic{publisher.New(client, name, publishTime)}
 }
 
 // Publish implements [Publisher].

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"coldaisle.dev/run/local/ledger"
 	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/logging"
 )
 

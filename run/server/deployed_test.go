@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	bq "google.golang.org/api/bigquery/v2"
 
-	"coldaisle.dev/run/deployed"
+	"coldaisle.dev/run/tools/release/tfenv"
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
@@ -29,12 +29,12 @@ const configuration = "../../terraform"
 // with those that the service and the migration read.
 func TestSettingsAreThoseOfTerraform(t *testing.T) {
 	t.Parallel()
-	parts, err := deployed.Read(configuration, "")
+	parts, err := tfenv.Read(configuration, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for part, settings := range map[string]any{"api": &settings{}, "migrate": &migrationSettings{}} {
-		lines, err := deployed.Differences(parts[part], settings)
+		lines, err := tfenv.Differences(parts[part], settings)
 		if err != nil || len(lines) != 0 {
 			t.Errorf("%s: %s, %v", part, strings.Join(lines, "; "), err)
 		}
@@ -47,7 +47,7 @@ func TestSettingsAreThoseOfTerraform(t *testing.T) {
 func TestStartsAsDeployed(t *testing.T) {
 	t.Parallel()
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
-	parts, err := deployed.Read(configuration, suffix)
+	parts, err := tfenv.Read(configuration, suffix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestStartsAsDeployed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own.User = url.UserPassword(deployed.User("api", suffix), password)
+	own.User = url.UserPassword(tfenv.User("api", suffix), password)
 	topics := pubsubtest.Start(t)
 	table := bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer {
 		return bqtest.Answer{Schema: []*bq.TableFieldSchema{
@@ -85,7 +85,7 @@ func TestStartsAsDeployed(t *testing.T) {
 	person.do(http.MethodPost, "/api/v1/sensors/new_sensor", map[string]any{"id": "n1", "name": "n1", "type": "T", "room_id": room["id"]}, http.StatusCreated)
 	person.do(http.MethodGet, "/api/v1/data/latest/n1", nil, http.StatusNotFound)
 	asked := table.Requests()
-	if len(asked) == 0 || !strings.Contains(asked[0].Query, deployed.Dataset) || !strings.Contains(asked[0].Query, deployed.Table) {
+	if len(asked) == 0 || !strings.Contains(asked[0].Query, tfenv.Dataset) || !strings.Contains(asked[0].Query, tfenv.Table) {
 		t.Errorf("%d queries, of other tables than terraform's\n%s", len(asked), service.Output())
 	}
 	if got := service.Terminate(); got != 0 {
@@ -97,7 +97,7 @@ func TestStartsAsDeployed(t *testing.T) {
 // name, as when only one side renames it.
 func TestRefusesToStartWithARenamedSetting(t *testing.T) {
 	t.Parallel()
-	parts, err := deployed.Read(configuration, "")
+	parts, err := tfenv.Read(configuration, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestRefusesToStartWithARenamedSetting(t *testing.T) {
 	if status != 1 || !strings.Contains(written, "SECRET_KEY is required and not set") {
 		t.Errorf("exit %d: %s", status, written)
 	}
-	lines, err := deployed.Differences(part, &settings{})
+	lines, err := tfenv.Differences(part, &settings{})
 	if err != nil || len(lines) != 2 {
 		t.Errorf("got %q, %v", lines, err)
 	}
@@ -123,8 +123,8 @@ func users(t *testing.T, address, suffix string) string {
 	}
 	t.Cleanup(pool.Close)
 	password := rand.Text()
-	for _, part := range deployed.Parts() {
-		user := pgx.Identifier{deployed.User(part, suffix)}.Sanitize()
+	for _, part := range tfenv.Parts() {
+		user := pgx.Identifier{tfenv.User(part, suffix)}.Sanitize()
 		if _, err := pool.Exec(t.Context(), "CREATE ROLE "+user+" LOGIN PASSWORD '"+password+"'"); err != nil {
 			t.Fatal(err)
 		}

@@ -18,8 +18,8 @@ import (
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/config"
-	"coldaisle.dev/shared/models"
-	"coldaisle.dev/shared/readings/place"
+	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/readings/backend"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tracing"
 )
@@ -55,7 +55,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 	open.add(client.Close)
 	topic := api.NewTopic(client, s.RetrainingTopic)
 	open.add(func() error { topic.Stop(); return nil })
-	table, closeTable, err := place.Open(ctx, s.ProjectID, s.Table.Config, pool, clock, log)
+	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.Table.Config, pool, clock, log)
 	if err != nil {
 		return err
 	}
@@ -66,12 +66,12 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 		Origins: s.AllowedOrigins, TrustedProxies: s.TrustedProxies, Clock: clock, Log: log,
 	}
 	if s.ModelBucket != "" {
-		bucket, err := models.Open(ctx, s.ModelBucket)
+		bucket, err := modelstore.Open(ctx, s.ModelBucket)
 		if err != nil {
 			return err
 		}
 		open.add(bucket.Close)
-		deps.Forecaster = api.NewPredictor(models.NewLoader(bucket, 0, clock, log), table)
+		deps.Forecaster = api.NewPredictor(modelstore.NewLoader(bucket, 0, clock, log), table)
 	}
 	backend, err := api.New(deps)
 	if err != nil {

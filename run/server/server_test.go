@@ -15,7 +15,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
-	"coldaisle.dev/shared/readings/place"
+	"coldaisle.dev/shared/readings/backend"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -29,7 +29,7 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Port != 8080 || s.Readings != place.BigQuery || s.Dataset != "sensor_data" || s.Table.Table != "readings" || s.RetrainingTopic != "model-retraining" {
+	if s.Port != 8080 || s.Readings != backend.BigQuery || s.Dataset != "sensor_data" || s.Table.Table != "readings" || s.RetrainingTopic != "model-retraining" {
 		t.Errorf("defaults %+v", s)
 	}
 	for setting, want := range map[string]string{

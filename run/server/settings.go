@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"coldaisle.dev/shared/cloudsql"
-	"coldaisle.dev/shared/readings/place"
+	"coldaisle.dev/shared/readings/backend"
 	"coldaisle.dev/shared/tracing"
 )
 
@@ -13,7 +13,7 @@ type (
 	// Database is where the metadata is.
 	Database struct{ cloudsql.Config }
 	// Table is where the readings are.
-	Table struct{ place.Config }
+	Table struct{ backend.Config }
 )
 
 // settings are the service's environment, in the names of the specification.

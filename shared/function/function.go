@@ -8,7 +8,7 @@
 // supplies the main, locally the function's own. Neither knows more than the
 // framework's Start, so both behave alike. The entrypoint calls the framework
 // itself: the buildpack looks for that among the direct imports of the archive's
-// root package (see run/archive). Nothing else may import this package: it ends the
+// root package (see run/tools/release/archive). Nothing else may import this package: it ends the
 // process.
 package function
 
@@ -26,8 +26,8 @@ import (
 
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
-	"coldaisle.dev/shared/tally"
 	"coldaisle.dev/shared/tracing"
 )
 
@@ -47,7 +47,7 @@ const (
 // Tools are what a step is built with besides its settings.
 type Tools struct {
 	Log   *slog.Logger
-	Tally *tally.Tally
+	Tally *logmetrics.Tally
 	Clock func() time.Time
 }
 
@@ -88,7 +88,7 @@ func Handler[S Settings](program Program, name string, open Open[S]) http.Handle
 	}
 	shared := settings.common()
 	log := logging.New(program.Log, slog.LevelInfo, shared.Project)
-	counts := tally.New(log, name, metricsInterval, program.Clock)
+	counts := logmetrics.New(log, name, metricsInterval, program.Clock)
 	host := NewHost(log, counts, program.Clock, func(ctx context.Context) (push.Step, func(), error) {
 		stop, err := tracing.Start(context.WithoutCancel(ctx), shared.Tracing, name)
 		if err != nil {
@@ -132,7 +132,7 @@ type Host struct {
 	open    func(ctx context.Context) (push.Step, func(), error)
 	handler http.Handler
 	log     *slog.Logger
-	tally   *tally.Tally
+	tally   *logmetrics.Tally
 	clock   func() time.Time
 
 	opening chan struct{} // holds a token while someone opens the step
@@ -146,7 +146,7 @@ type Host struct {
 
 // NewHost returns a host; open is called by the first message, and again by the
 // next one when it failed.
-func NewHost(log *slog.Logger, counts *tally.Tally, clock func() time.Time, open func(ctx context.Context) (push.Step, func(), error)) *Host {
+func NewHost(log *slog.Logger, counts *logmetrics.Tally, clock func() time.Time, open func(ctx context.Context) (push.Step, func(), error)) *Host {
 	h := &Host{open: open, log: log, tally: counts, clock: clock, opening: make(chan struct{}, 1)}
 	h.handler = push.Handler(log, clock, h.handle)
 	return h

@@ -15,8 +15,8 @@ import (
 
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
-	"coldaisle.dev/shared/tally"
 )
 
 type opener = func(context.Context) (push.Step, func(), error)
@@ -25,7 +25,7 @@ func host(t *testing.T, open opener) (*function.Host, *httptest.Server, *bytes.B
 	t.Helper()
 	var lines bytes.Buffer
 	log := logging.New(&lines, slog.LevelInfo, "")
-	h := function.NewHost(log, tally.New(log, "test", time.Hour, time.Now), time.Now, open)
+	h := function.NewHost(log, logmetrics.New(log, "test", time.Hour, time.Now), time.Now, open)
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	return h, server, &lines

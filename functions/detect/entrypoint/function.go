@@ -15,9 +15,9 @@ import (
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
-	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/push"
-	"coldaisle.dev/shared/registry"
+	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store"
 )
 
@@ -50,17 +50,17 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 	metadata := store.New(pool)
 	var live detect.Models = detect.NoModels{}
 	if s.ModelBucket != "" {
-		bucket, err := models.Open(ctx, s.ModelBucket)
+		bucket, err := modelstore.Open(ctx, s.ModelBucket)
 		if err != nil {
 			shut()
 			return nil, nil, err
 		}
-		live = models.NewLoader(bucket, 0, tools.Clock, tools.Log)
+		live = modelstore.NewLoader(bucket, 0, tools.Clock, tools.Log)
 		first := shut
 		shut = func() { first(); _ = bucket.Close() }
 	}
 	learned := detect.NewPredictor(live, metadata, s.PredictionSample, tools.Log, tools.Tally)
-	nodes := registry.New(metadata, tools.Clock)
+	nodes := sensorcache.New(metadata, tools.Clock)
 	step := detect.New(nodes, topic, learned, s.Defaults(), tools.Log, tools.Tally)
 	return step.Handle, shut, nil
 }

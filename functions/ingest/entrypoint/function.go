@@ -15,8 +15,8 @@ import (
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/push"
-	"coldaisle.dev/shared/readings/place"
-	"coldaisle.dev/shared/registry"
+	"coldaisle.dev/shared/readings/backend"
+	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store"
 )
 
@@ -39,11 +39,11 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	table, closeTable, err := place.Open(ctx, s.Project, s.Table, pool, tools.Clock, tools.Log)
+	table, closeTable, err := backend.Open(ctx, s.Project, s.Table, pool, tools.Clock, tools.Log)
 	if err != nil {
 		closePool()
 		return nil, nil, fmt.Errorf("open readings: %w", err)
 	}
-	step := ingest.New(table, registry.New(store.New(pool), tools.Clock), tools.Log, tools.Tally)
+	step := ingest.New(table, sensorcache.New(store.New(pool), tools.Clock), tools.Log, tools.Tally)
 	return step.Handle, func() { _ = closeTable(); closePool() }, nil
 }

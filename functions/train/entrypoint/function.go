@@ -14,9 +14,9 @@ import (
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
-	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/push"
-	"coldaisle.dev/shared/readings/place"
+	"coldaisle.dev/shared/readings/backend"
 	"coldaisle.dev/shared/store"
 )
 
@@ -39,12 +39,12 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	bucket, err := models.Open(ctx, s.ModelBucket)
+	bucket, err := modelstore.Open(ctx, s.ModelBucket)
 	if err != nil {
 		closePool()
 		return nil, nil, err
 	}
-	table, closeTable, err := place.Open(ctx, s.Project, s.Table, pool, tools.Clock, tools.Log)
+	table, closeTable, err := backend.Open(ctx, s.Project, s.Table, pool, tools.Clock, tools.Log)
 	if err != nil {
 		_ = bucket.Close()
 		closePool()

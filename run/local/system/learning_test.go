@@ -13,7 +13,7 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/jackc/pgx/v5"
 
-	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/reading"
@@ -63,7 +63,7 @@ func (l *learner) messages(series []reading.Reading) []*pubsubpb.PubsubMessage {
 func (l *learner) publish(messages []*pubsubpb.PubsubMessage) {
 	l.t.Helper()
 	for batch := range slices.Chunk(messages, 500) {
-		request := &pubsubpb.PublishRequest{Topic: bridge.TopicName(system.Project, bridge.TopicData), Messages: batch}
+		request := &pubsubpb.PublishRequest{Topic: pushbridge.TopicName(system.Project, pushbridge.TopicData), Messages: batch}
 		if _, err := l.PubSub.TopicAdminClient.Publish(l.t.Context(), request); err != nil {
 			l.t.Fatal(err)
 		}

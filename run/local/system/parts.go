@@ -23,9 +23,9 @@ import (
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/run/api"
-	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/shared/cloudsql"
-	"coldaisle.dev/shared/models"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/postgres"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
@@ -103,7 +103,7 @@ func (s *System) startPubSub(ctx context.Context) error {
 	}
 	s.onStop("Pub/Sub client", client.Close)
 	s.PubSub = client
-	s.options.Bridge.Settled = bridge.Release(server, Project, s.options.Bridge.Settled)
+	s.options.Bridge.Settled = pushbridge.Release(server, Project, s.options.Bridge.Settled)
 	return nil
 }
 
@@ -142,8 +142,8 @@ func (s *System) startStorage(ctx context.Context) error {
 }
 
 // openModels opens the bucket of the models.
-func (s *System) openModels(ctx context.Context) (*models.Bucket, error) {
-	bucket, err := models.Open(ctx, ModelBucket, option.WithEndpoint(s.StorageURL+"/storage/v1/"), option.WithoutAuthentication())
+func (s *System) openModels(ctx context.Context) (*modelstore.Bucket, error) {
+	bucket, err := modelstore.Open(ctx, ModelBucket, option.WithEndpoint(s.StorageURL+"/storage/v1/"), option.WithoutAuthentication())
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +152,8 @@ func (s *System) openModels(ctx context.Context) (*models.Bucket, error) {
 }
 
 // loader follows the models in use; each part has its own, as in production.
-func (s *System) loader() *models.Loader {
-	return models.NewLoader(s.Models, s.options.ModelsFresh, s.options.Clock, s.log)
+func (s *System) loader() *modelstore.Loader {
+	return modelstore.NewLoader(s.Models, s.options.ModelsFresh, s.options.Clock, s.log)
 }
 
 // announce lets nodes find the gateway by mDNS where it listens to more than this

@@ -10,12 +10,12 @@ import (
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/functions/storealert"
 	"coldaisle.dev/functions/train"
-	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/readings/bqreadings"
-	"coldaisle.dev/shared/registry"
+	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store"
 )
 
@@ -29,8 +29,8 @@ const (
 // of their subscriptions at them.
 func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 	metadata := store.New(s.Pool)
-	known := registry.New(metadata, s.options.Clock)
-	alerts := detect.NewTopic(s.PubSub, bridge.TopicAlerts)
+	known := sensorcache.New(metadata, s.options.Clock)
+	alerts := detect.NewTopic(s.PubSub, pushbridge.TopicAlerts)
 	s.onStop("alerts topic", func() error { alerts.Stop(); return nil })
 	predictor := detect.NewPredictor(s.loader(), metadata, cmp.Or(s.options.PredictionSample, predictionSample), s.log, nil)
 	trainer := train.New(metadata, table, s.Models, cmp.Or(s.options.TrainingRows, trainingRows), s.options.Clock, s.log, nil)
@@ -52,11 +52,11 @@ func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 		return err
 	}
 	pushes := s.options.PubSubEmulator != ""
-	subscriptions, err := bridge.Build(ctx, s.PubSub, Project, func(function string) string { return address + "/" + function }, pushes)
+	subscriptions, err := pushbridge.Build(ctx, s.PubSub, Project, func(function string) string { return address + "/" + function }, pushes)
 	if err != nil || pushes {
 		return err
 	}
-	s.Bridge = bridge.New(s.PubSub, subscriptions, s.options.Bridge, s.log)
+	s.Bridge = pushbridge.New(s.PubSub, subscriptions, s.options.Bridge, s.log)
 	s.run(ctx, "push bridge", s.Bridge.Run)
 	s.onStop("pipeline", func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)

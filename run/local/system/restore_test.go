@@ -18,7 +18,7 @@ import (
 	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
 
-	"coldaisle.dev/run/local/bridge"
+	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
@@ -143,7 +143,7 @@ func rehearsed(t *testing.T, address, key string) system.Options {
 	t.Helper()
 	return system.Options{
 		DataDir: t.TempDir(), DatabaseURL: address, SecretKey: key, ModelsFresh: 50 * time.Millisecond, PredictionSample: 1,
-		Clock: time.Now, Log: logging.Discard(), Bridge: bridge.Config{MinBackoff: 5 * time.Millisecond},
+		Clock: time.Now, Log: logging.Discard(), Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond},
 		PasswordCost: passwordCost,
 	}
 }

@@ -28,8 +28,8 @@ import (
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/dashboard"
-	"coldaisle.dev/run/local/bridge"
-	"coldaisle.dev/shared/models"
+	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/store"
 )
@@ -69,7 +69,7 @@ type Options struct {
 	// one fail.
 	Step func(function string, next push.Step) push.Step
 	// Bridge is how messages are pushed; tests shorten its backoff.
-	Bridge bridge.Config
+	Bridge pushbridge.Config
 
 	Clock func() time.Time
 	Log   *slog.Logger
@@ -85,9 +85,9 @@ type System struct {
 	// Pool is connected to the metadata database.
 	Pool *pgxpool.Pool
 	// Models is where the learned models are.
-	Models *models.Bucket
+	Models *modelstore.Bucket
 	// Bridge counts deliveries; nil where an emulator pushes by itself.
-	Bridge *bridge.Bridge
+	Bridge *pushbridge.Bridge
 	// Nodes are the simulated ones; nil for none.
 	Nodes *nodesim.Simulation
 
@@ -149,7 +149,7 @@ func (s *System) start(ctx context.Context) error {
 	if err := s.startPipeline(ctx, readings); err != nil {
 		return err
 	}
-	retraining := api.NewTopic(s.PubSub, bridge.TopicRetraining)
+	retraining := api.NewTopic(s.PubSub, pushbridge.TopicRetraining)
 	s.onStop("retraining topic", func() error { retraining.Stop(); return nil })
 	secret, err := secretKey(o)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *System) start(ctx context.Context) error {
 	s.run(ctx, "API", func(ctx context.Context) error {
 		return api.Serve(ctx, apiListener, dashboard.Over(backend), s.log)
 	})
-	data := gateway.NewTopic(s.PubSub, bridge.TopicData, 0)
+	data := gateway.NewTopic(s.PubSub, pushbridge.TopicData, 0)
 	s.onStop("data topic", func() error { data.Stop(); return nil })
 	box, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.Remember, Clock: o.Clock})
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"go.opentelemetry.io/otel/trace"
 
-	"coldaisle.dev/run/local/bridge"
-	"coldaisle.dev/run/local/ledger"
+	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
@@ -37,7 +37,7 @@ func start(t *testing.T, change func(*system.Options)) *system.System {
 	t.Helper()
 	options := system.Options{
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(),
-		Bridge: bridge.Config{MinBackoff: 5 * time.Millisecond}, PasswordCost: passwordCost,
+		Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond}, PasswordCost: passwordCost,
 	}
 	if change != nil {
 		change(&options)
@@ -260,11 +260,11 @@ func TestRedeliveryChangesNothing(t *testing.T) {
 		owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", int(field[float64](t, a, "id"))), "", http.StatusOK)
 	}
 
-	topics := map[string]string{"ingest": bridge.TopicData, "detect": bridge.TopicData, "storealert": bridge.TopicAlerts}
+	topics := map[string]string{"ingest": pushbridge.TopicData, "detect": pushbridge.TopicData, "storealert": pushbridge.TopicAlerts}
 	for range len(deliveries) {
 		d := <-deliveries
 		_, err := s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-			Topic:    bridge.TopicName(system.Project, topics[d.function]),
+			Topic:    pushbridge.TopicName(system.Project, topics[d.function]),
 			Messages: []*pubsubpb.PubsubMessage{{Data: d.data}},
 		})
 		if err != nil {
@@ -324,7 +324,7 @@ func TestMessageFromTheFutureHidesNothing(t *testing.T) {
 	sensor(t, owner, "rack-1")
 	began := time.Now()
 	_, err := s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-		Topic: bridge.TopicName(system.Project, bridge.TopicData),
+		Topic: pushbridge.TopicName(system.Project, pushbridge.TopicData),
 		Messages: []*pubsubpb.PubsubMessage{{
 			Data: []byte(`{"node_id":"rack-1","message_id":"1","temperature":60,"humidity":40,"timestamp":"2099-01-01T00:00:00Z"}`),
 		}},
@@ -384,7 +384,7 @@ func TestFailingFunctionIsRetriedAndThenBuried(t *testing.T) {
 		t.Errorf("%d attempts, want 5", got)
 	}
 	pulled, err := s.PubSub.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
-		Subscription: bridge.SubscriptionName(system.Project, bridge.TopicData+bridge.DeadLetterSuffix), MaxMessages: 10,
+		Subscription: pushbridge.SubscriptionName(system.Project, pushbridge.TopicData+pushbridge.DeadLetterSuffix), MaxMessages: 10,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ variable "archive" {
 
   validation {
     condition     = fileexists(var.archive)
-    error_message = "There is no archive at this path: make the archives with go run ./run/archive."
+    error_message = "There is no archive at this path: make the archives with go run ./run/tools/release/archive."
   }
 }
 

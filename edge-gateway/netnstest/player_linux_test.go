@@ -1,0 +1,199 @@
+package netnstest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/net/ipv4"
+
+	"coldaisle.dev/edge-gateway/discover"
+	"coldaisle.dev/edge-gateway/multicast"
+)
+
+// playEnv makes the test's own binary play a client, on an interface eth0.
+const playEnv = "COLDAISLE_TEST_PLAY"
+
+// play is what to play.
+type play struct {
+	Client string // lwip, esp, multicast, resolve, browse, listener or selfish
+	Name   string // that is asked for
+	Type   uint16
+	Mode   discover.Mode // of resolve
+}
+
+// patience of a client, in which it asks again every second.
+const patience = 8 * time.Second
+
+func TestMain(m *testing.M) {
+	if part := os.Getenv(playEnv); part != "" {
+		if err := perform(part); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	var err error
+	if programFolder, err = os.MkdirTemp("", "coldaisle-network"); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(programFolder)
+	os.Exit(code)
+}
+
+func perform(part string) error {
+	var p play
+	if err := json.Unmarshal([]byte(part), &p); err != nil {
+		return err
+	}
+	i, err := net.InterfaceByName("eth0")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if p.Client == "listener" {
+		return p.listen(i)
+	}
+	if p.Client == "selfish" {
+		return hold()
+	}
+	if p.Client == "resolve" {
+		addresses, err := discover.Resolve(ctx, *i, p.Mode)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Println(addresses)
+		return err
+	}
+	if p.Client == "browse" {
+		found, err := discover.Browse(ctx, *i)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(found)
+	}
+	return p.resolve(ctx, i)
+}
+
+// listen says when it begins to listen to the group, and when it is told that an
+// address of the name is no more.
+func (p play) listen(i *net.Interface) error {
+	listening := net.ListenConfig{Control: multicast.SharePort}
+	packets, err := listening.ListenPacket(context.Background(), "udp4", multicast.Group().String())
+	if err != nil {
+		return err
+	}
+	conn := ipv4.NewPacketConn(packets)
+	if err := errors.Join(conn.JoinGroup(i, multicast.Group()), conn.SetReadDeadline(time.Now().Add(time.Minute))); err != nil {
+		return err
+	}
+	fmt.Println("listening")
+	buffer := make([]byte, multicast.MaxMessage)
+	for {
+		n, _, _, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return err
+		}
+		var m dns.Msg
+		if m.Unpack(buffer[:n]) != nil {
+			continue
+		}
+		for _, record := range m.Answer {
+			if a, ok := record.(*dns.A); ok && a.Hdr.Ttl == 0 && dns.CanonicalName(a.Hdr.Name) == p.Name {
+				_, err := fmt.Println("goodbye", a.A)
+				return err
+			}
+		}
+	}
+}
+
+// hold has the port of mDNS, and shares it with nobody, until it is killed.
+func hold() error {
+	listening := net.ListenConfig{}
+	packets, err := listening.ListenPacket(context.Background(), "udp4", fmt.Sprintf(":%d", multicast.Port))
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening")
+	for {
+		if _, _, err := packets.ReadFrom(make([]byte, 1)); err != nil {
+			return err
+		}
+	}
+}
+
+// resolve asks as small devices do and prints the first address it accepts.
+func (p play) resolve(ctx context.Context, i *net.Interface) error {
+	var local string
+	question := dns.Question{Name: p.Name, Qtype: p.Type, Qclass: dns.ClassINET}
+	accept := func(m *dns.Msg) bool { return m.Response }
+	m := dns.Msg{Question: []dns.Question{question}}
+	switch p.Client {
+	case "lwip": // its DNS client: a port of its own; id and the one question must match
+		local = ":0"
+		m.Id = 0x1234
+		accept = func(answer *dns.Msg) bool {
+			return answer.Response && answer.Id == m.Id && len(answer.Question) == 1 && answer.Question[0] == question
+		}
+	case "esp": // asks for a unicast answer from port 5353 and takes no other
+		local = multicast.Prefixes(*i)[0].Addr().String() + ":5353"
+		m.Question[0].Qclass |= 1 << 15
+	case "multicast": // hears only what goes to the group
+		local = "224.0.0.251:5353"
+	default:
+		return fmt.Errorf("no client %q", p.Client)
+	}
+	listening := net.ListenConfig{}
+	if p.Client != "lwip" {
+		listening.Control = multicast.SharePort
+	}
+	packets, err := listening.ListenPacket(ctx, "udp4", local)
+	if err != nil {
+		return err
+	}
+	conn := ipv4.NewPacketConn(packets)
+	if err := errors.Join(conn.SetMulticastInterface(i), conn.JoinGroup(i, multicast.Group())); err != nil {
+		return err
+	}
+	wire, err := m.Pack()
+	if err != nil {
+		return err
+	}
+	buffer := make([]byte, multicast.MaxMessage)
+	for ctx.Err() == nil {
+		if _, err := conn.WriteTo(wire, nil, multicast.Group()); err != nil {
+			return err
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			return err
+		}
+		for {
+			n, _, _, err := conn.ReadFrom(buffer)
+			if err != nil {
+				break // ask again
+			}
+			var answer dns.Msg
+			if answer.Unpack(buffer[:n]) != nil || !accept(&answer) {
+				continue
+			}
+			for _, record := range answer.Answer {
+				if a, ok := record.(*dns.A); ok && a.Hdr.Ttl > 0 && dns.CanonicalName(a.Hdr.Name) == dns.CanonicalName(p.Name) {
+					address, _ := netip.AddrFromSlice(a.A)
+					_, err := fmt.Println(address.Unmap())
+					return err
+				}
+			}
+		}
+	}
+	return fmt.Errorf("%s found no address of %s", p.Client, p.Name)
+}

@@ -1,0 +1,252 @@
+package netnstest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/announce"
+)
+
+// missing ends a test for want of a part: as skipped, in CI as failed.
+func missing(t *testing.T, format string, values ...any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf(format, values...)
+	}
+	t.Skipf(format, values...)
+}
+
+// need finds a program.
+func need(t *testing.T, name, debianPackage string) string {
+	t.Helper()
+	for _, folder := range []string{"", "/usr/sbin/", "/sbin/", "/usr/bin/"} {
+		if path, err := exec.LookPath(folder + name); err == nil {
+			return path
+		}
+	}
+	missing(t, "%s is not installed (apt-get install %s)", name, debianPackage)
+	return ""
+}
+
+var hosts atomic.Int64
+
+// host is a network namespace: a machine with a network of its own.
+type host struct {
+	t    *testing.T
+	name string
+}
+
+// newHost makes a machine without network. Namespaces need Linux and root.
+func newHost(t *testing.T) *host {
+	t.Helper()
+	need(t, "ip", "iproute2")
+	if os.Geteuid() != 0 {
+		missing(t, "network namespaces need root")
+	}
+	h := &host{t: t, name: fmt.Sprintf("coldaisle-%d-%d", os.Getpid(), hosts.Add(1))}
+	if out, err := exec.CommandContext(t.Context(), "ip", "netns", "add", h.name).CombinedOutput(); err != nil {
+		missing(t, "network namespaces are not allowed here: %s", out)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		defer cancel()
+		_ = exec.CommandContext(ctx, "ip", "netns", "delete", h.name).Run()
+	})
+	h.ip("link", "set", "lo", "up")
+	return h
+}
+
+// ip runs ip on the host.
+func (h *host) ip(arguments ...string) {
+	h.t.Helper()
+	if out, err := exec.CommandContext(h.t.Context(), "ip", append([]string{"-n", h.name}, arguments...)...).CombinedOutput(); err != nil {
+		h.t.Fatalf("ip %v: %v: %s", arguments, err, out)
+	}
+}
+
+// cable joins two hosts, to eth0 of the second. Each end has, unless empty, an
+// address.
+func cable(a *host, nameA, addressA string, b *host, addressB string) {
+	const nameB = "eth0"
+	a.t.Helper()
+	a.ip("link", "add", nameA, "type", "veth", "peer", "name", nameB, "netns", b.name)
+	for _, end := range []struct {
+		*host
+		name, address string
+	}{{a, nameA, addressA}, {b, nameB, addressB}} {
+		if end.address != "" {
+			end.ip("address", "add", end.address, "dev", end.name)
+		}
+		end.ip("link", "set", end.name, "up")
+	}
+}
+
+// command is a program on the host, with variables beside the test's own.
+func (h *host) command(ctx context.Context, environ []string, name string, arguments ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", h.name, name}, arguments...)...)
+	c.Env = append(os.Environ(), environ...)
+	return c
+}
+
+// says runs a program on the host and returns what it prints. Nothing here
+// takes a minute but on a machine that is very busy.
+func (h *host) says(environ []string, name string, arguments ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	c := h.command(ctx, environ, name, arguments...)
+	var errors bytes.Buffer
+	c.Stderr = &errors
+	out, err := c.Output()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s%s", name, err, out, errors.String())
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// plays has the test's binary play a client on the host.
+func (h *host) plays(p play) (string, error) {
+	part, err := json.Marshal(p)
+	if err != nil {
+		return "", err
+	}
+	return h.says([]string{playEnv + "=" + string(part)}, os.Args[0])
+}
+
+// playing has the test's binary play a client, and returns what reads the lines
+// that it prints and what ends it.
+func (h *host) playing(p play) (line func() string, end func()) {
+	h.t.Helper()
+	part, err := json.Marshal(p)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	c := h.command(h.t.Context(), []string{playEnv + "=" + string(part)}, os.Args[0])
+	out, err := c.StdoutPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	h.t.Cleanup(end)
+	lines := bufio.NewScanner(out)
+	return func() string {
+		lines.Scan()
+		return lines.Text()
+	}, end
+}
+
+// eventually waits until something holds, for as long as a busy machine may take.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute still not: %s", what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// programs are the gateway and the simulator, built once: a host has no network
+// to build them with.
+var programs = sync.OnceValue(func() error {
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", programFolder+"/",
+		"coldaisle.dev/edge-gateway", "coldaisle.dev/edge-gateway/nodesim/simulate-nodes").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+})
+
+// programFolder is where they are, for as long as the tests run.
+var programFolder string
+
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if err := programs(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(programFolder, name)
+}
+
+// gateway is the program on a host.
+type gateway struct {
+	*host
+
+	process *exec.Cmd
+	log     bytes.Buffer
+}
+
+const port = 8080
+
+func (h *host) startGateway() *gateway {
+	h.t.Helper()
+	g := &gateway{host: h}
+	// Nobody takes what it publishes: the gateway must be found all the same.
+	g.process = h.command(context.WithoutCancel(h.t.Context()), []string{
+		"PROJECT_ID=site", "PUBSUB_EMULATOR_HOST=127.0.0.1:9", "PORT=" + strconv.Itoa(port), "OUTBOX_DIR=" + h.t.TempDir(),
+	}, program(h.t, "edge-gateway"))
+	g.process.Stderr = &g.log
+	if err := g.process.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		g.end(syscall.SIGKILL)
+		if h.t.Failed() {
+			h.t.Logf("log of the gateway:\n%s", g.log.String())
+		}
+	})
+	return g
+}
+
+func (g *gateway) end(signal syscall.Signal) {
+	if g.process != nil {
+		_ = g.process.Process.Signal(signal)
+		_ = g.process.Wait()
+		g.process = nil
+	}
+}
+
+// state is the gateway's own view, of /health; zero while it does not answer.
+func (g *gateway) state() announce.State {
+	var body struct {
+		Discovery announce.State `json:"mdns"`
+	}
+	out, err := g.says(nil, "curl", "--silent", "--max-time", "5", fmt.Sprintf("http://127.0.0.1:%d/health", port))
+	if err == nil {
+		_ = json.Unmarshal([]byte(out), &body)
+	}
+	return body.Discovery
+}
+
+// ready waits until the gateway has claimed its names on so many links.
+func (g *gateway) ready(links int) {
+	g.t.Helper()
+	eventually(g.t, fmt.Sprintf("ready on %d links", links), func() bool {
+		done := 0
+		for _, l := range g.state().Links {
+			if l.Phase == "ready" {
+				done++
+			}
+		}
+		return done == links
+	})
+}

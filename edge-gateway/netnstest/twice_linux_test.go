@@ -1,0 +1,63 @@
+package netnstest
+
+import (
+	"testing"
+
+	"github.com/miekg/dns"
+)
+
+// askers are small devices, of both kinds that want an answer for themselves.
+func askers() []string { return []string{"lwip", "esp"} }
+
+// TestTwoNetworksWithTheSameNumbers has two networks that know nothing of each
+// other and use the same addresses, as two cheap routers do: each answer must
+// leave by the interface that the question came by.
+func TestTwoNetworksWithTheSameNumbers(t *testing.T) {
+	t.Parallel()
+	machine, wired, wireless := newHost(t), newHost(t), newHost(t)
+	cable(machine, "eth0", "192.168.77.2/24", wired, "192.168.77.10/24")
+	cable(machine, "wlan0", "192.168.77.3/24", wireless, "192.168.77.10/24")
+	g := machine.startGateway()
+	g.ready(2)
+	for want, client := range map[string]*host{"192.168.77.2": wired, "192.168.77.3": wireless} {
+		for _, asker := range askers() {
+			if got, err := client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA}); err != nil || got != want {
+				t.Errorf("%s is told %q, %v, want %s", asker, got, err, want)
+			}
+		}
+	}
+}
+
+// TestTwiceInOneNetwork has both interfaces in the same network, as a gateway
+// with a cable and WiFi of the same router: it hears itself, and must not take
+// itself for another.
+func TestTwiceInOneNetwork(t *testing.T) {
+	t.Parallel()
+	router, machine, client := newHost(t), newHost(t), newHost(t)
+	router.ip("link", "add", "bridge", "type", "bridge")
+	router.ip("link", "set", "bridge", "up")
+	for port, end := range map[string]struct {
+		*host
+		name, address string
+	}{
+		"port1": {machine, "eth0", "192.168.77.2/24"},
+		"port2": {machine, "wlan0", "192.168.77.3/24"},
+		"port3": {client, "eth0", "192.168.77.10/24"},
+	} {
+		router.ip("link", "add", port, "type", "veth", "peer", "name", end.name, "netns", end.host.name)
+		router.ip("link", "set", port, "master", "bridge", "up")
+		end.ip("address", "add", end.address, "dev", end.name)
+		end.ip("link", "set", end.name, "up")
+	}
+	g := machine.startGateway()
+	g.ready(2)
+	if got := g.state().Host; got != "monitor-gateway.local" {
+		t.Errorf("alone in its network, it calls itself %s", got)
+	}
+	for _, asker := range askers() {
+		got, err := client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA})
+		if err != nil || (got != "192.168.77.2" && got != "192.168.77.3") {
+			t.Errorf("%s is told %q, %v", asker, got, err)
+		}
+	}
+}

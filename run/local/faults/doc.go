@@ -1,8 +1,0 @@
-// Package faults holds the fault suite of the pipeline: nothing but tests, of
-// all consumers together, over real processes, a real database and the push
-// bridge. The whole of it, 100,000 readings into each table, is
-//
-//	FAULT_READINGS=100000 go test -timeout 60m ./run/local/faults
-//
-// Without the variable a slice of it runs with all other tests.
-package faults

@@ -1,0 +1,335 @@
+// Package pushbridge delivers the messages of Pub/Sub subscriptions to functions by
+// HTTP push, as Google's service does in production: at least once, again with
+// exponential backoff when the function refuses, and into a dead letter topic
+// after the last attempt.
+//
+// The in-process Pub/Sub fake of the official client library cannot push, and
+// counts deliveries of all subscriptions of a topic together, so that its own
+// dead lettering would come too early. The bridge therefore pulls, posts, and
+// does both itself. Only run/local and its tests use it.
+package pushbridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"golang.org/x/sync/errgroup"
+
+	"coldaisle.dev/shared/push"
+)
+
+// Attributes that Pub/Sub adds to a message on its way to a dead letter topic.
+// See https://cloud.google.com/pubsub/docs/handling-failures.
+const (
+	DeadLetterDeliveryCount = "CloudPubSubDeadLetterSourceDeliveryCount"
+	DeadLetterSubscription  = "CloudPubSubDeadLetterSourceSubscription"
+	DeadLetterPublishTime   = "CloudPubSubDeadLetterSourceTopicPublishTime"
+)
+
+// Subscription says where the messages of one subscription go.
+type Subscription struct {
+	Name       string // projects/P/subscriptions/S
+	Endpoint   string // URL that is posted to
+	DeadLetter string // projects/P/topics/T, for what was refused on every attempt
+}
+
+// Config is how the bridge delivers. Zero values take the defaults.
+type Config struct {
+	MaxAttempts int           // deliveries before the dead letter; default 5, as in production
+	MinBackoff  time.Duration // before the second attempt, doubled for each further one; default 200 ms
+	MaxBackoff  time.Duration // default 10 s
+	Outstanding int           // messages of one subscription in delivery at once; default 256
+	// Settled is called with the id of a message that one subscription is done
+	// with, delivered or dead. It may be nil.
+	Settled func(messageID string)
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = 5
+	}
+	if c.MinBackoff == 0 {
+		c.MinBackoff = 200 * time.Millisecond
+	}
+	if c.MaxBackoff == 0 {
+		c.MaxBackoff = 10 * time.Second
+	}
+	if c.Outstanding == 0 {
+		c.Outstanding = 256
+	}
+	if c.Settled == nil {
+		c.Settled = func(string) {}
+	}
+	return c
+}
+
+// Counts is what the bridge has done so far.
+type Counts struct {
+	Delivered    int64 // messages that a function accepted
+	Refused      int64 // attempts that a function refused or did not answer
+	DeadLettered int64 // messages that went to a dead letter topic
+	InFlight     int64 // messages pulled and not yet settled
+}
+
+// Bridge pulls subscriptions and posts their messages.
+type Bridge struct {
+	client        *pubsub.Client
+	subscriptions []Subscription
+	config        Config
+	http          *http.Client
+	log           *slog.Logger
+
+	delivered, refused, dead, inFlight, pulled atomic.Int64
+
+	// empty counts, for each subscription, the pulls that found nothing.
+	empty []atomic.Int64
+}
+
+// The pauses between two pulls that found nothing: the fake answers at once.
+const (
+	shortestPause = 2 * time.Millisecond
+	longestPause  = 32 * time.Millisecond
+)
+
+// lease is how long a pulled message is ours, in seconds: the longest that
+// Pub/Sub grants, far over the longest a message can take through its attempts.
+const lease = 600
+
+// New returns a bridge for subscriptions that exist already. It does nothing
+// until [Bridge.Run].
+func New(client *pubsub.Client, subscriptions []Subscription, config Config, log *slog.Logger) *Bridge {
+	config = config.withDefaults()
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: config.Outstanding,
+		IdleConnTimeout:     time.Minute,
+	}
+	return &Bridge{
+		client:        client,
+		subscriptions: subscriptions,
+		config:        config,
+		http:          &http.Client{Transport: transport, Timeout: time.Minute},
+		log:           log,
+		empty:         make([]atomic.Int64, len(subscriptions)),
+	}
+}
+
+// Counts returns what was done so far.
+func (b *Bridge) Counts() Counts {
+	return Counts{
+		Delivered:    b.delivered.Load(),
+		Refused:      b.refused.Load(),
+		DeadLettered: b.dead.Load(),
+		InFlight:     b.inFlight.Load(),
+	}
+}
+
+// Drain waits until nothing is left to deliver: between two moments without a
+// message in flight, every subscription was asked and none gave one. It takes a
+// running bridge.
+func (b *Bridge) Drain(ctx context.Context) error {
+	before := make([]int64, len(b.empty))
+	for {
+		pulled, quiet := b.pulled.Load(), b.inFlight.Load() == 0
+		for i := range b.empty {
+			before[i] = b.empty[i].Load()
+		}
+		for i := range b.empty {
+			// The first to end may have begun before a function published; the second
+			// began after every pull before it was counted.
+			for b.empty[i].Load() < before[i]+2 {
+				if wait(ctx, shortestPause); ctx.Err() != nil {
+					return fmt.Errorf("drain: %d messages in flight: %w", b.inFlight.Load(), ctx.Err())
+				}
+			}
+		}
+		if quiet && b.pulled.Load() == pulled && b.inFlight.Load() == 0 {
+			return nil
+		}
+	}
+}
+
+// Run delivers until the context ends; it then waits for the posts under way
+// and returns nil. What was pulled and not delivered stays unacknowledged, and
+// Pub/Sub delivers it again.
+func (b *Bridge) Run(ctx context.Context) error {
+	defer b.http.CloseIdleConnections()
+	var group errgroup.Group
+	for i, subscription := range b.subscriptions {
+		group.Go(func() error {
+			b.serve(ctx, subscription, &b.empty[i])
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("push bridge: %w", err)
+	}
+	return nil
+}
+
+// serve pulls one subscription and delivers each message in a goroutine of its
+// own, as many at once as the configuration allows.
+func (b *Bridge) serve(ctx context.Context, s Subscription, empty *atomic.Int64) {
+	slots := make(chan struct{}, b.config.Outstanding)
+	var deliveries sync.WaitGroup
+	defer deliveries.Wait()
+	pause := shortestPause
+	for ctx.Err() == nil {
+		free := cap(slots) - len(slots)
+		received, err := b.pull(ctx, s, free)
+		if err != nil && ctx.Err() == nil {
+			b.log.WarnContext(ctx, "pull failed", "subscription", s.Name, "error", err.Error())
+		}
+		if len(received) == 0 {
+			if err == nil && free > 0 {
+				empty.Add(1)
+			}
+			wait(ctx, pause)
+			pause = min(2*pause, longestPause)
+			continue
+		}
+		pause = shortestPause
+		b.pulled.Add(int64(len(received)))
+		for _, r := range received {
+			slots <- struct{}{}
+			b.inFlight.Add(1)
+			deliveries.Go(func() {
+				defer func() { b.inFlight.Add(-1); <-slots }()
+				b.deliver(ctx, s, r)
+			})
+		}
+	}
+}
+
+// pull fetches up to n messages without waiting for the first.
+func (b *Bridge) pull(ctx context.Context, s Subscription, n int) ([]*pubsubpb.ReceivedMessage, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	response, err := b.client.SubscriptionAdminClient.Pull(ctx, &pubsubpb.PullRequest{
+		Subscription: s.Name,
+		MaxMessages:  int32(min(n, 1000)), //nolint:gosec // bounded by 1000
+		// The fake answers a waiting pull only every half second.
+		ReturnImmediately: true, //nolint:staticcheck // deprecated for production, where nothing pulls
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pull %s: %w", s.Name, err)
+	}
+	return response.GetReceivedMessages(), nil
+}
+
+// deliver takes one message through its attempts. A message is acknowledged
+// only once the function, or the dead letter topic, has it.
+func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb.ReceivedMessage) {
+	m := received.GetMessage()
+	backoff := b.config.MinBackoff
+	for attempt := 1; ; attempt++ {
+		err := b.post(ctx, s, m, attempt)
+		if err == nil {
+			b.delivered.Add(1)
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		b.refused.Add(1)
+		if attempt >= b.config.MaxAttempts {
+			if b.bury(ctx, s, m, attempt, err) {
+				break
+			}
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		wait(ctx, backoff)
+		backoff = min(2*backoff, b.config.MaxBackoff)
+	}
+	b.acknowledge(ctx, s, received)
+	b.config.Settled(m.GetMessageId())
+}
+
+// post makes one attempt.
+func (b *Bridge) post(ctx context.Context, s Subscription, m *pubsubpb.PubsubMessage, attempt int) error {
+	body, err := push.Encode(push.Message{
+		ID: m.GetMessageId(), Data: m.GetData(), Attributes: m.GetAttributes(), OrderingKey: m.GetOrderingKey(),
+		PublishTime: m.GetPublishTime().AsTime(), Subscription: s.Name, DeliveryAttempt: attempt,
+	})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Endpoint, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("push to %s: %w", s.Endpoint, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := b.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("push to %s: %w", s.Endpoint, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return fmt.Errorf("push to %s: answered %s", s.Endpoint, response.Status)
+	}
+	return nil
+}
+
+// bury publishes a message to the dead letter topic, intact but for the
+// attributes that say where it died, and reports whether it is there.
+func (b *Bridge) bury(ctx context.Context, s Subscription, m *pubsubpb.PubsubMessage, attempts int, cause error) bool {
+	attributes := maps.Clone(m.GetAttributes())
+	if attributes == nil {
+		attributes = map[string]string{}
+	}
+	attributes[DeadLetterDeliveryCount] = strconv.Itoa(attempts)
+	attributes[DeadLetterSubscription] = s.Name
+	attributes[DeadLetterPublishTime] = m.GetPublishTime().AsTime().Format(time.RFC3339Nano)
+	_, err := b.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{
+		Topic: s.DeadLetter,
+		Messages: []*pubsubpb.PubsubMessage{
+			{Data: m.GetData(), Attributes: attributes, OrderingKey: m.GetOrderingKey()},
+		},
+	})
+	if err != nil {
+		b.log.ErrorContext(ctx, "dead letter refused", "message_id", m.GetMessageId(), "topic", s.DeadLetter, "error", err.Error())
+		return false
+	}
+	b.dead.Add(1)
+	b.log.ErrorContext(ctx, "message moved to the dead letter", "message_id", m.GetMessageId(),
+		"subscription", s.Name, "topic", s.DeadLetter, "attempts", attempts, "error", cause.Error())
+	return true
+}
+
+// acknowledge is done even when the bridge is stopping: the effect exists, and
+// a needless redelivery is the only harm of failing here.
+func (b *Bridge) acknowledge(ctx context.Context, s Subscription, received *pubsubpb.ReceivedMessage) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err := b.client.SubscriptionAdminClient.Acknowledge(ctx, &pubsubpb.AcknowledgeRequest{
+		Subscription: s.Name, AckIds: []string{received.GetAckId()},
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		b.log.WarnContext(ctx, "acknowledge failed, the message will come again",
+			"subscription", s.Name, "message_id", received.GetMessage().GetMessageId(), "error", err.Error())
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

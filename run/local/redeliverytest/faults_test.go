@@ -1,0 +1,342 @@
+package redeliverytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/grpc/codes"
+
+	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+const project = "test"
+
+// size is how many readings go in: a slice of the whole suite unless
+// FAULT_READINGS says more.
+func size(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("FAULT_READINGS")
+	if text == "" {
+		return 600
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("FAULT_READINGS: %v", err)
+	}
+	return n
+}
+
+// TestFaults sends readings through ingest, detect and storealert, each a
+// process of its own that is killed and started again all the time, behind a
+// network that fails at every tenth message, before or after the effect, and
+// delivers some twice. Messages come in disorder and partly in copies, poison
+// among them. In the end each reading is stored once, each alert due stands
+// once, and the dead letter holds the poison and, after a replay of what died of
+// bad luck alone, nothing else.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"postgres", "bigquery"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			run(t, table, size(t))
+		})
+	}
+}
+
+func run(t *testing.T, table string, n int) {
+	t.Helper()
+	database := pgtest.URL(t)
+	pool, err := pgxpool.New(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	customer := nodes(t, store.New(pool))
+	server := pubsubtest.Start(t)
+	client := pubsubtest.Client(t, server, project)
+	appends := bqtest.NewAppendServer(t)
+	appends.Latency = 2 * time.Millisecond
+	chance := rand.New(rand.NewPCG(7, 7))
+	appends.Fault = func(int, []reading.Reading) bqtest.Fault { // one at a time: the server holds its lock
+		switch chance.IntN(40) {
+		case 0:
+			return bqtest.Fault{Code: codes.Unavailable}
+		case 1:
+			return bqtest.Fault{Code: codes.ResourceExhausted}
+		case 2:
+			return bqtest.Fault{Break: true}
+		case 3:
+			return bqtest.Fault{Break: true, Store: true}
+		}
+		return bqtest.Fault{}
+	}
+	environ := []string{
+		"PROJECT_ID=" + project, "DATABASE_URL=" + database, "PUBSUB_EMULATOR_HOST=" + server.Addr, "READINGS=" + table,
+		"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST=" + appends.Address(),
+	}
+	instances := map[string]*instance{}
+	for _, function := range []string{"ingest", "detect", "storealert"} {
+		instances[function] = start(t, function, environ)
+	}
+	subscriptions, err := pushbridge.Build(t.Context(), client, project, func(function string) string {
+		if instances[function] == nil {
+			return "http://127.0.0.1:1/" // train takes no part
+		}
+		return instances[function].url
+	}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushes := pushbridge.New(client, subscriptions, pushbridge.Config{MinBackoff: 50 * time.Millisecond, Outstanding: 64}, logging.Discard())
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := pushes.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	defer func() { stop(); running.Wait() }()
+	var peace []func()
+	for _, i := range instances {
+		peace = append(peace, i.kills(ctx, &running))
+	}
+
+	began := time.Now()
+	sent, published, poison := publish(t, client, pushes, n)
+	done := int64(2 * published) // each goes to ingest and to detect
+	settle(t, pushes, instances, done)
+	// An operator replays once the fault is mended: nothing is killed any more.
+	// The network goes on failing, so that a replay, too, may need another.
+	killed := 0
+	for _, stop := range peace {
+		stop()
+	}
+	for _, i := range instances {
+		killed += i.deaths()
+	}
+	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*poison
+	for left, round := unlucky, 1; left > 0 && round <= 5; round++ {
+		replay(t, server.Addr, "data")
+		replay(t, server.Addr, "alerts")
+		settle(t, pushes, instances, done)
+		left = deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*poison
+	}
+	t.Logf("%d readings in %.1f s: %d attempts refused, %d instances killed, %d messages dead by bad luck and replayed",
+		n, time.Since(began).Seconds(), pushes.Counts().Refused, killed, unlucky)
+
+	if dead := deadLetters(t, client, "data"); dead != 2*poison { // both functions refuse it
+		t.Errorf("%d messages in the dead letter of topic data, want the poison twice: %d", dead, 2*poison)
+	}
+	if dead := deadLetters(t, client, "alerts"); dead != 0 {
+		t.Errorf("%d messages in the dead letter of topic alerts", dead)
+	}
+	want := map[reading.Identity]reading.Reading{}
+	due := map[string]bool{}
+	for _, r := range sent {
+		if r.NodeID == "deleted" {
+			continue
+		}
+		want[r.Identity()] = r
+		for _, e := range alert.Judge(r, alert.Thresholds{MaxTemperature: 45, MaxHumidity: 55}) {
+			if r.NodeID != "unknown" {
+				due[fmt.Sprintf("%s%s %d%s", e.NodeID, e.MessageID, e.Time.UnixMicro(), e.Type)] = true
+			}
+		}
+	}
+	got := appends.Rows()
+	if table == "postgres" {
+		got = stored(t, pool)
+		if len(got) != len(want) {
+			t.Errorf("%d rows for %d readings", len(got), len(want))
+		}
+	}
+	distinct := map[reading.Identity]reading.Reading{}
+	for _, r := range got {
+		distinct[r.Identity()] = r
+	}
+	for id, r := range want {
+		if distinct[id] != r {
+			t.Fatalf("reading %+v is stored as %+v", r, distinct[id])
+		}
+	}
+	if len(distinct) != len(want) {
+		t.Errorf("%d distinct readings stored, %d sent", len(distinct), len(want))
+	}
+	raised := alerts(t, pool, customer)
+	for _, a := range raised {
+		if !due[a] {
+			t.Errorf("alert %s was not due", a)
+		}
+		delete(due, a)
+	}
+	if len(due) > 0 {
+		t.Errorf("%d alerts are missing of %d raised", len(due), len(raised))
+	}
+}
+
+// nodes makes the customer's sensors and thresholds.
+func nodes(t *testing.T, s *store.Store) (customer int64) {
+	t.Helper()
+	c, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room, err := s.CreateRoom(t.Context(), c.ID, "room")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range append(owned(), "deleted") {
+		if _, err := s.CreateSensor(t.Context(), c.ID, store.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DeleteSensor(t.Context(), c.ID, "deleted"); err != nil {
+		t.Fatal(err)
+	}
+	temperature, humidity := 45.0, 55.0
+	if _, err := s.SetThresholds(t.Context(), c.ID, &temperature, &humidity); err != nil {
+		t.Fatal(err)
+	}
+	return c.ID
+}
+
+func owned() []string {
+	ids := make([]string, 50)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("node-%d", i)
+	}
+	return ids
+}
+
+// publish sends n readings in disorder, every twentieth twice, and poison, as
+// fast as they are taken: the fake looks through all that waits at every pull.
+func publish(t *testing.T, client *pubsub.Client, pushes *pushbridge.Bridge, n int) (sent []reading.Reading, published, poison int) {
+	t.Helper()
+	chance := rand.New(rand.NewPCG(uint64(n), 1))
+	ids := append(owned(), "deleted", "unknown")
+	start := reading.Instant(time.Now())
+	messages := make([][]byte, 0, n+n/20)
+	for i := range n {
+		r := reading.Reading{
+			NodeID: ids[chance.IntN(len(ids))], MessageID: fmt.Sprintf("%08x", chance.Uint32()),
+			Time:        start.Add(time.Duration(i) * time.Microsecond),
+			Temperature: 20 + 28*chance.Float64(), Humidity: 30 + 28*chance.Float64(), // a tenth over each limit
+		}
+		sent = append(sent, r)
+		data, err := wire.EncodeData(wire.Data{Reading: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, data)
+		if i%20 == 0 {
+			messages = append(messages, data)
+		}
+		if i%(n/4) == 0 {
+			messages = append(messages, fmt.Appendf(nil, `{"node_id":"node-1","message_id":"p%d","temperature":"hot"}`, i))
+			poison++
+		}
+	}
+	chance.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+	for chunk := range slices.Chunk(messages, 500) {
+		published += len(chunk)
+		for counts := pushes.Counts(); 2*int64(published)-counts.Delivered-counts.DeadLettered > 4000; counts = pushes.Counts() {
+			select {
+			case <-t.Context().Done():
+				t.Fatal("not all published")
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		request := &pubsubpb.PublishRequest{Topic: pushbridge.TopicName(project, pushbridge.TopicData)}
+		for _, data := range chunk {
+			request.Messages = append(request.Messages, &pubsubpb.PubsubMessage{Data: data})
+		}
+		if _, err := client.TopicAdminClient.Publish(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sent, published, poison
+}
+
+// settle waits until so many deliveries are done with, one way or the other, and
+// nothing is left to deliver.
+func settle(t *testing.T, pushes *pushbridge.Bridge, instances map[string]*instance, least int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	fail := func() { t.Fatalf("not settled: %+v\n%s", pushes.Counts(), instances["ingest"].output()) }
+	for counts := pushes.Counts(); counts.Delivered+counts.DeadLettered < least; counts = pushes.Counts() {
+		select {
+		case <-ctx.Done():
+			fail()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err := pushes.Drain(ctx); err != nil {
+		fail()
+	}
+}
+
+// deadLetters counts a dead letter without taking anything from it.
+func deadLetters(t *testing.T, client *pubsub.Client, topic string) int {
+	t.Helper()
+	subscription := pushbridge.SubscriptionName(project, topic+pushbridge.DeadLetterSuffix)
+	var ids []string
+	for {
+		pulled, err := client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
+			Subscription: subscription, MaxMessages: 1000, ReturnImmediately: true, //nolint:staticcheck // nothing to wait for
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(pulled.GetReceivedMessages()) == 0 {
+			break
+		}
+		for _, m := range pulled.GetReceivedMessages() {
+			ids = append(ids, m.GetAckId())
+		}
+	}
+	if len(ids) > 0 {
+		if err := client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
+			Subscription: subscription, AckIds: ids, AckDeadlineSeconds: 0,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return len(ids)
+}
+
+// replay runs the command as an operator does.
+func replay(t *testing.T, emulator, topic string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), functiontest.Build(t, "coldaisle.dev/run/tools/redeliver"), "-project", project, "-topic", topic, "-idle", "500ms")
+	command.Env = append(os.Environ(), "PUBSUB_EMULATOR_HOST="+emulator)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("replay: %v\n%s", err, output)
+	}
+	t.Log(strings.TrimSpace(string(output)))
+}

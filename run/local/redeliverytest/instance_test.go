@@ -1,0 +1,157 @@
+package redeliverytest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/reading"
+)
+
+// instance is a function behind a network that fails.
+type instance struct {
+	url string
+
+	tb      testing.TB
+	program string
+	environ []string
+
+	mu      sync.Mutex
+	process *functiontest.Process
+	chance  *rand.Rand
+	killed  int
+}
+
+// start builds a function and runs an instance of it behind its own network.
+func start(t *testing.T, function string, environ []string) *instance {
+	t.Helper()
+	i := &instance{
+		tb: t, program: functiontest.Build(t, "coldaisle.dev/functions/"+function+"/serve"),
+		environ: append([]string{"FUNCTION_TARGET=" + function}, environ...),
+		chance:  rand.New(rand.NewPCG(3, uint64(len(function)))),
+	}
+	i.process = functiontest.Start(t, i.program, i.environ...)
+	network := httptest.NewServer(i)
+	t.Cleanup(network.Close)
+	i.url = network.URL
+	return i
+}
+
+// ServeHTTP passes a message on: nine of ten times once.
+func (i *instance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	i.mu.Lock()
+	dice, target := i.chance.IntN(40), i.process.URL
+	i.mu.Unlock()
+	if dice == 0 { // lost on the way
+		http.Error(w, "lost", http.StatusBadGateway)
+		return
+	}
+	status := forward(r.Context(), target, body)
+	switch dice {
+	case 1, 2: // done, and the answer lost
+		status = http.StatusBadGateway
+	case 3: // delivered twice
+		status = forward(r.Context(), target, body)
+	}
+	w.WriteHeader(status)
+}
+
+func forward(ctx context.Context, target string, body []byte) int {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return http.StatusBadGateway
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return http.StatusBadGateway // killed
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// kills kills the instance twice a second, without warning, and starts another,
+// until the returned function is called. Where starting takes long, as on a busy
+// machine, it lives for twice as long as that took, or nothing would get done.
+func (i *instance) kills(ctx context.Context, running *sync.WaitGroup) (stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	running.Go(func() {
+		for life := 500 * time.Millisecond; ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(life):
+			}
+			i.process.Kill()
+			began := time.Now()
+			next := functiontest.Start(i.tb, i.program, i.environ...) //nolint:contextcheck // lives as long as the test
+			life = max(500*time.Millisecond, 2*time.Since(began))
+			i.mu.Lock()
+			i.process = next
+			i.killed++
+			i.mu.Unlock()
+		}
+	})
+	return stop
+}
+
+// deaths is how often the instance was killed.
+func (i *instance) deaths() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.killed
+}
+
+func (i *instance) output() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.process.Output()
+}
+
+// stored reads all readings of a database.
+func stored(t *testing.T, pool *pgxpool.Pool) []reading.Reading {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `SELECT node_id, message_id, timestamp, temperature, humidity FROM sensor_data.readings`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[reading.Reading])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		all[i].Time = all[i].Time.UTC()
+	}
+	return all
+}
+
+// alerts reads all alerts of a customer as node, message, microsecond and type.
+func alerts(t *testing.T, pool *pgxpool.Pool, customer int64) []string {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `
+		SELECT sensor_id || message_id || ' ' || (extract(epoch FROM timestamp) * 1000000)::bigint || alert_type
+		FROM alerts
+		WHERE customer_id = $1`, customer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package plant
-
-import "os/exec"
-
-// endWithParent can do nothing here: a process may outlive one of ours that is
-// killed.
-func endWithParent(*exec.Cmd) {}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"math"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPageIsUpToDate(t *testing.T) {
+	t.Parallel()
+	want, err := render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../../docs/cost.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/cost.md is not what go run ./run/tools/cost prints (-want +got):\n%s", diff)
+	}
+}
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 0.01*math.Max(1, want) {
+		t.Errorf("%s: %g, want about %g", what, got, want)
+	}
+}
+
+// TestModel holds the formulas to figures worked out by hand.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	// A TiB and the free 10 GiB, three times a message of 1,000 bytes, and its alerts.
+	near(t, "Pub/Sub", pubsub((tib+10*gib)/(3*1000+alertShare*2*1000), 1000), 40)
+	if got := pubsub(1000, 2000); got != 0 {
+		t.Errorf("Pub/Sub within the free tier: %g", got)
+	}
+	// Two functions busy all month, one idle: 2 × 2,628,000 s.
+	near(t, "functions", functions(1000, 0), (2*2_628_000-180_000+2_628_000*(1-math.Exp(-0.1)))*0.000024+
+		(2*2_628_000*0.5+2_628_000*(1-math.Exp(-0.1))*0.5-360_000)*0.0000025)
+	near(t, "least scan", scanned(1, 1)/mib, 10)
+	near(t, "scan of a partition that is one block", scanned(100*mib, 50)/mib, 100)
+	near(t, "scan of one node of many blocks", scanned(1000*block, 1)/block, 1)
+	if message, err := messageBytes(); err != nil || message > 2.5*kib {
+		t.Errorf("a message is %g bytes, %v", message, err)
+	}
+}

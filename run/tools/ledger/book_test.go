@@ -1,0 +1,155 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/run/tools/ledger"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// gateway answers with one status after the other, 0 for nothing at all.
+type gateway struct{ statuses []int }
+
+func (g *gateway) RoundTrip(*http.Request) (*http.Response, error) {
+	status := g.statuses[0]
+	g.statuses = g.statuses[1:]
+	if status == 0 {
+		return nil, errors.New("connection reset by peer")
+	}
+	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(""))}, nil
+}
+
+var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// second is the moment of an attempt: each takes a second.
+func second(n int) time.Time { return began.Add(time.Duration(n) * time.Second) }
+
+// TestBook sends one reading of 60 °C and 40 %, hears the given answers, and
+// finds it stored at the given times.
+func TestBook(t *testing.T) {
+	t.Parallel()
+	once := ledger.Totals{Node: "rack-1", Sent: 1, Answered: 1, Stored: 1, Due: 1, Alerted: 1}
+	with := func(change func(*ledger.Totals)) ledger.Totals { sum := once; change(&sum); return sum }
+	unexplained := ledger.Totals{Node: "rack-1", Sent: 1, Unexplained: 1}
+	cases := map[string]struct {
+		answers     []int
+		stored      []time.Time
+		temperature float64 // as stored; 0 for as sent
+		noAlert     bool
+		humid       bool // an alert of humidity, which nothing calls for
+		want        ledger.Totals
+		fault       string
+	}{
+		"published":                            {answers: []int{200}, stored: []time.Time{second(0)}, want: once},
+		"kept and delivered later":             {answers: []int{500}, stored: []time.Time{second(0)}, want: once},
+		"sent again after a failure":           {answers: []int{500, 200}, stored: []time.Time{second(0)}, want: once},
+		"lost":                                 {answers: []int{200}, want: unexplained, fault: "is not stored"},
+		"lost though it was kept":              {answers: []int{500}, want: unexplained, fault: "is not stored"},
+		"stored twice":                         {answers: []int{500, 200}, stored: []time.Time{second(0), second(1)}, want: unexplained, fault: "stored 2 times"},
+		"stored again after a death":           {answers: []int{0, 200}, stored: []time.Time{second(0), second(1)}, want: with(func(s *ledger.Totals) { s.Duplicated, s.Due, s.Alerted = 1, 2, 2 })},
+		"stored oftener than a death explains": {answers: []int{0, 200}, stored: []time.Time{second(0), second(1), second(1).Add(time.Millisecond)}, want: unexplained, fault: "stored 3 times"},
+		"never heard of":                       {answers: []int{0}, want: ledger.Totals{Node: "rack-1", Sent: 1, Unanswered: 1}},
+		"stored, the answer lost":              {answers: []int{0}, stored: []time.Time{second(0)}, want: with(func(s *ledger.Totals) { s.Answered, s.Unanswered = 0, 1 })},
+		"refused":                              {answers: []int{400}, want: ledger.Totals{Node: "rack-1", Sent: 1}},
+		"refused and stored":                   {answers: []int{400}, stored: []time.Time{second(0)}, want: unexplained, fault: "when nobody sent it"},
+		"stored with another time":             {answers: []int{200}, stored: []time.Time{second(5)}, want: unexplained, fault: "when nobody sent it"},
+		"stored with another value":            {answers: []int{200}, stored: []time.Time{second(0)}, temperature: 61, want: unexplained, fault: "was sent as 60"},
+		"without its alert":                    {answers: []int{200}, stored: []time.Time{second(0)}, noAlert: true, want: unexplained, fault: "temperature alert is missing"},
+		"with an alert too many":               {answers: []int{200}, stored: []time.Time{second(0)}, humid: true, want: unexplained, fault: "humidity alert that is not due"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.New(t)
+			now := began
+			book := ledger.NewBook(func(string) alert.Thresholds { return alert.Defaults() }, func() time.Time { return now })
+			client := &http.Client{Transport: tick{book.Over(&gateway{c.answers}), &now}}
+			for range c.answers {
+				post(t, client)
+			}
+			for _, at := range c.stored {
+				r := reading.Reading{NodeID: "rack-1", MessageID: "1", Time: at, Temperature: 60, Humidity: 40}
+				if c.temperature != 0 {
+					r.Temperature = c.temperature
+				}
+				if err := pgreadings.New(pool, time.Now).Append(t.Context(), []reading.Reading{r}); err != nil {
+					t.Fatal(err)
+				}
+				raise(t, store.New(pool), r, !c.noAlert, c.humid)
+			}
+			db, err := pgx.Connect(t.Context(), pool.Config().ConnString())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+			err = book.Close(t.Context(), db)
+			if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+				t.Errorf("error %v, want %q", err, c.fault)
+			}
+			if diff := cmp.Diff([]ledger.Totals{c.want}, book.Nodes()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// tick lets every request take a second.
+type tick struct {
+	next http.RoundTripper
+	now  *time.Time
+}
+
+func (c tick) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(r)
+	*c.now = c.now.Add(time.Second)
+	return response, err
+}
+
+func post(t *testing.T, client *http.Client) {
+	t.Helper()
+	response, err := client.Post("http://gateway/api/v1/message", "application/json",
+		strings.NewReader(`{"id":"1","node_id":"rack-1","temperature":60,"humidity":40}`))
+	if err == nil {
+		_ = response.Body.Close()
+	}
+}
+
+// raise stores the alerts of a reading for an owner.
+func raise(t *testing.T, s *store.Store, r reading.Reading, hot, humid bool) {
+	t.Helper()
+	if _, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}); err == nil {
+		room, err := s.CreateRoom(t.Context(), 1, "room")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.CreateSensor(t.Context(), 1, store.NewSensor{ID: r.NodeID, Name: "n", Type: "T", RoomID: room.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for kind, wanted := range map[alert.Type]bool{alert.Temperature: hot, alert.Humidity: humid} {
+		if !wanted {
+			continue
+		}
+		event := alert.Event{NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Type: kind, Value: 60, Threshold: 50, Temperature: 60, Humidity: 40}
+		if _, err := s.InsertAlert(t.Context(), event); err != nil {
+			t.Fatal(fmt.Errorf("alert: %w", err))
+		}
+	}
+}

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"coldaisle.dev/run/tools/ml/labelled"
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/learn"
+)
+
+// learnedShare is the part of each series, its beginning, that the forecaster
+// learns from where no other file is given to learn from.
+const learnedShare = 0.6
+
+func evaluation(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
+	flags := flag.NewFlagSet("evaluate", flag.ContinueOnError)
+	report := flags.String("report", "", "HTML file for the figures with plots")
+	other := flags.String("train", "", "CSV file to learn from instead, its labels taken for verdicts")
+	faults := flags.Bool("faults", false, "sow faults into what is measured on, in place of the labels there")
+	seed := flags.Uint64("seed", 1, "of the random draws")
+	paths, err := parse(flags, arguments, 1)
+	if err != nil {
+		return err
+	}
+	nodes, quickened, err := load(paths, out)
+	if err != nil {
+		return err
+	}
+	if *faults {
+		for i := range nodes {
+			nodes[i].Labels = nil
+			nodes[i].Sow(*seed + uint64(i))
+		}
+	}
+	e := evaluated{Files: paths, Seed: *seed, Faults: *faults, At: clock().UTC()}
+	var taught []labelled.Node
+	if *other != "" {
+		e.Taught = *other
+		if taught, _, err = load([]string{*other}, out); err != nil {
+			return err
+		}
+	}
+	if err := e.measure(ctx, nodes, taught, quickened); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprint(out, e)
+	if *report == "" {
+		return nil
+	}
+	page, err := e.page()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(*report, page, 0o644); err != nil { //nolint:gosec // readable by everybody on purpose
+		return fmt.Errorf("report: %w", err)
+	}
+	_, _ = fmt.Fprintf(out, "report in %s\n", *report)
+	return nil
+}
+
+// evaluated is what evaluate measured; nil is what could not be.
+type evaluated struct {
+	Files  []string
+	Taught string
+	Seed   uint64
+	Faults bool
+	At     time.Time
+
+	Readings, Anomalous, Scored int
+
+	AUC       *float64 // of the forest's score
+	BestF1    *float64 // of score and rules, at the threshold that is best in hindsight
+	Best      float64  // that threshold
+	F1        *float64 // of the judgements as they would have been made
+	Precision *float64
+	Recall    *float64
+	Alarm     float64 // share of all readings that are judged anomalous
+	Threshold float64
+	Reason    string // what training said of the detector
+
+	Forecast learn.ForecastMetrics // on the newest quarter of what was learned from
+	Skill    skills
+
+	roc    []point
+	scores []scored
+}
+
+// scored is a reading's judgement beside its label.
+type scored struct {
+	score float64
+	rule  bool
+	truth bool
+}
+
+// point of a curve.
+type point struct{ x, y float64 }
+
+// measure trains as production does and judges every reading of nodes. Without
+// nodes to be taught by, the detector learns from the readings that it judges,
+// never from their labels, and the forecaster from the first part of them.
+func (e *evaluated) measure(ctx context.Context, nodes, taught []labelled.Node, quickened bool) error {
+	in := learn.Input{History: historyOf(nodes), Seed: e.Seed, Started: e.At}
+	if taught != nil {
+		in.History, in.New = historyOf(taught), verdictsOf(taught)
+	}
+	result, err := learn.Train(ctx, in)
+	if err != nil {
+		return err
+	}
+	e.Reason, e.Threshold = result.Metrics.Anomaly.Reason, result.Detector.Threshold
+	e.judge(result.Detector, nodes)
+	if quickened {
+		e.Forecast.Reason = "not measured: nobody knows what happened within 20 s"
+		return nil
+	}
+	forecaster, tested := result.Forecaster, nodes
+	e.Forecast = result.Metrics.Forecasting
+	if taught == nil {
+		var begun []labelled.Node
+		begun, tested = halves(nodes)
+		in.History = historyOf(begun)
+		result, err := learn.Train(ctx, in)
+		if errors.Is(err, learn.ErrTooFewRows) {
+			e.Forecast = learn.ForecastMetrics{Reason: "not measured: too few readings for two parts"}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		forecaster, e.Forecast = result.Forecaster, result.Metrics.Forecasting
+	}
+	e.Skill = skillOf(forecaster, tested)
+	return nil
+}
+
+// halves divides each node's readings in time.
+func halves(nodes []labelled.Node) (begun, rest []labelled.Node) {
+	for _, n := range nodes {
+		at := int(learnedShare * float64(len(n.Readings)))
+		first, second := n, n
+		first.Readings, second.Readings = n.Readings[:at], n.Readings[at:]
+		if n.Labels != nil {
+			first.Labels, second.Labels = n.Labels[:at], n.Labels[at:]
+		}
+		if n.Ramps != nil {
+			first.Ramps, second.Ramps = n.Ramps[:at], n.Ramps[at:]
+		}
+		begun, rest = append(begun, first), append(rest, second)
+	}
+	return begun, rest
+}
+
+func (e *evaluated) judge(d *learn.Detector, nodes []labelled.Node) {
+	var x features.Extractor
+	labelled, flagged, right := false, 0, 0
+	for _, n := range nodes {
+		labelled = labelled || n.Labels != nil
+		for i, w := range features.Slide(n.Readings) {
+			j := d.Judge(&x, w, n.Readings[i])
+			s := scored{score: j.Score, rule: j.ByRule(), truth: n.Labels != nil && n.Labels[i]}
+			e.Readings++
+			if j.Scored {
+				e.Scored++
+			}
+			if s.truth {
+				e.Anomalous++
+			}
+			if j.Anomalous() {
+				flagged++
+				if s.truth {
+					right++
+				}
+			}
+			e.scores = append(e.scores, s)
+		}
+	}
+	e.Alarm = float64(flagged) / float64(e.Readings)
+	if !labelled || e.Anomalous == 0 || e.Anomalous == e.Readings {
+		return
+	}
+	e.roc = rocOf(e.scores)
+	e.AUC = new(area(e.roc))
+	best, threshold := bestF1(e.scores)
+	e.BestF1, e.Best = &best, threshold
+	e.F1 = new(2 * float64(right) / float64(flagged+e.Anomalous))
+	e.Recall = new(float64(right) / float64(e.Anomalous))
+	if flagged > 0 {
+		e.Precision = new(float64(right) / float64(flagged))
+	}
+}
+
+// byScore orders judgements, the strangest first.
+func byScore(scores []scored) []scored {
+	ordered := slices.Clone(scores)
+	slices.SortStableFunc(ordered, func(a, b scored) int {
+		switch {
+		case a.score > b.score:
+			return -1
+		case a.score < b.score:
+			return 1
+		default:
+			return 0
+		}
+	})
+	return ordered
+}
+
+// rocOf is the curve of true over false positives, readings of equal score in
+// one step.
+func rocOf(scores []scored) []point {
+	ordered := byScore(scores)
+	positives, negatives := 0.0, 0.0
+	curve := []point{{0, 0}}
+	for i, s := range ordered {
+		if s.truth {
+			positives++
+		} else {
+			negatives++
+		}
+		if i+1 == len(ordered) || ordered[i+1].score != s.score {
+			curve = append(curve, point{negatives, positives})
+		}
+	}
+	for i := range curve {
+		curve[i] = point{curve[i].x / negatives, curve[i].y / positives}
+	}
+	return curve
+}
+
+// area under a curve, by trapezoids.
+func area(curve []point) float64 {
+	sum := 0.0
+	for i := 1; i < len(curve); i++ {
+		sum += (curve[i].x - curve[i-1].x) * (curve[i].y + curve[i-1].y) / 2
+	}
+	return sum
+}
+
+// bestF1 finds the threshold of the score that, with the rules, agrees best with
+// the labels.
+func bestF1(scores []scored) (best, threshold float64) {
+	truths, said, right := 0.0, 0.0, 0.0
+	for _, s := range scores {
+		if s.truth {
+			truths++
+		}
+		if s.rule {
+			said++
+			if s.truth {
+				right++
+			}
+		}
+	}
+	best, threshold = 2*right/(said+truths), math.Inf(1)
+	ordered := byScore(scores)
+	for i, s := range ordered {
+		if !s.rule {
+			said++
+			if s.truth {
+				right++
+			}
+		}
+		if i+1 < len(ordered) && ordered[i+1].score == s.score {
+			continue
+		}
+		if f1 := 2 * right / (said + truths); f1 > best {
+			best, threshold = f1, s.score
+		}
+	}
+	return best, threshold
+}
+
+// skills are by how much a forecast of the change within 20 s is better than
+// none, 0.04 for 4 %, on readings that the forecaster did not learn from.
+type skills struct {
+	Rows        int
+	Temperature *float64 // of the root mean square
+	Humidity    *float64 // of the mean absolute error
+	RampRows    int
+	Ramps       *float64 // as Temperature, where a cooling fails
+	RMSE, MAE   float64  // °C, %
+	Still       float64  // RMSE of no change, °C
+	blocks      [10][2]float64
+}
+
+func skillOf(f *learn.Forecaster, nodes []labelled.Node) skills {
+	var s skills
+	var x features.Extractor
+	var model, nothing, rampModel, rampNothing, humid, humidNothing float64
+	humidRows := 0
+	for _, n := range nodes {
+		for i, w := range features.Slide(n.Readings) {
+			dt, dh, known := features.Ahead(n.Readings, i)
+			if !known || w.Len() < features.MinPrevious {
+				continue
+			}
+			r := n.Readings[i]
+			t, h, ok := f.Forecast(&x, w, r, learn.Horizon)
+			if !ok {
+				continue
+			}
+			s.Rows++
+			miss := t - r.Temperature - dt
+			model += miss * miss
+			nothing += dt * dt
+			block := i * len(s.blocks) / len(n.Readings)
+			s.blocks[block][0] += miss * miss
+			s.blocks[block][1] += dt * dt
+			if n.Ramps != nil && n.Ramps[i] {
+				s.RampRows++
+				rampModel += miss * miss
+				rampNothing += dt * dt
+			}
+			if !math.IsNaN(dh) {
+				humidRows++
+				humid += math.Abs(h - r.Humidity - dh)
+				humidNothing += math.Abs(dh)
+			}
+		}
+	}
+	if nothing > 0 {
+		s.Temperature = new(1 - math.Sqrt(model/nothing))
+		s.RMSE, s.Still = math.Sqrt(model/float64(s.Rows)), math.Sqrt(nothing/float64(s.Rows))
+	}
+	if humidNothing > 0 {
+		s.Humidity, s.MAE = new(1-humid/humidNothing), humid/float64(humidRows)
+	}
+	if rampNothing > 0 {
+		s.Ramps = new(1 - math.Sqrt(rampModel/rampNothing))
+	}
+	return s
+}

@@ -1,0 +1,124 @@
+// Package labelled holds the readings of nodes for the commands of run/tools/ml: what
+// recorded series say of them, with labels where somebody gave them, faults sown
+// among them, and a simulated site. Nothing else in Coldaisle uses it.
+package labelled
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/recording"
+)
+
+// Node is what one node measured, oldest first, each instant once.
+type Node struct {
+	ID       string
+	Readings []reading.Reading // a humidity that nobody measured is NaN
+	Labels   []bool            // whether a reading is anomalous; nil where the file does not say
+	Ramps    []bool            // whether a cooling fails, of sown faults; nil without
+}
+
+// Skipped counts the rows of a file that gave no reading.
+type Skipped struct {
+	Empty      int // without a temperature
+	Impossible int // with a value that no node can send
+	Twice      int // of an instant that the node has already
+}
+
+// Read reads a recorded series; see [recording.Read] for its form. A humidity that
+// is missing becomes NaN.
+func Read(r io.Reader) ([]Node, Skipped, error) {
+	recorded, err := recording.Read(r, new(math.NaN()))
+	if err != nil {
+		return nil, Skipped{}, err
+	}
+	skipped := Skipped{Empty: recorded.WithoutTemperature}
+	var nodes []Node
+	for _, id := range recorded.Nodes {
+		n := Node{ID: id}
+		labelled := false
+		for _, row := range recorded.Rows[id] {
+			humidity := row.Humidity
+			if math.IsNaN(humidity) {
+				humidity = reading.MinHumidity
+			}
+			if reading.ValidateMeasurement(row.Temperature, humidity) != nil {
+				skipped.Impossible++
+				continue
+			}
+			at := reading.Instant(row.Time)
+			if len(n.Readings) > 0 && n.Readings[len(n.Readings)-1].Time.Equal(at) {
+				skipped.Twice++
+				continue
+			}
+			n.Readings = append(n.Readings, reading.Reading{
+				NodeID: id, MessageID: strconv.Itoa(row.Line), Time: at, Temperature: row.Temperature, Humidity: row.Humidity,
+			})
+			n.Labels = append(n.Labels, anomalous(row.Label))
+			labelled = labelled || row.Label != ""
+		}
+		if !labelled {
+			n.Labels = nil
+		}
+		if len(n.Readings) > 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, skipped, fmt.Errorf("no readings in %d rows", recorded.Total)
+	}
+	return nodes, skipped, nil
+}
+
+// anomalous reads a label: whatever is not one of the words for no.
+func anomalous(label string) bool {
+	switch strings.ToLower(strings.TrimSpace(label)) {
+	case "", "0", "0.0", "false", "no", "normal":
+		return false
+	default:
+		return true
+	}
+}
+
+// The pace of our nodes, and how much slower a series may be recorded for the
+// hour of a window to hold enough of it.
+const (
+	pace    = 30 * time.Second
+	slowest = 60 * time.Second
+)
+
+// Interval is the median time between two readings; 0 for fewer than two.
+func (n *Node) Interval() time.Duration {
+	if len(n.Readings) < 2 {
+		return 0
+	}
+	gaps := make([]time.Duration, 0, len(n.Readings)-1)
+	for i := 1; i < len(n.Readings); i++ {
+		gaps = append(gaps, n.Readings[i].Time.Sub(n.Readings[i-1].Time))
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2]
+}
+
+// Quicken moves the readings of a node that was recorded less often than every
+// minute closer together, so that one follows another after 30 s as our nodes
+// send them; gaps shrink by as much. It reports whether it did: such a series
+// still tells a detector's quality, and nothing of what happens within 20 s.
+func (n *Node) Quicken() bool {
+	interval := n.Interval()
+	if interval <= slowest {
+		return false
+	}
+	first, quicker := n.Readings[0].Time, float64(pace)/float64(interval)
+	for i := range n.Readings {
+		since := float64(n.Readings[i].Time.Sub(first))
+		n.Readings[i].Time = reading.Instant(first.Add(time.Duration(since * quicker)))
+	}
+	return true
+}

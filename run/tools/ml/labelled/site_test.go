@@ -1,0 +1,86 @@
+package labelled_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/run/tools/ml/labelled"
+)
+
+func read(t *testing.T, text string) ([]labelled.Node, labelled.Skipped) {
+	t.Helper()
+	nodes, skipped, err := labelled.Read(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nodes, skipped
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	nodes, skipped := read(t, `timestamp,temperature,node_id,humidity,label
+2026-03-01T12:01:00Z,21,b,,1
+2026-03-01T12:00:00Z,20,b,40,0
+2026-03-01T12:00:00Z,25,b,41,1
+2026-03-01T12:00:30Z,,b,40,0
+2026-03-01T12:00:30Z,400,b,40,0
+2026-03-01 12:00:00,20,a,40,
+`)
+	if skipped != (labelled.Skipped{Empty: 1, Impossible: 1, Twice: 1}) || len(nodes) != 2 {
+		t.Fatalf("%+v, %+v", skipped, nodes)
+	}
+	b := nodes[0]
+	if b.ID != "b" || len(b.Readings) != 2 || b.Readings[0].Temperature != 20 || !math.IsNaN(b.Readings[1].Humidity) || b.Labels[0] || !b.Labels[1] {
+		t.Errorf("%+v", b)
+	}
+	if a := nodes[1]; a.Labels != nil || !a.Readings[0].Time.Equal(b.Readings[0].Time) {
+		t.Errorf("a node without labels: %+v", a)
+	}
+	for _, bad := range []string{"", "node_id,timestamp,temperature\n", "node_id,temperature\na,1\n", "node_id,timestamp,temperature\na,noon,1\n"} {
+		if _, _, err := labelled.Read(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestSowAndQuicken(t *testing.T) {
+	t.Parallel()
+	nodes := labelled.Simulate(2, 2880, 3)
+	again := labelled.Simulate(2, 2880, 3)
+	plain := labelled.Simulate(1, 2880, 3)[0]
+	n := nodes[0]
+	n.Sow(7)
+	again[0].Sow(7)
+	odd, ramps := 0, 0
+	for i, r := range n.Readings {
+		if r != again[0].Readings[i] || n.Labels[i] != again[0].Labels[i] {
+			t.Fatalf("reading %d: the seed does not say all", i)
+		}
+		if !n.Labels[i] && r != plain.Readings[i] {
+			t.Fatalf("reading %d was changed and not labelled", i)
+		}
+		if r.Temperature < -40 || r.Temperature > 125 || r.Humidity < 0 || r.Humidity > 100 {
+			t.Fatalf("reading %d: no node can send %+v", i, r)
+		}
+		if n.Labels[i] {
+			odd++
+		}
+		if n.Ramps[i] {
+			ramps++
+		}
+	}
+	if odd < 100 || odd > 600 || ramps < 20 || ramps > odd {
+		t.Errorf("%d readings with faults, %d of them ramps", odd, ramps)
+	}
+	if n.Quicken() {
+		t.Error("a node that sends every 30 s was quickened")
+	}
+	for i := range n.Readings {
+		n.Readings[i].Time = plain.Readings[0].Time.Add(time.Duration(i) * time.Hour)
+	}
+	if !n.Quicken() || n.Interval() != 30*time.Second {
+		t.Errorf("quickened to %v", n.Interval())
+	}
+}

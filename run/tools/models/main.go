@@ -1,0 +1,75 @@
+// Command models shows the learned models in a bucket and puts others in use: the
+// way back to an older pair.
+//
+//	models -bucket NAME                                  list them, those in use with a star
+//	models -bucket NAME -anomaly NAME -forecasting NAME  use these from now on, or one of them
+//
+// Detection and the API follow within a minute. With STORAGE_EMULATOR_HOST the
+// bucket is there.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"coldaisle.dev/shared/modelstore"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, time.Now)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		_, _ = fmt.Fprintf(os.Stderr, "models: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
+	flags := flag.NewFlagSet("models", flag.ContinueOnError)
+	name := flags.String("bucket", "", "`name` of the bucket")
+	detector := flags.String("anomaly", "", "`name` of the detector to put in use")
+	forecaster := flags.String("forecasting", "", "`name` of the forecaster to put in use")
+	if err := flags.Parse(arguments); err != nil {
+		return fmt.Errorf("command line: %w", err)
+	}
+	if *name == "" {
+		return errors.New("say which -bucket")
+	}
+	bucket, err := modelstore.Open(ctx, *name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = bucket.Close() }()
+	if *detector != "" || *forecaster != "" {
+		used, err := bucket.Use(ctx, *detector, *forecaster, clock())
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(out, "in use within a minute: %s\n", used.Version())
+		return nil
+	}
+	live, err := bucket.Manifest(ctx)
+	if err != nil && !errors.Is(err, modelstore.ErrNone) {
+		return err
+	}
+	names, err := bucket.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, each := range names {
+		mark := " "
+		if each == live.Detector || each == live.Forecaster {
+			mark = "*"
+		}
+		_, _ = fmt.Fprintln(out, mark, each)
+	}
+	return nil
+}

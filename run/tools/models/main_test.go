@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+
+	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/reading"
+)
+
+// TestGoingBack publishes two pairs and goes back to the first, as a person does.
+func TestGoingBack(t *testing.T) {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "b"})
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(server.URL(), "http://"))
+	bucket, err := modelstore.Open(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bucket.Close() })
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	node := learn.Series{NodeID: "n"}
+	for i := range learn.MinRows + 100 {
+		node.Readings = append(node.Readings, reading.Reading{
+			NodeID: "n", MessageID: "m", Time: noon.Add(time.Duration(30*i) * time.Second), Temperature: 20 + math.Sin(float64(i)), Humidity: 40,
+		})
+	}
+	var live modelstore.Manifest
+	for hour := range 2 {
+		at := noon.Add(time.Duration(hour) * time.Hour)
+		result, err := learn.Train(t.Context(), learn.Input{History: []learn.Series{node}, Started: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if live, err = bucket.Publish(t.Context(), live, result.Detector, result.Forecaster, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(arguments ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		if err := run(t.Context(), append([]string{"-bucket", "b"}, arguments...), &out, time.Now); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	const listed = "  anomaly_v20260301T120000Z\n* anomaly_v20260301T130000Z\n  forecasting_v20260301T120000Z\n* forecasting_v20260301T130000Z\n"
+	if got := says(); got != listed {
+		t.Errorf("listed\n%swant\n%s", got, listed)
+	}
+	if got := says("-anomaly", "anomaly_v20260301T120000Z"); !strings.Contains(got, "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z") {
+		t.Errorf("said %s", got)
+	}
+	if got := says(); !strings.Contains(got, "* anomaly_v20260301T120000Z\n  anomaly_v20260301T130000Z") {
+		t.Errorf("afterwards listed\n%s", got)
+	}
+	for _, arguments := range [][]string{{}, {"-bucket", "b", "-anomaly", "anomaly_v20000101T000000Z"}, {"-colour"}} {
+		if err := run(t.Context(), arguments, &bytes.Buffer{}, time.Now); err == nil {
+			t.Errorf("%v is taken", arguments)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const root = "../../../.."
+
+func TestFunctions(t *testing.T) {
+	t.Parallel()
+	names, err := functions(root)
+	if diff := cmp.Diff([]string{"detect", "ingest", "storealert", "train"}, names); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := functions(t.TempDir()); err == nil {
+		t.Error("functions in an empty folder")
+	}
+}
+
+// packed is a function's archive.
+func packed(t *testing.T, root, name string) []byte {
+	t.Helper()
+	files, err := assemble(t.Context(), root, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := pack(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive
+}
+
+// unpack writes an archive's files below a folder.
+func unpack(archive []byte, folder string) error {
+	reader, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err != nil {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	if err := os.CopyFS(folder, reader); err != nil {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	return nil
+}
+
+// TestArchiveHoldsWhatIsImported looks for what must be in an archive and what
+// must not.
+func TestArchiveHoldsWhatIsImported(t *testing.T) {
+	t.Parallel()
+	files, err := assemble(t.Context(), root, "storealert")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"function.go", "go.mod", "go.sum", "functions/storealert/storealert.go", "shared/function/function.go", "shared/store/migrations/00001_metadata.sql"} {
+		if files[want] == nil {
+			t.Errorf("no %s", want)
+		}
+	}
+	for name := range files {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "functions/") && !strings.HasPrefix(name, "functions/storealert/") ||
+			strings.HasPrefix(name, "run/") || strings.HasPrefix(name, "edge-gateway/") || strings.HasPrefix(name, tidying+"/") || strings.Contains(name, "bqreadings") {
+			t.Errorf("%s is in the archive", name)
+		}
+	}
+	if strings.Contains(string(files["go.mod"]), "danielgtaylor/huma") || !strings.Contains(string(files["go.mod"]), "functions-framework-go") {
+		t.Errorf("go.mod is not what the function needs:\n%s", files["go.mod"])
+	}
+}
+
+// module copies what archives are made of, to be changed by a test.
+func module(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, part := range []string{"functions", "shared"} {
+		err := os.CopyFS(filepath.Join(folder, part), os.DirFS(filepath.Join(root, part)))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := write(folder, map[string][]byte{file: content}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// TestArchiveChangesWithItsFunctionOnly changes one thing after another and
+// looks at whose archive differs: those functions would be deployed again.
+func TestArchiveChangesWithItsFunctionOnly(t *testing.T) {
+	t.Parallel()
+	copied := module(t)
+	all := func() map[string]string {
+		archives := map[string]string{}
+		for _, name := range []string{"detect", "ingest", "storealert", "train"} {
+			archives[name] = string(packed(t, copied, name))
+		}
+		return archives
+	}
+	add := func(file, text string) {
+		path := filepath.Join(copied, filepath.FromSlash(file))
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, append(content, text...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := all()
+	for _, step := range []struct {
+		file, text string
+		want       []string
+	}{
+		{"functions/detect/detect.go", "", nil},
+		{"functions/detect/detect.go", "\n// Changed.\n", []string{"detect"}},
+		{"functions/ingest/entrypoint/function.go", "\n// Changed.\n", []string{"ingest"}},
+		{"functions/train/train_test.go", "\n// Changed.\n", nil},
+		{"shared/pgtest/pgtest.go", "\n// Changed.\n", nil},
+		{"shared/readings/bqreadings/sql/history.sql", "-- Changed.\n", []string{"ingest", "train"}},
+		{"shared/push/message.go", "\n// Changed.\n", []string{"detect", "ingest", "storealert", "train"}},
+		{"go.mod", "\nrequire rsc.io/quote v1.5.2\n", nil},
+	} {
+		add(step.file, step.text)
+		after := all()
+		var changed []string
+		for name, archive := range after {
+			if archive != before[name] {
+				changed = append(changed, name)
+			}
+		}
+		slices.Sort(changed)
+		if diff := cmp.Diff(step.want, changed); diff != "" {
+			t.Errorf("after %s %q (-want +got):\n%s", step.file, step.text, diff)
+		}
+		before = after
+	}
+}
+
+// TestRun writes the archives that terraform looks for.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "dist")
+	if err := run(t.Context(), root, out); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"detect", "ingest", "storealert", "train"} {
+		written, err := os.ReadFile(filepath.Join(out, name+".zip"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(written, packed(t, root, name)) {
+			t.Errorf("%s differs when it is made again", name)
+		}
+	}
+}
+
+// TestFaults names the function and what go says of it.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	copied := module(t)
+	if err := os.RemoveAll(filepath.Join(copied, "shared", "push")); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), copied, t.TempDir()); err == nil || !strings.Contains(err.Error(), "detect: go list") || !strings.Contains(err.Error(), "shared/push") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/functions/ingest"
+	"coldaisle.dev/functions/storealert"
+	"coldaisle.dev/functions/train"
+	"coldaisle.dev/run/tools/release/tfenv"
+	"coldaisle.dev/shared/function"
+)
+
+// TestSettingsAreThoseOfTerraform compares the variables that terraform sets
+// with those that the functions read.
+func TestSettingsAreThoseOfTerraform(t *testing.T) {
+	t.Parallel()
+	parts, err := tfenv.Read(filepath.Join(root, "terraform"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, settings := range map[string]any{
+		"ingest": &struct {
+			function.Common
+			ingest.Config
+		}{},
+		"detect": &struct {
+			function.Common
+			detect.Config
+		}{},
+		"storealert": &struct {
+			function.Common
+			storealert.Config
+		}{},
+		"train": &struct {
+			function.Common
+			train.Config
+		}{},
+	} {
+		lines, err := tfenv.Differences(parts[name], settings)
+		if err != nil || len(lines) != 0 {
+			t.Errorf("%s: %s, %v", name, strings.Join(lines, "; "), err)
+		}
+	}
+}
+
+// TestFunctionsStartAsDeployed assembles each function's archive, builds it as
+// the buildpack does, starts it with the environment that terraform and Cloud
+// Run functions give it and sees a message through.
+func TestFunctionsStartAsDeployed(t *testing.T) {
+	t.Parallel()
+	names, err := functions(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenes := map[string]func(*testing.T, *plant){"ingest": ingests, "detect": detects, "storealert": storesAlerts, "train": trains}
+	for name := range maps.Keys(scenes) {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s has no entrypoint", name)
+		}
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scene, ok := scenes[name]
+			if !ok {
+				t.Fatal("no scene shows that it works")
+			}
+			scene(t, newPlant(t, name))
+		})
+	}
+}

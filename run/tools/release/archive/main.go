@@ -1,0 +1,63 @@
+// Command archive assembles what is deployed of each function: one zip with the
+// function's package at its root and the packages that it imports.
+//
+//	go run ./run/tools/release/archive -out dist/functions
+//
+// Google's buildpack takes the one package at the root of an archive for the
+// function. So entrypoint/function.go stands there, beside a go.mod and go.sum of
+// its own; every other package has its real path, without tests and without what
+// the function does not import. The buildpack generates a main that serves what was
+// registered only where that one package imports the Functions Framework's package
+// functions itself: every entrypoint does. Equal sources give equal bytes: a
+// function whose archive is unchanged is not deployed again.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	out := flag.String("out", filepath.Join("dist", "functions"), "folder for the archives, NAME.zip each")
+	root := flag.String("root", ".", "folder of the module's go.mod")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *root, *out)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "archive: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run writes the archive of every function below root into the folder out.
+func run(ctx context.Context, root, out string) error {
+	names, err := functions(root)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o750); err != nil {
+		return fmt.Errorf("folder of the archives: %w", err)
+	}
+	for _, name := range names {
+		files, err := assemble(ctx, root, name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		archive, err := pack(files)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		path := filepath.Join(out, name+".zip")
+		if err := os.WriteFile(path, archive, 0o600); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		fmt.Printf("%s: %d files, %d bytes\n", path, len(files), len(archive))
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	bq "google.golang.org/api/bigquery/v2"
+
+	"coldaisle.dev/run/tools/release/tfenv"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// plant is a function as it is deployed, with a stand-in for each service of
+// Google's that it uses. Its database user has the rights of production.
+type plant struct {
+	*functiontest.Process
+
+	t         *testing.T
+	metadata  *store.Store
+	customer  int64
+	appended  *bqtest.AppendServer
+	queried   *bqtest.QueryServer
+	published *pstest.Server
+	objects   *fakestorage.Server
+	series    []reading.Reading // what the table of readings holds
+}
+
+// node is a sensor of a customer.
+const node = "n1"
+
+func newPlant(t *testing.T, name string) *plant {
+	t.Helper()
+	program, err := buildpack(t.Context(), packed(t, root, name), t.TempDir(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	suffix := "-" + strings.ToLower(rand.Text()[:8])
+	parts, err := tfenv.Read(filepath.Join(root, "terraform"), suffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plant{t: t, appended: bqtest.NewAppendServer(t)}
+	p.queried = bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer { return p.table() })
+	database := p.database(name, suffix)
+	p.topics()
+	p.bucket()
+	p.Process = functiontest.Start(t, program, append(parts[name].Environ(""),
+		// Set by Cloud Run functions; the target is what terraform calls entry_point. See
+		// https://cloud.google.com/functions/docs/configuring/env-var#runtime_environment_variables_set_automatically.
+		"FUNCTION_TARGET="+name, "FUNCTION_SIGNATURE_TYPE=http", "K_SERVICE="+name, "K_REVISION="+name+"-00001-abc",
+		"DATABASE_URL="+database,
+		"PUBSUB_EMULATOR_HOST="+p.published.Addr,
+		"STORAGE_EMULATOR_HOST="+strings.TrimPrefix(p.objects.URL(), "http://"),
+		"BIGQUERY_EMULATOR_HOST="+p.queried.URL,
+		"BIGQUERY_STORAGE_EMULATOR_HOST="+p.appended.Address())...)
+	return p
+}
+
+// database makes the metadata with a customer's sensor and returns its URL for
+// the function's own user.
+func (p *plant) database(name, suffix string) string {
+	p.t.Helper()
+	user := tfenv.User(name, suffix)
+	address := pgtest.URL(p.t)
+	pool, err := pgxpool.New(p.t.Context(), address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(pool.Close)
+	quoted := pgx.Identifier{user}.Sanitize()
+	password := rand.Text()
+	if _, err := pool.Exec(p.t.Context(), "CREATE ROLE "+quoted+" LOGIN PASSWORD '"+password+"'"); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		if _, err := pool.Exec(context.WithoutCancel(p.t.Context()), "DROP OWNED BY "+quoted+"; DROP ROLE "+quoted); err != nil {
+			p.t.Error(err)
+		}
+	})
+	if err := store.Grant(p.t.Context(), pool, map[string]string{name: user}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.metadata = store.New(pool)
+	c, err := p.metadata.CreateCustomer(p.t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.customer = c.ID
+	room, err := p.metadata.CreateRoom(p.t.Context(), c.ID, "room")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.metadata.CreateSensor(p.t.Context(), c.ID, store.NewSensor{ID: node, Name: node, Type: "T", RoomID: room.ID}); err != nil {
+		p.t.Fatal(err)
+	}
+	parsed, err := url.Parse(address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	parsed.User = url.UserPassword(user, password)
+	return parsed.String()
+}
+
+// topics makes those that a function publishes to, by the names of terraform.
+func (p *plant) topics() {
+	p.t.Helper()
+	p.published = pubsubtest.Start(p.t)
+	pubsubtest.Topics(p.t, p.published, tfenv.Project, tfenv.AlertTopic)
+}
+
+// bucket makes that of the models.
+func (p *plant) bucket() {
+	p.t.Helper()
+	var err error
+	if p.objects, err = fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(p.objects.Stop)
+	p.objects.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: tfenv.Bucket})
+}
+
+// table answers a query for the history of readings.
+func (p *plant) table() bqtest.Answer {
+	answer := bqtest.Answer{Schema: []*bq.TableFieldSchema{
+		bqtest.Column("node_id", "STRING"), bqtest.Column("message_id", "STRING"), bqtest.Column("timestamp", "TIMESTAMP"),
+		bqtest.Column("temperature", "FLOAT"), bqtest.Column("humidity", "FLOAT"),
+	}}
+	for _, r := range p.series {
+		answer.Rows = append(answer.Rows, []string{
+			r.NodeID, r.MessageID, strconv.FormatInt(r.Time.UnixMicro(), 10), fmt.Sprint(r.Temperature), fmt.Sprint(r.Humidity),
+		})
+	}
+	return answer
+}
+
+// take pushes a message that the function must take.
+func (p *plant) take(data []byte, err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if got := p.Push(push.Message{ID: "1", Data: data, PublishTime: time.Now()}); got != http.StatusNoContent {
+		p.t.Fatalf("answered %d\n%s", got, p.Output())
+	}
+}
+
+// hot is a reading over every limit.
+func hot() reading.Reading {
+	return reading.Reading{NodeID: node, MessageID: "m1", Time: reading.Instant(time.Now()), Temperature: 99, Humidity: 40}
+}
+
+func ingests(t *testing.T, p *plant) {
+	t.Helper()
+	want := hot()
+	p.take(wire.EncodeData(wire.Data{Reading: want}))
+	if diff := cmp.Diff([]reading.Reading{want}, p.appended.Rows()); diff != "" {
+		t.Errorf("stored (-want +got):\n%s\n%s", diff, p.Output())
+	}
+}
+
+func detects(t *testing.T, p *plant) {
+	t.Helper()
+	p.take(wire.EncodeData(wire.Data{Reading: hot()}))
+	raised := p.published.Messages()
+	if len(raised) != 1 {
+		t.Fatalf("%d alerts\n%s", len(raised), p.Output())
+	}
+	if event, err := wire.DecodeAlert(raised[0].Data); err != nil || event.NodeID != node {
+		t.Errorf("raised %+v, %v", event, err)
+	}
+}
+
+func storesAlerts(t *testing.T, p *plant) {
+	t.Helper()
+	p.take(wire.EncodeAlert(alert.Judge(hot(), alert.Defaults())[0]))
+	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, store.AlertQuery{Limit: 10})
+	if err != nil || len(stored) != 1 {
+		t.Errorf("stored %+v, %v\n%s", stored, err, p.Output())
+	}
+}
+
+func trains(t *testing.T, p *plant) {
+	t.Helper()
+	for i := range 1500 {
+		p.series = append(p.series, reading.Reading{
+			NodeID: node, MessageID: strconv.Itoa(i), Time: reading.Instant(time.Now().Add(time.Duration(i-1501) * 30 * time.Second)),
+			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
+		})
+	}
+	run, err := p.metadata.BeginManual(t.Context(), p.customer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.take(wire.EncodeRetraining(wire.Retraining{TrainingRunID: run.ID, TriggeredBy: store.TriggeredManually, RequestedAt: time.Now()}))
+	ended, err := p.metadata.TrainingRun(t.Context(), run.ID)
+	if err != nil || ended.Status != store.RunCompleted {
+		t.Fatalf("the run ended as %+v, %v\n%s", ended, err, p.Output())
+	}
+	if _, err := p.objects.GetObject(tfenv.Bucket, "models/manifest.json"); err != nil {
+		t.Errorf("the models: %v", err)
+	}
+	asked := p.queried.Requests()
+	if len(asked) == 0 || !strings.Contains(asked[0].Query, tfenv.Dataset) || !strings.Contains(asked[0].Query, tfenv.Table) {
+		t.Errorf("%d queries, of other tables than terraform's", len(asked))
+	}
+}

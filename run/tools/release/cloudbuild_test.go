@@ -1,0 +1,198 @@
+package release
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+const root = "../../.."
+
+// build is what of Cloud Build's schema cloudbuild.yaml uses: anything else in it
+// is refused.
+type build struct {
+	ServiceAccount string            `yaml:"serviceAccount"`
+	Timeout        string            `yaml:"timeout"`
+	Substitutions  map[string]string `yaml:"substitutions"`
+	Options        struct {
+		Logging              string              `yaml:"logging"`
+		MachineType          string              `yaml:"machineType"`
+		AutomapSubstitutions bool                `yaml:"automapSubstitutions"`
+		Volumes              []map[string]string `yaml:"volumes"`
+		Env                  []string            `yaml:"env"`
+	} `yaml:"options"`
+	Steps []step `yaml:"steps"`
+}
+
+type step struct {
+	ID           string `yaml:"id"`
+	Name         string `yaml:"name"`
+	Script       string `yaml:"script"`
+	AllowFailure bool   `yaml:"allowFailure"`
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func parsed(t *testing.T) build {
+	t.Helper()
+	var b build
+	decoder := yaml.NewDecoder(strings.NewReader(read(t, "cloudbuild.yaml")))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestOrder wants what takes long before the lock, the plan before any change, the
+// migration before traffic moves, and the end last, whatever came before it.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	b := parsed(t)
+	var order, mayFail []string
+	for _, s := range b.Steps {
+		order = append(order, s.ID)
+		if s.AllowFailure {
+			mayFail = append(mayFail, s.ID)
+		}
+	}
+	want := []string{"dashboard", "test", "lint", "image", "archives", "lock", "before", "plan", "migrate", "apply", "grant", "smoke", "finish"}
+	if diff := cmp.Diff(want, order); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	// Who has the lock comes to the step that gives it back.
+	if diff := cmp.Diff([]string{"before", "plan", "migrate", "apply", "grant", "smoke"}, mayFail); diff != "" {
+		t.Errorf("steps that may fail (-want +got):\n%s", diff)
+	}
+	if !b.Options.AutomapSubstitutions || !strings.Contains(b.ServiceAccount, "/coldaisle-deployer@") {
+		t.Errorf("runs as %s, substitutions in the environment: %t", b.ServiceAccount, b.Options.AutomapSubstitutions)
+	}
+}
+
+// scripts are those of cloudbuild.yaml and of this folder, by name.
+func scripts(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, s := range parsed(t).Steps {
+		all["cloudbuild.yaml "+s.ID] = s.Script
+	}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() && filepath.Ext(entry.Name()) == "" {
+			all[entry.Name()] = read(t, "run/tools/release/"+entry.Name())
+		}
+	}
+	return all
+}
+
+// TestScripts has a shell read each script, and looks for every variable,
+// program, target and file that it names.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	b := parsed(t)
+	makefile := read(t, "Makefile")
+	variables := read(t, "terraform/variables.tf")
+	outputs := read(t, "terraform/outputs.tf")
+	for name, script := range scripts(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, _, _ := strings.Cut(script, "\n")
+			bash := strings.HasSuffix(first, "bash") && strings.Contains(script, "set -euo pipefail\n")
+			if posix := strings.HasSuffix(first, "/sh") && strings.Contains(script, "set -eu\n"); !bash && !posix {
+				t.Errorf("begins %q, or goes on after a failure", first)
+			}
+			arguments := []string{"-n"}
+			if !bash {
+				arguments = []string{"--posix", "-n"}
+			}
+			parse := exec.CommandContext(t.Context(), "bash", arguments...)
+			parse.Stdin = strings.NewReader(script)
+			if output, err := parse.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, output)
+			}
+			for _, name := range found(script, `\$(_[A-Z]+)`) {
+				if _, ok := b.Substitutions[name]; !ok {
+					t.Errorf("no substitution %s", name)
+				}
+			}
+			for _, target := range found(script, `(?m)^make ([a-z-]+)`) {
+				if !strings.Contains(makefile, "\n"+target+":") {
+					t.Errorf("no target %s", target)
+				}
+			}
+			for _, path := range slices.Concat(found(script, `go run \./(\S+)`), found(script, `(?m)^(\.ci/\S+|run/\S+)`)) {
+				if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, variable := range found(script, `-var "?([a-z_]+)=`) {
+				if !strings.Contains(variables, `variable "`+variable+`"`) {
+					t.Errorf("terraform has no variable %s", variable)
+				}
+			}
+			for _, output := range found(script, `terraform output -raw ([a-z_]+)`) {
+				if !strings.Contains(outputs, `output "`+output+`"`) {
+					t.Errorf("terraform has no output %s", output)
+				}
+			}
+			for _, flag := range found(script, `go run \./run/tools/release/image.* -([a-z]+) `) {
+				if !strings.Contains(read(t, "run/tools/release/image/main.go"), `"`+flag+`"`) {
+					t.Errorf("run/tools/release/image has no flag %s", flag)
+				}
+			}
+		})
+	}
+}
+
+// found is what a pattern's first group matches.
+func found(text, pattern string) []string {
+	var all []string
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		all = append(all, match[1])
+	}
+	return all
+}
+
+// TestNamesAreTerraforms compares names that the scripts share with terraform.
+func TestNamesAreTerraforms(t *testing.T) {
+	t.Parallel()
+	for _, name := range []struct{ script, here, there, file string }{
+		{"migrate", "jobs execute migrate ", `name                = "migrate"`, "terraform/modules/api/main.tf"},
+		{"migrate", "--args migrate,expand", `args  = ["migrate"]`, "terraform/modules/api/main.tf"},
+		{"finish", "!= api ]]", `name                = "api"`, "terraform/modules/api/main.tf"},
+		{"finish", `"addr":"module.api.`, `module "api" {`, "terraform/main.tf"},
+		{"finish", `"addr":"module.function[`, `module "function" {`, "terraform/main.tf"},
+		{"cloudbuild.yaml image", "pkg.dev/$PROJECT_ID/coldaisle\"", `name        = "coldaisle"`, "terraform/main.tf"},
+		{"plan", "$project-terraform-state\"", `"${var.project_id}-terraform-state"`, "terraform/bootstrap/main.tf"},
+		{"lock", "gs://$project-terraform-state/", `"${var.project_id}-terraform-state"`, "terraform/bootstrap/main.tf"},
+		{"finish", "gs://$project-terraform-state/release/last", "gs://$project-terraform-state/release/last", "run/tools/release/lock"},
+		{"plan", `prefix = "coldaisle"`, `prefix = "coldaisle"`, "terraform/bootstrap/outputs.tf"},
+	} {
+		if !strings.Contains(scripts(t)[name.script], name.here) {
+			t.Errorf("%s says nothing of %s", name.script, name.here)
+		}
+		if !strings.Contains(read(t, name.file), name.there) {
+			t.Errorf("%s does not say %s", name.file, name.there)
+		}
+	}
+	if account := "coldaisle-deployer"; !strings.Contains(parsed(t).ServiceAccount, "/"+account+"@") || !strings.Contains(read(t, "terraform/bootstrap/main.tf"), `"`+account+`"`) {
+		t.Errorf("the build does not run as %s", account)
+	}
+}

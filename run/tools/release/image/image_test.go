@@ -1,0 +1,227 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+const root = "../../../.."
+
+// published is an image in a registry of the test's own.
+type published struct {
+	reference  string // by digest
+	repository name.Repository
+	sbom       string
+}
+
+// publish builds the image on a base as distroless's is: certificates, users and
+// no shell.
+func publish(t *testing.T) published {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	base := host + "/base:nonroot"
+	reference, err := name.ParseReference(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(reference, standIn(t)); err != nil {
+		t.Fatal(err)
+	}
+	p := published{sbom: filepath.Join(t.TempDir(), "sbom.json")}
+	if p.reference, err = run(t.Context(), settings{base: base, repository: host + "/images", root: root, sbom: p.sbom}); err != nil {
+		t.Fatal(err)
+	}
+	if p.repository, err = name.NewRepository(host + "/images/api"); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func standIn(t *testing.T) v1.Image {
+	t.Helper()
+	var packed bytes.Buffer
+	archive := tar.NewWriter(&packed)
+	for _, file := range []struct{ name, content string }{
+		{"etc/passwd", "nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"},
+		{"etc/ssl/certs/ca-certificates.crt", "\n"},
+	} {
+		if err := archive.WriteHeader(&tar.Header{Name: file.name, Mode: 0o644, Size: int64(len(file.content))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.Write([]byte(file.content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// image reads what was published back.
+func (p published) image(t *testing.T) v1.Image {
+	t.Helper()
+	digest, err := name.NewDigest(p.reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := remote.Image(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// unpacked writes the image's files below a folder.
+func (p published) unpacked(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	files := mutate.Extract(p.image(t))
+	defer func() { _ = files.Close() }()
+	for archive := tar.NewReader(files); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return folder
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(folder, header.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, content, header.FileInfo().Mode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestImageIsReproducible builds twice and wants one digest, by which it is
+// named, with nothing of the machine in the image's settings.
+func TestImageIsReproducible(t *testing.T) {
+	t.Parallel()
+	first, second := publish(t), publish(t)
+	_, one, _ := strings.Cut(first.reference, "@")
+	_, two, _ := strings.Cut(second.reference, "@")
+	if one != two || !strings.HasPrefix(one, "sha256:") {
+		t.Errorf("built as %s and again as %s", one, two)
+	}
+	file, err := first.image(t).ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := file.Config
+	if c.User != nobody || !slices.Equal(c.Entrypoint, []string{"/server"}) || len(c.Cmd) != 0 || len(c.Env) != 0 || file.Created.Unix() != 0 {
+		t.Errorf("runs %q %q as %q with %q, made at %s", c.Entrypoint, c.Cmd, c.User, c.Env, file.Created)
+	}
+	if len(file.RootFS.DiffIDs) != 2 || file.OS != "linux" || file.Architecture != "amd64" {
+		t.Errorf("%d layers for %s/%s", len(file.RootFS.DiffIDs), file.OS, file.Architecture)
+	}
+}
+
+// TestBillOfMaterials finds the bill by the image and libraries in it.
+func TestBillOfMaterials(t *testing.T) {
+	t.Parallel()
+	p := publish(t)
+	written, err := os.ReadFile(p.sbom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d document
+	if err := json.Unmarshal(written, &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"stdlib", "github.com/jackc/pgx/v5", "cloud.google.com/go/bigquery"} {
+		if !slices.ContainsFunc(d.Components, func(c component) bool {
+			return c.Name == want && strings.HasSuffix(c.PURL, "@"+c.Version) && c.Version != ""
+		}) {
+			t.Errorf("no %s in %s", want, written)
+		}
+	}
+	if slices.ContainsFunc(d.Components, func(c component) bool { return strings.Contains(c.Name, "fake-gcs-server") }) {
+		t.Error("a library of the tests is in the bill")
+	}
+	digest, err := name.NewDigest(p.reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := remote.Referrers(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("what refers to the image: %+v, %v", manifest, err)
+	}
+	attached, err := remote.Image(p.repository.Digest(manifest.Manifests[0].Digest.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := attached.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+	reader, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	if got, err := io.ReadAll(reader); err != nil || !bytes.Equal(got, written) {
+		t.Errorf("attached are %d bytes, %v, written %d", len(got), err, len(written))
+	}
+}
+
+// TestFaults says what is missing.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		settings settings
+		want     string
+	}{
+		{settings{}, "-repository"},
+		{settings{repository: "host.example/UPPER"}, "repository"},
+		{settings{repository: "host.example/images", base: "://"}, "base image"},
+	} {
+		if _, err := run(t.Context(), test.settings); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v", test.settings, err)
+		}
+	}
+	if _, err := bill(filepath.Join(root, "go.mod")); err == nil {
+		t.Error("a bill of what is no program")
+	}
+	if err := compile(t.Context(), t.TempDir(), filepath.Join(t.TempDir(), "server")); err == nil {
+		t.Error("compiled an empty folder")
+	}
+}

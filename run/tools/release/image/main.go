@@ -1,0 +1,124 @@
+// Command image builds the API's container image and pushes it, without Docker:
+// a base image, by default distroless, with one program on top that runs as
+// nobody in particular.
+//
+//	go run ./run/tools/release/image -repository REGION-docker.pkg.dev/PROJECT/images -sbom dist/sbom.json
+//
+// It prints the image by digest, which is what terraform's api_image takes. Equal
+// sources on an equal base give an equal digest. What the program is made of, as
+// its own build information has it, is written as a CycloneDX document and
+// attached to the image.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/google"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// settings say what is built and where it goes.
+type settings struct {
+	base       string // image below the program
+	repository string // without the image's own name
+	root       string // folder of the module's go.mod
+	sbom       string // file for the bill of materials; empty for none
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.base, "base", "gcr.io/distroless/static-debian12:nonroot", "image to build on; by digest where the result must not change with it")
+	flag.StringVar(&s.repository, "repository", "", "where to push to, as terraform output image_repository says")
+	flag.StringVar(&s.root, "root", ".", "folder of the module's go.mod")
+	flag.StringVar(&s.sbom, "sbom", "", "file to write the bill of materials to as well")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	reference, err := run(ctx, s)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "image: %v\n", err)
+		os.Exit(1)
+	}
+	fmt.Println(reference)
+}
+
+// run builds the image, pushes it with its bill of materials and returns its
+// name by digest.
+func run(ctx context.Context, s settings) (string, error) {
+	if s.repository == "" {
+		return "", errors.New("say where to push to with -repository")
+	}
+	repository, err := name.NewRepository(s.repository + "/api")
+	if err != nil {
+		return "", fmt.Errorf("repository: %w", err)
+	}
+	options := []remote.Option{
+		remote.WithContext(ctx), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: "amd64"}),
+		remote.WithAuthFromKeychain(authn.NewMultiKeychain(google.Keychain, authn.DefaultKeychain)),
+	}
+	below, err := name.ParseReference(s.base)
+	if err != nil {
+		return "", fmt.Errorf("base image: %w", err)
+	}
+	base, err := remote.Image(below, options...)
+	if err != nil {
+		return "", fmt.Errorf("base image: %w", err)
+	}
+	folder, err := os.MkdirTemp("", "image")
+	if err != nil {
+		return "", fmt.Errorf("folder to build in: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	program := filepath.Join(folder, "server")
+	if err := compile(ctx, s.root, program); err != nil {
+		return "", err
+	}
+	image, err := layered(base, program)
+	if err != nil {
+		return "", err
+	}
+	materials, err := bill(program)
+	if err != nil {
+		return "", err
+	}
+	if s.sbom != "" {
+		if err := os.WriteFile(s.sbom, materials, 0o600); err != nil {
+			return "", fmt.Errorf("bill of materials: %w", err)
+		}
+	}
+	return push(repository, image, materials, options)
+}
+
+// push sends the image and then the bill that refers to it.
+func push(repository name.Repository, image v1.Image, materials []byte, options []remote.Option) (string, error) {
+	digest, err := image.Digest()
+	if err != nil {
+		return "", fmt.Errorf("digest: %w", err)
+	}
+	reference := repository.Digest(digest.String())
+	if err := remote.Write(reference, image, options...); err != nil {
+		return "", fmt.Errorf("push: %w", err)
+	}
+	attached, err := attachment(image, materials)
+	if err != nil {
+		return "", err
+	}
+	digest, err = attached.Digest()
+	if err != nil {
+		return "", fmt.Errorf("digest of the bill of materials: %w", err)
+	}
+	if err := remote.Write(repository.Digest(digest.String()), attached, options...); err != nil {
+		return "", fmt.Errorf("push the bill of materials: %w", err)
+	}
+	return reference.String(), nil
+}

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"coldaisle.dev/shared/httpserver"
+)
+
+// Pool is one address in front of several instances of a program, which take
+// requests in turn, as Cloud Run has it. A request for an instance that is down
+// fails: whoever asked must ask again.
+type Pool struct {
+	URL       string
+	Instances []*Process
+
+	transport *http.Transport
+	next      atomic.Int64
+	end       context.CancelFunc
+	ended     chan error
+}
+
+// newPool serves in front of the instances, which need not run yet.
+func newPool(ctx context.Context, log *slog.Logger, instances ...*Process) (*Pool, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
+	p := &Pool{URL: "http://" + listener.Addr().String(), Instances: instances, ended: make(chan error, 1)}
+	targets := make([]*url.URL, len(instances))
+	for i, instance := range instances {
+		if targets[i], err = url.Parse(instance.URL()); err != nil {
+			return nil, fmt.Errorf("pool: %w", err)
+		}
+	}
+	p.transport = &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			turn := int(p.next.Add(1)) % len(targets)
+			r.SetURL(targets[turn])
+		},
+		Transport: p.transport,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			w.WriteHeader(http.StatusBadGateway)
+		},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+	ctx, p.end = context.WithCancel(context.WithoutCancel(ctx))
+	limits := httpserver.Limits{HeaderTime: time.Minute, ReadTime: time.Minute, WriteTime: time.Minute, IdleTime: time.Minute, HeaderSize: 64 << 10}
+	go func() { p.ended <- httpserver.Run(ctx, listener, proxy, limits, log, slog.LevelDebug) }()
+	return p, nil
+}
+
+// Rest closes the connections to the instances that nobody uses.
+func (p *Pool) Rest() { p.transport.CloseIdleConnections() }
+
+func (p *Pool) close() error {
+	p.end()
+	return <-p.ended
+}

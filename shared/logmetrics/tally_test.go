@@ -1,0 +1,69 @@
+package logmetrics_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logmetrics"
+)
+
+func TestTallyWritesOneEntryAMinute(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var out bytes.Buffer
+	counts := logmetrics.New(logging.New(&out, slog.LevelInfo, ""), "ingest", time.Minute, func() time.Time { return now })
+	for range 3 {
+		counts.Add(t.Context(), "readings_stored", 2)
+	}
+	if out.Len() != 0 {
+		t.Fatalf("written before a minute is over: %s", out.String())
+	}
+	now = now.Add(time.Minute)
+	counts.Add(t.Context(), "readings_ignored", 1)
+	counts.Flush(t.Context()) // nothing new: no second entry
+	var entry map[string]any
+	if err := json.Unmarshal(out.Bytes(), &entry); err != nil {
+		t.Fatalf("not one entry: %v in %s", err, out.String())
+	}
+	delete(entry, "time")
+	want := map[string]any{
+		"severity": "INFO", "message": logmetrics.Message, "piece": "ingest",
+		"readings_stored": 6.0, "readings_ignored": 1.0,
+	}
+	if diff := cmp.Diff(want, entry); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTallyLosesNothingBetweenGoroutines(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	counts := logmetrics.New(logging.New(&out, slog.LevelInfo, ""), "ingest", time.Hour, time.Now)
+	var adding sync.WaitGroup
+	for range 8 {
+		adding.Go(func() {
+			for range 1000 {
+				counts.Add(t.Context(), "n", 1)
+			}
+		})
+	}
+	adding.Wait()
+	counts.Flush(t.Context())
+	if !bytes.Contains(out.Bytes(), []byte(`"n":8000`)) {
+		t.Errorf("counted %s", out.String())
+	}
+}
+
+func TestNilTallyCountsNothing(t *testing.T) {
+	t.Parallel()
+	var none *logmetrics.Tally
+	none.Add(t.Context(), "n", 1)
+	none.Flush(t.Context())
+}

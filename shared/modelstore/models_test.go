@@ -1,0 +1,239 @@
+package modelstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"google.golang.org/api/option"
+
+	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/reading"
+)
+
+func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// trained are models of a training at a time.
+func trained(t *testing.T, at time.Time) (*learn.Detector, *learn.Forecaster) {
+	t.Helper()
+	return trainedBy(t, 0, at)
+}
+
+// trainedBy are models of a run.
+func trainedBy(t *testing.T, run int64, at time.Time) (*learn.Detector, *learn.Forecaster) {
+	t.Helper()
+	s := learn.Series{NodeID: "n"}
+	for i := range learn.MinRows + 200 {
+		s.Readings = append(s.Readings, reading.Reading{
+			NodeID: "n", MessageID: "m", Time: noon().Add(time.Duration(30*i) * time.Second),
+			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
+		})
+	}
+	result, err := learn.Train(t.Context(), learn.Input{History: []learn.Series{s}, Seed: 1, Run: run, Started: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Detector, result.Forecaster
+}
+
+type store struct {
+	*modelstore.Bucket
+
+	server *fakestorage.Server
+}
+
+func newStore(t *testing.T) store {
+	t.Helper()
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Port: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "models"})
+	bucket, err := modelstore.Open(t.Context(), "models", option.WithEndpoint(server.URL()+"/storage/v1/"), option.WithoutAuthentication())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bucket.Close() })
+	return store{bucket, server}
+}
+
+func (s store) publish(t *testing.T, at time.Time) modelstore.Manifest {
+	t.Helper()
+	live, err := s.Manifest(t.Context())
+	if err != nil && !errors.Is(err, modelstore.ErrNone) {
+		t.Fatal(err)
+	}
+	d, f := trained(t, at)
+	published, err := s.Publish(t.Context(), live, d, f, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return published
+}
+
+func TestPublishAndGoBack(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	if _, err := s.Manifest(t.Context()); !errors.Is(err, modelstore.ErrNone) {
+		t.Fatalf("an empty bucket: %v", err)
+	}
+	first := s.publish(t, noon())
+	if first.Version() != "anomaly_v20260301T120000Z,forecasting_v20260301T120000Z" {
+		t.Errorf("published %s", first.Version())
+	}
+	// A run whose detector did not pass publishes a forecaster alone.
+	_, f := trained(t, noon().Add(time.Hour))
+	second, err := s.Publish(t.Context(), first, nil, f, noon().Add(time.Hour))
+	if err != nil || second.Version() != "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z" {
+		t.Fatalf("published %s, %v", second.Version(), err)
+	}
+	names, err := s.List(t.Context())
+	want := []string{"anomaly_v20260301T120000Z", "forecasting_v20260301T120000Z", "forecasting_v20260301T130000Z"}
+	if err != nil || !slices.Equal(names, want) {
+		t.Errorf("listed %v, %v", names, err)
+	}
+	back, err := s.Use(t.Context(), "", "forecasting_v20260301T120000Z", noon().Add(2*time.Hour))
+	if err != nil || back.Version() != first.Version() {
+		t.Errorf("back at %s, %v", back.Version(), err)
+	}
+	if _, err := s.Use(t.Context(), "anomaly_v20200101T000000Z", "", noon()); !errors.Is(err, modelstore.ErrUnknown) {
+		t.Errorf("using what there is not: %v", err)
+	}
+	pair, err := s.Load(t.Context(), back)
+	if err != nil || pair.Detector == nil || pair.Forecaster == nil || pair.Forecaster.Info.Name != "forecasting_v20260301T120000Z" {
+		t.Errorf("loaded %+v, %v", pair.Manifest, err)
+	}
+}
+
+// TestGenerationsOfOneSecond publishes models of several runs that began in the
+// same second, after one of when names did not have the run: all are kept, listed
+// from old to new, and can be put in use.
+func TestGenerationsOfOneSecond(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	const old = "anomaly_v20260301T120000Z"
+	var live modelstore.Manifest
+	for _, run := range []int64{0, 9, 10, 100} {
+		d, _ := trainedBy(t, run, noon())
+		var err error
+		if live, err = s.Publish(t.Context(), live, d, nil, noon()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := s.List(t.Context())
+	if want := []string{old, old + "_000009", old + "_000010", old + "_000100"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("listed %v, %v, want %v", names, err, want)
+	}
+	back, err := s.Use(t.Context(), old, "", noon())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pair, err := s.Load(t.Context(), back); err != nil || pair.Detector == nil || pair.Detector.Info.Name != old {
+		t.Errorf("loaded %+v, %v", pair.Manifest, err)
+	}
+}
+
+// TestNothingNewWritesNothing holds that nobody loads again what they have.
+func TestNothingNewWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	live := s.publish(t, noon())
+	after, err := s.Publish(t.Context(), live, nil, nil, noon().Add(time.Hour))
+	if err != nil || after != live {
+		t.Errorf("published %+v, %v", after, err)
+	}
+	if now, err := s.Manifest(t.Context()); err != nil || now != live {
+		t.Errorf("the manifest is %+v, %v, was %+v", now, err, live)
+	}
+}
+
+// TestTwoTrainers lets several publish over the same manifest: one does.
+func TestTwoTrainers(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	live := s.publish(t, noon())
+	const trainers = 4
+	faults := make([]error, trainers)
+	var group sync.WaitGroup
+	for i := range trainers {
+		d, f := trained(t, noon().Add(time.Duration(i+1)*time.Minute))
+		group.Go(func() { _, faults[i] = s.Publish(context.Background(), live, d, f, noon()) })
+	}
+	group.Wait()
+	taken := 0
+	for _, err := range faults {
+		if errors.Is(err, modelstore.ErrTaken) {
+			taken++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if taken != trainers-1 {
+		t.Errorf("%d of %d were told that another was first", taken, trainers)
+	}
+}
+
+// TestLoaderFollows publishes behind a loader's back, and damages what it would
+// load.
+func TestLoaderFollows(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	now := noon()
+	var log bytes.Buffer
+	l := modelstore.NewLoader(s.Bucket, 0, func() time.Time { return now }, slog.New(slog.NewTextHandler(&log, nil)))
+	version := func() string { return l.Pair(t.Context()).Manifest.Version() }
+	if got := version(); got != "" {
+		t.Errorf("of an empty bucket it loaded %s", got)
+	}
+	first := s.publish(t, noon())
+	now = now.Add(modelstore.Fresh - time.Second)
+	if got := version(); got != "" {
+		t.Errorf("it looked again before its time and loaded %s", got)
+	}
+	now = now.Add(time.Second)
+	if got := version(); got != first.Version() {
+		t.Errorf("loaded %q, want %s", got, first.Version())
+	}
+
+	second := s.publish(t, noon().Add(time.Hour))
+	for name, spoil := range map[string]func([]byte) []byte{
+		"cut":            func(b []byte) []byte { return b[:len(b)/2] },
+		"flipped":        func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"a version more": func(b []byte) []byte { b[len("coldaisle model\n")]++; return b },
+	} {
+		object := "models/" + second.Detector + ".bin"
+		whole, err := s.server.GetObject("models", object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content := slices.Clone(whole.Content)
+		s.server.CreateObject(fakestorage.Object{ObjectAttrs: whole.ObjectAttrs, Content: spoil(slices.Clone(content))})
+		now = now.Add(modelstore.Fresh)
+		if got := version(); got != first.Version() {
+			t.Errorf("%s: loaded %s", name, got)
+		}
+		s.server.CreateObject(fakestorage.Object{ObjectAttrs: whole.ObjectAttrs, Content: content})
+	}
+	if text := log.String(); !strings.Contains(text, "checksum does not fit") || !strings.Contains(text, "of the form, this program knows") {
+		t.Errorf("the log does not tell of damaged models:\n%s", text)
+	}
+	now = now.Add(modelstore.Fresh)
+	if got := version(); got != second.Version() {
+		t.Errorf("loaded %s, want %s", got, second.Version())
+	}
+	s.server.Stop() // storage away: what is loaded stays
+	now = now.Add(modelstore.Fresh)
+	if got := version(); got != second.Version() {
+		t.Errorf("with the storage away it has %q", got)
+	}
+}

@@ -1,0 +1,314 @@
+package sensorcache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/sensorcache"
+	"coldaisle.dev/shared/store"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// source is a database whose answers a test changes, and which takes a while.
+type source struct {
+	mu    sync.Mutex
+	nodes map[string]store.Node
+	err   error
+	takes time.Duration
+	calls int
+	asked int // identifiers in all calls
+}
+
+func (s *source) Nodes(ctx context.Context, ids []string) (map[string]store.Node, error) {
+	s.mu.Lock()
+	s.calls++
+	s.asked += len(ids)
+	takes, err := s.takes, s.err
+	found := map[string]store.Node{}
+	for _, id := range ids {
+		if node, ok := s.nodes[id]; ok {
+			found[id] = node
+		}
+	}
+	s.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return found, err
+}
+
+func (s *source) set(id string, node store.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nodes == nil {
+		s.nodes = map[string]store.Node{}
+	}
+	s.nodes[id] = node
+}
+
+func (s *source) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *source) called() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+func limited(temperature float64) store.Node {
+	return store.Node{Owned: true, Limits: &alert.Thresholds{MaxTemperature: temperature, MaxHumidity: 50}}
+}
+
+// limit asks for a node that must be owned and limited.
+func limit(t *testing.T, r *sensorcache.Registry) float64 {
+	t.Helper()
+	node, err := r.Node(t.Context(), "n")
+	if err != nil || !node.Owned || !node.HasLimits {
+		t.Fatalf("node %+v, %v", node, err)
+	}
+	return node.Limits.MaxTemperature
+}
+
+// New keeps a goroutine of its cache, which no bubble of synctest could end:
+// tests in a bubble make the registry before they enter it.
+func inBubble(t *testing.T, test func(t *testing.T, s *source, r *sensorcache.Registry)) {
+	t.Helper()
+	s := &source{}
+	r := sensorcache.New(s, time.Now)
+	synctest.Test(t, func(t *testing.T) { test(t, s, r) })
+}
+
+func TestConcurrentLookupsShareQueries(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+		t.Helper()
+		const nodes = 1000
+		s.takes = 10 * time.Millisecond
+		for i := range nodes {
+			s.set(fmt.Sprint("n", i), store.Node{Deleted: i%2 == 0, Owned: i%2 == 1})
+		}
+		var group sync.WaitGroup
+		for i := range nodes {
+			group.Go(func() {
+				deleted, err := r.Deleted(t.Context(), fmt.Sprint("n", i))
+				if err != nil || deleted != (i%2 == 0) {
+					t.Errorf("node %d: deleted %v, %v", i, deleted, err)
+				}
+			})
+		}
+		group.Wait()
+		// The first asks alone or with whoever came before it started; all the
+		// others share the one after it.
+		if s.calls > 2 || s.asked != nodes {
+			t.Errorf("%d queries asked for %d nodes, want at most 2 for %d", s.calls, s.asked, nodes)
+		}
+	})
+}
+
+func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+		t.Helper()
+		s.takes = time.Second
+		var group sync.WaitGroup
+		group.Go(func() {
+			if deleted, err := r.Deleted(t.Context(), "n"); err != nil || deleted {
+				t.Errorf("before the deletion: %v, %v", deleted, err)
+			}
+		})
+		synctest.Wait() // its query is under way
+		s.set("n", store.Node{Deleted: true})
+		if deleted, err := r.Deleted(t.Context(), "n"); err != nil || !deleted {
+			t.Errorf("asked after the deletion, while a query from before it was under way: %v, %v", deleted, err)
+		}
+		group.Wait()
+	})
+}
+
+func TestCancelledLookupReturnsAndLeavesTheOthers(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+		t.Helper()
+		s.takes = time.Second
+		s.set("n", store.Node{Deleted: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			start := time.Now()
+			if _, err := r.Deleted(ctx, "n"); !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v", err)
+			}
+			if waited := time.Since(start); waited != 0 {
+				t.Errorf("waited %v after the cancellation", waited)
+			}
+		})
+		synctest.Wait()
+		group.Go(func() {
+			if deleted, err := r.Deleted(t.Context(), "n"); err != nil || !deleted {
+				t.Errorf("whoever shared the queries: %v, %v", deleted, err)
+			}
+		})
+		cancel()
+		group.Wait()
+	})
+}
+
+func TestLookupEndsWhenTheDatabaseHangs(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+		t.Helper()
+		s.takes = time.Hour
+		start := time.Now()
+		_, err := r.Deleted(t.Context(), "n")
+		if waited := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || waited > time.Minute {
+			t.Errorf("error %v after %v", err, waited)
+		}
+	})
+}
+
+func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+		t.Helper()
+		s.set("n", limited(30))
+		if got := limit(t, r); got != 30 {
+			t.Errorf("limit %g, want 30", got)
+		}
+		s.set("n", limited(40))
+		time.Sleep(sensorcache.Fresh - time.Nanosecond)
+		if got, calls := limit(t, r), s.called(); got != 30 || calls != 1 {
+			t.Errorf("limit %g after %d queries, want 30 after 1: cached", got, calls)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := limit(t, r); got != 40 {
+			t.Errorf("limit %g after %v, want 40", got, sensorcache.Fresh)
+		}
+	})
+}
+
+func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+		t.Helper()
+		away := errors.New("away")
+		s.set("n", limited(30))
+		limit(t, r)
+		s.fail(away)
+		time.Sleep(5 * time.Minute)
+		if got := limit(t, r); got != 30 {
+			t.Errorf("limit %g, want the stale 30", got)
+		}
+		if _, err := r.Node(t.Context(), "never asked"); !errors.Is(err, away) {
+			t.Errorf("a node that was never known: %v", err)
+		}
+		if _, err := r.Deleted(t.Context(), "n"); !errors.Is(err, away) {
+			t.Errorf("Deleted must not guess: %v", err)
+		}
+		s.fail(nil)
+		s.set("n", limited(40))
+		if got := limit(t, r); got != 40 {
+			t.Errorf("limit %g once the database is back, want 40", got)
+		}
+		s.fail(away)
+		time.Sleep(sensorcache.Stale + time.Second)
+		if node, err := r.Node(t.Context(), "n"); !errors.Is(err, away) {
+			t.Errorf("an answer older than %v: %+v, %v", sensorcache.Stale, node, err)
+		}
+	})
+}
+
+func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+		t.Helper()
+		s.set("n", limited(30))
+		limit(t, r)
+		time.Sleep(sensorcache.Fresh)
+		s.mu.Lock()
+		s.takes = time.Hour
+		s.mu.Unlock()
+		for range 3 {
+			start := time.Now()
+			if got := limit(t, r); got != 30 {
+				t.Errorf("limit %g, want the stale 30", got)
+			}
+			if waited := time.Since(start); waited > sensorcache.Patience {
+				t.Errorf("waited %v", waited)
+			}
+		}
+		time.Sleep(time.Minute) // the queries that nobody waits for any more end
+	})
+}
+
+func TestOnlyOwnedNodesAreCached(t *testing.T) {
+	t.Parallel()
+	tests := map[string]store.Node{"nobody's": {}, "deleted": {Deleted: true}}
+	for name, before := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+				t.Helper()
+				s.set("n", before)
+				if node, err := r.Node(t.Context(), "n"); err != nil || node.Owned || node.Deleted != before.Deleted {
+					t.Errorf("before: %+v, %v", node, err)
+				}
+				s.set("n", store.Node{Owned: true})
+				if node, err := r.Node(t.Context(), "n"); err != nil || !node.Owned || node.HasLimits {
+					t.Errorf("just created: %+v, %v", node, err)
+				}
+			})
+		})
+	}
+}
+
+func TestDeletedIsExactOnTheRealStore(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	metadata := store.New(pool)
+	customer, err := metadata.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room, err := metadata.CreateRoom(t.Context(), customer.ID, "Room")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := sensorcache.New(metadata, time.Now)
+	check := func(when string, want bool) {
+		t.Helper()
+		if deleted, err := r.Deleted(t.Context(), "n"); err != nil || deleted != want {
+			t.Errorf("%s: deleted %v, %v, want %v", when, deleted, err, want)
+		}
+	}
+	check("never created", false)
+	for range 3 {
+		created := store.NewSensor{ID: "n", Name: "Rack", Type: "ESP32-DHT22", RoomID: room.ID}
+		if _, err := metadata.CreateSensor(t.Context(), customer.ID, created); err != nil {
+			t.Fatal(err)
+		}
+		check("created", false)
+		if node, err := r.Node(t.Context(), "n"); err != nil || !node.Owned {
+			t.Errorf("created: %+v, %v", node, err)
+		}
+		if err := metadata.DeleteSensor(t.Context(), customer.ID, "n"); err != nil {
+			t.Fatal(err)
+		}
+		check("deleted", true)
+	}
+}
