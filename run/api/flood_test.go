@@ -97,7 +97,7 @@ func TestLoginFlood(t *testing.T) { //nolint:paralleltest // measures times
 // and register meanwhile, one request at a time. The other gets every answer,
 // soon; the first is told 503 and when to try again; nobody gets a 500.
 func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes the processor
-	s := newSystem(t, func(d *Deps) { d.PasswordCost, d.PasswordSlots, d.TrustedProxies = 8, 1, []string{"peer"} })
+	s := newSystem(t, func(d *Deps) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
 	a := s.customer(t)
 	const flooder, other = "203.0.113.7", "198.51.100.9"
 	post := func(path, body, from string) reply {
