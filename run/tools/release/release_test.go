@@ -149,7 +149,7 @@ func (c *cloud) begin(t *testing.T, id string, v version, folders map[string]str
 	if err := os.CopyFS(filepath.Join(r.folder, "terraform"), os.DirFS("testdata/terraform")); err != nil {
 		t.Fatal(err)
 	}
-	scripts, err := filepath.Abs("..")
+	scripts, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
