@@ -4,14 +4,17 @@ package docs
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 func read(t *testing.T, path string) string {
@@ -23,14 +26,14 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// TestThreatModelNamesItsTests looks for every test that security.md names.
+// TestThreatModelNamesItsTests looks for every test that SECURITY.md names.
 func TestThreatModelNamesItsTests(t *testing.T) {
 	t.Parallel()
-	named := regexp.MustCompile("`([a-z0-9/_.-]+) ([A-Za-z_]+)`").FindAllStringSubmatch(read(t, "security.md"), -1)
+	named := regexp.MustCompile("`([a-z0-9/_.-]+) ([A-Za-z_]+)`").FindAllStringSubmatch(read(t, "SECURITY.md"), -1)
 	found := 0
 	for _, name := range named {
 		folder, test := name[1], name[2]
-		if folder == "go" || folder == "terraform" { // a command
+		if slices.Contains([]string{"go", "make", "monitor-gateway", "terraform"}, folder) { // a command
 			continue
 		}
 		found++
@@ -64,23 +67,30 @@ func has(t *testing.T, folder, text string) bool {
 	return false
 }
 
-// explained reads the rows of dependencies.md: the licence by name.
-func explained(t *testing.T) map[string]string {
-	t.Helper()
-	rows := map[string]string{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (\S+) \| (\S+) \| .+ \|$`).FindAllStringSubmatch(read(t, "dependencies.md"), -1) {
-		if row[1] != "Module" && row[1] != "Package" {
-			rows[row[1]] = row[2]
+// explained reads the rows of a page like dependencies.md: the licence by name,
+// and which names stand there more than once.
+func explained(page string) (licences map[string]string, repeated []string) {
+	licences = map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (\S+) \| (\S+) \| .+ \|$`).FindAllStringSubmatch(page, -1) {
+		if row[1] == "Module" || row[1] == "Package" {
+			continue
 		}
+		if _, ok := licences[row[1]]; ok {
+			repeated = append(repeated, row[1])
+		}
+		licences[row[1]] = row[2]
 	}
-	return rows
+	return licences, repeated
 }
 
 // TestEveryDependencyIsExplained holds dependencies.md against go.mod, the
 // libraries' own licence files and the page's package.json.
 func TestEveryDependencyIsExplained(t *testing.T) {
 	t.Parallel()
-	rows := explained(t)
+	rows, repeated := explained(read(t, "dependencies.md"))
+	for _, name := range repeated {
+		t.Errorf("%s stands twice in docs/dependencies.md", name)
+	}
 	listed := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Path}} {{.Indirect}} {{.Dir}}", "all")
 	listed.Dir = ".."
 	output, err := listed.Output()
@@ -161,22 +171,133 @@ func licenceOf(t *testing.T, folder string) string {
 	return "no licence that we know"
 }
 
-// TestLinksLeadSomewhere follows the links between our own pages.
-func TestLinksLeadSomewhere(t *testing.T) {
-	t.Parallel()
-	pages, err := filepath.Glob("*.md")
+// pages are all our Markdown files but those of the tests' data.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "bin", ".coldaisle", ".terraform", "test-results"}, entry.Name()):
+			return fs.SkipDir
+		case filepath.Ext(path) == ".md":
+			all = append(all, path)
+		}
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages = append(pages, "../README.md")
-	for _, page := range pages {
-		for _, link := range regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(read(t, page), -1) {
-			if strings.Contains(link[1], "://") {
+	return all
+}
+
+// anchors are the fragments by which a page's headings are linked, as GitHub
+// makes them: lower case, without punctuation, with hyphens for spaces, and a
+// number behind a heading that stands there again.
+func anchors(page string) map[string]bool {
+	page = regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(page, "")
+	seen, all := map[string]int{}, map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`).FindAllStringSubmatch(page, -1) {
+		text := regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(heading[1], "$1")
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, text)
+		if n := seen[anchor]; n > 0 {
+			all[fmt.Sprintf("%s-%d", anchor, n)] = true
+		} else {
+			all[anchor] = true
+		}
+		seen[anchor]++
+	}
+	return all
+}
+
+// deadLinks are the links of a page to files that are not there, and to headings
+// that those files do not have.
+func deadLinks(t *testing.T, path, text string) []string {
+	t.Helper()
+	var dead []string
+	for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+		target, anchor, _ := strings.Cut(link[1], "#")
+		if strings.Contains(link[1], "://") || strings.HasPrefix(link[1], "mailto:") {
+			continue
+		}
+		other := text
+		if target != "" {
+			file := filepath.Join(filepath.Dir(path), target)
+			if _, err := os.Stat(file); err != nil {
+				dead = append(dead, link[1])
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), link[1])); err != nil {
-				t.Errorf("%s links to %s, which is not there", page, link[1])
+			if anchor != "" {
+				other = read(t, file)
 			}
 		}
+		if anchor != "" && !anchors(other)[anchor] {
+			dead = append(dead, link[1])
+		}
+	}
+	return dead
+}
+
+// TestLinksLeadSomewhere follows the links between our own pages, to their
+// headings too.
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	own := "# A page\n## What `it` does, twice\n## What `it` does, twice\n"
+	for link, dead := range map[string]bool{
+		"#what-it-does-twice": false, "#what-it-does-twice-1": false, "#what-it-does-twice-2": true, "#a-page": false,
+		"README.md": true, "SECURITY.md": false, "SECURITY.md#threat-model": false, "SECURITY.md#no-such-heading": true,
+	} {
+		if got := deadLinks(t, "page.md", own+"[x]("+link+")"); (len(got) > 0) != dead {
+			t.Errorf("%s: dead links %q", link, got)
+		}
+	}
+	all := pages(t)
+	if len(all) < 40 {
+		t.Errorf("%d pages are found: some are not seen", len(all))
+	}
+	for _, page := range all {
+		for _, link := range deadLinks(t, page, read(t, page)) {
+			t.Errorf("%s links to %s, which is not there", page, link)
+		}
+	}
+}
+
+// TestEveryAlertHasAPlaybook holds the folder of playbooks against the keys of
+// terraform's alert policies. The texts of the alerts are built from the keys.
+func TestEveryAlertHasAPlaybook(t *testing.T) {
+	t.Parallel()
+	policies := read(t, "../terraform/modules/monitoring/policies.tf")
+	if !strings.Contains(policies, "docs/playbooks/${each.key}.md") {
+		t.Error("the alerts' texts do not name their playbooks")
+	}
+	alerts := map[string]bool{}
+	for _, key := range regexp.MustCompile(`(?m)^ {4}(\w+) = \{$|\? \["(\w+)"\] : \[\]`).FindAllStringSubmatch(policies, -1) {
+		alerts[key[1]+key[2]] = true
+	}
+	if len(alerts) != strings.Count(policies, "      title ") {
+		t.Fatalf("some alerts are not seen, only %v", slices.Sorted(maps.Keys(alerts)))
+	}
+	files, err := filepath.Glob("playbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		alert := strings.TrimSuffix(filepath.Base(file), ".md")
+		if !alerts[alert] {
+			t.Errorf("%s belongs to no alert", file)
+		}
+		delete(alerts, alert)
+	}
+	for alert := range alerts {
+		t.Errorf("alert %s has no page docs/playbooks/%[1]s.md", alert)
 	}
 }

@@ -2,9 +2,10 @@
 // pictured for the README.
 import { expect, expectAccessible, signInDemo, test, url } from "./person";
 
-// SCREENSHOTS=1 renews the pictures of the README; else a run leaves the tree as it is.
-const folder = process.env.SCREENSHOTS ? "../../../docs/screenshots/" : "../test-results/screenshots/";
-const pictures = new URL(folder, import.meta.url).pathname;
+// SCREENSHOTS=1 renews the README's screenshots; without it a run changes no file in git.
+const readme = process.env.SCREENSHOTS ? ["overview-light", "sensor-light", "alerts-light", "predictions-light"] : [];
+const pictureOf = (name: string) =>
+  new URL(`${readme.includes(name) ? "../../../docs/screenshots" : "../test-results/screenshots"}/${name}.png`, import.meta.url).pathname;
 const pages = [
   { name: "overview", path: "/", ready: "article" },
   { name: "sensor", path: "sensor", ready: "canvas" },
@@ -23,7 +24,7 @@ for (const [look, scheme, width] of [["light", "light", 1280], ["dark", "dark", 
     await page.goto(url());
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
     await expectAccessible(page);
-    await page.screenshot({ path: `${pictures}sign-in-${look}.png` });
+    await page.screenshot({ path: pictureOf(`sign-in-${look}`) });
     await signInDemo(page);
     for (const { name, path, ready } of pages) {
       await page.goto(url(path.startsWith("/") ? path : "/"));
@@ -35,7 +36,7 @@ for (const [look, scheme, width] of [["light", "light", 1280], ["dark", "dark", 
       await expectAccessible(page);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       expect(overflow, `${name} is wider than the screen`).toBeLessThanOrEqual(0);
-      await page.screenshot({ path: `${pictures}${name}-${look}.png`, fullPage: name !== "overview" });
+      await page.screenshot({ path: pictureOf(`${name}-${look}`), fullPage: name !== "overview" });
     }
   });
 }
