@@ -3,10 +3,13 @@ package gateway_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/pubsubtest"
 )
 
 // TestTopicLosesNothingInAHurry publishes from many goroutines, alone and in
@@ -49,5 +52,51 @@ func TestTopicLosesNothingInAHurry(t *testing.T) {
 	}
 	if err := topic.Publish(t.Context(), gateway.Message{NodeID: "late", Data: []byte("late")}); err == nil {
 		t.Error("a stopped topic took a message")
+	}
+}
+
+// TestTopicFindsTheRefusedMessage publishes messages with an attribute that is too
+// long among others, at a Pub/Sub that refuses whole requests for one of them.
+func TestTopicFindsTheRefusedMessage(t *testing.T) {
+	t.Parallel()
+	server := pubsubtest.Start(t, pubsubtest.Limits())
+	pubsubtest.Topics(t, server, "site", "data")
+	topic := gateway.NewTopic(pubsubtest.Client(t, server, "site"), "data", 0)
+	t.Cleanup(topic.Stop)
+	var messages []gateway.Message
+	for i := range 60 {
+		m := gateway.Message{NodeID: "n1", Data: fmt.Appendf(nil, "%d", i)}
+		if i%7 == 0 {
+			m.NodeID = strings.Repeat("n", 1025)
+		}
+		messages = append(messages, m)
+	}
+	faults := topic.PublishBacklog(t.Context(), messages)
+	var publishing sync.WaitGroup
+	for i, m := range messages {
+		publishing.Go(func() {
+			if err := topic.Publish(t.Context(), m); errors.Is(err, gateway.ErrRefused) != (i%7 == 0) || (err != nil) != (i%7 == 0) {
+				t.Errorf("live message %d: %v", i, err)
+			}
+		})
+	}
+	publishing.Wait()
+	for i, err := range faults {
+		if errors.Is(err, gateway.ErrRefused) != (i%7 == 0) || (err != nil) != (i%7 == 0) {
+			t.Errorf("message %d of the backlog: %v", i, err)
+		}
+	}
+	seen := map[string]int{}
+	for _, m := range server.Messages() {
+		seen[string(m.Data)]++
+	}
+	for i := range messages {
+		want := 2 // live and of the backlog
+		if i%7 == 0 {
+			want = 0
+		}
+		if got := seen[strconv.Itoa(i)]; got != want {
+			t.Errorf("message %d arrived %d times, want %d", i, got, want)
+		}
 	}
 }
