@@ -58,6 +58,15 @@ $(GOLANGCI):
 	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv bin/golangci-lint $@
 
+# Of what no program reaches, only what tests use may stay: test support and what
+# reads terraform.
+DEADCODE := golang.org/x/tools/cmd/deadcode@v0.51.0
+ONLY_TESTS := ^(shared/(openapitest|pgtest|pubsubtest)|shared/function/functiontest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)/
+.PHONY: deadcode
+deadcode: ## List functions that no program reaches, and fail when there are any
+	@found=$$(go run $(DEADCODE) ./...); \
+	if grep -vE '$(ONLY_TESTS)' <<<"$$found"; then exit 1; fi
+
 .PHONY: build
 build: page ## Build every program into bin/, the gateway for every machine into bin/gateway/
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./edge-gateway/nodesim/simulate-nodes ./run/server
