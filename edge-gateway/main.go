@@ -34,7 +34,7 @@ func main() {
 	stop()
 	if err != nil {
 		if !errors.Is(err, errUnwell) {
-			config.Report(os.Stderr, "monitor-gateway", err)
+			config.PrintError(os.Stderr, "monitor-gateway", err)
 		}
 		os.Exit(1)
 	}

@@ -291,7 +291,7 @@ func TestOutage(t *testing.T) {
 				t.Errorf("reading %s of %s is stored %d times", id, node, len(times))
 			}
 			for taken := range times {
-				if taken.Before(reading.Instant(first[id].sent)) || taken.After(until) {
+				if taken.Before(reading.TruncateTime(first[id].sent)) || taken.After(until) {
 					t.Errorf("reading %s of %s, sent at %s and first answered at %s, is stored as of %s", id, node, first[id].sent, until, taken)
 				}
 			}

@@ -45,7 +45,7 @@ func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
 		Status:     "healthy",
 		Version:    g.config.Version,
 		Nodes:      g.nodes.count(),
-		Publishing: Publishing{Up: !down, Since: reading.Instant(since), Error: reason, Refused: g.refusals.total()},
+		Publishing: Publishing{Up: !down, Since: reading.TruncateTime(since), Error: reason, Refused: g.refusals.total()},
 		Outbox:     Depth{Readings: stats.Pending, Bytes: stats.Bytes, Dropped: g.drops.total(), Damaged: stats.Damaged},
 	}
 	if stats.Fault != nil {

@@ -127,7 +127,7 @@ func (n *nodes) restore(r reading.Reading) {
 
 // visit finds or makes a node; the lock is held.
 func (n *nodes) visit(id, address string, now time.Time) (found *node, isNew bool) {
-	now = reading.Instant(now)
+	now = reading.TruncateTime(now)
 	found, ok := n.known[id]
 	if !ok {
 		found = &node{address: address, registeredAt: now}

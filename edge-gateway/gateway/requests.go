@@ -166,7 +166,7 @@ func (g *Gateway) heartbeat(w http.ResponseWriter, r *http.Request) {
 	if !g.turn(w, r, in.NodeID) {
 		return
 	}
-	write(w, http.StatusOK, alive{Status: "alive", NodeID: in.NodeID, Timestamp: reading.Instant(g.clock())})
+	write(w, http.StatusOK, alive{Status: "alive", NodeID: in.NodeID, Timestamp: reading.TruncateTime(g.clock())})
 }
 
 type nodeList struct {

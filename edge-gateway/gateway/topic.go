@@ -162,7 +162,7 @@ func (t *Topic) PublishBacklog(ctx context.Context, messages []Message) []error 
 }
 
 func begin(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
-	return publisher.Send(ctx, m.Data, map[string]string{wire.NodeIDAttribute: m.NodeID})
+	return publisher.Start(ctx, m.Data, map[string]string{wire.NodeIDAttribute: m.NodeID})
 }
 
 // Stop sends what is still held.

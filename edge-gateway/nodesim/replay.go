@@ -95,7 +95,7 @@ func (r Result) String() string {
 // replay is one replay under way.
 type replay struct {
 	options Options
-	series  *recording.Series
+	series  *recording.Recording
 	base    string
 	client  *client
 	slots   chan struct{} // holds one token per request under way

@@ -16,10 +16,10 @@ type Config struct {
 	AlertTopic string `env:"ALERT_TOPIC" envDefault:"alerts"`
 	// ModelBucket holds the models that detect anomalies; without it only rules do.
 	ModelBucket string `env:"MODEL_BUCKET"`
-	// PredictionSample is how many normal readings stand behind one that is
-	// recorded for people to judge.
+	// PredictionSample: one in so many normal readings is recorded for users to
+	// validate.
 	PredictionSample int `env:"PREDICTION_SAMPLE" envDefault:"200"`
-	// What applies where the owner of a sensor has set nothing.
+	// The thresholds of sensors whose owner has set none.
 	MaxTemperature float64 `env:"MAX_ALLOWED_TEMP" envDefault:"50.0"`     // °C
 	MaxHumidity    float64 `env:"MAX_ALLOWED_HUMIDITY" envDefault:"50.0"` // % relative humidity
 }

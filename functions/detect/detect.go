@@ -1,11 +1,11 @@
-// Package detect is the step that judges readings: it takes a message of topic
-// data, compares the reading with what its owner allows, and publishes an event
-// to topic alerts for each value that is too high; then it hands the reading to
-// the learned part, which looks for what no threshold shows.
+// Package detect is the function that checks readings. It takes a message of
+// topic data, compares the reading with the thresholds of its owner, and publishes
+// an event to topic alerts for each value above its threshold. Then the anomaly
+// detector looks for what no threshold shows.
 //
-// It keeps nothing between messages but caches. The same message always gives
-// the same events, and storealert keeps one of each, so that every failure may
-// simply be delivered again. It answers only when every event is published.
+// It keeps no state between messages but caches. A redelivered message gives the
+// same events, and storealert stores each event once, so every failure may be
+// retried. It answers when all events are published.
 package detect
 
 import (
@@ -19,20 +19,20 @@ import (
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/sensorcache"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
 
-// Backlog is the age on arrival beyond which a reading raises no alert: the
-// gateway delivers what it held back during an outage, and an alarm about a
-// past that nobody can change would only hide the present.
-const Backlog = 10 * time.Minute
+// MaxAlertAge is the age at publication above which a reading raises no alert.
+// After an outage the gateway delivers the readings of its outbox: alerts about
+// hours ago would hide the alerts of now.
+const MaxAlertAge = 10 * time.Minute
 
-// Nodes answers from a cache that may lag 15 seconds behind the database, and
-// from a staler one when the database is away. It fails rather than guess.
-type Nodes interface {
-	Node(ctx context.Context, nodeID string) (sensorcache.Node, error)
+// SensorStatuses gives the status of a node id. It may lag 15 seconds behind the
+// database, more while the database is down, and fails when it has no status.
+type SensorStatuses interface {
+	Status(ctx context.Context, nodeID string) (store.SensorStatus, error)
 }
 
 // Publisher sends an event to topic alerts and returns once Pub/Sub has it.
@@ -40,83 +40,82 @@ type Publisher interface {
 	Publish(ctx context.Context, event alert.Event) error
 }
 
-// Learned is the part of detection that learns. Observe sees each reading of an
-// owned sensor once per delivery and returns when whatever it keeps is durable.
-type Learned interface {
+// AnomalyObserver looks at each reading of an owned sensor for anomalies. Observe
+// is called once per delivery and returns when what it records is durable.
+type AnomalyObserver interface {
 	Observe(ctx context.Context, data wire.Data) error
 }
 
 // Detect is the step.
 type Detect struct {
-	nodes     Nodes
-	publisher Publisher
-	learned   Learned
-	defaults  alert.Thresholds
-	log       *slog.Logger
-	tally     *logmetrics.Tally
+	statuses          SensorStatuses
+	publisher         Publisher
+	observer          AnomalyObserver
+	defaultThresholds alert.Thresholds
+	log               *slog.Logger
+	counters          *logmetrics.Counters
 }
 
-// New returns the step. defaults apply where the owner has set no thresholds or
-// nobody owns the sensor. learned may be nil: thresholds alone then. A nil
-// tally counts nothing.
+// New returns the function. defaults apply where the owner has set no thresholds or
+// nobody owns the sensor. A nil observer leaves the thresholds alone. Nil counters
+// count nothing.
 func New(
-	nodes Nodes, publisher Publisher, learned Learned, defaults alert.Thresholds, log *slog.Logger, counts *logmetrics.Tally,
+	statuses SensorStatuses, publisher Publisher, observer AnomalyObserver, defaultThresholds alert.Thresholds, log *slog.Logger, counters *logmetrics.Counters,
 ) *Detect {
 	return &Detect{
-		nodes: nodes, publisher: publisher, learned: learned, defaults: defaults, log: log, tally: counts,
+		statuses: statuses, publisher: publisher, observer: observer, defaultThresholds: defaultThresholds, log: log, counters: counters,
 	}
 }
 
-// Handle is the step's [push.Step].
+// Handle is the function's [push.HandleFunc].
 func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
-	ctx, end := tracing.Begin(ctx, "detect")
+	ctx, end := tracing.StartSpan(ctx, "detect")
 	defer func() { end(err) }()
 
 	data, err := wire.DecodeData(m.Data, m.PublishTime)
 	if err != nil {
 		return push.Permanent(err)
 	}
-	node, err := d.nodes.Node(ctx, data.Reading.NodeID)
+	node, err := d.statuses.Status(ctx, data.Reading.NodeID)
 	if err != nil {
-		return fmt.Errorf("limits of %s: %w", data.Reading.NodeID, err)
+		return fmt.Errorf("thresholds of %s: %w", data.Reading.NodeID, err)
 	}
 	if node.Deleted {
-		d.log.InfoContext(ctx, "reading of a deleted sensor not judged", "node_id", data.Reading.NodeID, "reading_id", data.Reading.MessageID)
-		d.tally.Add(ctx, "readings_ignored", 1)
+		d.log.InfoContext(ctx, "reading of a deleted sensor ignored", "node_id", data.Reading.NodeID, "reading_id", data.Reading.MessageID)
+		d.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	// By Pub/Sub's own time: a message that waits out a failure of ours is no
-	// backlog.
-	if m.PublishTime.Sub(data.Reading.Time) > Backlog {
-		d.tally.Add(ctx, "readings_backlog", 1)
-	} else if err := d.judge(ctx, data.Reading, node); err != nil {
+	// The age at publication: a message that was retried because of our own
+	// failure still raises its alert.
+	if m.PublishTime.Sub(data.Reading.Time) > MaxAlertAge {
+		d.counters.Add(ctx, "readings_backlog", 1)
+	} else if err := d.publishAlerts(ctx, data.Reading, node); err != nil {
 		return err
 	}
-	d.tally.Add(ctx, "readings_judged", 1)
-	if d.learned == nil || !node.Owned {
+	d.counters.Add(ctx, "readings_checked", 1)
+	if d.observer == nil || !node.Owned {
 		return nil
 	}
-	if err := d.learned.Observe(ctx, data); err != nil {
+	if err := d.observer.Observe(ctx, data); err != nil {
 		return fmt.Errorf("observe reading of %s: %w", data.Reading.NodeID, err)
 	}
 	return nil
 }
 
-// judge publishes an event for each value over its limit. Sensors that nobody
-// owns are judged too: one may be registered before the event is stored, and
-// storealert decides at that moment.
-func (d *Detect) judge(ctx context.Context, r reading.Reading, node sensorcache.Node) error {
-	limits := d.defaults
-	if node.HasLimits {
-		limits = node.Limits
+// publishAlerts publishes an event for each value above its threshold, also for a
+// node that nobody owns: it may be registered before storealert stores the event.
+func (d *Detect) publishAlerts(ctx context.Context, r reading.Reading, status store.SensorStatus) error {
+	thresholds := d.defaultThresholds
+	if status.Thresholds != nil {
+		thresholds = *status.Thresholds
 	}
-	var faults []error
-	for _, event := range alert.Judge(r, limits) {
+	var errs []error
+	for _, event := range alert.Exceeded(r, thresholds) {
 		if err := d.publisher.Publish(ctx, event); err != nil {
-			faults = append(faults, fmt.Errorf("publish %s alert of %s: %w", event.Type, r.NodeID, err))
+			errs = append(errs, fmt.Errorf("publish %s alert of %s: %w", event.Type, r.NodeID, err))
 			continue
 		}
-		d.tally.Add(ctx, "alerts_published", 1)
+		d.counters.Add(ctx, "alerts_published", 1)
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

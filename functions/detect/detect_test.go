@@ -18,31 +18,31 @@ import (
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/sensorcache"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// known is what detection is told of nodes; nodes not in it are nobody's.
-type known map[string]sensorcache.Node
+// fakeStatuses is what detection is told of nodes; nodes not in it are nobody's.
+type fakeStatuses map[string]store.SensorStatus
 
 var errAway = errors.New("database is away")
 
-func (k known) Node(_ context.Context, id string) (sensorcache.Node, error) {
+func (k fakeStatuses) Status(_ context.Context, id string) (store.SensorStatus, error) {
 	if id == "untold" {
-		return sensorcache.Node{}, errAway
+		return store.SensorStatus{}, errAway
 	}
 	return k[id], nil
 }
 
-type observed struct {
+type fakeObserver struct {
 	mu   sync.Mutex
 	seen []wire.Data
 	err  error
 }
 
-func (o *observed) Observe(_ context.Context, d wire.Data) error {
+func (o *fakeObserver) Observe(_ context.Context, d wire.Data) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seen = append(o.seen, d)
@@ -50,11 +50,11 @@ func (o *observed) Observe(_ context.Context, d wire.Data) error {
 }
 
 // topic is topic alerts on a Pub/Sub server in this process.
-func topic(t *testing.T, options ...pstest.ServerReactorOption) (detect.Topic, *pstest.Server) {
+func topic(t *testing.T, options ...pstest.ServerReactorOption) (detect.AlertPublisher, *pstest.Server) {
 	t.Helper()
 	server := pubsubtest.Start(t, options...)
 	pubsubtest.Topics(t, server, "test", "alerts")
-	alerts := detect.NewTopic(pubsubtest.Client(t, server, "test"), "alerts")
+	alerts := detect.NewAlertPublisher(pubsubtest.Client(t, server, "test"), "alerts")
 	t.Cleanup(alerts.Stop)
 	return alerts, server
 }
@@ -74,12 +74,12 @@ func measured(node string, temperature, humidity float64) reading.Reading {
 
 func TestDetect(t *testing.T) {
 	t.Parallel()
-	nodes := known{
+	statuses := fakeStatuses{
 		"owned":   {Owned: true},
-		"strict":  {Owned: true, HasLimits: true, Limits: alert.Thresholds{MaxTemperature: 25, MaxHumidity: 30}},
+		"strict":  {Owned: true, Thresholds: &alert.Thresholds{MaxTemperature: 25, MaxHumidity: 30}},
 		"deleted": {Deleted: true},
 	}
-	defaults := alert.Thresholds{MaxTemperature: 40, MaxHumidity: 45}
+	defaultThresholds := alert.Thresholds{MaxTemperature: 40, MaxHumidity: 45}
 	for name, c := range map[string]struct {
 		reading reading.Reading
 		late    time.Duration
@@ -92,15 +92,15 @@ func TestDetect(t *testing.T) {
 		"both exceeded raise two alerts":                {reading: measured("owned", 41, 46), want: []alert.Type{alert.Humidity, alert.Temperature}, learned: 1},
 		"owner's thresholds come before the defaults":   {reading: measured("strict", 26, 30), want: []alert.Type{alert.Temperature}, learned: 1},
 		"sensor without owner is judged and not learnt": {reading: measured("stranger", 41, 45), want: []alert.Type{alert.Temperature}},
-		"deleted sensor is not judged":                  {reading: measured("deleted", 99, 99)},
-		"reading of ten minutes ago raises an alert":    {reading: measured("owned", 41, 45), late: detect.Backlog, want: []alert.Type{alert.Temperature}, learned: 1},
-		"backlog reading raises no alert":               {reading: measured("owned", 99, 99), late: detect.Backlog + time.Millisecond, learned: 1},
+		"deleted sensor is ignored":                     {reading: measured("deleted", 99, 99)},
+		"reading of ten minutes ago raises an alert":    {reading: measured("owned", 41, 45), late: detect.MaxAlertAge, want: []alert.Type{alert.Temperature}, learned: 1},
+		"backlog reading raises no alert":               {reading: measured("owned", 99, 99), late: detect.MaxAlertAge + time.Millisecond, learned: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			alerts, server := topic(t)
-			var learned observed
-			d := detect.New(nodes, alerts, &learned, defaults, logging.Discard(), nil)
+			var observer fakeObserver
+			d := detect.New(statuses, alerts, &observer, defaultThresholds, logging.Discard(), nil)
 			err := d.Handle(t.Context(), message(t, c.reading, noon.Add(c.late)))
 			if err != nil {
 				t.Fatal(err)
@@ -120,8 +120,8 @@ func TestDetect(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("alerts (-want +got):\n%s", diff)
 			}
-			if len(learned.seen) != c.learned {
-				t.Errorf("the learned part saw %d readings, want %d", len(learned.seen), c.learned)
+			if len(observer.seen) != c.learned {
+				t.Errorf("the learned part saw %d readings, want %d", len(observer.seen), c.learned)
 			}
 		})
 	}
@@ -138,13 +138,13 @@ func TestDetectDatesReadingsAsIngestDoes(t *testing.T) {
 		"at the limit":             {limit, limit},
 		"above the limit":          {limit + time.Microsecond, 0},
 		"a century above":          {100 * 365 * 24 * time.Hour, 0},
-		"as old as what is judged": {-detect.Backlog, -detect.Backlog},
+		"as old as what is judged": {-detect.MaxAlertAge, -detect.MaxAlertAge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			alerts, server := topic(t)
-			var learned observed
-			d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), logging.Discard(), nil)
+			var observer fakeObserver
+			d := detect.New(fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
 			hot := measured("n1", 99, 20)
 			hot.Time = noon.Add(c.ahead)
 			if err := d.Handle(t.Context(), message(t, hot, noon)); err != nil {
@@ -152,23 +152,23 @@ func TestDetectDatesReadingsAsIngestDoes(t *testing.T) {
 			}
 			want := noon.Add(c.want)
 			sent := server.Messages()
-			if len(sent) != 1 || len(learned.seen) != 1 {
-				t.Fatalf("%d alerts, learnt from %d readings", len(sent), len(learned.seen))
+			if len(sent) != 1 || len(observer.seen) != 1 {
+				t.Fatalf("%d alerts, learnt from %d readings", len(sent), len(observer.seen))
 			}
 			if event, err := wire.DecodeAlert(sent[0].Data); err != nil || !event.Time.Equal(want) {
 				t.Errorf("alert of %s, %v, want %s", event.Time, err, want)
 			}
-			if got := learned.seen[0].Reading.Time; !got.Equal(want) {
+			if got := observer.seen[0].Reading.Time; !got.Equal(want) {
 				t.Errorf("learnt from a reading of %s, want %s", got, want)
 			}
 		})
 	}
 }
 
-func TestDetectIsRetriedWhenThresholdsCannotBeTold(t *testing.T) {
+func TestDetectIsRetriedWhenThresholdsAreUnavailable(t *testing.T) {
 	t.Parallel()
 	alerts, server := topic(t)
-	d := detect.New(known{}, alerts, nil, alert.Defaults(), logging.Discard(), nil)
+	d := detect.New(fakeStatuses{}, alerts, nil, alert.Defaults(), logging.Discard(), nil)
 	err := d.Handle(t.Context(), message(t, measured("untold", 99, 99), noon))
 	if !errors.Is(err, errAway) || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
@@ -181,26 +181,26 @@ func TestDetectIsRetriedWhenThresholdsCannotBeTold(t *testing.T) {
 func TestDetectIsRetriedWhenAnAlertIsNotPublished(t *testing.T) {
 	t.Parallel()
 	alerts, _ := topic(t, pstest.WithErrorInjection("Publish", codes.PermissionDenied, "not yours"))
-	var learned observed
-	d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), logging.Discard(), nil)
+	var observer fakeObserver
+	d := detect.New(fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
 	if err := d.Handle(t.Context(), message(t, measured("n1", 99, 20), noon)); err == nil || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestDetectIsRetriedWhenThePredictionIsNotKept(t *testing.T) {
+func TestDetectIsRetriedWhenThePredictionIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	alerts, _ := topic(t)
-	learned := observed{err: errAway}
-	d := detect.New(known{"n1": {Owned: true}}, alerts, &learned, alert.Defaults(), logging.Discard(), nil)
+	observer := fakeObserver{err: errAway}
+	d := detect.New(fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
 	if err := d.Handle(t.Context(), message(t, measured("n1", 20, 20), noon)); !errors.Is(err, errAway) || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestDetectRefusesPoison(t *testing.T) {
+func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
-	d := detect.New(known{}, nil, nil, alert.Defaults(), logging.Discard(), nil)
+	d := detect.New(fakeStatuses{}, nil, nil, alert.Defaults(), logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","id":"m","temperature":999,"humidity":1}`} {
 		if err := d.Handle(t.Context(), push.Message{Data: []byte(data), PublishTime: noon}); !push.IsPermanent(err) {
 			t.Errorf("%q: %v", data, err)

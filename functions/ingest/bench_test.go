@@ -86,7 +86,7 @@ func instance(b *testing.B, latency, linger time.Duration) http.HandlerFunc {
 	b.Helper()
 	server := bqtest.NewAppendServer(b)
 	server.Latency = latency
-	server.Forget = true
+	server.Discard = true
 	store, err := bqreadings.Open(b.Context(), "test", bqreadings.Config{
 		Dataset: "sensor_data", Table: "readings", MaxBytesBilled: 1 << 30, Linger: linger,
 		AppendTimeout: 5 * time.Second, Emulator: "127.0.0.1:1", StorageEmulator: server.Address(),
@@ -95,8 +95,8 @@ func instance(b *testing.B, latency, linger time.Duration) http.HandlerFunc {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = store.Close() })
-	step := ingest.New(store, deleted{}, logging.Discard(), nil)
-	host := function.NewHost(logging.Discard(), nil, time.Now, func(context.Context) (push.Step, func(), error) {
+	step := ingest.New(store, fakeDeleted{}, logging.Discard(), nil)
+	host := function.NewHost(logging.Discard(), nil, time.Now, func(context.Context) (push.HandleFunc, func(), error) {
 		return step.Handle, func() {}, nil
 	})
 	return host.ServeHTTP

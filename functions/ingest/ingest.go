@@ -1,11 +1,11 @@
-// Package ingest is the step that stores readings: it takes a message of topic
-// data and answers once the reading is durable in the time-series table.
+// Package ingest is the function that stores readings. It takes a message of
+// topic data and answers when the reading is durable in the time-series table.
 //
-// It stores what the message says and nothing else; the window of earlier
-// readings that rides along is for detection. A reading of a deleted sensor is
-// ignored, one of a sensor nobody registered is kept, so that a node plugged in
-// before its registration loses nothing. Storing a reading twice changes
-// nothing, so every failure may simply be delivered again.
+// It stores the reading of the message; the window of earlier readings beside it
+// is for detection. It ignores a reading of a deleted sensor. It stores a reading
+// of a node that nobody has registered, so that a node that is plugged in before
+// its registration loses nothing. Storing a reading twice changes nothing, so
+// every failure may be retried.
 package ingest
 
 import (
@@ -25,52 +25,52 @@ type Readings interface {
 	Append(ctx context.Context, rows []reading.Reading) error
 }
 
-// Tombstones knows the identifiers of deleted sensors, as of now.
-type Tombstones interface {
+// DeletedSensors reports whether a node's sensor is deleted now.
+type DeletedSensors interface {
 	Deleted(ctx context.Context, nodeID string) (bool, error)
 }
 
 // Ingest is the step.
 type Ingest struct {
-	readings   Readings
-	tombstones Tombstones
-	log        *slog.Logger
-	tally      *logmetrics.Tally
+	readings       Readings
+	deletedSensors DeletedSensors
+	log            *slog.Logger
+	counters       *logmetrics.Counters
 }
 
-// New returns the step. A nil tally counts nothing.
-func New(readings Readings, tombstones Tombstones, log *slog.Logger, counts *logmetrics.Tally) *Ingest {
-	return &Ingest{readings: readings, tombstones: tombstones, log: log, tally: counts}
+// New returns the function. Nil counters count nothing.
+func New(readings Readings, deletedSensors DeletedSensors, log *slog.Logger, counters *logmetrics.Counters) *Ingest {
+	return &Ingest{readings: readings, deletedSensors: deletedSensors, log: log, counters: counters}
 }
 
-// Handle is the step's [push.Step].
+// Handle is the function's [push.HandleFunc].
 func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
-	ctx, end := tracing.Begin(ctx, "ingest")
+	ctx, end := tracing.StartSpan(ctx, "ingest")
 	defer func() { end(err) }()
 
 	r, err := wire.DecodeReading(m.Data, m.PublishTime)
 	if err != nil {
 		return push.Permanent(err)
 	}
-	if i.ignored(ctx, r) {
-		i.tally.Add(ctx, "readings_ignored", 1)
+	if i.isDeleted(ctx, r) {
+		i.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
 	if err := i.readings.Append(ctx, []reading.Reading{r}); err != nil {
 		return fmt.Errorf("store reading of %s: %w", r.NodeID, err)
 	}
-	i.tally.Add(ctx, "readings_stored", 1)
+	i.counters.Add(ctx, "readings_stored", 1)
 	return nil
 }
 
-// ignored reports whether the reading's sensor was deleted. When nobody can
-// tell, the reading is stored: one too many can be left unread, one too few
-// cannot be brought back.
-func (i *Ingest) ignored(ctx context.Context, r reading.Reading) bool {
-	deleted, err := i.tombstones.Deleted(ctx, r.NodeID)
+// isDeleted reports whether the reading's sensor was deleted. When the check
+// fails, the reading is stored: a surplus row can be hidden later, a lost one
+// cannot be restored.
+func (i *Ingest) isDeleted(ctx context.Context, r reading.Reading) bool {
+	deleted, err := i.deletedSensors.Deleted(ctx, r.NodeID)
 	if err != nil {
-		i.log.WarnContext(ctx, "deleted sensors cannot be told, reading stored", "node_id", r.NodeID, "error", err.Error())
-		i.tally.Add(ctx, "tombstones_unknown", 1)
+		i.log.WarnContext(ctx, "deleted-sensor check failed, reading stored", "node_id", r.NodeID, "error", err.Error())
+		i.counters.Add(ctx, "deleted_check_failed", 1)
 		return false
 	}
 	if deleted {

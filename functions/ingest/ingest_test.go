@@ -14,21 +14,21 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// deleted is what the step is told of deleted sensors.
-type deleted map[string]error
+// fakeDeleted is what the step is told of deleted sensors.
+type fakeDeleted map[string]error
 
-func (d deleted) Deleted(_ context.Context, id string) (bool, error) {
+func (d fakeDeleted) Deleted(_ context.Context, id string) (bool, error) {
 	err, ok := d[id]
 	return ok && err == nil, err
 }
 
-// kept is a table that keeps rows, or fails.
-type kept struct {
+// fakeReadings is a table that keeps rows, or fails.
+type fakeReadings struct {
 	rows []reading.Reading
 	err  error
 }
 
-func (k *kept) Append(_ context.Context, rows []reading.Reading) error {
+func (k *fakeReadings) Append(_ context.Context, rows []reading.Reading) error {
 	if k.err == nil {
 		k.rows = append(k.rows, rows...)
 	}
@@ -85,7 +85,7 @@ func TestIngest(t *testing.T) {
 		"ignores a deleted sensor": {
 			data: `{"node_id":"gone","id":"m1","temperature":21.5,"humidity":40}`,
 		},
-		"stores when deleted sensors cannot be told": {
+		"stores when the deleted-sensor check fails": {
 			data: `{"node_id":"untold","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40}`,
 			want: []reading.Reading{from("untold")},
 		},
@@ -103,8 +103,8 @@ func TestIngest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			table := kept{err: c.fails}
-			step := ingest.New(&table, deleted{"gone": nil, "untold": errAway}, logging.Discard(), nil)
+			table := fakeReadings{err: c.fails}
+			step := ingest.New(&table, fakeDeleted{"gone": nil, "untold": errAway}, logging.Discard(), nil)
 			err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
 			if (err != nil) != c.refused || push.IsPermanent(err) != c.permanent {
 				t.Errorf("answered %v", err)

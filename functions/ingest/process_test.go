@@ -54,11 +54,11 @@ func TestProcess(t *testing.T) {
 		if got := p.Terminate(); got != 0 {
 			t.Errorf("exit %d\n%s", got, p.Output())
 		}
-		if diff := cmp.Diff([]reading.Reading{want}, stored(t, database)); diff != "" {
+		if diff := cmp.Diff([]reading.Reading{want}, storedRows(t, database)); diff != "" {
 			t.Errorf("stored (-want +got):\n%s", diff)
 		}
 		for _, text := range []string{
-			`"readings_stored":3`, `"messages_refused":1`, `"message can never succeed, on its way to the dead letter"`, `"message_id":"poison"`,
+			`"readings_stored":3`, `"messages_refused":1`, `"message refused permanently"`, `"message_id":"poison"`,
 		} {
 			if !strings.Contains(p.Output(), text) {
 				t.Errorf("no %s in the log:\n%s", text, p.Output())

@@ -8,8 +8,8 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// stored reads all readings of a database.
-func stored(t *testing.T, url string) []reading.Reading {
+// storedRows reads all readings of a database.
+func storedRows(t *testing.T, url string) []reading.Reading {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {

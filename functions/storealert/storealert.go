@@ -1,10 +1,10 @@
-// Package storealert is the step that records alerts: it takes an event of
-// topic alerts and answers once the alert stands in the metadata database,
-// unacknowledged, under the customer who owns the sensor at that moment.
+// Package storealert is the function that stores alerts. It takes an event of
+// topic alerts and answers when the alert is stored in the metadata database, not
+// acknowledged, for the customer who owns the sensor at that moment.
 //
-// An event's reading and type are its identity: delivered again, it makes no
-// second record and does not touch an acknowledgement. An event of a sensor
-// that is deleted, or that nobody owns, is ignored.
+// An event's reading and type are its identity: a redelivered event makes no
+// second alert and changes no acknowledgement. An event of a sensor that is
+// deleted, or that nobody owns, is ignored.
 package storealert
 
 import (
@@ -28,19 +28,19 @@ type Alerts interface {
 
 // StoreAlert is the step.
 type StoreAlert struct {
-	alerts Alerts
-	log    *slog.Logger
-	tally  *logmetrics.Tally
+	alerts   Alerts
+	log      *slog.Logger
+	counters *logmetrics.Counters
 }
 
-// New returns the step. A nil tally counts nothing.
-func New(alerts Alerts, log *slog.Logger, counts *logmetrics.Tally) *StoreAlert {
-	return &StoreAlert{alerts: alerts, log: log, tally: counts}
+// New returns the function. Nil counters count nothing.
+func New(alerts Alerts, log *slog.Logger, counters *logmetrics.Counters) *StoreAlert {
+	return &StoreAlert{alerts: alerts, log: log, counters: counters}
 }
 
-// Handle is the step's [push.Step].
+// Handle is the function's [push.HandleFunc].
 func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
-	ctx, end := tracing.Begin(ctx, "store alert")
+	ctx, end := tracing.StartSpan(ctx, "store alert")
 	defer func() { end(err) }()
 
 	event, err := wire.DecodeAlert(m.Data)
@@ -53,12 +53,12 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 	}
 	switch outcome {
 	case store.AlertStored:
-		s.tally.Add(ctx, "alerts_stored", 1)
-	case store.AlertKnown:
-		s.tally.Add(ctx, "alerts_known", 1)
+		s.counters.Add(ctx, "alerts_stored", 1)
+	case store.AlertDuplicate:
+		s.counters.Add(ctx, "alerts_duplicate", 1)
 	case store.AlertIgnored:
-		s.tally.Add(ctx, "alerts_ignored", 1)
-		s.log.InfoContext(ctx, "alert of a sensor without owner ignored", "node_id", event.NodeID, "alert_type", string(event.Type))
+		s.counters.Add(ctx, "alerts_ignored", 1)
+		s.log.InfoContext(ctx, "alert of an unowned sensor ignored", "node_id", event.NodeID, "alert_type", string(event.Type))
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func sensor(t *testing.T, s *store.Store, customer, room int64, id string) {
 
 // event is a reading of a node so many seconds after noon that is too hot.
 func event(node string, second int) alert.Event {
-	return alert.Judge(reading.Reading{
+	return alert.Exceeded(reading.Reading{
 		NodeID: node, MessageID: fmt.Sprintf("m%d", second), Time: noon.Add(time.Duration(second) * time.Second),
 		Temperature: 55.2, Humidity: 61,
 	}, alert.Defaults())[0]
@@ -86,7 +86,7 @@ func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	customer, _ := owner(t, s, "customer1", "n1")
 	other, _ := owner(t, s, "customer2", "n2")
 	step := storealert.New(s, logging.Discard(), nil)
-	both := alert.Judge(reading.Reading{NodeID: "n1", MessageID: "m", Time: noon, Temperature: 55.2, Humidity: 61}, alert.Defaults())
+	both := alert.Exceeded(reading.Reading{NodeID: "n1", MessageID: "m", Time: noon, Temperature: 55.2, Humidity: 61}, alert.Defaults())
 	handle := func() {
 		t.Helper()
 		for _, e := range both {
@@ -147,7 +147,7 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 	}
 }
 
-func TestPoisonIsRefused(t *testing.T) {
+func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	step := storealert.New(nil, logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","message_id":"m","timestamp":"2026-11-20T12:00:00Z","alert_type":"smoke"}`} {
@@ -157,9 +157,9 @@ func TestPoisonIsRefused(t *testing.T) {
 	}
 }
 
-// unreliable fails every tenth call: half of those before the effect, as a lost
+// flakyStore fails every tenth call: half of those before the effect, as a lost
 // connection does, half after it, as a lost answer does.
-type unreliable struct {
+type flakyStore struct {
 	alerts storealert.Alerts
 	mu     sync.Mutex
 	chance *rand.Rand
@@ -167,7 +167,7 @@ type unreliable struct {
 
 var errInjected = errors.New("injected")
 
-func (u *unreliable) InsertAlert(ctx context.Context, e alert.Event) (store.AlertOutcome, error) {
+func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (store.AlertOutcome, error) {
 	u.mu.Lock()
 	dice := u.chance.IntN(20)
 	u.mu.Unlock()
@@ -181,15 +181,15 @@ func (u *unreliable) InsertAlert(ctx context.Context, e alert.Event) (store.Aler
 	return outcome, err
 }
 
-// TestFaults delivers events in disorder, some twice, through a step that fails
+// TestRedelivery delivers events in disorder, some twice, through a step that fails
 // at every tenth, until each is accepted: exactly one alert each.
-func TestFaults(t *testing.T) {
+func TestRedelivery(t *testing.T) {
 	t.Parallel()
 	const events = 5000
 	pool := pgtest.New(t)
 	s := store.New(pool)
 	owner(t, s, "customer1", "n1")
-	step := storealert.New(&unreliable{alerts: s, chance: rand.New(rand.NewPCG(1, 1))}, logging.Discard(), nil)
+	step := storealert.New(&flakyStore{alerts: s, chance: rand.New(rand.NewPCG(1, 1))}, logging.Discard(), nil)
 	var deliveries []int
 	for i := range events {
 		deliveries = append(deliveries, i)
@@ -254,7 +254,7 @@ func TestProcess(t *testing.T) {
 	if n := count(t, pool); n != 1 {
 		t.Errorf("%d alerts, want 1", n)
 	}
-	if !strings.Contains(p.Output(), `"alerts_known":1`) || !strings.Contains(p.Output(), `"alerts_stored":1`) {
+	if !strings.Contains(p.Output(), `"alerts_duplicate":1`) || !strings.Contains(p.Output(), `"alerts_stored":1`) {
 		t.Errorf("counted %s", p.Output())
 	}
 	if p.Listening > time.Second {

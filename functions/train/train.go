@@ -67,7 +67,7 @@ type Runs interface {
 // Readings is the time-series table.
 type Readings interface {
 	readings.Reader
-	readings.Historian
+	readings.HistoryReader
 }
 
 // Train is the step.
@@ -78,18 +78,18 @@ type Train struct {
 	rows     int
 	clock    func() time.Time
 	log      *slog.Logger
-	tally    *logmetrics.Tally
+	tally    *logmetrics.Counters
 }
 
 // New returns the step, which learns from so many rows at most. A nil tally
 // counts nothing.
-func New(runs Runs, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counts *logmetrics.Tally) *Train {
+func New(runs Runs, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counts *logmetrics.Counters) *Train {
 	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, tally: counts}
 }
 
-// Handle is the step's [push.Step].
+// Handle is the step's [push.HandleFunc].
 func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
-	ctx, end := tracing.Begin(ctx, "train")
+	ctx, end := tracing.StartSpan(ctx, "train")
 	defer func() { end(err) }()
 
 	request, err := wire.DecodeRetraining(m.Data)
@@ -327,7 +327,7 @@ func stretches(verdicts []store.Verdict) []stretch {
 func (t *Train) windows(ctx context.Context, s stretch, found []*learn.Judged) error {
 	start, end := s.verdicts[0].Time.Add(-windowSpan), s.verdicts[len(s.verdicts)-1].Time.Add(reading.Precision)
 	var series []reading.Reading
-	for r, err := range t.readings.Range(ctx, readings.Node{ID: s.verdicts[0].SensorID}, start, end) {
+	for r, err := range t.readings.Range(ctx, readings.NodeRef{ID: s.verdicts[0].SensorID}, start, end) {
 		if err != nil {
 			return err
 		}
@@ -335,7 +335,7 @@ func (t *Train) windows(ctx context.Context, s stretch, found []*learn.Judged) e
 	}
 	wanted := map[reading.Identity]int{}
 	for at, v := range s.verdicts {
-		wanted[reading.Reading{NodeID: v.SensorID, MessageID: v.MessageID, Time: reading.Instant(v.Time)}.Identity()] = at
+		wanted[reading.Reading{NodeID: v.SensorID, MessageID: v.MessageID, Time: reading.TruncateTime(v.Time)}.Identity()] = at
 	}
 	for i, w := range features.Slide(series) {
 		at, ok := wanted[series[i].Identity()]

@@ -44,7 +44,7 @@ type plant struct {
 
 func newPlant(t *testing.T, readings int) *plant {
 	t.Helper()
-	p := &plant{t: t, pool: pgtest.New(t), now: reading.Instant(time.Now().Add(-time.Minute))}
+	p := &plant{t: t, pool: pgtest.New(t), now: reading.TruncateTime(time.Now().Add(-time.Minute))}
 	p.Store = store.New(p.pool)
 	clock := func() time.Time { return p.now }
 	p.table = pgreadings.New(p.pool, clock)

@@ -163,9 +163,9 @@ func (a *account) bareHandlers(ids []string, now time.Time) http.Handler {
 			_ = json.NewEncoder(w).Encode(body)
 		})
 	}
-	node := func(ctx context.Context) (readings.Node, error) {
+	node := func(ctx context.Context) (readings.NodeRef, error) {
 		owned, err := a.store.Sensor(ctx, a.id, ids[0])
-		return readings.Node{ID: owned.ID, Since: owned.VisibleSince}, err
+		return readings.NodeRef{ID: owned.ID, VisibleSince: owned.VisibleSince}, err
 	}
 	handle("/health", func(context.Context) (any, error) { return health{Status: "healthy"}, nil })
 	handle("/rooms", func(ctx context.Context) (any, error) {
@@ -181,7 +181,7 @@ func (a *account) bareHandlers(ids []string, now time.Time) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		found, err := a.readings.Latest(ctx, []readings.Node{n})
+		found, err := a.readings.Latest(ctx, []readings.NodeRef{n})
 		return readingOf(found[ids[0]]), err
 	})
 	mux.HandleFunc("/multi", func(w http.ResponseWriter, r *http.Request) {
@@ -195,8 +195,8 @@ func (a *account) bareHandlers(ids []string, now time.Time) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		found, err := a.readings.Latest(r.Context(), each(owned, func(s store.Sensor) readings.Node {
-			return readings.Node{ID: s.ID, Since: s.VisibleSince}
+		found, err := a.readings.Latest(r.Context(), each(owned, func(s store.Sensor) readings.NodeRef {
+			return readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
 		}))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)

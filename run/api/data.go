@@ -98,15 +98,15 @@ func (a *api) registerData() {
 
 // sensorSince checks that the sensor is the caller's and returns from when on
 // its readings are: another customer's before that.
-func (a *api) sensorSince(ctx context.Context, sensorID string) (readings.Node, error) {
+func (a *api) sensorSince(ctx context.Context, sensorID string) (readings.NodeRef, error) {
 	if err := possible(sensorID); err != nil {
-		return readings.Node{}, err
+		return readings.NodeRef{}, err
 	}
 	owned, err := a.Store.Sensor(ctx, caller(ctx), sensorID)
 	if err != nil {
-		return readings.Node{}, err
+		return readings.NodeRef{}, err
 	}
-	return readings.Node{ID: owned.ID, Since: owned.VisibleSince}, nil
+	return readings.NodeRef{ID: owned.ID, VisibleSince: owned.VisibleSince}, nil
 }
 
 func (a *api) latest(ctx context.Context, in *sensorPath) (*latestOutput, error) {
@@ -114,7 +114,7 @@ func (a *api) latest(ctx context.Context, in *sensorPath) (*latestOutput, error)
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Readings.Latest(ctx, []readings.Node{node})
+	found, err := a.Readings.Latest(ctx, []readings.NodeRef{node})
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (a *api) multiSensor(ctx context.Context, in *multiSensorInput) (*multiSens
 	if len(owned) == 0 {
 		return &multiSensorOutput{Body: answer}, nil
 	}
-	found, err := a.Readings.Latest(ctx, each(owned, func(s store.Sensor) readings.Node {
-		return readings.Node{ID: s.ID, Since: s.VisibleSince}
+	found, err := a.Readings.Latest(ctx, each(owned, func(s store.Sensor) readings.NodeRef {
+		return readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
 	}))
 	if err != nil {
 		return nil, err

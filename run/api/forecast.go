@@ -13,7 +13,7 @@ import (
 type Forecaster interface {
 	// Forecast answers for a sensor from the readings that its owner may see, or
 	// with ErrNoForecast while there is no model or too little to go on.
-	Forecast(ctx context.Context, node readings.Node) (Forecast, error)
+	Forecast(ctx context.Context, node readings.NodeRef) (Forecast, error)
 }
 
 // ErrNoForecast says that there is no model, or too few readings for one.

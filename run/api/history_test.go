@@ -27,7 +27,7 @@ type endless struct {
 	fail  error // after the last
 }
 
-func (e endless) Range(_ context.Context, node readings.Node, start, _ time.Time) iter.Seq2[reading.Reading, error] {
+func (e endless) Range(_ context.Context, node readings.NodeRef, start, _ time.Time) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
 		for i := range e.count {
 			r := reading.Reading{NodeID: node.ID, Time: start.Add(time.Duration(i) * time.Second), Temperature: 20 + float64(i%100)/8, Humidity: 40}

@@ -49,12 +49,12 @@ func NewPredictor(live Models, table Readings) *Predictor {
 // Forecast implements [Forecaster]. It reads a sensor's hour only when the
 // sensor has a newer reading than last time, so that a page which asks every few
 // seconds costs a look at the latest.
-func (p *Predictor) Forecast(ctx context.Context, node readings.Node) (Forecast, error) {
+func (p *Predictor) Forecast(ctx context.Context, node readings.NodeRef) (Forecast, error) {
 	forecaster := p.models.Pair(ctx).Forecaster
 	if forecaster == nil {
 		return Forecast{}, ErrNoForecast
 	}
-	latest, err := p.readings.Latest(ctx, []readings.Node{node})
+	latest, err := p.readings.Latest(ctx, []readings.NodeRef{node})
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -65,7 +65,7 @@ func (p *Predictor) Forecast(ctx context.Context, node readings.Node) (Forecast,
 	p.mu.Lock()
 	kept, ok := p.made[node.ID]
 	p.mu.Unlock()
-	if ok && kept.last == last && kept.since.Equal(node.Since) && kept.forecast.ModelVersion == forecaster.Info.Name {
+	if ok && kept.last == last && kept.since.Equal(node.VisibleSince) && kept.forecast.ModelVersion == forecaster.Info.Name {
 		return kept.forecast, nil
 	}
 	const span = time.Duration(reading.MaxWindowAge * float64(time.Second))
@@ -98,6 +98,6 @@ func (p *Predictor) Forecast(ctx context.Context, node readings.Node) (Forecast,
 	if len(p.made) >= maxForecasts {
 		clear(p.made)
 	}
-	p.made[node.ID] = made{since: node.Since, last: last, forecast: f}
+	p.made[node.ID] = made{since: node.VisibleSince, last: last, forecast: f}
 	return f, nil
 }

@@ -102,7 +102,7 @@ func TestRespect(t *testing.T) {
 // warmer forecasts a degree more.
 type warmer struct{}
 
-func (warmer) Forecast(_ context.Context, _ readings.Node) (Forecast, error) {
+func (warmer) Forecast(_ context.Context, _ readings.NodeRef) (Forecast, error) {
 	return Forecast{
 		Time: time.Now(), Temperature: 20, Humidity: 40, ModelVersion: "forecasting_v20260301T120004Z",
 		Steps: []ForecastStep{{After: 20 * time.Second, Temperature: 21, Humidity: 40}},

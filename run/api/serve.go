@@ -19,13 +19,13 @@ const (
 // under way finish and returns nil. It closes the listener. Cloud Run's front
 // end keeps most slow clients away; locally these limits are all there is.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	limits := httpserver.Limits{
-		HeaderTime: headerTime,
-		ReadTime:   20 * time.Second,
-		WriteTime:  writeTime,
-		IdleTime:   2 * time.Minute,
-		HeaderSize: 16 << 10,
-		Refusal:    problemBody,
+	limits := httpserver.Config{
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       20 * time.Second,
+		WriteTimeout:      writeTime,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		Refusal:           problemBody,
 	}
 	return httpserver.Run(ctx, listener, handler, limits, log, slog.LevelWarn)
 }

@@ -64,7 +64,7 @@ func newSystem(tb testing.TB, change ...func(*Deps)) *system {
 func (s *system) reading(tb testing.TB, node string, at time.Time, temperature, humidity float64) {
 	tb.Helper()
 	err := s.readings.Append(tb.Context(), []reading.Reading{
-		{NodeID: node, MessageID: "message", Time: reading.Instant(at), Temperature: temperature, Humidity: humidity},
+		{NodeID: node, MessageID: "message", Time: reading.TruncateTime(at), Temperature: temperature, Humidity: humidity},
 	})
 	if err != nil {
 		tb.Fatal(err)

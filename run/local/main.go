@@ -25,7 +25,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Environ())
 	stop()
 	if err != nil {
-		config.Report(os.Stderr, "coldaisle", err)
+		config.PrintError(os.Stderr, "coldaisle", err)
 		os.Exit(1)
 	}
 }

@@ -31,7 +31,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Environ())
 	stop()
 	if err != nil {
-		config.Report(os.Stderr, "server", err)
+		config.PrintError(os.Stderr, "server", err)
 		os.Exit(1)
 	}
 }

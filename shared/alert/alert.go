@@ -67,30 +67,30 @@ type Event struct {
 	Humidity    float64 // % relative humidity
 }
 
-// ErrType is the fault of an event that is neither of temperature nor humidity.
+// ErrType is the error of an event that is neither of temperature nor humidity.
 var ErrType = errors.New("alert_type must be temperature or humidity")
 
-// Judge compares a reading with thresholds and returns an event for each value
+// Exceeded compares a reading with thresholds and returns an event for each value
 // that is strictly greater than its limit: none, one, or both.
-func Judge(r reading.Reading, limits Thresholds) []Event {
+func Exceeded(r reading.Reading, thresholds Thresholds) []Event {
 	var events []Event
-	if r.Temperature > limits.MaxTemperature {
-		events = append(events, event(r, Temperature, r.Temperature, limits.MaxTemperature))
+	if r.Temperature > thresholds.MaxTemperature {
+		events = append(events, newEvent(r, Temperature, r.Temperature, thresholds.MaxTemperature))
 	}
-	if r.Humidity > limits.MaxHumidity {
-		events = append(events, event(r, Humidity, r.Humidity, limits.MaxHumidity))
+	if r.Humidity > thresholds.MaxHumidity {
+		events = append(events, newEvent(r, Humidity, r.Humidity, thresholds.MaxHumidity))
 	}
 	return events
 }
 
-func event(r reading.Reading, kind Type, value, threshold float64) Event {
+func newEvent(r reading.Reading, kind Type, value, threshold float64) Event {
 	return Event{
 		NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Type: kind,
 		Value: value, Threshold: threshold, Temperature: r.Temperature, Humidity: r.Humidity,
 	}
 }
 
-// Validate reports an event that could not come from [Judge].
+// Validate reports an event that could not come from [Exceeded].
 func (e Event) Validate() error {
 	r := reading.Reading{
 		NodeID: e.NodeID, MessageID: e.MessageID, Time: e.Time,

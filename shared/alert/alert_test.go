@@ -18,7 +18,7 @@ func at(temperature, humidity float64) reading.Reading {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestExceeded(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		temperature, humidity float64
@@ -34,7 +34,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []alert.Type
-			for _, event := range alert.Judge(at(c.temperature, c.humidity), alert.Defaults()) {
+			for _, event := range alert.Exceeded(at(c.temperature, c.humidity), alert.Defaults()) {
 				got = append(got, event.Type)
 				if err := event.Validate(); err != nil {
 					t.Errorf("event does not validate: %v", err)

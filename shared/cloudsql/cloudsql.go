@@ -54,7 +54,7 @@ const (
 	// A function's instance may sleep for long between requests; what the
 	// database or a gateway closed meanwhile is found before it is used.
 	healthCheck = 30 * time.Second
-	idle        = 5 * time.Minute
+	maxConnIdle = 5 * time.Minute
 )
 
 // Open returns a pool and what closes it. ctx bounds only the opening.
@@ -69,16 +69,16 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	}
 	settings.MaxConns = config.MaxConns
 	settings.HealthCheckPeriod = healthCheck
-	settings.MaxConnIdleTime = idle
+	settings.MaxConnIdleTime = maxConnIdle
 	settings.ConnConfig.ConnectTimeout = connectTimeout
-	settings.ConnConfig.Tracer = tracing.Queries()
-	release := func() {}
+	settings.ConnConfig.Tracer = tracing.QueryTracer()
+	closeDialer := func() {}
 	if config.DatabaseURL == "" {
 		dialer, err := dialer(ctx, config)
 		if err != nil {
 			return nil, nil, err
 		}
-		release = func() { _ = dialer.Close() }
+		closeDialer = func() { _ = dialer.Close() }
 		settings.ConnConfig.Host = "cloudsql" // a name for error texts; the dialer knows the address
 		settings.ConnConfig.User = config.User
 		settings.ConnConfig.Database = config.Name
@@ -91,10 +91,10 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings)
 	if err != nil {
-		release()
+		closeDialer()
 		return nil, nil, fmt.Errorf("open database pool: %w", err)
 	}
-	return pool, func() { pool.Close(); release() }, nil
+	return pool, func() { pool.Close(); closeDialer() }, nil
 }
 
 // dialer logs in by IAM, renews its certificate when a connection needs it

@@ -53,8 +53,8 @@ func TestOpenKeepsThePasswordToItself(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		environ []string
-		fault   string
+		environ   []string
+		wantError string
 	}{
 		"address":               {[]string{"DATABASE_URL=postgres://x"}, ""},
 		"instance":              {[]string{"INSTANCE_CONNECTION_NAME=p:r:i", "DB_USER=u", "DB_NAME=d"}, ""},
@@ -65,8 +65,8 @@ func TestConfig(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := config.Load[cloudsql.Config](c.environ)
-			if (err != nil) != (c.fault != "") || (err != nil && !strings.Contains(err.Error(), c.fault)) {
-				t.Errorf("got %v, want a fault about %q", err, c.fault)
+			if (err != nil) != (c.wantError != "") || (err != nil && !strings.Contains(err.Error(), c.wantError)) {
+				t.Errorf("got %v, want a fault about %q", err, c.wantError)
 			}
 		})
 	}

@@ -1,9 +1,9 @@
-// Package config reads a program's settings from its environment into a struct
-// and says in one line each what is wrong with them.
+// Package config reads a program's config from its environment into a struct, and
+// reports each error in a line of its own.
 //
-// Every piece owns its own settings struct, with `env` tags in the names of the
-// specification; only mains and entrypoints hand the environment in, so that
-// nothing else depends on it.
+// Every component owns its config struct, with the variables of the specification
+// in `env` tags. Only mains and entrypoints pass the environment, so that nothing
+// else depends on it.
 package config
 
 import (
@@ -25,13 +25,13 @@ type Validator interface {
 // Load fills a T from an environment in the form of [os.Environ]. Tags are those
 // of caarlos0/env: `env:"PORT" envDefault:"8080"`, `env:"PROJECT_ID,required,notEmpty"`.
 //
-// The error joins every fault, one line each, beginning with the variable's
+// The error joins all errors, one line each, beginning with the variable's
 // name. No line repeats a value: a secret put into the wrong variable must not
 // reach a log.
 func Load[T any](environ []string) (T, error) {
 	var settings T
 	if err := env.ParseWithOptions(&settings, env.Options{Environment: env.ToMap(environ)}); err != nil {
-		return settings, describe(reflect.TypeFor[T](), err)
+		return settings, joinErrors(reflect.TypeFor[T](), err)
 	}
 	if v, ok := any(settings).(Validator); ok {
 		if err := v.Validate(); err != nil {
@@ -41,34 +41,34 @@ func Load[T any](environ []string) (T, error) {
 	return settings, nil
 }
 
-// describe turns the library's faults into lines that name the variable.
-func describe(settings reflect.Type, err error) error {
+// joinErrors turns the library's errors into lines that name the variable.
+func joinErrors(settings reflect.Type, err error) error {
 	all, ok := errors.AsType[env.AggregateError](err)
 	if !ok {
 		return fmt.Errorf("settings: %w", err)
 	}
 	lines := make([]error, 0, len(all.Errors))
-	for _, fault := range all.Errors {
-		lines = append(lines, line(settings, fault))
+	for _, err := range all.Errors {
+		lines = append(lines, errorLine(settings, err))
 	}
 	return errors.Join(lines...)
 }
 
-func line(settings reflect.Type, fault error) error {
-	if missing, ok := errors.AsType[env.VarIsNotSetError](fault); ok {
+func errorLine(settings reflect.Type, err error) error {
+	if missing, ok := errors.AsType[env.VarIsNotSetError](err); ok {
 		return fmt.Errorf("%s is required and not set", missing.Key)
 	}
-	if empty, ok := errors.AsType[env.EmptyVarError](fault); ok {
+	if empty, ok := errors.AsType[env.EmptyVarError](err); ok {
 		return fmt.Errorf("%s is required and empty", empty.Key)
 	}
-	if malformed, ok := errors.AsType[env.ParseError](fault); ok {
-		return fmt.Errorf("%s is not a valid %s", variable(settings, malformed.Name), kind(malformed.Type))
+	if malformed, ok := errors.AsType[env.ParseError](err); ok {
+		return fmt.Errorf("%s is not a valid %s", variableName(settings, malformed.Name), typeName(malformed.Type))
 	}
-	return fmt.Errorf("settings: %w", fault)
+	return fmt.Errorf("settings: %w", err)
 }
 
-// variable finds the environment variable of a field, in embedded structs too.
-func variable(settings reflect.Type, field string) string {
+// variableName finds the environment variable of a field, in embedded structs too.
+func variableName(settings reflect.Type, field string) string {
 	if f, ok := settings.FieldByName(field); ok {
 		if name, _, _ := strings.Cut(f.Tag.Get("env"), ","); name != "" {
 			return name
@@ -77,7 +77,7 @@ func variable(settings reflect.Type, field string) string {
 	return field
 }
 
-func kind(t reflect.Type) string {
+func typeName(t reflect.Type) string {
 	switch {
 	case t.PkgPath() == "time" && t.Name() == "Duration":
 		return "duration (such as 15s or 5m)"
@@ -92,9 +92,9 @@ func kind(t reflect.Type) string {
 	}
 }
 
-// Report writes an error of [Load], or whatever ended a program, for a person:
+// PrintError writes an error of [Load], or whatever ended a program, for a person:
 // the program's name before each line.
-func Report(w io.Writer, program string, err error) {
+func PrintError(w io.Writer, program string, err error) {
 	for text := range strings.SplitSeq(err.Error(), "\n") {
 		_, _ = fmt.Fprintf(w, "%s: %s\n", program, text)
 	}

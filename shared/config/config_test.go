@@ -38,7 +38,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestLoadNamesEachFaultOnALineOfItsOwn(t *testing.T) {
+func TestLoadNamesEachErrorOnALineOfItsOwn(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		environ []string
@@ -81,10 +81,10 @@ func TestLoadRepeatsNoValue(t *testing.T) {
 	}
 }
 
-func TestReport(t *testing.T) {
+func TestPrintError(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	config.Report(&out, "ingest", errors.Join(errors.New("A is required"), errors.New("B is required")))
+	config.PrintError(&out, "ingest", errors.Join(errors.New("A is required"), errors.New("B is required")))
 	if want := "ingest: A is required\ningest: B is required\n"; out.String() != want {
 		t.Errorf("reported %q, want %q", out.String(), want)
 	}

@@ -1,14 +1,14 @@
-// Package function hosts one step of the pipeline in the Functions Framework
-// and gives it what the framework lacks: clients made with the first message
-// instead of before the port opens, an end to every message, and a shutdown
-// that lets messages in flight finish.
+// Package function hosts one function of the pipeline in the Functions Framework
+// and gives it what the framework lacks: clients that are opened by the first
+// message instead of before the port opens, a timeout for every message, and a
+// shutdown that lets messages in flight finish.
 //
-// The entrypoint of each function registers what [Handler] returns with the
-// framework from its init and does nothing else; in production the buildpack
-// supplies the main, locally the function's own. Neither knows more than the
-// framework's Start, so both behave alike. The entrypoint calls the framework
-// itself: the buildpack looks for that among the direct imports of the archive's
-// root package (see run/tools/release/archive). Nothing else may import this package: it ends the
+// The init of each entrypoint registers what [Handler] returns with the framework
+// and does nothing else. In production the buildpack supplies the main, locally
+// functions/*/serve does. Both only call the framework's Start, so they behave
+// alike. The entrypoint calls the framework itself, because the buildpack looks
+// for it among the direct imports of the archive's root package (see
+// run/tools/release/archive). Nothing else may import this package: it ends the
 // process.
 package function
 
@@ -32,10 +32,10 @@ import (
 )
 
 const (
-	// stepTimeout ends a message that hangs, before Pub/Sub's acknowledgement
-	// deadline of 60 s makes it deliver the message a second time.
-	stepTimeout = 50 * time.Second
-	// openTimeout ends an attempt to make the clients.
+	// handlerTimeout ends a message that hangs, before Pub/Sub's acknowledgement
+	// deadline of 60 s leads to its redelivery.
+	handlerTimeout = 50 * time.Second
+	// openTimeout bounds an attempt to open the clients.
 	openTimeout = 20 * time.Second
 	// drainTimeout is how long messages in flight may take after SIGTERM. Cloud
 	// Run kills an instance 10 s after it.
@@ -44,31 +44,31 @@ const (
 	metricsInterval = time.Minute
 )
 
-// Tools are what a step is built with besides its settings.
-type Tools struct {
-	Log   *slog.Logger
-	Tally *logmetrics.Tally
-	Clock func() time.Time
+// Deps are what a function is built with besides its config.
+type Deps struct {
+	Log      *slog.Logger
+	Counters *logmetrics.Counters
+	Clock    func() time.Time
 }
 
-// Open makes a step and its clients. The returned function closes them after
+// Opener makes a step and its clients. The returned function closes them after
 // the last message. ctx bounds the making only: clients must outlive it.
-type Open[S Settings] func(ctx context.Context, settings S, tools Tools) (push.Step, func(), error)
+type Opener[S Settings] func(ctx context.Context, settings S, deps Deps) (push.HandleFunc, func(), error)
 
-// Common are the settings that every function has. Embed them.
-type Common struct {
+// CommonConfig are the settings that every function has. Embed them.
+type CommonConfig struct {
 	// Project is the Google Cloud project that everything belongs to.
 	Project string `env:"PROJECT_ID,required,notEmpty"`
 	Tracing tracing.Config
 }
 
-func (c Common) common() Common { return c }
+func (c CommonConfig) commonConfig() CommonConfig { return c }
 
-// Settings are a function's own with [Common] embedded.
-type Settings interface{ common() Common }
+// Settings are a function's own with [CommonConfig] embedded.
+type Settings interface{ commonConfig() CommonConfig }
 
-// Program is the process around a function: what an entrypoint takes from it.
-type Program struct {
+// Process is the process around a function: what an entrypoint takes from it.
+type Process struct {
 	Environ []string // as of os.Environ
 	Log     io.Writer
 	Errors  io.Writer
@@ -79,22 +79,22 @@ type Program struct {
 // Handler returns the HTTP function of a step; SIGTERM ends the program. A missing
 // or malformed setting ends it at once with status 1: an instance that could only
 // fail must not count as started.
-func Handler[S Settings](program Program, name string, open Open[S]) http.HandlerFunc {
-	settings, err := config.Load[S](program.Environ)
+func Handler[S Settings](process Process, name string, open Opener[S]) http.HandlerFunc {
+	settings, err := config.Load[S](process.Environ)
 	if err != nil {
-		config.Report(program.Errors, name, err)
-		program.Exit(1)
+		config.PrintError(process.Errors, name, err)
+		process.Exit(1)
 		return nil
 	}
-	shared := settings.common()
-	log := logging.New(program.Log, slog.LevelInfo, shared.Project)
-	counts := logmetrics.New(log, name, metricsInterval, program.Clock)
-	host := NewHost(log, counts, program.Clock, func(ctx context.Context) (push.Step, func(), error) {
-		stop, err := tracing.Start(context.WithoutCancel(ctx), shared.Tracing, name)
+	common := settings.commonConfig()
+	log := logging.New(process.Log, slog.LevelInfo, common.Project)
+	counters := logmetrics.New(log, name, metricsInterval, process.Clock)
+	host := NewHost(log, counters, process.Clock, func(ctx context.Context) (push.HandleFunc, func(), error) {
+		stop, err := tracing.Start(context.WithoutCancel(ctx), common.Tracing, name)
 		if err != nil {
 			return nil, nil, err
 		}
-		step, end, err := open(ctx, settings, Tools{Log: log, Tally: counts, Clock: program.Clock})
+		step, end, err := open(ctx, settings, Deps{Log: log, Counters: counters, Clock: process.Clock})
 		if err != nil {
 			_ = stop(ctx)
 			return nil, nil, err
@@ -104,16 +104,16 @@ func Handler[S Settings](program Program, name string, open Open[S]) http.Handle
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			if err := stop(ctx); err != nil {
-				log.WarnContext(ctx, "last spans were not exported", "error", err.Error())
+				log.WarnContext(ctx, "trace flush failed", "error", err.Error())
 			}
 		}, nil
 	})
-	go exitOnSignal(host, program.Exit)
+	go exitOnSignal(host, process.Exit)
 	return host.ServeHTTP
 }
 
-// exitOnSignal is the one goroutine without an owner: it lives as long as the
-// process and ends it.
+// exitOnSignal waits for the signal to stop, drains the host and ends the process.
+// Nothing waits for its goroutine, which runs as long as the process.
 func exitOnSignal(host *Host, exit func(int)) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
@@ -129,16 +129,16 @@ func exitOnSignal(host *Host, exit func(int)) {
 
 // Host serves a step that is opened with the first message.
 type Host struct {
-	open    func(ctx context.Context) (push.Step, func(), error)
-	handler http.Handler
-	log     *slog.Logger
-	tally   *logmetrics.Tally
-	clock   func() time.Time
+	open     func(ctx context.Context) (push.HandleFunc, func(), error)
+	handler  http.Handler
+	log      *slog.Logger
+	counters *logmetrics.Counters
+	clock    func() time.Time
 
 	opening chan struct{} // holds a token while someone opens the step
 
 	mu       sync.Mutex
-	step     push.Step
+	step     push.HandleFunc
 	end      func()
 	draining bool
 	inFlight sync.WaitGroup
@@ -146,8 +146,8 @@ type Host struct {
 
 // NewHost returns a host; open is called by the first message, and again by the
 // next one when it failed.
-func NewHost(log *slog.Logger, counts *logmetrics.Tally, clock func() time.Time, open func(ctx context.Context) (push.Step, func(), error)) *Host {
-	h := &Host{open: open, log: log, tally: counts, clock: clock, opening: make(chan struct{}, 1)}
+func NewHost(log *slog.Logger, counters *logmetrics.Counters, clock func() time.Time, open func(ctx context.Context) (push.HandleFunc, func(), error)) *Host {
+	h := &Host{open: open, log: log, counters: counters, clock: clock, opening: make(chan struct{}, 1)}
 	h.handler = push.Handler(log, clock, h.handle)
 	return h
 }
@@ -164,35 +164,35 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.inFlight.Add(1)
 	h.mu.Unlock()
 	defer h.inFlight.Done()
-	ctx, cancel := context.WithTimeout(r.Context(), stepTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout)
 	defer cancel()
 	// A client that sends its body byte by byte must not hold the instance
 	// either. Not every writer has deadlines; the framework's has.
-	_ = http.NewResponseController(w).SetReadDeadline(h.clock().Add(stepTimeout))
+	_ = http.NewResponseController(w).SetReadDeadline(h.clock().Add(handlerTimeout))
 	h.handler.ServeHTTP(w, r.WithContext(ctx))
 	// The answer must be on its way before the process may end.
 	_ = http.NewResponseController(w).Flush()
 }
 
 func (h *Host) handle(ctx context.Context, m push.Message) error {
-	step, err := h.opened(ctx)
+	step, err := h.openStep(ctx)
 	if err != nil {
 		return err
 	}
 	err = step(ctx, m)
 	switch {
 	case err == nil:
-		h.tally.Add(ctx, "messages_done", 1)
+		h.counters.Add(ctx, "messages_processed", 1)
 	case push.IsPermanent(err):
-		h.tally.Add(ctx, "messages_refused", 1)
+		h.counters.Add(ctx, "messages_refused", 1)
 	default:
-		h.tally.Add(ctx, "messages_failed", 1)
+		h.counters.Add(ctx, "messages_failed", 1)
 	}
 	return err
 }
 
-// opened returns the step, made by whichever message comes first.
-func (h *Host) opened(ctx context.Context) (push.Step, error) {
+// openStep returns the function, opened by the first message.
+func (h *Host) openStep(ctx context.Context) (push.HandleFunc, error) {
 	if step := h.current(); step != nil {
 		return step, nil
 	}
@@ -218,7 +218,7 @@ func (h *Host) opened(ctx context.Context) (push.Step, error) {
 	return step, nil
 }
 
-func (h *Host) current() push.Step {
+func (h *Host) current() push.HandleFunc {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.step
@@ -247,6 +247,6 @@ func (h *Host) Drain(ctx context.Context) error {
 	if end != nil && err == nil {
 		end()
 	}
-	h.tally.Flush(ctx)
+	h.counters.Flush(ctx)
 	return err
 }

@@ -19,7 +19,7 @@ import (
 	"coldaisle.dev/shared/push"
 )
 
-type opener = func(context.Context) (push.Step, func(), error)
+type opener = func(context.Context) (push.HandleFunc, func(), error)
 
 func host(t *testing.T, open opener) (*function.Host, *httptest.Server, *bytes.Buffer) {
 	t.Helper()
@@ -48,7 +48,7 @@ func post(t *testing.T, url string) int {
 func TestHostOpensOnceWithTheFirstMessage(t *testing.T) {
 	t.Parallel()
 	var opened atomic.Int64
-	_, server, _ := host(t, func(context.Context) (push.Step, func(), error) {
+	_, server, _ := host(t, func(context.Context) (push.HandleFunc, func(), error) {
 		opened.Add(1)
 		return func(context.Context, push.Message) error { return nil }, func() {}, nil
 	})
@@ -72,7 +72,7 @@ func TestHostOpensOnceWithTheFirstMessage(t *testing.T) {
 func TestHostTriesToOpenAgain(t *testing.T) {
 	t.Parallel()
 	var opened atomic.Int64
-	_, server, _ := host(t, func(context.Context) (push.Step, func(), error) {
+	_, server, _ := host(t, func(context.Context) (push.HandleFunc, func(), error) {
 		if opened.Add(1) == 1 {
 			return nil, nil, errors.New("database is away")
 		}
@@ -91,7 +91,7 @@ func TestHostDrains(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	var ended atomic.Bool
 	var messages atomic.Int64
-	h, server, lines := host(t, func(context.Context) (push.Step, func(), error) {
+	h, server, lines := host(t, func(context.Context) (push.HandleFunc, func(), error) {
 		step := func(ctx context.Context, _ push.Message) error {
 			if messages.Add(1) > 1 {
 				return nil
@@ -130,7 +130,7 @@ func TestHostDrains(t *testing.T) {
 	if !ended.Load() {
 		t.Error("clients not closed")
 	}
-	if !strings.Contains(lines.String(), `"messages_done":`) {
+	if !strings.Contains(lines.String(), `"messages_processed":`) {
 		t.Errorf("last counters not written: %s", lines)
 	}
 }
@@ -138,7 +138,7 @@ func TestHostDrains(t *testing.T) {
 func TestHostDrainEnds(t *testing.T) {
 	t.Parallel()
 	started := make(chan struct{})
-	h, server, _ := host(t, func(context.Context) (push.Step, func(), error) {
+	h, server, _ := host(t, func(context.Context) (push.HandleFunc, func(), error) {
 		return func(ctx context.Context, _ push.Message) error {
 			close(started)
 			<-ctx.Done()
@@ -167,23 +167,23 @@ func TestHostDrainEnds(t *testing.T) {
 func TestHandlerRefusesMissingSettings(t *testing.T) {
 	t.Parallel()
 	type settings struct {
-		function.Common
+		function.CommonConfig
 
 		Topic string `env:"ALERT_TOPIC,required"`
 	}
-	var faults bytes.Buffer
+	var output bytes.Buffer
 	code := -1
-	function.Handler(function.Program{
-		Errors: &faults, Exit: func(c int) { code = c }, Clock: time.Now,
-	}, "probe", func(context.Context, settings, function.Tools) (push.Step, func(), error) {
+	function.Handler(function.Process{
+		Errors: &output, Exit: func(c int) { code = c }, Clock: time.Now,
+	}, "probe", func(context.Context, settings, function.Deps) (push.HandleFunc, func(), error) {
 		return nil, nil, errors.New("never opened")
 	})
 	if code != 1 {
 		t.Errorf("exit %d", code)
 	}
 	for _, name := range []string{"PROJECT_ID", "ALERT_TOPIC"} {
-		if !strings.Contains(faults.String(), "probe: "+name+" is required") {
-			t.Errorf("nothing about %s in %q", name, faults.String())
+		if !strings.Contains(output.String(), "probe: "+name+" is required") {
+			t.Errorf("nothing about %s in %q", name, output.String())
 		}
 	}
 }

@@ -24,15 +24,15 @@ const (
 // project whose traces the entries belong to; empty outside Google Cloud, where
 // entries then carry the bare trace id.
 func New(w io.Writer, level slog.Level, project string) *slog.Logger {
-	lines := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: cloudNames})
+	lines := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: cloudLoggingKeys})
 	return slog.New(handler{Handler: lines, project: project})
 }
 
 // Discard returns a logger that writes nothing, for tests and benchmarks.
 func Discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// cloudNames renames slog's own fields to Cloud Logging's.
-func cloudNames(groups []string, a slog.Attr) slog.Attr {
+// cloudLoggingKeys renames slog's own fields to Cloud Logging's.
+func cloudLoggingKeys(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a
 	}

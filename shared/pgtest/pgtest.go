@@ -54,9 +54,9 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Need ends a test whose server did not start: it is skipped without any
+// SkipUnlessAvailable ends a test whose server did not start: it is skipped without any
 // PostgreSQL, but fails where CI is set, and for every other reason.
-func Need(tb testing.TB, err error) {
+func SkipUnlessAvailable(tb testing.TB, err error) {
 	tb.Helper()
 	if errors.Is(err, postgres.ErrNone) && os.Getenv("CI") == "" { //nolint:forbidigo // a test binary has no entrypoint to read it
 		tb.Skip(err)
@@ -67,7 +67,7 @@ func Need(tb testing.TB, err error) {
 }
 
 // URL returns a connection string of a fresh, migrated database that lives as
-// long as the test, which ends as [Need] says where there is no PostgreSQL.
+// long as the test, which ends as [SkipUnlessAvailable] says where there is no PostgreSQL.
 func URL(tb testing.TB) string {
 	tb.Helper()
 	shared.Lock()
@@ -76,7 +76,7 @@ func URL(tb testing.TB) string {
 		shared.started = true
 		shared.err = start(context.WithoutCancel(tb.Context()))
 	}
-	Need(tb, shared.err)
+	SkipUnlessAvailable(tb, shared.err)
 	name := "test_" + strings.ToLower(rand.Text())
 	if err := execute(tb.Context(), shared.admin, "CREATE DATABASE "+name+" TEMPLATE "+shared.template); err != nil {
 		tb.Fatal(err)
@@ -109,7 +109,7 @@ func start(ctx context.Context) error {
 			return fmt.Errorf("test server's folder: %w", err)
 		}
 		shared.dir = dir
-		shared.server, err = postgres.Start(ctx, postgres.Options{Dir: dir, Throwaway: true, Log: logging.Discard()})
+		shared.server, err = postgres.Start(ctx, postgres.Options{Dir: dir, Ephemeral: true, Log: logging.Discard()})
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ type account struct {
 	capabilities []uintptr
 }
 
-func unprivileged(dir string) (account, error) {
+func serverAccount(dir string) (account, error) {
 	if os.Geteuid() != 0 {
 		return account{}, nil
 	}
@@ -40,16 +40,16 @@ func unprivileged(dir string) (account, error) {
 			continue
 		}
 		found := account{credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-		if closed(dir) {
-			found.capabilities, err = passing(dir)
+		if hasClosedParent(dir) {
+			found.capabilities, err = traversalCapability(dir)
 		}
 		return found, err
 	}
 	return account{}, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
 }
 
-// closed reports whether a folder above dir lets strangers pass.
-func closed(dir string) bool {
+// hasClosedParent reports whether a folder above dir lets strangers pass.
+func hasClosedParent(dir string) bool {
 	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
 		info, err := os.Stat(parent)
 		if err != nil || info.Mode().Perm()&0o001 == 0 {
@@ -61,9 +61,9 @@ func closed(dir string) bool {
 	}
 }
 
-// passing returns the least capability that we have and that passes closed
+// traversalCapability returns the least capability that we have and that passes closed
 // folders. A container's root often lacks the first, which only reads.
-func passing(dir string) ([]uintptr, error) {
+func traversalCapability(dir string) ([]uintptr, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData // 32 capabilities each
 	if err := unix.Capget(&header, &data[0]); err != nil {
@@ -77,8 +77,8 @@ func passing(dir string) ([]uintptr, error) {
 	return nil, fmt.Errorf("PostgreSQL does not run as root, and the user it runs as cannot reach %s: choose a folder that is open to all", dir)
 }
 
-// own gives the folder and all in it to the account.
-func (a account) own(dir string) error {
+// chown gives the folder and all in it to the account.
+func (a account) chown(dir string) error {
 	if a.credential == nil {
 		return nil
 	}
@@ -99,8 +99,8 @@ func (a account) own(dir string) error {
 	return nil
 }
 
-// apply makes a command run as the account, in a process group of its own so
+// configure makes a command run as the account, in a process group of its own so
 // that a Ctrl-C in the terminal reaches us first, and end with this process.
-func (a account) apply(command *exec.Cmd) {
+func (a account) configure(command *exec.Cmd) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT, Credential: a.credential, AmbientCaps: a.capabilities}
 }

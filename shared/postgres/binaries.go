@@ -19,8 +19,8 @@ import (
 // version that made the data, or the newest where there is no data yet.
 func findBinaries(ctx context.Context, major string) (string, error) {
 	var found []installation
-	for _, folder := range candidates() {
-		if i, ok := inspect(ctx, folder); ok {
+	for _, folder := range binaryFolders() {
+		if i, ok := probeVersion(ctx, folder); ok {
 			found = append(found, i)
 		}
 	}
@@ -47,8 +47,8 @@ type installation struct {
 	major  int
 }
 
-// candidates are the places where packages put the server.
-func candidates() []string {
+// binaryFolders are the places where packages put the server.
+func binaryFolders() []string {
 	var folders []string
 	if path, err := exec.LookPath("postgres"); err == nil {
 		// Often a link; initdb looks for its neighbours beside the real file.
@@ -71,8 +71,8 @@ func candidates() []string {
 	return folders
 }
 
-// inspect asks a folder's server for its version.
-func inspect(ctx context.Context, folder string) (installation, bool) {
+// probeVersion asks a folder's server for its version.
+func probeVersion(ctx context.Context, folder string) (installation, bool) {
 	if _, err := os.Stat(filepath.Join(folder, "initdb")); err != nil {
 		return installation{}, false
 	}
@@ -94,7 +94,7 @@ func inspect(ctx context.Context, folder string) (installation, bool) {
 func download(ctx context.Context, dir string, log *slog.Logger) (string, error) {
 	runtimeDir := filepath.Join(dir, "download")
 	bin := filepath.Join(runtimeDir, "bin")
-	if _, ok := inspect(ctx, bin); ok {
+	if _, ok := probeVersion(ctx, bin); ok {
 		return bin, nil
 	}
 	log.InfoContext(ctx, "no PostgreSQL installed, downloading one")

@@ -33,8 +33,8 @@ var ErrNone = errors.New("no PostgreSQL server found: install one (Debian: apt-g
 type Options struct {
 	// Dir is the server's own folder, made when missing; its data survives.
 	Dir string
-	// Throwaway gives up durability for speed: for tests, never for data.
-	Throwaway bool
+	// Ephemeral gives up durability for speed: for tests, never for data.
+	Ephemeral bool
 	// Download may fetch a server from the internet when none is installed.
 	Download bool
 	Log      *slog.Logger
@@ -68,7 +68,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("postgres folder: %w", err)
 	}
-	c := cluster{dir: dir, data: filepath.Join(dir, "data"), throwaway: o.Throwaway}
+	c := cluster{dir: dir, data: filepath.Join(dir, "data"), throwaway: o.Ephemeral}
 	if c.bin, err = findBinaries(ctx, c.version()); err != nil {
 		if !o.Download {
 			return nil, err
@@ -112,7 +112,7 @@ func (c *cluster) version() string {
 // hands them to the account that the server runs as.
 func (c *cluster) prepare(ctx context.Context) error {
 	var err error
-	if c.account, err = unprivileged(c.dir); err != nil {
+	if c.account, err = serverAccount(c.dir); err != nil {
 		return err
 	}
 	secret := filepath.Join(c.dir, "password")
@@ -124,13 +124,13 @@ func (c *cluster) prepare(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("postgres password: %w: the data is of no use without it: restore the file, or remove the folder", err)
 		}
-		return c.account.own(c.dir)
+		return c.account.chown(c.dir)
 	}
 	c.password = rand.Text()
 	if err := os.WriteFile(secret, []byte(c.password), 0o600); err != nil {
 		return fmt.Errorf("postgres password: %w", err)
 	}
-	if err := c.account.own(c.dir); err != nil {
+	if err := c.account.chown(c.dir); err != nil {
 		return err
 	}
 	// What an interrupted initdb left is of no use to anyone.
@@ -148,7 +148,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 	initdb := exec.CommandContext(ctx, filepath.Join(c.bin, "initdb"), arguments...) //nolint:gosec // our own binaries
 	initdb.Dir = "/"                                                                 // ours may be closed to the account until it runs
 	initdb.Env = environment()
-	c.account.apply(initdb)
+	c.account.configure(initdb)
 	runtime.LockOSThread() // see launch
 	defer runtime.UnlockOSThread()
 	if output, err := initdb.CombinedOutput(); err != nil {
@@ -197,7 +197,7 @@ func (c *cluster) start(ctx context.Context) (*Server, error) {
 	command.Dir = "/"
 	command.Env = environment()
 	command.Stdout, command.Stderr = output, output
-	c.account.apply(command)
+	c.account.configure(command)
 	server, err := launch(command)
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)

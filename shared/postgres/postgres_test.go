@@ -25,7 +25,7 @@ func start(t *testing.T, dir string) *postgres.Server {
 func run(t *testing.T, o postgres.Options) *postgres.Server {
 	t.Helper()
 	server, err := postgres.Start(t.Context(), o)
-	pgtest.Need(t, err)
+	pgtest.SkipUnlessAvailable(t, err)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
@@ -36,7 +36,7 @@ func run(t *testing.T, o postgres.Options) *postgres.Server {
 
 // options are those of a server that is stopped in order.
 func options(dir string) postgres.Options {
-	return postgres.Options{Dir: dir, Throwaway: true, Log: logging.Discard()}
+	return postgres.Options{Dir: dir, Ephemeral: true, Log: logging.Discard()}
 }
 
 func execute(t *testing.T, server *postgres.Server, statement string) {

@@ -14,14 +14,14 @@ import (
 )
 
 // MaxBody is the largest push request accepted, in bytes. Our largest message
-// is under 2.5 KB; the rest is room for attributes and for what comes later.
+// is under 2.5 KB; the rest is for attributes and for later fields.
 const MaxBody = 1 << 20
 
-// A Step handles one message. It returns nil only once its effect is durable:
+// A HandleFunc handles one message. It returns nil only once its effect is durable:
 // the message is then acknowledged and never seen again. Any error makes Pub/Sub
 // deliver the message again, and after the subscription's limit move it to the
 // dead letter topic; see [Permanent].
-type Step func(ctx context.Context, m Message) error
+type HandleFunc func(ctx context.Context, m Message) error
 
 type permanentError struct{ err error }
 
@@ -44,21 +44,21 @@ func IsPermanent(err error) bool {
 	return ok
 }
 
-// Handler serves a step to Pub/Sub. It answers
+// Handler serves a handle function to Pub/Sub. It answers
 //
-//	204  the step's effect is durable
+//	204  its effect is durable
 //	400  the body is no push message
 //	405  not a POST
 //	413  the body is over MaxBody
-//	422  the step failed with a Permanent error
-//	503  the step failed; a retry can help
-//	500  the step panicked; logged with its stack
+//	422  it failed with a Permanent error
+//	503  it failed; a retry can help
+//	500  it panicked; logged with its stack
 //
 // Everything but the first is a refusal to Pub/Sub, which tries again with
-// backoff. The step and the log lines about it belong to the trace that the
-// message's attributes carry. A client that goes away cancels the step's context.
+// backoff. Its spans and log lines belong to the trace in the message's attributes.
+// A client that goes away cancels its context.
 // A message without a publish time, which Pub/Sub always gives, is published now.
-func Handler(log *slog.Logger, clock func() time.Time, step Step) http.Handler {
+func Handler(log *slog.Logger, clock func() time.Time, handle HandleFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -68,7 +68,7 @@ func Handler(log *slog.Logger, clock func() time.Time, step Step) http.Handler {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 		if err != nil {
 			if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-				log.ErrorContext(r.Context(), "push message refused", "reason", "body over limit", "limit_bytes", MaxBody)
+				log.ErrorContext(r.Context(), "push request refused", "reason", "body over limit", "limit_bytes", MaxBody)
 				http.Error(w, "body over limit", http.StatusRequestEntityTooLarge)
 				return
 			}
@@ -77,7 +77,7 @@ func Handler(log *slog.Logger, clock func() time.Time, step Step) http.Handler {
 		}
 		message, err := Decode(body)
 		if err != nil {
-			log.ErrorContext(r.Context(), "push message refused", "reason", err.Error())
+			log.ErrorContext(r.Context(), "push request refused", "reason", err.Error())
 			http.Error(w, ErrEnvelope.Error(), http.StatusBadRequest)
 			return
 		}
@@ -85,12 +85,12 @@ func Handler(log *slog.Logger, clock func() time.Time, step Step) http.Handler {
 			message.PublishTime = clock().UTC()
 		}
 		ctx := tracing.Extract(r.Context(), message.Attributes)
-		w.WriteHeader(status(ctx, log, message, run(ctx, message, step)))
+		w.WriteHeader(statusCode(ctx, log, message, recoverPanic(ctx, message, handle)))
 	})
 }
 
-// status decides the answer and tells the log, once, why it is not a success.
-func status(ctx context.Context, log *slog.Logger, m Message, err error) int {
+// statusCode decides the answer and tells the log, once, why it is not a success.
+func statusCode(ctx context.Context, log *slog.Logger, m Message, err error) int {
 	if err == nil {
 		return http.StatusNoContent
 	}
@@ -102,10 +102,10 @@ func status(ctx context.Context, log *slog.Logger, m Message, err error) int {
 		return http.StatusInternalServerError
 	}
 	if IsPermanent(err) {
-		log.ErrorContext(ctx, "message can never succeed, on its way to the dead letter", attributes...)
+		log.ErrorContext(ctx, "message refused permanently", attributes...)
 		return http.StatusUnprocessableEntity
 	}
-	log.WarnContext(ctx, "message will be retried", attributes...)
+	log.WarnContext(ctx, "message failed, will be retried", attributes...)
 	return http.StatusServiceUnavailable
 }
 
@@ -116,13 +116,13 @@ type panicError struct {
 
 func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// run turns a panic of the step into an error, so that one message cannot take
+// recoverPanic turns a panic of handle into an error, so that one message cannot take
 // the instance and the messages beside it down.
-func run(ctx context.Context, m Message, step Step) (err error) {
+func recoverPanic(ctx context.Context, m Message, handle HandleFunc) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = panicError{value: value, stack: debug.Stack()}
 		}
 	}()
-	return step(ctx, m)
+	return handle(ctx, m)
 }

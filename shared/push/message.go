@@ -1,5 +1,5 @@
 // Package push is the border between Pub/Sub's push delivery and a function:
-// it decodes the envelope, bounds it, calls the step, and turns the step's error
+// it decodes the envelope, bounds it, calls the handle function, and turns its error
 // into the status that makes Pub/Sub do the right thing.
 //
 // The Functions Framework could convert a push request to a CloudEvent, but it
@@ -40,7 +40,7 @@ type envelopeMessage struct {
 	OrderingKey string            `json:"orderingKey,omitempty"`
 }
 
-// ErrEnvelope is the fault of a body that is not a Pub/Sub push request.
+// ErrEnvelope is the error of a body that is not a Pub/Sub push request.
 var ErrEnvelope = errors.New("body is not a Pub/Sub push message")
 
 // Decode reads a push request's body.

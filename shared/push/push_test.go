@@ -75,13 +75,13 @@ func TestEncodeDecode(t *testing.T) {
 func TestHandlerAnswers(t *testing.T) {
 	t.Parallel()
 	body := encode(t, example())
-	fails := func(err error) push.Step {
+	fails := func(err error) push.HandleFunc {
 		return func(context.Context, push.Message) error { return err }
 	}
 	cases := map[string]struct {
 		method string
 		body   []byte
-		step   push.Step
+		step   push.HandleFunc
 		want   int
 		logged string
 	}{

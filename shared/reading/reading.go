@@ -29,7 +29,7 @@ const (
 	MaxMessageIDLength = 64
 )
 
-// The faults that [Reading.Validate] reports, each wrapped with the value.
+// The errors that [Reading.Validate] reports, each wrapped with the value.
 var (
 	ErrNodeID      = errors.New("node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-'")
 	ErrMessageID   = errors.New("message id must be 1 to 64 printable characters")
@@ -62,9 +62,9 @@ const MaxAhead = 2 * time.Minute
 // date in the future would hide every newer reading of its node.
 func Dated(stamped, published time.Time) time.Time {
 	if stamped.IsZero() || stamped.After(published.Add(MaxAhead)) {
-		return Instant(published)
+		return TruncateTime(published)
 	}
-	return Instant(stamped)
+	return TruncateTime(stamped)
 }
 
 // Identity is what makes two readings the same one. Message ids are four random
@@ -77,12 +77,12 @@ type Identity struct {
 
 // Identity returns the reading's identity, comparable with ==.
 func (r Reading) Identity() Identity {
-	return Identity{NodeID: r.NodeID, MessageID: r.MessageID, Time: Instant(r.Time)}
+	return Identity{NodeID: r.NodeID, MessageID: r.MessageID, Time: TruncateTime(r.Time)}
 }
 
-// Instant brings a time into the form in which the whole system keeps it: UTC,
+// TruncateTime brings a time into the form in which the whole system keeps it: UTC,
 // at [Precision], without a monotonic part.
-func Instant(t time.Time) time.Time {
+func TruncateTime(t time.Time) time.Time {
 	return t.UTC().Truncate(Precision)
 }
 
@@ -115,14 +115,14 @@ func ValidateNodeID(id string) error {
 		return fmt.Errorf("%w: length %d", ErrNodeID, len(id))
 	}
 	for i := range len(id) {
-		if !nodeIDByte(id[i]) {
+		if !isNodeIDByte(id[i]) {
 			return fmt.Errorf("%w: got %q", ErrNodeID, id)
 		}
 	}
 	return nil
 }
 
-func nodeIDByte(c byte) bool {
+func isNodeIDByte(c byte) bool {
 	switch {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
 		return true
@@ -146,7 +146,7 @@ func ValidateMessageID(id string) error {
 }
 
 // validateTime keeps times within what every store can partition by day; a
-// node's clock is never used, so anything outside is a fault of the sender.
+// node's clock is never used, so anything outside is an error of the sender.
 func validateTime(t time.Time) error {
 	if year := t.UTC().Year(); year < 2000 || year >= 2100 {
 		return fmt.Errorf("%w: got year %d", ErrTime, year)
@@ -154,9 +154,9 @@ func validateTime(t time.Time) error {
 	return nil
 }
 
-func validateRange(value, lowest, highest float64, fault error) error {
+func validateRange(value, lowest, highest float64, sentinel error) error {
 	if math.IsNaN(value) || value < lowest || value > highest {
-		return fmt.Errorf("%w: got %g", fault, value)
+		return fmt.Errorf("%w: got %g", sentinel, value)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ const MaxWindowAge = 3600.0
 // rounds its history alike so that both see the same numbers.
 const WindowPrecision = 0.01
 
-// ErrWindow is the fault of a window that does not fit the contract.
+// ErrWindow is the error of a window that breaks a rule of docs/contract.md.
 var ErrWindow = errors.New("recent must hold equally many age_s, temperature and humidity, at most 120, oldest first")
 
 // Window holds the readings of one node that came before another reading of it:

@@ -1,6 +1,6 @@
-// Package readings is what the time-series table answers, wherever it is kept:
-// the shapes of questions and answers, and the small interface that
-// readingstest holds every implementation to.
+// Package readings is the interface of the time-series table: the types of its
+// queries and results. readingstest is the conformance suite of every
+// implementation.
 //
 // Implementations: pgreadings (PostgreSQL, local) and bqreadings (BigQuery,
 // production). All times are UTC at microseconds; ranges include their start
@@ -15,11 +15,11 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Node is whose readings are asked for. Since bounds what the asking customer
-// may see: nothing before it is ever returned. Zero bounds nothing.
-type Node struct {
-	ID    string
-	Since time.Time
+// NodeRef is a node id and since when the asking customer may see its readings.
+// No reading before VisibleSince is returned. Zero hides nothing.
+type NodeRef struct {
+	ID           string
+	VisibleSince time.Time
 }
 
 // Bucket summarises the readings of one part of a range; temperatures are in
@@ -43,20 +43,20 @@ type Stats struct {
 type Reader interface {
 	// Latest returns each node's newest reading before [LatestEnd] of the store's
 	// clock; nodes without any are absent.
-	Latest(ctx context.Context, nodes []Node) (map[string]reading.Reading, error)
+	Latest(ctx context.Context, nodes []NodeRef) (map[string]reading.Reading, error)
 	// Range yields a node's readings, oldest first, without holding them all in
 	// memory. An error is the last thing it yields.
-	Range(ctx context.Context, node Node, start, end time.Time) iter.Seq2[reading.Reading, error]
+	Range(ctx context.Context, node NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
 	// Buckets summarises a range in at most n parts of equal width, oldest
 	// first; parts without readings are absent.
-	Buckets(ctx context.Context, node Node, start, end time.Time, n int) ([]Bucket, error)
+	Buckets(ctx context.Context, node NodeRef, start, end time.Time, n int) ([]Bucket, error)
 	// Stats summarises the windows from each of starts to end, in their order.
-	Stats(ctx context.Context, node Node, end time.Time, starts []time.Time) ([]Stats, error)
+	Stats(ctx context.Context, node NodeRef, end time.Time, starts []time.Time) ([]Stats, error)
 }
 
 // LatestEnd is the end, excluded, of the range of newest readings: what lies more
-// than [reading.MaxAhead] after now hides nothing. Nothing is stored so any more,
-// but rows of before are never deleted.
+// than [reading.MaxAhead] after now is left out. No such row is stored any more,
+// but the old ones are never deleted.
 func LatestEnd(now time.Time) time.Time {
 	return now.Add(reading.MaxAhead + reading.Precision)
 }
@@ -66,4 +66,27 @@ type Appender interface {
 	// Append returns once the rows are durable. Rows that are stored already
 	// change nothing. On an error any of the rows may have been stored.
 	Append(ctx context.Context, rows []reading.Reading) error
+}
+
+// HistoryReader answers training's question.
+type HistoryReader interface {
+	// History yields at most limit readings with start ≤ time < end, of all
+	// nodes: the newest of each node, equally many of each as far as it has them,
+	// node after node, oldest first. An error is the last thing it yields.
+	History(ctx context.Context, start, end time.Time, limit int) iter.Seq2[reading.Reading, error]
+}
+
+// Store is the time-series table, written and read.
+type Store interface {
+	Appender
+	Reader
+	HistoryReader
+}
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

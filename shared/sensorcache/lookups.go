@@ -7,50 +7,52 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"coldaisle.dev/shared/store"
 )
 
 // lookupTimeout bounds one query.
 const lookupTimeout = 5 * time.Second
 
-// lookups turns concurrent lookups of single nodes into few queries of many:
-// while one query is under way, whoever asks waits for the next, which asks for
-// all of them. An answer is therefore never older than its question.
+// lookups coalesces concurrent lookups of single nodes into queries of many. A
+// lookup that arrives while a query is in flight joins the next query. Its answer
+// is therefore read after it was asked for.
 type lookups struct {
 	source Source
 
 	mu      sync.Mutex
-	waiting *batch // the next query; nil when nobody waits
+	pending *batch // the next query; nil when no lookup waits
 	running bool
 }
 
-// batch is one query and those who wait for it.
+// batch is one query for several nodes.
 type batch struct {
-	ids   map[string]struct{}
-	done  chan struct{} // closed when nodes and err are set
-	nodes map[string]Node
-	err   error
+	ids      map[string]struct{}
+	done     chan struct{} // closed when statuses and err are set
+	statuses map[string]store.SensorStatus
+	err      error
 }
 
-func (l *lookups) get(ctx context.Context, id string) (Node, error) {
+func (l *lookups) get(ctx context.Context, id string) (store.SensorStatus, error) {
 	b := l.join(ctx, id)
 	select {
 	case <-b.done:
-		return b.nodes[id], b.err
+		return b.statuses[id], b.err
 	case <-ctx.Done():
-		return Node{}, fmt.Errorf("wait for lookup: %w", ctx.Err())
+		return store.SensorStatus{}, fmt.Errorf("wait for lookup: %w", ctx.Err())
 	}
 }
 
-// join adds a node to the next query and starts the queries when none is under
-// way. The goroutine ends with the last batch, each bounded by lookupTimeout;
-// it must outlive the context of whoever happened to start it.
+// join adds a node to the next query and starts the goroutine that makes the
+// queries when none runs. The goroutine ends when no lookup waits; lookupTimeout
+// bounds each query. It outlives the context of the lookup that started it.
 func (l *lookups) join(ctx context.Context, id string) *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waiting == nil {
-		l.waiting = &batch{ids: map[string]struct{}{}, done: make(chan struct{})}
+	if l.pending == nil {
+		l.pending = &batch{ids: map[string]struct{}{}, done: make(chan struct{})}
 	}
-	b := l.waiting
+	b := l.pending
 	b.ids[id] = struct{}{}
 	if !l.running {
 		l.running = true
@@ -62,28 +64,20 @@ func (l *lookups) join(ctx context.Context, id string) *batch {
 func (l *lookups) run(ctx context.Context) {
 	for {
 		l.mu.Lock()
-		b := l.waiting
-		l.waiting = nil
+		b := l.pending
+		l.pending = nil
 		l.running = b != nil
 		l.mu.Unlock()
 		if b == nil {
 			return
 		}
-		b.nodes, b.err = l.query(ctx, slices.Collect(maps.Keys(b.ids)))
+		b.statuses, b.err = l.query(ctx, slices.Collect(maps.Keys(b.ids)))
 		close(b.done)
 	}
 }
 
-func (l *lookups) query(ctx context.Context, ids []string) (map[string]Node, error) {
+func (l *lookups) query(ctx context.Context, ids []string) (map[string]store.SensorStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	found, err := l.source.Nodes(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	nodes := make(map[string]Node, len(found))
-	for id, n := range found {
-		nodes[id] = nodeOf(n)
-	}
-	return nodes, nil
+	return l.source.SensorStatuses(ctx, ids)
 }

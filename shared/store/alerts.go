@@ -29,9 +29,9 @@ type AlertOutcome int
 
 // The outcomes of [Store.InsertAlert].
 const (
-	AlertStored  AlertOutcome = iota // a new record
-	AlertKnown                       // stored by an earlier delivery
-	AlertIgnored                     // nobody owns the sensor, or its owner may not see the reading
+	AlertStored    AlertOutcome = iota // a new record
+	AlertDuplicate                     // stored by an earlier delivery
+	AlertIgnored                       // nobody owns the sensor, or its owner may not see the reading
 )
 
 // InsertAlert records an event, unacknowledged, under whoever owns the sensor
@@ -53,7 +53,7 @@ func (s *Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, e
 		)
 		SELECT EXISTS (SELECT FROM owner), EXISTS (SELECT FROM stored)`,
 		pgx.NamedArgs{
-			"sensor": e.NodeID, "type": string(e.Type), "message": e.Message(), "timestamp": reading.Instant(e.Time),
+			"sensor": e.NodeID, "type": string(e.Type), "message": e.Message(), "timestamp": reading.TruncateTime(e.Time),
 			"message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
 		}).Scan(&owned, &stored)
 	switch {
@@ -62,7 +62,7 @@ func (s *Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, e
 	case stored:
 		return AlertStored, nil
 	case owned:
-		return AlertKnown, nil
+		return AlertDuplicate, nil
 	default:
 		return AlertIgnored, nil
 	}
@@ -70,7 +70,7 @@ func (s *Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, e
 
 // ActiveAlerts lists a customer's unacknowledged alerts, newest first.
 func (s *Store) ActiveAlerts(ctx context.Context, customerID int64) ([]Alert, error) {
-	found, err := many[Alert](ctx, s, `
+	found, err := queryAll[Alert](ctx, s, `
 		SELECT `+alertColumns+`
 		FROM alerts
 		WHERE customer_id = @customer AND NOT acknowledged
@@ -93,7 +93,7 @@ type AlertQuery struct {
 // AlertHistory lists a customer's last alerts, acknowledged or not, newest
 // first.
 func (s *Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery) ([]Alert, error) {
-	found, err := many[Alert](ctx, s, `
+	found, err := queryAll[Alert](ctx, s, `
 		SELECT `+alertColumns+`
 		FROM alerts
 		WHERE customer_id = @customer AND (@sensor = '' OR sensor_id = @sensor)
@@ -112,7 +112,7 @@ func (s *Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery
 // AcknowledgeAlert marks a customer's alert as seen, again without effect, or
 // returns [ErrNoAlert].
 func (s *Store) AcknowledgeAlert(ctx context.Context, customerID, id int64) (Alert, error) {
-	acknowledged, err := one[Alert](ctx, s, ErrNoAlert, `
+	acknowledged, err := queryOne[Alert](ctx, s, ErrNoAlert, `
 		UPDATE alerts
 		SET acknowledged = true
 		WHERE id = @id AND customer_id = @customer
@@ -143,7 +143,7 @@ func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, e
 		SELECT ` + thresholdColumns + `
 		FROM alert_thresholds
 		WHERE customer_id = @customer`
-	found, err := one[Thresholds](ctx, s, ErrNoCustomer, read, args)
+	found, err := queryOne[Thresholds](ctx, s, ErrNoCustomer, read, args)
 	if errors.Is(err, ErrNoCustomer) { // or there is no record yet
 		if _, err := s.pool.Exec(ctx, `
 			INSERT INTO alert_thresholds (customer_id, assumed)
@@ -151,7 +151,7 @@ func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, e
 			ON CONFLICT (customer_id) DO NOTHING`, args); err != nil {
 			return Thresholds{}, fmt.Errorf("default thresholds of customer %d: %w", customerID, err)
 		}
-		found, err = one[Thresholds](ctx, s, ErrNoCustomer, read, args)
+		found, err = queryOne[Thresholds](ctx, s, ErrNoCustomer, read, args)
 	}
 	if err != nil {
 		return Thresholds{}, fmt.Errorf("thresholds of customer %d: %w", customerID, err)
@@ -163,7 +163,7 @@ func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, e
 // specification's default. Detection follows within 15 seconds.
 func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
 	defaults := alert.Defaults()
-	set, err := one[Thresholds](ctx, s, ErrNoCustomer, `
+	set, err := queryOne[Thresholds](ctx, s, ErrNoCustomer, `
 		INSERT INTO alert_thresholds AS t (customer_id, max_temperature, max_humidity)
 		SELECT id, COALESCE(@temperature::float8, @default_temperature::float8), COALESCE(@humidity::float8, @default_humidity::float8)
 		FROM customers

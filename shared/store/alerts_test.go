@@ -18,14 +18,14 @@ func hot(node, message string) alert.Event {
 	}
 }
 
-func (h hall) insert(t *testing.T, e alert.Event, want store.AlertOutcome) {
+func (h fixture) insert(t *testing.T, e alert.Event, want store.AlertOutcome) {
 	t.Helper()
 	if got, err := h.InsertAlert(t.Context(), e); err != nil || got != want {
 		t.Errorf("%s alert of %s: outcome %d, %v, want %d", e.Type, e.NodeID, got, err, want)
 	}
 }
 
-func (h hall) history(t *testing.T, customer int64, limit int) []store.Alert {
+func (h fixture) history(t *testing.T, customer int64, limit int) []store.Alert {
 	t.Helper()
 	found, err := h.AlertHistory(t.Context(), customer, store.AlertQuery{Limit: limit})
 	if err != nil {
@@ -39,7 +39,7 @@ func TestAlertIsStoredOncePerReadingAndType(t *testing.T) {
 	h := open(t)
 	h.sensor(t, h.anna, h.annas, "n1")
 	h.insert(t, hot("n1", "a"), store.AlertStored)
-	h.insert(t, hot("n1", "a"), store.AlertKnown)
+	h.insert(t, hot("n1", "a"), store.AlertDuplicate)
 	humid := hot("n1", "a")
 	humid.Type, humid.Value = alert.Humidity, 61
 	h.insert(t, humid, store.AlertStored)
@@ -74,7 +74,7 @@ func TestRedeliveryKeepsTheAcknowledgement(t *testing.T) {
 			t.Fatalf("%+v, %v", acknowledged, err)
 		}
 	}
-	h.insert(t, hot("n1", "a"), store.AlertKnown)
+	h.insert(t, hot("n1", "a"), store.AlertDuplicate)
 	active, err := h.ActiveAlerts(t.Context(), h.anna)
 	if err != nil || len(active) != 0 {
 		t.Errorf("active %+v, %v", active, err)

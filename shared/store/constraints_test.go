@@ -118,21 +118,21 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.rule, func(t *testing.T) {
 			t.Parallel()
-			if err := h.tried(t, test.statement, test.within); err != nil {
+			if err := h.mustViolate(t, test.statement, test.within); err != nil {
 				t.Errorf("refused %v: %v", test.within, err)
 			}
-			err := h.tried(t, test.statement, test.beyond)
-			fault, ok := errors.AsType[*pgconn.PgError](err)
+			err := h.mustViolate(t, test.statement, test.beyond)
+			pgErr, ok := errors.AsType[*pgconn.PgError](err)
 			// 22001 is a text too long, class 23 an integrity constraint.
-			if !ok || fault.Code != "22001" && !strings.HasPrefix(fault.Code, "23") {
+			if !ok || pgErr.Code != "22001" && !strings.HasPrefix(pgErr.Code, "23") {
 				t.Errorf("took %v, or refused it for another reason: %v", test.beyond, err)
 			}
 		})
 	}
 }
 
-// tried runs a statement and takes it back.
-func (h hall) tried(t *testing.T, statement string, values pgx.NamedArgs) error {
+// mustViolate runs a statement and takes it back.
+func (h fixture) mustViolate(t *testing.T, statement string, values pgx.NamedArgs) error {
 	t.Helper()
 	args := pgx.NamedArgs{"anna": h.anna, "bruno": h.bruno, "annas": h.annas}
 	maps.Copy(args, values)
@@ -149,7 +149,7 @@ func TestAtMostOneRunUnderWay(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.sql(t, insertRun, pgx.NamedArgs{"status": "running"})
-	if err := h.tried(t, insertRun, pgx.NamedArgs{"status": "running"}); err == nil {
+	if err := h.mustViolate(t, insertRun, pgx.NamedArgs{"status": "running"}); err == nil {
 		t.Error("the table took a second run under way")
 	}
 }
@@ -159,7 +159,7 @@ func TestOneThresholdRecordPerCustomer(t *testing.T) {
 	h := open(t)
 	args := pgx.NamedArgs{"bruno": h.bruno}
 	h.sql(t, insertThresholds, args)
-	if err := h.tried(t, insertThresholds, args); err == nil {
+	if err := h.mustViolate(t, insertThresholds, args); err == nil {
 		t.Error("the table took a second record")
 	}
 }

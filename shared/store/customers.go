@@ -32,31 +32,31 @@ type CustomerChange struct {
 	ChangedAt time.Time
 }
 
-// never is the zero time.Time in SQL.
-const never = `TIMESTAMPTZ '0001-01-01 00:00:00+00'`
+// zeroTime is the zero time.Time in SQL.
+const zeroTime = `TIMESTAMPTZ '0001-01-01 00:00:00+00'`
 
-const customerColumns = `id, email, username, password_hash, COALESCE(tokens_valid_after, ` + never + `) AS tokens_valid_after`
+const customerColumns = `id, email, username, password_hash, COALESCE(tokens_valid_after, ` + zeroTime + `) AS tokens_valid_after`
 
 // CreateCustomer registers a customer. Errors: [ErrEmailTaken],
 // [ErrUsernameTaken].
 func (s *Store) CreateCustomer(ctx context.Context, c NewCustomer) (Customer, error) {
-	created, err := one[Customer](ctx, s, ErrNoCustomer, `
+	created, err := queryOne[Customer](ctx, s, ErrNoCustomer, `
 		INSERT INTO customers (email, username, password_hash)
 		VALUES (@email, @username, @password_hash)
 		RETURNING `+customerColumns,
 		pgx.NamedArgs{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
 	if err != nil {
-		return Customer{}, fmt.Errorf("create customer: %w", taken(err))
+		return Customer{}, fmt.Errorf("create customer: %w", duplicateError(err))
 	}
 	return created, nil
 }
 
-// taken names the duplicate that a constraint refused.
-func taken(err error) error {
+// duplicateError names the duplicate that a constraint refused.
+func duplicateError(err error) error {
 	switch {
-	case violated(err, "customers_email_key"):
+	case violates(err, "customers_email_key"):
 		return ErrEmailTaken
-	case violated(err, "customers_username_key"):
+	case violates(err, "customers_username_key"):
 		return ErrUsernameTaken
 	default:
 		return err
@@ -65,7 +65,7 @@ func taken(err error) error {
 
 // Customer returns a customer, or [ErrNoCustomer].
 func (s *Store) Customer(ctx context.Context, id int64) (Customer, error) {
-	found, err := one[Customer](ctx, s, ErrNoCustomer, `
+	found, err := queryOne[Customer](ctx, s, ErrNoCustomer, `
 		SELECT `+customerColumns+`
 		FROM customers
 		WHERE id = @id`,
@@ -79,7 +79,7 @@ func (s *Store) Customer(ctx context.Context, id int64) (Customer, error) {
 // CustomerByEmail returns who signs in with an address, in any case of its
 // letters, or [ErrNoCustomer].
 func (s *Store) CustomerByEmail(ctx context.Context, email string) (Customer, error) {
-	found, err := one[Customer](ctx, s, ErrNoCustomer, `
+	found, err := queryOne[Customer](ctx, s, ErrNoCustomer, `
 		SELECT `+customerColumns+`
 		FROM customers
 		WHERE lower(email) = lower(@email)`,
@@ -95,7 +95,7 @@ func (s *Store) CustomerByEmail(ctx context.Context, email string) (Customer, er
 func (s *Store) TokensValidAfter(ctx context.Context, id int64) (time.Time, error) {
 	var instant time.Time
 	err := s.pool.QueryRow(ctx, `
-		SELECT COALESCE(tokens_valid_after, `+never+`)
+		SELECT COALESCE(tokens_valid_after, `+zeroTime+`)
 		FROM customers
 		WHERE id = @id`,
 		pgx.NamedArgs{"id": id}).Scan(&instant)
@@ -115,7 +115,7 @@ func (s *Store) UpdateCustomer(ctx context.Context, id int64, change CustomerCha
 	if !change.ChangedAt.IsZero() {
 		changedAt = &change.ChangedAt
 	}
-	updated, err := one[Customer](ctx, s, ErrNoCustomer, `
+	updated, err := queryOne[Customer](ctx, s, ErrNoCustomer, `
 		UPDATE customers
 		SET email = COALESCE(@email, email),
 		    username = COALESCE(@username, username),
@@ -133,7 +133,7 @@ func (s *Store) UpdateCustomer(ctx context.Context, id int64, change CustomerCha
 			"password_hash": change.PasswordHash, "changed_at": changedAt,
 		})
 	if err != nil {
-		return Customer{}, fmt.Errorf("update customer %d: %w", id, taken(err))
+		return Customer{}, fmt.Errorf("update customer %d: %w", id, duplicateError(err))
 	}
 	return updated, nil
 }

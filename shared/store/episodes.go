@@ -12,9 +12,9 @@ import (
 // begins another episode: a sensor silent for so long counts as offline.
 const EpisodeGap = 5 * time.Minute
 
-// episodeReach is how far before the oldest unacknowledged alert active episodes
+// activeLookback is how far before the oldest unacknowledged alert active episodes
 // are traced to their beginning.
-const episodeReach = 24 * time.Hour
+const activeLookback = 24 * time.Hour
 
 // Episode is a run of alerts of one sensor and type, each at most [EpisodeGap]
 // after the one before.
@@ -41,9 +41,9 @@ type EpisodeQuery struct {
 // An episode that crosses the begin or end of the range shows what of it lies
 // inside.
 func (s *Store) Episodes(ctx context.Context, customerID int64, q EpisodeQuery) ([]Episode, error) {
-	found, err := many[Episode](ctx, s, `
+	found, err := queryAll[Episode](ctx, s, `
 		WITH oldest AS (
-		    -- Active episodes need no alert from long before the first that nobody has seen to.
+		    -- Active episodes need no alert from longer than @reach before the oldest unacknowledged one.
 		    SELECT CASE WHEN @active::boolean THEN min(timestamp) - @reach::interval END AS timestamp
 		    FROM alerts
 		    WHERE customer_id = @customer AND NOT acknowledged AND @active
@@ -76,7 +76,7 @@ func (s *Store) Episodes(ctx context.Context, customerID int64, q EpisodeQuery) 
 		LIMIT @limit`,
 		pgx.NamedArgs{
 			"customer": customerID, "active": q.Active, "sensor": q.SensorID, "start": instantOrNull(q.Start),
-			"end": instantOrNull(q.End), "limit": q.Limit, "gap": EpisodeGap, "reach": episodeReach,
+			"end": instantOrNull(q.End), "limit": q.Limit, "gap": EpisodeGap, "reach": activeLookback,
 		})
 	if err != nil {
 		return nil, fmt.Errorf("episodes of customer %d: %w", customerID, err)

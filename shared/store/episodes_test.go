@@ -13,7 +13,7 @@ import (
 )
 
 // over inserts an alert of n1 so many minutes after the test's instant.
-func (h hall) over(t *testing.T, of alert.Type, minutes, value float64) {
+func (h fixture) over(t *testing.T, of alert.Type, minutes, value float64) {
 	t.Helper()
 	e := hot("n1", strconv.FormatFloat(minutes, 'f', -1, 64))
 	e.Type, e.Value, e.Time = of, value, minute(minutes)
@@ -24,7 +24,7 @@ func minute(minutes float64) time.Time {
 	return instant().Add(time.Duration(minutes * float64(time.Minute)))
 }
 
-func (h hall) episodes(t *testing.T, customer int64, q store.EpisodeQuery) []store.Episode {
+func (h fixture) episodes(t *testing.T, customer int64, q store.EpisodeQuery) []store.Episode {
 	t.Helper()
 	if q.Limit == 0 {
 		q.Limit = 50

@@ -15,9 +15,9 @@ import (
 // of two that change the rights on one table.
 const grantLock = 0x636f6c64 // "cold"
 
-// parts returns what each part of the system does with the tables. A column
+// componentGrants returns what each part of the system does with the tables. A column
 // that a migration adds is covered; a table has to be added here.
-func parts() map[string]map[string]string {
+func componentGrants() map[string]map[string]string {
 	const (
 		read   = "SELECT"
 		append = "SELECT, INSERT"
@@ -44,7 +44,7 @@ func parts() map[string]map[string]string {
 // (ingest, detect, storealert, train, api) to users that exist. The pool's own
 // user must own the tables. Doing it again changes nothing.
 //
-// A right is taken out of [parts] one release after its last use, as a column is:
+// A right is taken out of [componentGrants] one release after its last use, as a column is:
 // a release that goes back runs the version before with the rights of this one.
 func Grant(ctx context.Context, pool *pgxpool.Pool, users map[string]string) error {
 	return grantAll(ctx, pool, users, true)
@@ -63,11 +63,11 @@ func grantAll(ctx context.Context, pool *pgxpool.Pool, users map[string]string, 
 			return fmt.Errorf("lock: %w", err)
 		}
 		for _, part := range slices.Sorted(maps.Keys(users)) {
-			rights, known := parts()[part]
+			rights, known := componentGrants()[part]
 			if !known && exact {
 				return fmt.Errorf("no part is called %s", part)
 			}
-			if _, err := tx.Exec(ctx, grants(rights, users[part], exact)); err != nil {
+			if _, err := tx.Exec(ctx, grantStatements(rights, users[part], exact)); err != nil {
 				return fmt.Errorf("to %s: %w", part, err)
 			}
 		}
@@ -79,9 +79,9 @@ func grantAll(ctx context.Context, pool *pgxpool.Pool, users map[string]string, 
 	return nil
 }
 
-// grants writes the statements for one user. Names of users and tables cannot
+// grantStatements writes the statements for one user. Names of users and tables cannot
 // be arguments of a statement.
-func grants(rights map[string]string, user string, exact bool) string {
+func grantStatements(rights map[string]string, user string, exact bool) string {
 	user = pgx.Identifier{user}.Sanitize()
 	var statements strings.Builder
 	if exact {

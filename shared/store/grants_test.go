@@ -50,7 +50,7 @@ func as(t *testing.T, pool *pgxpool.Pool, user string) *pgxpool.Pool {
 }
 
 // granted gives every part a user and returns the store as each sees it.
-func granted(t *testing.T, h hall) (map[string]*pgxpool.Pool, map[string]*store.Store) {
+func granted(t *testing.T, h fixture) (map[string]*pgxpool.Pool, map[string]*store.Store) {
 	t.Helper()
 	users := map[string]string{}
 	for _, part := range []string{"ingest", "detect", "storealert", "train", "api"} {
@@ -69,12 +69,12 @@ func granted(t *testing.T, h hall) (map[string]*pgxpool.Pool, map[string]*store.
 	return pools, stores
 }
 
-func TestEveryPartMayDoWhatItDoes(t *testing.T) {
+func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	_, part := granted(t, h)
 
-	api := hall{pool: h.pool, Store: part["api"], anna: h.anna, annas: h.annas}
+	api := fixture{pool: h.pool, Store: part["api"], anna: h.anna, annas: h.annas}
 	api.sensor(t, h.anna, h.annas, "n1")
 	api.sensor(t, h.anna, h.annas, "n2")
 	if err := api.DeleteSensor(t.Context(), h.anna, "n2"); err != nil { // leaves a tombstone
@@ -86,15 +86,15 @@ func TestEveryPartMayDoWhatItDoes(t *testing.T) {
 	}
 
 	for _, reader := range []string{"ingest", "detect"} {
-		nodes, err := part[reader].Nodes(t.Context(), []string{"n1", "n2"})
+		nodes, err := part[reader].SensorStatuses(t.Context(), []string{"n1", "n2"})
 		if err != nil {
 			t.Fatalf("%s: %v", reader, err)
 		}
-		if !nodes["n1"].Owned || nodes["n1"].Limits == nil || !nodes["n2"].Deleted {
+		if !nodes["n1"].Owned || nodes["n1"].Thresholds == nil || !nodes["n2"].Deleted {
 			t.Errorf("%s sees %+v", reader, nodes)
 		}
 	}
-	for _, want := range []store.AlertOutcome{store.AlertStored, store.AlertKnown} {
+	for _, want := range []store.AlertOutcome{store.AlertStored, store.AlertDuplicate} {
 		got, err := part["storealert"].InsertAlert(t.Context(), hot("n1", "m1"))
 		if err != nil || got != want {
 			t.Errorf("alert: %v, %v, want %v", got, err, want)
@@ -136,7 +136,7 @@ func TestEveryPartMayDoWhatItDoes(t *testing.T) {
 	}
 }
 
-func TestNoPartMayDoMore(t *testing.T) {
+func TestNoComponentMayDoMore(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	pools, _ := granted(t, h)
@@ -162,9 +162,9 @@ func TestNoPartMayDoMore(t *testing.T) {
 	}
 }
 
-// TestEveryTableIsSomebodys fails when a migration adds a table that Grant does
+// TestEveryTableHasGrants fails when a migration adds a table that Grant does
 // not know: in production, nobody could use it.
-func TestEveryTableIsSomebodys(t *testing.T) {
+func TestEveryTableHasGrants(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	pools, _ := granted(t, h)
@@ -185,7 +185,7 @@ func TestEveryTableIsSomebodys(t *testing.T) {
 	}
 }
 
-func TestGrantTakesAwayWhatIsNotOfThePart(t *testing.T) {
+func TestGrantRevokesWhatTheComponentDoesNotNeed(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	user := role(t, h.pool, "ingest")
@@ -265,7 +265,7 @@ func TestAnOrdinaryOwnerMigratesAndGrants(t *testing.T) {
 	if err := store.Grant(t.Context(), acting, map[string]string{"ingest": reader}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.New(as(t, admin, reader)).Nodes(t.Context(), []string{"n1"}); err != nil {
+	if _, err := store.New(as(t, admin, reader)).SensorStatuses(t.Context(), []string{"n1"}); err != nil {
 		t.Error(err)
 	}
 }

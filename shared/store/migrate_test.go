@@ -145,7 +145,7 @@ func TestMigrationKeepsNamesThatDifferInCase(t *testing.T) {
 	_, err = s.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "aNNA12", PasswordHash: "x"})
 	mustFail(t, "another of the name", err, store.ErrUsernameTaken)
 	_, err = pool.Exec(t.Context(), `INSERT INTO customers (email, username, password_hash) VALUES ('c@example.com', 'anna12', 'x')`)
-	if fault, ok := errors.AsType[*pgconn.PgError](err); !ok || fault.ConstraintName != "customers_username_key" {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.ConstraintName != "customers_username_key" {
 		t.Errorf("got %v, want the constraint by which the version before tells a duplicate", err)
 	}
 	// Who has one may save a profile that has it, and may take another for good.

@@ -15,7 +15,7 @@ import (
 // start an automatic run.
 const RetrainingCount = 100
 
-// Feedback is a person's verdict on a prediction; empty while there is none.
+// Feedback is a user's verdict on a prediction; empty while there is none.
 type Feedback string
 
 // The two verdicts.
@@ -24,7 +24,7 @@ const (
 	FeedbackNotOK Feedback = "not_ok"
 )
 
-// Prediction is what a model said of a reading, and what came of it.
+// Prediction is what a model said of a reading, and what was measured.
 // Temperatures are in °C, humidities in % relative humidity; nil where there
 // was no forecast, or nothing was measured.
 //
@@ -55,7 +55,7 @@ type NewPrediction struct {
 	ActualHumidity       *float64
 	AnomalyPredicted     bool
 	SamplingProbability  float64  // in (0, 1]; 0 means 1
-	Score                *float64 // the detector's, greater is stranger; nil for a rule or another model
+	Score                *float64 // the detector's, greater is more anomalous; nil for a rule or another model
 	ModelVersion         string   // empty when it is not known
 }
 
@@ -79,10 +79,10 @@ const predictionColumns = `p.id, p.sensor_id, p.timestamp AS time,
 	p.actual_temp AS actual_temperature, p.actual_humidity,
 	p.anomaly_predicted, COALESCE(p.feedback, '') AS feedback, p.used_in_training, p.created_at`
 
-// shown is whether a customer's sensor s shows the prediction p. Its time is
-// what another model said it was: one that the former owner recorded for the
-// future stays theirs as well.
-const shown = `s.node_id = p.sensor_id AND s.customer_id = @customer
+// visibleToCustomer is the condition that sensor s of @customer may see prediction
+// p. The earlier of the prediction's time and its creation counts: a prediction
+// that a former owner recorded for the future stays theirs.
+const visibleToCustomer = `s.node_id = p.sensor_id AND s.customer_id = @customer
 	AND (s.readable_from IS NULL OR s.readable_from <= LEAST(p.timestamp, p.created_at))`
 
 // RecordPrediction keeps a prediction for a customer's sensor. Errors:
@@ -91,7 +91,7 @@ func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPre
 	if n.SamplingProbability == 0 {
 		n.SamplingProbability = 1
 	}
-	recorded, err := one[Prediction](ctx, s, ErrNoSensor, `
+	recorded, err := queryOne[Prediction](ctx, s, ErrNoSensor, `
 		INSERT INTO prediction_feedback AS p (sensor_id, timestamp, message_id,
 		    predicted_temp, predicted_humidity, actual_temp, actual_humidity,
 		    anomaly_predicted, sampling_probability, score, model_version)
@@ -102,12 +102,12 @@ func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPre
 		WHERE node_id = @sensor AND customer_id = @customer AND (readable_from IS NULL OR readable_from <= @timestamp)
 		RETURNING `+predictionColumns,
 		pgx.NamedArgs{
-			"customer": customerID, "sensor": n.SensorID, "timestamp": reading.Instant(n.Time), "message_id": n.MessageID,
+			"customer": customerID, "sensor": n.SensorID, "timestamp": reading.TruncateTime(n.Time), "message_id": n.MessageID,
 			"predicted_temperature": n.PredictedTemperature, "predicted_humidity": n.PredictedHumidity,
 			"actual_temperature": n.ActualTemperature, "actual_humidity": n.ActualHumidity,
 			"anomaly": n.AnomalyPredicted, "probability": n.SamplingProbability, "score": n.Score, "model": n.ModelVersion,
 		})
-	if violated(err, "prediction_feedback_reading_key") {
+	if violates(err, "prediction_feedback_reading_key") {
 		err = ErrPredictionExists
 	}
 	if err != nil {
@@ -118,13 +118,13 @@ func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPre
 
 // Predictions lists a customer's predictions, newest first.
 func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionFilter) ([]Prediction, error) {
-	found, err := many[Prediction](ctx, s, `
+	found, err := queryAll[Prediction](ctx, s, `
 		SELECT p.*
 		FROM sensors s
 		CROSS JOIN LATERAL (
 		    SELECT `+predictionColumns+`
 		    FROM prediction_feedback p
-		    WHERE `+shown+`
+		    WHERE `+visibleToCustomer+`
 		      AND (@status = '' OR (@status = 'validated') = (p.feedback IS NOT NULL))
 		    ORDER BY p.timestamp DESC, p.id DESC
 		    LIMIT @limit
@@ -141,10 +141,10 @@ func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionF
 
 // Prediction returns a customer's prediction, or [ErrNoPrediction].
 func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Prediction, error) {
-	found, err := one[Prediction](ctx, s, ErrNoPrediction, `
+	found, err := queryOne[Prediction](ctx, s, ErrNoPrediction, `
 		SELECT `+predictionColumns+`
 		FROM prediction_feedback p
-		JOIN sensors s ON `+shown+`
+		JOIN sensors s ON `+visibleToCustomer+`
 		WHERE p.id = @id`,
 		pgx.NamedArgs{"id": id, "customer": customerID})
 	if err != nil {
@@ -157,11 +157,11 @@ func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Predictio
 // until a training run has used it. Errors: [ErrNoPrediction],
 // [ErrPredictionUsed].
 func (s *Store) ValidatePrediction(ctx context.Context, customerID, id int64, verdict Feedback) (Prediction, error) {
-	judged, err := one[Prediction](ctx, s, ErrNoPrediction, `
+	validated, err := queryOne[Prediction](ctx, s, ErrNoPrediction, `
 		UPDATE prediction_feedback p
 		SET feedback = @feedback
 		FROM sensors s
-		WHERE p.id = @id AND `+shown+` AND NOT p.used_in_training
+		WHERE p.id = @id AND `+visibleToCustomer+` AND NOT p.used_in_training
 		RETURNING `+predictionColumns,
 		pgx.NamedArgs{"id": id, "customer": customerID, "feedback": string(verdict)})
 	if errors.Is(err, ErrNoPrediction) {
@@ -173,12 +173,12 @@ func (s *Store) ValidatePrediction(ctx context.Context, customerID, id int64, ve
 	if err != nil {
 		return Prediction{}, fmt.Errorf("validate prediction %d: %w", id, err)
 	}
-	return judged, nil
+	return validated, nil
 }
 
 // PredictionStats counts the predictions and verdicts of a customer's sensors.
 func (s *Store) PredictionStats(ctx context.Context, customerID int64) (PredictionStats, error) {
-	counted, err := one[PredictionStats](ctx, s, ErrNotFound, `
+	counted, err := queryOne[PredictionStats](ctx, s, ErrNotFound, `
 		SELECT count(*) AS total,
 		       count(p.feedback) AS validated,
 		       count(*) FILTER (WHERE p.feedback = 'ok') AS ok,
@@ -186,7 +186,7 @@ func (s *Store) PredictionStats(ctx context.Context, customerID int64) (Predicti
 		       (SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
 		           AS ready_for_retraining
 		FROM sensors s
-		JOIN prediction_feedback p ON `+shown,
+		JOIN prediction_feedback p ON `+visibleToCustomer,
 		pgx.NamedArgs{"customer": customerID, "due": RetrainingCount})
 	if err != nil {
 		return PredictionStats{}, fmt.Errorf("count predictions of customer %d: %w", customerID, err)

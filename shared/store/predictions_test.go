@@ -11,7 +11,7 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-func (h hall) prediction(t *testing.T, customer int64, sensor string, minute int) store.Prediction {
+func (h fixture) prediction(t *testing.T, customer int64, sensor string, minute int) store.Prediction {
 	t.Helper()
 	recorded, err := h.RecordPrediction(t.Context(), customer, store.NewPrediction{
 		SensorID: sensor, Time: instant().Add(time.Duration(minute) * time.Minute),
@@ -57,7 +57,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 }
 
 // minutes lists the predictions that a customer sees, by their minute.
-func (h hall) minutes(t *testing.T, customer int64) []int {
+func (h fixture) minutes(t *testing.T, customer int64) []int {
 	t.Helper()
 	found, err := h.Predictions(t.Context(), customer, store.PredictionFilter{Limit: 50})
 	if err != nil {
@@ -215,7 +215,7 @@ func TestPredictionStats(t *testing.T) {
 }
 
 // verdicts adds validated predictions that no run has used.
-func (h hall) verdicts(t *testing.T, sensor string, count int) {
+func (h fixture) verdicts(t *testing.T, sensor string, count int) {
 	t.Helper()
 	h.sql(t, `
 		INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, feedback)

@@ -20,30 +20,30 @@ const attempts = 3
 // package can leave that out; see inTx, one and many.
 type retrying struct{ pool *pgxpool.Pool }
 
-// again does something until it succeeds, fails for another reason, or has been
+// retry does something until it succeeds, fails for another reason, or has been
 // tried often enough.
-func again(ctx context.Context, do func() error) error {
+func retry(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
-		if err == nil || attempt == attempts || !undone(err) || ctx.Err() != nil {
+		if err == nil || attempt == attempts || !isRolledBack(err) || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// undone reports that PostgreSQL took back what was done because of what others
+// isRolledBack reports that PostgreSQL took back what was done because of what others
 // did at the same time.
 // See https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html.
-func undone(err error) bool {
+func isRolledBack(err error) bool {
 	const serializationFailure, deadlockDetected = "40001", "40P01"
-	fault, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (fault.Code == serializationFailure || fault.Code == deadlockDetected)
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pgErr.Code == serializationFailure || pgErr.Code == deadlockDetected)
 }
 
 // Exec runs a statement.
 func (r retrying) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	var tag pgconn.CommandTag
-	err := again(ctx, func() error {
+	err := retry(ctx, func() error {
 		done, err := r.pool.Exec(ctx, sql, args...)
 		if err != nil {
 			return fmt.Errorf("statement: %w", err)
@@ -57,7 +57,7 @@ func (r retrying) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 // QueryRow runs a query when its row is scanned.
 func (r retrying) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return row(func(into ...any) error {
-		return again(ctx, func() error { return r.pool.QueryRow(ctx, sql, args...).Scan(into...) })
+		return retry(ctx, func() error { return r.pool.QueryRow(ctx, sql, args...).Scan(into...) })
 	})
 }
 
@@ -68,7 +68,7 @@ func (r row) Scan(into ...any) error { return r(into...) }
 
 // collect runs a query and gathers its rows.
 func collect[T any](ctx context.Context, r retrying, sql string, args pgx.NamedArgs, gather func(pgx.Rows) (T, error)) (gathered T, err error) {
-	err = again(ctx, func() error {
+	err = retry(ctx, func() error {
 		rows, err := r.pool.Query(ctx, sql, args)
 		if err != nil {
 			return fmt.Errorf("query: %w", err)
@@ -84,5 +84,5 @@ func collect[T any](ctx context.Context, r retrying, sql string, args pgx.NamedA
 // inTx runs a transaction. What do sets outside itself it must set anew each
 // time that it is called.
 func (r retrying) inTx(ctx context.Context, do func(tx pgx.Tx) error) error {
-	return again(ctx, func() error { return pgx.BeginFunc(ctx, r.pool, do) })
+	return retry(ctx, func() error { return pgx.BeginFunc(ctx, r.pool, do) })
 }

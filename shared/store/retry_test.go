@@ -24,7 +24,7 @@ func (*deadlocks) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 }
 
 func (d *deadlocks) TraceQueryEnd(_ context.Context, _ *pgx.Conn, end pgx.TraceQueryEndData) {
-	if fault, ok := errors.AsType[*pgconn.PgError](end.Err); ok && fault.Code == "40P01" {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](end.Err); ok && pgErr.Code == "40P01" {
 		d.Add(1)
 	}
 }
@@ -46,7 +46,7 @@ func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	h := hall{Store: store.New(pool), pool: pool}
+	h := fixture{Store: store.New(pool), pool: pool}
 	h.anna = h.customer(t, "anna12")
 	first, second := h.room(t, h.anna), h.room(t, h.anna)
 	h.sensor(t, h.anna, first, "n1")
@@ -147,7 +147,7 @@ func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 
 	h.sql(t, `ALTER SEQUENCE tries INCREMENT 3 RESTART 1`, nil) // never through
 	_, err := h.CreateRoom(t.Context(), h.anna, "never")
-	if fault, ok := errors.AsType[*pgconn.PgError](err); !ok || fault.Code != "40001" {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "40001" {
 		t.Errorf("got %v, want the failure itself", err)
 	}
 }

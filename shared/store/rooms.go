@@ -19,7 +19,7 @@ const roomColumns = `id, name, customer_id`
 // CreateRoom makes a room; two of one name are allowed. A customer that is gone
 // is [ErrNoCustomer].
 func (s *Store) CreateRoom(ctx context.Context, customerID int64, name string) (Room, error) {
-	created, err := one[Room](ctx, s, ErrNoCustomer, `
+	created, err := queryOne[Room](ctx, s, ErrNoCustomer, `
 		INSERT INTO server_rooms (name, customer_id)
 		SELECT @name, id FROM customers WHERE id = @customer
 		RETURNING `+roomColumns,
@@ -32,7 +32,7 @@ func (s *Store) CreateRoom(ctx context.Context, customerID int64, name string) (
 
 // Rooms lists a customer's rooms in the order of their making.
 func (s *Store) Rooms(ctx context.Context, customerID int64) ([]Room, error) {
-	found, err := many[Room](ctx, s, `
+	found, err := queryAll[Room](ctx, s, `
 		SELECT `+roomColumns+`
 		FROM server_rooms
 		WHERE customer_id = @customer
@@ -46,7 +46,7 @@ func (s *Store) Rooms(ctx context.Context, customerID int64) ([]Room, error) {
 
 // Room returns a customer's room, or [ErrNoRoom].
 func (s *Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
-	found, err := one[Room](ctx, s, ErrNoRoom, `
+	found, err := queryOne[Room](ctx, s, ErrNoRoom, `
 		SELECT `+roomColumns+`
 		FROM server_rooms
 		WHERE id = @id AND customer_id = @customer`,
@@ -59,7 +59,7 @@ func (s *Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
 
 // RenameRoom gives a customer's room another name, or returns [ErrNoRoom].
 func (s *Store) RenameRoom(ctx context.Context, customerID, id int64, name string) (Room, error) {
-	renamed, err := one[Room](ctx, s, ErrNoRoom, `
+	renamed, err := queryOne[Room](ctx, s, ErrNoRoom, `
 		UPDATE server_rooms
 		SET name = @name
 		WHERE id = @id AND customer_id = @customer

@@ -35,9 +35,9 @@ func TestRooms(t *testing.T) {
 	mustFail(t, "room of nobody", err, store.ErrNoCustomer)
 }
 
-// TestTenantWall asks for everything of Anna's as Bruno, and for what does not
+// TestTenantIsolation asks for everything of Anna's as Bruno, and for what does not
 // exist: the two answers must not differ.
-func TestTenantWall(t *testing.T) {
+func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.sensor(t, h.anna, h.annas, "annas")

@@ -36,7 +36,7 @@ type SensorChange struct {
 	KeepPosition bool    // whatever Position says
 }
 
-const sensorColumns = `node_id AS id, name, type, room_id, position, COALESCE(readable_from, ` + never + `) AS visible_since`
+const sensorColumns = `node_id AS id, name, type, room_id, position, COALESCE(readable_from, ` + zeroTime + `) AS visible_since`
 
 // CreateSensor puts a node into a customer's room. Errors: [ErrNoRoom], and
 // [ErrSensorExists] when anybody has the identifier. One that another customer
@@ -81,18 +81,18 @@ func (s *Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor)
 		}
 		return nil
 	})
-	if violated(err, "sensors_node_id_key") {
+	if violates(err, "sensors_node_id_key") {
 		err = ErrSensorExists
 	}
 	if err != nil {
-		return Sensor{}, fmt.Errorf("create sensor %s: %w", n.ID, roomGone(err))
+		return Sensor{}, fmt.Errorf("create sensor %s: %w", n.ID, roomDeletedError(err))
 	}
 	return created, nil
 }
 
-// roomGone names the room that was deleted while a sensor was put into it.
-func roomGone(err error) error {
-	if violated(err, "sensors_room_fkey") {
+// roomDeletedError names the room that was deleted while a sensor was put into it.
+func roomDeletedError(err error) error {
+	if violates(err, "sensors_room_fkey") {
 		return ErrNoRoom
 	}
 	return err
@@ -100,7 +100,7 @@ func roomGone(err error) error {
 
 // Sensor returns a customer's sensor, or [ErrNoSensor].
 func (s *Store) Sensor(ctx context.Context, customerID int64, id string) (Sensor, error) {
-	found, err := one[Sensor](ctx, s, ErrNoSensor, `
+	found, err := queryOne[Sensor](ctx, s, ErrNoSensor, `
 		SELECT `+sensorColumns+`
 		FROM sensors
 		WHERE node_id = @id AND customer_id = @customer`,
@@ -114,7 +114,7 @@ func (s *Store) Sensor(ctx context.Context, customerID int64, id string) (Sensor
 // Sensors lists the sensors of a customer's room by identifier, or returns
 // [ErrNoRoom].
 func (s *Store) Sensors(ctx context.Context, customerID, roomID int64) ([]Sensor, error) {
-	found, err := many[Sensor](ctx, s, `
+	found, err := queryAll[Sensor](ctx, s, `
 		SELECT `+sensorColumns+`
 		FROM sensors
 		WHERE room_id = @room AND customer_id = @customer
@@ -133,7 +133,7 @@ func (s *Store) Sensors(ctx context.Context, customerID, roomID int64) ([]Sensor
 
 // OwnedSensors returns which of the identifiers are sensors of the customer.
 func (s *Store) OwnedSensors(ctx context.Context, customerID int64, ids []string) ([]Sensor, error) {
-	found, err := many[Sensor](ctx, s, `
+	found, err := queryAll[Sensor](ctx, s, `
 		SELECT `+sensorColumns+`
 		FROM sensors
 		WHERE node_id = ANY(@ids) AND customer_id = @customer
@@ -148,7 +148,7 @@ func (s *Store) OwnedSensors(ctx context.Context, customerID int64, ids []string
 // UpdateSensor changes a customer's sensor and may move it to another of their
 // rooms. Errors: [ErrNoSensor], [ErrNoRoom].
 func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, change SensorChange) (Sensor, error) {
-	updated, err := one[Sensor](ctx, s, ErrNoRoom, `
+	updated, err := queryOne[Sensor](ctx, s, ErrNoRoom, `
 		WITH r AS (
 		    -- The room before the sensor, as everywhere: its deletion locks it and then its sensors.
 		    SELECT id, customer_id FROM server_rooms WHERE id = @room AND customer_id = @customer FOR KEY SHARE
@@ -157,7 +157,7 @@ func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, c
 		SET name = @name, type = @type, room_id = r.id, position = CASE WHEN @keep THEN position ELSE @position END
 		FROM r
 		WHERE sensors.node_id = @id AND sensors.customer_id = r.customer_id
-		RETURNING node_id AS id, name, type, room_id, position, COALESCE(readable_from, `+never+`) AS visible_since`,
+		RETURNING node_id AS id, name, type, room_id, position, COALESCE(readable_from, `+zeroTime+`) AS visible_since`,
 		pgx.NamedArgs{
 			"id": id, "name": change.Name, "type": change.Type, "position": change.Position,
 			"keep": change.KeepPosition, "room": change.RoomID, "customer": customerID,
@@ -168,7 +168,7 @@ func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, c
 		}
 	}
 	if err != nil {
-		return Sensor{}, fmt.Errorf("update sensor %s: %w", id, roomGone(err))
+		return Sensor{}, fmt.Errorf("update sensor %s: %w", id, roomDeletedError(err))
 	}
 	return updated, nil
 }

@@ -110,9 +110,9 @@ func TestOneOfManyCreatorsWinsAnIdentifier(t *testing.T) {
 }
 
 // n1 is what the pipeline is told of the identifier n1.
-func (h hall) n1(t *testing.T) store.Node {
+func (h fixture) n1(t *testing.T) store.SensorStatus {
 	t.Helper()
-	nodes, err := h.Nodes(t.Context(), []string{"n1"})
+	nodes, err := h.SensorStatuses(t.Context(), []string{"n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,20 +121,20 @@ func (h hall) n1(t *testing.T) store.Node {
 
 func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(t *testing.T, h hall){
-		"sensor": func(t *testing.T, h hall) {
+	tests := map[string]func(t *testing.T, h fixture){
+		"sensor": func(t *testing.T, h fixture) {
 			t.Helper()
 			if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"room": func(t *testing.T, h hall) {
+		"room": func(t *testing.T, h fixture) {
 			t.Helper()
 			if err := h.DeleteRoom(t.Context(), h.anna, h.annas); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"customer": func(t *testing.T, h hall) {
+		"customer": func(t *testing.T, h fixture) {
 			t.Helper()
 			h.sql(t, `DELETE FROM customers WHERE id = @id`, pgx.NamedArgs{"id": h.anna})
 		},
@@ -228,7 +228,7 @@ func TestSameOwnerSeesEverythingAgain(t *testing.T) {
 }
 
 // now is the database's clock, which dates tombstones.
-func (h hall) now(t *testing.T) time.Time {
+func (h fixture) now(t *testing.T) time.Time {
 	t.Helper()
 	var now time.Time
 	if err := h.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
@@ -237,7 +237,7 @@ func (h hall) now(t *testing.T) time.Time {
 	return now
 }
 
-func TestNodesTellsLimitsOfTheOwnerOnly(t *testing.T) {
+func TestSensorStatusHasThresholdsOfTheOwnerOnly(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.sensor(t, h.anna, h.annas, "n1")
@@ -249,17 +249,17 @@ func TestNodesTellsLimitsOfTheOwnerOnly(t *testing.T) {
 	if _, err := h.Thresholds(t.Context(), h.bruno); err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := h.Nodes(t.Context(), []string{"n1", "n2", "n3"})
+	nodes, err := h.SensorStatuses(t.Context(), []string{"n1", "n2", "n3"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(len(nodes), nodes["n1"].Limits != nil && nodes["n1"].Limits.MaxTemperature == 30, nodes["n2"].Limits == nil)
+	got := fmt.Sprint(len(nodes), nodes["n1"].Thresholds != nil && nodes["n1"].Thresholds.MaxTemperature == 30, nodes["n2"].Thresholds == nil)
 	if got != "2 true true" {
 		t.Errorf("nodes %+v", nodes)
 	}
 }
 
-func TestNodesTellsDefaultsThatTheOwnerChose(t *testing.T) {
+func TestSensorStatusHasDefaultsThatTheOwnerChose(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.sensor(t, h.anna, h.annas, "n1")
@@ -274,8 +274,8 @@ func TestNodesTellsDefaultsThatTheOwnerChose(t *testing.T) {
 	}
 	// As the version before this one sets it, which does not know of the column.
 	h.sql(t, `UPDATE alert_thresholds SET max_humidity = 60 WHERE customer_id = @bruno`, pgx.NamedArgs{"bruno": h.bruno})
-	nodes, err := h.Nodes(t.Context(), []string{"n1", "n2"})
-	if err != nil || nodes["n1"].Limits == nil || nodes["n2"].Limits == nil {
+	nodes, err := h.SensorStatuses(t.Context(), []string{"n1", "n2"})
+	if err != nil || nodes["n1"].Thresholds == nil || nodes["n2"].Thresholds == nil {
 		t.Errorf("nodes %+v, %v", nodes, err)
 	}
 }

@@ -2,12 +2,12 @@
 // they own, their alerts and thresholds, the predictions they validate, and the
 // training runs.
 //
-// run/api reads and writes what people see; functions/storealert, detect and
-// train write what the pipeline finds. Each file holds one subject, its SQL in
-// sight of the Go that runs it. Every query about something a customer owns
-// names that customer; what belongs to another is reported as absent. The rules
-// of the specification stand in the schema (folder migrations), so that no
-// writer can break them.
+// run/api reads and writes what users see; functions/storealert, detect and train
+// write what the pipeline finds. Each file holds one subject, with its SQL beside
+// the Go that runs it. Every query about something a customer owns names that
+// customer; what belongs to another customer is reported as absent. The schema
+// (folder migrations) enforces the rules of docs/contract.md, so that no writer
+// can break them.
 package store
 
 import (
@@ -59,8 +59,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// one runs a query that gives one row, or absent where it gives none.
-func one[T any](ctx context.Context, s *Store, absent error, sql string, args pgx.NamedArgs) (T, error) {
+// queryOne runs a query that gives one row, or absent where it gives none.
+func queryOne[T any](ctx context.Context, s *Store, absent error, sql string, args pgx.NamedArgs) (T, error) {
 	row, err := collect(ctx, s.pool, sql, args, func(rows pgx.Rows) (T, error) {
 		return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
 	})
@@ -70,16 +70,16 @@ func one[T any](ctx context.Context, s *Store, absent error, sql string, args pg
 	return row, err
 }
 
-// many runs a query that gives any number of rows.
-func many[T any](ctx context.Context, s *Store, sql string, args pgx.NamedArgs) ([]T, error) {
+// queryAll runs a query that gives any number of rows.
+func queryAll[T any](ctx context.Context, s *Store, sql string, args pgx.NamedArgs) ([]T, error) {
 	return collect(ctx, s.pool, sql, args, func(rows pgx.Rows) ([]T, error) {
 		return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 	})
 }
 
-// violated reports whether an error is the violation of a named constraint or
+// violates reports whether an error is the violation of a named constraint or
 // unique index.
-func violated(err error, constraint string) bool {
-	fault, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && fault.ConstraintName == constraint
+func violates(err error, constraint string) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.ConstraintName == constraint
 }

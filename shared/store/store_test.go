@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // instant is a time of readings in these tests.
 func instant() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-// hall is a database with two customers, a room each.
-type hall struct {
+// fixture is a database with two customers, a room each.
+type fixture struct {
 	*store.Store
 
 	pool        *pgxpool.Pool
@@ -30,16 +30,16 @@ type hall struct {
 	brunos      int64
 }
 
-func open(tb testing.TB) hall {
+func open(tb testing.TB) fixture {
 	tb.Helper()
 	pool := pgtest.New(tb)
-	h := hall{Store: store.New(pool), pool: pool}
+	h := fixture{Store: store.New(pool), pool: pool}
 	h.anna, h.bruno = h.customer(tb, "anna12"), h.customer(tb, "bruno1")
 	h.annas, h.brunos = h.room(tb, h.anna), h.room(tb, h.bruno)
 	return h
 }
 
-func (h hall) customer(tb testing.TB, name string) int64 {
+func (h fixture) customer(tb testing.TB, name string) int64 {
 	tb.Helper()
 	created, err := h.CreateCustomer(tb.Context(), store.NewCustomer{
 		Email: name + "@example.com", Username: name, PasswordHash: "hash of " + name,
@@ -50,7 +50,7 @@ func (h hall) customer(tb testing.TB, name string) int64 {
 	return created.ID
 }
 
-func (h hall) room(tb testing.TB, customer int64) int64 {
+func (h fixture) room(tb testing.TB, customer int64) int64 {
 	tb.Helper()
 	created, err := h.CreateRoom(tb.Context(), customer, "Room")
 	if err != nil {
@@ -59,7 +59,7 @@ func (h hall) room(tb testing.TB, customer int64) int64 {
 	return created.ID
 }
 
-func (h hall) sensor(t *testing.T, customer, room int64, id string) store.Sensor {
+func (h fixture) sensor(t *testing.T, customer, room int64, id string) store.Sensor {
 	t.Helper()
 	created, err := h.CreateSensor(t.Context(), customer, sensorOf(id, room))
 	if err != nil {
@@ -73,7 +73,7 @@ func sensorOf(id string, room int64) store.NewSensor {
 }
 
 // sql runs a statement as a careless writer would, past the store.
-func (h hall) sql(t *testing.T, statement string, args pgx.NamedArgs) {
+func (h fixture) sql(t *testing.T, statement string, args pgx.NamedArgs) {
 	t.Helper()
 	if _, err := h.pool.Exec(t.Context(), statement, args); err != nil {
 		t.Fatalf("%s: %v", strings.Fields(statement)[0], err)
@@ -81,13 +81,13 @@ func (h hall) sql(t *testing.T, statement string, args pgx.NamedArgs) {
 }
 
 // waits returns once a session waits for what another has not committed.
-func (h hall) waits(t *testing.T) {
+func (h fixture) waits(t *testing.T) {
 	t.Helper()
 	h.wait(t, 1)
 }
 
 // wait returns once so many sessions wait for what others have not committed.
-func (h hall) wait(t *testing.T, sessions int) {
+func (h fixture) wait(t *testing.T, sessions int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

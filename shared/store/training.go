@@ -52,7 +52,7 @@ const runColumns = `id, started_at, completed_at, status, model_type, training_d
 // TrainingRuns lists runs, newest first. They are of all customers: there is
 // one pair of models.
 func (s *Store) TrainingRuns(ctx context.Context, limit int) ([]TrainingRun, error) {
-	found, err := many[TrainingRun](ctx, s, `
+	found, err := queryAll[TrainingRun](ctx, s, `
 		SELECT `+runColumns+`
 		FROM model_training_runs
 		ORDER BY started_at DESC, id DESC
@@ -66,7 +66,7 @@ func (s *Store) TrainingRuns(ctx context.Context, limit int) ([]TrainingRun, err
 
 // TrainingRun returns a run, or [ErrNoRun].
 func (s *Store) TrainingRun(ctx context.Context, id int64) (TrainingRun, error) {
-	found, err := one[TrainingRun](ctx, s, ErrNoRun, `
+	found, err := queryOne[TrainingRun](ctx, s, ErrNoRun, `
 		SELECT `+runColumns+`
 		FROM model_training_runs
 		WHERE id = @id`,
@@ -193,7 +193,7 @@ func insertRun(ctx context.Context, tx pgx.Tx, insert string, args pgx.NamedArgs
 // UnrequestedRun returns the run under way whose request Pub/Sub does not have
 // yet: just begun, or left by a publish that failed.
 func (s *Store) UnrequestedRun(ctx context.Context) (TrainingRun, bool, error) {
-	run, err := one[TrainingRun](ctx, s, ErrNoRun, `
+	run, err := queryOne[TrainingRun](ctx, s, ErrNoRun, `
 		SELECT `+runColumns+`
 		FROM model_training_runs
 		WHERE status = 'running' AND requested_at IS NULL`,

@@ -154,7 +154,7 @@ func TestManualRunsAtOnceBeginOne(t *testing.T) {
 }
 
 // another is a second instance's store of the same database.
-func (h hall) another(t *testing.T) *store.Store {
+func (h fixture) another(t *testing.T) *store.Store {
 	t.Helper()
 	pool, err := pgxpool.NewWithConfig(t.Context(), h.pool.Config())
 	if err != nil {

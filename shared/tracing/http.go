@@ -14,13 +14,13 @@ import (
 // Middleware joins each request to its caller's trace (W3C traceparent) and,
 // when tracing is on, makes a server span of it, named for the route that took
 // it: a pattern, never the path with its identifiers.
-func Middleware(piece string, next http.Handler) http.Handler {
+func Middleware(component string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		if r.Header.Get("Traceparent") != "" {
-			ctx = join(ctx, propagation.HeaderCarrier(r.Header))
+			ctx = joinTrace(ctx, propagation.HeaderCarrier(r.Header))
 		}
-		ctx, span := otel.Tracer(scope).Start(ctx, piece, trace.WithSpanKind(trace.SpanKindServer))
+		ctx, span := otel.Tracer(scope).Start(ctx, component, trace.WithSpanKind(trace.SpanKindServer))
 		if !span.IsRecording() {
 			// A trace that only passes through still reaches the log lines.
 			if ctx != r.Context() {
@@ -35,7 +35,7 @@ func Middleware(piece string, next http.Handler) http.Handler {
 		next.ServeHTTP(answer, r)
 		name := r.Pattern
 		if name == "" {
-			name = piece
+			name = component
 		} else if !strings.HasPrefix(name, r.Method) {
 			name = r.Method + " " + name
 		}

@@ -32,14 +32,14 @@ func Extract(ctx context.Context, attributes map[string]string) context.Context 
 	if attributes[prefix+"traceparent"] == "" {
 		return ctx
 	}
-	return join(ctx, messageCarrier(attributes))
+	return joinTrace(ctx, messageCarrier(attributes))
 }
 
-// join returns ctx within the trace that a carrier tells of. The tracestate that
+// joinTrace returns ctx within the trace that a carrier tells of. The tracestate that
 // may come with it is left behind: nothing of ours reads it, a stranger can make
 // it as long as a header may be, and Pub/Sub refuses a message with an attribute
 // of more than 1,024 bytes.
-func join(ctx context.Context, carrier propagation.TextMapCarrier) context.Context {
+func joinTrace(ctx context.Context, carrier propagation.TextMapCarrier) context.Context {
 	caller := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, carrier))
 	if !caller.IsRemote() {
 		return ctx

@@ -11,16 +11,16 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Queries makes a span of each query of a PostgreSQL pool that belongs to a
+// QueryTracer makes a span of each query of a PostgreSQL pool that belongs to a
 // recorded trace: set it as the Tracer of the pool's connections. A span names
 // the statement's first word and shows its text, which holds parameters by name
 // and never their values.
-func Queries() pgx.QueryTracer { return queries{} }
+func QueryTracer() pgx.QueryTracer { return queryTracer{} }
 
-type queries struct{}
+type queryTracer struct{}
 
 // TraceQueryStart implements [pgx.QueryTracer].
-func (queries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (queryTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
 	}
@@ -37,7 +37,7 @@ func (queries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQ
 type queryKey struct{}
 
 // TraceQueryEnd implements [pgx.QueryTracer].
-func (queries) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+func (queryTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
 	if ctx.Value(queryKey{}) == nil {
 		return
 	}

@@ -1,22 +1,22 @@
-// Package tracing follows one reading through the whole corridor: from a node's
-// POST at the gateway over Pub/Sub and the functions to the stored row, and a
-// request of the API to its queries, as one OpenTelemetry trace.
+// Package tracing makes one OpenTelemetry trace of the way of a reading, from the
+// POST at the gateway over Pub/Sub and the functions to the stored row, and of a
+// request of the API with its queries.
 //
-// It is off unless OTEL_EXPORTER_OTLP_ENDPOINT is set, and then costs nothing:
-// no span is made, no attribute written. A trace that a caller began still
-// passes through, so that log lines join it: its id, not its tracestate.
+// It is off unless OTEL_EXPORTER_OTLP_ENDPOINT is set. While it is off it makes no
+// span and writes no attribute. A trace that a caller began is still passed on, so
+// that log lines carry its id. Its tracestate is dropped.
 //
 // A main or entrypoint calls [Start] once; everything else uses
 //
 //	handler = tracing.Middleware("gateway", handler)        // one server span per request
 //	attributes = tracing.Inject(ctx, attributes)            // before a publish to Pub/Sub
 //	ctx = tracing.Extract(ctx, message.Attributes)          // in a function, from a push message
-//	ctx, end := tracing.Begin(ctx, "append reading")        // a step worth seeing
+//	ctx, end := tracing.StartSpan(ctx, "append reading")        // a step worth seeing
 //	defer func() { end(err) }()
 //
 // The trace travels in the attribute googclient_traceparent, as the Pub/Sub
-// client library writes it, so that its own spans join when it is told to make
-// some. Names of spans are those of steps, never of customers or nodes.
+// client library writes it, so that the library's own spans join the trace where
+// they are turned on. A span is named after a step, never a customer or a node.
 package tracing
 
 import (
@@ -60,7 +60,7 @@ func Start(ctx context.Context, config Config, service string) (stop func(contex
 	if err != nil {
 		return nil, fmt.Errorf("trace exporter to %s: %w", config.Endpoint, err)
 	}
-	stop = install(exporter, config.SampleRatio, service)
+	stop = setProvider(exporter, config.SampleRatio, service)
 	return stop, nil
 }
 
@@ -70,8 +70,8 @@ func tracesURL(endpoint string) string {
 	return strings.TrimSuffix(endpoint, "/") + "/v1/traces"
 }
 
-// install makes an exporter the destination of every span of the process.
-func install(exporter sdk.SpanExporter, ratio float64, service string) func(context.Context) error {
+// setProvider makes an exporter the destination of every span of the process.
+func setProvider(exporter sdk.SpanExporter, ratio float64, service string) func(context.Context) error {
 	provider := sdk.NewTracerProvider(
 		sdk.WithBatcher(exporter),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(ratio))),
@@ -89,9 +89,9 @@ func install(exporter sdk.SpanExporter, ratio float64, service string) func(cont
 	}
 }
 
-// Begin starts a span for a step of the work that ctx belongs to. The returned
+// StartSpan starts a span for a step of the work that ctx belongs to. The returned
 // function ends it and marks it failed when given an error. Off, both are free.
-func Begin(ctx context.Context, step string, attributes ...attribute.KeyValue) (context.Context, func(error)) {
+func StartSpan(ctx context.Context, step string, attributes ...attribute.KeyValue) (context.Context, func(error)) {
 	ctx, span := otel.Tracer(scope).Start(ctx, step, trace.WithAttributes(attributes...))
 	return ctx, func(err error) {
 		if err != nil {

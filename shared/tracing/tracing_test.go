@@ -19,12 +19,12 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// TestCorridor sends one trace from a request over a message to a step, as a
+// TestPipelineEndToEnd sends one trace from a request over a message to a step, as a
 // reading goes. It is the one test that touches the process's provider, and so
 // not parallel.
-func TestCorridor(t *testing.T) { //nolint:paralleltest // installs the process-wide provider
+func TestPipelineEndToEnd(t *testing.T) { //nolint:paralleltest // installs the process-wide provider
 	spans := tracetest.NewInMemoryExporter()
-	stop := install(keep{spans}, 1, "test")
+	stop := setProvider(memoryExporter{spans}, 1, "test")
 
 	var attributes map[string]string
 	mux := http.NewServeMux()
@@ -37,9 +37,9 @@ func TestCorridor(t *testing.T) { //nolint:paralleltest // installs the process-
 	Middleware("gateway", mux).ServeHTTP(httptest.NewRecorder(), request)
 
 	ctx := Extract(t.Context(), attributes)
-	ctx, end := Begin(ctx, "append reading")
-	queried := Queries().TraceQueryStart(ctx, nil, pgx.TraceQueryStartData{SQL: "\n  INSERT INTO readings VALUES (@secret)", Args: []any{"value"}})
-	Queries().TraceQueryEnd(queried, nil, pgx.TraceQueryEndData{Err: errors.New("away")})
+	ctx, end := StartSpan(ctx, "append reading")
+	queried := QueryTracer().TraceQueryStart(ctx, nil, pgx.TraceQueryStartData{SQL: "\n  INSERT INTO readings VALUES (@secret)", Args: []any{"value"}})
+	QueryTracer().TraceQueryEnd(queried, nil, pgx.TraceQueryEndData{Err: errors.New("away")})
 	end(errors.New("table is away"))
 	if err := stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -72,10 +72,10 @@ func TestCorridor(t *testing.T) { //nolint:paralleltest // installs the process-
 	}
 }
 
-// keep holds its spans over a shutdown, which the exporter itself would drop.
-type keep struct{ *tracetest.InMemoryExporter }
+// memoryExporter holds its spans over a shutdown, which the exporter itself would drop.
+type memoryExporter struct{ *tracetest.InMemoryExporter }
 
-func (keep) Shutdown(context.Context) error { return nil }
+func (memoryExporter) Shutdown(context.Context) error { return nil }
 
 // TestOff shows that without an endpoint a caller's trace passes through and
 // nothing else happens.
@@ -98,7 +98,7 @@ func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the te
 	if inside.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
 		t.Errorf("the caller's trace did not pass through: %v", inside)
 	}
-	if ctx := Queries().TraceQueryStart(t.Context(), nil, pgx.TraceQueryStartData{SQL: "SELECT 1"}); ctx != t.Context() {
+	if ctx := QueryTracer().TraceQueryStart(t.Context(), nil, pgx.TraceQueryStartData{SQL: "SELECT 1"}); ctx != t.Context() {
 		t.Error("a query outside of any trace made a span")
 	}
 	if attributes := Inject(t.Context(), nil); attributes != nil {
@@ -150,7 +150,7 @@ func TestExport(t *testing.T) { //nolint:paralleltest // installs the process-wi
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, end := Begin(t.Context(), "step")
+	_, end := StartSpan(t.Context(), "step")
 	end(nil)
 	if err := stop(t.Context()); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ type alertJSON struct {
 // JSON has no form for.
 func EncodeAlert(e alert.Event) ([]byte, error) {
 	encoded, err := json.Marshal(alertJSON{
-		NodeID: e.NodeID, MessageID: e.MessageID, Timestamp: reading.Instant(e.Time), AlertType: string(e.Type),
+		NodeID: e.NodeID, MessageID: e.MessageID, Timestamp: reading.TruncateTime(e.Time), AlertType: string(e.Type),
 		Value: e.Value, Threshold: e.Threshold, Temperature: e.Temperature, Humidity: e.Humidity,
 	})
 	if err != nil {
@@ -41,7 +41,7 @@ func DecodeAlert(encoded []byte) (alert.Event, error) {
 		return alert.Event{}, fmt.Errorf("decode alert: %w", err)
 	}
 	e := alert.Event{
-		NodeID: in.NodeID, MessageID: in.MessageID, Time: reading.Instant(in.Timestamp), Type: alert.Type(in.AlertType),
+		NodeID: in.NodeID, MessageID: in.MessageID, Time: reading.TruncateTime(in.Timestamp), Type: alert.Type(in.AlertType),
 		Value: in.Value, Threshold: in.Threshold, Temperature: in.Temperature, Humidity: in.Humidity,
 	}
 	if err := e.Validate(); err != nil {

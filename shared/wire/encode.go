@@ -13,101 +13,101 @@ import (
 // appendData writes a message of topic data. The gateway writes one for each
 // reading, with 360 numbers of two decimals at most in its window; written by
 // hand, that takes a quarter of encoding/json's time (BenchmarkEncodeData).
-func appendData(to []byte, d Data) ([]byte, error) {
+func appendData(buf []byte, d Data) ([]byte, error) {
 	var err error
-	to = append(to, `{"message_id":`...)
-	to = appendText(to, d.Reading.MessageID)
-	to = append(to, `,"node_id":`...)
-	to = appendText(to, d.Reading.NodeID)
-	to = append(to, `,"temperature":`...)
-	if to, err = appendNumber(to, d.Reading.Temperature); err != nil {
+	buf = append(buf, `{"message_id":`...)
+	buf = appendText(buf, d.Reading.MessageID)
+	buf = append(buf, `,"node_id":`...)
+	buf = appendText(buf, d.Reading.NodeID)
+	buf = append(buf, `,"temperature":`...)
+	if buf, err = appendNumber(buf, d.Reading.Temperature); err != nil {
 		return nil, err
 	}
-	to = append(to, `,"humidity":`...)
-	if to, err = appendNumber(to, d.Reading.Humidity); err != nil {
+	buf = append(buf, `,"humidity":`...)
+	if buf, err = appendNumber(buf, d.Reading.Humidity); err != nil {
 		return nil, err
 	}
-	if at := reading.Instant(d.Reading.Time); !at.IsZero() {
-		to = append(to, `,"timestamp":"`...)
-		to = at.AppendFormat(to, time.RFC3339Nano)
-		to = append(to, '"')
+	if at := reading.TruncateTime(d.Reading.Time); !at.IsZero() {
+		buf = append(buf, `,"timestamp":"`...)
+		buf = at.AppendFormat(buf, time.RFC3339Nano)
+		buf = append(buf, '"')
 	}
 	if d.Recent.Len() > 0 {
-		to = append(to, `,"recent":{"age_s":`...)
-		if to, err = appendNumbers(to, d.Recent.Age); err != nil {
+		buf = append(buf, `,"recent":{"age_s":`...)
+		if buf, err = appendNumbers(buf, d.Recent.Age); err != nil {
 			return nil, err
 		}
-		to = append(to, `,"temperature":`...)
-		if to, err = appendNumbers(to, d.Recent.Temperature); err != nil {
+		buf = append(buf, `,"temperature":`...)
+		if buf, err = appendNumbers(buf, d.Recent.Temperature); err != nil {
 			return nil, err
 		}
-		to = append(to, `,"humidity":`...)
-		if to, err = appendNumbers(to, d.Recent.Humidity); err != nil {
+		buf = append(buf, `,"humidity":`...)
+		if buf, err = appendNumbers(buf, d.Recent.Humidity); err != nil {
 			return nil, err
 		}
-		to = append(to, '}')
+		buf = append(buf, '}')
 	}
-	return append(to, '}'), nil
+	return append(buf, '}'), nil
 }
 
 // appendText writes a JSON string; identifiers rarely need escaping.
-func appendText(to []byte, text string) []byte {
+func appendText(buf []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			escaped, _ := json.Marshal(text) //nolint:errchkjson // a string has a JSON form always
-			return append(to, escaped...)
+			return append(buf, escaped...)
 		}
 	}
-	to = append(to, '"')
-	to = append(to, text...)
-	return append(to, '"')
+	buf = append(buf, '"')
+	buf = append(buf, text...)
+	return append(buf, '"')
 }
 
-func appendNumbers(to []byte, values []float64) ([]byte, error) {
-	to = append(to, '[')
+func appendNumbers(buf []byte, values []float64) ([]byte, error) {
+	buf = append(buf, '[')
 	for i, value := range values {
 		if i > 0 {
-			to = append(to, ',')
+			buf = append(buf, ',')
 		}
 		var err error
-		if to, err = appendNumber(to, value); err != nil {
+		if buf, err = appendNumber(buf, value); err != nil {
 			return nil, err
 		}
 	}
-	return append(to, ']'), nil
+	return append(buf, ']'), nil
 }
 
 // appendNumber writes a number so that reading it back gives the same one. Those
 // of at most two decimals are written as whole hundredths.
-func appendNumber(to []byte, value float64) ([]byte, error) {
+func appendNumber(buf []byte, value float64) ([]byte, error) {
 	hundredths := math.RoundToEven(value * 100) // one instruction, which Round is not
 	if math.Abs(hundredths) >= 1e9 || hundredths/100 != value {
 		encoded, err := json.Marshal(value)
 		if err != nil {
 			return nil, fmt.Errorf("number %g: %w", value, err)
 		}
-		return append(to, encoded...), nil
+		return append(buf, encoded...), nil
 	}
 	n := int32(hundredths)
 	if n < 0 {
-		to = append(to, '-')
+		buf = append(buf, '-')
 		n = -n
 	}
 	switch whole := n / 100; {
 	case whole < 10:
-		to = append(to, digit(whole))
+		buf = append(buf, digit(whole))
 	case whole < 100:
-		to = append(to, digit(whole/10), digit(whole%10))
+		buf = append(buf, digit(whole/10), digit(whole%10))
 	default:
-		to = strconv.AppendInt(to, int64(whole), 10)
+		buf = strconv.AppendInt(buf, int64(whole), 10)
 	}
 	if fraction := n % 100; fraction > 0 {
-		to = append(to, '.', digit(fraction/10))
+		buf = append(buf, '.', digit(fraction/10))
 		if last := fraction % 10; last > 0 {
-			to = append(to, digit(last))
+			buf = append(buf, digit(last))
 		}
 	}
-	return to, nil
+	return buf, nil
 }
 
 // digit is the character of 0 to 9.

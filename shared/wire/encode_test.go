@@ -16,7 +16,7 @@ import (
 func reflected(d Data) ([]byte, error) {
 	out := dataJSON{readingJSON: readingJSON{
 		MessageID: d.Reading.MessageID, NodeID: d.Reading.NodeID,
-		Temperature: &d.Reading.Temperature, Humidity: &d.Reading.Humidity, Timestamp: reading.Instant(d.Reading.Time),
+		Temperature: &d.Reading.Temperature, Humidity: &d.Reading.Humidity, Timestamp: reading.TruncateTime(d.Reading.Time),
 	}}
 	if d.Recent.Len() > 0 {
 		out.Recent = &windowJSON{Age: d.Recent.Age, Temperature: d.Recent.Temperature, Humidity: d.Recent.Humidity}

@@ -22,9 +22,9 @@ func TestDecodeData(t *testing.T) {
 	dated := func(when time.Time) reading.Reading { r := want; r.Time = when; return r }
 	fallback := dated(published)
 	cases := map[string]struct {
-		message string
-		want    reading.Reading
-		fault   string // part of the error; empty when the message is good
+		message   string
+		want      reading.Reading
+		wantError string // part of the error; empty when the message is good
 	}{
 		"canonical":               {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
 		"id for message_id":       {`{"id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
@@ -51,9 +51,9 @@ func TestDecodeData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := wire.DecodeData([]byte(c.message), published)
-			if c.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), c.fault) {
-					t.Fatalf("error %v, want one about %q", err, c.fault)
+			if c.wantError != "" {
+				if err == nil || !strings.Contains(err.Error(), c.wantError) {
+					t.Fatalf("error %v, want one about %q", err, c.wantError)
 				}
 				return
 			}
@@ -89,7 +89,7 @@ func TestEncodeDataRefusesNothingValid(t *testing.T) {
 func TestAlertRoundTrip(t *testing.T) {
 	t.Parallel()
 	hot := reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: 61.25, Humidity: 70}
-	for _, want := range alert.Judge(hot, alert.Defaults()) {
+	for _, want := range alert.Exceeded(hot, alert.Defaults()) {
 		encoded, err := wire.EncodeAlert(want)
 		if err != nil {
 			t.Fatal(err)

@@ -24,18 +24,18 @@ import (
 // name is what FUNCTION_TARGET says, in production the function's entry_point.
 const name = "detect"
 
-type settings struct {
-	function.Common
+type config struct {
+	function.CommonConfig
 	detect.Config
 }
 
 func init() {
-	functions.HTTP(name, function.Handler(function.Program{
+	functions.HTTP(name, function.Handler(function.Process{
 		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
 	}, name, open))
 }
 
-func open(ctx context.Context, s settings, tools function.Tools) (push.Step, func(), error) {
+func open(ctx context.Context, s config, deps function.Deps) (push.HandleFunc, func(), error) {
 	pool, closePool, err := cloudsql.Open(ctx, s.Database)
 	if err != nil {
 		return nil, nil, err
@@ -45,8 +45,8 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 		closePool()
 		return nil, nil, fmt.Errorf("open Pub/Sub: %w", err)
 	}
-	topic := detect.NewTopic(client, s.AlertTopic)
-	shut := func() { topic.Stop(); _ = client.Close(); closePool() }
+	alerts := detect.NewAlertPublisher(client, s.AlertTopic)
+	shut := func() { alerts.Stop(); _ = client.Close(); closePool() }
 	metadata := store.New(pool)
 	var live detect.Models = detect.NoModels{}
 	if s.ModelBucket != "" {
@@ -55,12 +55,12 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 			shut()
 			return nil, nil, err
 		}
-		live = modelstore.NewLoader(bucket, 0, tools.Clock, tools.Log)
+		live = modelstore.NewLoader(bucket, 0, deps.Clock, deps.Log)
 		first := shut
 		shut = func() { first(); _ = bucket.Close() }
 	}
-	learned := detect.NewPredictor(live, metadata, s.PredictionSample, tools.Log, tools.Tally)
-	nodes := sensorcache.New(metadata, tools.Clock)
-	step := detect.New(nodes, topic, learned, s.Defaults(), tools.Log, tools.Tally)
+	detector := detect.NewAnomalyDetector(live, metadata, s.PredictionSample, deps.Log, deps.Counters)
+	statuses := sensorcache.New(metadata, deps.Clock)
+	step := detect.New(statuses, alerts, detector, s.Defaults(), deps.Log, deps.Counters)
 	return step.Handle, shut, nil
 }

@@ -23,27 +23,27 @@ import (
 // name is what FUNCTION_TARGET says, in production the function's entry_point.
 const name = "ingest"
 
-type settings struct {
-	function.Common
+type config struct {
+	function.CommonConfig
 	ingest.Config
 }
 
 func init() {
-	functions.HTTP(name, function.Handler(function.Program{
+	functions.HTTP(name, function.Handler(function.Process{
 		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
 	}, name, open))
 }
 
-func open(ctx context.Context, s settings, tools function.Tools) (push.Step, func(), error) {
+func open(ctx context.Context, s config, deps function.Deps) (push.HandleFunc, func(), error) {
 	pool, closePool, err := cloudsql.Open(ctx, s.Database)
 	if err != nil {
 		return nil, nil, err
 	}
-	table, closeTable, err := backend.Open(ctx, s.Project, s.Table, pool, tools.Clock, tools.Log)
+	table, closeTable, err := backend.Open(ctx, s.Project, s.Table, pool, deps.Clock, deps.Log)
 	if err != nil {
 		closePool()
 		return nil, nil, fmt.Errorf("open readings: %w", err)
 	}
-	step := ingest.New(table, sensorcache.New(store.New(pool), tools.Clock), tools.Log, tools.Tally)
+	step := ingest.New(table, sensorcache.New(store.New(pool), deps.Clock), deps.Log, deps.Counters)
 	return step.Handle, func() { _ = closeTable(); closePool() }, nil
 }

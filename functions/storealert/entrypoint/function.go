@@ -20,22 +20,22 @@ import (
 // name is what FUNCTION_TARGET says, in production the function's entry_point.
 const name = "storealert"
 
-type settings struct {
-	function.Common
+type config struct {
+	function.CommonConfig
 	storealert.Config
 }
 
 func init() {
-	functions.HTTP(name, function.Handler(function.Program{
+	functions.HTTP(name, function.Handler(function.Process{
 		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
 	}, name, open))
 }
 
-func open(ctx context.Context, s settings, tools function.Tools) (push.Step, func(), error) {
+func open(ctx context.Context, s config, deps function.Deps) (push.HandleFunc, func(), error) {
 	pool, closePool, err := cloudsql.Open(ctx, s.Database)
 	if err != nil {
 		return nil, nil, err
 	}
-	step := storealert.New(store.New(pool), tools.Log, tools.Tally)
+	step := storealert.New(store.New(pool), deps.Log, deps.Counters)
 	return step.Handle, closePool, nil
 }

@@ -23,18 +23,18 @@ import (
 // name is what FUNCTION_TARGET says, in production the function's entry_point.
 const name = "train"
 
-type settings struct {
-	function.Common
+type config struct {
+	function.CommonConfig
 	train.Config
 }
 
 func init() {
-	functions.HTTP(name, function.Handler(function.Program{
+	functions.HTTP(name, function.Handler(function.Process{
 		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
 	}, name, open))
 }
 
-func open(ctx context.Context, s settings, tools function.Tools) (push.Step, func(), error) {
+func open(ctx context.Context, s config, deps function.Deps) (push.HandleFunc, func(), error) {
 	pool, closePool, err := cloudsql.Open(ctx, s.Database)
 	if err != nil {
 		return nil, nil, err
@@ -44,12 +44,12 @@ func open(ctx context.Context, s settings, tools function.Tools) (push.Step, fun
 		closePool()
 		return nil, nil, err
 	}
-	table, closeTable, err := backend.Open(ctx, s.Project, s.Table, pool, tools.Clock, tools.Log)
+	table, closeTable, err := backend.Open(ctx, s.Project, s.Table, pool, deps.Clock, deps.Log)
 	if err != nil {
 		_ = bucket.Close()
 		closePool()
 		return nil, nil, fmt.Errorf("open readings: %w", err)
 	}
-	step := train.New(store.New(pool), table, bucket, s.Rows, tools.Clock, tools.Log, tools.Tally)
+	step := train.New(store.New(pool), table, bucket, s.Rows, deps.Clock, deps.Log, deps.Counters)
 	return step.Handle, func() { _ = closeTable(); _ = bucket.Close(); closePool() }, nil
 }

@@ -81,18 +81,18 @@ func run(t *testing.T, table string, n int) {
 	appends := bqtest.NewAppendServer(t)
 	appends.Latency = 2 * time.Millisecond
 	chance := rand.New(rand.NewPCG(7, 7))
-	appends.Fault = func(int, []reading.Reading) bqtest.Fault { // one at a time: the server holds its lock
+	appends.Failure = func(int, []reading.Reading) bqtest.Failure { // one at a time: the server holds its lock
 		switch chance.IntN(40) {
 		case 0:
-			return bqtest.Fault{Code: codes.Unavailable}
+			return bqtest.Failure{Code: codes.Unavailable}
 		case 1:
-			return bqtest.Fault{Code: codes.ResourceExhausted}
+			return bqtest.Failure{Code: codes.ResourceExhausted}
 		case 2:
-			return bqtest.Fault{Break: true}
+			return bqtest.Failure{BreakStream: true}
 		case 3:
-			return bqtest.Fault{Break: true, Store: true}
+			return bqtest.Failure{BreakStream: true, StoreFirst: true}
 		}
-		return bqtest.Fault{}
+		return bqtest.Failure{}
 	}
 	environ := []string{
 		"PROJECT_ID=" + project, "DATABASE_URL=" + database, "PUBSUB_EMULATOR_HOST=" + server.Addr, "READINGS=" + table,
@@ -161,7 +161,7 @@ func run(t *testing.T, table string, n int) {
 			continue
 		}
 		want[r.Identity()] = r
-		for _, e := range alert.Judge(r, alert.Thresholds{MaxTemperature: 45, MaxHumidity: 55}) {
+		for _, e := range alert.Exceeded(r, alert.Thresholds{MaxTemperature: 45, MaxHumidity: 55}) {
 			if r.NodeID != "unknown" {
 				due[fmt.Sprintf("%s%s %d%s", e.NodeID, e.MessageID, e.Time.UnixMicro(), e.Type)] = true
 			}
@@ -238,7 +238,7 @@ func publish(t *testing.T, client *pubsub.Client, pushes *pushbridge.Bridge, n i
 	t.Helper()
 	chance := rand.New(rand.NewPCG(uint64(n), 1))
 	ids := append(owned(), "deleted", "unknown")
-	start := reading.Instant(time.Now())
+	start := reading.TruncateTime(time.Now())
 	messages := make([][]byte, 0, n+n/20)
 	for i := range n {
 		r := reading.Reading{

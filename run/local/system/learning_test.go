@@ -26,7 +26,7 @@ func hours(node string, calm, n int, until time.Time) []reading.Reading {
 	series := make([]reading.Reading, n)
 	for i := range series {
 		series[i] = reading.Reading{
-			NodeID: node, MessageID: strconv.Itoa(i), Time: reading.Instant(until.Add(time.Duration(i-n) * 30 * time.Second)),
+			NodeID: node, MessageID: strconv.Itoa(i), Time: reading.TruncateTime(until.Add(time.Duration(i-n) * 30 * time.Second)),
 			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
 		}
 		if i >= calm && i%37 == 36 {

@@ -64,7 +64,7 @@ func (s *System) startDatabase(ctx context.Context) error {
 // timeSeries is the table of readings, written and read.
 type timeSeries interface {
 	readings.Appender
-	readings.Historian
+	readings.HistoryReader
 	api.Readings
 }
 

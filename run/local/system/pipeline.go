@@ -30,11 +30,11 @@ const (
 func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 	metadata := store.New(s.Pool)
 	known := sensorcache.New(metadata, s.options.Clock)
-	alerts := detect.NewTopic(s.PubSub, pushbridge.TopicAlerts)
+	alerts := detect.NewAlertPublisher(s.PubSub, pushbridge.TopicAlerts)
 	s.onStop("alerts topic", func() error { alerts.Stop(); return nil })
-	predictor := detect.NewPredictor(s.loader(), metadata, cmp.Or(s.options.PredictionSample, predictionSample), s.log, nil)
+	predictor := detect.NewAnomalyDetector(s.loader(), metadata, cmp.Or(s.options.PredictionSample, predictionSample), s.log, nil)
 	trainer := train.New(metadata, table, s.Models, cmp.Or(s.options.TrainingRows, trainingRows), s.options.Clock, s.log, nil)
-	steps := map[string]push.Step{
+	steps := map[string]push.HandleFunc{
 		"ingest":     ingest.New(table, known, s.log, nil).Handle,
 		"detect":     detect.New(known, alerts, predictor, alert.Defaults(), s.log, nil).Handle,
 		"storealert": storealert.New(metadata, s.log, nil).Handle,

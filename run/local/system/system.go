@@ -67,7 +67,7 @@ type Options struct {
 
 	// Step, where not nil, is put around each function's step: how a test makes
 	// one fail.
-	Step func(function string, next push.Step) push.Step
+	Step func(function string, next push.HandleFunc) push.HandleFunc
 	// Bridge is how messages are pushed; tests shorten its backoff.
 	Bridge pushbridge.Config
 

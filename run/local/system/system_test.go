@@ -236,7 +236,7 @@ func TestRedeliveryChangesNothing(t *testing.T) {
 	}
 	deliveries := make(chan delivery, 64)
 	s := start(t, func(o *system.Options) {
-		o.Step = func(function string, next push.Step) push.Step {
+		o.Step = func(function string, next push.HandleFunc) push.HandleFunc {
 			return func(ctx context.Context, m push.Message) error {
 				select {
 				case deliveries <- delivery{function, bytes.Clone(m.Data)}:
@@ -356,7 +356,7 @@ func TestFailingFunctionIsRetriedAndThenBuried(t *testing.T) {
 	t.Parallel()
 	var attempts atomic.Int64
 	s := start(t, func(o *system.Options) {
-		o.Step = func(function string, next push.Step) push.Step {
+		o.Step = func(function string, next push.HandleFunc) push.HandleFunc {
 			if function != "ingest" {
 				return next
 			}
@@ -412,7 +412,7 @@ func TestOneTraceFromTheNodeToTheStoredAlert(t *testing.T) {
 	var mu sync.Mutex
 	traces := map[string]string{}
 	s := start(t, func(o *system.Options) {
-		o.Step = func(function string, next push.Step) push.Step {
+		o.Step = func(function string, next push.HandleFunc) push.HandleFunc {
 			return func(ctx context.Context, m push.Message) error {
 				mu.Lock()
 				traces[function] = trace.SpanContextFromContext(ctx).TraceID().String()

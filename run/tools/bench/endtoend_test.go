@@ -45,7 +45,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 func hold(b *testing.B, rate int) {
 	b.Helper()
 	s, err := system.Start(b.Context(), system.Options{DataDir: b.TempDir(), Clock: time.Now, Log: logging.Discard()})
-	pgtest.Need(b, err)
+	pgtest.SkipUnlessAvailable(b, err)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), 5*time.Minute)
 		defer cancel()

@@ -117,7 +117,7 @@ func Replay(ctx context.Context, running *system.System, series io.Reader, clock
 func due(rows []sent) int {
 	alerts := 0
 	for _, r := range rows {
-		alerts += len(alert.Judge(reading.Reading{Temperature: r.temperature, Humidity: r.humidity}, alert.Defaults()))
+		alerts += len(alert.Exceeded(reading.Reading{Temperature: r.temperature, Humidity: r.humidity}, alert.Defaults()))
 	}
 	return alerts
 }

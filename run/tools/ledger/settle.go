@@ -176,7 +176,7 @@ func (b *Book) judge(i item, rows []reading.Reading, alerts map[alertKey]bool) (
 			return totals, fmt.Sprintf("it is stored as of %s, when nobody sent it", row.Time)
 		}
 		due := map[alert.Type]bool{}
-		for _, event := range alert.Judge(row, b.limits(i.node)) {
+		for _, event := range alert.Exceeded(row, b.limits(i.node)) {
 			due[event.Type] = true
 		}
 		for _, kind := range []alert.Type{alert.Temperature, alert.Humidity} {
@@ -203,7 +203,7 @@ func (e *entry) during(at time.Time) bool {
 		} else if !a.heard() {
 			continue
 		}
-		if !at.Before(reading.Instant(a.sent)) && !at.After(until) {
+		if !at.Before(reading.TruncateTime(a.sent)) && !at.After(until) {
 			return true
 		}
 	}
@@ -220,7 +220,7 @@ func span(batch []item) (from, to time.Time, nodes []string) {
 			to = i.until()
 		}
 	}
-	return reading.Instant(from), to.Add(late), slices.Collect(maps.Keys(names))
+	return reading.TruncateTime(from), to.Add(late), slices.Collect(maps.Keys(names))
 }
 
 // stored finds the rows of a batch's readings. It asks the table itself, not

@@ -175,7 +175,7 @@ func dated(data []byte, published string) []byte {
 		return data
 	}
 	date := reading.Dated(stamped, first)
-	if date.Equal(reading.Instant(stamped)) {
+	if date.Equal(reading.TruncateTime(stamped)) {
 		return data
 	}
 	stamp, err := json.Marshal(date)

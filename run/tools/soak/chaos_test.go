@@ -140,7 +140,7 @@ func prepared(t *testing.T, change func(*soak)) *world {
 		change(&w.soak)
 	}
 	err = w.start(t.Context(), logging.Discard())
-	pgtest.Need(t, err)
+	pgtest.SkipUnlessAvailable(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	w.ctx, w.stop = ctx, stop
 	t.Cleanup(func() {

@@ -220,7 +220,7 @@ func (j *jumps) by(offset time.Duration) { j.offset.Store(int64(offset)) }
 func clockJump(t trial) string {
 	var clock jumps
 	s, err := system.Start(t.Context(), system.Options{DataDir: folder(t.T), Clock: clock.now, Log: logging.Discard()})
-	pgtest.Need(t, err)
+	pgtest.SkipUnlessAvailable(t, err)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -273,12 +273,12 @@ func quotaErrors(t trial) string {
 	table := bqtest.NewAppendServer(t.T)
 	var refused atomic.Int64
 	var exhausted atomic.Bool
-	table.Fault = func(int, []reading.Reading) bqtest.Fault {
+	table.Failure = func(int, []reading.Reading) bqtest.Failure {
 		if exhausted.Load() {
 			refused.Add(1)
-			return bqtest.Fault{Code: codes.ResourceExhausted}
+			return bqtest.Failure{Code: codes.ResourceExhausted}
 		}
-		return bqtest.Fault{}
+		return bqtest.Failure{}
 	}
 	w := begin(t.T, func(s *soak) {
 		s.environ = map[string][]string{"ingest": {

@@ -149,7 +149,7 @@ func TestAppendOutlivesTheRequestThatOpened(t *testing.T) {
 func TestAppendEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	server := bqtest.NewAppendServer(t)
-	server.Fault = func(int, []reading.Reading) bqtest.Fault { return bqtest.Fault{Hang: true} }
+	server.Failure = func(int, []reading.Reading) bqtest.Failure { return bqtest.Failure{Hang: true} }
 	c := config(server)
 	c.AppendTimeout = 200 * time.Millisecond
 	s := open(t, c)
@@ -163,14 +163,14 @@ func TestAppendEndsWithItsContext(t *testing.T) {
 func TestAppendRefusesOnlyTheRowsThatBigQueryRefuses(t *testing.T) {
 	t.Parallel()
 	server := bqtest.NewAppendServer(t)
-	server.Fault = func(_ int, rows []reading.Reading) bqtest.Fault {
+	server.Failure = func(_ int, rows []reading.Reading) bqtest.Failure {
 		refused := map[int64]string{}
 		for i, r := range rows {
 			if r.MessageID == "m7" {
 				refused[int64(i)] = "message_id is unlucky"
 			}
 		}
-		return bqtest.Fault{RowErrors: refused}
+		return bqtest.Failure{RowErrors: refused}
 	}
 	c := config(server)
 	c.Linger = 50 * time.Millisecond // all callers in one append
@@ -197,33 +197,33 @@ func TestAppendRefusesOnlyTheRowsThatBigQueryRefuses(t *testing.T) {
 	}
 }
 
-// TestAppendUnderFaults is the writer's part of the fault suite: whatever goes
+// TestAppendUnderFailures is the writer's part of the fault suite: whatever goes
 // wrong, what was acknowledged is stored, and sending again completes the rest.
-func TestAppendUnderFaults(t *testing.T) {
+func TestAppendUnderFailures(t *testing.T) {
 	t.Parallel()
-	every := func(k int, fault bqtest.Fault) func(int, []reading.Reading) bqtest.Fault {
-		return func(nth int, _ []reading.Reading) bqtest.Fault {
+	every := func(k int, fault bqtest.Failure) func(int, []reading.Reading) bqtest.Failure {
+		return func(nth int, _ []reading.Reading) bqtest.Failure {
 			if nth%k == 0 {
 				return fault
 			}
-			return bqtest.Fault{}
+			return bqtest.Failure{}
 		}
 	}
-	for name, fault := range map[string]func(int, []reading.Reading) bqtest.Fault{
-		"answers with unavailable":    every(7, bqtest.Fault{Code: codes.Unavailable, Message: "try again"}),
-		"answers with internal":       every(7, bqtest.Fault{Code: codes.Internal, Message: "oops"}),
-		"is over its quota":           every(7, bqtest.Fault{Code: codes.ResourceExhausted, Message: "Exceeds 'AppendRows throughput' quota"}),
-		"breaks before storing":       every(7, bqtest.Fault{Break: true}),
-		"breaks after storing":        every(7, bqtest.Fault{Break: true, Store: true}),
-		"no longer knows the table":   every(11, bqtest.Fault{Code: codes.NotFound, Message: "table was deleted"}),
-		"disagrees about the schema":  every(11, bqtest.Fault{Code: codes.InvalidArgument, Message: "schema mismatch"}),
-		"fails half of all":           every(2, bqtest.Fault{Code: codes.Aborted}),
-		"breaks every third, storing": every(3, bqtest.Fault{Break: true, Store: true}),
+	for name, fault := range map[string]func(int, []reading.Reading) bqtest.Failure{
+		"answers with unavailable":    every(7, bqtest.Failure{Code: codes.Unavailable, Message: "try again"}),
+		"answers with internal":       every(7, bqtest.Failure{Code: codes.Internal, Message: "oops"}),
+		"is over its quota":           every(7, bqtest.Failure{Code: codes.ResourceExhausted, Message: "Exceeds 'AppendRows throughput' quota"}),
+		"breaks before storing":       every(7, bqtest.Failure{BreakStream: true}),
+		"breaks after storing":        every(7, bqtest.Failure{BreakStream: true, StoreFirst: true}),
+		"no longer knows the table":   every(11, bqtest.Failure{Code: codes.NotFound, Message: "table was deleted"}),
+		"disagrees about the schema":  every(11, bqtest.Failure{Code: codes.InvalidArgument, Message: "schema mismatch"}),
+		"fails half of all":           every(2, bqtest.Failure{Code: codes.Aborted}),
+		"breaks every third, storing": every(3, bqtest.Failure{BreakStream: true, StoreFirst: true}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := bqtest.NewAppendServer(t)
-			server.Fault = fault
+			server.Failure = fault
 			server.Latency = time.Millisecond
 			const n = 1500
 			appendAll(t, open(t, config(server)), n, 40)
@@ -235,7 +235,7 @@ func TestAppendUnderFaults(t *testing.T) {
 func TestAppendReplacesAConnectionThatIsSilent(t *testing.T) {
 	t.Parallel()
 	server := bqtest.NewAppendServer(t)
-	server.Fault = func(nth int, _ []reading.Reading) bqtest.Fault { return bqtest.Fault{Hang: nth == 1} }
+	server.Failure = func(nth int, _ []reading.Reading) bqtest.Failure { return bqtest.Failure{Hang: nth == 1} }
 	c := config(server)
 	c.AppendTimeout = 500 * time.Millisecond
 	s := open(t, c)

@@ -11,7 +11,7 @@ import (
 // History implements [readings.Historian].
 func (s *Store) History(ctx context.Context, start, end time.Time, limit int) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
-		start, end := reading.Instant(start), reading.Instant(end)
+		start, end := reading.TruncateTime(start), reading.TruncateTime(end)
 		if limit < 1 || !start.Before(end) {
 			return
 		}

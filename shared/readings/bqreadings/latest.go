@@ -10,14 +10,15 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
-// horizons are how far back a latest reading is looked for, one after another:
-// almost every node reported within a day, and a day costs least.
-func horizons() []time.Duration {
+// lookbacks are the ranges that are searched for a latest reading, one after
+// another. Almost every node reported within the last day, and a query of one day
+// costs least.
+func lookbacks() []time.Duration {
 	const day = 24 * time.Hour
 	return []time.Duration{day, 30 * day, beginning}
 }
 
-// beginning stands for the horizon of everything: no reading is older than the
+// beginning stands for a search of everything: no reading is older than the
 // year 2000.
 const beginning time.Duration = 0
 
@@ -25,43 +26,43 @@ const (
 	// latestTimeout bounds a query that others wait for too, and that therefore
 	// does not end with the request that started it.
 	latestTimeout = 30 * time.Second
-	// deepTTL is how long it stays known what lies more than 30 days back: it
-	// can only change by a late delivery, and finding it costs most.
-	deepTTL = time.Hour
-	// maxCached bounds the nodes kept, at some 200 bytes each.
+	// fullScanTTL is how long the result of a full scan is cached: only a late
+	// delivery can change it, and the scan costs most.
+	fullScanTTL = time.Hour
+	// maxCached bounds the cached nodes, at some 200 bytes each.
 	maxCached = 50_000
 )
 
-// Latest returns the newest reading of each node that has one since its Since,
-// at most the configured time to live out of date.
-func (s *Store) Latest(ctx context.Context, nodes []readings.Node) (map[string]reading.Reading, error) {
+// Latest returns the newest reading of each node that has one since its
+// VisibleSince. A cached answer is at most as old as the configured time to live.
+func (s *Store) Latest(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
 	return s.latest.get(ctx, nodes)
 }
 
-// queryLatest asks BigQuery for nodes, further back for those not found. deep
-// says for which of them everything was searched.
-func (s *Store) queryLatest(ctx context.Context, nodes []readings.Node, known func(readings.Node) (found, bool)) (map[string]reading.Reading, map[string]bool, error) {
+// queryLatest asks BigQuery for nodes, and looks further back for those without a
+// reading. fullScans says for which of them everything was searched.
+func (s *Store) queryLatest(ctx context.Context, nodes []readings.NodeRef, fullScanned func(readings.NodeRef) (latestReading, bool)) (map[string]reading.Reading, map[string]bool, error) {
 	now := s.clock()
-	newest, deep := make(map[string]reading.Reading, len(nodes)), map[string]bool{}
+	newest, fullScans := make(map[string]reading.Reading, len(nodes)), map[string]bool{}
 	until := readings.LatestEnd(now)
 	missing, searched := nodes, until
-	for _, horizon := range horizons() {
+	for _, lookback := range lookbacks() {
 		from := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-		if horizon != beginning {
-			from = now.Add(-horizon)
+		if lookback != beginning {
+			from = now.Add(-lookback)
 		}
-		var asked []readings.Node
+		var asked []readings.NodeRef
 		for _, node := range missing {
-			if horizon == beginning {
-				deep[node.ID] = true
-				if before, ok := known(node); ok {
+			if lookback == beginning {
+				fullScans[node.ID] = true
+				if before, ok := fullScanned(node); ok {
 					if before.exists {
 						newest[node.ID] = before.reading
 					}
 					continue
 				}
 			}
-			if node.Since.Before(searched) { // else nothing of it is further back
+			if node.VisibleSince.Before(searched) { // else nothing of it is further back
 				asked = append(asked, node)
 			}
 		}
@@ -72,7 +73,7 @@ func (s *Store) queryLatest(ctx context.Context, nodes []readings.Node, known fu
 			return nil, nil, err
 		}
 		searched = from
-		var still []readings.Node
+		var still []readings.NodeRef
 		for _, node := range missing {
 			if _, ok := newest[node.ID]; !ok {
 				still = append(still, node)
@@ -82,13 +83,13 @@ func (s *Store) queryLatest(ctx context.Context, nodes []readings.Node, known fu
 			break
 		}
 	}
-	return newest, deep, nil
+	return newest, fullScans, nil
 }
 
-func (s *Store) latestSince(ctx context.Context, nodes []readings.Node, from, until time.Time, into map[string]reading.Reading) error {
+func (s *Store) latestSince(ctx context.Context, nodes []readings.NodeRef, from, until time.Time, into map[string]reading.Reading) error {
 	ids, since := make([]string, len(nodes)), make([]int64, len(nodes))
 	for i, node := range nodes {
-		ids[i], since[i] = node.ID, microsecond(later(node.Since, from))
+		ids[i], since[i] = node.ID, microsecond(readings.Later(node.VisibleSince, from))
 	}
 	found := rows[readingRow](ctx, s, "latest",
 		parameter("ids", ids), parameter("since", since), parameter("from", from), parameter("until", until))
@@ -101,51 +102,53 @@ func (s *Store) latestSince(ctx context.Context, nodes []readings.Node, from, un
 	return nil
 }
 
-// found is what is known of a node's newest reading.
-type found struct {
+// latestReading is a node's newest reading, if it has one.
+type latestReading struct {
 	reading reading.Reading
 	exists  bool
 }
 
-// answer is a node's entry in the cache: being fetched until done is closed.
-type answer struct {
+// cacheEntry is a node's entry in the cache. It is being fetched until done is
+// closed.
+type cacheEntry struct {
 	done    chan struct{}
-	found   found
+	latest  latestReading
 	err     error
 	expires time.Time // zero while being fetched
 }
 
-// deepAnswer is what a search through everything has found.
-type deepAnswer struct {
-	found   found
+// fullScanEntry is what a search of everything has found.
+type fullScanEntry struct {
+	latest  latestReading
 	expires time.Time
 }
 
-// fetchLatest asks for nodes at once. known tells it of earlier deep searches.
-type fetchLatest func(ctx context.Context, nodes []readings.Node, known func(readings.Node) (found, bool)) (map[string]reading.Reading, map[string]bool, error)
+// fetchLatest reads the latest readings of several nodes. fullScanned returns what
+// an earlier full scan found for a node.
+type fetchLatest func(ctx context.Context, nodes []readings.NodeRef, fullScanned func(readings.NodeRef) (latestReading, bool)) (map[string]reading.Reading, map[string]bool, error)
 
-// latestCache keeps newest readings for seconds and lets all who ask for a node
-// meanwhile share one query.
+// latestCache caches latest readings for some seconds. Concurrent callers that ask
+// for the same node share one query.
 type latestCache struct {
 	ttl   time.Duration
 	clock func() time.Time
 	fetch fetchLatest
 
-	mu       sync.Mutex
-	answers  map[readings.Node]*answer
-	deep     map[readings.Node]deepAnswer
-	fetching sync.WaitGroup
+	mu        sync.Mutex
+	entries   map[readings.NodeRef]*cacheEntry
+	fullScans map[readings.NodeRef]fullScanEntry
+	fetching  sync.WaitGroup
 }
 
 func newLatestCache(ttl time.Duration, clock func() time.Time, fetch fetchLatest) *latestCache {
 	return &latestCache{
 		ttl: ttl, clock: clock, fetch: fetch,
-		answers: make(map[readings.Node]*answer), deep: make(map[readings.Node]deepAnswer),
+		entries: make(map[readings.NodeRef]*cacheEntry), fullScans: make(map[readings.NodeRef]fullScanEntry),
 	}
 }
 
-func (c *latestCache) get(ctx context.Context, nodes []readings.Node) (map[string]reading.Reading, error) {
-	entries := c.enter(ctx, nodes)
+func (c *latestCache) get(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
+	entries := c.lookup(ctx, nodes)
 	newest := make(map[string]reading.Reading, len(nodes))
 	for i, entry := range entries {
 		select {
@@ -156,28 +159,28 @@ func (c *latestCache) get(ctx context.Context, nodes []readings.Node) (map[strin
 		if entry.err != nil {
 			return nil, entry.err
 		}
-		if entry.found.exists {
-			newest[nodes[i].ID] = entry.found.reading
+		if entry.latest.exists {
+			newest[nodes[i].ID] = entry.latest.reading
 		}
 	}
 	return newest, nil
 }
 
-// enter returns an entry per node and starts one query for all that nobody has
-// asked for yet.
-func (c *latestCache) enter(ctx context.Context, nodes []readings.Node) []*answer {
+// lookup returns an entry per node and starts one query for all nodes without a
+// valid one.
+func (c *latestCache) lookup(ctx context.Context, nodes []readings.NodeRef) []*cacheEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock()
-	c.forget(now)
-	entries := make([]*answer, len(nodes))
-	var asked []readings.Node
-	var fresh []*answer
+	c.evict(now)
+	entries := make([]*cacheEntry, len(nodes))
+	var asked []readings.NodeRef
+	var fresh []*cacheEntry
 	for i, node := range nodes {
-		entry, ok := c.answers[node]
+		entry, ok := c.entries[node]
 		if !ok || (!entry.expires.IsZero() && !now.Before(entry.expires)) {
-			entry = &answer{done: make(chan struct{})}
-			c.answers[node] = entry
+			entry = &cacheEntry{done: make(chan struct{})}
+			c.entries[node] = entry
 			asked, fresh = append(asked, node), append(fresh, entry)
 		}
 		entries[i] = entry
@@ -193,9 +196,9 @@ func (c *latestCache) enter(ctx context.Context, nodes []readings.Node) []*answe
 }
 
 // fill runs a query and completes the entries that wait for it. A failure is
-// told to those who waited and not kept.
-func (c *latestCache) fill(ctx context.Context, asked []readings.Node, fresh []*answer) {
-	newest, deep, err := c.fetch(ctx, asked, c.known)
+// returned to those who wait and not cached.
+func (c *latestCache) fill(ctx context.Context, asked []readings.NodeRef, fresh []*cacheEntry) {
+	newest, fullScans, err := c.fetch(ctx, asked, c.fullScanned)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock()
@@ -203,9 +206,9 @@ func (c *latestCache) fill(ctx context.Context, asked []readings.Node, fresh []*
 		node := asked[i]
 		entry.err = err
 		if err == nil {
-			entry.found.reading, entry.found.exists = newest[node.ID]
-			if before, ok := c.deep[node]; c.ttl > 0 && deep[node.ID] && (!ok || !now.Before(before.expires)) {
-				c.deep[node] = deepAnswer{found: entry.found, expires: now.Add(deepTTL)}
+			entry.latest.reading, entry.latest.exists = newest[node.ID]
+			if before, ok := c.fullScans[node]; c.ttl > 0 && fullScans[node.ID] && (!ok || !now.Before(before.expires)) {
+				c.fullScans[node] = fullScanEntry{latest: entry.latest, expires: now.Add(fullScanTTL)}
 			}
 		}
 		entry.expires = now.Add(c.ttl)
@@ -216,32 +219,32 @@ func (c *latestCache) fill(ctx context.Context, asked []readings.Node, fresh []*
 	}
 }
 
-func (c *latestCache) known(node readings.Node) (found, bool) {
+func (c *latestCache) fullScanned(node readings.NodeRef) (latestReading, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, ok := c.deep[node]
-	return before.found, ok && c.clock().Before(before.expires)
+	before, ok := c.fullScans[node]
+	return before.latest, ok && c.clock().Before(before.expires)
 }
 
-// forget drops what has expired once the cache is full, and everything settled
-// when that is not enough.
-func (c *latestCache) forget(now time.Time) {
-	if len(c.answers) > maxCached {
-		for node, entry := range c.answers {
+// evict removes expired entries when the cache is full, and further full scans
+// when there are twice too many.
+func (c *latestCache) evict(now time.Time) {
+	if len(c.entries) > maxCached {
+		for node, entry := range c.entries {
 			if !entry.expires.IsZero() && !now.Before(entry.expires) {
-				delete(c.answers, node)
+				delete(c.entries, node)
 			}
 		}
 	}
-	for node, before := range c.deep {
-		if len(c.deep) <= maxCached {
+	for node, before := range c.fullScans {
+		if len(c.fullScans) <= maxCached {
 			break
 		}
-		if !now.Before(before.expires) || len(c.deep) > 2*maxCached {
-			delete(c.deep, node)
+		if !now.Before(before.expires) || len(c.fullScans) > 2*maxCached {
+			delete(c.fullScans, node)
 		}
 	}
 }
 
-// close waits for the queries under way.
+// close waits for the queries in flight.
 func (c *latestCache) close() { c.fetching.Wait() }

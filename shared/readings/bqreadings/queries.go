@@ -11,9 +11,9 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// tableMark stands for the table in a statement: names of tables cannot be
+// tablePlaceholder stands for the table in a statement: names of tables cannot be
 // parameters. It is replaced by a name made of checked identifiers only.
-const tableMark = "{{readings}}"
+const tablePlaceholder = "{{readings}}"
 
 // statement returns a query's text on a table given as a quoted path.
 func statement(name, table string) (string, error) {
@@ -21,7 +21,7 @@ func statement(name, table string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("statement %s: %w", name, err)
 	}
-	return strings.ReplaceAll(string(text), tableMark, table), nil
+	return strings.ReplaceAll(string(text), tablePlaceholder, table), nil
 }
 
 // quoted is the table's path as it stands in a query.

@@ -74,7 +74,7 @@ type readingRow struct {
 
 func (r readingRow) reading() reading.Reading {
 	return reading.Reading{
-		NodeID: r.NodeID, MessageID: r.MessageID, Time: reading.Instant(r.Timestamp),
+		NodeID: r.NodeID, MessageID: r.MessageID, Time: reading.TruncateTime(r.Timestamp),
 		Temperature: r.Temperature, Humidity: r.Humidity,
 	}
 }
@@ -92,9 +92,9 @@ type summaryRow struct {
 
 // Range yields a node's readings with start ≤ time < end, oldest first, each
 // once. An error is the last thing it yields.
-func (s *Store) Range(ctx context.Context, node readings.Node, start, end time.Time) iter.Seq2[reading.Reading, error] {
+func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
-		start := later(start, node.Since)
+		start := readings.Later(start, node.VisibleSince)
 		if !start.Before(end) {
 			return
 		}
@@ -111,9 +111,9 @@ func (s *Store) Range(ctx context.Context, node readings.Node, start, end time.T
 
 // Buckets summarises a node's readings with start ≤ time < end in at most n
 // parts of equal width; parts without readings are absent.
-func (s *Store) Buckets(ctx context.Context, node readings.Node, start, end time.Time, n int) ([]readings.Bucket, error) {
-	start, end = reading.Instant(start), reading.Instant(end)
-	from := later(start, node.Since)
+func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end time.Time, n int) ([]readings.Bucket, error) {
+	start, end = reading.TruncateTime(start), reading.TruncateTime(end)
+	from := readings.Later(start, node.VisibleSince)
 	if n < 1 || !from.Before(end) {
 		return nil, nil
 	}
@@ -142,15 +142,15 @@ func (s *Store) Buckets(ctx context.Context, node readings.Node, start, end time
 
 // Stats summarises a node's readings with each start ≤ time < end, in the order
 // of starts.
-func (s *Store) Stats(ctx context.Context, node readings.Node, end time.Time, starts []time.Time) ([]readings.Stats, error) {
+func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time, starts []time.Time) ([]readings.Stats, error) {
 	stats := make([]readings.Stats, len(starts))
 	if len(starts) == 0 {
 		return stats, nil
 	}
-	earliest := later(starts[0], node.Since)
+	earliest := readings.Later(starts[0], node.VisibleSince)
 	bounded := make([]int64, len(starts))
 	for i, start := range starts {
-		start = later(start, node.Since)
+		start = readings.Later(start, node.VisibleSince)
 		bounded[i] = microsecond(start)
 		if start.Before(earliest) {
 			earliest = start
@@ -185,11 +185,4 @@ func (s *Store) Stats(ctx context.Context, node readings.Node, end time.Time, st
 // microsecond is the first microsecond since 1970 that is not before a time.
 func microsecond(t time.Time) int64 {
 	return t.Add(time.Microsecond - time.Nanosecond).UnixMicro()
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }

@@ -94,7 +94,7 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 		return bqtest.Answer{Schema: readingSchema()}
 	})
 	s := openQueries(t, server, still)
-	node := readings.Node{ID: "n1"}
+	node := readings.NodeRef{ID: "n1"}
 	for r, err := range s.Range(t.Context(), node, noon.Add(-time.Hour), noon) {
 		t.Errorf("a reading out of nothing: %+v, %v", r, err)
 	}
@@ -104,7 +104,7 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 	if _, err := s.Stats(t.Context(), node, noon, []time.Time{noon.Add(-time.Hour)}); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Latest(t.Context(), []readings.Node{node}); err != nil {
+	if _, err := s.Latest(t.Context(), []readings.NodeRef{node}); err != nil {
 		t.Error(err)
 	}
 	for r, err := range s.History(t.Context(), noon.Add(-time.Hour), noon, 10) {
@@ -145,7 +145,7 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 	s := openQueries(t, server, still)
 	since := noon.Add(-30 * time.Minute)
 	var got []reading.Reading
-	for r, err := range s.Range(t.Context(), readings.Node{ID: "n1", Since: since}, noon.Add(-time.Hour), noon) {
+	for r, err := range s.Range(t.Context(), readings.NodeRef{ID: "n1", VisibleSince: since}, noon.Add(-time.Hour), noon) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 	if start := value(server.Requests()[0], "start"); !strings.HasPrefix(start, "2026-11-20 11:30:00") {
 		t.Errorf("asked from %s, though the node is the caller's only since 11:30", start)
 	}
-	for r, err := range s.Range(t.Context(), readings.Node{ID: "n1", Since: noon}, noon.Add(-time.Hour), noon) {
+	for r, err := range s.Range(t.Context(), readings.NodeRef{ID: "n1", VisibleSince: noon}, noon.Add(-time.Hour), noon) {
 		t.Errorf("a reading from before the node was the caller's: %+v, %v", r, err)
 	}
 	if n := len(server.Requests()); n != 1 {
@@ -172,14 +172,14 @@ func TestQueryErrorsReachTheCaller(t *testing.T) {
 		return bqtest.Answer{Status: http.StatusBadRequest, Reason: "bytesBilledLimitExceeded"}
 	})
 	s := openQueries(t, server, still)
-	node := readings.Node{ID: "n1"}
+	node := readings.NodeRef{ID: "n1"}
 	var last error
 	for _, err := range s.Range(t.Context(), node, noon.Add(-time.Hour), noon) {
 		last = err
 	}
 	_, buckets := s.Buckets(t.Context(), node, noon.Add(-time.Hour), noon, 10)
 	_, stats := s.Stats(t.Context(), node, noon, []time.Time{noon.Add(-time.Hour)})
-	_, latest := s.Latest(t.Context(), []readings.Node{node})
+	_, latest := s.Latest(t.Context(), []readings.NodeRef{node})
 	for which, err := range map[string]error{"range": last, "buckets": buckets, "stats": stats, "latest": latest} {
 		if err == nil || !strings.Contains(err.Error(), "bytesBilledLimitExceeded") {
 			t.Errorf("%s: %v", which, err)
@@ -199,7 +199,7 @@ func TestBucketsLieInTheirRange(t *testing.T) {
 	})
 	s := openQueries(t, server, still)
 	start := noon.Add(-time.Hour)
-	got, err := s.Buckets(t.Context(), readings.Node{ID: "n1"}, start, noon, 10)
+	got, err := s.Buckets(t.Context(), readings.NodeRef{ID: "n1"}, start, noon, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestStatsTakeOneQuery(t *testing.T) {
 		return bqtest.Answer{Schema: summarySchema("place"), Rows: [][]string{{"1", "21", "20", "22", "41", "40", "42", "12"}}}
 	})
 	s := openQueries(t, server, still)
-	got, err := s.Stats(t.Context(), readings.Node{ID: "n1"}, noon, []time.Time{noon.Add(-time.Hour), noon.Add(-24 * time.Hour)})
+	got, err := s.Stats(t.Context(), readings.NodeRef{ID: "n1"}, noon, []time.Time{noon.Add(-time.Hour), noon.Add(-24 * time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestStatsTakeOneQuery(t *testing.T) {
 func TestLatestLooksNoFurtherAheadThanReadingsAreStored(t *testing.T) {
 	t.Parallel()
 	server := bqtest.NewQueryServer(t, table(nil))
-	if _, err := openQueries(t, server, still).Latest(t.Context(), []readings.Node{{ID: "n1"}}); err != nil {
+	if _, err := openQueries(t, server, still).Latest(t.Context(), []readings.NodeRef{{ID: "n1"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, request := range server.Requests() {
@@ -253,7 +253,7 @@ func TestLatestLooksNoFurtherAheadThanReadingsAreStored(t *testing.T) {
 			t.Errorf("from %s until %s", value(request, "from"), until)
 		}
 	}
-	if n := len(server.Requests()); n != len(horizons()) {
+	if n := len(server.Requests()); n != len(lookbacks()) {
 		t.Errorf("%d queries", n)
 	}
 }
@@ -285,7 +285,7 @@ func TestLatestWidens(t *testing.T) {
 	}))
 	var offset atomic.Int64
 	s := openQueries(t, server, func() time.Time { return noon.Add(time.Duration(offset.Load())) })
-	nodes := []readings.Node{{ID: "minutes"}, {ID: "weeks"}, {ID: "years"}, {ID: "never"}, {ID: "new", Since: noon.Add(-time.Hour)}}
+	nodes := []readings.NodeRef{{ID: "minutes"}, {ID: "weeks"}, {ID: "years"}, {ID: "never"}, {ID: "new", VisibleSince: noon.Add(-time.Hour)}}
 	ask := func() []string {
 		t.Helper()
 		got, err := s.Latest(t.Context(), nodes)
@@ -335,7 +335,7 @@ func TestLatestIsAskedOnceForAll(t *testing.T) {
 	var asking sync.WaitGroup
 	for i := range 50 {
 		asking.Go(func() {
-			nodes := []readings.Node{{ID: "n1"}, {ID: "n2"}}
+			nodes := []readings.NodeRef{{ID: "n1"}, {ID: "n2"}}
 			got, err := s.Latest(t.Context(), nodes[:1+i%2])
 			if err != nil || len(got) != 1+i%2 {
 				t.Errorf("%v, %v", got, err)
@@ -345,7 +345,7 @@ func TestLatestIsAskedOnceForAll(t *testing.T) {
 	// Someone who goes away takes nobody's answer with them.
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Latest(impatient, []readings.Node{{ID: "n1"}}); err == nil {
+	if _, err := s.Latest(impatient, []readings.NodeRef{{ID: "n1"}}); err == nil {
 		t.Error("answered to one who had gone")
 	}
 	close(release)
@@ -366,10 +366,10 @@ func TestLatestForgetsFailures(t *testing.T) {
 		return answer(request)
 	})
 	s := openQueries(t, server, still)
-	if _, err := s.Latest(t.Context(), []readings.Node{{ID: "n1"}}); err == nil {
+	if _, err := s.Latest(t.Context(), []readings.NodeRef{{ID: "n1"}}); err == nil {
 		t.Error("a failure is no answer")
 	}
-	got, err := s.Latest(t.Context(), []readings.Node{{ID: "n1"}})
+	got, err := s.Latest(t.Context(), []readings.NodeRef{{ID: "n1"}})
 	if err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}

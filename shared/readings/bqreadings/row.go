@@ -49,7 +49,7 @@ func encodeRow(r reading.Reading) []byte {
 	row = protowire.AppendTag(row, fieldMessageID, protowire.BytesType)
 	row = protowire.AppendString(row, r.MessageID)
 	row = protowire.AppendTag(row, fieldTimestamp, protowire.VarintType)
-	row = protowire.AppendVarint(row, uint64(reading.Instant(r.Time).UnixMicro()))
+	row = protowire.AppendVarint(row, uint64(reading.TruncateTime(r.Time).UnixMicro()))
 	row = protowire.AppendTag(row, fieldTemperature, protowire.Fixed64Type)
 	row = protowire.AppendFixed64(row, math.Float64bits(r.Temperature))
 	row = protowire.AppendTag(row, fieldHumidity, protowire.Fixed64Type)

@@ -43,7 +43,7 @@ func TestStatements(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(text, tableMark) || !strings.Contains(text, "`project.dataset.table`") {
+			if strings.Contains(text, tablePlaceholder) || !strings.Contains(text, "`project.dataset.table`") {
 				t.Errorf("table not put in: %s", text)
 			}
 			if !strings.HasPrefix(text, "-- ") || !strings.Contains(text, "-- Scans ") {

@@ -72,36 +72,36 @@ func isName(s string) bool {
 
 // Validate implements [config.Validator].
 func (c Config) Validate() error {
-	var faults []error
+	var errs []error
 	for name, value := range map[string]string{"DATASET_ID": c.Dataset, "TABLE_ID": c.Table} {
 		if !isName(value) {
-			faults = append(faults, fmt.Errorf("%s is not a valid name", name))
+			errs = append(errs, fmt.Errorf("%s is not a valid name", name))
 		}
 	}
 	if c.MaxBytesBilled < 10<<20 {
-		faults = append(faults, errors.New("BIGQUERY_MAX_BYTES_BILLED must be at least 10485760, the least that a query bills"))
+		errs = append(errs, errors.New("BIGQUERY_MAX_BYTES_BILLED must be at least 10485760, the least that a query bills"))
 	}
 	if c.Linger < 0 || c.Linger > time.Second {
-		faults = append(faults, errors.New("APPEND_LINGER must lie between 0s and 1s"))
+		errs = append(errs, errors.New("APPEND_LINGER must lie between 0s and 1s"))
 	}
 	if c.AppendTimeout < time.Millisecond || c.AppendTimeout > 20*time.Second {
-		faults = append(faults, errors.New("APPEND_TIMEOUT must lie between 1ms and 20s"))
+		errs = append(errs, errors.New("APPEND_TIMEOUT must lie between 1ms and 20s"))
 	}
 	if c.LatestTTL < 0 || c.LatestTTL > time.Minute {
-		faults = append(faults, errors.New("LATEST_CACHE_TTL must lie between 0s and 1m"))
+		errs = append(errs, errors.New("LATEST_CACHE_TTL must lie between 0s and 1m"))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // Store is the table. Its methods may be called from many goroutines.
 type Store struct {
-	config Config
-	client *bigquery.Client
-	writer *writer
-	group  *group
-	latest *latestCache
-	table  string // quoted
-	clock  func() time.Time
+	config  Config
+	client  *bigquery.Client
+	writer  *writer
+	batcher *batcher
+	latest  *latestCache
+	table   string // quoted
+	clock   func() time.Time
 }
 
 // Open returns the store of a project's table without connecting to anything.
@@ -120,12 +120,12 @@ func Open(ctx context.Context, project string, config Config, clock func() time.
 	}
 	w := newWriter(ctx, project, managedwriter.TableParentFromParts(project, config.Dataset, config.Table), config.AppendTimeout, appends, log)
 	s := &Store{
-		config: config,
-		client: client,
-		writer: w,
-		group:  &group{linger: config.Linger, lanes: appendLanes, maxRows: maxAppendRows, maxBytes: maxAppendBytes, append: w.append},
-		table:  quoted(project, config.Dataset, config.Table),
-		clock:  clock,
+		config:  config,
+		client:  client,
+		writer:  w,
+		batcher: &batcher{linger: config.Linger, maxInFlight: appendLanes, maxRows: maxAppendRows, maxBytes: maxAppendBytes, append: w.append},
+		table:   quoted(project, config.Dataset, config.Table),
+		clock:   clock,
 	}
 	s.latest = newLatestCache(config.LatestTTL, clock, s.queryLatest)
 	return s, nil
@@ -158,13 +158,13 @@ func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
 	for i, row := range rows {
 		encoded[i] = encodeRow(row)
 	}
-	return s.group.add(ctx, encoded)
+	return s.batcher.add(ctx, encoded)
 }
 
 // Close sends what is still gathered, waits for its acknowledgement and closes
 // the connections. No method may be called after it.
 func (s *Store) Close() error {
-	s.group.close()
+	s.batcher.close()
 	s.latest.close()
 	s.writer.close()
 	if err := s.client.Close(); err != nil {

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// attempts is how often one append is tried here, where trying again is
-	// quick. Pub/Sub does it after that, more slowly.
-	attempts   = 3
-	firstPause = 20 * time.Millisecond
+	// attempts is how often one append is tried here. After that Pub/Sub
+	// redelivers the message, more slowly.
+	attempts     = 3
+	firstBackoff = 20 * time.Millisecond
 )
 
 // writer appends rows to the table's default stream over one long connection.
@@ -43,14 +43,14 @@ type writer struct {
 	closing sync.WaitGroup
 }
 
-// connection is one managed stream with a client of its own: only ending the
-// client's context stops the library's attempts to reconnect, which would
-// otherwise hold up its Close for as long as BigQuery cannot be reached.
+// connection is one managed stream with a client of its own. While BigQuery is
+// unreachable, the library's Close waits for its attempts to reconnect; only
+// canceling the client's context ends them, and each client has its own context.
 type connection struct {
 	client *managedwriter.Client
 	stream *managedwriter.ManagedStream
 	cancel context.CancelFunc
-	users  sync.WaitGroup // appends under way
+	refs   sync.WaitGroup // appends under way
 }
 
 func newWriter(ctx context.Context, project, table string, timeout time.Duration, options []option.ClientOption, log *slog.Logger) *writer {
@@ -73,13 +73,13 @@ func (w *writer) append(rows [][]byte) []error {
 		return errs
 	}
 	kept := make([][]byte, 0, len(rows))
-	places := make([]int, 0, len(rows))
+	positions := make([]int, 0, len(rows))
 	for i, row := range rows {
 		if fault, ok := refused[int64(i)]; ok {
 			errs[i] = fmt.Errorf("row refused: %s", fault)
 			continue
 		}
-		kept, places = append(kept, row), append(places, i)
+		kept, positions = append(kept, row), append(positions, i)
 	}
 	if len(refused) == 0 || len(kept) == 0 {
 		for i := range errs {
@@ -90,7 +90,7 @@ func (w *writer) append(rows [][]byte) []error {
 		return errs
 	}
 	if _, err := w.retry(ctx, kept); err != nil {
-		for _, i := range places {
+		for _, i := range positions {
 			errs[i] = err
 		}
 	}
@@ -100,18 +100,18 @@ func (w *writer) append(rows [][]byte) []error {
 // retry sends rows until BigQuery has them, has refused them, or the attempts
 // are used up.
 func (w *writer) retry(ctx context.Context, rows [][]byte) (refused map[int64]string, err error) {
-	pause := firstPause
+	backoff := firstBackoff
 	for attempt := 1; ; attempt++ {
 		refused, err = w.attempt(ctx, rows)
 		if err == nil || len(refused) > 0 || !transient(err) || attempt == attempts || ctx.Err() != nil {
 			break
 		}
-		w.log.WarnContext(ctx, "append failed, sent again", "attempt", attempt, "rows", len(rows), "error", err.Error())
+		w.log.WarnContext(ctx, "append failed, retrying", "attempt", attempt, "rows", len(rows), "error", err.Error())
 		select {
-		case <-time.After(pause):
+		case <-time.After(backoff):
 		case <-ctx.Done():
 		}
-		pause *= 2
+		backoff *= 2
 	}
 	if err != nil {
 		return refused, fmt.Errorf("append %d rows: %w", len(rows), err)
@@ -128,10 +128,10 @@ func (w *writer) attempt(ctx context.Context, rows [][]byte) (map[int64]string, 
 	if err != nil {
 		return nil, err
 	}
-	defer c.users.Done()
+	defer c.refs.Done()
 	result, err := c.stream.AppendRows(ctx, rows)
 	if err != nil {
-		w.drop(c)
+		w.retire(c)
 		return nil, fmt.Errorf("send: %w", err)
 	}
 	response, err := result.FullResponse(ctx)
@@ -141,17 +141,17 @@ func (w *writer) attempt(ctx context.Context, rows [][]byte) (map[int64]string, 
 	if response == nil || !transient(err) && len(response.GetRowErrors()) == 0 {
 		// Silence, a broken connection, or a stream that no longer fits the
 		// table, for instance after the table was made anew.
-		w.drop(c)
+		w.retire(c)
 	}
-	return rowFaults(response), fmt.Errorf("acknowledge: %w", err)
+	return rowErrors(response), fmt.Errorf("acknowledge: %w", err)
 }
 
-func rowFaults(response *storagepb.AppendRowsResponse) map[int64]string {
-	faults := make(map[int64]string, len(response.GetRowErrors()))
+func rowErrors(response *storagepb.AppendRowsResponse) map[int64]string {
+	errs := make(map[int64]string, len(response.GetRowErrors()))
 	for _, fault := range response.GetRowErrors() {
-		faults[fault.GetIndex()] = fault.GetMessage()
+		errs[fault.GetIndex()] = fault.GetMessage()
 	}
-	return faults
+	return errs
 }
 
 // transient reports whether sending the same rows again at once can help.
@@ -174,7 +174,7 @@ func transient(err error) bool {
 // connect returns the current connection, opened by whichever append comes
 // first, and counts the caller as its user.
 func (w *writer) connect(ctx context.Context) (*connection, error) {
-	if c := w.use(); c != nil {
+	if c := w.acquire(); c != nil {
 		return c, nil
 	}
 	select {
@@ -183,7 +183,7 @@ func (w *writer) connect(ctx context.Context) (*connection, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for connection: %w", ctx.Err())
 	}
-	if c := w.use(); c != nil {
+	if c := w.acquire(); c != nil {
 		return c, nil
 	}
 	c, err := w.open(ctx)
@@ -193,15 +193,15 @@ func (w *writer) connect(ctx context.Context) (*connection, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.current = c
-	c.users.Add(1)
+	c.refs.Add(1)
 	return c, nil
 }
 
-func (w *writer) use() *connection {
+func (w *writer) acquire() *connection {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.current != nil {
-		w.current.users.Add(1)
+		w.current.refs.Add(1)
 	}
 	return w.current
 }
@@ -235,9 +235,9 @@ func (w *writer) open(ctx context.Context) (*connection, error) {
 	return &connection{client: client, stream: stream, cancel: cancel}, nil
 }
 
-// drop retires a connection: the next append opens another, and this one is
+// retire retires a connection: the next append opens another, and this one is
 // closed when the appends that still use it have ended.
-func (w *writer) drop(c *connection) {
+func (w *writer) retire(c *connection) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.current != c {
@@ -248,7 +248,7 @@ func (w *writer) drop(c *connection) {
 }
 
 func (c *connection) close() {
-	c.users.Wait()
+	c.refs.Wait()
 	c.cancel()
 	_ = c.stream.Close() // reports the end it has just been given
 	_ = c.client.Close()

@@ -52,9 +52,9 @@ func BenchmarkQueries(b *testing.B) {
 	store := pgreadings.New(pool, func() time.Time { return now })
 	fill(b, pool, store, now, benchReadings(b))
 
-	var nodes []readings.Node
+	var nodes []readings.NodeRef
 	for i := range benchNodes {
-		nodes = append(nodes, readings.Node{ID: fmt.Sprintf("node-%d", i+1)})
+		nodes = append(nodes, readings.NodeRef{ID: fmt.Sprintf("node-%d", i+1)})
 	}
 	const days = 24 * time.Hour
 	starts := []time.Time{now.Add(-time.Hour), now.Add(-days), now.Add(-7 * days), now.Add(-30 * days)}

@@ -80,6 +80,6 @@ func create(ctx context.Context, pool *pgxpool.Pool, start time.Time) error {
 // check violation that names no constraint.
 func noPartition(err error) bool {
 	const checkViolation = "23514"
-	fault, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && fault.Code == checkViolation && fault.ConstraintName == ""
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == checkViolation && pgErr.ConstraintName == ""
 }

@@ -73,7 +73,7 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 	times := make([]time.Time, len(rows))
 	temperatures, humidities := make([]float64, len(rows)), make([]float64, len(rows))
 	for i, r := range rows {
-		nodes[i], messages[i], times[i] = r.NodeID, r.MessageID, reading.Instant(r.Time)
+		nodes[i], messages[i], times[i] = r.NodeID, r.MessageID, reading.TruncateTime(r.Time)
 		temperatures[i], humidities[i] = r.Temperature, r.Humidity
 	}
 	_, err := s.pool.Exec(ctx, `
@@ -102,14 +102,14 @@ func (r row) reading() reading.Reading {
 }
 
 // Latest implements [readings.Reader].
-func (s *Store) Latest(ctx context.Context, nodes []readings.Node) (map[string]reading.Reading, error) {
+func (s *Store) Latest(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
 	found := make(map[string]reading.Reading, len(nodes))
 	now := s.clock()
 	until := readings.LatestEnd(now)
 	if err := s.latestWithin(ctx, nodes, now.Add(-recent), until, found); err != nil {
 		return nil, err
 	}
-	var silent []readings.Node
+	var silent []readings.NodeRef
 	for _, n := range nodes {
 		if _, ok := found[n.ID]; !ok {
 			silent = append(silent, n)
@@ -123,10 +123,10 @@ func (s *Store) Latest(ctx context.Context, nodes []readings.Node) (map[string]r
 	return found, nil
 }
 
-func (s *Store) latestWithin(ctx context.Context, nodes []readings.Node, since, until time.Time, into map[string]reading.Reading) error {
+func (s *Store) latestWithin(ctx context.Context, nodes []readings.NodeRef, since, until time.Time, into map[string]reading.Reading) error {
 	ids, starts := make([]string, len(nodes)), make([]time.Time, len(nodes))
 	for i, n := range nodes {
-		ids[i], starts[i] = n.ID, n.Since
+		ids[i], starts[i] = n.ID, n.VisibleSince
 	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT r.node_id, r.message_id, r.timestamp, r.temperature, r.humidity
@@ -158,9 +158,9 @@ const rangePage = 5000
 // Range implements [readings.Reader]: page by page, so that memory stays flat
 // however long the range is, and a reader that takes its time over a page holds
 // no connection meanwhile.
-func (s *Store) Range(ctx context.Context, node readings.Node, start, end time.Time) iter.Seq2[reading.Reading, error] {
+func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
-		after, message := later(start, node.Since), "" // every message id is longer
+		after, message := readings.Later(start, node.VisibleSince), "" // every message id is longer
 		for {
 			page, err := s.page(ctx, node.ID, after, message, end)
 			if err != nil {
@@ -202,8 +202,8 @@ func (s *Store) page(ctx context.Context, node string, after time.Time, message 
 }
 
 // Buckets implements [readings.Reader].
-func (s *Store) Buckets(ctx context.Context, node readings.Node, start, end time.Time, n int) ([]readings.Bucket, error) {
-	start, end = reading.Instant(start), reading.Instant(end)
+func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end time.Time, n int) ([]readings.Bucket, error) {
+	start, end = reading.TruncateTime(start), reading.TruncateTime(end)
 	if n < 1 || !start.Before(end) {
 		return nil, nil
 	}
@@ -218,7 +218,7 @@ func (s *Store) Buckets(ctx context.Context, node readings.Node, start, end time
 		GROUP BY 1
 		ORDER BY 1`,
 		pgx.NamedArgs{
-			"node": node.ID, "width": width, "origin": start, "start": later(start, node.Since), "end": end,
+			"node": node.ID, "width": width, "origin": start, "start": readings.Later(start, node.VisibleSince), "end": end,
 		})
 	if err != nil {
 		return nil, fmt.Errorf("%d buckets of %s: %w", n, node.ID, err)
@@ -234,10 +234,10 @@ func (s *Store) Buckets(ctx context.Context, node readings.Node, start, end time
 }
 
 // Stats implements [readings.Reader].
-func (s *Store) Stats(ctx context.Context, node readings.Node, end time.Time, starts []time.Time) ([]readings.Stats, error) {
+func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time, starts []time.Time) ([]readings.Stats, error) {
 	bounded := make([]time.Time, len(starts))
 	for i, start := range starts {
-		bounded[i] = later(start, node.Since)
+		bounded[i] = readings.Later(start, node.VisibleSince)
 	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT COALESCE(r.avg_temperature, 0) AS avg_temperature, COALESCE(r.min_temperature, 0) AS min_temperature,
@@ -260,11 +260,4 @@ func (s *Store) Stats(ctx context.Context, node readings.Node, end time.Time, st
 		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
 	}
 	return stats, nil
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

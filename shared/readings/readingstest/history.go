@@ -15,7 +15,7 @@ import (
 // nobody else's: the question is about all nodes.
 func RunHistory(t *testing.T, store interface {
 	readings.Appender
-	readings.Historian
+	readings.HistoryReader
 },
 ) {
 	t.Helper()

@@ -70,7 +70,7 @@ func add(t *testing.T, store Store, rows ...reading.Reading) {
 	}
 }
 
-func collect(t *testing.T, store Store, node readings.Node, start, end time.Time) []reading.Reading {
+func collect(t *testing.T, store Store, node readings.NodeRef, start, end time.Time) []reading.Reading {
 	t.Helper()
 	var found []reading.Reading
 	for r, err := range store.Range(t.Context(), node, start, end) {
@@ -82,7 +82,7 @@ func collect(t *testing.T, store Store, node readings.Node, start, end time.Time
 	return found
 }
 
-func newest(t *testing.T, store Store, nodes ...readings.Node) map[string]reading.Reading {
+func newest(t *testing.T, store Store, nodes ...readings.NodeRef) map[string]reading.Reading {
 	t.Helper()
 	found, err := store.Latest(t.Context(), nodes)
 	if err != nil {
@@ -98,7 +98,7 @@ func latest(t *testing.T, store Store, node string) {
 	add(t, store, at(node, "a", now.Add(-3*time.Minute), 20, 40), want, at(node, "b", now.Add(-2*time.Minute), 21, 41))
 	other := at(node+"-other", "z", now.Add(-time.Second), 30, 30)
 	add(t, store, other)
-	got := newest(t, store, readings.Node{ID: node}, readings.Node{ID: other.NodeID}, readings.Node{ID: node + "-unknown"})
+	got := newest(t, store, readings.NodeRef{ID: node}, readings.NodeRef{ID: other.NodeID}, readings.NodeRef{ID: node + "-unknown"})
 	if diff := cmp.Diff(map[string]reading.Reading{node: want, other.NodeID: other}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -111,7 +111,7 @@ func latestOfSilentNode(t *testing.T, store Store, node string) {
 	t.Helper()
 	want := at(node, "a", Now().AddDate(-3, 0, 0), 20, 40)
 	add(t, store, want)
-	if diff := cmp.Diff(map[string]reading.Reading{node: want}, newest(t, store, readings.Node{ID: node})); diff != "" {
+	if diff := cmp.Diff(map[string]reading.Reading{node: want}, newest(t, store, readings.NodeRef{ID: node})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -120,10 +120,10 @@ func latestSince(t *testing.T, store Store, node string) {
 	t.Helper()
 	now := Now()
 	add(t, store, at(node, "a", now.Add(-time.Hour), 20, 40))
-	if got := newest(t, store, readings.Node{ID: node, Since: now.Add(-time.Hour + time.Microsecond)}); len(got) != 0 {
+	if got := newest(t, store, readings.NodeRef{ID: node, VisibleSince: now.Add(-time.Hour + time.Microsecond)}); len(got) != 0 {
 		t.Errorf("shows a reading before since: %v", got)
 	}
-	if got := newest(t, store, readings.Node{ID: node, Since: now.Add(-time.Hour)}); len(got) != 1 {
+	if got := newest(t, store, readings.NodeRef{ID: node, VisibleSince: now.Add(-time.Hour)}); len(got) != 1 {
 		t.Errorf("hides a reading at since")
 	}
 }
@@ -141,12 +141,12 @@ func latestAhead(t *testing.T, store Store, node string) {
 	for name, newest := range want {
 		add(t, store, newest, at(name, "before", newest.Time.Add(-time.Minute), 20, 40))
 	}
-	var asked []readings.Node
+	var asked []readings.NodeRef
 	for _, name := range []string{node, node + "-silent", node + "-never"} {
 		for i, when := range beyond {
 			add(t, store, at(name, strconv.Itoa(i), when, 99, 99))
 		}
-		asked = append(asked, readings.Node{ID: name})
+		asked = append(asked, readings.NodeRef{ID: name})
 	}
 	if diff := cmp.Diff(want, newest(t, store, asked...)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -159,14 +159,14 @@ func twice(t *testing.T, store Store, node string) {
 	r := at(node, "a", now.Add(-time.Minute), 20, 40)
 	add(t, store, r, r)
 	add(t, store, r)
-	if got := collect(t, store, readings.Node{ID: node}, now.Add(-time.Hour), now); len(got) != 1 {
+	if got := collect(t, store, readings.NodeRef{ID: node}, now.Add(-time.Hour), now); len(got) != 1 {
 		t.Errorf("range has it %d times", len(got))
 	}
-	summary, err := store.Stats(t.Context(), readings.Node{ID: node}, now, []time.Time{now.Add(-time.Hour)})
+	summary, err := store.Stats(t.Context(), readings.NodeRef{ID: node}, now, []time.Time{now.Add(-time.Hour)})
 	if err != nil || summary[0].Count != 1 {
 		t.Errorf("statistics count %+v, %v", summary, err)
 	}
-	parts, err := store.Buckets(t.Context(), readings.Node{ID: node}, now.Add(-time.Hour), now, 1)
+	parts, err := store.Buckets(t.Context(), readings.NodeRef{ID: node}, now.Add(-time.Hour), now, 1)
 	if err != nil || len(parts) != 1 || parts[0].Count != 1 {
 		t.Errorf("buckets %+v, %v", parts, err)
 	}
@@ -181,7 +181,7 @@ func sameID(t *testing.T, store Store, node string) {
 		at(node, "b", now.Add(-time.Minute), 22, 42),
 	}
 	add(t, store, rows...)
-	got := collect(t, store, readings.Node{ID: node}, now.Add(-time.Hour), now)
+	got := collect(t, store, readings.NodeRef{ID: node}, now.Add(-time.Hour), now)
 	if diff := cmp.Diff(rows, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -197,14 +197,14 @@ func rangeIsHalfOpen(t *testing.T, store Store, node string) {
 	shuffled := slices.Clone(rows)
 	slices.Reverse(shuffled)
 	add(t, store, shuffled...)
-	got := collect(t, store, readings.Node{ID: node}, start.Add(time.Minute), start.Add(3*time.Minute))
+	got := collect(t, store, readings.NodeRef{ID: node}, start.Add(time.Minute), start.Add(3*time.Minute))
 	if diff := cmp.Diff(rows[1:3], got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := collect(t, store, readings.Node{ID: node}, start, start); len(got) != 0 {
+	if got := collect(t, store, readings.NodeRef{ID: node}, start, start); len(got) != 0 {
 		t.Errorf("an empty range has %d readings", len(got))
 	}
-	if got := collect(t, store, readings.Node{ID: node}, start.Add(time.Hour), start); len(got) != 0 {
+	if got := collect(t, store, readings.NodeRef{ID: node}, start.Add(time.Hour), start); len(got) != 0 {
 		t.Errorf("a range that ends before it starts has %d readings", len(got))
 	}
 }
@@ -214,7 +214,7 @@ func rangeStops(t *testing.T, store Store, node string) {
 	start := Now().Add(-time.Hour)
 	add(t, store, at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Second), 21, 40))
 	seen := 0
-	for _, err := range store.Range(t.Context(), readings.Node{ID: node}, start, Now()) {
+	for _, err := range store.Range(t.Context(), readings.NodeRef{ID: node}, start, Now()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func rangeStops(t *testing.T, store Store, node string) {
 	if seen != 1 {
 		t.Errorf("saw %d readings before stopping", seen)
 	}
-	if got := collect(t, store, readings.Node{ID: node}, start, Now()); len(got) != 2 {
+	if got := collect(t, store, readings.NodeRef{ID: node}, start, Now()); len(got) != 2 {
 		t.Errorf("%d readings after an iteration that stopped early, want 2", len(got))
 	}
 }
@@ -238,7 +238,7 @@ func buckets(t *testing.T, store Store, node string) {
 		at(node, "c", start.Add(30*time.Minute), 30, 50),
 		at(node, "d", start.Add(time.Hour-time.Microsecond), 31, 51),
 		at(node, "e", start.Add(time.Hour), 99, 99))
-	got, err := store.Buckets(t.Context(), readings.Node{ID: node}, start, start.Add(time.Hour), 4)
+	got, err := store.Buckets(t.Context(), readings.NodeRef{ID: node}, start, start.Add(time.Hour), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func buckets(t *testing.T, store Store, node string) {
 	}
 	// A width that does not come out even makes no more buckets than asked.
 	for n := 1; n <= 7; n++ {
-		got, err := store.Buckets(t.Context(), readings.Node{ID: node}, start, start.Add(time.Hour), n)
+		got, err := store.Buckets(t.Context(), readings.NodeRef{ID: node}, start, start.Add(time.Hour), n)
 		if err != nil || len(got) > n || len(got) == 0 {
 			t.Errorf("asked for %d buckets, got %d, %v", n, len(got), err)
 		}
@@ -261,11 +261,11 @@ func buckets(t *testing.T, store Store, node string) {
 
 func noBuckets(t *testing.T, store Store, node string) {
 	t.Helper()
-	got, err := store.Buckets(t.Context(), readings.Node{ID: node}, Now().Add(-time.Hour), Now(), 10)
+	got, err := store.Buckets(t.Context(), readings.NodeRef{ID: node}, Now().Add(-time.Hour), Now(), 10)
 	if err != nil || len(got) != 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
-	got, err = store.Buckets(t.Context(), readings.Node{ID: node}, Now(), Now(), 10)
+	got, err = store.Buckets(t.Context(), readings.NodeRef{ID: node}, Now(), Now(), 10)
 	if err != nil || len(got) != 0 {
 		t.Errorf("empty range: got %v, %v", got, err)
 	}
@@ -278,7 +278,7 @@ func stats(t *testing.T, store Store, node string) {
 		at(node, "a", now.Add(-30*time.Minute), 20, 40),
 		at(node, "b", now.Add(-2*time.Hour), 30, 60),
 		at(node, "c", now, 99, 99))
-	got, err := store.Stats(t.Context(), readings.Node{ID: node}, now,
+	got, err := store.Stats(t.Context(), readings.NodeRef{ID: node}, now,
 		[]time.Time{now.Add(-24 * time.Hour), now.Add(-time.Minute), now.Add(-time.Hour)})
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +298,7 @@ func sinceBounds(t *testing.T, store Store, node string) {
 	now := Now()
 	mine := at(node, "b", now.Add(-10*time.Minute), 30, 60)
 	add(t, store, at(node, "a", now.Add(-30*time.Minute), 20, 40), mine)
-	bounded := readings.Node{ID: node, Since: now.Add(-20 * time.Minute)}
+	bounded := readings.NodeRef{ID: node, VisibleSince: now.Add(-20 * time.Minute)}
 	if diff := cmp.Diff([]reading.Reading{mine}, collect(t, store, bounded, now.Add(-time.Hour), now)); diff != "" {
 		t.Errorf("range (-want +got):\n%s", diff)
 	}
@@ -321,7 +321,7 @@ func exact(t *testing.T, store Store, node string) {
 		at(node, `odd "id" \ ' ;--`, now.Add(-time.Microsecond), math.Nextafter(21, 22), 0.1+0.2),
 	}
 	add(t, store, rows...)
-	if diff := cmp.Diff(rows, collect(t, store, readings.Node{ID: node}, now.Add(-time.Second), now)); diff != "" {
+	if diff := cmp.Diff(rows, collect(t, store, readings.NodeRef{ID: node}, now.Add(-time.Second), now)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -334,7 +334,7 @@ func manyDays(t *testing.T, store Store, node string) {
 		rows = append(rows, at(node, strconv.Itoa(i), first.AddDate(0, 0, i), float64(i), 40))
 	}
 	add(t, store, rows...)
-	if diff := cmp.Diff(rows, collect(t, store, readings.Node{ID: node}, first, Now())); diff != "" {
+	if diff := cmp.Diff(rows, collect(t, store, readings.NodeRef{ID: node}, first, Now())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -351,7 +351,7 @@ func long(t *testing.T, store Store, node string) {
 	for chunk := range slices.Chunk(rows, 500) {
 		add(t, store, chunk...)
 	}
-	if diff := cmp.Diff(rows, collect(t, store, readings.Node{ID: node}, start, Now())); diff != "" {
+	if diff := cmp.Diff(rows, collect(t, store, readings.NodeRef{ID: node}, start, Now())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -372,7 +372,7 @@ func concurrent(t *testing.T, store Store, node string) {
 		})
 	}
 	group.Wait()
-	if got := collect(t, store, readings.Node{ID: node}, start, Now()); len(got) != each {
+	if got := collect(t, store, readings.NodeRef{ID: node}, start, Now()); len(got) != each {
 		t.Errorf("%d readings, want %d", len(got), each)
 	}
 }
@@ -384,11 +384,11 @@ func cancelled(t *testing.T, store Store, node string) {
 	if err := store.Append(ctx, []reading.Reading{at(node, "a", Now(), 20, 40)}); err == nil {
 		t.Error("appended with a cancelled context")
 	}
-	if _, err := store.Latest(ctx, []readings.Node{{ID: node}}); err == nil {
+	if _, err := store.Latest(ctx, []readings.NodeRef{{ID: node}}); err == nil {
 		t.Error("answered with a cancelled context")
 	}
 	failed := false
-	for _, err := range store.Range(ctx, readings.Node{ID: node}, Now().Add(-time.Hour), Now()) {
+	for _, err := range store.Range(ctx, readings.NodeRef{ID: node}, Now().Add(-time.Hour), Now()) {
 		failed = failed || err != nil
 	}
 	if !failed {

@@ -45,7 +45,7 @@ func simulated(id string, readings int, random *rand.Rand) Node {
 		warmer := daily*math.Sin(2*math.Pi*seconds/86400+phase/6) + cooling*math.Sin(2*math.Pi*seconds/period+phase) + wander + disturbed
 		n.Readings = append(n.Readings, reading.Reading{
 			NodeID: id, MessageID: strconv.Itoa(len(n.Readings)),
-			Time:        reading.Instant(start.Add(time.Duration(seconds * float64(time.Second)))),
+			Time:        reading.TruncateTime(start.Add(time.Duration(seconds * float64(time.Second)))),
 			Temperature: reading.Round(level + warmer + noise*random.NormFloat64()),
 			Humidity:    reading.Round(min(max((moisture+damp)*math.Exp(-0.05*warmer)+3*noise*random.NormFloat64(), 1), 99)),
 		})

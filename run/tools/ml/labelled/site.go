@@ -52,7 +52,7 @@ func Read(r io.Reader) ([]Node, Skipped, error) {
 				skipped.Impossible++
 				continue
 			}
-			at := reading.Instant(row.Time)
+			at := reading.TruncateTime(row.Time)
 			if len(n.Readings) > 0 && n.Readings[len(n.Readings)-1].Time.Equal(at) {
 				skipped.Twice++
 				continue
@@ -118,7 +118,7 @@ func (n *Node) Quicken() bool {
 	first, quicker := n.Readings[0].Time, float64(pace)/float64(interval)
 	for i := range n.Readings {
 		since := float64(n.Readings[i].Time.Sub(first))
-		n.Readings[i].Time = reading.Instant(first.Add(time.Duration(since * quicker)))
+		n.Readings[i].Time = reading.TruncateTime(first.Add(time.Duration(since * quicker)))
 	}
 	return true
 }

@@ -25,19 +25,19 @@ func TestSettingsAreThoseOfTerraform(t *testing.T) {
 	}
 	for name, settings := range map[string]any{
 		"ingest": &struct {
-			function.Common
+			function.CommonConfig
 			ingest.Config
 		}{},
 		"detect": &struct {
-			function.Common
+			function.CommonConfig
 			detect.Config
 		}{},
 		"storealert": &struct {
-			function.Common
+			function.CommonConfig
 			storealert.Config
 		}{},
 		"train": &struct {
-			function.Common
+			function.CommonConfig
 			train.Config
 		}{},
 	} {

@@ -171,7 +171,7 @@ func (p *plant) take(data []byte, err error) {
 
 // hot is a reading over every limit.
 func hot() reading.Reading {
-	return reading.Reading{NodeID: node, MessageID: "m1", Time: reading.Instant(time.Now()), Temperature: 99, Humidity: 40}
+	return reading.Reading{NodeID: node, MessageID: "m1", Time: reading.TruncateTime(time.Now()), Temperature: 99, Humidity: 40}
 }
 
 func ingests(t *testing.T, p *plant) {
@@ -197,7 +197,7 @@ func detects(t *testing.T, p *plant) {
 
 func storesAlerts(t *testing.T, p *plant) {
 	t.Helper()
-	p.take(wire.EncodeAlert(alert.Judge(hot(), alert.Defaults())[0]))
+	p.take(wire.EncodeAlert(alert.Exceeded(hot(), alert.Defaults())[0]))
 	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, store.AlertQuery{Limit: 10})
 	if err != nil || len(stored) != 1 {
 		t.Errorf("stored %+v, %v\n%s", stored, err, p.Output())
@@ -208,7 +208,7 @@ func trains(t *testing.T, p *plant) {
 	t.Helper()
 	for i := range 1500 {
 		p.series = append(p.series, reading.Reading{
-			NodeID: node, MessageID: strconv.Itoa(i), Time: reading.Instant(time.Now().Add(time.Duration(i-1501) * 30 * time.Second)),
+			NodeID: node, MessageID: strconv.Itoa(i), Time: reading.TruncateTime(time.Now().Add(time.Duration(i-1501) * 30 * time.Second)),
 			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
 		})
 	}

@@ -190,7 +190,7 @@ func (p *Plant) startStorage(ctx context.Context) (string, error) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- httpserver.Run(ctx, listener, server.HTTPHandler(), httpserver.Limits{}, p.options.Log, slog.LevelDebug)
+		ended <- httpserver.Run(ctx, listener, server.HTTPHandler(), httpserver.Config{}, p.options.Log, slog.LevelDebug)
 	}()
 	p.onStop(func() error {
 		end()

@@ -53,7 +53,7 @@ func newPool(ctx context.Context, log *slog.Logger, instances ...*Process) (*Poo
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 	ctx, p.end = context.WithCancel(context.WithoutCancel(ctx))
-	limits := httpserver.Limits{HeaderTime: time.Minute, ReadTime: time.Minute, WriteTime: time.Minute, IdleTime: time.Minute, HeaderSize: 64 << 10}
+	limits := httpserver.Config{ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
 	go func() { p.ended <- httpserver.Run(ctx, listener, proxy, limits, log, slog.LevelDebug) }()
 	return p, nil
 }

@@ -32,23 +32,23 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Fault is what goes wrong with one append. The zero value is nothing.
-type Fault struct {
+// Failure is what goes wrong with one append. The zero value is nothing.
+type Failure struct {
 	// Code answers with an error in the response, nothing stored, the stream
 	// still open.
 	Code    codes.Code
 	Message string
 	// RowErrors refuses rows by their index, nothing stored.
 	RowErrors map[int64]string
-	// Break ends the stream without an answer; with Store the rows are kept
+	// BreakStream ends the stream without an answer; with Store the rows are kept
 	// first, as when only the acknowledgement is lost.
-	Break, Store bool
+	BreakStream, StoreFirst bool
 	// Hang never answers.
 	Hang bool
 }
 
-func (f Fault) none() bool {
-	return f.Code == codes.OK && len(f.RowErrors) == 0 && !f.Break && !f.Hang
+func (f Failure) none() bool {
+	return f.Code == codes.OK && len(f.RowErrors) == 0 && !f.BreakStream && !f.Hang
 }
 
 // AppendServer is a BigQueryWrite server. Set its fields before the first
@@ -59,10 +59,10 @@ type AppendServer struct {
 	// Latency passes between a request and its answer; requests of one stream
 	// overlap in it.
 	Latency time.Duration
-	// Forget drops rows instead of keeping them, for benchmarks.
-	Forget bool
-	// Fault decides on the nth append of all streams, from 1. It may be nil.
-	Fault func(nth int, rows []reading.Reading) Fault
+	// Discard drops rows instead of keeping them, for benchmarks.
+	Discard bool
+	// Failure decides on the nth append of all streams, from 1. It may be nil.
+	Failure func(nth int, rows []reading.Reading) Failure
 
 	address string
 	server  *grpc.Server
@@ -166,7 +166,7 @@ func (s *AppendServer) AppendRows(stream storagepb.BigQueryWrite_AppendRowsServe
 					return status.Error(codes.InvalidArgument, err.Error()) //nolint:wrapcheck // gRPC reads the status
 				}
 			}
-			replies <- s.take(request, schema)
+			replies <- s.handle(request, schema)
 		}
 	}
 }
@@ -197,8 +197,8 @@ func answer(ctx context.Context, stream storagepb.BigQueryWrite_AppendRowsServer
 	return nil
 }
 
-// take decodes, and stores or refuses, one request.
-func (s *AppendServer) take(request *storagepb.AppendRowsRequest, schema protoreflect.MessageDescriptor) reply {
+// handle decodes, and stores or refuses, one request.
+func (s *AppendServer) handle(request *storagepb.AppendRowsRequest, schema protoreflect.MessageDescriptor) reply {
 	due := time.Now().Add(s.Latency) //nolint:forbidigo // simulates a network
 	if schema == nil {
 		return reply{err: status.Error(codes.InvalidArgument, "first request of a stream carries no schema"), due: due}
@@ -214,36 +214,36 @@ func (s *AppendServer) take(request *storagepb.AppendRowsRequest, schema protore
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.appends++
-	var fault Fault
-	if s.Fault != nil {
-		fault = s.Fault(s.appends, rows)
+	var failure Failure
+	if s.Failure != nil {
+		failure = s.Failure(s.appends, rows)
 	}
-	if (fault.none() || fault.Store) && !s.Forget {
+	if (failure.none() || failure.StoreFirst) && !s.Discard {
 		s.rows = append(s.rows, rows...)
 	}
 	switch {
-	case fault.Break:
+	case failure.BreakStream:
 		return reply{err: status.Error(codes.Unavailable, "stream broken"), due: due}
-	case fault.Hang:
+	case failure.Hang:
 		return reply{due: due}
-	case fault.none():
+	case failure.none():
 		return reply{due: due, response: &storagepb.AppendRowsResponse{
 			WriteStream: request.GetWriteStream(),
 			Response:    &storagepb.AppendRowsResponse_AppendResult_{AppendResult: &storagepb.AppendRowsResponse_AppendResult{}},
 		}}
 	}
-	return reply{due: due, response: refusal(fault)}
+	return reply{due: due, response: refusal(failure)}
 }
 
-func refusal(fault Fault) *storagepb.AppendRowsResponse {
-	code, message := fault.Code, fault.Message
-	if len(fault.RowErrors) > 0 {
+func refusal(failure Failure) *storagepb.AppendRowsResponse {
+	code, message := failure.Code, failure.Message
+	if len(failure.RowErrors) > 0 {
 		code, message = codes.InvalidArgument, "rows are malformed"
 	}
 	response := &storagepb.AppendRowsResponse{Response: &storagepb.AppendRowsResponse_Error{
 		Error: &spb.Status{Code: int32(code), Message: message},
 	}}
-	for index, text := range fault.RowErrors {
+	for index, text := range failure.RowErrors {
 		response.RowErrors = append(response.RowErrors, &storagepb.RowError{
 			Index: index, Code: storagepb.RowError_FIELDS_ERROR, Message: text,
 		})

@@ -14,7 +14,7 @@ import (
 	"coldaisle.dev/shared/logmetrics"
 )
 
-func TestTallyWritesOneEntryAMinute(t *testing.T) {
+func TestCountersWriteOneEntryAMinute(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var out bytes.Buffer
@@ -34,7 +34,7 @@ func TestTallyWritesOneEntryAMinute(t *testing.T) {
 	}
 	delete(entry, "time")
 	want := map[string]any{
-		"severity": "INFO", "message": logmetrics.Message, "piece": "ingest",
+		"severity": "INFO", "message": logmetrics.Message, "component": "ingest",
 		"readings_stored": 6.0, "readings_ignored": 1.0,
 	}
 	if diff := cmp.Diff(want, entry); diff != "" {
@@ -42,7 +42,7 @@ func TestTallyWritesOneEntryAMinute(t *testing.T) {
 	}
 }
 
-func TestTallyLosesNothingBetweenGoroutines(t *testing.T) {
+func TestCountersLoseNothingBetweenGoroutines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	counts := logmetrics.New(logging.New(&out, slog.LevelInfo, ""), "ingest", time.Hour, time.Now)
@@ -61,9 +61,9 @@ func TestTallyLosesNothingBetweenGoroutines(t *testing.T) {
 	}
 }
 
-func TestNilTallyCountsNothing(t *testing.T) {
+func TestNilCountersCountNothing(t *testing.T) {
 	t.Parallel()
-	var none *logmetrics.Tally
+	var none *logmetrics.Counters
 	none.Add(t.Context(), "n", 1)
 	none.Flush(t.Context())
 }

@@ -9,17 +9,17 @@ import (
 	"coldaisle.dev/shared/alert"
 )
 
-// Node is what the pipeline must know of an identifier that sends readings.
-// It spans customers: the pipeline serves all of them and shows it to none.
-type Node struct {
-	Owned   bool              // a customer has it as a sensor
-	Deleted bool              // a customer had it, and nobody has it now
-	Limits  *alert.Thresholds // its owner's; nil when they never set any
+// SensorStatus is what the pipeline knows of a node id. It spans customers: the
+// pipeline serves all of them and shows it to none.
+type SensorStatus struct {
+	Owned      bool              // a customer has it as a sensor
+	Deleted    bool              // a customer had it, and nobody has it now
+	Thresholds *alert.Thresholds // its owner's; nil when they never set any
 }
 
-// Nodes returns what is known of each identifier; one that nobody ever had is
-// absent.
-func (s *Store) Nodes(ctx context.Context, ids []string) (map[string]Node, error) {
+// SensorStatuses returns the status of each node id. One that was never a sensor
+// is absent.
+func (s *Store) SensorStatuses(ctx context.Context, ids []string) (map[string]SensorStatus, error) {
 	type row struct {
 		NodeID         string
 		Owned          bool
@@ -27,7 +27,7 @@ func (s *Store) Nodes(ctx context.Context, ids []string) (map[string]Node, error
 		MaxHumidity    *float64
 	}
 	defaults := alert.Defaults()
-	found, err := many[row](ctx, s, `
+	found, err := queryAll[row](ctx, s, `
 		SELECT s.node_id, true AS owned, t.max_temperature, t.max_humidity
 		FROM sensors s
 		-- The version before this one sets a record and leaves it assumed: by its values it is known.
@@ -43,11 +43,11 @@ func (s *Store) Nodes(ctx context.Context, ids []string) (map[string]Node, error
 	if err != nil {
 		return nil, fmt.Errorf("%d nodes: %w", len(ids), err)
 	}
-	nodes := make(map[string]Node, len(found))
+	nodes := make(map[string]SensorStatus, len(found))
 	for _, r := range found {
-		node := Node{Owned: r.Owned, Deleted: !r.Owned}
+		node := SensorStatus{Owned: r.Owned, Deleted: !r.Owned}
 		if r.MaxTemperature != nil && r.MaxHumidity != nil {
-			node.Limits = &alert.Thresholds{MaxTemperature: *r.MaxTemperature, MaxHumidity: *r.MaxHumidity}
+			node.Thresholds = &alert.Thresholds{MaxTemperature: *r.MaxTemperature, MaxHumidity: *r.MaxHumidity}
 		}
 		nodes[r.NodeID] = node
 	}

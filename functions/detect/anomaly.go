@@ -23,82 +23,82 @@ type Models interface {
 	Pair(ctx context.Context) modelstore.Pair
 }
 
-// NoModels is where there is no bucket: rules alone judge.
+// NoModels stands for the models where no bucket is configured: only the rules
+// detect then.
 type NoModels struct{}
 
 // Pair implements [Models].
 func (NoModels) Pair(context.Context) modelstore.Pair { return modelstore.Pair{} }
 
-// Predictions is the metadata database. RecordDetection returns once the record
-// is durable.
-type Predictions interface {
+// PredictionStore is the metadata database. RecordDetection returns when the
+// record is durable.
+type PredictionStore interface {
 	RecordDetection(ctx context.Context, n store.NewPrediction) (bool, error)
 }
 
-// Predictor is the part of detection that learns: it judges each reading by the
-// models in use and records the anomalies, and a sample of what the detector
-// calls normal, for people to judge in turn. Before there is a detector only what
-// breaks a rule is recorded: nothing has called the other readings normal. It
-// implements [Learned].
-type Predictor struct {
+// AnomalyDetector runs the models in use on each reading. It records the anomalies
+// and a sample of the normal readings, for users to validate. While there is no
+// detector it records only what breaks a rule, since no model has called the other
+// readings normal. It implements [AnomalyObserver].
+type AnomalyDetector struct {
 	models      Models
-	predictions Predictions
-	every       uint64 // one in so many normal readings is recorded
+	predictions PredictionStore
+	sampleEvery uint64 // one in so many normal readings is recorded
 	extractors  sync.Pool
 	log         *slog.Logger
-	tally       *logmetrics.Tally
+	counters    *logmetrics.Counters
 }
 
-// NewPredictor returns a predictor that records one in every so many normal
-// readings. A nil tally counts nothing.
-func NewPredictor(m Models, predictions Predictions, every int, log *slog.Logger, counts *logmetrics.Tally) *Predictor {
-	return &Predictor{
-		models: m, predictions: predictions, every: uint64(max(every, 1)),
+// NewAnomalyDetector returns a detector that records one in every so many normal
+// readings. Nil counters count nothing.
+func NewAnomalyDetector(m Models, predictions PredictionStore, every int, log *slog.Logger, counters *logmetrics.Counters) *AnomalyDetector {
+	return &AnomalyDetector{
+		models: m, predictions: predictions, sampleEvery: uint64(max(every, 1)),
 		extractors: sync.Pool{New: func() any { return new(features.Extractor) }},
-		log:        log, tally: counts,
+		log:        log, counters: counters,
 	}
 }
 
-// Observe implements [Learned].
-func (p *Predictor) Observe(ctx context.Context, data wire.Data) error {
-	n, worth := p.judge(p.models.Pair(ctx), data)
-	if !worth {
+// Observe implements [AnomalyObserver].
+func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data) error {
+	n, record := d.evaluate(d.models.Pair(ctx), data)
+	if !record {
 		return nil
 	}
-	recorded, err := p.predictions.RecordDetection(ctx, n)
+	recorded, err := d.predictions.RecordDetection(ctx, n)
 	if err != nil {
 		return err
 	}
 	if recorded {
-		p.tally.Add(ctx, "predictions_recorded", 1)
+		d.counters.Add(ctx, "predictions_recorded", 1)
 	}
 	if recorded && n.AnomalyPredicted {
-		p.log.InfoContext(ctx, "anomaly detected", "node_id", n.SensorID, "reading_id", n.MessageID, "model_version", n.ModelVersion)
+		d.log.InfoContext(ctx, "anomaly detected", "node_id", n.SensorID, "reading_id", n.MessageID, "model_version", n.ModelVersion)
 	}
 	return nil
 }
 
-// judge reports what the models say of a reading and whether it is worth a
-// record. For most readings it does nothing but judge.
-func (p *Predictor) judge(pair modelstore.Pair, data wire.Data) (n store.NewPrediction, worth bool) {
-	x, _ := p.extractors.Get().(*features.Extractor)
-	defer p.extractors.Put(x)
-	judgement := pair.Detector.Judge(x, data.Recent, data.Reading)
-	sampled := judgement.Scored && p.sampled(data.Reading)
-	if !judgement.Anomalous() && !sampled {
+// evaluate runs the models on a reading and reports whether to record the result.
+// Most readings are neither anomalous nor sampled: for them it only detects.
+func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n store.NewPrediction, record bool) {
+	x, _ := d.extractors.Get().(*features.Extractor)
+	defer d.extractors.Put(x)
+	detection := pair.Detector.Judge(x, data.Recent, data.Reading)
+	sampled := detection.Scored && d.sampled(data.Reading)
+	if !detection.Anomalous() && !sampled {
 		return n, false
 	}
 	n = store.NewPrediction{
 		SensorID: data.Reading.NodeID, Time: data.Reading.Time, MessageID: data.Reading.MessageID,
-		AnomalyPredicted: judgement.Anomalous(), SamplingProbability: 1, ModelVersion: pair.Manifest.Version(),
+		AnomalyPredicted: detection.Anomalous(), SamplingProbability: 1, ModelVersion: pair.Manifest.Version(),
 	}
 	if !n.AnomalyPredicted {
-		n.SamplingProbability = 1 / float64(p.every)
+		n.SamplingProbability = 1 / float64(d.sampleEvery)
 	}
-	if judgement.Scored {
-		n.Score = &judgement.Score
+	if detection.Scored {
+		n.Score = &detection.Score
 	}
-	if f, ok := foretold(x, pair.Forecaster, data.Recent, data.Reading); ok {
+	if f, ok := compareForecast(x, pair.Forecaster, data.Recent, data.Reading); ok {
 		n.PredictedTemperature, n.PredictedHumidity = &f.predictedTemperature, &f.predictedHumidity
 		n.ActualTemperature, n.ActualHumidity = &f.actualTemperature, &f.actualHumidity
 	} else {
@@ -109,26 +109,26 @@ func (p *Predictor) judge(pair modelstore.Pair, data wire.Data) (n store.NewPred
 
 // sampled chooses one in every so many readings by a hash of their identity: the
 // same whatever instance is asked, and however often.
-func (p *Predictor) sampled(r reading.Reading) bool {
-	var space [reading.MaxNodeIDLength + reading.MaxMessageIDLength + 32]byte
-	identity := append(append(space[:0], r.NodeID...), 0)
+func (d *AnomalyDetector) sampled(r reading.Reading) bool {
+	var buffer [reading.MaxNodeIDLength + reading.MaxMessageIDLength + 32]byte
+	identity := append(append(buffer[:0], r.NodeID...), 0)
 	identity = append(append(identity, r.MessageID...), 0)
 	h := fnv.New64a()
 	_, _ = h.Write(strconv.AppendInt(identity, r.Time.UnixMicro(), 10))
 	mixed := h.Sum64() * 0x9e3779b97f4a7c15 // FNV's low bits are poor
-	return (mixed>>32)%p.every == 0
+	return (mixed>>32)%d.sampleEvery == 0
 }
 
-// outcome is a forecast and what came of it.
-type outcome struct {
+// forecastComparison is a forecast and what was measured at its time.
+type forecastComparison struct {
 	predictedTemperature, predictedHumidity float64
 	actualTemperature, actualHumidity       float64
 }
 
-// foretold forecasts, from the newest reading that is at least the horizon older
-// than r, what there was at the horizon, and reads off what it was: between the
-// two readings around that instant, in proportion to time.
-func foretold(x *features.Extractor, f *learn.Forecaster, w reading.Window, r reading.Reading) (o outcome, ok bool) {
+// compareForecast makes the forecast that was due at reading r: it forecasts from
+// the newest entry of the window that is at least the horizon (20 s) older than r.
+// The measured value at that time is interpolated from the two readings around it.
+func compareForecast(x *features.Extractor, f *learn.Forecaster, w reading.Window, r reading.Reading) (o forecastComparison, ok bool) {
 	const horizon = features.Horizon
 	origin := w.Len() - 1
 	for origin >= 0 && w.Age[origin] < horizon {
@@ -137,8 +137,8 @@ func foretold(x *features.Extractor, f *learn.Forecaster, w reading.Window, r re
 	if origin < features.MinPrevious {
 		return o, false
 	}
-	// The instant lies after the origin and at or before the reading that follows
-	// it or a later one.
+	// target is the age of the time that is forecast. The readings around it are
+	// before and the one that follows, which is r after the last entry.
 	target := w.Age[origin] - horizon
 	before := origin
 	for before+1 < w.Len() && w.Age[before+1] > target {

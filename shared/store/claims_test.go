@@ -15,7 +15,7 @@ import (
 )
 
 // training is a run that a trainer has claimed, with two verdicts to learn.
-func training(t *testing.T, h hall) (store.Claim, []store.Verdict) {
+func training(t *testing.T, h fixture) (store.Claim, []store.Verdict) {
 	t.Helper()
 	h.sensor(t, h.anna, h.annas, "n1")
 	for minute, verdict := range []store.Feedback{store.FeedbackOK, store.FeedbackNotOK, ""} {
@@ -43,7 +43,7 @@ func training(t *testing.T, h hall) (store.Claim, []store.Verdict) {
 }
 
 // used lists the predictions that count as used.
-func (h hall) used(t *testing.T) []int64 {
+func (h fixture) used(t *testing.T) []int64 {
 	t.Helper()
 	rows, err := h.pool.Query(t.Context(), `SELECT id FROM prediction_feedback WHERE used_in_training ORDER BY id`)
 	if err != nil {

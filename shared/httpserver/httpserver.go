@@ -1,6 +1,5 @@
-// Package httpserver answers HTTP on a listener within limits that keep slow and
-// greedy clients from holding it, and ends without cutting who is being
-// answered.
+// Package httpserver runs an HTTP server with limits on slow clients and a
+// graceful shutdown.
 package httpserver
 
 import (
@@ -13,17 +12,18 @@ import (
 	"time"
 )
 
-// drainTime is how long requests may finish after the signal to stop. Cloud
-// Run and systemd as we set it kill ten seconds after theirs.
-const drainTime = 8 * time.Second
+// shutdownTimeout is how long requests in flight may take after the signal to
+// stop. Cloud Run, and systemd as configured in edge-gateway/packaging, kill the
+// process ten seconds after the signal.
+const shutdownTimeout = 8 * time.Second
 
-// Limits of a connection.
-type Limits struct {
-	HeaderTime time.Duration // to send the header of a request
-	ReadTime   time.Duration // to send a whole request
-	WriteTime  time.Duration // to take an answer
-	IdleTime   time.Duration // between two requests
-	HeaderSize int           // bytes of header
+// Config holds the limits of a connection.
+type Config struct {
+	ReadHeaderTimeout time.Duration // to send the header of a request
+	ReadTimeout       time.Duration // to send a whole request
+	WriteTimeout      time.Duration // to take an answer
+	IdleTimeout       time.Duration // between two requests
+	MaxHeaderBytes    int           // bytes of header
 	// Refusal is the body of what is refused before any handler: a header that is
 	// too large, a malformed request. Nil leaves net/http's plain text.
 	Refusal Refusal
@@ -33,14 +33,14 @@ type Limits struct {
 // under way finish and returns nil; an error names those that had to be cut. It
 // closes the listener. What clients do wrong goes to the log at the given level.
 // configure sets what else the server needs.
-func Run(ctx context.Context, listener net.Listener, handler http.Handler, limits Limits, log *slog.Logger, level slog.Level, configure ...func(*http.Server)) error {
+func Run(ctx context.Context, listener net.Listener, handler http.Handler, config Config, log *slog.Logger, level slog.Level, configure ...func(*http.Server)) error {
 	server := &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: limits.HeaderTime,
-		ReadTimeout:       limits.ReadTime,
-		WriteTimeout:      limits.WriteTime,
-		IdleTimeout:       limits.IdleTime,
-		MaxHeaderBytes:    limits.HeaderSize,
+		ReadHeaderTimeout: config.ReadHeaderTimeout,
+		ReadTimeout:       config.ReadTimeout,
+		WriteTimeout:      config.WriteTimeout,
+		IdleTimeout:       config.IdleTimeout,
+		MaxHeaderBytes:    config.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), level),
 		// OPTIONS * is the handler's too.
 		DisableGeneralOptionsHandler: true,
@@ -48,8 +48,8 @@ func Run(ctx context.Context, listener net.Listener, handler http.Handler, limit
 	for _, c := range configure {
 		c(server)
 	}
-	if limits.Refusal != nil {
-		listener = refusals{listener, limits.Refusal}
+	if config.Refusal != nil {
+		listener = refusals{listener, config.Refusal}
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -58,7 +58,7 @@ func Run(ctx context.Context, listener net.Listener, handler http.Handler, limit
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	err := server.Shutdown(drain)
 	if err != nil {

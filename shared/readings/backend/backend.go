@@ -1,4 +1,5 @@
-// Package backend opens the readings where the environment says that they are.
+// Package backend opens the backend of the readings that the config names:
+// BigQuery or PostgreSQL.
 package backend
 
 import (
@@ -20,12 +21,11 @@ const (
 	PostgreSQL = "postgres"
 )
 
-// Config is what a program reads of it from its environment.
+// Config is read from a program's environment.
 type Config struct {
 	bqreadings.Config
 
-	// Readings says where readings are: bigquery or postgres, the metadata
-	// database then.
+	// Readings names the backend: bigquery, or postgres for the metadata database.
 	Readings string `env:"READINGS" envDefault:"bigquery"`
 }
 
@@ -41,16 +41,9 @@ func (c Config) Validate() error {
 	}
 }
 
-// Table is the readings, written and read.
-type Table interface {
-	readings.Appender
-	readings.Reader
-	readings.Historian
-}
-
-// Open opens the readings of a project, or those in the metadata database, whose
-// pool stays the caller's. What it returns besides closes them.
-func Open(ctx context.Context, project string, c Config, pool *pgxpool.Pool, clock func() time.Time, log *slog.Logger) (Table, func() error, error) {
+// Open opens the backend: BigQuery in a project, or the metadata database, whose
+// pool stays the caller's to close. The returned function closes the store.
+func Open(ctx context.Context, project string, c Config, pool *pgxpool.Pool, clock func() time.Time, log *slog.Logger) (readings.Store, func() error, error) {
 	if c.Readings == PostgreSQL {
 		return pgreadings.New(pool, clock), func() error { return nil }, nil
 	}

@@ -25,10 +25,10 @@ func start(t *testing.T, handler http.Handler) string {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	limits := httpserver.Limits{HeaderSize: 4 << 10, Refusal: func(detail string) []byte {
+	config := httpserver.Config{MaxHeaderBytes: 4 << 10, Refusal: func(detail string) []byte {
 		return fmt.Appendf(nil, `{"reason":%q}`, detail)
 	}}
-	go func() { done <- httpserver.Run(ctx, listener, handler, limits, logging.Discard(), slog.LevelDebug) }()
+	go func() { done <- httpserver.Run(ctx, listener, handler, config, logging.Discard(), slog.LevelDebug) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

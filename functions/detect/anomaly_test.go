@@ -33,12 +33,12 @@ func series(n int, every time.Duration) []reading.Reading {
 	return all
 }
 
-// trained are models that know a series.
-type trained struct{ pair modelstore.Pair }
+// fixedModels are models that know a series.
+type fixedModels struct{ pair modelstore.Pair }
 
-func (f trained) Pair(context.Context) modelstore.Pair { return f.pair }
+func (f fixedModels) Pair(context.Context) modelstore.Pair { return f.pair }
 
-func train(tb testing.TB, of []reading.Reading) trained {
+func train(tb testing.TB, of []reading.Reading) fixedModels {
 	tb.Helper()
 	result, err := learn.Train(tb.Context(), learn.Input{
 		History: []learn.Series{{NodeID: "n1", Readings: of}}, Seed: 1, Started: noon,
@@ -46,19 +46,19 @@ func train(tb testing.TB, of []reading.Reading) trained {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return trained{modelstore.Pair{
+	return fixedModels{modelstore.Pair{
 		Manifest: modelstore.Manifest{Detector: result.Detector.Info.Name, Forecaster: result.Forecaster.Info.Name},
 		Detector: result.Detector, Forecaster: result.Forecaster,
 	}}
 }
 
-// recorded keeps predictions in memory.
-type recorded struct {
+// fakePredictions keeps predictions in memory.
+type fakePredictions struct {
 	all []store.NewPrediction
 	err error
 }
 
-func (r *recorded) RecordDetection(_ context.Context, n store.NewPrediction) (bool, error) {
+func (r *fakePredictions) RecordDetection(_ context.Context, n store.NewPrediction) (bool, error) {
 	r.all = append(r.all, n)
 	return r.err == nil, r.err
 }
@@ -78,8 +78,8 @@ func TestPredictions(t *testing.T) {
 	t.Parallel()
 	of := series(900, 30*time.Second)
 	live := train(t, of)
-	kept := &recorded{}
-	p := detect.NewPredictor(live, kept, 20, logging.Discard(), nil)
+	kept := &fakePredictions{}
+	p := detect.NewAnomalyDetector(live, kept, 20, logging.Discard(), nil)
 	messages := stream(of)
 	for _, m := range messages {
 		if err := p.Observe(t.Context(), m); err != nil {
@@ -130,8 +130,8 @@ func TestPredictions(t *testing.T) {
 	}
 
 	// Another instance decides alike, and a database that is away is no answer.
-	second := &recorded{err: errors.New("away")}
-	q := detect.NewPredictor(live, second, 20, logging.Discard(), nil)
+	second := &fakePredictions{err: errors.New("away")}
+	q := detect.NewAnomalyDetector(live, second, 20, logging.Discard(), nil)
 	refused := 0
 	for _, m := range messages {
 		if err := q.Observe(t.Context(), m); errors.Is(err, second.err) {
@@ -143,11 +143,11 @@ func TestPredictions(t *testing.T) {
 	}
 }
 
-func TestDenseSeriesForetells(t *testing.T) {
+func TestDenseSeriesAreForecast(t *testing.T) {
 	t.Parallel()
 	of := series(900, 5*time.Second)
-	kept := &recorded{}
-	p := detect.NewPredictor(train(t, of), kept, 5, logging.Discard(), nil)
+	kept := &fakePredictions{}
+	p := detect.NewAnomalyDetector(train(t, of), kept, 5, logging.Discard(), nil)
 	for _, m := range stream(of) {
 		if err := p.Observe(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -175,8 +175,8 @@ func TestDenseSeriesForetells(t *testing.T) {
 // judged it.
 func TestRulesNeedNoModel(t *testing.T) {
 	t.Parallel()
-	kept := &recorded{}
-	p := detect.NewPredictor(detect.NoModels{}, kept, 1, logging.Discard(), nil)
+	kept := &fakePredictions{}
+	p := detect.NewAnomalyDetector(detect.NoModels{}, kept, 1, logging.Discard(), nil)
 	of := series(30, 30*time.Second)
 	of[0].Temperature = 90 // out of the sensor's range, with nothing before it
 	for _, m := range stream(of) {
@@ -194,7 +194,7 @@ func TestPredictionsAreStoredOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	of := series(900, 30*time.Second)
-	p := detect.NewPredictor(train(t, of), store.New(pool), 20, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(train(t, of), store.New(pool), 20, logging.Discard(), nil)
 	count := func() (n int) {
 		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM prediction_feedback`).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -222,7 +222,7 @@ func TestPredictionsAreStoredOnce(t *testing.T) {
 // record, which nearly all are.
 func BenchmarkObserve(b *testing.B) {
 	of := series(900, 30*time.Second)
-	p := detect.NewPredictor(train(b, of), &recorded{}, 1_000_000, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(train(b, of), &fakePredictions{}, 1_000_000, logging.Discard(), nil)
 	m := stream(of)[500]
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,5 +1,5 @@
-// Package recording reads recorded series of readings from CSV files, for whoever
-// sends them to a gateway and for whoever trains on them.
+// Package recording reads recordings: CSV files of readings. The node simulator
+// replays them, and run/tools/ml trains on them.
 package recording
 
 import (
@@ -19,7 +19,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Row is one row of a recorded series.
+// Row is one row of a recording.
 type Row struct {
 	Line        int // in the file, the header being 1
 	NodeID      string
@@ -29,8 +29,8 @@ type Row struct {
 	Label       string    // as written; empty when the file has none
 }
 
-// Series is a recorded file.
-type Series struct {
+// Recording is what a file holds.
+type Recording struct {
 	Nodes              []string         // in order of first appearance
 	Rows               map[string][]Row // of each node, oldest first
 	Total              int              // rows of the file, left out ones too
@@ -43,9 +43,9 @@ type Series struct {
 // timestamp and temperature, in any order. humidity stands in for values that
 // are missing; nil leaves such rows out. Rows of one node with equal times keep
 // the file's order. The error names the line.
-func Read(file io.Reader, humidity *float64) (*Series, error) {
+func Read(file io.Reader, humidity *float64) (*Recording, error) {
 	buffered := bufio.NewReader(file)
-	if mark, err := buffered.Peek(3); err == nil && bytes.Equal(mark, []byte("\xef\xbb\xbf")) {
+	if bom, err := buffered.Peek(3); err == nil && bytes.Equal(bom, []byte("\xef\xbb\xbf")) {
 		_, _ = buffered.Discard(3)
 	}
 	lines := csv.NewReader(buffered)
@@ -54,11 +54,11 @@ func Read(file io.Reader, humidity *float64) (*Series, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
-	columns, err := findColumns(header)
+	indexes, err := parseHeader(header)
 	if err != nil {
 		return nil, err
 	}
-	s := &Series{Rows: map[string][]Row{}}
+	r := &Recording{Rows: map[string][]Row{}}
 	for {
 		record, err := lines.Read()
 		if errors.Is(err, io.EOF) {
@@ -68,35 +68,35 @@ func Read(file io.Reader, humidity *float64) (*Series, error) {
 			return nil, fmt.Errorf("read series: %w", err)
 		}
 		line, _ := lines.FieldPos(0)
-		if err := s.add(columns, record, line, humidity); err != nil {
+		if err := r.add(indexes, record, line, humidity); err != nil {
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 	}
-	for _, rows := range s.Rows {
+	for _, rows := range r.Rows {
 		slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Line, b.Line)) })
-		if s.First.IsZero() || rows[0].Time.Before(s.First) {
-			s.First = rows[0].Time
+		if r.First.IsZero() || rows[0].Time.Before(r.First) {
+			r.First = rows[0].Time
 		}
 	}
-	return s, nil
+	return r, nil
 }
 
-// columns are positions in a record, -1 where the file has no such column.
-type columns struct{ node, time, temperature, humidity, label int }
+// columnIndexes are positions in a record, -1 where the file has no such column.
+type columnIndexes struct{ node, time, temperature, humidity, label int }
 
-func findColumns(header []string) (columns, error) {
+func parseHeader(header []string) (columnIndexes, error) {
 	find := func(name string) int {
 		return slices.IndexFunc(header, func(h string) bool { return strings.EqualFold(strings.TrimSpace(h), name) })
 	}
-	c := columns{find("node_id"), find("timestamp"), find("temperature"), find("humidity"), find("label")}
+	c := columnIndexes{find("node_id"), find("timestamp"), find("temperature"), find("humidity"), find("label")}
 	if c.node < 0 || c.time < 0 || c.temperature < 0 {
 		return c, fmt.Errorf("header must name node_id, timestamp and temperature: got %q", strings.Join(header, ","))
 	}
 	return c, nil
 }
 
-func (s *Series) add(c columns, record []string, line int, humidity *float64) error {
-	s.Total++
+func (r *Recording) add(c columnIndexes, record []string, line int, humidity *float64) error {
+	r.Total++
 	row := Row{Line: line}
 	id := record[c.node]
 	if err := reading.ValidateNodeID(id); err != nil {
@@ -111,7 +111,7 @@ func (s *Series) add(c columns, record []string, line int, humidity *float64) er
 		return fmt.Errorf("temperature: %w", err)
 	}
 	if !given {
-		s.WithoutTemperature++
+		r.WithoutTemperature++
 		return nil
 	}
 	given = false
@@ -125,20 +125,20 @@ func (s *Series) add(c columns, record []string, line int, humidity *float64) er
 	case humidity != nil:
 		row.Humidity = *humidity
 	default:
-		s.WithoutHumidity++
+		r.WithoutHumidity++
 		return nil
 	}
 	if c.label >= 0 {
 		row.Label = strings.Clone(record[c.label])
 	}
-	rows, known := s.Rows[id]
+	rows, known := r.Rows[id]
 	if known {
 		row.NodeID = rows[0].NodeID
 	} else {
 		row.NodeID = strings.Clone(id)
-		s.Nodes = append(s.Nodes, row.NodeID)
+		r.Nodes = append(r.Nodes, row.NodeID)
 	}
-	s.Rows[row.NodeID] = append(rows, row)
+	r.Rows[row.NodeID] = append(rows, row)
 	return nil
 }
 

@@ -11,20 +11,20 @@ import (
 )
 
 // OpenAnomalyEvery is within what time a sensor has at most one anomaly that
-// nobody has judged: a fault of an hour is one question, not a hundred.
+// no user has validated: an error that lasts an hour is one question, not a hundred.
 const OpenAnomalyEvery = 10 * time.Minute
 
-// RecordDetection keeps what detection says of a reading, once however often the
-// reading is delivered. It reports whether it made a record: an anomaly beside
-// an open one of the same sensor makes none, nor does what is said of a sensor
-// that was deleted and not created again, or of a time when it was another's.
-// The sensor's owner need not be known; see [Prediction].
+// RecordDetection stores what detection says of a reading, once however often the
+// reading is delivered. It reports whether it stored a record. It stores none for
+// an anomaly within [OpenAnomalyEvery] of an open one of the same sensor, for a
+// deleted sensor that was not created again, and for a time when the sensor was
+// another customer's. The sensor need not have an owner; see [Prediction].
 func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, error) {
 	recorded := false
 	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
-		// Two instances may judge two readings of a sensor at the same moment. A
-		// deletion takes the same lock (see the migrations): it comes before, and
-		// is seen, or after, and hides this record from the next owner.
+		// Two instances may record two readings of a sensor at the same moment. A
+		// deletion takes the same lock (see the migrations). It either comes before
+		// and is seen here, or comes after and hides this record from the next owner.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('predictions of ' || $1, 0))`, n.SensorID); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
@@ -44,7 +44,7 @@ func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, err
 			    WHERE node_id = @sensor::varchar AND (readable_from IS NULL OR readable_from <= @timestamp::timestamptz)))
 			ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`,
 			pgx.NamedArgs{
-				"sensor": n.SensorID, "timestamp": reading.Instant(n.Time), "message_id": n.MessageID,
+				"sensor": n.SensorID, "timestamp": reading.TruncateTime(n.Time), "message_id": n.MessageID,
 				"predicted_temperature": n.PredictedTemperature, "predicted_humidity": n.PredictedHumidity,
 				"actual_temperature": n.ActualTemperature, "actual_humidity": n.ActualHumidity,
 				"anomaly": n.AnomalyPredicted, "probability": n.SamplingProbability, "score": n.Score, "model": n.ModelVersion,

@@ -21,19 +21,19 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // source is a database whose answers a test changes, and which takes a while.
 type source struct {
 	mu    sync.Mutex
-	nodes map[string]store.Node
+	nodes map[string]store.SensorStatus
 	err   error
 	takes time.Duration
 	calls int
 	asked int // identifiers in all calls
 }
 
-func (s *source) Nodes(ctx context.Context, ids []string) (map[string]store.Node, error) {
+func (s *source) SensorStatuses(ctx context.Context, ids []string) (map[string]store.SensorStatus, error) {
 	s.mu.Lock()
 	s.calls++
 	s.asked += len(ids)
 	takes, err := s.takes, s.err
-	found := map[string]store.Node{}
+	found := map[string]store.SensorStatus{}
 	for _, id := range ids {
 		if node, ok := s.nodes[id]; ok {
 			found[id] = node
@@ -50,11 +50,11 @@ func (s *source) Nodes(ctx context.Context, ids []string) (map[string]store.Node
 	return found, err
 }
 
-func (s *source) set(id string, node store.Node) {
+func (s *source) set(id string, node store.SensorStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nodes == nil {
-		s.nodes = map[string]store.Node{}
+		s.nodes = map[string]store.SensorStatus{}
 	}
 	s.nodes[id] = node
 }
@@ -71,23 +71,23 @@ func (s *source) called() int {
 	return s.calls
 }
 
-func limited(temperature float64) store.Node {
-	return store.Node{Owned: true, Limits: &alert.Thresholds{MaxTemperature: temperature, MaxHumidity: 50}}
+func limited(temperature float64) store.SensorStatus {
+	return store.SensorStatus{Owned: true, Thresholds: &alert.Thresholds{MaxTemperature: temperature, MaxHumidity: 50}}
 }
 
 // limit asks for a node that must be owned and limited.
-func limit(t *testing.T, r *sensorcache.Registry) float64 {
+func limit(t *testing.T, r *sensorcache.Cache) float64 {
 	t.Helper()
-	node, err := r.Node(t.Context(), "n")
-	if err != nil || !node.Owned || !node.HasLimits {
+	node, err := r.Status(t.Context(), "n")
+	if err != nil || !node.Owned || node.Thresholds == nil {
 		t.Fatalf("node %+v, %v", node, err)
 	}
-	return node.Limits.MaxTemperature
+	return node.Thresholds.MaxTemperature
 }
 
 // New keeps a goroutine of its cache, which no bubble of synctest could end:
 // tests in a bubble make the registry before they enter it.
-func inBubble(t *testing.T, test func(t *testing.T, s *source, r *sensorcache.Registry)) {
+func inBubble(t *testing.T, test func(t *testing.T, s *source, r *sensorcache.Cache)) {
 	t.Helper()
 	s := &source{}
 	r := sensorcache.New(s, time.Now)
@@ -96,12 +96,12 @@ func inBubble(t *testing.T, test func(t *testing.T, s *source, r *sensorcache.Re
 
 func TestConcurrentLookupsShareQueries(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
 		const nodes = 1000
 		s.takes = 10 * time.Millisecond
 		for i := range nodes {
-			s.set(fmt.Sprint("n", i), store.Node{Deleted: i%2 == 0, Owned: i%2 == 1})
+			s.set(fmt.Sprint("n", i), store.SensorStatus{Deleted: i%2 == 0, Owned: i%2 == 1})
 		}
 		var group sync.WaitGroup
 		for i := range nodes {
@@ -123,7 +123,7 @@ func TestConcurrentLookupsShareQueries(t *testing.T) {
 
 func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
 		s.takes = time.Second
 		var group sync.WaitGroup
@@ -133,7 +133,7 @@ func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
 			}
 		})
 		synctest.Wait() // its query is under way
-		s.set("n", store.Node{Deleted: true})
+		s.set("n", store.SensorStatus{Deleted: true})
 		if deleted, err := r.Deleted(t.Context(), "n"); err != nil || !deleted {
 			t.Errorf("asked after the deletion, while a query from before it was under way: %v, %v", deleted, err)
 		}
@@ -143,10 +143,10 @@ func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
 
 func TestCancelledLookupReturnsAndLeavesTheOthers(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
 		s.takes = time.Second
-		s.set("n", store.Node{Deleted: true})
+		s.set("n", store.SensorStatus{Deleted: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() {
@@ -171,7 +171,7 @@ func TestCancelledLookupReturnsAndLeavesTheOthers(t *testing.T) {
 
 func TestLookupEndsWhenTheDatabaseHangs(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
 		s.takes = time.Hour
 		start := time.Now()
@@ -184,27 +184,27 @@ func TestLookupEndsWhenTheDatabaseHangs(t *testing.T) {
 
 func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
 		s.set("n", limited(30))
 		if got := limit(t, r); got != 30 {
 			t.Errorf("limit %g, want 30", got)
 		}
 		s.set("n", limited(40))
-		time.Sleep(sensorcache.Fresh - time.Nanosecond)
+		time.Sleep(sensorcache.MaxAge - time.Nanosecond)
 		if got, calls := limit(t, r), s.called(); got != 30 || calls != 1 {
 			t.Errorf("limit %g after %d queries, want 30 after 1: cached", got, calls)
 		}
 		time.Sleep(time.Nanosecond)
 		if got := limit(t, r); got != 40 {
-			t.Errorf("limit %g after %v, want 40", got, sensorcache.Fresh)
+			t.Errorf("limit %g after %v, want 40", got, sensorcache.MaxAge)
 		}
 	})
 }
 
 func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
 		away := errors.New("away")
 		s.set("n", limited(30))
@@ -214,7 +214,7 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 		if got := limit(t, r); got != 30 {
 			t.Errorf("limit %g, want the stale 30", got)
 		}
-		if _, err := r.Node(t.Context(), "never asked"); !errors.Is(err, away) {
+		if _, err := r.Status(t.Context(), "never asked"); !errors.Is(err, away) {
 			t.Errorf("a node that was never known: %v", err)
 		}
 		if _, err := r.Deleted(t.Context(), "n"); !errors.Is(err, away) {
@@ -226,20 +226,20 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 			t.Errorf("limit %g once the database is back, want 40", got)
 		}
 		s.fail(away)
-		time.Sleep(sensorcache.Stale + time.Second)
-		if node, err := r.Node(t.Context(), "n"); !errors.Is(err, away) {
-			t.Errorf("an answer older than %v: %+v, %v", sensorcache.Stale, node, err)
+		time.Sleep(sensorcache.MaxStale + time.Second)
+		if node, err := r.Status(t.Context(), "n"); !errors.Is(err, away) {
+			t.Errorf("an answer older than %v: %+v, %v", sensorcache.MaxStale, node, err)
 		}
 	})
 }
 
 func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
 		s.set("n", limited(30))
 		limit(t, r)
-		time.Sleep(sensorcache.Fresh)
+		time.Sleep(sensorcache.MaxAge)
 		s.mu.Lock()
 		s.takes = time.Hour
 		s.mu.Unlock()
@@ -248,7 +248,7 @@ func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 			if got := limit(t, r); got != 30 {
 				t.Errorf("limit %g, want the stale 30", got)
 			}
-			if waited := time.Since(start); waited > sensorcache.Patience {
+			if waited := time.Since(start); waited > sensorcache.RefreshTimeout {
 				t.Errorf("waited %v", waited)
 			}
 		}
@@ -258,18 +258,18 @@ func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 
 func TestOnlyOwnedNodesAreCached(t *testing.T) {
 	t.Parallel()
-	tests := map[string]store.Node{"nobody's": {}, "deleted": {Deleted: true}}
+	tests := map[string]store.SensorStatus{"nobody's": {}, "deleted": {Deleted: true}}
 	for name, before := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(t *testing.T, s *source, r *sensorcache.Registry) {
+			inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 				t.Helper()
 				s.set("n", before)
-				if node, err := r.Node(t.Context(), "n"); err != nil || node.Owned || node.Deleted != before.Deleted {
+				if node, err := r.Status(t.Context(), "n"); err != nil || node.Owned || node.Deleted != before.Deleted {
 					t.Errorf("before: %+v, %v", node, err)
 				}
-				s.set("n", store.Node{Owned: true})
-				if node, err := r.Node(t.Context(), "n"); err != nil || !node.Owned || node.HasLimits {
+				s.set("n", store.SensorStatus{Owned: true})
+				if node, err := r.Status(t.Context(), "n"); err != nil || !node.Owned || node.Thresholds != nil {
 					t.Errorf("just created: %+v, %v", node, err)
 				}
 			})
@@ -303,7 +303,7 @@ func TestDeletedIsExactOnTheRealStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		check("created", false)
-		if node, err := r.Node(t.Context(), "n"); err != nil || !node.Owned {
+		if node, err := r.Status(t.Context(), "n"); err != nil || !node.Owned {
 			t.Errorf("created: %+v, %v", node, err)
 		}
 		if err := metadata.DeleteSensor(t.Context(), customer.ID, "n"); err != nil {

@@ -18,7 +18,7 @@ func detection(minutes float64, anomaly bool) store.NewPrediction {
 	}
 }
 
-func (h hall) detect(t *testing.T, n store.NewPrediction, want bool) {
+func (h fixture) detect(t *testing.T, n store.NewPrediction, want bool) {
 	t.Helper()
 	if got, err := h.RecordDetection(t.Context(), n); err != nil || got != want {
 		t.Errorf("detection at %s (anomaly %v) recorded: %v, %v, want %v", n.Time, n.AnomalyPredicted, got, err, want)

@@ -20,12 +20,12 @@ func FuzzReadSeries(f *testing.F) {
 			value := 40.0
 			humidity = &value
 		}
-		s, err := Read(strings.NewReader(file), humidity)
+		r, err := Read(strings.NewReader(file), humidity)
 		if err != nil {
 			return
 		}
 		rows := 0
-		for node, of := range s.Rows {
+		for node, of := range r.Rows {
 			rows += len(of)
 			for i, row := range of {
 				if reading.ValidateNodeID(node) != nil || row.NodeID != node {
@@ -39,9 +39,9 @@ func FuzzReadSeries(f *testing.F) {
 				}
 			}
 		}
-		if rows+s.WithoutTemperature+s.WithoutHumidity != s.Total || len(s.Nodes) != len(s.Rows) {
+		if rows+r.WithoutTemperature+r.WithoutHumidity != r.Total || len(r.Nodes) != len(r.Rows) {
 			t.Errorf("%d rows, %d and %d left out, of %d; %d nodes, %d of them with rows",
-				rows, s.WithoutTemperature, s.WithoutHumidity, s.Total, len(s.Nodes), len(s.Rows))
+				rows, r.WithoutTemperature, r.WithoutHumidity, r.Total, len(r.Nodes), len(r.Rows))
 		}
 	})
 }

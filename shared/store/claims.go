@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ClaimTime is for how long a trainer has a run to itself without a word. One
-// that is silent for longer is taken for dead, and the next delivery of the
-// request may claim the run: soon enough for the fourth of the five that Pub/Sub
-// makes, 70 s after the first.
+// ClaimTime is how long a claim lasts when its trainer does not renew it. After
+// that the next delivery of the request may claim the run. 45 s let the fourth of
+// Pub/Sub's five deliveries claim it, 70 s after the first.
 const ClaimTime = 45 * time.Second
 
-// RetryAfter is how long no automatic run follows one that failed: the verdicts
-// that called for it still wait, and what made it fail seldom ends at once.
+// RetryAfter is the least time between a failed run and the next automatic one.
+// The verdicts that started the failed run are still unused and would start
+// another at once, and few causes of a failure end that soon.
 const RetryAfter = 10 * time.Minute
 
 // Claim is a trainer's right to end a run, void once another claims it or it
@@ -32,7 +32,7 @@ type Claim struct {
 // [ErrNoRun]; [ErrRunEnded], for which nothing is left to do; [ErrRunClaimed],
 // while another trains.
 func (s *Store) ClaimRun(ctx context.Context, id int64) (Claim, error) {
-	claim, err := one[Claim](ctx, s, ErrNoRun, `
+	claim, err := queryOne[Claim](ctx, s, ErrNoRun, `
 		UPDATE model_training_runs
 		SET attempts = attempts + 1, claimed_at = now(), requested_at = COALESCE(requested_at, now())
 		WHERE id = @id AND status = 'running'
@@ -97,7 +97,7 @@ func (s *Store) UsedVerdicts(ctx context.Context, limit int) ([]Verdict, error) 
 }
 
 func (s *Store) verdicts(ctx context.Context, which, order string, limit int) ([]Verdict, error) {
-	found, err := many[Verdict](ctx, s, `
+	found, err := queryAll[Verdict](ctx, s, `
 		SELECT id, sensor_id, timestamp AS time, message_id, anomaly_predicted, feedback, sampling_probability, score
 		FROM prediction_feedback
 		WHERE feedback IS NOT NULL AND `+which+`
@@ -129,7 +129,7 @@ func (s *Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult)
 	for i, v := range result.Used {
 		ids[i], verdicts[i] = v.ID, string(v.Feedback)
 	}
-	completed, err := one[TrainingRun](ctx, s, ErrRunEnded, `
+	completed, err := queryOne[TrainingRun](ctx, s, ErrRunEnded, `
 		WITH completed AS (
 		    UPDATE model_training_runs
 		    SET status = 'completed', completed_at = now(), training_data_count = @rows,
@@ -156,7 +156,7 @@ func (s *Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult)
 // FailRun ends a run with what a person should know and do; the verdicts stay
 // for the next. [ErrRunEnded] says that the claim is void.
 func (s *Store) FailRun(ctx context.Context, c Claim, message string) (TrainingRun, error) {
-	failed, err := one[TrainingRun](ctx, s, ErrRunEnded, `
+	failed, err := queryOne[TrainingRun](ctx, s, ErrRunEnded, `
 		UPDATE model_training_runs
 		SET status = 'failed', completed_at = now(), error_message = @message
 		WHERE id = @id AND status = 'running' AND attempts = @attempt

@@ -11,28 +11,28 @@ import (
 // errClosed answers rows that come after Close.
 var errClosed = errors.New("readings store is closed")
 
-// group gathers the rows of concurrent callers into one append: an append of
-// 500 rows costs BigQuery, and us, about what an append of one row does. Rows go
-// at once while few appends are under way; else they wait for company until one
-// of those ends, and no longer than linger. Every caller waits for the append
-// that holds its rows.
-type group struct {
-	linger   time.Duration // 0 sends each caller's rows by themselves
-	lanes    int           // appends under way from which rows wait
-	maxRows  int
-	maxBytes int
+// batcher coalesces the rows of concurrent callers into one append: an append of
+// 500 rows costs about as much as an append of one row. A row is sent at once
+// while fewer than maxInFlight appends are in flight. Otherwise it waits for one
+// of them to end, at most linger. Each caller waits for the append that holds its
+// rows.
+type batcher struct {
+	linger      time.Duration // 0 sends each caller's rows by themselves
+	maxInFlight int           // appends in flight above which rows wait
+	maxRows     int
+	maxBytes    int
 	// append sends rows and returns one error for each, nil where the row is
 	// durable. It has a deadline of its own.
 	append func(rows [][]byte) []error
 
 	mu       sync.Mutex
 	pending  *batch
-	underWay int
+	inFlight int
 	closed   bool
 	appends  sync.WaitGroup
 }
 
-// batch is an append in the making, or under way.
+// batch is the rows of one append, pending or in flight.
 type batch struct {
 	rows  [][]byte
 	bytes int
@@ -43,7 +43,7 @@ type batch struct {
 
 // add takes the rows of one caller and returns when all are durable, one is
 // refused, or ctx ends. In the last case the rows may still become durable.
-func (g *group) add(ctx context.Context, rows [][]byte) error {
+func (g *batcher) add(ctx context.Context, rows [][]byte) error {
 	for len(rows) > 0 {
 		n := min(len(rows), g.maxRows)
 		if err := g.wait(ctx, rows[:n]); err != nil {
@@ -54,8 +54,8 @@ func (g *group) add(ctx context.Context, rows [][]byte) error {
 	return nil
 }
 
-func (g *group) wait(ctx context.Context, rows [][]byte) error {
-	b, first, err := g.join(rows)
+func (g *batcher) wait(ctx context.Context, rows [][]byte) error {
+	b, first, err := g.enqueue(rows)
 	if err != nil {
 		return err
 	}
@@ -67,9 +67,10 @@ func (g *group) wait(ctx context.Context, rows [][]byte) error {
 	}
 }
 
-// join puts rows into the pending batch, sending it off first where they do not
-// fit, and afterwards where it is full. It returns the place of the first row.
-func (g *group) join(rows [][]byte) (*batch, int, error) {
+// enqueue adds rows to the pending batch. It flushes that batch first when the
+// rows do not fit, and afterwards when it is full. It returns the batch and the
+// index of the first row in it.
+func (g *batcher) enqueue(rows [][]byte) (*batch, int, error) {
 	size := 0
 	for _, row := range rows {
 		size += len(row)
@@ -80,65 +81,65 @@ func (g *group) join(rows [][]byte) (*batch, int, error) {
 		return nil, 0, errClosed
 	}
 	if p := g.pending; p != nil && (len(p.rows)+len(rows) > g.maxRows || p.bytes+size > g.maxBytes) {
-		g.send()
+		g.flush()
 	}
 	if g.pending == nil {
 		b := &batch{done: make(chan struct{})}
 		g.pending = b
-		if g.linger > 0 && g.underWay >= g.lanes {
-			b.timer = time.AfterFunc(g.linger, func() { g.expire(b) })
+		if g.linger > 0 && g.inFlight >= g.maxInFlight {
+			b.timer = time.AfterFunc(g.linger, func() { g.flushExpired(b) })
 		}
 	}
 	b := g.pending
 	first := len(b.rows)
 	b.rows = append(b.rows, rows...)
 	b.bytes += size
-	if g.linger <= 0 || g.underWay < g.lanes || len(b.rows) >= g.maxRows || b.bytes >= g.maxBytes {
-		g.send()
+	if g.linger <= 0 || g.inFlight < g.maxInFlight || len(b.rows) >= g.maxRows || b.bytes >= g.maxBytes {
+		g.flush()
 	}
 	return b, first, nil
 }
 
-// expire sends a batch whose time is up, unless it has gone already.
-func (g *group) expire(b *batch) {
+// flushExpired flushes a batch that has waited for linger, unless it was flushed before.
+func (g *batcher) flushExpired(b *batch) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.pending == b {
-		g.send()
+		g.flush()
 	}
 }
 
-// send starts the append of the pending batch. The caller holds the lock.
-func (g *group) send() {
+// flush starts the append of the pending batch. The caller holds the lock.
+func (g *batcher) flush() {
 	b := g.pending
 	g.pending = nil
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	g.underWay++
+	g.inFlight++
 	g.appends.Go(func() {
 		b.errs = g.append(b.rows)
 		close(b.done)
-		g.ended()
+		g.appendDone()
 	})
 }
 
-// ended gives the place of an append that is over to the rows that wait.
-func (g *group) ended() {
+// appendDone flushes the pending batch when an append has ended.
+func (g *batcher) appendDone() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.underWay--
-	if g.pending != nil && g.underWay < g.lanes {
-		g.send()
+	g.inFlight--
+	if g.pending != nil && g.inFlight < g.maxInFlight {
+		g.flush()
 	}
 }
 
-// close sends what is pending and waits for every append under way.
-func (g *group) close() {
+// close flushes the pending batch and waits for the appends in flight.
+func (g *batcher) close() {
 	g.mu.Lock()
 	g.closed = true
 	if g.pending != nil {
-		g.send()
+		g.flush()
 	}
 	g.mu.Unlock()
 	g.appends.Wait()

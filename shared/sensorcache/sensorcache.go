@@ -1,0 +1,104 @@
+// Package sensorcache caches the sensor status of node ids: whether a customer
+// owns the sensor, whether it was deleted, and the thresholds of its owner.
+//
+// functions/ingest asks whether a sensor is deleted, and needs the current
+// answer. functions/detect asks for the whole status, and a few seconds of delay
+// do no harm. Neither makes a query per reading: lookups that arrive while a
+// query is in flight share the next query, and owned sensors are cached.
+//
+// The cache is hashicorp's golang-lru, which is bounded and expires entries. The
+// coalescing of queries is our own, because golang.org/x/sync/singleflight
+// coalesces lookups of the same key only.
+package sensorcache
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/expirable"
+
+	"coldaisle.dev/shared/store"
+)
+
+// Bounds of what is cached.
+const (
+	// MaxAge is how old a cached status may be: a changed threshold must reach
+	// detection within 15 seconds, and the query needs the rest of that time.
+	MaxAge = 10 * time.Second
+	// MaxStale is how old a cached status may be while the database is down.
+	MaxStale = 10 * time.Minute
+	// RefreshTimeout bounds the query that replaces a stale status: a database
+	// that hangs must not delay every reading.
+	RefreshTimeout = time.Second
+	// Capacity is how many statuses are cached.
+	Capacity = 100_000
+)
+
+// Source reads the status of many node ids at once. Ids that were never a sensor
+// are absent.
+type Source interface {
+	SensorStatuses(ctx context.Context, ids []string) (map[string]store.SensorStatus, error)
+}
+
+// Cache answers from memory where it may, and from the metadata store otherwise.
+type Cache struct {
+	lookups *lookups
+	cache   *expirable.LRU[string, entry]
+	clock   func() time.Time
+}
+
+type entry struct {
+	status store.SensorStatus
+	asked  time.Time // when the query began
+}
+
+// New returns a cache over the metadata store.
+func New(source Source, clock func() time.Time) *Cache {
+	return &Cache{
+		lookups: &lookups{source: source},
+		cache:   expirable.NewLRU[string, entry](Capacity, nil, MaxStale),
+		clock:   clock,
+	}
+}
+
+// Deleted reports whether a node's sensor was deleted and not created again. It
+// never answers from the cache.
+func (c *Cache) Deleted(ctx context.Context, nodeID string) (bool, error) {
+	status, err := c.lookups.get(ctx, nodeID)
+	if err != nil {
+		return false, fmt.Errorf("sensor status of %s: %w", nodeID, err)
+	}
+	return status.Deleted, nil
+}
+
+// Status returns a node's sensor status. It is at most [MaxAge] old, or at most
+// [MaxStale] while the database does not answer within [RefreshTimeout]. Only
+// owned sensors are cached: a sensor that was just created again must lose no
+// alert.
+func (c *Cache) Status(ctx context.Context, nodeID string) (store.SensorStatus, error) {
+	cached, ok := c.cache.Get(nodeID)
+	if ok && c.clock().Sub(cached.asked) < MaxAge {
+		return cached.status, nil
+	}
+	asked := c.clock() // before the query: what changes during the query is not in its result
+	queryCtx := ctx
+	if ok {
+		var cancel context.CancelFunc
+		queryCtx, cancel = context.WithTimeout(ctx, RefreshTimeout)
+		defer cancel()
+	}
+	status, err := c.lookups.get(queryCtx, nodeID)
+	if err != nil {
+		if ok && ctx.Err() == nil {
+			return cached.status, nil
+		}
+		return store.SensorStatus{}, fmt.Errorf("sensor status of %s: %w", nodeID, err)
+	}
+	if status.Owned {
+		c.cache.Add(nodeID, entry{status: status, asked: asked})
+	} else {
+		c.cache.Remove(nodeID)
+	}
+	return status, nil
+}
