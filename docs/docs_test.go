@@ -171,8 +171,9 @@ func licenceOf(t *testing.T, folder string) string {
 	return "no licence that we know"
 }
 
-// pages are all our Markdown files but those of the tests' data.
-func pages(t *testing.T) []string {
+// files are the paths of the repository's files with these endings, but those of
+// the tests' data and this one.
+func files(t *testing.T, endings ...string) []string {
 	t.Helper()
 	var all []string
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
@@ -181,7 +182,7 @@ func pages(t *testing.T) []string {
 			return err
 		case entry.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "bin", ".coldaisle", ".terraform", "test-results"}, entry.Name()):
 			return fs.SkipDir
-		case filepath.Ext(path) == ".md":
+		case slices.Contains(endings, filepath.Ext(path)) && entry.Name() != "docs_test.go":
 			all = append(all, path)
 		}
 		return nil
@@ -260,7 +261,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			t.Errorf("%s: dead links %q", link, got)
 		}
 	}
-	all := pages(t)
+	all := files(t, ".md")
 	if len(all) < 40 {
 		t.Errorf("%d pages are found: some are not seen", len(all))
 	}
@@ -286,11 +287,11 @@ func TestEveryAlertHasAPlaybook(t *testing.T) {
 	if len(alerts) != strings.Count(policies, "      title ") {
 		t.Fatalf("some alerts are not seen, only %v", slices.Sorted(maps.Keys(alerts)))
 	}
-	files, err := filepath.Glob("playbooks/*.md")
+	playbooks, err := filepath.Glob("playbooks/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
+	for _, file := range playbooks {
 		alert := strings.TrimSuffix(filepath.Base(file), ".md")
 		if !alerts[alert] {
 			t.Errorf("%s belongs to no alert", file)
@@ -300,4 +301,39 @@ func TestEveryAlertHasAPlaybook(t *testing.T) {
 	for alert := range alerts {
 		t.Errorf("alert %s has no page docs/playbooks/%[1]s.md", alert)
 	}
+}
+
+// TestCitedRulesExist looks for each rule that code cites as "contract 4.3" in
+// contract.md, and for a number there that stands twice.
+func TestCitedRulesExist(t *testing.T) {
+	t.Parallel()
+	rules := map[string]bool{}
+	for _, rule := range regexp.MustCompile(`(?m)^- \*\*(\d+\.\d+)\*\* `).FindAllStringSubmatch(read(t, "contract.md"), -1) {
+		if rules[rule[1]] {
+			t.Errorf("two rules have the number %s", rule[1])
+		}
+		rules[rule[1]] = true
+	}
+	if len(rules) < 80 {
+		t.Errorf("%d rules are found: some are not seen", len(rules))
+	}
+	for _, file := range files(t, ".go", ".sql", ".tf") {
+		for _, citation := range citations(read(t, file)) {
+			if !rules[citation] {
+				t.Errorf("%s cites rule %s of docs/contract.md, which is not there", file, citation)
+			}
+		}
+	}
+	if got := citations("// contract 4.2, 4.3 and RFC 1.2\n// (docs/contract.md 6.10)"); !slices.Equal(got, []string{"4.2", "4.3", "6.10"}) {
+		t.Errorf("citations: %q", got)
+	}
+}
+
+// citations are the numbers of rules that a text cites.
+func citations(text string) []string {
+	var all []string
+	for _, cited := range regexp.MustCompile(`\bcontract(?:\.md)? (\d+\.\d+(?:, \d+\.\d+)*)`).FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.Split(cited[1], ", ")...)
+	}
+	return all
 }
