@@ -119,7 +119,7 @@ func (l *learner) begin(calm, rest int, nodes ...string) {
 // and far apart, from which nothing is learned, and of which judge takes none.
 func (l *learner) adopted(node, version string) {
 	l.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(patience)
 	for at := time.Now().AddDate(0, 0, -20); ; at = at.Add(2 * time.Hour) {
 		probe := l.messages(hours(node, 28, 28, at))
 		l.publish(probe[27:])
@@ -172,7 +172,7 @@ func (l *learner) judge(odd, normal int, truly bool) {
 // runs waits until so many runs have ended and returns the newest.
 func (l *learner) runs(n int) map[string]any {
 	l.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(patience)
 	for {
 		runs := list(l.t, l.api.do(http.MethodGet, "/api/v1/ml/retraining/history", "", 200))
 		if len(runs) > n {
@@ -183,7 +183,7 @@ func (l *learner) runs(n int) map[string]any {
 			return run
 		}
 		if time.Now().After(deadline) {
-			l.t.Fatalf("after a minute: %v", runs)
+			l.t.Fatalf("after %v: %v", patience, runs)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -212,7 +212,7 @@ func answers(c *caller, id int) map[string]any {
 // forecast waits until the API has the models and returns what they foretell.
 func forecast(c *caller, node string) any {
 	c.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(patience); ; {
 		request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.base+"/api/v1/ml/forecast/"+node, nil)
 		if err != nil {
 			c.t.Fatal(err)
@@ -227,7 +227,7 @@ func forecast(c *caller, node string) any {
 			return c.do(http.MethodGet, "/api/v1/ml/forecast/"+node, "", http.StatusOK)
 		}
 		if time.Now().After(deadline) {
-			c.t.Fatalf("after a minute the forecast is %s", response.Status)
+			c.t.Fatalf("after %v the forecast is %s", patience, response.Status)
 		}
 		time.Sleep(20 * time.Millisecond) // between two polls of the condition
 	}
