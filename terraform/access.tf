@@ -1,4 +1,4 @@
-# What each part may do, beside what belongs to one module alone: the functions'
+# The rights of each component, but for those of a single module: the functions'
 # callers (modules/function), the API's callers and its secret (modules/api), the
 # build (modules/build) and the gateways (modules/gateways).
 #
@@ -72,8 +72,7 @@ resource "google_storage_bucket_iam_member" "models" {
 }
 
 locals {
-  # Parts that use the database. What each may do in it is for the migration to
-  # say, by GRANT.
+  # Components that use the database. The migration grants their rights in it.
   database_members = {
     ingest     = module.function["ingest"].member
     detect     = module.function["detect"].member

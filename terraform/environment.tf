@@ -1,6 +1,6 @@
-# What each part runs with, in the names that its settings struct reads. Nothing
+# The environment of each component, by the names that its config reads. Nothing
 # is set anywhere else, but for SECRET_KEY, which comes from Secret Manager, and
-# for PORT and what else Cloud Run sets by itself.
+# for PORT and the other variables that Cloud Run sets.
 #
 #   functions/NAME/config.go     ingest, detect, storealert, train
 #   run/server/settings.go       api, migrate
@@ -82,7 +82,7 @@ locals {
     }
   }
 
-  # Secrets of each part, by the variable that it reads them from.
+  # Secrets of each component, by environment variable.
   secrets = {
     api = {
       SECRET_KEY = { secret = module.secret_key.name, version = var.secret_key_version }

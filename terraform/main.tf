@@ -1,10 +1,10 @@
-# The corridor, left to right:
+# The system, along the flow of data:
 #
 #   gateways -> topic data -> ingest -> readings
 #                          -> detect -> topic alerts -> storealert -> database
 #   api -> database, readings; -> topic model-retraining -> train -> models
 #
-# What each part runs with is in environment.tf, what it may do in access.tf.
+# environment.tf has the environment of each component, access.tf its rights.
 
 module "services" {
   source = "./modules/services"
@@ -24,7 +24,7 @@ locals {
   # Pub/Sub's own account, which pushes and moves to the dead letter.
   pubsub_agent = "serviceAccount:service-${module.build.project_number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
-  # Connections to the database when all parts are at their largest, with those
+  # Connections to the database when all components are at their largest, with those
   # of the migration. In a release, old and new instances stand side by side for
   # a moment; each opens connections only as it needs them.
   connections = sum(concat(
@@ -202,19 +202,19 @@ module "gateways" {
 module "monitoring" {
   source = "./modules/monitoring"
 
-  project_id        = var.project_id
-  emails            = var.alert_emails
-  functions         = [for function in module.function : function.name]
-  ingest            = module.function["ingest"].name
-  dead_letters      = [for topic in module.topic : topic.dead_letter.subscription]
-  data_topic        = module.topic["data"].name
-  api               = module.api.name
-  watched           = var.api_image != ""
-  host              = var.domain != null ? var.domain : try(trimprefix(module.api.uri, "https://"), null)
-  database          = module.database.name
-  max_connections   = var.database.max_connections
-  readings_expected = length(var.gateway_sites) > 0
-  limits            = var.alert_limits
+  project_id           = var.project_id
+  emails               = var.alert_emails
+  functions            = [for function in module.function : function.name]
+  ingest               = module.function["ingest"].name
+  dead_letters         = [for topic in module.topic : topic.dead_letter.subscription]
+  data_topic           = module.topic["data"].name
+  api                  = module.api.name
+  uptime_check_enabled = var.api_image != ""
+  host                 = var.domain != null ? var.domain : try(trimprefix(module.api.uri, "https://"), null)
+  database             = module.database.name
+  max_connections      = var.database.max_connections
+  readings_expected    = length(var.gateway_sites) > 0
+  thresholds           = var.alert_limits
 
   depends_on = [module.services]
 }

@@ -9,7 +9,7 @@ output "domain_address" {
 }
 
 output "image_repository" {
-  description = "What the name of the API's image begins with."
+  description = "Prefix of the names of the API's images."
   value       = module.images.address
 }
 
@@ -40,7 +40,7 @@ output "functions" {
 }
 
 output "dead_letters" {
-  description = "Subscriptions that keep what could not be processed, by topic."
+  description = "Subscriptions of the dead letters, by topic."
   value       = { for name, topic in module.topic : name => topic.dead_letter.subscription }
 }
 
@@ -65,7 +65,7 @@ output "gateway_provider" {
 }
 
 output "alert_policies" {
-  description = "What is watched."
+  description = "Titles of the alert policies, by key."
   value       = module.monitoring.policies
 }
 

@@ -164,7 +164,7 @@ variable "database" {
 
   validation {
     condition     = local.connections <= var.database.max_connections - 10
-    error_message = "The parts may open ${local.connections} connections at their largest, the database takes ${var.database.max_connections}, of which 10 are kept for itself and for people: raise max_connections (and the tier), or lower max_instances or connections."
+    error_message = "The components may open ${local.connections} connections at their largest, the database takes ${var.database.max_connections}, of which 10 are kept for itself and for people: raise max_connections (and the tier), or lower max_instances or connections."
   }
 }
 
@@ -216,7 +216,7 @@ variable "max_allowed" {
 }
 
 variable "learning" {
-  description = "How many readings a training run learns from at most, and how many normal readings stand behind one that is recorded for people to judge."
+  description = "Most readings that a training run uses, and the number of normal readings of which one is recorded for a verdict."
   type = object({
     training_rows     = optional(number, 5000)
     prediction_sample = optional(number, 200)
@@ -225,7 +225,7 @@ variable "learning" {
 
   validation {
     condition     = var.learning.training_rows >= 500 && var.learning.training_rows <= 500000 && floor(var.learning.training_rows) == var.learning.training_rows
-    error_message = "training_rows must be a whole number between 500, fewer of which teach nothing, and 500000."
+    error_message = "training_rows must be a whole number between 500, the fewest that a run accepts, and 500000."
   }
 
   validation {

@@ -182,19 +182,19 @@ run "monitoring" {
   }
 
   variables {
-    project_id        = "coldaisle-test"
-    emails            = ["one@example.com"]
-    functions         = ["detect", "ingest"]
-    ingest            = "ingest"
-    dead_letters      = ["data-dead-letter", "alerts-dead-letter"]
-    data_topic        = "data"
-    api               = "api"
-    watched           = true
-    host              = "api-abc123-ew.a.run.app"
-    database          = "coldaisle"
-    max_connections   = 200
-    readings_expected = true
-    limits            = { function_errors = 10, unacked_seconds = 300, api_error_share = 0.02, api_latency_ms = 2000, disk_share = 0.8 }
+    project_id           = "coldaisle-test"
+    emails               = ["one@example.com"]
+    functions            = ["detect", "ingest"]
+    ingest               = "ingest"
+    dead_letters         = ["data-dead-letter", "alerts-dead-letter"]
+    data_topic           = "data"
+    api                  = "api"
+    uptime_check_enabled = true
+    host                 = "api-abc123-ew.a.run.app"
+    database             = "coldaisle"
+    max_connections      = 200
+    readings_expected    = true
+    thresholds           = { function_errors = 10, unacked_seconds = 300, api_error_share = 0.02, api_latency_ms = 2000, disk_share = 0.8 }
   }
 
   assert {

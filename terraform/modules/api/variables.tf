@@ -14,7 +14,7 @@ variable "image" {
 }
 
 variable "environment" {
-  description = "Environment of the service: what its settings struct reads, but for secrets."
+  description = "Environment of the service, by the names that its config reads, without secrets."
   type        = map(string)
 }
 

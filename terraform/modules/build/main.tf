@@ -1,4 +1,4 @@
-# What the functions are built with: the bucket of their archives, the account
+# For building the functions: the bucket of their archives, the account
 # that Cloud Build builds them as, and the repository of the results.
 resource "google_storage_bucket" "archives" {
   project                     = var.project_id

@@ -1,4 +1,4 @@
-# The metadata database. Nobody logs in with a password: each part has a
+# The metadata database. Nobody logs in with a password: each component has a
 # database user of its service account's name, and IAM says who may log in.
 resource "google_sql_database_instance" "this" {
   project             = var.project_id
@@ -68,7 +68,7 @@ resource "google_sql_database_instance" "this" {
   lifecycle {
     precondition {
       condition     = var.connections <= var.size.max_connections - 10
-      error_message = "The parts may open ${var.connections} connections at their largest, the database takes ${var.size.max_connections}, of which 10 are kept for itself and for people: raise max_connections (and the tier), or lower max_instances or connections."
+      error_message = "The components may open ${var.connections} connections at their largest, the database takes ${var.size.max_connections}, of which 10 are kept for itself and for people: raise max_connections (and the tier), or lower max_instances or connections."
     }
   }
 }

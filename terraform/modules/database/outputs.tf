@@ -14,6 +14,6 @@ output "database" {
 }
 
 output "users" {
-  description = "Database user of each part."
+  description = "Database user of each component."
   value       = { for part, user in google_sql_user.part : part => user.name }
 }

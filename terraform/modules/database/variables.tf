@@ -32,17 +32,17 @@ variable "network" {
 }
 
 variable "connections" {
-  description = "Connections that all instances of all parts together may open."
+  description = "Connections that all instances of all components together may open."
   type        = number
 }
 
 variable "users" {
-  description = "E-mail of the service account of each part that uses the database."
+  description = "E-mail of the service account of each component that uses the database."
   type        = map(string)
 }
 
 variable "owner" {
-  description = "The part among users that owns the schema: the migration."
+  description = "The component among users that owns the schema: the migration."
   type        = string
 
   validation {

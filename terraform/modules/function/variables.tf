@@ -49,7 +49,7 @@ variable "build_account" {
 }
 
 variable "environment" {
-  description = "Environment of the function: what its settings struct reads."
+  description = "Environment of the function, by the names that its config reads."
   type        = map(string)
 }
 

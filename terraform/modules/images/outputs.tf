@@ -9,6 +9,6 @@ output "name" {
 }
 
 output "address" {
-  description = "What an image's name in the repository begins with."
+  description = "Prefix of the images' names in the repository."
   value       = "${var.region}-docker.pkg.dev/${var.project_id}/${google_artifact_registry_repository.this.repository_id}"
 }

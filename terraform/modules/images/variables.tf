@@ -14,7 +14,7 @@ variable "name" {
 }
 
 variable "description" {
-  description = "What the images are."
+  description = "Description of the repository."
   type        = string
 }
 

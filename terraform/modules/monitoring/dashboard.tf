@@ -1,5 +1,5 @@
-# One page on the whole corridor, from left to right: what comes in, what waits,
-# what the functions and the API make of it, and the database.
+# One dashboard along the flow of data: readings published, messages waiting, the
+# functions, the API, and the database.
 locals {
   charts = [
     {
@@ -67,8 +67,8 @@ locals {
     },
     {
       title = "Database: processor and disk, share in use"
-      series = [for part in ["cpu", "disk"] : {
-        filter  = "${local.database} AND metric.type = \"cloudsql.googleapis.com/database/${part}/utilization\""
+      series = [for resource in ["cpu", "disk"] : {
+        filter  = "${local.database} AND metric.type = \"cloudsql.googleapis.com/database/${resource}/utilization\""
         aligner = "ALIGN_MEAN"
         reducer = "REDUCE_MAX"
         group   = []

@@ -21,7 +21,7 @@ locals {
 }
 
 resource "google_monitoring_uptime_check_config" "api" {
-  count = var.watched ? 1 : 0
+  count = var.uptime_check_enabled ? 1 : 0
 
   project      = var.project_id
   display_name = "Coldaisle API"

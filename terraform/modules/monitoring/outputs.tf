@@ -4,7 +4,7 @@ output "channels" {
 }
 
 output "policies" {
-  description = "Alert policies: what is watched, by name."
+  description = "Titles of the alert policies, by key."
   value       = { for name, policy in google_monitoring_alert_policy.this : name => policy.display_name }
 }
 

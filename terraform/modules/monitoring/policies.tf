@@ -30,7 +30,7 @@ locals {
       aligner           = "ALIGN_DELTA"
       reducer           = "REDUCE_SUM"
       group             = ["resource.labels.service_name"]
-      threshold         = var.limits.function_errors
+      threshold         = var.thresholds.function_errors
       duration_seconds  = 0
     }
     oldest_unacked = {
@@ -42,7 +42,7 @@ locals {
       aligner           = "ALIGN_MAX"
       reducer           = "REDUCE_MAX"
       group             = ["resource.labels.subscription_id"]
-      threshold         = var.limits.unacked_seconds
+      threshold         = var.thresholds.unacked_seconds
       duration_seconds  = 300
     }
     api_errors = {
@@ -55,7 +55,7 @@ locals {
       reducer            = "REDUCE_SUM"
       group              = []
       denominator_filter = local.api
-      threshold          = var.limits.api_error_share
+      threshold          = var.thresholds.api_error_share
       duration_seconds   = 300
     }
     api_latency = {
@@ -67,7 +67,7 @@ locals {
       aligner           = "ALIGN_PERCENTILE_95"
       reducer           = "REDUCE_MAX"
       group             = []
-      threshold         = var.limits.api_latency_ms
+      threshold         = var.thresholds.api_latency_ms
       duration_seconds  = 600
     }
     database_disk = {
@@ -79,7 +79,7 @@ locals {
       aligner           = "ALIGN_MEAN"
       reducer           = "REDUCE_MAX"
       group             = []
-      threshold         = var.limits.disk_share
+      threshold         = var.thresholds.disk_share
       duration_seconds  = 600
     }
     database_connections = {
@@ -95,7 +95,7 @@ locals {
       duration_seconds  = 300
     }
     }, {
-    for always in var.readings_expected ? ["no_readings"] : [] : always => {
+    for no_readings in var.readings_expected ? ["no_readings"] : [] : no_readings => {
       title              = "No readings arrive"
       runbook            = "Ingest has stored nothing for 15 minutes. Either no gateway publishes (metric of topic ${var.data_topic}, log of a gateway), or ingest fails."
       metric             = "run.googleapis.com/request_count"
@@ -110,7 +110,7 @@ locals {
       missing_data_fires = true
     }
     }, {
-    for watched in var.watched ? ["uptime"] : [] : watched => {
+    for uptime in var.uptime_check_enabled ? ["uptime"] : [] : uptime => {
       title             = "The API does not answer"
       runbook           = "Requests for /health fail from several regions."
       metric            = "monitoring.googleapis.com/uptime_check/check_passed"

@@ -1,5 +1,5 @@
 variable "project_id" {
-  description = "Project that is watched."
+  description = "Project that is monitored."
   type        = string
 }
 
@@ -19,7 +19,7 @@ variable "ingest" {
 }
 
 variable "dead_letters" {
-  description = "Subscriptions that keep what could not be processed."
+  description = "Subscriptions of the dead letters."
   type        = list(string)
 }
 
@@ -38,7 +38,7 @@ variable "host" {
   type        = string
 }
 
-variable "watched" {
+variable "uptime_check_enabled" {
   description = "Whether there is an API to check from outside; known before its host is."
   type        = bool
 }
@@ -54,12 +54,12 @@ variable "max_connections" {
 }
 
 variable "readings_expected" {
-  description = "Whether there are gateways, so that no readings at all mean trouble."
+  description = "Whether there are gateways, so that the absence of readings raises an alert."
   type        = bool
 }
 
-variable "limits" {
-  description = "From when on there is trouble: 5xx of a function in 5 minutes, age of the oldest message in seconds, share of 5xx of the API, its 95th percentile of latency in ms, share of the database's disk."
+variable "thresholds" {
+  description = "Thresholds of the alerts: 5xx of a function in 5 minutes, age of the oldest message in seconds, share of 5xx of the API, its 95th percentile of latency in ms, share of the database's disk."
   type = object({
     function_errors = number
     unacked_seconds = number

@@ -1,4 +1,4 @@
-# The private network between the database and what uses it. Only traffic to
+# The private network between the database and its clients. Only traffic to
 # private addresses takes it; calls to Google's APIs go their usual way.
 resource "google_compute_network" "this" {
   project                 = var.project_id

@@ -1,5 +1,5 @@
-# A topic with its dead letter: the topic that takes what a subscriber could not
-# process, and the subscription that keeps it until somebody has looked.
+# A topic with its dead letter: the topic to which Pub/Sub moves messages that a
+# subscriber refused five times, and the subscription that keeps them.
 locals {
   dead_letter = "${var.name}-dead-letter"
 }

@@ -9,7 +9,7 @@ output "name" {
 }
 
 output "dead_letter" {
-  description = "Topic that takes what could not be processed, and the subscription that keeps it."
+  description = "The dead letter: topic and subscription."
   value = {
     topic        = "projects/${var.project_id}/topics/${google_pubsub_topic.dead_letter.name}"
     subscription = google_pubsub_subscription.dead_letter.name
