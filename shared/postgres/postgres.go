@@ -263,7 +263,7 @@ func createDatabase(ctx context.Context, address string) error {
 	defer func() { _ = connection.Close(ctx) }()
 	var exists bool
 	err = connection.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = @name)`,
-		pgx.NamedArgs{"name": database}).Scan(&exists)
+		pgx.StrictNamedArgs{"name": database}).Scan(&exists)
 	if err == nil && !exists {
 		_, err = connection.Exec(ctx, `CREATE DATABASE `+pgx.Identifier{database}.Sanitize())
 	}

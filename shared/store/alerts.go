@@ -52,7 +52,7 @@ func (s *Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, e
 		    RETURNING id
 		)
 		SELECT EXISTS (SELECT FROM owner), EXISTS (SELECT FROM stored)`,
-		pgx.NamedArgs{
+		pgx.StrictNamedArgs{
 			"sensor": e.NodeID, "type": string(e.Type), "message": e.Message(), "timestamp": reading.TruncateTime(e.Time),
 			"message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
 		}).Scan(&owned, &stored)
@@ -75,7 +75,7 @@ func (s *Store) ActiveAlerts(ctx context.Context, customerID int64) ([]Alert, er
 		FROM alerts
 		WHERE customer_id = @customer AND NOT acknowledged
 		ORDER BY timestamp DESC, id DESC`,
-		pgx.NamedArgs{"customer": customerID})
+		pgx.StrictNamedArgs{"customer": customerID})
 	if err != nil {
 		return nil, fmt.Errorf("active alerts of customer %d: %w", customerID, err)
 	}
@@ -100,7 +100,7 @@ func (s *Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery
 		  AND timestamp >= COALESCE(@start::timestamptz, '-infinity') AND timestamp < COALESCE(@end::timestamptz, 'infinity')
 		ORDER BY timestamp DESC, id DESC
 		LIMIT @limit`,
-		pgx.NamedArgs{
+		pgx.StrictNamedArgs{
 			"customer": customerID, "sensor": q.SensorID, "start": instantOrNull(q.Start), "end": instantOrNull(q.End), "limit": q.Limit,
 		})
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Store) AcknowledgeAlert(ctx context.Context, customerID, id int64) (Ale
 		SET acknowledged = true
 		WHERE id = @id AND customer_id = @customer
 		RETURNING `+alertColumns,
-		pgx.NamedArgs{"id": id, "customer": customerID})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err != nil {
 		return Alert{}, fmt.Errorf("acknowledge alert %d: %w", id, err)
 	}
@@ -138,7 +138,7 @@ const thresholdColumns = `id, customer_id, max_temperature, max_humidity`
 // gets a record of the specification's defaults, which detection passes over for
 // those of its own environment until somebody sets it.
 func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, error) {
-	args := pgx.NamedArgs{"customer": customerID}
+	args := pgx.StrictNamedArgs{"customer": customerID}
 	const read = `
 		SELECT ` + thresholdColumns + `
 		FROM alert_thresholds
@@ -173,7 +173,7 @@ func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperat
 		    max_humidity = COALESCE(@humidity::float8, t.max_humidity),
 		    assumed = false
 		RETURNING `+thresholdColumns,
-		pgx.NamedArgs{
+		pgx.StrictNamedArgs{
 			"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity,
 			"default_temperature": defaults.MaxTemperature, "default_humidity": defaults.MaxHumidity,
 		})

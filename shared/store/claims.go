@@ -38,7 +38,7 @@ func (s *Store) ClaimRun(ctx context.Context, id int64) (Claim, error) {
 		WHERE id = @id AND status = 'running'
 		  AND (claimed_at IS NULL OR claimed_at < now() - make_interval(secs => @claim_time))
 		RETURNING id AS run_id, triggered_by, attempts AS attempt`,
-		pgx.NamedArgs{"id": id, "claim_time": ClaimTime.Seconds()})
+		pgx.StrictNamedArgs{"id": id, "claim_time": ClaimTime.Seconds()})
 	if errors.Is(err, ErrNoRun) {
 		run, absent := s.TrainingRun(ctx, id)
 		switch {
@@ -62,7 +62,7 @@ func (s *Store) RenewRun(ctx context.Context, c Claim) error {
 	renewed, err := s.pool.Exec(ctx, `
 		UPDATE model_training_runs SET claimed_at = now()
 		WHERE id = @id AND status = 'running' AND attempts = @attempt`,
-		pgx.NamedArgs{"id": c.RunID, "attempt": c.Attempt})
+		pgx.StrictNamedArgs{"id": c.RunID, "attempt": c.Attempt})
 	if err == nil && renewed.RowsAffected() == 0 {
 		err = ErrRunEnded
 	}
@@ -103,7 +103,7 @@ func (s *Store) verdicts(ctx context.Context, which, order string, limit int) ([
 		WHERE feedback IS NOT NULL AND `+which+`
 		ORDER BY `+order+`
 		LIMIT @limit`,
-		pgx.NamedArgs{"limit": limit})
+		pgx.StrictNamedArgs{"limit": limit})
 	if err != nil {
 		return nil, fmt.Errorf("verdicts: %w", err)
 	}
@@ -143,7 +143,7 @@ func (s *Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult)
 		    WHERE p.id = used.id AND p.feedback = used.feedback AND EXISTS (SELECT FROM completed)
 		)
 		SELECT * FROM completed`,
-		pgx.NamedArgs{
+		pgx.StrictNamedArgs{
 			"id": c.RunID, "attempt": c.Attempt, "rows": result.TrainingDataCount, "metrics": result.Metrics,
 			"version": result.ModelVersion, "ids": ids, "verdicts": verdicts,
 		})
@@ -161,7 +161,7 @@ func (s *Store) FailRun(ctx context.Context, c Claim, message string) (TrainingR
 		SET status = 'failed', completed_at = now(), error_message = @message
 		WHERE id = @id AND status = 'running' AND attempts = @attempt
 		RETURNING `+runColumns,
-		pgx.NamedArgs{"id": c.RunID, "attempt": c.Attempt, "message": message})
+		pgx.StrictNamedArgs{"id": c.RunID, "attempt": c.Attempt, "message": message})
 	if err != nil {
 		return TrainingRun{}, fmt.Errorf("fail training run %d: %w", c.RunID, err)
 	}

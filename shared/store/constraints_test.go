@@ -131,7 +131,7 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 	}
 }
 
-// mustViolate runs a statement and takes it back.
+// mustViolate returns the error of a statement that it rolls back.
 func (h fixture) mustViolate(t *testing.T, statement string, values pgx.NamedArgs) error {
 	t.Helper()
 	args := pgx.NamedArgs{"anna": h.anna, "bruno": h.bruno, "annas": h.annas}

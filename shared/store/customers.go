@@ -44,7 +44,7 @@ func (s *Store) CreateCustomer(ctx context.Context, c NewCustomer) (Customer, er
 		INSERT INTO customers (email, username, password_hash)
 		VALUES (@email, @username, @password_hash)
 		RETURNING `+customerColumns,
-		pgx.NamedArgs{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
+		pgx.StrictNamedArgs{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
 	if err != nil {
 		return Customer{}, fmt.Errorf("create customer: %w", duplicateError(err))
 	}
@@ -69,7 +69,7 @@ func (s *Store) Customer(ctx context.Context, id int64) (Customer, error) {
 		SELECT `+customerColumns+`
 		FROM customers
 		WHERE id = @id`,
-		pgx.NamedArgs{"id": id})
+		pgx.StrictNamedArgs{"id": id})
 	if err != nil {
 		return Customer{}, fmt.Errorf("customer %d: %w", id, err)
 	}
@@ -83,7 +83,7 @@ func (s *Store) CustomerByEmail(ctx context.Context, email string) (Customer, er
 		SELECT `+customerColumns+`
 		FROM customers
 		WHERE lower(email) = lower(@email)`,
-		pgx.NamedArgs{"email": email})
+		pgx.StrictNamedArgs{"email": email})
 	if err != nil {
 		return Customer{}, fmt.Errorf("customer by email: %w", err)
 	}
@@ -98,7 +98,7 @@ func (s *Store) TokensValidAfter(ctx context.Context, id int64) (time.Time, erro
 		SELECT COALESCE(tokens_valid_after, `+zeroTime+`)
 		FROM customers
 		WHERE id = @id`,
-		pgx.NamedArgs{"id": id}).Scan(&instant)
+		pgx.StrictNamedArgs{"id": id}).Scan(&instant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return time.Time{}, ErrNoCustomer
 	}
@@ -128,7 +128,7 @@ func (s *Store) UpdateCustomer(ctx context.Context, id int64, change CustomerCha
 		    END
 		WHERE id = @id
 		RETURNING `+customerColumns,
-		pgx.NamedArgs{
+		pgx.StrictNamedArgs{
 			"id": id, "email": change.Email, "username": change.Username,
 			"password_hash": change.PasswordHash, "changed_at": changedAt,
 		})

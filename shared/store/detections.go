@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"coldaisle.dev/shared/reading"
 )
 
 // OpenAnomalyEvery is within what time a sensor has at most one anomaly that
@@ -25,16 +23,13 @@ func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, err
 		// Two instances may record two readings of a sensor at the same moment. A
 		// deletion takes the same lock (see the migrations). It either comes before
 		// and is seen here, or comes after and hides this record from the next owner.
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('predictions of ' || $1, 0))`, n.SensorID); err != nil {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('predictions of ' || @sensor, 0))`,
+			pgx.StrictNamedArgs{"sensor": n.SensorID}); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
-		done, err := tx.Exec(ctx, `
-			INSERT INTO prediction_feedback (sensor_id, timestamp, message_id,
-			    predicted_temp, predicted_humidity, actual_temp, actual_humidity,
-			    anomaly_predicted, sampling_probability, score, model_version)
-			SELECT @sensor::varchar, @timestamp::timestamptz, @message_id,
-			    @predicted_temperature, @predicted_humidity, @actual_temperature, @actual_humidity,
-			    @anomaly::boolean, @probability, @score, NULLIF(@model, '')
+		args := insertPredictionArgs(n)
+		args["every"] = OpenAnomalyEvery
+		done, err := tx.Exec(ctx, insertPrediction+`
 			WHERE (NOT @anomaly::boolean OR NOT EXISTS (
 			    SELECT FROM prediction_feedback
 			    WHERE sensor_id = @sensor::varchar AND anomaly_predicted AND feedback IS NULL
@@ -43,13 +38,7 @@ func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, err
 			    SELECT FROM sensors
 			    WHERE node_id = @sensor::varchar AND (readable_from IS NULL OR readable_from <= @timestamp::timestamptz)))
 			ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`,
-			pgx.NamedArgs{
-				"sensor": n.SensorID, "timestamp": reading.TruncateTime(n.Time), "message_id": n.MessageID,
-				"predicted_temperature": n.PredictedTemperature, "predicted_humidity": n.PredictedHumidity,
-				"actual_temperature": n.ActualTemperature, "actual_humidity": n.ActualHumidity,
-				"anomaly": n.AnomalyPredicted, "probability": n.SamplingProbability, "score": n.Score, "model": n.ModelVersion,
-				"every": OpenAnomalyEvery,
-			})
+			args)
 		recorded = done.RowsAffected() > 0
 		if err != nil {
 			return fmt.Errorf("insert: %w", err)

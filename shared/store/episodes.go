@@ -74,7 +74,7 @@ func (s *Store) Episodes(ctx context.Context, customerID int64, q EpisodeQuery) 
 		HAVING NOT @active OR sum(unacknowledged) > 0
 		ORDER BY max(last) DESC, min(first) DESC, sensor_id, alert_type
 		LIMIT @limit`,
-		pgx.NamedArgs{
+		pgx.StrictNamedArgs{
 			"customer": customerID, "active": q.Active, "sensor": q.SensorID, "start": instantOrNull(q.Start),
 			"end": instantOrNull(q.End), "limit": q.Limit, "gap": EpisodeGap, "reach": activeLookback,
 		})
@@ -104,7 +104,7 @@ func (s *Store) AcknowledgeEpisode(ctx context.Context, customerID int64, sensor
 		    RETURNING id
 		)
 		SELECT EXISTS (SELECT FROM episode), (SELECT count(*) FROM marked)`,
-		pgx.NamedArgs{"customer": customerID, "sensor": sensorID, "type": alertType, "start": start, "end": end},
+		pgx.StrictNamedArgs{"customer": customerID, "sensor": sensorID, "type": alertType, "start": start, "end": end},
 	).Scan(&present, &marked)
 	if err != nil {
 		return 0, fmt.Errorf("acknowledge %s alerts of %s: %w", alertType, sensorID, err)

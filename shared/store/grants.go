@@ -15,7 +15,7 @@ import (
 // of two that change the rights on one table.
 const grantLock = 0x636f6c64 // "cold"
 
-// componentGrants returns what each part of the system does with the tables. A column
+// componentGrants returns what each component does with the tables. A column
 // that a migration adds is covered; a table has to be added here.
 func componentGrants() map[string]map[string]string {
 	const (
@@ -39,8 +39,8 @@ func componentGrants() map[string]map[string]string {
 	}
 }
 
-// Grant gives the database user of each part the rights that this part needs in
-// the schema, and takes away all others that the user has on it. users maps parts
+// Grant gives the database user of each component the rights that it needs in the
+// schema, and revokes all others that the user has on it. users maps components
 // (ingest, detect, storealert, train, api) to users that exist. The pool's own
 // user must own the tables. Doing it again changes nothing.
 //
@@ -52,23 +52,23 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, users map[string]string) err
 
 // Extend gives what Grant gives and takes nothing away. It suits the time in a
 // release when the version before still serves: users are still those of that
-// version, and a part among them that this version no longer has keeps its rights.
+// version, and a component among them that this version no longer has keeps its rights.
 func Extend(ctx context.Context, pool *pgxpool.Pool, users map[string]string) error {
 	return grantAll(ctx, pool, users, false)
 }
 
 func grantAll(ctx context.Context, pool *pgxpool.Pool, users map[string]string, exact bool) error {
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, grantLock); err != nil {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(@lock)`, pgx.StrictNamedArgs{"lock": grantLock}); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
-		for _, part := range slices.Sorted(maps.Keys(users)) {
-			rights, known := componentGrants()[part]
+		for _, component := range slices.Sorted(maps.Keys(users)) {
+			rights, known := componentGrants()[component]
 			if !known && exact {
-				return fmt.Errorf("no part is called %s", part)
+				return fmt.Errorf("no component is called %s", component)
 			}
-			if _, err := tx.Exec(ctx, grantStatements(rights, users[part], exact)); err != nil {
-				return fmt.Errorf("to %s: %w", part, err)
+			if _, err := tx.Exec(ctx, grantStatements(rights, users[component], exact)); err != nil {
+				return fmt.Errorf("to %s: %w", component, err)
 			}
 		}
 		return nil

@@ -85,28 +85,38 @@ const predictionColumns = `p.id, p.sensor_id, p.timestamp AS time,
 const visibleToCustomer = `s.node_id = p.sensor_id AND s.customer_id = @customer
 	AND (s.readable_from IS NULL OR s.readable_from <= LEAST(p.timestamp, p.created_at))`
 
-// RecordPrediction keeps a prediction for a customer's sensor. Errors:
+// insertPrediction inserts one prediction where the clauses that follow it hold.
+const insertPrediction = `
+	INSERT INTO prediction_feedback AS p (sensor_id, timestamp, message_id,
+	    predicted_temp, predicted_humidity, actual_temp, actual_humidity,
+	    anomaly_predicted, sampling_probability, score, model_version)
+	SELECT @sensor::varchar, @timestamp::timestamptz, @message_id,
+	    @predicted_temperature, @predicted_humidity, @actual_temperature, @actual_humidity,
+	    @anomaly::boolean, @probability, @score, NULLIF(@model, '')`
+
+func insertPredictionArgs(n NewPrediction) pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{
+		"sensor": n.SensorID, "timestamp": reading.TruncateTime(n.Time), "message_id": n.MessageID,
+		"predicted_temperature": n.PredictedTemperature, "predicted_humidity": n.PredictedHumidity,
+		"actual_temperature": n.ActualTemperature, "actual_humidity": n.ActualHumidity,
+		"anomaly": n.AnomalyPredicted, "probability": n.SamplingProbability, "score": n.Score, "model": n.ModelVersion,
+	}
+}
+
+// RecordPrediction stores a prediction for a customer's sensor. Errors:
 // [ErrNoSensor], also for a time when it was another's; [ErrPredictionExists].
 func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPrediction) (Prediction, error) {
 	if n.SamplingProbability == 0 {
 		n.SamplingProbability = 1
 	}
-	recorded, err := queryOne[Prediction](ctx, s, ErrNoSensor, `
-		INSERT INTO prediction_feedback AS p (sensor_id, timestamp, message_id,
-		    predicted_temp, predicted_humidity, actual_temp, actual_humidity,
-		    anomaly_predicted, sampling_probability, score, model_version)
-		SELECT node_id, @timestamp, @message_id,
-		    @predicted_temperature, @predicted_humidity, @actual_temperature, @actual_humidity,
-		    @anomaly, @probability, @score, NULLIF(@model, '')
+	args := insertPredictionArgs(n)
+	args["customer"] = customerID
+	recorded, err := queryOne[Prediction](ctx, s, ErrNoSensor, insertPrediction+`
 		FROM sensors
-		WHERE node_id = @sensor AND customer_id = @customer AND (readable_from IS NULL OR readable_from <= @timestamp)
+		WHERE node_id = @sensor::varchar AND customer_id = @customer
+		  AND (readable_from IS NULL OR readable_from <= @timestamp::timestamptz)
 		RETURNING `+predictionColumns,
-		pgx.NamedArgs{
-			"customer": customerID, "sensor": n.SensorID, "timestamp": reading.TruncateTime(n.Time), "message_id": n.MessageID,
-			"predicted_temperature": n.PredictedTemperature, "predicted_humidity": n.PredictedHumidity,
-			"actual_temperature": n.ActualTemperature, "actual_humidity": n.ActualHumidity,
-			"anomaly": n.AnomalyPredicted, "probability": n.SamplingProbability, "score": n.Score, "model": n.ModelVersion,
-		})
+		args)
 	if violates(err, "prediction_feedback_reading_key") {
 		err = ErrPredictionExists
 	}
@@ -132,7 +142,7 @@ func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionF
 		WHERE s.customer_id = @customer AND (@sensor = '' OR s.node_id = @sensor)
 		ORDER BY p.time DESC, p.id DESC
 		LIMIT @limit`,
-		pgx.NamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "limit": f.Limit})
+		pgx.StrictNamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "limit": f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("predictions of customer %d: %w", customerID, err)
 	}
@@ -146,7 +156,7 @@ func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Predictio
 		FROM prediction_feedback p
 		JOIN sensors s ON `+visibleToCustomer+`
 		WHERE p.id = @id`,
-		pgx.NamedArgs{"id": id, "customer": customerID})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err != nil {
 		return Prediction{}, fmt.Errorf("prediction %d: %w", id, err)
 	}
@@ -163,7 +173,7 @@ func (s *Store) ValidatePrediction(ctx context.Context, customerID, id int64, ve
 		FROM sensors s
 		WHERE p.id = @id AND `+visibleToCustomer+` AND NOT p.used_in_training
 		RETURNING `+predictionColumns,
-		pgx.NamedArgs{"id": id, "customer": customerID, "feedback": string(verdict)})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "feedback": string(verdict)})
 	if errors.Is(err, ErrNoPrediction) {
 		if _, absent := s.Prediction(ctx, customerID, id); absent != nil {
 			return Prediction{}, absent
@@ -187,7 +197,7 @@ func (s *Store) PredictionStats(ctx context.Context, customerID int64) (Predicti
 		           AS ready_for_retraining
 		FROM sensors s
 		JOIN prediction_feedback p ON `+visibleToCustomer,
-		pgx.NamedArgs{"customer": customerID, "due": RetrainingCount})
+		pgx.StrictNamedArgs{"customer": customerID, "due": RetrainingCount})
 	if err != nil {
 		return PredictionStats{}, fmt.Errorf("count predictions of customer %d: %w", customerID, err)
 	}

@@ -10,18 +10,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// attempts is how often a statement or a transaction is tried that PostgreSQL
-// ends for the sake of another.
+// attempts is how often a statement or transaction is tried that PostgreSQL rolls
+// back because of a concurrent one.
 const attempts = 3
 
-// retrying is a pool every use of which is tried again after a deadlock or a
-// serialisation failure: PostgreSQL has undone it then, and the one it stood in
-// the way of goes on. It has no Begin and no Query, so that nothing in this
-// package can leave that out; see inTx, one and many.
+// retrying is a pool that retries every statement and transaction after a deadlock
+// or a serialisation failure, which PostgreSQL has rolled back. It has no Begin and
+// no Query, so that nothing in this package can forget the retry; see inTx,
+// queryOne and queryAll.
 type retrying struct{ pool *pgxpool.Pool }
 
-// retry does something until it succeeds, fails for another reason, or has been
-// tried often enough.
+// retry calls do until it succeeds, fails for another reason, or was tried
+// attempts times.
 func retry(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
@@ -31,8 +31,8 @@ func retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// isRolledBack reports that PostgreSQL took back what was done because of what others
-// did at the same time.
+// isRolledBack reports that PostgreSQL rolled back because of a concurrent
+// transaction.
 // See https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html.
 func isRolledBack(err error) bool {
 	const serializationFailure, deadlockDetected = "40001", "40P01"
@@ -67,7 +67,7 @@ type row func(into ...any) error
 func (r row) Scan(into ...any) error { return r(into...) }
 
 // collect runs a query and gathers its rows.
-func collect[T any](ctx context.Context, r retrying, sql string, args pgx.NamedArgs, gather func(pgx.Rows) (T, error)) (gathered T, err error) {
+func collect[T any](ctx context.Context, r retrying, sql string, args pgx.StrictNamedArgs, gather func(pgx.Rows) (T, error)) (gathered T, err error) {
 	err = retry(ctx, func() error {
 		rows, err := r.pool.Query(ctx, sql, args)
 		if err != nil {
@@ -81,8 +81,8 @@ func collect[T any](ctx context.Context, r retrying, sql string, args pgx.NamedA
 	return gathered, err
 }
 
-// inTx runs a transaction. What do sets outside itself it must set anew each
-// time that it is called.
+// inTx runs a transaction and may call do several times: do must assign the
+// variables outside itself in each call.
 func (r retrying) inTx(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return retry(ctx, func() error { return pgx.BeginFunc(ctx, r.pool, do) })
 }

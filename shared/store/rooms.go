@@ -23,7 +23,7 @@ func (s *Store) CreateRoom(ctx context.Context, customerID int64, name string) (
 		INSERT INTO server_rooms (name, customer_id)
 		SELECT @name, id FROM customers WHERE id = @customer
 		RETURNING `+roomColumns,
-		pgx.NamedArgs{"name": name, "customer": customerID})
+		pgx.StrictNamedArgs{"name": name, "customer": customerID})
 	if err != nil {
 		return Room{}, fmt.Errorf("create room: %w", err)
 	}
@@ -37,7 +37,7 @@ func (s *Store) Rooms(ctx context.Context, customerID int64) ([]Room, error) {
 		FROM server_rooms
 		WHERE customer_id = @customer
 		ORDER BY id`,
-		pgx.NamedArgs{"customer": customerID})
+		pgx.StrictNamedArgs{"customer": customerID})
 	if err != nil {
 		return nil, fmt.Errorf("rooms of customer %d: %w", customerID, err)
 	}
@@ -50,7 +50,7 @@ func (s *Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
 		SELECT `+roomColumns+`
 		FROM server_rooms
 		WHERE id = @id AND customer_id = @customer`,
-		pgx.NamedArgs{"id": id, "customer": customerID})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err != nil {
 		return Room{}, fmt.Errorf("room %d: %w", id, err)
 	}
@@ -64,7 +64,7 @@ func (s *Store) RenameRoom(ctx context.Context, customerID, id int64, name strin
 		SET name = @name
 		WHERE id = @id AND customer_id = @customer
 		RETURNING `+roomColumns,
-		pgx.NamedArgs{"id": id, "customer": customerID, "name": name})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "name": name})
 	if err != nil {
 		return Room{}, fmt.Errorf("rename room %d: %w", id, err)
 	}
@@ -77,7 +77,7 @@ func (s *Store) DeleteRoom(ctx context.Context, customerID, id int64) error {
 	done, err := s.pool.Exec(ctx, `
 		DELETE FROM server_rooms
 		WHERE id = @id AND customer_id = @customer`,
-		pgx.NamedArgs{"id": id, "customer": customerID})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err != nil {
 		return fmt.Errorf("delete room %d: %w", id, err)
 	}

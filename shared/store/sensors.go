@@ -36,7 +36,9 @@ type SensorChange struct {
 	KeepPosition bool    // whatever Position says
 }
 
-const sensorColumns = `node_id AS id, name, type, room_id, position, COALESCE(readable_from, ` + zeroTime + `) AS visible_since`
+// sensorColumns are qualified, since rooms have an id and a name too.
+const sensorColumns = `sensors.node_id AS id, sensors.name, sensors.type, sensors.room_id, sensors.position,
+	COALESCE(sensors.readable_from, ` + zeroTime + `) AS visible_since`
 
 // CreateSensor puts a node into a customer's room. Errors: [ErrNoRoom], and
 // [ErrSensorExists] when anybody has the identifier. One that another customer
@@ -50,7 +52,7 @@ func (s *Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor)
 			FROM server_rooms
 			WHERE id = @room AND customer_id = @customer
 			FOR KEY SHARE`,
-			pgx.NamedArgs{
+			pgx.StrictNamedArgs{
 				"id": n.ID, "name": n.Name, "type": n.Type, "position": n.Position,
 				"room": n.RoomID, "customer": customerID,
 			})
@@ -60,8 +62,9 @@ func (s *Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor)
 		if done.RowsAffected() == 0 {
 			return ErrNoRoom
 		}
-		// A statement of its own: the insertion may have waited for the other
-		// customer's deletion, whose tombstone only a later statement sees.
+		// This is a second statement, because the insertion may have waited until
+		// another customer's deletion committed: only a later statement sees the
+		// tombstone of that deletion.
 		rows, err := tx.Query(ctx, `
 			UPDATE sensors
 			SET readable_from = (
@@ -71,7 +74,7 @@ func (s *Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor)
 			)
 			WHERE node_id = @id
 			RETURNING `+sensorColumns,
-			pgx.NamedArgs{"id": n.ID})
+			pgx.StrictNamedArgs{"id": n.ID})
 		if err != nil {
 			return fmt.Errorf("bound its readings: %w", err)
 		}
@@ -104,7 +107,7 @@ func (s *Store) Sensor(ctx context.Context, customerID int64, id string) (Sensor
 		SELECT `+sensorColumns+`
 		FROM sensors
 		WHERE node_id = @id AND customer_id = @customer`,
-		pgx.NamedArgs{"id": id, "customer": customerID})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err != nil {
 		return Sensor{}, fmt.Errorf("sensor %s: %w", id, err)
 	}
@@ -119,7 +122,7 @@ func (s *Store) Sensors(ctx context.Context, customerID, roomID int64) ([]Sensor
 		FROM sensors
 		WHERE room_id = @room AND customer_id = @customer
 		ORDER BY node_id`,
-		pgx.NamedArgs{"room": roomID, "customer": customerID})
+		pgx.StrictNamedArgs{"room": roomID, "customer": customerID})
 	if err != nil {
 		return nil, fmt.Errorf("sensors of room %d: %w", roomID, err)
 	}
@@ -138,7 +141,7 @@ func (s *Store) OwnedSensors(ctx context.Context, customerID int64, ids []string
 		FROM sensors
 		WHERE node_id = ANY(@ids) AND customer_id = @customer
 		ORDER BY node_id`,
-		pgx.NamedArgs{"ids": ids, "customer": customerID})
+		pgx.StrictNamedArgs{"ids": ids, "customer": customerID})
 	if err != nil {
 		return nil, fmt.Errorf("%d sensors of customer %d: %w", len(ids), customerID, err)
 	}
@@ -157,8 +160,8 @@ func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, c
 		SET name = @name, type = @type, room_id = r.id, position = CASE WHEN @keep THEN position ELSE @position END
 		FROM r
 		WHERE sensors.node_id = @id AND sensors.customer_id = r.customer_id
-		RETURNING node_id AS id, name, type, room_id, position, COALESCE(readable_from, `+zeroTime+`) AS visible_since`,
-		pgx.NamedArgs{
+		RETURNING `+sensorColumns,
+		pgx.StrictNamedArgs{
 			"id": id, "name": change.Name, "type": change.Type, "position": change.Position,
 			"keep": change.KeepPosition, "room": change.RoomID, "customer": customerID,
 		})
@@ -179,7 +182,7 @@ func (s *Store) DeleteSensor(ctx context.Context, customerID int64, id string) e
 	done, err := s.pool.Exec(ctx, `
 		DELETE FROM sensors
 		WHERE node_id = @id AND customer_id = @customer`,
-		pgx.NamedArgs{"id": id, "customer": customerID})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err != nil {
 		return fmt.Errorf("delete sensor %s: %w", id, err)
 	}

@@ -39,7 +39,7 @@ func (s *Store) SensorStatuses(ctx context.Context, ids []string) (map[string]Se
 		FROM sensor_tombstones d
 		WHERE d.node_id = ANY(@ids)
 		  AND NOT EXISTS (SELECT FROM sensors s WHERE s.node_id = d.node_id)`,
-		pgx.NamedArgs{"ids": ids, "default_temperature": defaults.MaxTemperature, "default_humidity": defaults.MaxHumidity})
+		pgx.StrictNamedArgs{"ids": ids, "default_temperature": defaults.MaxTemperature, "default_humidity": defaults.MaxHumidity})
 	if err != nil {
 		return nil, fmt.Errorf("%d nodes: %w", len(ids), err)
 	}

@@ -60,7 +60,7 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // queryOne runs a query that gives one row, or absent where it gives none.
-func queryOne[T any](ctx context.Context, s *Store, absent error, sql string, args pgx.NamedArgs) (T, error) {
+func queryOne[T any](ctx context.Context, s *Store, absent error, sql string, args pgx.StrictNamedArgs) (T, error) {
 	row, err := collect(ctx, s.pool, sql, args, func(rows pgx.Rows) (T, error) {
 		return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
 	})
@@ -71,7 +71,7 @@ func queryOne[T any](ctx context.Context, s *Store, absent error, sql string, ar
 }
 
 // queryAll runs a query that gives any number of rows.
-func queryAll[T any](ctx context.Context, s *Store, sql string, args pgx.NamedArgs) ([]T, error) {
+func queryAll[T any](ctx context.Context, s *Store, sql string, args pgx.StrictNamedArgs) ([]T, error) {
 	return collect(ctx, s.pool, sql, args, func(rows pgx.Rows) ([]T, error) {
 		return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 	})

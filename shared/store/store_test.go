@@ -72,7 +72,8 @@ func sensorOf(id string, room int64) store.NewSensor {
 	return store.NewSensor{ID: id, Name: "Rack", Type: "ESP32-DHT22", RoomID: room}
 }
 
-// sql runs a statement as a careless writer would, past the store.
+// sql runs a statement as a careless writer would, past the store: an argument
+// that is left out is NULL.
 func (h fixture) sql(t *testing.T, statement string, args pgx.NamedArgs) {
 	t.Helper()
 	if _, err := h.pool.Exec(t.Context(), statement, args); err != nil {

@@ -57,7 +57,7 @@ func (s *Store) TrainingRuns(ctx context.Context, limit int) ([]TrainingRun, err
 		FROM model_training_runs
 		ORDER BY started_at DESC, id DESC
 		LIMIT @limit`,
-		pgx.NamedArgs{"limit": limit})
+		pgx.StrictNamedArgs{"limit": limit})
 	if err != nil {
 		return nil, fmt.Errorf("training runs: %w", err)
 	}
@@ -70,7 +70,7 @@ func (s *Store) TrainingRun(ctx context.Context, id int64) (TrainingRun, error) 
 		SELECT `+runColumns+`
 		FROM model_training_runs
 		WHERE id = @id`,
-		pgx.NamedArgs{"id": id})
+		pgx.StrictNamedArgs{"id": id})
 	if err != nil {
 		return TrainingRun{}, fmt.Errorf("training run %d: %w", id, err)
 	}
@@ -92,12 +92,11 @@ func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun,
 	if err := s.ExpireRuns(ctx); err != nil {
 		return TrainingRun{}, err
 	}
-	args := pgx.NamedArgs{"triggered_by": TriggeredManually, "customer": customerID, "every": ManualEvery.Seconds()}
 	var run TrainingRun
 	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
-		// A customer who asks several times at once, whatever instance of the API,
-		// is answered one after the other.
-		if _, err := tx.Exec(ctx, `SELECT FROM customers WHERE id = @customer FOR NO KEY UPDATE`, args); err != nil {
+		// Concurrent requests of one customer, also at several instances of the API,
+		// run one after the other.
+		if _, err := tx.Exec(ctx, `SELECT FROM customers WHERE id = @customer FOR NO KEY UPDATE`, pgx.StrictNamedArgs{"customer": customerID}); err != nil {
 			return fmt.Errorf("lock customer %d: %w", customerID, err)
 		}
 		var sensors, running bool
@@ -107,10 +106,10 @@ func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun,
 			       EXISTS (SELECT FROM model_training_runs WHERE status = 'running'),
 			       COALESCE((SELECT @every::float8 - extract(epoch FROM clock_timestamp() - max(started_at))
 			                 FROM model_training_runs WHERE customer_id = @customer), 0)`,
-			args).Scan(&sensors, &running, &wait)
+			pgx.StrictNamedArgs{"customer": customerID, "every": ManualEvery.Seconds()}).Scan(&sensors, &running, &wait)
 		switch {
 		case err != nil:
-			return fmt.Errorf("look at what is there: %w", err)
+			return fmt.Errorf("check for sensors and runs: %w", err)
 		case !sensors:
 			return ErrNoSensors
 		case running:
@@ -120,7 +119,7 @@ func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun,
 		}
 		run, err = insertRun(ctx, tx, `
 			INSERT INTO model_training_runs (triggered_by, customer_id)
-			VALUES (@triggered_by, @customer)`, args)
+			VALUES (@triggered_by, @customer)`, pgx.StrictNamedArgs{"triggered_by": TriggeredManually, "customer": customerID})
 		if errors.Is(err, ErrNotFound) {
 			err = ErrRunning
 		}
@@ -143,20 +142,21 @@ func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
 		AND NOT EXISTS (
 		    SELECT FROM model_training_runs
 		    WHERE status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after))`
-	args := pgx.NamedArgs{"triggered_by": TriggeredAutomatically, "due": RetrainingCount, "retry_after": RetryAfter.Seconds()}
 	var run TrainingRun
 	err := s.pool.inTx(ctx, func(tx pgx.Tx) (err error) {
 		run, err = insertRun(ctx, tx, `
 			INSERT INTO model_training_runs (triggered_by)
 			SELECT @triggered_by::text
-			WHERE `+isDue, args)
+			WHERE `+isDue,
+			pgx.StrictNamedArgs{"triggered_by": TriggeredAutomatically, "due": RetrainingCount, "retry_after": RetryAfter.Seconds()})
 		if err != nil {
 			return err
 		}
-		// Asked again: the insertion may have waited for the end of a run that
-		// used the verdicts which were counted before, or that failed.
+		// The condition is checked again: the insertion may have waited for another
+		// run, which has used the counted verdicts meanwhile, or has failed.
 		var still bool
-		if err := tx.QueryRow(ctx, `SELECT `+isDue, args).Scan(&still); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT `+isDue,
+			pgx.StrictNamedArgs{"due": RetrainingCount, "retry_after": RetryAfter.Seconds()}).Scan(&still); err != nil {
 			return fmt.Errorf("count verdicts: %w", err)
 		}
 		if !still {
@@ -175,7 +175,7 @@ func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
 
 // insertRun inserts a run, or returns [ErrNotFound]: nothing is due, or a run is
 // under way.
-func insertRun(ctx context.Context, tx pgx.Tx, insert string, args pgx.NamedArgs) (TrainingRun, error) {
+func insertRun(ctx context.Context, tx pgx.Tx, insert string, args pgx.StrictNamedArgs) (TrainingRun, error) {
 	rows, err := tx.Query(ctx, insert+` ON CONFLICT DO NOTHING RETURNING `+runColumns, args)
 	if err != nil {
 		return TrainingRun{}, fmt.Errorf("insert: %w", err)
@@ -197,7 +197,7 @@ func (s *Store) UnrequestedRun(ctx context.Context) (TrainingRun, bool, error) {
 		SELECT `+runColumns+`
 		FROM model_training_runs
 		WHERE status = 'running' AND requested_at IS NULL`,
-		pgx.NamedArgs{})
+		pgx.StrictNamedArgs{})
 	if errors.Is(err, ErrNoRun) {
 		return TrainingRun{}, false, nil
 	}
@@ -213,7 +213,7 @@ func (s *Store) MarkRequested(ctx context.Context, id int64) error {
 		UPDATE model_training_runs
 		SET requested_at = COALESCE(requested_at, now())
 		WHERE id = @id`,
-		pgx.NamedArgs{"id": id})
+		pgx.StrictNamedArgs{"id": id})
 	if err != nil {
 		return fmt.Errorf("mark training run %d requested: %w", id, err)
 	}
@@ -240,7 +240,7 @@ func (s *Store) ExpireRuns(ctx context.Context) error {
 		SET status = 'failed', completed_at = now(),
 		    error_message = 'The run did not finish within 15 minutes; start it again.'
 		WHERE status = 'running' AND started_at < now() - make_interval(secs => @timeout)`,
-		pgx.NamedArgs{"timeout": RunTimeout.Seconds()})
+		pgx.StrictNamedArgs{"timeout": RunTimeout.Seconds()})
 	if err != nil {
 		return fmt.Errorf("expire training runs: %w", err)
 	}

@@ -30,7 +30,7 @@ func (s *System) Status(ctx context.Context, started time.Time) (Status, error) 
 	err := s.Pool.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM sensor_data.readings WHERE timestamp >= @started),
 		       (SELECT count(*) FROM alerts WHERE NOT acknowledged)`,
-		pgx.NamedArgs{"started": started},
+		pgx.StrictNamedArgs{"started": started},
 	).Scan(&status.Stored, &status.ActiveAlerts)
 	if err != nil {
 		return status, fmt.Errorf("status: %w", err)

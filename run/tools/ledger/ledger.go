@@ -150,7 +150,7 @@ func (a *Account) count(ctx context.Context, running *system.System, rows []sent
 		        SELECT FROM alerts a
 		        WHERE a.sensor_id = d.node_id AND a.message_id = d.message_id AND a.alert_type = d.alert_type)),
 		    (SELECT count(*) FROM alerts a WHERE (a.sensor_id, a.message_id) IN (SELECT node_id, message_id FROM sent))`,
-		pgx.NamedArgs{
+		pgx.StrictNamedArgs{
 			"nodes": nodes, "messages": messages, "temperatures": temperatures, "humidities": humidities,
 			"max_temperature": limits.MaxTemperature, "max_humidity": limits.MaxHumidity,
 		}).Scan(&a.Stored, &a.Rows, &a.Alerts, &a.AlertRows)

@@ -231,7 +231,7 @@ func stored(ctx context.Context, db *pgx.Conn, batch []item) (map[key][]reading.
 		SELECT r.node_id, r.message_id, r.timestamp, r.temperature, r.humidity
 		FROM unnest(@nodes::text[]) AS n (node_id)
 		JOIN sensor_data.readings r ON r.node_id = n.node_id AND r.timestamp BETWEEN @from AND @to`,
-		pgx.NamedArgs{"nodes": nodes, "from": from, "to": to})
+		pgx.StrictNamedArgs{"nodes": nodes, "from": from, "to": to})
 	if err != nil {
 		return nil, fmt.Errorf("rows of %d readings: %w", len(batch), err)
 	}
@@ -264,7 +264,7 @@ func raised(ctx context.Context, db *pgx.Conn, batch []item) (map[alertKey]bool,
 		SELECT a.sensor_id, a.message_id, a.timestamp, a.alert_type
 		FROM alerts a
 		WHERE a.sensor_id = ANY (@nodes) AND a.timestamp BETWEEN @from AND @to`,
-		pgx.NamedArgs{"nodes": nodes, "from": from, "to": to})
+		pgx.StrictNamedArgs{"nodes": nodes, "from": from, "to": to})
 	if err != nil {
 		return nil, fmt.Errorf("alerts of %d readings: %w", len(batch), err)
 	}

@@ -403,7 +403,7 @@ func (c *cloud) migrate(arguments string) string {
 		case known:
 			c.users[part] = true
 		case arguments == "migrate":
-			return did + ": failed: no part is called " + part
+			return did + ": failed: no component is called " + part
 		}
 	}
 	return did

@@ -42,7 +42,7 @@ func (s *Store) History(ctx context.Context, start, end time.Time, limit int) it
 			) AS r
 			WHERE n.node_id IS NOT NULL
 			ORDER BY r.node_id COLLATE "C", r.timestamp, r.message_id COLLATE "C"`,
-			pgx.NamedArgs{"start": reading.TruncateTime(start), "end": reading.TruncateTime(end), "limit": limit})
+			pgx.StrictNamedArgs{"start": reading.TruncateTime(start), "end": reading.TruncateTime(end), "limit": limit})
 		if err != nil {
 			yield(reading.Reading{}, fmt.Errorf("history: %w", err))
 			return

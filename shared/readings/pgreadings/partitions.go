@@ -61,7 +61,7 @@ func create(ctx context.Context, pool *pgxpool.Pool, start time.Time) error {
 			return err //nolint:wrapcheck // wrapped by ensure
 		}
 		var exists bool
-		if err := tx.QueryRow(ctx, `SELECT to_regclass(@name) IS NOT NULL`, pgx.NamedArgs{"name": name}).Scan(&exists); err != nil || exists {
+		if err := tx.QueryRow(ctx, `SELECT to_regclass(@name) IS NOT NULL`, pgx.StrictNamedArgs{"name": name}).Scan(&exists); err != nil || exists {
 			return err //nolint:wrapcheck // wrapped by ensure
 		}
 		_, err := tx.Exec(ctx, fmt.Sprintf(`

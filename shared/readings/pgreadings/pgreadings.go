@@ -81,7 +81,7 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 		SELECT * FROM unnest(
 		    @nodes::text[], @messages::text[], @times::timestamptz[], @temperatures::float8[], @humidities::float8[])
 		ON CONFLICT DO NOTHING`,
-		pgx.NamedArgs{
+		pgx.StrictNamedArgs{
 			"nodes": nodes, "messages": messages, "times": times,
 			"temperatures": temperatures, "humidities": humidities,
 		})
@@ -138,7 +138,7 @@ func (s *Store) latestWithin(ctx context.Context, nodes []readings.NodeRef, sinc
 		    ORDER BY timestamp DESC, message_id DESC
 		    LIMIT 1
 		) AS r`,
-		pgx.NamedArgs{"ids": ids, "starts": starts, "since": since, "until": until})
+		pgx.StrictNamedArgs{"ids": ids, "starts": starts, "since": since, "until": until})
 	if err != nil {
 		return fmt.Errorf("latest of %d nodes: %w", len(nodes), err)
 	}
@@ -190,7 +190,7 @@ func (s *Store) page(ctx context.Context, node string, after time.Time, message 
 		  AND (timestamp, message_id) > (@after, @message)
 		ORDER BY timestamp, message_id
 		LIMIT @limit`,
-		pgx.NamedArgs{"node": node, "after": after, "message": message, "end": end, "limit": rangePage})
+		pgx.StrictNamedArgs{"node": node, "after": after, "message": message, "end": end, "limit": rangePage})
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
@@ -217,7 +217,7 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 		WHERE node_id = @node AND timestamp >= @start AND timestamp < @end
 		GROUP BY 1
 		ORDER BY 1`,
-		pgx.NamedArgs{
+		pgx.StrictNamedArgs{
 			"node": node.ID, "width": width, "origin": start, "start": readings.Later(start, node.VisibleSince), "end": end,
 		})
 	if err != nil {
@@ -251,7 +251,7 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 		    WHERE node_id = @node AND timestamp >= w.start AND timestamp < @end
 		) AS r
 		ORDER BY w.place`,
-		pgx.NamedArgs{"node": node.ID, "starts": bounded, "end": end})
+		pgx.StrictNamedArgs{"node": node.ID, "starts": bounded, "end": end})
 	if err != nil {
 		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
 	}
