@@ -41,16 +41,16 @@ type alertPath struct {
 // AlertRange narrows a list of alerts. It is exported only because huma sees no
 // other embedded fields.
 type AlertRange struct {
-	SensorID  string `query:"sensor_id" doc:"Only alerts of this sensor, deleted ones included." example:"esp32-7f3a"`
-	StartTime moment `query:"start_time" doc:"Only alerts from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
-	EndTime   moment `query:"end_time" doc:"Only alerts before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+	SensorID  string    `query:"sensor_id" doc:"Only alerts of this sensor, deleted ones included." example:"esp32-7f3a"`
+	StartTime Timestamp `query:"start_time" doc:"Only alerts from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   Timestamp `query:"end_time" doc:"Only alerts before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
 }
 
 // Resolve refuses a range that ends before it starts.
 func (r *AlertRange) Resolve(huma.Context) []error { return ordered(r.StartTime, r.EndTime) }
 
-// nobodys reports a sensor_id that can name no sensor.
-func (r *AlertRange) nobodys() bool { return r.SensorID != "" && possible(r.SensorID) != nil }
+// cannotMatch reports that the sensor_id is no sensor id, so that no alert matches.
+func (r *AlertRange) cannotMatch() bool { return r.SensorID != "" && checkSensorID(r.SensorID) != nil }
 
 type alertHistoryInput struct {
 	AlertRange
@@ -72,7 +72,7 @@ func (a *api) registerAlerts() {
 	register(a, operation{
 		id: "acknowledgeAlert", method: http.MethodPost, path: "/api/v1/alerts/{alert_id}/acknowledge", tag: tagAlerts,
 		summary: "Acknowledge an alert",
-		faults:  []*fault{notFound(detailNoAlert)},
+		errors:  []*Error{notFound(detailNoAlert)},
 	}, a.acknowledgeAlert)
 	a.registerEpisodes()
 }
@@ -82,11 +82,11 @@ func (a *api) activeAlerts(ctx context.Context, _ *struct{}) (*alertsOutput, err
 	if err != nil {
 		return nil, err
 	}
-	return &alertsOutput{Body: each(found, alertOf)}, nil
+	return &alertsOutput{Body: mapSlice(found, alertOf)}, nil
 }
 
 func (a *api) alertHistory(ctx context.Context, in *alertHistoryInput) (*alertsOutput, error) {
-	if in.nobodys() {
+	if in.cannotMatch() {
 		return &alertsOutput{Body: []alertBody{}}, nil
 	}
 	found, err := a.Store.AlertHistory(ctx, caller(ctx), store.AlertQuery{
@@ -95,7 +95,7 @@ func (a *api) alertHistory(ctx context.Context, in *alertHistoryInput) (*alertsO
 	if err != nil {
 		return nil, err
 	}
-	return &alertsOutput{Body: each(found, alertOf)}, nil
+	return &alertsOutput{Body: mapSlice(found, alertOf)}, nil
 }
 
 func (a *api) acknowledgeAlert(ctx context.Context, in *alertPath) (*alertOutput, error) {

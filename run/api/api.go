@@ -7,12 +7,12 @@
 // the system, both through [Serve]. The package reads no environment and keeps
 // no global state, so that several can live in one process.
 //
-// A request passes, outside in: request id and log line, trace, panic guard,
-// CORS, compression, the router; then, within an operation, the token, the
+// A request passes, outside in: trace, request id and log line, recovery from
+// panics, CORS, compression, the router; then, within an operation, the token, the
 // limits and validation of its input, and the handler. An operation's Go types
 // are the one source of its validation and of its part of the OpenAPI document.
 //
-// Tenants are walls: every query carries the caller's customer id, and what
+// Tenants are isolated: every query carries the caller's customer id, and what
 // belongs to another customer is answered exactly as if it did not exist.
 package api
 
@@ -43,28 +43,27 @@ type Publisher interface {
 	Publish(ctx context.Context, request wire.Retraining) error
 }
 
-// Deps is what the API needs. All fields but Forecaster, Origins,
+// Config is what the API needs. All fields but Forecaster, Origins,
 // TrustedProxies, PasswordSlots and PasswordCost must be set.
-type Deps struct {
+type Config struct {
 	Store     *store.Store
 	Readings  Readings
 	Publisher Publisher
-	// Forecaster answers forecasts; nil while there is no model.
+	// Forecaster computes forecasts; without one every forecast is answered with 404.
 	Forecaster Forecaster
 	// SecretKey is SECRET_KEY: keys of at least 32 bytes, separated by commas;
 	// the first signs, all verify.
 	SecretKey string
 	// Origins are the browser origins that may call; nil takes the contract's.
 	Origins []string
-	// TrustedProxies are the proxies whose word on a client's address is taken, see
-	// [newClients]; without any, a client is who connects.
+	// TrustedProxies are the proxies whose X-Forwarded-For is believed, see
+	// [newClients]; without any, a client's address is that of its connection.
 	TrustedProxies []string
-	// PasswordSlots is how many passwords are hashed at a time; 0 takes half of
-	// GOMAXPROCS. The other half is for everything else: Go lets a goroutine that
-	// computes run for 10 ms before another may have its place, the operating
-	// system gives a thread that wakes its turn at once. A process that sets
-	// GOMAXPROCS to twice its cores so has all of them for logins, and still
-	// answers everything else in time.
+	// PasswordSlots limits concurrent bcrypt computations; 0 takes half of
+	// GOMAXPROCS. Without the limit a burst of logins would occupy every core. Half,
+	// because Go lets a goroutine that computes run for 10 ms before another on its
+	// thread: a process that sets GOMAXPROCS to twice its cores uses all of them
+	// for logins, and the operating system still runs its other threads at once.
 	PasswordSlots int
 	// PasswordCost is bcrypt's cost; 0 takes 12. Only tests take less.
 	PasswordCost int
@@ -73,11 +72,11 @@ type Deps struct {
 }
 
 type api struct {
-	Deps
+	Config
 
 	log        *slog.Logger
 	huma       huma.API
-	requests   sync.Mutex // held while a retraining request is published
+	publishMu  sync.Mutex // held while a retraining request is published
 	tokens     *tokens
 	passwords  *passwords
 	clients    clients
@@ -95,8 +94,8 @@ type API struct {
 
 // New builds the API. It fails when a dependency is missing or the secret key
 // is too short.
-func New(deps Deps) (*API, error) {
-	a, err := build(deps)
+func New(cfg Config) (*API, error) {
+	a, err := build(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +106,13 @@ func New(deps Deps) (*API, error) {
 	return &API{Handler: handler, api: a}, nil
 }
 
-// Run looks once a minute whether a training run is due or its request still to
-// be published, until ctx ends; it then returns nil.
+// Run starts due training runs and publishes pending requests once a minute,
+// until ctx ends; it then returns nil.
 func (a *API) Run(ctx context.Context) error {
-	ticker := time.NewTicker(retrainEvery)
+	ticker := time.NewTicker(retrainInterval)
 	defer ticker.Stop()
 	for {
-		a.api.retrainAfter(ctx)
+		a.api.tryStartDueRun(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -122,19 +121,19 @@ func (a *API) Run(ctx context.Context) error {
 	}
 }
 
-func build(deps Deps) (*api, error) {
-	if deps.Store == nil || deps.Readings == nil || deps.Publisher == nil || deps.Clock == nil || deps.Log == nil {
+func build(cfg Config) (*api, error) {
+	if cfg.Store == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Clock == nil || cfg.Log == nil {
 		return nil, errors.New("api: store, readings, publisher, clock and log are required")
 	}
-	a := &api{Deps: deps, log: slog.New(identified{deps.Log.Handler()})}
+	a := &api{Config: cfg, log: slog.New(requestIDHandler{cfg.Log.Handler()})}
 	var err error
-	if a.tokens, err = newTokens(deps.SecretKey, deps.Clock); err != nil {
+	if a.tokens, err = newTokens(cfg.SecretKey, cfg.Clock); err != nil {
 		return nil, err
 	}
-	if a.clients, err = newClients(deps.TrustedProxies); err != nil {
+	if a.clients, err = newClients(cfg.TrustedProxies); err != nil {
 		return nil, err
 	}
-	slots, cost := deps.PasswordSlots, deps.PasswordCost
+	slots, cost := cfg.PasswordSlots, cfg.PasswordCost
 	if slots == 0 {
 		slots = runtime.GOMAXPROCS(0) / 2
 	}
@@ -142,7 +141,7 @@ func build(deps Deps) (*api, error) {
 		cost = passwordCost
 	}
 	a.passwords = newPasswords(slots, cost)
-	a.sessions = newSessions(deps.Store.TokensValidAfter, deps.Clock)
+	a.sessions = newSessions(cfg.Store.TokensValidAfter, cfg.Clock)
 	return a, nil
 }
 
@@ -180,9 +179,3 @@ func (a *api) handler() (http.Handler, error) {
 
 // unwrap gives the net/http request and writer below a huma context.
 func unwrap(ctx huma.Context) (*http.Request, http.ResponseWriter) { return humago.Unwrap(ctx) }
-
-// writeFault answers an operation from a middleware.
-func (a *api) writeFault(ctx huma.Context, f *fault) {
-	_, writer := unwrap(ctx)
-	writeProblem(writer, f.status, f.detail)
-}

@@ -15,8 +15,8 @@ const bearerScheme = "bearer"
 
 type callerKey struct{}
 
-// caller is the customer whose token the request carries. Only operations
-// behind the token may ask.
+// caller returns the id of the customer whose token the request carries. It
+// panics in a public operation, which has none.
 func caller(ctx context.Context) int64 {
 	id, ok := ctx.Value(callerKey{}).(int64)
 	if !ok {
@@ -25,9 +25,9 @@ func caller(ctx context.Context) int64 {
 	return id
 }
 
-// ownID reports whether a path's customer_id is the caller's: another
-// customer's resources are absent to the caller.
-func ownID(ctx context.Context, customerID int64) error {
+// requireSelf returns 404 unless a path's customer_id is the caller's: to the
+// caller other customers do not exist.
+func requireSelf(ctx context.Context, customerID int64) error {
 	if caller(ctx) != customerID {
 		return notFound(detailNoCustomer)
 	}
@@ -37,81 +37,86 @@ func ownID(ctx context.Context, customerID int64) error {
 // authenticate lets a request with a valid token through, with its customer in
 // the context, and answers every other one alike.
 func (a *api) authenticate(ctx huma.Context, next func(huma.Context)) {
-	who, err := a.bearerOf(ctx)
+	who, err := a.bearerToken(ctx)
 	if err != nil {
-		a.log.DebugContext(ctx.Context(), "token refused", "error", err.Error())
-		ctx.SetHeader("WWW-Authenticate", "Bearer")
-		a.writeFault(ctx, newFault(http.StatusUnauthorized, detailCredentials))
+		a.log.DebugContext(ctx.Context(), "token rejected", "error", err.Error())
+		refuseToken(ctx)
 		return
 	}
-	validAfter, err := a.sessions.validAfter(ctx.Context(), who.customerID)
+	validAfter, err := a.sessions.tokensValidAfter(ctx.Context(), who.customerID)
 	if err != nil {
-		f, told := faultOf(err)
-		if told {
-			// The customer does not exist: a foreign subject.
-			ctx.SetHeader("WWW-Authenticate", "Bearer")
-			f = newFault(http.StatusUnauthorized, detailCredentials)
-		} else {
-			a.log.ErrorContext(ctx.Context(), "token could not be checked", "error", err.Error())
+		answer, known := errorOf(err)
+		if known {
+			// The token's subject is no customer.
+			refuseToken(ctx)
+			return
 		}
-		a.writeFault(ctx, f)
+		a.log.ErrorContext(ctx.Context(), "token check failed", "error", err.Error())
+		_, writer := unwrap(ctx)
+		writeError(writer, answer)
 		return
 	}
 	if who.issuedAt.Before(validAfter) {
-		ctx.SetHeader("WWW-Authenticate", "Bearer")
-		a.writeFault(ctx, newFault(http.StatusUnauthorized, detailCredentials))
+		refuseToken(ctx)
 		return
 	}
-	noteCaller(ctx.Context(), who.customerID)
+	setCaller(ctx.Context(), who.customerID)
 	next(huma.WithValue(ctx, callerKey{}, who.customerID))
 }
 
-func (a *api) bearerOf(ctx huma.Context) (bearer, error) {
-	scheme, token, found := strings.Cut(ctx.Header("Authorization"), " ")
-	if !found || !strings.EqualFold(scheme, "Bearer") {
-		return bearer{}, errToken
-	}
-	return a.tokens.read(strings.TrimSpace(token))
+// refuseToken answers 401, alike whatever is wrong with the token.
+func refuseToken(ctx huma.Context) {
+	ctx.SetHeader("WWW-Authenticate", "Bearer")
+	_, writer := unwrap(ctx)
+	writeError(writer, newError(http.StatusUnauthorized, detailCredentials))
 }
 
-// sessions remembers for a moment since when a customer's tokens are valid, so
-// that not every request asks the database. A password change through this
-// instance counts at once; through another, within sessionMemory.
+func (a *api) bearerToken(ctx huma.Context) (identity, error) {
+	scheme, token, found := strings.Cut(ctx.Header("Authorization"), " ")
+	if !found || !strings.EqualFold(scheme, "Bearer") {
+		return identity{}, errToken
+	}
+	return a.tokens.verify(strings.TrimSpace(token))
+}
+
+// sessions caches, for sessionCacheTTL, the time of each customer's last password
+// change. Tokens issued before that time are invalid. A change through this
+// instance counts at once; through another, within sessionCacheTTL.
 type sessions struct {
 	load  func(ctx context.Context, customerID int64) (time.Time, error)
 	clock func() time.Time
 
-	mutex sync.Mutex
-	known map[int64]session
-	// changes counts password changes: an answer of the database that was asked
-	// before one must not be remembered after it.
+	mutex   sync.Mutex
+	entries map[int64]session
+	// changes counts password changes. A value loaded before a change must not be
+	// cached after it.
 	changes uint64
 }
 
 type session struct {
 	validAfter time.Time
-	until      time.Time
+	expires    time.Time
 }
 
 const (
-	sessionMemory = 5 * time.Second
-	// maxSessions bounds the memory of it: some 10 MB.
+	sessionCacheTTL = 5 * time.Second
+	// maxSessions bounds the cache, to about 10 MB.
 	maxSessions = 100_000
 )
 
 func newSessions(load func(context.Context, int64) (time.Time, error), clock func() time.Time) *sessions {
-	return &sessions{load: load, clock: clock, known: make(map[int64]session)}
+	return &sessions{load: load, clock: clock, entries: make(map[int64]session)}
 }
 
-// validAfter returns the moment of the customer's last password change.
-func (s *sessions) validAfter(ctx context.Context, customerID int64) (time.Time, error) {
+// tokensValidAfter returns the time of the customer's last password change.
+func (s *sessions) tokensValidAfter(ctx context.Context, customerID int64) (time.Time, error) {
 	now := s.clock()
 	s.mutex.Lock()
-	remembered, ok := s.known[customerID]
+	cached, ok := s.entries[customerID]
 	changes := s.changes
 	s.mutex.Unlock()
-	if ok && now.Before(remembered.until) {
-		return remembered.validAfter, nil
+	if ok && now.Before(cached.expires) {
+		return cached.validAfter, nil
 	}
 	loaded, err := s.load(ctx, customerID)
 	if err != nil {
@@ -120,18 +125,18 @@ func (s *sessions) validAfter(ctx context.Context, customerID int64) (time.Time,
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if changes == s.changes {
-		if len(s.known) >= maxSessions {
-			clear(s.known)
+		if len(s.entries) >= maxSessions {
+			clear(s.entries)
 		}
-		s.known[customerID] = session{validAfter: loaded, until: now.Add(sessionMemory)}
+		s.entries[customerID] = session{validAfter: loaded, expires: now.Add(sessionCacheTTL)}
 	}
 	return loaded, nil
 }
 
-// changed forgets a customer; call it once the new password is stored.
-func (s *sessions) changed(customerID int64) {
+// invalidate removes a customer from the cache; call it once the new password is stored.
+func (s *sessions) invalidate(customerID int64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.changes++
-	delete(s.known, customerID)
+	delete(s.entries, customerID)
 }

@@ -33,8 +33,8 @@ const connections = 32
 // ratio is the API's requests per second over the bare handler's, both measured
 // in turns.
 func BenchmarkEndpoints(b *testing.B) {
-	s := newSystem(b, func(d *Deps) { d.Log = logging.New(io.Discard, slog.LevelInfo, "") })
-	s.contract = nil
+	s := newTestAPI(b, func(d *Config) { d.Log = logging.New(io.Discard, slog.LevelInfo, "") })
+	s.document = nil
 	a := s.customer(b)
 	room := a.create(b, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	for i := range 9 {
@@ -150,7 +150,7 @@ func (l *load) ask(b *testing.B) time.Duration {
 }
 
 // bareHandlers are what the API is measured against.
-func (a *account) bareHandlers(ids []string, now time.Time) http.Handler {
+func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(path string, answer func(ctx context.Context) (any, error)) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +170,7 @@ func (a *account) bareHandlers(ids []string, now time.Time) http.Handler {
 	handle("/health", func(context.Context) (any, error) { return health{Status: "healthy"}, nil })
 	handle("/rooms", func(ctx context.Context) (any, error) {
 		found, err := a.store.Rooms(ctx, a.id)
-		return each(found, roomOf), err
+		return mapSlice(found, roomOf), err
 	})
 	handle("/sensor", func(ctx context.Context) (any, error) {
 		found, err := a.store.Sensor(ctx, a.id, ids[0])
@@ -195,7 +195,7 @@ func (a *account) bareHandlers(ids []string, now time.Time) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		found, err := a.readings.Latest(r.Context(), each(owned, func(s store.Sensor) readings.NodeRef {
+		found, err := a.readings.Latest(r.Context(), mapSlice(owned, func(s store.Sensor) readings.NodeRef {
 			return readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
 		}))
 		if err != nil {
@@ -228,7 +228,7 @@ func (a *account) bareHandlers(ids []string, now time.Time) http.Handler {
 }
 
 // series stores so many readings of a node, twenty seconds apart.
-func (s *system) series(tb testing.TB, node string, from time.Time, count int) {
+func (s *testAPI) series(tb testing.TB, node string, from time.Time, count int) {
 	tb.Helper()
 	rows := make([]reading.Reading, count)
 	for i := range rows {

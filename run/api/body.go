@@ -17,65 +17,65 @@ import (
 const (
 	// maxBody is the largest request body, in bytes.
 	maxBody = 1 << 20
-	// bodyTime is how long a client may take to send one.
-	bodyTime = 5 * time.Second
+	// bodyTimeout is how long a client may take to send one.
+	bodyTimeout = 5 * time.Second
 )
 
-// receive reads a request's body before huma does, which answers 500 to one
-// that is cut off or badly chunked. One that says it is over the limit is
-// refused unread; where none is asked for, one that comes is not read at all.
-func (a *api) receive(ctx huma.Context, next func(huma.Context)) {
+// receiveBody reads a request's body before huma does, which would answer 500 to a
+// body that is cut off or badly chunked. A body whose length is over the limit is
+// refused unread; an operation without a body reads none.
+func (a *api) receiveBody(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Operation().RequestBody == nil {
 		next(ctx)
 		return
 	}
 	request, writer := unwrap(ctx)
 	if request.ContentLength > maxBody {
-		writeProblem(writer, http.StatusRequestEntityTooLarge, detailBodyTooLarge)
+		writeError(writer, newError(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
 		return
 	}
 	// A test's recorder knows no deadlines; a socket's follow the real clock. At
 	// the body's end net/http takes it away again.
-	_ = ctx.SetReadDeadline(time.Now().Add(bodyTime)) //nolint:forbidigo // see above
+	_ = ctx.SetReadDeadline(time.Now().Add(bodyTimeout)) //nolint:forbidigo // see above
 	body, err := io.ReadAll(io.LimitReader(request.Body, maxBody+1))
 	timeout, _ := errors.AsType[net.Error](err)
 	switch {
 	case len(body) > maxBody:
-		writeProblem(writer, http.StatusRequestEntityTooLarge, detailBodyTooLarge)
+		writeError(writer, newError(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
 	case timeout != nil && timeout.Timeout():
-		writeProblem(writer, http.StatusRequestTimeout, detailBodyTimeout)
+		writeError(writer, newError(http.StatusRequestTimeout, detailBodyTimeout))
 	case err != nil:
-		writeProblem(writer, http.StatusBadRequest, detailBodyMalformed)
+		writeError(writer, newError(http.StatusBadRequest, detailBodyMalformed))
 	default:
-		if name := a.unknownAlone(ctx.Operation(), body); name != "" {
-			writeProblem(writer, http.StatusBadRequest, name+": unknown field")
+		if name := a.onlyUnknownField(ctx.Operation(), body); name != "" {
+			writeError(writer, newError(http.StatusBadRequest, name+": unknown field"))
 			return
 		}
-		next(withBody{ctx, body})
+		next(receivedBody{ctx, body})
 	}
 }
 
-type withBody struct {
-	inner
+type receivedBody struct {
+	baseContext
 
 	body []byte
 }
 
 // Unwrap gives huma's adapter its own context back.
-func (c withBody) Unwrap() huma.Context { return c.inner }
+func (c receivedBody) Unwrap() huma.Context { return c.baseContext }
 
 // BodyReader implements [huma.Context].
-func (c withBody) BodyReader() io.Reader { return bytes.NewReader(c.body) }
+func (c receivedBody) BodyReader() io.Reader { return bytes.NewReader(c.body) }
 
-// unknownAlone returns a field that a change does not have, where the body names
-// no other: a misspelt field must not pass for a change that succeeded.
-func (a *api) unknownAlone(op *huma.Operation, body []byte) string {
+// onlyUnknownField returns an unknown field when the body has no known one: a
+// misspelt field must not pass for a change that succeeded.
+func (a *api) onlyUnknownField(op *huma.Operation, body []byte) string {
 	if op.Method != http.MethodPatch && op.Method != http.MethodPut {
 		return ""
 	}
 	var given map[string]json.RawMessage
 	if json.Unmarshal(body, &given) != nil || len(given) == 0 {
-		return "" // for huma to judge
+		return "" // huma reports it
 	}
 	known := a.bodyFields(op)
 	first := ""

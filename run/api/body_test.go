@@ -19,7 +19,7 @@ import (
 // and never a 500.
 func TestMalformedTransfer(t *testing.T) {
 	t.Parallel()
-	address, _ := served(t, bare(t, logging.Discard()))
+	address, _ := served(t, bareHandler(t, logging.Discard()))
 	const head = "POST /api/v1/customers/login HTTP/1.1\r\nHost: x\r\n"
 	const chunked = head + "Transfer-Encoding: chunked\r\n\r\n"
 	for name, request := range map[string]string{
@@ -61,7 +61,7 @@ func TestMalformedTransfer(t *testing.T) {
 // TestIntegersHoweverWritten takes every spelling that JSON has for an integer.
 func TestIntegersHoweverWritten(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	a := s.customer(t)
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	for i, spelling := range []string{"%d", "%d.0", "%d.000", "%de0", "%dE+0", "%d0e-1", "0.%de1"} {
@@ -93,11 +93,11 @@ func TestIntegersHoweverWritten(t *testing.T) {
 // goType is what the decoder's own errors say of the program.
 var goType = regexp.MustCompile(`Go |struct|int64|float64|api\.|unmarshal`)
 
-// TestFaultsNameTheField gives every field of every body what no field can be:
+// TestErrorsNameTheField gives every field of every body what no field can be:
 // the answer names the field, and no type of the program.
-func TestFaultsNameTheField(t *testing.T) {
+func TestErrorsNameTheField(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	a := s.customer(t)
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
@@ -142,11 +142,11 @@ func TestFaultsNameTheField(t *testing.T) {
 	}
 }
 
-// TestFirstFaultIsTold gives bodies with several faults: the first of the fields,
+// TestFirstErrorIsReported gives bodies with several faults: the first of the fields,
 // as the type has them, whatever their order in the body and whoever finds it.
-func TestFirstFaultIsTold(t *testing.T) {
+func TestFirstErrorIsReported(t *testing.T) {
 	t.Parallel()
-	handler := bare(t, logging.Discard())
+	handler := bareHandler(t, logging.Discard())
 	for body, want := range map[string]string{
 		`{"email":"no address","username":"x","password":"y"}`:                 "Invalid email format",
 		`{"password":"y","username":"x","email":"no address"}`:                 "Invalid email format",
@@ -170,7 +170,7 @@ func TestFirstFaultIsTold(t *testing.T) {
 // TestMisspeltChangeIsRefused changes a field that there is not.
 func TestMisspeltChangeIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	a := s.customer(t)
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	for target, test := range map[string]struct{ method, body, detail string }{

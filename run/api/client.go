@@ -11,10 +11,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// clients tells from which address a request comes, for one that sends many to
-// wait for itself.
+// clients finds the address that a request comes from: password slots are shared
+// fairly among addresses.
 //
-// Behind a proxy that is known only by the header that it adds to. Google
+// Behind a proxy, only the header to which the proxy adds shows it. Google
 // documents of its load balancer
 // (https://cloud.google.com/load-balancing/docs/https#x-forwarded-for_header):
 //

@@ -15,11 +15,11 @@ import (
 // or body stands for what earlier lines made.
 func TestSpecification(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	noon := s.now().Truncate(time.Second)
 
 	t.Run("Service", func(t *testing.T) { //nolint:paralleltest // lines build on one another
-		s.walk(t, []line{
+		s.run(t, []testCase{
 			{"GET", "/health", open, "", 200, object{"status": is("healthy")}},
 			{"GET", "/docs", open, "", 200, page},
 			{"GET", "/redoc", open, "", 200, page},
@@ -31,18 +31,18 @@ func TestSpecification(t *testing.T) {
 	blank := detail("name: expected string to be text without control characters and not blank")
 	t.Run("Customers", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		const register, login = "/api/v1/customers/register", "/api/v1/customers/login"
-		s.walk(t, []line{
-			{"POST", register, open, `{"email":"anna@example.com","username":"annanna","password":"Passw0rd"}`, 201, keep{"customer_id", "id", customer}},
-			{"POST", login, open, `{"email":"anna@example.com","password":"Passw0rd"}`, 200, keep{"token", "access_token", object{"access_token": words, "token_type": is("bearer"), "customer_id": same("customer_id")}}},
-			{"POST", login, open, `{"email":"ANNA@Example.com","password":"Passw0rd"}`, 200, object{"access_token": words, "token_type": is("bearer"), "customer_id": same("customer_id")}},
+		s.run(t, []testCase{
+			{"POST", register, open, `{"email":"anna@example.com","username":"annanna","password":"Passw0rd"}`, 201, save{"customer_id", "id", customer}},
+			{"POST", login, open, `{"email":"anna@example.com","password":"Passw0rd"}`, 200, save{"token", "access_token", object{"access_token": words, "token_type": is("bearer"), "customer_id": equalsSaved("customer_id")}}},
+			{"POST", login, open, `{"email":"ANNA@Example.com","password":"Passw0rd"}`, 200, object{"access_token": words, "token_type": is("bearer"), "customer_id": equalsSaved("customer_id")}},
 			{"POST", login, open, `{"email":"anna@example.com","password":"Passw0rD"}`, 401, detail("Incorrect email or password")},
 			{"POST", login, open, `{"email":"nobody@example.com","password":"Passw0rd"}`, 401, detail("Incorrect email or password")},
 			{"POST", login, open, `{"email":"no address","password":"x"}`, 401, detail("Incorrect email or password")},
-			{"POST", "/api/v1/customers/info/{customer_id}", token_, "", 200, customer},
-			{"PATCH", "/api/v1/customers/{customer_id}", token_, `{"email":"anna2@example.com"}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("annanna")}},
-			{"PATCH", "/api/v1/customers/{customer_id}", token_, `{"username":"otherone"}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("otherone")}},
-			{"PATCH", "/api/v1/customers/{customer_id}", token_, `{}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("otherone")}},
-			{"PATCH", "/api/v1/customers/{customer_id}", token_, `{"email":"anna@example.com","username":"annanna"}`, 200, customer},
+			{"POST", "/api/v1/customers/info/{customer_id}", withToken, "", 200, customer},
+			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"anna2@example.com"}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("annanna")}},
+			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"username":"otherone"}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("otherone")}},
+			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("otherone")}},
+			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"anna@example.com","username":"annanna"}`, 200, customer},
 
 			// Customer: rules of the fields, and Limits.
 			{"POST", register, open, `{"email":"anna@example.com","username":"another","password":"Passw0rd"}`, 400, detail("Email already registered")},
@@ -68,82 +68,82 @@ func TestSpecification(t *testing.T) {
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"Aa0` + strings.Repeat("ä", 35) + `"}`, 400, detail("password: must be at most 72 bytes")},
 			{"POST", register, open, `{"email":"c@example.com","username":"another"}`, 400, detail("expected required property password to be present")},
 			{"POST", register, open, `{"email":"c@example.com","username":"sixsix","password":"Aa0` + strings.Repeat("ä", 34) + `","color":"unknown fields are ignored"}`, 201, object{"id": integer, "email": words, "username": words}},
-			{"PATCH", "/api/v1/customers/{customer_id}", token_, `{"email":"c@example.com"}`, 400, detail("Email already registered")},
-			{"PATCH", "/api/v1/customers/{customer_id}", token_, `{"username":"sixsix"}`, 400, detail("Username already taken")},
-			{"PATCH", "/api/v1/customers/{customer_id}", token_, `{"email":"no address"}`, 400, detail("Invalid email format")},
-			{"POST", "/api/v1/customers/info/abc", token_, "", 400, detail("customer_id: invalid integer")},
-			{"POST", "/api/v1/customers/info/999999", token_, "", 404, detail("Customer not found")},
-			{"PATCH", "/api/v1/customers/999999", token_, `{}`, 404, detail("Customer not found")},
+			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"c@example.com"}`, 400, detail("Email already registered")},
+			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"username":"sixsix"}`, 400, detail("Username already taken")},
+			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"no address"}`, 400, detail("Invalid email format")},
+			{"POST", "/api/v1/customers/info/abc", withToken, "", 400, detail("customer_id: invalid integer")},
+			{"POST", "/api/v1/customers/info/999999", withToken, "", 404, detail("Customer not found")},
+			{"PATCH", "/api/v1/customers/999999", withToken, `{}`, 404, detail("Customer not found")},
 		})
 	})
 
-	room := object{"id": integer, "name": is("Hall A"), "customer_id": same("customer_id")}
+	room := object{"id": integer, "name": is("Hall A"), "customer_id": equalsSaved("customer_id")}
 	t.Run("Server rooms", func(t *testing.T) { //nolint:paralleltest // lines build on one another
-		s.walk(t, []line{
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"Hall A"}`, 201, keep{"room_id", "id", room}},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"Hall A","customer_id":{customer_id}}`, 201, keep{"other_room", "id", room}},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"Hall A","customer_id":999999}`, 404, detail("Customer not found")},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{}`, 400, detail("expected required property name to be present")},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":""}`, 400, detail("name: expected length >= 1")},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"` + strings.Repeat("ü", 121) + `"}`, 400, detail("name: expected length <= 120")},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"` + strings.Repeat("ü", 120) + `"}`, 201, keep{"long_room", "id", object{"id": integer, "name": words, "customer_id": integer}}},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"a\u0000b"}`, 400, blank},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"   "}`, 400, blank},
-			{"POST", "/api/v1/server_rooms/new_room", token_, `{"name":"\u200b\u2800 \ufeff"}`, 400, blank},
-			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", token_, `{"name":"\u00a0"}`, 400, blank},
-			{"GET", "/api/v1/server_rooms/list_rooms/{customer_id}", token_, "", 200, list{room, room, anything}},
-			{"GET", "/api/v1/server_rooms/list_rooms/999999", token_, "", 404, detail("Customer not found")},
-			{"GET", "/api/v1/server_rooms/room/{room_id}", token_, "", 200, room},
-			{"GET", "/api/v1/server_rooms/room/999999", token_, "", 404, detail("Room not found")},
-			{"GET", "/api/v1/server_rooms/room/9223372036854775807", token_, "", 404, detail("Room not found")},
-			{"GET", "/api/v1/server_rooms/room/9223372036854775808", token_, "", 400, detail("room_id: invalid integer")},
-			{"GET", "/api/v1/server_rooms/room/1.5", token_, "", 400, detail("room_id: invalid integer")},
-			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", token_, `{"name":"Hall B"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer}},
-			{"PUT", "/api/v1/server_rooms/update_room/999999", token_, `{"name":"Hall B"}`, 404, detail("Room not found")},
-			{"DELETE", "/api/v1/server_rooms/delete_room/{long_room}", token_, "", 204, nothing},
-			{"DELETE", "/api/v1/server_rooms/delete_room/{long_room}", token_, "", 404, detail("Room not found")},
+		s.run(t, []testCase{
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall A"}`, 201, save{"room_id", "id", room}},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall A","customer_id":{customer_id}}`, 201, save{"other_room", "id", room}},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall A","customer_id":999999}`, 404, detail("Customer not found")},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{}`, 400, detail("expected required property name to be present")},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":""}`, 400, detail("name: expected length >= 1")},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"` + strings.Repeat("ü", 121) + `"}`, 400, detail("name: expected length <= 120")},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"` + strings.Repeat("ü", 120) + `"}`, 201, save{"long_room", "id", object{"id": integer, "name": words, "customer_id": integer}}},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"a\u0000b"}`, 400, blank},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"   "}`, 400, blank},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"\u200b\u2800 \ufeff"}`, 400, blank},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"\u00a0"}`, 400, blank},
+			{"GET", "/api/v1/server_rooms/list_rooms/{customer_id}", withToken, "", 200, list{room, room, anything}},
+			{"GET", "/api/v1/server_rooms/list_rooms/999999", withToken, "", 404, detail("Customer not found")},
+			{"GET", "/api/v1/server_rooms/room/{room_id}", withToken, "", 200, room},
+			{"GET", "/api/v1/server_rooms/room/999999", withToken, "", 404, detail("Room not found")},
+			{"GET", "/api/v1/server_rooms/room/9223372036854775807", withToken, "", 404, detail("Room not found")},
+			{"GET", "/api/v1/server_rooms/room/9223372036854775808", withToken, "", 400, detail("room_id: invalid integer")},
+			{"GET", "/api/v1/server_rooms/room/1.5", withToken, "", 400, detail("room_id: invalid integer")},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer}},
+			{"PUT", "/api/v1/server_rooms/update_room/999999", withToken, `{"name":"Hall B"}`, 404, detail("Room not found")},
+			{"DELETE", "/api/v1/server_rooms/delete_room/{long_room}", withToken, "", 204, nothing},
+			{"DELETE", "/api/v1/server_rooms/delete_room/{long_room}", withToken, "", 404, detail("Room not found")},
 		})
 	})
 
-	sensor := object{"id": is("node-1"), "name": is("Rack 1"), "type": is("DHT22"), "room_id": same("room_id"), "position": null}
-	second := object{"id": is("node:2"), "name": is("R2/U40"), "type": is("ESP32-DHT22"), "room_id": same("room_id"), "position": is("R2/U40")}
+	sensor := object{"id": is("node-1"), "name": is("Rack 1"), "type": is("DHT22"), "room_id": equalsSaved("room_id"), "position": null}
+	second := object{"id": is("node:2"), "name": is("R2/U40"), "type": is("ESP32-DHT22"), "room_id": equalsSaved("room_id"), "position": is("R2/U40")}
 	positioned := func(position any) object {
-		return object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": same("room_id"), "position": is(position)}
+		return object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("room_id"), "position": is(position)}
 	}
 	t.Run("Sensors", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		const create = "/api/v1/sensors/new_sensor"
-		s.walk(t, []line{
-			{"POST", create, token_, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 201, sensor},
-			{"POST", create, token_, `{"room_id":{room_id},"sensor_id":"node:2","position":"R2/U40"}`, 201, second},
-			{"POST", create, token_, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("Sensor already exists")},
-			{"POST", create, token_, `{"id":"node-3","name":"Rack 1","type":"DHT22","room_id":999999}`, 404, detail("Room not found")},
-			{"POST", create, token_, `{"id":"node-3","name":"Rack 1","type":"DHT22"}`, 400, detail("expected required property room_id to be present")},
-			{"POST", create, token_, `{"id":"node-3","type":"DHT22","room_id":{room_id}}`, 400, detail("expected required property name to be present")},
-			{"POST", create, token_, `{"id":"node-3","name":"Rack 1","room_id":{room_id}}`, 400, detail("expected required property type to be present")},
-			{"POST", create, token_, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("expected required property id to be present")},
-			{"POST", create, token_, `{"sensor_id":"node-3","room_id":{room_id}}`, 400, detail("expected required property position to be present")},
-			{"POST", create, token_, `{"id":"node 3","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: expected string to be letters, digits, '.', '_', ':' or '-'")},
-			{"POST", create, token_, `{"id":"` + strings.Repeat("n", 51) + `","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: expected length <= 50")},
-			{"POST", create, token_, `{"id":"node-3","name":"` + strings.Repeat("n", 81) + `","type":"DHT22","room_id":{room_id}}`, 400, detail("name: expected length <= 80")},
-			{"POST", create, token_, `{"id":"node-3","name":"Rack 1","type":"` + strings.Repeat("t", 51) + `","room_id":{room_id}}`, 400, detail("type: expected length <= 50")},
-			{"GET", "/api/v1/sensors/list_sensors/{room_id}", token_, "", 200, list{sensor, second}},
-			{"GET", "/api/v1/sensors/list_sensors/{other_room}", token_, "", 200, list{}},
-			{"GET", "/api/v1/sensors/list_sensors/999999", token_, "", 404, detail("Room not found")},
-			{"GET", "/api/v1/sensors/sensor/node-1", token_, "", 200, sensor},
-			{"GET", "/api/v1/sensors/sensor/node-9", token_, "", 404, detail("Sensor not found")},
-			{"GET", "/api/v1/sensors/sensor/no%20node%00", token_, "", 404, detail("Sensor not found")},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{other_room}}`, 200, object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": same("other_room"), "position": null}},
-			{"POST", create, token_, `{"id":"node-3","name":" ","type":"DHT22","room_id":{room_id}}`, 400, blank},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"\u200d","type":"DHT22","room_id":{room_id}}`, 400, blank},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":"U40"}`, 200, positioned("U40")},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id}}`, 200, positioned("U40")},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":" "}`, 400, detail("position: expected string to be text without control characters and not blank")},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":7}`, 400, detail("position: expected string")},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":null}`, 200, positioned(nil)},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 1","type":"DHT22","room_id":999999}`, 404, detail("Room not found")},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 1","type":"DHT22"}`, 400, detail("expected required property room_id to be present")},
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", token_, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 200, sensor},
-			{"PUT", "/api/v1/sensors/update_sensor/node-9", token_, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 404, detail("Sensor not found")},
+		s.run(t, []testCase{
+			{"POST", create, withToken, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 201, sensor},
+			{"POST", create, withToken, `{"room_id":{room_id},"sensor_id":"node:2","position":"R2/U40"}`, 201, second},
+			{"POST", create, withToken, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("Sensor already exists")},
+			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","type":"DHT22","room_id":999999}`, 404, detail("Room not found")},
+			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","type":"DHT22"}`, 400, detail("expected required property room_id to be present")},
+			{"POST", create, withToken, `{"id":"node-3","type":"DHT22","room_id":{room_id}}`, 400, detail("expected required property name to be present")},
+			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","room_id":{room_id}}`, 400, detail("expected required property type to be present")},
+			{"POST", create, withToken, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("expected required property id to be present")},
+			{"POST", create, withToken, `{"sensor_id":"node-3","room_id":{room_id}}`, 400, detail("expected required property position to be present")},
+			{"POST", create, withToken, `{"id":"node 3","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: expected string to be letters, digits, '.', '_', ':' or '-'")},
+			{"POST", create, withToken, `{"id":"` + strings.Repeat("n", 51) + `","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: expected length <= 50")},
+			{"POST", create, withToken, `{"id":"node-3","name":"` + strings.Repeat("n", 81) + `","type":"DHT22","room_id":{room_id}}`, 400, detail("name: expected length <= 80")},
+			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","type":"` + strings.Repeat("t", 51) + `","room_id":{room_id}}`, 400, detail("type: expected length <= 50")},
+			{"GET", "/api/v1/sensors/list_sensors/{room_id}", withToken, "", 200, list{sensor, second}},
+			{"GET", "/api/v1/sensors/list_sensors/{other_room}", withToken, "", 200, list{}},
+			{"GET", "/api/v1/sensors/list_sensors/999999", withToken, "", 404, detail("Room not found")},
+			{"GET", "/api/v1/sensors/sensor/node-1", withToken, "", 200, sensor},
+			{"GET", "/api/v1/sensors/sensor/node-9", withToken, "", 404, detail("Sensor not found")},
+			{"GET", "/api/v1/sensors/sensor/no%20node%00", withToken, "", 404, detail("Sensor not found")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{other_room}}`, 200, object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("other_room"), "position": null}},
+			{"POST", create, withToken, `{"id":"node-3","name":" ","type":"DHT22","room_id":{room_id}}`, 400, blank},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"\u200d","type":"DHT22","room_id":{room_id}}`, 400, blank},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":"U40"}`, 200, positioned("U40")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{room_id}}`, 200, positioned("U40")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":" "}`, 400, detail("position: expected string to be text without control characters and not blank")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":7}`, 400, detail("position: expected string")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":null}`, 200, positioned(nil)},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 1","type":"DHT22","room_id":999999}`, 404, detail("Room not found")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 1","type":"DHT22"}`, 400, detail("expected required property room_id to be present")},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 200, sensor},
+			{"PUT", "/api/v1/sensors/update_sensor/node-9", withToken, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 404, detail("Sensor not found")},
 		})
 	})
 
@@ -161,40 +161,40 @@ func TestSpecification(t *testing.T) {
 			}
 		}
 		history := "/api/v1/data/historical/node-1?start_time=" + at(3*time.Hour)
-		s.walk(t, []line{
-			{"GET", "/api/v1/data/latest/node-1", token_, "", 200, latest},
-			{"GET", "/api/v1/data/latest/node:2", token_, "", 404, detail("No readings found")},
-			{"GET", "/api/v1/data/latest/node-9", token_, "", 404, detail("Sensor not found")},
-			{"GET", history + "&end_time=" + at(0), token_, "", 200, list{earlier, latest}},
-			{"GET", history + "&end_time=" + at(time.Minute), token_, "", 200, list{earlier}},
-			{"GET", history + "&end_time=" + at(3*time.Hour), token_, "", 200, list{}},
-			{"GET", history + "&end_time=" + at(4*time.Hour), token_, "", 400, detail("end_time: must not be before start_time")},
-			{"GET", "/api/v1/data/historical/node-1", token_, "", 400, detail("start_time: required query parameter is missing")},
-			{"GET", history + "&end_time=soon", token_, "", 400, detail("end_time: invalid value: must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")},
-			{"GET", history + "&max_points=0&end_time=" + at(0), token_, "", 400, detail("max_points: expected number >= 1")},
-			{"GET", history + "&max_points=10001&end_time=" + at(0), token_, "", 400, detail("max_points: expected number <= 10000")},
-			{"GET", history + "&max_points=1&end_time=" + at(0), token_, "", 200, list{object{
+		s.run(t, []testCase{
+			{"GET", "/api/v1/data/latest/node-1", withToken, "", 200, latest},
+			{"GET", "/api/v1/data/latest/node:2", withToken, "", 404, detail("No readings found")},
+			{"GET", "/api/v1/data/latest/node-9", withToken, "", 404, detail("Sensor not found")},
+			{"GET", history + "&end_time=" + at(0), withToken, "", 200, list{earlier, latest}},
+			{"GET", history + "&end_time=" + at(time.Minute), withToken, "", 200, list{earlier}},
+			{"GET", history + "&end_time=" + at(3*time.Hour), withToken, "", 200, list{}},
+			{"GET", history + "&end_time=" + at(4*time.Hour), withToken, "", 400, detail("end_time: must not be before start_time")},
+			{"GET", "/api/v1/data/historical/node-1", withToken, "", 400, detail("start_time: required query parameter is missing")},
+			{"GET", history + "&end_time=soon", withToken, "", 400, detail("end_time: invalid value: must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")},
+			{"GET", history + "&max_points=0&end_time=" + at(0), withToken, "", 400, detail("max_points: expected number >= 1")},
+			{"GET", history + "&max_points=10001&end_time=" + at(0), withToken, "", 400, detail("max_points: expected number <= 10000")},
+			{"GET", history + "&max_points=1&end_time=" + at(0), withToken, "", 200, list{object{
 				"node_id": is("node-1"), "timestamp": is(at(3 * time.Hour)), "count": is(2.0),
 				"temperature": is(22.25), "min_temperature": is(20.0), "max_temperature": is(24.5),
 				"humidity": is(40.75), "min_humidity": is(40.0), "max_humidity": is(41.5),
 			}}},
-			{"GET", strings.Replace(history, "node-1", "node-9", 1) + "&end_time=" + at(0), token_, "", 404, detail("Sensor not found")},
-			{"POST", "/api/v1/data/multi-sensor", token_, `{"node_ids":["node-1","node:2","node-9","no node","node-1"]}`, 200, object{"node-1": latest}},
-			{"POST", "/api/v1/data/multi-sensor", token_, `{"sensor_ids":["node-1"]}`, 200, object{"node-1": latest}},
-			{"POST", "/api/v1/data/multi-sensor", token_, `{"node_ids":[]}`, 200, object{}},
-			{"POST", "/api/v1/data/multi-sensor", token_, `{}`, 400, detail("expected required property node_ids to be present")},
-			{"POST", "/api/v1/data/multi-sensor", token_, `{"node_ids":[` + strings.TrimSuffix(strings.Repeat(`"n",`, 1001), ",") + `]}`, 400, detail("node_ids: expected array length <= 1000")},
-			{"GET", "/api/v1/data/stats/node-1", token_, "", 200, object{"node_id": is("node-1"), "windows": object{
+			{"GET", strings.Replace(history, "node-1", "node-9", 1) + "&end_time=" + at(0), withToken, "", 404, detail("Sensor not found")},
+			{"POST", "/api/v1/data/multi-sensor", withToken, `{"node_ids":["node-1","node:2","node-9","no node","node-1"]}`, 200, object{"node-1": latest}},
+			{"POST", "/api/v1/data/multi-sensor", withToken, `{"sensor_ids":["node-1"]}`, 200, object{"node-1": latest}},
+			{"POST", "/api/v1/data/multi-sensor", withToken, `{"node_ids":[]}`, 200, object{}},
+			{"POST", "/api/v1/data/multi-sensor", withToken, `{}`, 400, detail("expected required property node_ids to be present")},
+			{"POST", "/api/v1/data/multi-sensor", withToken, `{"node_ids":[` + strings.TrimSuffix(strings.Repeat(`"n",`, 1001), ",") + `]}`, 400, detail("node_ids: expected array length <= 1000")},
+			{"GET", "/api/v1/data/stats/node-1", withToken, "", 200, object{"node_id": is("node-1"), "windows": object{
 				"1h": stats("1h", 1.0, 24.5, 24.5, 24.5), "24h": stats("24h", 2.0, 22.25, 20.0, 24.5),
 				"7d": stats("7d", 2.0, 22.25, 20.0, 24.5), "30d": stats("30d", 2.0, 22.25, 20.0, 24.5),
 			}}},
-			{"GET", "/api/v1/data/stats/node-1?period=24h", token_, "", 200, stats("24h", 2.0, 22.25, 20.0, 24.5)},
-			{"GET", "/api/v1/data/stats/node:2?period=1h", token_, "", 200, object{
+			{"GET", "/api/v1/data/stats/node-1?period=24h", withToken, "", 200, stats("24h", 2.0, 22.25, 20.0, 24.5)},
+			{"GET", "/api/v1/data/stats/node:2?period=1h", withToken, "", 200, object{
 				"node_id": is("node:2"), "period": is("1h"), "count": is(0.0), "avg_temperature": null, "min_temperature": null,
 				"max_temperature": null, "avg_humidity": null, "min_humidity": null, "max_humidity": null,
 			}},
-			{"GET", "/api/v1/data/stats/node-1?period=2h", token_, "", 400, detail(`period: expected value to be one of "1h, 24h, 7d, 30d"`)},
-			{"GET", "/api/v1/data/stats/node-9", token_, "", 404, detail("Sensor not found")},
+			{"GET", "/api/v1/data/stats/node-1?period=2h", withToken, "", 400, detail(`period: expected value to be one of "1h, 24h, 7d, 30d"`)},
+			{"GET", "/api/v1/data/stats/node-9", withToken, "", 404, detail("Sensor not found")},
 		})
 	})
 
@@ -207,14 +207,14 @@ func TestSpecification(t *testing.T) {
 				"message": words, "timestamp": words, "acknowledged": is(acknowledged),
 			}
 		}
-		record := rule(func(s *system, value any) error {
+		record := matcherFunc(func(s *testAPI, value any) error {
 			if value == 0.0 {
 				return errors.New("0 is no id")
 			}
 			return integer.check(s, value)
 		})
-		defaults := object{"id": record, "customer_id": same("customer_id"), "max_temperature": is(50.0), "max_humidity": is(50.0)}
-		changed := object{"id": integer, "customer_id": same("customer_id"), "max_temperature": is(32.5), "max_humidity": is(50.0)}
+		defaults := object{"id": record, "customer_id": equalsSaved("customer_id"), "max_temperature": is(50.0), "max_humidity": is(50.0)}
+		changed := object{"id": integer, "customer_id": equalsSaved("customer_id"), "max_temperature": is(32.5), "max_humidity": is(50.0)}
 		acknowledge := fmt.Sprintf("/api/v1/alerts/%d/acknowledge", first)
 		episode := func(ago time.Duration, peak float64, open int) object {
 			return object{
@@ -225,45 +225,45 @@ func TestSpecification(t *testing.T) {
 		seen := func(sensor, alertType string) string {
 			return fmt.Sprintf(`{"sensor_id":%q,"alert_type":%q,"start_time":%q,"end_time":%q}`, sensor, alertType, at(0), at(0))
 		}
-		s.walk(t, []line{
-			{"GET", "/api/v1/alerts/active", token_, "", 200, list{alert(last, false), alert(first, false)}},
-			{"POST", acknowledge, token_, "", 200, alert(first, true)},
-			{"POST", acknowledge, token_, "", 200, alert(first, true)},
-			{"POST", "/api/v1/alerts/999999/acknowledge", token_, "", 404, detail("Alert not found")},
-			{"POST", "/api/v1/alerts/abc/acknowledge", token_, "", 400, detail("alert_id: invalid integer")},
-			{"GET", "/api/v1/alerts/active", token_, "", 200, list{alert(last, false)}},
-			{"GET", "/api/v1/alerts/history", token_, "", 200, list{alert(last, false), alert(first, true)}},
-			{"GET", "/api/v1/alerts/history?limit=1", token_, "", 200, list{alert(last, false)}},
-			{"GET", "/api/v1/alerts/history?limit=0", token_, "", 400, detail("limit: expected number >= 1")},
-			{"GET", "/api/v1/alerts/history?limit=501", token_, "", 400, detail("limit: expected number <= 500")},
-			{"GET", "/api/v1/alerts/history?sensor_id=node-1&start_time=" + at(0), token_, "", 200, list{alert(last, false)}},
-			{"GET", "/api/v1/alerts/history?sensor_id=node-1&end_time=" + at(0), token_, "", 200, list{alert(first, true)}},
-			{"GET", "/api/v1/alerts/history?sensor_id=node-9", token_, "", 200, list{}},
-			{"GET", "/api/v1/alerts/history?sensor_id=no%20node%00", token_, "", 200, list{}},
-			{"GET", "/api/v1/alerts/episodes", token_, "", 200, list{episode(0, 61, 1), episode(time.Hour, 55.2, 0)}},
-			{"GET", "/api/v1/alerts/episodes?active=true", token_, "", 200, list{episode(0, 61, 1)}},
-			{"GET", "/api/v1/alerts/episodes?end_time=" + at(0), token_, "", 200, list{episode(time.Hour, 55.2, 0)}},
-			{"GET", "/api/v1/alerts/episodes?limit=1&sensor_id=node-1", token_, "", 200, list{episode(0, 61, 1)}},
-			{"GET", "/api/v1/alerts/episodes?sensor_id=no%20node%00", token_, "", 200, list{}},
-			{"GET", "/api/v1/alerts/episodes?limit=501", token_, "", 400, detail("limit: expected number <= 500")},
-			{"GET", "/api/v1/alerts/episodes?start_time=2026-03-02&end_time=2026-03-01", token_, "", 400, detail("end_time: must not be before start_time")},
-			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("node-1", "humidity"), 404, detail("Alert not found")},
-			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("no node", "temperature"), 404, detail("Alert not found")},
-			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("node-1", "smoke"), 400, detail(`alert_type: expected value to be one of "temperature, humidity"`)},
-			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("node-1", "temperature"), 200, object{"acknowledged": is(1.0)}},
-			{"POST", "/api/v1/alerts/episodes/acknowledge", token_, seen("node-1", "temperature"), 200, object{"acknowledged": is(0.0)}},
-			{"GET", "/api/v1/alerts/active", token_, "", 200, list{}},
-			{"GET", "/api/v1/alerts/thresholds/{customer_id}", token_, "", 200, defaults},
-			{"POST", "/api/v1/alerts/thresholds/{customer_id}", token_, `{"max_temperature":32.5}`, 200, changed},
-			{"GET", "/api/v1/alerts/thresholds/{customer_id}", token_, "", 200, changed},
-			{"POST", "/api/v1/alerts/thresholds/{customer_id}", token_, `{"max_temperature":50,"max_humidity":50}`, 200, defaults},
-			{"POST", "/api/v1/alerts/thresholds/{customer_id}", token_, `{}`, 400, detail("expected max_temperature or max_humidity to be present")},
-			{"POST", "/api/v1/alerts/thresholds/{customer_id}", token_, `{"max_temperature":125.1}`, 400, detail("max_temperature: expected number <= 125")},
-			{"POST", "/api/v1/alerts/thresholds/{customer_id}", token_, `{"max_temperature":-40.1}`, 400, detail("max_temperature: expected number >= -40")},
-			{"POST", "/api/v1/alerts/thresholds/{customer_id}", token_, `{"max_humidity":100.5}`, 400, detail("max_humidity: expected number <= 100")},
-			{"POST", "/api/v1/alerts/thresholds/{customer_id}", token_, `{"max_humidity":"50"}`, 400, detail("max_humidity: expected number")},
-			{"GET", "/api/v1/alerts/thresholds/999999", token_, "", 404, detail("Customer not found")},
-			{"POST", "/api/v1/alerts/thresholds/acknowledge", token_, `{"max_humidity":50}`, 400, detail("customer_id: invalid integer")},
+		s.run(t, []testCase{
+			{"GET", "/api/v1/alerts/active", withToken, "", 200, list{alert(last, false), alert(first, false)}},
+			{"POST", acknowledge, withToken, "", 200, alert(first, true)},
+			{"POST", acknowledge, withToken, "", 200, alert(first, true)},
+			{"POST", "/api/v1/alerts/999999/acknowledge", withToken, "", 404, detail("Alert not found")},
+			{"POST", "/api/v1/alerts/abc/acknowledge", withToken, "", 400, detail("alert_id: invalid integer")},
+			{"GET", "/api/v1/alerts/active", withToken, "", 200, list{alert(last, false)}},
+			{"GET", "/api/v1/alerts/history", withToken, "", 200, list{alert(last, false), alert(first, true)}},
+			{"GET", "/api/v1/alerts/history?limit=1", withToken, "", 200, list{alert(last, false)}},
+			{"GET", "/api/v1/alerts/history?limit=0", withToken, "", 400, detail("limit: expected number >= 1")},
+			{"GET", "/api/v1/alerts/history?limit=501", withToken, "", 400, detail("limit: expected number <= 500")},
+			{"GET", "/api/v1/alerts/history?sensor_id=node-1&start_time=" + at(0), withToken, "", 200, list{alert(last, false)}},
+			{"GET", "/api/v1/alerts/history?sensor_id=node-1&end_time=" + at(0), withToken, "", 200, list{alert(first, true)}},
+			{"GET", "/api/v1/alerts/history?sensor_id=node-9", withToken, "", 200, list{}},
+			{"GET", "/api/v1/alerts/history?sensor_id=no%20node%00", withToken, "", 200, list{}},
+			{"GET", "/api/v1/alerts/episodes", withToken, "", 200, list{episode(0, 61, 1), episode(time.Hour, 55.2, 0)}},
+			{"GET", "/api/v1/alerts/episodes?active=true", withToken, "", 200, list{episode(0, 61, 1)}},
+			{"GET", "/api/v1/alerts/episodes?end_time=" + at(0), withToken, "", 200, list{episode(time.Hour, 55.2, 0)}},
+			{"GET", "/api/v1/alerts/episodes?limit=1&sensor_id=node-1", withToken, "", 200, list{episode(0, 61, 1)}},
+			{"GET", "/api/v1/alerts/episodes?sensor_id=no%20node%00", withToken, "", 200, list{}},
+			{"GET", "/api/v1/alerts/episodes?limit=501", withToken, "", 400, detail("limit: expected number <= 500")},
+			{"GET", "/api/v1/alerts/episodes?start_time=2026-03-02&end_time=2026-03-01", withToken, "", 400, detail("end_time: must not be before start_time")},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("node-1", "humidity"), 404, detail("Alert not found")},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("no node", "temperature"), 404, detail("Alert not found")},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("node-1", "smoke"), 400, detail(`alert_type: expected value to be one of "temperature, humidity"`)},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("node-1", "temperature"), 200, object{"acknowledged": is(1.0)}},
+			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("node-1", "temperature"), 200, object{"acknowledged": is(0.0)}},
+			{"GET", "/api/v1/alerts/active", withToken, "", 200, list{}},
+			{"GET", "/api/v1/alerts/thresholds/{customer_id}", withToken, "", 200, defaults},
+			{"POST", "/api/v1/alerts/thresholds/{customer_id}", withToken, `{"max_temperature":32.5}`, 200, changed},
+			{"GET", "/api/v1/alerts/thresholds/{customer_id}", withToken, "", 200, changed},
+			{"POST", "/api/v1/alerts/thresholds/{customer_id}", withToken, `{"max_temperature":50,"max_humidity":50}`, 200, defaults},
+			{"POST", "/api/v1/alerts/thresholds/{customer_id}", withToken, `{}`, 400, detail("expected max_temperature or max_humidity to be present")},
+			{"POST", "/api/v1/alerts/thresholds/{customer_id}", withToken, `{"max_temperature":125.1}`, 400, detail("max_temperature: expected number <= 125")},
+			{"POST", "/api/v1/alerts/thresholds/{customer_id}", withToken, `{"max_temperature":-40.1}`, 400, detail("max_temperature: expected number >= -40")},
+			{"POST", "/api/v1/alerts/thresholds/{customer_id}", withToken, `{"max_humidity":100.5}`, 400, detail("max_humidity: expected number <= 100")},
+			{"POST", "/api/v1/alerts/thresholds/{customer_id}", withToken, `{"max_humidity":"50"}`, 400, detail("max_humidity: expected number")},
+			{"GET", "/api/v1/alerts/thresholds/999999", withToken, "", 404, detail("Customer not found")},
+			{"POST", "/api/v1/alerts/thresholds/acknowledge", withToken, `{"max_humidity":50}`, 400, detail("customer_id: invalid integer")},
 		})
 	})
 
@@ -285,51 +285,51 @@ func TestSpecification(t *testing.T) {
 			"training_data_count": anything, "validated_data_count": anything, "metrics": null, "model_version": null,
 			"triggered_by": is("manual"),
 		}
-		s.walk(t, []line{
-			{"POST", "/api/v1/prediction-feedback", token_, record, 201, keep{"prediction", "id", prediction}},
-			{"POST", "/api/v1/prediction-feedback", token_, strings.Replace(record, "node-1", "node-9", 1), 404, detail("Sensor not found")},
-			{"POST", "/api/v1/prediction-feedback", token_, `{"sensor_id":"node-1","timestamp":"2026-03-01T12:00:00Z"}`, 400, detail("expected required property anomaly_predicted to be present")},
-			{"GET", "/api/v1/prediction-feedback", token_, "", 200, list{prediction}},
-			{"GET", "/api/v1/prediction-feedback?status=validated", token_, "", 200, list{}},
-			{"GET", "/api/v1/prediction-feedback?status=unvalidated&sensor_id=node-1&limit=1", token_, "", 200, list{prediction}},
-			{"GET", "/api/v1/prediction-feedback?sensor_id=node:2", token_, "", 200, list{}},
-			{"GET", "/api/v1/prediction-feedback?status=maybe", token_, "", 400, detail(`status: expected value to be one of "unvalidated, validated"`)},
-			{"GET", "/api/v1/prediction-feedback/{prediction}", token_, "", 200, prediction},
-			{"GET", "/api/v1/prediction-feedback/999999", token_, "", 404, detail("Prediction not found")},
-			{"GET", "/api/v1/prediction-feedback/stats", token_, "", 200, counts(1, 0, 0, 0)},
-			{"PUT", "/api/v1/prediction-feedback/{prediction}", token_, `{"feedback":"not_ok"}`, 200, object{"id": same("prediction"), "feedback": is("not_ok"), "used_in_training": is(false)}},
-			{"GET", "/api/v1/prediction-feedback/stats", token_, "", 200, counts(1, 1, 0, 1)},
-			{"PUT", "/api/v1/prediction-feedback/{prediction}", token_, `{"feedback":"ok"}`, 200, object{"id": same("prediction"), "feedback": is("ok"), "used_in_training": is(false)}},
-			{"GET", "/api/v1/prediction-feedback/stats", token_, "", 200, counts(1, 1, 1, 0)},
-			{"PUT", "/api/v1/prediction-feedback/{prediction}", token_, `{"feedback":"perhaps"}`, 400, detail(`feedback: expected value to be one of "ok, not_ok"`)},
-			{"PUT", "/api/v1/prediction-feedback/{prediction}", token_, `{"feedback":null}`, 400, anything},
-			{"PUT", "/api/v1/prediction-feedback/999999", token_, `{"feedback":"ok"}`, 404, detail("Prediction not found")},
-			{"GET", "/api/v1/ml/retraining/history?limit=20", token_, "", 200, list{}},
-			{"POST", "/api/v1/ml/retraining/trigger", token_, "", 202, keep{"run", "id", run}},
-			{"POST", "/api/v1/ml/retraining/trigger", token_, "", 409, detail("A training run is already running")},
-			{"GET", "/api/v1/ml/retraining/status/{run}", token_, "", 200, run},
-			{"GET", "/api/v1/ml/retraining/status/999999", token_, "", 404, detail("Training run not found")},
-			{"GET", "/api/v1/ml/retraining/history", token_, "", 200, list{run}},
-			{"GET", "/api/v1/ml/forecast/node-1", token_, "", 404, detail("No forecast available")},
-			{"GET", "/api/v1/ml/forecast/node-9", token_, "", 404, detail("Sensor not found")},
+		s.run(t, []testCase{
+			{"POST", "/api/v1/prediction-feedback", withToken, record, 201, save{"prediction", "id", prediction}},
+			{"POST", "/api/v1/prediction-feedback", withToken, strings.Replace(record, "node-1", "node-9", 1), 404, detail("Sensor not found")},
+			{"POST", "/api/v1/prediction-feedback", withToken, `{"sensor_id":"node-1","timestamp":"2026-03-01T12:00:00Z"}`, 400, detail("expected required property anomaly_predicted to be present")},
+			{"GET", "/api/v1/prediction-feedback", withToken, "", 200, list{prediction}},
+			{"GET", "/api/v1/prediction-feedback?status=validated", withToken, "", 200, list{}},
+			{"GET", "/api/v1/prediction-feedback?status=unvalidated&sensor_id=node-1&limit=1", withToken, "", 200, list{prediction}},
+			{"GET", "/api/v1/prediction-feedback?sensor_id=node:2", withToken, "", 200, list{}},
+			{"GET", "/api/v1/prediction-feedback?status=maybe", withToken, "", 400, detail(`status: expected value to be one of "unvalidated, validated"`)},
+			{"GET", "/api/v1/prediction-feedback/{prediction}", withToken, "", 200, prediction},
+			{"GET", "/api/v1/prediction-feedback/999999", withToken, "", 404, detail("Prediction not found")},
+			{"GET", "/api/v1/prediction-feedback/stats", withToken, "", 200, counts(1, 0, 0, 0)},
+			{"PUT", "/api/v1/prediction-feedback/{prediction}", withToken, `{"feedback":"not_ok"}`, 200, object{"id": equalsSaved("prediction"), "feedback": is("not_ok"), "used_in_training": is(false)}},
+			{"GET", "/api/v1/prediction-feedback/stats", withToken, "", 200, counts(1, 1, 0, 1)},
+			{"PUT", "/api/v1/prediction-feedback/{prediction}", withToken, `{"feedback":"ok"}`, 200, object{"id": equalsSaved("prediction"), "feedback": is("ok"), "used_in_training": is(false)}},
+			{"GET", "/api/v1/prediction-feedback/stats", withToken, "", 200, counts(1, 1, 1, 0)},
+			{"PUT", "/api/v1/prediction-feedback/{prediction}", withToken, `{"feedback":"perhaps"}`, 400, detail(`feedback: expected value to be one of "ok, not_ok"`)},
+			{"PUT", "/api/v1/prediction-feedback/{prediction}", withToken, `{"feedback":null}`, 400, anything},
+			{"PUT", "/api/v1/prediction-feedback/999999", withToken, `{"feedback":"ok"}`, 404, detail("Prediction not found")},
+			{"GET", "/api/v1/ml/retraining/history?limit=20", withToken, "", 200, list{}},
+			{"POST", "/api/v1/ml/retraining/trigger", withToken, "", 202, save{"run", "id", run}},
+			{"POST", "/api/v1/ml/retraining/trigger", withToken, "", 409, detail("A training run is already running")},
+			{"GET", "/api/v1/ml/retraining/status/{run}", withToken, "", 200, run},
+			{"GET", "/api/v1/ml/retraining/status/999999", withToken, "", 404, detail("Training run not found")},
+			{"GET", "/api/v1/ml/retraining/history", withToken, "", 200, list{run}},
+			{"GET", "/api/v1/ml/forecast/node-1", withToken, "", 404, detail("No forecast available")},
+			{"GET", "/api/v1/ml/forecast/node-9", withToken, "", 404, detail("Sensor not found")},
 		})
 	})
 
 	t.Run("Deletion keeps readings", func(t *testing.T) { //nolint:paralleltest // lines build on one another
-		s.walk(t, []line{
-			{"DELETE", "/api/v1/sensors/delete_sensor/node-1", token_, "", 204, nothing},
-			{"DELETE", "/api/v1/sensors/delete_sensor/node-1", token_, "", 404, detail("Sensor not found")},
-			{"GET", "/api/v1/data/latest/node-1", token_, "", 404, detail("Sensor not found")},
-			{"POST", "/api/v1/sensors/new_sensor", token_, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 201, sensor},
-			{"GET", "/api/v1/data/latest/node-1", token_, "", 200, anything},
-			{"DELETE", "/api/v1/server_rooms/delete_room/{room_id}", token_, "", 204, nothing},
-			{"GET", "/api/v1/sensors/sensor/node-1", token_, "", 404, detail("Sensor not found")},
-			{"GET", "/api/v1/sensors/sensor/node:2", token_, "", 404, detail("Sensor not found")},
+		s.run(t, []testCase{
+			{"DELETE", "/api/v1/sensors/delete_sensor/node-1", withToken, "", 204, nothing},
+			{"DELETE", "/api/v1/sensors/delete_sensor/node-1", withToken, "", 404, detail("Sensor not found")},
+			{"GET", "/api/v1/data/latest/node-1", withToken, "", 404, detail("Sensor not found")},
+			{"POST", "/api/v1/sensors/new_sensor", withToken, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 201, sensor},
+			{"GET", "/api/v1/data/latest/node-1", withToken, "", 200, anything},
+			{"DELETE", "/api/v1/server_rooms/delete_room/{room_id}", withToken, "", 204, nothing},
+			{"GET", "/api/v1/sensors/sensor/node-1", withToken, "", 404, detail("Sensor not found")},
+			{"GET", "/api/v1/sensors/sensor/node:2", withToken, "", 404, detail("Sensor not found")},
 		})
 	})
 
 	t.Run("Authentication", func(t *testing.T) { //nolint:paralleltest // lines build on one another
-		for _, token := range []string{"", "Bearer", "Bearer x", "Basic abc", s.kept["token"]} {
+		for _, token := range []string{"", "Bearer", "Bearer x", "Basic abc", s.saved["token"]} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/alerts/active", nil)
 			if err != nil {
 				t.Fatal(err)

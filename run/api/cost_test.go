@@ -13,7 +13,7 @@ import (
 
 // BenchmarkRequestCost splits what the API adds to a request.
 func BenchmarkRequestCost(b *testing.B) {
-	a, err := build(bareDeps(logging.New(io.Discard, slog.LevelInfo, "")))
+	a, err := build(bareConfig(logging.New(io.Discard, slog.LevelInfo, "")))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func BenchmarkRequestCost(b *testing.B) {
 	b.Run("health, all of it", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			handler.ServeHTTP(&headerOnly{}, request)
+			handler.ServeHTTP(&statusRecorder{}, request)
 		}
 	})
 	b.Run("token", func(b *testing.B) {
@@ -35,16 +35,16 @@ func BenchmarkRequestCost(b *testing.B) {
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := a.tokens.read(text); err != nil {
+			if _, err := a.tokens.verify(text); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("log line", func(b *testing.B) {
-		e := &exchange{requestID: "request", customerID: 7}
+		e := &requestRecord{requestID: "request", customerID: 7}
 		b.ReportAllocs()
 		for b.Loop() {
-			a.log.LogAttrs(b.Context(), slog.LevelInfo, "request", a.line(request, e, 200, time.Millisecond)...)
+			a.log.LogAttrs(b.Context(), slog.LevelInfo, "request", a.httpRequestAttrs(request, e, 200, time.Millisecond)...)
 		}
 	})
 }

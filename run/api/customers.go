@@ -76,7 +76,7 @@ func (a *api) registerCustomers() {
 		id: "registerCustomer", method: http.MethodPost, path: "/api/v1/customers/register", tag: tagCustomers,
 		public: true, passwords: true, status: http.StatusCreated,
 		summary: "Register a customer",
-		faults:  []*fault{badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken)},
+		errors:  []*Error{badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken)},
 	}, a.registerCustomer)
 
 	// Called by the login form and by scripts; each call gives a new token.
@@ -84,7 +84,7 @@ func (a *api) registerCustomers() {
 		id: "loginCustomer", method: http.MethodPost, path: "/api/v1/customers/login", tag: tagCustomers,
 		public: true, passwords: true,
 		summary: "Log in",
-		faults:  []*fault{newFault(http.StatusUnauthorized, detailLogin)},
+		errors:  []*Error{newError(http.StatusUnauthorized, detailLogin)},
 	}, a.login)
 
 	// Called by the profile page. It only reads, though the specification has it
@@ -92,7 +92,7 @@ func (a *api) registerCustomers() {
 	register(a, operation{
 		id: "getCustomer", method: http.MethodPost, path: "/api/v1/customers/info/{customer_id}", tag: tagCustomers,
 		summary: "Read the caller's profile",
-		faults:  []*fault{notFound(detailNoCustomer)},
+		errors:  []*Error{notFound(detailNoCustomer)},
 	}, a.customerInfo)
 
 	// Called by the profile page. A repeat sets the same values again; one that
@@ -102,7 +102,7 @@ func (a *api) registerCustomers() {
 		passwords:   true,
 		summary:     "Change the caller's profile",
 		description: "All fields are optional. A new password makes every token issued before it invalid.",
-		faults: []*fault{
+		errors: []*Error{
 			badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken), notFound(detailNoCustomer),
 		},
 	}, a.updateCustomer)
@@ -130,7 +130,7 @@ func (a *api) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
 		return nil, err
 	}
 	if !matches {
-		return nil, newFault(http.StatusUnauthorized, detailLogin)
+		return nil, newError(http.StatusUnauthorized, detailLogin)
 	}
 	signed, err := a.tokens.issue(found.ID, found.TokensValidAfter)
 	if err != nil {
@@ -139,15 +139,15 @@ func (a *api) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
 	return &loginOutput{Body: token{AccessToken: signed, TokenType: "bearer", CustomerID: found.ID}}, nil
 }
 
-// check waits for the caller's turn, finds who has the e-mail and compares the
-// password with theirs.
+// check waits for a password slot, finds the customer with the e-mail address and
+// compares the password.
 func (a *api) check(ctx context.Context, c credentials) (found store.Customer, matches bool, err error) {
-	done, err := a.passwords.turn(ctx)
+	done, err := a.passwords.acquire(ctx)
 	if err != nil {
 		return store.Customer{}, false, err
 	}
 	defer done()
-	if storable(c.Email) {
+	if isStorableText(c.Email) {
 		found, err = a.Store.CustomerByEmail(ctx, c.Email)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Customer{}, false, err
@@ -158,7 +158,7 @@ func (a *api) check(ctx context.Context, c credentials) (found store.Customer, m
 }
 
 func (a *api) customerInfo(ctx context.Context, in *customerPath) (*customerOutput, error) {
-	if err := ownID(ctx, in.CustomerID); err != nil {
+	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
 	found, err := a.Store.Customer(ctx, in.CustomerID)
@@ -169,7 +169,7 @@ func (a *api) customerInfo(ctx context.Context, in *customerPath) (*customerOutp
 }
 
 func (a *api) updateCustomer(ctx context.Context, in *updateCustomerInput) (*customerOutput, error) {
-	if err := ownID(ctx, in.CustomerID); err != nil {
+	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
 	change := store.CustomerChange{
@@ -182,7 +182,7 @@ func (a *api) updateCustomer(ctx context.Context, in *updateCustomerInput) (*cus
 		}
 		change.PasswordHash = &hash
 		// Even when the answer of the database is lost, the change may stand.
-		defer a.sessions.changed(in.CustomerID)
+		defer a.sessions.invalidate(in.CustomerID)
 	}
 	updated, err := a.Store.UpdateCustomer(ctx, in.CustomerID, change)
 	if err != nil {

@@ -50,7 +50,8 @@ func (nodeList) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// Resolve names what the schema's alternatives cannot.
+// Resolve reports that neither list is present, which anyOf in the schema cannot
+// name.
 func (l *nodeList) Resolve(huma.Context, *huma.PathBuffer) []error {
 	if l.NodeIDs == nil && l.SensorIDs == nil {
 		return []error{&huma.ErrorDetail{Location: "body", Message: "expected required property node_ids to be present"}}
@@ -83,7 +84,7 @@ func (a *api) registerData() {
 	register(a, operation{
 		id: "getLatestReading", method: http.MethodGet, path: "/api/v1/data/latest/{sensor_id}", tag: tagData,
 		summary: "Read a sensor's latest reading",
-		faults:  []*fault{notFound(detailNoSensor), notFound(detailNoReadings)},
+		errors:  []*Error{notFound(detailNoSensor), notFound(detailNoReadings)},
 	}, a.latest)
 	// Polled by the overview of all sensors. It only reads, though it is POST:
 	// the list may be longer than an address.
@@ -96,10 +97,10 @@ func (a *api) registerData() {
 	a.registerStats()
 }
 
-// sensorSince checks that the sensor is the caller's and returns from when on
-// its readings are: another customer's before that.
-func (a *api) sensorSince(ctx context.Context, sensorID string) (readings.NodeRef, error) {
-	if err := possible(sensorID); err != nil {
+// ownedNode returns the caller's sensor as a readings.NodeRef. Readings before
+// VisibleSince belong to the customer who had the id before.
+func (a *api) ownedNode(ctx context.Context, sensorID string) (readings.NodeRef, error) {
+	if err := checkSensorID(sensorID); err != nil {
 		return readings.NodeRef{}, err
 	}
 	owned, err := a.Store.Sensor(ctx, caller(ctx), sensorID)
@@ -110,7 +111,7 @@ func (a *api) sensorSince(ctx context.Context, sensorID string) (readings.NodeRe
 }
 
 func (a *api) latest(ctx context.Context, in *sensorPath) (*latestOutput, error) {
-	node, err := a.sensorSince(ctx, in.SensorID)
+	node, err := a.ownedNode(ctx, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (a *api) multiSensor(ctx context.Context, in *multiSensorInput) (*multiSens
 	if len(owned) == 0 {
 		return &multiSensorOutput{Body: answer}, nil
 	}
-	found, err := a.Readings.Latest(ctx, each(owned, func(s store.Sensor) readings.NodeRef {
+	found, err := a.Readings.Latest(ctx, mapSlice(owned, func(s store.Sensor) readings.NodeRef {
 		return readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
 	}))
 	if err != nil {

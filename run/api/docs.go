@@ -18,10 +18,10 @@ import (
 //go:embed pages
 var pages embed.FS
 
-// policy lets a documentation page load from this host alone. Both renderers
-// write style attributes and draw inline images; Redoc searches in a worker
+// contentSecurityPolicy lets a documentation page load from this host alone. Both
+// renderers write style attributes and draw inline images; Redoc searches in a worker
 // that it makes from a blob.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
 	"font-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // registerDocs adds the documentation: people read /docs and /redoc, tools
@@ -33,7 +33,7 @@ func (a *api) registerDocs(mux *router) error {
 			return fmt.Errorf("documentation page: %w", err)
 		}
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Security-Policy", policy)
+			w.Header().Set("Content-Security-Policy", contentSecurityPolicy)
 			w.Header().Set("Referrer-Policy", "no-referrer")
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = w.Write(page)
@@ -43,8 +43,8 @@ func (a *api) registerDocs(mux *router) error {
 	if err != nil {
 		return fmt.Errorf("documentation pages: %w", err)
 	}
-	mux.HandleFunc("GET /docs/pages/{file}", cached(http.StripPrefix("/docs/pages/", http.FileServerFS(own))))
-	mux.HandleFunc("GET /docs/assets/{file}", cached(http.StripPrefix("/docs/assets/", statigz.FileServer(static.FS))))
+	mux.HandleFunc("GET /docs/pages/{file}", withCacheControl(http.StripPrefix("/docs/pages/", http.FileServerFS(own))))
+	mux.HandleFunc("GET /docs/assets/{file}", withCacheControl(http.StripPrefix("/docs/assets/", statigz.FileServer(static.FS))))
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(a.document)
@@ -52,40 +52,40 @@ func (a *api) registerDocs(mux *router) error {
 	return nil
 }
 
-// cached lets a browser keep a file for an hour. A missing one is answered as
+// withCacheControl lets a browser keep a file for an hour. A missing one is answered as
 // every unknown path is.
-func cached(files http.Handler) http.HandlerFunc {
+func withCacheControl(files http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=3600")
-		files.ServeHTTP(&missing{ResponseWriter: w}, r)
+		files.ServeHTTP(&notFoundWriter{ResponseWriter: w}, r)
 	}
 }
 
-// missing turns a file server's plain 404 into ours, and so a redirect: every
-// file has one path.
-type missing struct {
+// notFoundWriter replaces a file server's plain 404 by ours, and its redirects too:
+// every file has one path.
+type notFoundWriter struct {
 	http.ResponseWriter
 
-	absent bool
+	replaced bool
 }
 
-func (m *missing) WriteHeader(status int) {
+func (w *notFoundWriter) WriteHeader(status int) {
 	if status != http.StatusNotFound && status != http.StatusMovedPermanently {
-		m.ResponseWriter.WriteHeader(status)
+		w.ResponseWriter.WriteHeader(status)
 		return
 	}
-	m.absent = true
-	m.Header().Del("Location")
-	m.Header().Set("Cache-Control", "no-store")
-	writeProblem(m.ResponseWriter, http.StatusNotFound, detailNotFound)
+	w.replaced = true
+	w.Header().Del("Location")
+	w.Header().Set("Cache-Control", "no-store")
+	writeError(w.ResponseWriter, newError(http.StatusNotFound, detailNotFound))
 }
 
-func (m *missing) Write(p []byte) (int, error) {
-	if m.absent {
+func (w *notFoundWriter) Write(p []byte) (int, error) {
+	if w.replaced {
 		return len(p), nil
 	}
-	return m.ResponseWriter.Write(p) //nolint:wrapcheck // a writer passes its base's errors on
+	return w.ResponseWriter.Write(p) //nolint:wrapcheck // a writer passes its base's errors on
 }
 
 // Unwrap keeps deadlines within reach of http.ResponseController.
-func (m *missing) Unwrap() http.ResponseWriter { return m.ResponseWriter }
+func (w *notFoundWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -60,7 +60,7 @@ func (a *api) config() huma.Config {
 		},
 		Formats:       map[string]huma.Format{"application/json": jsonFormat(), "json": jsonFormat()},
 		DefaultFormat: "application/json",
-		Transformers:  []huma.Transformer{a.problemOf},
+		Transformers:  []huma.Transformer{a.transformError},
 	}
 	return config
 }
@@ -75,7 +75,7 @@ func (a *api) describe() ([]byte, error) {
 	if err := json.Unmarshal(compact, &plain); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
-	tidy(plain)
+	removeKeywords(plain)
 	components, _ := plain["components"].(map[string]any)
 	schemas, _ := components["schemas"].(map[string]any)
 	nameAlternatives(schemas)
@@ -86,11 +86,11 @@ func (a *api) describe() ([]byte, error) {
 	return append(document, '\n'), nil
 }
 
-// tidy removes keywords that mean nothing to the document's readers:
+// removeKeywords removes keywords that mean nothing to the document's readers:
 // patternDescription, huma's own, words its messages. That additionalProperties
 // are allowed beside properties is what JSON Schema says anyway; generated
 // clients would take every misspelt field for one of these.
-func tidy(value any) {
+func removeKeywords(value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		if _, schema := v["pattern"].(string); schema {
@@ -100,11 +100,11 @@ func tidy(value any) {
 			delete(v, "additionalProperties")
 		}
 		for _, member := range v {
-			tidy(member)
+			removeKeywords(member)
 		}
 	case []any:
 		for _, member := range v {
-			tidy(member)
+			removeKeywords(member)
 		}
 	}
 }
@@ -143,8 +143,8 @@ func nameAlternatives(schemas map[string]any) {
 	}
 }
 
-// named gives a schema a name in the document and returns a reference to it.
-func named(registry huma.Registry, name string, schema *huma.Schema) *huma.Schema {
+// namedSchema gives a schema a name in the document and returns a reference to it.
+func namedSchema(registry huma.Registry, name string, schema *huma.Schema) *huma.Schema {
 	registry.Map()[name] = schema
 	return &huma.Schema{Ref: schemaPrefix + name}
 }

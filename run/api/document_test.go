@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write openapi.json anew")
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	const file = "openapi.json"
-	got := answer(t, bare(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes()
+	got := answer(t, bareHandler(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes()
 	if *update {
 		if err := os.WriteFile(file, got, 0o644); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestDocumentIsComplete(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(answer(t, bare(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes(), &document); err != nil {
+	if err := json.Unmarshal(answer(t, bareHandler(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes(), &document); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(document.OpenAPI, "3.1") {

@@ -34,11 +34,11 @@ type episodesOutput struct {
 
 // acknowledgement names the alerts that somebody looked at.
 type acknowledgement struct {
-	_         struct{} `additionalProperties:"true"`
-	SensorID  string   `json:"sensor_id" doc:"Sensor of the episode." example:"esp32-7f3a"`
-	AlertType string   `json:"alert_type" enum:"temperature,humidity" doc:"Which value exceeded its threshold." example:"temperature"`
-	StartTime moment   `json:"start_time" doc:"First reading to acknowledge, included; ISO 8601." example:"2026-03-01T12:00:00Z"`
-	EndTime   moment   `json:"end_time" doc:"Last reading to acknowledge, included; ISO 8601." example:"2026-03-01T12:40:00Z"`
+	_         struct{}  `additionalProperties:"true"`
+	SensorID  string    `json:"sensor_id" doc:"Sensor of the episode." example:"esp32-7f3a"`
+	AlertType string    `json:"alert_type" enum:"temperature,humidity" doc:"Which value exceeded its threshold." example:"temperature"`
+	StartTime Timestamp `json:"start_time" doc:"First reading to acknowledge, included; ISO 8601." example:"2026-03-01T12:00:00Z"`
+	EndTime   Timestamp `json:"end_time" doc:"Last reading to acknowledge, included; ISO 8601." example:"2026-03-01T12:40:00Z"`
 }
 
 // Resolve refuses a range that ends before it starts.
@@ -74,12 +74,12 @@ func (a *api) registerEpisodes() {
 		id: "acknowledgeEpisode", method: http.MethodPost, path: "/api/v1/alerts/episodes/acknowledge", tag: tagAlerts,
 		summary:     "Acknowledge all alerts of a sensor and type in a range",
 		description: "Both ends are included, so that an episode as it was listed names exactly its alerts; what came since stays active.",
-		faults:      []*fault{notFound(detailNoAlert)},
+		errors:      []*Error{notFound(detailNoAlert)},
 	}, a.acknowledgeEpisode)
 }
 
 func (a *api) episodes(ctx context.Context, in *episodesInput) (*episodesOutput, error) {
-	if in.nobodys() {
+	if in.cannotMatch() {
 		return &episodesOutput{Body: []episodeBody{}}, nil
 	}
 	found, err := a.Store.Episodes(ctx, caller(ctx), store.EpisodeQuery{
@@ -88,7 +88,7 @@ func (a *api) episodes(ctx context.Context, in *episodesInput) (*episodesOutput,
 	if err != nil {
 		return nil, err
 	}
-	return &episodesOutput{Body: each(found, func(e store.Episode) episodeBody {
+	return &episodesOutput{Body: mapSlice(found, func(e store.Episode) episodeBody {
 		return episodeBody{
 			SensorID: e.SensorID, AlertType: e.Type, StartTime: e.Start.UTC(), EndTime: e.End.UTC(),
 			Peak: e.Peak, Threshold: e.Threshold, AlertCount: e.Alerts, Unacknowledged: e.Unacknowledged,
@@ -97,7 +97,7 @@ func (a *api) episodes(ctx context.Context, in *episodesInput) (*episodesOutput,
 }
 
 func (a *api) acknowledgeEpisode(ctx context.Context, in *acknowledgeEpisodeInput) (*acknowledgeEpisodeOutput, error) {
-	if possible(in.Body.SensorID) != nil {
+	if checkSensorID(in.Body.SensorID) != nil {
 		return nil, notFound(detailNoAlert)
 	}
 	marked, err := a.Store.AcknowledgeEpisode(ctx, caller(ctx), in.Body.SensorID, in.Body.AlertType, in.Body.StartTime.Time, in.Body.EndTime.Time)

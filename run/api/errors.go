@@ -21,48 +21,47 @@ type problem struct {
 	Detail string `json:"detail" doc:"What went wrong, for a person to read." example:"Room not found"`
 }
 
-// fault is an error that a caller is told about: its status and its detail.
-// Everything else that a handler returns becomes a 500 whose cause only the log
-// knows.
-type fault struct {
-	status     int
-	detail     string
-	retryAfter time.Duration // when to try again, where that is known
+// Error is an error answer: its status, and the detail that its body holds. Any
+// other error of a handler is answered with 500, and its cause is only logged.
+type Error struct {
+	Status     int
+	Detail     string
+	RetryAfter time.Duration // when to try again, where that is known
 }
 
-func (f *fault) Error() string { return f.detail }
+func (e *Error) Error() string { return e.Detail }
 
 // GetStatus tells huma the status to answer with.
-func (f *fault) GetStatus() int { return f.status }
+func (e *Error) GetStatus() int { return e.Status }
 
 // GetHeaders gives huma the headers to answer with.
-func (f *fault) GetHeaders() http.Header {
-	if f.retryAfter <= 0 {
+func (e *Error) GetHeaders() http.Header {
+	if e.RetryAfter <= 0 {
 		return nil
 	}
-	return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(f.retryAfter.Seconds())))}}
+	return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds())))}}
 }
 
 // MarshalJSON writes the error's one field.
-func (f *fault) MarshalJSON() ([]byte, error) {
-	return encode(problem{Detail: f.detail})
+func (e *Error) MarshalJSON() ([]byte, error) {
+	return encode(problem{Detail: e.Detail})
 }
 
-func newFault(status int, detail string) *fault { return &fault{status: status, detail: detail} }
+func newError(status int, detail string) *Error { return &Error{Status: status, Detail: detail} }
 
-func tooMany(detail string, retryAfter time.Duration) *fault {
-	return &fault{status: http.StatusTooManyRequests, detail: detail, retryAfter: retryAfter}
+func tooManyRequests(detail string, retryAfter time.Duration) *Error {
+	return &Error{Status: http.StatusTooManyRequests, Detail: detail, RetryAfter: retryAfter}
 }
 
-// busy is told to who did not get a turn to have a password checked.
-func busy() *fault {
-	return &fault{status: http.StatusServiceUnavailable, detail: detailBusy, retryAfter: turnTime}
+// busy answers a request that got no password slot in time.
+func busy() *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Detail: detailBusy, RetryAfter: maxPasswordWait}
 }
 
-func notFound(detail string) *fault   { return newFault(http.StatusNotFound, detail) }
-func badRequest(detail string) *fault { return newFault(http.StatusBadRequest, detail) }
+func notFound(detail string) *Error   { return newError(http.StatusNotFound, detail) }
+func badRequest(detail string) *Error { return newError(http.StatusBadRequest, detail) }
 
-// The texts of the specification and of what it leaves open, word for word.
+// The details of the specification, word for word, and of docs/contract.md.
 const (
 	detailCredentials      = "Could not validate credentials"
 	detailLogin            = "Incorrect email or password"
@@ -92,42 +91,42 @@ const (
 	detailInternal         = "Internal server error"
 )
 
-// faultOf maps an error of a handler to what the caller is told; the second
-// result is false for one that nobody but the log may know.
-func faultOf(err error) (*fault, bool) {
-	if f, ok := errors.AsType[*fault](err); ok {
-		return f, true
+// errorOf maps a handler's error to the answer. It returns false for an internal
+// error, whose cause only the log may show.
+func errorOf(err error) (*Error, bool) {
+	if answer, ok := errors.AsType[*Error](err); ok {
+		return answer, true
 	}
 	if soon, ok := errors.AsType[*store.TooSoonError](err); ok {
-		return tooMany(detailTrainingTooSoon, soon.Wait), true
+		return tooManyRequests(detailTrainingTooSoon, soon.Wait), true
 	}
-	for _, known := range storeFaults() {
+	for _, known := range storeErrors() {
 		if errors.Is(err, known.err) {
-			return known.fault, true
+			return known.answer, true
 		}
 	}
-	return newFault(http.StatusInternalServerError, detailInternal), false
+	return newError(http.StatusInternalServerError, detailInternal), false
 }
 
-// answer turns an error of a handler into the fault that huma writes, and logs
-// the cause of one that the caller must not see.
+// answer maps a handler's error to the answer that huma writes, and logs the
+// cause of an internal one.
 func (a *api) answer(ctx context.Context, err error) error {
-	f, told := faultOf(err)
-	if told {
-		return f
+	answered, known := errorOf(err)
+	if known {
+		return answered
 	}
 	if ctx.Err() != nil {
 		// The client has gone or the server is stopping: nobody reads the answer.
-		a.log.InfoContext(ctx, "request abandoned", "error", err.Error())
-		return f
+		a.log.InfoContext(ctx, "request canceled", "error", err.Error())
+		return answered
 	}
 	a.log.ErrorContext(ctx, "request failed", "error", err.Error())
-	return f
+	return answered
 }
 
-// problemOf turns huma's own errors, those of validation above all, into ours:
+// transformError turns huma's own errors, mostly those of validation, into ours:
 // one detail that names the field and the rule it broke.
-func (a *api) problemOf(ctx huma.Context, _ string, body any) (any, error) {
+func (a *api) transformError(ctx huma.Context, _ string, body any) (any, error) {
 	model, ok := body.(*huma.ErrorModel)
 	if !ok {
 		return body, nil
@@ -135,18 +134,18 @@ func (a *api) problemOf(ctx huma.Context, _ string, body any) (any, error) {
 	if model.Status >= http.StatusInternalServerError {
 		return problem{Detail: detailInternal}, nil
 	}
-	return problem{Detail: a.firstFault(ctx.Operation(), model)}, nil
+	return problem{Detail: a.firstError(ctx.Operation(), model)}, nil
 }
 
-// firstFault tells one fault of a request, by its place in a fixed order: path,
+// firstError describes one error of a request, the first in a fixed order: path,
 // query and header as the operation declares them, then the fields of the body
 // as its type declares them, and of one field the rule that huma checks first.
-func (a *api) firstFault(op *huma.Operation, model *huma.ErrorModel) string {
+func (a *api) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 	if len(model.Errors) == 0 {
 		return model.Detail
 	}
 	fields := a.bodyFields(op)
-	place := func(e *huma.ErrorDetail) int {
+	position := func(e *huma.ErrorDetail) int {
 		location, name, _ := strings.Cut(e.Location, ".")
 		if location != "body" {
 			return -1
@@ -159,8 +158,8 @@ func (a *api) firstFault(op *huma.Operation, model *huma.ErrorModel) string {
 		}
 		return slices.Index(fields, name) // -1, before all others, of the body as a whole
 	}
-	first := slices.MinFunc(model.Errors, func(x, y *huma.ErrorDetail) int { return cmp.Compare(place(x), place(y)) })
-	// A malformed e-mail is told in exactly the words of the specification.
+	first := slices.MinFunc(model.Errors, func(x, y *huma.ErrorDetail) int { return cmp.Compare(position(x), position(y)) })
+	// An invalid e-mail address is reported alone, in the specification's words.
 	if first.Message == detailEmailFormat || strings.HasPrefix(first.Message, "expected string to be RFC 5322 email") {
 		return detailEmailFormat
 	}
@@ -176,27 +175,27 @@ const missingPrefix = "expected required property "
 // fieldOf cuts huma's location ("body.name", "path.room_id", "query.limit") to
 // the name that the caller wrote.
 func fieldOf(location string) string {
-	place, field, found := strings.Cut(location, ".")
+	part, field, found := strings.Cut(location, ".")
 	switch {
 	case found:
 		return field
-	case place == "body":
+	case part == "body":
 		return ""
 	default:
-		return place
+		return part
 	}
 }
 
-// writeProblem answers outside huma: unknown paths, panics, limits.
-func writeProblem(w http.ResponseWriter, status int, detail string) {
+// writeError answers outside huma: unknown paths, panics, limits.
+func writeError(w http.ResponseWriter, e *Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
-	w.WriteHeader(status)
-	_, _ = w.Write(problemBody(detail))
+	w.WriteHeader(e.Status)
+	_, _ = w.Write(errorBody(e.Detail))
 }
 
-// problemBody is the body of an error.
-func problemBody(detail string) []byte {
+// errorBody is the body of an error.
+func errorBody(detail string) []byte {
 	body, err := encode(problem{Detail: detail})
 	if err != nil { // a string always has a JSON form
 		return []byte(`{"detail":"` + detailInternal + `"}`)

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// flood logs in from so many clients for a while and meanwhile asks for the
+// runFlood logs in from so many clients for a while and meanwhile asks for the
 // active alerts a hundred times a second. It returns the logins per second and
 // the sorted times of the other requests.
-func flood(tb testing.TB, s *system, a *account, clients int, lasting time.Duration) (perSecond float64, others []time.Duration) {
+func runFlood(tb testing.TB, s *testAPI, a *testCustomer, clients int, lasting time.Duration) (perSecond float64, others []time.Duration) {
 	tb.Helper()
 	body := fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password)
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
@@ -82,8 +82,8 @@ func TestLoginFlood(t *testing.T) { //nolint:paralleltest // measures times
 	}
 	// A lower cost, as many logins at a time: the processor is as full, and the
 	// test ends under the race detector too, which slows bcrypt a hundredfold.
-	s := newSystem(t, func(d *Deps) { d.PasswordCost = 8 })
-	perSecond, others := flood(t, s, s.customer(t), 16, 2*time.Second)
+	s := newTestAPI(t, func(d *Config) { d.PasswordCost = 8 })
+	perSecond, others := runFlood(t, s, s.customer(t), 16, 2*time.Second)
 	if perSecond == 0 {
 		t.Error("nobody could log in")
 	}
@@ -97,7 +97,7 @@ func TestLoginFlood(t *testing.T) { //nolint:paralleltest // measures times
 // and register meanwhile, one request at a time. The other gets every answer,
 // soon; the first is told 503 and when to try again; nobody gets a 500.
 func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes the processor
-	s := newSystem(t, func(d *Deps) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
+	s := newTestAPI(t, func(d *Config) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
 	a := s.customer(t)
 	const flooder, other = "203.0.113.7", "198.51.100.9"
 	post := func(path, body, from string) reply {
@@ -151,8 +151,8 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 		if got := post(register, fmt.Sprintf(`{"email":"o%d@example.com","username":"other%d","password":"Passw0rd"}`, n, n), other); got.status != http.StatusCreated {
 			t.Errorf("registration %d: %d %s", n, got.status, got.body)
 		}
-		if took := time.Since(began); took > turnTime/2 {
-			t.Errorf("login and registration %d took %v", n, took)
+		if latency := time.Since(began); latency > maxPasswordWait/2 {
+			t.Errorf("login and registration %d took %v", n, latency)
 		}
 	}
 	close(stop)
@@ -184,12 +184,12 @@ func BenchmarkLoginFlood(b *testing.B) {
 	limit := float64(bound.Load()) / time.Since(began).Seconds()
 	procs := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * procs)) // as run/server does
-	s := newSystem(b, func(d *Deps) { d.PasswordCost, d.PasswordSlots = passwordCost, procs })
+	s := newTestAPI(b, func(d *Config) { d.PasswordCost, d.PasswordSlots = passwordCost, procs })
 	a := s.customer(b)
 	var perSecond float64
 	var others []time.Duration
 	for b.Loop() {
-		perSecond, others = flood(b, s, a, 16, 5*time.Second)
+		perSecond, others = runFlood(b, s, a, 16, 5*time.Second)
 	}
 	b.ReportMetric(perSecond, "logins/s")
 	b.ReportMetric(limit, "bcrypt/s")

@@ -58,12 +58,12 @@ func (a *api) registerForecast() {
 	register(a, operation{
 		id: "getForecast", method: http.MethodGet, path: "/api/v1/ml/forecast/{sensor_id}", tag: tagLearning,
 		summary: "Forecast the next 20 seconds of a sensor",
-		faults:  []*fault{notFound(detailNoSensor), notFound(detailNoForecast)},
+		errors:  []*Error{notFound(detailNoSensor), notFound(detailNoForecast)},
 	}, a.forecast)
 }
 
 func (a *api) forecast(ctx context.Context, in *sensorPath) (*forecastOutput, error) {
-	node, err := a.sensorSince(ctx, in.SensorID)
+	node, err := a.ownedNode(ctx, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (a *api) forecast(ctx context.Context, in *sensorPath) (*forecastOutput, er
 			NodeID: in.SensorID, Temperature: f.Temperature, Humidity: f.Humidity, Timestamp: f.Time.UTC(),
 		},
 	}
-	body.Forecast = each(f.Steps, func(s ForecastStep) forecastStep {
+	body.Forecast = mapSlice(f.Steps, func(s ForecastStep) forecastStep {
 		return forecastStep{
 			SecondsAhead: s.After.Seconds(), Timestamp: f.Time.UTC().Add(s.After),
 			Temperature: s.Temperature, Humidity: s.Humidity,

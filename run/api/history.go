@@ -34,12 +34,12 @@ type bucketBody struct {
 }
 
 type historyInput struct {
-	SensorID  string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
-	StartTime moment `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
-	EndTime   moment `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
-	MaxPoints int    `query:"max_points" minimum:"1" maximum:"10000" doc:"Summarise the range in so many equal parts; those without readings are left out." example:"500"`
-	Format    string `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"csv"`
-	Accept    string `header:"Accept" hidden:"true"`
+	SensorID  string    `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+	StartTime Timestamp `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   Timestamp `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+	MaxPoints int       `query:"max_points" minimum:"1" maximum:"10000" doc:"Summarise the range in so many equal parts; those without readings are left out." example:"500"`
+	Format    string    `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"csv"`
+	Accept    string    `header:"Accept" hidden:"true"`
 }
 
 // Resolve refuses a range that ends before it starts.
@@ -59,7 +59,7 @@ type historyOutput struct {
 func (a *api) registerHistory() {
 	registry := a.huma.OpenAPI().Components.Schemas
 	array := func(name, description string, item reflect.Type) *huma.Schema {
-		return named(registry, name, &huma.Schema{
+		return namedSchema(registry, name, &huma.Schema{
 			Type: huma.TypeArray, Description: description, Items: registry.Schema(item, true, ""),
 		})
 	}
@@ -69,11 +69,11 @@ func (a *api) registerHistory() {
 		summary: "Read a sensor's readings of a range, oldest first",
 		description: "All readings with `start_time` ≤ timestamp < `end_time`, streamed; with `max_points`, one object per bucket of equal " +
 			"width. CSV has the same columns. An answer that is cut short ends without its closing bracket and its last chunk.",
-		faults: []*fault{notFound(detailNoSensor)},
+		errors: []*Error{notFound(detailNoSensor)},
 		responses: map[string]*huma.Response{"200": {
 			Description: "OK",
 			Content: map[string]*huma.MediaType{
-				contentJSON: {Schema: named(registry, "History", &huma.Schema{AnyOf: []*huma.Schema{
+				contentJSON: {Schema: namedSchema(registry, "History", &huma.Schema{AnyOf: []*huma.Schema{
 					array("RawHistory", "Every reading, when max_points is not given.", reflect.TypeFor[readingBody]()),
 					array("BucketHistory", "A summary of each part, when max_points is given.", reflect.TypeFor[bucketBody]()),
 				}})},
@@ -86,8 +86,7 @@ func (a *api) registerHistory() {
 	}, a.history)
 }
 
-// The first and last instants that any reading can have: a range beyond them
-// would have the table searched for nothing.
+// clampRange limits a query to 2000–2100, the times that a reading can have.
 func clampRange(start, end time.Time) (time.Time, time.Time) {
 	first := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	last := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -101,7 +100,7 @@ func clampRange(start, end time.Time) (time.Time, time.Time) {
 }
 
 func (a *api) history(ctx context.Context, in *historyInput) (*historyOutput, error) {
-	node, err := a.sensorSince(ctx, in.SensorID)
+	node, err := a.ownedNode(ctx, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func (a *api) history(ctx context.Context, in *historyInput) (*historyOutput, er
 	if in.MaxPoints == 0 {
 		rows := readingRows(node.ID, in.csv())
 		return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
-			deliver(a, hc, rows, a.Readings.Range(hc.Context(), node, start, end))
+			streamRows(a, hc, rows, a.Readings.Range(hc.Context(), node, start, end))
 		}}, nil
 	}
 	buckets, err := a.Readings.Buckets(ctx, node, start, end, in.MaxPoints)
@@ -118,12 +117,12 @@ func (a *api) history(ctx context.Context, in *historyInput) (*historyOutput, er
 	}
 	rows := bucketRows(node.ID, in.csv())
 	return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
-		deliver(a, hc, rows, succeed(buckets))
+		streamRows(a, hc, rows, asSeq(buckets))
 	}}, nil
 }
 
-// succeed is a list as a sequence that never fails.
-func succeed[T any](list []T) iter.Seq2[T, error] {
+// asSeq returns a list as a sequence without errors.
+func asSeq[T any](list []T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, item := range list {
 			if !yield(item, nil) {
@@ -133,29 +132,29 @@ func succeed[T any](list []T) iter.Seq2[T, error] {
 	}
 }
 
-// rows says how one kind of item is written in one form.
-type rows[T any] struct {
+// rowEncoder writes one kind of item as JSON or as CSV.
+type rowEncoder[T any] struct {
 	contentType         string
 	begin, between, end string
 	append              func(b []byte, item T) []byte
 }
 
-// deliver streams items. Nothing is written before the first of them is there,
-// so that a failure by then is still a 500.
-func deliver[T any](a *api, hc huma.Context, form rows[T], items iter.Seq2[T, error]) {
+// streamRows streams items. It writes nothing before the first item is read, so
+// that a failure until then is still answered with 500.
+func streamRows[T any](a *api, hc huma.Context, form rowEncoder[T], items iter.Seq2[T, error]) {
 	request, writer := unwrap(hc)
 	s := newStream(writer)
 	header := writer.Header()
 	header.Set("Content-Type", form.contentType)
 	header.Add("Vary", "Accept")
 	if request.Method == http.MethodHead {
-		return // the table is not read for a body that nobody gets
+		return // without a body there is nothing to read
 	}
 	s.buffer = append(s.buffer, form.begin...)
 	count := 0
 	for item, err := range items {
 		if err != nil {
-			a.abandon(request.Context(), s, err)
+			a.failStream(request.Context(), s, err)
 			return
 		}
 		if count > 0 {
@@ -163,12 +162,12 @@ func deliver[T any](a *api, hc huma.Context, form rows[T], items iter.Seq2[T, er
 		}
 		count++
 		s.buffer = form.append(s.buffer, item)
-		if s.written() != nil {
+		if s.flushWhenFull() != nil {
 			return // the client has gone
 		}
 	}
 	s.buffer = append(s.buffer, form.end...)
-	_ = s.flush() // the client may have gone; there is nobody to tell
+	_ = s.flush() // the client may have gone
 }
 
 const (
@@ -178,9 +177,9 @@ const (
 
 // readingRows writes readings. Identifiers are of characters that JSON and CSV
 // take as they are.
-func readingRows(nodeID string, csv bool) rows[reading.Reading] {
+func readingRows(nodeID string, csv bool) rowEncoder[reading.Reading] {
 	if csv {
-		return rows[reading.Reading]{
+		return rowEncoder[reading.Reading]{
 			contentType: contentCSV + "; charset=utf-8", begin: csvReadingHeader,
 			append: func(b []byte, r reading.Reading) []byte {
 				b = append(appendCell(b, nodeID), ',')
@@ -190,11 +189,11 @@ func readingRows(nodeID string, csv bool) rows[reading.Reading] {
 			},
 		}
 	}
-	lead := `{"node_id":"` + nodeID + `","temperature":`
-	return rows[reading.Reading]{
+	prefix := `{"node_id":"` + nodeID + `","temperature":`
+	return rowEncoder[reading.Reading]{
 		contentType: contentJSON, begin: "[", between: ",", end: "]\n",
 		append: func(b []byte, r reading.Reading) []byte {
-			b = append(b, lead...)
+			b = append(b, prefix...)
 			b = appendNumber(b, r.Temperature)
 			b = append(b, `,"humidity":`...)
 			b = appendNumber(b, r.Humidity)
@@ -205,9 +204,9 @@ func readingRows(nodeID string, csv bool) rows[reading.Reading] {
 }
 
 // bucketRows writes buckets.
-func bucketRows(nodeID string, csv bool) rows[readings.Bucket] {
+func bucketRows(nodeID string, csv bool) rowEncoder[readings.Bucket] {
 	if csv {
-		return rows[readings.Bucket]{
+		return rowEncoder[readings.Bucket]{
 			contentType: contentCSV + "; charset=utf-8", begin: csvBucketHeader,
 			append: func(b []byte, k readings.Bucket) []byte {
 				b = append(appendCell(b, nodeID), ',')
@@ -221,7 +220,7 @@ func bucketRows(nodeID string, csv bool) rows[readings.Bucket] {
 			},
 		}
 	}
-	return rows[readings.Bucket]{
+	return rowEncoder[readings.Bucket]{
 		contentType: contentJSON, begin: "[", between: ",", end: "]\n",
 		append: func(b []byte, k readings.Bucket) []byte {
 			encoded, err := encode(bucketBody{

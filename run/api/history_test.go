@@ -43,9 +43,9 @@ func (e endless) Range(_ context.Context, node readings.NodeRef, start, _ time.T
 
 const wholeRange = "/api/v1/data/historical/node-1?start_time=2026-01-01&end_time=2027-01-01"
 
-func historySystem(t *testing.T, table endless) *account {
+func newHistoryAPI(t *testing.T, table endless) *testCustomer {
 	t.Helper()
-	s := newSystem(t, func(d *Deps) { d.Readings = table })
+	s := newTestAPI(t, func(d *Config) { d.Readings = table })
 	a := s.customer(t)
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
@@ -53,7 +53,7 @@ func historySystem(t *testing.T, table endless) *account {
 }
 
 // get sends a request whose answer the caller reads as it comes.
-func (a *account) get(t *testing.T, path string, header map[string]string) *http.Response {
+func (a *testCustomer) get(t *testing.T, path string, header map[string]string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+path, nil)
 	if err != nil {
@@ -74,7 +74,7 @@ func (a *account) get(t *testing.T, path string, header map[string]string) *http
 // TestHistoryStreams reads a million readings and watches the heap meanwhile.
 func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the memory of the process
 	const million = 1_000_000
-	a := historySystem(t, endless{count: million})
+	a := newHistoryAPI(t, endless{count: million})
 	for _, encoding := range []string{"identity", "gzip"} {
 		heap := func() uint64 {
 			runtime.GC()
@@ -119,7 +119,7 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 
 func TestHistoryCSV(t *testing.T) {
 	t.Parallel()
-	a := historySystem(t, endless{count: 3})
+	a := newHistoryAPI(t, endless{count: 3})
 	for name, test := range map[string]struct {
 		path   string
 		header map[string]string
@@ -182,7 +182,7 @@ func TestHistoryFails(t *testing.T) {
 	for name, count := range map[string]int{"at once": 0, "after a few": 10, "after a buffer": 100_000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := historySystem(t, endless{count: count, fail: errors.New("secret cause")})
+			a := newHistoryAPI(t, endless{count: count, fail: errors.New("secret cause")})
 			for _, encoding := range []string{"identity", "gzip"} {
 				response := a.get(t, wholeRange, map[string]string{"Accept-Encoding": encoding}) //nolint:bodyclose // get closes it
 				body, err := io.ReadAll(response.Body)
@@ -201,7 +201,7 @@ func TestHistoryFails(t *testing.T) {
 // TestHistoryHead asks for the header alone: the table is not read for it.
 func TestHistoryHead(t *testing.T) {
 	t.Parallel()
-	a := historySystem(t, endless{fail: errors.New("the table was read")})
+	a := newHistoryAPI(t, endless{fail: errors.New("the table was read")})
 	got := a.call(t, a.token, http.MethodHead, wholeRange, "")
 	if got.status != 200 || got.header.Get("Content-Type") != "application/json" || len(got.body) > 0 {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)

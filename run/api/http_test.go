@@ -21,10 +21,10 @@ import (
 	"coldaisle.dev/shared/logging"
 )
 
-// bare is an API whose store is never asked.
-func bare(t *testing.T, log *slog.Logger) http.Handler {
+// bareHandler is an API whose store is never asked.
+func bareHandler(t *testing.T, log *slog.Logger) http.Handler {
 	t.Helper()
-	handler, err := New(bareDeps(log))
+	handler, err := New(bareConfig(log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func detailOf(t *testing.T, recorder *httptest.ResponseRecorder) string {
 
 func TestErrorsOutsideOperations(t *testing.T) {
 	t.Parallel()
-	handler := bare(t, logging.Discard())
+	handler := bareHandler(t, logging.Discard())
 	const register = "/api/v1/customers/register"
 	for name, test := range map[string]struct {
 		method, target, body string
@@ -98,10 +98,10 @@ func TestErrorsOutsideOperations(t *testing.T) {
 
 func TestBodyLimit(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(bare(t, logging.Discard()))
+	server := httptest.NewServer(bareHandler(t, logging.Discard()))
 	t.Cleanup(server.Close)
-	lead := `{"email":"x","username":"`
-	exactly := lead + strings.Repeat("u", maxBody-len(lead)-2) + `"}`
+	prefix := `{"email":"x","username":"`
+	exactly := prefix + strings.Repeat("u", maxBody-len(prefix)-2) + `"}`
 	for name, test := range map[string]struct {
 		body   io.Reader
 		status int
@@ -131,10 +131,10 @@ func TestBodyLimit(t *testing.T) {
 
 func TestCORS(t *testing.T) {
 	t.Parallel()
-	handler := bare(t, logging.Discard())
-	deps := bareDeps(logging.Discard())
-	deps.Origins = []string{"https://dashboard.example.com"}
-	other, err := New(deps)
+	handler := bareHandler(t, logging.Discard())
+	cfg := bareConfig(logging.Discard())
+	cfg.Origins = []string{"https://dashboard.example.com"}
+	other, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestCORS(t *testing.T) {
 
 func TestCompression(t *testing.T) {
 	t.Parallel()
-	handler := bare(t, logging.Discard())
+	handler := bareHandler(t, logging.Discard())
 	plain := answer(t, handler, http.MethodGet, "/openapi.json", "", nil)
 	packed := answer(t, handler, http.MethodGet, "/openapi.json", "", map[string]string{"Accept-Encoding": "gzip"})
 	if packed.Header().Get("Content-Encoding") != "gzip" || packed.Body.Len() > plain.Body.Len()/4 {
@@ -194,19 +194,19 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// lines collects log lines.
-type lines struct {
+// logLines collects log lines.
+type logLines struct {
 	mutex sync.Mutex
 	text  bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *logLines) Write(p []byte) (int, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *lines) all(t *testing.T) []map[string]any {
+func (l *logLines) all(t *testing.T) []map[string]any {
 	t.Helper()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -223,8 +223,8 @@ func (l *lines) all(t *testing.T) []map[string]any {
 
 func TestRequestLog(t *testing.T) {
 	t.Parallel()
-	var log lines
-	handler := bare(t, logging.New(&log, slog.LevelInfo, "project"))
+	var log logLines
+	handler := bareHandler(t, logging.New(&log, slog.LevelInfo, "project"))
 	answer(t, handler, http.MethodGet, "/health", "", nil)
 	got := answer(t, handler, http.MethodPost, "/api/v1/customers/register?token=secret", `{"email":"person@nowhere"}`, map[string]string{
 		"X-Request-Id": "request-1", "Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Authorization": "Bearer secret",
@@ -252,8 +252,8 @@ func TestRequestLog(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	var log lines
-	a, err := build(bareDeps(logging.New(&log, slog.LevelInfo, "")))
+	var log logLines
+	a, err := build(bareConfig(logging.New(&log, slog.LevelInfo, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestPanic(t *testing.T) {
 
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	handler := bare(t, logging.Discard())
+	handler := bareHandler(t, logging.Discard())
 	for _, page := range []string{"/docs", "/redoc"} {
 		got := answer(t, handler, http.MethodGet, page, "", nil)
 		policy := got.Header().Get("Content-Security-Policy")
@@ -342,7 +342,7 @@ func served(t *testing.T, handler http.Handler) (address string, stop func() err
 // each answer is {"detail": …}, whoever gives it.
 func TestServerAnswers(t *testing.T) {
 	t.Parallel()
-	address, _ := served(t, bare(t, logging.Discard()))
+	address, _ := served(t, bareHandler(t, logging.Discard()))
 	const rest = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 	for name, test := range map[string]struct {
 		request string
@@ -392,7 +392,7 @@ func TestServerAnswers(t *testing.T) {
 // TestSlowClient sends a header byte by byte: the server hangs up.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
-	address, _ := served(t, bare(t, logging.Discard()))
+	address, _ := served(t, bareHandler(t, logging.Discard()))
 	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -402,22 +402,22 @@ func TestSlowClient(t *testing.T) {
 	if _, err := io.WriteString(connection, "GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: "); err != nil {
 		t.Fatal(err)
 	}
-	if err := connection.SetReadDeadline(began.Add(3 * headerTime)); err != nil {
+	if err := connection.SetReadDeadline(began.Add(3 * headerTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = io.ReadAll(connection)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		t.Fatalf("the server still waits after %v", time.Since(began))
 	}
-	if took := time.Since(began); took < headerTime/2 || took > 2*headerTime {
-		t.Errorf("hung up after %v, want about %v", took, headerTime)
+	if latency := time.Since(began); latency < headerTimeout/2 || latency > 2*headerTimeout {
+		t.Errorf("hung up after %v, want about %v", latency, headerTimeout)
 	}
 }
 
 // TestSlowBody sends a body that never ends: the request is told so.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	address, _ := served(t, bare(t, logging.Discard()))
+	address, _ := served(t, bareHandler(t, logging.Discard()))
 	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)

@@ -54,13 +54,13 @@ func readJSON(data []byte, into any) error {
 	}
 	err := json.Unmarshal(data, into)
 	if notInteger(err) {
-		err = json.Unmarshal(spellIntegers(data), into)
+		err = json.Unmarshal(normalizeIntegers(data), into)
 	}
-	if fault, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if notInteger(err) {
-			return fmt.Errorf("%s: expected an integer of at most 64 bits", fault.Field)
+			return fmt.Errorf("%s: expected an integer of at most 64 bits", typeErr.Field)
 		}
-		return fmt.Errorf("%s: unexpected %s", fault.Field, fault.Value)
+		return fmt.Errorf("%s: unexpected %s", typeErr.Field, typeErr.Value)
 	}
 	if err != nil {
 		return fmt.Errorf(malformedJSON+": %w", err)
@@ -76,15 +76,15 @@ func readPlain(data []byte) (any, error) {
 	if err := json.Unmarshal(data, &whole); err != nil {
 		return nil, fmt.Errorf(malformedJSON+": %w", err)
 	}
-	return convert(numbered(data), func(number json.Number) (any, bool) {
+	return convert(decodeNumbers(data), func(number json.Number) (any, bool) {
 		value, err := number.Float64()
 		return value, err == nil
 	})
 }
 
-// numbered decodes what is known to be JSON, with its numbers as they are
+// decodeNumbers decodes what is known to be JSON, with its numbers as they are
 // written.
-func numbered(data []byte) any {
+func decodeNumbers(data []byte) any {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
@@ -100,20 +100,20 @@ func convert(value any, number func(json.Number) (any, bool)) (any, error) {
 	case json.Number:
 		converted, ok := number(v)
 		if !ok {
-			return nil, within{rule: "number is out of range"}
+			return nil, ruleError{rule: "number is out of range"}
 		}
 		return converted, nil
 	case map[string]any:
 		seen := make(map[string]struct{}, len(v))
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			folded := fold(name)
+			folded := foldCase(name)
 			if _, twice := seen[folded]; twice {
 				return nil, fmt.Errorf("field %.40q is given twice in different case", folded)
 			}
 			seen[folded] = struct{}{}
 			converted, err := convert(v[name], number)
 			if err != nil {
-				return nil, inside(name, err)
+				return nil, inField(name, err)
 			}
 			v[name] = converted
 		}
@@ -121,7 +121,7 @@ func convert(value any, number func(json.Number) (any, bool)) (any, error) {
 		for i, item := range v {
 			converted, err := convert(item, number)
 			if err != nil {
-				return nil, inside("["+strconv.Itoa(i)+"]", err)
+				return nil, inField("["+strconv.Itoa(i)+"]", err)
 			}
 			v[i] = converted
 		}
@@ -129,34 +129,34 @@ func convert(value any, number func(json.Number) (any, bool)) (any, error) {
 	return value, nil
 }
 
-// within is a broken rule and the field that breaks it.
-type within struct{ field, rule string }
+// ruleError says which rule is broken, and by which field.
+type ruleError struct{ field, rule string }
 
-func (w within) Error() string { return strings.TrimPrefix(w.field+": "+w.rule, ": ") }
+func (w ruleError) Error() string { return strings.TrimPrefix(w.field+": "+w.rule, ": ") }
 
-// inside adds the name of what a field is in.
-func inside(name string, err error) error {
-	fault, ok := errors.AsType[within](err)
+// inField adds the name of the enclosing object or list item to the field.
+func inField(name string, err error) error {
+	broken, ok := errors.AsType[ruleError](err)
 	if !ok {
 		return err
 	}
-	if fault.field != "" && fault.field[0] != '[' {
+	if broken.field != "" && broken.field[0] != '[' {
 		name += "."
 	}
-	return within{field: fmt.Sprintf("%.80s", name+fault.field), rule: fault.rule}
+	return ruleError{field: fmt.Sprintf("%.80s", name+broken.field), rule: broken.rule}
 }
 
 // notInteger reports a number that encoding/json will not take for an integer:
 // it looks at the spelling, and refuses 1e2 and 1.0.
 func notInteger(err error) bool {
-	fault, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	return ok && strings.HasPrefix(fault.Value, "number") && reflect.Zero(fault.Type).CanInt()
+	typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	return ok && strings.HasPrefix(typeErr.Value, "number") && reflect.Zero(typeErr.Type).CanInt()
 }
 
-// spellIntegers writes the integers of a body in digits alone, as far as they
+// normalizeIntegers writes the integers of a body in digits alone, as far as they
 // have 64 bits.
-func spellIntegers(data []byte) []byte {
-	value, err := convert(numbered(data), func(number json.Number) (any, bool) {
+func normalizeIntegers(data []byte) []byte {
+	value, err := convert(decodeNumbers(data), func(number json.Number) (any, bool) {
 		// Enough bits for every integer of 64, and a bound for what 1e999999999 costs.
 		exact, _, err := big.ParseFloat(number.String(), 10, 128, big.ToNearestEven)
 		if err != nil || !exact.IsInt() {
@@ -177,6 +177,6 @@ func spellIntegers(data []byte) []byte {
 	return spelled
 }
 
-// fold brings names that encoding/json would take for one another to one form:
-// lower case of upper case also unites the letters 'ſ' and 'K' with s and k.
-func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
+// foldCase maps names that encoding/json treats as equal to one form. Lower case
+// of upper case also maps the letters 'ſ' and 'K' to s and k.
+func foldCase(name string) string { return strings.ToLower(strings.ToUpper(name)) }

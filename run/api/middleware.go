@@ -52,13 +52,13 @@ func (a *api) middleware(router http.Handler) (http.Handler, error) {
 		AllowCredentials: true,
 		MaxAge:           preflightSeconds,
 	})
-	handler := crossOrigin.Handler(plainHeaders(compress(router)))
-	return tracing.Middleware("api", a.record(a.guard(handler))), nil
+	handler := crossOrigin.Handler(securityHeaders(compress(router)))
+	return tracing.Middleware("api", a.logRequests(a.recoverPanics(handler))), nil
 }
 
-// plainHeaders says that an answer has the type that it says,
-// and is not for a cache to keep.
-func plainHeaders(next http.Handler) http.Handler {
+// securityHeaders forbids browsers to guess the content type, and caches to keep
+// the answer.
+func securityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
@@ -66,10 +66,10 @@ func plainHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// guard turns a panic into a 500 and logs its stack. When the answer has begun,
-// the connection is cut instead, so that the client does not take half an
-// answer for a whole one.
-func (a *api) guard(next http.Handler) http.Handler {
+// recoverPanics answers a panic with 500 and logs its stack. When part of the
+// answer is sent, it cuts the connection instead, so that the client does not
+// take that part for the whole.
+func (a *api) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		defer func() {
@@ -81,10 +81,10 @@ func (a *api) guard(next http.Handler) http.Handler {
 				panic(value)
 			}
 			a.log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-			if exchangeOf(ctx).begun() {
+			if requestRecordOf(ctx).headerWritten() {
 				panic(http.ErrAbortHandler)
 			}
-			writeProblem(w, http.StatusInternalServerError, detailInternal)
+			writeError(w, newError(http.StatusInternalServerError, detailInternal))
 		}()
 		next.ServeHTTP(w, r)
 	})

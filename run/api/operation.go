@@ -11,9 +11,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// handlerTime bounds the work of a handler, its waiting for the database
+// handlerTimeout bounds the work of a handler, its waiting for the database
 // included; what it streams afterwards has its own bounds.
-const handlerTime = 30 * time.Second
+const handlerTimeout = 30 * time.Second
 
 // operation describes one endpoint to huma and to the document's reader.
 type operation struct {
@@ -25,10 +25,10 @@ type operation struct {
 	description string
 	status      int  // of success; 200 when zero
 	public      bool // needs no token
-	passwords   bool // computes hashes, and waits for its client's turn
-	// faults are the errors, besides those of every operation, that it answers
-	// with: documented with their details as examples.
-	faults []*fault
+	passwords   bool // computes password hashes, and waits for a password slot
+	// errors are the errors that it answers with, besides those of every operation.
+	// The document shows their details as examples.
+	errors []*Error
 	// responses replaces what huma derives for the success, for streams.
 	responses map[string]*huma.Response
 }
@@ -47,26 +47,26 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 		// would end a request that waits.
 		MaxBodyBytes: -1, BodyReadTimeout: -1,
 		Responses:   map[string]*huma.Response{},
-		Middlewares: huma.Middlewares{a.shape},
+		Middlewares: huma.Middlewares{a.adaptHuma},
 	}
 	maps.Copy(described.Responses, op.responses)
-	faults := slices.Clone(op.faults)
+	errs := slices.Clone(op.errors)
 	if op.public {
 		described.Security = []map[string][]string{}
 	} else {
 		described.Security = []map[string][]string{{bearerScheme: {}}}
 		described.Middlewares = append(described.Middlewares, a.authenticate)
-		faults = append(faults, newFault(http.StatusUnauthorized, detailCredentials))
+		errs = append(errs, newError(http.StatusUnauthorized, detailCredentials))
 	}
 	if op.passwords {
 		described.Middlewares = append(described.Middlewares, a.identifyClient)
-		faults = append(faults, busy())
+		errs = append(errs, busy())
 	}
-	described.Middlewares = append(described.Middlewares, a.receive)
-	faults = append(faults, newFault(http.StatusInternalServerError, detailInternal))
-	a.describeFaults(&described, faults)
+	described.Middlewares = append(described.Middlewares, a.receiveBody)
+	errs = append(errs, newError(http.StatusInternalServerError, detailInternal))
+	a.documentErrors(&described, errs)
 	huma.Register(a.huma, described, func(ctx context.Context, in *I) (*O, error) {
-		ctx, cancel := context.WithTimeout(ctx, handlerTime)
+		ctx, cancel := context.WithTimeout(ctx, handlerTimeout)
 		defer cancel()
 		out, err := handle(ctx, in)
 		if err != nil {
@@ -74,8 +74,8 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 		}
 		return out, nil
 	})
-	documented := a.documented(op)
-	a.describeFaults(&described, inputFaults(documented))
+	documented := a.findOperation(op)
+	a.documentErrors(&described, inputErrors(documented))
 	for _, parameter := range documented.Parameters {
 		if examples := parameter.Schema.Examples; len(examples) > 0 {
 			// Where the tools that call an operation by its document look for one.
@@ -84,8 +84,8 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 	}
 }
 
-// documented finds an operation in the document as huma has described it.
-func (a *api) documented(op operation) *huma.Operation {
+// findOperation finds an operation in the document as huma has described it.
+func (a *api) findOperation(op operation) *huma.Operation {
 	path := a.huma.OpenAPI().Paths[op.path]
 	switch op.method {
 	case http.MethodGet:
@@ -101,36 +101,36 @@ func (a *api) documented(op operation) *huma.Operation {
 	}
 }
 
-// inputFaults are the errors that follow from what an operation takes: one
-// without a body, and whose parameters are any text, can refuse none of it.
-func inputFaults(op *huma.Operation) []*fault {
-	var faults []*fault
+// inputErrors are the errors that follow from an operation's input. One without a
+// body, whose parameters take any text, has none.
+func inputErrors(op *huma.Operation) []*Error {
+	var errs []*Error
 	for _, parameter := range op.Parameters {
 		s := parameter.Schema
 		if s.Type != huma.TypeString || parameter.Required && parameter.In == "query" || len(s.Enum) > 0 {
-			faults = append(faults, badRequest(parameter.Name+": invalid "+s.Type))
+			errs = append(errs, badRequest(parameter.Name+": invalid "+s.Type))
 			break
 		}
 	}
 	if op.RequestBody != nil {
-		faults = append(faults,
+		errs = append(errs,
 			badRequest("expected required property to be present"),
 			badRequest(detailBodyMalformed),
-			newFault(http.StatusRequestTimeout, detailBodyTimeout),
-			newFault(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
+			newError(http.StatusRequestTimeout, detailBodyTimeout),
+			newError(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
 	}
-	return faults
+	return errs
 }
 
-// describeFaults documents errors, one response per status with each of its
+// documentErrors documents errors, one response per status with each of its
 // details as an example.
-func (a *api) describeFaults(op *huma.Operation, faults []*fault) {
-	for _, f := range faults {
-		status := strconv.Itoa(f.status)
+func (a *api) documentErrors(op *huma.Operation, errs []*Error) {
+	for _, e := range errs {
+		status := strconv.Itoa(e.Status)
 		response := op.Responses[status]
 		if response == nil {
 			response = &huma.Response{
-				Description: http.StatusText(f.status),
+				Description: http.StatusText(e.Status),
 				Content: map[string]*huma.MediaType{"application/json": {
 					Schema:   &huma.Schema{Ref: a.problemRef},
 					Examples: map[string]*huma.Example{},
@@ -138,54 +138,55 @@ func (a *api) describeFaults(op *huma.Operation, faults []*fault) {
 			}
 			op.Responses[status] = response
 		}
-		if f.status == http.StatusUnauthorized && f.detail == detailCredentials {
+		if e.Status == http.StatusUnauthorized && e.Detail == detailCredentials {
 			response.Headers = map[string]*huma.Param{"WWW-Authenticate": {
 				Description: "The scheme that is asked for.", Schema: &huma.Schema{Type: "string", Enum: []any{"Bearer"}},
 			}}
 		}
-		if f.retryAfter > 0 {
+		if e.RetryAfter > 0 {
 			response.Headers = map[string]*huma.Param{"Retry-After": {
 				Description: "After how many seconds to try again.", Schema: &huma.Schema{Type: "integer", Minimum: new(1.0)},
 			}}
 		}
 		examples := response.Content["application/json"].Examples
 		examples["example"+strconv.Itoa(len(examples)+1)] = &huma.Example{
-			Summary: f.detail, Value: problem{Detail: f.detail},
+			Summary: e.Detail, Value: problem{Detail: e.Detail},
 		}
 	}
 }
 
-// shape makes huma's answers ours: 400 for what breaks a rule, where huma says
-// 422, and JSON whatever the request says that it sends or accepts.
-func (a *api) shape(ctx huma.Context, next func(huma.Context)) {
-	next(shaped{ctx})
+// adaptHuma changes two habits of huma: validation errors get status 400 instead
+// of 422, and bodies are JSON whatever the request's headers say.
+func (a *api) adaptHuma(ctx huma.Context, next func(huma.Context)) {
+	next(humaContext{ctx})
 }
 
-type shaped struct{ inner }
+type humaContext struct{ baseContext }
 
-// inner is embedded under another name: the interface has a method Context.
-type inner huma.Context
+// baseContext is huma.Context under a name that can be embedded: a field Context
+// would hide the method Context.
+type baseContext huma.Context
 
 // Unwrap gives huma's adapter its own context back.
-func (c shaped) Unwrap() huma.Context { return c.inner }
+func (c humaContext) Unwrap() huma.Context { return c.baseContext }
 
-func (c shaped) SetStatus(status int) {
+func (c humaContext) SetStatus(status int) {
 	if status == http.StatusUnprocessableEntity {
 		status = http.StatusBadRequest
 	}
-	c.inner.SetStatus(status)
+	c.baseContext.SetStatus(status)
 }
 
-func (c shaped) SetHeader(name, value string) {
+func (c humaContext) SetHeader(name, value string) {
 	if name == "Content-Type" && value == "application/problem+json" {
 		value = "application/json"
 	}
-	c.inner.SetHeader(name, value)
+	c.baseContext.SetHeader(name, value)
 }
 
-func (c shaped) Header(name string) string {
+func (c humaContext) Header(name string) string {
 	if name == "Content-Type" {
 		return "application/json"
 	}
-	return c.inner.Header(name)
+	return c.baseContext.Header(name)
 }

@@ -17,40 +17,40 @@ import (
 // second of one core.
 const passwordCost = 12
 
-// passwords hashes and compares passwords, only so many at once: each takes a
-// core for as long as hundreds of other requests would.
+// passwords hashes and compares passwords. It limits how many at once: each takes
+// a core for as long as hundreds of other requests.
 type passwords struct {
 	queue *fairqueue.Queue[netip.Prefix]
 	cost  int
-	// decoy is compared with when there is no customer of the given e-mail, so
-	// that the answer takes as long as for a wrong password.
-	decoy []byte
+	// dummyHash is compared with when no customer has the given e-mail, so that the
+	// answer takes as long as for a wrong password.
+	dummyHash []byte
 }
 
-// newPasswords allows so many hashes at a time, at least one. The decoy is made
-// up, not computed: a comparison with it takes as long as with any, and an
-// instance need not hash before it can serve.
+// newPasswords allows so many hashes at a time, at least one. The dummy hash is
+// written, not computed: comparing with it takes as long as with a real one, and
+// an instance starts without computing a hash.
 func newPasswords(concurrent, cost int) *passwords {
-	decoy := fmt.Appendf(nil, "$2a$%02d$%s", cost, strings.Repeat("u", saltAndHash))
-	queue := fairqueue.New[netip.Prefix](fairqueue.Limits{Turns: concurrent, Waiting: maxWaiting, Time: turnTime})
-	return &passwords{queue: queue, cost: cost, decoy: decoy}
+	dummyHash := fmt.Appendf(nil, "$2a$%02d$%s", cost, strings.Repeat("u", saltAndHash))
+	queue := fairqueue.New[netip.Prefix](fairqueue.Limits{Slots: concurrent, MaxWaiting: maxWaiting, MaxWait: maxPasswordWait})
+	return &passwords{queue: queue, cost: cost, dummyHash: dummyHash}
 }
 
 // saltAndHash is how many characters of a bcrypt hash follow its cost.
 const saltAndHash = 22 + 31
 
 const (
-	// turnTime is how long a request waits for its turn.
-	turnTime = 10 * time.Second
+	// maxPasswordWait is how long a request waits for a password slot.
+	maxPasswordWait = 10 * time.Second
 	// maxWaiting is how many requests of an instance wait at a time: of the 80 that
 	// Cloud Run sends to one, as we configure it, it leaves some to all else.
 	maxWaiting = 64
 )
 
-// turn waits for one of the client's, fairly among clients. Without one nothing
-// else is to be done for the request: a flood must not reach the database either.
-func (p *passwords) turn(ctx context.Context) (done func(), err error) {
-	done, err = p.queue.Turn(ctx, clientOf(ctx))
+// acquire waits for a password slot, fairly among clients. Call it before any
+// query of the request: a flood must not reach the database either.
+func (p *passwords) acquire(ctx context.Context) (done func(), err error) {
+	done, err = p.queue.Acquire(ctx, clientOf(ctx))
 	if errors.Is(err, fairqueue.ErrBusy) {
 		return nil, busy()
 	}
@@ -58,9 +58,9 @@ func (p *passwords) turn(ctx context.Context) (done func(), err error) {
 }
 
 // hash returns the bcrypt hash of a password of at most 72 bytes, salted anew.
-// It waits for a turn.
+// It waits for a password slot.
 func (p *passwords) hash(ctx context.Context, plain string) (string, error) {
-	done, err := p.turn(ctx)
+	done, err := p.acquire(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -73,11 +73,11 @@ func (p *passwords) hash(ctx context.Context, plain string) (string, error) {
 }
 
 // matches compares a password with a stored hash, or with the decoy when
-// stored is empty, which never matches. The caller has a turn.
+// stored is empty, which never matches. The caller holds a password slot.
 func (p *passwords) matches(stored, plain string) (bool, error) {
 	hashed := []byte(stored)
 	if stored == "" {
-		hashed = p.decoy
+		hashed = p.dummyHash
 	}
 	err := bcrypt.CompareHashAndPassword(hashed, []byte(plain))
 	if err != nil && !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {

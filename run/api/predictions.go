@@ -52,14 +52,14 @@ type listPredictionsInput struct {
 }
 
 type newPrediction struct {
-	_                 struct{} `additionalProperties:"true"`
-	SensorID          nodeID   `json:"sensor_id"`
-	Timestamp         moment   `json:"timestamp" doc:"Time that the prediction is about."`
-	PredictedTemp     *float64 `json:"predicted_temp,omitempty" minimum:"-40" maximum:"125" doc:"Predicted temperature in degrees Celsius." example:"24.1"`
-	PredictedHumidity *float64 `json:"predicted_humidity,omitempty" minimum:"0" maximum:"100" doc:"Predicted relative humidity in percent." example:"41.5"`
-	ActualTemp        *float64 `json:"actual_temp,omitempty" minimum:"-40" maximum:"125" doc:"Measured temperature in degrees Celsius." example:"24.3"`
-	ActualHumidity    *float64 `json:"actual_humidity,omitempty" minimum:"0" maximum:"100" doc:"Measured relative humidity in percent." example:"41.2"`
-	AnomalyPredicted  bool     `json:"anomaly_predicted" doc:"Whether the reading was judged anomalous." example:"true"`
+	_                 struct{}  `additionalProperties:"true"`
+	SensorID          nodeID    `json:"sensor_id"`
+	Timestamp         Timestamp `json:"timestamp" doc:"Time that the prediction is about."`
+	PredictedTemp     *float64  `json:"predicted_temp,omitempty" minimum:"-40" maximum:"125" doc:"Predicted temperature in degrees Celsius." example:"24.1"`
+	PredictedHumidity *float64  `json:"predicted_humidity,omitempty" minimum:"0" maximum:"100" doc:"Predicted relative humidity in percent." example:"41.5"`
+	ActualTemp        *float64  `json:"actual_temp,omitempty" minimum:"-40" maximum:"125" doc:"Measured temperature in degrees Celsius." example:"24.3"`
+	ActualHumidity    *float64  `json:"actual_humidity,omitempty" minimum:"0" maximum:"100" doc:"Measured relative humidity in percent." example:"41.2"`
+	AnomalyPredicted  bool      `json:"anomaly_predicted" doc:"Whether the reading was judged anomalous." example:"true"`
 }
 
 type newPredictionInput struct {
@@ -109,7 +109,7 @@ func (a *api) registerPredictions() {
 	register(a, operation{
 		id: "recordPrediction", method: http.MethodPost, path: "/api/v1/prediction-feedback", tag: tagPredictions,
 		status: http.StatusCreated, summary: "Record a prediction of another model",
-		faults: []*fault{notFound(detailNoSensor), badRequest(detailPredictionExists)},
+		errors: []*Error{notFound(detailNoSensor), badRequest(detailPredictionExists)},
 	}, a.recordPrediction)
 	register(a, operation{
 		id: "getPredictionStatistics", method: http.MethodGet, path: "/api/v1/prediction-feedback/stats", tag: tagPredictions,
@@ -118,7 +118,7 @@ func (a *api) registerPredictions() {
 	register(a, operation{
 		id: "getPrediction", method: http.MethodGet, path: "/api/v1/prediction-feedback/{id}", tag: tagPredictions,
 		summary: "Read a prediction",
-		faults:  []*fault{notFound(detailNoPrediction)},
+		errors:  []*Error{notFound(detailNoPrediction)},
 	}, a.prediction)
 	// Called by the validation page. A repeat sets the same verdict again, until
 	// a training run has used it.
@@ -126,7 +126,7 @@ func (a *api) registerPredictions() {
 		id: "validatePrediction", method: http.MethodPut, path: "/api/v1/prediction-feedback/{id}", tag: tagPredictions,
 		summary:     "Validate a prediction",
 		description: "When 100 validated predictions wait for training, both models are retrained.",
-		faults:      []*fault{notFound(detailNoPrediction), badRequest(detailPredictionUsed)},
+		errors:      []*Error{notFound(detailNoPrediction), badRequest(detailPredictionUsed)},
 	}, a.validatePrediction)
 }
 
@@ -145,7 +145,7 @@ func predictionOf(p store.Prediction) prediction {
 }
 
 func (a *api) listPredictions(ctx context.Context, in *listPredictionsInput) (*predictionsOutput, error) {
-	if in.SensorID != "" && possible(in.SensorID) != nil {
+	if in.SensorID != "" && checkSensorID(in.SensorID) != nil {
 		return &predictionsOutput{Body: []prediction{}}, nil
 	}
 	found, err := a.Store.Predictions(ctx, caller(ctx), store.PredictionFilter{
@@ -154,7 +154,7 @@ func (a *api) listPredictions(ctx context.Context, in *listPredictionsInput) (*p
 	if err != nil {
 		return nil, err
 	}
-	return &predictionsOutput{Body: each(found, predictionOf)}, nil
+	return &predictionsOutput{Body: mapSlice(found, predictionOf)}, nil
 }
 
 func (a *api) prediction(ctx context.Context, in *predictionPath) (*predictionOutput, error) {
@@ -190,12 +190,12 @@ func (a *api) predictionStats(ctx context.Context, _ *struct{}) (*predictionStat
 }
 
 func (a *api) validatePrediction(ctx context.Context, in *validateInput) (*validatedOutput, error) {
-	judged, err := a.Store.ValidatePrediction(ctx, caller(ctx), in.ID, store.Feedback(in.Body.Feedback))
+	updated, err := a.Store.ValidatePrediction(ctx, caller(ctx), in.ID, store.Feedback(in.Body.Feedback))
 	if err != nil {
 		return nil, err
 	}
-	a.retrainAfter(ctx)
+	a.tryStartDueRun(ctx)
 	return &validatedOutput{Body: validated{
-		ID: judged.ID, Feedback: string(judged.Feedback), UsedInTraining: judged.UsedInTraining,
+		ID: updated.ID, Feedback: string(updated.Feedback), UsedInTraining: updated.UsedInTraining,
 	}}, nil
 }

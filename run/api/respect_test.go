@@ -31,7 +31,7 @@ func TestRespect(t *testing.T) {
 		}
 		t.Skip("npm is not installed (apt-get install npm)")
 	}
-	s := newSystem(t, func(d *Deps) { d.Forecaster = warmer{} })
+	s := newTestAPI(t, func(d *Config) { d.Forecaster = fixedForecaster{} })
 	account := s.customer(t)
 	room := account.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	account.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
@@ -64,7 +64,7 @@ func TestRespect(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := strings.Split(string(text), "\n")
-		for _, path := range s.contract.Paths.Map() {
+		for _, path := range s.document.Paths.Map() {
 			for _, op := range path.Operations() {
 				if !slices.Contains(lines, "        operationId: "+op.OperationID) {
 					t.Errorf("%s is not in %s", op.OperationID, journey)
@@ -99,10 +99,10 @@ func TestRespect(t *testing.T) {
 	}
 }
 
-// warmer forecasts a degree more.
-type warmer struct{}
+// fixedForecaster forecasts a degree more.
+type fixedForecaster struct{}
 
-func (warmer) Forecast(_ context.Context, _ readings.NodeRef) (Forecast, error) {
+func (fixedForecaster) Forecast(_ context.Context, _ readings.NodeRef) (Forecast, error) {
 	return Forecast{
 		Time: time.Now(), Temperature: 20, Humidity: 40, ModelVersion: "forecasting_v20260301T120004Z",
 		Steps: []ForecastStep{{After: 20 * time.Second, Temperature: 21, Humidity: 40}},

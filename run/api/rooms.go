@@ -30,9 +30,9 @@ type roomPath struct {
 }
 
 type newRoom struct {
-	_          struct{} `additionalProperties:"true"`
-	Name       text     `json:"name" minLength:"1" maxLength:"120" doc:"Name of the room; need not be unique." example:"Hall A"`
-	CustomerID *int64   `json:"customer_id,omitempty" doc:"Owner; if given, the caller's own id." example:"7"`
+	_          struct{}   `additionalProperties:"true"`
+	Name       singleLine `json:"name" minLength:"1" maxLength:"120" doc:"Name of the room; need not be unique." example:"Hall A"`
+	CustomerID *int64     `json:"customer_id,omitempty" doc:"Owner; if given, the caller's own id." example:"7"`
 }
 
 type newRoomInput struct {
@@ -40,8 +40,8 @@ type newRoomInput struct {
 }
 
 type roomChange struct {
-	_    struct{} `additionalProperties:"true"`
-	Name text     `json:"name" minLength:"1" maxLength:"120" doc:"New name of the room." example:"Hall B"`
+	_    struct{}   `additionalProperties:"true"`
+	Name singleLine `json:"name" minLength:"1" maxLength:"120" doc:"New name of the room." example:"Hall B"`
 }
 
 type updateRoomInput struct {
@@ -55,36 +55,36 @@ func (a *api) registerRooms() {
 	register(a, operation{
 		id: "createRoom", method: http.MethodPost, path: "/api/v1/server_rooms/new_room", tag: tagRooms,
 		status: http.StatusCreated, summary: "Create a room",
-		faults: []*fault{notFound(detailNoCustomer)},
+		errors: []*Error{notFound(detailNoCustomer)},
 	}, a.createRoom)
 	register(a, operation{
 		id: "listRooms", method: http.MethodGet, path: "/api/v1/server_rooms/list_rooms/{customer_id}", tag: tagRooms,
 		summary: "List the caller's rooms",
-		faults:  []*fault{notFound(detailNoCustomer)},
+		errors:  []*Error{notFound(detailNoCustomer)},
 	}, a.listRooms)
 	register(a, operation{
 		id: "getRoom", method: http.MethodGet, path: "/api/v1/server_rooms/room/{room_id}", tag: tagRooms,
 		summary: "Read a room",
-		faults:  []*fault{notFound(detailNoRoom)},
+		errors:  []*Error{notFound(detailNoRoom)},
 	}, a.room)
 	// A repeat sets the same name again.
 	register(a, operation{
 		id: "updateRoom", method: http.MethodPut, path: "/api/v1/server_rooms/update_room/{room_id}", tag: tagRooms,
 		summary: "Rename a room",
-		faults:  []*fault{notFound(detailNoRoom)},
+		errors:  []*Error{notFound(detailNoRoom)},
 	}, a.updateRoom)
 	// A repeat is told 404: the room is gone, as was asked.
 	register(a, operation{
 		id: "deleteRoom", method: http.MethodDelete, path: "/api/v1/server_rooms/delete_room/{room_id}", tag: tagRooms,
 		status: http.StatusNoContent, summary: "Delete a room and its sensors",
 		description: "Readings already stored are kept.",
-		faults:      []*fault{notFound(detailNoRoom)},
+		errors:      []*Error{notFound(detailNoRoom)},
 	}, a.deleteRoom)
 }
 
 func (a *api) createRoom(ctx context.Context, in *newRoomInput) (*roomOutput, error) {
 	if in.Body.CustomerID != nil {
-		if err := ownID(ctx, *in.Body.CustomerID); err != nil {
+		if err := requireSelf(ctx, *in.Body.CustomerID); err != nil {
 			return nil, err
 		}
 	}
@@ -96,14 +96,14 @@ func (a *api) createRoom(ctx context.Context, in *newRoomInput) (*roomOutput, er
 }
 
 func (a *api) listRooms(ctx context.Context, in *customerPath) (*roomsOutput, error) {
-	if err := ownID(ctx, in.CustomerID); err != nil {
+	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
 	found, err := a.Store.Rooms(ctx, caller(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return &roomsOutput{Body: each(found, roomOf)}, nil
+	return &roomsOutput{Body: mapSlice(found, roomOf)}, nil
 }
 
 func (a *api) room(ctx context.Context, in *roomPath) (*roomOutput, error) {
@@ -126,8 +126,8 @@ func (a *api) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, error) {
 	return nil, a.Store.DeleteRoom(ctx, caller(ctx), in.RoomID)
 }
 
-// each converts a list; it is never nil, so that JSON has [] and not null.
-func each[A, B any](list []A, convert func(A) B) []B {
+// mapSlice converts a list; it is never nil, so that JSON has [] and not null.
+func mapSlice[A, B any](list []A, convert func(A) B) []B {
 	converted := make([]B, len(list))
 	for i, item := range list {
 		converted[i] = convert(item)

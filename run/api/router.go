@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// router is net/http's, twice. POST /alerts/thresholds/{customer_id} and POST
+// router uses two ServeMux. POST /alerts/thresholds/{customer_id} and POST
 // /alerts/{alert_id}/acknowledge both match /alerts/thresholds/acknowledge,
-// which one ServeMux refuses; the specification wants both, so paths of
-// thresholds have a router of their own.
+// which one ServeMux rejects; the specification wants both, so the paths of
+// thresholds have a ServeMux of their own.
 type router struct {
 	thresholds, other *http.ServeMux
 }
@@ -32,47 +32,47 @@ func (r *router) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 	r.of(path).HandleFunc(pattern, handler)
 }
 
-// ServeHTTP answers unknown paths and methods in JSON, where the router of
-// net/http answers in plain text and redirects what it would spell otherwise.
+// ServeHTTP answers unknown paths and methods in JSON, where ServeMux
+// answers in plain text and redirects to the shorter form of a path.
 func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	if unclean(request.URL.Path) {
-		writeProblem(w, http.StatusNotFound, detailNotFound)
+	if notCanonical(request.URL.Path) {
+		writeError(w, newError(http.StatusNotFound, detailNotFound))
 		return
 	}
 	mux := r.of(request.URL.Path)
-	refusal, pattern := mux.Handler(request)
+	handler, pattern := mux.Handler(request)
 	if pattern != "" {
 		mux.ServeHTTP(w, request)
 		return
 	}
-	var got headerOnly
-	refusal.ServeHTTP(&got, request)
-	if got.status == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", got.Header().Get("Allow"))
-		writeProblem(w, http.StatusMethodNotAllowed, detailMethodNotAllowed)
+	var recorder statusRecorder
+	handler.ServeHTTP(&recorder, request)
+	if recorder.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", recorder.Header().Get("Allow"))
+		writeError(w, newError(http.StatusMethodNotAllowed, detailMethodNotAllowed))
 		return
 	}
-	writeProblem(w, http.StatusNotFound, detailNotFound)
+	writeError(w, newError(http.StatusNotFound, detailNotFound))
 }
 
-// unclean reports a path that the router would redirect to a shorter one.
-func unclean(path string) bool {
+// notCanonical reports a path that ServeMux would redirect.
+func notCanonical(path string) bool {
 	return strings.Contains(path, "//") || strings.Contains(path+"/", "/./") || strings.Contains(path+"/", "/../")
 }
 
-// headerOnly takes the status and header of an answer and drops its body.
-type headerOnly struct {
+// statusRecorder keeps the status and header of an answer and drops its body.
+type statusRecorder struct {
 	header http.Header
 	status int
 }
 
-func (h *headerOnly) Header() http.Header {
+func (h *statusRecorder) Header() http.Header {
 	if h.header == nil {
 		h.header = http.Header{}
 	}
 	return h.header
 }
 
-func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
+func (h *statusRecorder) Write(p []byte) (int, error) { return len(p), nil }
 
-func (h *headerOnly) WriteHeader(status int) { h.status = status }
+func (h *statusRecorder) WriteHeader(status int) { h.status = status }

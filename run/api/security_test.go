@@ -22,7 +22,7 @@ const hostileTime = 20 * time.Second
 // call. Each is refused, soon, and nothing of it is expanded in memory.
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
-	handler := bare(t, logging.Discard())
+	handler := bareHandler(t, logging.Discard())
 	var bomb bytes.Buffer
 	packed := gzip.NewWriter(&bomb)
 	for range 200 {
@@ -55,8 +55,8 @@ func TestHostileBodies(t *testing.T) {
 				t.Errorf("%d %.200s, want %d", got.Code, got.Body, test.status)
 			}
 			detailOf(t, got)
-			if took := time.Since(began); took > hostileTime {
-				t.Errorf("took %s", took)
+			if latency := time.Since(began); latency > hostileTime {
+				t.Errorf("took %s", latency)
 			}
 			if got.Body.Len() > 1000 {
 				t.Errorf("the answer repeats %d bytes of it", got.Body.Len())
@@ -85,7 +85,7 @@ func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the
 		_, _ = packed.Write(make([]byte, 1<<20))
 	}
 	_ = packed.Close()
-	handler := bare(t, logging.Discard())
+	handler := bareHandler(t, logging.Discard())
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	answer(t, handler, http.MethodPost, "/api/v1/customers/login", bomb.String(),
@@ -101,7 +101,7 @@ func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the
 // them.
 func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	a := s.customer(t)
 	for name, test := range map[string]struct {
 		token, method, path, body string
@@ -158,7 +158,7 @@ func TestSecurityHeaders(t *testing.T) {
 // finds them taken for text or for nothing.
 func TestInjection(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	a := s.customer(t)
 	for _, evil := range []string{
 		`'; DROP TABLE sensors; --`, `" OR ""="`, `1 OR 1=1`, `%27%20OR%201=1`, `../../etc/passwd`, `{{7*7}}`, `${jndi:ldap://x}`, "a\x00b", "<script>alert(1)</script>",
@@ -194,7 +194,7 @@ func TestInjection(t *testing.T) {
 // ids of others: they change nothing.
 func TestNobodySetsWhatIsNotTheirs(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	a, other := s.customer(t), s.customer(t)
 	got := s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id),
 		fmt.Sprintf(`{"username":"renamed1","id":%d,"customer_id":%d,"password_hash":"x","tokens_valid_after":"2099-01-01"}`, other.id, other.id))

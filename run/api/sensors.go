@@ -33,7 +33,7 @@ func sensorOf(s store.Sensor) sensor {
 	return sensor{ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position}
 }
 
-// sensorPath takes any text: what cannot be an identifier is an absent sensor.
+// sensorPath takes any text: one that is no sensor id is answered with 404.
 type sensorPath struct {
 	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
 }
@@ -42,13 +42,13 @@ type sensorPath struct {
 // all required, and {room_id, sensor_id, position}, where name and type may be
 // left out.
 type newSensor struct {
-	_        struct{} `additionalProperties:"true"`
-	ID       *nodeID  `json:"id,omitempty"`
-	SensorID *nodeID  `json:"sensor_id,omitempty"`
-	Name     *text    `json:"name,omitempty" minLength:"1" maxLength:"80" doc:"Name of the sensor; with sensor_id it defaults to position." example:"Rack 12 top"`
-	Type     *text    `json:"type,omitempty" minLength:"1" maxLength:"50" doc:"Type of the node hardware; with sensor_id it defaults to ESP32-DHT22." example:"ESP32-DHT22"`
-	RoomID   int64    `json:"room_id" doc:"One of the caller's rooms." example:"3"`
-	Position *text    `json:"position,omitempty" minLength:"1" maxLength:"80" doc:"Where in the room, such as a rack position." example:"R12/U40"`
+	_        struct{}    `additionalProperties:"true"`
+	ID       *nodeID     `json:"id,omitempty"`
+	SensorID *nodeID     `json:"sensor_id,omitempty"`
+	Name     *singleLine `json:"name,omitempty" minLength:"1" maxLength:"80" doc:"Name of the sensor; with sensor_id it defaults to position." example:"Rack 12 top"`
+	Type     *singleLine `json:"type,omitempty" minLength:"1" maxLength:"50" doc:"Type of the node hardware; with sensor_id it defaults to ESP32-DHT22." example:"ESP32-DHT22"`
+	RoomID   int64       `json:"room_id" doc:"One of the caller's rooms." example:"3"`
+	Position *singleLine `json:"position,omitempty" minLength:"1" maxLength:"80" doc:"Where in the room, such as a rack position." example:"R12/U40"`
 }
 
 // TransformSchema says which fields each body requires.
@@ -61,15 +61,15 @@ func (newSensor) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// Resolve names what is missing, which the schema's alternatives cannot.
+// Resolve names the field that is missing, which anyOf in the schema cannot.
 func (n *newSensor) Resolve(huma.Context, *huma.PathBuffer) []error {
-	var faults []error
+	var errs []error
 	missing := func(field string) {
-		faults = append(faults, &huma.ErrorDetail{Location: "body", Message: "expected required property " + field + " to be present"})
+		errs = append(errs, &huma.ErrorDetail{Location: "body", Message: "expected required property " + field + " to be present"})
 	}
 	switch {
 	case n.ID != nil && n.SensorID != nil && *n.ID != *n.SensorID:
-		faults = append(faults, &huma.ErrorDetail{Location: "body.sensor_id", Message: "differs from id"})
+		errs = append(errs, &huma.ErrorDetail{Location: "body.sensor_id", Message: "differs from id"})
 	case n.SensorID != nil:
 		if n.Name == nil && n.Position == nil {
 			missing("position")
@@ -85,7 +85,7 @@ func (n *newSensor) Resolve(huma.Context, *huma.PathBuffer) []error {
 			missing("type")
 		}
 	}
-	return faults
+	return errs
 }
 
 // sensor is the stored form of a valid body.
@@ -112,11 +112,11 @@ type newSensorInput struct {
 }
 
 type sensorChange struct {
-	_        struct{} `additionalProperties:"true"`
-	Name     text     `json:"name" minLength:"1" maxLength:"80" doc:"New name of the sensor." example:"Rack 12 top"`
-	Type     text     `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
-	RoomID   int64    `json:"room_id" doc:"One of the caller's rooms; the sensor moves there." example:"3"`
-	Position place    `json:"position,omitzero" minLength:"1" maxLength:"80" doc:"Where in the room. Null clears it; left out, it stays." example:"R12/U40"`
+	_        struct{}         `additionalProperties:"true"`
+	Name     singleLine       `json:"name" minLength:"1" maxLength:"80" doc:"New name of the sensor." example:"Rack 12 top"`
+	Type     singleLine       `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
+	RoomID   int64            `json:"room_id" doc:"One of the caller's rooms; the sensor moves there." example:"3"`
+	Position nullablePosition `json:"position,omitzero" minLength:"1" maxLength:"80" doc:"Where in the room. Null clears it; left out, it stays." example:"R12/U40"`
 }
 
 type updateSensorInput struct {
@@ -131,30 +131,30 @@ func (a *api) registerSensors() {
 		id: "createSensor", method: http.MethodPost, path: "/api/v1/sensors/new_sensor", tag: tagSensors,
 		status: http.StatusCreated, summary: "Register a sensor",
 		description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
-		faults:      []*fault{badRequest(detailSensorExists), notFound(detailNoRoom)},
+		errors:      []*Error{badRequest(detailSensorExists), notFound(detailNoRoom)},
 	}, a.createSensor)
 	register(a, operation{
 		id: "listSensors", method: http.MethodGet, path: "/api/v1/sensors/list_sensors/{room_id}", tag: tagSensors,
 		summary: "List the sensors of a room",
-		faults:  []*fault{notFound(detailNoRoom)},
+		errors:  []*Error{notFound(detailNoRoom)},
 	}, a.listSensors)
 	register(a, operation{
 		id: "getSensor", method: http.MethodGet, path: "/api/v1/sensors/sensor/{sensor_id}", tag: tagSensors,
 		summary: "Read a sensor",
-		faults:  []*fault{notFound(detailNoSensor)},
+		errors:  []*Error{notFound(detailNoSensor)},
 	}, a.sensor)
 	// A repeat sets the same values again.
 	register(a, operation{
 		id: "updateSensor", method: http.MethodPut, path: "/api/v1/sensors/update_sensor/{sensor_id}", tag: tagSensors,
 		summary: "Change or move a sensor",
-		faults:  []*fault{notFound(detailNoSensor), notFound(detailNoRoom)},
+		errors:  []*Error{notFound(detailNoSensor), notFound(detailNoRoom)},
 	}, a.updateSensor)
 	// A repeat is told 404: the sensor is gone, as was asked.
 	register(a, operation{
 		id: "deleteSensor", method: http.MethodDelete, path: "/api/v1/sensors/delete_sensor/{sensor_id}", tag: tagSensors,
 		status: http.StatusNoContent, summary: "Delete a sensor",
 		description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
-		faults:      []*fault{notFound(detailNoSensor)},
+		errors:      []*Error{notFound(detailNoSensor)},
 	}, a.deleteSensor)
 }
 
@@ -171,11 +171,11 @@ func (a *api) listSensors(ctx context.Context, in *roomPath) (*sensorsOutput, er
 	if err != nil {
 		return nil, err
 	}
-	return &sensorsOutput{Body: each(found, sensorOf)}, nil
+	return &sensorsOutput{Body: mapSlice(found, sensorOf)}, nil
 }
 
-// possible reports a text that can name no sensor, without asking the database.
-func possible(sensorID string) error {
+// checkSensorID returns 404 for a text that is no sensor id, without a query.
+func checkSensorID(sensorID string) error {
 	if reading.ValidateNodeID(sensorID) != nil {
 		return notFound(detailNoSensor)
 	}
@@ -183,7 +183,7 @@ func possible(sensorID string) error {
 }
 
 func (a *api) sensor(ctx context.Context, in *sensorPath) (*sensorOutput, error) {
-	if err := possible(in.SensorID); err != nil {
+	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}
 	found, err := a.Store.Sensor(ctx, caller(ctx), in.SensorID)
@@ -194,12 +194,12 @@ func (a *api) sensor(ctx context.Context, in *sensorPath) (*sensorOutput, error)
 }
 
 func (a *api) updateSensor(ctx context.Context, in *updateSensorInput) (*sensorOutput, error) {
-	if err := possible(in.SensorID); err != nil {
+	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}
 	updated, err := a.Store.UpdateSensor(ctx, caller(ctx), in.SensorID, store.SensorChange{
 		Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
-		Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.given,
+		Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.set,
 	})
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (a *api) updateSensor(ctx context.Context, in *updateSensorInput) (*sensorO
 }
 
 func (a *api) deleteSensor(ctx context.Context, in *sensorPath) (*struct{}, error) {
-	if err := possible(in.SensorID); err != nil {
+	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}
 	return nil, a.Store.DeleteSensor(ctx, caller(ctx), in.SensorID)

@@ -18,7 +18,7 @@ import (
 // stop at once and those of a login right after it work, in the same second.
 func TestPasswordChangeRevokes(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	changer, other := s.customer(t), s.customer(t)
 	works := func(token string) bool {
 		return s.call(t, token, http.MethodGet, "/api/v1/alerts/active", "").status == http.StatusOK
@@ -63,7 +63,7 @@ func TestPasswordChangeRevokes(t *testing.T) {
 // TestForeignSubject shows a well-signed token of a customer who does not exist.
 func TestForeignSubject(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	foreign := signed(t, jwt.SigningMethodHS256, []byte(testKey), jwt.MapClaims{
 		"sub": "999999", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
 	})
@@ -79,7 +79,7 @@ func TestSessionsMemory(t *testing.T) {
 		stored, asked := time.Now(), 0
 		s := newSessions(func(context.Context, int64) (time.Time, error) { asked++; return stored, nil }, time.Now)
 		get := func() time.Time {
-			got, err := s.validAfter(t.Context(), 7)
+			got, err := s.tokensValidAfter(t.Context(), 7)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,12 +91,12 @@ func TestSessionsMemory(t *testing.T) {
 			t.Errorf("asked %d times, want once", asked)
 		}
 		stored = stored.Add(time.Hour) // by another instance
-		time.Sleep(sessionMemory)
+		time.Sleep(sessionCacheTTL)
 		if !get().Equal(stored) {
 			t.Error("another instance's change is not seen in time")
 		}
 		stored = stored.Add(time.Hour) // by this instance
-		s.changed(7)
+		s.invalidate(7)
 		if !get().Equal(stored) {
 			t.Error("our own change is not seen at once")
 		}
@@ -114,14 +114,14 @@ func TestSessionsRace(t *testing.T) {
 		got := answer
 		if got.Equal(old) {
 			answer = changed
-			s.changed(7)
+			s.invalidate(7)
 		}
 		return got, nil
 	}, time.Now)
-	if _, err := s.validAfter(t.Context(), 7); err != nil {
+	if _, err := s.tokensValidAfter(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := s.validAfter(t.Context(), 7); !got.Equal(changed) {
+	if got, _ := s.tokensValidAfter(t.Context(), 7); !got.Equal(changed) {
 		t.Error("the answer from before the change was remembered")
 	}
 }
@@ -131,11 +131,11 @@ func TestSessionsForgetErrors(t *testing.T) {
 	t.Parallel()
 	fail := errors.New("database is away")
 	s := newSessions(func(context.Context, int64) (time.Time, error) { return time.Time{}, fail }, time.Now)
-	if _, err := s.validAfter(t.Context(), 7); !errors.Is(err, fail) {
+	if _, err := s.tokensValidAfter(t.Context(), 7); !errors.Is(err, fail) {
 		t.Errorf("got %v", err)
 	}
 	fail = nil
-	if _, err := s.validAfter(t.Context(), 7); err != nil {
+	if _, err := s.tokensValidAfter(t.Context(), 7); err != nil {
 		t.Errorf("the failure was remembered: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestSessionsForgetErrors(t *testing.T) {
 // password, at the cost of production: they differ by less than half.
 func TestLoginTime(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t, func(d *Deps) { d.PasswordCost = 10 })
+	s := newTestAPI(t, func(d *Config) { d.PasswordCost = 10 })
 	a := s.customer(t)
 	login := func(email string) time.Duration {
 		began := time.Now()
@@ -179,7 +179,7 @@ func TestPasswordsBeyondBcrypt(t *testing.T) {
 		}
 	}
 	// Nobody's password is compared at the full cost, and never matches.
-	if cost, err := bcrypt.Cost(p.decoy); err != nil || cost != 4 {
+	if cost, err := bcrypt.Cost(p.dummyHash); err != nil || cost != 4 {
 		t.Errorf("the decoy costs %d, %v, want 4", cost, err)
 	}
 	if got, err := p.matches("", longest); got || err != nil {

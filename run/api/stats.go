@@ -68,7 +68,7 @@ func (s statsAnswer) MarshalJSON() ([]byte, error) {
 
 // Schema says that there are two forms.
 func (statsAnswer) Schema(r huma.Registry) *huma.Schema {
-	return named(r, "Statistics", &huma.Schema{OneOf: []*huma.Schema{
+	return namedSchema(r, "Statistics", &huma.Schema{OneOf: []*huma.Schema{
 		r.Schema(reflect.TypeFor[periodStats](), true, ""),
 		r.Schema(reflect.TypeFor[allStats](), true, ""),
 	}})
@@ -83,12 +83,12 @@ func (a *api) registerStats() {
 	register(a, operation{
 		id: "getStatistics", method: http.MethodGet, path: "/api/v1/data/stats/{sensor_id}", tag: tagData,
 		summary: "Summarise a sensor's readings over windows that end now",
-		faults:  []*fault{notFound(detailNoSensor)},
+		errors:  []*Error{notFound(detailNoSensor)},
 	}, a.stats)
 }
 
 func (a *api) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
-	node, err := a.sensorSince(ctx, in.SensorID)
+	node, err := a.ownedNode(ctx, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
@@ -97,22 +97,22 @@ func (a *api) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
 		asked = slices.DeleteFunc(asked, func(w window) bool { return w.name != in.Period })
 	}
 	now := a.Clock()
-	starts := each(asked, func(w window) time.Time { return now.Add(-w.length) })
+	starts := mapSlice(asked, func(w window) time.Time { return now.Add(-w.length) })
 	measured, err := a.Readings.Stats(ctx, node, now, starts)
 	if err != nil {
 		return nil, err
 	}
 	if in.Period != "" {
-		one := periodOf(in.SensorID, asked[0], measured[0])
+		one := newPeriodStats(in.SensorID, asked[0], measured[0])
 		return &statsOutput{Body: statsAnswer{one: &one}}, nil
 	}
-	of := func(i int) periodStats { return periodOf(in.SensorID, asked[i], measured[i]) }
+	of := func(i int) periodStats { return newPeriodStats(in.SensorID, asked[i], measured[i]) }
 	return &statsOutput{Body: statsAnswer{all: &allStats{
 		NodeID: in.SensorID, Windows: windowStats{Hour: of(0), Day: of(1), Week: of(2), Month: of(3)},
 	}}}, nil
 }
 
-func periodOf(sensorID string, w window, s readings.Stats) periodStats {
+func newPeriodStats(sensorID string, w window, s readings.Stats) periodStats {
 	p := periodStats{NodeID: sensorID, Period: w.name, Count: s.Count}
 	if s.Count > 0 {
 		p.AvgTemperature, p.MinTemperature, p.MaxTemperature = &s.AvgTemperature, &s.MinTemperature, &s.MaxTemperature

@@ -11,22 +11,22 @@ import (
 // few hundred readings.
 const streamBuffer = 32 << 10
 
-// stream writes rows of an answer of any length with flat memory. Its writer is
-// given writeTime anew for every buffer it takes: a slow client may take long,
-// a stuck one is cut.
+// stream writes an answer of any length with constant memory. Each flush sets a
+// new write deadline of writeTimeout: a slow client may take long, a stuck one is
+// cut.
 type stream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	buffer  []byte
-	begun   bool
+	w             http.ResponseWriter
+	control       *http.ResponseController
+	buffer        []byte
+	headerWritten bool
 }
 
 func newStream(w http.ResponseWriter) *stream {
 	return &stream{w: w, control: http.NewResponseController(w), buffer: make([]byte, 0, streamBuffer+1<<10)}
 }
 
-// written passes on what is gathered once it is enough.
-func (s *stream) written() error {
+// flushWhenFull flushes once streamBuffer bytes are gathered.
+func (s *stream) flushWhenFull() error {
 	if len(s.buffer) < streamBuffer {
 		return nil
 	}
@@ -38,23 +38,23 @@ func (s *stream) flush() error {
 		return nil
 	}
 	// A test's recorder knows no deadlines; a socket's follow the real clock.
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime)) //nolint:forbidigo // see above
-	s.begun = true
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:forbidigo // see above
+	s.headerWritten = true
 	_, err := s.w.Write(s.buffer)
 	s.buffer = s.buffer[:0]
 	return err //nolint:wrapcheck // only told from nil
 }
 
-// abandon ends an answer that cannot be completed. One that has begun is cut,
-// so that the client does not take a part of the readings for all of them.
-func (a *api) abandon(ctx context.Context, s *stream, err error) {
-	f, _ := faultOf(a.answer(ctx, err))
-	if s.begun {
+// failStream ends an answer that cannot be completed. If part of it is sent, the
+// connection is cut, so that the client does not take that part for the whole.
+func (a *api) failStream(ctx context.Context, s *stream, err error) {
+	answered, _ := errorOf(a.answer(ctx, err))
+	if s.headerWritten {
 		panic(http.ErrAbortHandler)
 	}
 	header := s.w.Header()
 	header.Del("Content-Disposition")
-	writeProblem(s.w, f.status, f.detail)
+	writeError(s.w, answered)
 }
 
 // appendNumber writes a measured value in its shortest form.

@@ -21,34 +21,34 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// system is the API over real HTTP on a database of its own, judged by its own
+// testAPI is the API over real HTTP on a database of its own, judged by its own
 // document at every call.
-type system struct {
+type testAPI struct {
 	url      string
 	client   *http.Client
 	pool     *pgxpool.Pool
 	store    *store.Store
 	readings *pgreadings.Store
-	contract *openapitest.Document
+	document *openapitest.Document
 	now      func() time.Time
-	kept     map[string]string // what lines of a table keep for later ones
+	saved    map[string]string // what lines of a table keep for later ones
 
 	accounts atomic.Int64
 }
 
-// newSystem starts one; change may alter what the API is built of.
-func newSystem(tb testing.TB, change ...func(*Deps)) *system {
+// newTestAPI starts one; change may alter what the API is built of.
+func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	tb.Helper()
 	pool := pgtest.New(tb)
-	s := &system{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now), now: time.Now, kept: map[string]string{}}
-	deps := Deps{
-		Store: s.store, Readings: s.readings, Publisher: &requests{}, SecretKey: testKey,
+	s := &testAPI{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now), now: time.Now, saved: map[string]string{}}
+	cfg := Config{
+		Store: s.store, Readings: s.readings, Publisher: &publishedRequests{}, SecretKey: testKey,
 		Clock: s.now, Log: logging.New(tb.Output(), slog.LevelError, ""), PasswordCost: 4,
 	}
 	for _, c := range change {
-		c(&deps)
+		c(&cfg)
 	}
-	handler, err := New(deps)
+	handler, err := New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -56,12 +56,12 @@ func newSystem(tb testing.TB, change ...func(*Deps)) *system {
 	tb.Cleanup(server.Close)
 	s.url, s.client = server.URL, server.Client()
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	s.contract = openapitest.Load(tb, s.call(tb, "", http.MethodGet, "/openapi.json", "").body)
+	s.document = openapitest.Load(tb, s.call(tb, "", http.MethodGet, "/openapi.json", "").body)
 	return s
 }
 
 // reading stores a reading of a node.
-func (s *system) reading(tb testing.TB, node string, at time.Time, temperature, humidity float64) {
+func (s *testAPI) reading(tb testing.TB, node string, at time.Time, temperature, humidity float64) {
 	tb.Helper()
 	err := s.readings.Append(tb.Context(), []reading.Reading{
 		{NodeID: node, MessageID: "message", Time: reading.TruncateTime(at), Temperature: temperature, Humidity: humidity},
@@ -72,7 +72,7 @@ func (s *system) reading(tb testing.TB, node string, at time.Time, temperature, 
 }
 
 // alert stores a temperature alert of a node and returns its id.
-func (s *system) alert(tb testing.TB, node string, at time.Time, temperature float64) int64 {
+func (s *testAPI) alert(tb testing.TB, node string, at time.Time, temperature float64) int64 {
 	tb.Helper()
 	outcome, err := s.store.InsertAlert(tb.Context(), alert.Event{
 		NodeID: node, MessageID: "message", Time: at, Type: alert.Temperature, Value: temperature, Threshold: 50,
@@ -88,19 +88,19 @@ func (s *system) alert(tb testing.TB, node string, at time.Time, temperature flo
 	return id
 }
 
-// account is a registered customer with a token.
-type account struct {
-	*system
+// testCustomer is a registered customer with a token.
+type testCustomer struct {
+	*testAPI
 
 	id                     int64
 	email, password, token string
 }
 
 // customer registers one and logs in.
-func (s *system) customer(tb testing.TB) *account {
+func (s *testAPI) customer(tb testing.TB) *testCustomer {
 	tb.Helper()
 	n := s.accounts.Add(1)
-	a := &account{system: s, email: fmt.Sprintf("customer%d@example.com", n), password: "Passw0rd"}
+	a := &testCustomer{testAPI: s, email: fmt.Sprintf("customer%d@example.com", n), password: "Passw0rd"}
 	registered := s.call(tb, "", http.MethodPost, "/api/v1/customers/register",
 		fmt.Sprintf(`{"email":%q,"username":"user%06d","password":%q}`, a.email, n, a.password))
 	a.id = idOf(tb, registered)
@@ -109,7 +109,7 @@ func (s *system) customer(tb testing.TB) *account {
 }
 
 // login takes a new token.
-func (a *account) login(tb testing.TB) {
+func (a *testCustomer) login(tb testing.TB) {
 	tb.Helper()
 	got := a.call(tb, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password))
 	var body token
@@ -120,7 +120,7 @@ func (a *account) login(tb testing.TB) {
 }
 
 // create posts and returns the id of what was made, 0 where it is a text.
-func (a *account) create(tb testing.TB, path, body string) int64 {
+func (a *testCustomer) create(tb testing.TB, path, body string) int64 {
 	tb.Helper()
 	return idOf(tb, a.call(tb, a.token, http.MethodPost, path, body))
 }

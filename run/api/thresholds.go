@@ -41,7 +41,8 @@ func (thresholdsChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.S
 	return s
 }
 
-// Resolve names what the schema's alternatives cannot.
+// Resolve reports that neither field is present, which anyOf in the schema cannot
+// name.
 func (c *thresholdsChange) Resolve(huma.Context, *huma.PathBuffer) []error {
 	if c.MaxTemperature == nil && c.MaxHumidity == nil {
 		return []error{&huma.ErrorDetail{Location: "body", Message: "expected max_temperature or max_humidity to be present"}}
@@ -58,19 +59,19 @@ func (a *api) registerThresholds() {
 	register(a, operation{
 		id: "getThresholds", method: http.MethodGet, path: "/api/v1/alerts/thresholds/{customer_id}", tag: tagAlerts,
 		summary: "Read the caller's thresholds",
-		faults:  []*fault{notFound(detailNoCustomer)},
+		errors:  []*Error{notFound(detailNoCustomer)},
 	}, a.thresholds)
 	// Called by the settings page. A repeat sets the same values again.
 	register(a, operation{
 		id: "setThresholds", method: http.MethodPost, path: "/api/v1/alerts/thresholds/{customer_id}", tag: tagAlerts,
 		summary:     "Change the caller's thresholds",
 		description: "At least one of the two must be given. Detection follows within 15 seconds.",
-		faults:      []*fault{notFound(detailNoCustomer)},
+		errors:      []*Error{notFound(detailNoCustomer)},
 	}, a.setThresholds)
 }
 
 func (a *api) thresholds(ctx context.Context, in *customerPath) (*thresholdsOutput, error) {
-	if err := ownID(ctx, in.CustomerID); err != nil {
+	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
 	found, err := a.Store.Thresholds(ctx, caller(ctx))
@@ -81,7 +82,7 @@ func (a *api) thresholds(ctx context.Context, in *customerPath) (*thresholdsOutp
 }
 
 func (a *api) setThresholds(ctx context.Context, in *setThresholdsInput) (*thresholdsOutput, error) {
-	if err := ownID(ctx, in.CustomerID); err != nil {
+	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
 	updated, err := a.Store.SetThresholds(ctx, caller(ctx), in.Body.MaxTemperature, in.Body.MaxHumidity)

@@ -24,10 +24,10 @@ const minKeyBytes = 32
 
 // tokens issues and verifies the bearer tokens of customers.
 type tokens struct {
-	signing []byte
-	verify  jwt.VerificationKeySet
-	parser  *jwt.Parser
-	clock   func() time.Time
+	signingKey []byte
+	keys       jwt.VerificationKeySet
+	parser     *jwt.Parser
+	clock      func() time.Time
 }
 
 // newTokens takes SECRET_KEY: keys separated by commas, of which the first
@@ -39,9 +39,9 @@ func newTokens(secret string, clock func() time.Time) (*tokens, error) {
 		if len(key) < minKeyBytes {
 			return nil, fmt.Errorf("SECRET_KEY: every key must have at least %d bytes, one has %d", minKeyBytes, len(key))
 		}
-		t.verify.Keys = append(t.verify.Keys, []byte(key))
+		t.keys.Keys = append(t.keys.Keys, []byte(key))
 	}
-	t.signing = []byte(secretHead(secret))
+	t.signingKey = []byte(firstKey(secret))
 	t.parser = jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
 		jwt.WithTimeFunc(clock),
@@ -50,7 +50,7 @@ func newTokens(secret string, clock func() time.Time) (*tokens, error) {
 	return t, nil
 }
 
-func secretHead(secret string) string {
+func firstKey(secret string) string {
 	first, _, _ := strings.Cut(secret, ",")
 	return strings.TrimSpace(first)
 }
@@ -59,17 +59,17 @@ func secretHead(secret string) string {
 // cuts seconds: a password change revokes every token issued before it, and a
 // login in the same second must hold.
 type claims struct {
-	Subject   string   `json:"sub"`
-	IssuedAt  *instant `json:"iat"`
-	ExpiresAt *instant `json:"exp"`
-	NotBefore *instant `json:"nbf,omitempty"`
+	Subject   string       `json:"sub"`
+	IssuedAt  *numericDate `json:"iat"`
+	ExpiresAt *numericDate `json:"exp"`
+	NotBefore *numericDate `json:"nbf,omitempty"`
 }
 
-// instant is a JSON number of seconds since 1970, to the microsecond.
-type instant struct{ time.Time }
+// numericDate is a JSON number of seconds since 1970, to the microsecond.
+type numericDate struct{ time.Time }
 
 // MarshalJSON writes the seconds, with a fraction only where there is one.
-func (i instant) MarshalJSON() ([]byte, error) {
+func (i numericDate) MarshalJSON() ([]byte, error) {
 	micros := i.UnixMicro()
 	if micros%1_000_000 == 0 {
 		return strconv.AppendInt(nil, micros/1_000_000, 10), nil
@@ -78,7 +78,7 @@ func (i instant) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads whole or fractional seconds.
-func (i *instant) UnmarshalJSON(data []byte) error {
+func (i *numericDate) UnmarshalJSON(data []byte) error {
 	var seconds float64
 	if err := json.Unmarshal(data, &seconds); err != nil {
 		return fmt.Errorf("time of a token: %w", err)
@@ -90,8 +90,8 @@ func (i *instant) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// The library asks for the registered claims through these; it checks nothing
-// itself but the signature, so that every rule of time stands in Validate.
+// The jwt library reads the registered claims by these methods. They return
+// nothing, so that it checks the signature only; all time rules are in verify.
 
 // GetExpirationTime is not for the library to check.
 func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return nil, nil } //nolint:nilnil // absent, as the interface has it
@@ -111,8 +111,8 @@ func (c *claims) GetSubject() (string, error) { return c.Subject, nil }
 // GetAudience is not among our claims.
 func (c *claims) GetAudience() (jwt.ClaimStrings, error) { return nil, nil }
 
-// bearer is who a valid token speaks for.
-type bearer struct {
+// identity is the customer of a valid token, and when it was issued.
+type identity struct {
 	customerID int64
 	issuedAt   time.Time
 }
@@ -130,43 +130,43 @@ func (t *tokens) issue(customerID int64, validAfter time.Time) (string, error) {
 	}
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, &claims{
 		Subject:   strconv.FormatInt(customerID, 10),
-		IssuedAt:  &instant{issued},
-		ExpiresAt: &instant{now.Add(tokenLifetime)},
+		IssuedAt:  &numericDate{issued},
+		ExpiresAt: &numericDate{now.Add(tokenLifetime)},
 	})
-	signed, err := token.SignedString(t.signing)
+	signed, err := token.SignedString(t.signingKey)
 	if err != nil {
 		return "", fmt.Errorf("sign token: %w", err)
 	}
 	return signed, nil
 }
 
-// read verifies a token: signed with HS256 by one of our keys, with a subject,
+// verify checks a token: signed with HS256 by one of our keys, with a subject,
 // an issue and an expiry, and valid now.
-func (t *tokens) read(text string) (bearer, error) {
+func (t *tokens) verify(text string) (identity, error) {
 	var c claims
-	token, err := t.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return t.verify, nil })
+	token, err := t.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return t.keys, nil })
 	if err != nil {
-		return bearer{}, fmt.Errorf("%w: %w", errToken, err)
+		return identity{}, fmt.Errorf("%w: %w", errToken, err)
 	}
-	// The library passes it over. Whoever signs with it demands that extensions
-	// be understood, of which there are none here (RFC 7515 §4.1.11).
+	// The library ignores crit. It names extensions that must be understood, and we
+	// have none (RFC 7515 §4.1.11).
 	if _, demanded := token.Header["crit"]; demanded {
-		return bearer{}, fmt.Errorf("%w: crit names extensions that are not known", errToken)
+		return identity{}, fmt.Errorf("%w: crit names extensions that are not known", errToken)
 	}
 	now := t.clock()
 	switch {
 	case c.Subject == "" || c.IssuedAt == nil || c.ExpiresAt == nil:
-		return bearer{}, fmt.Errorf("%w: a claim is missing", errToken)
+		return identity{}, fmt.Errorf("%w: a claim is missing", errToken)
 	case !now.Before(c.ExpiresAt.Time):
-		return bearer{}, fmt.Errorf("%w: expired", errToken)
+		return identity{}, fmt.Errorf("%w: expired", errToken)
 	case c.IssuedAt.After(now.Add(clockSkew)):
-		return bearer{}, fmt.Errorf("%w: issued in the future", errToken)
+		return identity{}, fmt.Errorf("%w: issued in the future", errToken)
 	case c.NotBefore != nil && c.NotBefore.After(now.Add(clockSkew)):
-		return bearer{}, fmt.Errorf("%w: not valid yet", errToken)
+		return identity{}, fmt.Errorf("%w: not valid yet", errToken)
 	}
 	id, err := strconv.ParseInt(c.Subject, 10, 64)
 	if err != nil || id < 1 || strconv.FormatInt(id, 10) != c.Subject {
-		return bearer{}, fmt.Errorf("%w: subject is no customer", errToken)
+		return identity{}, fmt.Errorf("%w: subject is no customer", errToken)
 	}
-	return bearer{customerID: id, issuedAt: c.IssuedAt.Time}, nil
+	return identity{customerID: id, issuedAt: c.IssuedAt.Time}, nil
 }

@@ -69,7 +69,7 @@ func TestTokenIsRefused(t *testing.T) {
 	hs := jwt.SigningMethodHS256
 	key := []byte(testKey)
 	valid := signed(t, hs, key, good(nil))
-	if _, err := made.read(valid); err != nil {
+	if _, err := made.verify(valid); err != nil {
 		t.Fatalf("the token that the others are made from is refused itself: %v", err)
 	}
 	head, rest, _ := strings.Cut(valid, ".")
@@ -115,7 +115,7 @@ func TestTokenIsRefused(t *testing.T) {
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if who, err := made.read(text); err == nil {
+			if who, err := made.verify(text); err == nil {
 				t.Errorf("accepted, as customer %d", who.customerID)
 			}
 		})
@@ -155,7 +155,7 @@ func TestTokenIsAccepted(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			who, err := test.reader.read(test.token)
+			who, err := test.reader.verify(test.token)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func TestTokenIsAccepted(t *testing.T) {
 			}
 		})
 	}
-	if _, err := first.read(issue(rotated, time.Time{})); err == nil {
+	if _, err := first.verify(issue(rotated, time.Time{})); err == nil {
 		t.Error("a token of a key that is not listed is accepted")
 	}
 }
@@ -204,7 +204,7 @@ func TestSecretKey(t *testing.T) {
 	}
 }
 
-func FuzzReadToken(f *testing.F) {
+func FuzzVerifyToken(f *testing.F) {
 	made, err := newTokens(testKey, fixedClock())
 	if err != nil {
 		f.Fatal(err)
@@ -216,7 +216,7 @@ func FuzzReadToken(f *testing.F) {
 	f.Add(good)
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, text string) {
-		who, err := made.read(text)
+		who, err := made.verify(text)
 		if err == nil && text != good {
 			t.Errorf("%q speaks for %d", text, who.customerID)
 		}

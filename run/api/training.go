@@ -1,13 +1,16 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
 )
 
 type trainingRun struct {
@@ -88,7 +91,7 @@ func (a *api) registerTraining() {
 	register(a, operation{
 		id: "getTrainingRun", method: http.MethodGet, path: "/api/v1/ml/retraining/status/{id}", tag: tagLearning,
 		summary: "Read a training run",
-		faults:  []*fault{notFound(detailNoTrainingRun)},
+		errors:  []*Error{notFound(detailNoTrainingRun)},
 	}, a.trainingStatus)
 	// Called by the dashboard's button. A repeat while the run is under way is
 	// told 409, so that two are never started, and 429 for ten minutes.
@@ -96,9 +99,115 @@ func (a *api) registerTraining() {
 		id: "triggerTraining", method: http.MethodPost, path: "/api/v1/ml/retraining/trigger", tag: tagLearning,
 		status: http.StatusAccepted, summary: "Retrain both models now",
 		description: "For customers with sensors, once in 10 minutes each. Models are published where readings or verdicts show that they are no worse than those in use.",
-		faults: []*fault{
-			badRequest(detailNoSensors), newFault(http.StatusConflict, detailTrainingUnderWay),
-			tooMany(detailTrainingTooSoon, store.ManualEvery),
+		errors: []*Error{
+			badRequest(detailNoSensors), newError(http.StatusConflict, detailTrainingUnderWay),
+			tooManyRequests(detailTrainingTooSoon, store.ManualEvery),
 		},
 	}, a.triggerTraining)
+}
+
+// retrainInterval is how often [API.Run] starts due runs and publishes pending
+// requests.
+const retrainInterval = time.Minute
+
+// retrainTimeout bounds the publishing of a request. It continues when the client
+// that caused it goes away.
+const retrainTimeout = 15 * time.Second
+
+func (a *api) trainingHistory(ctx context.Context, in *trainingHistoryInput) (*trainingRunsOutput, error) {
+	if err := a.Store.ExpireRuns(ctx); err != nil {
+		return nil, err
+	}
+	found, err := a.Store.TrainingRuns(ctx, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return &trainingRunsOutput{Body: mapSlice(found, trainingRunOf)}, nil
+}
+
+func (a *api) trainingStatus(ctx context.Context, in *trainingRunPath) (*trainingRunOutput, error) {
+	if err := a.Store.ExpireRuns(ctx); err != nil {
+		return nil, err
+	}
+	found, err := a.Store.TrainingRun(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &trainingRunOutput{Body: trainingRunOf(found)}, nil
+}
+
+// triggerTraining starts a run and publishes its request. If Pub/Sub is
+// unavailable, the run stays started, and [API.Run] publishes the request later.
+func (a *api) triggerTraining(ctx context.Context, _ *struct{}) (*trainingRunOutput, error) {
+	begun, err := a.Store.BeginManual(ctx, caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if err := a.publishPendingRequest(ctx); err != nil {
+		a.log.ErrorContext(ctx, "retraining request publish failed, will retry", "error", err.Error())
+	}
+	return &trainingRunOutput{Body: trainingRunOf(begun)}, nil
+}
+
+// startDueRun starts an automatic run when enough verdicts wait, and publishes the
+// pending request of any run. Of several concurrent callers the database lets one
+// start the run. What fails is retried by the next validation or by [API.Run].
+func (a *api) startDueRun(ctx context.Context) error {
+	begun, ok, err := a.Store.BeginAutomatic(ctx)
+	if err != nil {
+		return err
+	}
+	if ok {
+		a.log.InfoContext(ctx, "training run started", "training_run_id", begun.ID)
+	}
+	return a.publishPendingRequest(ctx)
+}
+
+// publishPendingRequest publishes the request that is not published yet, if any.
+// When two instances publish the same one, training runs once.
+func (a *api) publishPendingRequest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retrainTimeout)
+	defer cancel()
+	a.publishMu.Lock()
+	defer a.publishMu.Unlock()
+	run, waiting, err := a.Store.UnrequestedRun(ctx)
+	if err != nil || !waiting {
+		return err
+	}
+	count, err := a.Store.ValidatedCount(ctx)
+	if err != nil {
+		return err
+	}
+	err = a.Publisher.Publish(ctx, wire.Retraining{
+		TrainingRunID: run.ID, TriggeredBy: run.TriggeredBy, ValidatedCount: count, RequestedAt: a.Clock().UTC(),
+	})
+	if err != nil {
+		return err
+	}
+	return a.Store.MarkRequested(ctx, run.ID)
+}
+
+// tryStartDueRun calls startDueRun and logs an error: the validation before it has
+// succeeded.
+func (a *api) tryStartDueRun(ctx context.Context) {
+	if err := a.startDueRun(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		a.log.ErrorContext(ctx, "starting a due training run failed", "error", err.Error())
+	}
+}
+
+// trainingRunOf is a run as callers see it.
+func trainingRunOf(r store.TrainingRun) trainingRun {
+	body := trainingRun{
+		ID: r.ID, StartedAt: r.StartedAt.UTC(), Status: r.Status, ModelType: r.ModelType,
+		TrainingDataCount: r.TrainingDataCount, ValidatedDataCount: r.ValidatedDataCount,
+		Metrics: trainingMetrics(r.Metrics), ModelVersion: r.ModelVersion, TriggeredBy: r.TriggeredBy,
+	}
+	if r.CompletedAt != nil {
+		completed := r.CompletedAt.UTC()
+		body.CompletedAt = &completed
+	}
+	if body.Status == store.RunFailed {
+		body.ErrorMessage = r.ErrorMessage
+	}
+	return body
 }

@@ -37,13 +37,13 @@ func (email) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 // Resolve refuses what the grammar of message headers allows besides a plain
 // address: display names, comments, quoted local parts, hosts without a domain.
 func (e *email) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	if *e == "" || plainAddress(string(*e)) {
+	if *e == "" || isPlainAddress(string(*e)) {
 		return nil
 	}
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: detailEmailFormat}}
 }
 
-func plainAddress(text string) bool {
+func isPlainAddress(text string) bool {
 	parsed, err := mail.ParseAddress(text)
 	if err != nil || parsed.Address != text || strings.ContainsAny(text, "\"<>()[]\\ ,;") {
 		return false
@@ -76,18 +76,18 @@ const (
 // Resolve refuses what does not show: two names that look alike would be two
 // customers.
 func (u *username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || widthless(r) }
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || isZeroWidth(r) }
 	if !strings.ContainsFunc(string(*u), unprintable) {
 		return nil
 	}
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + usernameDescription}}
 }
 
-// widthless reports a character that takes no place of its own in a line: marks
+// isZeroWidth reports a character without a width of its own: marks
 // on the letter before, joiners and variation selectors, fillers and others that
 // Unicode has programs leave out where they cannot show them.
 // See https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point.
-func widthless(r rune) bool {
+func isZeroWidth(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
 		r == brailleBlank
 }
@@ -124,18 +124,18 @@ func (p *password) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	if !strings.ContainsFunc(text, unicode.IsDigit) {
 		rules = append(rules, "a digit")
 	}
-	var faults []error
+	var errs []error
 	if len(rules) > 0 {
-		faults = append(faults, &huma.ErrorDetail{
+		errs = append(errs, &huma.ErrorDetail{
 			Location: path.String(), Message: "must contain " + strings.Join(rules, ", "),
 		})
 	}
 	if len(text) > maxPasswordBytes {
-		faults = append(faults, &huma.ErrorDetail{
+		errs = append(errs, &huma.ErrorDetail{
 			Location: path.String(), Message: fmt.Sprintf("must be at most %d bytes", maxPasswordBytes),
 		})
 	}
-	return faults
+	return errs
 }
 
 // Names are one line of text, and not blank. PostgreSQL has no form for NUL, and
@@ -145,57 +145,57 @@ const (
 	textDescription = "text without control characters and not blank"
 )
 
-// text is one line of it: a name of a room, a sensor, a place.
-type text string
+// singleLine is the name of a room or sensor, or a position.
+type singleLine string
 
 // TransformSchema describes a line of text; its lengths stand at the field.
-func (text) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+func (singleLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Pattern, s.PatternDescription = textPattern, textDescription
 	return s
 }
 
 // Resolve refuses a text of which nothing shows.
-func (t *text) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	shows := func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !widthless(r) }
+func (t *singleLine) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	shows := func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !isZeroWidth(r) }
 	if strings.ContainsFunc(string(*t), shows) {
 		return nil
 	}
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + textDescription}}
 }
 
-// place is where a sensor stands, which a change may clear: null is told from a
-// field that is not given.
-type place struct {
-	Text  *text
-	given bool
+// nullablePosition is a sensor's position in a change. Null clears it; a field that
+// is absent leaves it.
+type nullablePosition struct {
+	Text *singleLine
+	set  bool
 }
 
-// Schema describes a place.
-func (place) Schema(registry huma.Registry) *huma.Schema {
-	s := registry.Schema(reflect.TypeFor[text](), true, "")
+// Schema describes a position.
+func (nullablePosition) Schema(registry huma.Registry) *huma.Schema {
+	s := registry.Schema(reflect.TypeFor[singleLine](), true, "")
 	s.Nullable = true
 	return s
 }
 
 // UnmarshalJSON reads a text or null. What is neither the schema has refused; an
 // error of this method would keep the fields after it from being read.
-func (p *place) UnmarshalJSON(data []byte) error {
-	p.given = true
+func (p *nullablePosition) UnmarshalJSON(data []byte) error {
+	p.set = true
 	_ = json.Unmarshal(data, &p.Text)
 	return nil
 }
 
 // Resolve applies the rule of a text.
-func (p *place) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
+func (p *nullablePosition) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
 	if p.Text == nil {
 		return nil
 	}
 	return p.Text.Resolve(ctx, path)
 }
 
-// storable reports whether PostgreSQL can hold a text: what it cannot, it does
-// not hold either, so a search for it can end before it is asked.
-func storable(text string) bool {
+// isStorableText reports whether PostgreSQL can store a text. A search for one
+// that it cannot store finds nothing, and needs no query.
+func isStorableText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 

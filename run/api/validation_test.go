@@ -9,12 +9,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-func TestPlainAddress(t *testing.T) {
+func TestIsPlainAddress(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{
 		"a@example.com", "first.last@sub.example.org", "plus+tag@example.com", "o'hara@example.ie", "x_y-z@example.co.uk", "ü@example.com", "1@2.de",
 	} {
-		if !plainAddress(good) {
+		if !isPlainAddress(good) {
 			t.Errorf("%q is refused", good)
 		}
 	}
@@ -23,7 +23,7 @@ func TestPlainAddress(t *testing.T) {
 		`"a b"@example.com`, "a@[127.0.0.1]", "a@example.com, b@example.com", "a@example.com\n", "a\x00@example.com", "a@example.com (comment)",
 		"a@.com", "a@example..com", ".a@example.com", "a@example.com.", "a@-.", strings.Repeat("@", 50),
 	} {
-		if plainAddress(bad) {
+		if isPlainAddress(bad) {
 			t.Errorf("%q is taken for an address", bad)
 		}
 	}
@@ -33,10 +33,10 @@ func FuzzEmail(f *testing.F) {
 	f.Add("a@example.com")
 	f.Add(`"quoted"@example.com`)
 	f.Fuzz(func(t *testing.T, text string) {
-		if !plainAddress(text) {
+		if !isPlainAddress(text) {
 			return
 		}
-		if strings.Count(text, "@") != 1 || strings.ContainsFunc(text, unicode.IsSpace) || strings.ContainsFunc(text, unicode.IsControl) || !storable(text) {
+		if strings.Count(text, "@") != 1 || strings.ContainsFunc(text, unicode.IsSpace) || strings.ContainsFunc(text, unicode.IsControl) || !isStorableText(text) {
 			t.Errorf("%q is taken for an address", text)
 		}
 	})

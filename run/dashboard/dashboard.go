@@ -2,7 +2,7 @@
 // leaves in site/built and the compiler embeds. Without that folder the binary
 // builds all the same and shows a page that says how to build the dashboard.
 //
-// The servers put it over the API with Over: the page and its files are answered
+// The servers put it over the API with WithPage: the page and its files are answered
 // here, every other path by the API, so that both have one origin.
 package dashboard
 
@@ -24,9 +24,9 @@ import (
 //go:embed all:site
 var files embed.FS
 
-// policy lets the page load its own files and talk to its own origin, and
+// contentSecurityPolicy lets the page load its own files and talk to its own origin, and
 // nothing else: no inline script or style, no frame.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Handler answers the page's own paths and files. The page itself answers every
@@ -37,7 +37,7 @@ func Handler() http.Handler {
 		_, err = fs.Stat(built, "index.html")
 	}
 	if err != nil {
-		return secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		return securityHeaders(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			serveFile(w, r, files, "site/unbuilt.html")
 		}))
 	}
@@ -46,7 +46,7 @@ func Handler() http.Handler {
 
 // serve answers the page and its files out of a build.
 func serve(built fs.FS) http.Handler {
-	return secured(gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return securityHeaders(gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
 		if info, err := fs.Stat(built, name); err == nil && !info.IsDir() {
 			if strings.HasPrefix(name, assets) {
@@ -67,12 +67,12 @@ func serve(built fs.FS) http.Handler {
 	})))
 }
 
-// Over answers GET and HEAD of the page's paths and files, and leaves all else
+// WithPage answers GET and HEAD of the page's paths and files, and leaves all else
 // to the API.
-func Over(api http.Handler) http.Handler {
+func WithPage(api http.Handler) http.Handler {
 	page := Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && ours(r.URL.Path) {
+		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && isPagePath(r.URL.Path) {
 			page.ServeHTTP(w, r)
 			return
 		}
@@ -83,9 +83,9 @@ func Over(api http.Handler) http.Handler {
 // assets is the folder of files named by their content.
 const assets = "assets/"
 
-// ours reports whether a path is one of the page's. The list is that of the
+// isPagePath reports whether a path is one of the page's. The list is that of the
 // routes in src/app.tsx.
-func ours(requested string) bool {
+func isPagePath(requested string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(requested, "/"), "/")
 	switch first {
 	case "", "rooms", "sensors", "alerts", "thresholds", "predictions", "account", "assets", "icon.svg":
@@ -95,10 +95,10 @@ func ours(requested string) bool {
 	}
 }
 
-func secured(next http.Handler) http.Handler {
+func securityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
-		header.Set("Content-Security-Policy", policy)
+		header.Set("Content-Security-Policy", contentSecurityPolicy)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Cache-Control", "no-cache")

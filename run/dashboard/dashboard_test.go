@@ -19,7 +19,7 @@ func get(t *testing.T, handler http.Handler, method, path string) *http.Response
 func TestOver(t *testing.T) {
 	t.Parallel()
 	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	handler := dashboard.Over(api)
+	handler := dashboard.WithPage(api)
 	for _, c := range []struct {
 		name, method, path string
 		api                bool

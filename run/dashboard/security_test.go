@@ -22,7 +22,7 @@ func TestNoFileBeyondThePage(t *testing.T) {
 			t.Fatal(err)
 		}
 		recorder := httptest.NewRecorder()
-		Over(api).ServeHTTP(recorder, request)
+		WithPage(api).ServeHTTP(recorder, request)
 		if strings.Contains(recorder.Body.String(), "root:") {
 			t.Errorf("%s shows a file of the machine", path)
 		}

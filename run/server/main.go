@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	// Twice the cores: half of it is for passwords, see api.Deps.PasswordSlots.
+	// Twice the cores: half of it is for passwords, see api.Config.PasswordSlots.
 	runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Environ())

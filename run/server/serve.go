@@ -53,7 +53,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 		return fmt.Errorf("pub/sub client: %w", err)
 	}
 	open.add(client.Close)
-	topic := api.NewTopic(client, s.RetrainingTopic)
+	topic := api.NewRetrainingPublisher(client, s.RetrainingTopic)
 	open.add(func() error { topic.Stop(); return nil })
 	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.Table.Config, pool, clock, log)
 	if err != nil {
@@ -61,7 +61,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 	}
 	open.add(closeTable)
 
-	deps := api.Deps{
+	deps := api.Config{
 		Store: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
 		Origins: s.AllowedOrigins, TrustedProxies: s.TrustedProxies, Clock: clock, Log: log,
 	}
@@ -71,7 +71,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 			return err
 		}
 		open.add(bucket.Close)
-		deps.Forecaster = api.NewPredictor(modelstore.NewLoader(bucket, 0, clock, log), table)
+		deps.Forecaster = api.NewModelForecaster(modelstore.NewLoader(bucket, 0, clock, log), table)
 	}
 	backend, err := api.New(deps)
 	if err != nil {
@@ -84,7 +84,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String())
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return backend.Run(ctx) })
-	work.Go(func() error { return api.Serve(ctx, listener, dashboard.Over(backend), log) })
+	work.Go(func() error { return api.Serve(ctx, listener, dashboard.WithPage(backend), log) })
 	if err := work.Wait(); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

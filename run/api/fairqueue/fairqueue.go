@@ -1,9 +1,9 @@
-// Package fairqueue lets a few callers work at a time and others wait for their
-// turn, for a bounded time in a bounded queue, fairly by who asks.
+// Package fairqueue gives a limited number of slots to callers. The others wait,
+// for a bounded time in a bounded queue that is fair among clients.
 //
-// The API has passwords checked by it: each takes a core for as long as hundreds
-// of other requests would, and whoever sends a thousand of them must keep nobody
-// else from logging in. It knows nothing of what is done in a turn.
+// The API uses it for password hashes: each takes a core for as long as hundreds of
+// other requests, and a client that sends a thousand of them must not keep others
+// from logging in. It knows nothing of the work that holds a slot.
 package fairqueue
 
 import (
@@ -16,27 +16,28 @@ import (
 	"time"
 )
 
-// ErrBusy is the answer to who does not get a turn.
-var ErrBusy = errors.New("no turn in time")
+// ErrBusy is returned to a caller that gets no slot.
+var ErrBusy = errors.New("no slot in time")
 
 // Limits of a queue.
 type Limits struct {
-	Turns   int           // at a time, at least one
-	Waiting int           // callers who wait for one, at most
-	Time    time.Duration // to wait, at most
+	Slots      int           // at a time, at least one
+	MaxWaiting int           // callers who wait for one, at most
+	MaxWait    time.Duration // to wait, at most
 }
 
-// Queue gives turns. Clients, told apart by their key, take turns; each client's
-// callers go in the order of their arrival. So who sends a thousand requests
-// waits for them, and who sends one waits for at most one of everybody else's.
+// Queue gives slots to clients in rotation; a client is identified by its key. The
+// callers of one client are served in the order of their arrival. A client that
+// sends a thousand requests waits for its own, and one that sends a single request
+// waits for at most one of every other client's.
 type Queue[K comparable] struct {
 	limits Limits
 
 	mutex   sync.Mutex
-	free    int // turns to be had; while there are any, nobody waits
+	free    int // slots; no caller waits while there is one
 	waiting int
 	clients map[K]*list.Element // those that wait
-	order   *list.List          // of *client[K], whose turn is next first
+	order   *list.List          // of *client[K], the client that is served next first
 }
 
 // client is whose callers wait, the oldest first.
@@ -46,95 +47,95 @@ type client[K comparable] struct {
 }
 
 type waiter struct {
-	turn    chan struct{} // closed at its turn
-	refused chan struct{} // closed when it has to make room
+	granted chan struct{} // closed when it gets a slot
+	refused chan struct{} // closed when it is evicted
 }
 
 // New returns an empty queue.
 func New[K comparable](limits Limits) *Queue[K] {
-	return &Queue[K]{limits: limits, free: max(1, limits.Turns), clients: map[K]*list.Element{}, order: list.New()}
+	return &Queue[K]{limits: limits, free: max(1, limits.Slots), clients: map[K]*list.Element{}, order: list.New()}
 }
 
-// Turn waits for a turn of the client's. It fails with [ErrBusy], or when ctx
-// ends. Whoever gets a turn calls done at its end.
-func (q *Queue[K]) Turn(ctx context.Context, key K) (done func(), err error) {
-	w, err := q.enter(key)
+// Acquire waits for a slot. It fails with [ErrBusy], or when ctx ends. The caller
+// releases the slot by done.
+func (q *Queue[K]) Acquire(ctx context.Context, key K) (done func(), err error) {
+	w, err := q.enqueue(key)
 	if err != nil {
 		return nil, err
 	}
 	if w == nil {
-		return q.next, nil
+		return q.release, nil
 	}
-	timer := time.NewTimer(q.limits.Time)
+	timer := time.NewTimer(q.limits.MaxWait)
 	defer timer.Stop()
 	select {
-	case <-w.turn:
-		return q.next, nil
+	case <-w.granted:
+		return q.release, nil
 	case <-w.refused:
 		return nil, ErrBusy
 	case <-timer.C:
 		err = ErrBusy
 	case <-ctx.Done():
-		err = fmt.Errorf("wait for a turn: %w", ctx.Err())
+		err = fmt.Errorf("wait for a slot: %w", ctx.Err())
 	}
-	if !q.giveUp(key, w) { // its turn came at the same moment
-		return q.next, nil
+	if !q.abandon(key, w) { // it got a slot at the same time
+		return q.release, nil
 	}
 	return nil, err
 }
 
-// enter takes a free turn, for which there is no waiter, or a place in the queue.
-func (q *Queue[K]) enter(key K) (*waiter, error) {
+// enqueue takes a free slot and returns no waiter, or adds one to the queue.
+func (q *Queue[K]) enqueue(key K) (*waiter, error) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	if q.free > 0 {
 		q.free--
 		return nil, nil //nolint:nilnil // nothing to wait for
 	}
-	if q.waiting >= q.limits.Waiting && !q.makeRoom(key) {
+	if q.waiting >= q.limits.MaxWaiting && !q.evictNewest(key) {
 		return nil, ErrBusy
 	}
-	place, ok := q.clients[key]
+	element, ok := q.clients[key]
 	if !ok {
-		place = q.order.PushBack(&client[K]{key: key})
-		q.clients[key] = place
+		element = q.order.PushBack(&client[K]{key: key})
+		q.clients[key] = element
 	}
-	w := &waiter{turn: make(chan struct{}), refused: make(chan struct{})}
-	c := at[K](place)
+	w := &waiter{granted: make(chan struct{}), refused: make(chan struct{})}
+	c := clientOf[K](element)
 	c.waiters = append(c.waiters, w)
 	q.waiting++
 	return w, nil
 }
 
-// makeRoom refuses the newest caller of the client that has most, unless the one
-// who comes would have as many.
-func (q *Queue[K]) makeRoom(key K) bool {
+// evictNewest evicts the newest waiter of the client with the most waiters, unless
+// the new caller's client would then have as many.
+func (q *Queue[K]) evictNewest(key K) bool {
 	own := 1
-	if place, ok := q.clients[key]; ok {
-		own += len(at[K](place).waiters)
+	if element, ok := q.clients[key]; ok {
+		own += len(clientOf[K](element).waiters)
 	}
 	var most *list.Element
-	for place := q.order.Front(); place != nil; place = place.Next() {
-		if most == nil || len(at[K](place).waiters) > len(at[K](most).waiters) {
-			most = place
+	for element := q.order.Front(); element != nil; element = element.Next() {
+		if most == nil || len(clientOf[K](element).waiters) > len(clientOf[K](most).waiters) {
+			most = element
 		}
 	}
-	if most == nil || own >= len(at[K](most).waiters) {
+	if most == nil || own >= len(clientOf[K](most).waiters) {
 		return false
 	}
-	waiters := at[K](most).waiters
+	waiters := clientOf[K](most).waiters
 	newest := waiters[len(waiters)-1]
 	close(newest.refused)
 	q.remove(most, newest)
 	return true
 }
 
-// giveUp takes a waiter out, unless it got its turn.
-func (q *Queue[K]) giveUp(key K, w *waiter) bool {
+// abandon removes a waiter, unless it got a slot.
+func (q *Queue[K]) abandon(key K, w *waiter) bool {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	select {
-	case <-w.turn:
+	case <-w.granted:
 		return false
 	case <-w.refused: // and taken out
 		return true
@@ -144,33 +145,33 @@ func (q *Queue[K]) giveUp(key K, w *waiter) bool {
 	}
 }
 
-// next ends a turn and gives it to the next client's oldest caller.
-func (q *Queue[K]) next() {
+// release gives the slot to the next client's oldest caller, or frees it.
+func (q *Queue[K]) release() {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	place := q.order.Front()
-	if place == nil {
+	element := q.order.Front()
+	if element == nil {
 		q.free++
 		return
 	}
-	oldest := at[K](place).waiters[0]
-	close(oldest.turn)
-	q.order.MoveToBack(place)
-	q.remove(place, oldest)
+	oldest := clientOf[K](element).waiters[0]
+	close(oldest.granted)
+	q.order.MoveToBack(element)
+	q.remove(element, oldest)
 }
 
 // remove takes a waiter out, and with the last one its client.
-func (q *Queue[K]) remove(place *list.Element, w *waiter) {
-	c := at[K](place)
+func (q *Queue[K]) remove(element *list.Element, w *waiter) {
+	c := clientOf[K](element)
 	c.waiters = slices.DeleteFunc(c.waiters, func(other *waiter) bool { return other == w })
 	q.waiting--
 	if len(c.waiters) == 0 {
-		q.order.Remove(place)
+		q.order.Remove(element)
 		delete(q.clients, c.key)
 	}
 }
 
-func at[K comparable](place *list.Element) *client[K] {
-	c, _ := place.Value.(*client[K])
+func clientOf[K comparable](element *list.Element) *client[K] {
+	c, _ := element.Value.(*client[K])
 	return c
 }

@@ -15,8 +15,9 @@ import (
 	"coldaisle.dev/run/api/fairqueue"
 )
 
-// desk is a queue whose turns each take a second, and who got one, in order.
-type desk struct {
+// recorder is a queue whose callers each hold a slot for a second, with the order
+// in which clients got one.
+type recorder struct {
 	queue *fairqueue.Queue[string]
 	mutex sync.Mutex
 	order []string
@@ -24,14 +25,14 @@ type desk struct {
 	group sync.WaitGroup
 }
 
-func newDesk(limits fairqueue.Limits) *desk {
-	return &desk{queue: fairqueue.New[string](limits)}
+func newRecorder(limits fairqueue.Limits) *recorder {
+	return &recorder{queue: fairqueue.New[string](limits)}
 }
 
-// ask has a client ask for a turn, and returns once it works or waits.
-func (d *desk) ask(ctx context.Context, client string) {
+// ask has a client ask for a slot, and returns once it works or waits.
+func (d *recorder) ask(ctx context.Context, client string) {
 	d.group.Go(func() {
-		done, err := d.queue.Turn(ctx, client)
+		done, err := d.queue.Acquire(ctx, client)
 		d.mutex.Lock()
 		if err != nil {
 			if errors.Is(err, fairqueue.ErrBusy) {
@@ -48,21 +49,21 @@ func (d *desk) ask(ctx context.Context, client string) {
 	synctest.Wait()
 }
 
-func (d *desk) check(t *testing.T, order, busy []string) {
+func (d *recorder) check(t *testing.T, order, busy []string) {
 	t.Helper()
 	d.group.Wait()
 	if !slices.Equal(d.order, order) {
-		t.Errorf("turns of %v, want %v", d.order, order)
+		t.Errorf("served %v, want %v", d.order, order)
 	}
 	if !slices.Equal(d.busy, busy) {
 		t.Errorf("refused %v, want %v", d.busy, busy)
 	}
 }
 
-func TestClientsTakeTurns(t *testing.T) {
+func TestClientsAreServedInRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(fairqueue.Limits{Turns: 1, Waiting: 100, Time: time.Minute})
+		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: 100, MaxWait: time.Minute})
 		for _, client := range []string{"a", "a", "a", "a", "b", "a", "c", "b"} {
 			d.ask(t.Context(), client)
 		}
@@ -70,10 +71,10 @@ func TestClientsTakeTurns(t *testing.T) {
 	})
 }
 
-func TestFullQueueRefusesWhoHasMost(t *testing.T) {
+func TestFullQueueEvictsFromTheLargestClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(fairqueue.Limits{Turns: 1, Waiting: 3, Time: time.Minute})
+		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: 3, MaxWait: time.Minute})
 		for range 6 {
 			d.ask(t.Context(), "a") // one works, three wait, two are refused
 		}
@@ -83,10 +84,10 @@ func TestFullQueueRefusesWhoHasMost(t *testing.T) {
 	})
 }
 
-func TestTurnThatDoesNotComeInTime(t *testing.T) {
+func TestSlotThatIsNotFreeInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(fairqueue.Limits{Turns: 1, Waiting: 100, Time: 10 * time.Second})
+		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: 100, MaxWait: 10 * time.Second})
 		began := time.Now()
 		for range 12 {
 			d.ask(t.Context(), "a")
@@ -95,23 +96,23 @@ func TestTurnThatDoesNotComeInTime(t *testing.T) {
 		// The last two would have had theirs after ten and eleven seconds, or at the
 		// very moment of the tenth.
 		if len(d.order) < 10 || len(d.order) > 11 || len(d.order)+len(d.busy) != 12 {
-			t.Errorf("%d turns, %d refused", len(d.order), len(d.busy))
+			t.Errorf("%d served, %d refused", len(d.order), len(d.busy))
 		}
 		if took := time.Since(began); took > 12*time.Second {
 			t.Errorf("took %v", took)
 		}
-		d.ask(t.Context(), "b") // the turns are all back
+		d.ask(t.Context(), "b") // all slots are free again
 		d.group.Wait()
 		if d.order[len(d.order)-1] != "b" {
-			t.Error("no turn is left")
+			t.Error("no slot is left")
 		}
 	})
 }
 
-func TestWhoGoesAwayGivesUpTheirPlace(t *testing.T) {
+func TestCanceledCallerLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(fairqueue.Limits{Turns: 1, Waiting: 1, Time: time.Minute})
+		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: 1, MaxWait: time.Minute})
 		d.ask(t.Context(), "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		d.ask(ctx, "b")
@@ -122,9 +123,9 @@ func TestWhoGoesAwayGivesUpTheirPlace(t *testing.T) {
 	})
 }
 
-// TestTurnsAreNeitherLostNorMade lets generated callers come, wait and go away:
-// never do more work at a time than may, and at the end all turns are to be had.
-func TestTurnsAreNeitherLostNorMade(t *testing.T) {
+// TestSlotsAreNeitherLostNorCreated lets generated callers arrive, wait and cancel:
+// never do more hold a slot than there are, and at the end all slots are free.
+func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 	t.Parallel()
 	type caller struct {
 		client                 string
@@ -141,7 +142,7 @@ func TestTurnsAreNeitherLostNorMade(t *testing.T) {
 	}), 1, 40)
 	rapid.Check(t, func(r *rapid.T) {
 		limits := fairqueue.Limits{
-			Turns: rapid.IntRange(1, 3).Draw(r, "turns"), Waiting: rapid.IntRange(0, 8).Draw(r, "waiting"), Time: 2 * time.Second,
+			Slots: rapid.IntRange(1, 3).Draw(r, "slots"), MaxWaiting: rapid.IntRange(0, 8).Draw(r, "waiting"), MaxWait: 2 * time.Second,
 		}
 		come := callers.Draw(r, "callers")
 		synctest.Test(t, func(t *testing.T) {
@@ -154,15 +155,15 @@ func TestTurnsAreNeitherLostNorMade(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), c.patience)
 					defer cancel()
 					began := time.Now()
-					done, err := queue.Turn(ctx, c.client)
-					if waited := time.Since(began); waited > limits.Time {
+					done, err := queue.Acquire(ctx, c.client)
+					if waited := time.Since(began); waited > limits.MaxWait {
 						t.Errorf("waited %v", waited)
 					}
 					if err != nil {
 						return
 					}
-					if n := working.Add(1); n > int64(limits.Turns) {
-						t.Errorf("%d work at a time, of %d who may", n, limits.Turns)
+					if n := working.Add(1); n > int64(limits.Slots) {
+						t.Errorf("%d hold a slot, of %d", n, limits.Slots)
 					}
 					time.Sleep(c.works)
 					working.Add(-1)
@@ -170,9 +171,9 @@ func TestTurnsAreNeitherLostNorMade(t *testing.T) {
 				})
 			}
 			group.Wait()
-			for range limits.Turns {
-				if _, err := queue.Turn(t.Context(), "last"); err != nil {
-					t.Errorf("a turn is lost: %v", err)
+			for range limits.Slots {
+				if _, err := queue.Acquire(t.Context(), "last"); err != nil {
+					t.Errorf("a slot is lost: %v", err)
 				}
 			}
 		})

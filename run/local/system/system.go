@@ -49,7 +49,7 @@ type Options struct {
 	Seed  uint64
 
 	SecretKey       string   // empty makes one and keeps it in DataDir
-	TrustedProxies  []string // before the API; see api.Deps
+	TrustedProxies  []string // before the API; see api.Config
 	DatabaseURL     string   // empty runs a PostgreSQL in DataDir
 	PubSubEmulator  string   // host:port; empty runs one in this process
 	StorageEmulator string   // host:port; empty runs one in this process
@@ -149,15 +149,15 @@ func (s *System) start(ctx context.Context) error {
 	if err := s.startPipeline(ctx, readings); err != nil {
 		return err
 	}
-	retraining := api.NewTopic(s.PubSub, pushbridge.TopicRetraining)
+	retraining := api.NewRetrainingPublisher(s.PubSub, pushbridge.TopicRetraining)
 	s.onStop("retraining topic", func() error { retraining.Stop(); return nil })
 	secret, err := secretKey(o)
 	if err != nil {
 		return err
 	}
-	backend, err := api.New(api.Deps{
+	backend, err := api.New(api.Config{
 		Store: store.New(s.Pool), Readings: readings, Publisher: retraining, SecretKey: secret,
-		Forecaster: api.NewPredictor(s.loader(), readings), Clock: o.Clock, Log: s.log,
+		Forecaster: api.NewModelForecaster(s.loader(), readings), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,
 	})
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *System) start(ctx context.Context) error {
 	}
 	s.run(ctx, "retraining watch", backend.Run)
 	s.run(ctx, "API", func(ctx context.Context) error {
-		return api.Serve(ctx, apiListener, dashboard.Over(backend), s.log)
+		return api.Serve(ctx, apiListener, dashboard.WithPage(backend), s.log)
 	})
 	data := gateway.NewTopic(s.PubSub, pushbridge.TopicData, 0)
 	s.onStop("data topic", func() error { data.Stop(); return nil })

@@ -9,18 +9,18 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// moment is a time that a caller gives: ISO 8601, UTC where it has no offset.
-type moment struct {
+// Timestamp is a time that a caller gives: ISO 8601, UTC where it has no offset.
+type Timestamp struct {
 	time.Time
 
 	malformed bool // in a body; Resolve says so, and of which field
 }
 
-var errMoment = errors.New("must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")
+var errTimestamp = errors.New("must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")
 
 // Schema describes a time. It has no format date-time: that would demand an
 // offset.
-func (moment) Schema(huma.Registry) *huma.Schema {
+func (Timestamp) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{
 		Type:        huma.TypeString,
 		MaxLength:   new(40),
@@ -30,8 +30,8 @@ func (moment) Schema(huma.Registry) *huma.Schema {
 }
 
 // UnmarshalText reads a time of a query.
-func (m *moment) UnmarshalText(text []byte) error {
-	parsed, err := parseMoment(string(text))
+func (m *Timestamp) UnmarshalText(text []byte) error {
+	parsed, err := parseTimestamp(string(text))
 	if err != nil {
 		return err
 	}
@@ -42,18 +42,18 @@ func (m *moment) UnmarshalText(text []byte) error {
 // UnmarshalJSON reads a time of a body. It leaves what is wrong with it to
 // Resolve: an error of this method would name no field, and keep those after it
 // from being read.
-func (m *moment) UnmarshalJSON(data []byte) error {
+func (m *Timestamp) UnmarshalJSON(data []byte) error {
 	var text string
 	m.malformed = json.Unmarshal(data, &text) != nil || m.UnmarshalText([]byte(text)) != nil
 	return nil
 }
 
 // Resolve refuses what a body has in place of a time.
-func (m *moment) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+func (m *Timestamp) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	if !m.malformed {
 		return nil
 	}
-	return []error{&huma.ErrorDetail{Location: path.String(), Message: errMoment.Error()}}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: errTimestamp.Error()}}
 }
 
 // The extended and the basic form of ISO 8601, by how much of the time of day is
@@ -65,7 +65,7 @@ const (
 	offsets                 = "Z07:00 Z0700 Z07"
 )
 
-func parseMoment(text string) (time.Time, error) {
+func parseTimestamp(text string) (time.Time, error) {
 	// RFC 3339 §5.6 has t and z mean T and Z, and a space in place of the T.
 	text = strings.ToUpper(text)
 	day, clock, timed := strings.Cut(text, "T")
@@ -78,7 +78,7 @@ func parseMoment(text string) (time.Time, error) {
 	}
 	date, err := time.Parse(form, day)
 	if err != nil {
-		return time.Time{}, errMoment
+		return time.Time{}, errTimestamp
 	}
 	if !timed {
 		return date, nil
@@ -101,7 +101,7 @@ func parseMoment(text string) (time.Time, error) {
 			}
 		}
 	}
-	return time.Time{}, errMoment
+	return time.Time{}, errTimestamp
 }
 
 // atTime puts a date and a time of day, with its offset, together. The end of a
@@ -112,14 +112,14 @@ func atTime(date, clock time.Time, end bool) (time.Time, error) {
 		return at.UTC(), nil
 	}
 	if clock.Minute() > 0 || clock.Second() > 0 || clock.Nanosecond() > 0 {
-		return time.Time{}, errMoment
+		return time.Time{}, errTimestamp
 	}
 	return at.AddDate(0, 0, 1).UTC(), nil
 }
 
 // ordered refuses the range of a query that ends before it starts. A time that
 // is not given bounds nothing.
-func ordered(start, end moment) []error {
+func ordered(start, end Timestamp) []error {
 	if start.IsZero() || end.IsZero() || !end.Before(start.Time) {
 		return nil
 	}

@@ -15,8 +15,8 @@ type unused struct{ readings.Reader }
 
 func (unused) Publish(context.Context, wire.Retraining) error { panic("published") }
 
-func bareDeps(log *slog.Logger) Deps {
-	return Deps{
+func bareConfig(log *slog.Logger) Config {
+	return Config{
 		Store: &store.Store{}, Readings: unused{}, Publisher: unused{}, SecretKey: testKey,
 		Clock: time.Now, Log: log, PasswordCost: 4,
 	}

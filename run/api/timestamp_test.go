@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestMoment(t *testing.T) {
+func TestTimestamp(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Time{
@@ -47,7 +47,7 @@ func TestMoment(t *testing.T) {
 		"2026-12-31T24:00:00Z":           time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
 		"2026-07-01T12:00:00+02:00":      time.Date(2026, 7, 1, 10, 0, 0, 0, time.UTC),
 	} {
-		got, err := parseMoment(text)
+		got, err := parseTimestamp(text)
 		if err != nil || !got.Equal(want) {
 			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
 		}
@@ -56,16 +56,16 @@ func TestMoment(t *testing.T) {
 		"", "yesterday", "1772366400", "2026-13-01", "2026-02-30T00:00:00Z", "2026-03-01T25:00:00Z", "2026-03-01T12:00:00Zjunk",
 		"2026-03-01T24:00:01Z", "2026-03-01T24:30Z", "2026-03-01T2500Z", "2026-03-01T120000Z", "20260301T12:00:00Z", "2026-03-01T", "2026-03-01 ", "202603", "2026-0301T12Z",
 	} {
-		if got, err := parseMoment(text); err == nil {
+		if got, err := parseTimestamp(text); err == nil {
 			t.Errorf("%q is taken for %v", text, got)
 		}
 	}
 }
 
-func FuzzMoment(f *testing.F) {
+func FuzzTimestamp(f *testing.F) {
 	f.Add("2026-03-01T12:00:00Z")
 	f.Fuzz(func(t *testing.T, text string) {
-		parsed, err := parseMoment(text)
+		parsed, err := parseTimestamp(text)
 		if err != nil {
 			return
 		}
@@ -73,7 +73,7 @@ func FuzzMoment(f *testing.F) {
 		if err != nil {
 			t.Skip() // a year that RFC 3339 has no form for
 		}
-		var again moment
+		var again Timestamp
 		if err := json.Unmarshal(encoded, &again); err != nil || !again.Equal(parsed) {
 			t.Errorf("%q reads as %v, which reads as %v (%v)", text, parsed, again, err)
 		}

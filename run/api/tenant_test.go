@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// intrusion is a call with another customer's identifiers and what it must be
+// foreignAccess is a call with another customer's identifiers and what it must be
 // answered: exactly what is answered for identifiers that nobody has.
-type intrusion struct {
+type foreignAccess struct {
 	path   string // of the victim's resource
 	absent string // the same of nothing at all; empty where nothing is named
 	body   string
@@ -21,11 +21,11 @@ type intrusion struct {
 	empty  string // body of a success that must show nothing of the victim
 }
 
-// TestTenantWall walks every operation of the OpenAPI document with another
+// TestTenantIsolation walks every operation of the OpenAPI document with another
 // customer's identifiers and with no token. An operation without a case fails.
-func TestTenantWall(t *testing.T) {
+func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	victim, intruder := s.customer(t), s.customer(t)
 	now := s.now()
 	room := victim.create(t, "/api/v1/server_rooms/new_room", `{"name":"Vault"}`)
@@ -42,19 +42,19 @@ func TestTenantWall(t *testing.T) {
 	sensor := func(path string) (string, string) {
 		return fmt.Sprintf(path, "vault-1"), fmt.Sprintf(path, "nobody-1")
 	}
-	named := func(path, absent string, body, detail string) intrusion {
-		return intrusion{path: path, absent: absent, body: body, status: 404, detail: detail}
+	named := func(path, absent string, body, detail string) foreignAccess {
+		return foreignAccess{path: path, absent: absent, body: body, status: 404, detail: detail}
 	}
-	by := func(pattern string, number int64, body, detail string) intrusion {
+	by := func(pattern string, number int64, body, detail string) foreignAccess {
 		path, absent := id(pattern, number)
 		return named(path, absent, body, detail)
 	}
-	of := func(pattern, body, detail string) intrusion {
+	of := func(pattern, body, detail string) foreignAccess {
 		path, absent := sensor(pattern)
 		return named(path, absent, body, detail)
 	}
 	const period = "?start_time=2020-01-01&end_time=2090-01-01"
-	cases := map[string]intrusion{
+	cases := map[string]foreignAccess{
 		"getCustomer":    by("/api/v1/customers/info/%d", victim.id, "", detailNoCustomer),
 		"updateCustomer": by("/api/v1/customers/%d", victim.id, `{"username":"stolen"}`, detailNoCustomer),
 
@@ -161,7 +161,7 @@ func TestTenantWall(t *testing.T) {
 // documented is an operation as the OpenAPI document names it.
 type documentedOperation struct{ id, method, path string }
 
-func operations(t *testing.T, s *system) []documentedOperation {
+func operations(t *testing.T, s *testAPI) []documentedOperation {
 	t.Helper()
 	var document struct {
 		Paths map[string]map[string]struct {
@@ -185,9 +185,9 @@ func operations(t *testing.T, s *system) []documentedOperation {
 // since the old one deleted it, in every way of reading.
 func TestNewOwner(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	old, owner := s.customer(t), s.customer(t)
-	add := func(a *account) {
+	add := func(a *testCustomer) {
 		room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"handed-on","name":"Rack","type":"DHT22","room_id":%d}`, room))
 	}

@@ -6,15 +6,15 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// storeFault is an error of the store that a caller is told about.
-type storeFault struct {
-	err   error
-	fault *fault
+// storeError maps an error of the store to its answer.
+type storeError struct {
+	err    error
+	answer *Error
 }
 
-// storeFaults is the one place that turns the store's errors into statuses.
-func storeFaults() []storeFault {
-	return []storeFault{
+// storeErrors is the one place that turns the store's errors into statuses.
+func storeErrors() []storeError {
+	return []storeError{
 		{store.ErrNoCustomer, notFound(detailNoCustomer)},
 		{store.ErrEmailTaken, badRequest(detailEmailTaken)},
 		{store.ErrUsernameTaken, badRequest(detailUsernameTaken)},
@@ -27,6 +27,6 @@ func storeFaults() []storeFault {
 		{store.ErrPredictionUsed, badRequest(detailPredictionUsed)},
 		{store.ErrNoRun, notFound(detailNoTrainingRun)},
 		{store.ErrNoSensors, badRequest(detailNoSensors)},
-		{store.ErrRunning, newFault(http.StatusConflict, detailTrainingUnderWay)},
+		{store.ErrRunning, newError(http.StatusConflict, detailTrainingUnderWay)},
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
-// ahead are the moments that a forecast tells of.
-func ahead() [4]time.Duration {
+// forecastSteps are the times ahead of which a forecast has values.
+func forecastSteps() [4]time.Duration {
 	return [4]time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second}
 }
 
-// maxForecasts bounds how many sensors' forecasts are kept.
+// maxForecasts bounds the cache.
 const maxForecasts = 10_000
 
 // Models gives the models in use, from memory.
@@ -24,32 +24,32 @@ type Models interface {
 	Pair(ctx context.Context) modelstore.Pair
 }
 
-// Predictor forecasts by the models in use. It implements [Forecaster].
-type Predictor struct {
+// ModelForecaster forecasts by the models in use. It implements [Forecaster].
+type ModelForecaster struct {
 	models   Models
 	readings Readings
 
-	mu   sync.Mutex
-	made map[string]made // by sensor
+	mu    sync.Mutex
+	cache map[string]cachedForecast // by sensor
 }
 
-// made is a forecast and what it was made of: the same reading and model make it
-// again.
-type made struct {
-	since    time.Time
-	last     reading.Reading
-	forecast Forecast
+// cachedForecast is a forecast with the reading and model that it was computed
+// from; the same pair gives the same forecast.
+type cachedForecast struct {
+	visibleSince time.Time
+	last         reading.Reading
+	forecast     Forecast
 }
 
-// NewPredictor forecasts from readings.
-func NewPredictor(live Models, table Readings) *Predictor {
-	return &Predictor{models: live, readings: table, made: map[string]made{}}
+// NewModelForecaster returns a forecaster that reads from a time-series table.
+func NewModelForecaster(live Models, table Readings) *ModelForecaster {
+	return &ModelForecaster{models: live, readings: table, cache: map[string]cachedForecast{}}
 }
 
-// Forecast implements [Forecaster]. It reads a sensor's hour only when the
-// sensor has a newer reading than last time, so that a page which asks every few
-// seconds costs a look at the latest.
-func (p *Predictor) Forecast(ctx context.Context, node readings.NodeRef) (Forecast, error) {
+// Forecast implements [Forecaster]. It reads the sensor's last hour only if there
+// is a newer reading than that of the cached forecast. A page that polls every
+// few seconds costs one query for the latest reading.
+func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef) (Forecast, error) {
 	forecaster := p.models.Pair(ctx).Forecaster
 	if forecaster == nil {
 		return Forecast{}, ErrNoForecast
@@ -63,9 +63,9 @@ func (p *Predictor) Forecast(ctx context.Context, node readings.NodeRef) (Foreca
 		return Forecast{}, ErrNoForecast
 	}
 	p.mu.Lock()
-	kept, ok := p.made[node.ID]
+	kept, ok := p.cache[node.ID]
 	p.mu.Unlock()
-	if ok && kept.last == last && kept.since.Equal(node.VisibleSince) && kept.forecast.ModelVersion == forecaster.Info.Name {
+	if ok && kept.last == last && kept.visibleSince.Equal(node.VisibleSince) && kept.forecast.ModelVersion == forecaster.Info.Name {
 		return kept.forecast, nil
 	}
 	const span = time.Duration(reading.MaxWindowAge * float64(time.Second))
@@ -82,7 +82,7 @@ func (p *Predictor) Forecast(ctx context.Context, node readings.NodeRef) (Foreca
 		if i+1 < len(series) {
 			continue
 		}
-		for _, after := range ahead() {
+		for _, after := range forecastSteps() {
 			temperature, humidity, ok := forecaster.Forecast(&x, w, series[i], after)
 			if !ok {
 				return Forecast{}, ErrNoForecast
@@ -95,9 +95,9 @@ func (p *Predictor) Forecast(ctx context.Context, node readings.NodeRef) (Foreca
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.made) >= maxForecasts {
-		clear(p.made)
+	if len(p.cache) >= maxForecasts {
+		clear(p.cache)
 	}
-	p.made[node.ID] = made{since: node.VisibleSince, last: last, forecast: f}
+	p.cache[node.ID] = cachedForecast{visibleSince: node.VisibleSince, last: last, forecast: f}
 	return f, nil
 }

@@ -18,14 +18,14 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// requests takes retraining requests, or fails to.
-type requests struct {
+// publishedRequests takes retraining requests, or fails to.
+type publishedRequests struct {
 	mutex sync.Mutex
 	taken []wire.Retraining
 	fail  error
 }
 
-func (r *requests) Publish(_ context.Context, request wire.Retraining) error {
+func (r *publishedRequests) Publish(_ context.Context, request wire.Retraining) error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.fail != nil {
@@ -35,22 +35,22 @@ func (r *requests) Publish(_ context.Context, request wire.Retraining) error {
 	return nil
 }
 
-func (r *requests) all() []wire.Retraining {
+func (r *publishedRequests) all() []wire.Retraining {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return append([]wire.Retraining(nil), r.taken...)
 }
 
-func (r *requests) failing(err error) {
+func (r *publishedRequests) failing(err error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.fail = err
 }
 
-// learning is an account with so many predictions to validate.
-func learning(t *testing.T, to *requests, count int) (*account, []int64) {
+// newLearningCustomer is an account with so many predictions to validate.
+func newLearningCustomer(t *testing.T, to *publishedRequests, count int) (*testCustomer, []int64) {
 	t.Helper()
-	s := newSystem(t, func(d *Deps) { d.Publisher = to })
+	s := newTestAPI(t, func(d *Config) { d.Publisher = to })
 	a := s.customer(t)
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
@@ -62,7 +62,7 @@ func learning(t *testing.T, to *requests, count int) (*account, []int64) {
 	return a, ids
 }
 
-func (a *account) validate(t *testing.T, id int64) {
+func (a *testCustomer) validate(t *testing.T, id int64) {
 	t.Helper()
 	if got := a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", id), `{"feedback":"ok"}`); got.status != 200 {
 		t.Errorf("validate: %d %s", got.status, got.body)
@@ -73,8 +73,8 @@ func (a *account) validate(t *testing.T, id int64) {
 // begins, and one request is published.
 func TestHundredthValidation(t *testing.T) {
 	t.Parallel()
-	var topic requests
-	a, ids := learning(t, &topic, store.RetrainingCount+20)
+	var topic publishedRequests
+	a, ids := newLearningCustomer(t, &topic, store.RetrainingCount+20)
 	for _, id := range ids[:store.RetrainingCount-1] {
 		a.validate(t, id)
 	}
@@ -103,8 +103,8 @@ func TestHundredthValidation(t *testing.T) {
 // neither lost nor begun twice: the next validation publishes it.
 func TestPublishFails(t *testing.T) {
 	t.Parallel()
-	topic := requests{fail: errors.New("Pub/Sub is away")}
-	a, ids := learning(t, &topic, store.RetrainingCount+2)
+	topic := publishedRequests{fail: errors.New("Pub/Sub is away")}
+	a, ids := newLearningCustomer(t, &topic, store.RetrainingCount+2)
 	for _, id := range ids[:store.RetrainingCount+1] {
 		a.validate(t, id)
 	}
@@ -126,13 +126,13 @@ func TestPublishFails(t *testing.T) {
 // TestRunPublishesWhatWaits shows the other way: nobody validates any more.
 func TestRunPublishesWhatWaits(t *testing.T) {
 	t.Parallel()
-	topic := requests{fail: errors.New("Pub/Sub is away")}
-	a, _ := learning(t, &topic, 0)
+	topic := publishedRequests{fail: errors.New("Pub/Sub is away")}
+	a, _ := newLearningCustomer(t, &topic, 0)
 	if got := a.call(t, a.token, http.MethodPost, "/api/v1/ml/retraining/trigger", ""); got.status != 202 {
 		t.Fatalf("trigger: %d %s", got.status, got.body)
 	}
 	topic.failing(nil)
-	backend, err := New(Deps{
+	backend, err := New(Config{
 		Store: a.store, Readings: unused{}, Publisher: &topic, SecretKey: testKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 	})
 	if err != nil {
@@ -160,9 +160,9 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 // sensor starts nothing, one with sensors a run in ten minutes.
 func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
-	a, _ := learning(t, &requests{}, 0)
-	second, err := New(Deps{
-		Store: a.store, Readings: unused{}, Publisher: &requests{}, SecretKey: testKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+	a, _ := newLearningCustomer(t, &publishedRequests{}, 0)
+	second, err := New(Config{
+		Store: a.store, Readings: unused{}, Publisher: &publishedRequests{}, SecretKey: testKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestManualTrainingIsLimited(t *testing.T) {
 	server := httptest.NewServer(second)
 	t.Cleanup(server.Close)
 	first := a.url
-	trigger := func(who *account, at string) reply {
+	trigger := func(who *testCustomer, at string) reply {
 		t.Helper()
 		a.url = at // whose calls are held against the document
 		return a.call(t, who.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "")
@@ -204,13 +204,13 @@ func TestManualTrainingIsLimited(t *testing.T) {
 	}
 }
 
-// TestTopic publishes through the real client.
-func TestTopic(t *testing.T) {
+// TestRetrainingPublisher publishes through the real client.
+func TestRetrainingPublisher(t *testing.T) {
 	t.Parallel()
 	server := pubsubtest.Start(t)
 	pubsubtest.Topics(t, server, "project", "model-retraining")
 	client := pubsubtest.Client(t, server, "project")
-	topic := NewTopic(client, "model-retraining")
+	topic := NewRetrainingPublisher(client, "model-retraining")
 	t.Cleanup(topic.Stop)
 	want := wire.Retraining{TrainingRunID: 5, TriggeredBy: "manual", ValidatedCount: 3, RequestedAt: time.Unix(100, 0).UTC()}
 	if err := topic.Publish(t.Context(), want); err != nil {
@@ -223,7 +223,7 @@ func TestTopic(t *testing.T) {
 	if got, err := wire.DecodeRetraining(messages[0].Data); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := NewTopic(client, "absent").Publish(t.Context(), want); err == nil {
+	if err := NewRetrainingPublisher(client, "absent").Publish(t.Context(), want); err == nil {
 		t.Error("a topic that does not exist took a request")
 	}
 }

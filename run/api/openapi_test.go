@@ -20,7 +20,7 @@ import (
 // none is answered 5xx, and every answer is as the document says.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newTestAPI(t)
 	account := s.customer(t)
 	room := account.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	account.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
@@ -40,7 +40,7 @@ func TestContract(t *testing.T) {
 	all := operations(t, s)
 	rapid.Check(t, func(r *rapid.T) {
 		op := rapid.SampledFrom(all).Draw(r, "operation")
-		_, _, described := s.contract.Find(op.method, op.path)
+		_, _, described := s.document.Find(op.method, op.path)
 		path, query := op.path, url.Values{}
 		for _, parameter := range described.Parameters {
 			p := parameter.Value

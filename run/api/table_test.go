@@ -14,31 +14,31 @@ import (
 	"testing"
 )
 
-// line is one line of the specification's tables: a call and its answer.
-type line struct {
+// testCase is one line of the specification's tables: a call and its answer.
+type testCase struct {
 	method, path string
-	auth         auth
+	auth         authorization
 	body         string
 	status       int
-	answer       shape
+	answer       matcher
 }
 
-type auth bool
+type authorization bool
 
 const (
-	open   auth = false
-	token_ auth = true
+	open      authorization = false
+	withToken authorization = true
 )
 
-// shape is what an answer must look like.
-type shape interface {
-	check(s *system, value any) error
+// matcher is what an answer must look like.
+type matcher interface {
+	check(s *testAPI, value any) error
 }
 
 // object is a JSON object with exactly these members.
-type object map[string]shape
+type object map[string]matcher
 
-func (o object) check(s *system, value any) error {
+func (o object) check(s *testAPI, value any) error {
 	got, ok := value.(map[string]any)
 	if !ok {
 		return fmt.Errorf("%v is no object", value)
@@ -55,9 +55,9 @@ func (o object) check(s *system, value any) error {
 }
 
 // list is a JSON array of exactly these items.
-type list []shape
+type list []matcher
 
-func (l list) check(s *system, value any) error {
+func (l list) check(s *testAPI, value any) error {
 	got, ok := value.([]any)
 	if !ok {
 		return fmt.Errorf("%v is no array", value)
@@ -73,33 +73,33 @@ func (l list) check(s *system, value any) error {
 	return nil
 }
 
-// keep is an object of which a field is kept under a name for later lines.
-type keep struct {
+// save is an object of which a field is kept under a name for later lines.
+type save struct {
 	name, field string
 	object      object
 }
 
-func (k keep) check(s *system, value any) error {
+func (k save) check(s *testAPI, value any) error {
 	if err := k.object.check(s, value); err != nil {
 		return err
 	}
 	switch field := value.(map[string]any)[k.field].(type) {
 	case string:
-		s.kept[k.name] = field
+		s.saved[k.name] = field
 	case float64:
-		s.kept[k.name] = fmt.Sprintf("%.0f", field)
+		s.saved[k.name] = fmt.Sprintf("%.0f", field)
 	}
 	return nil
 }
 
-// rule is a shape that a function judges.
-type rule func(s *system, value any) error
+// matcherFunc is a shape that a function judges.
+type matcherFunc func(s *testAPI, value any) error
 
-func (r rule) check(s *system, value any) error { return r(s, value) }
+func (r matcherFunc) check(s *testAPI, value any) error { return r(s, value) }
 
 // is demands one value.
-func is(want any) shape {
-	return rule(func(_ *system, value any) error {
+func is(want any) matcher {
+	return matcherFunc(func(_ *testAPI, value any) error {
 		if !reflect.DeepEqual(value, want) {
 			return fmt.Errorf("%v, want %v", value, want)
 		}
@@ -107,37 +107,37 @@ func is(want any) shape {
 	})
 }
 
-// same demands a number that was kept.
-func same(name string) shape {
-	return rule(func(s *system, value any) error {
-		if got := fmt.Sprint(value); got != s.kept[name] {
-			return fmt.Errorf("%s, want %s of %s", got, s.kept[name], name)
+// equalsSaved demands a number that was kept.
+func equalsSaved(name string) matcher {
+	return matcherFunc(func(s *testAPI, value any) error {
+		if got := fmt.Sprint(value); got != s.saved[name] {
+			return fmt.Errorf("%s, want %s of %s", got, s.saved[name], name)
 		}
 		return nil
 	})
 }
 
 // detail demands an error's body.
-func detail(want string) shape { return object{"detail": is(want)} }
+func detail(want string) matcher { return object{"detail": is(want)} }
 
 var (
-	integer = rule(func(_ *system, value any) error {
+	integer = matcherFunc(func(_ *testAPI, value any) error {
 		if n, ok := value.(float64); !ok || n != math.Trunc(n) {
 			return fmt.Errorf("%v is no integer", value)
 		}
 		return nil
 	})
-	words = rule(func(_ *system, value any) error {
+	words = matcherFunc(func(_ *testAPI, value any) error {
 		if s, ok := value.(string); !ok || s == "" {
 			return fmt.Errorf("%v is no text", value)
 		}
 		return nil
 	})
 	null     = is(nil)
-	anything = rule(func(*system, any) error { return nil })
+	anything = matcherFunc(func(*testAPI, any) error { return nil })
 	// nothing and page are told by the body itself, not by its JSON.
-	nothing shape = rule(nil)
-	page    shape = rule(nil)
+	nothing matcher = matcherFunc(nil)
+	page    matcher = matcherFunc(nil)
 )
 
 // reply is an answer, read whole.
@@ -154,7 +154,7 @@ type tester interface {
 	Fatalf(format string, arguments ...any)
 }
 
-func (s *system) do(t tester, request *http.Request) reply {
+func (s *testAPI) do(t tester, request *http.Request) reply {
 	t.Helper()
 	response, err := s.client.Do(request)
 	if err != nil {
@@ -166,8 +166,8 @@ func (s *system) do(t tester, request *http.Request) reply {
 		t.Fatalf("%s %s: %v", request.Method, request.URL, err)
 	}
 	got := reply{response.StatusCode, response.Header, bytes.TrimSuffix(body, []byte("\n"))}
-	if s.contract != nil {
-		if err := s.contract.JudgeAnswer(request, got.status, got.header, got.body); err != nil {
+	if s.document != nil {
+		if err := s.document.JudgeAnswer(request, got.status, got.header, got.body); err != nil {
 			t.Errorf("the document says otherwise: %v", err)
 		}
 	}
@@ -175,7 +175,7 @@ func (s *system) do(t tester, request *http.Request) reply {
 }
 
 // call sends a JSON body with a token, either may be empty.
-func (s *system) call(tb testing.TB, token, method, path, body string) reply {
+func (s *testAPI) call(tb testing.TB, token, method, path, body string) reply {
 	tb.Helper()
 	request, err := http.NewRequestWithContext(tb.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
@@ -190,15 +190,15 @@ func (s *system) call(tb testing.TB, token, method, path, body string) reply {
 	return s.do(tb, request)
 }
 
-// walk makes the calls of lines in their order.
-func (s *system) walk(t *testing.T, lines []line) {
+// run makes the calls of lines in their order.
+func (s *testAPI) run(t *testing.T, lines []testCase) {
 	t.Helper()
 	for _, l := range lines {
-		path, body := s.fill(l.path), s.fill(l.body)
+		path, body := s.expand(l.path), s.expand(l.body)
 		name := l.method + " " + path + " " + body
 		token := ""
-		if l.auth == token_ {
-			token = s.kept["token"]
+		if l.auth == withToken {
+			token = s.saved["token"]
 			if got := s.call(t, "", l.method, path, body); got.status != http.StatusUnauthorized {
 				t.Errorf("%.200s\n without a token: %d", name, got.status)
 			}
@@ -214,8 +214,8 @@ func (s *system) walk(t *testing.T, lines []line) {
 	}
 }
 
-func (l line) compare(s *system, got reply) error {
-	if check, ok := l.answer.(rule); ok && check == nil {
+func (l testCase) compare(s *testAPI, got reply) error {
+	if check, ok := l.answer.(matcherFunc); ok && check == nil {
 		if (l.status == http.StatusNoContent) != (len(got.body) == 0) {
 			return fmt.Errorf("a body of %d bytes", len(got.body))
 		}
@@ -231,9 +231,9 @@ func (l line) compare(s *system, got reply) error {
 	return l.answer.check(s, value)
 }
 
-// fill puts what was kept in place of its {name}; other braces stay.
-func (s *system) fill(template string) string {
-	for name, value := range s.kept {
+// expand puts what was kept in place of its {name}; other braces stay.
+func (s *testAPI) expand(template string) string {
+	for name, value := range s.saved {
 		template = strings.ReplaceAll(template, "{"+name+"}", value)
 	}
 	return template
