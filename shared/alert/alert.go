@@ -1,8 +1,8 @@
-// Package alert is the domain of threshold alerts: which readings exceed what a
-// customer allows, and how that is told.
+// Package alert is the domain of threshold alerts: which readings exceed the
+// thresholds of a customer, and the text of the alert.
 //
-// functions/detect judges with it, functions/storealert and the API show what
-// it says. It imports no technology.
+// functions/detect compares readings by it; functions/storealert and the API store
+// and show its events. It imports no technology.
 package alert
 
 import (
@@ -53,9 +53,9 @@ func (t Thresholds) Validate() error {
 	return nil
 }
 
-// Event is one value of one reading that exceeded its limit. The reading's
-// identity and the type together are the event's own identity: a reading
-// judged twice gives the same event twice.
+// Event is one value of one reading that exceeded its threshold. The reading's
+// identity and the type together are the event's identity: a reading that is
+// compared twice gives the same event twice.
 type Event struct {
 	NodeID      string
 	MessageID   string
@@ -63,7 +63,7 @@ type Event struct {
 	Type        Type
 	Value       float64 // what was measured, °C or % relative humidity
 	Threshold   float64 // the limit it exceeded, in the same unit
-	Temperature float64 // °C, the whole reading for whoever looks at the event
+	Temperature float64 // °C, the whole reading, for whoever reads the event
 	Humidity    float64 // % relative humidity
 }
 

@@ -2,9 +2,8 @@
 // the functions and the API share: by DATABASE_URL where it is set, else to a
 // Cloud SQL instance as the service account that the program runs as.
 //
-// Opening makes no connection. An instance that only answers a health check
-// never touches the database, and a database that is away at start does not
-// keep a function from starting.
+// Opening makes no connection. An instance that only answers health checks never
+// uses the database, and a function starts while the database is down.
 package cloudsql
 
 import (
@@ -20,7 +19,7 @@ import (
 	"coldaisle.dev/shared/tracing"
 )
 
-// Config says where the database is. Embed it in a program's settings.
+// Config says where the database is. Embed it in a program's config.
 type Config struct {
 	// DatabaseURL is a connection string of PostgreSQL; it goes before the rest.
 	DatabaseURL string `env:"DATABASE_URL"`
@@ -51,8 +50,8 @@ func (c Config) Validate() error {
 
 const (
 	connectTimeout = 10 * time.Second
-	// A function's instance may sleep for long between requests; what the
-	// database or a gateway closed meanwhile is found before it is used.
+	// A function's instance may be idle for long between requests. The health check
+	// finds connections that the database or a NAT gateway has closed.
 	healthCheck = 30 * time.Second
 	maxConnIdle = 5 * time.Minute
 )
@@ -62,16 +61,16 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	if err := config.Validate(); err != nil {
 		return nil, nil, err
 	}
-	settings, err := pgxpool.ParseConfig(config.DatabaseURL)
+	poolConfig, err := pgxpool.ParseConfig(config.DatabaseURL)
 	if err != nil {
 		// The library's error may quote the connection string, password and all.
 		return nil, nil, errors.New("DATABASE_URL is not a valid connection string")
 	}
-	settings.MaxConns = config.MaxConns
-	settings.HealthCheckPeriod = healthCheck
-	settings.MaxConnIdleTime = maxConnIdle
-	settings.ConnConfig.ConnectTimeout = connectTimeout
-	settings.ConnConfig.Tracer = tracing.QueryTracer()
+	poolConfig.MaxConns = config.MaxConns
+	poolConfig.HealthCheckPeriod = healthCheck
+	poolConfig.MaxConnIdleTime = maxConnIdle
+	poolConfig.ConnConfig.ConnectTimeout = connectTimeout
+	poolConfig.ConnConfig.Tracer = tracing.QueryTracer()
 	closeDialer := func() {}
 	if config.DatabaseURL == "" {
 		dialer, err := dialer(ctx, config)
@@ -79,17 +78,17 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 			return nil, nil, err
 		}
 		closeDialer = func() { _ = dialer.Close() }
-		settings.ConnConfig.Host = "cloudsql" // a name for error texts; the dialer knows the address
-		settings.ConnConfig.User = config.User
-		settings.ConnConfig.Database = config.Name
-		settings.ConnConfig.TLSConfig = nil // the dialer's connection is already encrypted
-		settings.ConnConfig.Fallbacks = nil
-		settings.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
-		settings.ConnConfig.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		poolConfig.ConnConfig.Host = "cloudsql" // a name for error texts; the dialer knows the address
+		poolConfig.ConnConfig.User = config.User
+		poolConfig.ConnConfig.Database = config.Name
+		poolConfig.ConnConfig.TLSConfig = nil // the dialer's connection is already encrypted
+		poolConfig.ConnConfig.Fallbacks = nil
+		poolConfig.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+		poolConfig.ConnConfig.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.Dial(ctx, config.Instance)
 		}
 	}
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), poolConfig)
 	if err != nil {
 		closeDialer()
 		return nil, nil, fmt.Errorf("open database pool: %w", err)

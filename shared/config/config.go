@@ -16,8 +16,8 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Validator is a settings struct with rules that one variable alone does not
-// show. Its error names the variables it is about.
+// Validator is a config struct with rules over several variables or over their
+// values. Its error names the variables it is about.
 type Validator interface {
 	Validate() error
 }
@@ -29,32 +29,32 @@ type Validator interface {
 // name. No line repeats a value: a secret put into the wrong variable must not
 // reach a log.
 func Load[T any](environ []string) (T, error) {
-	var settings T
-	if err := env.ParseWithOptions(&settings, env.Options{Environment: env.ToMap(environ)}); err != nil {
-		return settings, joinErrors(reflect.TypeFor[T](), err)
+	var config T
+	if err := env.ParseWithOptions(&config, env.Options{Environment: env.ToMap(environ)}); err != nil {
+		return config, joinErrors(reflect.TypeFor[T](), err)
 	}
-	if v, ok := any(settings).(Validator); ok {
+	if v, ok := any(config).(Validator); ok {
 		if err := v.Validate(); err != nil {
-			return settings, fmt.Errorf("settings: %w", err)
+			return config, fmt.Errorf("settings: %w", err)
 		}
 	}
-	return settings, nil
+	return config, nil
 }
 
 // joinErrors turns the library's errors into lines that name the variable.
-func joinErrors(settings reflect.Type, err error) error {
+func joinErrors(config reflect.Type, err error) error {
 	all, ok := errors.AsType[env.AggregateError](err)
 	if !ok {
 		return fmt.Errorf("settings: %w", err)
 	}
 	lines := make([]error, 0, len(all.Errors))
 	for _, err := range all.Errors {
-		lines = append(lines, errorLine(settings, err))
+		lines = append(lines, errorLine(config, err))
 	}
 	return errors.Join(lines...)
 }
 
-func errorLine(settings reflect.Type, err error) error {
+func errorLine(config reflect.Type, err error) error {
 	if missing, ok := errors.AsType[env.VarIsNotSetError](err); ok {
 		return fmt.Errorf("%s is required and not set", missing.Key)
 	}
@@ -62,14 +62,14 @@ func errorLine(settings reflect.Type, err error) error {
 		return fmt.Errorf("%s is required and empty", empty.Key)
 	}
 	if malformed, ok := errors.AsType[env.ParseError](err); ok {
-		return fmt.Errorf("%s is not a valid %s", variableName(settings, malformed.Name), typeName(malformed.Type))
+		return fmt.Errorf("%s is not a valid %s", variableName(config, malformed.Name), typeName(malformed.Type))
 	}
 	return fmt.Errorf("settings: %w", err)
 }
 
 // variableName finds the environment variable of a field, in embedded structs too.
-func variableName(settings reflect.Type, field string) string {
-	if f, ok := settings.FieldByName(field); ok {
+func variableName(config reflect.Type, field string) string {
+	if f, ok := config.FieldByName(field); ok {
 		if name, _, _ := strings.Cut(f.Tag.Get("env"), ","); name != "" {
 			return name
 		}
@@ -92,7 +92,7 @@ func typeName(t reflect.Type) string {
 	}
 }
 
-// PrintError writes an error of [Load], or whatever ended a program, for a person:
+// PrintError writes an error of [Load], or any error that ended a program, for a user:
 // the program's name before each line.
 func PrintError(w io.Writer, program string, err error) {
 	for text := range strings.SplitSeq(err.Error(), "\n") {

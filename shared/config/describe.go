@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Setting is one variable of a settings struct.
+// Setting is one variable of a config struct.
 type Setting struct {
 	Name     string
 	Default  string // empty for none
@@ -14,7 +14,7 @@ type Setting struct {
 	Required bool
 }
 
-// Describe returns the variables of a settings struct in its order.
+// Describe returns the variables of a config struct in its order.
 func Describe[T any]() []Setting {
 	var described []Setting
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {

@@ -53,9 +53,9 @@ type Deps struct {
 
 // Opener makes a step and its clients. The returned function closes them after
 // the last message. ctx bounds the making only: clients must outlive it.
-type Opener[S Settings] func(ctx context.Context, settings S, deps Deps) (push.HandleFunc, func(), error)
+type Opener[C Config] func(ctx context.Context, config C, deps Deps) (push.HandleFunc, func(), error)
 
-// CommonConfig are the settings that every function has. Embed them.
+// CommonConfig is the config that every function has. Embed it.
 type CommonConfig struct {
 	// Project is the Google Cloud project that everything belongs to.
 	Project string `env:"PROJECT_ID,required,notEmpty"`
@@ -64,8 +64,8 @@ type CommonConfig struct {
 
 func (c CommonConfig) commonConfig() CommonConfig { return c }
 
-// Settings are a function's own with [CommonConfig] embedded.
-type Settings interface{ commonConfig() CommonConfig }
+// Config is a function's own config with [CommonConfig] embedded.
+type Config interface{ commonConfig() CommonConfig }
 
 // Process is the process around a function: what an entrypoint takes from it.
 type Process struct {
@@ -77,16 +77,16 @@ type Process struct {
 }
 
 // Handler returns the HTTP function of a step; SIGTERM ends the program. A missing
-// or malformed setting ends it at once with status 1: an instance that could only
+// or malformed variable ends it at once with status 1: an instance that could only
 // fail must not count as started.
-func Handler[S Settings](process Process, name string, open Opener[S]) http.HandlerFunc {
-	settings, err := config.Load[S](process.Environ)
+func Handler[C Config](process Process, name string, open Opener[C]) http.HandlerFunc {
+	cfg, err := config.Load[C](process.Environ)
 	if err != nil {
 		config.PrintError(process.Errors, name, err)
 		process.Exit(1)
 		return nil
 	}
-	common := settings.commonConfig()
+	common := cfg.commonConfig()
 	log := logging.New(process.Log, slog.LevelInfo, common.Project)
 	counters := logmetrics.New(log, name, metricsInterval, process.Clock)
 	host := NewHost(log, counters, process.Clock, func(ctx context.Context) (push.HandleFunc, func(), error) {
@@ -94,7 +94,7 @@ func Handler[S Settings](process Process, name string, open Opener[S]) http.Hand
 		if err != nil {
 			return nil, nil, err
 		}
-		step, end, err := open(ctx, settings, Deps{Log: log, Counters: counters, Clock: process.Clock})
+		step, end, err := open(ctx, cfg, Deps{Log: log, Counters: counters, Clock: process.Clock})
 		if err != nil {
 			_ = stop(ctx)
 			return nil, nil, err

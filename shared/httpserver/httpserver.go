@@ -29,10 +29,10 @@ type Config struct {
 	Refusal Refusal
 }
 
-// Run answers on a listener until the context ends, then lets the requests
-// under way finish and returns nil; an error names those that had to be cut. It
-// closes the listener. What clients do wrong goes to the log at the given level.
-// configure sets what else the server needs.
+// Run serves a listener until the context ends, then waits for the requests in
+// flight, closes the listener and returns nil. It returns an error when it had to
+// cut requests. Errors of clients are logged at the given level. configure sets
+// further fields of the server.
 func Run(ctx context.Context, listener net.Listener, handler http.Handler, config Config, log *slog.Logger, level slog.Level, configure ...func(*http.Server)) error {
 	server := &http.Server{
 		Handler:           handler,

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account is whom the server runs as: PostgreSQL refuses to run as root.
+// account is the user that the server runs as: PostgreSQL refuses to run as root.
 type account struct {
 	credential *syscall.Credential // nil for our own
-	// capabilities let the server reach its folder below folders that are
-	// closed to it, such as root's home.
+	// capabilities let the server reach its folder below folders that it may not
+	// traverse, such as root's home.
 	capabilities []uintptr
 }
 
@@ -48,7 +48,8 @@ func serverAccount(dir string) (account, error) {
 	return account{}, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
 }
 
-// hasClosedParent reports whether a folder above dir lets strangers pass.
+// hasClosedParent reports whether a folder above dir may not be traversed by other
+// users.
 func hasClosedParent(dir string) bool {
 	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
 		info, err := os.Stat(parent)
@@ -61,8 +62,9 @@ func hasClosedParent(dir string) bool {
 	}
 }
 
-// traversalCapability returns the least capability that we have and that passes closed
-// folders. A container's root often lacks the first, which only reads.
+// traversalCapability returns the least capability of this process that lets the
+// server traverse closed folders. CAP_DAC_READ_SEARCH is less than
+// CAP_DAC_OVERRIDE, but the root of a container often lacks it.
 func traversalCapability(dir string) ([]uintptr, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData // 32 capabilities each

@@ -1,7 +1,6 @@
-// Package postgres runs a PostgreSQL of our own, for whoever has none: the
-// local system and the tests. It takes the server that is installed, or
-// downloads one, keeps its data in one folder, listens on 127.0.0.1 alone, and
-// ends it with the process that started it.
+// Package postgres runs a PostgreSQL server for the local system and the tests. It
+// uses the installed server or downloads one. The server stores its data in one
+// folder, listens on 127.0.0.1 only, and ends with the process that started it.
 //
 // Production never uses it; there the database is Cloud SQL.
 package postgres

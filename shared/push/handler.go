@@ -29,8 +29,8 @@ func (e permanentError) Error() string { return e.err.Error() }
 func (e permanentError) Unwrap() error { return e.err }
 
 // Permanent marks an error that no retry can mend, such as a malformed message.
-// Pub/Sub has no way to be told so: the message is refused on every attempt and
-// so reaches the dead letter topic, and the log says why each time.
+// A push endpoint cannot refuse a message for good: it refuses every attempt, and
+// logs why, until Pub/Sub moves the message to the dead letter topic.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -89,7 +89,7 @@ func Handler(log *slog.Logger, clock func() time.Time, handle HandleFunc) http.H
 	})
 }
 
-// statusCode decides the answer and tells the log, once, why it is not a success.
+// statusCode returns the status of the answer and logs an error once.
 func statusCode(ctx context.Context, log *slog.Logger, m Message, err error) int {
 	if err == nil {
 		return http.StatusNoContent

@@ -52,14 +52,14 @@ type Reading struct {
 	Humidity    float64   // % relative humidity
 }
 
-// MaxAhead is how far a reading's time may lie after the clock that it is held
-// against: clocks that are kept by NTP differ by less.
+// MaxAhead is how far a reading's time may lie after the clock that it is compared
+// with: clocks that are synchronised by NTP differ by less.
 const MaxAhead = 2 * time.Minute
 
-// Dated returns the time under which a reading is kept: the one it was stamped
-// with, however old, for a gateway delivers late what it held back; when its message
-// was published, if it was stamped with none or with one over [MaxAhead] later. A
-// date in the future would hide every newer reading of its node.
+// Dated returns the time of a reading. It is the gateway's timestamp, however old,
+// because a gateway delivers the readings of its outbox late. It is the publish
+// time of the message when there is no timestamp, or one more than [MaxAhead] after
+// the publish time: a time in the future would hide all newer readings of the node.
 func Dated(stamped, published time.Time) time.Time {
 	if stamped.IsZero() || stamped.After(published.Add(MaxAhead)) {
 		return TruncateTime(published)
@@ -80,8 +80,8 @@ func (r Reading) Identity() Identity {
 	return Identity{NodeID: r.NodeID, MessageID: r.MessageID, Time: TruncateTime(r.Time)}
 }
 
-// TruncateTime brings a time into the form in which the whole system keeps it: UTC,
-// at [Precision], without a monotonic part.
+// TruncateTime returns a time in the form that the whole system stores: UTC, at
+// [Precision], without a monotonic part.
 func TruncateTime(t time.Time) time.Time {
 	return t.UTC().Truncate(Precision)
 }

@@ -14,8 +14,8 @@ const MaxWindow = 120
 const MaxWindowAge = 3600.0
 
 // WindowPrecision is the resolution, in °C and % relative humidity, at which a
-// window's values travel; for its ages see [RoundAge]. It keeps a message small, and training
-// rounds its history alike so that both see the same numbers.
+// window's values are sent; for its ages see [RoundAge]. It makes messages small, and
+// training rounds its history in the same way, so that both see the same numbers.
 const WindowPrecision = 0.01
 
 // ErrWindow is the error of a window that breaks a rule of docs/contract.md.

@@ -24,7 +24,7 @@ type Alert struct {
 
 const alertColumns = `id, sensor_id, alert_type AS type, message, timestamp AS time, acknowledged`
 
-// AlertOutcome says what became of an event.
+// AlertOutcome is the result of storing an event.
 type AlertOutcome int
 
 // The outcomes of [Store.InsertAlert].
@@ -34,9 +34,9 @@ const (
 	AlertIgnored                       // nobody owns the sensor, or its owner may not see the reading
 )
 
-// InsertAlert records an event, unacknowledged, under whoever owns the sensor
-// at this moment. The event's reading and type are its identity: another
-// delivery changes nothing, an acknowledgement least of all.
+// InsertAlert stores an event, not acknowledged, for the customer who owns the
+// sensor at this moment. The event's reading and type are its identity: another
+// delivery changes nothing, and no acknowledgement.
 func (s *Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, error) {
 	var owned, stored bool
 	err := s.pool.QueryRow(ctx, `
@@ -134,9 +134,10 @@ type Thresholds struct {
 
 const thresholdColumns = `id, customer_id, max_temperature, max_humidity`
 
-// Thresholds returns a customer's limits, or [ErrNoCustomer]. Who never set any
-// gets a record of the specification's defaults, which detection passes over for
-// those of its own environment until somebody sets it.
+// Thresholds returns a customer's thresholds, or [ErrNoCustomer]. A customer who
+// never set any gets a record of the specification's defaults. Until the customer
+// sets thresholds, detection ignores that record and uses the defaults of its own
+// environment.
 func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, error) {
 	args := pgx.StrictNamedArgs{"customer": customerID}
 	const read = `
@@ -159,8 +160,8 @@ func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, e
 	return found, nil
 }
 
-// SetThresholds changes a customer's limits; nil keeps one as it is, or at the
-// specification's default. Detection follows within 15 seconds.
+// SetThresholds changes a customer's thresholds. Nil keeps one as it is, or at the
+// specification's default. Detection uses them within 15 seconds.
 func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
 	defaults := alert.Defaults()
 	set, err := queryOne[Thresholds](ctx, s, ErrNoCustomer, `

@@ -72,7 +72,7 @@ func (s *Store) RenewRun(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// Verdict is what a person said of a prediction: what a trainer learns from.
+// Verdict is a user's answer to a prediction, from which training learns.
 type Verdict struct {
 	ID                  int64
 	SensorID            string
@@ -110,7 +110,7 @@ func (s *Store) verdicts(ctx context.Context, which, order string, limit int) ([
 	return found, nil
 }
 
-// Anomalous is the truth by a verdict: both answers tell it.
+// Anomalous reports whether the reading was an anomaly according to the verdict.
 func (v Verdict) Anomalous() bool { return v.AnomalyPredicted != (v.Feedback == FeedbackNotOK) }
 
 // TrainingResult is what a run ends with.
@@ -121,9 +121,9 @@ type TrainingResult struct {
 	Used              []Verdict
 }
 
-// CompleteRun ends a run and marks the verdicts that it used, both or neither.
-// One that a person changed after the run had read it stays unused: the run
-// learned the other. [ErrRunEnded] says that the claim is void.
+// CompleteRun ends a run and marks the verdicts that it used, in one statement. A
+// verdict that its user changed after the run had read it stays unused, because
+// the run learned from the old one. [ErrRunEnded] means that the claim is void.
 func (s *Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult) (TrainingRun, error) {
 	ids, verdicts := make([]int64, len(result.Used)), make([]string, len(result.Used))
 	for i, v := range result.Used {
@@ -153,8 +153,8 @@ func (s *Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult)
 	return completed, nil
 }
 
-// FailRun ends a run with what a person should know and do; the verdicts stay
-// for the next. [ErrRunEnded] says that the claim is void.
+// FailRun ends a run with a message that says what to do. The verdicts stay unused
+// for the next run. [ErrRunEnded] means that the claim is void.
 func (s *Store) FailRun(ctx context.Context, c Claim, message string) (TrainingRun, error) {
 	failed, err := queryOne[TrainingRun](ctx, s, ErrRunEnded, `
 		UPDATE model_training_runs

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Customer is who signs in, and who owns all else.
+// Customer is the account that owns rooms and sensors: the tenant.
 type Customer struct {
 	ID           int64
 	Email        string // as given; compared without regard to case
@@ -119,7 +119,7 @@ func (s *Store) UpdateCustomer(ctx context.Context, id int64, change CustomerCha
 		UPDATE customers
 		SET email = COALESCE(@email, email),
 		    username = COALESCE(@username, username),
-		    -- Who shares a name with an older customer keeps it until they take another.
+		    -- A customer who has the same name as an older one keeps it until they change it.
 		    username_shared = username_shared AND COALESCE(@username, username) = username,
 		    password_hash = COALESCE(@password_hash, password_hash),
 		    tokens_valid_after = CASE

@@ -23,7 +23,7 @@ type Episode struct {
 	Type           string    // temperature or humidity
 	Start, End     time.Time // of its first and last alert's readings
 	Peak           float64   // highest value, °C or % relative humidity
-	Threshold      float64   // limit exceeded; the highest, if it was changed meanwhile
+	Threshold      float64   // threshold exceeded; the highest, if it was changed meanwhile
 	Alerts         int
 	Unacknowledged int
 }
@@ -85,8 +85,7 @@ func (s *Store) Episodes(ctx context.Context, customerID int64, q EpisodeQuery) 
 }
 
 // AcknowledgeEpisode marks a customer's alerts of one sensor and type from start
-// to end, both included, as seen: exactly what somebody looked at, and nothing
-// that came since. It returns how many it marked, none when they were already,
+// to end, both included, as acknowledged: the alerts that the user saw, and no later ones. It returns how many it marked, none when they were already,
 // or [ErrNoAlert] if there is no alert in the range.
 func (s *Store) AcknowledgeEpisode(ctx context.Context, customerID int64, sensorID, alertType string, start, end time.Time) (int, error) {
 	var present bool

@@ -20,7 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// What callers decide on. Every ErrNo… is an [ErrNotFound].
+// Errors that callers distinguish. Every ErrNo… is an [ErrNotFound].
 var (
 	ErrNotFound = errors.New("not found")
 
@@ -50,14 +50,6 @@ type Store struct {
 // New returns the store over a pool whose schema [Migrate] has brought up to
 // date. The pool stays the caller's to close.
 func New(pool *pgxpool.Pool) *Store { return &Store{pool: retrying{pool}} }
-
-// Ping reports whether the database answers.
-func (s *Store) Ping(ctx context.Context) error {
-	if err := s.pool.pool.Ping(ctx); err != nil {
-		return fmt.Errorf("metadata database: %w", err)
-	}
-	return nil
-}
 
 // queryOne runs a query that gives one row, or absent where it gives none.
 func queryOne[T any](ctx context.Context, s *Store, absent error, sql string, args pgx.StrictNamedArgs) (T, error) {

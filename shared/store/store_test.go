@@ -109,15 +109,3 @@ func mustFail(t *testing.T, what string, err, want error) {
 		t.Errorf("%s: got error %v, want %v", what, err, want)
 	}
 }
-
-func TestPingTellsWhetherTheDatabaseAnswers(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t)
-	if err := store.New(pool).Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
-	pool.Close()
-	if err := store.New(pool).Ping(t.Context()); err == nil {
-		t.Error("a closed pool answered")
-	}
-}

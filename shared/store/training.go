@@ -131,9 +131,8 @@ func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun,
 	return run, nil
 }
 
-// BeginAutomatic starts a run when enough verdicts wait, none is under way and
-// none failed within [RetryAfter]. However many ask at once, one of them is
-// told true.
+// BeginAutomatic starts a run when enough verdicts are unused, no run is active and
+// none failed within [RetryAfter]. Of concurrent calls one returns true.
 func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
 	if err := s.ExpireRuns(ctx); err != nil {
 		return TrainingRun{}, false, err

@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Middleware joins each request to its caller's trace (W3C traceparent) and,
-// when tracing is on, makes a server span of it, named for the route that took
-// it: a pattern, never the path with its identifiers.
+// Middleware joins each request to its caller's trace (W3C traceparent). When
+// tracing is on, it makes a server span, named after the pattern of the route:
+// never the path, which contains identifiers.
 func Middleware(component string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
@@ -22,7 +22,7 @@ func Middleware(component string, next http.Handler) http.Handler {
 		}
 		ctx, span := otel.Tracer(scope).Start(ctx, component, trace.WithSpanKind(trace.SpanKindServer))
 		if !span.IsRecording() {
-			// A trace that only passes through still reaches the log lines.
+			// The log lines carry the id of the caller's trace even when no span is made.
 			if ctx != r.Context() {
 				r = r.WithContext(ctx)
 			}
@@ -68,19 +68,3 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Flush implements [http.Flusher], which some libraries ask for by assertion.
 func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
-
-// Transport carries the trace of a request's context to the server it calls.
-func Transport(base http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		ctx := r.Context()
-		if trace.SpanContextFromContext(ctx).IsValid() {
-			r = r.Clone(ctx)
-			propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
-		}
-		return base.RoundTrip(r)
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

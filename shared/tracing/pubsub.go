@@ -35,10 +35,9 @@ func Extract(ctx context.Context, attributes map[string]string) context.Context 
 	return joinTrace(ctx, messageCarrier(attributes))
 }
 
-// joinTrace returns ctx within the trace that a carrier tells of. The tracestate that
-// may come with it is left behind: nothing of ours reads it, a stranger can make
-// it as long as a header may be, and Pub/Sub refuses a message with an attribute
-// of more than 1,024 bytes.
+// joinTrace returns ctx within the trace of a carrier. It drops the tracestate:
+// nothing of ours reads it, any client can make it as long as a header may be, and
+// Pub/Sub refuses a message with an attribute of more than 1,024 bytes.
 func joinTrace(ctx context.Context, carrier propagation.TextMapCarrier) context.Context {
 	caller := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, carrier))
 	if !caller.IsRemote() {

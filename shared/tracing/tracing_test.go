@@ -160,29 +160,6 @@ func TestExport(t *testing.T) { //nolint:paralleltest // installs the process-wi
 	}
 }
 
-// TestTransport carries the trace in the header of an outgoing request.
-func TestTransport(t *testing.T) {
-	t.Parallel()
-	var header string
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		header = r.Header.Get("Traceparent")
-	}))
-	t.Cleanup(server.Close)
-	ctx := Extract(t.Context(), map[string]string{prefix + "traceparent": parent})
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := (&http.Client{Transport: Transport(http.DefaultTransport)}).Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = response.Body.Close()
-	if header != parent {
-		t.Errorf("traceparent %q, want %q", header, parent)
-	}
-}
-
 func BenchmarkMiddlewareOff(b *testing.B) {
 	handler := Middleware("api", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	request := httptest.NewRequest(http.MethodGet, "/health", nil)

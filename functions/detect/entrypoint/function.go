@@ -35,22 +35,22 @@ func init() {
 	}, name, open))
 }
 
-func open(ctx context.Context, s config, deps function.Deps) (push.HandleFunc, func(), error) {
-	pool, closePool, err := cloudsql.Open(ctx, s.Database)
+func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, func(), error) {
+	pool, closePool, err := cloudsql.Open(ctx, c.Database)
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := pubsub.NewClient(context.WithoutCancel(ctx), s.Project)
+	client, err := pubsub.NewClient(context.WithoutCancel(ctx), c.Project)
 	if err != nil {
 		closePool()
 		return nil, nil, fmt.Errorf("open Pub/Sub: %w", err)
 	}
-	alerts := detect.NewAlertPublisher(client, s.AlertTopic)
+	alerts := detect.NewAlertPublisher(client, c.AlertTopic)
 	shut := func() { alerts.Stop(); _ = client.Close(); closePool() }
 	metadata := store.New(pool)
 	var live detect.Models = detect.NoModels{}
-	if s.ModelBucket != "" {
-		bucket, err := modelstore.Open(ctx, s.ModelBucket)
+	if c.ModelBucket != "" {
+		bucket, err := modelstore.Open(ctx, c.ModelBucket)
 		if err != nil {
 			shut()
 			return nil, nil, err
@@ -59,8 +59,8 @@ func open(ctx context.Context, s config, deps function.Deps) (push.HandleFunc, f
 		first := shut
 		shut = func() { first(); _ = bucket.Close() }
 	}
-	detector := detect.NewAnomalyDetector(live, metadata, s.PredictionSample, deps.Log, deps.Counters)
+	detector := detect.NewAnomalyDetector(live, metadata, c.PredictionSample, deps.Log, deps.Counters)
 	statuses := sensorcache.New(metadata, deps.Clock)
-	step := detect.New(statuses, alerts, detector, s.Defaults(), deps.Log, deps.Counters)
+	step := detect.New(statuses, alerts, detector, c.Defaults(), deps.Log, deps.Counters)
 	return step.Handle, shut, nil
 }

@@ -34,12 +34,12 @@ func init() {
 	}, name, open))
 }
 
-func open(ctx context.Context, s config, deps function.Deps) (push.HandleFunc, func(), error) {
-	pool, closePool, err := cloudsql.Open(ctx, s.Database)
+func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, func(), error) {
+	pool, closePool, err := cloudsql.Open(ctx, c.Database)
 	if err != nil {
 		return nil, nil, err
 	}
-	table, closeTable, err := backend.Open(ctx, s.Project, s.Table, pool, deps.Clock, deps.Log)
+	table, closeTable, err := backend.Open(ctx, c.Project, c.Table, pool, deps.Clock, deps.Log)
 	if err != nil {
 		closePool()
 		return nil, nil, fmt.Errorf("open readings: %w", err)

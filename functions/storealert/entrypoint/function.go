@@ -31,8 +31,8 @@ func init() {
 	}, name, open))
 }
 
-func open(ctx context.Context, s config, deps function.Deps) (push.HandleFunc, func(), error) {
-	pool, closePool, err := cloudsql.Open(ctx, s.Database)
+func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, func(), error) {
+	pool, closePool, err := cloudsql.Open(ctx, c.Database)
 	if err != nil {
 		return nil, nil, err
 	}

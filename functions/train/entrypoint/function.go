@@ -34,22 +34,22 @@ func init() {
 	}, name, open))
 }
 
-func open(ctx context.Context, s config, deps function.Deps) (push.HandleFunc, func(), error) {
-	pool, closePool, err := cloudsql.Open(ctx, s.Database)
+func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, func(), error) {
+	pool, closePool, err := cloudsql.Open(ctx, c.Database)
 	if err != nil {
 		return nil, nil, err
 	}
-	bucket, err := modelstore.Open(ctx, s.ModelBucket)
+	bucket, err := modelstore.Open(ctx, c.ModelBucket)
 	if err != nil {
 		closePool()
 		return nil, nil, err
 	}
-	table, closeTable, err := backend.Open(ctx, s.Project, s.Table, pool, deps.Clock, deps.Log)
+	table, closeTable, err := backend.Open(ctx, c.Project, c.Table, pool, deps.Clock, deps.Log)
 	if err != nil {
 		_ = bucket.Close()
 		closePool()
 		return nil, nil, fmt.Errorf("open readings: %w", err)
 	}
-	step := train.New(store.New(pool), table, bucket, s.Rows, deps.Clock, deps.Log, deps.Counters)
+	step := train.New(store.New(pool), table, bucket, c.Rows, deps.Clock, deps.Log, deps.Counters)
 	return step.Handle, func() { _ = closeTable(); _ = bucket.Close(); closePool() }, nil
 }

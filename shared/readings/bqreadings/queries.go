@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// statements are the queries, one file each; what each scans stands at its top.
+// statements are the queries, one file each. A comment at the top says what it scans.
 //
 //go:embed sql/*.sql
 var statements embed.FS
@@ -24,7 +24,7 @@ func statement(name, table string) (string, error) {
 	return strings.ReplaceAll(string(text), tablePlaceholder, table), nil
 }
 
-// quoted is the table's path as it stands in a query.
-func quoted(project, dataset, table string) string {
+// quotedTable is the table's path as it stands in a query.
+func quotedTable(project, dataset, table string) string {
 	return "`" + project + "." + dataset + "." + table + "`"
 }

@@ -18,7 +18,7 @@ const (
 	fieldHumidity
 )
 
-// rowDescriptor tells BigQuery how the bytes of [encodeRow] are to be read:
+// rowDescriptor describes the bytes of [encodeRow] to BigQuery:
 // fields are matched to columns by name. The fields are those of the original
 // schema; a column added to the table later stays null until it is named here.
 func rowDescriptor() *descriptorpb.DescriptorProto {

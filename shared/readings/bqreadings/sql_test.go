@@ -39,7 +39,7 @@ func TestStatements(t *testing.T) {
 	for name, want := range parameters() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := statement(name, quoted("project", "dataset", "table"))
+			text, err := statement(name, quotedTable("project", "dataset", "table"))
 			if err != nil {
 				t.Fatal(err)
 			}

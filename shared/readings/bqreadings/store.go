@@ -1,4 +1,4 @@
-// Package bqreadings keeps readings in BigQuery, for production: the table
+// Package bqreadings stores readings in BigQuery, for production: the table
 // sensor_data.readings, partitioned by day of timestamp and clustered by node
 // and message.
 //
@@ -44,8 +44,8 @@ type Config struct {
 	// LatestTTL is how old a latest reading from the cache may be; 0 caches
 	// nothing.
 	LatestTTL time.Duration `env:"LATEST_CACHE_TTL" envDefault:"3s"`
-	// Linger is how long an append waits for rows of other requests while others
-	// are under way; 0 sends every request's rows by themselves.
+	// Linger is how long a row waits for rows of other requests while appends are
+	// in flight; 0 sends every request's rows in an append of their own.
 	Linger time.Duration `env:"APPEND_LINGER" envDefault:"2ms"`
 	// AppendTimeout ends an attempt to append that BigQuery does not answer; it
 	// answers in some tens of milliseconds.
@@ -57,11 +57,11 @@ type Config struct {
 }
 
 // Bounds of one append. BigQuery takes 10 MB a request; more rows than these
-// gain nothing. Up to appendLanes appends are under way before rows wait.
+// gain nothing. With maxAppendsInFlight appends in flight, further rows wait.
 const (
-	maxAppendRows  = 500
-	maxAppendBytes = 1 << 20
-	appendLanes    = 8
+	maxAppendRows      = 500
+	maxAppendBytes     = 1 << 20
+	maxAppendsInFlight = 8
 )
 
 // isName reports whether a project, dataset or table may be called so. Nothing
@@ -123,8 +123,8 @@ func Open(ctx context.Context, project string, config Config, clock func() time.
 		config:  config,
 		client:  client,
 		writer:  w,
-		batcher: &batcher{linger: config.Linger, maxInFlight: appendLanes, maxRows: maxAppendRows, maxBytes: maxAppendBytes, append: w.append},
-		table:   quoted(project, config.Dataset, config.Table),
+		batcher: &batcher{linger: config.Linger, maxInFlight: maxAppendsInFlight, maxRows: maxAppendRows, maxBytes: maxAppendBytes, append: w.append},
+		table:   quotedTable(project, config.Dataset, config.Table),
 		clock:   clock,
 	}
 	s.latest = newLatestCache(config.LatestTTL, clock, s.queryLatest)

@@ -50,7 +50,7 @@ type connection struct {
 	client *managedwriter.Client
 	stream *managedwriter.ManagedStream
 	cancel context.CancelFunc
-	refs   sync.WaitGroup // appends under way
+	refs   sync.WaitGroup // appends in flight
 }
 
 func newWriter(ctx context.Context, project, table string, timeout time.Duration, options []option.ClientOption, log *slog.Logger) *writer {

@@ -1,4 +1,4 @@
-// Package pgreadings keeps readings in PostgreSQL, in the table
+// Package pgreadings stores readings in PostgreSQL, in the table
 // sensor_data.readings with a partition per day: the local system's time-series
 // table, and that of an installation on one machine.
 //

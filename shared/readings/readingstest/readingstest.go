@@ -28,8 +28,7 @@ type Store interface {
 // Now is the clock that the store under test must have been given.
 func Now() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-// Run holds a store to the contract. The store must be empty, and its clock
-// [Now]; identifiers of nodes differ from test to test, so that all share it.
+// Run runs the conformance suite. The store must be empty, and its clock [Now]; identifiers of nodes differ from test to test, so that all share it.
 func Run(t *testing.T, store Store) {
 	t.Helper()
 	tests := map[string]func(*testing.T, Store, string){
