@@ -27,13 +27,13 @@ type connecting struct {
 
 	mu     sync.Mutex
 	client *pubsub.Client
-	opened *gateway.Topic
+	opened *gateway.ReadingPublisher
 	fault  error
 	tried  time.Time
 }
 
 // connect returns the topic, or why there is none yet.
-func (c *connecting) connect(ctx context.Context) (*gateway.Topic, error) {
+func (c *connecting) connect(ctx context.Context) (*gateway.ReadingPublisher, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.opened != nil {
@@ -50,7 +50,7 @@ func (c *connecting) connect(ctx context.Context) (*gateway.Topic, error) {
 	if c.fault != nil {
 		c.log.InfoContext(ctx, "credentials are there")
 	}
-	c.client, c.opened = client, gateway.NewTopic(client, c.topic, c.timeout)
+	c.client, c.opened = client, gateway.NewReadingPublisher(client, c.topic, c.timeout)
 	return c.opened, nil
 }
 

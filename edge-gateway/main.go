@@ -8,7 +8,7 @@
 //	monitor-gateway version   prints what was built
 //	monitor-gateway help      prints what there is, and the settings
 //
-// Its environment is that of settings.go.
+// Its environment is that of config.go.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Environ())
 	stop()
 	if err != nil {
-		if !errors.Is(err, errUnwell) {
+		if !errors.Is(err, errProblemsFound) {
 			config.PrintError(os.Stderr, "monitor-gateway", err)
 		}
 		os.Exit(1)
@@ -45,7 +45,7 @@ func run(ctx context.Context, args, environ []string) error {
 	case len(args) == 0:
 		return serve(ctx, environ, time.Now)
 	case args[0] == "doctor":
-		return examine(ctx, args[1:], environ, os.Stdout, time.Now)
+		return runDoctor(ctx, args[1:], environ, os.Stdout, time.Now)
 	case len(args) > 1:
 		return fmt.Errorf("unknown arguments %q: monitor-gateway help tells what there is", args)
 	}

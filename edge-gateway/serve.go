@@ -70,7 +70,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	if s.Announce {
 		parts.Go(func() error { return announcer.Run(ctx) })
 	}
-	parts.Go(func() error { return supervise(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), log) })
+	parts.Go(func() error { return runWatchdog(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), log) })
 	err = parts.Wait()
 	log.InfoContext(context.WithoutCancel(ctx), "stopped", "backlog", box.Stats().Pending)
 	return err //nolint:wrapcheck // the parts say what they are
@@ -85,16 +85,16 @@ type box interface {
 // openOutbox opens the outbox, or, when its disk has failed, stands in for it:
 // readings still reach Pub/Sub for as long as the uplink holds, which beats a
 // gateway that does not start.
-func openOutbox(ctx context.Context, s settings, clock func() time.Time, log *slog.Logger) (box, error) {
+func openOutbox(ctx context.Context, s Config, clock func() time.Time, log *slog.Logger) (box, error) {
 	opened, err := outbox.Open(s.OutboxDir, outbox.Options{
-		MaxBytes: s.OutboxMaxBytes, Retain: gateway.Remember, Clock: clock,
+		MaxBytes: s.OutboxMaxBytes, Retain: gateway.OutboxRetention, Clock: clock,
 	})
 	if errors.Is(err, outbox.ErrInUse) {
 		return nil, err
 	}
 	if err != nil {
 		log.ErrorContext(ctx, "outbox cannot be opened, readings are lost while Pub/Sub is away", "error", err.Error())
-		return outbox.Unavailable(err), nil
+		return outbox.Unavailable{Reason: err}, nil
 	}
 	return opened, nil
 }

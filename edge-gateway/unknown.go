@@ -44,7 +44,7 @@ func (i installation) settings() []string {
 
 // variables are those that the program and Google's libraries read.
 func variables() []config.Setting {
-	return slices.Concat(config.Describe[settings](), config.Describe[connections]())
+	return slices.Concat(config.Describe[Config](), config.Describe[connections]())
 }
 
 // unknown says of what is set that it is no setting: each variable of the
@@ -94,8 +94,8 @@ func ofLibraries(name string) bool {
 
 // loadSettings reads the settings of the environment. When they do not do, its
 // error also tells what is misspelt: that may be the one that is missing.
-func loadSettings(environ []string, installed installation) (settings, connections, error) {
-	s, err := config.Load[settings](environ)
+func loadSettings(environ []string, installed installation) (Config, connections, error) {
+	s, err := config.Load[Config](environ)
 	google, unread := config.Load[connections](environ)
 	if err = errors.Join(err, unread); err != nil {
 		for _, text := range unknown(environ, installed) {

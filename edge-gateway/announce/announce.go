@@ -179,13 +179,13 @@ func (a *Announcer) publish(ctx context.Context, r *responder, s *socket) {
 	if before.Host != state.Host {
 		a.log.InfoContext(ctx, "announcing by mDNS", "instance", state.Instance, "host", state.Host, "port", strconv.Itoa(a.config.Port))
 	}
-	if told(before) != told(state) {
-		a.log.InfoContext(ctx, "addresses announced by mDNS", "links", told(state))
+	if describe(before) != describe(state) {
+		a.log.InfoContext(ctx, "addresses announced by mDNS", "links", describe(state))
 	}
 }
 
-// told is the part of a state that is worth a line in the log.
-func told(s State) string {
+// describe is the part of a state that is worth a line in the log.
+func describe(s State) string {
 	var text []string
 	for _, l := range s.Links {
 		line := l.Interface + " " + strings.Join(l.Addresses, " ")

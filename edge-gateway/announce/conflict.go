@@ -8,11 +8,12 @@ import (
 	"github.com/miekg/dns"
 )
 
-// hear looks in a response of somebody else for our names with another meaning.
-func (r *responder) hear(now time.Time, l *link, m *dns.Msg, from netip.Addr) {
-	claims := r.claims()
+// handleResponse looks for records of another host that conflict with our names
+// (RFC 6762 §9).
+func (r *responder) handleResponse(now time.Time, l *link, m *dns.Msg, from netip.Addr) {
+	claims := r.uniqueRecordsOfAllLinks()
 	foreign := slices.ContainsFunc(slices.Concat(m.Answer, m.Extra), func(record dns.RR) bool {
-		return record.Header().Ttl > 0 && r.disputed(l, claims, record, from)
+		return record.Header().Ttl > 0 && r.conflictsWith(l, claims, record, from)
 	})
 	if !foreign {
 		return
@@ -24,17 +25,17 @@ func (r *responder) hear(now time.Time, l *link, m *dns.Msg, from netip.Addr) {
 		wait = conflictWaits
 	}
 	if l.phase != probing {
-		// Perhaps the other one is a ghost of ours, from a cable moved from one
-		// network to another: ask again before giving the name up (§9).
+		// The record may be our own, cached by another host from another network.
+		// Probe again before renaming (§9).
 		l.phase, l.steps, l.due, l.replies = probing, 0, now.Add(wait), nil
 		return
 	}
 	r.rename(now.Add(wait))
 }
 
-// disputed reports whether a record of somebody else gives a name of ours
-// another meaning than our claims.
-func (r *responder) disputed(l *link, claims []dns.RR, record dns.RR, from netip.Addr) bool {
+// conflictsWith reports whether a record of another host has one of our names and
+// different data than our claims.
+func (r *responder) conflictsWith(l *link, claims []dns.RR, record dns.RR, from netip.Addr) bool {
 	name := record.Header().Name
 	if !sameName(name, r.instance()) && !sameName(name, r.host()) {
 		return false
@@ -43,20 +44,20 @@ func (r *responder) disputed(l *link, claims []dns.RR, record dns.RR, from netip
 	case dns.TypeSRV, dns.TypeTXT, dns.TypeA:
 		return !contains(claims, record)
 	case dns.TypeAAAA:
-		// Of this machine's own responder it is none of our business.
+		// This machine's own responder may announce its addresses.
 		return l.phase == probing && !r.own(from)
 	default:
 		return false
 	}
 }
 
-// claims are what our names mean, on all links: a machine with two interfaces in
-// one network hears itself.
-func (r *responder) claims() []dns.RR {
+// uniqueRecordsOfAllLinks returns our unique records on every link: a machine with
+// two interfaces in one network receives its own announcements.
+func (r *responder) uniqueRecordsOfAllLinks() []dns.RR {
 	var all []dns.RR
 	for _, l := range r.sorted() {
 		for _, record := range r.records(l).unique() {
-			all = with(all, record)
+			all = appendUnique(all, record)
 		}
 	}
 	return all
@@ -84,10 +85,10 @@ func (r *responder) rename(due time.Time) {
 	}
 }
 
-// contend meets another prober of the same name: the one whose records come
+// tieBreak meets another prober of the same name: the one whose records come
 // later in order goes on, the other waits and asks again (§8.2).
-func (r *responder) contend(now time.Time, l *link, m *dns.Msg) {
-	ours, claims := r.records(l).unique(), r.claims()
+func (r *responder) tieBreak(now time.Time, l *link, m *dns.Msg) {
+	ours, claims := r.records(l).unique(), r.uniqueRecordsOfAllLinks()
 	for _, name := range []string{r.instance(), r.host()} {
 		of := func(records []dns.RR) []dns.RR {
 			return slices.DeleteFunc(slices.Clone(records), func(record dns.RR) bool { return !sameName(record.Header().Name, name) })
@@ -97,7 +98,7 @@ func (r *responder) contend(now time.Time, l *link, m *dns.Msg) {
 			continue
 		}
 		if compare(of(ours), theirs) < 0 {
-			l.steps, l.due = 0, now.Add(loserWaits)
+			l.steps, l.due = 0, now.Add(tieBreakDelay)
 			return
 		}
 	}

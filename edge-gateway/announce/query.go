@@ -23,15 +23,15 @@ func (r *responder) receive(now time.Time, p packet) {
 	}
 	if m.Response {
 		if p.from.Port() == multicast.Port {
-			r.hear(now, l, &m, p.from.Addr())
+			r.handleResponse(now, l, &m, p.from.Addr())
 		}
 		return
 	}
 	if l.phase == probing {
-		r.contend(now, l, &m)
+		r.tieBreak(now, l, &m)
 		return
 	}
-	r.query(now, l, &m, p.from)
+	r.answerQuery(now, l, &m, p.from)
 }
 
 // linkOf is the link that a packet came from: by its interface, else by its
@@ -58,15 +58,15 @@ func near(l *link, address netip.Addr) bool {
 	return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// query answers.
-func (r *responder) query(now time.Time, l *link, m *dns.Msg, from netip.AddrPort) {
+// answerQuery answers.
+func (r *responder) answerQuery(now time.Time, l *link, m *dns.Msg, from netip.AddrPort) {
 	if len(m.Question) == 0 {
 		forget(l, from.Addr(), m.Answer) // the rest of a truncated query
 		return
 	}
 	ours := r.recordsFor(l, from.Addr())
 	if from.Port() != multicast.Port {
-		r.legacy(l, ours, m, from)
+		r.answerLegacy(l, ours, m, from)
 		return
 	}
 	alone := ours.wanted(m, func(q dns.Question) bool { return q.Qclass&cacheFlush != 0 })
@@ -79,16 +79,16 @@ func (r *responder) query(now time.Time, l *link, m *dns.Msg, from netip.AddrPor
 		// prober's port.
 		quarter := time.Duration(record.Header().Ttl) * time.Second / 4
 		if said := l.said[record.String()]; now.Sub(said) >= quarter || len(m.Ns) > 0 {
-			everyone = with(everyone, record)
+			everyone = appendUnique(everyone, record)
 		}
 	}
 	if len(alone) > 0 {
-		answer := &dns.Msg{Answer: sent(alone), Extra: sent(ours.additional(alone))}
+		answer := &dns.Msg{Answer: withCacheFlush(alone), Extra: withCacheFlush(ours.additional(alone))}
 		answer.Id, answer.Response, answer.Authoritative = m.Id, true, true
 		r.write(l, from, answer)
 	}
 	if len(everyone) > 0 {
-		r.reply(now, l, m, from, everyone)
+		r.scheduleReply(now, l, m, from, everyone)
 	}
 }
 
@@ -100,18 +100,18 @@ func (r records) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
 	for _, q := range m.Question {
 		if which(q) {
 			for _, record := range r.answers(q) {
-				found = with(found, record)
+				found = appendUnique(found, record)
 			}
 		}
 	}
-	return slices.DeleteFunc(found, func(record dns.RR) bool { return known(m.Answer, record) })
+	return slices.DeleteFunc(found, func(record dns.RR) bool { return isKnownAnswer(m.Answer, record) })
 }
 
-// legacy answers a resolver that knows only unicast DNS: its id, its question,
+// answerLegacy answers a resolver that knows only unicast DNS: its id, its question,
 // short lives, and no bit that it would take for another class (§6.7). Others
 // than neighbours get no answer: it would be sent off the link, to whoever a
 // forged sender's address belongs to.
-func (r *responder) legacy(l *link, ours records, m *dns.Msg, from netip.AddrPort) {
+func (r *responder) answerLegacy(l *link, ours records, m *dns.Msg, from netip.AddrPort) {
 	found := ours.wanted(m, func(dns.Question) bool { return true })
 	if len(found) == 0 || !near(l, from.Addr()) {
 		return
@@ -125,19 +125,19 @@ func (r *responder) legacy(l *link, ours records, m *dns.Msg, from netip.AddrPor
 	r.write(l, from, answer)
 }
 
-// reply sends to everybody, at once or when it is time.
-func (r *responder) reply(now time.Time, l *link, m *dns.Msg, from netip.AddrPort, found []dns.RR) {
+// scheduleReply sends to everybody, at once or when it is time.
+func (r *responder) scheduleReply(now time.Time, l *link, m *dns.Msg, from netip.AddrPort, found []dns.RR) {
 	answer := reply{due: now, records: found, pause: repeatAfter}
 	switch {
 	case len(m.Ns) > 0: // a probe: its sender waits a quarter of a second for us
 		answer.pause = defendAfter
-	case m.Truncated && len(l.replies) < maxPatient:
+	case m.Truncated && len(l.replies) < maxDeferredQueriers:
 		answer.due, answer.asker = now.Add(truncatedDelay+r.upTo(sharedSpread)), from.Addr()
 	case slices.ContainsFunc(found, shared): // others answer too
 		answer.due = now.Add(sharedDelay + r.upTo(sharedSpread))
 	}
 	if !answer.due.After(now) {
-		r.say(now, l, answer)
+		r.multicastNow(now, l, answer)
 		return
 	}
 	// What waits already serves this asker too, unless another asker may still
@@ -152,8 +152,8 @@ func (r *responder) reply(now time.Time, l *link, m *dns.Msg, from netip.AddrPor
 	}
 }
 
-// say multicasts a reply without what everybody has just heard.
-func (r *responder) say(now time.Time, l *link, answer reply) {
+// multicastNow multicasts a reply without what everybody has just heard.
+func (r *responder) multicastNow(now time.Time, l *link, answer reply) {
 	fresh := slices.DeleteFunc(answer.records, func(record dns.RR) bool {
 		said, ok := l.said[record.String()]
 		return ok && now.Sub(said) < answer.pause
@@ -161,20 +161,20 @@ func (r *responder) say(now time.Time, l *link, answer reply) {
 	for _, record := range fresh {
 		l.said[record.String()] = now
 	}
-	r.multicast(l, &dns.Msg{Answer: sent(fresh), Extra: sent(r.records(l).additional(fresh))})
+	r.multicast(l, &dns.Msg{Answer: withCacheFlush(fresh), Extra: withCacheFlush(r.records(l).additional(fresh))})
 }
 
 // forget drops from what waits for an asker what it now says it knows (§7.2).
 func forget(l *link, asker netip.Addr, theirs []dns.RR) {
 	for i := range l.replies {
 		if l.replies[i].asker == asker {
-			l.replies[i].records = slices.DeleteFunc(l.replies[i].records, func(record dns.RR) bool { return known(theirs, record) })
+			l.replies[i].records = slices.DeleteFunc(l.replies[i].records, func(record dns.RR) bool { return isKnownAnswer(theirs, record) })
 		}
 	}
 	l.replies = slices.DeleteFunc(l.replies, func(reply reply) bool { return len(reply.records) == 0 })
 }
 
-func with(records []dns.RR, record dns.RR) []dns.RR {
+func appendUnique(records []dns.RR, record dns.RR) []dns.RR {
 	if contains(records, record) {
 		return records
 	}

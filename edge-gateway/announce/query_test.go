@@ -19,15 +19,15 @@ func TestAnswers(t *testing.T) {
 		answer     []string
 		additional []string
 	}{
-		"service":          {"_http._tcp.local.", dns.TypePTR, []string{pointer}, []string{service, text, wired, noHost}},
-		"upper case":       {"_HTTP._TcP.LOCAL.", dns.TypePTR, []string{pointer}, []string{service, text, wired, noHost}},
-		"instance":         {"monitor-gateway._http._tcp.local.", dns.TypeSRV, []string{service}, []string{wired, noHost}},
+		"service":          {"_http._tcp.local.", dns.TypePTR, []string{pointer}, []string{service, text, wired, hostNSEC}},
+		"upper case":       {"_HTTP._TcP.LOCAL.", dns.TypePTR, []string{pointer}, []string{service, text, wired, hostNSEC}},
+		"instance":         {"monitor-gateway._http._tcp.local.", dns.TypeSRV, []string{service}, []string{wired, hostNSEC}},
 		"text":             {"monitor-gateway._http._tcp.local.", dns.TypeTXT, []string{text}, nil},
-		"any of instance":  {"Monitor-Gateway._http._tcp.local.", dns.TypeANY, []string{service, text}, []string{wired, noHost}},
-		"host":             {"monitor-gateway.local.", dns.TypeA, []string{wired}, []string{noHost}},
-		"any of host":      {"MONITOR-GATEWAY.local.", dns.TypeANY, []string{wired}, []string{noHost}},
-		"IPv6 of host":     {"monitor-gateway.local.", dns.TypeAAAA, []string{noHost}, nil},
-		"MX of instance":   {"monitor-gateway._http._tcp.local.", dns.TypeMX, []string{noMore}, nil},
+		"any of instance":  {"Monitor-Gateway._http._tcp.local.", dns.TypeANY, []string{service, text}, []string{wired, hostNSEC}},
+		"host":             {"monitor-gateway.local.", dns.TypeA, []string{wired}, []string{hostNSEC}},
+		"any of host":      {"MONITOR-GATEWAY.local.", dns.TypeANY, []string{wired}, []string{hostNSEC}},
+		"IPv6 of host":     {"monitor-gateway.local.", dns.TypeAAAA, []string{hostNSEC}, nil},
+		"MX of instance":   {"monitor-gateway._http._tcp.local.", dns.TypeMX, []string{instanceNSEC}, nil},
 		"kinds of service": {"_services._dns-sd._udp.local.", dns.TypePTR, []string{services}, nil},
 		"name of address":  {"20.1.168.192.in-addr.arpa.", dns.TypePTR, nil, nil}, // is the machine's responder's
 		"another host":     {"printer.local.", dns.TypeA, nil, nil},
@@ -260,7 +260,7 @@ func TestPatienceWithOneAskerCostsNoOther(t *testing.T) {
 	for n := range 200 {
 		s.from(eth, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 168, 1, byte(n)}), multicast.Port).String(), truncated)
 	}
-	if waiting := len(s.responder.links[eth].replies); waiting > maxPatient+1 {
+	if waiting := len(s.responder.links[eth].replies); waiting > maxDeferredQueriers+1 {
 		t.Errorf("%d replies wait", waiting)
 	}
 	s.pass(time.Second)

@@ -172,17 +172,17 @@ func sameName(a, b string) bool {
 	return len(a) == len(b) && dns.CanonicalName(a) == dns.CanonicalName(b)
 }
 
-// known reports whether the asker says that it has a record, for at least half
+// isKnownAnswer reports whether the asker says that it has a record, for at least half
 // of its life still (§7.1).
-func known(theirs []dns.RR, record dns.RR) bool {
+func isKnownAnswer(theirs []dns.RR, record dns.RR) bool {
 	return slices.ContainsFunc(theirs, func(other dns.RR) bool {
 		return other.Header().Ttl >= record.Header().Ttl/2 && sameRecord(other, record)
 	})
 }
 
-// sent returns records as they travel by multicast: those that are ours alone
+// withCacheFlush returns records as they travel by multicast: those that are ours alone
 // replace what others knew.
-func sent(of []dns.RR) []dns.RR {
+func withCacheFlush(of []dns.RR) []dns.RR {
 	copies := make([]dns.RR, len(of))
 	for i, record := range of {
 		copies[i] = dns.Copy(record)

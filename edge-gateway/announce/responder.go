@@ -14,21 +14,21 @@ import (
 
 // Times of RFC 6762.
 const (
-	probes         = 3
-	probeEvery     = 250 * time.Millisecond // §8.1
-	announcements  = 2
-	announceEvery  = time.Second            // §8.3
-	retryAfter     = 5 * time.Second        // an announcement that could not be sent
-	loserWaits     = time.Second            // §8.2
-	manyConflicts  = 15                     // within
-	conflictWindow = 10 * time.Second       // make each further attempt wait
-	conflictWaits  = 5 * time.Second        // §8.1
-	sharedDelay    = 20 * time.Millisecond  // at least, §6
-	sharedSpread   = 100 * time.Millisecond // and so much more at most
-	truncatedDelay = 400 * time.Millisecond // at least, for the asker's further known answers, §7.2
-	repeatAfter    = time.Second            // the same record by multicast, §6
-	defendAfter    = 250 * time.Millisecond // the same to a probe, §6
-	maxPatient     = 32                     // askers waited for on a link; more get their answer at once
+	probes              = 3
+	probeEvery          = 250 * time.Millisecond // §8.1
+	announcements       = 2
+	announceEvery       = time.Second            // §8.3
+	retryAfter          = 5 * time.Second        // an announcement that could not be sent
+	tieBreakDelay       = time.Second            // §8.2
+	manyConflicts       = 15                     // within
+	conflictWindow      = 10 * time.Second       // make each further attempt wait
+	conflictWaits       = 5 * time.Second        // §8.1
+	sharedDelay         = 20 * time.Millisecond  // at least, §6
+	sharedSpread        = 100 * time.Millisecond // and so much more at most
+	truncatedDelay      = 400 * time.Millisecond // at least, for the asker's further known answers, §7.2
+	repeatAfter         = time.Second            // the same record by multicast, §6
+	defendAfter         = 250 * time.Millisecond // the same to a probe, §6
+	maxDeferredQueriers = 32                     // askers waited for on a link; more get their answer at once
 )
 
 // phase is how far a link is.
@@ -197,7 +197,7 @@ func (r *responder) advance(now time.Time) {
 				l.replies = append(l.replies, reply)
 				continue
 			}
-			r.say(now, l, reply)
+			r.multicastNow(now, l, reply)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func (r *responder) step(now time.Time, l *link) {
 	for _, record := range all {
 		l.said[record.String()] = now
 	}
-	if !r.multicast(l, &dns.Msg{Answer: sent(all)}) {
+	if !r.multicast(l, &dns.Msg{Answer: withCacheFlush(all)}) {
 		l.steps, l.due = 0, now.Add(retryAfter)
 		return
 	}
@@ -244,7 +244,7 @@ func (r *responder) probe(l *link) {
 func (r *responder) goodbye() {
 	for _, l := range r.sorted() {
 		if l.phase != probing {
-			r.multicast(l, &dns.Msg{Answer: withTTL(sent(r.records(l).own()), 0)})
+			r.multicast(l, &dns.Msg{Answer: withTTL(withCacheFlush(r.records(l).own()), 0)})
 		}
 	}
 }

@@ -133,12 +133,12 @@ func goodbye(line string) string {
 }
 
 const (
-	pointer  = "_http._tcp.local. 4500 IN PTR monitor-gateway._http._tcp.local."
-	services = "_services._dns-sd._udp.local. 4500 IN PTR _http._tcp.local."
-	service  = "monitor-gateway._http._tcp.local. 120 IN SRV 0 0 8080 monitor-gateway.local. flush"
-	text     = `monitor-gateway._http._tcp.local. 4500 IN TXT "version=1.0" flush`
-	wired    = "monitor-gateway.local. 120 IN A 192.168.1.20 flush"
-	wireless = "monitor-gateway.local. 120 IN A 10.0.0.20 flush"
-	noHost   = "monitor-gateway.local. 120 IN NSEC monitor-gateway.local. A flush"
-	noMore   = "monitor-gateway._http._tcp.local. 4500 IN NSEC monitor-gateway._http._tcp.local. TXT SRV flush"
+	pointer      = "_http._tcp.local. 4500 IN PTR monitor-gateway._http._tcp.local."
+	services     = "_services._dns-sd._udp.local. 4500 IN PTR _http._tcp.local."
+	service      = "monitor-gateway._http._tcp.local. 120 IN SRV 0 0 8080 monitor-gateway.local. flush"
+	text         = `monitor-gateway._http._tcp.local. 4500 IN TXT "version=1.0" flush`
+	wired        = "monitor-gateway.local. 120 IN A 192.168.1.20 flush"
+	wireless     = "monitor-gateway.local. 120 IN A 10.0.0.20 flush"
+	hostNSEC     = "monitor-gateway.local. 120 IN NSEC monitor-gateway.local. A flush"
+	instanceNSEC = "monitor-gateway._http._tcp.local. 4500 IN NSEC monitor-gateway._http._tcp.local. TXT SRV flush"
 )

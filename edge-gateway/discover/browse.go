@@ -67,7 +67,7 @@ func gateway(services []*mdns.ServiceEntry) (found Gateway, ok bool) {
 	for _, s := range services {
 		label, isHTTP := strings.CutSuffix(s.Name, "."+serviceType+".local.")
 		address, isIPv4 := netip.AddrFromSlice(s.AddrV4)
-		if isHTTP && isIPv4 && named(label) && s.Port > 0 {
+		if isHTTP && isIPv4 && isGatewayName(label) && s.Port > 0 {
 			all = append(all, Gateway{
 				Instance: label, Host: strings.TrimSuffix(s.Host, "."), Address: address.Unmap(), Port: s.Port, Text: s.InfoFields,
 			})

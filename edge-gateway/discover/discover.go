@@ -153,7 +153,7 @@ func Resolve(ctx context.Context, i net.Interface, mode Mode) ([]netip.Addr, err
 	// Reading ends with the context.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	q := inquiry{conn: conn, mode: mode, on: i}
+	q := query{conn: conn, mode: mode, on: i}
 	addresses, err := q.run(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: ask by %s: %w", i.Name, mode, err)
@@ -195,15 +195,15 @@ func open(ctx context.Context, i net.Interface, mode Mode) (*ipv4.PacketConn, er
 	return conn, nil
 }
 
-// inquiry is one way to ask, under way.
-type inquiry struct {
+// query is one way to ask, under way.
+type query struct {
 	conn  *ipv4.PacketConn
 	mode  Mode
 	on    net.Interface
 	asked dns.Msg // the last question
 }
 
-func (q *inquiry) run(ctx context.Context) ([]netip.Addr, error) {
+func (q *query) run(ctx context.Context) ([]netip.Addr, error) {
 	buffer := make([]byte, multicast.MaxMessage)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		if err := q.ask(); err != nil {
@@ -223,7 +223,7 @@ func (q *inquiry) run(ctx context.Context) ([]netip.Addr, error) {
 	}
 }
 
-func (q *inquiry) ask() error {
+func (q *query) ask() error {
 	q.asked = question(q.mode)
 	wire, err := q.asked.Pack()
 	if err != nil {
@@ -249,7 +249,7 @@ func question(mode Mode) dns.Msg {
 }
 
 // listen takes answers until one has an address.
-func (q *inquiry) listen(ctx context.Context, buffer []byte) ([]netip.Addr, error) {
+func (q *query) listen(ctx context.Context, buffer []byte) ([]netip.Addr, error) {
 	stop := context.AfterFunc(ctx, func() { _ = q.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer func() {
 		stop()
@@ -294,9 +294,9 @@ func answered(mode Mode, asked dns.Msg, data []byte) []netip.Addr {
 	return addresses
 }
 
-// named reports whether an instance is a gateway: its name, or that with a
+// isGatewayName reports whether an instance is a gateway: its name, or that with a
 // number.
-func named(label string) bool {
+func isGatewayName(label string) bool {
 	rest, ok := strings.CutPrefix(strings.ToLower(label), Name)
 	if !ok || rest == "" {
 		return ok

@@ -41,15 +41,15 @@ func (c Config) clock(ctx context.Context, r *Report) {
 	}
 	switch away := off.Abs(); {
 	case away > clockLimit:
-		r.problem(subject, setClock, "%s", told(off))
+		r.problem(subject, setClock, "%s", describeOffset(off))
 	case away > clockSlack+within:
-		r.warn(subject, setClock, "%s", told(off))
+		r.warn(subject, setClock, "%s", describeOffset(off))
 	default:
 		r.ok(subject, "right, as far as Google's answer tells (to %s)", (clockSlack + within).Round(time.Second))
 	}
 }
 
-func told(off time.Duration) string {
+func describeOffset(off time.Duration) string {
 	direction := "fast"
 	if off < 0 {
 		direction = "slow"

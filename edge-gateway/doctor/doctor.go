@@ -36,8 +36,8 @@ type Config struct {
 	// PubSub are options of its client beside the credentials.
 	PubSub []option.ClientOption
 
-	// Silent says that the gateway announces nothing.
-	Silent bool
+	// MDNSDisabled says that the gateway announces nothing.
+	MDNSDisabled bool
 
 	here bool // the gateway is to be on this machine
 

@@ -41,7 +41,7 @@ func said(r *Report, subject string) string {
 	var lines []string
 	for _, f := range r.Findings {
 		if f.Subject == subject {
-			lines = append(lines, f.Verdict.String()+" "+f.Text)
+			lines = append(lines, f.Severity.String()+" "+f.Text)
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -49,7 +49,7 @@ func said(r *Report, subject string) string {
 
 // expect holds that a report says all of this of a subject, and the worst of it
 // is the verdict.
-func expect(t *testing.T, r *Report, subject string, worst Verdict, texts ...string) {
+func expect(t *testing.T, r *Report, subject string, worst Severity, texts ...string) {
 	t.Helper()
 	found := said(r, subject)
 	for _, text := range texts {
@@ -60,7 +60,7 @@ func expect(t *testing.T, r *Report, subject string, worst Verdict, texts ...str
 	got := OK
 	for _, f := range r.Findings {
 		if f.Subject == subject {
-			got = max(got, f.Verdict)
+			got = max(got, f.Severity)
 		}
 	}
 	if got != worst {
@@ -77,7 +77,7 @@ func TestClock(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		ahead   time.Duration
-		verdict Verdict
+		verdict Severity
 		text    string
 	}{
 		"right":          {0, OK, "right, as far as Google's answer tells"},
@@ -192,7 +192,7 @@ func TestCredentials(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		config  Config
-		verdict Verdict
+		verdict Severity
 		text    string
 		usable  bool
 	}{
@@ -281,7 +281,7 @@ func TestTopic(t *testing.T) {
 	for name, c := range map[string]struct {
 		get     codes.Code
 		granted []string
-		verdict Verdict
+		verdict Severity
 		text    string
 	}{
 		"may be published to":     {codes.PermissionDenied, []string{publish}, OK, "projects/site/topics/data may be published to"},
@@ -409,7 +409,7 @@ func TestGateway(t *testing.T) {
 		return r
 	}
 	site := func(version string, err error) http.Handler {
-		return gateway.New(gateway.Config{Version: version}, publisher{err}, outbox.Unavailable(os.ErrPermission), time.Now, logging.Discard())
+		return gateway.New(gateway.Config{Version: version}, publisher{err}, outbox.Unavailable{Reason: os.ErrPermission}, time.Now, logging.Discard())
 	}
 	message := `{"id":"1","node_id":"n","temperature":20,"humidity":40}`
 	post := func(handler http.Handler) {
@@ -460,8 +460,8 @@ Configure nodes with http://192.168.1.20:8080.
 		t.Error("a report with a problem says all is well")
 	}
 	for want, made := range map[string]*Report{
-		"Everything is in order.": {}, "No problem, 2 warnings.": {Findings: []Finding{{Verdict: Warning}, {Verdict: Warning}}},
-		"2 problems.": {Findings: []Finding{{Verdict: Problem}, {Verdict: Problem}}},
+		"Everything is in order.": {}, "No problem, 2 warnings.": {Findings: []Finding{{Severity: Warning}, {Severity: Warning}}},
+		"2 problems.": {Findings: []Finding{{Severity: Problem}, {Severity: Problem}}},
 	} {
 		if got := made.summary(); got != want {
 			t.Errorf("summary %q, want %q", got, want)

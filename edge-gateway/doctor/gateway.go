@@ -24,7 +24,7 @@ func (c Config) gateway(ctx context.Context, r *Report) {
 		r.problem(subject, "start it: sudo systemctl start monitor-gateway; why it does not run: journalctl -u monitor-gateway -n 50", "does not answer on port %d: %v", c.Port, err)
 		return
 	}
-	r.ok(subject, "answers on port %d: version %s, %s", c.Port, h.Version, some(h.Nodes, "node"))
+	r.ok(subject, "answers on port %d: version %s, %s", c.Port, h.Version, plural(h.Nodes, "node"))
 	if h.Version != c.Version {
 		r.warn(subject, "sudo systemctl restart monitor-gateway", "runs version %s, installed is %s", h.Version, c.Version)
 	}
@@ -49,7 +49,7 @@ func (c Config) gateway(ctx context.Context, r *Report) {
 		r.warn(subject, "find the other device that calls itself "+discover.Name, "is announced as %s, since its name was taken", name)
 	}
 	if h.Outbox.Dropped > 0 {
-		r.warn(subject, "see what is said of the outbox", "could neither publish nor keep %s since it was started", some(int(h.Outbox.Dropped), "reading"))
+		r.warn(subject, "see what is said of the outbox", "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
 	}
 }
 

@@ -16,25 +16,25 @@ import (
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
-// hearing is how long an answer may take; a responder waits up to half a second
+// answerTimeout is how long an answer may take; a responder waits up to half a second
 // before it answers by multicast, and a question may get lost once.
-const hearing = 4 * time.Second
+const answerTimeout = 4 * time.Second
 
 const (
-	deaf      = "multicast may be blocked on the way: see \"The network\" in docs/gateway-install.md, or configure the nodes with the gateway's address"
-	deafHere  = "let a firewall on this machine pass UDP port 5353 in and out; ask again when the gateway has run for some seconds"
-	elsewhere = "switch one of them off, or give the nodes a fixed address"
+	adviceMulticastBlocked = "multicast may be blocked on the way: see \"The network\" in docs/gateway-install.md, or configure the nodes with the gateway's address"
+	adviceFirewall         = "let a firewall on this machine pass UDP port 5353 in and out; ask again when the gateway has run for some seconds"
+	adviceOtherGateway     = "switch one of them off, or give the nodes a fixed address"
 )
 
-// heard is what came of one way to ask for the gateway's name.
-type heard struct {
+// attempt is what came of one way to ask for the gateway's name.
+type attempt struct {
 	mode      discover.Mode
 	addresses []netip.Addr
 	took      time.Duration
 	err       error
 }
 
-func (h heard) String() string {
+func (h attempt) String() string {
 	if h.err != nil {
 		return fmt.Sprintf("%-6s no answer: %v", h.mode, h.err)
 	}
@@ -86,7 +86,7 @@ func (c Config) network(ctx context.Context, r *Report) {
 		case i.Flags&net.FlagMulticast == 0:
 			r.warn(subject, "nodes there must be configured with the address", "%s has %s and cannot do multicast", i.Name, listed(prefixes))
 			urls = append(urls, c.url(prefixes[0].Addr()))
-		case c.Silent:
+		case c.MDNSDisabled:
 			r.ok(subject, "%s has %s; MDNS is false, nothing is announced", i.Name, listed(prefixes))
 			urls = append(urls, c.url(prefixes[0].Addr()))
 		default:
@@ -103,7 +103,7 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 	const subject = "network"
 	all, service := c.hear(ctx, i)
 	lines := []string{fmt.Sprintf("%s has %s", i.Name, listed(prefixes))}
-	var answered []heard
+	var answered []attempt
 	for _, h := range all {
 		lines = append(lines, h.String())
 		if h.err == nil {
@@ -111,9 +111,9 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 		}
 	}
 	text := strings.Join(append(lines, service.String()), "\n")
-	remedy := deaf
+	remedy := adviceMulticastBlocked
 	if c.here {
-		remedy = deafHere
+		remedy = adviceFirewall
 	}
 	if len(answered) == 0 {
 		r.problem(subject, remedy, "%s", text)
@@ -135,7 +135,7 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 			r.problem(subject, "configure the nodes with an address of their own network", "%s\nno node of this network reaches that address", text)
 			return ""
 		case c.here && !own:
-			r.warn(subject, elsewhere, "%s\nthat is another machine: nodes may call it instead of this one", text)
+			r.warn(subject, adviceOtherGateway, "%s\nthat is another machine: nodes may call it instead of this one", text)
 			return c.url(prefixes[0].Addr())
 		case c.here && port != c.Port:
 			r.problem(subject, "sudo systemctl restart monitor-gateway", "%s\nthe gateway should be on port %d", text, c.Port)
@@ -151,11 +151,11 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 }
 
 // hear asks for the name in every way, and browses, all at once.
-func (c Config) hear(ctx context.Context, i net.Interface) (all []heard, service browsed) {
-	ctx, cancel := context.WithTimeout(ctx, hearing)
+func (c Config) hear(ctx context.Context, i net.Interface) (all []attempt, service browsed) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	for _, mode := range discover.Modes() {
-		all = append(all, heard{mode: mode})
+		all = append(all, attempt{mode: mode})
 	}
 	var asking sync.WaitGroup
 	for n := range all {

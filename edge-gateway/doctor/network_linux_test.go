@@ -69,7 +69,7 @@ func examineAlone(commands, port string) error {
 	gateway := &Report{}
 	Config{Port: 8080, Clock: time.Now, here: true}.network(ctx, gateway)
 	silent := &Report{}
-	Config{Port: 8080, Clock: time.Now, here: true, Silent: true}.network(ctx, silent)
+	Config{Port: 8080, Clock: time.Now, here: true, MDNSDisabled: true}.network(ctx, silent)
 	return errors.Join(gateway.Write(os.Stdout), silent.Write(os.Stdout), ExamineNetwork(ctx, Config{Clock: time.Now}).Write(os.Stdout))
 }
 

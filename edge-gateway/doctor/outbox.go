@@ -40,24 +40,24 @@ func (c Config) outbox(r *Report) {
 	default:
 		r.ok(subject, "%s: a durable write takes up to %s", c.OutboxDir, took.Round(100*time.Microsecond))
 	}
-	waiting := fmt.Sprintf("%s, %s of at most %s taken", some(held.Pending, "reading")+" waiting", size(held.Bytes), size(c.OutboxMaxBytes))
+	waiting := fmt.Sprintf("%s, %s of at most %s taken", plural(held.Pending, "reading")+" waiting", size(held.Bytes), size(c.OutboxMaxBytes))
 	if held.Bytes > c.OutboxMaxBytes/10*9 && held.Pending > 0 {
 		r.warn(subject, "bring the uplink back, or raise OUTBOX_MAX_BYTES", "nearly full: %s", waiting)
 	} else {
 		r.ok(subject, "%s", waiting)
 	}
 	if held.Damaged > 0 {
-		r.warn(subject, "what can be read is delivered; a card that loses data should be replaced", "%s cannot be read", some(held.Damaged, "place"))
+		r.warn(subject, "what can be read is delivered; a card that loses data should be replaced", "%s cannot be read", plural(held.Damaged, "place"))
 	}
-	if held.Torn > 0 {
-		r.ok(subject, "%s with half a message at the end, as a power failure leaves it; nothing that was promised is missing", some(held.Torn, "segment"))
+	if held.TornSegments > 0 {
+		r.ok(subject, "%s with half a message at the end, as a power failure leaves it; nothing that was promised is missing", plural(held.TornSegments, "segment"))
 	}
 	c.space(r, subject, held.Bytes)
 }
 
 // space looks whether the outbox can grow to its bound.
 func (c Config) space(r *Report, subject string, taken int64) {
-	free, err := freeSpace(existing(c.OutboxDir))
+	free, err := freeSpace(nearestExisting(c.OutboxDir))
 	if err != nil {
 		r.warn(subject, "", "free space of the disk: %v", err)
 		return
@@ -69,8 +69,8 @@ func (c Config) space(r *Report, subject string, taken int64) {
 	r.ok(subject, "%s of the disk are free", size(free))
 }
 
-// existing is a folder, or the nearest one above it that is there.
-func existing(dir string) string {
+// nearestExisting is a folder, or the nearest one above it that is there.
+func nearestExisting(dir string) string {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute
 	}

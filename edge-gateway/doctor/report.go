@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Verdict is what a finding means for the gateway.
-type Verdict int
+// Severity is what a finding means for the gateway.
+type Severity int
 
 // The verdicts, by weight. A Warning is worth a look; the gateway does its work.
 const (
-	OK Verdict = iota
+	OK Severity = iota
 	Warning
 	Problem
 )
 
 // String is the word before a finding.
-func (v Verdict) String() string {
+func (v Severity) String() string {
 	switch v {
 	case Warning:
 		return "warning"
@@ -30,10 +30,10 @@ func (v Verdict) String() string {
 
 // Finding is one thing that was found.
 type Finding struct {
-	Subject string // settings, credentials, topic, clock, outbox, gateway or network
-	Verdict Verdict
-	Text    string
-	Remedy  string // what to do about it
+	Subject  string // settings, credentials, topic, clock, outbox, gateway or network
+	Severity Severity
+	Text     string
+	Remedy   string // what to do about it
 }
 
 // Report is what an examination found.
@@ -46,10 +46,10 @@ type Report struct {
 // Healthy says that there is no problem.
 func (r *Report) Healthy() bool { return r.count(Problem) == 0 }
 
-func (r *Report) count(v Verdict) int {
+func (r *Report) count(v Severity) int {
 	n := 0
 	for _, f := range r.Findings {
-		if f.Verdict == v {
+		if f.Severity == v {
 			n++
 		}
 	}
@@ -92,7 +92,7 @@ func (r *Report) Write(w io.Writer) error {
 			subject = f.Subject
 			text.WriteString(subject + "\n")
 		}
-		paragraph(&text, fmt.Sprintf("  %-9s", f.Verdict), f.Text)
+		paragraph(&text, fmt.Sprintf("  %-9s", f.Severity), f.Text)
 		if f.Remedy != "" {
 			paragraph(&text, strings.Repeat(" ", 9)+"→ ", f.Remedy)
 		}
@@ -122,17 +122,17 @@ func (r *Report) summary() string {
 	problems, warnings := r.count(Problem), r.count(Warning)
 	switch {
 	case problems > 0 && warnings > 0:
-		return fmt.Sprintf("%s and %s.", some(problems, "problem"), some(warnings, "warning"))
+		return fmt.Sprintf("%s and %s.", plural(problems, "problem"), plural(warnings, "warning"))
 	case problems > 0:
-		return some(problems, "problem") + "."
+		return plural(problems, "problem") + "."
 	case warnings > 0:
-		return "No problem, " + some(warnings, "warning") + "."
+		return "No problem, " + plural(warnings, "warning") + "."
 	default:
 		return "Everything is in order."
 	}
 }
 
-func some(n int, what string) string {
+func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

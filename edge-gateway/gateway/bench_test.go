@@ -107,10 +107,10 @@ func listen(tb testing.TB, handler http.Handler) string {
 }
 
 // newTopic returns a topic of a Pub/Sub in this process.
-func newTopic(tb testing.TB) (*gateway.Topic, *pstest.Server) {
+func newTopic(tb testing.TB) (*gateway.ReadingPublisher, *pstest.Server) {
 	tb.Helper()
 	client, server := newPubSub(tb)
-	topic := gateway.NewTopic(client, "data", 0)
+	topic := gateway.NewReadingPublisher(client, "data", 0)
 	tb.Cleanup(topic.Stop)
 	return topic, server
 }
@@ -229,7 +229,7 @@ func BenchmarkGateway(b *testing.B) {
 	for _, connections := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
 			cloud, server := newPubSub(b)
-			through := gateway.NewTopic(cloud, "data", 0)
+			through := gateway.NewReadingPublisher(cloud, "data", 0)
 			b.Cleanup(through.Stop)
 			alone := publisher.New(cloud, "data", gateway.PublishTimeout)
 			b.Cleanup(alone.Stop)

@@ -74,7 +74,7 @@ func (l *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // http.Server tells a closed listener by identity
 		}
-		admitted := &connection{Conn: conn, among: l, address: host(conn.RemoteAddr().String())}
+		admitted := &connection{Conn: conn, among: l, address: hostOf(conn.RemoteAddr().String())}
 		victim, ok := l.admit(admitted)
 		if victim != nil {
 			_ = victim.Conn.Close()

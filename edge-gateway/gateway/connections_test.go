@@ -27,8 +27,8 @@ const (
 	fromOne = 1024
 )
 
-// crowd is clients of a server, with addresses of their own.
-type crowd struct {
+// maxFlushInFlight is clients of a server, with addresses of their own.
+type maxFlushInFlight struct {
 	t      *testing.T
 	server string
 	log    written
@@ -36,13 +36,13 @@ type crowd struct {
 }
 
 // newCrowd serves health, and what does not end before the test does.
-func newCrowd(t *testing.T) *crowd {
+func newCrowd(t *testing.T) *maxFlushInFlight {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crowd{t: t, server: listener.Addr().String()}
+	c := &maxFlushInFlight{t: t, server: listener.Addr().String()}
 	over := make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -62,7 +62,7 @@ func newCrowd(t *testing.T) *crowd {
 }
 
 // dial connects from an address of this machine.
-func (c *crowd) dial(from string) net.Conn {
+func (c *maxFlushInFlight) dial(from string) net.Conn {
 	c.t.Helper()
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
 	conn, err := dialer.DialContext(c.t.Context(), "tcp", c.server)
@@ -94,7 +94,7 @@ func ask(conn net.Conn) error {
 }
 
 // hold opens connections from an address and leaves them idle after a request.
-func (c *crowd) hold(from string, n int) []net.Conn {
+func (c *maxFlushInFlight) hold(from string, n int) []net.Conn {
 	c.t.Helper()
 	held := make([]net.Conn, n)
 	for i := range held {
@@ -107,7 +107,7 @@ func (c *crowd) hold(from string, n int) []net.Conn {
 }
 
 // occupy opens connections from an address with a request under way on each.
-func (c *crowd) occupy(from string, n int) {
+func (c *maxFlushInFlight) occupy(from string, n int) {
 	c.t.Helper()
 	want := c.slow.Load() + int64(n)
 	for range n {

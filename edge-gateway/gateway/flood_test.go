@@ -17,7 +17,7 @@ import (
 // newTimedSite returns a gateway on the time of a synctest bubble.
 func newTimedSite(config gateway.Config) (*gateway.Gateway, *record) {
 	published := &record{}
-	return gateway.New(config, published, outbox.Refusal{}, time.Now, logging.Discard()), published
+	return gateway.New(config, published, outbox.Unavailable{}, time.Now, logging.Discard()), published
 }
 
 func post(t *testing.T, handler http.Handler, path, body string) *httptest.ResponseRecorder {

@@ -2,10 +2,10 @@
 // site register with it, post readings and send heartbeats, and it publishes
 // each reading to topic data before it answers.
 //
-// A reading that Pub/Sub has not acknowledged is in the outbox, on disk, before
-// its node hears of a failure, and is delivered later under its original time:
-// what was answered is never lost. While Pub/Sub is known to be away nodes are
-// answered at once. As long as it is there, nothing is written to disk.
+// When Pub/Sub does not acknowledge a reading, the gateway writes it to the outbox
+// on disk before it answers the node, and publishes it later under its original
+// time: an answered reading is never lost. While Pub/Sub is known to be down, nodes
+// are answered at once. While it is up, nothing is written to disk.
 //
 // A message that Pub/Sub refuses for what is in it (INVALID_ARGUMENT) is given
 // up: logged, counted, and its node is answered 500 without "kept". Others are not
@@ -14,10 +14,10 @@
 // them, the fault may be the topic's (such as a schema that somebody has attached
 // to it): from then on refused readings are kept, until one is taken.
 //
-// The gateway keeps in memory which nodes there are and each one's last hour,
-// which rides along with every reading so that detection needs no query; a
-// restart loses no more than that. It trusts the local network, as the
-// specification has it, but not what is sent: everything is bounded and checked.
+// The gateway keeps the nodes and each node's last hour in memory. The last hour is
+// published with every reading, so that detection needs no query. A restart loses
+// nothing else. The gateway does not authenticate nodes, as the specification says,
+// but it bounds and checks everything that they send.
 //
 // edge-gateway's main runs it on site, run/local beside the rest of the system.
 package gateway
@@ -54,7 +54,7 @@ const (
 
 const detailTooLarge = "Request body over 65536 bytes"
 
-// Publisher sends readings to topic data. [Topic] is one.
+// Publisher sends readings to topic data. [ReadingPublisher] is one.
 type Publisher interface {
 	// Publish returns once Pub/Sub has the message, or by a timeout of its own. The
 	// error is [ErrRefused] when Pub/Sub will never take this message.
@@ -76,9 +76,9 @@ type Outbox interface {
 	Stats() outbox.Stats
 }
 
-// Remember is how long an outbox should retain what was consumed: for as long
+// OutboxRetention is how long an outbox should retain what was consumed: for as long
 // as a node may send it once more.
-const Remember = time.Hour
+const OutboxRetention = time.Hour
 
 // Config says how a gateway behaves. The zero value is right for tests and
 // simulations, where nodes may send as fast as they can.
@@ -103,13 +103,13 @@ type Gateway struct {
 	config    Config
 	publisher Publisher
 	outbox    Outbox
-	nodes     *nodes
+	nodes     *nodeTable
 	uplink    *uplink
 	metrics   *metrics
 	wake      chan struct{} // for Run: something changed
 	// What is logged once in a while: readings that cannot be kept, or that Pub/Sub
 	// refuses, and for each node requests that break a rule.
-	drops, refusals *notice
+	drops, refusals *logLimiter
 	rejections      *notices
 	damage          damage
 	columns         sync.Pool // of *columns
@@ -124,20 +124,20 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 	config.ProbeEvery = cmp.Or(config.ProbeEvery, time.Second)
 	g := &Gateway{
 		config: config, publisher: publisher, outbox: box,
-		nodes:  newNodes(config.MaxNodes, config.NodeRate, config.NodeBurst),
+		nodes:  newNodeTable(config.MaxNodes, config.NodeRate, config.NodeBurst),
 		uplink: newUplink(clock()),
 		wake:   make(chan struct{}, 1),
-		drops:  &notice{}, refusals: &notice{},
+		drops:  &logLimiter{}, refusals: &logLimiter{},
 		rejections: &notices{logged: map[string]time.Time{}},
 		clock:      clock, log: log,
 	}
 	g.metrics = newMetrics(g)
-	for m := range box.Since(clock().Add(-Remember)) {
+	for m := range box.Since(clock().Add(-OutboxRetention)) {
 		if r, err := wire.DecodeReading(m.Data, m.Appended); err == nil {
 			g.nodes.restore(r)
 		}
 	}
-	g.handler = tracing.Middleware("gateway", answer(g.routes()))
+	g.handler = tracing.Middleware("gateway", newRouter(g.routes()))
 	return g
 }
 
@@ -172,7 +172,7 @@ type errorBody struct {
 	Kept bool `json:"kept,omitzero"`
 }
 
-func fail(w http.ResponseWriter, status int, text string) {
+func writeError(w http.ResponseWriter, status int, text string) {
 	write(w, status, errorBody{Error: text})
 }
 
@@ -192,20 +192,20 @@ func encoded(body any) []byte {
 	return append(text, '\n')
 }
 
-// answer sends requests to the handlers of their methods and paths, and answers
+// newRouter sends requests to the handlers of their methods and paths, and answers
 // all others itself. http.ServeMux would redirect a path with "//" or "..", which
 // no node follows, and answer in plain text what it does not know.
-func answer(handlers map[string]map[string]http.HandlerFunc) http.Handler {
+func newRouter(handlers map[string]map[string]http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		methods, ok := handlers[r.URL.Path]
 		if !ok {
-			fail(w, http.StatusNotFound, "Not found")
+			writeError(w, http.StatusNotFound, "Not found")
 			return
 		}
 		handler, ok := methods[r.Method]
 		if !ok {
 			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
-			fail(w, http.StatusMethodNotAllowed, "Method not allowed")
+			writeError(w, http.StatusMethodNotAllowed, "Method not allowed")
 			return
 		}
 		r.Pattern = r.Method + " " + r.URL.Path

@@ -209,14 +209,14 @@ func TestNodes(t *testing.T) {
 	s.pass(time.Minute)
 	_, answer := s.send("GET", "/api/v1/nodes", "")
 	var got struct {
-		Nodes []gateway.Node `json:"nodes"`
-		Total int            `json:"total"`
+		Nodes []gateway.NodeInfo `json:"nodes"`
+		Total int                `json:"total"`
 	}
 	if err := json.Unmarshal([]byte(answer), &got); err != nil {
 		t.Fatal(err)
 	}
 	at := func(minute int) time.Time { return time.Date(2026, 11, 20, 3, minute, 0, 0, time.UTC) }
-	want := []gateway.Node{
+	want := []gateway.NodeInfo{
 		{NodeID: "a", Address: "192.168.7.9", RegisteredAt: at(1), LastSeen: at(1), Status: "offline"},
 		{NodeID: "b", Address: "10.0.0.6", RegisteredAt: at(0), LastSeen: at(1), Status: "offline"},
 		{NodeID: "c", Address: "192.168.7.9", RegisteredAt: at(5), LastSeen: at(5), Status: "online"},
@@ -272,7 +272,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add([]byte(`[[[[`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		published := &record{}
-		handler := gateway.New(gateway.Config{}, published, outbox.Refusal{}, time.Now, logging.Discard())
+		handler := gateway.New(gateway.Config{}, published, outbox.Unavailable{}, time.Now, logging.Discard())
 		recorder := httptest.NewRecorder()
 		handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(body)))
 		switch {

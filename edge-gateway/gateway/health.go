@@ -10,12 +10,12 @@ import (
 // Health is the body of GET /health. The answer is 200 for as long as the
 // gateway serves: a restart would not bring Pub/Sub back.
 type Health struct {
-	Status     string     `json:"status"` // healthy, or degraded while readings are not published or not kept
-	Version    string     `json:"version,omitzero"`
-	Nodes      int        `json:"nodes"`
-	Publishing Publishing `json:"publishing"`
-	Outbox     Depth      `json:"outbox"`
-	Discovery  any        `json:"mdns,omitzero"`
+	Status     string       `json:"status"` // healthy, or degraded while readings are not published or not kept
+	Version    string       `json:"version,omitzero"`
+	Nodes      int          `json:"nodes"`
+	Publishing Publishing   `json:"publishing"`
+	Outbox     OutboxHealth `json:"outbox"`
+	Discovery  any          `json:"mdns,omitzero"`
 }
 
 // Publishing says whether Pub/Sub takes readings.
@@ -28,8 +28,8 @@ type Publishing struct {
 	Refused int64 `json:"refused,omitzero"`
 }
 
-// Depth says what waits in the outbox.
-type Depth struct {
+// OutboxHealth says what waits in the outbox.
+type OutboxHealth struct {
 	Readings int    `json:"readings"`
 	Bytes    int64  `json:"bytes"`
 	Dropped  int64  `json:"dropped"`        // readings that could not be kept, since the start
@@ -46,12 +46,12 @@ func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
 		Version:    g.config.Version,
 		Nodes:      g.nodes.count(),
 		Publishing: Publishing{Up: !down, Since: reading.TruncateTime(since), Error: reason, Refused: g.refusals.total()},
-		Outbox:     Depth{Readings: stats.Pending, Bytes: stats.Bytes, Dropped: g.drops.total(), Damaged: stats.Damaged},
+		Outbox:     OutboxHealth{Readings: stats.Pending, Bytes: stats.Bytes, Dropped: g.drops.total(), Damaged: stats.Damaged},
 	}
-	if stats.Fault != nil {
-		h.Outbox.Error = stats.Fault.Error()
+	if stats.Err != nil {
+		h.Outbox.Error = stats.Err.Error()
 	}
-	if reason != "" || stats.Fault != nil {
+	if reason != "" || stats.Err != nil {
 		h.Status = "degraded"
 	}
 	if g.config.Discovery != nil {

@@ -103,7 +103,7 @@ func (w *written) Write(p []byte) (int, error) {
 func TestLogCannotBeForged(t *testing.T) {
 	t.Parallel()
 	var log written
-	site := gateway.New(gateway.Config{}, &record{}, outbox.Refusal{}, time.Now, logging.New(&log, slog.LevelDebug, ""))
+	site := gateway.New(gateway.Config{}, &record{}, outbox.Unavailable{}, time.Now, logging.New(&log, slog.LevelDebug, ""))
 	const forged = `\n{\"severity\":\"ALERT\",\"message\":\"forged\"}`
 	for _, body := range []string{
 		`{"node_id":"n1` + forged + `","ip_addr":"10.0.0.1"}`,

@@ -15,12 +15,12 @@ import (
 // offlineAfter is how long a node may be silent and still count as online.
 const offlineAfter = 5 * time.Minute
 
-// forgetEvery is how often, at most, a full table is searched for nodes that
+// evictInterval is how often, at most, a full table is searched for nodes that
 // have gone.
-const forgetEvery = 10 * time.Second
+const evictInterval = 10 * time.Second
 
-// Node is a node as GET /api/v1/nodes shows it.
-type Node struct {
+// NodeInfo is a node as GET /api/v1/nodes shows it.
+type NodeInfo struct {
 	NodeID       string    `json:"node_id"`
 	Address      string    `json:"ip_addr"`
 	RegisteredAt time.Time `json:"registered_at"`
@@ -28,44 +28,44 @@ type Node struct {
 	Status       string    `json:"status"` // online or offline
 }
 
-// nodes is every node that this process has heard of.
-type nodes struct {
+// nodeTable holds every node that this process knows, up to capacity.
+type nodeTable struct {
 	capacity int
 	seed     maphash.Seed
 	rate     rate.Limit
 	burst    int
 
 	mu    sync.Mutex
-	known map[string]*node
+	known map[string]*nodeState
 	// earlier holds what the outbox tells of nodes that this process has not
 	// heard of yet.
 	earlier map[string]*window
-	// strangers is the turn that all nodes share for which there is no room.
-	strangers *rate.Limiter
-	forgotten time.Time // when the table was last searched
+	// overflowLimiter is shared by the nodes that the full table has no entry for.
+	overflowLimiter *rate.Limiter
+	forgotten       time.Time // when the table was last searched
 }
 
-// node is one of them; the table's lock guards it.
-type node struct {
+// nodeState is one node of the table; the table's lock guards it.
+type nodeState struct {
 	address                string
 	registeredAt, lastSeen time.Time
 	window                 window
-	turn                   *rate.Limiter // nil where there is no room for the node
+	turn                   *rate.Limiter // nil when the table was full
 }
 
-func newNodes(capacity int, perSecond float64, burst int) *nodes {
-	n := &nodes{
+func newNodeTable(capacity int, perSecond float64, burst int) *nodeTable {
+	n := &nodeTable{
 		capacity: capacity, seed: maphash.MakeSeed(), rate: rate.Limit(perSecond), burst: burst,
-		known: map[string]*node{}, earlier: map[string]*window{},
+		known: map[string]*nodeState{}, earlier: map[string]*window{},
 	}
 	if perSecond <= 0 {
 		n.rate = rate.Inf
 	}
-	n.strangers = rate.NewLimiter(n.rate, burst)
+	n.overflowLimiter = rate.NewLimiter(n.rate, burst)
 	return n
 }
 
-func (n *nodes) count() int {
+func (n *nodeTable) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.known)
@@ -73,44 +73,44 @@ func (n *nodes) count() int {
 
 // register notes a node's address and says whether the node is new. One that is
 // known keeps the time of its first registration.
-func (n *nodes) register(id, address string, now time.Time) (isNew bool) {
+func (n *nodeTable) register(id, address string, now time.Time) (isNew bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found, isNew := n.visit(id, address, now)
+	found, isNew := n.getOrCreate(id, address, now)
 	found.address = address
 	return isNew
 }
 
-// turn notes that a node is there and returns the limiter of its requests.
-func (n *nodes) turn(id, address string, now time.Time) *rate.Limiter {
+// limiter notes that a node is there and returns the limiter of its requests.
+func (n *nodeTable) limiter(id, address string, now time.Time) *rate.Limiter {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if found, _ := n.visit(id, address, now); found.turn != nil {
+	if found, _ := n.getOrCreate(id, address, now); found.turn != nil {
 		return found.turn
 	}
-	return n.strangers
+	return n.overflowLimiter
 }
 
-// take notes a measurement and returns its time and what came before it, for
+// record notes a measurement and returns its time and what came before it, for
 // which there is room.
-func (n *nodes) take(id, address string, now time.Time, m measurement, room *columns) stamped {
+func (n *nodeTable) record(id, address string, now time.Time, m measurement, scratch *windowBuffer) timedReading {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found, _ := n.visit(id, address, now)
-	return found.window.take(m, m.print(n.seed), now, room)
+	found, _ := n.getOrCreate(id, address, now)
+	return found.window.record(m, m.fingerprint(n.seed), now, scratch)
 }
 
-// keep notes that a reading of a node is in the outbox.
-func (n *nodes) keep(id string, s stamped) {
+// markInOutbox notes that a reading of a node is in the outbox.
+func (n *nodeTable) markInOutbox(id string, s timedReading) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if found, ok := n.known[id]; ok {
-		found.window.keep(s)
+		found.window.markInOutbox(s)
 	}
 }
 
 // restore notes a reading that an earlier process had put into the outbox.
-func (n *nodes) restore(r reading.Reading) {
+func (n *nodeTable) restore(r reading.Reading) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found, ok := n.earlier[r.NodeID]
@@ -122,36 +122,36 @@ func (n *nodes) restore(r reading.Reading) {
 		n.earlier[r.NodeID] = found
 	}
 	m := measurement{id: r.MessageID, temperature: r.Temperature, humidity: r.Humidity}
-	found.restore(m, m.print(n.seed), r.Time)
+	found.restore(m, m.fingerprint(n.seed), r.Time)
 }
 
-// visit finds or makes a node; the lock is held.
-func (n *nodes) visit(id, address string, now time.Time) (found *node, isNew bool) {
+// getOrCreate finds or makes a node; the lock is held.
+func (n *nodeTable) getOrCreate(id, address string, now time.Time) (found *nodeState, isNew bool) {
 	now = reading.TruncateTime(now)
 	found, ok := n.known[id]
 	if !ok {
-		found = &node{address: address, registeredAt: now}
-		if len(n.known) >= n.capacity && now.Sub(n.forgotten).Abs() >= forgetEvery {
-			n.forgetOffline(now)
+		found = &nodeState{address: address, registeredAt: now}
+		if len(n.known) >= n.capacity && now.Sub(n.forgotten).Abs() >= evictInterval {
+			n.evictOffline(now)
 		}
 		if len(n.known) < n.capacity {
-			n.admit(id, found)
+			n.add(id, found)
 		}
 	}
 	found.lastSeen = now
 	return found, !ok
 }
 
-func (n *nodes) admit(id string, newcomer *node) {
-	newcomer.turn = rate.NewLimiter(n.rate, n.burst)
+func (n *nodeTable) add(id string, added *nodeState) {
+	added.turn = rate.NewLimiter(n.rate, n.burst)
 	if earlier, ok := n.earlier[id]; ok {
-		newcomer.window = *earlier
+		added.window = *earlier
 		delete(n.earlier, id)
 	}
-	n.known[id] = newcomer
+	n.known[id] = added
 }
 
-func (n *nodes) forgetOffline(now time.Time) {
+func (n *nodeTable) evictOffline(now time.Time) {
 	n.forgotten = now
 	for id, other := range n.known {
 		if other.offline(now) {
@@ -160,22 +160,22 @@ func (n *nodes) forgetOffline(now time.Time) {
 	}
 }
 
-func (n *node) offline(now time.Time) bool { return now.Sub(n.lastSeen) >= offlineAfter }
+func (n *nodeState) offline(now time.Time) bool { return now.Sub(n.lastSeen) >= offlineAfter }
 
 // list returns all nodes by their identifiers.
-func (n *nodes) list(now time.Time) []Node {
+func (n *nodeTable) list(now time.Time) []NodeInfo {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found := make([]Node, 0, len(n.known))
+	found := make([]NodeInfo, 0, len(n.known))
 	for id, known := range n.known {
 		status := "online"
 		if known.offline(now) {
 			status = "offline"
 		}
-		found = append(found, Node{
+		found = append(found, NodeInfo{
 			NodeID: id, Address: known.address, RegisteredAt: known.registeredAt, LastSeen: known.lastSeen, Status: status,
 		})
 	}
-	slices.SortFunc(found, func(a, b Node) int { return cmp.Compare(a.NodeID, b.NodeID) })
+	slices.SortFunc(found, func(a, b NodeInfo) int { return cmp.Compare(a.NodeID, b.NodeID) })
 	return found
 }

@@ -143,7 +143,7 @@ func newSiteAt(t *testing.T, now time.Time, box gateway.Outbox) *site {
 // then finds out when readings can be published again.
 func TestNothingCanBeKept(t *testing.T) {
 	t.Parallel()
-	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, outbox.Unavailable(errors.New("read-only file system")))
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, outbox.Unavailable{Reason: errors.New("read-only file system")})
 	s.published.fail(errAway)
 	for i := range 3 {
 		if status := s.message(body(strconv.Itoa(i), 20)); status != 500 {

@@ -10,7 +10,7 @@ func TestPace(t *testing.T) {
 	t.Parallel()
 	t.Run("on a good line", func(t *testing.T) {
 		t.Parallel()
-		p := newPace()
+		p := newBatchPacer()
 		for range 10 {
 			if pause := p.next(2 * time.Millisecond); pause != 2*time.Millisecond {
 				t.Fatalf("a batch of 2 ms is followed by a pause of %s, want as long", pause)
@@ -25,7 +25,7 @@ func TestPace(t *testing.T) {
 	})
 	t.Run("on a line that a large batch fills", func(t *testing.T) {
 		t.Parallel()
-		p := newPace()
+		p := newBatchPacer()
 		// 20 ms there and back, and 1 ms for each reading.
 		took := func() time.Duration { return 20*time.Millisecond + time.Duration(p.size)*time.Millisecond }
 		for range 20 {
@@ -45,7 +45,7 @@ func TestPace(t *testing.T) {
 	})
 	t.Run("on a line that has become slow for good", func(t *testing.T) {
 		t.Parallel()
-		p := newPace()
+		p := newBatchPacer()
 		p.next(2 * time.Millisecond)
 		for range 200 {
 			p.next(300 * time.Millisecond)

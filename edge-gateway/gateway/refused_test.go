@@ -29,7 +29,7 @@ func TestHeadersOfStrangers(t *testing.T) {
 	t.Parallel()
 	server := pubsubtest.Start(t, pubsubtest.Limits())
 	pubsubtest.Topics(t, server, "site", "data")
-	topic := gateway.NewTopic(pubsubtest.Client(t, server, "site"), "data", 0)
+	topic := gateway.NewReadingPublisher(pubsubtest.Client(t, server, "site"), "data", 0)
 	t.Cleanup(topic.Stop)
 	site := gateway.New(gateway.Config{}, topic, openBox(t, t.TempDir(), time.Now), time.Now, logging.Discard())
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -69,7 +69,7 @@ func schema() string {
 
 // choosy returns a topic of the emulator that refuses some messages, and what it
 // has taken so far, by nodes.
-func choosy(t *testing.T) (topic *gateway.Topic, taken func(want int) map[string]int) {
+func choosy(t *testing.T) (topic *gateway.ReadingPublisher, taken func(want int) map[string]int) {
 	t.Helper()
 	_, connection := pubsubtest.Emulator(t)
 	_, err := pubsubpb.NewSchemaServiceClient(connection).CreateSchema(t.Context(), &pubsubpb.CreateSchemaRequest{
@@ -94,7 +94,7 @@ func choosy(t *testing.T) (topic *gateway.Topic, taken func(want int) map[string
 	if _, err := client.SubscriptionAdminClient.CreateSubscription(t.Context(), &pubsubpb.Subscription{Name: all, Topic: "projects/site/topics/data"}); err != nil {
 		t.Fatal(err)
 	}
-	topic = gateway.NewTopic(client, "data", 0)
+	topic = gateway.NewReadingPublisher(client, "data", 0)
 	t.Cleanup(topic.Stop)
 	nodes := map[string]int{}
 	return topic, func(want int) map[string]int {
@@ -207,11 +207,11 @@ func (r *refusing) Publish(ctx context.Context, m gateway.Message) error {
 }
 
 func (r *refusing) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	faults := make([]error, len(messages))
+	errs := make([]error, len(messages))
 	for i, m := range messages {
-		faults[i] = r.Publish(ctx, m)
+		errs[i] = r.Publish(ctx, m)
 	}
-	return faults
+	return errs
 }
 
 // TestEverythingIsRefused has Pub/Sub refuse every message for a time, as by a

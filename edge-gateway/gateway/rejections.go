@@ -81,11 +81,11 @@ func malformed(err error) error {
 }
 
 // noticedNodes is how many nodes, at most, are logged for their trouble within
-// [noticeEvery], so that one that invents names cannot fill the journal.
+// [logInterval], so that one that invents names cannot fill the journal.
 const noticedNodes = 100
 
 // notices says which nodes' trouble to log: one line for each within
-// [noticeEvery].
+// [logInterval].
 type notices struct {
 	mu     sync.Mutex
 	logged map[string]time.Time
@@ -94,7 +94,7 @@ type notices struct {
 func (n *notices) due(who string, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	recent := func(at time.Time) bool { return now.Sub(at).Abs() < noticeEvery }
+	recent := func(at time.Time) bool { return now.Sub(at).Abs() < logInterval }
 	if at, ok := n.logged[who]; ok && recent(at) {
 		return false
 	}

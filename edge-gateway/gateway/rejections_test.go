@@ -24,7 +24,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 	t.Parallel()
 	var log written
 	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
-	site := gateway.New(gateway.Config{}, &record{}, outbox.Refusal{}, func() time.Time { return now },
+	site := gateway.New(gateway.Config{}, &record{}, outbox.Unavailable{}, func() time.Time { return now },
 		logging.New(&log, slog.LevelInfo, ""))
 	send := func(path, body string) {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))

@@ -13,12 +13,12 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-type registration struct {
+type registerRequest struct {
 	NodeID  string `json:"node_id"`
 	Address string `json:"ip_addr"`
 }
 
-func (in registration) problem() error {
+func (in registerRequest) problem() error {
 	if err := reading.ValidateNodeID(in.NodeID); err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (in registration) problem() error {
 	return nil
 }
 
-type registered struct {
+type registerResponse struct {
 	Message string `json:"message"`
 	NodeID  string `json:"node_id"`
 }
@@ -36,7 +36,7 @@ type registered struct {
 // register is called by a node at boot, up to five more times until it is
 // answered; a further call updates the address.
 func (g *Gateway) register(w http.ResponseWriter, r *http.Request) {
-	var in registration
+	var in registerRequest
 	if !g.decode(w, r, &in, &in.NodeID, detailBody) {
 		return
 	}
@@ -44,15 +44,15 @@ func (g *Gateway) register(w http.ResponseWriter, r *http.Request) {
 		g.reject(w, r, in.NodeID, rejection{http.StatusBadRequest, "invalid", detailBody, err})
 		return
 	}
-	if !g.turn(w, r, in.NodeID) {
+	if !g.throttle(w, r, in.NodeID) {
 		return
 	}
 	g.nodes.register(in.NodeID, in.Address, g.clock())
 	g.log.DebugContext(r.Context(), "node registered", "node_id", in.NodeID, "address", in.Address)
-	write(w, http.StatusCreated, registered{Message: "Node registered successfully", NodeID: in.NodeID})
+	write(w, http.StatusCreated, registerResponse{Message: "Node registered successfully", NodeID: in.NodeID})
 }
 
-type message struct {
+type messageRequest struct {
 	ID          string   `json:"id"`
 	MessageID   string   `json:"message_id"`
 	NodeID      string   `json:"node_id"`
@@ -62,7 +62,7 @@ type message struct {
 
 // problem completes the message and returns the first fault that keeps it from
 // being a reading, in a fixed order.
-func (m *message) problem() error {
+func (m *messageRequest) problem() error {
 	m.ID = cmp.Or(m.ID, m.MessageID)
 	err := cmp.Or(
 		missing(m.NodeID == "", "node_id"), reading.ValidateNodeID(m.NodeID),
@@ -82,7 +82,7 @@ func missing(is bool, field string) error {
 	return nil
 }
 
-type accepted struct {
+type messageResponse struct {
 	Status    string `json:"status"`
 	MessageID string `json:"message_id"`
 }
@@ -92,7 +92,7 @@ type accepted struct {
 // recognised by its id; one that gives up instead loses nothing either, because
 // the reading was put into the outbox before the answer, which says so by "kept".
 func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
-	var in message
+	var in messageRequest
 	if !g.decode(w, r, &in, &in.NodeID, detailMessage) {
 		return
 	}
@@ -100,11 +100,11 @@ func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 		g.reject(w, r, in.NodeID, rejection{http.StatusBadRequest, "invalid", detailMessage, err})
 		return
 	}
-	if !g.turn(w, r, in.NodeID) {
+	if !g.throttle(w, r, in.NodeID) {
 		return
 	}
 	g.metrics.accepted.Inc()
-	given, encoded, err := g.take(in, remote(r))
+	given, encoded, err := g.prepare(in, remote(r))
 	if err != nil {
 		g.log.ErrorContext(r.Context(), "reading cannot be encoded", "node_id", in.NodeID, "error", err.Error())
 	}
@@ -116,20 +116,20 @@ func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 		write(w, http.StatusInternalServerError, errorBody{Error: detailPublish, Kept: became == kept})
 		return
 	}
-	write(w, http.StatusOK, accepted{Status: "published", MessageID: in.ID})
+	write(w, http.StatusOK, messageResponse{Status: "published", MessageID: in.ID})
 }
 
-// take gives a message its time and what came before it, and writes it in the
+// prepare gives a message its time and what came before it, and writes it in the
 // form of topic data.
-func (g *Gateway) take(in message, address string) (given stamped, encoded []byte, err error) {
-	room, ok := g.columns.Get().(*columns)
+func (g *Gateway) prepare(in messageRequest, address string) (given timedReading, encoded []byte, err error) {
+	scratch, ok := g.columns.Get().(*windowBuffer)
 	if !ok {
-		room = new(columns)
+		scratch = new(windowBuffer)
 	}
-	defer g.columns.Put(room)
-	given = g.nodes.take(in.NodeID, address, g.clock(), measurement{
+	defer g.columns.Put(scratch)
+	given = g.nodes.record(in.NodeID, address, g.clock(), measurement{
 		id: in.ID, temperature: *in.Temperature, humidity: *in.Humidity,
-	}, room)
+	}, scratch)
 	encoded, err = encode(wire.Data{
 		Reading: reading.Reading{
 			NodeID: in.NodeID, MessageID: in.ID, Time: given.at,
@@ -141,11 +141,11 @@ func (g *Gateway) take(in message, address string) (given stamped, encoded []byt
 	return given, encoded, err
 }
 
-type beat struct {
+type heartbeatRequest struct {
 	NodeID string `json:"node_id"`
 }
 
-type alive struct {
+type heartbeatResponse struct {
 	Status    string    `json:"status"`
 	NodeID    string    `json:"node_id"`
 	Timestamp time.Time `json:"timestamp"`
@@ -155,7 +155,7 @@ type alive struct {
 // process has not seen: nodes register once, at boot, and do not notice that
 // the gateway was started again.
 func (g *Gateway) heartbeat(w http.ResponseWriter, r *http.Request) {
-	var in beat
+	var in heartbeatRequest
 	if !g.decode(w, r, &in, &in.NodeID, detailBody) {
 		return
 	}
@@ -163,47 +163,47 @@ func (g *Gateway) heartbeat(w http.ResponseWriter, r *http.Request) {
 		g.reject(w, r, in.NodeID, rejection{http.StatusBadRequest, "invalid", detailBody, err})
 		return
 	}
-	if !g.turn(w, r, in.NodeID) {
+	if !g.throttle(w, r, in.NodeID) {
 		return
 	}
-	write(w, http.StatusOK, alive{Status: "alive", NodeID: in.NodeID, Timestamp: reading.TruncateTime(g.clock())})
+	write(w, http.StatusOK, heartbeatResponse{Status: "alive", NodeID: in.NodeID, Timestamp: reading.TruncateTime(g.clock())})
 }
 
-type nodeList struct {
-	Nodes []Node `json:"nodes"`
-	Total int    `json:"total"`
+type nodesResponse struct {
+	Nodes []NodeInfo `json:"nodes"`
+	Total int        `json:"total"`
 }
 
 // list is for people and monitoring on site.
 func (g *Gateway) list(w http.ResponseWriter, _ *http.Request) {
 	found := g.nodes.list(g.clock())
-	write(w, http.StatusOK, nodeList{Nodes: found, Total: len(found)})
+	write(w, http.StatusOK, nodesResponse{Nodes: found, Total: len(found)})
 }
 
-// longestTurn is how long a request may wait for its node's turn.
-const longestTurn = time.Second
+// maxThrottleDelay is the longest that a request waits for its node's rate limiter.
+const maxThrottleDelay = time.Second
 
-// turn holds a request back while its node sends more than its rate. One that
-// would have to wait for too long is refused, after as long a wait: a node that
-// floods the gateway is slowed down on every connection it has, and the others
-// hardly notice it. turn has answered when it returns false.
-func (g *Gateway) turn(w http.ResponseWriter, r *http.Request, nodeID string) bool {
+// throttle delays a request whose node sends faster than its rate. A request that
+// would wait longer than maxThrottleDelay is refused, after that delay: a node that
+// floods the gateway is slowed down on every connection it has, and other nodes are
+// not. throttle has written the answer when it returns false.
+func (g *Gateway) throttle(w http.ResponseWriter, r *http.Request, nodeID string) bool {
 	now := g.clock()
-	limiter := g.nodes.turn(nodeID, remote(r), now)
-	admitted, delay := false, longestTurn
-	// Looked at before it is taken: a turn given back while others take theirs is
-	// lost to the node.
-	if wait := (1 - limiter.TokensAt(now)) / float64(limiter.Limit()); wait <= longestTurn.Seconds() {
+	limiter := g.nodes.limiter(nodeID, remote(r), now)
+	admitted, delay := false, maxThrottleDelay
+	// The wait is estimated before a token is reserved: a cancelled reservation is
+	// not returned in full while others reserve (rate.Reservation.Cancel).
+	if wait := (1 - limiter.TokensAt(now)) / float64(limiter.Limit()); wait <= maxThrottleDelay.Seconds() {
 		reservation := limiter.ReserveN(now, 1)
 		delay = reservation.DelayFrom(now)
 		if delay <= 0 {
 			return true
 		}
-		if admitted = delay <= longestTurn; !admitted {
+		if admitted = delay <= maxThrottleDelay; !admitted {
 			reservation.CancelAt(now)
 		}
 	}
-	timer := time.NewTimer(min(delay, longestTurn))
+	timer := time.NewTimer(min(delay, maxThrottleDelay))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -211,7 +211,7 @@ func (g *Gateway) turn(w http.ResponseWriter, r *http.Request, nodeID string) bo
 		return false // the node has gone
 	}
 	if !admitted {
-		w.Header().Set("Retry-After", strconv.Itoa(int(longestTurn.Seconds())))
+		w.Header().Set("Retry-After", strconv.Itoa(int(maxThrottleDelay.Seconds())))
 		g.reject(w, r, nodeID, rejection{
 			http.StatusTooManyRequests, "too_many", "Too many requests",
 			fmt.Errorf("the node makes more than %g requests a second", float64(limiter.Limit())),
@@ -221,4 +221,4 @@ func (g *Gateway) turn(w http.ResponseWriter, r *http.Request, nodeID string) bo
 }
 
 // remote is the address that a request came from.
-func remote(r *http.Request) string { return host(r.RemoteAddr) }
+func remote(r *http.Request) string { return hostOf(r.RemoteAddr) }

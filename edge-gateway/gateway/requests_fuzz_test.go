@@ -29,7 +29,7 @@ func FuzzRequests(f *testing.F) {
 		if err != nil || target.Host != "gateway" || !strings.HasPrefix(target.Path, "/") || target.Path == "/metrics" {
 			return // no request that HTTP could carry, or not JSON by design
 		}
-		site := gateway.New(gateway.Config{}, &record{}, outbox.Refusal{}, time.Now, logging.Discard())
+		site := gateway.New(gateway.Config{}, &record{}, outbox.Unavailable{}, time.Now, logging.Discard())
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
 		request.URL = target
 		recorder := httptest.NewRecorder()
@@ -54,8 +54,8 @@ func FuzzRequests(f *testing.F) {
 		list := httptest.NewRecorder()
 		site.ServeHTTP(list, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/nodes", nil))
 		var nodes struct {
-			Nodes []gateway.Node `json:"nodes"`
-			Total int            `json:"total"`
+			Nodes []gateway.NodeInfo `json:"nodes"`
+			Total int                `json:"total"`
 		}
 		if err := json.Unmarshal(list.Body.Bytes(), &nodes); err != nil || nodes.Total != len(nodes.Nodes) {
 			t.Errorf("the list is %s", list.Body)

@@ -35,8 +35,8 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	})
 }
 
-// host is the address of host:port.
-func host(hostPort string) string {
+// hostOf is the address of host:port.
+func hostOf(hostPort string) string {
 	address, _, err := net.SplitHostPort(hostPort)
 	if err != nil {
 		return hostPort

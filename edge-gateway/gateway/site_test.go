@@ -44,11 +44,11 @@ func (r *record) Publish(_ context.Context, m gateway.Message) error {
 }
 
 func (r *record) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	faults := make([]error, len(messages))
+	errs := make([]error, len(messages))
 	for i, m := range messages {
-		faults[i] = r.Publish(ctx, m)
+		errs[i] = r.Publish(ctx, m)
 	}
-	return faults
+	return errs
 }
 
 func (r *record) fail(err error) {
@@ -110,7 +110,7 @@ func newSiteWith(tb testing.TB, config gateway.Config, box gateway.Outbox) *site
 
 func openBox(tb testing.TB, dir string, clock func() time.Time) *outbox.Outbox {
 	tb.Helper()
-	box, err := outbox.Open(dir, outbox.Options{Retain: gateway.Remember, Clock: clock})
+	box, err := outbox.Open(dir, outbox.Options{Retain: gateway.OutboxRetention, Clock: clock})
 	if err != nil {
 		tb.Fatal(err)
 	}

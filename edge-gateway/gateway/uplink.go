@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// uplink knows whether Pub/Sub can be reached. One failed publish takes it
-// down; a refused message does not, and shows that Pub/Sub answers. While it is
-// down readings go straight into the outbox, and the outbox's oldest message is
-// the probe; when the outbox is empty a live reading is.
+// uplink is a circuit breaker for Pub/Sub. One failed publish opens it; a refused
+// message does not, because it shows that Pub/Sub answers. While Pub/Sub is down,
+// readings go straight into the outbox. The outbox's oldest message is then the
+// probe, or one live reading when the outbox is empty.
 type uplink struct {
 	mu       sync.Mutex
 	down     bool
@@ -17,8 +17,8 @@ type uplink struct {
 	refusals int  // since a message was taken
 	since    time.Time
 	reason   string // why it is down, or why every message is refused
-	// period ends when the uplink goes down, and with it the wait of all
-	// publishes under way: their fate is known.
+	// period is canceled when the uplink goes down. All publishes in flight then
+	// stop waiting.
 	period context.Context
 	end    context.CancelFunc
 }
@@ -29,9 +29,9 @@ func newUplink(now time.Time) *uplink {
 	return u
 }
 
-// pass says whether a live reading may be published, and returns the context
-// that ends when that has become pointless.
-func (u *uplink) pass() (context.Context, bool) {
+// allow reports whether a live reading may be published. The context it returns is
+// canceled when the uplink goes down.
+func (u *uplink) allow() (context.Context, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.down {
@@ -42,9 +42,10 @@ func (u *uplink) pass() (context.Context, bool) {
 	return u.period, true
 }
 
-// offerTrial lets one live reading be tried, if the uplink has been down since a
-// time: before that, the reading that took it down may not be in the outbox yet.
-func (u *uplink) offerTrial(since time.Time) {
+// allowProbe lets one live reading through while the uplink is down, but only if it
+// went down at or before since: the reading that took it down later may not be in
+// the outbox yet.
+func (u *uplink) allowProbe(since time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.trial = u.down && !u.since.After(since)
@@ -65,8 +66,8 @@ func (u *uplink) refused(err error) (inRow int) {
 	return u.refusals
 }
 
-// failed notes a failed publish and says whether it took the uplink down.
-func (u *uplink) failed(now time.Time, err error) bool {
+// markDown notes a failed publish and says whether it took the uplink down.
+func (u *uplink) markDown(now time.Time, err error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.down {
@@ -78,8 +79,8 @@ func (u *uplink) failed(now time.Time, err error) bool {
 	return true
 }
 
-// worked notes a message that was taken.
-func (u *uplink) worked() {
+// markUp notes a message that was taken.
+func (u *uplink) markUp() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.refusals > maxRefusals && !u.down {

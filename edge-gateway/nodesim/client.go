@@ -39,24 +39,24 @@ type heartbeat struct {
 	NodeID string `json:"node_id"`
 }
 
-// answer is what a node makes of a request's end.
-type answer int
+// outcome is what a node makes of a request's end.
+type outcome int
 
 const (
-	accepted    answer = iota // 2xx
-	refused                   // sending it again cannot help
-	later                     // the gateway could not now: 500 and its like
-	unreachable               // no answer at all
+	accepted    outcome = iota // 2xx
+	rejected                   // sending it again cannot help
+	retryLater                 // the gateway could not now: 500 and its like
+	unreachable                // no answer at all
 )
 
-func judge(status int) answer {
+func judge(status int) outcome {
 	switch {
 	case status >= 200 && status < 300:
 		return accepted
 	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
-		return later
+		return retryLater
 	default:
-		return refused
+		return rejected
 	}
 }
 
@@ -115,8 +115,8 @@ type Resolve func(ctx context.Context) (string, error)
 
 var errGateway = errors.New("gateway must be an address such as http://192.168.1.20:8080")
 
-// Fixed resolves to an address that is known beforehand.
-func Fixed(address string) (Resolve, error) {
+// FixedAddress resolves to an address that is known beforehand.
+func FixedAddress(address string) (Resolve, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
 		return nil, fmt.Errorf("%w: got %q", errGateway, address)

@@ -19,60 +19,60 @@ const (
 	heartbeatFrom = 30 * time.Second
 	heartbeatTo   = 60 * time.Second
 
-	// memory is how many unanswered readings a node keeps for its next cycle.
+	// maxPending is how many unanswered readings a node keeps for its next cycle.
 	// More would not help: the gateway stamps the time at receipt.
-	memory = 4
-	// patience is how many intervals a node may be behind before it leaves out
+	maxPending = 4
+	// maxIntervalsBehind is how many intervals a node may be behind before it leaves out
 	// measurements.
-	patience = 4
+	maxIntervalsBehind = 4
 )
 
-// node is one simulated device. Like the firmware it does one thing at a time.
-type node struct {
-	sim    *Simulation
-	id     string
-	addr   string
-	sensor sensor
-	boot   time.Duration // virtual
-	ids    chance
-	beats  chance
+// device is one simulated device. Like the firmware it does one thing at a time.
+type device struct {
+	sim        *Simulation
+	id         string
+	addr       string
+	sensor     sensor
+	boot       time.Duration // virtual
+	ids        rng
+	heartbeats rng
 
 	base    string // of the gateway; empty until found
 	pending []message
 }
 
-func newNode(s *Simulation, number int, r room) *node {
+func newNode(s *Simulation, number int, r room) *device {
 	place := uint64(number) //nolint:gosec // not negative
 	nodes := time.Duration(s.config.Nodes)
 	spread := min(max(bootSpread, nodes*bootGap), s.config.Interval)
-	return &node{
-		sim:    s,
-		id:     nodeID(s.config.Prefix, number),
-		addr:   fmt.Sprintf("10.77.%d.%d", number/250%256, number%250+1),
-		sensor: newSensor(r, s.config.Seed, place),
-		boot:   spread * time.Duration(number) / nodes,
-		beats:  newChance(s.config.Seed, 2*noiseStream+place),
+	return &device{
+		sim:        s,
+		id:         nodeID(s.config.Prefix, number),
+		addr:       fmt.Sprintf("10.77.%d.%d", number/250%256, number%250+1),
+		sensor:     newSensor(r, s.config.Seed, place),
+		boot:       spread * time.Duration(number) / nodes,
+		heartbeats: newRNG(s.config.Seed, 2*noiseStream+place),
 	}
 }
 
-// live is the firmware's main loop, from power on to the end of the context.
-func (n *node) live(ctx context.Context, start time.Time) {
+// run is the firmware's main loop, from power on to the end of the context.
+func (n *device) run(ctx context.Context, start time.Time) {
 	// The start belongs to the ids, so that they differ from run to run.
-	n.ids = newChance(n.sim.config.Seed^uint64(start.UnixNano()), 3*noiseStream+n.sensor.place)
+	n.ids = newRNG(n.sim.config.Seed^uint64(start.UnixNano()), 3*noiseStream+n.sensor.place)
 	if n.until(ctx, start, n.boot) != nil {
 		return
 	}
 	n.register(ctx)
 
 	reading := n.boot
-	beat := n.boot + n.beats.between(heartbeatFrom, heartbeatTo)
+	beat := n.boot + n.heartbeats.between(heartbeatFrom, heartbeatTo)
 	for {
 		if n.until(ctx, start, min(reading, beat)) != nil {
 			return
 		}
 		if beat < reading {
 			n.heartbeat(ctx)
-			beat += n.beats.between(heartbeatFrom, heartbeatTo)
+			beat += n.heartbeats.between(heartbeatFrom, heartbeatTo)
 			continue
 		}
 		n.cycle(ctx, reading)
@@ -81,17 +81,17 @@ func (n *node) live(ctx context.Context, start time.Time) {
 }
 
 // until waits for a virtual time.
-func (n *node) until(ctx context.Context, start time.Time, at time.Duration) error {
+func (n *device) until(ctx context.Context, start time.Time, at time.Duration) error {
 	return wait(ctx, start.Add(n.sim.wall(at)).Sub(n.sim.config.Clock()))
 }
 
 // next is the time of the measurement after the one at a virtual time, without
 // those that a slow gateway has made the node miss.
-func (n *node) next(start time.Time, last time.Duration) time.Duration {
+func (n *device) next(start time.Time, last time.Duration) time.Duration {
 	interval := n.sim.config.Interval
 	following := last + interval
 	behind := (n.sim.virtual(n.sim.config.Clock().Sub(start)) - following) / interval
-	if behind > patience {
+	if behind > maxIntervalsBehind {
 		n.sim.counters.missed.Add(int64(behind))
 		following += behind * interval
 	}
@@ -101,7 +101,7 @@ func (n *node) next(start time.Time, last time.Duration) time.Duration {
 // register tells the gateway of the node, again after a failure, five times at
 // most. Then it goes on unregistered: the gateway takes a node in from its first
 // message too.
-func (n *node) register(ctx context.Context) {
+func (n *device) register(ctx context.Context) {
 	backoff := firstBackoff
 	for attempt := range 1 + registerRetries {
 		if attempt > 0 {
@@ -122,7 +122,7 @@ func (n *node) register(ctx context.Context) {
 	}
 }
 
-func (n *node) heartbeat(ctx context.Context) {
+func (n *device) heartbeat(ctx context.Context) {
 	end := n.post(ctx, heartbeatPath, heartbeat{NodeID: n.id})
 	switch {
 	case end == accepted:
@@ -134,7 +134,7 @@ func (n *node) heartbeat(ctx context.Context) {
 
 // cycle measures and sends what the node has, the readings of earlier cycles
 // that are still unanswered first.
-func (n *node) cycle(ctx context.Context, at time.Duration) {
+func (n *device) cycle(ctx context.Context, at time.Duration) {
 	temperature, humidity := n.sensor.measure(at)
 	repeated := len(n.pending)
 	n.pending = append(n.pending, message{
@@ -150,7 +150,7 @@ func (n *node) cycle(ctx context.Context, at time.Duration) {
 			kept = append(kept, m)
 		}
 	}
-	if excess := len(kept) - memory; excess > 0 {
+	if excess := len(kept) - maxPending; excess > 0 {
 		n.sim.counters.lost.Add(int64(excess))
 		kept = kept[:copy(kept, kept[excess:])]
 	}
@@ -159,7 +159,7 @@ func (n *node) cycle(ctx context.Context, at time.Duration) {
 
 // send posts one reading and tells whether the node is done with it; reached
 // becomes false when there is no use in sending another now.
-func (n *node) send(ctx context.Context, m message, again bool, reached *bool) bool {
+func (n *device) send(ctx context.Context, m message, again bool, reached *bool) bool {
 	count := &n.sim.counters
 	count.sent.Add(1)
 	if again {
@@ -169,13 +169,13 @@ func (n *node) send(ctx context.Context, m message, again bool, reached *bool) b
 	case accepted:
 		count.accepted.Add(1)
 		return true
-	case refused:
+	case rejected:
 		count.rejected.Add(1)
 		n.sim.config.Log.WarnContext(ctx, "gateway rejected a simulated reading", "node_id", n.id, "message_id", m.ID)
 		return true
 	case unreachable:
 		*reached = false
-	case later:
+	case retryLater:
 	}
 	if ctx.Err() == nil {
 		count.failed.Add(1)
@@ -184,12 +184,12 @@ func (n *node) send(ctx context.Context, m message, again bool, reached *bool) b
 }
 
 // messageID makes an id as the hardware does: four random bytes.
-func (n *node) messageID() string {
+func (n *device) messageID() string {
 	return fmt.Sprintf("%08x", uint32(n.ids.pcg.Uint64())) //nolint:gosec // the low half is what is wanted
 }
 
 // post sends a request to the gateway, which it looks for if it must.
-func (n *node) post(ctx context.Context, path string, body any) answer {
+func (n *device) post(ctx context.Context, path string, body any) outcome {
 	if n.base == "" {
 		base, err := n.sim.config.Resolve(ctx)
 		if err != nil {

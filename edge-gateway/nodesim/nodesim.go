@@ -74,29 +74,29 @@ func (c *Config) complete() error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	var faults []error
+	var errs []error
 	if c.Clock == nil {
-		faults = append(faults, errors.New("a clock is required"))
+		errs = append(errs, errors.New("a clock is required"))
 	}
 	if c.Nodes < 0 {
-		faults = append(faults, fmt.Errorf("nodes must not be negative: got %d", c.Nodes))
+		errs = append(errs, fmt.Errorf("nodes must not be negative: got %d", c.Nodes))
 	}
 	if !(c.Speed > 0 && c.Speed <= maxSpeed) {
-		faults = append(faults, fmt.Errorf("speed must be over 0 and at most %g: got %g", maxSpeed, c.Speed))
+		errs = append(errs, fmt.Errorf("speed must be over 0 and at most %g: got %g", maxSpeed, c.Speed))
 	}
 	if c.Interval < step {
-		faults = append(faults, fmt.Errorf("interval must be at least %s: got %s", step, c.Interval))
+		errs = append(errs, fmt.Errorf("interval must be at least %s: got %s", step, c.Interval))
 	}
 	if err := reading.ValidateNodeID(nodeID(c.Prefix, max(0, c.Nodes-1))); err != nil {
-		faults = append(faults, fmt.Errorf("prefix: %w", err))
+		errs = append(errs, fmt.Errorf("prefix: %w", err))
 	}
 	if c.Resolve == nil {
 		var err error
-		if c.Resolve, err = Fixed(c.Gateway); err != nil {
-			faults = append(faults, err)
+		if c.Resolve, err = FixedAddress(c.Gateway); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // maxSpeed makes a reading every 30 ms of the default interval; beyond it a
@@ -115,8 +115,8 @@ func orDefault[T comparable](value, standard T) T {
 type Simulation struct {
 	config   Config
 	client   *client
-	nodes    []*node
-	rooms    []*incidents
+	nodes    []*device
+	rooms    []*scheduledOutages
 	counters counters
 
 	mu      sync.Mutex
@@ -131,14 +131,14 @@ func New(config Config) (*Simulation, error) {
 	}
 	s := &Simulation{config: config, client: newClient(config.Nodes+rogueConnections, config.Transport)}
 	for number := range (config.Nodes + nodesPerRoom - 1) / nodesPerRoom {
-		s.furnish(number)
+		s.addRoom(number)
 	}
 	return s, nil
 }
 
-// furnish makes a room and its nodes.
-func (s *Simulation) furnish(number int) {
-	ordered := &incidents{}
+// addRoom makes a room and its nodes.
+func (s *Simulation) addRoom(number int) {
+	ordered := &scheduledOutages{}
 	s.rooms = append(s.rooms, ordered)
 	cold := newRoom(s.config.Seed, uint64(number), s.config.FailureEvery, ordered) //nolint:gosec // not negative
 	first := number * nodesPerRoom
@@ -146,7 +146,7 @@ func (s *Simulation) furnish(number int) {
 	if number == 0 && s.config.HotAfter > 0 {
 		hottest := newSensor(cold, s.config.Seed, uint64(last)) //nolint:gosec // not negative
 		from := hottest.failureBefore(s.virtual(s.config.HotAfter))
-		ordered.add(span{from: from, to: from + orderedOutage})
+		ordered.add(interval{from: from, to: from + scheduledOutage})
 	}
 	for cold.at < 0 {
 		cold.step()
@@ -172,7 +172,7 @@ func (s *Simulation) Run(ctx context.Context) error {
 
 	var alive sync.WaitGroup
 	for _, n := range s.nodes {
-		alive.Go(func() { n.live(ctx, start) })
+		alive.Go(func() { n.run(ctx, start) })
 	}
 	for _, kind := range s.config.Misbehave {
 		alive.Go(func() { s.misbehave(ctx, kind) })
@@ -211,8 +211,8 @@ func (s *Simulation) Rooms() [][]string {
 	return rooms
 }
 
-// orderedOutage is how long a failure lasts that was ordered, not drawn.
-const orderedOutage = 20 * time.Minute
+// scheduledOutage is how long a failure lasts that was ordered, not drawn.
+const scheduledOutage = 20 * time.Minute
 
 // FailCooling ends the cooling of a room, numbered from 0, for twenty minutes
 // of virtual time from now. Its hot aisle passes 50 °C after about nine of them,
@@ -222,7 +222,7 @@ func (s *Simulation) FailCooling(room int) error {
 		return fmt.Errorf("no simulated room %d: there are %d", room, len(s.rooms))
 	}
 	from := s.now()
-	s.rooms[room].add(span{from: from, to: from + orderedOutage})
+	s.rooms[room].add(interval{from: from, to: from + scheduledOutage})
 	return nil
 }
 

@@ -15,14 +15,14 @@ import (
 	"coldaisle.dev/shared/recording"
 )
 
-// Defaults of [Options].
+// Defaults of [ReplayOptions].
 const (
 	DefaultConcurrency = 64
 	DefaultGiveUp      = time.Minute
 )
 
-// Options say what to replay and how.
-type Options struct {
+// ReplayOptions say what to replay and how.
+type ReplayOptions struct {
 	Gateway string  // base address; empty if Resolve is given
 	Resolve Resolve // asked once
 	File    io.Reader
@@ -40,19 +40,19 @@ type Options struct {
 	Run       string
 	StableIDs bool
 
-	GiveUp time.Duration // wall time for one row's retries; 0 means DefaultGiveUp
+	RetryTimeout time.Duration // wall time for one row's retries; 0 means DefaultGiveUp
 
 	// Ledger, if given, is told of every row that was answered, in order for
 	// each node, by one goroutine at a time.
-	Ledger func(Entry)
+	OnResult func(RowResult)
 
 	Clock     func() time.Time
 	Transport http.RoundTripper // nil means connections of the package's own
 }
 
-// Entry is the end of one row: under which id it was sent and what the gateway
+// RowResult is the end of one row: under which id it was sent and what the gateway
 // said last.
-type Entry struct {
+type RowResult struct {
 	recording.Row
 
 	MessageID string
@@ -92,9 +92,9 @@ func (r Result) String() string {
 		r.Failed, r.Retries, r.Elapsed.Round(time.Millisecond), r.PerSecond())
 }
 
-// replay is one replay under way.
-type replay struct {
-	options Options
+// replayRun is one replay under way.
+type replayRun struct {
+	options ReplayOptions
 	series  *recording.Recording
 	base    string
 	client  *client
@@ -113,7 +113,7 @@ type replay struct {
 // The result counts what happened also when the error is not nil: a malformed
 // file (nothing was sent), a row that the gateway would not take within GiveUp
 // (the rest is not sent), or the context's end.
-func Replay(ctx context.Context, options Options) (Result, error) {
+func Replay(ctx context.Context, options ReplayOptions) (Result, error) {
 	p, err := prepare(ctx, options)
 	if err != nil {
 		return Result{}, fmt.Errorf("replay: %w", err)
@@ -138,9 +138,9 @@ func Replay(ctx context.Context, options Options) (Result, error) {
 	return result, nil
 }
 
-func prepare(ctx context.Context, options Options) (*replay, error) {
+func prepare(ctx context.Context, options ReplayOptions) (*replayRun, error) {
 	options.Concurrency = orDefault(options.Concurrency, DefaultConcurrency)
-	options.GiveUp = orDefault(options.GiveUp, DefaultGiveUp)
+	options.RetryTimeout = orDefault(options.RetryTimeout, DefaultGiveUp)
 	if options.Clock == nil {
 		return nil, errors.New("a clock is required")
 	}
@@ -158,7 +158,7 @@ func prepare(ctx context.Context, options Options) (*replay, error) {
 		options.Run = hex.EncodeToString(tag)
 	}
 	if options.Resolve == nil {
-		fixed, err := Fixed(options.Gateway)
+		fixed, err := FixedAddress(options.Gateway)
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +172,7 @@ func prepare(ctx context.Context, options Options) (*replay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the gateway: %w", err)
 	}
-	return &replay{
+	return &replayRun{
 		options: options,
 		series:  recorded,
 		base:    base,
@@ -181,7 +181,7 @@ func prepare(ctx context.Context, options Options) (*replay, error) {
 	}, nil
 }
 
-func (p *replay) result() Result {
+func (p *replayRun) result() Result {
 	return Result{
 		Rows:               p.series.Total,
 		SkippedTemperature: p.series.WithoutTemperature,
@@ -198,7 +198,7 @@ func (p *replay) result() Result {
 }
 
 // node sends the rows of one node.
-func (p *replay) node(ctx context.Context, number int, rows []recording.Row) error {
+func (p *replayRun) node(ctx context.Context, number int, rows []recording.Row) error {
 	address := fmt.Sprintf("10.78.%d.%d", number/250%256, number%250+1)
 	body := registration{NodeID: rows[0].NodeID, IPAddr: address}
 	attempts := 0
@@ -220,8 +220,8 @@ func (p *replay) node(ctx context.Context, number int, rows []recording.Row) err
 }
 
 // send brings one row to its end.
-func (p *replay) send(ctx context.Context, row recording.Row) error {
-	entry := Entry{Row: row, MessageID: p.messageID(row.Line)}
+func (p *replayRun) send(ctx context.Context, row recording.Row) error {
+	entry := RowResult{Row: row, MessageID: p.messageID(row.Line)}
 	p.sent.Add(1)
 	status, err := p.deliver(ctx, messagePath, message{
 		ID:          entry.MessageID,
@@ -240,15 +240,15 @@ func (p *replay) send(ctx context.Context, row recording.Row) error {
 	} else {
 		p.rejected.Add(1)
 	}
-	if p.options.Ledger != nil {
+	if p.options.OnResult != nil {
 		p.ledger.Lock()
 		defer p.ledger.Unlock()
-		p.options.Ledger(entry)
+		p.options.OnResult(entry)
 	}
 	return nil
 }
 
-func (p *replay) messageID(line int) string {
+func (p *replayRun) messageID(line int) string {
 	if p.options.StableIDs {
 		return fmt.Sprintf("row-%d", line)
 	}
@@ -263,7 +263,7 @@ const (
 
 // deliver posts a body until the gateway has taken or refused it, whose status
 // it returns; attempts counts the posts.
-func (p *replay) deliver(ctx context.Context, path string, body any, attempts *int) (int, error) {
+func (p *replayRun) deliver(ctx context.Context, path string, body any, attempts *int) (int, error) {
 	began := p.options.Clock()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		*attempts++
@@ -271,10 +271,10 @@ func (p *replay) deliver(ctx context.Context, path string, body any, attempts *i
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("interrupted: %w", ctx.Err())
 		}
-		if err == nil && judge(status) != later {
+		if err == nil && judge(status) != retryLater {
 			return status, nil
 		}
-		if p.options.Clock().Sub(began)+pause > p.options.GiveUp {
+		if p.options.Clock().Sub(began)+pause > p.options.RetryTimeout {
 			if err == nil {
 				err = fmt.Errorf("status %d", status)
 			}
@@ -287,7 +287,7 @@ func (p *replay) deliver(ctx context.Context, path string, body any, attempts *i
 }
 
 // post sends one request when fewer than Concurrency are under way.
-func (p *replay) post(ctx context.Context, path string, body any) (int, error) {
+func (p *replayRun) post(ctx context.Context, path string, body any) (int, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():

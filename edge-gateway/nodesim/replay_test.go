@@ -33,12 +33,12 @@ func recording(nodes, rows int) string {
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	g := &gateway{}
-	var ledger []nodesim.Entry
-	result, err := nodesim.Replay(t.Context(), nodesim.Options{
-		Gateway: g.listen(t),
-		File:    strings.NewReader(recording(5, 200)),
-		Clock:   time.Now,
-		Ledger:  func(e nodesim.Entry) { ledger = append(ledger, e) },
+	var ledger []nodesim.RowResult
+	result, err := nodesim.Replay(t.Context(), nodesim.ReplayOptions{
+		Gateway:  g.listen(t),
+		File:     strings.NewReader(recording(5, 200)),
+		Clock:    time.Now,
+		OnResult: func(e nodesim.RowResult) { ledger = append(ledger, e) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestReplayRetries(t *testing.T) {
 			}
 			return http.StatusOK
 		}}
-		result, err := nodesim.Replay(t.Context(), nodesim.Options{
+		result, err := nodesim.Replay(t.Context(), nodesim.ReplayOptions{
 			Gateway: "http://gateway", Transport: g, Clock: time.Now, Run: "trial",
 			File: strings.NewReader(recording(3, 100)),
 		})
@@ -124,8 +124,8 @@ func TestReplayGivesUp(t *testing.T) {
 			return http.StatusOK
 		}}
 		start := time.Now()
-		result, err := nodesim.Replay(t.Context(), nodesim.Options{
-			Gateway: "http://gateway", Transport: g, Clock: time.Now, GiveUp: 10 * time.Second,
+		result, err := nodesim.Replay(t.Context(), nodesim.ReplayOptions{
+			Gateway: "http://gateway", Transport: g, Clock: time.Now, RetryTimeout: 10 * time.Second,
 			File: strings.NewReader(recording(1, 100)),
 		})
 		if err == nil || !strings.Contains(err.Error(), "line 50 of mote-0") || !strings.Contains(err.Error(), "status 500") {
@@ -163,7 +163,7 @@ func TestReplayCounts(t *testing.T) {
 				}
 				return http.StatusOK
 			}}
-			got, err := nodesim.Replay(t.Context(), nodesim.Options{
+			got, err := nodesim.Replay(t.Context(), nodesim.ReplayOptions{
 				Gateway: g.listen(t), File: strings.NewReader(file), Humidity: c.humidity, StableIDs: true, Clock: time.Now,
 			})
 			if err != nil {
@@ -194,7 +194,7 @@ func TestReplayKeepsThePace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gateway{}
 		start := time.Now()
-		if _, err := nodesim.Replay(t.Context(), nodesim.Options{
+		if _, err := nodesim.Replay(t.Context(), nodesim.ReplayOptions{
 			Gateway: "http://gateway", Transport: g, Clock: time.Now, Speed: 10, Concurrency: 1,
 			File: strings.NewReader(recording(4, 21)),
 		}); err != nil {
@@ -211,7 +211,7 @@ func TestReplayRunsAreToldApart(t *testing.T) {
 	g := &gateway{}
 	address := g.listen(t)
 	for range 2 {
-		if _, err := nodesim.Replay(t.Context(), nodesim.Options{
+		if _, err := nodesim.Replay(t.Context(), nodesim.ReplayOptions{
 			Gateway: address, Clock: time.Now, File: strings.NewReader(recording(2, 10)),
 		}); err != nil {
 			t.Fatal(err)
@@ -242,7 +242,7 @@ func TestReplayRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := &gateway{}
-			_, err := nodesim.Replay(t.Context(), nodesim.Options{
+			_, err := nodesim.Replay(t.Context(), nodesim.ReplayOptions{
 				Gateway: "http://gateway", Transport: g, Clock: time.Now, File: strings.NewReader(c.file),
 			})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -264,7 +264,7 @@ func TestReplayEndsWithItsContext(t *testing.T) {
 		}
 		return http.StatusOK
 	}}
-	result, err := nodesim.Replay(ctx, nodesim.Options{
+	result, err := nodesim.Replay(ctx, nodesim.ReplayOptions{
 		Gateway: g.listen(t), Clock: time.Now, File: strings.NewReader(recording(4, 5000)),
 	})
 	if !errors.Is(err, context.Canceled) {
@@ -283,7 +283,7 @@ func BenchmarkReplay(b *testing.B) {
 			server := newBare(b)
 			file := recording(nodes, b.N/nodes+1)
 			b.ResetTimer()
-			result, err := nodesim.Replay(b.Context(), nodesim.Options{Gateway: server, Clock: time.Now, File: strings.NewReader(file)})
+			result, err := nodesim.Replay(b.Context(), nodesim.ReplayOptions{Gateway: server, Clock: time.Now, File: strings.NewReader(file)})
 			if err != nil {
 				b.Fatal(err)
 			}

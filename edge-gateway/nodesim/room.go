@@ -37,23 +37,23 @@ const (
 	coilPoint   = 6.5       // g/m³ at the coil's dew point
 )
 
-// span is a stretch of virtual time in which a room has no cooling.
-type span struct{ from, to time.Duration }
+// interval is a stretch of virtual time in which a room has no cooling.
+type interval struct{ from, to time.Duration }
 
-// incidents are the failures that were ordered rather than drawn; all copies of
+// scheduledOutages are the failures that were ordered rather than drawn; all copies of
 // a room share them.
-type incidents struct {
+type scheduledOutages struct {
 	mu    sync.RWMutex
-	spans []span
+	spans []interval
 }
 
-func (i *incidents) add(s span) {
+func (i *scheduledOutages) add(s interval) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.spans = append(i.spans, s)
 }
 
-func (i *incidents) cover(at time.Duration) bool {
+func (i *scheduledOutages) cover(at time.Duration) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	for _, s := range i.spans {
@@ -68,8 +68,8 @@ func (i *incidents) cover(at time.Duration) bool {
 // value: every node advances a copy of its own, and all copies pass through the
 // same states, so nodes share physics without waiting for each other.
 type room struct {
-	chance  chance
-	ordered *incidents
+	chance    rng
+	scheduled *scheduledOutages
 
 	at       time.Duration // virtual time since the start, negative while warming up
 	air      float64       // °C
@@ -83,7 +83,7 @@ type room struct {
 	second, reserve bool // stages running
 	job             float64
 	jobUntil        time.Duration
-	failure         span // the next one by chance, or the present one
+	failure         interval // the next one by chance, or the present one
 	every           time.Duration
 }
 
@@ -93,8 +93,8 @@ const warmUp = 3 * time.Hour
 
 // newRoom returns a room at virtual time zero after warming up. every is the
 // mean virtual time between cooling failures; 0 means none by chance.
-func newRoom(seed, number uint64, every time.Duration, ordered *incidents) room {
-	r := room{chance: newChance(seed, number), ordered: ordered, at: -warmUp, load: 1, output: 1, every: every}
+func newRoom(seed, number uint64, every time.Duration, ordered *scheduledOutages) room {
+	r := room{chance: newRNG(seed, number), scheduled: ordered, at: -warmUp, load: 1, output: 1, every: every}
 	r.setpoint = r.chance.uniform(21.5, 22.5)
 	r.supply = r.chance.uniform(7.2, 7.7)
 	r.air, r.moisture = r.setpoint, r.supply
@@ -104,12 +104,12 @@ func newRoom(seed, number uint64, every time.Duration, ordered *incidents) room 
 
 // nextFailure draws a failure that leaves the room at least a quarter of the
 // mean time, and no less than rest, in good order.
-func (r *room) nextFailure(rest time.Duration) span {
+func (r *room) nextFailure(rest time.Duration) interval {
 	if r.every <= 0 {
-		return span{from: math.MaxInt64, to: math.MaxInt64}
+		return interval{from: math.MaxInt64, to: math.MaxInt64}
 	}
 	from := r.at + max(rest, r.every/4) + r.chance.waiting(r.every*3/4)
-	return span{from: from, to: from + r.outage()}
+	return interval{from: from, to: from + r.outage()}
 }
 
 // outage draws how long a repair takes: long enough that every place of the
@@ -118,7 +118,7 @@ func (r *room) outage() time.Duration { return r.chance.between(16*time.Minute, 
 
 // failed tells whether the room is without cooling now.
 func (r *room) failed() bool {
-	return r.failure.from <= r.at && r.at < r.failure.to || r.ordered.cover(r.at)
+	return r.failure.from <= r.at && r.at < r.failure.to || r.scheduled.cover(r.at)
 }
 
 // step advances the room by one integration step.

@@ -11,7 +11,7 @@ const week = 7 * 24 * time.Hour
 
 // furnished returns the sensors of a room at virtual time zero.
 func furnished(seed, number uint64, every time.Duration) []sensor {
-	r := newRoom(seed, number, every, &incidents{})
+	r := newRoom(seed, number, every, &scheduledOutages{})
 	for r.at < 0 {
 		r.step()
 	}
@@ -93,7 +93,7 @@ func TestCoolingFailure(t *testing.T) {
 func TestHumidityFollowsTemperature(t *testing.T) {
 	t.Parallel()
 	s := furnished(3, 0, -1)[0]
-	s.room.ordered.add(span{from: time.Hour, to: time.Hour + 20*time.Minute})
+	s.room.scheduled.add(interval{from: time.Hour, to: time.Hour + 20*time.Minute})
 	calm, damp := s.measure(time.Hour)
 	hottest, dry := s.measure(time.Hour + 20*time.Minute)
 	if hottest < calm+25 || dry > damp/2 {
@@ -187,10 +187,10 @@ func TestFailureBefore(t *testing.T) {
 	t.Parallel()
 	for _, at := range []time.Duration{20 * time.Second, 5 * time.Minute, 3 * time.Hour} {
 		for seed := range uint64(5) {
-			ordered := &incidents{}
+			ordered := &scheduledOutages{}
 			s := newSensor(newRoom(seed, 0, -1, ordered), seed, 3)
 			from := s.failureBefore(at)
-			ordered.add(span{from: from, to: from + orderedOutage})
+			ordered.add(interval{from: from, to: from + scheduledOutage})
 			s.advance(at - 2*time.Minute)
 			if s.temperature > 50 {
 				t.Errorf("seed %d: %.1f °C two minutes before %s", seed, s.temperature, at)

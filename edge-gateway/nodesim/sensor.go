@@ -18,26 +18,26 @@ type sensor struct {
 	seed  uint64
 	place uint64 // number of the node, the stream of its noise
 
-	rise        float64 // °C above room air at nominal load: cold aisle to hot aisle
-	bias        float64 // °C of calibration
-	dampBias    float64 // % relative humidity of calibration
-	temperature float64 // °C in the housing, behind the air by sensorLag
+	rise         float64 // °C above room air at nominal load: cold aisle to hot aisle
+	bias         float64 // °C of calibration
+	humidityBias float64 // % relative humidity of calibration
+	temperature  float64 // °C in the housing, behind the air by sensorLag
 }
 
-// places are the rises of the positions in a room, °C at nominal load: low and
+// positionOffsets are the rises of the positions in a room, °C at nominal load: low and
 // high in the cold aisle, in the return air, in the hot aisle.
-func places() [nodesPerRoom]float64 { return [nodesPerRoom]float64{0.4, 1.5, 3.5, 5.4} }
+func positionOffsets() [nodesPerRoom]float64 { return [nodesPerRoom]float64{0.4, 1.5, 3.5, 5.4} }
 
 // noiseStream keeps the draws of sensors apart from those of rooms.
 const noiseStream = 1 << 32
 
 // newSensor puts the sensor of a node into a room.
 func newSensor(r room, seed, number uint64) sensor {
-	c := newChance(seed, noiseStream+number)
+	c := newRNG(seed, noiseStream+number)
 	s := sensor{room: r, seed: seed, place: number}
-	s.rise = places()[number%nodesPerRoom] + c.uniform(-0.3, 0.3)
+	s.rise = positionOffsets()[number%nodesPerRoom] + c.uniform(-0.3, 0.3)
 	s.bias = c.uniform(-0.2, 0.2)
-	s.dampBias = c.uniform(-1, 1)
+	s.humidityBias = c.uniform(-1, 1)
 	s.temperature = r.air + s.rise*r.load
 	return s
 }
@@ -56,14 +56,14 @@ func (s *sensor) advance(to time.Duration) {
 // the time alone, so that a reading left out changes none of those after it.
 func (s *sensor) measure(at time.Duration) (temperature, humidity float64) {
 	s.advance(at)
-	noise := newChance(s.seed^uint64(at), noiseStream+s.place) //nolint:gosec // any bits will do for a seed
+	noise := newRNG(s.seed^uint64(at), noiseStream+s.place) //nolint:gosec // any bits will do for a seed
 	temperature = s.temperature + s.bias + temperatureNoise*noise.normal()
-	humidity = 100*s.room.moisture/saturation(s.temperature) + s.dampBias + humidityNoise*noise.normal()
-	return tenth(temperature, -40, 125), tenth(humidity, 0, 100)
+	humidity = 100*s.room.moisture/saturation(s.temperature) + s.humidityBias + humidityNoise*noise.normal()
+	return roundToTenth(temperature, -40, 125), roundToTenth(humidity, 0, 100)
 }
 
-// tenth brings a value to the precision and the range of the hardware.
-func tenth(value, lowest, highest float64) float64 {
+// roundToTenth brings a value to the precision and the range of the hardware.
+func roundToTenth(value, lowest, highest float64) float64 {
 	return math.Round(max(lowest, min(highest, value))*10) / 10
 }
 
@@ -77,7 +77,7 @@ func (s *sensor) failureBefore(at time.Duration) time.Duration {
 	from := at - 9*time.Minute
 	for range 3 { // the ramp hardly depends on its beginning, so this settles at once
 		trial := *s
-		trial.room.ordered = &incidents{spans: []span{{from: from, to: math.MaxInt64}}}
+		trial.room.scheduled = &scheduledOutages{spans: []interval{{from: from, to: math.MaxInt64}}}
 		for trial.temperature < hot && trial.room.at < at+time.Hour {
 			trial.advance(trial.room.at + step)
 		}

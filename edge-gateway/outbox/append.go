@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// batch is what one commit makes durable, for all who came while the one before
-// it was being synced.
+// batch is the records that one fsync makes durable: those appended while the
+// previous fsync was running.
 type batch struct {
 	records [][]byte
-	kept    int // the first so many are durable
+	durable int // the first so many are durable
 	err     error
 	done    chan struct{}
 }
@@ -39,19 +39,19 @@ func (o *Outbox) Append(message []byte) error {
 	b.records = append(b.records, record)
 	o.mu.Unlock()
 	if leads {
-		o.lead(b)
+		o.commitBatch(b)
 	} else {
 		<-b.done
 	}
-	if place < b.kept {
+	if place < b.durable {
 		return nil
 	}
 	return b.err
 }
 
-// lead commits a batch for everyone in it. Until the commit before it has
-// ended, more may join.
-func (o *Outbox) lead(b *batch) {
+// commitBatch writes and syncs a batch. Callers may join the batch until the
+// previous commit has ended.
+func (o *Outbox) commitBatch(b *batch) {
 	o.commit.Lock()
 	defer o.commit.Unlock()
 	defer close(b.done)
@@ -63,7 +63,7 @@ func (o *Outbox) lead(b *batch) {
 		b.err = ErrClosed
 		return
 	}
-	b.kept, b.err = o.write(b.records)
+	b.durable, b.err = o.write(b.records)
 	o.mu.Lock()
 	o.fault = b.err
 	o.mu.Unlock()
@@ -72,7 +72,7 @@ func (o *Outbox) lead(b *batch) {
 // write makes as many of the records durable as there is room for and says how
 // many. The commit lock is held.
 func (o *Outbox) write(records [][]byte) (int, error) {
-	fitting, size := o.fit(records)
+	fitting, size := o.fitting(records)
 	if fitting == 0 {
 		return 0, ErrFull
 	}
@@ -89,7 +89,7 @@ func (o *Outbox) write(records [][]byte) (int, error) {
 		err = active.Sync()
 	}
 	if err != nil {
-		o.abandon(active, current, size)
+		o.abandonSegment(active, current, size)
 		return 0, fmt.Errorf("write outbox: %w", err)
 	}
 	last, _, _ := record(records[fitting-1], 0)
@@ -104,9 +104,9 @@ func (o *Outbox) write(records [][]byte) (int, error) {
 	return fitting, nil
 }
 
-// fit says how many of the records there is room for, and their bytes. It makes
+// fitting says how many of the records there is room for, and their bytes. It makes
 // room by removing consumed segments, retained or not.
-func (o *Outbox) fit(records [][]byte) (n int, size int64) {
+func (o *Outbox) fitting(records [][]byte) (n int, size int64) {
 	var wanted int64
 	for _, record := range records {
 		wanted += int64(len(record))
@@ -115,7 +115,7 @@ func (o *Outbox) fit(records [][]byte) (n int, size int64) {
 	room := o.options.MaxBytes - o.bytes()
 	o.mu.Unlock()
 	if room < wanted {
-		o.sweep(wanted - room)
+		o.removeConsumed(wanted - room)
 		o.mu.Lock()
 		room = o.options.MaxBytes - o.bytes()
 		o.mu.Unlock()
@@ -173,16 +173,16 @@ func (o *Outbox) segmentLimit() int64 {
 	return min(max(o.options.MaxBytes/segmentsPerLimit, minSegment), maxSegment)
 }
 
-// abandon gives up a segment in which a write or a sync of so many bytes has
+// abandonSegment gives up a segment in which a write or a sync of so many bytes has
 // failed. What a failed sync leaves on disk is not known, and a second sync may
 // claim success; so the next append begins a new segment.
-func (o *Outbox) abandon(active file, current *segment, size int64) {
+func (o *Outbox) abandonSegment(active file, current *segment, size int64) {
 	undone := errors.Join(active.Truncate(current.size), active.Close()) == nil
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.active = nil
 	if !undone {
-		current.waste = size
+		current.garbage = size
 	}
 	if current.size == 0 && o.options.disk.Remove(current.path) == nil {
 		o.segments = o.segments[:len(o.segments)-1]

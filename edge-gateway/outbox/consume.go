@@ -26,7 +26,7 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 		for len(found) < n {
 			m, end, damaged, ok := following(data, at.offset)
 			if damaged {
-				o.stepOver(at)
+				o.countDamage(at)
 			}
 			at.offset = end
 			if !ok {
@@ -43,13 +43,13 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 		at = position{segment: s.number + 1}
 	}
 	if len(found) == 0 {
-		o.pass(reached)
+		o.advance(reached)
 	}
 	return found, nil
 }
 
-// pass moves on to a place before which nothing can be read any more.
-func (o *Outbox) pass(to position) {
+// advance moves the read position forward; records before it are never read again.
+func (o *Outbox) advance(to position) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if to.segment > o.at.segment || (to.segment == o.at.segment && to.offset >= o.at.offset) {
@@ -75,12 +75,12 @@ func (o *Outbox) segmentAt(number uint64) (segment, bool) {
 	return segment{}, false
 }
 
-// stepOver counts a damaged place, the first time that it is met.
-func (o *Outbox) stepOver(at position) {
+// countDamage counts a damaged place, the first time that it is met.
+func (o *Outbox) countDamage(at position) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.segments {
-		if s.number == at.segment && s.stepOver(at.offset) {
+		if s.number == at.segment && s.countDamage(at.offset) {
 			o.damaged++
 		}
 	}
@@ -104,13 +104,13 @@ func (o *Outbox) Consume(messages []Message) error {
 		return nil
 	}
 	err := o.writeCursor()
-	o.sweep(0)
+	o.removeConsumed(0)
 	return err
 }
 
-// sweep removes segments that are consumed and need not be retained any more,
+// removeConsumed removes segments that are consumed and need not be retained any more,
 // and further consumed ones until so many bytes are free.
-func (o *Outbox) sweep(wanted int64) {
+func (o *Outbox) removeConsumed(wanted int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if wanted > 0 && o.pending() == 0 && o.active != nil {
@@ -126,7 +126,7 @@ func (o *Outbox) sweep(wanted int64) {
 			kept = append(kept, s)
 			continue
 		}
-		wanted -= s.size + s.waste
+		wanted -= s.size + s.garbage
 	}
 	clear(o.segments[len(kept):])
 	o.segments = kept

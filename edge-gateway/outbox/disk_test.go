@@ -256,7 +256,7 @@ func FuzzSegment(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(one)
 	f.Add(append(slices.Clip(one), one[:10]...))
-	f.Add([]byte(mark + mark + "\xff\xff\xff\xff"))
+	f.Add([]byte(magic + magic + "\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		dir := t.TempDir()
 		made, err := osDisk{}.Create(filepath.Join(dir, filepath.Base(segmentPath(dir, 1))))

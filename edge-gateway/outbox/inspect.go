@@ -11,10 +11,10 @@ import (
 
 // Contents is what is in the folder of an outbox.
 type Contents struct {
-	Pending int   // messages that wait, about a second's worth too many beside a gateway at work
-	Bytes   int64 // on disk
-	Damaged int   // places that must be stepped over
-	Torn    int   // segments that end in half a message, as a power failure leaves them
+	Pending      int   // messages that wait, about a second's worth too many beside a gateway at work
+	Bytes        int64 // on disk
+	Damaged      int   // places that must be stepped over
+	TornSegments int   // segments that end in half a message, as a power failure leaves them
 }
 
 // Inspect looks at an outbox from outside: it takes no lock and writes nothing,
@@ -44,8 +44,8 @@ func Inspect(dir string) (Contents, error) {
 			return found, fmt.Errorf("inspect outbox %s: %w", dir, err)
 		}
 		o.segments = append(o.segments, s)
-		if s.waste > 0 {
-			found.Torn++
+		if s.garbage > 0 {
+			found.TornSegments++
 		}
 	}
 	found.Pending, found.Bytes, found.Damaged = o.pending(), o.bytes(), o.damaged

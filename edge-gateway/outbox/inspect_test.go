@@ -61,7 +61,7 @@ func TestInspect(t *testing.T) {
 	if err := os.WriteFile(path, append(content, "half a record"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inspect(outbox.Contents{Pending: 2, Bytes: size + int64(len("half a record")), Damaged: 1, Torn: 1})
+	inspect(outbox.Contents{Pending: 2, Bytes: size + int64(len("half a record")), Damaged: 1, TornSegments: 1})
 }
 
 // files is the content of every file of a folder.

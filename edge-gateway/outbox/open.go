@@ -33,7 +33,7 @@ func Open(dir string, options Options) (*Outbox, error) {
 	if err := o.restore(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), unlock())
 	}
-	o.sweep(0)
+	o.removeConsumed(0)
 	return o, nil
 }
 
@@ -95,10 +95,10 @@ func (o *Outbox) examine(number uint64) (*segment, error) {
 		m, end, damaged, ok := following(data, offset)
 		if !ok {
 			// A torn write is no damage: its message was never promised.
-			s.size, s.waste = offset, s.size-offset
+			s.size, s.garbage = offset, s.size-offset
 			return s, nil
 		}
-		if damaged && s.stepOver(offset) {
+		if damaged && s.countDamage(offset) {
 			o.damaged++
 		}
 		offset = end

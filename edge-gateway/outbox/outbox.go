@@ -118,14 +118,14 @@ type Stats struct {
 	Pending int   // messages waiting
 	Bytes   int64 // on disk, with messages that are consumed and retained
 	Damaged int   // places that had to be stepped over since Open
-	Fault   error // of the last append, where it could not be kept
+	Err     error // of the last append, where it could not be kept
 }
 
 // Stats returns what the outbox holds now.
 func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return Stats{Pending: o.pending(), Bytes: o.bytes(), Damaged: o.damaged, Fault: o.fault}
+	return Stats{Pending: o.pending(), Bytes: o.bytes(), Damaged: o.damaged, Err: o.fault}
 }
 
 // pending counts the messages that are not consumed; the lock is held.
@@ -143,7 +143,7 @@ func (o *Outbox) pending() int {
 func (o *Outbox) bytes() int64 {
 	var n int64
 	for _, s := range o.segments {
-		n += s.size + s.waste
+		n += s.size + s.garbage
 	}
 	return n
 }
@@ -162,12 +162,12 @@ func (o *Outbox) Close() error {
 	active := o.active
 	o.active = nil
 	o.mu.Unlock()
-	faults := []error{o.writeCursor()}
+	errs := []error{o.writeCursor()}
 	if active != nil {
-		faults = append(faults, active.Close())
+		errs = append(errs, active.Close())
 	}
-	faults = append(faults, o.cursorFile.Close(), o.unlock())
-	if err := errors.Join(faults...); err != nil {
+	errs = append(errs, o.cursorFile.Close(), o.unlock())
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close outbox %s: %w", o.dir, err)
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 //	checksum 4 bytes  CRC-32C of length, appended and message
 const headerSize = 20
 
-// mark is no valid UTF-8, so that it does not occur within a JSON message.
-const mark = "\xc0\x1d\xa1\xfe"
+// magic is no valid UTF-8, so that it does not occur within a JSON message.
+const magic = "\xc0\x1d\xa1\xfe"
 
 // Message is one message of an outbox.
 type Message struct {
@@ -35,7 +35,7 @@ func checksum(header, message []byte) uint32 {
 
 func appendRecord(to, message []byte, appended time.Time) []byte {
 	start := len(to)
-	to = append(to, mark...)
+	to = append(to, magic...)
 	to = binary.LittleEndian.AppendUint32(to, uint32(len(message))) //nolint:gosec // Append has checked the length
 	to = binary.LittleEndian.AppendUint64(to, uint64(appended.UnixMicro()))
 	to = binary.LittleEndian.AppendUint32(to, checksum(to[start:], message))
@@ -46,7 +46,7 @@ func appendRecord(to, message []byte, appended time.Time) []byte {
 // begins; ok is false when there is no intact record there.
 func record(data []byte, offset int64) (m Message, end int64, ok bool) {
 	rest := data[offset:]
-	if len(rest) < headerSize || string(rest[:4]) != mark {
+	if len(rest) < headerSize || string(rest[:4]) != magic {
 		return Message{}, 0, false
 	}
 	header := rest[:headerSize]
@@ -71,7 +71,7 @@ func following(data []byte, offset int64) (m Message, end int64, damaged, ok boo
 			return m, end, damaged, true
 		}
 		damaged = true
-		next := bytes.Index(data[offset+1:], []byte(mark))
+		next := bytes.Index(data[offset+1:], []byte(magic))
 		if next < 0 {
 			break
 		}

@@ -17,7 +17,7 @@ type segment struct {
 	number  uint64
 	path    string
 	size    int64     // up to here its records are durable
-	waste   int64     // behind that, what a failed write left
+	garbage int64     // behind that, what a failed write left
 	records int       // intact ones
 	newest  time.Time // append of the last record
 	// damaged are the offsets at which something had to be stepped over: reading a
@@ -25,8 +25,8 @@ type segment struct {
 	damaged map[int64]bool
 }
 
-// stepOver notes a damaged place and says whether it was not known.
-func (s *segment) stepOver(offset int64) bool {
+// countDamage notes a damaged place and says whether it was not known.
+func (s *segment) countDamage(offset int64) bool {
 	if s.damaged[offset] {
 		return false
 	}

@@ -6,26 +6,23 @@ import (
 )
 
 // Unavailable stands in for an outbox that could not be opened: it holds nothing
-// and refuses every message for the reason given.
-func Unavailable(reason error) Refusal { return Refusal{reason: reason} }
-
-// Refusal is an outbox that keeps nothing.
-type Refusal struct{ reason error }
+// and refuses every message for its Reason.
+type Unavailable struct{ Reason error }
 
 // Append returns the reason.
-func (r Refusal) Append([]byte) error { return r.reason }
+func (r Unavailable) Append([]byte) error { return r.Reason }
 
 // Next returns nothing.
-func (Refusal) Next(int) ([]Message, error) { return nil, nil }
+func (Unavailable) Next(int) ([]Message, error) { return nil, nil }
 
 // Consume has nothing to do.
-func (Refusal) Consume([]Message) error { return nil }
+func (Unavailable) Consume([]Message) error { return nil }
 
 // Since yields nothing.
-func (Refusal) Since(time.Time) iter.Seq[Message] { return func(func(Message) bool) {} }
+func (Unavailable) Since(time.Time) iter.Seq[Message] { return func(func(Message) bool) {} }
 
 // Stats tells why there is nothing.
-func (r Refusal) Stats() Stats { return Stats{Fault: r.reason} }
+func (r Unavailable) Stats() Stats { return Stats{Err: r.Reason} }
 
 // Close has nothing to do.
-func (Refusal) Close() error { return nil }
+func (Unavailable) Close() error { return nil }

@@ -135,7 +135,7 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 		defer func() { _ = opened.Close() }()
 		file = opened
 	}
-	result, err := nodesim.Replay(ctx, nodesim.Options{
+	result, err := nodesim.Replay(ctx, nodesim.ReplayOptions{
 		Resolve:     o.simulation.Resolve,
 		Gateway:     o.simulation.Gateway,
 		File:        file,

@@ -167,9 +167,9 @@ func (s *System) start(ctx context.Context) error {
 	s.run(ctx, "API", func(ctx context.Context) error {
 		return api.Serve(ctx, apiListener, dashboard.WithPage(backend), s.log)
 	})
-	data := gateway.NewTopic(s.PubSub, pushbridge.TopicData, 0)
+	data := gateway.NewReadingPublisher(s.PubSub, pushbridge.TopicData, 0)
 	s.onStop("data topic", func() error { data.Stop(); return nil })
-	box, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.Remember, Clock: o.Clock})
+	box, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.OutboxRetention, Clock: o.Clock})
 	if err != nil {
 		return err
 	}

@@ -91,9 +91,9 @@ func Replay(ctx context.Context, running *system.System, series io.Reader, clock
 	}
 	var rows []sent
 	started := clock()
-	result, err := nodesim.Replay(ctx, nodesim.Options{
+	result, err := nodesim.Replay(ctx, nodesim.ReplayOptions{
 		Gateway: running.GatewayURL, File: bytes.NewReader(content), Clock: clock,
-		Ledger: func(e nodesim.Entry) {
+		OnResult: func(e nodesim.RowResult) {
 			if e.Accepted {
 				rows = append(rows, sent{node: e.NodeID, message: e.MessageID, temperature: e.Temperature, humidity: e.Humidity})
 			}

@@ -116,7 +116,7 @@ func (s *soak) prepare(ctx context.Context) error {
 	s.faults = newFaults(s.plant, s.outage, s.seed, s.clock, s.say)
 	var rooms [][]string
 	for site := range sites {
-		find, err := nodesim.Fixed(s.plant.Gateways[site].URL())
+		find, err := nodesim.FixedAddress(s.plant.Gateways[site].URL())
 		if s.resolve != nil {
 			find = s.resolve(site)
 		}

@@ -26,7 +26,7 @@ const (
 	publishLimit = 10 * time.Second
 )
 
-// ClientOptions are those of a Pub/Sub client for [NewTopic]. Left alone, gRPC
+// ClientOptions are those of a Pub/Sub client for [NewReadingPublisher]. Left alone, gRPC
 // waits up to two minutes before it tries a lost connection again.
 func ClientOptions() []option.ClientOption {
 	retry := backoff.DefaultConfig
@@ -46,28 +46,28 @@ type Message struct {
 // (INVALID_ARGUMENT), while it may take others.
 var ErrRefused = errors.New("refused by Pub/Sub")
 
-// Topic publishes readings to a Pub/Sub topic. Live readings and backlog go in
+// ReadingPublisher publishes readings to a Pub/Sub topic. Live readings and backlog go in
 // requests of their own.
-type Topic struct {
+type ReadingPublisher struct {
 	live, backlog *publisher.Publisher
 	// single takes the messages of a request that was refused, one a request: the
 	// fault may be another's.
 	single *publisher.Publisher
 
-	mu       sync.Mutex
-	underWay int  // live readings that are being published
-	gathered int  // of those, what has come since the last one who hurried
-	hurried  bool // someone hurries
-	stopped  bool
-	hurrying sync.WaitGroup
+	mu         sync.Mutex
+	inFlight   int  // live readings that are being published
+	sinceFlush int  // live readings that arrived since the last flush started
+	flushing   bool // a flusher is running
+	stopped    bool
+	flusher    sync.WaitGroup
 }
 
-// NewTopic publishes through a client of the caller's, which stays the caller's
+// NewReadingPublisher publishes through a client of the caller's, which stays the caller's
 // to close; stop the topic first. A publish fails after timeout, 0 for
 // [PublishTimeout].
-func NewTopic(client *pubsub.Client, name string, timeout time.Duration) *Topic {
+func NewReadingPublisher(client *pubsub.Client, name string, timeout time.Duration) *ReadingPublisher {
 	timeout = cmp.Or(timeout, PublishTimeout)
-	return &Topic{
+	return &ReadingPublisher{
 		live: publisher.New(client, name, timeout), backlog: publisher.New(client, name, timeout),
 		single: publisher.NewSingle(client, name, timeout),
 	}
@@ -75,21 +75,21 @@ func NewTopic(client *pubsub.Client, name string, timeout time.Duration) *Topic 
 
 // Publish implements [Publisher]. A short context ends the wait, not the
 // publish: that ends by its own timeout.
-func (t *Topic) Publish(ctx context.Context, m Message) error {
-	result := begin(ctx, t.live, m)
-	t.hurry()
-	defer t.done()
+func (t *ReadingPublisher) Publish(ctx context.Context, m Message) error {
+	result := start(ctx, t.live, m)
+	t.startFlush()
+	defer t.published()
 	_, err := result.Get(ctx)
 	if refused(err) {
-		_, err = begin(ctx, t.single, m).Get(ctx)
+		_, err = start(ctx, t.single, m).Get(ctx)
 	}
-	return published(m, err)
+	return publishError(m, err)
 }
 
 func refused(err error) bool { return status.Code(err) == codes.InvalidArgument }
 
-// published says what came of a message.
-func published(m Message, err error) error {
+// publishError says what came of a message.
+func publishError(m Message, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -100,77 +100,77 @@ func published(m Message, err error) error {
 	}
 }
 
-// crowd is how many readings under way make it worth while to wait for company:
-// a request for each few of them would take more time than it saves.
-const crowd = 32
+// maxFlushInFlight is the number of readings in flight above which flushing each
+// small batch costs more than the delay that it saves.
+const maxFlushInFlight = 32
 
-// hurry sees to it that a live reading waits for company only while others are
-// under way: the first one goes at once, and what has gathered when it is there
-// goes then. In a crowd, and on a line so slow that this would take longer, the
-// publisher's own delay of a millisecond ends the wait.
-func (t *Topic) hurry() {
+// startFlush flushes a live reading without waiting for the publisher's delay. The
+// first caller starts the flusher. Readings that arrive while a flush is in flight
+// are sent by the next flush. Above maxFlushInFlight readings in flight no flush is
+// started: the publisher's own delay of 1 ms then forms the batches.
+func (t *ReadingPublisher) startFlush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.underWay++
-	t.gathered++
-	if t.hurried || t.stopped || t.underWay > crowd {
+	t.inFlight++
+	t.sinceFlush++
+	if t.flushing || t.stopped || t.inFlight > maxFlushInFlight {
 		return
 	}
-	t.hurried = true
-	t.hurrying.Go(func() {
-		for t.more() {
+	t.flushing = true
+	t.flusher.Go(func() {
+		for t.nextFlush() {
 			t.live.Flush()
 		}
 	})
 }
 
-// more says whether to hurry on.
-func (t *Topic) more() bool {
+// nextFlush reports whether another flush is needed.
+func (t *ReadingPublisher) nextFlush() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.hurried = t.gathered > 0 && t.underWay <= crowd
-	t.gathered = 0
-	return t.hurried
+	t.flushing = t.sinceFlush > 0 && t.inFlight <= maxFlushInFlight
+	t.sinceFlush = 0
+	return t.flushing
 }
 
-func (t *Topic) done() {
+func (t *ReadingPublisher) published() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.underWay--
+	t.inFlight--
 }
 
 // PublishBacklog implements [Publisher].
-func (t *Topic) PublishBacklog(ctx context.Context, messages []Message) []error {
+func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Message) []error {
 	results := make([]*pubsub.PublishResult, len(messages))
 	for i, m := range messages {
-		results[i] = begin(ctx, t.backlog, m)
+		results[i] = start(ctx, t.backlog, m)
 	}
-	faults := make([]error, len(messages))
+	errs := make([]error, len(messages))
 	again := map[int]*pubsub.PublishResult{}
 	for i, result := range results {
-		if _, faults[i] = result.Get(ctx); refused(faults[i]) {
-			again[i] = begin(ctx, t.single, messages[i])
+		if _, errs[i] = result.Get(ctx); refused(errs[i]) {
+			again[i] = start(ctx, t.single, messages[i])
 		}
 	}
 	for i, result := range again {
-		_, faults[i] = result.Get(ctx)
+		_, errs[i] = result.Get(ctx)
 	}
 	for i, m := range messages {
-		faults[i] = published(m, faults[i])
+		errs[i] = publishError(m, errs[i])
 	}
-	return faults
+	return errs
 }
 
-func begin(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
+func start(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
 	return publisher.Start(ctx, m.Data, map[string]string{wire.NodeIDAttribute: m.NodeID})
 }
 
 // Stop sends what is still held.
-func (t *Topic) Stop() {
+func (t *ReadingPublisher) Stop() {
 	t.mu.Lock()
 	t.stopped = true
 	t.mu.Unlock()
-	t.hurrying.Wait()
+	t.flusher.Wait()
 	t.live.Stop()
 	t.backlog.Stop()
 	t.single.Stop()

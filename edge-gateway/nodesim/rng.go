@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// chance is a seeded source of everything random. It is a value: a copy goes on
+// rng is a seeded source of everything random. It is a value: a copy goes on
 // with the same numbers, which is how the nodes of one room see the same room.
-type chance struct{ pcg rand.PCG }
+type rng struct{ pcg rand.PCG }
 
-func newChance(seed, stream uint64) chance { return chance{pcg: *rand.NewPCG(seed, stream)} }
+func newRNG(seed, stream uint64) rng { return rng{pcg: *rand.NewPCG(seed, stream)} }
 
 // uniform draws from [low, high).
-func (c *chance) uniform(low, high float64) float64 {
+func (c *rng) uniform(low, high float64) float64 {
 	unit := float64(c.pcg.Uint64()>>11) / (1 << 53)
 	return low + (high-low)*unit
 }
 
 // normal draws from the standard normal distribution, cut at ±3 so that bounds
 // can be promised.
-func (c *chance) normal() float64 {
+func (c *rng) normal() float64 {
 	radius := math.Sqrt(-2 * math.Log(1-c.uniform(0, 1)))
 	return max(-3, min(3, radius*math.Cos(2*math.Pi*c.uniform(0, 1))))
 }
 
 // between draws a duration from [low, high).
-func (c *chance) between(low, high time.Duration) time.Duration {
+func (c *rng) between(low, high time.Duration) time.Duration {
 	return time.Duration(c.uniform(float64(low), float64(high)))
 }
 
 // waiting draws the time until the next event of a Poisson process.
-func (c *chance) waiting(mean time.Duration) time.Duration {
+func (c *rng) waiting(mean time.Duration) time.Duration {
 	return time.Duration(-math.Log(1-c.uniform(0, 1)) * float64(mean))
 }

@@ -19,8 +19,8 @@ func TestDoctor(t *testing.T) {
 	p := newProcess(t, server.Addr)
 	p.start()
 	var out bytes.Buffer
-	err := examine(t.Context(), nil, p.environ, &out, time.Now)
-	if err != nil && !errors.Is(err, errUnwell) {
+	err := runDoctor(t.Context(), nil, p.environ, &out, time.Now)
+	if err != nil && !errors.Is(err, errProblemsFound) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{
@@ -37,7 +37,7 @@ func TestDoctor(t *testing.T) {
 	}
 	_ = p.end(syscall.SIGKILL)
 	out.Reset()
-	if err := examine(t.Context(), nil, p.environ, &out, time.Now); !errors.Is(err, errUnwell) {
+	if err := runDoctor(t.Context(), nil, p.environ, &out, time.Now); !errors.Is(err, errProblemsFound) {
 		t.Errorf("an examination without a gateway ends with %v and:\n%s", err, out.String())
 	}
 	if !strings.Contains(out.String(), "PROBLEM  does not answer on port") {
@@ -48,11 +48,11 @@ func TestDoctor(t *testing.T) {
 func TestDoctorsArguments(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := examine(t.Context(), []string{"-h"}, nil, &out, time.Now); err != nil || !strings.Contains(out.String(), "-network") {
+	if err := runDoctor(t.Context(), []string{"-h"}, nil, &out, time.Now); err != nil || !strings.Contains(out.String(), "-network") {
 		t.Errorf("-h ends with %v and tells:\n%s", err, out.String())
 	}
 	for _, args := range [][]string{{"-colour"}, {"outbox"}} {
-		if err := examine(t.Context(), args, nil, &out, time.Now); err == nil || errors.Is(err, errUnwell) {
+		if err := runDoctor(t.Context(), args, nil, &out, time.Now); err == nil || errors.Is(err, errProblemsFound) {
 			t.Errorf("%q ends with %v", args, err)
 		}
 	}
@@ -69,14 +69,14 @@ func TestInstalled(t *testing.T) {
 		"OUTBOX_DIR=" + at.outbox(), "GOOGLE_APPLICATION_CREDENTIALS=" + at.etc("google.json"),
 		"PROJECT_ID=site", "PORT=9090", "PATH=/bin", "PORT=8081",
 	}
-	if diff := cmp.Diff(want, installed([]string{"PATH=/bin", "PORT=8081"}, at)); diff != "" {
+	if diff := cmp.Diff(want, withServiceEnvironment([]string{"PATH=/bin", "PORT=8081"}, at)); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 	own := []string{"PROJECT_ID=other"}
-	if diff := cmp.Diff(own, installed(own, at)); diff != "" {
+	if diff := cmp.Diff(own, withServiceEnvironment(own, at)); diff != "" {
 		t.Errorf("a project of one's own (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"A=b"}, installed([]string{"A=b"}, installation{t.TempDir()})); diff != "" {
+	if diff := cmp.Diff([]string{"A=b"}, withServiceEnvironment([]string{"A=b"}, installation{t.TempDir()})); diff != "" {
 		t.Errorf("nothing installed (-want +got):\n%s", diff)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// settings are the gateway's environment, in the names of the specification. What
+// Config are the gateway's environment, in the names of the specification. What
 // help says of each is what it is for.
-type settings struct {
+type Config struct {
 	ProjectID      string        `env:"PROJECT_ID,required,notEmpty"                help:"Google Cloud project of the topic"`
 	DataTopic      string        `env:"DATA_TOPIC"         envDefault:"data"        help:"topic that takes the readings"`
 	Port           int           `env:"PORT"               envDefault:"8080"        help:"where nodes call"`
@@ -40,11 +40,11 @@ const (
 )
 
 // Validate implements config.Validator.
-func (s settings) Validate() error {
-	var faults []error
+func (s Config) Validate() error {
+	var errs []error
 	check := func(ok bool, rule string) {
 		if !ok {
-			faults = append(faults, errors.New(rule))
+			errs = append(errs, errors.New(rule))
 		}
 	}
 	check(regexp.MustCompile(projectName).MatchString(s.ProjectID), "PROJECT_ID must be the id of a Google Cloud project")
@@ -57,11 +57,11 @@ func (s settings) Validate() error {
 	check(s.ProbeEvery > 0, "PROBE_EVERY must be longer than 0")
 	check(s.PublishTimeout >= 100*time.Millisecond && s.PublishTimeout <= 8*time.Second, "PUBLISH_TIMEOUT must be between 100ms and 8s")
 	check(new(slog.Level).UnmarshalText([]byte(s.LogLevel)) == nil, "LOG_LEVEL must be debug, info, warn or error")
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // level is the LogLevel, which Validate has checked.
-func (s settings) level() slog.Level {
+func (s Config) level() slog.Level {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel))
 	return level

@@ -13,12 +13,12 @@ import (
 	"coldaisle.dev/edge-gateway/doctor"
 )
 
-// errUnwell is that the doctor has found problems, and has told them.
-var errUnwell = errors.New("there are problems")
+// errProblemsFound is that the doctor has found problems, and has told them.
+var errProblemsFound = errors.New("there are problems")
 
-// examine is the subcommand doctor: it writes what it finds and fails when there
+// runDoctor is the subcommand doctor: it writes what it finds and fails when there
 // are problems.
-func examine(ctx context.Context, args, environ []string, out io.Writer, clock func() time.Time) error {
+func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	flags.SetOutput(out)
 	nodeOnly := flags.Bool("network", false, "only look for a gateway as a node does, from any machine")
@@ -32,9 +32,9 @@ func examine(ctx context.Context, args, environ []string, out io.Writer, clock f
 	}
 	c := doctor.Config{Version: buildVersion(), Clock: clock}
 	if *nodeOnly {
-		return tell(out, doctor.ExamineNetwork(ctx, c))
+		return writeReport(out, doctor.ExamineNetwork(ctx, c))
 	}
-	environ = installed(environ, installation{"/"})
+	environ = withServiceEnvironment(environ, installation{"/"})
 	s, google, err := loadSettings(environ, installation{"/"})
 	if err != nil {
 		return err
@@ -42,24 +42,24 @@ func examine(ctx context.Context, args, environ []string, out io.Writer, clock f
 	c.Unknown = unknown(environ, installation{"/"})
 	c.ProjectID, c.Topic, c.Port = s.ProjectID, s.DataTopic, s.Port
 	c.OutboxDir, c.OutboxMaxBytes = s.OutboxDir, s.OutboxMaxBytes
-	c.Silent = !s.Announce
+	c.MDNSDisabled = !s.Announce
 	c.CredentialsFile, c.Emulator = google.CredentialsFile, google.Emulator
-	return tell(out, doctor.Examine(ctx, c))
+	return writeReport(out, doctor.Examine(ctx, c))
 }
 
-func tell(out io.Writer, r *doctor.Report) error {
+func writeReport(out io.Writer, r *doctor.Report) error {
 	if err := r.Write(out); err != nil {
 		return err
 	}
 	if !r.Healthy() {
-		return errUnwell
+		return errProblemsFound
 	}
 	return nil
 }
 
-// installed gives a person at a terminal the environment of the service that is
+// withServiceEnvironment gives a person at a terminal the environment of the service that is
 // installed on this machine, unless they name a project of their own.
-func installed(environ []string, at installation) []string {
+func withServiceEnvironment(environ []string, at installation) []string {
 	named := func(variable string) bool { return strings.HasPrefix(variable, "PROJECT_ID=") }
 	settings := at.settings()
 	if slices.ContainsFunc(environ, named) || len(settings) == 0 {

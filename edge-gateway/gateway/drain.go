@@ -12,9 +12,9 @@ import (
 // for Pub/Sub's return while it is away. It ends with its context; the error is
 // always nil, for an errgroup.
 func (g *Gateway) Run(ctx context.Context) error {
-	p := newPace()
+	p := newBatchPacer()
 	for ctx.Err() == nil {
-		pause := g.deliver(ctx, p)
+		pause := g.drainBatch(ctx, p)
 		timer := time.NewTimer(pause)
 		if pause >= g.config.ProbeEvery {
 			// Only then is there something to be woken for.
@@ -34,12 +34,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// idle is how long Run rests when nothing wakes it.
-const idle = time.Minute
+// idleInterval is how long Run rests when nothing wakes it.
+const idleInterval = time.Minute
 
-// deliver sends one batch of the backlog and returns how long to wait before
+// drainBatch sends one batch of the backlog and returns how long to wait before
 // the next.
-func (g *Gateway) deliver(ctx context.Context, p *pace) time.Duration {
+func (g *Gateway) drainBatch(ctx context.Context, p *batchPacer) time.Duration {
 	down := g.uplink.isDown()
 	size := p.size
 	if down {
@@ -49,17 +49,17 @@ func (g *Gateway) deliver(ctx context.Context, p *pace) time.Duration {
 	g.tellDamage(ctx)
 	if err != nil {
 		g.log.ErrorContext(ctx, "outbox cannot be read", "error", err.Error())
-		return idle
+		return idleInterval
 	}
 	if len(messages) == 0 {
 		if down {
-			g.uplink.offerTrial(g.clock().Add(-g.config.ProbeEvery))
+			g.uplink.allowProbe(g.clock().Add(-g.config.ProbeEvery))
 			return g.config.ProbeEvery
 		}
-		return idle
+		return idleInterval
 	}
 	started := g.clock()
-	sent := g.publishKept(ctx, messages)
+	sent := g.publishBatch(ctx, messages)
 	took := g.clock().Sub(started)
 	if err := g.outbox.Consume(messages[:sent]); err != nil {
 		g.log.WarnContext(ctx, "outbox cursor cannot be written, readings may be sent once more", "error", err.Error())
@@ -80,19 +80,19 @@ type damage struct {
 	at     time.Time
 }
 
-// tellDamage logs that there are more of them, at most once within [noticeEvery].
+// tellDamage logs that there are more of them, at most once within [logInterval].
 func (g *Gateway) tellDamage(ctx context.Context) {
 	found, now := g.outbox.Stats().Damaged, g.clock()
-	if found == g.damage.places || now.Sub(g.damage.at).Abs() < noticeEvery {
+	if found == g.damage.places || now.Sub(g.damage.at).Abs() < logInterval {
 		return
 	}
 	g.damage = damage{found, now}
 	g.log.ErrorContext(ctx, "places of the outbox cannot be read, the readings there are lost: the card or disk may be failing", "damaged", found)
 }
 
-// publishKept publishes messages of the outbox and returns how many of the first
+// publishBatch publishes messages of the outbox and returns how many of the first
 // ones are done with.
-func (g *Gateway) publishKept(ctx context.Context, kept []outbox.Message) int {
+func (g *Gateway) publishBatch(ctx context.Context, kept []outbox.Message) int {
 	messages := make([]Message, 0, len(kept))
 	for i, m := range kept {
 		r, err := wire.DecodeReading(m.Data, m.Appended)
@@ -114,20 +114,21 @@ func (g *Gateway) publishKept(ctx context.Context, kept []outbox.Message) int {
 		switch {
 		case err == nil:
 			g.metrics.delivered.Inc()
-			g.worked(ctx)
+			g.publishSucceeded(ctx)
 		case ctx.Err() != nil:
 			return i
-		case !g.failed(ctx, messages[i], err):
+		case !g.publishFailed(ctx, messages[i], err):
 			return i
 		}
 	}
 	return len(messages)
 }
 
-// pace adapts the backlog to the uplink, so that a live reading finds it nearly
-// free: a batch may take little longer than the fastest did, and is followed by
-// a pause as long as itself.
-type pace struct {
+// batchPacer keeps the uplink nearly free for live readings while the outbox
+// drains. It halves the batch when one takes more than slack longer than the
+// fastest, doubles it otherwise, and pauses after each batch for as long as the
+// batch took.
+type batchPacer struct {
 	size    int
 	fastest time.Duration
 }
@@ -139,16 +140,16 @@ const (
 	slack = 5 * time.Millisecond
 )
 
-func newPace() *pace { return &pace{size: 1} }
+func newBatchPacer() *batchPacer { return &batchPacer{size: 1} }
 
 // next takes the duration of a batch and returns the pause after it.
-func (p *pace) next(took time.Duration) time.Duration {
+func (p *batchPacer) next(took time.Duration) time.Duration {
 	if p.fastest == 0 || took < p.fastest {
 		p.fastest = took
 	}
 	if took > p.fastest+slack {
 		p.size = max(1, p.size/2)
-		// A line that has become slower for good is the measure after a while.
+		// On a line that has become slower for good, fastest rises towards it.
 		p.fastest += (took - p.fastest) / 16
 	} else {
 		p.size = min(2*p.size, largestBatch)

@@ -61,7 +61,7 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 	t.Parallel()
 	server := pubsubtest.Start(t, pubsubtest.Limits())
 	pubsubtest.Topics(t, server, "site", "data")
-	topic := gateway.NewTopic(pubsubtest.Client(t, server, "site"), "data", 0)
+	topic := gateway.NewReadingPublisher(pubsubtest.Client(t, server, "site"), "data", 0)
 	t.Cleanup(topic.Stop)
 	var messages []gateway.Message
 	for i := range 60 {
@@ -71,7 +71,7 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 		}
 		messages = append(messages, m)
 	}
-	faults := topic.PublishBacklog(t.Context(), messages)
+	errs := topic.PublishBacklog(t.Context(), messages)
 	var publishing sync.WaitGroup
 	for i, m := range messages {
 		publishing.Go(func() {
@@ -81,7 +81,7 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 		})
 	}
 	publishing.Wait()
-	for i, err := range faults {
+	for i, err := range errs {
 		if errors.Is(err, gateway.ErrRefused) != (i%7 == 0) || (err != nil) != (i%7 == 0) {
 			t.Errorf("message %d of the backlog: %v", i, err)
 		}

@@ -11,30 +11,30 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// supervise tells systemd, if that started the gateway, that it serves, and goes
-// on telling it for as long as /health answers. A gateway that has stopped
-// answering is thereby started again, on a machine that no one looks after. It
-// ends with its context; the error is always nil, for an errgroup.
-func supervise(ctx context.Context, address string, log *slog.Logger) error {
-	told, err := daemon.SdNotify(false, daemon.SdNotifyReady)
+// runWatchdog notifies systemd that the gateway is ready, then keeps the watchdog
+// alive for as long as /health answers. systemd restarts a gateway that stops
+// answering. Without systemd it does nothing. It runs until ctx is canceled and
+// always returns nil; the error is for errgroup.
+func runWatchdog(ctx context.Context, address string, log *slog.Logger) error {
+	notified, err := daemon.SdNotify(false, daemon.SdNotifyReady)
 	if err != nil {
-		log.WarnContext(ctx, "systemd cannot be told", "error", err.Error())
+		log.WarnContext(ctx, "systemd notification failed", "error", err.Error())
 	}
-	patience, err := daemon.SdWatchdogEnabled(false)
-	if !told || err != nil || patience <= 0 {
+	watchdogTimeout, err := daemon.SdWatchdogEnabled(false)
+	if !notified || err != nil || watchdogTimeout <= 0 {
 		return nil
 	}
-	client := newVisitor(patience / 2)
-	tick := time.NewTicker(patience / 3)
+	client := newVisitor(watchdogTimeout / 2)
+	tick := time.NewTicker(watchdogTimeout / 3)
 	defer tick.Stop()
 	for {
 		if err := alive(ctx, client, address); err == nil {
 			_, err = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
 			if err != nil {
-				log.WarnContext(ctx, "systemd cannot be told", "error", err.Error())
+				log.WarnContext(ctx, "systemd notification failed", "error", err.Error())
 			}
 		} else if ctx.Err() == nil {
-			log.ErrorContext(ctx, "gateway does not answer itself", "error", err.Error())
+			log.ErrorContext(ctx, "health check failed", "error", err.Error())
 		}
 		select {
 		case <-tick.C:

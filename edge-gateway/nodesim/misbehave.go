@@ -57,27 +57,27 @@ func ParseMisbehaviours(list string) ([]Misbehaviour, error) {
 // The bounds of rogue clients, in wall time: abuse does not speed up with the
 // virtual clock.
 const (
-	floodConnections = 8
-	floodRate        = 1000 // requests a second
-	loris            = 16   // connections
-	lorisPatience    = 2 * time.Minute
-	rogueConnections = floodConnections + 8
+	floodConnections     = 8
+	floodRate            = 1000 // requests a second
+	slowlorisConnections = 16   // connections
+	slowlorisTimeout     = 2 * time.Minute
+	rogueConnections     = floodConnections + 8
 )
 
-// rogue is one misbehaving client.
-type rogue struct {
+// misbehavingClient is one misbehaving client.
+type misbehavingClient struct {
 	sim    *Simulation
 	id     string
-	chance chance
+	chance rng
 	mu     sync.Mutex // of chance, for the flood
 }
 
 // misbehave runs a client of one kind until the context ends.
 func (s *Simulation) misbehave(ctx context.Context, kind Misbehaviour) {
-	r := &rogue{
+	r := &misbehavingClient{
 		sim:    s,
 		id:     s.config.Prefix + "-" + string(kind),
-		chance: newChance(s.config.Seed^uint64(s.config.Clock().UnixNano()), 4*noiseStream),
+		chance: newRNG(s.config.Seed^uint64(s.config.Clock().UnixNano()), 4*noiseStream),
 	}
 	switch kind {
 	case Garbage:
@@ -96,7 +96,7 @@ func (s *Simulation) misbehave(ctx context.Context, kind Misbehaviour) {
 }
 
 // every repeats an act until the context ends, with a pause after each.
-func (r *rogue) every(ctx context.Context, pause time.Duration, act func(ctx context.Context, base string, round int)) {
+func (r *misbehavingClient) every(ctx context.Context, pause time.Duration, act func(ctx context.Context, base string, round int)) {
 	for round := 0; ctx.Err() == nil; round++ {
 		if base, ok := r.gateway(ctx); ok {
 			act(ctx, base, round)
@@ -107,12 +107,12 @@ func (r *rogue) every(ctx context.Context, pause time.Duration, act func(ctx con
 	}
 }
 
-func (r *rogue) gateway(ctx context.Context) (string, bool) {
+func (r *misbehavingClient) gateway(ctx context.Context) (string, bool) {
 	base, err := r.sim.config.Resolve(ctx)
 	return base, err == nil
 }
 
-func (r *rogue) post(ctx context.Context, base, path string, body []byte) {
+func (r *misbehavingClient) post(ctx context.Context, base, path string, body []byte) {
 	status, err := r.sim.client.postBytes(ctx, base, path, body)
 	if ctx.Err() != nil {
 		return
@@ -130,21 +130,21 @@ func (r *rogue) post(ctx context.Context, base, path string, body []byte) {
 }
 
 // reading makes a valid body with values of its own.
-func (r *rogue) reading(id string) []byte {
+func (r *misbehavingClient) reading(id string) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Appendf(nil, `{"id":%q,"node_id":%q,"temperature":%.1f,"humidity":%.1f}`,
 		id, r.id, r.chance.uniform(20, 30), r.chance.uniform(30, 45))
 }
 
-func (r *rogue) messageID() string {
+func (r *misbehavingClient) messageID() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Sprintf("%08x", uint32(r.chance.pcg.Uint64())) //nolint:gosec // the low half is what is wanted
 }
 
-// nonsense lists bodies that none of the endpoints may accept.
-func nonsense() []string {
+// malformedBodies lists bodies that none of the endpoints may accept.
+func malformedBodies() []string {
 	return []string{
 		"", "null", "[]", "42", "true", `"reading"`, "{", `{"id":`, "\x00\x01\xff\xfe", "GET / HTTP/1.1\r\n\r\n",
 		`{"id":"1","node_id":"","temperature":20,"humidity":40}`,
@@ -158,13 +158,13 @@ func nonsense() []string {
 	}
 }
 
-func (r *rogue) garbage(ctx context.Context, base string, round int) {
-	bodies := nonsense()
+func (r *misbehavingClient) garbage(ctx context.Context, base string, round int) {
+	bodies := malformedBodies()
 	paths := []string{messagePath, registerPath, heartbeatPath}
 	r.post(ctx, base, paths[round/len(bodies)%len(paths)], []byte(bodies[round%len(bodies)]))
 }
 
-func (r *rogue) flood(ctx context.Context) {
+func (r *misbehavingClient) flood(ctx context.Context) {
 	limiter := rate.NewLimiter(floodRate, floodConnections)
 	var connections sync.WaitGroup
 	for range floodConnections {
@@ -179,7 +179,7 @@ func (r *rogue) flood(ctx context.Context) {
 	connections.Wait()
 }
 
-func (r *rogue) duplicates(ctx context.Context, base string, _ int) {
+func (r *misbehavingClient) duplicates(ctx context.Context, base string, _ int) {
 	id := r.messageID()
 	body := r.reading(id)
 	r.post(ctx, base, messagePath, body)
@@ -189,7 +189,7 @@ func (r *rogue) duplicates(ctx context.Context, base string, _ int) {
 
 // clockJumps adds times that no gateway should believe, and sends now nothing,
 // now a burst, as a timer does that leaps with its clock.
-func (r *rogue) clockJumps(ctx context.Context, base string, round int) {
+func (r *misbehavingClient) clockJumps(ctx context.Context, base string, round int) {
 	times := []string{"1970-01-01T00:00:00Z", "2106-02-07T06:28:15Z", "0000-00-00T00:00:00Z", "-1", "9999999999999"}
 	for burst := range round % 4 * 3 {
 		body := bytes.TrimSuffix(r.reading(r.messageID()), []byte("}"))
@@ -198,16 +198,16 @@ func (r *rogue) clockJumps(ctx context.Context, base string, round int) {
 	}
 }
 
-func (r *rogue) oversized(ctx context.Context, base string, round int) {
+func (r *misbehavingClient) oversized(ctx context.Context, base string, round int) {
 	sizes := []int{65 << 10, 256 << 10, 1 << 20}
 	padding := strings.Repeat("x", sizes[round%len(sizes)])
 	body := bytes.TrimSuffix(r.reading(r.messageID()), []byte("}"))
 	r.post(ctx, base, messagePath, fmt.Appendf(body, `,"padding":%q}`, padding))
 }
 
-func (r *rogue) slowloris(ctx context.Context) {
+func (r *misbehavingClient) slowloris(ctx context.Context) {
 	var connections sync.WaitGroup
-	for number := range loris {
+	for number := range slowlorisConnections {
 		connections.Go(func() {
 			r.every(ctx, time.Second, func(ctx context.Context, base string, _ int) {
 				r.dribble(ctx, base, number%2 == 0)
@@ -219,7 +219,7 @@ func (r *rogue) slowloris(ctx context.Context) {
 
 // dribble opens a connection and sends a request, header or body, a byte a
 // second, until the gateway hangs up or patience ends.
-func (r *rogue) dribble(ctx context.Context, base string, header bool) {
+func (r *misbehavingClient) dribble(ctx context.Context, base string, header bool) {
 	count := &r.sim.counters
 	count.rogueRequests.Add(1)
 	target, err := url.Parse(base)
@@ -233,7 +233,7 @@ func (r *rogue) dribble(ctx context.Context, base string, header bool) {
 		return
 	}
 	// A gateway that answers or hangs up ends the read, and the dribble with it.
-	listening, hungUp := context.WithTimeout(ctx, lorisPatience)
+	listening, hungUp := context.WithTimeout(ctx, slowlorisTimeout)
 	defer hungUp()
 	var ear sync.WaitGroup
 	defer ear.Wait()

@@ -68,7 +68,7 @@ func TestUnknown(t *testing.T) {
 		"NODE_RAT is not a setting, NODE_RATE is", "project-id is not a setting, PROJECT_ID is",
 		"READINGS_PER_DAY in " + file.etc("environment") + " is not a setting",
 	}
-	if diff := cmp.Diff(want, unknown(installed(environ, file), file)); diff != "" {
+	if diff := cmp.Diff(want, unknown(withServiceEnvironment(environ, file), file)); diff != "" {
 		t.Errorf("as a service (-want +got):\n%s", diff)
 	}
 	if got := unknown([]string{"PROJECT_ID=site", "PORT=8080"}, installation{t.TempDir()}); got != nil {
@@ -86,7 +86,7 @@ func TestMisspeltSettingIsTold(t *testing.T) {
 	p := newProcess(t, startPubSub(t).Addr, "NODE_RAT=5")
 	p.start()
 	var out bytes.Buffer
-	if err := examine(t.Context(), nil, p.environ, &out, time.Now); err != nil && !errors.Is(err, errUnwell) {
+	if err := runDoctor(t.Context(), nil, p.environ, &out, time.Now); err != nil && !errors.Is(err, errProblemsFound) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "settings\n  warning  NODE_RAT is not a setting, NODE_RATE is\n") {
@@ -117,11 +117,11 @@ func TestNamesOfGoogle(t *testing.T) {
 // TestSettings holds that faults of the environment are told in one line each.
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	_, err := config.Load[settings]([]string{"PORT=eighty"})
+	_, err := config.Load[Config]([]string{"PORT=eighty"})
 	if err == nil || err.Error() != "PROJECT_ID is required and not set\nPORT is not a valid whole number" {
 		t.Errorf("two faults are told as %v", err)
 	}
-	_, err = config.Load[settings]([]string{"PROJECT_ID=p", "PORT=70000", "LOG_LEVEL=loud", "OUTBOX_MAX_BYTES=5"})
+	_, err = config.Load[Config]([]string{"PROJECT_ID=p", "PORT=70000", "LOG_LEVEL=loud", "OUTBOX_MAX_BYTES=5"})
 	want := "settings: PORT must be between 1 and 65535\nOUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more\nLOG_LEVEL must be debug, info, warn or error"
 	if err == nil || err.Error() != want {
 		t.Errorf("faulty rules are told as %v", err)

@@ -23,51 +23,50 @@ const (
 	lost                // neither: its node must send it again
 )
 
-// send publishes a live reading, and puts it into the outbox when that fails,
-// unless it is there already.
-//
-// A node that hangs up does not end it: a reading that was taken is published or
-// kept.
-func (g *Gateway) send(ctx context.Context, m Message, given stamped) outcome {
+// send publishes a live reading. When that fails it appends the reading to the
+// outbox, unless the outbox has it already. A node that disconnects does not
+// cancel this: an accepted reading is published or kept.
+func (g *Gateway) send(ctx context.Context, m Message, given timedReading) outcome {
 	ctx = context.WithoutCancel(ctx)
-	if period, open := g.uplink.pass(); open {
+	if period, open := g.uplink.allow(); open {
 		started := g.clock()
-		err := g.publisher.Publish(until{period, ctx}, m) //nolint:contextcheck // a request's end does not end it
+		err := g.publisher.Publish(contextWithValuesOf{period, ctx}, m) //nolint:contextcheck // a request's end does not end it
 		g.metrics.latency.Observe(g.clock().Sub(started).Seconds())
 		if err == nil {
 			g.metrics.published.Inc()
-			g.worked(ctx)
+			g.publishSucceeded(ctx)
 			return sent
 		}
-		if g.failed(ctx, m, err) {
+		if g.publishFailed(ctx, m, err) {
 			return lost
 		}
 	}
 	g.metrics.failed.Inc()
-	if given.kept || g.keep(ctx, m, given) {
+	if given.kept || g.appendToOutbox(ctx, m, given) {
 		return kept
 	}
 	return lost
 }
 
-// until is a context with the values of one, its trace, and the end of another:
-// that of the uplink's period, which all publishes under way share.
-type until struct {
+// contextWithValuesOf is canceled with the embedded context and has the values of
+// another: the request's trace, and the uplink's cancellation, which all publishes
+// in flight share.
+type contextWithValuesOf struct {
 	context.Context
 
 	values context.Context
 }
 
-func (u until) Value(key any) any { return u.values.Value(key) }
+func (u contextWithValuesOf) Value(key any) any { return u.values.Value(key) }
 
-// keep puts a reading into the outbox and says whether it is there.
-func (g *Gateway) keep(ctx context.Context, m Message, given stamped) bool {
+// appendToOutbox puts a reading into the outbox and reports whether that succeeded.
+func (g *Gateway) appendToOutbox(ctx context.Context, m Message, given timedReading) bool {
 	err := g.outbox.Append(m.Data)
 	if err == nil {
 		g.metrics.kept.Inc()
-		g.nodes.keep(m.NodeID, given)
+		g.nodes.markInOutbox(m.NodeID, given)
 		if !g.uplink.isDown() {
-			g.rouse() // Pub/Sub came back meanwhile
+			g.wakeRun() // Pub/Sub came back meanwhile
 		}
 		return true
 	}
@@ -82,18 +81,18 @@ func (g *Gateway) keep(ctx context.Context, m Message, given stamped) bool {
 	return false
 }
 
-// rouse tells Run that something has changed.
-func (g *Gateway) rouse() {
+// wakeRun tells Run that something has changed.
+func (g *Gateway) wakeRun() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
 	}
 }
 
-// failed notes a failed publish and says whether the message is to be given up.
-func (g *Gateway) failed(ctx context.Context, m Message, err error) (giveUp bool) {
+// publishFailed notes a failed publish and says whether the message is to be given up.
+func (g *Gateway) publishFailed(ctx context.Context, m Message, err error) (giveUp bool) {
 	if errors.Is(err, ErrRefused) {
-		return g.refused(ctx, m, err)
+		return g.messageRefused(ctx, m, err)
 	}
 	g.Unreachable(ctx, err)
 	return false
@@ -102,16 +101,16 @@ func (g *Gateway) failed(ctx context.Context, m Message, err error) (giveUp bool
 // Unreachable tells the gateway that Pub/Sub cannot be reached, before a reading
 // finds it out.
 func (g *Gateway) Unreachable(ctx context.Context, err error) {
-	if g.uplink.failed(g.clock(), err) {
+	if g.uplink.markDown(g.clock(), err) {
 		g.log.ErrorContext(ctx, "publishing failed, readings go into the outbox", "error", err.Error())
-		g.rouse()
+		g.wakeRun()
 	}
 }
 
-// refused notes a message that Pub/Sub refuses and says whether to give it up.
+// messageRefused notes a message that Pub/Sub refuses and says whether to give it up.
 // What is given up remains in the log alone.
-func (g *Gateway) refused(ctx context.Context, m Message, err error) (giveUp bool) {
-	g.answered(ctx)
+func (g *Gateway) messageRefused(ctx context.Context, m Message, err error) (giveUp bool) {
+	g.serviceAnswered(ctx)
 	inRow := g.uplink.refused(err)
 	if inRow == maxRefusals+1 {
 		g.log.ErrorContext(ctx, "Pub/Sub refuses every message, readings go into the outbox", "error", err.Error())
@@ -127,15 +126,15 @@ func (g *Gateway) refused(ctx context.Context, m Message, err error) (giveUp boo
 	return true
 }
 
-func (g *Gateway) worked(ctx context.Context) {
-	g.uplink.worked()
-	g.answered(ctx)
+func (g *Gateway) publishSucceeded(ctx context.Context) {
+	g.uplink.markUp()
+	g.serviceAnswered(ctx)
 }
 
-func (g *Gateway) answered(ctx context.Context) {
+func (g *Gateway) serviceAnswered(ctx context.Context) {
 	if away, back := g.uplink.answered(g.clock()); back {
 		g.log.InfoContext(ctx, "publishing works again", "away_seconds", away.Seconds(), "backlog", g.outbox.Stats().Pending)
-		g.rouse()
+		g.wakeRun()
 	}
 }
 
@@ -159,29 +158,29 @@ func encode(data wire.Data) ([]byte, error) {
 	}
 }
 
-// noticeEvery is how often, at most, the same trouble is logged: the journal is
-// on the same card.
-const noticeEvery = time.Minute
+// logInterval is the least time between two log lines of the same kind: the
+// journal is on the same SD card as the outbox.
+const logInterval = time.Minute
 
-// notice counts a trouble and says when to log it.
-type notice struct {
+// logLimiter counts events of one kind and says which of them to log.
+type logLimiter struct {
 	mu     sync.Mutex
 	count  int64
 	logged time.Time
 }
 
-func (n *notice) add(now time.Time) (count int64, due bool) {
+func (n *logLimiter) add(now time.Time) (count int64, due bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.count++
-	due = now.Sub(n.logged).Abs() >= noticeEvery
+	due = now.Sub(n.logged).Abs() >= logInterval
 	if due {
 		n.logged = now
 	}
 	return n.count, due
 }
 
-func (n *notice) total() int64 {
+func (n *logLimiter) total() int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.count
