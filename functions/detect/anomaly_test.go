@@ -172,7 +172,7 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 
 // TestRulesNeedNoModel holds that what breaks a rule is recorded before there is
 // a model, and nothing else, though every normal reading is sampled: nothing has
-// judged it.
+// judged it. Contract 7.2.
 func TestRulesNeedNoModel(t *testing.T) {
 	t.Parallel()
 	kept := &fakePredictions{}

@@ -129,7 +129,7 @@ func TestDetect(t *testing.T) {
 
 // TestDetectDatesReadingsAsIngestDoes judges a hot reading stamped so long after
 // its message was published: the alert, and what is learnt from, have the date
-// under which ingest stores the reading.
+// under which ingest stores the reading. Contract 9.2.
 func TestDetectDatesReadingsAsIngestDoes(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Minute

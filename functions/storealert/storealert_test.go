@@ -80,6 +80,7 @@ func history(t *testing.T, s *store.Store, customer int64) []store.Alert {
 	return all
 }
 
+// TestAlertIsStoredOnceForItsOwner shows contract 6.6.
 func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	t.Parallel()
 	s := store.New(pgtest.New(t))
@@ -122,6 +123,7 @@ func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	}
 }
 
+// TestAlertWithoutOwnerIsIgnored shows contract 6.6.
 func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := store.New(pgtest.New(t))

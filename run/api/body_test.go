@@ -59,6 +59,7 @@ func TestMalformedTransfer(t *testing.T) {
 }
 
 // TestIntegersHoweverWritten takes every spelling that JSON has for an integer.
+// Contract 1.6.
 func TestIntegersHoweverWritten(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -94,7 +95,7 @@ func TestIntegersHoweverWritten(t *testing.T) {
 var goType = regexp.MustCompile(`Go |struct|int64|float64|api\.|unmarshal`)
 
 // TestErrorsNameTheField gives every field of every body what no field can be:
-// the answer names the field, and no type of the program.
+// the answer names the field, and no type of the program. Contract 1.4.
 func TestErrorsNameTheField(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -144,6 +145,7 @@ func TestErrorsNameTheField(t *testing.T) {
 
 // TestFirstErrorIsReported gives bodies with several faults: the first of the fields,
 // as the type has them, whatever their order in the body and whoever finds it.
+// Contract 1.4.
 func TestFirstErrorIsReported(t *testing.T) {
 	t.Parallel()
 	handler := bareHandler(t, logging.Discard())
@@ -167,7 +169,7 @@ func TestFirstErrorIsReported(t *testing.T) {
 	}
 }
 
-// TestMisspeltChangeIsRefused changes a field that there is not.
+// TestMisspeltChangeIsRefused changes a field that there is not. Contract 1.5.
 func TestMisspeltChangeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

@@ -12,7 +12,8 @@ import (
 // TestSpecification walks the tables of the specification line by line, in its
 // order and under its headings: each line is one endpoint, with its method,
 // path, token, request and answer, over real HTTP and PostgreSQL. {…} in a path
-// or body stands for what earlier lines made.
+// or body stands for what earlier lines made. "contract N.M" is a rule of
+// docs/contract.md that the lines below it show.
 func TestSpecification(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -32,22 +33,29 @@ func TestSpecification(t *testing.T) {
 	t.Run("Customers", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		const register, login = "/api/v1/customers/register", "/api/v1/customers/login"
 		s.run(t, []testCase{
+			// contract 2.1
 			{"POST", register, open, `{"email":"anna@example.com","username":"annanna","password":"Passw0rd"}`, 201, save{"customer_id", "id", customer}},
+			// contract 2.6
 			{"POST", login, open, `{"email":"anna@example.com","password":"Passw0rd"}`, 200, save{"token", "access_token", object{"access_token": words, "token_type": is("bearer"), "customer_id": equalsSaved("customer_id")}}},
+			// contract 2.2
 			{"POST", login, open, `{"email":"ANNA@Example.com","password":"Passw0rd"}`, 200, object{"access_token": words, "token_type": is("bearer"), "customer_id": equalsSaved("customer_id")}},
 			{"POST", login, open, `{"email":"anna@example.com","password":"Passw0rD"}`, 401, detail("Incorrect email or password")},
 			{"POST", login, open, `{"email":"nobody@example.com","password":"Passw0rd"}`, 401, detail("Incorrect email or password")},
 			{"POST", login, open, `{"email":"no address","password":"x"}`, 401, detail("Incorrect email or password")},
 			{"POST", "/api/v1/customers/info/{customer_id}", withToken, "", 200, customer},
+			// contract 2.8
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"anna2@example.com"}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("annanna")}},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"username":"otherone"}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("otherone")}},
+			// contract 1.5
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("otherone")}},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"anna@example.com","username":"annanna"}`, 200, customer},
 
 			// Customer: rules of the fields, and Limits.
+			// contract 2.4
 			{"POST", register, open, `{"email":"anna@example.com","username":"another","password":"Passw0rd"}`, 400, detail("Email already registered")},
 			{"POST", register, open, `{"email":"ANNA@EXAMPLE.COM","username":"another","password":"Passw0rd"}`, 400, detail("Email already registered")},
 			{"POST", register, open, `{"email":"bert@example.com","username":"annanna","password":"Passw0rd"}`, 400, detail("Username already taken")},
+			// contract 2.2
 			{"POST", register, open, `{"email":"no address","username":"another","password":"Passw0rd"}`, 400, detail("Invalid email format")},
 			{"POST", register, open, `{"email":"no address","username":"x","password":"y"}`, 400, detail("Invalid email format")},
 			{"POST", register, open, `{"email":"Anna <a@example.com>","username":"another","password":"Passw0rd"}`, 400, detail("Invalid email format")},
@@ -55,6 +63,7 @@ func TestSpecification(t *testing.T) {
 			{"POST", register, open, `{"email":"` + strings.Repeat("a", 60) + "@" + strings.Repeat("b", 57) + `.de","username":"another","password":"Passw0rd"}`, 400, detail("email: expected length <= 120")},
 			{"POST", register, open, `{"email":"c@example.com","username":"short","password":"Passw0rd"}`, 400, detail("username: expected length >= 6")},
 			{"POST", register, open, `{"email":"c@example.com","username":"thirteenchars","password":"Passw0rd"}`, 400, detail("username: expected length <= 12")},
+			// contract 2.3
 			{"POST", register, open, `{"email":"c@example.com","username":"ANNANNA","password":"Passw0rd"}`, 400, detail("Username already taken")},
 			{"POST", register, open, `{"email":"c@example.com","username":"        ","password":"Passw0rd"}`, 400, unprintable},
 			{"POST", register, open, `{"email":"c@example.com","username":" another","password":"Passw0rd"}`, 400, unprintable},
@@ -65,13 +74,17 @@ func TestSpecification(t *testing.T) {
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"passw0rd"}`, 400, detail("password: must contain an uppercase letter")},
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"PASSW0RD"}`, 400, detail("password: must contain a lowercase letter")},
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"Password"}`, 400, detail("password: must contain a digit")},
+			// contract 2.5
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"Aa0` + strings.Repeat("ä", 35) + `"}`, 400, detail("password: must be at most 72 bytes")},
 			{"POST", register, open, `{"email":"c@example.com","username":"another"}`, 400, detail("expected required property password to be present")},
+			// contract 1.5
 			{"POST", register, open, `{"email":"c@example.com","username":"sixsix","password":"Aa0` + strings.Repeat("ä", 34) + `","color":"unknown fields are ignored"}`, 201, object{"id": integer, "email": words, "username": words}},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"c@example.com"}`, 400, detail("Email already registered")},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"username":"sixsix"}`, 400, detail("Username already taken")},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"no address"}`, 400, detail("Invalid email format")},
+			// contract 1.6
 			{"POST", "/api/v1/customers/info/abc", withToken, "", 400, detail("customer_id: invalid integer")},
+			// contract 1.3
 			{"POST", "/api/v1/customers/info/999999", withToken, "", 404, detail("Customer not found")},
 			{"PATCH", "/api/v1/customers/999999", withToken, `{}`, 404, detail("Customer not found")},
 		})
@@ -80,13 +93,16 @@ func TestSpecification(t *testing.T) {
 	room := object{"id": integer, "name": is("Hall A"), "customer_id": equalsSaved("customer_id")}
 	t.Run("Server rooms", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		s.run(t, []testCase{
+			// contract 3.1
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall A"}`, 201, save{"room_id", "id", room}},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall A","customer_id":{customer_id}}`, 201, save{"other_room", "id", room}},
+			// contract 1.3
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall A","customer_id":999999}`, 404, detail("Customer not found")},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{}`, 400, detail("expected required property name to be present")},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":""}`, 400, detail("name: expected length >= 1")},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"` + strings.Repeat("ü", 121) + `"}`, 400, detail("name: expected length <= 120")},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"` + strings.Repeat("ü", 120) + `"}`, 201, save{"long_room", "id", object{"id": integer, "name": words, "customer_id": integer}}},
+			// contract 3.2
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"a\u0000b"}`, 400, blank},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"   "}`, 400, blank},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"\u200b\u2800 \ufeff"}`, 400, blank},
@@ -94,9 +110,11 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/server_rooms/list_rooms/{customer_id}", withToken, "", 200, list{room, room, anything}},
 			{"GET", "/api/v1/server_rooms/list_rooms/999999", withToken, "", 404, detail("Customer not found")},
 			{"GET", "/api/v1/server_rooms/room/{room_id}", withToken, "", 200, room},
+			// contract 3.3
 			{"GET", "/api/v1/server_rooms/room/999999", withToken, "", 404, detail("Room not found")},
 			{"GET", "/api/v1/server_rooms/room/9223372036854775807", withToken, "", 404, detail("Room not found")},
 			{"GET", "/api/v1/server_rooms/room/9223372036854775808", withToken, "", 400, detail("room_id: invalid integer")},
+			// contract 1.6
 			{"GET", "/api/v1/server_rooms/room/1.5", withToken, "", 400, detail("room_id: invalid integer")},
 			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer}},
 			{"PUT", "/api/v1/server_rooms/update_room/999999", withToken, `{"name":"Hall B"}`, 404, detail("Room not found")},
@@ -113,8 +131,10 @@ func TestSpecification(t *testing.T) {
 	t.Run("Sensors", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		const create = "/api/v1/sensors/new_sensor"
 		s.run(t, []testCase{
+			// contract 4.2, 4.3
 			{"POST", create, withToken, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 201, sensor},
 			{"POST", create, withToken, `{"room_id":{room_id},"sensor_id":"node:2","position":"R2/U40"}`, 201, second},
+			// contract 4.5
 			{"POST", create, withToken, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("Sensor already exists")},
 			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","type":"DHT22","room_id":999999}`, 404, detail("Room not found")},
 			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","type":"DHT22"}`, 400, detail("expected required property room_id to be present")},
@@ -122,16 +142,20 @@ func TestSpecification(t *testing.T) {
 			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","room_id":{room_id}}`, 400, detail("expected required property type to be present")},
 			{"POST", create, withToken, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("expected required property id to be present")},
 			{"POST", create, withToken, `{"sensor_id":"node-3","room_id":{room_id}}`, 400, detail("expected required property position to be present")},
+			// contract 4.1
 			{"POST", create, withToken, `{"id":"node 3","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: expected string to be letters, digits, '.', '_', ':' or '-'")},
 			{"POST", create, withToken, `{"id":"` + strings.Repeat("n", 51) + `","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: expected length <= 50")},
 			{"POST", create, withToken, `{"id":"node-3","name":"` + strings.Repeat("n", 81) + `","type":"DHT22","room_id":{room_id}}`, 400, detail("name: expected length <= 80")},
 			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","type":"` + strings.Repeat("t", 51) + `","room_id":{room_id}}`, 400, detail("type: expected length <= 50")},
+			// contract 4.3
 			{"GET", "/api/v1/sensors/list_sensors/{room_id}", withToken, "", 200, list{sensor, second}},
+			// contract 1.13
 			{"GET", "/api/v1/sensors/list_sensors/{other_room}", withToken, "", 200, list{}},
 			{"GET", "/api/v1/sensors/list_sensors/999999", withToken, "", 404, detail("Room not found")},
 			{"GET", "/api/v1/sensors/sensor/node-1", withToken, "", 200, sensor},
 			{"GET", "/api/v1/sensors/sensor/node-9", withToken, "", 404, detail("Sensor not found")},
 			{"GET", "/api/v1/sensors/sensor/no%20node%00", withToken, "", 404, detail("Sensor not found")},
+			// contract 4.4
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{other_room}}`, 200, object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("other_room"), "position": null}},
 			{"POST", create, withToken, `{"id":"node-3","name":" ","type":"DHT22","room_id":{room_id}}`, 400, blank},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"\u200d","type":"DHT22","room_id":{room_id}}`, 400, blank},
@@ -162,15 +186,18 @@ func TestSpecification(t *testing.T) {
 		}
 		history := "/api/v1/data/historical/node-1?start_time=" + at(3*time.Hour)
 		s.run(t, []testCase{
+			// contract 5.1
 			{"GET", "/api/v1/data/latest/node-1", withToken, "", 200, latest},
 			{"GET", "/api/v1/data/latest/node:2", withToken, "", 404, detail("No readings found")},
 			{"GET", "/api/v1/data/latest/node-9", withToken, "", 404, detail("Sensor not found")},
+			// contract 5.2
 			{"GET", history + "&end_time=" + at(0), withToken, "", 200, list{earlier, latest}},
 			{"GET", history + "&end_time=" + at(time.Minute), withToken, "", 200, list{earlier}},
 			{"GET", history + "&end_time=" + at(3*time.Hour), withToken, "", 200, list{}},
 			{"GET", history + "&end_time=" + at(4*time.Hour), withToken, "", 400, detail("end_time: must not be before start_time")},
 			{"GET", "/api/v1/data/historical/node-1", withToken, "", 400, detail("start_time: required query parameter is missing")},
 			{"GET", history + "&end_time=soon", withToken, "", 400, detail("end_time: invalid value: must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")},
+			// contract 5.3
 			{"GET", history + "&max_points=0&end_time=" + at(0), withToken, "", 400, detail("max_points: expected number >= 1")},
 			{"GET", history + "&max_points=10001&end_time=" + at(0), withToken, "", 400, detail("max_points: expected number <= 10000")},
 			{"GET", history + "&max_points=1&end_time=" + at(0), withToken, "", 200, list{object{
@@ -179,11 +206,13 @@ func TestSpecification(t *testing.T) {
 				"humidity": is(40.75), "min_humidity": is(40.0), "max_humidity": is(41.5),
 			}}},
 			{"GET", strings.Replace(history, "node-1", "node-9", 1) + "&end_time=" + at(0), withToken, "", 404, detail("Sensor not found")},
+			// contract 5.6
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{"node_ids":["node-1","node:2","node-9","no node","node-1"]}`, 200, object{"node-1": latest}},
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{"sensor_ids":["node-1"]}`, 200, object{"node-1": latest}},
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{"node_ids":[]}`, 200, object{}},
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{}`, 400, detail("expected required property node_ids to be present")},
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{"node_ids":[` + strings.TrimSuffix(strings.Repeat(`"n",`, 1001), ",") + `]}`, 400, detail("node_ids: expected array length <= 1000")},
+			// contract 5.7
 			{"GET", "/api/v1/data/stats/node-1", withToken, "", 200, object{"node_id": is("node-1"), "windows": object{
 				"1h": stats("1h", 1.0, 24.5, 24.5, 24.5), "24h": stats("24h", 2.0, 22.25, 20.0, 24.5),
 				"7d": stats("7d", 2.0, 22.25, 20.0, 24.5), "30d": stats("30d", 2.0, 22.25, 20.0, 24.5),
@@ -226,12 +255,15 @@ func TestSpecification(t *testing.T) {
 			return fmt.Sprintf(`{"sensor_id":%q,"alert_type":%q,"start_time":%q,"end_time":%q}`, sensor, alertType, at(0), at(0))
 		}
 		s.run(t, []testCase{
+			// contract 6.1
 			{"GET", "/api/v1/alerts/active", withToken, "", 200, list{alert(last, false), alert(first, false)}},
+			// contract 6.9
 			{"POST", acknowledge, withToken, "", 200, alert(first, true)},
 			{"POST", acknowledge, withToken, "", 200, alert(first, true)},
 			{"POST", "/api/v1/alerts/999999/acknowledge", withToken, "", 404, detail("Alert not found")},
 			{"POST", "/api/v1/alerts/abc/acknowledge", withToken, "", 400, detail("alert_id: invalid integer")},
 			{"GET", "/api/v1/alerts/active", withToken, "", 200, list{alert(last, false)}},
+			// contract 6.8
 			{"GET", "/api/v1/alerts/history", withToken, "", 200, list{alert(last, false), alert(first, true)}},
 			{"GET", "/api/v1/alerts/history?limit=1", withToken, "", 200, list{alert(last, false)}},
 			{"GET", "/api/v1/alerts/history?limit=0", withToken, "", 400, detail("limit: expected number >= 1")},
@@ -240,6 +272,7 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/alerts/history?sensor_id=node-1&end_time=" + at(0), withToken, "", 200, list{alert(first, true)}},
 			{"GET", "/api/v1/alerts/history?sensor_id=node-9", withToken, "", 200, list{}},
 			{"GET", "/api/v1/alerts/history?sensor_id=no%20node%00", withToken, "", 200, list{}},
+			// contract 6.11
 			{"GET", "/api/v1/alerts/episodes", withToken, "", 200, list{episode(0, 61, 1), episode(time.Hour, 55.2, 0)}},
 			{"GET", "/api/v1/alerts/episodes?active=true", withToken, "", 200, list{episode(0, 61, 1)}},
 			{"GET", "/api/v1/alerts/episodes?end_time=" + at(0), withToken, "", 200, list{episode(time.Hour, 55.2, 0)}},
@@ -247,12 +280,14 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/alerts/episodes?sensor_id=no%20node%00", withToken, "", 200, list{}},
 			{"GET", "/api/v1/alerts/episodes?limit=501", withToken, "", 400, detail("limit: expected number <= 500")},
 			{"GET", "/api/v1/alerts/episodes?start_time=2026-03-02&end_time=2026-03-01", withToken, "", 400, detail("end_time: must not be before start_time")},
+			// contract 6.12
 			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("node-1", "humidity"), 404, detail("Alert not found")},
 			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("no node", "temperature"), 404, detail("Alert not found")},
 			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("node-1", "smoke"), 400, detail(`alert_type: expected value to be one of "temperature, humidity"`)},
 			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("node-1", "temperature"), 200, object{"acknowledged": is(1.0)}},
 			{"POST", "/api/v1/alerts/episodes/acknowledge", withToken, seen("node-1", "temperature"), 200, object{"acknowledged": is(0.0)}},
 			{"GET", "/api/v1/alerts/active", withToken, "", 200, list{}},
+			// contract 6.10
 			{"GET", "/api/v1/alerts/thresholds/{customer_id}", withToken, "", 200, defaults},
 			{"POST", "/api/v1/alerts/thresholds/{customer_id}", withToken, `{"max_temperature":32.5}`, 200, changed},
 			{"GET", "/api/v1/alerts/thresholds/{customer_id}", withToken, "", 200, changed},
@@ -286,9 +321,11 @@ func TestSpecification(t *testing.T) {
 			"triggered_by": is("manual"),
 		}
 		s.run(t, []testCase{
+			// contract 7.3
 			{"POST", "/api/v1/prediction-feedback", withToken, record, 201, save{"prediction", "id", prediction}},
 			{"POST", "/api/v1/prediction-feedback", withToken, strings.Replace(record, "node-1", "node-9", 1), 404, detail("Sensor not found")},
 			{"POST", "/api/v1/prediction-feedback", withToken, `{"sensor_id":"node-1","timestamp":"2026-03-01T12:00:00Z"}`, 400, detail("expected required property anomaly_predicted to be present")},
+			// contract 7.1
 			{"GET", "/api/v1/prediction-feedback", withToken, "", 200, list{prediction}},
 			{"GET", "/api/v1/prediction-feedback?status=validated", withToken, "", 200, list{}},
 			{"GET", "/api/v1/prediction-feedback?status=unvalidated&sensor_id=node-1&limit=1", withToken, "", 200, list{prediction}},
@@ -296,6 +333,7 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/prediction-feedback?status=maybe", withToken, "", 400, detail(`status: expected value to be one of "unvalidated, validated"`)},
 			{"GET", "/api/v1/prediction-feedback/{prediction}", withToken, "", 200, prediction},
 			{"GET", "/api/v1/prediction-feedback/999999", withToken, "", 404, detail("Prediction not found")},
+			// contract 7.5
 			{"GET", "/api/v1/prediction-feedback/stats", withToken, "", 200, counts(1, 0, 0, 0)},
 			{"PUT", "/api/v1/prediction-feedback/{prediction}", withToken, `{"feedback":"not_ok"}`, 200, object{"id": equalsSaved("prediction"), "feedback": is("not_ok"), "used_in_training": is(false)}},
 			{"GET", "/api/v1/prediction-feedback/stats", withToken, "", 200, counts(1, 1, 0, 1)},
@@ -304,12 +342,15 @@ func TestSpecification(t *testing.T) {
 			{"PUT", "/api/v1/prediction-feedback/{prediction}", withToken, `{"feedback":"perhaps"}`, 400, detail(`feedback: expected value to be one of "ok, not_ok"`)},
 			{"PUT", "/api/v1/prediction-feedback/{prediction}", withToken, `{"feedback":null}`, 400, anything},
 			{"PUT", "/api/v1/prediction-feedback/999999", withToken, `{"feedback":"ok"}`, 404, detail("Prediction not found")},
+			// contract 7.9
 			{"GET", "/api/v1/ml/retraining/history?limit=20", withToken, "", 200, list{}},
+			// contract 7.7
 			{"POST", "/api/v1/ml/retraining/trigger", withToken, "", 202, save{"run", "id", run}},
 			{"POST", "/api/v1/ml/retraining/trigger", withToken, "", 409, detail("A training run is already running")},
 			{"GET", "/api/v1/ml/retraining/status/{run}", withToken, "", 200, run},
 			{"GET", "/api/v1/ml/retraining/status/999999", withToken, "", 404, detail("Training run not found")},
 			{"GET", "/api/v1/ml/retraining/history", withToken, "", 200, list{run}},
+			// contract 7.11
 			{"GET", "/api/v1/ml/forecast/node-1", withToken, "", 404, detail("No forecast available")},
 			{"GET", "/api/v1/ml/forecast/node-9", withToken, "", 404, detail("Sensor not found")},
 		})
@@ -321,6 +362,7 @@ func TestSpecification(t *testing.T) {
 			{"DELETE", "/api/v1/sensors/delete_sensor/node-1", withToken, "", 404, detail("Sensor not found")},
 			{"GET", "/api/v1/data/latest/node-1", withToken, "", 404, detail("Sensor not found")},
 			{"POST", "/api/v1/sensors/new_sensor", withToken, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 201, sensor},
+			// contract 4.8
 			{"GET", "/api/v1/data/latest/node-1", withToken, "", 200, anything},
 			{"DELETE", "/api/v1/server_rooms/delete_room/{room_id}", withToken, "", 204, nothing},
 			{"GET", "/api/v1/sensors/sensor/node-1", withToken, "", 404, detail("Sensor not found")},
@@ -329,6 +371,7 @@ func TestSpecification(t *testing.T) {
 	})
 
 	t.Run("Authentication", func(t *testing.T) { //nolint:paralleltest // lines build on one another
+		// contract 1.2
 		for _, token := range []string{"", "Bearer", "Bearer x", "Basic abc", s.saved["token"]} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/alerts/active", nil)
 			if err != nil {

@@ -96,6 +96,7 @@ func TestLoginFlood(t *testing.T) { //nolint:paralleltest // measures times
 // at a time than can wait, under a new invented address each, and another log in
 // and register meanwhile, one request at a time. The other gets every answer,
 // soon; the first is told 503 and when to try again; nobody gets a 500.
+// Contract 2.9.
 func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes the processor
 	s := newTestAPI(t, func(d *Config) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
 	a := s.customer(t)

@@ -117,6 +117,7 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 	}
 }
 
+// TestHistoryCSV shows contract 5.4.
 func TestHistoryCSV(t *testing.T) {
 	t.Parallel()
 	a := newHistoryAPI(t, endless{count: 3})
@@ -155,7 +156,7 @@ func TestHistoryCSV(t *testing.T) {
 }
 
 // TestCSVCells writes the identifiers and numbers that a spreadsheet could take
-// for formulas.
+// for formulas. Contract 5.4.
 func TestCSVCells(t *testing.T) {
 	t.Parallel()
 	rows := readingRows("-2:A1", true)
@@ -176,7 +177,7 @@ func TestCSVCells(t *testing.T) {
 }
 
 // TestHistoryFails shows both ways to fail: before the first reading with a
-// 500, after it with an answer that no client takes for whole.
+// 500, after it with an answer that no client takes for whole. Contract 5.5.
 func TestHistoryFails(t *testing.T) {
 	t.Parallel()
 	for name, count := range map[string]int{"at once": 0, "after a few": 10, "after a buffer": 100_000} {

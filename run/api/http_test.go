@@ -60,6 +60,7 @@ func detailOf(t *testing.T, recorder *httptest.ResponseRecorder) string {
 	return detail
 }
 
+// TestErrorsOutsideOperations shows contract 1.8.
 func TestErrorsOutsideOperations(t *testing.T) {
 	t.Parallel()
 	handler := bareHandler(t, logging.Discard())
@@ -96,6 +97,7 @@ func TestErrorsOutsideOperations(t *testing.T) {
 	}
 }
 
+// TestBodyLimit shows contract 1.7.
 func TestBodyLimit(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(bareHandler(t, logging.Discard()))
@@ -129,6 +131,7 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
+// TestCORS shows contract 1.11.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	handler := bareHandler(t, logging.Discard())
@@ -250,6 +253,7 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
+// TestPanic shows contract 1.9.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	var log logLines
@@ -339,7 +343,7 @@ func served(t *testing.T, handler http.Handler) (address string, stop func() err
 }
 
 // TestServerAnswers sends what no operation gets to see, over a real connection:
-// each answer is {"detail": …}, whoever gives it.
+// each answer is {"detail": …}, whoever gives it. Contract 1.8.
 func TestServerAnswers(t *testing.T) {
 	t.Parallel()
 	address, _ := served(t, bareHandler(t, logging.Discard()))
@@ -414,7 +418,7 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// TestSlowBody sends a body that never ends: the request is told so.
+// TestSlowBody sends a body that never ends: the request is told so. Contract 1.7.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	address, _ := served(t, bareHandler(t, logging.Discard()))

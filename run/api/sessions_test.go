@@ -16,6 +16,7 @@ import (
 
 // TestPasswordChangeRevokes shows that tokens issued before a password change
 // stop at once and those of a login right after it work, in the same second.
+// Contract 2.8.
 func TestPasswordChangeRevokes(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -61,6 +62,7 @@ func TestPasswordChangeRevokes(t *testing.T) {
 }
 
 // TestForeignSubject shows a well-signed token of a customer who does not exist.
+// Contract 2.7.
 func TestForeignSubject(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -141,7 +143,7 @@ func TestSessionsForgetErrors(t *testing.T) {
 }
 
 // TestLoginTime compares the time of an unknown e-mail with that of a wrong
-// password, at the cost of production: they differ by less than half.
+// password, at the cost of production: they differ by less than half. Contract 2.6.
 func TestLoginTime(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t, func(d *Config) { d.PasswordCost = 10 })
@@ -164,7 +166,7 @@ func TestLoginTime(t *testing.T) {
 }
 
 // TestPasswordsBeyondBcrypt shows that a longer password is not taken for the
-// stored one that begins it.
+// stored one that begins it. Contract 2.5.
 func TestPasswordsBeyondBcrypt(t *testing.T) {
 	t.Parallel()
 	p := newPasswords(1, 4)

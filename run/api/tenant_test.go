@@ -23,6 +23,7 @@ type foreignAccess struct {
 
 // TestTenantIsolation walks every operation of the OpenAPI document with another
 // customer's identifiers and with no token. An operation without a case fails.
+// Contract 1.3.
 func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -182,7 +183,7 @@ func operations(t *testing.T, s *testAPI) []documentedOperation {
 }
 
 // TestNewOwner hands an identifier on: its new owner sees only what is read
-// since the old one deleted it, in every way of reading.
+// since the old one deleted it, in every way of reading. Contract 4.8.
 func TestNewOwner(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

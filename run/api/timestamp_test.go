@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// TestTimestamp shows contract 1.1.
 func TestTimestamp(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -41,6 +41,7 @@ func signed(t *testing.T, method jwt.SigningMethod, key any, claims jwt.MapClaim
 	return text
 }
 
+// TestTokenIsRefused shows contract 2.7.
 func TestTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	clock := fixedClock()
@@ -188,6 +189,7 @@ func TestTokenLifetime(t *testing.T) {
 	}
 }
 
+// TestSecretKey shows contract 2.7.
 func TestSecretKey(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"", "short", strings.Repeat("k", 31), testKey + ",", testKey + ",short"} {

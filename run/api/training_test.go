@@ -70,7 +70,7 @@ func (a *testCustomer) validate(t *testing.T, id int64) {
 }
 
 // TestHundredthValidation lets the last validations come at once: one run
-// begins, and one request is published.
+// begins, and one request is published. Contract 7.6.
 func TestHundredthValidation(t *testing.T) {
 	t.Parallel()
 	var topic publishedRequests
@@ -157,7 +157,7 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 }
 
 // TestManualTrainingIsLimited asks two instances of the API: a customer without a
-// sensor starts nothing, one with sensors a run in ten minutes.
+// sensor starts nothing, one with sensors a run in ten minutes. Contract 7.7.
 func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
 	a, _ := newLearningCustomer(t, &publishedRequests{}, 0)

@@ -72,6 +72,7 @@ func TestEncodeDecode(t *testing.T) {
 	}
 }
 
+// TestHandlerAnswers shows contract 9.5.
 func TestHandlerAnswers(t *testing.T) {
 	t.Parallel()
 	body := encode(t, example())
