@@ -18,8 +18,8 @@ run: page ## Run the whole system with simulated nodes and print where to look (
 	@exec bin/coldaisle $(ARGS)
 
 .PHONY: replay
-replay: ## Send a CSV series through a system of its own and account for every row (FILE=series.csv)
-	@test -n "$(FILE)" || { echo "say which file: make replay FILE=series.csv"; exit 2; }
+replay: ## Send a recording through a system of its own and account for every row (FILE=recording.csv)
+	@test -n "$(FILE)" || { echo "say which file: make replay FILE=recording.csv"; exit 2; }
 	@go build -o bin/coldaisle ./run/local
 	@exec bin/coldaisle --replay "$(FILE)"
 
@@ -35,12 +35,12 @@ bench: ## Run every benchmark, start every program, and write docs/performance.m
 DURATION ?= 10m
 NODES ?= 2000
 .PHONY: soak
-soak: ## Run the system under load while its parts are killed, and account for every reading (DURATION=10m NODES=2000)
+soak: ## Run the system under load while components are killed, and account for every reading (DURATION=10m NODES=2000)
 	@go build -o bin/soak ./run/tools/soak
 	@exec bin/soak -duration $(DURATION) -nodes $(NODES) $(ARGS)
 
 .PHONY: chaos
-chaos: ## Play named faults, from a full disk to a jumping clock, and print what came of each
+chaos: ## Run the chaos scenarios, from a full disk to a jumping clock, and print the result of each
 	@go test -count=1 -v -timeout 20m -run '^TestChaos$$' ./run/tools/soak
 
 FUZZTIME ?= 30s

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock keeps a second system off the data folder for as long as this process
-// lives, however it ends.
+// lock locks the data folder, so that no second system uses it. The kernel releases
+// the lock when the process ends, however it ends.
 func lock(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // in the folder that the user names
 	if err != nil {

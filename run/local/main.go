@@ -1,6 +1,6 @@
-// Command local runs the whole of Coldaisle on one machine: `make run`. With
-// -replay it sends a recorded series through a system of its own instead, and
-// holds what was stored against what was sent: `make replay FILE=…`.
+// Command local runs the whole system on one machine: `make run`. With -replay it
+// sends a recording through a system of its own instead, and compares what was
+// stored with what was sent: `make replay FILE=…`.
 package main
 
 import (
@@ -31,12 +31,12 @@ func main() {
 }
 
 func run(ctx context.Context, arguments, environ []string) error {
-	s, err := config.Load[settings](environ)
+	s, err := config.Load[Config](environ)
 	if err != nil {
 		return err
 	}
 	flags := flag.NewFlagSet("coldaisle", flag.ContinueOnError)
-	s.define(flags)
+	s.registerFlags(flags)
 	if err := flags.Parse(arguments); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {

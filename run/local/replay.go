@@ -16,9 +16,9 @@ import (
 	"coldaisle.dev/shared/logging"
 )
 
-// replay sends a file through a system of its own, in a folder that goes again,
-// and fails when what was stored is not exactly what was sent.
-func replay(ctx context.Context, s settings, out io.Writer, clock func() time.Time) (err error) {
+// replay sends a recording through a system of its own in a temporary folder. It fails
+// when the stored readings and alerts are not exactly those that were sent.
+func replay(ctx context.Context, s Config, out io.Writer, clock func() time.Time) (err error) {
 	series, err := os.ReadFile(s.replay)
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
@@ -35,15 +35,15 @@ func replay(ctx context.Context, s settings, out io.Writer, clock func() time.Ti
 	defer func() { _ = file.Close() }()
 
 	s.nodes, s.apiPort, s.gatewayPort = 0, 0, 0
-	running, err := system.Start(ctx, s.options(clock, logging.New(file, slog.LevelWarn, "")))
+	running, err := system.Start(ctx, s.systemOptions(clock, logging.New(file, slog.LevelWarn, "")))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, running.Stop()) }()
-	account, err := ledger.Replay(ctx, running, bytes.NewReader(series), clock)
+	report, err := ledger.Replay(ctx, running, bytes.NewReader(series), clock)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintln(out, account)
-	return account.Check()
+	_, _ = fmt.Fprintln(out, report)
+	return report.Check()
 }

@@ -15,9 +15,9 @@ import (
 	"coldaisle.dev/shared/logging"
 )
 
-// serve runs the system until ctx ends, and shows what it does in one line that
-// stays in its place.
-func serve(ctx context.Context, s settings, out *os.File, clock func() time.Time) (err error) {
+// serve runs the system until ctx ends, and shows its status in one line that it
+// overwrites.
+func serve(ctx context.Context, s Config, out *os.File, clock func() time.Time) (err error) {
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
@@ -33,7 +33,7 @@ func serve(ctx context.Context, s settings, out *os.File, clock func() time.Time
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 
-	running, err := system.Start(ctx, s.options(clock, logging.New(file, slog.LevelInfo, "")))
+	running, err := system.Start(ctx, s.systemOptions(clock, logging.New(file, slog.LevelInfo, "")))
 	if err != nil {
 		return err
 	}
@@ -41,15 +41,15 @@ func serve(ctx context.Context, s settings, out *os.File, clock func() time.Time
 		_, _ = fmt.Fprintln(out, "\nStopping …")
 		err = errors.Join(err, running.Stop())
 	}()
-	login, err := running.Demo(ctx)
+	credentials, err := running.Demo(ctx)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprint(out, welcome(running, login, path, s.data))
-	return watch(ctx, running, out, clock())
+	_, _ = fmt.Fprint(out, welcomeText(running, credentials, path, s.data))
+	return showStatus(ctx, running, out, clock())
 }
 
-func welcome(running *system.System, login system.Login, logFile, data string) string {
+func welcomeText(running *system.System, credentials system.Credentials, logFile, data string) string {
 	return fmt.Sprintf(`
 Coldaisle is running.
 
@@ -61,19 +61,19 @@ Coldaisle is running.
   Log         %s
   Data        %s
 
-Ctrl-C stops it; what was stored stays.
+Ctrl-C stops it. Stored data stays.
 
-`, running.APIURL, running.APIURL, running.GatewayURL, login.Email, login.Password, logFile, data)
+`, running.APIURL, running.APIURL, running.GatewayURL, credentials.Email, credentials.Password, logFile, data)
 }
 
-// Status is renewed often where a person looks, and seldom in a log.
+// The status is written often to a terminal, and seldom to a file.
 const (
 	liveInterval = time.Second
 	logInterval  = 10 * time.Second
 )
 
-// watch writes the status until ctx or a part of the system ends.
-func watch(ctx context.Context, running *system.System, out *os.File, started time.Time) error {
+// showStatus writes the status until ctx ends or a component fails.
+func showStatus(ctx context.Context, running *system.System, out *os.File, started time.Time) error {
 	interval, start, end := logInterval, "", "\n"
 	if info, err := out.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		interval, start, end = liveInterval, "\r\033[K", ""

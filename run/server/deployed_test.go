@@ -25,18 +25,18 @@ import (
 
 const configuration = "../../terraform"
 
-// TestSettingsAreThoseOfTerraform compares the variables that terraform sets
+// TestConfigMatchesTerraform compares the variables that terraform sets
 // with those that the service and the migration read.
-func TestSettingsAreThoseOfTerraform(t *testing.T) {
+func TestConfigMatchesTerraform(t *testing.T) {
 	t.Parallel()
-	parts, err := tfenv.Read(configuration, "")
+	components, err := tfenv.Read(configuration, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for part, settings := range map[string]any{"api": &settings{}, "migrate": &migrationSettings{}} {
-		lines, err := tfenv.Differences(parts[part], settings)
+	for component, settings := range map[string]any{"api": &Config{}, "migrate": &MigrationConfig{}} {
+		lines, err := tfenv.Mismatches(components[component], settings)
 		if err != nil || len(lines) != 0 {
-			t.Errorf("%s: %s, %v", part, strings.Join(lines, "; "), err)
+			t.Errorf("%s: %s, %v", component, strings.Join(lines, "; "), err)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestSettingsAreThoseOfTerraform(t *testing.T) {
 func TestStartsAsDeployed(t *testing.T) {
 	t.Parallel()
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
-	parts, err := tfenv.Read(configuration, suffix)
+	components, err := tfenv.Read(configuration, suffix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestStartsAsDeployed(t *testing.T) {
 	password := users(t, address, suffix)
 
 	migration := exec.CommandContext(t.Context(), program, "migrate")
-	migration.Env = append(parts["migrate"].Environ(""), "DATABASE_URL="+address)
+	migration.Env = append(components["migrate"].Environ(""), "DATABASE_URL="+address)
 	if output, err := migration.CombinedOutput(); err != nil {
 		t.Fatalf("migrate: %v\n%s", err, output)
 	}
@@ -65,7 +65,7 @@ func TestStartsAsDeployed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own.User = url.UserPassword(tfenv.User("api", suffix), password)
+	own.User = url.UserPassword(tfenv.DatabaseUser("api", suffix), password)
 	topics := pubsubtest.Start(t)
 	table := bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer {
 		return bqtest.Answer{Schema: []*bq.TableFieldSchema{
@@ -73,7 +73,7 @@ func TestStartsAsDeployed(t *testing.T) {
 			bqtest.Column("temperature", "FLOAT"), bqtest.Column("humidity", "FLOAT"),
 		}}
 	})
-	service := functiontest.Start(t, program, append(parts["api"].Environ(secret),
+	service := functiontest.Start(t, program, append(components["api"].Environ(secret),
 		"DATABASE_URL="+own.String(), "PUBSUB_EMULATOR_HOST="+topics.Addr, "STORAGE_EMULATOR_HOST=127.0.0.1:1",
 		"BIGQUERY_EMULATOR_HOST="+table.URL, "BIGQUERY_STORAGE_EMULATOR_HOST=127.0.0.1:1")...)
 	person := &visitor{t: t, base: service.URL}
@@ -93,21 +93,21 @@ func TestStartsAsDeployed(t *testing.T) {
 	}
 }
 
-// TestRefusesToStartWithARenamedSetting takes the API's secret under another
+// TestRefusesToStartWithARenamedVariable takes the API's secret under another
 // name, as when only one side renames it.
-func TestRefusesToStartWithARenamedSetting(t *testing.T) {
+func TestRefusesToStartWithARenamedVariable(t *testing.T) {
 	t.Parallel()
-	parts, err := tfenv.Read(configuration, "")
+	components, err := tfenv.Read(configuration, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := parts["api"]
-	part.Secrets = []string{"SIGNING_KEY"}
-	status, written := functiontest.Exits(t, functiontest.Build(t, "../server"), part.Environ(secret)...)
+	component := components["api"]
+	component.Secrets = []string{"SIGNING_KEY"}
+	status, written := functiontest.Exits(t, functiontest.Build(t, "../server"), component.Environ(secret)...)
 	if status != 1 || !strings.Contains(written, "SECRET_KEY is required and not set") {
 		t.Errorf("exit %d: %s", status, written)
 	}
-	lines, err := tfenv.Differences(part, &settings{})
+	lines, err := tfenv.Mismatches(component, &Config{})
 	if err != nil || len(lines) != 2 {
 		t.Errorf("got %q, %v", lines, err)
 	}
@@ -123,8 +123,8 @@ func users(t *testing.T, address, suffix string) string {
 	}
 	t.Cleanup(pool.Close)
 	password := rand.Text()
-	for _, part := range tfenv.Parts() {
-		user := pgx.Identifier{tfenv.User(part, suffix)}.Sanitize()
+	for _, component := range tfenv.Components() {
+		user := pgx.Identifier{tfenv.DatabaseUser(component, suffix)}.Sanitize()
 		if _, err := pool.Exec(t.Context(), "CREATE ROLE "+user+" LOGIN PASSWORD '"+password+"'"); err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,9 @@
 // Command server is the backend API as Cloud Run runs it. Its environment is
-// that of settings.go.
+// in config.go.
 //
 //	server                  serves the API until SIGTERM
 //	server migrate          brings the database's schema up to date, gives each
-//	                        part exactly its rights, and ends
+//	                        component exactly its rights, and ends
 //	server migrate expand   the same, but takes no rights away: a release runs it
 //	                        while the version before still serves
 package main
@@ -39,7 +39,7 @@ func main() {
 func run(ctx context.Context, arguments, environment []string) error {
 	switch strings.Join(arguments, " ") {
 	case "":
-		s, err := config.Load[settings](environment)
+		s, err := config.Load[Config](environment)
 		if err != nil {
 			return err
 		}

@@ -24,42 +24,41 @@ import (
 	"coldaisle.dev/shared/tracing"
 )
 
-// closeTime is how long the last traces may take to leave, after the requests
-// are done.
-const closeTime = 2 * time.Second
+// traceFlushTimeout bounds the export of the last spans, after the requests are done.
+const traceFlushTimeout = 2 * time.Second
 
-// serve builds the service's parts, runs it until ctx ends, and closes them in
+// serve opens the service's dependencies, runs it until ctx ends, and closes them in
 // reverse order.
-func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.Time) (err error) {
-	var open closers
-	defer func() { err = errors.Join(err, open.close()) }()
+func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Time) (err error) {
+	var stack closers
+	defer func() { err = errors.Join(err, stack.close()) }()
 
 	stopTraces, err := tracing.Start(ctx, s.Config, "api")
 	if err != nil {
 		return err
 	}
-	open.add(func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	stack.add(func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlushTimeout)
 		defer cancel()
 		return stopTraces(ctx)
 	})
-	pool, closePool, err := cloudsql.Open(ctx, s.Database.Config)
+	pool, closePool, err := cloudsql.Open(ctx, s.DatabaseConfig.Config)
 	if err != nil {
 		return err
 	}
-	open.add(func() error { closePool(); return nil })
+	stack.add(func() error { closePool(); return nil })
 	client, err := pubsub.NewClient(ctx, s.ProjectID)
 	if err != nil {
 		return fmt.Errorf("pub/sub client: %w", err)
 	}
-	open.add(client.Close)
+	stack.add(client.Close)
 	topic := api.NewRetrainingPublisher(client, s.RetrainingTopic)
-	open.add(func() error { topic.Stop(); return nil })
-	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.Table.Config, pool, clock, log)
+	stack.add(func() error { topic.Stop(); return nil })
+	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.ReadingsConfig.Config, pool, clock, log)
 	if err != nil {
 		return err
 	}
-	open.add(closeTable)
+	stack.add(closeTable)
 
 	deps := api.Config{
 		Store: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
@@ -70,10 +69,10 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 		if err != nil {
 			return err
 		}
-		open.add(bucket.Close)
+		stack.add(bucket.Close)
 		deps.Forecaster = api.NewModelForecaster(modelstore.NewLoader(bucket, 0, clock, log), table)
 	}
-	backend, err := api.New(deps)
+	handler, err := api.New(deps)
 	if err != nil {
 		return err
 	}
@@ -82,19 +81,19 @@ func serve(ctx context.Context, s settings, log *slog.Logger, clock func() time.
 		return fmt.Errorf("listen: %w", err)
 	}
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String())
-	work, ctx := errgroup.WithContext(ctx)
-	work.Go(func() error { return backend.Run(ctx) })
-	work.Go(func() error { return api.Serve(ctx, listener, dashboard.WithPage(backend), log) })
-	if err := work.Wait(); err != nil {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return handler.Run(ctx) })
+	group.Go(func() error { return api.Serve(ctx, listener, dashboard.WithPage(handler), log) })
+	if err := group.Wait(); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
 }
 
-// migrate brings the schema up to date and gives the system's parts their rights
-// in it, by [store.Grant] or [store.Extend].
+// migrate migrates the schema and gives the components their rights in it, by
+// [store.Grant] or [store.Extend].
 func migrate(ctx context.Context, environment []string, grant func(context.Context, *pgxpool.Pool, map[string]string) error) error {
-	s, err := config.Load[migrationSettings](environment)
+	s, err := config.Load[MigrationConfig](environment)
 	if err != nil {
 		return err
 	}
@@ -109,15 +108,15 @@ func migrate(ctx context.Context, environment []string, grant func(context.Conte
 	return grant(ctx, pool, s.Users)
 }
 
-// closers close what was opened, the last first.
+// closers are called in reverse order.
 type closers []func() error
 
 func (c *closers) add(closer func() error) { *c = append(*c, closer) }
 
 func (c *closers) close() error {
-	var faults []error
+	var errs []error
 	for _, closer := range slices.Backward(*c) {
-		faults = append(faults, closer())
+		errs = append(errs, closer())
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

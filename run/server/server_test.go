@@ -22,14 +22,14 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 const secret = "a secret of the tests and long enough for it"
 
-func TestSettings(t *testing.T) {
+func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := []string{"DATABASE_URL=postgres://x", "SECRET_KEY=" + secret, "PROJECT_ID=project"}
-	s, err := config.Load[settings](good)
+	s, err := config.Load[Config](good)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Port != 8080 || s.Readings != backend.BigQuery || s.Dataset != "sensor_data" || s.Table.Table != "readings" || s.RetrainingTopic != "model-retraining" {
+	if s.Port != 8080 || s.Readings != backend.BigQuery || s.Dataset != "sensor_data" || s.ReadingsConfig.Table != "readings" || s.RetrainingTopic != "model-retraining" {
 		t.Errorf("defaults %+v", s)
 	}
 	for setting, want := range map[string]string{
@@ -43,7 +43,7 @@ func TestSettings(t *testing.T) {
 		"DB_MAX_CONNS=many":  "DB_MAX_CONNS",
 		"LATEST_CACHE_TTL=x": "LATEST_CACHE_TTL",
 	} {
-		_, err := config.Load[settings](append(good[:3:3], setting))
+		_, err := config.Load[Config](append(good[:3:3], setting))
 		if err == nil || !strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), ": "+want) {
 			t.Errorf("%s: %v, want a line about %s", setting, err, want)
 		}
@@ -51,7 +51,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: the line repeats the secret", setting)
 		}
 	}
-	origins, err := config.Load[settings](append(good[:3:3], "ALLOWED_ORIGINS=https://a.example,https://b.example"))
+	origins, err := config.Load[Config](append(good[:3:3], "ALLOWED_ORIGINS=https://a.example,https://b.example"))
 	if err != nil || len(origins.AllowedOrigins) != 2 {
 		t.Errorf("origins %q, %v", origins.AllowedOrigins, err)
 	}
@@ -67,10 +67,10 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestMigrationSettings reads the users of the parts as terraform writes them.
-func TestMigrationSettings(t *testing.T) {
+// TestMigrationConfig reads the components' database users as terraform writes them.
+func TestMigrationConfig(t *testing.T) {
 	t.Parallel()
-	s, err := config.Load[migrationSettings]([]string{
+	s, err := config.Load[MigrationConfig]([]string{
 		"DATABASE_URL=postgres://x", "DB_USERS=api=coldaisle-api@p.iam,ingest=coldaisle-ingest@p.iam",
 	})
 	if err != nil || len(s.Users) != 2 || s.Users["ingest"] != "coldaisle-ingest@p.iam" {
@@ -84,9 +84,9 @@ func TestMigrationSettings(t *testing.T) {
 	}
 }
 
-// TestMigrationOfAReleaseThatTakesAPartAway runs with the users that the version
+// TestMigrationOfAReleaseThatRemovesAComponent runs with the users that the version
 // before set: before the apply with expand, after it with what terraform then has.
-func TestMigrationOfAReleaseThatTakesAPartAway(t *testing.T) {
+func TestMigrationOfAReleaseThatRemovesAComponent(t *testing.T) {
 	t.Parallel()
 	environment := []string{"DATABASE_URL=" + pgtest.URL(t), "DB_USERS=part-of-before=nobody"}
 	if err := run(t.Context(), []string{"migrate", "expand"}, environment); err != nil {
@@ -107,7 +107,7 @@ func TestService(t *testing.T) {
 		t.Fatalf("migrating again: %v", err)
 	}
 	port := freePort(t)
-	s, err := config.Load[settings]([]string{
+	s, err := config.Load[Config]([]string{
 		"DATABASE_URL=" + database, "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", fmt.Sprintf("PORT=%d", port),
 	})
 	if err != nil {
@@ -161,7 +161,7 @@ func TestPortTaken(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	s, err := config.Load[settings]([]string{
+	s, err := config.Load[Config]([]string{
 		"DATABASE_URL=postgres://127.0.0.1:1/none", "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", "PORT=" + port,
 	})
 	if err != nil {

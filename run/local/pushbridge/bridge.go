@@ -1,12 +1,12 @@
 // Package pushbridge delivers the messages of Pub/Sub subscriptions to functions by
 // HTTP push, as Google's service does in production: at least once, again with
-// exponential backoff when the function refuses, and into a dead letter topic
-// after the last attempt.
+// exponential backoff when the function fails, and to a dead letter topic after the
+// last attempt.
 //
 // The in-process Pub/Sub fake of the official client library cannot push, and
 // counts deliveries of all subscriptions of a topic together, so that its own
 // dead lettering would come too early. The bridge therefore pulls, posts, and
-// does both itself. Only run/local and its tests use it.
+// does both itself. Only run/local, run/tools and tests use it.
 package pushbridge
 
 import (
@@ -42,18 +42,18 @@ const (
 type Subscription struct {
 	Name       string // projects/P/subscriptions/S
 	Endpoint   string // URL that is posted to
-	DeadLetter string // projects/P/topics/T, for what was refused on every attempt
+	DeadLetter string // projects/P/topics/T, for messages whose every attempt failed
 }
 
-// Config is how the bridge delivers. Zero values take the defaults.
+// Config configures deliveries. Zero values take the defaults.
 type Config struct {
-	MaxAttempts int           // deliveries before the dead letter; default 5, as in production
-	MinBackoff  time.Duration // before the second attempt, doubled for each further one; default 200 ms
-	MaxBackoff  time.Duration // default 10 s
-	Outstanding int           // messages of one subscription in delivery at once; default 256
-	// Settled is called with the id of a message that one subscription is done
-	// with, delivered or dead. It may be nil.
-	Settled func(messageID string)
+	MaxAttempts    int           // deliveries before the dead letter; default 5, as in production
+	MinBackoff     time.Duration // before the second attempt, doubled for each further one; default 200 ms
+	MaxBackoff     time.Duration // default 10 s
+	MaxOutstanding int           // messages of one subscription in flight at once; default 256
+	// OnDone is called with a message's id when one subscription is done with it:
+	// delivered, or dead-lettered. It may be nil.
+	OnDone func(messageID string)
 }
 
 func (c Config) withDefaults() Config {
@@ -66,21 +66,21 @@ func (c Config) withDefaults() Config {
 	if c.MaxBackoff == 0 {
 		c.MaxBackoff = 10 * time.Second
 	}
-	if c.Outstanding == 0 {
-		c.Outstanding = 256
+	if c.MaxOutstanding == 0 {
+		c.MaxOutstanding = 256
 	}
-	if c.Settled == nil {
-		c.Settled = func(string) {}
+	if c.OnDone == nil {
+		c.OnDone = func(string) {}
 	}
 	return c
 }
 
-// Counts is what the bridge has done so far.
+// Counts are totals since the start, and the messages in flight.
 type Counts struct {
 	Delivered    int64 // messages that a function accepted
-	Refused      int64 // attempts that a function refused or did not answer
+	Refused      int64 // attempts that failed: any status but 2xx, or no answer
 	DeadLettered int64 // messages that went to a dead letter topic
-	InFlight     int64 // messages pulled and not yet settled
+	InFlight     int64 // messages pulled and neither delivered nor dead-lettered
 }
 
 // Bridge pulls subscriptions and posts their messages.
@@ -91,28 +91,28 @@ type Bridge struct {
 	http          *http.Client
 	log           *slog.Logger
 
-	delivered, refused, dead, inFlight, pulled atomic.Int64
+	delivered, refused, deadLettered, inFlight, pulled atomic.Int64
 
-	// empty counts, for each subscription, the pulls that found nothing.
-	empty []atomic.Int64
+	// emptyPulls counts the pulls without a message, for each subscription.
+	emptyPulls []atomic.Int64
 }
 
-// The pauses between two pulls that found nothing: the fake answers at once.
+// The time between two pulls without a message: the fake answers at once.
 const (
-	shortestPause = 2 * time.Millisecond
-	longestPause  = 32 * time.Millisecond
+	minPullInterval = 2 * time.Millisecond
+	maxPullInterval = 32 * time.Millisecond
 )
 
-// lease is how long a pulled message is ours, in seconds: the longest that
-// Pub/Sub grants, far over the longest a message can take through its attempts.
-const lease = 600
+// ackDeadlineSeconds is the longest that Pub/Sub grants, and far longer than all
+// attempts of one message take.
+const ackDeadlineSeconds = 600
 
 // New returns a bridge for subscriptions that exist already. It does nothing
 // until [Bridge.Run].
 func New(client *pubsub.Client, subscriptions []Subscription, config Config, log *slog.Logger) *Bridge {
 	config = config.withDefaults()
 	transport := &http.Transport{
-		MaxIdleConnsPerHost: config.Outstanding,
+		MaxIdleConnsPerHost: config.MaxOutstanding,
 		IdleConnTimeout:     time.Minute,
 	}
 	return &Bridge{
@@ -121,54 +121,53 @@ func New(client *pubsub.Client, subscriptions []Subscription, config Config, log
 		config:        config,
 		http:          &http.Client{Transport: transport, Timeout: time.Minute},
 		log:           log,
-		empty:         make([]atomic.Int64, len(subscriptions)),
+		emptyPulls:    make([]atomic.Int64, len(subscriptions)),
 	}
 }
 
-// Counts returns what was done so far.
+// Counts returns the totals since the start.
 func (b *Bridge) Counts() Counts {
 	return Counts{
 		Delivered:    b.delivered.Load(),
 		Refused:      b.refused.Load(),
-		DeadLettered: b.dead.Load(),
+		DeadLettered: b.deadLettered.Load(),
 		InFlight:     b.inFlight.Load(),
 	}
 }
 
-// Drain waits until nothing is left to deliver: between two moments without a
-// message in flight, every subscription was asked and none gave one. It takes a
-// running bridge.
+// Drain waits until the subscriptions are empty: no message is in flight, and after
+// that each subscription has answered two pulls without a message. It needs two,
+// because the first pull may have started before a function published its last
+// message. Run must be running.
 func (b *Bridge) Drain(ctx context.Context) error {
-	before := make([]int64, len(b.empty))
+	before := make([]int64, len(b.emptyPulls))
 	for {
-		pulled, quiet := b.pulled.Load(), b.inFlight.Load() == 0
-		for i := range b.empty {
-			before[i] = b.empty[i].Load()
+		pulled, idle := b.pulled.Load(), b.inFlight.Load() == 0
+		for i := range b.emptyPulls {
+			before[i] = b.emptyPulls[i].Load()
 		}
-		for i := range b.empty {
-			// The first to end may have begun before a function published; the second
-			// began after every pull before it was counted.
-			for b.empty[i].Load() < before[i]+2 {
-				if wait(ctx, shortestPause); ctx.Err() != nil {
+		for i := range b.emptyPulls {
+			for b.emptyPulls[i].Load() < before[i]+2 {
+				if wait(ctx, minPullInterval); ctx.Err() != nil {
 					return fmt.Errorf("drain: %d messages in flight: %w", b.inFlight.Load(), ctx.Err())
 				}
 			}
 		}
-		if quiet && b.pulled.Load() == pulled && b.inFlight.Load() == 0 {
+		if idle && b.pulled.Load() == pulled && b.inFlight.Load() == 0 {
 			return nil
 		}
 	}
 }
 
-// Run delivers until the context ends; it then waits for the posts under way
-// and returns nil. What was pulled and not delivered stays unacknowledged, and
-// Pub/Sub delivers it again.
+// Run delivers until the context ends, waits for the posts in flight and returns nil.
+// Messages that were pulled and not delivered stay unacknowledged, and Pub/Sub
+// delivers them again.
 func (b *Bridge) Run(ctx context.Context) error {
 	defer b.http.CloseIdleConnections()
 	var group errgroup.Group
 	for i, subscription := range b.subscriptions {
 		group.Go(func() error {
-			b.serve(ctx, subscription, &b.empty[i])
+			b.serve(ctx, subscription, &b.emptyPulls[i])
 			return nil
 		})
 	}
@@ -178,13 +177,13 @@ func (b *Bridge) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve pulls one subscription and delivers each message in a goroutine of its
-// own, as many at once as the configuration allows.
-func (b *Bridge) serve(ctx context.Context, s Subscription, empty *atomic.Int64) {
-	slots := make(chan struct{}, b.config.Outstanding)
+// serve pulls one subscription and delivers each message in a goroutine of its own,
+// at most MaxOutstanding at once.
+func (b *Bridge) serve(ctx context.Context, s Subscription, emptyPulls *atomic.Int64) {
+	slots := make(chan struct{}, b.config.MaxOutstanding)
 	var deliveries sync.WaitGroup
 	defer deliveries.Wait()
-	pause := shortestPause
+	interval := minPullInterval
 	for ctx.Err() == nil {
 		free := cap(slots) - len(slots)
 		received, err := b.pull(ctx, s, free)
@@ -193,13 +192,13 @@ func (b *Bridge) serve(ctx context.Context, s Subscription, empty *atomic.Int64)
 		}
 		if len(received) == 0 {
 			if err == nil && free > 0 {
-				empty.Add(1)
+				emptyPulls.Add(1)
 			}
-			wait(ctx, pause)
-			pause = min(2*pause, longestPause)
+			wait(ctx, interval)
+			interval = min(2*interval, maxPullInterval)
 			continue
 		}
-		pause = shortestPause
+		interval = minPullInterval
 		b.pulled.Add(int64(len(received)))
 		for _, r := range received {
 			slots <- struct{}{}
@@ -229,8 +228,9 @@ func (b *Bridge) pull(ctx context.Context, s Subscription, n int) ([]*pubsubpb.R
 	return response.GetReceivedMessages(), nil
 }
 
-// deliver takes one message through its attempts. A message is acknowledged
-// only once the function, or the dead letter topic, has it.
+// deliver posts one message until the function accepts it or the last attempt has
+// failed. It acknowledges the message only after the function or the dead letter
+// topic has it.
 func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb.ReceivedMessage) {
 	m := received.GetMessage()
 	backoff := b.config.MinBackoff
@@ -245,7 +245,7 @@ func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb
 		}
 		b.refused.Add(1)
 		if attempt >= b.config.MaxAttempts {
-			if b.bury(ctx, s, m, attempt, err) {
+			if b.publishDeadLetter(ctx, s, m, attempt, err) {
 				break
 			}
 			if ctx.Err() != nil {
@@ -256,7 +256,7 @@ func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb
 		backoff = min(2*backoff, b.config.MaxBackoff)
 	}
 	b.acknowledge(ctx, s, received)
-	b.config.Settled(m.GetMessageId())
+	b.config.OnDone(m.GetMessageId())
 }
 
 // post makes one attempt.
@@ -285,9 +285,9 @@ func (b *Bridge) post(ctx context.Context, s Subscription, m *pubsubpb.PubsubMes
 	return nil
 }
 
-// bury publishes a message to the dead letter topic, intact but for the
-// attributes that say where it died, and reports whether it is there.
-func (b *Bridge) bury(ctx context.Context, s Subscription, m *pubsubpb.PubsubMessage, attempts int, cause error) bool {
+// publishDeadLetter publishes a message to the dead letter topic with Pub/Sub's
+// attributes added, and reports whether that succeeded.
+func (b *Bridge) publishDeadLetter(ctx context.Context, s Subscription, m *pubsubpb.PubsubMessage, attempts int, cause error) bool {
 	attributes := maps.Clone(m.GetAttributes())
 	if attributes == nil {
 		attributes = map[string]string{}
@@ -302,17 +302,17 @@ func (b *Bridge) bury(ctx context.Context, s Subscription, m *pubsubpb.PubsubMes
 		},
 	})
 	if err != nil {
-		b.log.ErrorContext(ctx, "dead letter refused", "message_id", m.GetMessageId(), "topic", s.DeadLetter, "error", err.Error())
+		b.log.ErrorContext(ctx, "dead letter publish failed", "message_id", m.GetMessageId(), "topic", s.DeadLetter, "error", err.Error())
 		return false
 	}
-	b.dead.Add(1)
-	b.log.ErrorContext(ctx, "message moved to the dead letter", "message_id", m.GetMessageId(),
+	b.deadLettered.Add(1)
+	b.log.ErrorContext(ctx, "message dead-lettered", "message_id", m.GetMessageId(),
 		"subscription", s.Name, "topic", s.DeadLetter, "attempts", attempts, "error", cause.Error())
 	return true
 }
 
-// acknowledge is done even when the bridge is stopping: the effect exists, and
-// a needless redelivery is the only harm of failing here.
+// acknowledge runs even when the bridge is stopping, because the function has done
+// its work. When it fails, the message is redelivered, which does no harm.
 func (b *Bridge) acknowledge(ctx context.Context, s Subscription, received *pubsubpb.ReceivedMessage) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -320,7 +320,7 @@ func (b *Bridge) acknowledge(ctx context.Context, s Subscription, received *pubs
 		Subscription: s.Name, AckIds: []string{received.GetAckId()},
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {
-		b.log.WarnContext(ctx, "acknowledge failed, the message will come again",
+		b.log.WarnContext(ctx, "acknowledge failed, message will be redelivered",
 			"subscription", s.Name, "message_id", received.GetMessage().GetMessageId(), "error", err.Error())
 	}
 }

@@ -36,7 +36,7 @@ func start(t *testing.T, client *pubsub.Client, handler http.Handler, config pus
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	subscriptions, err := pushbridge.Build(t.Context(), client, project, func(function string) string {
+	subscriptions, err := pushbridge.EnsureTopology(t.Context(), client, project, func(function string) string {
 		return server.URL + "/" + function
 	}, false)
 	if err != nil {
@@ -128,23 +128,23 @@ func TestBridgeDeliversToEverySubscriptionOfATopic(t *testing.T) {
 		first.Subscription != pushbridge.SubscriptionName(project, "ingest") {
 		t.Errorf("delivered %+v", first)
 	}
-	eventually(t, "everything settled", func() bool { return b.Counts().InFlight == 0 })
+	eventually(t, "nothing is in flight", func() bool { return b.Counts().InFlight == 0 })
 	if counts := b.Counts(); counts.Delivered != 2*messages || counts.Refused != 0 || counts.DeadLettered != 0 {
 		t.Errorf("counts %+v", counts)
 	}
 }
 
-func TestBridgeRetriesThenBuries(t *testing.T) {
+func TestBridgeRetriesThenDeadLetters(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
 	var got received
-	var settled atomic.Int64
+	var finished atomic.Int64
 	b, _ := start(t, client, got.handler(func(path string, _ push.Message) int {
 		if path == "/ingest" {
 			return http.StatusServiceUnavailable
 		}
 		return http.StatusOK
-	}), pushbridge.Config{MinBackoff: time.Millisecond, Settled: func(string) { settled.Add(1) }})
+	}), pushbridge.Config{MinBackoff: time.Millisecond, OnDone: func(string) { finished.Add(1) }})
 	data := []byte("intact \x00\xff")
 	publish(t, client, pushbridge.TopicData, data, map[string]string{"node_id": "n1"})
 
@@ -156,7 +156,7 @@ func TestBridgeRetriesThenBuries(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 2, 3, 4, 5}, attempts); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
-	eventually(t, "both subscriptions are done with it", func() bool { return settled.Load() == 2 })
+	eventually(t, "both subscriptions are done with it", func() bool { return finished.Load() == 2 })
 	if n := len(got.at("/detect")); n != 1 {
 		t.Errorf("the other subscription got it %d times, want once", n)
 	}
@@ -246,7 +246,7 @@ func TestDrainWaitsForTheLastMessage(t *testing.T) {
 	}
 }
 
-// A pull under way says nothing yet, however long it takes.
+// A slow pull in flight is not an empty pull.
 func TestDrainWaitsForSlowPulls(t *testing.T) {
 	t.Parallel()
 	slow := func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, options ...grpc.CallOption) error {

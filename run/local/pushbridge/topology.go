@@ -11,24 +11,24 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// The names of production, as terraform makes them.
+// The names in production, as in terraform.
 const (
 	TopicData       = "data"
 	TopicAlerts     = "alerts"
 	TopicRetraining = "model-retraining"
 
-	// DeadLetterSuffix makes a topic's dead letter topic, and the subscription
-	// that retains what arrives there.
+	// DeadLetterSuffix is appended to a topic's name to name its dead letter topic and
+	// the subscription that retains the messages there.
 	DeadLetterSuffix = "-dead-letter"
 )
 
 // Route is one push subscription of the pipeline.
 type Route struct {
-	Function string // its name is also the subscription's
+	Function string // also the subscription's name
 	Topic    string
 }
 
-// Routes are the pipeline's push subscriptions.
+// Routes lists the pipeline's push subscriptions.
 func Routes() []Route {
 	return []Route{
 		{Function: "ingest", Topic: TopicData},
@@ -48,13 +48,13 @@ func SubscriptionName(project, subscription string) string {
 	return "projects/" + project + "/subscriptions/" + subscription
 }
 
-// Build makes the topics, their dead letter topics with a subscription each,
-// and a subscription per route, where they are missing. endpoint gives the URL
-// of a function. It returns what [New] needs.
+// EnsureTopology creates the topics, their dead letter topics with a subscription
+// each, and a subscription per route, where they are missing. endpoint returns the
+// URL of a function. The result is what [New] takes.
 //
-// With pushed, the subscriptions push by themselves and dead letter by
-// themselves: for the standalone emulator, which can, and needs no bridge.
-func Build(ctx context.Context, client *pubsub.Client, project string, endpoint func(function string) string, pushed bool) ([]Subscription, error) {
+// With pushed, the subscriptions get a push endpoint and a dead letter policy: the
+// standalone emulator does both itself and needs no bridge.
+func EnsureTopology(ctx context.Context, client *pubsub.Client, project string, endpoint func(function string) string, pushed bool) ([]Subscription, error) {
 	for _, topic := range []string{TopicData, TopicAlerts, TopicRetraining} {
 		dead := topic + DeadLetterSuffix
 		for _, name := range []string{topic, dead} {
@@ -75,7 +75,7 @@ func Build(ctx context.Context, client *pubsub.Client, project string, endpoint 
 			DeadLetter: TopicName(project, route.Topic+DeadLetterSuffix),
 		}
 		wanted := &pubsubpb.Subscription{
-			Name: s.Name, Topic: TopicName(project, route.Topic), AckDeadlineSeconds: lease,
+			Name: s.Name, Topic: TopicName(project, route.Topic), AckDeadlineSeconds: ackDeadlineSeconds,
 		}
 		if pushed {
 			wanted.AckDeadlineSeconds = 60

@@ -1,8 +1,8 @@
-// Package redeliverytest holds the fault suite of the pipeline: nothing but tests, of
-// all consumers together, over real processes, a real database and the push
-// bridge. The whole of it, 100,000 readings into each table, is
+// Package redeliverytest tests that redelivery loses and duplicates nothing: all
+// functions as processes that are killed, a real database and the push bridge. It has
+// tests only. The full run, 100,000 readings into each backend, is
 //
-//	FAULT_READINGS=100000 go test -timeout 60m ./run/local/redeliverytest
+//	REDELIVERY_READINGS=100000 go test -timeout 60m ./run/local/redeliverytest
 //
-// Without the variable a slice of it runs with all other tests.
+// Without the variable 600 readings are sent, with all other tests.
 package redeliverytest

@@ -13,76 +13,76 @@ import (
 	"coldaisle.dev/edge-gateway/nodesim"
 )
 
-// Login is a customer that was made for whoever looks around.
-type Login struct{ Email, Password string }
+// Credentials are what a user signs in with.
+type Credentials struct{ Email, Password string }
 
-// demoEmail and demoUsername name the demonstration's customer.
+// demoEmail and demoUsername are the demo customer's.
 const (
 	demoEmail    = "demo@example.com"
 	demoUsername = "demouser"
 	nodeType     = "ESP32-DHT22"
-	// hotAfter is when the first room is too hot, so that a newcomer sees an
+	// firstAlertAfter is when the first room gets too hot, so that a new user sees an
 	// alert within the first minute.
-	hotAfter = 25 * time.Second
+	firstAlertAfter = 25 * time.Second
 )
 
-// Demo makes a customer, gives them the simulated nodes as sensors, room by
-// room, and brings the nodes to life. All of it goes through the API, as a
-// person would. A second start finds what the first one made.
-func (s *System) Demo(ctx context.Context) (Login, error) {
-	password, err := kept(filepath.Join(s.options.DataDir, "demo_password"), func() string { return "Aa1-" + rand.Text() })
+// Demo creates a customer whose sensors are the simulated nodes, room by room, and
+// starts the nodes. It uses the API, as a user does. A second start finds what the
+// first one created.
+func (s *System) Demo(ctx context.Context) (Credentials, error) {
+	password, err := readOrCreateSecret(filepath.Join(s.options.DataDir, "demo_password"), func() string { return "Aa1-" + rand.Text() })
 	if err != nil {
-		return Login{}, err
+		return Credentials{}, err
 	}
-	login := Login{Email: demoEmail, Password: password}
-	person := &Person{base: s.APIURL}
-	if err := person.SignIn(ctx, login, demoUsername); err != nil {
-		return Login{}, err
+	credentials := Credentials{Email: demoEmail, Password: password}
+	user := &APIUser{base: s.APIURL}
+	if err := user.SignIn(ctx, credentials, demoUsername); err != nil {
+		return Credentials{}, err
 	}
 	if s.options.Nodes == 0 {
-		return login, nil
+		return credentials, nil
 	}
 	s.Nodes, err = nodesim.New(nodesim.Config{
 		Gateway: s.GatewayURL, Nodes: s.options.Nodes, Speed: s.options.Speed, Seed: s.options.Seed,
-		HotAfter: hotAfter, Clock: s.options.Clock, Log: s.log,
+		HotAfter: firstAlertAfter, Clock: s.options.Clock, Log: s.log,
 	})
 	if err != nil {
-		return Login{}, fmt.Errorf("simulated nodes: %w", err)
+		return Credentials{}, fmt.Errorf("simulated nodes: %w", err)
 	}
 	for i, ids := range s.Nodes.Rooms() {
-		if err := person.Furnish(ctx, fmt.Sprintf("Server room %d", i+1), ids); err != nil {
-			return Login{}, err
+		if err := user.CreateRoom(ctx, fmt.Sprintf("Server room %d", i+1), ids); err != nil {
+			return Credentials{}, err
 		}
 	}
-	s.run(ctx, "simulated nodes", s.Nodes.Run)
-	return login, nil
+	s.runComponent(ctx, "simulated nodes", s.Nodes.Run)
+	return credentials, nil
 }
 
-// Person uses the API as somebody with a browser does.
-type Person struct {
+// APIUser is a client of the API that signs in as a user does.
+type APIUser struct {
 	base  string
 	token string
 }
 
-// NewPerson returns somebody who has not signed in to the API at base yet.
-func NewPerson(base string) *Person { return &Person{base: base} }
+// NewAPIUser returns a user of the API at base who has not signed in yet.
+func NewAPIUser(base string) *APIUser { return &APIUser{base: base} }
 
-// SignIn logs in, registering first where that is needed.
-func (p *Person) SignIn(ctx context.Context, login Login, username string) error {
-	credentials := map[string]string{"email": login.Email, "password": login.Password}
+// SignIn logs in, and registers first when the customer does not exist.
+func (p *APIUser) SignIn(ctx context.Context, credentials Credentials, username string) error {
+	body := map[string]string{"email": credentials.Email, "password": credentials.Password}
 	var granted struct {
 		Token string `json:"access_token"`
 	}
-	status, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", credentials, &granted)
+	status, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted)
 	if err != nil && status != http.StatusUnauthorized {
 		return err
 	}
 	if status == http.StatusUnauthorized {
-		credentials["username"] = username
-		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/register", credentials, nil); err != nil {
-			return fmt.Errorf("register %s: %w", login.Email, err)
+		body["username"] = username
+		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/register", body, nil); err != nil {
+			return fmt.Errorf("register %s: %w", credentials.Email, err)
 		}
-		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", credentials, &granted); err != nil {
+		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted); err != nil {
 			return err
 		}
 	}
@@ -90,9 +90,9 @@ func (p *Person) SignIn(ctx context.Context, login Login, username string) error
 	return nil
 }
 
-// Furnish makes a room with a sensor for each of the nodes that is not one yet.
-func (p *Person) Furnish(ctx context.Context, room string, ids []string) error {
-	var made struct {
+// CreateRoom creates a room with a sensor for each node that is not a sensor yet.
+func (p *APIUser) CreateRoom(ctx context.Context, room string, ids []string) error {
+	var created struct {
 		ID int64 `json:"id"`
 	}
 	for i, id := range ids {
@@ -103,12 +103,12 @@ func (p *Person) Furnish(ctx context.Context, room string, ids []string) error {
 		if status != http.StatusNotFound {
 			return err
 		}
-		if made.ID == 0 {
-			if _, err := p.Call(ctx, http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": room}, &made); err != nil {
+		if created.ID == 0 {
+			if _, err := p.Call(ctx, http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": room}, &created); err != nil {
 				return err
 			}
 		}
-		sensor := map[string]any{"id": id, "name": fmt.Sprintf("Rack %d", i+1), "type": nodeType, "room_id": made.ID}
+		sensor := map[string]any{"id": id, "name": fmt.Sprintf("Rack %d", i+1), "type": nodeType, "room_id": created.ID}
 		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/sensors/new_sensor", sensor, nil); err != nil {
 			return err
 		}
@@ -116,9 +116,9 @@ func (p *Person) Furnish(ctx context.Context, room string, ids []string) error {
 	return nil
 }
 
-// Call sends a JSON request and reads the answer into into, if that is not nil.
-// Any status but 2xx is an error.
-func (p *Person) Call(ctx context.Context, method, path string, body, into any) (int, error) {
+// Call sends a JSON request and decodes the answer into into, if that is not nil. Any
+// status but 2xx is an error.
+func (p *APIUser) Call(ctx context.Context, method, path string, body, into any) (int, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		return 0, fmt.Errorf("%s %s: %w", method, path, err)

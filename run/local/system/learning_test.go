@@ -137,10 +137,10 @@ func (l *learner) adopted(node, version string) {
 	}
 }
 
-// judge validates so many odd and so many normal predictions through the API, in
+// validate validates so many odd and so many normal predictions through the API, in
 // the order of time, with the truth or with its opposite. Normal readings that
 // were called anomalies are left out: which of them are recorded is chance.
-func (l *learner) judge(odd, normal int, truly bool) {
+func (l *learner) validate(odd, normal int, truly bool) {
 	l.t.Helper()
 	rows, err := l.Pool.Query(l.t.Context(), `
 		SELECT id, odd, anomaly_predicted FROM (
@@ -197,13 +197,13 @@ func (l *learner) used() (n int) {
 	return n
 }
 
-// TestPeopleTeachTheModels goes all the way: readings, models made by hand,
+// TestVerdictsRetrainTheModels goes all the way: readings, models made by hand,
 // predictions, a hundred verdicts, a run that they start, models that detection
 // and the API use; then a hundred wrong verdicts, after which the live detector
 // stays.
-func TestPeopleTeachTheModels(t *testing.T) {
+func TestVerdictsRetrainTheModels(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(o *system.Options) { o.ModelsFresh, o.PredictionSample = 50*time.Millisecond, 1 })
+	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.PredictionSample = 50*time.Millisecond, 1 })
 	teacher, _ := customer(t, s, "teacher1")
 	l := &learner{System: s, t: t, api: teacher}
 	nodes := []string{"teach-1", "teach-2"}
@@ -212,7 +212,7 @@ func TestPeopleTeachTheModels(t *testing.T) {
 	}
 	l.begin(600, 1200, nodes...)
 
-	l.judge(25, 75, true)
+	l.validate(25, 75, true)
 	taught := l.runs(2)
 	if taught["status"] != "completed" || taught["triggered_by"] != "auto_100_validated" || taught["validated_data_count"] != 100.0 {
 		t.Fatalf("after a hundred verdicts: %v", taught)
@@ -232,7 +232,7 @@ func TestPeopleTeachTheModels(t *testing.T) {
 	}
 	l.adopted(nodes[0], version)
 
-	l.judge(25, 75, false)
+	l.validate(25, 75, false)
 	mistaught := l.runs(3)
 	if published, reason := detector(mistaught); mistaught["status"] != "completed" || published || !strings.Contains(reason, "the live detector stays") {
 		t.Errorf("after a hundred wrong verdicts: %v", mistaught)

@@ -33,13 +33,14 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// poolSize is the connections of the whole system to its database.
+// poolSize bounds the database connections of the whole system.
 const poolSize = 24
 
 // ModelBucket holds the models in object storage.
 const ModelBucket = "models"
 
-// startDatabase finds or runs PostgreSQL and brings its schema up to date.
+// startDatabase connects to the given database or starts a PostgreSQL, and migrates
+// the schema.
 func (s *System) startDatabase(ctx context.Context) error {
 	address := s.options.DatabaseURL
 	if address == "" {
@@ -61,7 +62,7 @@ func (s *System) startDatabase(ctx context.Context) error {
 	return store.Migrate(ctx, pool)
 }
 
-// timeSeries is the table of readings, written and read.
+// timeSeries is everything that the components need of the readings' table.
 type timeSeries interface {
 	readings.Appender
 	readings.HistoryReader
@@ -84,10 +85,10 @@ func (s *System) openReadings(ctx context.Context) (timeSeries, error) {
 	return table, nil
 }
 
-// startPubSub connects to the emulator that is named, or to one of our own.
+// startPubSub connects to the given emulator, or starts the client library's fake.
 func (s *System) startPubSub(ctx context.Context) error {
 	if s.options.PubSubEmulator != "" {
-		client, err := connect(ctx, s.options.PubSubEmulator)
+		client, err := dialPubSub(ctx, s.options.PubSubEmulator)
 		if err != nil {
 			return err
 		}
@@ -97,17 +98,17 @@ func (s *System) startPubSub(ctx context.Context) error {
 	}
 	server := pstest.NewServer()
 	s.onStop("Pub/Sub", server.Close)
-	client, err := connect(ctx, server.Addr)
+	client, err := dialPubSub(ctx, server.Addr)
 	if err != nil {
 		return err
 	}
 	s.onStop("Pub/Sub client", client.Close)
 	s.PubSub = client
-	s.options.Bridge.Settled = pushbridge.Release(server, Project, s.options.Bridge.Settled)
+	s.options.Bridge.OnDone = pushbridge.ForgetDelivered(server, Project, s.options.Bridge.OnDone)
 	return nil
 }
 
-func connect(ctx context.Context, address string) (*pubsub.Client, error) {
+func dialPubSub(ctx context.Context, address string) (*pubsub.Client, error) {
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, fmt.Errorf("connect to Pub/Sub at %s: %w", address, err)
@@ -120,7 +121,7 @@ func connect(ctx context.Context, address string) (*pubsub.Client, error) {
 	return client, nil
 }
 
-// startStorage uses the object storage that is named, or runs one over files.
+// startStorage uses the given object storage emulator, or starts one over files.
 func (s *System) startStorage(ctx context.Context) error {
 	if s.options.StorageEmulator != "" {
 		s.StorageURL = s.options.StorageEmulator
@@ -141,7 +142,7 @@ func (s *System) startStorage(ctx context.Context) error {
 	return err
 }
 
-// openModels opens the bucket of the models.
+// openModels opens the models' bucket.
 func (s *System) openModels(ctx context.Context) (*modelstore.Bucket, error) {
 	bucket, err := modelstore.Open(ctx, ModelBucket, option.WithEndpoint(s.StorageURL+"/storage/v1/"), option.WithoutAuthentication())
 	if err != nil {
@@ -151,13 +152,14 @@ func (s *System) openModels(ctx context.Context) (*modelstore.Bucket, error) {
 	return bucket, nil
 }
 
-// loader follows the models in use; each part has its own, as in production.
+// loader returns a loader of the models in use; each component has its own, as in
+// production.
 func (s *System) loader() *modelstore.Loader {
-	return modelstore.NewLoader(s.Models, s.options.ModelsFresh, s.options.Clock, s.log)
+	return modelstore.NewLoader(s.Models, s.options.ModelRefreshInterval, s.options.Clock, s.log)
 }
 
-// announce lets nodes find the gateway by mDNS where it listens to more than this
-// machine.
+// announce announces the gateway by mDNS, unless it listens on the loopback interface
+// only.
 func (s *System) announce(ctx context.Context, listener net.Listener) (gateway.Config, error) {
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok || address.IP.IsLoopback() {
@@ -167,30 +169,31 @@ func (s *System) announce(ctx context.Context, listener net.Listener) (gateway.C
 	if err != nil {
 		return gateway.Config{}, err
 	}
-	s.run(ctx, "mDNS", announcer.Run)
+	s.runComponent(ctx, "mDNS", announcer.Run)
 	return gateway.Config{Discovery: func() any { return announcer.State() }}, nil
 }
 
-// secretKey is the one given, or the one made at the first start and kept.
+// secretKey returns the given key, or one that is created at the first start.
 func secretKey(o Options) (string, error) {
 	if o.SecretKey != "" {
 		return o.SecretKey, nil
 	}
-	return kept(filepath.Join(o.DataDir, "secret_key"), func() string { return rand.Text() + rand.Text() })
+	return readOrCreateSecret(filepath.Join(o.DataDir, "secret_key"), func() string { return rand.Text() + rand.Text() })
 }
 
-// kept is the content of a file that only we can read, made when missing.
-func kept(path string, initial func() string) (string, error) {
+// readOrCreateSecret returns the content of a file that only its owner can read, and
+// creates the file when it is missing.
+func readOrCreateSecret(path string, initial func() string) (string, error) {
 	content, err := os.ReadFile(path) //nolint:gosec // in our own data folder
 	if errors.Is(err, fs.ErrNotExist) {
-		fresh := initial()
+		secret := initial()
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return "", fmt.Errorf("data folder: %w", err)
 		}
-		if err := os.WriteFile(path, []byte(fresh+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
 			return "", fmt.Errorf("data folder: %w", err)
 		}
-		return fresh, nil
+		return secret, nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("data folder: %w", err)

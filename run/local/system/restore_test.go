@@ -90,16 +90,16 @@ func TestRestoreRehearsal(t *testing.T) {
 			_ = s.Stop()
 		}
 	})
-	person, id := customer(t, s, "restorer")
-	l := &learner{System: s, t: t, api: person}
+	user, id := customer(t, s, "restorer")
+	l := &learner{System: s, t: t, api: user}
 	for _, node := range []string{"kept-1", "kept-2"} {
-		sensor(t, person, node)
+		sensor(t, user, node)
 	}
-	person.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", id), `{"max_temperature":27}`, http.StatusOK)
+	user.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", id), `{"max_temperature":27}`, http.StatusOK)
 	l.begin(600, 100, "kept-1", "kept-2")
-	l.judge(4, 10, true)
+	l.validate(4, 10, true)
 	stored := count(t, s, "sensor_data.readings")
-	before, foretold := answers(person, id), forecast(person, "kept-1")
+	before, foretold := answers(user, id), forecast(user, "kept-1")
 
 	dumped := dump(t, first)
 	copied := download(t, bucket(t, s))
@@ -122,16 +122,16 @@ func TestRestoreRehearsal(t *testing.T) {
 		}
 	})
 	upload(t, bucket(t, again), copied)
-	person.base = again.APIURL
-	if diff := cmp.Diff(foretold, forecast(person, "kept-1")); diff != "" {
+	user.base = again.APIURL
+	if diff := cmp.Diff(foretold, forecast(user, "kept-1")); diff != "" {
 		t.Errorf("the restored models foretell otherwise (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff(before, answers(person, id)); diff != "" {
+	if diff := cmp.Diff(before, answers(user, id)); diff != "" {
 		t.Errorf("the restored system answers otherwise (-before +after):\n%s", diff)
 	}
 	// What is new goes where it went before: no sequence stands at an old number.
-	sensor(t, person, "kept-3")
-	l = &learner{System: again, t: t, api: person}
+	sensor(t, user, "kept-3")
+	l = &learner{System: again, t: t, api: user}
 	l.publish(l.messages(hours("kept-1", 1, 1, time.Now().Add(time.Minute))))
 	if after := count(t, again, "sensor_data.readings"); after != stored+1 {
 		t.Errorf("%d readings after one more, before were %d", after, stored)
@@ -142,7 +142,7 @@ func TestRestoreRehearsal(t *testing.T) {
 func rehearsed(t *testing.T, address, key string) system.Options {
 	t.Helper()
 	return system.Options{
-		DataDir: t.TempDir(), DatabaseURL: address, SecretKey: key, ModelsFresh: 50 * time.Millisecond, PredictionSample: 1,
+		DataDir: t.TempDir(), DatabaseURL: address, SecretKey: key, ModelRefreshInterval: 50 * time.Millisecond, PredictionSample: 1,
 		Clock: time.Now, Log: logging.Discard(), Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond},
 		PasswordCost: passwordCost,
 	}

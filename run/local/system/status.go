@@ -8,16 +8,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Status is what the system is doing.
+// Status counts what the system has done.
 type Status struct {
 	NodesOnline  int64 // simulated nodes that the gateway has registered
-	Sent         int64 // readings that the gateway has taken from them
+	Sent         int64 // readings that the gateway accepted from them
 	Stored       int64 // readings stored since the start, of any node
 	ActiveAlerts int64
 	DeadLetters  int64
 }
 
-// Status counts. Stored readings are those with a time since started.
+// Status returns the counts; Stored counts readings with a time since started.
 func (s *System) Status(ctx context.Context, started time.Time) (Status, error) {
 	var status Status
 	if s.Nodes != nil {
@@ -38,7 +38,7 @@ func (s *System) Status(ctx context.Context, started time.Time) (Status, error) 
 	return status, nil
 }
 
-// String is the status for a person, on one line.
+// String is the status on one line.
 func (s Status) String() string {
 	return fmt.Sprintf("simulated nodes %d · readings sent %d · stored %d · active alerts %d · dead letters %d",
 		s.NodesOnline, s.Sent, s.Stored, s.ActiveAlerts, s.DeadLetters)

@@ -37,7 +37,7 @@ import (
 // Project is the name under which topics exist locally.
 const Project = "coldaisle-local"
 
-// Options say how the system runs.
+// Options configure a system.
 type Options struct {
 	DataDir     string // everything that survives a restart
 	Host        string // address to listen on; empty means 127.0.0.1
@@ -55,20 +55,20 @@ type Options struct {
 	StorageEmulator string   // host:port; empty runs one in this process
 	BigQuery        bool     // readings in the BigQuery emulator that the environment names
 
-	// ModelsFresh is how soon published models are in use; 0 means a minute.
-	ModelsFresh time.Duration
-	// PredictionSample is how many normal readings stand behind one that people
-	// are asked about; 0 means 200.
+	// ModelRefreshInterval is the time between two looks for newly published models;
+	// 0 means a minute.
+	ModelRefreshInterval time.Duration
+	// PredictionSample is the number of normal readings of which one is recorded for
+	// users to validate; 0 means 200.
 	PredictionSample int
-	// PasswordCost is bcrypt's; 0 means the API's own. Only tests take less.
+	// PasswordCost is bcrypt's cost; 0 means the API's default. Only tests set less.
 	PasswordCost int
-	// TrainingRows is how many readings a training run learns from; 0 means 5000.
+	// TrainingRows bounds the readings of a training run; 0 means 5000.
 	TrainingRows int
 
-	// Step, where not nil, is put around each function's step: how a test makes
-	// one fail.
-	Step func(function string, next push.HandleFunc) push.HandleFunc
-	// Bridge is how messages are pushed; tests shorten its backoff.
+	// WrapHandler, if not nil, wraps each function's handler: a test makes it fail.
+	WrapHandler func(function string, next push.HandleFunc) push.HandleFunc
+	// Bridge configures the push bridge; tests shorten its backoff.
 	Bridge pushbridge.Config
 
 	Clock func() time.Time
@@ -80,20 +80,20 @@ type System struct {
 	APIURL     string
 	GatewayURL string
 	StorageURL string
-	// PubSub is connected to the system's Pub/Sub, for whoever wants to look.
+	// PubSub is connected to the system's Pub/Sub; tests publish and pull with it.
 	PubSub *pubsub.Client
 	// Pool is connected to the metadata database.
 	Pool *pgxpool.Pool
-	// Models is where the learned models are.
+	// Models is the models' bucket.
 	Models *modelstore.Bucket
 	// Bridge counts deliveries; nil where an emulator pushes by itself.
 	Bridge *pushbridge.Bridge
-	// Nodes are the simulated ones; nil for none.
+	// Nodes are the simulated nodes; nil for none.
 	Nodes *nodesim.Simulation
 
 	options Options
 	log     *slog.Logger
-	failed  chan error // of a part that ended by itself
+	failed  chan error // of a component that exited unexpectedly
 	closers []closer
 }
 
@@ -102,11 +102,11 @@ type closer struct {
 	close func() error
 }
 
-// drainTime is how long what is under way may take at the end.
-const drainTime = 10 * time.Second
+// drainTimeout bounds the wait for messages in flight when the system stops.
+const drainTimeout = 10 * time.Second
 
-// Start brings the system up, part by part; when one fails the others are taken
-// down again. ctx bounds the start only.
+// Start starts the components one after the other. When one fails, those before it
+// are stopped again. ctx bounds the start only.
 func Start(ctx context.Context, o Options) (*System, error) {
 	if o.Host == "" {
 		o.Host = "127.0.0.1"
@@ -120,7 +120,7 @@ func Start(ctx context.Context, o Options) (*System, error) {
 
 func (s *System) start(ctx context.Context) error {
 	o := s.options
-	// Ports first: that one is taken is best said before anything else happens.
+	// Ports first: a port in use is reported before anything else starts.
 	apiListener, err := s.listen(ctx, o.APIPort, "the API", "--api-port")
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (s *System) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	backend, err := api.New(api.Config{
+	handler, err := api.New(api.Config{
 		Store: store.New(s.Pool), Readings: readings, Publisher: retraining, SecretKey: secret,
 		Forecaster: api.NewModelForecaster(s.loader(), readings), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,
@@ -163,60 +163,60 @@ func (s *System) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.run(ctx, "retraining watch", backend.Run)
-	s.run(ctx, "API", func(ctx context.Context) error {
-		return api.Serve(ctx, apiListener, dashboard.WithPage(backend), s.log)
+	s.runComponent(ctx, "retrainer", handler.Run)
+	s.runComponent(ctx, "API", func(ctx context.Context) error {
+		return api.Serve(ctx, apiListener, dashboard.WithPage(handler), s.log)
 	})
 	data := gateway.NewReadingPublisher(s.PubSub, pushbridge.TopicData, 0)
 	s.onStop("data topic", func() error { data.Stop(); return nil })
-	box, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.OutboxRetention, Clock: o.Clock})
+	gatewayOutbox, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.OutboxRetention, Clock: o.Clock})
 	if err != nil {
 		return err
 	}
-	s.onStop("outbox", box.Close)
-	conduct, err := s.announce(ctx, gatewayListener)
+	s.onStop("outbox", gatewayOutbox.Close)
+	gatewayConfig, err := s.announce(ctx, gatewayListener)
 	if err != nil {
 		return err
 	}
-	site := gateway.New(conduct, data, box, o.Clock, s.log)
-	s.run(ctx, "gateway's backlog", site.Run)
-	s.run(ctx, "gateway", func(ctx context.Context) error {
-		return gateway.Serve(ctx, gatewayListener, site, s.log)
+	gatewayHandler := gateway.New(gatewayConfig, data, gatewayOutbox, o.Clock, s.log)
+	s.runComponent(ctx, "gateway's outbox", gatewayHandler.Run)
+	s.runComponent(ctx, "gateway", func(ctx context.Context) error {
+		return gateway.Serve(ctx, gatewayListener, gatewayHandler, s.log)
 	})
 	return nil
 }
 
-// Failed tells of a part that ended by itself.
+// Failed receives the error of a component that exited unexpectedly.
 func (s *System) Failed() <-chan error { return s.failed }
 
-// Stop takes the system down in the reverse of its order: nodes, gateway and
-// API first, then what they left in Pub/Sub is delivered, then the rest.
+// Stop stops the components in the reverse order of their start: nodes, gateway and
+// API first; then the bridge delivers the messages that are left; then the rest.
 func (s *System) Stop() error {
-	var faults []error
+	var errs []error
 	for len(s.closers) > 0 {
 		last := s.closers[len(s.closers)-1]
 		s.closers = s.closers[:len(s.closers)-1]
 		if err := last.close(); err != nil {
-			faults = append(faults, fmt.Errorf("stop %s: %w", last.name, err))
+			errs = append(errs, fmt.Errorf("stop %s: %w", last.name, err))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func (s *System) onStop(name string, end func() error) {
 	s.closers = append(s.closers, closer{name: name, close: end})
 }
 
-// run keeps a part going until it is stopped; the part must honour its context,
-// which outlives the start's.
-func (s *System) run(ctx context.Context, name string, part func(context.Context) error) {
+// runComponent runs a component until the system stops. The component gets a context
+// that outlives the start's, and must return when it ends.
+func (s *System) runComponent(ctx context.Context, name string, component func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	var result error
 	running.Go(func() {
-		result = part(ctx)
+		result = component(ctx)
 		if ctx.Err() == nil {
-			s.failed <- fmt.Errorf("%s ended: %w", name, errors.Join(result, errEnded))
+			s.failed <- fmt.Errorf("%s: %w", name, errors.Join(result, errUnexpectedExit))
 		}
 	})
 	s.onStop(name, func() error {
@@ -226,10 +226,10 @@ func (s *System) run(ctx context.Context, name string, part func(context.Context
 	})
 }
 
-var errEnded = errors.New("it should have gone on")
+var errUnexpectedExit = errors.New("exited unexpectedly")
 
-// listen opens a port. A part that serves the listener closes it; closing it
-// once more at the end does no harm.
+// listen opens a port. The component that serves the listener closes it; a second
+// close at the end does no harm.
 func (s *System) listen(ctx context.Context, port int, what, flag string) (net.Listener, error) {
 	address := net.JoinHostPort(s.options.Host, strconv.Itoa(port))
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -240,13 +240,13 @@ func (s *System) listen(ctx context.Context, port int, what, flag string) (net.L
 	return listener, nil
 }
 
-// serve answers on a free port of the loopback interface.
+// serve serves a handler on a free port of the loopback interface.
 func (s *System) serve(ctx context.Context, name string, handler http.Handler) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	s.run(ctx, name, func(ctx context.Context) error {
+	s.runComponent(ctx, name, func(ctx context.Context) error {
 		return gateway.Serve(ctx, listener, handler, s.log)
 	})
 	return urlOf(listener), nil

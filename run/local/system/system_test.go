@@ -123,9 +123,9 @@ func list(t *testing.T, from any) []any {
 func customer(t *testing.T, s *system.System, username string) (c *caller, id int) {
 	t.Helper()
 	c = &caller{t: t, base: s.APIURL}
-	credentials := fmt.Sprintf(`{"email":"%s@example.com","username":%q,"password":"Passw0rd1"}`, username, username)
-	id = int(field[float64](t, c.do(http.MethodPost, "/api/v1/customers/register", credentials, http.StatusCreated), "id"))
-	c.token = field[string](t, c.do(http.MethodPost, "/api/v1/customers/login", credentials, http.StatusOK), "access_token")
+	body := fmt.Sprintf(`{"email":"%s@example.com","username":%q,"password":"Passw0rd1"}`, username, username)
+	id = int(field[float64](t, c.do(http.MethodPost, "/api/v1/customers/register", body, http.StatusCreated), "id"))
+	c.token = field[string](t, c.do(http.MethodPost, "/api/v1/customers/login", body, http.StatusOK), "access_token")
 	return c, id
 }
 
@@ -155,9 +155,9 @@ func count(t *testing.T, s *system.System, table string) int {
 	return rows
 }
 
-// TestCorridor walks one customer's path from registration to an acknowledged
+// TestPipelineEndToEnd walks one customer's path from registration to an acknowledged
 // alert, over HTTP all the way, with a second customer looking on.
-func TestCorridor(t *testing.T) {
+func TestPipelineEndToEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	owner, ownerID := customer(t, s, "operator")
@@ -240,7 +240,7 @@ func TestRedeliveryChangesNothing(t *testing.T) {
 	}
 	deliveries := make(chan delivery, 64)
 	s := start(t, func(o *system.Options) {
-		o.Step = func(function string, next push.HandleFunc) push.HandleFunc {
+		o.WrapHandler = func(function string, next push.HandleFunc) push.HandleFunc {
 			return func(ctx context.Context, m push.Message) error {
 				select {
 				case deliveries <- delivery{function, bytes.Clone(m.Data)}:
@@ -354,13 +354,13 @@ func TestMessageFromTheFutureHidesNothing(t *testing.T) {
 	}
 }
 
-// TestFailingFunctionIsRetriedAndThenBuried breaks ingest for one node, for a
+// TestFailingFunctionIsRetriedAndDeadLettered breaks ingest for one node, for a
 // while and for good.
-func TestFailingFunctionIsRetriedAndThenBuried(t *testing.T) {
+func TestFailingFunctionIsRetriedAndDeadLettered(t *testing.T) {
 	t.Parallel()
 	var attempts atomic.Int64
 	s := start(t, func(o *system.Options) {
-		o.Step = func(function string, next push.HandleFunc) push.HandleFunc {
+		o.WrapHandler = func(function string, next push.HandleFunc) push.HandleFunc {
 			if function != "ingest" {
 				return next
 			}
@@ -416,7 +416,7 @@ func TestOneTraceFromTheNodeToTheStoredAlert(t *testing.T) {
 	var mu sync.Mutex
 	traces := map[string]string{}
 	s := start(t, func(o *system.Options) {
-		o.Step = func(function string, next push.HandleFunc) push.HandleFunc {
+		o.WrapHandler = func(function string, next push.HandleFunc) push.HandleFunc {
 			return func(ctx context.Context, m push.Message) error {
 				mu.Lock()
 				traces[function] = trace.SpanContextFromContext(ctx).TraceID().String()
@@ -486,7 +486,7 @@ func TestDataSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	pgtest.URL(t) // skips where there is no PostgreSQL
 	folder := t.TempDir()
-	begin := func() (*system.System, system.Login) {
+	begin := func() (*system.System, system.Credentials) {
 		t.Helper()
 		s, err := system.Start(t.Context(), system.Options{
 			DataDir: folder, Nodes: 2, Speed: 50, Seed: 1, Clock: time.Now, Log: logging.Discard(), PasswordCost: passwordCost,
@@ -494,13 +494,13 @@ func TestDataSurvivesARestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		login, err := s.Demo(t.Context())
+		credentials, err := s.Demo(t.Context())
 		if err != nil {
 			t.Fatal(errors.Join(err, s.Stop()))
 		}
-		return s, login
+		return s, credentials
 	}
-	s, login := begin()
+	s, credentials := begin()
 	for deadline := time.Now().Add(patience); s.Nodes.Stats().Accepted < 4; {
 		if time.Now().After(deadline) {
 			t.Fatal("the simulated nodes sent nothing")
@@ -519,8 +519,8 @@ func TestDataSurvivesARestart(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if sameLogin != login {
-		t.Errorf("the demo login changed from %v to %v", login, sameLogin)
+	if sameLogin != credentials {
+		t.Errorf("the demo login changed from %v to %v", credentials, sameLogin)
 	}
 	if stored := count(t, again, "sensor_data.readings"); int64(stored) < sent {
 		t.Errorf("%d readings after the restart, want the %d from before at least", stored, sent)
@@ -530,7 +530,7 @@ func TestDataSurvivesARestart(t *testing.T) {
 	}
 }
 
-func TestTakenPortIsSaidClearly(t *testing.T) {
+func TestPortInUseIsReported(t *testing.T) {
 	t.Parallel()
 	first := start(t, nil)
 	var port int

@@ -35,14 +35,14 @@ func BenchmarkEndToEnd(b *testing.B) {
 	for _, rate := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprintf("%d/s", rate), func(b *testing.B) {
 			for b.Loop() {
-				hold(b, rate)
+				offerLoad(b, rate)
 			}
 		})
 	}
 }
 
-// hold measures one rate on a system of its own.
-func hold(b *testing.B, rate int) {
+// offerLoad measures one rate on a system of its own.
+func offerLoad(b *testing.B, rate int) {
 	b.Helper()
 	s, err := system.Start(b.Context(), system.Options{DataDir: b.TempDir(), Clock: time.Now, Log: logging.Discard()})
 	pgtest.SkipUnlessAvailable(b, err)
@@ -53,16 +53,16 @@ func hold(b *testing.B, rate int) {
 			b.Error(err)
 		}
 	}()
-	person := system.NewPerson(s.APIURL)
-	login := system.Login{Email: "bench@example.com", Password: "Passw0rd1"}
-	if err := person.SignIn(b.Context(), login, "benchuser"); err != nil {
+	user := system.NewAPIUser(s.APIURL)
+	credentials := system.Credentials{Email: "bench@example.com", Password: "Passw0rd1"}
+	if err := user.SignIn(b.Context(), credentials, "benchuser"); err != nil {
 		b.Fatal(err)
 	}
 	nodes := make([]string, crowd)
 	for i := range nodes {
 		nodes[i] = fmt.Sprintf("node-%d", i)
 	}
-	if err := person.Furnish(b.Context(), "Room", append(nodes, probe)); err != nil {
+	if err := user.CreateRoom(b.Context(), "Room", append(nodes, probe)); err != nil {
 		b.Fatal(err)
 	}
 	ctx, stop := context.WithTimeout(b.Context(), measuring)
@@ -70,7 +70,7 @@ func hold(b *testing.B, rate int) {
 	began := time.Now()
 	var sending sync.WaitGroup
 	sending.Go(func() { send(ctx, s.GatewayURL, nodes, rate) })
-	answers, rows, alerts := probes(ctx, b, s, person)
+	answers, rows, alerts := probes(ctx, b, s, user)
 	stored := float64(count(b, s)) / time.Since(began).Seconds()
 	stop()
 	sending.Wait()
@@ -144,7 +144,7 @@ func post(ctx context.Context, client *http.Client, gateway, body string) error 
 
 // probes sends one reading after the other, the next when both its row and its
 // alert have been seen, until ctx ends.
-func probes(ctx context.Context, b *testing.B, s *system.System, person *system.Person) (answers, rows, alerts []time.Duration) {
+func probes(ctx context.Context, b *testing.B, s *system.System, user *system.APIUser) (answers, rows, alerts []time.Duration) {
 	b.Helper()
 	whole := context.WithoutCancel(ctx) // the last probe's
 	client := &http.Client{Timeout: patience}
@@ -161,7 +161,7 @@ func probes(ctx context.Context, b *testing.B, s *system.System, person *system.
 		seeing.Go(func() {
 			row = seen(b, began, func() bool {
 				var latest struct{ Temperature float64 }
-				_, err := person.Call(whole, http.MethodGet, "/api/v1/data/latest/"+probe, nil, &latest)
+				_, err := user.Call(whole, http.MethodGet, "/api/v1/data/latest/"+probe, nil, &latest)
 				return err == nil && latest.Temperature == temperature
 			})
 		})
@@ -169,7 +169,7 @@ func probes(ctx context.Context, b *testing.B, s *system.System, person *system.
 			text := fmt.Sprintf("%.1f°C", temperature)
 			alert = seen(b, began, func() bool {
 				var newest []struct{ Message string }
-				_, err := person.Call(whole, http.MethodGet, "/api/v1/alerts/history?limit=1&sensor_id="+probe, nil, &newest)
+				_, err := user.Call(whole, http.MethodGet, "/api/v1/alerts/history?limit=1&sensor_id="+probe, nil, &newest)
 				return err == nil && len(newest) == 1 && strings.Contains(newest[0].Message, text)
 			})
 		})

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// machine is what the figures were measured on.
+// machine is the machine of the measurement.
 type machine struct {
 	Date, CPU, System, Go, Commit string
 	Cores                         int
 	Memory                        string
-	Load                          string // processes that wanted a core in the minute before
+	Load                          string // load average of the minute before
 }
 
-// about asks the machine what it is; what it does not say stays empty.
-func about(ctx context.Context, clock func() time.Time) machine {
+// describeMachine reads what is known of the machine; unknown fields stay empty.
+func describeMachine(ctx context.Context, clock func() time.Time) machine {
 	m := machine{
 		Date: clock().UTC().Format("2006-01-02 15:04 MST"), System: runtime.GOOS + "/" + runtime.GOARCH,
 		Go: runtime.Version(), Cores: runtime.NumCPU(), CPU: "unknown processor",
 	}
-	if model, ok := entry("/proc/cpuinfo", "model name"); ok {
+	if model, ok := procField("/proc/cpuinfo", "model name"); ok {
 		m.CPU = model
 	}
-	if total, ok := entry("/proc/meminfo", "MemTotal"); ok {
+	if total, ok := procField("/proc/meminfo", "MemTotal"); ok {
 		if kib, err := strconv.ParseFloat(strings.TrimSuffix(total, " kB"), 64); err == nil {
 			m.Memory = strconv.FormatFloat(kib/(1<<20), 'f', 1, 64) + " GiB"
 		}
@@ -41,8 +41,8 @@ func about(ctx context.Context, clock func() time.Time) machine {
 	return m
 }
 
-// entry finds the first value of a name in a file of the kernel's.
-func entry(path, name string) (string, bool) {
+// procField returns the first value of a name in a file of /proc.
+func procField(path, name string) (string, bool) {
 	content, err := os.ReadFile(path) //nolint:gosec // the kernel's
 	if err != nil {
 		return "", false

@@ -1,7 +1,6 @@
-// Command bench runs every benchmark of the module once and writes what they
-// say to docs/performance.md, with the sizes of the programs, the time they
-// take to start, the machine and the date: `make bench`. Nothing on that page
-// is written by hand.
+// Command bench runs every benchmark of the module once and writes the results to
+// docs/performance.md, with the programs' sizes and start times, the machine and the
+// date: `make bench`. Nothing on that page is written by hand.
 package main
 
 import (
@@ -39,7 +38,7 @@ func run(ctx context.Context, arguments []string, clock func() time.Time) error 
 	if len(packages) == 0 {
 		packages = []string{"./..."}
 	}
-	here := about(ctx, clock)
+	here := describeMachine(ctx, clock)
 	programs, err := startPrograms(ctx, os.Stdout, clock)
 	if err != nil {
 		return err
@@ -52,7 +51,7 @@ func run(ctx context.Context, arguments []string, clock func() time.Time) error 
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	if err := os.WriteFile(*page, []byte(text), 0o644); err != nil { //nolint:gosec // a page for everybody
+	if err := os.WriteFile(*page, []byte(text), 0o644); err != nil { //nolint:gosec // a public page
 		return errors.Join(failed, fmt.Errorf("page: %w", err))
 	}
 	return failed

@@ -12,14 +12,13 @@ import (
 //go:embed performance.md.tmpl
 var pageText string
 
-// endToEnd begins the names of the benchmarks of the whole way, which have a
-// table of their own.
+// endToEnd is the prefix of the end-to-end benchmarks, which have a table of their own.
 const endToEnd = "EndToEnd/"
 
 // row is a benchmark in its package's table.
 type row struct{ Name, Time, Bytes, Allocations, Other string }
 
-// section is one package's.
+// section is the table of one package.
 type section struct {
 	Package string
 	Rows    []row
@@ -28,10 +27,10 @@ type section struct {
 // render writes the page.
 func render(m machine, programs []program, results []result) (string, error) {
 	var sections []section
-	var ends, ratios []result
+	var endToEndRows, ratios []result
 	for _, r := range results {
 		if strings.HasPrefix(r.Name, endToEnd) {
-			ends = append(ends, r)
+			endToEndRows = append(endToEndRows, r)
 			continue
 		}
 		if hasRatio(r) {
@@ -44,8 +43,8 @@ func render(m machine, programs []program, results []result) (string, error) {
 		last := &sections[len(sections)-1]
 		last.Rows = append(last.Rows, rowOf(r))
 	}
-	// The one table also holds whatever ratio the whole way reports.
-	for _, r := range ends {
+	// The table of ratios also has those of the end-to-end benchmarks.
+	for _, r := range endToEndRows {
 		if hasRatio(r) {
 			ratios = append(ratios, r)
 		}
@@ -72,7 +71,7 @@ func render(m machine, programs []program, results []result) (string, error) {
 	}
 	var out strings.Builder
 	err = page.Execute(&out, map[string]any{
-		"Machine": m, "Programs": programs, "Ends": ends, "Ratios": ratios, "Sections": sections,
+		"Machine": m, "Programs": programs, "Ends": endToEndRows, "Ratios": ratios, "Sections": sections,
 	})
 	if err != nil {
 		return "", fmt.Errorf("page: %w", err)
@@ -80,7 +79,7 @@ func render(m machine, programs []program, results []result) (string, error) {
 	return out.String(), nil
 }
 
-// hasRatio reports whether a benchmark compares something by itself.
+// hasRatio reports whether a benchmark reports a ratio.
 func hasRatio(r result) bool { return ratioText(r) != "" }
 
 // ratioText lists the ratios of a benchmark; a unit that ends in ratio is one.
@@ -121,7 +120,7 @@ func number(value float64) string {
 	return strconv.FormatFloat(value, 'g', 3, 64)
 }
 
-// duration shows nanoseconds in the unit that suits them.
+// duration shows nanoseconds in the largest unit that leaves a number above one.
 func duration(ns float64) string {
 	for _, unit := range []struct {
 		name string

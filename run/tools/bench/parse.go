@@ -35,14 +35,14 @@ func (r result) value(unit string) (float64, bool) {
 	return 0, false
 }
 
-// benchmarks runs go test and shows what it says as it comes. The error names
-// packages that failed; the others' results are there all the same.
+// benchmarks runs go test and copies its output to out. When packages fail it returns
+// an error that names them, and the results of the others.
 func benchmarks(ctx context.Context, out io.Writer, pattern string, lasting time.Duration, packages []string) ([]result, error) {
 	arguments := append([]string{
 		"test", "-run", "^$", "-bench", pattern, "-benchmem", "-benchtime", lasting.String(), "-timeout", "60m",
 	}, packages...)
-	command := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // of whoever calls
-	said, err := command.StdoutPipe()
+	command := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // the caller's packages
+	output, err := command.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("go test: %w", err)
 	}
@@ -50,7 +50,7 @@ func benchmarks(ctx context.Context, out io.Writer, pattern string, lasting time
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("go test: %w", err)
 	}
-	results, failed := parse(io.TeeReader(said, out))
+	results, failed := parse(io.TeeReader(output, out))
 	if err := command.Wait(); err != nil {
 		failed = errors.Join(failed, fmt.Errorf("go test: %w", err))
 	}
@@ -58,8 +58,7 @@ func benchmarks(ctx context.Context, out io.Writer, pattern string, lasting time
 }
 
 // parse reads the lines of go test -bench, with whatever units the benchmarks
-// report. A line that is no result is passed over; what a benchmark logs may
-// stand anywhere.
+// report. It skips lines that are no result: a benchmark may log anywhere.
 func parse(output io.Reader) ([]result, error) {
 	var results []result
 	pkg, name := "", ""
@@ -76,11 +75,11 @@ func parse(output io.Reader) ([]result, error) {
 			name, fields = fields[0], fields[1:]
 		}
 		// A benchmark that logs has its figures on a later line of their own.
-		metrics, ok := figures(fields)
+		metrics, ok := parseMetrics(fields)
 		if !ok || name == "" {
 			continue
 		}
-		results = append(results, result{Package: pkg, Name: plain(name), Metrics: metrics})
+		results = append(results, result{Package: pkg, Name: benchmarkName(name), Metrics: metrics})
 		name = ""
 	}
 	if err := lines.Err(); err != nil {
@@ -89,8 +88,8 @@ func parse(output io.Reader) ([]result, error) {
 	return results, nil
 }
 
-// figures reads a count of iterations and pairs of value and unit.
-func figures(fields []string) ([]metric, bool) {
+// parseMetrics reads the iterations and the pairs of value and unit.
+func parseMetrics(fields []string) ([]metric, bool) {
 	if len(fields) < 3 || len(fields)%2 == 0 {
 		return nil, false
 	}
@@ -108,8 +107,8 @@ func figures(fields []string) ([]metric, bool) {
 	return metrics, true
 }
 
-// plain takes Benchmark and the number of processors off a name.
-func plain(name string) string {
+// benchmarkName removes the prefix Benchmark and the number of processors.
+func benchmarkName(name string) string {
 	name = strings.TrimPrefix(name, "Benchmark")
 	if at := strings.LastIndexByte(name, '-'); at > 0 {
 		if _, err := strconv.Atoi(name[at+1:]); err == nil {

@@ -21,14 +21,14 @@ import (
 type program struct {
 	Name    string
 	Bytes   int64
-	Opening float64 // ms from its start to an open port, the median; 0 for one that has none
+	Opening float64 // median ms from start to open port; 0 for a program without one
 }
 
-// starts is how often a program is started.
-const starts = 9
+// startCount is how often each program is started.
+const startCount = 9
 
-// startPrograms builds all programs, as `make build` does, and starts those that
-// serve, with everything they need around them.
+// startPrograms builds all programs, as `make build` does, starts them as a cluster and
+// measures how long the servers take to open their ports.
 func startPrograms(ctx context.Context, out io.Writer, clock func() time.Time) (found []program, err error) {
 	_, _ = fmt.Fprintln(out, "building and starting the programs")
 	dir, err := os.MkdirTemp("", "coldaisle-bench-")
@@ -54,7 +54,7 @@ func startPrograms(ctx context.Context, out io.Writer, clock func() time.Time) (
 		if !found {
 			continue
 		}
-		if opening[name], err = restart(ctx, process, clock); err != nil {
+		if opening[name], err = medianStart(ctx, process, clock); err != nil {
 			return nil, err
 		}
 	}
@@ -68,11 +68,11 @@ func startPrograms(ctx context.Context, out io.Writer, clock func() time.Time) (
 	return found, nil
 }
 
-// restart ends and starts a process a few times and returns the median of how
-// long its port took to open, in ms.
-func restart(ctx context.Context, p *cluster.Process, clock func() time.Time) (float64, error) {
+// medianStart restarts a process startCount times and returns the median time until
+// its port was open, in ms.
+func medianStart(ctx context.Context, p *cluster.Process, clock func() time.Time) (float64, error) {
 	var took []time.Duration
-	for range starts {
+	for range startCount {
 		if err := p.End(syscall.SIGTERM); err != nil {
 			return 0, err
 		}

@@ -9,28 +9,28 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// List prices in US dollars, region tier 1, without discounts, and what is free
-// per month and billing account. Sources stand in the page.
+// List prices in US dollars, region tier 1, without discounts, and the free tier per
+// month and billing account. The page names the sources.
 const (
-	pubsubPerTiB   = 40.0
-	pubsubFreeGiB  = 10.0
-	pubsubLeast    = 1000.0 // bytes billed for a request at least
-	runPerCPU      = 0.000024
-	runPerGiB      = 0.0000025
-	runPerMillion  = 0.40
-	runFreeCPU     = 180_000.0 // vCPU-seconds
-	runFreeGiB     = 360_000.0 // GiB-seconds
-	runFreeCalls   = 2e6
-	runLeast       = 0.1 // seconds billed for a request at least
-	storageActive  = 0.02
-	storageOld     = 0.01 // a partition not changed for 90 days
-	storageFreeGiB = 10.0
-	writePerGiB    = 0.025
-	writeFreeGiB   = 2048.0
-	queryPerTiB    = 6.25
-	queryFreeTiB   = 1.0
-	queryLeast     = 10 * mib
-	memoryPerGiB   = 30.36 // BI Engine, a GiB for a month
+	pubsubPerTiB    = 40.0
+	pubsubFreeGiB   = 10.0
+	pubsubMinBilled = 1000.0 // fewest bytes billed for a request
+	runPerCPU       = 0.000024
+	runPerGiB       = 0.0000025
+	runPerMillion   = 0.40
+	runFreeCPU      = 180_000.0 // vCPU-seconds
+	runFreeGiB      = 360_000.0 // GiB-seconds
+	runFreeCalls    = 2e6
+	runMinBilled    = 0.1 // fewest seconds billed for a request
+	storageActive   = 0.02
+	storageOld      = 0.01 // a partition not changed for 90 days
+	storageFreeGiB  = 10.0
+	writePerGiB     = 0.025
+	writeFreeGiB    = 2048.0
+	queryPerTiB     = 6.25
+	queryFreeTiB    = 1.0
+	queryMinBilled  = 10 * mib
+	memoryPerGiB    = 30.36 // BI Engine, a GiB for a month
 )
 
 const (
@@ -50,11 +50,11 @@ const (
 	memory         = 0.5                 // GiB of an instance
 	perInstance    = 1000.0              // messages a second; measured: several times that
 	pageNodes      = 50.0                // nodes on one open dashboard
-	openHours      = 8.0                 // that it is open, a day
+	openHours      = 8.0                 // hours a day that it is open
 	poll           = 30.0                // seconds between its polls
 	chartsPerHour  = 12.0                // ranges, buckets and statistics looked at per open dashboard
-	chartDays      = 7.0                 // that such a query covers
-	block          = 128 * mib           // least that clustering tells apart
+	chartDays      = 7.0                 // days that such a query covers
+	block          = 128 * mib           // smallest unit that clustering can skip
 	latestDays     = 1.5                 // day partitions that the last 24 hours touch, the present one half full
 	keptMonths     = 12.0                // readings are kept for ever; the figure is that after a year
 	activeMonths   = 3.0                 // of them at the full price
@@ -62,43 +62,43 @@ const (
 	pushAttributes = 120.0               // bytes of attributes, message id and timestamp, as Pub/Sub counts them
 )
 
-// bill is a month, in dollars.
-type bill struct {
+// monthlyCost is the cost of one month, in dollars.
+type monthlyCost struct {
 	Nodes                                  int
 	Readings                               float64 // in the month
 	PubSub, Functions, Storage, Writes     float64
 	Queries                                float64 // on demand
-	InMemory                               float64 // the queries with BI Engine holding what is polled
+	InMemory                               float64 // queries, when BI Engine caches what the dashboards poll
 	LatestScan, InMemoryGiB, QueriedTiB    float64
 	Total, TotalInMemory, TotalPerNodeYear float64
 }
 
-func compute(nodes int) (bill, error) {
-	b := bill{Nodes: nodes}
+func compute(nodes int) (monthlyCost, error) {
+	b := monthlyCost{Nodes: nodes}
 	rate := float64(nodes) / interval
 	b.Readings = rate * month * 3600
 	message, err := messageBytes()
 	if err != nil {
-		return bill{}, err
+		return monthlyCost{}, err
 	}
 	b.PubSub = pubsub(b.Readings, message)
 	b.Functions = functions(rate, b.Readings)
-	held := b.Readings * rowBytes / gib // of one month
-	active, old := held*activeMonths, held*(keptMonths-activeMonths)
+	storedGiB := b.Readings * rowBytes / gib // of one month
+	active, old := storedGiB*activeMonths, storedGiB*(keptMonths-activeMonths)
 	b.Storage = active*storageActive + old*storageOld
 	b.Storage = max(0, b.Storage-storageFreeGiB*storageActive)
-	b.Writes = max(0, held-writeFreeGiB) * writePerGiB
+	b.Writes = max(0, storedGiB-writeFreeGiB) * writePerGiB
 
 	day := b.Readings / days * rowBytes
 	dashboards := math.Ceil(float64(nodes) / pageNodes)
 	onPage := min(pageNodes, float64(nodes))
-	b.LatestScan = scanned(day*latestDays, onPage)
+	b.LatestScan = scannedBytes(day*latestDays, onPage)
 	polls := dashboards * openHours * days * 3600 / poll
 	charts := dashboards * openHours * days * chartsPerHour
-	b.QueriedTiB = (polls*b.LatestScan + charts*chartDays*scanned(day, 1)) / tib
+	b.QueriedTiB = (polls*b.LatestScan + charts*chartDays*scannedBytes(day, 1)) / tib
 	b.Queries = max(0, b.QueriedTiB-queryFreeTiB) * queryPerTiB
 	b.InMemoryGiB = math.Ceil(day * latestDays / gib)
-	b.InMemory = min(b.Queries, b.InMemoryGiB*memoryPerGiB+max(0, charts*chartDays*scanned(day, 1)/tib-queryFreeTiB)*queryPerTiB)
+	b.InMemory = min(b.Queries, b.InMemoryGiB*memoryPerGiB+max(0, charts*chartDays*scannedBytes(day, 1)/tib-queryFreeTiB)*queryPerTiB)
 
 	rest := b.PubSub + b.Functions + b.Storage + b.Writes
 	b.Total, b.TotalInMemory = rest+b.Queries, rest+b.InMemory
@@ -128,8 +128,8 @@ func messageBytes() (float64, error) {
 // pubsub bills each message when it is published and for each of its two
 // subscribers, each in a request of its own.
 func pubsub(readings, message float64) float64 {
-	volume := readings * 3 * max(message, pubsubLeast)
-	volume += readings * alertShare * 2 * pubsubLeast
+	volume := readings * 3 * max(message, pubsubMinBilled)
+	volume += readings * alertShare * 2 * pubsubMinBilled
 	return max(0, volume-pubsubFreeGiB*gib) / tib * pubsubPerTiB
 }
 
@@ -138,7 +138,7 @@ func pubsub(readings, message float64) float64 {
 // requests come at random. ingest and detect take each reading.
 func functions(rate, readings float64) float64 {
 	busy := func(rate float64) float64 {
-		return (1 - math.Exp(-rate*runLeast)) * math.Ceil(rate/perInstance) * month * 3600
+		return (1 - math.Exp(-rate*runMinBilled)) * math.Ceil(rate/perInstance) * month * 3600
 	}
 	seconds := 2*busy(rate) + busy(rate*alertShare)
 	calls := readings * (2 + alertShare)
@@ -147,10 +147,10 @@ func functions(rate, readings float64) float64 {
 		max(0, calls-runFreeCalls)/1e6*runPerMillion
 }
 
-// scanned is what a query for some nodes reads of partitions of a size: those
-// blocks that hold one of the nodes, which lie anywhere in the order.
-func scanned(bytes, nodes float64) float64 {
+// scannedBytes estimates how much of partitions of the given size a query for some
+// nodes reads: the blocks that hold one of the nodes, which are spread at random.
+func scannedBytes(bytes, nodes float64) float64 {
 	blocks := math.Ceil(bytes / block)
 	hit := blocks * (1 - math.Pow(1-1/blocks, nodes))
-	return max(queryLeast, min(bytes, hit*block))
+	return max(queryMinBilled, min(bytes, hit*block))
 }

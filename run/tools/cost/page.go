@@ -14,13 +14,13 @@ var pageText string
 
 // render writes the page.
 func render() (string, error) {
-	var bills []bill
+	var costs []monthlyCost
 	for _, nodes := range []int{10, 1_000, 100_000, 1_000_000} {
 		b, err := compute(nodes)
 		if err != nil {
 			return "", err
 		}
-		bills = append(bills, b)
+		costs = append(costs, b)
 	}
 	message, err := messageBytes()
 	if err != nil {
@@ -34,10 +34,10 @@ func render() (string, error) {
 	}
 	var out strings.Builder
 	err = page.Execute(&out, map[string]any{
-		"Bills": bills[:3], "Million": bills[3], "Message": message, "Row": rowBytes,
-		"Rate": float64(bills[3].Nodes) / interval, "Instances": math.Ceil(float64(bills[3].Nodes) / interval / perInstance),
-		"Wide":    scanned(bills[3].Readings/days*rowBytes*latestDays, 2*pageNodes),
-		"Written": float64(bills[3].Nodes) / interval * rowBytes, "Pushed": float64(bills[3].Nodes) / interval * message,
+		"Bills": costs[:3], "Million": costs[3], "Message": message, "Row": rowBytes,
+		"Rate": float64(costs[3].Nodes) / interval, "Instances": math.Ceil(float64(costs[3].Nodes) / interval / perInstance),
+		"Wide":    scannedBytes(costs[3].Readings/days*rowBytes*latestDays, 2*pageNodes),
+		"Written": float64(costs[3].Nodes) / interval * rowBytes, "Pushed": float64(costs[3].Nodes) / interval * message,
 	})
 	if err != nil {
 		return "", fmt.Errorf("page: %w", err)

@@ -15,38 +15,38 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// late is how much after a node gave up on a request its gateway may still have
-// stamped the reading.
-const late = 15 * time.Second
+// maxStampDelay is how long after a node gave up on a request its gateway may still
+// have set the reading's time.
+const maxStampDelay = 15 * time.Second
 
-// rowsPerQuery bounds what one settling asks for at once.
+// rowsPerQuery bounds the readings of one query.
 const rowsPerQuery = 20_000
 
-// Settle compares the readings that nobody has sent since before with what is
-// stored, closes those that are as they must be, and returns how many were not
-// and stay open: they may still be on their way.
-func (b *Book) Settle(ctx context.Context, db *pgx.Conn, before time.Time) (open int, err error) {
-	_, open, err = b.settle(ctx, db, before)
+// Settle compares the readings that were last sent before the given time with the
+// stored rows and alerts. It closes those that match and returns how many stay open:
+// they may still be in flight.
+func (l *Ledger) Settle(ctx context.Context, db *pgx.Conn, before time.Time) (open int, err error) {
+	_, open, err = l.settle(ctx, db, before)
 	return open, err
 }
 
-// Close settles everything; nothing may be on its way any more. It returns what
-// does not add up, with a line for each of the first few faults, and compares
-// the tables' rows with the sum of all that was ever settled: a row that came
-// later, or that nobody sent, is found here.
-func (b *Book) Close(ctx context.Context, db *pgx.Conn) error {
-	faults, open, err := b.settle(ctx, db, b.clock().Add(time.Hour))
+// Close settles all readings; none may be in flight any more. It returns an error for
+// each of the first 20 readings that do not match. It then compares the number of
+// stored rows and alerts with the sum of all settled readings: that finds a row that
+// was written after its reading was settled, or that was never sent.
+func (l *Ledger) Close(ctx context.Context, db *pgx.Conn) error {
+	problems, open, err := l.settle(ctx, db, l.clock().Add(time.Hour))
 	if err != nil {
 		return err
 	}
 	var found []error
-	for _, fault := range faults[:min(len(faults), 20)] {
-		found = append(found, errors.New(fault))
+	for _, problem := range problems[:min(len(problems), 20)] {
+		found = append(found, errors.New(problem))
 	}
 	if open > len(found) {
-		found = append(found, fmt.Errorf("%d readings do not add up in all", open))
+		found = append(found, fmt.Errorf("%d readings do not match in all", open))
 	}
-	sum := b.Sum()
+	sum := l.Sum()
 	var rows, alerts int
 	if err := db.QueryRow(ctx, `SELECT (SELECT count(*) FROM sensor_data.readings), (SELECT count(*) FROM alerts)`).Scan(&rows, &alerts); err != nil {
 		return fmt.Errorf("count what is stored: %w", err)
@@ -61,83 +61,86 @@ func (b *Book) Close(ctx context.Context, db *pgx.Conn) error {
 }
 
 // Sum adds up all nodes.
-func (b *Book) Sum() Totals {
+func (l *Ledger) Sum() Totals {
 	sum := Totals{Node: "all"}
-	for _, totals := range b.Nodes() {
+	for _, totals := range l.Nodes() {
 		sum.add(totals)
 	}
 	return sum
 }
 
-// Nodes lists the account of each node, by name. Readings that are not settled
-// yet are counted as sent alone, and as unexplained once the book is closed.
-func (b *Book) Nodes() []Totals {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// Nodes lists the totals of each node, by name. Open readings are counted as sent
+// and as unexplained.
+func (l *Ledger) Nodes() []Totals {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var all []Totals
-	for _, name := range slices.Sorted(maps.Keys(b.nodes)) {
-		totals := b.nodes[name].totals
-		totals.Unexplained = len(b.nodes[name].open)
+	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
+		totals := l.nodes[name].totals
+		totals.Unexplained = len(l.nodes[name].open)
 		all = append(all, totals)
 	}
 	return all
 }
 
-// key names a reading as its node does.
+// key identifies a reading by node and message id.
 type key struct{ node, message string }
 
-func (b *Book) settle(ctx context.Context, db *pgx.Conn, before time.Time) (faults []string, open int, err error) {
-	due := b.ended(before)
+func (l *Ledger) settle(ctx context.Context, db *pgx.Conn, before time.Time) (problems []string, open int, err error) {
+	due := l.endedBefore(before)
 	for batch := range slices.Chunk(due, rowsPerQuery) {
-		rows, err := stored(ctx, db, batch)
+		rows, err := storedRows(ctx, db, batch)
 		if err != nil {
 			return nil, 0, err
 		}
-		alerts, err := raised(ctx, db, batch)
+		alerts, err := storedAlerts(ctx, db, batch)
 		if err != nil {
 			return nil, 0, err
 		}
 		for _, item := range batch {
-			totals, fault := b.judge(item, rows[item.key], alerts)
-			if fault != "" {
+			totals, problem := l.check(item, rows[item.key], alerts)
+			if problem != "" {
 				open++
-				faults = append(faults, fmt.Sprintf("reading %s of %s: %s", item.message, item.node, fault))
+				problems = append(problems, fmt.Sprintf("reading %s of %s: %s", item.message, item.node, problem))
 				continue
 			}
-			b.fold(item, totals)
+			l.closeReading(item, totals)
 		}
 	}
-	return faults, open, nil
+	return problems, open, nil
 }
 
-// item is an entry with its name.
-type item struct {
+// namedReading is a reading with its key.
+type namedReading struct {
 	key
-	entry
+	sentReading
 }
 
-// ended are the entries that ended before a time, oldest first.
-func (b *Book) ended(before time.Time) []item {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var due []item
-	for node, p := range b.nodes {
+// endedBefore lists the readings whose last attempt ended before a time, oldest
+// first.
+func (l *Ledger) endedBefore(before time.Time) []namedReading {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var due []namedReading
+	for node, p := range l.nodes {
 		for message, e := range p.open {
 			if e.pending == 0 && len(e.attempts) > 0 && e.until().Before(before) {
-				due = append(due, item{key{node, message}, *e})
+				due = append(due, namedReading{key{node, message}, *e})
 			}
 		}
 	}
-	slices.SortFunc(due, func(a, b item) int { return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.message, b.message)) })
+	slices.SortFunc(due, func(a, b namedReading) int {
+		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.message, b.message))
+	})
 	return due
 }
 
-// fold adds a settled reading to its node's sums and forgets the rest of it,
-// unless its node has sent it again meanwhile.
-func (b *Book) fold(i item, totals Totals) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.nodes[i.node]
+// closeReading adds a settled reading to its node's totals and removes it, unless the
+// node has sent it again meanwhile.
+func (l *Ledger) closeReading(i namedReading, totals Totals) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.nodes[i.node]
 	if now := p.open[i.message]; now.pending > 0 || len(now.attempts) > len(i.attempts) {
 		return
 	}
@@ -145,24 +148,24 @@ func (b *Book) fold(i item, totals Totals) {
 	p.totals.add(totals)
 }
 
-// judge says what a reading adds to its node's sums, or what is wrong with it.
-func (b *Book) judge(i item, rows []reading.Reading, alerts map[alertKey]bool) (Totals, string) {
+// check returns what a reading adds to its node's totals, or why it does not match.
+func (l *Ledger) check(i namedReading, rows []reading.Reading, alerts map[alertKey]bool) (Totals, string) {
 	var totals Totals
-	heard, silent := false, 0
+	accepted, silent := false, 0
 	for _, a := range i.attempts {
-		heard = heard || a.heard()
+		accepted = accepted || a.accepted()
 		if a.status == 0 {
 			silent++
 		}
 	}
 	switch {
-	case heard:
+	case accepted:
 		totals.Answered = 1
 	case len(rows) > 0 || silent > 0:
 		totals.Unanswered = 1
 	}
-	if heard && len(rows) == 0 {
-		return totals, "its gateway has taken it, and it is not stored"
+	if accepted && len(rows) == 0 {
+		return totals, "its gateway accepted it, and it is not stored"
 	}
 	if len(rows) > 1+silent {
 		return totals, fmt.Sprintf("it is stored %d times, with %d requests that were not answered", len(rows), silent)
@@ -173,10 +176,10 @@ func (b *Book) judge(i item, rows []reading.Reading, alerts map[alertKey]bool) (
 			return totals, fmt.Sprintf("it is stored as %g °C and %g %%, and was sent as %g °C and %g %%", row.Temperature, row.Humidity, i.temperature, i.humidity)
 		}
 		if !i.during(row.Time) {
-			return totals, fmt.Sprintf("it is stored as of %s, when nobody sent it", row.Time)
+			return totals, fmt.Sprintf("it is stored with time %s, at a time when it was not sent", row.Time)
 		}
 		due := map[alert.Type]bool{}
-		for _, event := range alert.Exceeded(row, b.limits(i.node)) {
+		for _, event := range alert.Exceeded(row, l.thresholds(i.node)) {
 			due[event.Type] = true
 		}
 		for _, kind := range []alert.Type{alert.Temperature, alert.Humidity} {
@@ -194,13 +197,13 @@ func (b *Book) judge(i item, rows []reading.Reading, alerts map[alertKey]bool) (
 	return totals, ""
 }
 
-// during reports whether a gateway may have received the reading at a time.
-func (e *entry) during(at time.Time) bool {
+// during reports whether a gateway may have received the reading at a given time.
+func (e *sentReading) during(at time.Time) bool {
 	for _, a := range e.attempts {
 		until := a.ended
 		if a.status == 0 {
-			until = until.Add(late)
-		} else if !a.heard() {
+			until = until.Add(maxStampDelay)
+		} else if !a.accepted() {
 			continue
 		}
 		if !at.Before(reading.TruncateTime(a.sent)) && !at.After(until) {
@@ -210,8 +213,9 @@ func (e *entry) during(at time.Time) bool {
 	return false
 }
 
-// span is the time in which a batch's readings may have been stamped.
-func span(batch []item) (from, to time.Time, nodes []string) {
+// span returns the time range in which gateways may have set the times of a batch's
+// readings, and the batch's nodes.
+func span(batch []namedReading) (from, to time.Time, nodes []string) {
 	names := map[string]bool{}
 	from = batch[0].since()
 	for _, i := range batch {
@@ -220,12 +224,12 @@ func span(batch []item) (from, to time.Time, nodes []string) {
 			to = i.until()
 		}
 	}
-	return reading.TruncateTime(from), to.Add(late), slices.Collect(maps.Keys(names))
+	return reading.TruncateTime(from), to.Add(maxStampDelay), slices.Collect(maps.Keys(names))
 }
 
-// stored finds the rows of a batch's readings. It asks the table itself, not
-// the API: what a reader would hide must be seen here.
-func stored(ctx context.Context, db *pgx.Conn, batch []item) (map[key][]reading.Reading, error) {
+// storedRows finds the rows of a batch's readings. It queries the table and not the
+// API, whose queries hide duplicates.
+func storedRows(ctx context.Context, db *pgx.Conn, batch []namedReading) (map[key][]reading.Reading, error) {
 	from, to, nodes := span(batch)
 	rows, err := db.Query(ctx, `
 		SELECT r.node_id, r.message_id, r.timestamp, r.temperature, r.humidity
@@ -256,9 +260,9 @@ type alertKey struct {
 	kind        alert.Type
 }
 
-// raised finds the alerts of a batch's readings; the table's key allows one of
-// each.
-func raised(ctx context.Context, db *pgx.Conn, batch []item) (map[alertKey]bool, error) {
+// storedAlerts finds the alerts of a batch's readings. The table's key allows one of
+// each type.
+func storedAlerts(ctx context.Context, db *pgx.Conn, batch []namedReading) (map[alertKey]bool, error) {
 	from, to, nodes := span(batch)
 	rows, err := db.Query(ctx, `
 		SELECT a.sensor_id, a.message_id, a.timestamp, a.alert_type

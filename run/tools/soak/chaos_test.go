@@ -19,17 +19,17 @@ import (
 	"coldaisle.dev/shared/pgtest"
 )
 
-// scenario is a named fault and what must come of it.
+// scenario is a failure with a name, and its expected outcome.
 type scenario struct {
 	name     string
 	expected string
-	// play breaks and mends what it names while nodes send, and returns what it
-	// saw. It runs the nodes itself.
-	play func(t trial) string
+	// run starts the nodes, breaks and repairs what the scenario names, and returns
+	// a summary for the table.
+	run func(t scenarioTest) string
 }
 
-// trial is the test that a scenario is.
-type trial struct{ *testing.T }
+// scenarioTest is the test of one scenario.
+type scenarioTest struct{ *testing.T }
 
 func scenarios() []scenario {
 	return []scenario{
@@ -46,7 +46,7 @@ func scenarios() []scenario {
 	}
 }
 
-// TestChaos plays every scenario and prints the table; `make chaos` is this
+// TestChaos runs every scenario and prints the table; `make chaos` is this
 // test alone.
 func TestChaos(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestChaos(t *testing.T) {
 	t.Cleanup(func() {
 		var table bytes.Buffer
 		out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(out, "fault\texpected\tseen\t")
+		_, _ = fmt.Fprintln(out, "scenario\texpected\tseen\t")
 		for _, s := range scenarios() {
 			if text, ok := seen[s.name]; ok {
 				_, _ = fmt.Fprintf(out, "%s\t%s\t%s\t\n", s.name, s.expected, text)
@@ -81,7 +81,7 @@ func TestChaos(t *testing.T) {
 				defer mu.Unlock()
 				seen[s.name] = text
 			}()
-			text = s.play(trial{t})
+			text = s.run(scenarioTest{t})
 		})
 	}
 }
@@ -104,71 +104,71 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is a running system with nodes that send.
-type world struct {
+// environment is a running system with nodes that send.
+type environment struct {
 	soak
 
-	t    *testing.T
-	ctx  context.Context //nolint:containedctx // of the nodes' life
-	stop context.CancelFunc
-	life sync.WaitGroup
+	t       *testing.T
+	ctx     context.Context //nolint:containedctx // of the nodes' time
+	stop    context.CancelFunc
+	running sync.WaitGroup
 }
 
 // begin starts a system of 60 nodes on two sites that send 30 readings a second
 // in all, the last seconds of them over the limits.
-func begin(t *testing.T, change func(*soak)) *world {
+func begin(t *testing.T, change func(*soak)) *environment {
 	t.Helper()
-	w := prepared(t, change)
-	w.send()
-	return w
+	env := prepared(t, change)
+	env.send()
+	return env
 }
 
 // prepared is a system whose nodes do not send yet.
-func prepared(t *testing.T, change func(*soak)) *world {
+func prepared(t *testing.T, change func(*soak)) *environment {
 	t.Helper()
 	paths, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, soak: soak{
-		lasting: 8 * time.Second, nodes: 60, speed: 15, seed: 1, programs: paths, out: t.Output(), clock: time.Now,
+	env := &environment{t: t, soak: soak{
+		duration: 8 * time.Second, nodes: 60, speed: 15, seed: 1, programs: paths, out: t.Output(), clock: time.Now,
 	}}
-	if w.dir == "" {
-		w.dir = folder(t)
+	if env.dir == "" {
+		env.dir = folder(t)
 	}
 	if change != nil {
-		change(&w.soak)
+		change(&env.soak)
 	}
-	err = w.start(t.Context(), logging.Discard())
+	err = env.start(t.Context(), logging.Discard())
 	pgtest.SkipUnlessAvailable(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	w.ctx, w.stop = ctx, stop
+	env.ctx, env.stop = ctx, stop
 	t.Cleanup(func() {
-		w.halt()
-		if err := w.plant.Stop(); err != nil {
+		env.stopNodes()
+		if err := env.cluster.Stop(); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
-			w.logs()
+			env.logs()
 		}
 	})
-	return w
+	return env
 }
 
-// send lets the nodes live and waits until they have got going.
-func (w *world) send() {
-	w.t.Helper()
-	for _, site := range w.sites {
-		w.life.Go(func() { _ = site.Run(w.ctx) })
+// send starts the nodes and waits until 100 readings are accepted.
+func (env *environment) send() {
+	env.t.Helper()
+	for _, site := range env.sites {
+		env.running.Go(func() { _ = site.Run(env.ctx) })
 	}
-	for deadline := time.Now().Add(time.Minute); w.stats().Accepted < 100; pass(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); env.stats().Accepted < 100; sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("the nodes do not get going: %s", w.stats())
+			env.t.Fatalf("the nodes do not start sending: %s", env.stats())
 		}
 	}
 }
 
-// folder is one that the database's account may pass.
+// folder returns a temporary folder that the database's account may traverse.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -178,22 +178,22 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// logs shows the end of what each program has said.
-func (w *world) logs() {
-	for _, p := range w.plant.Processes() {
-		said, _ := os.ReadFile(p.Log())
-		lines := bytes.Split(bytes.TrimSpace(said), []byte("\n"))
-		w.t.Logf("%s:\n%s", p.Name, bytes.Join(lines[max(0, len(lines)-8):], []byte("\n")))
+// logs shows the end of each program's log.
+func (env *environment) logs() {
+	for _, p := range env.cluster.Processes() {
+		output, _ := os.ReadFile(p.Log())
+		lines := bytes.Split(bytes.TrimSpace(output), []byte("\n"))
+		env.t.Logf("%s:\n%s", p.Name, bytes.Join(lines[max(0, len(lines)-8):], []byte("\n")))
 	}
 }
 
-// pass lets time go by; what is broken stays broken for so long.
-func pass(d time.Duration) { <-time.After(d) }
+// sleep waits for a fixed time: how long something stays broken.
+func sleep(d time.Duration) { <-time.After(d) }
 
 // stats adds up the sites.
-func (w *world) stats() nodesim.Stats {
+func (env *environment) stats() nodesim.Stats {
 	var sum nodesim.Stats
-	for _, site := range w.sites {
+	for _, site := range env.sites {
 		s := site.Stats()
 		sum.Nodes += s.Nodes
 		sum.Accepted += s.Accepted
@@ -204,65 +204,65 @@ func (w *world) stats() nodesim.Stats {
 	return sum
 }
 
-// during plays a fault for a time and returns what nodes heard meanwhile.
-func (w *world) during(lasting time.Duration) (accepted, failed int64) {
-	before := w.stats()
-	pass(lasting)
-	after := w.stats()
+// observe waits and returns how many posts were accepted and failed meanwhile.
+func (env *environment) observe(duration time.Duration) (accepted, failed int64) {
+	before := env.stats()
+	sleep(duration)
+	after := env.stats()
 	return after.Accepted - before.Accepted, after.Failed - before.Failed
 }
 
-func (w *world) halt() {
-	w.stop()
-	w.life.Wait()
+func (env *environment) stopNodes() {
+	env.stop()
+	env.running.Wait()
 }
 
-// end stops the nodes, brings everything to rest and checks the ledger.
-func (w *world) end() ledger.Totals {
-	w.t.Helper()
-	if err := w.finish(); err != nil {
-		w.t.Error(err)
+// end stops the nodes, waits until nothing is in flight and checks the ledger.
+func (env *environment) end() ledger.Totals {
+	env.t.Helper()
+	if err := env.finish(); err != nil {
+		env.t.Error(err)
 	}
-	sum := w.book.Sum()
+	sum := env.ledger.Sum()
 	if sum.Alerted == 0 {
-		w.t.Error("no alert was due: the scenario shows nothing of them")
+		env.t.Error("no alert was due: the scenario shows nothing of them")
 	}
 	return sum
 }
 
-// finish does so and returns what does not add up.
-func (w *world) finish() error {
-	w.t.Helper()
-	pass(3 * time.Second) // of everyday life after the fault
-	w.halt()
-	if err := w.rest(w.t.Context()); err != nil {
-		w.t.Fatal(err)
+// finish is end, but returns the ledger's differences instead of failing the test.
+func (env *environment) finish() error {
+	env.t.Helper()
+	sleep(3 * time.Second) // of normal load after the outage
+	env.stopNodes()
+	if err := env.quiesce(env.t.Context()); err != nil {
+		env.t.Fatal(err)
 	}
-	db, err := w.plant.Database.Connect(w.t.Context())
+	db, err := env.cluster.Database.Connect(env.t.Context())
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
-	defer func() { _ = db.Close(context.WithoutCancel(w.t.Context())) }()
-	return w.book.Close(w.t.Context(), db)
+	defer func() { _ = db.Close(context.WithoutCancel(env.t.Context())) }()
+	return env.ledger.Close(env.t.Context(), db)
 }
 
-// ask calls the API as a person with a browser, and returns the status.
-func (w *world) ask(path string) int {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
+// call calls the API as a signed-in user and returns the status.
+func (env *environment) call(path string) int {
+	ctx, cancel := context.WithTimeout(env.t.Context(), 5*time.Second)
 	defer cancel()
-	status, _ := w.people.customers[0].Call(ctx, "GET", path, nil, nil)
+	status, _ := env.users.all[0].Call(ctx, "GET", path, nil, nil)
 	return status
 }
 
-// recovers waits until the API answers again.
-func (w *world) recovers(path string) time.Duration {
-	w.t.Helper()
-	for began := time.Now(); ; pass(50 * time.Millisecond) {
-		if w.ask(path) == 200 {
+// waitRecovered waits until the API answers again.
+func (env *environment) waitRecovered(path string) time.Duration {
+	env.t.Helper()
+	for began := time.Now(); ; sleep(50 * time.Millisecond) {
+		if env.call(path) == 200 {
 			return time.Since(began)
 		}
 		if time.Since(began) > time.Minute {
-			w.t.Fatalf("the API does not recover: %d", w.ask(path))
+			env.t.Fatalf("the API does not recover: %d", env.call(path))
 		}
 	}
 }
@@ -271,7 +271,7 @@ func exact(sum ledger.Totals) string {
 	return fmt.Sprintf("%d readings, %d alerts, exact", sum.Sent, sum.Alerted)
 }
 
-// TestScenarioNames holds that each scenario can be chosen by its name.
+// TestScenarioNames checks that no two scenarios have the same name.
 func TestScenarioNames(t *testing.T) {
 	t.Parallel()
 	var names []string

@@ -1,10 +1,9 @@
-// Command soak runs Coldaisle's programs under load and breaks them. `make soak`
-// kills one part after the other for as long as it is told, with thousands of
-// simulated nodes sending, dashboards polling and people judging predictions,
-// and then accounts for every single reading.
+// Command soak runs Coldaisle's programs under load and breaks them: `make soak`.
+// It kills and cuts off one component after the other while thousands of simulated
+// nodes send, and users poll the dashboard's endpoints and validate predictions.
+// In the end it compares the stores with the ledger of every reading sent.
 //
-// Beside it, as tests, stand the named faults of `make chaos`, each with its
-// expected outcome.
+// The scenarios of `make chaos` are the tests of this package.
 package main
 
 import (
@@ -31,14 +30,14 @@ func main() {
 func run(ctx context.Context, arguments []string) error {
 	s := soak{out: os.Stdout, clock: time.Now}
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
-	flags.DurationVar(&s.lasting, "duration", 10*time.Minute, "how long nodes send")
+	flags.DurationVar(&s.duration, "duration", 10*time.Minute, "how long nodes send")
 	flags.IntVar(&s.nodes, "nodes", 2000, "simulated nodes, on two sites")
 	flags.Float64Var(&s.speed, "speed", 5, "simulated seconds per second; a node sends every 30 of them")
-	flags.DurationVar(&s.killEvery, "kill-every", 20*time.Second, "from one fault to the next; 0 for none")
-	flags.DurationVar(&s.outage, "outage", 5*time.Second, "of what hangs or is cut off")
-	flags.IntVar(&s.dashboards, "dashboards", 10, "people who look at the dashboard")
-	flags.Uint64Var(&s.seed, "seed", 1, "of the rooms and of the faults' order")
-	flags.StringVar(&s.dir, "dir", "", "folder for data and logs; empty for one that goes again when all is well")
+	flags.DurationVar(&s.chaosEvery, "chaos-every", 20*time.Second, "time from one chaos event to the next; 0 for none")
+	flags.DurationVar(&s.outage, "outage", 5*time.Second, "how long a component hangs or is cut off")
+	flags.IntVar(&s.userCount, "users", 10, "users who poll the dashboard's endpoints")
+	flags.Uint64Var(&s.seed, "seed", 1, "of the simulated rooms and of the order of chaos events")
+	flags.StringVar(&s.dir, "dir", "", "folder for data and logs; empty for a temporary one, removed on success")
 	if err := flags.Parse(arguments); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {

@@ -23,46 +23,46 @@ import (
 	"coldaisle.dev/shared/logging"
 )
 
-// sites is how many gateways there are. The first one is never killed, so that
-// a leak shows in it; the second one is.
+// sites is the number of gateways. The first one is never killed, so that a leak
+// shows in it.
 const sites = 2
 
-// settleEvery is how often the ledger is settled meanwhile, for what nobody has
-// touched for settleAfter: longer than any fault and its consequences take.
+// The ledger is settled every settleInterval, for readings that were last sent more
+// than settleAfter ago: longer than an outage and the redeliveries after it take.
 const (
-	settleEvery = 30 * time.Second
-	settleAfter = 90 * time.Second
-	// rowsEach is how many readings of a node training may read.
-	rowsEach = 30
-	// patience is how long everything may take to come to rest at the end.
-	patience = 3 * time.Minute
+	settleInterval = 30 * time.Second
+	settleAfter    = 90 * time.Second
+	// trainingRowsPerNode bounds the readings of one node that a training run reads.
+	trainingRowsPerNode = 30
+	// quiesceTimeout bounds the wait for empty outboxes and subscriptions at the end.
+	quiesceTimeout = 3 * time.Minute
 )
 
 // soak is one run.
 type soak struct {
-	lasting           time.Duration
-	killEvery, outage time.Duration
-	nodes, dashboards int
-	speed             float64
-	seed              uint64
-	dir               string
-	out               io.Writer
-	programs          cluster.Programs // nil builds them
-	environ           map[string][]string
-	resolve           func(site int) nodesim.Resolve // how nodes find their gateway; nil for its address
-	clock             func() time.Time
+	duration           time.Duration
+	chaosEvery, outage time.Duration
+	nodes, userCount   int
+	speed              float64
+	seed               uint64
+	dir                string
+	out                io.Writer
+	programs           cluster.Programs // nil builds them
+	environ            map[string][]string
+	resolve            func(site int) nodesim.Resolve // how nodes find their gateway; nil for its address
+	clock              func() time.Time
 
-	plant  *cluster.Plant
-	book   *ledger.Book
-	people *people
-	faults *faults
-	gauges *gauges
-	sites  []*nodesim.Simulation
-	log    *slog.Logger
+	cluster   *cluster.Cluster
+	ledger    *ledger.Ledger
+	users     *users
+	chaos     *chaos
+	resources *resources
+	sites     []*nodesim.Simulation
+	log       *slog.Logger
 }
 
-// run starts everything, lets it run, brings it to rest and reports. The error
-// says what did not hold.
+// run starts the cluster, runs the load and the chaos events, waits until nothing is
+// in flight and reports. The error lists what went wrong.
 func (s *soak) run(ctx context.Context) (err error) {
 	file, err := os.Create(filepath.Join(s.dir, "soak.log"))
 	if err != nil {
@@ -72,51 +72,51 @@ func (s *soak) run(ctx context.Context) (err error) {
 	if err := s.start(ctx, logging.New(file, slog.LevelInfo, "")); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.plant.Stop()) }()
-	s.say("%d nodes send %.0f readings a second, for %s", s.nodes, float64(s.nodes)*s.speed/30, s.lasting)
-	if err := s.live(ctx); err != nil {
+	defer func() { err = errors.Join(err, s.cluster.Stop()) }()
+	s.logf("%d nodes send %.0f readings a second, for %s", s.nodes, float64(s.nodes)*s.speed/30, s.duration)
+	if err := s.runLoad(ctx); err != nil {
 		return err
 	}
-	s.say("coming to rest")
-	if err := s.rest(ctx); err != nil {
+	s.logf("waiting until nothing is in flight")
+	if err := s.quiesce(ctx); err != nil {
 		return err
 	}
-	return s.verdict(ctx)
+	return s.report(ctx)
 }
 
-// start starts the programs and prepares everybody; whoever calls stops the
-// plant when there is no error.
+// start starts the programs and prepares users and nodes. Without an error the
+// caller must stop the cluster.
 func (s *soak) start(ctx context.Context, log *slog.Logger) (err error) {
 	s.log = log
 	if s.environ == nil {
-		// By default training reads fewer rows than so many nodes need: each is
-		// judged by what came before it.
-		s.environ = map[string][]string{"train": {"TRAINING_ROWS=" + strconv.Itoa(rowsEach*s.nodes)}}
+		// By default training reads too few rows for so many nodes: a reading is
+		// scored with those before it.
+		s.environ = map[string][]string{"train": {"TRAINING_ROWS=" + strconv.Itoa(trainingRowsPerNode*s.nodes)}}
 	}
-	s.say("starting the programs")
-	s.plant, err = cluster.Start(ctx, cluster.Options{Dir: s.dir, Sites: sites, Programs: s.programs, Environ: s.environ, Log: log})
+	s.logf("starting the programs")
+	s.cluster, err = cluster.Start(ctx, cluster.Options{Dir: s.dir, Sites: sites, Programs: s.programs, Environ: s.environ, Log: log})
 	if err != nil {
 		return err
 	}
 	if err := s.prepare(ctx); err != nil {
-		return errors.Join(err, s.plant.Stop())
+		return errors.Join(err, s.cluster.Stop())
 	}
 	return nil
 }
 
-func (s *soak) say(format string, values ...any) {
+func (s *soak) logf(format string, values ...any) {
 	_, _ = fmt.Fprintf(s.out, s.clock().UTC().Format("15:04:05 ")+format+"\n", values...)
 }
 
 // prepare makes the customers and their sensors, and the nodes.
 func (s *soak) prepare(ctx context.Context) error {
-	s.people = newPeople(s.plant.API.URL, s.clock)
-	s.book = ledger.NewBook(s.people.limits, s.clock)
-	s.gauges = newGauges(s.plant, s.clock)
-	s.faults = newFaults(s.plant, s.outage, s.seed, s.clock, s.say)
+	s.users = newUsers(s.cluster.API.URL, s.clock)
+	s.ledger = ledger.New(s.users.thresholdsOf, s.clock)
+	s.resources = newResources(s.cluster, s.clock)
+	s.chaos = newChaos(s.cluster, s.outage, s.seed, s.clock, s.logf)
 	var rooms [][]string
 	for site := range sites {
-		find, err := nodesim.FixedAddress(s.plant.Gateways[site].URL())
+		find, err := nodesim.FixedAddress(s.cluster.Gateways[site].URL())
 		if s.resolve != nil {
 			find = s.resolve(site)
 		}
@@ -125,8 +125,8 @@ func (s *soak) prepare(ctx context.Context) error {
 		}
 		nodes, err := nodesim.New(nodesim.Config{
 			Resolve: find, Nodes: s.nodes / sites, Speed: s.speed, Seed: s.seed + uint64(site),
-			Prefix: fmt.Sprintf("site%d", site+1), HotAfter: s.lasting / 4, FailureEvery: 4 * time.Hour,
-			Clock: s.clock, Log: s.log, Transport: s.book.Over(network(s.nodes)),
+			Prefix: fmt.Sprintf("site%d", site+1), HotAfter: s.duration / 4, FailureEvery: 4 * time.Hour,
+			Clock: s.clock, Log: s.log, Transport: s.ledger.Transport(network(s.nodes)),
 		})
 		if err != nil {
 			return fmt.Errorf("nodes of site %d: %w", site+1, err)
@@ -134,18 +134,18 @@ func (s *soak) prepare(ctx context.Context) error {
 		s.sites = append(s.sites, nodes)
 		rooms = append(rooms, nodes.Rooms()...)
 	}
-	return s.people.furnish(ctx, rooms)
+	return s.users.createRooms(ctx, rooms)
 }
 
-// network connects nodes from many addresses, as on a real site: a gateway
-// grants one address only so many connections. What nodes opened while their
-// posts waited for a fault to end closes soon: kept, it would pass for a leak.
+// network connects nodes from many addresses, as on a real site, because a gateway
+// limits the connections of one address. Idle connections close soon: those opened
+// during an outage would otherwise look like a leak.
 func network(nodes int) http.RoundTripper {
-	var turn atomic.Int64
+	var round atomic.Int64
 	return &http.Transport{
 		MaxIdleConnsPerHost: nodes, IdleConnTimeout: 15 * time.Second, DisableCompression: true,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			from := net.IPv4(127, 0, 1, byte(turn.Add(1)%200+1)) //nolint:gosec // below 256
+			from := net.IPv4(127, 0, 1, byte(round.Add(1)%200+1)) //nolint:gosec // below 256
 			conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}).DialContext(ctx, network, address)
 			if errors.Is(err, syscall.EADDRNOTAVAIL) { // no such addresses but on Linux
 				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
@@ -158,37 +158,36 @@ func network(nodes int) http.RoundTripper {
 	}
 }
 
-// live lets everything run for the time given.
-func (s *soak) live(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(ctx, s.lasting)
+// runLoad runs nodes, users and chaos events for the time given.
+func (s *soak) runLoad(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, s.duration)
 	defer stop()
-	// Whoever kills must be done before everything is brought to rest, and ends
-	// in order: what is down is up again.
+	// A chaos event runs to its end: what it broke must be repaired before quiesce.
 	var killing sync.WaitGroup
-	if s.killEvery > 0 {
-		killing.Go(func() { s.faults.run(ctx, s.killEvery, s.lasting) })
+	if s.chaosEvery > 0 {
+		killing.Go(func() { s.chaos.run(ctx, s.chaosEvery, s.duration) })
 	}
 	var running sync.WaitGroup
 	for _, site := range s.sites {
 		running.Go(func() { _ = site.Run(ctx) }) // it never fails
 	}
-	for i := range s.dashboards {
-		running.Go(func() { s.people.look(ctx, i) })
+	for i := range s.userCount {
+		running.Go(func() { s.users.browse(ctx, i) })
 	}
-	running.Go(func() { s.people.judge(ctx) })
-	running.Go(func() { s.gauges.run(ctx) })
-	running.Go(func() { s.settle(ctx) })
+	running.Go(func() { s.users.validatePredictions(ctx) })
+	running.Go(func() { s.resources.run(ctx) })
+	running.Go(func() { s.settleLedger(ctx) })
 	running.Wait()
 	killing.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
 		return fmt.Errorf("interrupted: %w", cause)
 	}
-	return s.faults.err()
+	return s.chaos.err()
 }
 
-// settle closes the ledger's readings while the nodes send more of them.
-func (s *soak) settle(ctx context.Context) {
-	ticker := time.NewTicker(settleEvery)
+// settleLedger settles the ledger from time to time while the nodes send.
+func (s *soak) settleLedger(ctx context.Context) {
+	ticker := time.NewTicker(settleInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -196,23 +195,23 @@ func (s *soak) settle(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		open, err := s.settled(ctx, s.clock().Add(-settleAfter))
+		open, err := s.settleOnce(ctx, s.clock().Add(-settleAfter))
 		if err != nil {
 			continue // the database is down; the next time will do
 		}
-		sum := s.book.Sum()
-		s.say("%d readings sent, %d settled, %d late, %d alerts; %d faults", sum.Sent, sum.Answered+sum.Unanswered, open, sum.Alerted, s.faults.count())
+		sum := s.ledger.Sum()
+		s.logf("%d readings sent, %d settled, %d late, %d alerts; %d chaos events", sum.Sent, sum.Answered+sum.Unanswered, open, sum.Alerted, s.chaos.count())
 	}
 }
 
-func (s *soak) settled(ctx context.Context, before time.Time) (int, error) {
-	db, err := s.plant.Database.Connect(ctx)
+func (s *soak) settleOnce(ctx context.Context, before time.Time) (int, error) {
+	db, err := s.cluster.Database.Connect(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	return s.book.Settle(ctx, db, before)
+	return s.ledger.Settle(ctx, db, before)
 }
 
-// defaults are the limits of customers who have set none.
-func defaults() alert.Thresholds { return alert.Defaults() }
+// defaultThresholds are the thresholds of customers who have set none.
+func defaultThresholds() alert.Thresholds { return alert.Defaults() }

@@ -9,7 +9,7 @@ import (
 	"coldaisle.dev/shared/pgtest"
 )
 
-// TestSoak is a soak of half a minute in which every fault comes about once;
+// TestSoak is a soak of half a minute in which every chaos event happens once;
 // `make soak` is the real one.
 func TestSoak(t *testing.T) {
 	t.Parallel()
@@ -20,15 +20,15 @@ func TestSoak(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil { // the database's account must pass
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
+	var output bytes.Buffer
 	s := soak{
-		lasting: 30 * time.Second, killEvery: time.Second, outage: time.Second,
-		nodes: 100, speed: 30, dashboards: 3, seed: 1, dir: dir, out: &said, clock: time.Now,
+		duration: 30 * time.Second, chaosEvery: time.Second, outage: time.Second,
+		nodes: 100, speed: 30, userCount: 3, seed: 1, dir: dir, out: &output, clock: time.Now,
 	}
 	err := s.run(t.Context())
-	t.Log(said.String())
+	t.Log(output.String())
 	pgtest.SkipUnlessAvailable(t, err)
-	if s.faults.count() < 5 {
-		t.Errorf("%d faults only", s.faults.count())
+	if s.chaos.count() < 5 {
+		t.Errorf("%d chaos events only", s.chaos.count())
 	}
 }

@@ -20,12 +20,12 @@ import (
 // entrypoint is the folder of a function's registration, below the function's.
 const entrypoint = "entrypoint"
 
-// tidying is the folder of a program that stands in for the buildpack's while
-// go.mod is tidied, so that the versions of what it imports stay ours.
-const tidying = "main"
+// stubFolder holds stubMain while go.mod is tidied.
+const stubFolder = "main"
 
-// program is what the buildpack's main imports, less what it does with it.
-const program = `package main
+// stubMain imports what the main that the buildpack generates imports, so that tidying
+// keeps our versions of these modules in go.mod.
+const stubMain = `package main
 
 import (
 	_ "github.com/GoogleCloudPlatform/functions-framework-go/funcframework"
@@ -34,8 +34,8 @@ import (
 func main() {}
 `
 
-// functions are the names of all functions: the folders that have an entrypoint.
-func functions(root string) ([]string, error) {
+// functionNames lists the functions: the folders that have an entrypoint.
+func functionNames(root string) ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(root, "functions", "*", entrypoint))
 	if err != nil {
 		return nil, fmt.Errorf("look for functions: %w", err)
@@ -53,7 +53,7 @@ func functions(root string) ([]string, error) {
 
 // assemble returns the files of a function's archive by their slashed paths.
 func assemble(ctx context.Context, root, name string) (map[string][]byte, error) {
-	packages, err := imported(ctx, root, "./"+path.Join("functions", name, entrypoint))
+	packages, err := importedPackages(ctx, root, "./"+path.Join("functions", name, entrypoint))
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +78,11 @@ func assemble(ctx context.Context, root, name string) (map[string][]byte, error)
 		}
 		files[file] = content
 	}
-	return files, tidy(ctx, files)
+	return files, tidyModule(ctx, files)
 }
 
-// listed is a package as go list describes it.
-type listed struct {
+// goPackage is a package as go list describes it.
+type goPackage struct {
 	ImportPath string
 	Dir        string
 	Standard   bool
@@ -93,21 +93,20 @@ type listed struct {
 	GoFiles, CgoFiles, HFiles, SFiles, EmbedFiles []string
 }
 
-func (p listed) files() []string {
+func (p goPackage) files() []string {
 	return slices.Concat(p.GoFiles, p.CgoFiles, p.HFiles, p.SFiles, p.EmbedFiles)
 }
 
-// imported lists a package of the module and the module's other packages that it
-// imports, directly or not, with their files for the machines that functions run
-// on.
-func imported(ctx context.Context, root, entry string) ([]listed, error) {
-	output, err := command(ctx, root, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,CgoFiles,HFiles,SFiles,EmbedFiles", entry)
+// importedPackages lists entry and the module's packages that it imports, directly or
+// not, with their files for the platform that functions run on.
+func importedPackages(ctx context.Context, root, entry string) ([]goPackage, error) {
+	output, err := goCommand(ctx, root, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,CgoFiles,HFiles,SFiles,EmbedFiles", entry)
 	if err != nil {
 		return nil, err
 	}
-	var packages []listed
+	var packages []goPackage
 	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
-		var p listed
+		var p goPackage
 		err := decoder.Decode(&p)
 		if errors.Is(err, io.EOF) {
 			return packages, nil
@@ -121,35 +120,35 @@ func imported(ctx context.Context, root, entry string) ([]listed, error) {
 	}
 }
 
-// tidy leaves in go.mod and go.sum what the files need, with the versions that
-// they had: a dependency of other parts then changes nothing here.
-func tidy(ctx context.Context, files map[string][]byte) error {
+// tidyModule removes from go.mod and go.sum what the files do not need, and keeps the
+// versions. A changed dependency of another component then changes nothing here.
+func tidyModule(ctx context.Context, files map[string][]byte) error {
 	folder, err := os.MkdirTemp("", "archive")
 	if err != nil {
 		return fmt.Errorf("folder to tidy in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	if err := write(folder, files); err != nil {
+	if err := writeFiles(folder, files); err != nil {
 		return err
 	}
-	if err := write(folder, map[string][]byte{tidying + "/main.go": []byte(program)}); err != nil {
+	if err := writeFiles(folder, map[string][]byte{stubFolder + "/main.go": []byte(stubMain)}); err != nil {
 		return err
 	}
-	if _, err := command(ctx, folder, "mod", "tidy"); err != nil {
+	if _, err := goCommand(ctx, folder, "mod", "tidy"); err != nil {
 		return err
 	}
 	for _, file := range []string{"go.mod", "go.sum"} {
 		if files[file], err = os.ReadFile(filepath.Join(folder, file)); err != nil { //nolint:gosec // a folder of our own
-			return fmt.Errorf("read what was tidied: %w", err)
+			return fmt.Errorf("read the tidied module: %w", err)
 		}
 	}
-	files["go.mod"], err = order(files["go.mod"])
+	files["go.mod"], err = sortRequirements(files["go.mod"])
 	return err
 }
 
-// order returns a go.mod with its requirements sorted in two blocks, for tidying
-// leaves them where others stood before.
-func order(module []byte) ([]byte, error) {
+// sortRequirements returns a go.mod with its requirements sorted in two blocks, because
+// tidying keeps the order of the original file.
+func sortRequirements(module []byte) ([]byte, error) {
 	file, err := modfile.Parse("go.mod", module, nil)
 	if err != nil {
 		return nil, fmt.Errorf("order requirements: %w", err)
@@ -166,8 +165,8 @@ func order(module []byte) ([]byte, error) {
 	return modfile.Format(file.Syntax), nil
 }
 
-// write puts files below a folder.
-func write(folder string, files map[string][]byte) error {
+// writeFiles puts files below a folder.
+func writeFiles(folder string, files map[string][]byte) error {
 	for name, content := range files {
 		file := filepath.Join(folder, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
@@ -180,17 +179,17 @@ func write(folder string, files map[string][]byte) error {
 	return nil
 }
 
-// command runs the go command in a folder as for the machines that functions run
-// on and returns what it prints.
-func command(ctx context.Context, folder string, arguments ...string) ([]byte, error) {
+// goCommand runs the go command in a folder, for the platform that functions run on,
+// and returns its output.
+func goCommand(ctx context.Context, folder string, arguments ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // the callers' own words
 	c.Dir = folder
 	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "GOWORK=off", "GOFLAGS=")
-	var complaints bytes.Buffer
-	c.Stderr = &complaints
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
 	output, err := c.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go %s: %w\n%s", arguments[0], err, bytes.TrimSpace(complaints.Bytes()))
+		return nil, fmt.Errorf("go %s: %w\n%s", arguments[0], err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return output, nil
 }

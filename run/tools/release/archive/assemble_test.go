@@ -17,11 +17,11 @@ const root = "../../../.."
 
 func TestFunctions(t *testing.T) {
 	t.Parallel()
-	names, err := functions(root)
+	names, err := functionNames(root)
 	if diff := cmp.Diff([]string{"detect", "ingest", "storealert", "train"}, names); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := functions(t.TempDir()); err == nil {
+	if _, err := functionNames(t.TempDir()); err == nil {
 		t.Error("functions in an empty folder")
 	}
 }
@@ -67,7 +67,7 @@ func TestArchiveHoldsWhatIsImported(t *testing.T) {
 	}
 	for name := range files {
 		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "functions/") && !strings.HasPrefix(name, "functions/storealert/") ||
-			strings.HasPrefix(name, "run/") || strings.HasPrefix(name, "edge-gateway/") || strings.HasPrefix(name, tidying+"/") || strings.Contains(name, "bqreadings") {
+			strings.HasPrefix(name, "run/") || strings.HasPrefix(name, "edge-gateway/") || strings.HasPrefix(name, stubFolder+"/") || strings.Contains(name, "bqreadings") {
 			t.Errorf("%s is in the archive", name)
 		}
 	}
@@ -80,8 +80,8 @@ func TestArchiveHoldsWhatIsImported(t *testing.T) {
 func module(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	for _, part := range []string{"functions", "shared"} {
-		err := os.CopyFS(filepath.Join(folder, part), os.DirFS(filepath.Join(root, part)))
+	for _, component := range []string{"functions", "shared"} {
+		err := os.CopyFS(filepath.Join(folder, component), os.DirFS(filepath.Join(root, component)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func module(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := write(folder, map[string][]byte{file: content}); err != nil {
+		if err := writeFiles(folder, map[string][]byte{file: content}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,8 +168,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestFaults names the function and what go says of it.
-func TestFaults(t *testing.T) {
+// TestErrors names the function and what go says of it.
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	copied := module(t)
 	if err := os.RemoveAll(filepath.Join(copied, "shared", "push")); err != nil {

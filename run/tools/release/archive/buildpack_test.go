@@ -116,7 +116,7 @@ func buildpack(ctx context.Context, archive []byte, work, target string) (string
 	if err := template.Must(template.New("main").Parse(generated)).Execute(&main, map[string]string{"Package": imported, "Target": target}); err != nil {
 		return "", fmt.Errorf("generate main: %w", err)
 	}
-	if err := write(source, map[string][]byte{mainPackage + "/main.go": main.Bytes()}); err != nil {
+	if err := writeFiles(source, map[string][]byte{mainPackage + "/main.go": main.Bytes()}); err != nil {
 		return "", err
 	}
 	if _, err := toolchain(ctx, source, "mod", "tidy"); err != nil {
@@ -173,11 +173,11 @@ func toolchain(ctx context.Context, folder string, words ...string) (string, err
 	c := exec.CommandContext(ctx, "go", words...)
 	c.Dir = folder
 	c.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
-	var complaints bytes.Buffer
-	c.Stderr = &complaints
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
 	output, err := c.Output()
 	if err != nil {
-		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(words, " "), err, complaints.Bytes())
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(words, " "), err, stderr.Bytes())
 	}
 	return strings.TrimSpace(string(output)), nil
 }
@@ -208,7 +208,7 @@ import (
 
 func Register(name string, f func(http.ResponseWriter, *http.Request)) { functions.HTTP(name, f) }
 `
-	if err := write(copied, map[string][]byte{
+	if err := writeFiles(copied, map[string][]byte{
 		"functions/storealert/entrypoint/function.go": []byte(indirect),
 		"shared/indirect/indirect.go":                 []byte(register),
 	}); err != nil {

@@ -15,11 +15,11 @@ import (
 	"coldaisle.dev/shared/function"
 )
 
-// TestSettingsAreThoseOfTerraform compares the variables that terraform sets
+// TestConfigsMatchTerraform compares the variables that terraform sets
 // with those that the functions read.
-func TestSettingsAreThoseOfTerraform(t *testing.T) {
+func TestConfigsMatchTerraform(t *testing.T) {
 	t.Parallel()
-	parts, err := tfenv.Read(filepath.Join(root, "terraform"), "")
+	components, err := tfenv.Read(filepath.Join(root, "terraform"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestSettingsAreThoseOfTerraform(t *testing.T) {
 			train.Config
 		}{},
 	} {
-		lines, err := tfenv.Differences(parts[name], settings)
+		lines, err := tfenv.Mismatches(components[name], settings)
 		if err != nil || len(lines) != 0 {
 			t.Errorf("%s: %s, %v", name, strings.Join(lines, "; "), err)
 		}
@@ -53,11 +53,11 @@ func TestSettingsAreThoseOfTerraform(t *testing.T) {
 // Run functions give it and sees a message through.
 func TestFunctionsStartAsDeployed(t *testing.T) {
 	t.Parallel()
-	names, err := functions(root)
+	names, err := functionNames(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	scenes := map[string]func(*testing.T, *plant){"ingest": ingests, "detect": detects, "storealert": storesAlerts, "train": trains}
+	scenes := map[string]func(*testing.T, *fixture){"ingest": ingests, "detect": detects, "storealert": storesAlerts, "train": trains}
 	for name := range maps.Keys(scenes) {
 		if !slices.Contains(names, name) {
 			t.Errorf("%s has no entrypoint", name)
@@ -70,7 +70,7 @@ func TestFunctionsStartAsDeployed(t *testing.T) {
 			if !ok {
 				t.Fatal("no scene shows that it works")
 			}
-			scene(t, newPlant(t, name))
+			scene(t, newFixture(t, name))
 		})
 	}
 }

@@ -37,7 +37,7 @@ func main() {
 
 // run writes the archive of every function below root into the folder out.
 func run(ctx context.Context, root, out string) error {
-	names, err := functions(root)
+	names, err := functionNames(root)
 	if err != nil {
 		return err
 	}

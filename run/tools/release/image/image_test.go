@@ -48,7 +48,7 @@ func publish(t *testing.T) published {
 		t.Fatal(err)
 	}
 	p := published{sbom: filepath.Join(t.TempDir(), "sbom.json")}
-	if p.reference, err = run(t.Context(), settings{base: base, repository: host + "/images", root: root, sbom: p.sbom}); err != nil {
+	if p.reference, err = run(t.Context(), buildOptions{base: base, repository: host + "/images", root: root, sbom: p.sbom}); err != nil {
 		t.Fatal(err)
 	}
 	if p.repository, err = name.NewRepository(host + "/images/api"); err != nil {
@@ -143,7 +143,7 @@ func TestImageIsReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := file.Config
-	if c.User != nobody || !slices.Equal(c.Entrypoint, []string{"/server"}) || len(c.Cmd) != 0 || len(c.Env) != 0 || file.Created.Unix() != 0 {
+	if c.User != nonroot || !slices.Equal(c.Entrypoint, []string{"/server"}) || len(c.Cmd) != 0 || len(c.Env) != 0 || file.Created.Unix() != 0 {
 		t.Errorf("runs %q %q as %q with %q, made at %s", c.Entrypoint, c.Cmd, c.User, c.Env, file.Created)
 	}
 	if len(file.RootFS.DiffIDs) != 2 || file.OS != "linux" || file.Architecture != "amd64" {
@@ -151,8 +151,8 @@ func TestImageIsReproducible(t *testing.T) {
 	}
 }
 
-// TestBillOfMaterials finds the bill by the image and libraries in it.
-func TestBillOfMaterials(t *testing.T) {
+// TestSBOM finds the bill by the image and libraries in it.
+func TestSBOM(t *testing.T) {
 	t.Parallel()
 	p := publish(t)
 	written, err := os.ReadFile(p.sbom)
@@ -203,22 +203,22 @@ func TestBillOfMaterials(t *testing.T) {
 	}
 }
 
-// TestFaults says what is missing.
-func TestFaults(t *testing.T) {
+// TestErrors says what is missing.
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		settings settings
+		settings buildOptions
 		want     string
 	}{
-		{settings{}, "-repository"},
-		{settings{repository: "host.example/UPPER"}, "repository"},
-		{settings{repository: "host.example/images", base: "://"}, "base image"},
+		{buildOptions{}, "-repository"},
+		{buildOptions{repository: "host.example/UPPER"}, "repository"},
+		{buildOptions{repository: "host.example/images", base: "://"}, "base image"},
 	} {
 		if _, err := run(t.Context(), test.settings); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v", test.settings, err)
 		}
 	}
-	if _, err := bill(filepath.Join(root, "go.mod")); err == nil {
+	if _, err := sbom(filepath.Join(root, "go.mod")); err == nil {
 		t.Error("a bill of what is no program")
 	}
 	if err := compile(t.Context(), t.TempDir(), filepath.Join(t.TempDir(), "server")); err == nil {

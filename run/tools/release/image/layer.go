@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// nobody is the user and group of distroless's nonroot.
-const nobody = "65532:65532"
+// nonroot is distroless's user and group nonroot.
+const nonroot = "65532:65532"
 
-// compile builds the API's program so that nothing of the machine, the folder or
-// the moment gets into it.
+// compile builds the API's program reproducibly: machine, folder and time do not
+// change it.
 func compile(ctx context.Context, root, program string) error {
 	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", program, "./run/server") //nolint:gosec // a path of our own
 	c.Dir = root
@@ -30,9 +30,9 @@ func compile(ctx context.Context, root, program string) error {
 	return nil
 }
 
-// layered puts the program on a base image as what is started, as nobody. Every
-// time in it is the epoch's.
-func layered(base v1.Image, program string) (v1.Image, error) {
+// addProgram adds the program to a base image as its entrypoint, run as nonroot. Every
+// time in the image is the epoch.
+func addProgram(base v1.Image, program string) (v1.Image, error) {
 	content, err := os.ReadFile(program) //nolint:gosec // a path of our own
 	if err != nil {
 		return nil, fmt.Errorf("program: %w", err)
@@ -64,7 +64,7 @@ func layered(base v1.Image, program string) (v1.Image, error) {
 	file = file.DeepCopy()
 	file.OS, file.Architecture, file.Created = "linux", "amd64", v1.Time{Time: time.Unix(0, 0).UTC()}
 	file.Config.Entrypoint, file.Config.Cmd = []string{"/server"}, nil
-	file.Config.User, file.Config.WorkingDir = nobody, "/"
+	file.Config.User, file.Config.WorkingDir = nonroot, "/"
 	if image, err = mutate.ConfigFile(image, file); err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}

@@ -1,13 +1,12 @@
 // Command image builds the API's container image and pushes it, without Docker:
-// a base image, by default distroless, with one program on top that runs as
-// nobody in particular.
+// a base image, by default distroless, with one program on top that runs as nonroot.
 //
 //	go run ./run/tools/release/image -repository REGION-docker.pkg.dev/PROJECT/images -sbom dist/sbom.json
 //
 // It prints the image by digest, which is what terraform's api_image takes. Equal
-// sources on an equal base give an equal digest. What the program is made of, as
-// its own build information has it, is written as a CycloneDX document and
-// attached to the image.
+// sources on an equal base give an equal digest. The program's bill of materials, read
+// from its build information, is written as a CycloneDX document and attached to the
+// image.
 package main
 
 import (
@@ -27,8 +26,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// settings say what is built and where it goes.
-type settings struct {
+// buildOptions are the command's flags.
+type buildOptions struct {
 	base       string // image below the program
 	repository string // without the image's own name
 	root       string // folder of the module's go.mod
@@ -36,7 +35,7 @@ type settings struct {
 }
 
 func main() {
-	var s settings
+	var s buildOptions
 	flag.StringVar(&s.base, "base", "gcr.io/distroless/static-debian12:nonroot", "image to build on; by digest where the result must not change with it")
 	flag.StringVar(&s.repository, "repository", "", "where to push to, as terraform output image_repository says")
 	flag.StringVar(&s.root, "root", ".", "folder of the module's go.mod")
@@ -54,7 +53,7 @@ func main() {
 
 // run builds the image, pushes it with its bill of materials and returns its
 // name by digest.
-func run(ctx context.Context, s settings) (string, error) {
+func run(ctx context.Context, s buildOptions) (string, error) {
 	if s.repository == "" {
 		return "", errors.New("say where to push to with -repository")
 	}
@@ -83,11 +82,11 @@ func run(ctx context.Context, s settings) (string, error) {
 	if err := compile(ctx, s.root, program); err != nil {
 		return "", err
 	}
-	image, err := layered(base, program)
+	image, err := addProgram(base, program)
 	if err != nil {
 		return "", err
 	}
-	materials, err := bill(program)
+	materials, err := sbom(program)
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +98,7 @@ func run(ctx context.Context, s settings) (string, error) {
 	return push(repository, image, materials, options)
 }
 
-// push sends the image and then the bill that refers to it.
+// push pushes the image and then its bill of materials.
 func push(repository name.Repository, image v1.Image, materials []byte, options []remote.Option) (string, error) {
 	digest, err := image.Digest()
 	if err != nil {
@@ -109,7 +108,7 @@ func push(repository name.Repository, image v1.Image, materials []byte, options 
 	if err := remote.Write(reference, image, options...); err != nil {
 		return "", fmt.Errorf("push: %w", err)
 	}
-	attached, err := attachment(image, materials)
+	attached, err := sbomReferrer(image, materials)
 	if err != nil {
 		return "", err
 	}

@@ -48,9 +48,9 @@ func contained(t *testing.T, folder string, environ []string, arguments ...strin
 	return c
 }
 
-// users makes a database user for each part, with no rights yet, and returns the
+// users creates a database user for each component, without rights, and returns the
 // database's URL for one of them.
-func users(t *testing.T, suffix string) func(part string) string {
+func users(t *testing.T, suffix string) func(component string) string {
 	t.Helper()
 	address := pgtest.URL(t)
 	pool, err := pgxpool.New(t.Context(), address)
@@ -58,15 +58,15 @@ func users(t *testing.T, suffix string) func(part string) string {
 		t.Fatal(err)
 	}
 	password := rand.Text()
-	for _, part := range tfenv.Parts() {
-		quoted := pgx.Identifier{tfenv.User(part, suffix)}.Sanitize()
+	for _, component := range tfenv.Components() {
+		quoted := pgx.Identifier{tfenv.DatabaseUser(component, suffix)}.Sanitize()
 		if _, err := pool.Exec(t.Context(), "CREATE ROLE "+quoted+" LOGIN PASSWORD '"+password+"'"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Cleanup(func() {
-		for _, part := range tfenv.Parts() {
-			quoted := pgx.Identifier{tfenv.User(part, suffix)}.Sanitize()
+		for _, component := range tfenv.Components() {
+			quoted := pgx.Identifier{tfenv.DatabaseUser(component, suffix)}.Sanitize()
 			for _, statement := range []string{"DROP OWNED BY " + quoted, "DROP ROLE " + quoted} {
 				if _, err := pool.Exec(context.WithoutCancel(t.Context()), statement); err != nil {
 					t.Error(err)
@@ -75,13 +75,13 @@ func users(t *testing.T, suffix string) func(part string) string {
 		}
 		pool.Close()
 	})
-	return func(part string) string {
+	return func(component string) string {
 		parsed, err := url.Parse(address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if part != "" {
-			parsed.User = url.UserPassword(tfenv.User(part, suffix), password)
+		if component != "" {
+			parsed.User = url.UserPassword(tfenv.DatabaseUser(component, suffix), password)
 		}
 		return parsed.String()
 	}
@@ -117,23 +117,23 @@ func TestImageStartsAsTerraformStartsIt(t *testing.T) {
 		"PORT="+port, // which Cloud Run sets
 		"DATABASE_URL="+database("api"), "PUBSUB_EMULATOR_HOST="+topics.Addr, "STORAGE_EMULATOR_HOST=127.0.0.1:1",
 		"BIGQUERY_EMULATOR_HOST="+queries.URL, "BIGQUERY_STORAGE_EMULATOR_HOST=127.0.0.1:1"))
-	output, err := os.Create(filepath.Join(t.TempDir(), "output"))
+	log, err := os.Create(filepath.Join(t.TempDir(), "output"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = output.Close() })
-	service.Stdout, service.Stderr = output, output
+	t.Cleanup(func() { _ = log.Close() })
+	service.Stdout, service.Stderr = log, log
 	if err := service.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- service.Wait() }()
 	t.Cleanup(func() { _ = service.Process.Kill() })
-	said := func() string {
-		text, _ := os.ReadFile(output.Name())
+	output := func() string {
+		text, _ := os.ReadFile(log.Name())
 		return string(text)
 	}
-	healthy(t, "http://"+address+"/health", ended, said)
+	healthy(t, "http://"+address+"/health", ended, output)
 	if os.Getuid() == 0 {
 		notRoot(t, service.Process.Pid)
 	}
@@ -146,18 +146,18 @@ func TestImageStartsAsTerraformStartsIt(t *testing.T) {
 	}
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusCreated {
-		t.Errorf("register: %s\n%s", response.Status, said())
+		t.Errorf("register: %s\n%s", response.Status, output())
 	}
 	if err := service.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, said())
+		t.Errorf("after SIGTERM: %v\n%s", err, output())
 	}
 }
 
 // healthy waits until the probe's path answers.
-func healthy(t *testing.T, address string, ended <-chan error, said func() string) {
+func healthy(t *testing.T, address string, ended <-chan error, output func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		response, err := http.Get(address)
@@ -169,19 +169,19 @@ func healthy(t *testing.T, address string, ended <-chan error, said func() strin
 		}
 		select {
 		case err := <-ended:
-			t.Fatalf("the service ended: %v\n%s", err, said())
+			t.Fatalf("the service ended: %v\n%s", err, output())
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not healthy: %v\n%s", err, said())
+			t.Fatalf("not healthy: %v\n%s", err, output())
 		}
 		time.Sleep(10 * time.Millisecond) // between two polls of the condition
 	}
 }
 
-// TestSettingRenamedOnOneSide starts the image without each variable that
+// TestVariableRenamedOnOneSide starts the image without each variable that
 // terraform sets and that must be there.
-func TestSettingRenamedOnOneSide(t *testing.T) {
+func TestVariableRenamedOnOneSide(t *testing.T) {
 	t.Parallel()
 	parts, err := tfenv.Read(filepath.Join(root, "terraform"), "")
 	if err != nil {
@@ -189,10 +189,10 @@ func TestSettingRenamedOnOneSide(t *testing.T) {
 	}
 	folder := publish(t).unpacked(t)
 	for _, renamed := range []string{"PROJECT_ID", "INSTANCE_CONNECTION_NAME", "DB_USER"} {
-		part := tfenv.Part{Environment: maps.Clone(parts["api"].Environment), Secrets: parts["api"].Secrets}
-		part.Environment[renamed+"_OLD"] = part.Environment[renamed]
-		delete(part.Environment, renamed)
-		output, err := contained(t, folder, append(part.Environ(strings.Repeat("k", 32)), "PORT=0")).CombinedOutput()
+		component := tfenv.Component{Environment: maps.Clone(parts["api"].Environment), Secrets: parts["api"].Secrets}
+		component.Environment[renamed+"_OLD"] = component.Environment[renamed]
+		delete(component.Environment, renamed)
+		output, err := contained(t, folder, append(component.Environ(strings.Repeat("k", 32)), "PORT=0")).CombinedOutput()
 		if err == nil || !strings.Contains(string(output), renamed) {
 			t.Errorf("without %s: %v\n%s", renamed, err, output)
 		}

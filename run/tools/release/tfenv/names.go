@@ -6,18 +6,19 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Differences compares a part with the settings struct that reads it and says in
-// a line each what one has and the other lacks. settings points to the struct.
-func Differences(part Part, settings any) ([]string, error) {
+// Mismatches compares a component's environment with the config struct that reads it,
+// and returns a line for each variable that only one of them has. settings points to
+// the struct.
+func Mismatches(component Component, settings any) ([]string, error) {
 	fields, err := env.GetFieldParamsWithOptions(settings, env.Options{Environment: map[string]string{}})
 	if err != nil {
 		return nil, fmt.Errorf("read the settings' names: %w", err)
 	}
 	read, set := map[string]bool{}, map[string]bool{}
-	for name := range part.Environment {
+	for name := range component.Environment {
 		set[name] = true
 	}
-	for _, name := range part.Secrets {
+	for _, name := range component.Secrets {
 		set[name] = true
 	}
 	var lines []string

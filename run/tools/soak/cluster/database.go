@@ -16,10 +16,10 @@ import (
 	"coldaisle.dev/shared/postgres"
 )
 
-// Database is a PostgreSQL that can crash and recover. Programs reach it over
-// its line, under an address that stays.
+// Database is a PostgreSQL that can crash and recover. Programs connect through its
+// proxy, whose address does not change.
 type Database struct {
-	Line *Line
+	Proxy *Proxy
 
 	options postgres.Options
 	server  *postgres.Server
@@ -31,17 +31,17 @@ func startDatabase(ctx context.Context, dir string, log *slog.Logger) (*Database
 	if d.server, err = postgres.Start(ctx, d.options); err != nil {
 		return nil, err
 	}
-	d.Line, err = NewLine(ctx, d.host())
+	d.Proxy, err = NewProxy(ctx, d.host())
 	return d, err
 }
 
-// URL is how programs connect: over the line.
+// URL is the address of the proxy, with credentials.
 func (d *Database) URL() string {
 	address, err := url.Parse(d.server.URL())
 	if err != nil {
 		return ""
 	}
-	address.Host = d.Line.Address()
+	address.Host = d.Proxy.Address()
 	return address.String()
 }
 
@@ -53,7 +53,7 @@ func (d *Database) host() string {
 	return address.Host
 }
 
-// Connect connects directly, whatever the state of the line.
+// Connect connects to the server directly, past the proxy.
 func (d *Database) Connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.Connect(ctx, d.server.URL())
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Database) Connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// Crash ends the server at once, without a checkpoint, as a loss of power does.
+// Crash stops the server at once, without a checkpoint, as a loss of power does.
 func (d *Database) Crash() error {
 	pid, err := d.pid()
 	if err != nil {
@@ -74,19 +74,19 @@ func (d *Database) Crash() error {
 	return d.server.Stop() // waits for its end
 }
 
-// Recover starts the server over the data that it left.
+// Recover starts the server on the crashed server's data.
 func (d *Database) Recover(ctx context.Context) error {
 	server, err := postgres.Start(ctx, d.options)
 	if err != nil {
 		return err
 	}
 	d.server = server
-	d.Line.Lead(d.host())
+	d.Proxy.SetTarget(d.host())
 	return nil
 }
 
-// Ended reports whether the server has given up by itself.
-func (d *Database) Ended() bool {
+// Exited reports whether the server has exited.
+func (d *Database) Exited() bool {
 	pid, err := d.pid()
 	return err != nil || syscall.Kill(pid, 0) != nil
 }
@@ -105,6 +105,6 @@ func (d *Database) pid() (int, error) {
 }
 
 func (d *Database) close() error {
-	d.Line.Close()
+	d.Proxy.Close()
 	return d.server.Stop()
 }

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// startTime is how long a program may take to open its port, and endTime to end
-// when it is asked to.
+// startTimeout bounds the time until a program opens its port, stopTimeout the time
+// from a signal to its exit.
 const (
-	startTime = time.Minute
-	endTime   = 30 * time.Second
+	startTimeout = time.Minute
+	stopTimeout  = 30 * time.Second
 )
 
 // Process is one of Coldaisle's programs, which can be killed and started again
@@ -55,7 +55,7 @@ func newProcess(ctx context.Context, name, program, logs string, environ []strin
 // URL is where the process answers.
 func (p *Process) URL() string { return "http://127.0.0.1:" + strconv.Itoa(p.Port) }
 
-// Log is the file of everything it has said.
+// Log is the file of its output.
 func (p *Process) Log() string { return p.log }
 
 // PID is the running process's, 0 for none.
@@ -88,7 +88,7 @@ func (p *Process) Start(ctx context.Context, environ ...string) error {
 	if err := launch(cmd, exited); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(p.Port))
@@ -99,7 +99,7 @@ func (p *Process) Start(ctx context.Context, environ ...string) error {
 		}
 		select {
 		case <-exited:
-			return fmt.Errorf("%s ended at once, see %s", p.Name, p.log)
+			return fmt.Errorf("%s exited at start, see %s", p.Name, p.log)
 		case <-ctx.Done():
 			_ = cmd.Process.Kill()
 			return fmt.Errorf("%s does not open its port, see %s: %w", p.Name, p.log, ctx.Err())
@@ -108,8 +108,8 @@ func (p *Process) Start(ctx context.Context, environ ...string) error {
 	}
 }
 
-// launch starts a process from a thread that lives as long as it does: the
-// signal that ends it with its parent is sent at the end of that thread.
+// launch starts a process from a thread that lives as long as the process: Linux
+// sends the parent-death signal when the thread that started it ends.
 func launch(cmd *exec.Cmd, exited chan struct{}) error {
 	endWithParent(cmd)
 	started := make(chan error, 1)
@@ -127,9 +127,9 @@ func launch(cmd *exec.Cmd, exited chan struct{}) error {
 	return <-started
 }
 
-// End sends a signal that ends the process and waits until it has: SIGKILL for
-// a machine that loses power, SIGTERM for a restart in order, SIGQUIT for a
-// program of Go's to write down what it was doing.
+// End sends a signal and waits until the process has exited: SIGKILL for a loss of
+// power, SIGTERM for an orderly restart, SIGQUIT to make a Go program log its
+// goroutines.
 func (p *Process) End(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,17 +142,17 @@ func (p *Process) End(signal syscall.Signal) error {
 	var err error
 	select {
 	case <-p.exited:
-	case <-time.After(endTime):
+	case <-time.After(stopTimeout):
 		_ = p.cmd.Process.Kill()
 		<-p.exited
-		err = fmt.Errorf("%s did not end within %s of signal %d and was killed", p.Name, endTime, signal)
+		err = fmt.Errorf("%s did not end within %s of signal %d and was killed", p.Name, stopTimeout, signal)
 	}
 	p.cmd = nil
 	return err
 }
 
-// Signal sends a signal that does not end the process: SIGSTOP for one that
-// hangs, SIGCONT for one that goes on.
+// Signal sends a signal that does not end the process: SIGSTOP makes it hang,
+// SIGCONT continues it.
 func (p *Process) Signal(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,11 +165,11 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// The ports of processes that are killed and started again are none that the
-// system gives to outgoing connections, which could have taken one meanwhile.
+// Ports are taken from below the range of outgoing connections, which could
+// otherwise take the port of a process while it is down.
 const firstPort, lastPort = 18_000, 30_000
 
-//nolint:gochecknoglobals // ports belong to the machine: no two plants of a program may take the same
+//nolint:gochecknoglobals // ports belong to the machine: no two clusters of a program may take the same
 var ports struct {
 	sync.Mutex
 

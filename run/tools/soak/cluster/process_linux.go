@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// endWithParent has the process killed when we end without having done so.
+// endWithParent makes the kernel kill the process when its parent dies.
 func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

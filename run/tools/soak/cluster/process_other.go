@@ -4,6 +4,5 @@ package cluster
 
 import "os/exec"
 
-// endWithParent can do nothing here: a process may outlive one of ours that is
-// killed.
+// endWithParent does nothing here: a process may outlive its killed parent.
 func endWithParent(*exec.Cmd) {}

@@ -8,19 +8,19 @@ import (
 	"path/filepath"
 )
 
-// The programs by the names that their processes begin with.
+// The programs' names, with which the names of their processes begin.
 const (
-	gatewayProgram = "gateway"
-	apiProgram     = "api"
-	replayProgram  = "replay"
+	gatewayProgram   = "gateway"
+	apiProgram       = "api"
+	redeliverProgram = "redeliver"
 )
 
-// packages are the programs' own, beside the functions'.
+// packages returns the main package of each program.
 func packages(functions []string) map[string]string {
 	all := map[string]string{
-		gatewayProgram: "coldaisle.dev/edge-gateway",
-		apiProgram:     "coldaisle.dev/run/server",
-		replayProgram:  "coldaisle.dev/run/tools/redeliver",
+		gatewayProgram:   "coldaisle.dev/edge-gateway",
+		apiProgram:       "coldaisle.dev/run/server",
+		redeliverProgram: "coldaisle.dev/run/tools/redeliver",
 	}
 	for _, function := range functions {
 		all[function] = "coldaisle.dev/functions/" + function + "/serve"
@@ -28,7 +28,7 @@ func packages(functions []string) map[string]string {
 	return all
 }
 
-// Programs are the paths of what [Build] has built, by name.
+// Programs are the paths of the programs that [Build] has built, by name.
 type Programs map[string]string
 
 // Build compiles the programs into a folder, as `make build` does.

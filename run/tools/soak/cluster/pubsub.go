@@ -20,12 +20,12 @@ import (
 // Project is the name under which topics exist.
 const Project = "coldaisle-soak"
 
-// PubSub is the fake of the official client library with a bridge that pushes,
-// in this process: what it keeps of each message is not the programs' memory.
+// PubSub is the official client library's fake with a push bridge. It runs in this
+// process, so that the memory of its messages is not counted as a program's.
 type PubSub struct {
-	Sites   *Line // the gateways' uplink
-	Backend *Line // the line of functions and API
-	Bridge  *pushbridge.Bridge
+	GatewayProxy *Proxy // used by the gateways
+	ServiceProxy *Proxy // used by functions and API
+	Bridge       *pushbridge.Bridge
 
 	server  *pstest.Server
 	client  *pubsub.Client
@@ -34,24 +34,24 @@ type PubSub struct {
 	err     error
 }
 
-// The pauses between two attempts. Production waits from 10 s to 10 min; ours
-// are as much shorter as our outages.
+// The backoff between two attempts. Production waits from 10 s to 10 min; the soak's
+// outages are shorter, and so is its backoff.
 const (
 	minBackoff = 500 * time.Millisecond
 	maxBackoff = 10 * time.Second
-	// Attempts before the dead letter: five, as in production, would be over
-	// within 8 s at these pauses.
+	// Attempts before the dead letter. Production's five would take only 8 s with
+	// this backoff.
 	maxAttempts = 12
-	// Outstanding is how many messages of one function are on their way at once.
-	Outstanding = 128
+	// MaxOutstanding bounds the messages of one function in flight.
+	MaxOutstanding = 128
 )
 
 func startPubSub(ctx context.Context) (p *PubSub, err error) {
 	p = &PubSub{server: pstest.NewServer()}
-	if p.Sites, err = NewLine(ctx, p.server.Addr); err != nil {
+	if p.GatewayProxy, err = NewProxy(ctx, p.server.Addr); err != nil {
 		return nil, err
 	}
-	if p.Backend, err = NewLine(ctx, p.server.Addr); err != nil {
+	if p.ServiceProxy, err = NewProxy(ctx, p.server.Addr); err != nil {
 		return nil, err
 	}
 	conn, err := grpc.NewClient(p.server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -65,16 +65,16 @@ func startPubSub(ctx context.Context) (p *PubSub, err error) {
 	return p, nil
 }
 
-// push makes topics and subscriptions and pushes to the functions at the
-// addresses that endpoint gives.
+// push creates topics and subscriptions and starts the bridge, which pushes to the
+// URLs that endpoint returns.
 func (p *PubSub) push(ctx context.Context, endpoint func(function string) string, log *slog.Logger) error {
-	subscriptions, err := pushbridge.Build(ctx, p.client, Project, endpoint, false)
+	subscriptions, err := pushbridge.EnsureTopology(ctx, p.client, Project, endpoint, false)
 	if err != nil {
 		return err
 	}
 	p.Bridge = pushbridge.New(p.client, subscriptions, pushbridge.Config{
-		MinBackoff: minBackoff, MaxBackoff: maxBackoff, MaxAttempts: maxAttempts, Outstanding: Outstanding,
-		Settled: pushbridge.Release(p.server, Project, nil),
+		MinBackoff: minBackoff, MaxBackoff: maxBackoff, MaxAttempts: maxAttempts, MaxOutstanding: MaxOutstanding,
+		OnDone: pushbridge.ForgetDelivered(p.server, Project, nil),
 	}, log)
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	p.running.Go(func() { p.err = p.Bridge.Run(ctx) })
@@ -84,17 +84,18 @@ func (p *PubSub) push(ctx context.Context, endpoint func(function string) string
 // Drain waits until every message is delivered or dead.
 func (p *PubSub) Drain(ctx context.Context) error { return p.Bridge.Drain(ctx) }
 
-// Forget frees what the fake keeps of messages that were delivered long ago. It
-// cuts the lines until all is delivered, for its callers an outage like another.
-func (p *PubSub) Forget(ctx context.Context) error {
-	p.Sites.Set(Refused)
-	defer p.Sites.Set(Whole)
-	if err := p.Drain(ctx); err != nil { // detect needs its line for this
+// PurgeDelivered frees the memory that the fake keeps for delivered messages. It
+// refuses connections until every message is delivered, which the programs see as
+// an outage.
+func (p *PubSub) PurgeDelivered(ctx context.Context) error {
+	p.GatewayProxy.SetMode(Refuse)
+	defer p.GatewayProxy.SetMode(Forward)
+	if err := p.Drain(ctx); err != nil { // detect must be able to publish alerts
 		return err
 	}
-	p.Backend.Set(Refused)
-	defer p.Backend.Set(Whole)
-	if err := p.Drain(ctx); err != nil { // what was on the line when it was cut
+	p.ServiceProxy.SetMode(Refuse)
+	defer p.ServiceProxy.SetMode(Forward)
+	if err := p.Drain(ctx); err != nil { // messages that were in flight when the proxy refused
 		return err
 	}
 	p.server.ClearMessages()
@@ -134,8 +135,8 @@ func (p *PubSub) close() error {
 		p.stop()
 		p.running.Wait()
 	}
-	p.Sites.Close()
-	p.Backend.Close()
+	p.GatewayProxy.Close()
+	p.ServiceProxy.Close()
 	_ = p.client.Close()
 	_ = p.server.Close()
 	return p.err

@@ -8,18 +8,19 @@ import (
 	"coldaisle.dev/shared/tracing"
 )
 
-// Database and Table give the two embedded Config types names of their own.
+// Two embedded types named Config need different names. They are exported, because
+// the environment is not read into unexported fields.
 type (
-	// Database is where the metadata is.
-	Database struct{ cloudsql.Config }
-	// Table is where the readings are.
-	Table struct{ backend.Config }
+	// DatabaseConfig is the metadata database's.
+	DatabaseConfig struct{ cloudsql.Config }
+	// ReadingsConfig is the readings' backend's.
+	ReadingsConfig struct{ backend.Config }
 )
 
-// settings are the service's environment, in the names of the specification.
-type settings struct {
-	Database
-	Table
+// Config is the service's environment, in the names of the specification.
+type Config struct {
+	DatabaseConfig
+	ReadingsConfig
 	tracing.Config
 
 	// Port is what Cloud Run asks the service to listen on.
@@ -36,24 +37,24 @@ type settings struct {
 	ProjectID string `env:"PROJECT_ID,required,notEmpty"`
 	// RetrainingTopic takes retraining requests.
 	RetrainingTopic string `env:"RETRAINING_TOPIC" envDefault:"model-retraining"`
-	// ModelBucket holds the models that forecast; without it nothing is forecast.
+	// ModelBucket holds the models; without it the API has no forecast.
 	ModelBucket string `env:"MODEL_BUCKET"`
 }
 
 // Validate implements config.Validator.
-func (s settings) Validate() error {
-	faults := []error{s.Database.Validate(), s.Table.Validate()}
+func (s Config) Validate() error {
+	errs := []error{s.DatabaseConfig.Validate(), s.ReadingsConfig.Validate()}
 	if s.Port < 1 || s.Port > 65535 {
-		faults = append(faults, errors.New("PORT must be between 1 and 65535"))
+		errs = append(errs, errors.New("PORT must be between 1 and 65535"))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// migrationSettings are all that `server migrate` needs.
-type migrationSettings struct {
-	Database
+// MigrationConfig is the environment of `server migrate`.
+type MigrationConfig struct {
+	DatabaseConfig
 
-	// Users are the database users of the system's parts, part=user, who get
-	// their rights after the migration. Without any, rights stay as they are.
+	// Users are the components' database users, component=user, who get their rights
+	// after the migration. Without any, rights stay as they are.
 	Users map[string]string `env:"DB_USERS" envKeyValSeparator:"="`
 }

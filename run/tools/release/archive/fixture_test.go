@@ -35,9 +35,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// plant is a function as it is deployed, with a stand-in for each service of
+// fixture is a function as it is deployed, with a stand-in for each service of
 // Google's that it uses. Its database user has the rights of production.
-type plant struct {
+type fixture struct {
 	*functiontest.Process
 
 	t         *testing.T
@@ -53,23 +53,23 @@ type plant struct {
 // node is a sensor of a customer.
 const node = "n1"
 
-func newPlant(t *testing.T, name string) *plant {
+func newFixture(t *testing.T, name string) *fixture {
 	t.Helper()
 	program, err := buildpack(t.Context(), packed(t, root, name), t.TempDir(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
-	parts, err := tfenv.Read(filepath.Join(root, "terraform"), suffix)
+	components, err := tfenv.Read(filepath.Join(root, "terraform"), suffix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plant{t: t, appended: bqtest.NewAppendServer(t)}
+	p := &fixture{t: t, appended: bqtest.NewAppendServer(t)}
 	p.queried = bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer { return p.table() })
 	database := p.database(name, suffix)
 	p.topics()
 	p.bucket()
-	p.Process = functiontest.Start(t, program, append(parts[name].Environ(""),
+	p.Process = functiontest.Start(t, program, append(components[name].Environ(""),
 		// Set by Cloud Run functions; the target is what terraform calls entry_point. See
 		// https://cloud.google.com/functions/docs/configuring/env-var#runtime_environment_variables_set_automatically.
 		"FUNCTION_TARGET="+name, "FUNCTION_SIGNATURE_TYPE=http", "K_SERVICE="+name, "K_REVISION="+name+"-00001-abc",
@@ -83,9 +83,9 @@ func newPlant(t *testing.T, name string) *plant {
 
 // database makes the metadata with a customer's sensor and returns its URL for
 // the function's own user.
-func (p *plant) database(name, suffix string) string {
+func (p *fixture) database(name, suffix string) string {
 	p.t.Helper()
-	user := tfenv.User(name, suffix)
+	user := tfenv.DatabaseUser(name, suffix)
 	address := pgtest.URL(p.t)
 	pool, err := pgxpool.New(p.t.Context(), address)
 	if err != nil {
@@ -127,14 +127,14 @@ func (p *plant) database(name, suffix string) string {
 }
 
 // topics makes those that a function publishes to, by the names of terraform.
-func (p *plant) topics() {
+func (p *fixture) topics() {
 	p.t.Helper()
 	p.published = pubsubtest.Start(p.t)
 	pubsubtest.Topics(p.t, p.published, tfenv.Project, tfenv.AlertTopic)
 }
 
 // bucket makes that of the models.
-func (p *plant) bucket() {
+func (p *fixture) bucket() {
 	p.t.Helper()
 	var err error
 	if p.objects, err = fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}); err != nil {
@@ -145,7 +145,7 @@ func (p *plant) bucket() {
 }
 
 // table answers a query for the history of readings.
-func (p *plant) table() bqtest.Answer {
+func (p *fixture) table() bqtest.Answer {
 	answer := bqtest.Answer{Schema: []*bq.TableFieldSchema{
 		bqtest.Column("node_id", "STRING"), bqtest.Column("message_id", "STRING"), bqtest.Column("timestamp", "TIMESTAMP"),
 		bqtest.Column("temperature", "FLOAT"), bqtest.Column("humidity", "FLOAT"),
@@ -159,7 +159,7 @@ func (p *plant) table() bqtest.Answer {
 }
 
 // take pushes a message that the function must take.
-func (p *plant) take(data []byte, err error) {
+func (p *fixture) take(data []byte, err error) {
 	p.t.Helper()
 	if err != nil {
 		p.t.Fatal(err)
@@ -174,7 +174,7 @@ func hot() reading.Reading {
 	return reading.Reading{NodeID: node, MessageID: "m1", Time: reading.TruncateTime(time.Now()), Temperature: 99, Humidity: 40}
 }
 
-func ingests(t *testing.T, p *plant) {
+func ingests(t *testing.T, p *fixture) {
 	t.Helper()
 	want := hot()
 	p.take(wire.EncodeData(wire.Data{Reading: want}))
@@ -183,7 +183,7 @@ func ingests(t *testing.T, p *plant) {
 	}
 }
 
-func detects(t *testing.T, p *plant) {
+func detects(t *testing.T, p *fixture) {
 	t.Helper()
 	p.take(wire.EncodeData(wire.Data{Reading: hot()}))
 	raised := p.published.Messages()
@@ -195,7 +195,7 @@ func detects(t *testing.T, p *plant) {
 	}
 }
 
-func storesAlerts(t *testing.T, p *plant) {
+func storesAlerts(t *testing.T, p *fixture) {
 	t.Helper()
 	p.take(wire.EncodeAlert(alert.Exceeded(hot(), alert.Defaults())[0]))
 	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, store.AlertQuery{Limit: 10})
@@ -204,7 +204,7 @@ func storesAlerts(t *testing.T, p *plant) {
 	}
 }
 
-func trains(t *testing.T, p *plant) {
+func trains(t *testing.T, p *fixture) {
 	t.Helper()
 	for i := range 1500 {
 		p.series = append(p.series, reading.Reading{

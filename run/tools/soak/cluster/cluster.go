@@ -1,11 +1,11 @@
-// Package cluster runs Coldaisle as it runs in production, every program a
-// process of its own, on lines that can be cut: the gateways of several sites,
-// two instances of each function and of the API, a PostgreSQL, Pub/Sub and
-// object storage. Any process can be killed and started again, the database can
-// crash, and every line can fall silent or become slow.
+// Package cluster runs Coldaisle as it runs in production, every program a process
+// of its own: the gateways of several sites, two instances of each function and of
+// the API, a PostgreSQL, Pub/Sub and object storage, connected through TCP proxies.
+// Any process can be killed and started again, the database can crash, and each
+// proxy can stall, refuse or delay connections.
 //
-// The soak and the chaos scenarios of run/tools/soak break it; it decides nothing of
-// what must hold meanwhile.
+// run/tools/soak uses it for `make soak` and `make chaos`, run/tools/bench to measure
+// start times. It checks nothing itself.
 package cluster
 
 import (
@@ -28,18 +28,18 @@ import (
 	"coldaisle.dev/shared/httpserver"
 )
 
-// instances is how many processes stand behind each pool: the first ones never
-// die in a soak, so that a leak shows in them, the second ones do.
+// instances is the number of processes behind each load balancer. The soak never
+// kills the first one, so that a leak shows in it.
 const instances = 2
 
 // modelBucket holds the models in object storage.
 const modelBucket = "models"
 
-// Options say what runs.
+// Options configure a cluster.
 type Options struct {
 	Dir   string // for data, programs and logs; made when missing
 	Sites int    // gateways
-	// Programs are what runs; nil builds it first.
+	// Programs are the built programs; nil builds them first.
 	Programs Programs
 	// Environ adds to the environment, as NAME=value, of the processes of a
 	// program: gateway, api, or a function.
@@ -47,30 +47,30 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Plant is a running system.
-type Plant struct {
+// Cluster is a running cluster.
+type Cluster struct {
 	Database  *Database
 	PubSub    *PubSub
 	Gateways  []*Process
-	Functions map[string]*Pool
-	API       *Pool
+	Functions map[string]*LoadBalancer
+	API       *LoadBalancer
 
 	options Options
 	closers []func() error
 }
 
 // Start builds the programs and starts everything. ctx bounds the start only.
-func Start(ctx context.Context, o Options) (*Plant, error) {
-	p := &Plant{options: o, Functions: map[string]*Pool{}}
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	p := &Cluster{options: o, Functions: map[string]*LoadBalancer{}}
 	if err := p.start(ctx); err != nil {
 		return nil, errors.Join(err, p.Stop())
 	}
 	return p, nil
 }
 
-func (p *Plant) start(ctx context.Context) error {
-	if err := os.MkdirAll(p.logs(), 0o755); err != nil { //nolint:gosec // the database's account must pass
-		return fmt.Errorf("plant: %w", err)
+func (p *Cluster) start(ctx context.Context) error {
+	if err := os.MkdirAll(p.logs(), 0o755); err != nil { //nolint:gosec // the database's account must traverse it
+		return fmt.Errorf("cluster: %w", err)
 	}
 	var err error
 	if p.options.Programs == nil {
@@ -92,7 +92,7 @@ func (p *Plant) start(ctx context.Context) error {
 	}
 	backend := []string{
 		"PROJECT_ID=" + Project, "DATABASE_URL=" + p.Database.URL(), "READINGS=postgres",
-		"PUBSUB_EMULATOR_HOST=" + p.PubSub.Backend.Address(),
+		"PUBSUB_EMULATOR_HOST=" + p.PubSub.ServiceProxy.Address(),
 		"STORAGE_EMULATOR_HOST=" + storage, "MODEL_BUCKET=" + modelBucket,
 	}
 	secret := "SECRET_KEY=" + rand.Text() + rand.Text()
@@ -100,13 +100,13 @@ func (p *Plant) start(ctx context.Context) error {
 		return err
 	}
 	for _, function := range functions() {
-		pool, err := p.startPool(ctx, function, append(slices.Clone(backend), "FUNCTION_TARGET="+function))
+		balancer, err := p.startInstances(ctx, function, append(slices.Clone(backend), "FUNCTION_TARGET="+function))
 		if err != nil {
 			return err
 		}
-		p.Functions[function] = pool
+		p.Functions[function] = balancer
 	}
-	if p.API, err = p.startPool(ctx, apiProgram, append(slices.Clone(backend), secret)); err != nil {
+	if p.API, err = p.startInstances(ctx, apiProgram, append(slices.Clone(backend), secret)); err != nil {
 		return err
 	}
 	err = p.PubSub.push(ctx, func(function string) string { return p.Functions[function].URL }, p.options.Log)
@@ -116,7 +116,7 @@ func (p *Plant) start(ctx context.Context) error {
 	return p.startGateways(ctx)
 }
 
-// functions are those that the bridge pushes to.
+// functions lists the functions that the bridge pushes to.
 func functions() []string {
 	var names []string
 	for _, route := range pushbridge.Routes() {
@@ -125,10 +125,10 @@ func functions() []string {
 	return names
 }
 
-func (p *Plant) logs() string { return filepath.Join(p.options.Dir, "logs") }
+func (p *Cluster) logs() string { return filepath.Join(p.options.Dir, "logs") }
 
-// process prepares and starts one.
-func (p *Plant) process(ctx context.Context, name, program string, environ []string) (*Process, error) {
+// startProcess prepares and starts a process.
+func (p *Cluster) startProcess(ctx context.Context, name, program string, environ []string) (*Process, error) {
 	environ = append(slices.Clone(environ), p.options.Environ[program]...)
 	process, err := newProcess(ctx, name, p.options.Programs[program], p.logs(), environ)
 	if err != nil {
@@ -138,31 +138,31 @@ func (p *Plant) process(ctx context.Context, name, program string, environ []str
 	return process, process.Start(ctx)
 }
 
-func (p *Plant) startPool(ctx context.Context, program string, environ []string) (*Pool, error) {
+func (p *Cluster) startInstances(ctx context.Context, program string, environ []string) (*LoadBalancer, error) {
 	members := make([]*Process, instances)
 	for i := range members {
 		var err error
-		if members[i], err = p.process(ctx, program+"-"+strconv.Itoa(i+1), program, environ); err != nil {
+		if members[i], err = p.startProcess(ctx, program+"-"+strconv.Itoa(i+1), program, environ); err != nil {
 			return nil, err
 		}
 	}
-	pool, err := newPool(ctx, p.options.Log, members...)
+	balancer, err := newLoadBalancer(ctx, p.options.Log, members...)
 	if err != nil {
 		return nil, err
 	}
-	p.onStop(pool.close)
-	return pool, nil
+	p.onStop(balancer.close)
+	return balancer, nil
 }
 
-func (p *Plant) startGateways(ctx context.Context) error {
+func (p *Cluster) startGateways(ctx context.Context) error {
 	for site := range p.options.Sites {
 		name := gatewayProgram + "-" + strconv.Itoa(site+1)
 		environ := []string{
 			"PROJECT_ID=" + Project, "DATA_TOPIC=" + pushbridge.TopicData,
-			"PUBSUB_EMULATOR_HOST=" + p.PubSub.Sites.Address(), "OUTBOX_DIR=" + filepath.Join(p.options.Dir, name),
+			"PUBSUB_EMULATOR_HOST=" + p.PubSub.GatewayProxy.Address(), "OUTBOX_DIR=" + filepath.Join(p.options.Dir, name),
 			"MDNS=false", // nodes know where it is, and others on this network need not
 		}
-		gateway, err := p.process(ctx, name, gatewayProgram, environ)
+		gateway, err := p.startProcess(ctx, name, gatewayProgram, environ)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (p *Plant) startGateways(ctx context.Context) error {
 }
 
 // startStorage serves object storage over files and returns its address.
-func (p *Plant) startStorage(ctx context.Context) (string, error) {
+func (p *Cluster) startStorage(ctx context.Context) (string, error) {
 	root := filepath.Join(p.options.Dir, "objects")
 	if err := os.MkdirAll(filepath.Join(root, modelBucket), 0o700); err != nil {
 		return "", fmt.Errorf("object storage: %w", err)
@@ -200,19 +200,19 @@ func (p *Plant) startStorage(ctx context.Context) (string, error) {
 	return "http://" + listener.Addr().String(), nil
 }
 
-// Replay moves dead letters back to their topics, as an operator does.
-func (p *Plant) Replay(ctx context.Context) error {
+// Redeliver runs run/tools/redeliver for both topics, as an operator does.
+func (p *Cluster) Redeliver(ctx context.Context) error {
 	for _, topic := range []string{pushbridge.TopicData, pushbridge.TopicAlerts} {
 		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+p.PubSub.server.Addr)
-		if err := run(ctx, p.options.Programs[replayProgram], environ, "-project", Project, "-topic", topic, "-idle", "1s"); err != nil {
+		if err := run(ctx, p.options.Programs[redeliverProgram], environ, "-project", Project, "-topic", topic, "-idle", "1s"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Processes are all that run, gateways first.
-func (p *Plant) Processes() []*Process {
+// Processes lists all processes, gateways first.
+func (p *Cluster) Processes() []*Process {
 	all := slices.Clone(p.Gateways)
 	for _, function := range functions() {
 		all = append(all, p.Functions[function].Instances...)
@@ -220,14 +220,14 @@ func (p *Plant) Processes() []*Process {
 	return append(all, p.API.Instances...)
 }
 
-func (p *Plant) onStop(end func() error) { p.closers = append(p.closers, end) }
+func (p *Cluster) onStop(end func() error) { p.closers = append(p.closers, end) }
 
-// Stop ends everything, what was started last first.
-func (p *Plant) Stop() error {
-	var faults []error
+// Stop stops everything in the reverse order of its start.
+func (p *Cluster) Stop() error {
+	var errs []error
 	for _, end := range slices.Backward(p.closers) {
-		faults = append(faults, end())
+		errs = append(errs, end())
 	}
 	p.closers = nil
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

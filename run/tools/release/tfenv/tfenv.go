@@ -1,9 +1,9 @@
-// Package tfenv reads from the terraform configuration what each part of the
-// system runs with in production. Tests start the parts with exactly that: a
-// setting that the program or the configuration renames alone then fails one.
+// Package tfenv reads each component's environment from the terraform configuration.
+// Tests start the components with exactly that environment, so that a test fails when
+// a variable is renamed in the program or in terraform alone. It is for tests only.
 //
-// Variables have their defaults, what only Google knows has a stand-in, which
-// differs from every default of the programs.
+// Terraform's variables have their defaults. Values that only Google Cloud knows have
+// stand-ins, which differ from every default of the programs.
 package tfenv
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// What stands in for what is made by terraform.
+// Stand-ins for resources that terraform creates.
 const (
 	Project    = "stand-in"
 	Connection = Project + ":europe-west1:coldaisle"
@@ -37,25 +37,28 @@ const (
 	dataTopic       = "data-of-stand-in"
 )
 
-// Parts are those that run by an environment.
-func Parts() []string {
+// Components lists the components that have an environment.
+func Components() []string {
 	return []string{"api", "detect", "ingest", "migrate", "storealert", "train"}
 }
 
-// User is the stand-in of a part's database user. Tests that make the users give
-// them a suffix of their own, for users belong to the whole server.
-func User(part, suffix string) string { return "coldaisle-" + part + suffix + "@stand-in.iam" }
+// DatabaseUser is the stand-in for a component's database user. Tests that create the
+// users add a suffix of their own, because users belong to the whole server.
+func DatabaseUser(component, suffix string) string {
+	return "coldaisle-" + component + suffix + "@stand-in.iam"
+}
 
-// Part is what one part runs with.
-type Part struct {
-	// Environment is what its variables are set to.
+// Component is the environment of one component.
+type Component struct {
+	// Environment maps variables to their values.
 	Environment map[string]string
 	// Secrets are the variables that Secret Manager fills.
 	Secrets []string
 }
 
-// Environ is the environment as of os.Environ, the secrets being value.
-func (p Part) Environ(value string) []string {
+// Environ returns the environment in the form of os.Environ, with value for each
+// secret.
+func (p Component) Environ(value string) []string {
 	var environ []string
 	for _, name := range slices.Sorted(maps.Keys(p.Environment)) {
 		environ = append(environ, name+"="+p.Environment[name])
@@ -66,9 +69,9 @@ func (p Part) Environ(value string) []string {
 	return environ
 }
 
-// Read returns the parts by name. folder is that of the configuration; suffix
-// goes into the database users, see [User].
-func Read(folder, suffix string) (map[string]Part, error) {
+// Read returns the components by name. folder is the configuration's; suffix goes into
+// the database users, see [DatabaseUser].
+func Read(folder, suffix string) (map[string]Component, error) {
 	parser := hclparse.NewParser()
 	variables, err := defaults(parser, filepath.Join(folder, "variables.tf"))
 	if err != nil {
@@ -85,29 +88,29 @@ func Read(folder, suffix string) (map[string]Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := map[string]Part{}
+	components := map[string]Component{}
 	for name, environment := range found["environment"].AsValueMap() {
-		part := Part{Environment: map[string]string{}}
+		component := Component{Environment: map[string]string{}}
 		for variable, value := range environment.AsValueMap() {
 			text, err := convert.Convert(value, cty.String)
 			if err != nil {
 				return nil, fmt.Errorf("%s of %s: %w", variable, name, err)
 			}
-			part.Environment[variable] = text.AsString()
+			component.Environment[variable] = text.AsString()
 		}
 		if secrets := found["secrets"]; secrets.Type().HasAttribute(name) {
-			part.Secrets = slices.Sorted(maps.Keys(secrets.GetAttr(name).AsValueMap()))
+			component.Secrets = slices.Sorted(maps.Keys(secrets.GetAttr(name).AsValueMap()))
 		}
-		parts[name] = part
+		components[name] = component
 	}
-	return parts, nil
+	return components, nil
 }
 
-// modules are the outputs of modules that environments are made of.
+// modules returns the module outputs that the environments refer to.
 func modules(suffix string) cty.Value {
 	users := map[string]cty.Value{}
-	for _, part := range Parts() {
-		users[part] = cty.StringVal(User(part, suffix))
+	for _, component := range Components() {
+		users[component] = cty.StringVal(DatabaseUser(component, suffix))
 	}
 	object := func(attributes map[string]string) cty.Value {
 		values := map[string]cty.Value{}
@@ -132,7 +135,7 @@ func modules(suffix string) cty.Value {
 	})
 }
 
-// defaults are the values of variables of which nothing is said.
+// defaults returns the variables' default values.
 func defaults(parser *hclparse.Parser, path string) (map[string]cty.Value, error) {
 	body, err := parse(parser, path)
 	if err != nil {
@@ -144,13 +147,13 @@ func defaults(parser *hclparse.Parser, path string) (map[string]cty.Value, error
 		if block.Type != "variable" || !ok {
 			continue
 		}
-		value, faults := attribute.Expr.Value(nil)
-		if faults.HasErrors() {
-			return nil, fmt.Errorf("default of %s: %w", block.Labels[0], faults)
+		value, diags := attribute.Expr.Value(nil)
+		if diags.HasErrors() {
+			return nil, fmt.Errorf("default of %s: %w", block.Labels[0], diags)
 		}
-		kind, inner, faults := typeexpr.TypeConstraintWithDefaults(block.Body.Attributes["type"].Expr)
-		if faults.HasErrors() {
-			return nil, fmt.Errorf("type of %s: %w", block.Labels[0], faults)
+		kind, inner, diags := typeexpr.TypeConstraintWithDefaults(block.Body.Attributes["type"].Expr)
+		if diags.HasErrors() {
+			return nil, fmt.Errorf("type of %s: %w", block.Labels[0], diags)
 		}
 		if inner != nil && !value.IsNull() {
 			value = inner.Apply(value)
@@ -174,9 +177,9 @@ func locals(parser *hclparse.Parser, path string, context *hcl.EvalContext) (map
 			continue
 		}
 		for name, attribute := range block.Body.Attributes {
-			value, faults := attribute.Expr.Value(context)
-			if faults.HasErrors() {
-				return nil, fmt.Errorf("local %s: %w", name, faults)
+			value, diags := attribute.Expr.Value(context)
+			if diags.HasErrors() {
+				return nil, fmt.Errorf("local %s: %w", name, diags)
 			}
 			values[name] = value
 		}
@@ -192,9 +195,9 @@ func parse(parser *hclparse.Parser, path string) (*hclsyntax.Body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	file, faults := parser.ParseHCL(content, path)
-	if faults.HasErrors() {
-		return nil, fmt.Errorf("read the configuration: %w", faults)
+	file, diags := parser.ParseHCL(content, path)
+	if diags.HasErrors() {
+		return nil, fmt.Errorf("read the configuration: %w", diags)
 	}
 	body, ok := file.Body.(*hclsyntax.Body)
 	if !ok {

@@ -12,40 +12,39 @@ import (
 	"coldaisle.dev/run/tools/soak/cluster"
 )
 
-// rest waits until no gateway keeps anything back and everything published is
-// delivered; what died of bad luck is replayed.
-func (s *soak) rest(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// quiesce waits until every outbox is empty and every message is delivered, and then
+// redelivers the dead letters.
+func (s *soak) quiesce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, quiesceTimeout)
 	defer cancel()
-	for _, gateway := range s.plant.Gateways {
-		if err := emptied(ctx, gateway); err != nil {
+	for _, gateway := range s.cluster.Gateways {
+		if err := waitOutboxEmpty(ctx, gateway); err != nil {
 			return err
 		}
 	}
-	if err := s.plant.PubSub.Drain(ctx); err != nil {
+	if err := s.cluster.PubSub.Drain(ctx); err != nil {
 		return err
 	}
-	if err := s.trained(ctx); err != nil {
+	if err := s.waitTraining(ctx); err != nil {
 		return err
 	}
-	dead, err := s.plant.PubSub.DeadLetters(ctx)
+	dead, err := s.cluster.PubSub.DeadLetters(ctx)
 	if err != nil || dead == 0 {
 		return err
 	}
-	s.say("replaying %d dead letters", dead)
-	if err := s.plant.Replay(ctx); err != nil {
+	s.logf("redelivering %d dead letters", dead)
+	if err := s.cluster.Redeliver(ctx); err != nil {
 		return err
 	}
-	return s.plant.PubSub.Drain(ctx)
+	return s.cluster.PubSub.Drain(ctx)
 }
 
-// trained waits for the end of the training run that verdicts may have begun,
-// where there is a function that trains.
-func (s *soak) trained(ctx context.Context) error {
-	if s.plant.Functions["train"] == nil {
+// waitTraining waits for the end of a training run that verdicts may have started.
+func (s *soak) waitTraining(ctx context.Context) error {
+	if s.cluster.Functions["train"] == nil {
 		return nil
 	}
-	db, err := s.plant.Database.Connect(ctx)
+	db, err := s.cluster.Database.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,20 +61,20 @@ func (s *soak) trained(ctx context.Context) error {
 	}
 }
 
-// emptied waits until a gateway publishes and keeps nothing back.
-func emptied(ctx context.Context, p *cluster.Process) error {
+// waitOutboxEmpty waits until a gateway's uplink is up and its outbox is empty.
+func waitOutboxEmpty(ctx context.Context, p *cluster.Process) error {
 	for {
 		h, err := health(ctx, p)
 		if err == nil && h.Publishing.Up && h.Outbox.Readings == 0 {
 			return nil
 		}
 		if !pause(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("%s keeps %d readings: %w", p.Name, h.Outbox.Readings, ctx.Err())
+			return fmt.Errorf("%s has %d readings in its outbox: %w", p.Name, h.Outbox.Readings, ctx.Err())
 		}
 	}
 }
 
-// health is what a gateway says of itself.
+// health asks a gateway for its health.
 func health(ctx context.Context, p *cluster.Process) (gateway.Health, error) {
 	var h gateway.Health
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+"/health", nil)

@@ -41,9 +41,9 @@ var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // second is the moment of an attempt: each takes a second.
 func second(n int) time.Time { return began.Add(time.Duration(n) * time.Second) }
 
-// TestBook sends one reading of 60 °C and 40 %, hears the given answers, and
+// TestLedger sends one reading of 60 °C and 40 %, hears the given answers, and
 // finds it stored at the given times.
-func TestBook(t *testing.T) {
+func TestLedger(t *testing.T) {
 	t.Parallel()
 	once := ledger.Totals{Node: "rack-1", Sent: 1, Answered: 1, Stored: 1, Due: 1, Alerted: 1}
 	with := func(change func(*ledger.Totals)) ledger.Totals { sum := once; change(&sum); return sum }
@@ -79,8 +79,8 @@ func TestBook(t *testing.T) {
 			t.Parallel()
 			pool := pgtest.New(t)
 			now := began
-			book := ledger.NewBook(func(string) alert.Thresholds { return alert.Defaults() }, func() time.Time { return now })
-			client := &http.Client{Transport: tick{book.Over(&gateway{c.answers}), &now}}
+			l := ledger.New(func(string) alert.Thresholds { return alert.Defaults() }, func() time.Time { return now })
+			client := &http.Client{Transport: tick{l.Transport(&gateway{c.answers}), &now}}
 			for range c.answers {
 				post(t, client)
 			}
@@ -99,11 +99,11 @@ func TestBook(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
-			err = book.Close(t.Context(), db)
+			err = l.Close(t.Context(), db)
 			if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 				t.Errorf("error %v, want %q", err, c.fault)
 			}
-			if diff := cmp.Diff([]ledger.Totals{c.want}, book.Nodes()); diff != "" {
+			if diff := cmp.Diff([]ledger.Totals{c.want}, l.Nodes()); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

@@ -14,10 +14,10 @@ import (
 	"coldaisle.dev/shared/httpserver"
 )
 
-// Pool is one address in front of several instances of a program, which take
-// requests in turn, as Cloud Run has it. A request for an instance that is down
-// fails: whoever asked must ask again.
-type Pool struct {
+// LoadBalancer is one address in front of several instances of a program, which get
+// requests in turn, as on Cloud Run. A request to an instance that is down fails
+// with 502: the client must retry.
+type LoadBalancer struct {
 	URL       string
 	Instances []*Process
 
@@ -27,24 +27,24 @@ type Pool struct {
 	ended     chan error
 }
 
-// newPool serves in front of the instances, which need not run yet.
-func newPool(ctx context.Context, log *slog.Logger, instances ...*Process) (*Pool, error) {
+// newLoadBalancer listens in front of the instances, which need not run yet.
+func newLoadBalancer(ctx context.Context, log *slog.Logger, instances ...*Process) (*LoadBalancer, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("pool: %w", err)
+		return nil, fmt.Errorf("load balancer: %w", err)
 	}
-	p := &Pool{URL: "http://" + listener.Addr().String(), Instances: instances, ended: make(chan error, 1)}
+	p := &LoadBalancer{URL: "http://" + listener.Addr().String(), Instances: instances, ended: make(chan error, 1)}
 	targets := make([]*url.URL, len(instances))
 	for i, instance := range instances {
 		if targets[i], err = url.Parse(instance.URL()); err != nil {
-			return nil, fmt.Errorf("pool: %w", err)
+			return nil, fmt.Errorf("load balancer: %w", err)
 		}
 	}
 	p.transport = &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			turn := int(p.next.Add(1)) % len(targets)
-			r.SetURL(targets[turn])
+			index := int(p.next.Add(1)) % len(targets)
+			r.SetURL(targets[index])
 		},
 		Transport: p.transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
@@ -58,10 +58,10 @@ func newPool(ctx context.Context, log *slog.Logger, instances ...*Process) (*Poo
 	return p, nil
 }
 
-// Rest closes the connections to the instances that nobody uses.
-func (p *Pool) Rest() { p.transport.CloseIdleConnections() }
+// CloseIdleConnections closes idle connections to the instances.
+func (p *LoadBalancer) CloseIdleConnections() { p.transport.CloseIdleConnections() }
 
-func (p *Pool) close() error {
+func (p *LoadBalancer) close() error {
 	p.end()
 	return <-p.ended
 }

@@ -35,15 +35,15 @@ type document struct {
 	Components []component `json:"components"`
 }
 
-// bill lists the modules in a program and the Go that built it as a CycloneDX
-// document, which has neither a time nor a random number in it.
-func bill(program string) ([]byte, error) {
+// sbom lists a program's modules and its Go version as a CycloneDX document. It holds
+// no time and no random number: equal programs have equal documents.
+func sbom(program string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return nil, fmt.Errorf("build information: %w", err)
 	}
 	if len(info.Deps) == 0 {
-		return nil, errors.New("the program says nothing of what it is made of")
+		return nil, errors.New("the program has no build information")
 	}
 	d := document{Format: "CycloneDX", SpecVersion: "1.5", Version: 1}
 	d.Metadata.Component = component{Type: "application", Ref: info.Path, Name: info.Path}
@@ -65,8 +65,9 @@ func bill(program string) ([]byte, error) {
 	return append(written, '\n'), nil
 }
 
-// attachment is the bill as what refers to the image in its repository.
-func attachment(image v1.Image, materials []byte) (v1.Image, error) {
+// sbomReferrer returns an artifact that holds the bill of materials and refers to the
+// image.
+func sbomReferrer(image v1.Image, materials []byte) (v1.Image, error) {
 	described, err := partial.Descriptor(image)
 	if err != nil {
 		return nil, fmt.Errorf("describe the image: %w", err)

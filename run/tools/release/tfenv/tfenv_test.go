@@ -17,14 +17,14 @@ const configuration = "../../../../terraform"
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	parts, err := tfenv.Read(configuration, "-x")
+	components, err := tfenv.Read(configuration, "-x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(tfenv.Parts(), slices.Sorted(maps.Keys(parts))); diff != "" {
+	if diff := cmp.Diff(tfenv.Components(), slices.Sorted(maps.Keys(components))); diff != "" {
 		t.Errorf("parts (-want +got):\n%s", diff)
 	}
-	detect := parts["detect"].Environment
+	detect := components["detect"].Environment
 	for name, want := range map[string]string{
 		"PROJECT_ID": tfenv.Project, "DB_USER": "coldaisle-detect-x@stand-in.iam", "DB_PRIVATE_IP": "true",
 		"DB_MAX_CONNS": "4", "ALERT_TOPIC": tfenv.AlertTopic, "MAX_ALLOWED_TEMP": "50", "MODEL_BUCKET": tfenv.Bucket,
@@ -33,16 +33,16 @@ func TestRead(t *testing.T) {
 			t.Errorf("detect's %s is %q, want %q", name, detect[name], want)
 		}
 	}
-	if users := parts["migrate"].Environment["DB_USERS"]; strings.Count(users, "=") != 5 || !strings.Contains(users, "api=coldaisle-api-x@stand-in.iam") {
+	if users := components["migrate"].Environment["DB_USERS"]; strings.Count(users, "=") != 5 || !strings.Contains(users, "api=coldaisle-api-x@stand-in.iam") {
 		t.Errorf("DB_USERS is %q", users)
 	}
-	if got := parts["api"].Environ("key"); !slices.Contains(got, "SECRET_KEY=key") || len(parts["ingest"].Secrets) != 0 {
-		t.Errorf("the API runs with %q, ingest's secrets are %q", got, parts["ingest"].Secrets)
+	if got := components["api"].Environ("key"); !slices.Contains(got, "SECRET_KEY=key") || len(components["ingest"].Secrets) != 0 {
+		t.Errorf("the API runs with %q, ingest's secrets are %q", got, components["ingest"].Secrets)
 	}
 }
 
-// TestReadFaults names what the configuration gets wrong.
-func TestReadFaults(t *testing.T) {
+// TestReadErrors names what the configuration gets wrong.
+func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	variables, err := os.ReadFile(filepath.Join(configuration, "variables.tf"))
 	if err != nil {
@@ -69,7 +69,7 @@ func TestReadFaults(t *testing.T) {
 	}
 }
 
-func TestDifferences(t *testing.T) {
+func TestMismatches(t *testing.T) {
 	t.Parallel()
 	var settings struct {
 		Embedded struct {
@@ -77,12 +77,12 @@ func TestDifferences(t *testing.T) {
 		}
 		Topic string `env:"TOPIC" envDefault:"t"`
 	}
-	same := tfenv.Part{Environment: map[string]string{"PROJECT_ID": "p"}}
-	if lines, err := tfenv.Differences(same, &settings); err != nil || len(lines) != 0 {
+	same := tfenv.Component{Environment: map[string]string{"PROJECT_ID": "p"}}
+	if lines, err := tfenv.Mismatches(same, &settings); err != nil || len(lines) != 0 {
 		t.Errorf("got %q, %v", lines, err)
 	}
-	renamed := tfenv.Part{Environment: map[string]string{"PROJECT": "p"}, Secrets: []string{"TOPIC"}}
-	lines, err := tfenv.Differences(renamed, &settings)
+	renamed := tfenv.Component{Environment: map[string]string{"PROJECT": "p"}, Secrets: []string{"TOPIC"}}
+	lines, err := tfenv.Mismatches(renamed, &settings)
 	if diff := cmp.Diff([]string{"PROJECT_ID is required and not set", "PROJECT is set and nothing reads it"}, lines); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

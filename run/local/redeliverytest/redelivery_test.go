@@ -35,29 +35,27 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 const project = "test"
 
-// size is how many readings go in: a slice of the whole suite unless
-// FAULT_READINGS says more.
+// size is the number of readings: 600, or REDELIVERY_READINGS.
 func size(t *testing.T) int {
 	t.Helper()
-	text := os.Getenv("FAULT_READINGS")
+	text := os.Getenv("REDELIVERY_READINGS")
 	if text == "" {
 		return 600
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		t.Fatalf("FAULT_READINGS: %v", err)
+		t.Fatalf("REDELIVERY_READINGS: %v", err)
 	}
 	return n
 }
 
-// TestFaults sends readings through ingest, detect and storealert, each a
+// TestRedelivery sends readings through ingest, detect and storealert, each a
 // process of its own that is killed and started again all the time, behind a
 // network that fails at every tenth message, before or after the effect, and
-// delivers some twice. Messages come in disorder and partly in copies, poison
-// among them. In the end each reading is stored once, each alert due stands
-// once, and the dead letter holds the poison and, after a replay of what died of
-// bad luck alone, nothing else.
-func TestFaults(t *testing.T) {
+// delivers some twice. Messages arrive out of order, some of them twice, some
+// malformed. In the end each reading and each due alert is stored once. After dead
+// letters were redelivered, only the malformed messages are left there.
+func TestRedelivery(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"postgres", "bigquery"} {
 		t.Run(table, func(t *testing.T) {
@@ -102,7 +100,7 @@ func run(t *testing.T, table string, n int) {
 	for _, function := range []string{"ingest", "detect", "storealert"} {
 		instances[function] = start(t, function, environ)
 	}
-	subscriptions, err := pushbridge.Build(t.Context(), client, project, func(function string) string {
+	subscriptions, err := pushbridge.EnsureTopology(t.Context(), client, project, func(function string) string {
 		if instances[function] == nil {
 			return "http://127.0.0.1:1/" // train takes no part
 		}
@@ -111,11 +109,11 @@ func run(t *testing.T, table string, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pushes := pushbridge.New(client, subscriptions, pushbridge.Config{MinBackoff: 50 * time.Millisecond, Outstanding: 64}, logging.Discard())
+	bridge := pushbridge.New(client, subscriptions, pushbridge.Config{MinBackoff: 50 * time.Millisecond, MaxOutstanding: 64}, logging.Discard())
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := pushes.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		if err := bridge.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -126,10 +124,10 @@ func run(t *testing.T, table string, n int) {
 	}
 
 	began := time.Now()
-	sent, published, poison := publish(t, client, pushes, n)
+	sent, published, poison := publish(t, client, bridge, n)
 	done := int64(2 * published) // each goes to ingest and to detect
-	settle(t, pushes, instances, done)
-	// An operator replays once the fault is mended: nothing is killed any more.
+	settle(t, bridge, instances, done)
+	// An operator redelivers once the cause is mended: nothing is killed any more.
 	// The network goes on failing, so that a replay, too, may need another.
 	killed := 0
 	for _, stop := range peace {
@@ -140,13 +138,13 @@ func run(t *testing.T, table string, n int) {
 	}
 	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*poison
 	for left, round := unlucky, 1; left > 0 && round <= 5; round++ {
-		replay(t, server.Addr, "data")
-		replay(t, server.Addr, "alerts")
-		settle(t, pushes, instances, done)
+		redeliver(t, server.Addr, "data")
+		redeliver(t, server.Addr, "alerts")
+		settle(t, bridge, instances, done)
 		left = deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*poison
 	}
 	t.Logf("%d readings in %.1f s: %d attempts refused, %d instances killed, %d messages dead by bad luck and replayed",
-		n, time.Since(began).Seconds(), pushes.Counts().Refused, killed, unlucky)
+		n, time.Since(began).Seconds(), bridge.Counts().Refused, killed, unlucky)
 
 	if dead := deadLetters(t, client, "data"); dead != 2*poison { // both functions refuse it
 		t.Errorf("%d messages in the dead letter of topic data, want the poison twice: %d", dead, 2*poison)
@@ -234,7 +232,7 @@ func owned() []string {
 
 // publish sends n readings in disorder, every twentieth twice, and poison, as
 // fast as they are taken: the fake looks through all that waits at every pull.
-func publish(t *testing.T, client *pubsub.Client, pushes *pushbridge.Bridge, n int) (sent []reading.Reading, published, poison int) {
+func publish(t *testing.T, client *pubsub.Client, bridge *pushbridge.Bridge, n int) (sent []reading.Reading, published, poison int) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(uint64(n), 1))
 	ids := append(owned(), "deleted", "unknown")
@@ -263,7 +261,7 @@ func publish(t *testing.T, client *pubsub.Client, pushes *pushbridge.Bridge, n i
 	chance.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
 	for chunk := range slices.Chunk(messages, 500) {
 		published += len(chunk)
-		for counts := pushes.Counts(); 2*int64(published)-counts.Delivered-counts.DeadLettered > 4000; counts = pushes.Counts() {
+		for counts := bridge.Counts(); 2*int64(published)-counts.Delivered-counts.DeadLettered > 4000; counts = bridge.Counts() {
 			select {
 			case <-t.Context().Done():
 				t.Fatal("not all published")
@@ -283,19 +281,19 @@ func publish(t *testing.T, client *pubsub.Client, pushes *pushbridge.Bridge, n i
 
 // settle waits until so many deliveries are done with, one way or the other, and
 // nothing is left to deliver.
-func settle(t *testing.T, pushes *pushbridge.Bridge, instances map[string]*instance, least int64) {
+func settle(t *testing.T, bridge *pushbridge.Bridge, instances map[string]*instance, least int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	fail := func() { t.Fatalf("not settled: %+v\n%s", pushes.Counts(), instances["ingest"].output()) }
-	for counts := pushes.Counts(); counts.Delivered+counts.DeadLettered < least; counts = pushes.Counts() {
+	fail := func() { t.Fatalf("not settled: %+v\n%s", bridge.Counts(), instances["ingest"].output()) }
+	for counts := bridge.Counts(); counts.Delivered+counts.DeadLettered < least; counts = bridge.Counts() {
 		select {
 		case <-ctx.Done():
 			fail()
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	if err := pushes.Drain(ctx); err != nil {
+	if err := bridge.Drain(ctx); err != nil {
 		fail()
 	}
 }
@@ -329,8 +327,8 @@ func deadLetters(t *testing.T, client *pubsub.Client, topic string) int {
 	return len(ids)
 }
 
-// replay runs the command as an operator does.
-func replay(t *testing.T, emulator, topic string) {
+// redeliver runs the command as an operator does.
+func redeliver(t *testing.T, emulator, topic string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), functiontest.Build(t, "coldaisle.dev/run/tools/redeliver"), "-project", project, "-topic", topic, "-idle", "500ms")
 	command.Env = append(os.Environ(), "PUBSUB_EMULATOR_HOST="+emulator)

@@ -34,14 +34,14 @@ func echo(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func TestLine(t *testing.T) {
+func TestProxy(t *testing.T) {
 	t.Parallel()
-	line, err := cluster.NewLine(t.Context(), echo(t))
+	proxy, err := cluster.NewProxy(t.Context(), echo(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(line.Close)
-	conn, err := net.Dial("tcp", line.Address())
+	t.Cleanup(proxy.Close)
+	conn, err := net.Dial("tcp", proxy.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,25 +55,25 @@ func TestLine(t *testing.T) {
 		return err
 	}
 	if err := ask(time.Minute); err != nil {
-		t.Fatalf("the whole line: %v", err)
+		t.Fatalf("forwarding: %v", err)
 	}
-	line.Slow(50 * time.Millisecond)
+	proxy.SetLatency(50 * time.Millisecond)
 	began := time.Now()
 	if err := ask(time.Minute); err != nil || time.Since(began) < 100*time.Millisecond {
-		t.Errorf("the slow line answered after %s, %v; want 100 ms at least", time.Since(began), err)
+		t.Errorf("the slow proxy answered after %s, %v; want 100 ms at least", time.Since(began), err)
 	}
-	line.Slow(0)
-	line.Set(cluster.Silent)
+	proxy.SetLatency(0)
+	proxy.SetMode(cluster.Stall)
 	if err := ask(100 * time.Millisecond); err == nil {
-		t.Error("the silent line answered")
+		t.Error("the stalled proxy answered")
 	}
-	line.Set(cluster.Whole)
+	proxy.SetMode(cluster.Forward)
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := answer.ReadString('\n'); err != nil {
-		t.Errorf("what was sent while the line was silent is gone: %v", err)
+		t.Errorf("bytes sent while the proxy stalled are lost: %v", err)
 	}
-	line.Set(cluster.Refused)
+	proxy.SetMode(cluster.Refuse)
 	if err := ask(time.Minute); err == nil {
-		t.Error("the cut line answered")
+		t.Error("the refusing proxy answered")
 	}
 }

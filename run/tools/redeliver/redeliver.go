@@ -15,7 +15,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// The attributes that Pub/Sub adds on the way to a dead letter begin so. See
+// Names of the attributes that Pub/Sub adds to a dead letter. See
 // https://cloud.google.com/pubsub/docs/handling-failures.
 const (
 	deadLetterPrefix   = "CloudPubSubDeadLetter"
@@ -23,55 +23,55 @@ const (
 	sourcePublishTime  = deadLetterPrefix + "SourceTopicPublishTime"
 )
 
-// replay is one run of the command.
-type replay struct {
+// redelivery is one run of the command.
+type redelivery struct {
 	client       *pubsub.Client
 	project      string
 	topic        string
 	subscription string
-	from         string // function whose refusals are moved; empty for all
+	function     string // function whose dead letters are moved; empty for all
 	limit        int    // messages; 0 for no limit
 	dryRun       bool
-	// started bounds the run: what died after it has died of what is still
-	// broken, and moving it would go round in circles.
+	// started is when the run began. Messages that were dead-lettered after it have
+	// failed again: moving them would loop.
 	started time.Time
-	// idle is how long the subscription must give nothing before the run ends:
-	// an empty answer to a pull does not mean that nothing is there.
+	// idle is how long the subscription must be empty before the run ends: a single
+	// empty pull does not mean that no message is left.
 	idle time.Duration
 	out  io.Writer
 }
 
 type counts struct{ moved, left int }
 
-// lease is how long pulled messages are ours, in seconds.
-const lease = 120
+// ackDeadlineSeconds is how long Pub/Sub delivers a pulled message to nobody else.
+const ackDeadlineSeconds = 120
 
-// run moves messages until none is left that it should move. Messages that stay
-// keep their lease until the end, so that a pull does not bring them again.
-func (r replay) run(ctx context.Context) (total counts, err error) {
+// run moves messages until no matching message is left. The others are held until the
+// end, so that a pull does not return them again, and then given back.
+func (r redelivery) run(ctx context.Context) (total counts, err error) {
 	publisher := r.client.Publisher(r.topic)
 	defer publisher.Stop()
-	var kept []string
+	var retained []string
 	moved := map[string]bool{}
 	defer func() {
-		err = r.release(ctx, kept, err)
-		total.left = len(kept)
+		err = r.giveBack(ctx, retained, err)
+		total.left = len(retained)
 	}()
-	quiet := time.NewTimer(r.idle)
-	defer quiet.Stop()
+	idleTimer := time.NewTimer(r.idle)
+	defer idleTimer.Stop()
 	for {
 		messages, err := r.pull(ctx)
 		if err != nil {
 			return total, err
 		}
 		for _, m := range messages {
-			quiet.Reset(r.idle)
-			if !r.wanted(m.GetMessage()) || r.dryRun || (r.limit > 0 && total.moved >= r.limit) {
-				kept = append(kept, m.GetAckId())
+			idleTimer.Reset(r.idle)
+			if !r.matches(m.GetMessage()) || r.dryRun || (r.limit > 0 && total.moved >= r.limit) {
+				retained = append(retained, m.GetAckId())
 				continue
 			}
 			if err := r.move(ctx, publisher, m, moved); err != nil {
-				kept = append(kept, m.GetAckId())
+				retained = append(retained, m.GetAckId())
 				return total, err
 			}
 			total.moved++
@@ -84,15 +84,15 @@ func (r replay) run(ctx context.Context) (total counts, err error) {
 		}
 		select {
 		case <-ctx.Done():
-			return total, fmt.Errorf("replay: %w", ctx.Err())
-		case <-quiet.C:
+			return total, fmt.Errorf("redeliver: %w", ctx.Err())
+		case <-idleTimer.C:
 			return total, nil
 		case <-time.After(r.idle / 10):
 		}
 	}
 }
 
-func (r replay) pull(ctx context.Context) ([]*pubsubpb.ReceivedMessage, error) {
+func (r redelivery) pull(ctx context.Context) ([]*pubsubpb.ReceivedMessage, error) {
 	name := "projects/" + r.project + "/subscriptions/" + r.subscription
 	response, err := r.client.SubscriptionAdminClient.Pull(ctx, &pubsubpb.PullRequest{
 		Subscription: name, MaxMessages: 100,
@@ -110,7 +110,7 @@ func (r replay) pull(ctx context.Context) ([]*pubsubpb.ReceivedMessage, error) {
 		ids[i] = m.GetAckId()
 	}
 	err = r.client.SubscriptionAdminClient.ModifyAckDeadline(ctx, &pubsubpb.ModifyAckDeadlineRequest{
-		Subscription: name, AckIds: ids, AckDeadlineSeconds: lease,
+		Subscription: name, AckIds: ids, AckDeadlineSeconds: ackDeadlineSeconds,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hold messages of %s: %w", r.subscription, err)
@@ -118,10 +118,10 @@ func (r replay) pull(ctx context.Context) ([]*pubsubpb.ReceivedMessage, error) {
 	return messages, nil
 }
 
-// wanted tells, and with -dry-run says, what is to be moved.
-func (r replay) wanted(m *pubsubpb.PubsubMessage) bool {
+// matches reports whether a message is to be moved, and with -dry-run prints it.
+func (r redelivery) matches(m *pubsubpb.PubsubMessage) bool {
 	source := m.GetAttributes()[sourceSubscription]
-	if r.from != "" && source != r.from && !strings.HasSuffix(source, "/"+r.from) {
+	if r.function != "" && source != r.function && !strings.HasSuffix(source, "/"+r.function) {
 		return false
 	}
 	if !m.GetPublishTime().AsTime().Before(r.started) {
@@ -133,10 +133,10 @@ func (r replay) wanted(m *pubsubpb.PubsubMessage) bool {
 	return true
 }
 
-// move publishes a message and then removes it from the dead letter. One that
-// several functions refused lies there as often; the topic gets it once, and
-// hands it to all of them again.
-func (r replay) move(ctx context.Context, publisher *pubsub.Publisher, received *pubsubpb.ReceivedMessage, moved map[string]bool) error {
+// move publishes a message and then removes it from the dead letter. A message that
+// several functions refused is there several times. It is published once, because
+// the topic delivers it to all of them.
+func (r redelivery) move(ctx context.Context, publisher *pubsub.Publisher, received *pubsubpb.ReceivedMessage, moved map[string]bool) error {
 	m := received.GetMessage()
 	attributes := maps.Clone(m.GetAttributes())
 	maps.DeleteFunc(attributes, func(name, _ string) bool { return strings.HasPrefix(name, deadLetterPrefix) })
@@ -158,9 +158,10 @@ func (r replay) move(ctx context.Context, publisher *pubsub.Publisher, received 
 	return nil
 }
 
-// dated gives a reading the date that it had when it was first published, where
-// that is not its own: published anew, it would otherwise become another reading,
-// and a copy that was stored before a second one. Anything else stays as it is.
+// dated sets a reading's timestamp to the time of its first publication, when it has
+// none that is usable. Otherwise the reading would get the time of its redelivery, and
+// with it another identity: a copy that is stored already would be stored twice. Other
+// data is returned unchanged.
 func dated(data []byte, published string) []byte {
 	first, err := time.Parse(time.RFC3339, published)
 	var fields map[string]json.RawMessage
@@ -190,10 +191,10 @@ func dated(data []byte, published string) []byte {
 	return again
 }
 
-// release gives back, at once, what stays in the dead letter.
-func (r replay) release(ctx context.Context, ids []string, fault error) error {
+// giveBack makes the messages that stay in the dead letter available again at once.
+func (r redelivery) giveBack(ctx context.Context, ids []string, cause error) error {
 	if len(ids) == 0 {
-		return fault
+		return cause
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -202,9 +203,9 @@ func (r replay) release(ctx context.Context, ids []string, fault error) error {
 			Subscription: "projects/" + r.project + "/subscriptions/" + r.subscription,
 			AckIds:       ids[start:min(start+500, len(ids))], AckDeadlineSeconds: 0,
 		})
-		if err != nil && fault == nil {
-			fault = fmt.Errorf("give back to %s: %w", r.subscription, err)
+		if err != nil && cause == nil {
+			cause = fmt.Errorf("give back to %s: %w", r.subscription, err)
 		}
 	}
-	return fault
+	return cause
 }

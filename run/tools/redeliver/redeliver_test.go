@@ -61,20 +61,20 @@ func dead(data, refusedBy string) *pubsubpb.PubsubMessage {
 	}}
 }
 
-func replaying(client *pubsub.Client, out *bytes.Buffer) replay {
-	return replay{
+func newRedelivery(client *pubsub.Client, out *bytes.Buffer) redelivery {
+	return redelivery{
 		client: client, project: "test", topic: "data", subscription: "data-dead-letter",
 		started: time.Now().Add(time.Hour), idle: 20 * time.Millisecond, out: out,
 	}
 }
 
-func TestReplayMovesMessagesBackIntact(t *testing.T) {
+func TestRedeliverMovesMessagesBackIntact(t *testing.T) {
 	t.Parallel()
 	timed := `{"node_id":"n1","temperature":21,"timestamp":"2026-11-20T11:59:59Z"}`
 	zoned := `{"timestamp": "2026-11-20T14:01:00.0000009+02:00", "temperature": 23}` // as it is, though stored at a microsecond
 	client := deadLetterOf(t, dead(timed, "ingest"), dead(timed, "detect"), dead(`{"node_id":"n1","temperature":21}`, "detect"), dead("poison \x00", "ingest"),
 		dead(`{"node_id":"n1","temperature":22,"timestamp":"2099-01-01T00:00:00Z"}`, "detect"), dead(zoned, "ingest"), dead(`{"training_run_id":7}`, "train"))
-	got, err := replaying(client, nil).run(t.Context())
+	got, err := newRedelivery(client, nil).run(t.Context())
 	if err != nil || got != (counts{moved: 7}) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -98,22 +98,22 @@ func TestReplayMovesMessagesBackIntact(t *testing.T) {
 	}
 }
 
-func TestReplayLeavesWhatItIsNotAskedFor(t *testing.T) {
+func TestRedeliverLeavesWhatDoesNotMatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*replay)
+		change func(*redelivery)
 		moved  int
 	}{
-		"another function's":       {func(r *replay) { r.from = "detect" }, 1},
-		"over the limit":           {func(r *replay) { r.limit = 2 }, 2},
-		"dry run":                  {func(r *replay) { r.dryRun = true }, 0},
-		"what died after it began": {func(r *replay) { r.started = time.Now().Add(-time.Hour) }, 0},
+		"another function's":       {func(r *redelivery) { r.function = "detect" }, 1},
+		"over the limit":           {func(r *redelivery) { r.limit = 2 }, 2},
+		"dry run":                  {func(r *redelivery) { r.dryRun = true }, 0},
+		"what died after it began": {func(r *redelivery) { r.started = time.Now().Add(-time.Hour) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := deadLetterOf(t, dead("1", "ingest"), dead("2", "detect"), dead("3", "ingest"))
 			var out bytes.Buffer
-			r := replaying(client, &out)
+			r := newRedelivery(client, &out)
 			c.change(&r)
 			got, err := r.run(t.Context())
 			if err != nil || got.moved != c.moved {

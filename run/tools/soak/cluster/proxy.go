@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Mode is what a proxy does with connections.
+type Mode int
+
+// The modes of a proxy.
+const (
+	Forward Mode = iota
+	Stall        // connections stay open and no bytes pass: a router without its uplink
+	Refuse       // connections are closed and refused: a machine that is down
+)
+
+// Proxy is a TCP proxy that can stall, refuse or delay connections, and whose target
+// can change, while programs use it.
+type Proxy struct {
+	listener net.Listener
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	target  string
+	mode    Mode
+	latency time.Duration
+	open    map[net.Conn]bool
+	closed  bool
+	copies  sync.WaitGroup
+}
+
+// NewProxy listens on a free port and forwards to target, host:port, which may be
+// empty until [Proxy.SetTarget].
+func NewProxy(ctx context.Context, target string) (*Proxy, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	p := &Proxy{listener: listener, target: target, open: map[net.Conn]bool{}}
+	p.changed = sync.NewCond(&p.mu)
+	p.copies.Go(p.accept)
+	return p, nil
+}
+
+// Address is where programs connect, host:port.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+// SetTarget changes the target of future connections.
+func (p *Proxy) SetTarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+// SetMode changes the mode, for open and future connections.
+func (p *Proxy) SetMode(mode Mode) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mode = mode
+	if mode == Refuse {
+		p.closeConnections()
+	}
+	p.changed.Broadcast()
+}
+
+// SetLatency delays bytes in each direction; 0 ends the delay.
+func (p *Proxy) SetLatency(latency time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latency = latency
+}
+
+// Close closes the proxy and its connections.
+func (p *Proxy) Close() {
+	_ = p.listener.Close()
+	p.mu.Lock()
+	p.closed = true
+	p.closeConnections()
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	p.copies.Wait()
+}
+
+// closeConnections closes all connections; the caller holds the lock.
+func (p *Proxy) closeConnections() {
+	for conn := range p.open {
+		_ = conn.Close()
+	}
+	clear(p.open)
+}
+
+func (p *Proxy) accept() {
+	for {
+		downstream, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		if p.track(downstream) {
+			p.copies.Go(func() { p.forward(downstream) })
+		}
+	}
+}
+
+// forward connects downstream to the target and copies until either side closes.
+func (p *Proxy) forward(downstream net.Conn) {
+	defer p.untrack(downstream)
+	target, ok := p.waitOpen()
+	if !ok {
+		return
+	}
+	upstream, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", target)
+	if err != nil {
+		return
+	}
+	defer p.untrack(upstream)
+	if !p.track(upstream) {
+		return
+	}
+	p.copies.Go(func() { p.copy(downstream, upstream) })
+	p.copy(upstream, downstream)
+}
+
+// track adds a connection, or closes it when connections are refused.
+func (p *Proxy) track(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.mode == Refuse {
+		_ = conn.Close()
+		return false
+	}
+	p.open[conn] = true
+	return true
+}
+
+func (p *Proxy) untrack(conn net.Conn) {
+	_ = conn.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, conn)
+}
+
+// waitOpen waits for the latency and while the proxy stalls. It returns the target,
+// and false when the proxy is closed.
+func (p *Proxy) waitOpen() (target string, ok bool) {
+	p.mu.Lock()
+	latency := p.latency
+	p.mu.Unlock()
+	if latency > 0 {
+		<-time.After(latency)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.mode == Stall && !p.closed {
+		p.changed.Wait()
+	}
+	return p.target, !p.closed
+}
+
+func (p *Proxy) copy(to, from net.Conn) {
+	defer func() { _, _ = to.Close(), from.Close() }()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if _, ok := p.waitOpen(); !ok {
+			return
+		}
+		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/run/tools/ledger"
+	"coldaisle.dev/run/tools/soak/cluster"
+)
+
+// report compares the stores with the ledger and the users' calls, checks resource
+// usage, and prints the result. It returns an error for each difference.
+func (s *soak) report(ctx context.Context) error {
+	db, err := s.cluster.Database.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	var errs []error
+	errs = append(errs, s.ledger.Close(ctx, db))
+	sum := s.ledger.Sum()
+	if sum.Answered == 0 || sum.Alerted == 0 {
+		errs = append(errs, fmt.Errorf("%d readings answered, %d alerts: no readings or alerts during the soak", sum.Answered, sum.Alerted))
+	}
+	verdicts, err := s.users.compare(ctx, db)
+	errs = append(errs, err, s.resources.check(s.duration, s.nodes))
+	if _, trains := s.cluster.Functions["train"]; trains && s.duration >= minMemoryRun && !strings.Contains(verdicts, "completed") {
+		errs = append(errs, fmt.Errorf("no training run was completed: %s", verdicts))
+	}
+	unexplained := s.users.unexplained(s.chaos.overlaps)
+	for _, f := range unexplained[:min(len(unexplained), 10)] {
+		errs = append(errs, fmt.Errorf("%s failed at %s, without a chaos event: %s", f.call, f.from.UTC().Format("15:04:05"), f.text))
+	}
+	goroutines, err := s.goroutines(ctx)
+	errs = append(errs, err, s.writeLedger())
+
+	s.logf("done: %d chaos events: %s", s.chaos.count(), s.chaos)
+	out := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(out, "\nreadings\tsent %d\tanswered %d\tunanswered %d\tstored %d\tduplicated %d\tunexplained %d\n",
+		sum.Sent, sum.Answered, sum.Unanswered, sum.Stored, sum.Duplicated, sum.Unexplained)
+	_, _ = fmt.Fprintf(out, "alerts\tdue %d\tstored %d\n", sum.Due, sum.Alerted)
+	_, _ = fmt.Fprintf(out, "predictions\t%s\n", verdicts)
+	_, _ = fmt.Fprintf(out, "users\tcalls %d\tfailed during a chaos event %d\tfailed otherwise %d\n",
+		s.users.calls, len(s.users.failed)-len(unexplained), len(unexplained))
+	_, _ = fmt.Fprintf(out, "\nnever killed\tMB, second third\tlast third\tMB/h\tfiles\t\tthreads\t\tgoroutines at the end\tof one just started\n")
+	for _, p := range s.resources.reports() {
+		r := goroutines[p.name]
+		_, _ = fmt.Fprintf(out, "%s\t%.1f\t%.1f\t%+.1f\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t%d\n", p.name,
+			p.memory.middle/1e6, p.memory.end/1e6, p.perHour/1e6, p.open.middle, p.open.end, p.threads.middle, p.threads.end, r.old, r.young)
+	}
+	sessions := trendOf(s.resources.connectionCounts)
+	_, _ = fmt.Fprintf(out, "database connections\t%.0f\t%.0f\n\n", sessions.middle, sessions.end)
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return errors.Join(errs...)
+}
+
+// writeLedger writes the totals of each node to ledger.csv.
+func (s *soak) writeLedger() error {
+	file, err := os.Create(filepath.Join(s.dir, "ledger.csv"))
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	lines := csv.NewWriter(file)
+	_ = lines.Write([]string{"node_id", "sent", "answered", "unanswered", "stored", "duplicated", "due", "alerted", "unexplained"}) // Error reports it below
+	for _, t := range append(s.ledger.Nodes(), s.ledger.Sum()) {
+		_ = lines.Write(csvRow(t))
+	}
+	lines.Flush()
+	return errors.Join(lines.Error(), file.Close())
+}
+
+func csvRow(t ledger.Totals) []string {
+	line := []string{t.Node}
+	for _, n := range []int{t.Sent, t.Answered, t.Unanswered, t.Stored, t.Duplicated, t.Due, t.Alerted, t.Unexplained} {
+		line = append(line, strconv.Itoa(n))
+	}
+	return line
+}
+
+// unexplained lists the failed calls that overlap with no chaos event.
+func (p *users) unexplained(explained func(from, to time.Time) bool) []failure {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []failure
+	for _, f := range p.failed {
+		if !explained(f.from, f.to) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// compare compares the confirmed verdicts with the stored predictions.
+func (p *users) compare(ctx context.Context, db *pgx.Conn) (string, error) {
+	rows, err := db.Query(ctx, `SELECT timestamp, coalesce(feedback, '') FROM prediction_feedback WHERE message_id = ''`)
+	if err != nil {
+		return "", fmt.Errorf("predictions: %w", err)
+	}
+	stored := map[time.Time]string{}
+	var at time.Time
+	var feedback string
+	if _, err := pgx.ForEachRow(rows, []any{&at, &feedback}, func() error {
+		stored[at.UTC()] = feedback
+		return nil
+	}); err != nil {
+		return "", fmt.Errorf("predictions: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	recorded, validated, silent := 0, 0, 0
+	for _, v := range p.verdicts {
+		has, ok := stored[v.at]
+		delete(stored, v.at)
+		switch {
+		case v.recorded && !ok:
+			errs = append(errs, fmt.Errorf("the prediction of %s was recorded and is not there", v.at))
+		case v.feedback != "" && has != v.feedback:
+			errs = append(errs, fmt.Errorf("the prediction of %s has verdict %s and is stored as %q", v.at, v.feedback, has))
+		case v.feedback != "":
+			validated++
+		case ok && !v.recorded:
+			silent++
+		}
+		if v.recorded {
+			recorded++
+		}
+	}
+	for at := range stored {
+		errs = append(errs, fmt.Errorf("unexpected stored prediction %s", at))
+	}
+	runs, err := trainingRuns(ctx, db)
+	return fmt.Sprintf("recorded %d, validated %d, stored without an answer %d; training runs: %s", recorded, validated, silent, runs),
+		errors.Join(append(errs, err)...)
+}
+
+// trainingRuns counts the training runs by status.
+func trainingRuns(ctx context.Context, db *pgx.Conn) (string, error) {
+	rows, err := db.Query(ctx, `SELECT status || ' ' || count(*) FROM model_training_runs GROUP BY status ORDER BY status`)
+	if err != nil {
+		return "", fmt.Errorf("training runs: %w", err)
+	}
+	counts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return "", fmt.Errorf("training runs: %w", err)
+	}
+	if len(counts) == 0 {
+		return "none", nil
+	}
+	var text bytes.Buffer
+	for i, count := range counts {
+		if i > 0 {
+			_, _ = text.WriteString(", ")
+		}
+		_, _ = text.WriteString(count)
+	}
+	return text.String(), nil
+}
+
+// goroutineCounts are the goroutines of an instance that ran from the start, and of
+// one that was restarted.
+type goroutineCounts struct{ old, young int }
+
+// goroutineTolerance is how many more goroutines the older instance may have.
+const goroutineTolerance = 12
+
+// goroutines ends both instances of each program by SIGQUIT, which makes them log
+// their goroutines, and compares the counts. An instance that ran from the start
+// and has more goroutines than one that was restarted has leaked them.
+func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, error) {
+	pairs := [][]*cluster.Process{s.cluster.Gateways, s.cluster.API.Instances}
+	s.cluster.API.CloseIdleConnections()
+	for _, pool := range s.cluster.Functions {
+		pool.CloseIdleConnections()
+		pairs = append(pairs, pool.Instances)
+	}
+	pause(ctx, 2*time.Second) // until the programs have noticed the closed connections
+	counts := map[string]goroutineCounts{}
+	var errs []error
+	for _, pair := range pairs {
+		var n [2]int
+		for i, p := range pair[:2] {
+			if err := p.End(syscall.SIGQUIT); err != nil {
+				return nil, err
+			}
+			output, err := os.ReadFile(p.Log())
+			if err != nil {
+				return nil, fmt.Errorf("log of %s: %w", p.Name, err)
+			}
+			last := max(0, bytes.LastIndex(output, []byte("SIGQUIT: quit")))
+			n[i] = bytes.Count(output[last:], []byte("\ngoroutine "))
+		}
+		counts[pair[0].Name] = goroutineCounts{n[0], n[1]}
+		if n[0] > n[1]+goroutineTolerance {
+			errs = append(errs, fmt.Errorf("%s has %d goroutines at the end, %s has %d", pair[0].Name, n[0], pair[1].Name, n[1]))
+		}
+	}
+	return counts, errors.Join(errs...)
+}
