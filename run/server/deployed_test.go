@@ -76,14 +76,14 @@ func TestStartsAsDeployed(t *testing.T) {
 	service := functiontest.Start(t, program, append(components["api"].Environ(secret),
 		"DATABASE_URL="+own.String(), "PUBSUB_EMULATOR_HOST="+topics.Addr, "STORAGE_EMULATOR_HOST=127.0.0.1:1",
 		"BIGQUERY_EMULATOR_HOST="+table.URL, "BIGQUERY_STORAGE_EMULATOR_HOST=127.0.0.1:1")...)
-	person := &visitor{t: t, base: service.URL}
-	person.do(http.MethodGet, "/health", nil, http.StatusOK)
+	user := &visitor{t: t, base: service.URL}
+	user.do(http.MethodGet, "/health", nil, http.StatusOK)
 	credentials := map[string]any{"email": "a@example.com", "username": "annanna", "password": "Passw0rd"}
-	person.do(http.MethodPost, "/api/v1/customers/register", credentials, http.StatusCreated)
-	person.token, _ = person.do(http.MethodPost, "/api/v1/customers/login", credentials, http.StatusOK)["access_token"].(string)
-	room := person.do(http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": "room"}, http.StatusCreated)
-	person.do(http.MethodPost, "/api/v1/sensors/new_sensor", map[string]any{"id": "n1", "name": "n1", "type": "T", "room_id": room["id"]}, http.StatusCreated)
-	person.do(http.MethodGet, "/api/v1/data/latest/n1", nil, http.StatusNotFound)
+	user.do(http.MethodPost, "/api/v1/customers/register", credentials, http.StatusCreated)
+	user.token, _ = user.do(http.MethodPost, "/api/v1/customers/login", credentials, http.StatusOK)["access_token"].(string)
+	room := user.do(http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": "room"}, http.StatusCreated)
+	user.do(http.MethodPost, "/api/v1/sensors/new_sensor", map[string]any{"id": "n1", "name": "n1", "type": "T", "room_id": room["id"]}, http.StatusCreated)
+	user.do(http.MethodGet, "/api/v1/data/latest/n1", nil, http.StatusNotFound)
 	asked := table.Requests()
 	if len(asked) == 0 || !strings.Contains(asked[0].Query, tfenv.Dataset) || !strings.Contains(asked[0].Query, tfenv.Table) {
 		t.Errorf("%d queries, of other tables than terraform's\n%s", len(asked), service.Output())

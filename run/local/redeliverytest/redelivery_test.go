@@ -124,7 +124,7 @@ func run(t *testing.T, table string, n int) {
 	}
 
 	began := time.Now()
-	sent, published, poison := publish(t, client, bridge, n)
+	sent, published, malformed := publish(t, client, bridge, n)
 	done := int64(2 * published) // each goes to ingest and to detect
 	settle(t, bridge, instances, done)
 	// An operator redelivers once the cause is mended: nothing is killed any more.
@@ -136,18 +136,18 @@ func run(t *testing.T, table string, n int) {
 	for _, i := range instances {
 		killed += i.deaths()
 	}
-	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*poison
+	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed
 	for left, round := unlucky, 1; left > 0 && round <= 5; round++ {
 		redeliver(t, server.Addr, "data")
 		redeliver(t, server.Addr, "alerts")
 		settle(t, bridge, instances, done)
-		left = deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*poison
+		left = deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed
 	}
-	t.Logf("%d readings in %.1f s: %d attempts refused, %d instances killed, %d messages dead by bad luck and replayed",
+	t.Logf("%d readings in %.1f s: %d attempts refused, %d instances killed, %d dead letters redelivered",
 		n, time.Since(began).Seconds(), bridge.Counts().Refused, killed, unlucky)
 
-	if dead := deadLetters(t, client, "data"); dead != 2*poison { // both functions refuse it
-		t.Errorf("%d messages in the dead letter of topic data, want the poison twice: %d", dead, 2*poison)
+	if dead := deadLetters(t, client, "data"); dead != 2*malformed { // both functions refuse them
+		t.Errorf("%d messages in the dead letter of topic data, want the malformed ones twice: %d", dead, 2*malformed)
 	}
 	if dead := deadLetters(t, client, "alerts"); dead != 0 {
 		t.Errorf("%d messages in the dead letter of topic alerts", dead)
@@ -230,9 +230,9 @@ func owned() []string {
 	return ids
 }
 
-// publish sends n readings in disorder, every twentieth twice, and poison, as
+// publish sends n readings out of order, every twentieth twice, and malformed ones, as
 // fast as they are taken: the fake looks through all that waits at every pull.
-func publish(t *testing.T, client *pubsub.Client, bridge *pushbridge.Bridge, n int) (sent []reading.Reading, published, poison int) {
+func publish(t *testing.T, client *pubsub.Client, bridge *pushbridge.Bridge, n int) (sent []reading.Reading, published, malformed int) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(uint64(n), 1))
 	ids := append(owned(), "deleted", "unknown")
@@ -255,7 +255,7 @@ func publish(t *testing.T, client *pubsub.Client, bridge *pushbridge.Bridge, n i
 		}
 		if i%(n/4) == 0 {
 			messages = append(messages, fmt.Appendf(nil, `{"node_id":"node-1","message_id":"p%d","temperature":"hot"}`, i))
-			poison++
+			malformed++
 		}
 	}
 	chance.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
@@ -276,7 +276,7 @@ func publish(t *testing.T, client *pubsub.Client, bridge *pushbridge.Bridge, n i
 			t.Fatal(err)
 		}
 	}
-	return sent, published, poison
+	return sent, published, malformed
 }
 
 // settle waits until so many deliveries are done with, one way or the other, and

@@ -71,9 +71,9 @@ func (l *learner) publish(messages []*pubsubpb.PubsubMessage) {
 	}
 }
 
-// begin sends so many calm readings of each node, has models made of them by hand,
-// and waits until detection judges and the API forecasts by them. Then it sends
-// the rest, which ends now, to be judged by people.
+// begin sends calm readings of each node, trains models on them, and waits until
+// detect and the API use the models. Then it sends the rest, the last of which is of
+// now, for users to validate.
 func (l *learner) begin(calm, rest int, nodes ...string) {
 	l.t.Helper()
 	now := time.Now()
@@ -81,7 +81,7 @@ func (l *learner) begin(calm, rest int, nodes ...string) {
 		l.publish(l.messages(hours(node, calm, calm, now.Add(time.Duration(-rest)*30*time.Second))))
 	}
 	if offered := list(l.t, l.api.do(http.MethodGet, "/api/v1/prediction-feedback", "", 200)); len(offered) > 0 {
-		l.t.Errorf("before there is a model people are asked to judge %v", offered)
+		l.t.Errorf("without a model users are asked to validate %v", offered)
 	}
 	l.api.do(http.MethodGet, "/api/v1/ml/forecast/"+nodes[0], "", 404)
 
@@ -115,8 +115,8 @@ func (l *learner) begin(calm, rest int, nodes ...string) {
 	}
 }
 
-// adopted waits until detection judges by models. It asks by readings of long ago
-// and far apart, from which nothing is learned, and of which judge takes none.
+// adopted waits until detect uses a model. It sends readings that are old and far
+// apart: training learns nothing from them, and validate takes none of them.
 func (l *learner) adopted(node, version string) {
 	l.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -245,7 +245,7 @@ func TestVerdictsRetrainTheModels(t *testing.T) {
 	}
 }
 
-// detector tells whether a run has published a detector, and why.
+// detector reports whether a run has published a detector, and why.
 func detector(run map[string]any) (published bool, reason string) {
 	metrics, _ := run["metrics"].(map[string]any)
 	anomaly, _ := metrics["anomaly"].(map[string]any)

@@ -1,11 +1,10 @@
-// Package system is the whole of Coldaisle in one process: the gateway and
-// simulated nodes, Pub/Sub with a bridge that pushes, the functions, object
-// storage, the API with its dashboard, and a PostgreSQL beside them. The pieces
-// are those of production; only the endpoints differ.
+// Package system runs the whole of Coldaisle in one process: the gateway and
+// simulated nodes, Pub/Sub with a push bridge, the functions, object storage, the API
+// with its dashboard, and a PostgreSQL beside them. The components are those of
+// production; only the endpoints differ.
 //
-// run/local's main starts it for a person, the end-to-end tests for
-// themselves. What is embedded gives way to a server of the caller's where
-// [Options] names one.
+// run/local's main starts it for a developer; end-to-end tests start it too. A server
+// that [Options] names, such as a database, is used instead of an embedded one.
 package system
 
 import (

@@ -275,7 +275,7 @@ func TestRedeliveryChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The node, too, may not have heard the answer.
+	// The node, too, may not have received the answer.
 	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":60,"humidity":70}`, http.StatusOK)
 	drain(t, s)
 	if r, a := count(t, s, "sensor_data.readings"), count(t, s, "alerts"); r != readings || a != alerts {

@@ -41,7 +41,7 @@ var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // second is the moment of an attempt: each takes a second.
 func second(n int) time.Time { return began.Add(time.Duration(n) * time.Second) }
 
-// TestLedger sends one reading of 60 °C and 40 %, hears the given answers, and
+// TestLedger sends one reading of 60 °C and 40 %, gets the given answers, and
 // finds it stored at the given times.
 func TestLedger(t *testing.T) {
 	t.Parallel()
@@ -55,24 +55,24 @@ func TestLedger(t *testing.T) {
 		noAlert     bool
 		humid       bool // an alert of humidity, which nothing calls for
 		want        ledger.Totals
-		fault       string
+		wantErr       string
 	}{
 		"published":                            {answers: []int{200}, stored: []time.Time{second(0)}, want: once},
 		"kept and delivered later":             {answers: []int{500}, stored: []time.Time{second(0)}, want: once},
 		"sent again after a failure":           {answers: []int{500, 200}, stored: []time.Time{second(0)}, want: once},
-		"lost":                                 {answers: []int{200}, want: unexplained, fault: "is not stored"},
-		"lost though it was kept":              {answers: []int{500}, want: unexplained, fault: "is not stored"},
-		"stored twice":                         {answers: []int{500, 200}, stored: []time.Time{second(0), second(1)}, want: unexplained, fault: "stored 2 times"},
+		"lost":                                 {answers: []int{200}, want: unexplained, wantErr: "is not stored"},
+		"lost though the outbox had it":              {answers: []int{500}, want: unexplained, wantErr: "is not stored"},
+		"stored twice":                         {answers: []int{500, 200}, stored: []time.Time{second(0), second(1)}, want: unexplained, wantErr: "stored 2 times"},
 		"stored again after a death":           {answers: []int{0, 200}, stored: []time.Time{second(0), second(1)}, want: with(func(s *ledger.Totals) { s.Duplicated, s.Due, s.Alerted = 1, 2, 2 })},
-		"stored oftener than a death explains": {answers: []int{0, 200}, stored: []time.Time{second(0), second(1), second(1).Add(time.Millisecond)}, want: unexplained, fault: "stored 3 times"},
-		"never heard of":                       {answers: []int{0}, want: ledger.Totals{Node: "rack-1", Sent: 1, Unanswered: 1}},
+		"stored more often than requests had no answer": {answers: []int{0, 200}, stored: []time.Time{second(0), second(1), second(1).Add(time.Millisecond)}, want: unexplained, wantErr: "stored 3 times"},
+		"without an answer":                       {answers: []int{0}, want: ledger.Totals{Node: "rack-1", Sent: 1, Unanswered: 1}},
 		"stored, the answer lost":              {answers: []int{0}, stored: []time.Time{second(0)}, want: with(func(s *ledger.Totals) { s.Answered, s.Unanswered = 0, 1 })},
 		"refused":                              {answers: []int{400}, want: ledger.Totals{Node: "rack-1", Sent: 1}},
-		"refused and stored":                   {answers: []int{400}, stored: []time.Time{second(0)}, want: unexplained, fault: "when nobody sent it"},
-		"stored with another time":             {answers: []int{200}, stored: []time.Time{second(5)}, want: unexplained, fault: "when nobody sent it"},
-		"stored with another value":            {answers: []int{200}, stored: []time.Time{second(0)}, temperature: 61, want: unexplained, fault: "was sent as 60"},
-		"without its alert":                    {answers: []int{200}, stored: []time.Time{second(0)}, noAlert: true, want: unexplained, fault: "temperature alert is missing"},
-		"with an alert too many":               {answers: []int{200}, stored: []time.Time{second(0)}, humid: true, want: unexplained, fault: "humidity alert that is not due"},
+		"refused and stored":                   {answers: []int{400}, stored: []time.Time{second(0)}, want: unexplained, wantErr: "when it was not sent"},
+		"stored with another time":             {answers: []int{200}, stored: []time.Time{second(5)}, want: unexplained, wantErr: "when it was not sent"},
+		"stored with another value":            {answers: []int{200}, stored: []time.Time{second(0)}, temperature: 61, want: unexplained, wantErr: "was sent as 60"},
+		"without its alert":                    {answers: []int{200}, stored: []time.Time{second(0)}, noAlert: true, want: unexplained, wantErr: "temperature alert is missing"},
+		"with an alert too many":               {answers: []int{200}, stored: []time.Time{second(0)}, humid: true, want: unexplained, wantErr: "humidity alert that is not due"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestLedger(t *testing.T) {
 			}
 			defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
 			err = l.Close(t.Context(), db)
-			if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
-				t.Errorf("error %v, want %q", err, c.fault)
+			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("error %v, want %q", err, c.wantErr)
 			}
 			if diff := cmp.Diff([]ledger.Totals{c.want}, l.Nodes()); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)

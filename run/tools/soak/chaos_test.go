@@ -33,16 +33,16 @@ type scenarioTest struct{ *testing.T }
 
 func scenarios() []scenario {
 	return []scenario{
-		{"database gone and back", "nodes hear 200 throughout; the API says 500 and recovers; ledger exact", databaseGone},
-		{"database hangs", "nodes hear 200 throughout; the API recovers; ledger exact", databaseHangs},
-		{"database's disk full", "nodes hear 200 throughout; what waited is stored once there is room; ledger exact", databaseFull},
-		{"gateway's disk full", "500, and /health counts each reading that could not be kept; nothing else is lost", gatewayFull},
-		{"Pub/Sub slow", "nodes hear 200, later; nothing goes to the outbox; ledger exact", pubSubSlow},
+		{"database gone and back", "nodes get 200 throughout; the API says 500 and recovers; ledger exact", databaseGone},
+		{"database hangs", "nodes get 200 throughout; the API recovers; ledger exact", databaseHangs},
+		{"database's disk full", "nodes get 200 throughout; waiting messages are stored once there is space; ledger exact", databaseFull},
+		{"gateway's disk full", "500, and /health counts each dropped reading; nothing else is lost", gatewayFull},
+		{"Pub/Sub slow", "nodes get 200, later; nothing goes to the outbox; ledger exact", pubSubSlow},
 		{"Pub/Sub gone and back", "500 at once after the first; the outbox drains; ledger exact", pubSubGone},
 		{"clock jump", "every reading stored once under a time of its own, every alert raised", clockJump},
 		{"BigQuery quota errors", "ingest refuses, Pub/Sub delivers again; every reading is there", quotaErrors},
-		{"two gateways", "nodes go on at the other one; rows twice only where the dead one never answered", twoGateways},
-		{"half-open connections", "the gateway drops them; nodes beside them hear 200; ledger exact", halfOpen},
+		{"two gateways", "nodes move to the other one; duplicate rows only of requests without an answer", twoGateways},
+		{"half-open connections", "the gateway drops them; other nodes get 200; ledger exact", halfOpen},
 	}
 }
 

@@ -121,7 +121,7 @@ func databaseFull(t scenarioTest) string {
 	free()
 	for deadline := time.Now().Add(time.Minute); env.storedRows() <= stored; sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("nothing is stored though there is room again")
+			t.Fatal("nothing is stored though there is space again")
 		}
 		if env.cluster.Database.Exited() {
 			if err := env.cluster.Database.Recover(t.Context()); err != nil {
@@ -204,7 +204,7 @@ func pubSubGone(t scenarioTest) string {
 		}
 	}
 	env.cluster.PubSub.GatewayProxy.SetMode(cluster.Forward)
-	// Every node hears its 500 and goes on: none waits.
+	// Every node gets its 500 at once: none waits.
 	if after.Failed-before.Failed < 5 || backlog < 5 {
 		t.Errorf("%d answers in 3 s, backlog %d: nodes were held up", after.Failed-before.Failed, backlog)
 	}
