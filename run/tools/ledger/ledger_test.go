@@ -55,24 +55,24 @@ func TestLedger(t *testing.T) {
 		noAlert     bool
 		humid       bool // an alert of humidity, which nothing calls for
 		want        ledger.Totals
-		wantErr       string
+		wantErr     string
 	}{
-		"published":                            {answers: []int{200}, stored: []time.Time{second(0)}, want: once},
-		"kept and delivered later":             {answers: []int{500}, stored: []time.Time{second(0)}, want: once},
-		"sent again after a failure":           {answers: []int{500, 200}, stored: []time.Time{second(0)}, want: once},
-		"lost":                                 {answers: []int{200}, want: unexplained, wantErr: "is not stored"},
-		"lost though the outbox had it":              {answers: []int{500}, want: unexplained, wantErr: "is not stored"},
-		"stored twice":                         {answers: []int{500, 200}, stored: []time.Time{second(0), second(1)}, want: unexplained, wantErr: "stored 2 times"},
-		"stored again after a death":           {answers: []int{0, 200}, stored: []time.Time{second(0), second(1)}, want: with(func(s *ledger.Totals) { s.Duplicated, s.Due, s.Alerted = 1, 2, 2 })},
+		"published":                     {answers: []int{200}, stored: []time.Time{second(0)}, want: once},
+		"kept and delivered later":      {answers: []int{500}, stored: []time.Time{second(0)}, want: once},
+		"sent again after a failure":    {answers: []int{500, 200}, stored: []time.Time{second(0)}, want: once},
+		"lost":                          {answers: []int{200}, want: unexplained, wantErr: "is not stored"},
+		"lost though the outbox had it": {answers: []int{500}, want: unexplained, wantErr: "is not stored"},
+		"stored twice":                  {answers: []int{500, 200}, stored: []time.Time{second(0), second(1)}, want: unexplained, wantErr: "stored 2 times"},
+		"stored again after a death":    {answers: []int{0, 200}, stored: []time.Time{second(0), second(1)}, want: with(func(s *ledger.Totals) { s.Duplicated, s.Due, s.Alerted = 1, 2, 2 })},
 		"stored more often than requests had no answer": {answers: []int{0, 200}, stored: []time.Time{second(0), second(1), second(1).Add(time.Millisecond)}, want: unexplained, wantErr: "stored 3 times"},
-		"without an answer":                       {answers: []int{0}, want: ledger.Totals{Node: "rack-1", Sent: 1, Unanswered: 1}},
-		"stored, the answer lost":              {answers: []int{0}, stored: []time.Time{second(0)}, want: with(func(s *ledger.Totals) { s.Answered, s.Unanswered = 0, 1 })},
-		"refused":                              {answers: []int{400}, want: ledger.Totals{Node: "rack-1", Sent: 1}},
-		"refused and stored":                   {answers: []int{400}, stored: []time.Time{second(0)}, want: unexplained, wantErr: "when it was not sent"},
-		"stored with another time":             {answers: []int{200}, stored: []time.Time{second(5)}, want: unexplained, wantErr: "when it was not sent"},
-		"stored with another value":            {answers: []int{200}, stored: []time.Time{second(0)}, temperature: 61, want: unexplained, wantErr: "was sent as 60"},
-		"without its alert":                    {answers: []int{200}, stored: []time.Time{second(0)}, noAlert: true, want: unexplained, wantErr: "temperature alert is missing"},
-		"with an alert too many":               {answers: []int{200}, stored: []time.Time{second(0)}, humid: true, want: unexplained, wantErr: "humidity alert that is not due"},
+		"without an answer":                             {answers: []int{0}, want: ledger.Totals{Node: "rack-1", Sent: 1, Unanswered: 1}},
+		"stored, the answer lost":                       {answers: []int{0}, stored: []time.Time{second(0)}, want: with(func(s *ledger.Totals) { s.Answered, s.Unanswered = 0, 1 })},
+		"refused":                                       {answers: []int{400}, want: ledger.Totals{Node: "rack-1", Sent: 1}},
+		"refused and stored":                            {answers: []int{400}, stored: []time.Time{second(0)}, want: unexplained, wantErr: "when it was not sent"},
+		"stored with another time":                      {answers: []int{200}, stored: []time.Time{second(5)}, want: unexplained, wantErr: "when it was not sent"},
+		"stored with another value":                     {answers: []int{200}, stored: []time.Time{second(0)}, temperature: 61, want: unexplained, wantErr: "was sent as 60"},
+		"without its alert":                             {answers: []int{200}, stored: []time.Time{second(0)}, noAlert: true, want: unexplained, wantErr: "temperature alert is missing"},
+		"with an alert too many":                        {answers: []int{200}, stored: []time.Time{second(0)}, humid: true, want: unexplained, wantErr: "humidity alert that is not due"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
