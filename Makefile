@@ -20,8 +20,8 @@ run: page ## Run the whole system with simulated nodes and print where to look (
 .PHONY: replay
 replay: ## Send a recording through a system of its own and account for every row (FILE=recording.csv)
 	@test -n "$(FILE)" || { echo "say which file: make replay FILE=recording.csv"; exit 2; }
-	@go build -o bin/coldaisle ./run/local
-	@exec bin/coldaisle --replay "$(FILE)"
+	@go build -o bin/recordings ./run/tools/recordings
+	@exec bin/recordings "$(FILE)"
 
 .PHONY: test
 test: ## Run all tests with the race detector, and the dashboard's in a browser

@@ -1,6 +1,4 @@
-// Command local runs the whole system on one machine: `make run`. With -replay it
-// sends a recording through a system of its own instead, and compares what was
-// stored with what was sent: `make replay FILE=…`.
+// Command local runs the whole system on one machine: `make run`.
 package main
 
 import (
@@ -44,9 +42,6 @@ func run(ctx context.Context, arguments, environ []string) error {
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if s.replay != "" {
-		return replay(ctx, s, os.Stdout, time.Now)
 	}
 	return serve(ctx, s, os.Stdout, time.Now)
 }

@@ -21,7 +21,6 @@ import (
 
 	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/run/local/system"
-	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
@@ -444,39 +443,6 @@ func TestOneTraceFromTheNodeToTheStoredAlert(t *testing.T) {
 		if traces[function] != id {
 			t.Errorf("%s ran in trace %q, want %s", function, traces[function], id)
 		}
-	}
-}
-
-// TestReplayIsStoredExactlyOnce sends a made series of eight nodes, some values
-// over the limits, and accounts for every row.
-func TestReplayIsStoredExactlyOnce(t *testing.T) {
-	t.Parallel()
-	s := start(t, nil)
-	var series bytes.Buffer
-	_, _ = series.WriteString("node_id,timestamp,temperature,humidity,label\n")
-	first := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-	over := 0
-	for i := range 200 {
-		for node := range 8 {
-			temperature, humidity := 20+float64((i*7+node)%45), 30+float64((i*3+node)%25)
-			if temperature > 50 {
-				over++
-			}
-			if humidity > 50 {
-				over++
-			}
-			_, _ = fmt.Fprintf(&series, "made-%d,%s,%.1f,%.1f,0\n", node, first.Add(time.Duration(i)*5*time.Second).Format(time.RFC3339), temperature, humidity)
-		}
-	}
-	account, err := ledger.Replay(t.Context(), s, &series, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := account.Check(); err != nil {
-		t.Errorf("%v\n%s", err, account)
-	}
-	if account.Sent.Sent != 1600 || account.Due != over || over == 0 {
-		t.Errorf("sent %d rows that call for %d alerts, want 1600 and %d", account.Sent.Sent, account.Due, over)
 	}
 }
 

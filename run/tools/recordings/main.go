@@ -1,0 +1,42 @@
+// Command recordings replays a recording, a CSV file of readings, through a system of
+// its own, and compares what was stored with what was sent: `make replay FILE=…`.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/config"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Environ())
+	stop()
+	if err != nil {
+		config.PrintError(os.Stderr, "recordings", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, arguments, environ []string) error {
+	if len(arguments) != 1 {
+		return errors.New("usage: recordings FILE.csv")
+	}
+	c, err := config.Load[system.Config](environ)
+	if err != nil {
+		return err
+	}
+	report, err := replay(ctx, c, arguments[0], time.Now)
+	if err != nil {
+		return err
+	}
+	fmt.Println(report)
+	return report.Check()
+}

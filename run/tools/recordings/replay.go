@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/run/tools/ledger"
+	"coldaisle.dev/shared/logging"
+)
+
+// replay sends a recording through a system of its own in a temporary folder.
+func replay(ctx context.Context, c system.Config, path string, clock func() time.Time) (report ledger.ReplayReport, err error) {
+	recording, err := os.ReadFile(path) //nolint:gosec // the file that the user names
+	if err != nil {
+		return report, fmt.Errorf("replay: %w", err)
+	}
+	data, err := os.MkdirTemp("", "coldaisle-replay-")
+	if err != nil {
+		return report, fmt.Errorf("replay: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
+	file, err := os.Create(filepath.Join(data, "coldaisle.log")) //nolint:gosec // in our own folder
+	if err != nil {
+		return report, fmt.Errorf("replay: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+
+	options := c.Options(clock, logging.New(file, slog.LevelWarn, ""))
+	options.DataDir = data
+	running, err := system.Start(ctx, options)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, running.Stop()) }()
+	return ledger.Replay(ctx, running, bytes.NewReader(recording), clock)
+}
