@@ -128,6 +128,7 @@ func closed(conn net.Conn) bool {
 
 // TestIdleConnectionsMakeRoom has five devices hold as many connections as they
 // can get. Whoever comes is let in, and who was there before them stays.
+// Contract 8.11.
 func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousands of open files each
 	c := newCrowd(t)
 	node := c.hold("127.0.0.9", 1)[0]
@@ -158,7 +159,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousa
 }
 
 // TestOneAddressCannotTakeAllConnections opens more than its share from one
-// address: those that have been idle for the longest go.
+// address: those that have been idle for the longest go. Contract 8.11.
 func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltest // thousands of open files each
 	c := newCrowd(t)
 	held := c.hold("127.0.0.1", fromOne)

@@ -28,7 +28,7 @@ func post(t *testing.T, handler http.Handler, path, body string) *httptest.Respo
 }
 
 // TestFastNode sends one after the other, faster than its rate: it is slowed
-// down to the rate and loses nothing.
+// down to the rate and loses nothing. Contract 8.11.
 func TestFastNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -75,6 +75,7 @@ func TestNothingInvalidIsPublished(t *testing.T) {
 	}
 }
 
+// TestSameIDAnHourLaterIsAnotherReading shows contract 8.7.
 func TestSameIDAnHourLaterIsAnotherReading(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -88,6 +89,7 @@ func TestSameIDAnHourLaterIsAnotherReading(t *testing.T) {
 	}
 }
 
+// TestRecentCarriesTheLastHour shows contract 9.1.
 func TestRecentCarriesTheLastHour(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -112,6 +114,7 @@ func TestRecentCarriesTheLastHour(t *testing.T) {
 	}
 }
 
+// TestFullestMessageStaysUnder2500Bytes shows contract 9.1.
 func TestFullestMessageStaysUnder2500Bytes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -147,6 +150,7 @@ func TestFullestMessageStaysUnder2500Bytes(t *testing.T) {
 	}
 }
 
+// TestClockSetBack shows contract 8.6.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -197,6 +201,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// TestNodes shows contract 8.3, 8.4, 8.5.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

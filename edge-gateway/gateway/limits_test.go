@@ -71,6 +71,7 @@ func exchange(t *testing.T, address, request string) (status int, header http.He
 }
 
 // TestErrorsAreJSON asks for what the gateway's own handlers never see.
+// Contract 8.2.
 func TestErrorsAreJSON(t *testing.T) {
 	t.Parallel()
 	address := listen(t, newSite(t).gateway)

@@ -26,6 +26,7 @@ func body(id string, temperature float64) string {
 	return fmt.Sprintf(`{"id":%q,"node_id":"n1","temperature":%g,"humidity":40}`, id, temperature)
 }
 
+// TestFailedPublishIsKeptAndDelivered shows contract 8.8.
 func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
@@ -69,7 +70,7 @@ func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 }
 
 // TestRetry sends a reading again that was answered with 500, before and after
-// restarts and deliveries: it must stay one reading.
+// restarts and deliveries: it must stay one reading. Contract 8.7.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -194,6 +195,7 @@ func TestFullOutboxIsCounted(t *testing.T) {
 	}
 }
 
+// TestMetrics shows contract 8.12.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -117,7 +117,7 @@ func choosy(t *testing.T) (topic *gateway.ReadingPublisher, taken func(want int)
 }
 
 // TestRefusedMessageIsAlone sends readings that Pub/Sub refuses among others, at
-// once, so that they share requests, and through the outbox.
+// once, so that they share requests, and through the outbox. Contract 8.10.
 func TestRefusedMessageIsAlone(t *testing.T) {
 	t.Parallel()
 	topic, taken := choosy(t)
@@ -216,7 +216,7 @@ func (r *refusing) PublishBacklog(ctx context.Context, messages []gateway.Messag
 
 // TestEverythingIsRefused has Pub/Sub refuse every message for a time, as by a
 // schema that somebody attaches to the topic: the outbox must not run out into
-// nothing, and nodes are served as before.
+// nothing, and nodes are served as before. Contract 8.10.
 func TestEverythingIsRefused(t *testing.T) {
 	t.Parallel()
 	published := &refusing{nodes: func(string) bool { return true }}

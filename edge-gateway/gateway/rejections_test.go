@@ -19,7 +19,7 @@ import (
 )
 
 // TestRejectionsAreLogged sends what is refused again and again: each node's
-// first fault within a minute is told, with the field and the rule.
+// first fault within a minute is told, with the field and the rule. Contract 8.1.
 func TestRejectionsAreLogged(t *testing.T) {
 	t.Parallel()
 	var log written
