@@ -193,15 +193,9 @@ func TestAhead(t *testing.T) {
 
 func TestMoisture(t *testing.T) {
 	t.Parallel()
-	// Saturated air holds 17.3 g/m³ at 20 °C; at 50 % the dew point is 9.3 °C.
+	// Saturated air holds 17.3 g/m³ at 20 °C.
 	if got := features.AbsoluteHumidity(20, 100); math.Abs(got-17.3) > 0.1 {
 		t.Errorf("%g g/m³", got)
-	}
-	if got := features.DewPoint(20, 50); math.Abs(got-9.3) > 0.1 {
-		t.Errorf("dew point %g °C", got)
-	}
-	if got := features.DewPoint(20, 0); !math.IsInf(got, -1) {
-		t.Errorf("dew point %g °C of dry air", got)
 	}
 }
 

@@ -24,13 +24,3 @@ func AbsoluteHumidity(temperature, humidity float64) float64 {
 	saturation := magnusPressure * math.Exp(magnusSlope*temperature/(magnusOffset+temperature))
 	return vapourFactor * humidity / 100 * saturation / (kelvin + temperature)
 }
-
-// DewPoint is the temperature, °C, at which the air would begin to condense.
-// Air without any moisture has none: -Inf.
-func DewPoint(temperature, humidity float64) float64 {
-	if humidity <= 0 {
-		return math.Inf(-1)
-	}
-	gamma := math.Log(humidity/100) + magnusSlope*temperature/(magnusOffset+temperature)
-	return magnusOffset * gamma / (magnusSlope - gamma)
-}
