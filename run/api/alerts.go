@@ -58,38 +58,41 @@ type alertHistoryInput struct {
 	Limit int `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many alerts at most." example:"50"`
 }
 
-func (a *api) registerAlerts() {
+// alertHandlers answer the operations on alerts and their episodes.
+type alertHandlers struct{ store *store.Store }
+
+func (h *alertHandlers) register(rest *rest) {
 	// Polled by the dashboard every few seconds.
-	register(a, operation{
+	register(rest, operation{
 		id: "listActiveAlerts", method: http.MethodGet, path: "/api/v1/alerts/active", tag: tagAlerts,
 		summary: "List unacknowledged alerts, newest first",
-	}, a.activeAlerts)
-	register(a, operation{
+	}, h.activeAlerts)
+	register(rest, operation{
 		id: "listAlertHistory", method: http.MethodGet, path: "/api/v1/alerts/history", tag: tagAlerts,
 		summary: "List the last alerts, acknowledged or not, newest first",
-	}, a.alertHistory)
+	}, h.alertHistory)
 	// Called by the dashboard's button. A repeat answers the same alert, unchanged.
-	register(a, operation{
+	register(rest, operation{
 		id: "acknowledgeAlert", method: http.MethodPost, path: "/api/v1/alerts/{alert_id}/acknowledge", tag: tagAlerts,
 		summary: "Acknowledge an alert",
 		errors:  []*Error{notFound(detailNoAlert)},
-	}, a.acknowledgeAlert)
-	a.registerEpisodes()
+	}, h.acknowledgeAlert)
+	h.registerEpisodes(rest)
 }
 
-func (a *api) activeAlerts(ctx context.Context, _ *struct{}) (*alertsOutput, error) {
-	found, err := a.Store.ActiveAlerts(ctx, caller(ctx))
+func (h *alertHandlers) activeAlerts(ctx context.Context, _ *struct{}) (*alertsOutput, error) {
+	found, err := h.store.ActiveAlerts(ctx, caller(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return &alertsOutput{Body: mapSlice(found, alertOf)}, nil
 }
 
-func (a *api) alertHistory(ctx context.Context, in *alertHistoryInput) (*alertsOutput, error) {
+func (h *alertHandlers) alertHistory(ctx context.Context, in *alertHistoryInput) (*alertsOutput, error) {
 	if in.cannotMatch() {
 		return &alertsOutput{Body: []alertBody{}}, nil
 	}
-	found, err := a.Store.AlertHistory(ctx, caller(ctx), store.AlertQuery{
+	found, err := h.store.AlertHistory(ctx, caller(ctx), store.AlertQuery{
 		SensorID: in.SensorID, Start: in.StartTime.Time, End: in.EndTime.Time, Limit: in.Limit,
 	})
 	if err != nil {
@@ -98,8 +101,8 @@ func (a *api) alertHistory(ctx context.Context, in *alertHistoryInput) (*alertsO
 	return &alertsOutput{Body: mapSlice(found, alertOf)}, nil
 }
 
-func (a *api) acknowledgeAlert(ctx context.Context, in *alertPath) (*alertOutput, error) {
-	acknowledged, err := a.Store.AcknowledgeAlert(ctx, caller(ctx), in.AlertID)
+func (h *alertHandlers) acknowledgeAlert(ctx context.Context, in *alertPath) (*alertOutput, error) {
+	acknowledged, err := h.store.AcknowledgeAlert(ctx, caller(ctx), in.AlertID)
 	if err != nil {
 		return nil, err
 	}

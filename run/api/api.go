@@ -19,16 +19,10 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"runtime"
-	"sync"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
@@ -71,39 +65,65 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-type api struct {
-	Config
-
-	log        *slog.Logger
-	huma       huma.API
-	publishMu  sync.Mutex // held while a retraining request is published
-	tokens     *tokens
-	passwords  *passwords
-	clients    clients
-	sessions   *sessions
-	problemRef string
-	document   []byte
-}
-
 // API answers requests; see [API.Run] for what it does between them.
 type API struct {
 	http.Handler
 
-	api *api
+	retrainer *retrainer
 }
 
 // New builds the API. It fails when a dependency is missing or the secret key
 // is too short.
 func New(cfg Config) (*API, error) {
-	a, err := build(cfg)
+	if cfg.Store == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Clock == nil || cfg.Log == nil {
+		return nil, errors.New("api: store, readings, publisher, clock and log are required")
+	}
+	log := requestLogger(cfg.Log)
+	tokens, err := newTokens(cfg.SecretKey, cfg.Clock)
 	if err != nil {
 		return nil, err
 	}
-	handler, err := a.handler()
+	clients, err := newClients(cfg.TrustedProxies)
 	if err != nil {
 		return nil, err
 	}
-	return &API{Handler: handler, api: a}, nil
+	sessions := newSessions(cfg.Store.TokensValidAfter, cfg.Clock)
+	auth := &authenticator{tokens: tokens, sessions: sessions, log: log}
+	retrainer := &retrainer{store: cfg.Store, publisher: cfg.Publisher, clock: cfg.Clock, log: log}
+	router := newRouter()
+	rest := newRest(router, clients, auth.authenticate, log)
+
+	registerHealth(rest)
+	(&customerHandlers{
+		store: cfg.Store, passwords: cfg.passwords(), tokens: tokens, sessions: sessions, clock: cfg.Clock,
+	}).register(rest)
+	(&roomHandlers{store: cfg.Store}).register(rest)
+	(&sensorHandlers{store: cfg.Store}).register(rest)
+	(&dataHandlers{rest: rest, store: cfg.Store, readings: cfg.Readings, clock: cfg.Clock}).register(rest)
+	(&alertHandlers{store: cfg.Store}).register(rest)
+	(&thresholdHandlers{store: cfg.Store}).register(rest)
+	(&learningHandlers{store: cfg.Store, retrainer: retrainer, forecaster: cfg.Forecaster, log: log}).register(rest)
+
+	if err := rest.serveDocument(router); err != nil {
+		return nil, err
+	}
+	handler, err := middleware(cfg, log, router)
+	if err != nil {
+		return nil, err
+	}
+	return &API{Handler: handler, retrainer: retrainer}, nil
+}
+
+// passwords returns the hasher of passwords with the defaults filled in.
+func (cfg Config) passwords() *passwords {
+	slots, cost := cfg.PasswordSlots, cfg.PasswordCost
+	if slots == 0 {
+		slots = runtime.GOMAXPROCS(0) / 2
+	}
+	if cost == 0 {
+		cost = passwordCost
+	}
+	return newPasswords(slots, cost)
 }
 
 // Run starts due training runs and publishes pending requests once a minute,
@@ -112,7 +132,7 @@ func (a *API) Run(ctx context.Context) error {
 	ticker := time.NewTicker(retrainInterval)
 	defer ticker.Stop()
 	for {
-		a.api.tryStartDueRun(ctx)
+		a.retrainer.tryStartDueRun(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -120,62 +140,3 @@ func (a *API) Run(ctx context.Context) error {
 		}
 	}
 }
-
-func build(cfg Config) (*api, error) {
-	if cfg.Store == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Clock == nil || cfg.Log == nil {
-		return nil, errors.New("api: store, readings, publisher, clock and log are required")
-	}
-	a := &api{Config: cfg, log: slog.New(requestIDHandler{cfg.Log.Handler()})}
-	var err error
-	if a.tokens, err = newTokens(cfg.SecretKey, cfg.Clock); err != nil {
-		return nil, err
-	}
-	if a.clients, err = newClients(cfg.TrustedProxies); err != nil {
-		return nil, err
-	}
-	slots, cost := cfg.PasswordSlots, cfg.PasswordCost
-	if slots == 0 {
-		slots = runtime.GOMAXPROCS(0) / 2
-	}
-	if cost == 0 {
-		cost = passwordCost
-	}
-	a.passwords = newPasswords(slots, cost)
-	a.sessions = newSessions(cfg.Store.TokensValidAfter, cfg.Clock)
-	return a, nil
-}
-
-// handler registers every operation and puts the middleware around them.
-func (a *api) handler() (http.Handler, error) {
-	mux := newRouter()
-	a.huma = humago.New(mux, a.config())
-	registry := a.huma.OpenAPI().Components.Schemas
-	a.problemRef = registry.Schema(reflect.TypeFor[problem](), true, "Problem").Ref
-
-	a.registerHealth()
-	a.registerCustomers()
-	a.registerRooms()
-	a.registerSensors()
-	a.registerData()
-	a.registerAlerts()
-	a.registerThresholds()
-	a.registerPredictions()
-	a.registerTraining()
-	a.registerForecast()
-
-	// huma registers its own error model beside ours.
-	delete(registry.Map(), "ErrorModel")
-	delete(registry.Map(), "ErrorDetail")
-	document, err := a.describe()
-	if err != nil {
-		return nil, fmt.Errorf("OpenAPI document: %w", err)
-	}
-	a.document = document
-	if err := a.registerDocs(mux); err != nil {
-		return nil, err
-	}
-	return a.middleware(mux)
-}
-
-// unwrap gives the net/http request and writer below a huma context.
-func unwrap(ctx huma.Context) (*http.Request, http.ResponseWriter) { return humago.Unwrap(ctx) }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -34,9 +35,16 @@ func requireSelf(ctx context.Context, customerID int64) error {
 	return nil
 }
 
+// authenticator checks the token of a request.
+type authenticator struct {
+	tokens   *tokens
+	sessions *sessions
+	log      *slog.Logger
+}
+
 // authenticate lets a request with a valid token through, with its customer in
 // the context, and answers every other one alike.
-func (a *api) authenticate(ctx huma.Context, next func(huma.Context)) {
+func (a *authenticator) authenticate(ctx huma.Context, next func(huma.Context)) {
 	who, err := a.bearerToken(ctx)
 	if err != nil {
 		a.log.DebugContext(ctx.Context(), "token rejected", "error", err.Error())
@@ -71,7 +79,7 @@ func refuseToken(ctx huma.Context) {
 	writeError(writer, newError(http.StatusUnauthorized, detailCredentials))
 }
 
-func (a *api) bearerToken(ctx huma.Context) (identity, error) {
+func (a *authenticator) bearerToken(ctx huma.Context) (identity, error) {
 	scheme, token, found := strings.Cut(ctx.Header("Authorization"), " ")
 	if !found || !strings.EqualFold(scheme, "Bearer") {
 		return identity{}, errToken

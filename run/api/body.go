@@ -24,7 +24,7 @@ const (
 // receiveBody reads a request's body before huma does, which would answer 500 to a
 // body that is cut off or badly chunked. A body whose length is over the limit is
 // refused unread; an operation without a body reads none.
-func (a *api) receiveBody(ctx huma.Context, next func(huma.Context)) {
+func (r *rest) receiveBody(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Operation().RequestBody == nil {
 		next(ctx)
 		return
@@ -47,7 +47,7 @@ func (a *api) receiveBody(ctx huma.Context, next func(huma.Context)) {
 	case err != nil:
 		writeError(writer, newError(http.StatusBadRequest, detailBodyMalformed))
 	default:
-		if name := a.onlyUnknownField(ctx.Operation(), body); name != "" {
+		if name := r.onlyUnknownField(ctx.Operation(), body); name != "" {
 			writeError(writer, newError(http.StatusBadRequest, name+": unknown field"))
 			return
 		}
@@ -69,7 +69,7 @@ func (c receivedBody) BodyReader() io.Reader { return bytes.NewReader(c.body) }
 
 // onlyUnknownField returns an unknown field when the body has no known one: a
 // misspelt field must not pass for a change that succeeded.
-func (a *api) onlyUnknownField(op *huma.Operation, body []byte) string {
+func (r *rest) onlyUnknownField(op *huma.Operation, body []byte) string {
 	if op.Method != http.MethodPatch && op.Method != http.MethodPut {
 		return ""
 	}
@@ -77,7 +77,7 @@ func (a *api) onlyUnknownField(op *huma.Operation, body []byte) string {
 	if json.Unmarshal(body, &given) != nil || len(given) == 0 {
 		return "" // huma reports it
 	}
-	known := a.bodyFields(op)
+	known := r.bodyFields(op)
 	first := ""
 	for name := range given {
 		if slices.ContainsFunc(known, func(field string) bool { return strings.EqualFold(field, name) }) {
@@ -101,11 +101,11 @@ func shortened(name string) string {
 
 // bodyFields are the fields of an operation's body, in the order in which its
 // type declares them.
-func (a *api) bodyFields(op *huma.Operation) []string {
+func (r *rest) bodyFields(op *huma.Operation) []string {
 	if op.RequestBody == nil {
 		return nil
 	}
-	body := a.huma.OpenAPI().Components.Schemas.TypeFromRef(op.RequestBody.Content["application/json"].Schema.Ref)
+	body := r.huma.OpenAPI().Components.Schemas.TypeFromRef(op.RequestBody.Content["application/json"].Schema.Ref)
 	var names []string
 	for field := range body.Fields() {
 		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {

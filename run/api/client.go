@@ -94,10 +94,10 @@ func (c clients) of(r *http.Request) netip.Prefix {
 
 type clientKey struct{}
 
-// identifyClient puts the client's address into the context, for [clientOf].
-func (a *api) identifyClient(ctx huma.Context, next func(huma.Context)) {
+// identify puts the client's address into the context, for [clientOf].
+func (c clients) identify(ctx huma.Context, next func(huma.Context)) {
 	request, _ := unwrap(ctx)
-	next(huma.WithValue(ctx, clientKey{}, a.clients.of(request)))
+	next(huma.WithValue(ctx, clientKey{}, c.of(request)))
 }
 
 // clientOf is the client's address, where the operation asks for it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"coldaisle.dev/shared/store"
 )
@@ -69,35 +70,44 @@ type updateCustomerInput struct {
 	Body       profileChange
 }
 
-func (a *api) registerCustomers() {
+// customerHandlers answer registration, login and the operations on the profile.
+type customerHandlers struct {
+	store     *store.Store
+	passwords *passwords
+	tokens    *tokens
+	sessions  *sessions
+	clock     func() time.Time
+}
+
+func (h *customerHandlers) register(rest *rest) {
 	// Called by the registration form. A repeat after a lost answer is told that
 	// the e-mail is taken; the account exists and login works.
-	register(a, operation{
+	register(rest, operation{
 		id: "registerCustomer", method: http.MethodPost, path: "/api/v1/customers/register", tag: tagCustomers,
 		public: true, passwords: true, status: http.StatusCreated,
 		summary: "Register a customer",
 		errors:  []*Error{badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken)},
-	}, a.registerCustomer)
+	}, h.registerCustomer)
 
 	// Called by the login form and by scripts; each call gives a new token.
-	register(a, operation{
+	register(rest, operation{
 		id: "loginCustomer", method: http.MethodPost, path: "/api/v1/customers/login", tag: tagCustomers,
 		public: true, passwords: true,
 		summary: "Log in",
 		errors:  []*Error{newError(http.StatusUnauthorized, detailLogin)},
-	}, a.login)
+	}, h.login)
 
 	// Called by the profile page. It only reads, though the specification has it
 	// as POST.
-	register(a, operation{
+	register(rest, operation{
 		id: "getCustomer", method: http.MethodPost, path: "/api/v1/customers/info/{customer_id}", tag: tagCustomers,
 		summary: "Read the caller's profile",
 		errors:  []*Error{notFound(detailNoCustomer)},
-	}, a.customerInfo)
+	}, h.customerInfo)
 
 	// Called by the profile page. A repeat sets the same values again; one that
 	// repeats a password change revokes the tokens issued in between.
-	register(a, operation{
+	register(rest, operation{
 		id: "updateCustomer", method: http.MethodPatch, path: "/api/v1/customers/{customer_id}", tag: tagCustomers,
 		passwords:   true,
 		summary:     "Change the caller's profile",
@@ -105,15 +115,15 @@ func (a *api) registerCustomers() {
 		errors: []*Error{
 			badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken), notFound(detailNoCustomer),
 		},
-	}, a.updateCustomer)
+	}, h.updateCustomer)
 }
 
-func (a *api) registerCustomer(ctx context.Context, in *registerInput) (*customerOutput, error) {
-	hash, err := a.passwords.hash(ctx, string(in.Body.Password))
+func (h *customerHandlers) registerCustomer(ctx context.Context, in *registerInput) (*customerOutput, error) {
+	hash, err := h.passwords.hash(ctx, string(in.Body.Password))
 	if err != nil {
 		return nil, err
 	}
-	created, err := a.Store.CreateCustomer(ctx, store.NewCustomer{
+	created, err := h.store.CreateCustomer(ctx, store.NewCustomer{
 		Email: string(in.Body.Email), Username: string(in.Body.Username), PasswordHash: hash,
 	})
 	if err != nil {
@@ -124,15 +134,15 @@ func (a *api) registerCustomer(ctx context.Context, in *registerInput) (*custome
 
 // login answers an unknown e-mail and a wrong password alike and in the same
 // time: both compare one hash.
-func (a *api) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
-	found, matches, err := a.check(ctx, in.Body)
+func (h *customerHandlers) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
+	found, matches, err := h.check(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
 	if !matches {
 		return nil, newError(http.StatusUnauthorized, detailLogin)
 	}
-	signed, err := a.tokens.issue(found.ID, found.TokensValidAfter)
+	signed, err := h.tokens.issue(found.ID, found.TokensValidAfter)
 	if err != nil {
 		return nil, err
 	}
@@ -141,50 +151,50 @@ func (a *api) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
 
 // check waits for a password slot, finds the customer with the e-mail address and
 // compares the password.
-func (a *api) check(ctx context.Context, c credentials) (found store.Customer, matches bool, err error) {
-	done, err := a.passwords.acquire(ctx)
+func (h *customerHandlers) check(ctx context.Context, c credentials) (found store.Customer, matches bool, err error) {
+	done, err := h.passwords.acquire(ctx)
 	if err != nil {
 		return store.Customer{}, false, err
 	}
 	defer done()
 	if isStorableText(c.Email) {
-		found, err = a.Store.CustomerByEmail(ctx, c.Email)
+		found, err = h.store.CustomerByEmail(ctx, c.Email)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Customer{}, false, err
 		}
 	}
-	matches, err = a.passwords.matches(found.PasswordHash, c.Password)
+	matches, err = h.passwords.matches(found.PasswordHash, c.Password)
 	return found, matches, err
 }
 
-func (a *api) customerInfo(ctx context.Context, in *customerPath) (*customerOutput, error) {
+func (h *customerHandlers) customerInfo(ctx context.Context, in *customerPath) (*customerOutput, error) {
 	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
-	found, err := a.Store.Customer(ctx, in.CustomerID)
+	found, err := h.store.Customer(ctx, in.CustomerID)
 	if err != nil {
 		return nil, err
 	}
 	return customerOf(found), nil
 }
 
-func (a *api) updateCustomer(ctx context.Context, in *updateCustomerInput) (*customerOutput, error) {
+func (h *customerHandlers) updateCustomer(ctx context.Context, in *updateCustomerInput) (*customerOutput, error) {
 	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
 	change := store.CustomerChange{
-		Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username), ChangedAt: a.Clock(),
+		Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username), ChangedAt: h.clock(),
 	}
 	if in.Body.Password != nil {
-		hash, err := a.passwords.hash(ctx, string(*in.Body.Password))
+		hash, err := h.passwords.hash(ctx, string(*in.Body.Password))
 		if err != nil {
 			return nil, err
 		}
 		change.PasswordHash = &hash
 		// Even when the answer of the database is lost, the change may stand.
-		defer a.sessions.invalidate(in.CustomerID)
+		defer h.sessions.invalidate(in.CustomerID)
 	}
-	updated, err := a.Store.UpdateCustomer(ctx, in.CustomerID, change)
+	updated, err := h.store.UpdateCustomer(ctx, in.CustomerID, change)
 	if err != nil {
 		return nil, err
 	}

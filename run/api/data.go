@@ -79,43 +79,51 @@ type multiSensorOutput struct {
 	Body map[string]readingBody
 }
 
-func (a *api) registerData() {
+// dataHandlers answer the operations on readings.
+type dataHandlers struct {
+	rest     *rest
+	store    *store.Store
+	readings Readings
+	clock    func() time.Time
+}
+
+func (h *dataHandlers) register(rest *rest) {
 	// Polled by a sensor's page.
-	register(a, operation{
+	register(rest, operation{
 		id: "getLatestReading", method: http.MethodGet, path: "/api/v1/data/latest/{sensor_id}", tag: tagData,
 		summary: "Read a sensor's latest reading",
 		errors:  []*Error{notFound(detailNoSensor), notFound(detailNoReadings)},
-	}, a.latest)
+	}, h.latest)
 	// Polled by the overview of all sensors. It only reads, though it is POST:
 	// the list may be longer than an address.
-	register(a, operation{
+	register(rest, operation{
 		id: "getLatestReadings", method: http.MethodPost, path: "/api/v1/data/multi-sensor", tag: tagData,
 		summary:     "Read the latest readings of several sensors",
 		description: "The answer is keyed by sensor; sensors without readings, and what is no sensor of the caller's, are absent.",
-	}, a.multiSensor)
-	a.registerHistory()
-	a.registerStats()
+	}, h.multiSensor)
+	h.registerHistory(rest)
+	h.registerStats(rest)
 }
 
 // ownedNode returns the caller's sensor as a readings.NodeRef. Readings before
 // VisibleSince belong to the customer who had the id before.
-func (a *api) ownedNode(ctx context.Context, sensorID string) (readings.NodeRef, error) {
+func ownedNode(ctx context.Context, sensors *store.Store, sensorID string) (readings.NodeRef, error) {
 	if err := checkSensorID(sensorID); err != nil {
 		return readings.NodeRef{}, err
 	}
-	owned, err := a.Store.Sensor(ctx, caller(ctx), sensorID)
+	owned, err := sensors.Sensor(ctx, caller(ctx), sensorID)
 	if err != nil {
 		return readings.NodeRef{}, err
 	}
 	return readings.NodeRef{ID: owned.ID, VisibleSince: owned.VisibleSince}, nil
 }
 
-func (a *api) latest(ctx context.Context, in *sensorPath) (*latestOutput, error) {
-	node, err := a.ownedNode(ctx, in.SensorID)
+func (h *dataHandlers) latest(ctx context.Context, in *sensorPath) (*latestOutput, error) {
+	node, err := ownedNode(ctx, h.store, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Readings.Latest(ctx, []readings.NodeRef{node})
+	found, err := h.readings.Latest(ctx, []readings.NodeRef{node})
 	if err != nil {
 		return nil, err
 	}
@@ -126,20 +134,20 @@ func (a *api) latest(ctx context.Context, in *sensorPath) (*latestOutput, error)
 	return &latestOutput{Body: readingOf(newest)}, nil
 }
 
-func (a *api) multiSensor(ctx context.Context, in *multiSensorInput) (*multiSensorOutput, error) {
+func (h *dataHandlers) multiSensor(ctx context.Context, in *multiSensorInput) (*multiSensorOutput, error) {
 	answer := map[string]readingBody{}
 	asked := in.Body.nodes()
 	if len(asked) == 0 {
 		return &multiSensorOutput{Body: answer}, nil
 	}
-	owned, err := a.Store.OwnedSensors(ctx, caller(ctx), asked)
+	owned, err := h.store.OwnedSensors(ctx, caller(ctx), asked)
 	if err != nil {
 		return nil, err
 	}
 	if len(owned) == 0 {
 		return &multiSensorOutput{Body: answer}, nil
 	}
-	found, err := a.Readings.Latest(ctx, mapSlice(owned, func(s store.Sensor) readings.NodeRef {
+	found, err := h.readings.Latest(ctx, mapSlice(owned, func(s store.Sensor) readings.NodeRef {
 		return readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
 	}))
 	if err != nil {

@@ -26,7 +26,7 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 
 // registerDocs adds the documentation: people read /docs and /redoc, tools
 // /openapi.json. None needs a token, and none makes a browser ask another host.
-func (a *api) registerDocs(mux *router) error {
+func (r *rest) registerDocs(mux *router) error {
 	for path, name := range map[string]string{"/docs": "pages/docs.html", "/redoc": "pages/redoc.html"} {
 		page, err := pages.ReadFile(name)
 		if err != nil {
@@ -47,7 +47,7 @@ func (a *api) registerDocs(mux *router) error {
 	mux.HandleFunc("GET /docs/assets/{file}", withCacheControl(http.StripPrefix("/docs/assets/", statigz.FileServer(static.FS))))
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(a.document)
+		_, _ = w.Write(r.document)
 	})
 	return nil
 }

@@ -32,7 +32,7 @@ Every error has the body ` + "`{\"detail\": \"...\"}`" + `; what belongs to anot
 
 // config describes the API to huma: our JSON, our errors, unknown fields
 // ignored, and none of huma's own pages.
-func (a *api) config() huma.Config {
+func (r *rest) config() huma.Config {
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -60,14 +60,14 @@ func (a *api) config() huma.Config {
 		},
 		Formats:       map[string]huma.Format{"application/json": jsonFormat(), "json": jsonFormat()},
 		DefaultFormat: "application/json",
-		Transformers:  []huma.Transformer{a.transformError},
+		Transformers:  []huma.Transformer{r.transformError},
 	}
 	return config
 }
 
 // describe writes the OpenAPI document, indented: people compare versions of it.
-func (a *api) describe() ([]byte, error) {
-	compact, err := json.Marshal(a.huma.OpenAPI())
+func (r *rest) describe() ([]byte, error) {
+	compact, err := json.Marshal(r.huma.OpenAPI())
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}

@@ -59,30 +59,30 @@ type acknowledgeEpisodeOutput struct {
 	}
 }
 
-func (a *api) registerEpisodes() {
+func (h *alertHandlers) registerEpisodes(rest *rest) {
 	// Polled by the dashboard every few seconds: a weekend of one alert per
 	// reading is a few episodes, and as a list of alerts megabytes.
-	register(a, operation{
+	register(rest, operation{
 		id: "listEpisodes", method: http.MethodGet, path: "/api/v1/alerts/episodes", tag: tagAlerts,
 		summary: "List alerts folded into episodes, newest first",
 		description: "An episode is a run of alerts of one sensor and type, each at most 5 minutes after the one before. " +
 			"One that crosses the begin or end of the range shows what of it lies inside. With `active` and no `start_time`, " +
 			"episodes are traced back to 24 hours before the oldest unacknowledged alert.",
-	}, a.episodes)
+	}, h.episodes)
 	// Called by the dashboard's button.
-	register(a, operation{
+	register(rest, operation{
 		id: "acknowledgeEpisode", method: http.MethodPost, path: "/api/v1/alerts/episodes/acknowledge", tag: tagAlerts,
 		summary:     "Acknowledge all alerts of a sensor and type in a range",
 		description: "Both ends are included, so that an episode as it was listed names exactly its alerts; what came since stays active.",
 		errors:      []*Error{notFound(detailNoAlert)},
-	}, a.acknowledgeEpisode)
+	}, h.acknowledgeEpisode)
 }
 
-func (a *api) episodes(ctx context.Context, in *episodesInput) (*episodesOutput, error) {
+func (h *alertHandlers) episodes(ctx context.Context, in *episodesInput) (*episodesOutput, error) {
 	if in.cannotMatch() {
 		return &episodesOutput{Body: []episodeBody{}}, nil
 	}
-	found, err := a.Store.Episodes(ctx, caller(ctx), store.EpisodeQuery{
+	found, err := h.store.Episodes(ctx, caller(ctx), store.EpisodeQuery{
 		Active: in.Active, SensorID: in.SensorID, Start: in.StartTime.Time, End: in.EndTime.Time, Limit: in.Limit,
 	})
 	if err != nil {
@@ -96,11 +96,11 @@ func (a *api) episodes(ctx context.Context, in *episodesInput) (*episodesOutput,
 	})}, nil
 }
 
-func (a *api) acknowledgeEpisode(ctx context.Context, in *acknowledgeEpisodeInput) (*acknowledgeEpisodeOutput, error) {
+func (h *alertHandlers) acknowledgeEpisode(ctx context.Context, in *acknowledgeEpisodeInput) (*acknowledgeEpisodeOutput, error) {
 	if checkSensorID(in.Body.SensorID) != nil {
 		return nil, notFound(detailNoAlert)
 	}
-	marked, err := a.Store.AcknowledgeEpisode(ctx, caller(ctx), in.Body.SensorID, in.Body.AlertType, in.Body.StartTime.Time, in.Body.EndTime.Time)
+	marked, err := h.store.AcknowledgeEpisode(ctx, caller(ctx), in.Body.SensorID, in.Body.AlertType, in.Body.StartTime.Time, in.Body.EndTime.Time)
 	if err != nil {
 		return nil, err
 	}

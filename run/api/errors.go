@@ -110,23 +110,23 @@ func errorOf(err error) (*Error, bool) {
 
 // answer maps a handler's error to the answer that huma writes, and logs the
 // cause of an internal one.
-func (a *api) answer(ctx context.Context, err error) error {
+func (r *rest) answer(ctx context.Context, err error) error {
 	answered, known := errorOf(err)
 	if known {
 		return answered
 	}
 	if ctx.Err() != nil {
 		// The client has gone or the server is stopping: nobody reads the answer.
-		a.log.InfoContext(ctx, "request canceled", "error", err.Error())
+		r.log.InfoContext(ctx, "request canceled", "error", err.Error())
 		return answered
 	}
-	a.log.ErrorContext(ctx, "request failed", "error", err.Error())
+	r.log.ErrorContext(ctx, "request failed", "error", err.Error())
 	return answered
 }
 
 // transformError turns huma's own errors, mostly those of validation, into ours:
 // one detail that names the field and the rule it broke.
-func (a *api) transformError(ctx huma.Context, _ string, body any) (any, error) {
+func (r *rest) transformError(ctx huma.Context, _ string, body any) (any, error) {
 	model, ok := body.(*huma.ErrorModel)
 	if !ok {
 		return body, nil
@@ -134,17 +134,17 @@ func (a *api) transformError(ctx huma.Context, _ string, body any) (any, error) 
 	if model.Status >= http.StatusInternalServerError {
 		return problem{Detail: detailInternal}, nil
 	}
-	return problem{Detail: a.firstError(ctx.Operation(), model)}, nil
+	return problem{Detail: r.firstError(ctx.Operation(), model)}, nil
 }
 
 // firstError describes one error of a request, the first in a fixed order: path,
 // query and header as the operation declares them, then the fields of the body
 // as its type declares them, and of one field the rule that huma checks first.
-func (a *api) firstError(op *huma.Operation, model *huma.ErrorModel) string {
+func (r *rest) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 	if len(model.Errors) == 0 {
 		return model.Detail
 	}
-	fields := a.bodyFields(op)
+	fields := r.bodyFields(op)
 	position := func(e *huma.ErrorDetail) int {
 		location, name, _ := strings.Cut(e.Location, ".")
 		if location != "body" {

@@ -53,24 +53,24 @@ type forecastOutput struct {
 	Body forecastBody
 }
 
-func (a *api) registerForecast() {
+func (h *learningHandlers) registerForecast(rest *rest) {
 	// Called by a sensor's page.
-	register(a, operation{
+	register(rest, operation{
 		id: "getForecast", method: http.MethodGet, path: "/api/v1/ml/forecast/{sensor_id}", tag: tagLearning,
 		summary: "Forecast the next 20 seconds of a sensor",
 		errors:  []*Error{notFound(detailNoSensor), notFound(detailNoForecast)},
-	}, a.forecast)
+	}, h.forecast)
 }
 
-func (a *api) forecast(ctx context.Context, in *sensorPath) (*forecastOutput, error) {
-	node, err := a.ownedNode(ctx, in.SensorID)
+func (h *learningHandlers) forecast(ctx context.Context, in *sensorPath) (*forecastOutput, error) {
+	node, err := ownedNode(ctx, h.store, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
-	if a.Forecaster == nil {
+	if h.forecaster == nil {
 		return nil, notFound(detailNoForecast)
 	}
-	f, err := a.Forecaster.Forecast(ctx, node)
+	f, err := h.forecaster.Forecast(ctx, node)
 	if errors.Is(err, ErrNoForecast) {
 		return nil, notFound(detailNoForecast)
 	}

@@ -56,15 +56,15 @@ type historyOutput struct {
 	Body func(huma.Context)
 }
 
-func (a *api) registerHistory() {
-	registry := a.huma.OpenAPI().Components.Schemas
+func (h *dataHandlers) registerHistory(rest *rest) {
+	registry := rest.huma.OpenAPI().Components.Schemas
 	array := func(name, description string, item reflect.Type) *huma.Schema {
 		return namedSchema(registry, name, &huma.Schema{
 			Type: huma.TypeArray, Description: description, Items: registry.Schema(item, true, ""),
 		})
 	}
 	// Called by a sensor's page with max_points, and by people who export.
-	register(a, operation{
+	register(rest, operation{
 		id: "getHistory", method: http.MethodGet, path: "/api/v1/data/historical/{sensor_id}", tag: tagData,
 		summary: "Read a sensor's readings of a range, oldest first",
 		description: "All readings with `start_time` ≤ timestamp < `end_time`, streamed; with `max_points`, one object per bucket of equal " +
@@ -83,7 +83,7 @@ func (a *api) registerHistory() {
 				},
 			},
 		}},
-	}, a.history)
+	}, h.history)
 }
 
 // clampRange limits a query to 2000–2100, the times that a reading can have.
@@ -99,8 +99,8 @@ func clampRange(start, end time.Time) (time.Time, time.Time) {
 	return start, end
 }
 
-func (a *api) history(ctx context.Context, in *historyInput) (*historyOutput, error) {
-	node, err := a.ownedNode(ctx, in.SensorID)
+func (h *dataHandlers) history(ctx context.Context, in *historyInput) (*historyOutput, error) {
+	node, err := ownedNode(ctx, h.store, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
@@ -108,16 +108,16 @@ func (a *api) history(ctx context.Context, in *historyInput) (*historyOutput, er
 	if in.MaxPoints == 0 {
 		rows := readingRows(node.ID, in.csv())
 		return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
-			streamRows(a, hc, rows, a.Readings.Range(hc.Context(), node, start, end))
+			streamRows(h.rest, hc, rows, h.readings.Range(hc.Context(), node, start, end))
 		}}, nil
 	}
-	buckets, err := a.Readings.Buckets(ctx, node, start, end, in.MaxPoints)
+	buckets, err := h.readings.Buckets(ctx, node, start, end, in.MaxPoints)
 	if err != nil {
 		return nil, err
 	}
 	rows := bucketRows(node.ID, in.csv())
 	return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
-		streamRows(a, hc, rows, asSeq(buckets))
+		streamRows(h.rest, hc, rows, asSeq(buckets))
 	}}, nil
 }
 
@@ -141,7 +141,7 @@ type rowEncoder[T any] struct {
 
 // streamRows streams items. It writes nothing before the first item is read, so
 // that a failure until then is still answered with 500.
-func streamRows[T any](a *api, hc huma.Context, form rowEncoder[T], items iter.Seq2[T, error]) {
+func streamRows[T any](r *rest, hc huma.Context, form rowEncoder[T], items iter.Seq2[T, error]) {
 	request, writer := unwrap(hc)
 	s := newStream(writer)
 	header := writer.Header()
@@ -154,7 +154,7 @@ func streamRows[T any](a *api, hc huma.Context, form rowEncoder[T], items iter.S
 	count := 0
 	for item, err := range items {
 		if err != nil {
-			a.failStream(request.Context(), s, err)
+			r.failStream(request.Context(), s, err)
 			return
 		}
 		if count > 0 {

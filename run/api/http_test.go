@@ -257,17 +257,14 @@ func TestRequestLog(t *testing.T) {
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	var log logLines
-	a, err := build(bareConfig(logging.New(&log, slog.LevelInfo, "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := bareConfig(logging.New(&log, slog.LevelInfo, ""))
 	mux := newRouter()
 	mux.HandleFunc("GET /early", func(http.ResponseWriter, *http.Request) { panic("early trouble") })
 	mux.HandleFunc("GET /late", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(bytes.Repeat([]byte("half an answer "), 1000))
 		panic(errors.New("late trouble"))
 	})
-	handler, err := a.middleware(mux)
+	handler, err := middleware(cfg, requestLogger(cfg.Log), mux)
 	if err != nil {
 		t.Fatal(err)
 	}

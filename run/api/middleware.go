@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 
@@ -30,7 +31,7 @@ const preflightSeconds = 7200
 const compressFrom = 1400
 
 // middleware puts what every request passes around the router.
-func (a *api) middleware(router http.Handler) (http.Handler, error) {
+func middleware(cfg Config, log *slog.Logger, router http.Handler) (http.Handler, error) {
 	compress, err := gzhttp.NewWrapper(
 		gzhttp.MinSize(compressFrom),
 		gzhttp.ContentTypes([]string{"application/json", "text/csv", "text/html", "text/css", "text/javascript"}),
@@ -38,7 +39,7 @@ func (a *api) middleware(router http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compression: %w", err)
 	}
-	origins := a.Origins
+	origins := cfg.Origins
 	if len(origins) == 0 {
 		origins = defaultOrigins()
 	}
@@ -53,7 +54,7 @@ func (a *api) middleware(router http.Handler) (http.Handler, error) {
 		MaxAge:           preflightSeconds,
 	})
 	handler := crossOrigin.Handler(securityHeaders(compress(router)))
-	return tracing.Middleware("api", a.logRequests(a.recoverPanics(handler))), nil
+	return tracing.Middleware("api", logRequests(log, cfg.Clock, recoverPanics(log, handler))), nil
 }
 
 // securityHeaders forbids browsers to guess the content type, and caches to keep
@@ -69,7 +70,7 @@ func securityHeaders(next http.Handler) http.Handler {
 // recoverPanics answers a panic with 500 and logs its stack. When part of the
 // answer is sent, it cuts the connection instead, so that the client does not
 // take that part for the whole.
-func (a *api) recoverPanics(next http.Handler) http.Handler {
+func recoverPanics(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		defer func() {
@@ -80,7 +81,7 @@ func (a *api) recoverPanics(next http.Handler) http.Handler {
 			if err, ok := value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(value)
 			}
-			a.log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 			if requestRecordOf(ctx).headerWritten() {
 				panic(http.ErrAbortHandler)
 			}

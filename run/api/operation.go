@@ -33,8 +33,8 @@ type operation struct {
 	responses map[string]*huma.Response
 }
 
-// register adds an operation. Its handler's errors go through [api.answer].
-func register[I, O any](a *api, op operation, handle func(context.Context, *I) (*O, error)) {
+// register adds an operation. Its handler's errors go through [rest.answer].
+func register[I, O any](r *rest, op operation, handle func(context.Context, *I) (*O, error)) {
 	described := huma.Operation{
 		OperationID:   op.id,
 		Method:        op.method,
@@ -47,7 +47,7 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 		// would end a request that waits.
 		MaxBodyBytes: -1, BodyReadTimeout: -1,
 		Responses:   map[string]*huma.Response{},
-		Middlewares: huma.Middlewares{a.adaptHuma},
+		Middlewares: huma.Middlewares{adaptHuma},
 	}
 	maps.Copy(described.Responses, op.responses)
 	errs := slices.Clone(op.errors)
@@ -55,27 +55,27 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 		described.Security = []map[string][]string{}
 	} else {
 		described.Security = []map[string][]string{{bearerScheme: {}}}
-		described.Middlewares = append(described.Middlewares, a.authenticate)
+		described.Middlewares = append(described.Middlewares, r.authenticate)
 		errs = append(errs, newError(http.StatusUnauthorized, detailCredentials))
 	}
 	if op.passwords {
-		described.Middlewares = append(described.Middlewares, a.identifyClient)
+		described.Middlewares = append(described.Middlewares, r.clients.identify)
 		errs = append(errs, busy())
 	}
-	described.Middlewares = append(described.Middlewares, a.receiveBody)
+	described.Middlewares = append(described.Middlewares, r.receiveBody)
 	errs = append(errs, newError(http.StatusInternalServerError, detailInternal))
-	a.documentErrors(&described, errs)
-	huma.Register(a.huma, described, func(ctx context.Context, in *I) (*O, error) {
+	r.documentErrors(&described, errs)
+	huma.Register(r.huma, described, func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, handlerTimeout)
 		defer cancel()
 		out, err := handle(ctx, in)
 		if err != nil {
-			return nil, a.answer(ctx, err)
+			return nil, r.answer(ctx, err)
 		}
 		return out, nil
 	})
-	documented := a.findOperation(op)
-	a.documentErrors(&described, inputErrors(documented))
+	documented := r.findOperation(op)
+	r.documentErrors(&described, inputErrors(documented))
 	for _, parameter := range documented.Parameters {
 		if examples := parameter.Schema.Examples; len(examples) > 0 {
 			// Where the tools that call an operation by its document look for one.
@@ -85,8 +85,8 @@ func register[I, O any](a *api, op operation, handle func(context.Context, *I) (
 }
 
 // findOperation finds an operation in the document as huma has described it.
-func (a *api) findOperation(op operation) *huma.Operation {
-	path := a.huma.OpenAPI().Paths[op.path]
+func (r *rest) findOperation(op operation) *huma.Operation {
+	path := r.huma.OpenAPI().Paths[op.path]
 	switch op.method {
 	case http.MethodGet:
 		return path.Get
@@ -124,7 +124,7 @@ func inputErrors(op *huma.Operation) []*Error {
 
 // documentErrors documents errors, one response per status with each of its
 // details as an example.
-func (a *api) documentErrors(op *huma.Operation, errs []*Error) {
+func (r *rest) documentErrors(op *huma.Operation, errs []*Error) {
 	for _, e := range errs {
 		status := strconv.Itoa(e.Status)
 		response := op.Responses[status]
@@ -132,7 +132,7 @@ func (a *api) documentErrors(op *huma.Operation, errs []*Error) {
 			response = &huma.Response{
 				Description: http.StatusText(e.Status),
 				Content: map[string]*huma.MediaType{"application/json": {
-					Schema:   &huma.Schema{Ref: a.problemRef},
+					Schema:   &huma.Schema{Ref: r.problemRef},
 					Examples: map[string]*huma.Example{},
 				}},
 			}
@@ -157,7 +157,7 @@ func (a *api) documentErrors(op *huma.Operation, errs []*Error) {
 
 // adaptHuma changes two habits of huma: validation errors get status 400 instead
 // of 422, and bodies are JSON whatever the request's headers say.
-func (a *api) adaptHuma(ctx huma.Context, next func(huma.Context)) {
+func adaptHuma(ctx huma.Context, next func(huma.Context)) {
 	next(humaContext{ctx})
 }
 

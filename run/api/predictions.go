@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -98,36 +99,51 @@ type predictionStatsOutput struct {
 	Body predictionStats
 }
 
-func (a *api) registerPredictions() {
+// learningHandlers answer the operations on predictions, training runs and
+// forecasts.
+type learningHandlers struct {
+	store      *store.Store
+	retrainer  *retrainer
+	forecaster Forecaster // nil without one
+	log        *slog.Logger
+}
+
+func (h *learningHandlers) register(rest *rest) {
+	h.registerPredictions(rest)
+	h.registerTraining(rest)
+	h.registerForecast(rest)
+}
+
+func (h *learningHandlers) registerPredictions(rest *rest) {
 	// Called by the validation page.
-	register(a, operation{
+	register(rest, operation{
 		id: "listPredictions", method: http.MethodGet, path: "/api/v1/prediction-feedback", tag: tagPredictions,
 		summary: "List predictions, newest first",
-	}, a.listPredictions)
+	}, h.listPredictions)
 	// Called by other models than ours. A repeat for the same sensor and time is
 	// told that the prediction exists.
-	register(a, operation{
+	register(rest, operation{
 		id: "recordPrediction", method: http.MethodPost, path: "/api/v1/prediction-feedback", tag: tagPredictions,
 		status: http.StatusCreated, summary: "Record a prediction of another model",
 		errors: []*Error{notFound(detailNoSensor), badRequest(detailPredictionExists)},
-	}, a.recordPrediction)
-	register(a, operation{
+	}, h.recordPrediction)
+	register(rest, operation{
 		id: "getPredictionStatistics", method: http.MethodGet, path: "/api/v1/prediction-feedback/stats", tag: tagPredictions,
 		summary: "Count predictions and verdicts",
-	}, a.predictionStats)
-	register(a, operation{
+	}, h.predictionStats)
+	register(rest, operation{
 		id: "getPrediction", method: http.MethodGet, path: "/api/v1/prediction-feedback/{id}", tag: tagPredictions,
 		summary: "Read a prediction",
 		errors:  []*Error{notFound(detailNoPrediction)},
-	}, a.prediction)
+	}, h.prediction)
 	// Called by the validation page. A repeat sets the same verdict again, until
 	// a training run has used it.
-	register(a, operation{
+	register(rest, operation{
 		id: "validatePrediction", method: http.MethodPut, path: "/api/v1/prediction-feedback/{id}", tag: tagPredictions,
 		summary:     "Validate a prediction",
 		description: "When 100 validated predictions wait for training, both models are retrained.",
 		errors:      []*Error{notFound(detailNoPrediction), badRequest(detailPredictionUsed)},
-	}, a.validatePrediction)
+	}, h.validatePrediction)
 }
 
 func predictionOf(p store.Prediction) prediction {
@@ -144,11 +160,11 @@ func predictionOf(p store.Prediction) prediction {
 	return body
 }
 
-func (a *api) listPredictions(ctx context.Context, in *listPredictionsInput) (*predictionsOutput, error) {
+func (h *learningHandlers) listPredictions(ctx context.Context, in *listPredictionsInput) (*predictionsOutput, error) {
 	if in.SensorID != "" && checkSensorID(in.SensorID) != nil {
 		return &predictionsOutput{Body: []prediction{}}, nil
 	}
-	found, err := a.Store.Predictions(ctx, caller(ctx), store.PredictionFilter{
+	found, err := h.store.Predictions(ctx, caller(ctx), store.PredictionFilter{
 		Status: in.Status, SensorID: in.SensorID, Limit: in.Limit,
 	})
 	if err != nil {
@@ -157,16 +173,16 @@ func (a *api) listPredictions(ctx context.Context, in *listPredictionsInput) (*p
 	return &predictionsOutput{Body: mapSlice(found, predictionOf)}, nil
 }
 
-func (a *api) prediction(ctx context.Context, in *predictionPath) (*predictionOutput, error) {
-	found, err := a.Store.Prediction(ctx, caller(ctx), in.ID)
+func (h *learningHandlers) prediction(ctx context.Context, in *predictionPath) (*predictionOutput, error) {
+	found, err := h.store.Prediction(ctx, caller(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
 	return &predictionOutput{Body: predictionOf(found)}, nil
 }
 
-func (a *api) recordPrediction(ctx context.Context, in *newPredictionInput) (*predictionOutput, error) {
-	recorded, err := a.Store.RecordPrediction(ctx, caller(ctx), store.NewPrediction{
+func (h *learningHandlers) recordPrediction(ctx context.Context, in *newPredictionInput) (*predictionOutput, error) {
+	recorded, err := h.store.RecordPrediction(ctx, caller(ctx), store.NewPrediction{
 		SensorID: string(in.Body.SensorID), Time: in.Body.Timestamp.Time,
 		PredictedTemperature: in.Body.PredictedTemp, PredictedHumidity: in.Body.PredictedHumidity,
 		ActualTemperature: in.Body.ActualTemp, ActualHumidity: in.Body.ActualHumidity,
@@ -178,8 +194,8 @@ func (a *api) recordPrediction(ctx context.Context, in *newPredictionInput) (*pr
 	return &predictionOutput{Body: predictionOf(recorded)}, nil
 }
 
-func (a *api) predictionStats(ctx context.Context, _ *struct{}) (*predictionStatsOutput, error) {
-	counted, err := a.Store.PredictionStats(ctx, caller(ctx))
+func (h *learningHandlers) predictionStats(ctx context.Context, _ *struct{}) (*predictionStatsOutput, error) {
+	counted, err := h.store.PredictionStats(ctx, caller(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -189,12 +205,12 @@ func (a *api) predictionStats(ctx context.Context, _ *struct{}) (*predictionStat
 	}}, nil
 }
 
-func (a *api) validatePrediction(ctx context.Context, in *validateInput) (*validatedOutput, error) {
-	updated, err := a.Store.ValidatePrediction(ctx, caller(ctx), in.ID, store.Feedback(in.Body.Feedback))
+func (h *learningHandlers) validatePrediction(ctx context.Context, in *validateInput) (*validatedOutput, error) {
+	updated, err := h.store.ValidatePrediction(ctx, caller(ctx), in.ID, store.Feedback(in.Body.Feedback))
 	if err != nil {
 		return nil, err
 	}
-	a.tryStartDueRun(ctx)
+	h.retrainer.tryStartDueRun(ctx)
 	return &validatedOutput{Body: validated{
 		ID: updated.ID, Feedback: string(updated.Feedback), UsedInTraining: updated.UsedInTraining,
 	}}, nil

@@ -65,9 +65,9 @@ func (rec *requestRecord) Flush() { _ = http.NewResponseController(rec.ResponseW
 // Logging's form. The line holds no address, no header, no query and no body:
 // of personal data only the customer's id. Successful health checks, which come
 // every few seconds, write none.
-func (a *api) logRequests(next http.Handler) http.Handler {
+func logRequests(log *slog.Logger, clock func() time.Time, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := a.Clock()
+		began := clock()
 		rec := &requestRecord{ResponseWriter: w, requestID: requestID(r)}
 		w.Header().Set(requestIDHeader, rec.requestID)
 		ctx := context.WithValue(r.Context(), requestRecordKey{}, rec)
@@ -81,7 +81,7 @@ func (a *api) logRequests(next http.Handler) http.Handler {
 			if r.URL.Path == healthPath && status < http.StatusBadRequest {
 				return
 			}
-			a.log.LogAttrs(ctx, severity(status), "request", a.httpRequestAttrs(inside, rec, status, a.Clock().Sub(began))...)
+			log.LogAttrs(ctx, severity(status), "request", httpRequestAttrs(inside, rec, status, clock().Sub(began))...)
 		}()
 		next.ServeHTTP(rec, inside)
 	})
@@ -104,7 +104,7 @@ func severity(status int) slog.Level {
 // httpRequestAttrs is the httpRequest field of Cloud Logging and our own ids. An unknown
 // path may hold anything, so only known ones are written.
 // See https://cloud.google.com/logging/docs/reference/v2/rest/v2/LogEntry#HttpRequest.
-func (a *api) httpRequestAttrs(r *http.Request, rec *requestRecord, status int, latency time.Duration) []slog.Attr {
+func httpRequestAttrs(r *http.Request, rec *requestRecord, status int, latency time.Duration) []slog.Attr {
 	url := "(unknown path)"
 	if r.Pattern != "" {
 		url = r.URL.Path
@@ -143,6 +143,11 @@ func requestID(r *http.Request) string {
 
 // requestIDHandler adds the request's id to every line logged with its context.
 type requestIDHandler struct{ slog.Handler }
+
+// requestLogger returns a logger that adds the request's id.
+func requestLogger(log *slog.Logger) *slog.Logger {
+	return slog.New(requestIDHandler{log.Handler()})
+}
 
 func (h requestIDHandler) Handle(ctx context.Context, record slog.Record) error {
 	if rec, ok := ctx.Value(requestRecordKey{}).(*requestRecord); ok {

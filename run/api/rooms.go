@@ -49,81 +49,84 @@ type updateRoomInput struct {
 	Body   roomChange
 }
 
-func (a *api) registerRooms() {
+// roomHandlers answer the operations on rooms.
+type roomHandlers struct{ store *store.Store }
+
+func (h *roomHandlers) register(rest *rest) {
 	// Called by the rooms page. A repeat makes a second room of the same name,
 	// which is allowed; the page disables its button meanwhile.
-	register(a, operation{
+	register(rest, operation{
 		id: "createRoom", method: http.MethodPost, path: "/api/v1/server_rooms/new_room", tag: tagRooms,
 		status: http.StatusCreated, summary: "Create a room",
 		errors: []*Error{notFound(detailNoCustomer)},
-	}, a.createRoom)
-	register(a, operation{
+	}, h.createRoom)
+	register(rest, operation{
 		id: "listRooms", method: http.MethodGet, path: "/api/v1/server_rooms/list_rooms/{customer_id}", tag: tagRooms,
 		summary: "List the caller's rooms",
 		errors:  []*Error{notFound(detailNoCustomer)},
-	}, a.listRooms)
-	register(a, operation{
+	}, h.listRooms)
+	register(rest, operation{
 		id: "getRoom", method: http.MethodGet, path: "/api/v1/server_rooms/room/{room_id}", tag: tagRooms,
 		summary: "Read a room",
 		errors:  []*Error{notFound(detailNoRoom)},
-	}, a.room)
+	}, h.room)
 	// A repeat sets the same name again.
-	register(a, operation{
+	register(rest, operation{
 		id: "updateRoom", method: http.MethodPut, path: "/api/v1/server_rooms/update_room/{room_id}", tag: tagRooms,
 		summary: "Rename a room",
 		errors:  []*Error{notFound(detailNoRoom)},
-	}, a.updateRoom)
+	}, h.updateRoom)
 	// A repeat is told 404: the room is gone, as was asked.
-	register(a, operation{
+	register(rest, operation{
 		id: "deleteRoom", method: http.MethodDelete, path: "/api/v1/server_rooms/delete_room/{room_id}", tag: tagRooms,
 		status: http.StatusNoContent, summary: "Delete a room and its sensors",
 		description: "Readings already stored are kept.",
 		errors:      []*Error{notFound(detailNoRoom)},
-	}, a.deleteRoom)
+	}, h.deleteRoom)
 }
 
-func (a *api) createRoom(ctx context.Context, in *newRoomInput) (*roomOutput, error) {
+func (h *roomHandlers) createRoom(ctx context.Context, in *newRoomInput) (*roomOutput, error) {
 	if in.Body.CustomerID != nil {
 		if err := requireSelf(ctx, *in.Body.CustomerID); err != nil {
 			return nil, err
 		}
 	}
-	created, err := a.Store.CreateRoom(ctx, caller(ctx), string(in.Body.Name))
+	created, err := h.store.CreateRoom(ctx, caller(ctx), string(in.Body.Name))
 	if err != nil {
 		return nil, err
 	}
 	return &roomOutput{Body: roomOf(created)}, nil
 }
 
-func (a *api) listRooms(ctx context.Context, in *customerPath) (*roomsOutput, error) {
+func (h *roomHandlers) listRooms(ctx context.Context, in *customerPath) (*roomsOutput, error) {
 	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
-	found, err := a.Store.Rooms(ctx, caller(ctx))
+	found, err := h.store.Rooms(ctx, caller(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return &roomsOutput{Body: mapSlice(found, roomOf)}, nil
 }
 
-func (a *api) room(ctx context.Context, in *roomPath) (*roomOutput, error) {
-	found, err := a.Store.Room(ctx, caller(ctx), in.RoomID)
+func (h *roomHandlers) room(ctx context.Context, in *roomPath) (*roomOutput, error) {
+	found, err := h.store.Room(ctx, caller(ctx), in.RoomID)
 	if err != nil {
 		return nil, err
 	}
 	return &roomOutput{Body: roomOf(found)}, nil
 }
 
-func (a *api) updateRoom(ctx context.Context, in *updateRoomInput) (*roomOutput, error) {
-	updated, err := a.Store.RenameRoom(ctx, caller(ctx), in.RoomID, string(in.Body.Name))
+func (h *roomHandlers) updateRoom(ctx context.Context, in *updateRoomInput) (*roomOutput, error) {
+	updated, err := h.store.RenameRoom(ctx, caller(ctx), in.RoomID, string(in.Body.Name))
 	if err != nil {
 		return nil, err
 	}
 	return &roomOutput{Body: roomOf(updated)}, nil
 }
 
-func (a *api) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, error) {
-	return nil, a.Store.DeleteRoom(ctx, caller(ctx), in.RoomID)
+func (h *roomHandlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, error) {
+	return nil, h.store.DeleteRoom(ctx, caller(ctx), in.RoomID)
 }
 
 // mapSlice converts a list; it is never nil, so that JSON has [] and not null.

@@ -124,50 +124,53 @@ type updateSensorInput struct {
 	Body     sensorChange
 }
 
-func (a *api) registerSensors() {
+// sensorHandlers answer the operations on sensors.
+type sensorHandlers struct{ store *store.Store }
+
+func (h *sensorHandlers) register(rest *rest) {
 	// Called by the sensors page and by scripts that register many nodes. A
 	// repeat is told that the sensor exists.
-	register(a, operation{
+	register(rest, operation{
 		id: "createSensor", method: http.MethodPost, path: "/api/v1/sensors/new_sensor", tag: tagSensors,
 		status: http.StatusCreated, summary: "Register a sensor",
 		description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
 		errors:      []*Error{badRequest(detailSensorExists), notFound(detailNoRoom)},
-	}, a.createSensor)
-	register(a, operation{
+	}, h.createSensor)
+	register(rest, operation{
 		id: "listSensors", method: http.MethodGet, path: "/api/v1/sensors/list_sensors/{room_id}", tag: tagSensors,
 		summary: "List the sensors of a room",
 		errors:  []*Error{notFound(detailNoRoom)},
-	}, a.listSensors)
-	register(a, operation{
+	}, h.listSensors)
+	register(rest, operation{
 		id: "getSensor", method: http.MethodGet, path: "/api/v1/sensors/sensor/{sensor_id}", tag: tagSensors,
 		summary: "Read a sensor",
 		errors:  []*Error{notFound(detailNoSensor)},
-	}, a.sensor)
+	}, h.sensor)
 	// A repeat sets the same values again.
-	register(a, operation{
+	register(rest, operation{
 		id: "updateSensor", method: http.MethodPut, path: "/api/v1/sensors/update_sensor/{sensor_id}", tag: tagSensors,
 		summary: "Change or move a sensor",
 		errors:  []*Error{notFound(detailNoSensor), notFound(detailNoRoom)},
-	}, a.updateSensor)
+	}, h.updateSensor)
 	// A repeat is told 404: the sensor is gone, as was asked.
-	register(a, operation{
+	register(rest, operation{
 		id: "deleteSensor", method: http.MethodDelete, path: "/api/v1/sensors/delete_sensor/{sensor_id}", tag: tagSensors,
 		status: http.StatusNoContent, summary: "Delete a sensor",
 		description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
 		errors:      []*Error{notFound(detailNoSensor)},
-	}, a.deleteSensor)
+	}, h.deleteSensor)
 }
 
-func (a *api) createSensor(ctx context.Context, in *newSensorInput) (*sensorOutput, error) {
-	created, err := a.Store.CreateSensor(ctx, caller(ctx), in.Body.sensor())
+func (h *sensorHandlers) createSensor(ctx context.Context, in *newSensorInput) (*sensorOutput, error) {
+	created, err := h.store.CreateSensor(ctx, caller(ctx), in.Body.sensor())
 	if err != nil {
 		return nil, err
 	}
 	return &sensorOutput{Body: sensorOf(created)}, nil
 }
 
-func (a *api) listSensors(ctx context.Context, in *roomPath) (*sensorsOutput, error) {
-	found, err := a.Store.Sensors(ctx, caller(ctx), in.RoomID)
+func (h *sensorHandlers) listSensors(ctx context.Context, in *roomPath) (*sensorsOutput, error) {
+	found, err := h.store.Sensors(ctx, caller(ctx), in.RoomID)
 	if err != nil {
 		return nil, err
 	}
@@ -182,22 +185,22 @@ func checkSensorID(sensorID string) error {
 	return nil
 }
 
-func (a *api) sensor(ctx context.Context, in *sensorPath) (*sensorOutput, error) {
+func (h *sensorHandlers) sensor(ctx context.Context, in *sensorPath) (*sensorOutput, error) {
 	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}
-	found, err := a.Store.Sensor(ctx, caller(ctx), in.SensorID)
+	found, err := h.store.Sensor(ctx, caller(ctx), in.SensorID)
 	if err != nil {
 		return nil, err
 	}
 	return &sensorOutput{Body: sensorOf(found)}, nil
 }
 
-func (a *api) updateSensor(ctx context.Context, in *updateSensorInput) (*sensorOutput, error) {
+func (h *sensorHandlers) updateSensor(ctx context.Context, in *updateSensorInput) (*sensorOutput, error) {
 	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}
-	updated, err := a.Store.UpdateSensor(ctx, caller(ctx), in.SensorID, store.SensorChange{
+	updated, err := h.store.UpdateSensor(ctx, caller(ctx), in.SensorID, store.SensorChange{
 		Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
 		Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.set,
 	})
@@ -207,9 +210,9 @@ func (a *api) updateSensor(ctx context.Context, in *updateSensorInput) (*sensorO
 	return &sensorOutput{Body: sensorOf(updated)}, nil
 }
 
-func (a *api) deleteSensor(ctx context.Context, in *sensorPath) (*struct{}, error) {
+func (h *sensorHandlers) deleteSensor(ctx context.Context, in *sensorPath) (*struct{}, error) {
 	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}
-	return nil, a.Store.DeleteSensor(ctx, caller(ctx), in.SensorID)
+	return nil, h.store.DeleteSensor(ctx, caller(ctx), in.SensorID)
 }

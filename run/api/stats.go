@@ -78,17 +78,17 @@ type statsOutput struct {
 	Body statsAnswer
 }
 
-func (a *api) registerStats() {
+func (h *dataHandlers) registerStats(rest *rest) {
 	// Polled by a sensor's page.
-	register(a, operation{
+	register(rest, operation{
 		id: "getStatistics", method: http.MethodGet, path: "/api/v1/data/stats/{sensor_id}", tag: tagData,
 		summary: "Summarise a sensor's readings over windows that end now",
 		errors:  []*Error{notFound(detailNoSensor)},
-	}, a.stats)
+	}, h.stats)
 }
 
-func (a *api) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
-	node, err := a.ownedNode(ctx, in.SensorID)
+func (h *dataHandlers) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
+	node, err := ownedNode(ctx, h.store, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +96,9 @@ func (a *api) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
 	if in.Period != "" {
 		asked = slices.DeleteFunc(asked, func(w window) bool { return w.name != in.Period })
 	}
-	now := a.Clock()
+	now := h.clock()
 	starts := mapSlice(asked, func(w window) time.Time { return now.Add(-w.length) })
-	measured, err := a.Readings.Stats(ctx, node, now, starts)
+	measured, err := h.readings.Stats(ctx, node, now, starts)
 	if err != nil {
 		return nil, err
 	}

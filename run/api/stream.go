@@ -47,8 +47,8 @@ func (s *stream) flush() error {
 
 // failStream ends an answer that cannot be completed. If part of it is sent, the
 // connection is cut, so that the client does not take that part for the whole.
-func (a *api) failStream(ctx context.Context, s *stream, err error) {
-	answered, _ := errorOf(a.answer(ctx, err))
+func (r *rest) failStream(ctx context.Context, s *stream, err error) {
+	answered, _ := errorOf(r.answer(ctx, err))
 	if s.headerWritten {
 		panic(http.ErrAbortHandler)
 	}

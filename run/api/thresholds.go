@@ -55,37 +55,40 @@ type setThresholdsInput struct {
 	Body       thresholdsChange
 }
 
-func (a *api) registerThresholds() {
-	register(a, operation{
+// thresholdHandlers answer the operations on thresholds.
+type thresholdHandlers struct{ store *store.Store }
+
+func (h *thresholdHandlers) register(rest *rest) {
+	register(rest, operation{
 		id: "getThresholds", method: http.MethodGet, path: "/api/v1/alerts/thresholds/{customer_id}", tag: tagAlerts,
 		summary: "Read the caller's thresholds",
 		errors:  []*Error{notFound(detailNoCustomer)},
-	}, a.thresholds)
+	}, h.thresholds)
 	// Called by the settings page. A repeat sets the same values again.
-	register(a, operation{
+	register(rest, operation{
 		id: "setThresholds", method: http.MethodPost, path: "/api/v1/alerts/thresholds/{customer_id}", tag: tagAlerts,
 		summary:     "Change the caller's thresholds",
 		description: "At least one of the two must be given. Detection follows within 15 seconds.",
 		errors:      []*Error{notFound(detailNoCustomer)},
-	}, a.setThresholds)
+	}, h.setThresholds)
 }
 
-func (a *api) thresholds(ctx context.Context, in *customerPath) (*thresholdsOutput, error) {
+func (h *thresholdHandlers) thresholds(ctx context.Context, in *customerPath) (*thresholdsOutput, error) {
 	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
-	found, err := a.Store.Thresholds(ctx, caller(ctx))
+	found, err := h.store.Thresholds(ctx, caller(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return thresholdsOf(found), nil
 }
 
-func (a *api) setThresholds(ctx context.Context, in *setThresholdsInput) (*thresholdsOutput, error) {
+func (h *thresholdHandlers) setThresholds(ctx context.Context, in *setThresholdsInput) (*thresholdsOutput, error) {
 	if err := requireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
-	updated, err := a.Store.SetThresholds(ctx, caller(ctx), in.Body.MaxTemperature, in.Body.MaxHumidity)
+	updated, err := h.store.SetThresholds(ctx, caller(ctx), in.Body.MaxTemperature, in.Body.MaxHumidity)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -83,19 +85,19 @@ type trainingHistoryInput struct {
 	Limit int `query:"limit" minimum:"1" maximum:"500" default:"20" doc:"How many runs at most." example:"20"`
 }
 
-func (a *api) registerTraining() {
-	register(a, operation{
+func (h *learningHandlers) registerTraining(rest *rest) {
+	register(rest, operation{
 		id: "listTrainingRuns", method: http.MethodGet, path: "/api/v1/ml/retraining/history", tag: tagLearning,
 		summary: "List training runs, newest first",
-	}, a.trainingHistory)
-	register(a, operation{
+	}, h.trainingHistory)
+	register(rest, operation{
 		id: "getTrainingRun", method: http.MethodGet, path: "/api/v1/ml/retraining/status/{id}", tag: tagLearning,
 		summary: "Read a training run",
 		errors:  []*Error{notFound(detailNoTrainingRun)},
-	}, a.trainingStatus)
+	}, h.trainingStatus)
 	// Called by the dashboard's button. A repeat while the run is under way is
 	// told 409, so that two are never started, and 429 for ten minutes.
-	register(a, operation{
+	register(rest, operation{
 		id: "triggerTraining", method: http.MethodPost, path: "/api/v1/ml/retraining/trigger", tag: tagLearning,
 		status: http.StatusAccepted, summary: "Retrain both models now",
 		description: "For customers with sensors, once in 10 minutes each. Models are published where readings or verdicts show that they are no worse than those in use.",
@@ -103,7 +105,7 @@ func (a *api) registerTraining() {
 			badRequest(detailNoSensors), newError(http.StatusConflict, detailTrainingUnderWay),
 			tooManyRequests(detailTrainingTooSoon, store.ManualEvery),
 		},
-	}, a.triggerTraining)
+	}, h.triggerTraining)
 }
 
 // retrainInterval is how often [API.Run] starts due runs and publishes pending
@@ -114,22 +116,22 @@ const retrainInterval = time.Minute
 // that caused it goes away.
 const retrainTimeout = 15 * time.Second
 
-func (a *api) trainingHistory(ctx context.Context, in *trainingHistoryInput) (*trainingRunsOutput, error) {
-	if err := a.Store.ExpireRuns(ctx); err != nil {
+func (h *learningHandlers) trainingHistory(ctx context.Context, in *trainingHistoryInput) (*trainingRunsOutput, error) {
+	if err := h.store.ExpireRuns(ctx); err != nil {
 		return nil, err
 	}
-	found, err := a.Store.TrainingRuns(ctx, in.Limit)
+	found, err := h.store.TrainingRuns(ctx, in.Limit)
 	if err != nil {
 		return nil, err
 	}
 	return &trainingRunsOutput{Body: mapSlice(found, trainingRunOf)}, nil
 }
 
-func (a *api) trainingStatus(ctx context.Context, in *trainingRunPath) (*trainingRunOutput, error) {
-	if err := a.Store.ExpireRuns(ctx); err != nil {
+func (h *learningHandlers) trainingStatus(ctx context.Context, in *trainingRunPath) (*trainingRunOutput, error) {
+	if err := h.store.ExpireRuns(ctx); err != nil {
 		return nil, err
 	}
-	found, err := a.Store.TrainingRun(ctx, in.ID)
+	found, err := h.store.TrainingRun(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -138,60 +140,69 @@ func (a *api) trainingStatus(ctx context.Context, in *trainingRunPath) (*trainin
 
 // triggerTraining starts a run and publishes its request. If Pub/Sub is
 // unavailable, the run stays started, and [API.Run] publishes the request later.
-func (a *api) triggerTraining(ctx context.Context, _ *struct{}) (*trainingRunOutput, error) {
-	begun, err := a.Store.BeginManual(ctx, caller(ctx))
+func (h *learningHandlers) triggerTraining(ctx context.Context, _ *struct{}) (*trainingRunOutput, error) {
+	begun, err := h.store.BeginManual(ctx, caller(ctx))
 	if err != nil {
 		return nil, err
 	}
-	if err := a.publishPendingRequest(ctx); err != nil {
-		a.log.ErrorContext(ctx, "retraining request publish failed, will retry", "error", err.Error())
+	if err := h.retrainer.publishPendingRequest(ctx); err != nil {
+		h.log.ErrorContext(ctx, "retraining request publish failed, will retry", "error", err.Error())
 	}
 	return &trainingRunOutput{Body: trainingRunOf(begun)}, nil
+}
+
+// retrainer starts training runs and publishes their requests.
+type retrainer struct {
+	store     *store.Store
+	publisher Publisher
+	clock     func() time.Time
+	log       *slog.Logger
+	publishMu sync.Mutex // held while a request is published
 }
 
 // startDueRun starts an automatic run when enough verdicts wait, and publishes the
 // pending request of any run. Of several concurrent callers the database lets one
 // start the run. What fails is retried by the next validation or by [API.Run].
-func (a *api) startDueRun(ctx context.Context) error {
-	begun, ok, err := a.Store.BeginAutomatic(ctx)
+func (r *retrainer) startDueRun(ctx context.Context) error {
+	begun, ok, err := r.store.BeginAutomatic(ctx)
 	if err != nil {
 		return err
 	}
 	if ok {
-		a.log.InfoContext(ctx, "training run started", "training_run_id", begun.ID)
+		r.log.InfoContext(ctx, "training run started", "training_run_id", begun.ID)
 	}
-	return a.publishPendingRequest(ctx)
+	return r.publishPendingRequest(ctx)
 }
 
 // publishPendingRequest publishes the request that is not published yet, if any.
 // When two instances publish the same one, training runs once.
-func (a *api) publishPendingRequest(ctx context.Context) error {
+func (r *retrainer) publishPendingRequest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retrainTimeout)
 	defer cancel()
-	a.publishMu.Lock()
-	defer a.publishMu.Unlock()
-	run, waiting, err := a.Store.UnrequestedRun(ctx)
+	r.publishMu.Lock()
+	defer r.publishMu.Unlock()
+	run, waiting, err := r.store.UnrequestedRun(ctx)
 	if err != nil || !waiting {
 		return err
 	}
-	count, err := a.Store.ValidatedCount(ctx)
+	count, err := r.store.ValidatedCount(ctx)
 	if err != nil {
 		return err
 	}
-	err = a.Publisher.Publish(ctx, wire.Retraining{
-		TrainingRunID: run.ID, TriggeredBy: run.TriggeredBy, ValidatedCount: count, RequestedAt: a.Clock().UTC(),
+	err = r.publisher.Publish(ctx, wire.Retraining{
+		TrainingRunID: run.ID, TriggeredBy: run.TriggeredBy, ValidatedCount: count, RequestedAt: r.clock().UTC(),
 	})
 	if err != nil {
 		return err
 	}
-	return a.Store.MarkRequested(ctx, run.ID)
+	return r.store.MarkRequested(ctx, run.ID)
 }
 
 // tryStartDueRun calls startDueRun and logs an error: the validation before it has
 // succeeded.
-func (a *api) tryStartDueRun(ctx context.Context) {
-	if err := a.startDueRun(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		a.log.ErrorContext(ctx, "starting a due training run failed", "error", err.Error())
+func (r *retrainer) tryStartDueRun(ctx context.Context) {
+	if err := r.startDueRun(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		r.log.ErrorContext(ctx, "starting a due training run failed", "error", err.Error())
 	}
 }
 
