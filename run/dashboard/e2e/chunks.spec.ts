@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page, Route } from "@playwright/test";
-import { addRoom, addSensor, expect, expectAccessible, measure, signUp, test, url } from "./person";
+import { addRoom, addSensor, expect, expectAccessible, sendReading, signUp, test, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 
@@ -117,7 +117,7 @@ test("missing charts leave the rest of their page, and reload it once", async ({
   await addRoom(page, "Basement");
   const node = `chartless-${Date.now()}`;
   await addSensor(page, node, "Rack 1");
-  await measure(node, 21.5, 40);
+  await sendReading(node, 21.5, 40);
   await page.getByRole("link", { name: "Rack 1" }).click();
   await expect(page.getByText("The charts could not be loaded.", { exact: false })).toHaveCount(1, { timeout: 30_000 });
   await expect(page.getByText("21.5 °C")).toBeVisible();

@@ -1,6 +1,6 @@
 // The API's documentation in a browser: it shows the operations, and like every
-// page of a test it asks no other host and trips no policy (see person.ts).
-import { expect, test, url } from "./person";
+// page of a test it asks no other host and trips no policy (see user.ts).
+import { expect, test, url } from "./user";
 
 test("the API's documentation works without any other host", async ({ page }) => {
   await page.goto(url("/docs"));

@@ -1,4 +1,4 @@
-import { addRoom, addSensor, expect, measure, password, signInAs, signInDemo, signUp, test, tokenOf, url } from "./person";
+import { addRoom, addSensor, expect, sendReading, password, signInAs, signInDemo, signUp, test, tokenOf, url } from "./user";
 
 test("from sign-up to an acknowledged alert", async ({ page }) => {
   await signUp(page);
@@ -8,7 +8,7 @@ test("from sign-up to an acknowledged alert", async ({ page }) => {
   await addSensor(page, node, "Rack 4, inlet");
   await expect(page.getByText(`Check that the node sends the id ${node}`)).toBeVisible();
 
-  await measure(node, 55.2, 40);
+  await sendReading(node, 55.2, 40);
   await page.getByRole("link", { name: "Overview" }).first().click();
   await expect(page.getByText("Too hot")).toBeVisible({ timeout: 25_000 });
   await expect(page.getByText("1 sensor needs attention")).toBeVisible();
@@ -27,7 +27,7 @@ test("an episode of several alerts is acknowledged at once", async ({ page }) =>
   await addRoom(page, "Attic");
   const node = `episode-${Date.now()}`;
   await addSensor(page, node, "Door");
-  for (const temperature of [51, 53.5, 52]) await measure(node, temperature, 40);
+  for (const temperature of [51, 53.5, 52]) await sendReading(node, temperature, 40);
   await page.goto(url("/alerts"));
   await expect(page.getByText("1 episode of 3 alerts to acknowledge.")).toBeVisible({ timeout: 25_000 });
   await expect(page.getByText("53.5 °C")).toBeVisible();
@@ -61,7 +61,7 @@ test("a threshold is changed after a look at what it would have raised", async (
   await addRoom(page, "Lab");
   const node = `limits-${Date.now()}`;
   await addSensor(page, node, "Bench");
-  for (const temperature of [24, 29.5, 30]) await measure(node, temperature, 40);
+  for (const temperature of [24, 29.5, 30]) await sendReading(node, temperature, 40);
   await page.goto(url("/thresholds"));
   await expect(page.getByText("Above every ASHRAE class", { exact: false })).toBeVisible();
   await page.getByLabel("Highest temperature").fill("29");
@@ -82,7 +82,7 @@ test("a sensor is renamed, moved and deleted, and its readings are kept", async 
   await addRoom(page, "North");
   const node = `moving-${Date.now()}`;
   await addSensor(page, node, "Old name");
-  await measure(node, 21, 41);
+  await sendReading(node, 21, 41);
   await page.goto(url());
   await addRoom(page, "South");
   await page.goto(url(`/sensors/${node}`));

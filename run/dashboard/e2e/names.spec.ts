@@ -1,4 +1,4 @@
-import { ask, expect, signUp, test, tokenOf, url } from "./person";
+import { ask, expect, signUp, test, tokenOf, url } from "./user";
 
 test("rooms and sensors are listed by the numbers in their names", async ({ page }) => {
   await signUp(page);

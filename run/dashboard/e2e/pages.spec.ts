@@ -1,6 +1,6 @@
 // Each page of the demonstration: accessible, within the width of a phone, and
 // pictured for the README.
-import { expect, expectAccessible, signInDemo, test, url } from "./person";
+import { expect, expectAccessible, signInDemo, test, url } from "./user";
 
 // SCREENSHOTS=1 renews the README's screenshots; without it a run changes no file in git.
 const readme = process.env.SCREENSHOTS ? ["overview-light", "sensor-light", "alerts-light", "predictions-light"] : [];

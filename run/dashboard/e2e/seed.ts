@@ -34,7 +34,7 @@ export async function seedReadings(nodes: string[], from: number, to: number, st
 }
 
 /** A month of readings, an old episode, predictions to judge and training runs for the demonstration's customer. */
-export async function furnishDemo(): Promise<void> {
+export async function seedDemo(): Promise<void> {
   const sensors = await query("SELECT s.node_id, s.customer_id FROM sensors s JOIN customers c ON c.id = s.customer_id WHERE c.email = 'demo@example.com' ORDER BY s.key");
   const nodes = sensors.map((row) => row.node_id as string);
   const customer = sensors[0]?.customer_id;

@@ -1,6 +1,6 @@
 // The two promises about time, measured and printed. Machines are noisy: a test
 // fails only when a promise is missed by far.
-import { ask, expect, signUp, test, tokenOf, url } from "./person";
+import { ask, expect, signUp, test, tokenOf, url } from "./user";
 import { query, seedReadings } from "./seed";
 
 const missedByFar = 4;

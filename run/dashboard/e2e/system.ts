@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { furnishDemo } from "./seed";
+import { seedDemo } from "./seed";
 
 function freePort(): Promise<number> {
   return new Promise((resolve) => {
@@ -45,7 +45,7 @@ export default async function start(): Promise<() => Promise<void>> {
   process.env.COLDAISLE_GATEWAY = `http://127.0.0.1:${gateway}`;
   process.env.COLDAISLE_DATABASE = `postgres://coldaisle:${password}@127.0.0.1:${port}/coldaisle`;
   process.env.COLDAISLE_DEMO_PASSWORD = readFileSync(join(data, "demo_password"), "utf8").trim();
-  await furnishDemo();
+  await seedDemo();
 
   return async () => {
     system.kill("SIGTERM");

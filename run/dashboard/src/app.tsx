@@ -7,10 +7,10 @@ import { Link, Route, Switch, useLocation } from "wouter-preact";
 import { useActiveEpisodes } from "./api/queries";
 import { session } from "./api/session";
 import { OverviewPage } from "./pages/overview";
-import { chunk, preloadChunks } from "./parts/chunk";
-import { SignInAgain, SignInPage } from "./parts/signin";
-import { Boundary, Empty } from "./parts/states";
-import { ThemeButton } from "./parts/theme";
+import { chunk, preloadChunks } from "./components/chunk";
+import { SignInAgain, SignInPage } from "./components/signin";
+import { Boundary, Empty } from "./components/states";
+import { ThemeButton } from "./components/theme";
 
 const RoomPage = chunk("page", () => import("./pages/room"));
 const SensorPage = chunk("page", () => import("./pages/sensor"));
@@ -52,7 +52,7 @@ export function App() {
   );
 }
 
-const places = [
+const navigation = [
   ["/", "Overview"], ["/alerts", "Alerts"], ["/thresholds", "Thresholds"], ["/predictions", "Predictions"], ["/account", "Account"],
 ] as const;
 
@@ -73,7 +73,7 @@ function Header() {
     <header class="top">
       <Link href="/" class="brand"><img src="/icon.svg" alt="" width="28" height="28" /> Coldaisle</Link>
       <nav aria-label="Pages">
-        {places.map(([href, name]) => (
+        {navigation.map(([href, name]) => (
           <Link key={href} href={href} aria-current={path === href ? "page" : undefined}>
             {name}
             {href === "/alerts" && open > 0 && <span class="count">{open}<span class="unseen"> open</span></span>}

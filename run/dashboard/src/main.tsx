@@ -2,10 +2,10 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { render } from "preact";
 import { queryClient } from "./api/queries";
 import { App } from "./app";
-import { applyTheme } from "./parts/theme";
+import { applyTheme } from "./components/theme";
 import "./styles/tokens.css";
 import "./styles/base.css";
-import "./styles/parts.css";
+import "./styles/components.css";
 
 applyTheme();
 const root = document.getElementById("app");

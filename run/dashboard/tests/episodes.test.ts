@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { alertsIn, openBySensor, spansOf, type Episode } from "../src/logic/episodes";
+import { alertsIn, openBySensor, intervalsOver, type Episode } from "../src/logic/episodes";
 
 function episode(more: Partial<Episode>): Episode {
   return {
@@ -20,6 +20,6 @@ test("alerts are counted over all episodes", () => {
 
 test("a chart draws the episodes of its own quantity", () => {
   const noon = Date.UTC(2026, 2, 1, 12) / 1000;
-  const spans = spansOf([episode({}), episode({ alert_type: "humidity" })], "temperature");
+  const spans = intervalsOver([episode({}), episode({ alert_type: "humidity" })], "temperature");
   expect(spans).toEqual([{ start: noon, end: noon + 240, alerts: 9 }]);
 });

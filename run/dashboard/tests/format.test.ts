@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { ago, decimal, duration, plural, utcTime } from "../src/logic/format";
-import { passwordFault, sensorIDFault, usernameFault } from "../src/logic/rules";
+import { passwordError, sensorIDError, usernameError } from "../src/logic/validation";
 
 test.each([
   [23.44, "23.4"], [-0.04, "0.0"], [null, "–"], [-12.36, "-12.4"], [1234.5, "1,234.5"],
@@ -23,10 +23,10 @@ test("counts and UTC", () => {
 });
 
 test("the service's rules are told beforehand", () => {
-  expect(usernameFault("short")).not.toBeNull();
-  expect(usernameFault("longenough")).toBeNull();
-  expect(passwordFault("Aa345678")).toBeNull();
-  for (const weak of ["Aa34567", "aa345678", "AA345678", "Aaaaaaaa", `Aa1${"ä".repeat(35)}`]) expect(passwordFault(weak)).not.toBeNull();
-  expect(sensorIDFault("esp32:7f-3a_1.b")).toBeNull();
-  for (const bad of ["", "a b", "x".repeat(51), "ä"]) expect(sensorIDFault(bad)).not.toBeNull();
+  expect(usernameError("short")).not.toBeNull();
+  expect(usernameError("longenough")).toBeNull();
+  expect(passwordError("Aa345678")).toBeNull();
+  for (const weak of ["Aa34567", "aa345678", "AA345678", "Aaaaaaaa", `Aa1${"ä".repeat(35)}`]) expect(passwordError(weak)).not.toBeNull();
+  expect(sensorIDError("esp32:7f-3a_1.b")).toBeNull();
+  for (const bad of ["", "a b", "x".repeat(51), "ä"]) expect(sensorIDError(bad)).not.toBeNull();
 });

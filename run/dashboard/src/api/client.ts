@@ -14,7 +14,7 @@ export type Prediction = Schemas["Prediction"];
 export type TrainingRun = Schemas["TrainingRun"];
 
 /** An answer that is not a success: its status, and what the service says about it. */
-export class Refusal extends Error {
+export class ApiError extends Error {
   constructor(readonly status: number, detail: string) {
     super(detail);
   }
@@ -25,7 +25,7 @@ export const api = createClient<paths, "application/json">({ baseUrl: "/", heade
 api.use({
   onRequest({ request }) {
     const now = session.get();
-    if (session.expired()) throw new Refusal(401, "Sign in again to go on.");
+    if (session.expired()) throw new ApiError(401, "Sign in again to go on.");
     if (now) request.headers.set("Authorization", `Bearer ${now.token}`);
     return request;
   },
@@ -36,16 +36,16 @@ api.use({
   },
 });
 
-/** The body of a success; throws a Refusal for everything else. */
-export async function got<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
+/** The body of a success; throws a ApiError for everything else. */
+export async function unwrap<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
   const { data, error, response } = await call;
   if (response.ok) return data as T;
   const detail = (error as { detail?: string } | undefined)?.detail;
-  throw new Refusal(response.status, detail ?? `The service answered ${response.status}.`);
+  throw new ApiError(response.status, detail ?? `The service answered ${response.status}.`);
 }
 
 /** What to tell a person about a failure. */
-export function reason(error: unknown): string {
-  if (error instanceof Refusal) return error.message;
+export function messageOf(error: unknown): string {
+  if (error instanceof ApiError) return error.message;
   return "The service cannot be reached.";
 }

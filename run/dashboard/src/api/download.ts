@@ -1,9 +1,9 @@
-import { api, got } from "./client";
+import { api, unwrap } from "./client";
 
 /** Saves every reading of a range as CSV. The token is in a header, so a plain link would not do. */
 export async function downloadReadings(sensorID: string, start: number, end: number): Promise<void> {
   const query = { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), format: "csv" as const };
-  const blob = (await got(
+  const blob = (await unwrap(
     api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: sensorID }, query }, parseAs: "blob" }),
   )) as unknown as Blob;
   const link = document.createElement("a");

@@ -1,6 +1,6 @@
 // What the pages ask the service, and how fresh each answer must be.
 import { QueryClient, useQueries, useQuery } from "@tanstack/react-query";
-import { api, got, Refusal, type Bucket, type Reading, type Room, type Sensor, type Windows } from "./client";
+import { api, unwrap, ApiError, type Bucket, type Reading, type Room, type Sensor, type Windows } from "./client";
 import type { Episode } from "../logic/episodes";
 import { byName } from "../logic/names";
 import { session } from "./session";
@@ -14,7 +14,7 @@ export const queryClient = new QueryClient({
     queries: {
       staleTime: 5 * second,
       // A refusal stays one; only an unreachable service is worth another try.
-      retry: (failures, error) => failures < 2 && !(error instanceof Refusal && error.status < 500),
+      retry: (failures, error) => failures < 2 && !(error instanceof ApiError && error.status < 500),
       refetchOnWindowFocus: true,
     },
   },
@@ -38,13 +38,13 @@ export const keys = {
 export function useRooms() {
   return useQuery({
     queryKey: keys.rooms, staleTime: 60 * second, select: byName<Room>,
-    queryFn: () => got(api.GET("/api/v1/server_rooms/list_rooms/{customer_id}", { params: { path: { customer_id: me() } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/server_rooms/list_rooms/{customer_id}", { params: { path: { customer_id: me() } } })),
   });
 }
 
 const sensorsOf = (roomID: number) => ({
   queryKey: keys.sensors(roomID), staleTime: 60 * second, select: byName<Sensor>,
-  queryFn: () => got(api.GET("/api/v1/sensors/list_sensors/{room_id}", { params: { path: { room_id: roomID } } })),
+  queryFn: () => unwrap(api.GET("/api/v1/sensors/list_sensors/{room_id}", { params: { path: { room_id: roomID } } })),
 });
 
 /** By name. */
@@ -67,7 +67,7 @@ export function useAllSensors(rooms: readonly Room[] | undefined) {
 export function useSensor(id: string) {
   return useQuery({
     queryKey: ["sensor", id], staleTime: 60 * second,
-    queryFn: () => got(api.GET("/api/v1/sensors/sensor/{sensor_id}", { params: { path: { sensor_id: id } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/sensors/sensor/{sensor_id}", { params: { path: { sensor_id: id } } })),
   });
 }
 
@@ -83,7 +83,7 @@ export function useLatest(ids: readonly string[] | undefined) {
       const latest: Record<string, Reading> = {};
       for (let i = 0; i < (ids?.length ?? 0); i += idsPerRequest) {
         const part = ids?.slice(i, i + idsPerRequest) ?? [];
-        Object.assign(latest, await got(api.POST("/api/v1/data/multi-sensor", { body: { node_ids: part } })));
+        Object.assign(latest, await unwrap(api.POST("/api/v1/data/multi-sensor", { body: { node_ids: part } })));
       }
       return latest;
     },
@@ -97,14 +97,14 @@ export const listLimit = 500;
 export function useActiveEpisodes() {
   return useQuery({
     queryKey: [...keys.alerts, "active"], refetchInterval: poll,
-    queryFn: () => got(api.GET("/api/v1/alerts/episodes", { params: { query: { active: true, limit: listLimit } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/alerts/episodes", { params: { query: { active: true, limit: listLimit } } })),
   });
 }
 
 export function usePastEpisodes(enabled: boolean) {
   return useQuery({
     queryKey: [...keys.alerts, "past"], refetchInterval: poll, enabled,
-    queryFn: () => got(api.GET("/api/v1/alerts/episodes", { params: { query: { limit: listLimit } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/alerts/episodes", { params: { query: { limit: listLimit } } })),
   });
 }
 
@@ -114,7 +114,7 @@ export function useEpisodesOf(id: string, range?: readonly [start: number, end: 
   return useQuery({
     queryKey: [...keys.alerts, "sensor", id, range], refetchInterval: range ? false : poll,
     placeholderData: (before, query) => (query?.queryKey[2] === id ? before : undefined),
-    queryFn: () => got(api.GET("/api/v1/alerts/episodes", { params: { query: { sensor_id: id, limit: listLimit, ...bounds } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/alerts/episodes", { params: { query: { sensor_id: id, limit: listLimit, ...bounds } } })),
   });
 }
 
@@ -125,7 +125,7 @@ export function useAlertsOf(episode: Episode) {
     queryFn: async () => {
       const after = new Date(Date.parse(episode.end_time) + 1).toISOString();
       const query = { sensor_id: episode.sensor_id, start_time: episode.start_time, end_time: after, limit: listLimit };
-      const alerts = await got(api.GET("/api/v1/alerts/history", { params: { query } }));
+      const alerts = await unwrap(api.GET("/api/v1/alerts/history", { params: { query } }));
       return alerts.filter((alert) => alert.alert_type === episode.alert_type);
     },
   });
@@ -134,7 +134,7 @@ export function useAlertsOf(episode: Episode) {
 export function useThresholds() {
   return useQuery({
     queryKey: keys.thresholds, staleTime: 60 * second,
-    queryFn: () => got(api.GET("/api/v1/alerts/thresholds/{customer_id}", { params: { path: { customer_id: me() } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/alerts/thresholds/{customer_id}", { params: { path: { customer_id: me() } } })),
   });
 }
 
@@ -143,7 +143,7 @@ function rows(id: string, start: number, end: number, points: number | undefined
     start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(),
     ...(points === undefined ? {} : { max_points: points }),
   };
-  return got(api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: id }, query }, signal }));
+  return unwrap(api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: id }, query }, signal }));
 }
 
 /** Readings of a range in milliseconds, in so many buckets at most. */
@@ -168,7 +168,7 @@ export function useStats(id: string) {
   return useQuery({
     queryKey: ["stats", id], staleTime: 60 * second, refetchInterval: 4 * refreshEvery,
     queryFn: async (): Promise<Partial<Windows>> => {
-      const stats = await got(api.GET("/api/v1/data/stats/{sensor_id}", { params: { path: { sensor_id: id } } }));
+      const stats = await unwrap(api.GET("/api/v1/data/stats/{sensor_id}", { params: { path: { sensor_id: id } } }));
       return "windows" in stats ? stats.windows : {};
     },
   });
@@ -179,8 +179,8 @@ export function useForecast(id: string) {
   return useQuery({
     queryKey: ["forecast", id], refetchInterval: poll,
     queryFn: () =>
-      got(api.GET("/api/v1/ml/forecast/{sensor_id}", { params: { path: { sensor_id: id } } })).catch((error: unknown) => {
-        if (error instanceof Refusal && error.status === 404) return null;
+      unwrap(api.GET("/api/v1/ml/forecast/{sensor_id}", { params: { path: { sensor_id: id } } })).catch((error: unknown) => {
+        if (error instanceof ApiError && error.status === 404) return null;
         throw error;
       }),
   });
@@ -189,21 +189,21 @@ export function useForecast(id: string) {
 export function usePredictions(status: "unvalidated" | "validated", limit: number) {
   return useQuery({
     queryKey: [...keys.predictions, status, limit], refetchInterval: status === "validated" ? false : 4 * refreshEvery,
-    queryFn: () => got(api.GET("/api/v1/prediction-feedback", { params: { query: { status, limit } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/prediction-feedback", { params: { query: { status, limit } } })),
   });
 }
 
 export function usePredictionStats() {
   return useQuery({
     queryKey: [...keys.predictions, "stats"],
-    queryFn: () => got(api.GET("/api/v1/prediction-feedback/stats")),
+    queryFn: () => unwrap(api.GET("/api/v1/prediction-feedback/stats")),
   });
 }
 
 export function useTrainingRuns() {
   return useQuery({
     queryKey: keys.runs,
-    queryFn: () => got(api.GET("/api/v1/ml/retraining/history", { params: { query: { limit: 50 } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/ml/retraining/history", { params: { query: { limit: 50 } } })),
     // A run takes 3 to 5 seconds.
     refetchInterval: (query) => (query.state.data?.some((run) => run.status === "running") ? 2 * second : poll()),
   });
@@ -212,6 +212,6 @@ export function useTrainingRuns() {
 export function useProfile() {
   return useQuery({
     queryKey: keys.profile, staleTime: Infinity,
-    queryFn: () => got(api.POST("/api/v1/customers/info/{customer_id}", { params: { path: { customer_id: me() } } })),
+    queryFn: () => unwrap(api.POST("/api/v1/customers/info/{customer_id}", { params: { path: { customer_id: me() } } })),
   });
 }

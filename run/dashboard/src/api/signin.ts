@@ -1,6 +1,6 @@
 // Signing in goes past the client's middleware: it needs no token, and its 401
 // is about the password.
-import { Refusal } from "./client";
+import { ApiError } from "./client";
 import { session } from "./session";
 
 async function post(path: string, body: object): Promise<unknown> {
@@ -8,7 +8,7 @@ async function post(path: string, body: object): Promise<unknown> {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
   });
   const answer = (await response.json().catch(() => ({}))) as { detail?: string };
-  if (!response.ok) throw new Refusal(response.status, answer.detail ?? `The service answered ${response.status}.`);
+  if (!response.ok) throw new ApiError(response.status, answer.detail ?? `The service answered ${response.status}.`);
   return answer;
 }
 

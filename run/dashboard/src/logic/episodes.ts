@@ -25,7 +25,7 @@ export interface Span {
   alerts: number;
 }
 
-export function spansOf(episodes: readonly Episode[], type: Episode["alert_type"]): Span[] {
+export function intervalsOver(episodes: readonly Episode[], type: Episode["alert_type"]): Span[] {
   return episodes
     .filter((episode) => episode.alert_type === type)
     .map((episode) => ({

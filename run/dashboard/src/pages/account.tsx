@@ -1,12 +1,12 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
-import { api, got } from "../api/client";
+import { api, unwrap } from "../api/client";
 import { keys, useProfile } from "../api/queries";
 import { signIn } from "../api/signin";
-import { passwordFault, usernameFault } from "../logic/rules";
-import { Field, Form } from "../parts/form";
-import { Failure, Loading } from "../parts/states";
-import { useTitle } from "../parts/title";
+import { passwordError, usernameError } from "../logic/validation";
+import { Field, Form } from "../components/form";
+import { Failure, Loading } from "../components/states";
+import { useTitle } from "../components/title";
 
 interface Profile { id: number; email: string; username: string }
 
@@ -36,14 +36,14 @@ function ProfileForm({ profile }: { profile: Profile }) {
         action="Save profile"
         onSubmit={async () => {
           setDone(false);
-          if (usernameFault(username)) return;
+          if (usernameError(username)) return;
           const path = { customer_id: profile.id };
-          queries.setQueryData(keys.profile, await got(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body: { email, username } })));
+          queries.setQueryData(keys.profile, await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body: { email, username } })));
           setDone(true);
         }}
       >
         <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" maxLength={120} />
-        <Field label="Username" name="username" value={username} onInput={setUsername} hint="6 to 12 characters." fault={usernameFault(username)} autoComplete="nickname" />
+        <Field label="Username" name="username" value={username} onInput={setUsername} hint="6 to 12 characters." fault={usernameError(username)} autoComplete="nickname" />
         {done && <p role="status" class="good-text">Saved.</p>}
       </Form>
     </section>
@@ -53,7 +53,7 @@ function ProfileForm({ profile }: { profile: Profile }) {
 function PasswordForm({ profile }: { profile: Profile }) {
   const [password, setPassword] = useState("");
   const [done, setDone] = useState(false);
-  const fault = password === "" ? null : passwordFault(password);
+  const fault = password === "" ? null : passwordError(password);
   return (
     <section class="card narrow" aria-labelledby="password">
       <h2 id="password">Password</h2>
@@ -61,8 +61,8 @@ function PasswordForm({ profile }: { profile: Profile }) {
         action="Change password"
         onSubmit={async () => {
           setDone(false);
-          if (passwordFault(password)) return;
-          await got(api.PATCH("/api/v1/customers/{customer_id}", { params: { path: { customer_id: profile.id } }, body: { password } }));
+          if (passwordError(password)) return;
+          await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path: { customer_id: profile.id } }, body: { password } }));
           // The old token has just stopped working, here and everywhere.
           await signIn(profile.email, password);
           setPassword("");

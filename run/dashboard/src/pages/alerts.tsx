@@ -4,9 +4,9 @@ import { Link } from "wouter-preact";
 import { listLimit, useActiveEpisodes, useAllSensors, usePastEpisodes, useRooms } from "../api/queries";
 import { alertsIn } from "../logic/episodes";
 import { plural } from "../logic/format";
-import { EpisodeTable } from "../parts/episodes";
-import { Empty, Failure, Loading } from "../parts/states";
-import { useTitle } from "../parts/title";
+import { EpisodeTable } from "../components/episodes";
+import { Empty, Failure, Loading } from "../components/states";
+import { useTitle } from "../components/title";
 
 export default function AlertsPage() {
   useTitle("Alerts");

@@ -2,21 +2,21 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { api, got, type Reading, type Room, type Sensor } from "../api/client";
+import { api, unwrap, type Reading, type Room, type Sensor } from "../api/client";
 import { keys, useActiveEpisodes, useAllSensors, useLatest, useRooms, useThresholds } from "../api/queries";
 import { dewPoint } from "../logic/climate";
 import { conditionOf, needsAttention, severity, type Condition } from "../logic/condition";
 import { openBySensor } from "../logic/episodes";
 import { ago, decimal, plural } from "../logic/format";
-import { ConditionBadges } from "../parts/badge";
-import { useNow } from "../parts/clock";
-import { Dialog } from "../parts/dialog";
-import { Field, Form } from "../parts/form";
-import { Spark } from "../parts/spark";
-import { Empty, Failure, Loading, Mark } from "../parts/states";
-import { useTitle } from "../parts/title";
+import { ConditionBadges } from "../components/badge";
+import { useNow } from "../components/clock";
+import { Dialog } from "../components/dialog";
+import { Field, Form } from "../components/form";
+import { Sparkline } from "../components/sparkline";
+import { Empty, Failure, Loading, StatusMark } from "../components/states";
+import { useTitle } from "../components/title";
 
-interface Watched {
+interface SensorRow {
   sensor: Sensor;
   reading: Reading | undefined;
   condition: Condition;
@@ -41,7 +41,7 @@ export function OverviewPage() {
   }
   if (!rooms.data || !sensors.data || (latest.isLoading && ids?.length)) return <Loading what="your rooms" />;
 
-  const watched = sensors.data.map((sensor): Watched => {
+  const watched = sensors.data.map((sensor): SensorRow => {
     const reading = latest.data?.[sensor.id];
     return { sensor, reading, condition: conditionOf(reading, limits, open.get(sensor.id) ?? 0, now) };
   });
@@ -75,18 +75,18 @@ export function OverviewPage() {
 }
 
 /** Sorting leaves equals as they were: by name. */
-function worstFirst(a: Watched, b: Watched): number {
+function worstFirst(a: SensorRow, b: SensorRow): number {
   return severity(b.condition) - severity(a.condition) || b.condition.alerts - a.condition.alerts;
 }
 
 /** The answer to "is everything all right?". */
-function Summary({ watched }: { watched: Watched[] }) {
+function Summary({ watched }: { watched: SensorRow[] }) {
   const attention = watched.filter(({ condition }) => needsAttention(condition)).length;
   const of = (freshness: string) => watched.filter(({ condition }) => condition.freshness === freshness).length;
   return (
     <section class={`summary ${attention > 0 ? "bad" : "good"}`} aria-live="polite">
-      <p class="verdict">
-        <Mark kind={attention > 0 ? "alert" : "ok"} />
+      <p class="overall">
+        <StatusMark kind={attention > 0 ? "alert" : "ok"} />
         {attention > 0 ? `${plural(attention, "sensor")} need${attention === 1 ? "s" : ""} attention` : "All quiet"}
       </p>
       <dl>
@@ -98,19 +98,19 @@ function Summary({ watched }: { watched: Watched[] }) {
   );
 }
 
-function RoomGroup({ room, members, now }: { room: Room; members: Watched[]; now: number }) {
+function RoomGroup({ room, members, now }: { room: Room; members: SensorRow[]; now: number }) {
   return (
     <section class="room" aria-labelledby={`room-${room.id}`}>
       <h2 id={`room-${room.id}`}><Link href={`/rooms/${room.id}`}>{room.name}</Link> <small>{plural(members.length, "sensor")}</small></h2>
       {members.length === 0 && <p class="hint">No sensor here yet. <Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</p>}
       <ul class="tiles">
-        {members.map((member) => <li key={member.sensor.id}><Tile {...member} now={now} /></li>)}
+        {members.map((member) => <li key={member.sensor.id}><SensorTile {...member} now={now} /></li>)}
       </ul>
     </section>
   );
 }
 
-export function Tile({ sensor, reading, condition, now }: Watched & { now: number }) {
+export function SensorTile({ sensor, reading, condition, now }: SensorRow & { now: number }) {
   return (
     <article class={`tile severity-${severity(condition)}`}>
       <div class="tile-head">
@@ -124,7 +124,7 @@ export function Tile({ sensor, reading, condition, now }: Watched & { now: numbe
             <div class={condition.tooHumid ? "over" : ""}><dt>Humidity</dt><dd>{decimal(reading.humidity)}<small> %</small></dd></div>
             <div><dt>Dew point</dt><dd>{decimal(dewPoint(reading.temperature, reading.humidity))}<small> °C</small></dd></div>
           </dl>
-          <div class="tile-foot"><Spark sensorID={sensor.id} /><span>{ago(Date.parse(reading.timestamp), now)}</span></div>
+          <div class="tile-foot"><Sparkline sensorID={sensor.id} /><span>{ago(Date.parse(reading.timestamp), now)}</span></div>
         </>
       ) : (
         <p class="hint">Check that the node sends the id <code>{sensor.id}</code> and reaches the gateway.</p>
@@ -141,7 +141,7 @@ function AddRoom({ onClose }: { onClose: () => void }) {
       <Form
         action="Add room" onCancel={onClose}
         onSubmit={async () => {
-          await got(api.POST("/api/v1/server_rooms/new_room", { body: { name } }));
+          await unwrap(api.POST("/api/v1/server_rooms/new_room", { body: { name } }));
           await queries.invalidateQueries({ queryKey: keys.rooms });
           onClose();
         }}

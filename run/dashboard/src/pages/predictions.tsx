@@ -3,15 +3,15 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Fragment, type ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { api, got, reason, Refusal, type Prediction } from "../api/client";
+import { api, unwrap, messageOf, ApiError, type Prediction } from "../api/client";
 import { keys, useHistory, usePredictions, usePredictionStats, useThresholds } from "../api/queries";
 import { count, decimal } from "../logic/format";
 import { columnsOf } from "../logic/series";
-import { Charts } from "../parts/chunk";
-import { Moment } from "../parts/moment";
-import { Empty, Failure, Loading, Mark } from "../parts/states";
-import { useTitle } from "../parts/title";
-import { TrainingRuns } from "../parts/training";
+import { Charts } from "../components/chunk";
+import { Timestamp } from "../components/timestamp";
+import { Empty, Failure, Loading, StatusMark } from "../components/states";
+import { useTitle } from "../components/title";
+import { TrainingRuns } from "../components/training";
 
 const perRetraining = 100;
 /** The longest list that the service gives. */
@@ -108,17 +108,17 @@ function Verdict({ prediction, children, onNext, onChange }: {
     setError(null);
     const params = { path: { id: prediction.id } };
     try {
-      const { feedback: given } = await got(api.GET("/api/v1/prediction-feedback/{id}", { params }));
+      const { feedback: given } = await unwrap(api.GET("/api/v1/prediction-feedback/{id}", { params }));
       if (given) {
         const label = `Already judged ${given === "ok" ? "right" : "wrong"}`;
         setLate({ feedback, label, why: "It was judged in another window. That verdict stays, yours was not stored." });
       } else {
-        await got(api.PUT("/api/v1/prediction-feedback/{id}", { params, body: { feedback } }));
+        await unwrap(api.PUT("/api/v1/prediction-feedback/{id}", { params, body: { feedback } }));
         onNext();
       }
       onChange();
     } catch (refused) {
-      if (refused instanceof Refusal && refused.status === 404) {
+      if (refused instanceof ApiError && refused.status === 404) {
         setLate({ feedback, label: "Gone", why: "This prediction is gone: its sensor was deleted. Your verdict was not stored." });
         onChange();
       } else {
@@ -145,7 +145,7 @@ function Verdict({ prediction, children, onNext, onChange }: {
   return (
     <>
       {late && <p class="fault" role="alert">{late.why}</p>}
-      {error !== null && <p class="fault" role="alert">{reason(error)}</p>}
+      {error !== null && <p class="fault" role="alert">{messageOf(error)}</p>}
       <div class="actions verdicts">
         {verdicts.map(({ feedback, name, key }) => (
           <button
@@ -180,9 +180,9 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
     <>
       <p>
         <span class={`badge ${prediction.anomaly_predicted ? "alert" : "online"}`}>
-          <Mark kind={prediction.anomaly_predicted ? "alert" : "ok"} />{prediction.anomaly_predicted ? "Judged an anomaly" : "Judged normal"}
+          <StatusMark kind={prediction.anomaly_predicted ? "alert" : "ok"} />{prediction.anomaly_predicted ? "Judged an anomaly" : "Judged normal"}
         </span>{" "}
-        <Link href={`/sensors/${encodeURIComponent(prediction.sensor_id)}`}>{prediction.sensor_id}</Link>, <Moment at={at} />
+        <Link href={`/sensors/${encodeURIComponent(prediction.sensor_id)}`}>{prediction.sensor_id}</Link>, <Timestamp at={at} />
       </p>
       <div class="scroll" tabIndex={0} role="group" aria-label="Forecast against actual">
         <table>

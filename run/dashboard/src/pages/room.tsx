@@ -2,19 +2,19 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
-import { api, got, type Room } from "../api/client";
+import { api, unwrap, type Room } from "../api/client";
 import { keys, useActiveEpisodes, useLatest, useRooms, useSensors, useThresholds } from "../api/queries";
 import { conditionOf, severity } from "../logic/condition";
 import { openBySensor } from "../logic/episodes";
 import { plural } from "../logic/format";
-import { sensorIDFault } from "../logic/rules";
-import { useNow } from "../parts/clock";
-import { Confirm, Dialog } from "../parts/dialog";
-import { Field, Form } from "../parts/form";
-import { Empty, Failure, Loading } from "../parts/states";
-import { useTitle } from "../parts/title";
-import { useDeletion } from "../parts/deletion";
-import { Tile } from "./overview";
+import { sensorIDError } from "../logic/validation";
+import { useNow } from "../components/clock";
+import { Confirm, Dialog } from "../components/dialog";
+import { Field, Form } from "../components/form";
+import { Empty, Failure, Loading } from "../components/states";
+import { useTitle } from "../components/title";
+import { useDeletion } from "../components/deletion";
+import { SensorTile } from "./overview";
 
 export default function RoomPage({ id }: { id: number }) {
   const now = useNow();
@@ -57,7 +57,7 @@ export default function RoomPage({ id }: { id: number }) {
           <p>You need the id that its node sends: it is printed on the node's label or in its boot log.</p>
         </Empty>
       )}
-      <ul class="tiles">{tiles.map((tile) => <li key={tile.sensor.id}><Tile {...tile} now={now} /></li>)}</ul>
+      <ul class="tiles">{tiles.map((tile) => <li key={tile.sensor.id}><SensorTile {...tile} now={now} /></li>)}</ul>
       {open === "add" && <AddSensor roomID={id} onClose={close} />}
       {open === "rename" && <RenameRoom room={room} onClose={close} />}
       {open === "delete" && <DeleteRoom room={room} sensors={sensors.data.length} onClose={close} />}
@@ -70,14 +70,14 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
   const [name, setName] = useState("");
   const [type, setType] = useState("ESP32-DHT22");
   const queries = useQueryClient();
-  const fault = id === "" ? null : sensorIDFault(id);
+  const fault = id === "" ? null : sensorIDError(id);
   return (
     <Dialog title="Add sensor" onClose={onClose}>
       <Form
         action="Add sensor" onCancel={onClose}
         onSubmit={async () => {
-          if (sensorIDFault(id)) return;
-          await got(api.POST("/api/v1/sensors/new_sensor", { body: { id, name, type, room_id: roomID } }));
+          if (sensorIDError(id)) return;
+          await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { id, name, type, room_id: roomID } }));
           await queries.invalidateQueries({ queryKey: keys.sensors(roomID) });
           onClose();
         }}
@@ -98,7 +98,7 @@ function RenameRoom({ room, onClose }: { room: Room; onClose: () => void }) {
       <Form
         action="Save" onCancel={onClose}
         onSubmit={async () => {
-          await got(api.PUT("/api/v1/server_rooms/update_room/{room_id}", { params: { path: { room_id: room.id } }, body: { name } }));
+          await unwrap(api.PUT("/api/v1/server_rooms/update_room/{room_id}", { params: { path: { room_id: room.id } }, body: { name } }));
           await queries.invalidateQueries({ queryKey: keys.rooms });
           onClose();
         }}
@@ -113,7 +113,7 @@ function DeleteRoom({ room, sensors, onClose }: { room: Room; sensors: number; o
   const [, go] = useLocation();
   const queries = useQueryClient();
   const deletion = useDeletion(async () => {
-    await got(api.DELETE("/api/v1/server_rooms/delete_room/{room_id}", { params: { path: { room_id: room.id } } }));
+    await unwrap(api.DELETE("/api/v1/server_rooms/delete_room/{room_id}", { params: { path: { room_id: room.id } } }));
     go("/");
     queries.removeQueries({ queryKey: keys.sensors(room.id) });
     await queries.invalidateQueries({ queryKey: keys.rooms });

@@ -2,24 +2,24 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
-import { api, got, Refusal, type Sensor } from "../api/client";
+import { api, unwrap, ApiError, type Sensor } from "../api/client";
 import { keys, useActiveEpisodes, useEpisodesOf, useForecast, useHistory, useLatest, useRooms, useSensor, useStats, useThresholds } from "../api/queries";
 import { dewPoint } from "../logic/climate";
 import { conditionOf } from "../logic/condition";
-import { openBySensor, spansOf } from "../logic/episodes";
+import { openBySensor, intervalsOver } from "../logic/episodes";
 import { ago, count, decimal } from "../logic/format";
 import { columnsOf } from "../logic/series";
-import { ConditionBadges } from "../parts/badge";
-import { useNow } from "../parts/clock";
-import { Charts } from "../parts/chunk";
-import { useDeletion } from "../parts/deletion";
-import { Confirm, Dialog } from "../parts/dialog";
-import { EpisodeTable } from "../parts/episodes";
-import { Field, Form } from "../parts/form";
-import { Moment } from "../parts/moment";
-import { RangeBar, type Range } from "../parts/range";
-import { Empty, Failure, Loading } from "../parts/states";
-import { useTitle } from "../parts/title";
+import { ConditionBadges } from "../components/badge";
+import { useNow } from "../components/clock";
+import { Charts } from "../components/chunk";
+import { useDeletion } from "../components/deletion";
+import { Confirm, Dialog } from "../components/dialog";
+import { EpisodeTable } from "../components/episodes";
+import { Field, Form } from "../components/form";
+import { Timestamp } from "../components/timestamp";
+import { RangeBar, type Range } from "../components/range";
+import { Empty, Failure, Loading } from "../components/states";
+import { useTitle } from "../components/title";
 
 /** About one point per two pixels of a wide screen. */
 const points = 720;
@@ -29,7 +29,7 @@ export default function SensorPage({ id }: { id: string }) {
   const rooms = useRooms();
   useTitle(sensor.data?.name ?? id);
   const [open, setOpen] = useState<"edit" | "delete" | null>(null);
-  if (sensor.error instanceof Refusal && sensor.error.status === 404) {
+  if (sensor.error instanceof ApiError && sensor.error.status === 404) {
     return <Empty title="Sensor not found"><p><Link href="/">Go to the overview</Link></p></Empty>;
   }
   if (sensor.error) return <Failure error={sensor.error} retry={() => void sensor.refetch()} />;
@@ -46,8 +46,8 @@ export default function SensorPage({ id }: { id: string }) {
         <button type="button" onClick={() => setOpen("delete")}>Delete</button>
       </div>
       <p class="hint"><code>{id}</code> · {sensor.data.type}{sensor.data.position && ` · ${sensor.data.position}`}</p>
-      <Present id={id} />
-      <Past id={id} />
+      <LatestPanel id={id} />
+      <HistoryPanel id={id} />
       <Statistics id={id} />
       <SensorAlerts id={id} />
       {open === "edit" && <EditSensor sensor={sensor.data} onClose={() => setOpen(null)} />}
@@ -56,7 +56,7 @@ export default function SensorPage({ id }: { id: string }) {
   );
 }
 
-function Present({ id }: { id: string }) {
+function LatestPanel({ id }: { id: string }) {
   const now = useNow();
   const ids = useMemo(() => [id], [id]);
   const latest = useLatest(ids);
@@ -84,14 +84,14 @@ function Present({ id }: { id: string }) {
         <div><dt>Dew point</dt><dd>{decimal(dewPoint(reading.temperature, reading.humidity))}<small> °C</small></dd></div>
       </dl>
       <p class="hint">
-        Measured {ago(Date.parse(reading.timestamp), now)}, <Moment at={reading.timestamp} />.{" "}
+        Measured {ago(Date.parse(reading.timestamp), now)}, <Timestamp at={reading.timestamp} />.{" "}
         {next && <>Forecast for {next.seconds_ahead} s later: {decimal(next.temperature)} °C, {decimal(next.humidity)} %.</>}
       </p>
     </section>
   );
 }
 
-function Past({ id }: { id: string }) {
+function HistoryPanel({ id }: { id: string }) {
   const [range, setRange] = useState<Range>({ period: "24h" });
   // A period ends now, to the half minute, so that the answer can be kept that long.
   const now = useNow(30_000);
@@ -105,7 +105,7 @@ function Past({ id }: { id: string }) {
   const temperature = useMemo(() => columnsOf(history.data ?? [], "temperature", bucket), [history.data, bucket]);
   const humidity = useMemo(() => columnsOf(history.data ?? [], "humidity", bucket), [history.data, bucket]);
   const over = useMemo(() => ({
-    temperature: spansOf(episodes ?? [], "temperature"), humidity: spansOf(episodes ?? [], "humidity"),
+    temperature: intervalsOver(episodes ?? [], "temperature"), humidity: intervalsOver(episodes ?? [], "humidity"),
   }), [episodes]);
   const ahead = useMemo(() => {
     const steps = range.period === "1h" ? (forecast?.forecast ?? []) : [];
@@ -199,7 +199,7 @@ function EditSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void }
       <Form
         action="Save" onCancel={onClose}
         onSubmit={async () => {
-          await got(api.PUT("/api/v1/sensors/update_sensor/{sensor_id}", {
+          await unwrap(api.PUT("/api/v1/sensors/update_sensor/{sensor_id}", {
             params: { path: { sensor_id: sensor.id } }, body: { name, type, room_id: roomID },
           }));
           await Promise.all([
@@ -227,7 +227,7 @@ function DeleteSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void
   const [, go] = useLocation();
   const queries = useQueryClient();
   const deletion = useDeletion(async () => {
-    await got(api.DELETE("/api/v1/sensors/delete_sensor/{sensor_id}", { params: { path: { sensor_id: sensor.id } } }));
+    await unwrap(api.DELETE("/api/v1/sensors/delete_sensor/{sensor_id}", { params: { path: { sensor_id: sensor.id } } }));
     go(`/rooms/${sensor.room_id}`);
     queries.removeQueries({ queryKey: ["sensor", sensor.id] });
     await queries.invalidateQueries({ queryKey: keys.sensors(sensor.room_id) });

@@ -1,15 +1,15 @@
 // The limits that raise alerts, and what other limits would have raised.
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { api, got, reason, type Thresholds } from "../api/client";
+import { api, unwrap, messageOf, type Thresholds } from "../api/client";
 import { history, keys, readings, useAllSensors, useRooms, useThresholds } from "../api/queries";
 import { humidityLimitHint, recommended, temperatureLimitHint } from "../logic/climate";
 import { count } from "../logic/format";
 import { previewSensor, type Counts, type Quantity, type Source } from "../logic/preview";
-import { Field, Form } from "../parts/form";
-import { Moment } from "../parts/moment";
-import { Failure, Loading } from "../parts/states";
-import { useTitle } from "../parts/title";
+import { Field, Form } from "../components/form";
+import { Timestamp } from "../components/timestamp";
+import { Failure, Loading } from "../components/states";
+import { useTitle } from "../components/title";
 
 export default function ThresholdsPage() {
   useTitle("Thresholds");
@@ -40,7 +40,7 @@ function Editor({ saved }: { saved: Thresholds }) {
           setDone(false);
           const path = { customer_id: saved.customer_id };
           const body = { max_temperature: limits.temperature, max_humidity: limits.humidity };
-          queries.setQueryData(keys.thresholds, await got(api.POST("/api/v1/alerts/thresholds/{customer_id}", { params: { path }, body })));
+          queries.setQueryData(keys.thresholds, await unwrap(api.POST("/api/v1/alerts/thresholds/{customer_id}", { params: { path }, body })));
           setDone(true);
         }}
       >
@@ -105,7 +105,7 @@ function Preview({ limits }: { limits: Record<Quantity, number> }) {
       <button type="button" disabled={!sensors.data || progress.state === "counting"} onClick={() => void run()}>Count past alerts</button>
       <div aria-live="polite">
         {progress.state === "counting" && <p>Counting, sensor {progress.done + 1} of {sensors.data?.length}…</p>}
-        {progress.state === "failed" && <p class="fault">{reason(progress.error)}</p>}
+        {progress.state === "failed" && <p class="fault">{messageOf(progress.error)}</p>}
         {progress.state === "counted" && (
           <>
             <table>
@@ -116,7 +116,7 @@ function Preview({ limits }: { limits: Record<Quantity, number> }) {
               </tbody>
             </table>
             <p class="hint">
-              An exact count of the readings above each limit, of {progress.sensors} sensors, until <Moment at={progress.at} />. One reading is one alert;
+              An exact count of the readings above each limit, of {progress.sensors} sensors, until <Timestamp at={progress.at} />. One reading is one alert;
               readings that reached the service more than 10 minutes late are counted too, though they raise none.
             </p>
           </>

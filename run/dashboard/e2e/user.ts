@@ -9,18 +9,18 @@ let people = 0;
 /** Every test watches that no request leaves the origin and that the policy refuses nothing. */
 export const test = base.extend<{ watched: void }>({
   watched: [async ({ page }, use) => {
-    const strangers: string[] = [];
+    const foreignRequests: string[] = [];
     const refusals: string[] = [];
     page.on("request", (request) => {
       const asked = new URL(request.url());
-      if (asked.protocol !== "blob:" && asked.origin !== new URL(url()).origin) strangers.push(request.url());
+      if (asked.protocol !== "blob:" && asked.origin !== new URL(url()).origin) foreignRequests.push(request.url());
     });
     page.on("console", (message) => {
       if (/Content Security Policy/.test(message.text())) refusals.push(message.text());
     });
     page.on("pageerror", (error) => refusals.push(String(error)));
     await use();
-    expect(strangers, "requests to other origins").toEqual([]);
+    expect(foreignRequests, "requests to other origins").toEqual([]);
     expect(refusals, "refusals of the policy and uncaught errors").toEqual([]);
   }, { auto: true }],
 });
@@ -67,7 +67,7 @@ export async function addSensor(page: Page, id: string, name: string): Promise<v
 }
 
 /** A node on the wall: sends one reading to the gateway. */
-export async function measure(node: string, temperature: number, humidity: number): Promise<void> {
+export async function sendReading(node: string, temperature: number, humidity: number): Promise<void> {
   const answer = await fetch(`${process.env.COLDAISLE_GATEWAY}/api/v1/message`, {
     method: "POST", headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ id: crypto.randomUUID().slice(0, 8), node_id: node, temperature, humidity }),

@@ -1,7 +1,7 @@
 // Parts of the page in files of their own, loaded when they are first shown.
 import { useQuery } from "@tanstack/react-query";
 import type { ComponentType, FunctionComponent } from "preact";
-import { reason, Refusal } from "../api/client";
+import { messageOf, ApiError } from "../api/client";
 import { session } from "../api/session";
 import { Loading, Notice } from "./states";
 
@@ -25,7 +25,7 @@ export function chunk<P extends object>(name: string, load: Load<P>): FunctionCo
       markReloaded(false);
       void refetch();
     };
-    return <Notice text={`The ${name} could not be loaded. ${reason(error)}`} retry={retry} />;
+    return <Notice text={`The ${name} could not be loaded. ${messageOf(error)}`} retry={retry} />;
   };
 }
 
@@ -49,10 +49,10 @@ export function preloadChunks(): void {
 async function recover(cause: unknown): Promise<never> {
   const answer = await fetch("/", { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(10_000) }).catch(() => null);
   if (!answer) throw cause;
-  if (!answer.ok) throw new Refusal(answer.status, `The service answered ${answer.status}.`);
+  if (!answer.ok) throw new ApiError(answer.status, `The service answered ${answer.status}.`);
   const missing = "A file is missing, or was lost on the way.";
-  if (!session.kept()) throw new Refusal(404, `${missing} If it stays so, reload this window and sign in again.`);
-  if (reloaded()) throw new Refusal(404, missing);
+  if (!session.kept()) throw new ApiError(404, `${missing} If it stays so, reload this window and sign in again.`);
+  if (reloaded()) throw new ApiError(404, missing);
   markReloaded(true);
   location.reload();
   return new Promise(() => undefined);

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { reason } from "../api/client";
+import { messageOf } from "../api/client";
 
 /** Runs a deletion once, and holds what the service said against it. */
 export function useDeletion(work: () => Promise<void>) {
@@ -9,5 +9,5 @@ export function useDeletion(work: () => Promise<void>) {
     setBusy(true);
     work().catch(setError).finally(() => setBusy(false));
   };
-  return { busy, run, fault: error === null ? null : <p class="fault" role="alert">{reason(error)}</p> };
+  return { busy, run, fault: error === null ? null : <p class="fault" role="alert">{messageOf(error)}</p> };
 }

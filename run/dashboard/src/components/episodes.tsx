@@ -2,12 +2,12 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { api, got, reason } from "../api/client";
+import { api, unwrap, messageOf } from "../api/client";
 import { keys, listLimit, useAlertsOf } from "../api/queries";
 import type { Episode } from "../logic/episodes";
 import { count, decimal, duration, plural } from "../logic/format";
-import { Moment } from "./moment";
-import { Failure, Loading, Mark } from "./states";
+import { Timestamp } from "./timestamp";
+import { Failure, Loading, StatusMark } from "./states";
 
 const keyOf = (episode: Episode) => `${episode.sensor_id} ${episode.alert_type} ${episode.start_time}`;
 
@@ -33,7 +33,7 @@ function useChange() {
     await queries.invalidateQueries({ queryKey: keys.alerts });
     setBusy(false);
   };
-  return { busy, change, fault: error !== null && <p class="fault" role="alert">{reason(error)}</p> };
+  return { busy, change, fault: error !== null && <p class="fault" role="alert">{messageOf(error)}</p> };
 }
 
 function EpisodeItem({ episode, name, linked }: { episode: Episode; name: string; linked: boolean }) {
@@ -43,14 +43,14 @@ function EpisodeItem({ episode, name, linked }: { episode: Episode; name: string
   const unit = hot ? "°C" : "%";
   const open = episode.unacknowledged_count;
   // Exactly the alerts that are shown here: what has come since stays active.
-  const acknowledge = () => change(() => got(api.POST("/api/v1/alerts/episodes/acknowledge", {
+  const acknowledge = () => change(() => unwrap(api.POST("/api/v1/alerts/episodes/acknowledge", {
     body: { sensor_id: episode.sensor_id, alert_type: episode.alert_type, start_time: episode.start_time, end_time: episode.end_time },
   })));
   return (
     <li class={`episode ${open > 0 ? "open" : "done"}`}>
       <div class="episode-head">
         <p class="what">
-          <Mark kind={hot ? "up" : "drop"} />
+          <StatusMark kind={hot ? "up" : "drop"} />
           <strong>{hot ? "High temperature" : "High humidity"}</strong>
           {linked && <> · <Link href={`/sensors/${encodeURIComponent(episode.sensor_id)}`}>{name}</Link></>}
         </p>
@@ -58,7 +58,7 @@ function EpisodeItem({ episode, name, linked }: { episode: Episode; name: string
           <div><dt>Peak</dt><dd>{decimal(episode.peak)} {unit}</dd></div>
           <div><dt>Limit</dt><dd>{decimal(episode.threshold)} {unit}</dd></div>
           <div><dt>Duration</dt><dd>{episode.alert_count === 1 ? "one reading" : duration(Date.parse(episode.end_time) - Date.parse(episode.start_time))}</dd></div>
-          <div><dt>Began</dt><dd><Moment at={episode.start_time} /></dd></div>
+          <div><dt>Began</dt><dd><Timestamp at={episode.start_time} /></dd></div>
         </dl>
         <div class="actions">
           {open > 0 ? (
@@ -66,7 +66,7 @@ function EpisodeItem({ episode, name, linked }: { episode: Episode; name: string
               {busy ? "Acknowledging…" : `Acknowledge ${open === 1 ? "alert" : `all ${count(open)}`}`}
               <span class="unseen"> of {name}</span>
             </button>
-          ) : <span class="badge online"><Mark kind="ok" />Acknowledged</span>}
+          ) : <span class="badge online"><StatusMark kind="ok" />Acknowledged</span>}
           <button type="button" class="quiet" aria-expanded={unfolded} onClick={() => setUnfolded(!unfolded)}>
             {unfolded ? "Hide" : "Show"} {plural(episode.alert_count, "alert")}<span class="unseen"> of {name}</span>
           </button>
@@ -84,7 +84,7 @@ function AlertsOf({ episode }: { episode: Episode }) {
   if (error) return <Failure error={error} retry={() => void refetch()} />;
   if (!data) return <Loading what="alerts" />;
   const acknowledge = (id: number) => change(() =>
-    got(api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } } })));
+    unwrap(api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } } })));
   return (
     <>
       {fault}
@@ -92,7 +92,7 @@ function AlertsOf({ episode }: { episode: Episode }) {
       <ol class="alerts">
         {data.map((alert) => (
           <li key={alert.id}>
-            <Moment at={alert.timestamp} /> <span>{alert.message}</span>
+            <Timestamp at={alert.timestamp} /> <span>{alert.message}</span>
             {alert.acknowledged
               ? <small>acknowledged</small>
               : <button type="button" class="quiet" disabled={busy} onClick={() => void acknowledge(alert.id)}>Acknowledge<span class="unseen"> {alert.message}</span></button>}

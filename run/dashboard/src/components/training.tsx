@@ -1,11 +1,11 @@
 // The training runs, how good their models were, and a button to start one.
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
-import { api, got, reason, type TrainingRun } from "../api/client";
+import { api, unwrap, messageOf, type TrainingRun } from "../api/client";
 import { keys, useTrainingRuns } from "../api/queries";
 import { count } from "../logic/format";
-import { Moment } from "./moment";
-import { Failure, Loading, Mark } from "./states";
+import { Timestamp } from "./timestamp";
+import { Failure, Loading, StatusMark } from "./states";
 
 const metrics = [
   { name: "F1 of anomalies", better: "higher is better", of: (run: TrainingRun) => run.metrics?.anomaly?.f1_score },
@@ -25,7 +25,7 @@ export function TrainingRuns() {
   const running = data.some((run) => run.status === "running");
   const start = async () => {
     setRefused(null);
-    await got(api.POST("/api/v1/ml/retraining/trigger")).catch(setRefused);
+    await unwrap(api.POST("/api/v1/ml/retraining/trigger")).catch(setRefused);
     await queries.invalidateQueries({ queryKey: keys.runs });
   };
   return (
@@ -34,7 +34,7 @@ export function TrainingRuns() {
         <h2 id="runs">Training runs</h2>
         <button type="button" disabled={running} onClick={() => void start()}>{running ? "Retraining…" : "Retrain now"}</button>
       </div>
-      {refused !== null && <p class="fault" role="alert">{reason(refused)}</p>}
+      {refused !== null && <p class="fault" role="alert">{messageOf(refused)}</p>}
       {data.length === 0 ? <p class="hint">No run yet. Start the first by hand when 500 readings are in; later ones start by themselves with every 100 verdicts.</p> : (
         <>
           <div class="trends">{metrics.map((metric) => <Trend key={metric.name} {...metric} runs={data} />)}</div>
@@ -56,8 +56,8 @@ function Run({ run }: { run: TrainingRun }) {
   const kind = run.status === "completed" ? "ok" : run.status === "failed" ? "alert" : "late";
   return (
     <tr>
-      <td><Moment at={run.started_at} /></td>
-      <td class={`status ${run.status}`}><Mark kind={kind} /> {run.status}{run.error_message && <><br /><small>{run.error_message}</small></>}</td>
+      <td><Timestamp at={run.started_at} /></td>
+      <td class={`status ${run.status}`}><StatusMark kind={kind} /> {run.status}{run.error_message && <><br /><small>{run.error_message}</small></>}</td>
       <td>{run.triggered_by === "manual" ? "hand" : "100 verdicts"}</td>
       <td>{run.training_data_count === null ? "–" : count(run.training_data_count)}</td>
       <td>{run.validated_data_count === null ? "–" : count(run.validated_data_count)}</td>
@@ -78,14 +78,14 @@ function Trend({ name, better, of, runs }: (typeof metrics)[number] & { runs: Tr
     x: values.length === 1 ? width / 2 : 4 + (i / (values.length - 1)) * (width - 8),
     y: height - 5 - ((value - low) / range) * (height - 10),
   });
-  const places = values.map(at);
+  const points = values.map(at);
   return (
     <figure class="trend">
       <figcaption>{name}<small>{better}</small></figcaption>
       <p class="big">{figure(values.at(-1))}</p>
       <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`${name} of ${values.length} runs, last ${figure(values.at(-1))}`}>
-        <polyline points={places.map(({ x, y }) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ")} />
-        {places.map(({ x, y }, i) => <circle key={i} cx={x} cy={y} r="2.5" />)}
+        <polyline points={points.map(({ x, y }) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ")} />
+        {points.map(({ x, y }, i) => <circle key={i} cx={x} cy={y} r="2.5" />)}
       </svg>
     </figure>
   );

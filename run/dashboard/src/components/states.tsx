@@ -1,6 +1,6 @@
 // What a page shows in place of its content: waiting, nothing there, gone wrong.
 import { Component, type ComponentChildren } from "preact";
-import { reason } from "../api/client";
+import { messageOf } from "../api/client";
 
 export function Loading({ what }: { what: string }) {
   return <p class="loading" role="status">Loading {what}…</p>;
@@ -10,14 +10,14 @@ export function Loading({ what }: { what: string }) {
 export function Notice({ text, retry }: { text: string; retry: () => void }) {
   return (
     <div class="notice bad" role="alert">
-      <p><Mark kind="alert" /> {text}</p>
+      <p><StatusMark kind="alert" /> {text}</p>
       <button type="button" onClick={retry}>Try again</button>
     </div>
   );
 }
 
 export function Failure({ error, retry }: { error: unknown; retry: () => void }) {
-  return <Notice text={reason(error)} retry={retry} />;
+  return <Notice text={messageOf(error)} retry={retry} />;
 }
 
 /** Keeps an error of a page to that page: without it one error empties the whole window. */
@@ -60,7 +60,7 @@ const shapes: Record<MarkKind, string> = {
 };
 
 /** A sign whose shape says what its colour says. */
-export function Mark({ kind }: { kind: MarkKind }) {
+export function StatusMark({ kind }: { kind: MarkKind }) {
   return (
     <svg class="mark" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
       <path d={shapes[kind]} />

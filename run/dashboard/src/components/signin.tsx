@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useQueryClient } from "@tanstack/react-query";
 import { session } from "../api/session";
 import { signIn, signUp } from "../api/signin";
-import { passwordFault, usernameFault } from "../logic/rules";
+import { passwordError, usernameError } from "../logic/validation";
 import { Dialog } from "./dialog";
 import { Field, Form } from "./form";
 
@@ -46,14 +46,14 @@ function SignUpForm() {
       action="Create account"
       onSubmit={async () => {
         setTried(true);
-        if (!usernameFault(username) && !passwordFault(password)) await signUp(email, username, password);
+        if (!usernameError(username) && !passwordError(password)) await signUp(email, username, password);
       }}
     >
       <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" maxLength={120} />
-      <Field label="Username" name="username" value={username} onInput={setUsername} autoComplete="nickname" hint="6 to 12 characters." fault={tried ? usernameFault(username) : null} />
+      <Field label="Username" name="username" value={username} onInput={setUsername} autoComplete="nickname" hint="6 to 12 characters." fault={tried ? usernameError(username) : null} />
       <Field
         label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password"
-        hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit." fault={tried ? passwordFault(password) : null}
+        hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit." fault={tried ? passwordError(password) : null}
       />
     </Form>
   );

@@ -1,6 +1,6 @@
 import type { Condition, Freshness } from "../logic/condition";
 import { plural } from "../logic/format";
-import { Mark, type MarkKind } from "./states";
+import { StatusMark, type MarkKind } from "./states";
 
 const words: Record<Freshness, { kind: MarkKind; text: string }> = {
   online: { kind: "ok", text: "Online" },
@@ -11,15 +11,15 @@ const words: Record<Freshness, { kind: MarkKind; text: string }> = {
 
 export function FreshnessBadge({ freshness }: { freshness: Freshness }) {
   const { kind, text } = words[freshness];
-  return <span class={`badge ${freshness}`}><Mark kind={kind} />{text}</span>;
+  return <span class={`badge ${freshness}`}><StatusMark kind={kind} />{text}</span>;
 }
 
 export function ConditionBadges({ condition }: { condition: Condition }) {
   return (
     <span class="badges">
-      {condition.tooHot && <span class="badge alert"><Mark kind="alert" />Too hot</span>}
-      {condition.tooHumid && <span class="badge alert"><Mark kind="alert" />Too humid</span>}
-      {condition.alerts > 0 && <span class="badge warn"><Mark kind="alert" />{plural(condition.alerts, "alert")}</span>}
+      {condition.tooHot && <span class="badge alert"><StatusMark kind="alert" />Too hot</span>}
+      {condition.tooHumid && <span class="badge alert"><StatusMark kind="alert" />Too humid</span>}
+      {condition.alerts > 0 && <span class="badge warn"><StatusMark kind="alert" />{plural(condition.alerts, "alert")}</span>}
       <FreshnessBadge freshness={condition.freshness} />
     </span>
   );

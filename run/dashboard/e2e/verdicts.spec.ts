@@ -1,6 +1,6 @@
 // A verdict is on what the user saw, whatever the list became meanwhile.
 import type { Page } from "@playwright/test";
-import { addRoom, addSensor, ask, expect, expectAccessible, password, signUp, test, tokenOf, url } from "./person";
+import { addRoom, addSensor, ask, expect, expectAccessible, password, signUp, test, tokenOf, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 const predictions = "/api/v1/prediction-feedback";

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
-import { reason } from "../api/client";
-import { Mark } from "./states";
+import { messageOf } from "../api/client";
+import { StatusMark } from "./states";
 
 /** A labelled input with its rule and its fault, both read out with it. */
 export function Field(props: {
@@ -44,7 +44,7 @@ export function Form(props: {
   return (
     <form onSubmit={submit}>
       {props.children}
-      {error !== null && <p class="fault" role="alert"><Mark kind="alert" /> {reason(error)}</p>}
+      {error !== null && <p class="fault" role="alert"><StatusMark kind="alert" /> {messageOf(error)}</p>}
       <div class="actions">
         <button class="primary" disabled={busy}>{busy ? (props.busyText ?? "One moment…") : props.action}</button>
         {props.onCancel && <button type="button" onClick={props.onCancel}>Cancel</button>}

@@ -27,7 +27,7 @@ async function inTurn<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-export function Spark({ sensorID }: { sensorID: string }) {
+export function Sparkline({ sensorID }: { sensorID: string }) {
   const box = useRef<SVGSVGElement>(null);
   const [seen, setSeen] = useState(false);
   useEffect(() => {

@@ -1,6 +1,6 @@
 // Which range of time the charts show: a period that ends now, or any other.
 import { useEffect, useState } from "preact/hooks";
-import { reason } from "../api/client";
+import { messageOf } from "../api/client";
 import { downloadReadings } from "../api/download";
 
 export type Range = { period: "1h" | "24h" | "7d" | "30d" } | { period?: undefined; start: number; end: number };
@@ -52,7 +52,7 @@ function Download({ sensorID, start, end }: { sensorID: string; start: number; e
   return (
     <>
       <button type="button" disabled={busy} onClick={run}>{busy ? "Downloading…" : "Download CSV"}</button>
-      {error !== null && <p class="fault" role="alert">{reason(error)}</p>}
+      {error !== null && <p class="fault" role="alert">{messageOf(error)}</p>}
     </>
   );
 }
