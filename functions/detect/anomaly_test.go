@@ -153,26 +153,26 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	foretold := 0
+	forecasts := 0
 	for _, n := range kept.all {
 		if n.PredictedTemperature == nil {
 			continue
 		}
-		foretold++
+		forecasts++
 		// Every 5 s: the reading 20 s after the one four before is this one.
 		i := slices.IndexFunc(of, func(r reading.Reading) bool { return r.MessageID == n.MessageID })
 		if math.Abs(*n.ActualTemperature-of[i].Temperature) > 0.1 {
 			t.Errorf("measured %v, want %v", *n.ActualTemperature, of[i].Temperature)
 		}
 	}
-	if foretold < 100 {
-		t.Errorf("%d forecasts in %d predictions", foretold, len(kept.all))
+	if forecasts < 100 {
+		t.Errorf("%d forecasts in %d predictions", forecasts, len(kept.all))
 	}
 }
 
 // TestRulesNeedNoModel holds that what breaks a rule is recorded before there is
 // a model, and nothing else, though every normal reading is sampled: nothing has
-// judged it. Contract 7.2.
+// scored it. Contract 7.2.
 func TestRulesNeedNoModel(t *testing.T) {
 	t.Parallel()
 	kept := &fakePredictions{}

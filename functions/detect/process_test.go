@@ -61,15 +61,15 @@ func TestProcess(t *testing.T) {
 		{NodeID: "strict", MessageID: "at the owner's limit", Time: now, Temperature: 25},
 		{NodeID: "strict", MessageID: "backlog", Time: now.Add(-time.Hour), Temperature: 99},
 		{NodeID: "gone", MessageID: "deleted", Time: now, Temperature: 99},
-		{NodeID: "stranger", MessageID: "over the setting", Time: now, Temperature: 31},
-		{NodeID: "stranger", MessageID: "below the setting", Time: now, Temperature: 29},
+		{NodeID: "unregistered", MessageID: "over the default", Time: now, Temperature: 31},
+		{NodeID: "unregistered", MessageID: "below the default", Time: now, Temperature: 29},
 	} {
 		if got := p.Push(message(t, r, now)); got != http.StatusNoContent {
 			t.Fatalf("%s answered %d\n%s", r.MessageID, got, p.Output())
 		}
 	}
-	if got := p.Push(push.Message{ID: "poison", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
-		t.Errorf("poison answered %d", got)
+	if got := p.Push(push.Message{ID: "malformed", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
+		t.Errorf("malformed message answered %d", got)
 	}
 	var raised []string
 	for _, m := range server.Messages() {
@@ -79,7 +79,7 @@ func TestProcess(t *testing.T) {
 		}
 		raised = append(raised, e.MessageID)
 	}
-	if got := strings.Join(raised, ", "); got != "over the owner's limit, over the setting" {
+	if got := strings.Join(raised, ", "); got != "over the owner's limit, over the default" {
 		t.Errorf("raised: %s", got)
 	}
 	if got := p.Terminate(); got != 0 {

@@ -48,8 +48,8 @@ func TestProcess(t *testing.T) {
 				t.Fatalf("answered %d\n%s", got, p.Output())
 			}
 		}
-		if got := p.Push(push.Message{ID: "poison", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
-			t.Errorf("poison answered %d", got)
+		if got := p.Push(push.Message{ID: "malformed", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
+			t.Errorf("malformed message answered %d", got)
 		}
 		if got := p.Terminate(); got != 0 {
 			t.Errorf("exit %d\n%s", got, p.Output())
@@ -58,7 +58,7 @@ func TestProcess(t *testing.T) {
 			t.Errorf("stored (-want +got):\n%s", diff)
 		}
 		for _, text := range []string{
-			`"readings_stored":3`, `"messages_refused":1`, `"message refused permanently"`, `"message_id":"poison"`,
+			`"readings_stored":3`, `"messages_refused":1`, `"message refused permanently"`, `"message_id":"malformed"`,
 		} {
 			if !strings.Contains(p.Output(), text) {
 				t.Errorf("no %s in the log:\n%s", text, p.Output())

@@ -247,8 +247,8 @@ func TestProcess(t *testing.T) {
 			t.Fatalf("answered %d\n%s", got, p.Output())
 		}
 	}
-	if got := p.Push(push.Message{ID: "poison", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
-		t.Errorf("poison answered %d", got)
+	if got := p.Push(push.Message{ID: "malformed", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
+		t.Errorf("malformed message answered %d", got)
 	}
 	if got := p.Terminate(); got != 0 {
 		t.Errorf("exit %d\n%s", got, p.Output())

@@ -66,7 +66,7 @@ func TestConfig(t *testing.T) {
 			t.Parallel()
 			_, err := config.Load[cloudsql.Config](c.environ)
 			if (err != nil) != (c.wantError != "") || (err != nil && !strings.Contains(err.Error(), c.wantError)) {
-				t.Errorf("got %v, want a fault about %q", err, c.wantError)
+				t.Errorf("got %v, want an error about %q", err, c.wantError)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
 // Package openapitest holds HTTP messages of tests against an OpenAPI document:
-// the API's and the gateway's tests judge every answer that they get by it.
+// the API's and the gateway's tests validate every answer by it.
 package openapitest
 
 import (

@@ -98,7 +98,7 @@ func (r Reading) Validate() error {
 	)
 }
 
-// ValidateMeasurement judges the two measured values alone: °C and % relative
+// ValidateMeasurement checks the two measured values alone: °C and % relative
 // humidity, finite and within the hardware's range.
 func ValidateMeasurement(temperature, humidity float64) error {
 	return errors.Join(

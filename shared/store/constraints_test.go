@@ -12,7 +12,7 @@ import (
 )
 
 // The statements of a writer that has never seen the store. Each has defaults
-// that the schema takes, so that a case changes one value and no other fault
+// that the schema takes, so that a case changes one value and no other rule
 // can refuse it.
 const (
 	insertCustomer = `INSERT INTO customers (email, username, password_hash)

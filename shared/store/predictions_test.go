@@ -167,9 +167,9 @@ func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
 	h.sensor(t, h.anna, h.annas, "n1")
 	p := h.prediction(t, h.anna, "n1", 0)
 	for _, verdict := range []store.Feedback{store.FeedbackOK, store.FeedbackNotOK} {
-		judged, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, verdict)
-		if err != nil || judged.Feedback != verdict || judged.UsedInTraining {
-			t.Errorf("%+v, %v", judged, err)
+		validated, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, verdict)
+		if err != nil || validated.Feedback != verdict || validated.UsedInTraining {
+			t.Errorf("%+v, %v", validated, err)
 		}
 	}
 	h.sql(t, `UPDATE prediction_feedback SET used_in_training = true WHERE id = @id`, pgx.NamedArgs{"id": p.ID})

@@ -99,7 +99,7 @@ func TestAppendGroupsConcurrentCallers(t *testing.T) {
 	stored := server.Rows()
 	distinct(t, stored, n)
 	if len(stored) != n {
-		t.Errorf("%d rows for %d readings without a fault", len(stored), n)
+		t.Errorf("%d rows for %d readings without a failure", len(stored), n)
 	}
 	appends, streams := server.Counts()
 	if streams != 1 {
@@ -197,19 +197,19 @@ func TestAppendRefusesOnlyTheRowsThatBigQueryRefuses(t *testing.T) {
 	}
 }
 
-// TestAppendUnderFailures is the writer's part of the fault suite: whatever goes
+// TestAppendUnderFailures is the writer's part of the redelivery suite: whatever goes
 // wrong, what was acknowledged is stored, and sending again completes the rest.
 func TestAppendUnderFailures(t *testing.T) {
 	t.Parallel()
-	every := func(k int, fault bqtest.Failure) func(int, []reading.Reading) bqtest.Failure {
+	every := func(k int, failure bqtest.Failure) func(int, []reading.Reading) bqtest.Failure {
 		return func(nth int, _ []reading.Reading) bqtest.Failure {
 			if nth%k == 0 {
-				return fault
+				return failure
 			}
 			return bqtest.Failure{}
 		}
 	}
-	for name, fault := range map[string]func(int, []reading.Reading) bqtest.Failure{
+	for name, failure := range map[string]func(int, []reading.Reading) bqtest.Failure{
 		"answers with unavailable":    every(7, bqtest.Failure{Code: codes.Unavailable, Message: "try again"}),
 		"answers with internal":       every(7, bqtest.Failure{Code: codes.Internal, Message: "oops"}),
 		"is over its quota":           every(7, bqtest.Failure{Code: codes.ResourceExhausted, Message: "Exceeds 'AppendRows throughput' quota"}),
@@ -223,7 +223,7 @@ func TestAppendUnderFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := bqtest.NewAppendServer(t)
-			server.Failure = fault
+			server.Failure = failure
 			server.Latency = time.Millisecond
 			const n = 1500
 			appendAll(t, open(t, config(server)), n, 40)

@@ -75,8 +75,8 @@ func (w *writer) append(rows [][]byte) []error {
 	kept := make([][]byte, 0, len(rows))
 	positions := make([]int, 0, len(rows))
 	for i, row := range rows {
-		if fault, ok := refused[int64(i)]; ok {
-			errs[i] = fmt.Errorf("row refused: %s", fault)
+		if rowError, ok := refused[int64(i)]; ok {
+			errs[i] = fmt.Errorf("row refused: %s", rowError)
 			continue
 		}
 		kept, positions = append(kept, row), append(positions, i)
@@ -148,8 +148,8 @@ func (w *writer) attempt(ctx context.Context, rows [][]byte) (map[int64]string, 
 
 func rowErrors(response *storagepb.AppendRowsResponse) map[int64]string {
 	errs := make(map[int64]string, len(response.GetRowErrors()))
-	for _, fault := range response.GetRowErrors() {
-		errs[fault.GetIndex()] = fault.GetMessage()
+	for _, rowError := range response.GetRowErrors() {
+		errs[rowError.GetIndex()] = rowError.GetMessage()
 	}
 	return errs
 }
