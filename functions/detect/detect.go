@@ -46,7 +46,7 @@ type AnomalyObserver interface {
 	Observe(ctx context.Context, data wire.Data) error
 }
 
-// Detect is the step.
+// Detect is the function.
 type Detect struct {
 	statuses          SensorStatuses
 	publisher         Publisher

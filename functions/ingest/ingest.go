@@ -30,7 +30,7 @@ type DeletedSensors interface {
 	Deleted(ctx context.Context, nodeID string) (bool, error)
 }
 
-// Ingest is the step.
+// Ingest is the function.
 type Ingest struct {
 	readings       Readings
 	deletedSensors DeletedSensors

@@ -26,7 +26,7 @@ type Alerts interface {
 	InsertAlert(ctx context.Context, event alert.Event) (store.AlertOutcome, error)
 }
 
-// StoreAlert is the step.
+// StoreAlert is the function.
 type StoreAlert struct {
 	alerts   Alerts
 	log      *slog.Logger

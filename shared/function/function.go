@@ -51,7 +51,7 @@ type Deps struct {
 	Clock    func() time.Time
 }
 
-// Opener makes a step and its clients. The returned function closes them after
+// Opener makes a function and its clients. The returned function closes them after
 // the last message. ctx bounds the making only: clients must outlive it.
 type Opener[C Config] func(ctx context.Context, config C, deps Deps) (push.HandleFunc, func(), error)
 
@@ -76,7 +76,7 @@ type Process struct {
 	Exit    func(code int)
 }
 
-// Handler returns the HTTP function of a step; SIGTERM ends the program. A missing
+// Handler returns the HTTP handler of a function; SIGTERM ends the program. A missing
 // or malformed variable ends it at once with status 1: an instance that could only
 // fail must not count as started.
 func Handler[C Config](process Process, name string, open Opener[C]) http.HandlerFunc {
@@ -127,7 +127,7 @@ func exitOnSignal(host *Host, exit func(int)) {
 	exit(0)
 }
 
-// Host serves a step that is opened with the first message.
+// Host serves a function that the first message opens.
 type Host struct {
 	open     func(ctx context.Context) (push.HandleFunc, func(), error)
 	handler  http.Handler
@@ -135,7 +135,7 @@ type Host struct {
 	counters *logmetrics.Counters
 	clock    func() time.Time
 
-	opening chan struct{} // holds a token while someone opens the step
+	opening chan struct{} // holds a token while a message opens the function
 
 	mu       sync.Mutex
 	step     push.HandleFunc
