@@ -82,6 +82,7 @@ func Read(folder, suffix string) (map[string]Component, error) {
 		Variables: map[string]cty.Value{"var": cty.ObjectVal(variables), "module": modules(suffix)},
 		Functions: map[string]function.Function{
 			"tostring": stdlib.MakeToFunc(cty.String), "format": stdlib.FormatFunc, "join": stdlib.JoinFunc, "concat": stdlib.ConcatFunc,
+			"merge": stdlib.MergeFunc,
 		},
 	}
 	found, err := locals(parser, filepath.Join(folder, "environment.tf"), context)
@@ -165,29 +166,51 @@ func defaults(parser *hclparse.Parser, path string) (map[string]cty.Value, error
 	return values, nil
 }
 
-// locals evaluates the locals of a file.
+// locals evaluates the locals of a file, each after those that it refers to.
 func locals(parser *hclparse.Parser, path string, context *hcl.EvalContext) (map[string]cty.Value, error) {
 	body, err := parse(parser, path)
 	if err != nil {
 		return nil, err
 	}
-	values := map[string]cty.Value{"secrets": cty.EmptyObjectVal}
+	left := map[string]hclsyntax.Expression{}
 	for _, block := range body.Blocks {
-		if block.Type != "locals" {
-			continue
+		if block.Type == "locals" {
+			for name, attribute := range block.Body.Attributes {
+				left[name] = attribute.Expr
+			}
 		}
-		for name, attribute := range block.Body.Attributes {
-			value, diags := attribute.Expr.Value(context)
+	}
+	values := map[string]cty.Value{"secrets": cty.EmptyObjectVal}
+	for len(left) > 0 {
+		ready := slices.DeleteFunc(slices.Sorted(maps.Keys(left)), func(name string) bool { return refersTo(left[name], left) })
+		if len(ready) == 0 {
+			return nil, fmt.Errorf("the locals %q refer to each other", slices.Sorted(maps.Keys(left)))
+		}
+		context.Variables["local"] = cty.ObjectVal(values)
+		for _, name := range ready {
+			value, diags := left[name].Value(context)
 			if diags.HasErrors() {
 				return nil, fmt.Errorf("local %s: %w", name, diags)
 			}
 			values[name] = value
+			delete(left, name)
 		}
 	}
 	if _, ok := values["environment"]; !ok {
 		return nil, fmt.Errorf("%s has no local environment", path)
 	}
 	return values, nil
+}
+
+// refersTo reports whether an expression refers to one of these locals.
+func refersTo(expression hclsyntax.Expression, locals map[string]hclsyntax.Expression) bool {
+	return slices.ContainsFunc(expression.Variables(), func(reference hcl.Traversal) bool {
+		if reference.RootName() != "local" || len(reference) < 2 {
+			return false
+		}
+		attribute, ok := reference[1].(hcl.TraverseAttr)
+		return ok && locals[attribute.Name] != nil
+	})
 }
 
 func parse(parser *hclparse.Parser, path string) (*hclsyntax.Body, error) {
