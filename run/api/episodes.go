@@ -32,7 +32,7 @@ type episodesOutput struct {
 	Body []episodeBody `nullable:"false"`
 }
 
-// acknowledgement names the alerts that somebody looked at.
+// acknowledgement names the alerts that a user has seen.
 type acknowledgement struct {
 	_         struct{}  `additionalProperties:"true"`
 	SensorID  string    `json:"sensor_id" doc:"Sensor of the episode." example:"esp32-7f3a"`

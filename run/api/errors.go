@@ -116,7 +116,7 @@ func (r *rest) answer(ctx context.Context, err error) error {
 		return answered
 	}
 	if ctx.Err() != nil {
-		// The client has gone or the server is stopping: nobody reads the answer.
+		// The client has gone or the server is stopping: no one reads the answer.
 		r.log.InfoContext(ctx, "request canceled", "error", err.Error())
 		return answered
 	}

@@ -9,7 +9,7 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
-// Forecaster tells what a sensor will read in the next seconds.
+// Forecaster forecasts a sensor's readings of the next seconds.
 type Forecaster interface {
 	// Forecast answers for a sensor from the readings that its owner may see, or
 	// with ErrNoForecast while there is no model or too little to go on.

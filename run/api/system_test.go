@@ -21,8 +21,8 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// testAPI is the API over real HTTP on a database of its own, judged by its own
-// document at every call.
+// testAPI is the API over real HTTP on a database of its own. Every answer is
+// checked against its own OpenAPI document.
 type testAPI struct {
 	url      string
 	client   *http.Client
@@ -31,7 +31,7 @@ type testAPI struct {
 	readings *pgreadings.Store
 	document *openapitest.Document
 	now      func() time.Time
-	saved    map[string]string // what lines of a table keep for later ones
+	saved    map[string]string // what cases of a table save for later ones
 
 	accounts atomic.Int64
 }

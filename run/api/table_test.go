@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// testCase is one line of the specification's tables: a call and its answer.
+// testCase is one row of the specification's tables: a call and its answer.
 type testCase struct {
 	method, path string
 	auth         authorization
@@ -73,7 +73,7 @@ func (l list) check(s *testAPI, value any) error {
 	return nil
 }
 
-// save is an object of which a field is kept under a name for later lines.
+// save is an object of which a field is saved under a name for later cases.
 type save struct {
 	name, field string
 	object      object
@@ -92,7 +92,7 @@ func (k save) check(s *testAPI, value any) error {
 	return nil
 }
 
-// matcherFunc is a shape that a function judges.
+// matcherFunc is a matcher that is a function.
 type matcherFunc func(s *testAPI, value any) error
 
 func (r matcherFunc) check(s *testAPI, value any) error { return r(s, value) }
@@ -135,7 +135,7 @@ var (
 	})
 	null     = is(nil)
 	anything = matcherFunc(func(*testAPI, any) error { return nil })
-	// nothing and page are told by the body itself, not by its JSON.
+	// nothing and page are checked by the body itself, not by its JSON.
 	nothing matcher = matcherFunc(nil)
 	page    matcher = matcherFunc(nil)
 )
@@ -190,10 +190,10 @@ func (s *testAPI) call(tb testing.TB, token, method, path, body string) reply {
 	return s.do(tb, request)
 }
 
-// run makes the calls of lines in their order.
-func (s *testAPI) run(t *testing.T, lines []testCase) {
+// run makes the calls of the cases in their order.
+func (s *testAPI) run(t *testing.T, cases []testCase) {
 	t.Helper()
-	for _, l := range lines {
+	for _, l := range cases {
 		path, body := s.expand(l.path), s.expand(l.body)
 		name := l.method + " " + path + " " + body
 		token := ""
@@ -231,7 +231,7 @@ func (l testCase) compare(s *testAPI, got reply) error {
 	return l.answer.check(s, value)
 }
 
-// expand puts what was kept in place of its {name}; other braces stay.
+// expand replaces {name} by the value saved under it; other braces stay.
 func (s *testAPI) expand(template string) string {
 	for name, value := range s.saved {
 		template = strings.ReplaceAll(template, "{"+name+"}", value)

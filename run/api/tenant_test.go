@@ -11,7 +11,7 @@ import (
 )
 
 // foreignAccess is a call with another customer's identifiers and what it must be
-// answered: exactly what is answered for identifiers that nobody has.
+// answered: exactly what is answered for identifiers that do not exist.
 type foreignAccess struct {
 	path   string // of the victim's resource
 	absent string // the same of nothing at all; empty where nothing is named

@@ -48,7 +48,7 @@ func (m *Timestamp) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Resolve refuses what a body has in place of a time.
+// Resolve rejects a malformed time of a body.
 func (m *Timestamp) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	if !m.malformed {
 		return nil

@@ -119,7 +119,7 @@ type identity struct {
 
 var errToken = errors.New("token is not valid")
 
-// issue signs a token for a customer. validAfter is the moment of the last
+// issue signs a token for a customer. validAfter is the time of the last
 // password change, or zero: the token must count as issued at or after it even
 // if another instance's clock is ahead of ours.
 func (t *tokens) issue(customerID int64, validAfter time.Time) (string, error) {
