@@ -29,7 +29,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Port != 8080 || s.Readings != backend.BigQuery || s.Dataset != "sensor_data" || s.ReadingsConfig.Table != "readings" || s.RetrainingTopic != "model-retraining" {
+	if s.Port != 8080 || s.Readings != backend.BigQuery || s.Dataset != "sensor_data" || s.Table != "readings" || s.RetrainingTopic != "model-retraining" {
 		t.Errorf("defaults %+v", s)
 	}
 	for setting, want := range map[string]string{
