@@ -60,7 +60,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 			for _, parameter := range used {
 				check(t, options.AddQueryParameter(parameter, kinds[parameter]))
 			}
-			sql := got(statement(name, quoted("project", "dataset", "table")))(t)
+			sql := got(statement(name, quotedTable("project", "dataset", "table")))(t)
 			output := got(googlesql.AnalyzeStatement(sql, options, catalog, types))(t)
 			resolved, ok := got(output.ResolvedStatement())(t).(*googlesql.ResolvedQueryStmt)
 			if !ok {
