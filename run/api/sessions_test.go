@@ -155,14 +155,17 @@ func TestLoginTime(t *testing.T) {
 		}
 		return time.Since(began)
 	}
-	// In turn, for what else the machine does to slow both.
-	wrong, unknown := time.Hour, time.Hour
-	for range 10 {
+	// The least of many tries is what the computation takes; on a busy machine it
+	// needs more tries to show. Two different computations never come near each other.
+	wrong, unknown, ratio := time.Hour, time.Hour, 0.0
+	for try := range 100 {
 		wrong, unknown = min(wrong, login(a.email)), min(unknown, login("nobody@example.com"))
+		ratio = float64(unknown) / float64(wrong)
+		if try >= 9 && ratio > 0.5 && ratio < 2 {
+			return
+		}
 	}
-	if ratio := float64(unknown) / float64(wrong); ratio < 0.5 || ratio > 2 {
-		t.Errorf("unknown e-mail %v, wrong password %v", unknown, wrong)
-	}
+	t.Errorf("unknown e-mail %v, wrong password %v", unknown, wrong)
 }
 
 // TestPasswordsBeyondBcrypt shows that a longer password is not taken for the
