@@ -83,7 +83,7 @@ func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data) error {
 func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n store.NewPrediction, record bool) {
 	x, _ := d.extractors.Get().(*features.Extractor)
 	defer d.extractors.Put(x)
-	detection := pair.Detector.Judge(x, data.Recent, data.Reading)
+	detection := pair.Detector.Detect(x, data.Recent, data.Reading)
 	sampled := detection.Scored && d.sampled(data.Reading)
 	if !detection.Anomalous() && !sampled {
 		return n, false
@@ -149,7 +149,7 @@ func compareForecast(x *features.Extractor, f *learn.Forecaster, w reading.Windo
 		age, temperature, humidity = w.Age[before+1], w.Temperature[before+1], w.Humidity[before+1]
 	}
 	gap := w.Age[before] - age
-	if gap > features.WidestGap || gap <= 0 {
+	if gap > features.MaxInterpolationGap || gap <= 0 {
 		return o, false
 	}
 	share := (w.Age[before] - target) / gap

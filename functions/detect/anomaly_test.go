@@ -41,7 +41,7 @@ func (f fixedModels) Pair(context.Context) modelstore.Pair { return f.pair }
 func train(tb testing.TB, of []reading.Reading) fixedModels {
 	tb.Helper()
 	result, err := learn.Train(tb.Context(), learn.Input{
-		History: []learn.Series{{NodeID: "n1", Readings: of}}, Seed: 1, Started: noon,
+		History: []learn.NodeHistory{{NodeID: "n1", Readings: of}}, Seed: 1, Started: noon,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -66,7 +66,7 @@ func (r *fakePredictions) RecordDetection(_ context.Context, n store.NewPredicti
 // stream is a series as messages.
 func stream(of []reading.Reading) []wire.Data {
 	var all []wire.Data
-	for i, w := range features.Slide(of) {
+	for i, w := range features.Windows(of) {
 		all = append(all, wire.Data{Reading: of[i], Recent: reading.Window{
 			Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity),
 		}})

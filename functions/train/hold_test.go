@@ -10,9 +10,9 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// TestHold holds that a trainer at work keeps its run however long it takes, and
+// TestClaimIsRenewed holds that a trainer at work keeps its run however long it takes, and
 // learns when it has lost it.
-func TestHold(t *testing.T) {
+func TestClaimIsRenewed(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	runs := store.New(pool)
@@ -31,7 +31,7 @@ func TestHold(t *testing.T) {
 		}
 	}
 	set("claimed_at = now() - interval '1 hour'")
-	held, release := hold(t.Context(), runs, claim, 5*time.Millisecond)
+	held, release := keepClaim(t.Context(), runs, claim, 5*time.Millisecond)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		var fresh bool
 		err := pool.QueryRow(t.Context(), "SELECT claimed_at > now() - interval '1 minute' FROM model_training_runs").Scan(&fresh)
@@ -56,7 +56,7 @@ func TestHold(t *testing.T) {
 	}
 	release()
 
-	held, release = hold(t.Context(), runs, claim, time.Hour)
+	held, release = keepClaim(t.Context(), runs, claim, time.Hour)
 	release()
 	if cause := context.Cause(held); !errors.Is(cause, context.Canceled) {
 		t.Errorf("released: %v", cause)

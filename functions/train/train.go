@@ -37,25 +37,26 @@ import (
 )
 
 const (
-	// history is how far back a run looks: what a room was like a season ago says
-	// little, and each day costs BigQuery a scan.
-	history = 30 * 24 * time.Hour
-	// perNode is how many readings of a node are worth having: half an hour.
-	perNode = 60
-	// maxVerdicts are used by one run, maxEarlier of earlier runs compared with.
-	maxVerdicts = 2000
-	maxEarlier  = 200
-	// renewal is how often a claim is renewed: one that fails is made good by the
-	// next.
-	renewal = store.ClaimTime / 3
-	// failing is how long the database may take to hear that a run failed.
-	failing = 5 * time.Second
-	// together is how many stretches of readings are read at a time.
-	together = 8
+	// historySpan is the span of readings that a run reads. Older readings say little
+	// about a room today, and each day costs BigQuery a scan.
+	historySpan = 30 * 24 * time.Hour
+	// minReadingsPerNode is the fewest readings of a node that are used: half an hour.
+	minReadingsPerNode = 60
+	// maxVerdicts is the most verdicts that one run uses, maxOldVerdicts the most of
+	// earlier runs that the new models are compared on.
+	maxVerdicts    = 2000
+	maxOldVerdicts = 200
+	// claimRenewal is the interval at which a claim is renewed. Two renewals may fail
+	// before the claim expires.
+	claimRenewal = store.ClaimTime / 3
+	// failTimeout bounds the statement that marks a run as failed.
+	failTimeout = 5 * time.Second
+	// maxParallelReads is the number of ranges of readings that are read at a time.
+	maxParallelReads = 8
 )
 
-// Runs is the metadata database.
-type Runs interface {
+// RunStore is the metadata database.
+type RunStore interface {
 	ClaimRun(ctx context.Context, id int64) (store.Claim, error)
 	RenewRun(ctx context.Context, c store.Claim) error
 	UnusedVerdicts(ctx context.Context, limit int) ([]store.Verdict, error)
@@ -72,7 +73,7 @@ type Readings interface {
 
 // Train is the step.
 type Train struct {
-	runs     Runs
+	runs     RunStore
 	readings Readings
 	models   *modelstore.Bucket
 	rows     int
@@ -83,7 +84,7 @@ type Train struct {
 
 // New returns the step, which learns from so many rows at most. A nil tally
 // counts nothing.
-func New(runs Runs, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counts *logmetrics.Counters) *Train {
+func New(runs RunStore, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counts *logmetrics.Counters) *Train {
 	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, tally: counts}
 }
 
@@ -106,7 +107,7 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 	case err != nil:
 		return err
 	}
-	held, release := hold(ctx, t.runs, claim, renewal)
+	held, release := keepClaim(ctx, t.runs, claim, claimRenewal)
 	fault := t.run(held, claim)
 	if lost := context.Cause(held); fault != nil && errors.Is(lost, store.ErrRunEnded) {
 		fault = lost
@@ -123,19 +124,19 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 		return nil
 	}
 	// The run's own context may be what has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failing)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failTimeout)
 	defer cancel()
 	t.tally.Add(ctx, "runs_failed", 1)
 	t.log.ErrorContext(ctx, "training run failed", "training_run_id", claim.RunID, "error", fault.Error())
-	if _, err := t.runs.FailRun(ctx, claim, advice(fault)); err != nil && !errors.Is(err, store.ErrRunEnded) {
+	if _, err := t.runs.FailRun(ctx, claim, failureMessage(fault)); err != nil && !errors.Is(err, store.ErrRunEnded) {
 		return errors.Join(fault, err)
 	}
 	return nil
 }
 
-// hold renews a claim every so often until it is released. The context that it
+// keepClaim renews a claim every so often until it is released. The context that it
 // returns ends when the claim is void, with [store.ErrRunEnded] for its cause.
-func hold(ctx context.Context, runs Runs, claim store.Claim, every time.Duration) (held context.Context, release func()) {
+func keepClaim(ctx context.Context, runs RunStore, claim store.Claim, every time.Duration) (held context.Context, release func()) {
 	held, end := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
@@ -155,12 +156,12 @@ func hold(ctx context.Context, runs Runs, claim store.Claim, every time.Duration
 	return held, func() { end(nil); renewing.Wait() }
 }
 
-// advice is what a person is told of a failed run.
-func advice(fault error) string {
+// failureMessage is what a person is told of a failed run.
+func failureMessage(fault error) string {
 	switch {
 	case errors.Is(fault, learn.ErrTooFewRows):
 		return fault.Error()
-	case errors.Is(fault, modelstore.ErrTaken):
+	case errors.Is(fault, modelstore.ErrConflict):
 		return "other models were published while this run trained; start it again"
 	case errors.Is(fault, context.DeadlineExceeded), errors.Is(fault, context.Canceled):
 		return "the run took too long; lower TRAINING_ROWS or give the function more CPU, then start it again"
@@ -176,7 +177,7 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 	if err != nil {
 		return err
 	}
-	earlier, err := t.runs.UsedVerdicts(ctx, maxEarlier)
+	earlier, err := t.runs.UsedVerdicts(ctx, maxOldVerdicts)
 	if err != nil {
 		return err
 	}
@@ -184,14 +185,14 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 	if in.History, err = t.history(ctx, now); err != nil {
 		return err
 	}
-	if in.New, err = t.judged(ctx, verdicts); err != nil {
+	if in.NewLabels, err = t.judged(ctx, verdicts); err != nil {
 		return err
 	}
-	if in.Earlier, err = t.judged(ctx, earlier); err != nil {
+	if in.OldLabels, err = t.judged(ctx, earlier); err != nil {
 		return err
 	}
 	manifest, err := t.models.Manifest(ctx)
-	if err != nil && !errors.Is(err, modelstore.ErrNone) {
+	if err != nil && !errors.Is(err, modelstore.ErrNoManifest) {
 		return err
 	}
 	live, err := t.models.Load(ctx, manifest)
@@ -226,17 +227,17 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 // history reads the newest readings of all nodes, equally many of each. Where
 // that leaves each too few to learn from, since there are so many nodes, it takes
 // more than it was told to.
-func (t *Train) history(ctx context.Context, now time.Time) ([]learn.Series, error) {
+func (t *Train) history(ctx context.Context, now time.Time) ([]learn.NodeHistory, error) {
 	for limit := t.rows; ; {
 		all, longest, err := t.newest(ctx, now, limit)
 		if err != nil {
 			return nil, err
 		}
-		more := min(maxRows, max(len(all)*perNode, limit))
+		more := min(maxRows, max(len(all)*minReadingsPerNode, limit))
 		if len(all) == 0 {
 			more = maxRows // none, or more nodes than readings were asked for
 		}
-		if longest >= perNode || more <= limit || (len(all) > 0 && longest < limit/len(all)) {
+		if longest >= minReadingsPerNode || more <= limit || (len(all) > 0 && longest < limit/len(all)) {
 			return all, nil
 		}
 		limit = more
@@ -245,13 +246,13 @@ func (t *Train) history(ctx context.Context, now time.Time) ([]learn.Series, err
 
 // newest reads so many readings of all nodes, and tells how many the node has
 // that has most.
-func (t *Train) newest(ctx context.Context, now time.Time, limit int) (all []learn.Series, longest int, err error) {
-	for r, err := range t.readings.History(ctx, now.Add(-history), now, limit) {
+func (t *Train) newest(ctx context.Context, now time.Time, limit int) (all []learn.NodeHistory, longest int, err error) {
+	for r, err := range t.readings.History(ctx, now.Add(-historySpan), now, limit) {
 		if err != nil {
 			return nil, 0, fmt.Errorf("history: %w", err)
 		}
 		if len(all) == 0 || all[len(all)-1].NodeID != r.NodeID {
-			all = append(all, learn.Series{NodeID: r.NodeID})
+			all = append(all, learn.NodeHistory{NodeID: r.NodeID})
 		}
 		last := &all[len(all)-1]
 		last.Readings = append(last.Readings, r)
@@ -260,8 +261,8 @@ func (t *Train) newest(ctx context.Context, now time.Time, limit int) (all []lea
 	return all, longest, nil
 }
 
-// stretch is verdicts of one node whose windows overlap: read at once.
-type stretch struct {
+// verdictSpan is verdicts of one node whose windows overlap: read at once.
+type verdictSpan struct {
 	verdicts []store.Verdict
 	indices  []int // in the list that was asked for
 }
@@ -269,29 +270,29 @@ type stretch struct {
 // judged finds the readings that verdicts are about, with their windows, oldest
 // first. Readings that are no more, and predictions of other models, teach
 // nothing.
-func (t *Train) judged(ctx context.Context, verdicts []store.Verdict) ([]learn.Judged, error) {
-	found := make([]*learn.Judged, len(verdicts))
+func (t *Train) judged(ctx context.Context, verdicts []store.Verdict) ([]learn.Labelled, error) {
+	found := make([]*learn.Labelled, len(verdicts))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(together)
+	group.SetLimit(maxParallelReads)
 	for _, s := range stretches(verdicts) {
-		group.Go(func() error { return t.windows(ctx, s, found) })
+		group.Go(func() error { return t.readWindows(ctx, s, found) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("readings of verdicts: %w", err)
 	}
-	var all []learn.Judged
+	var all []learn.Labelled
 	for _, j := range found {
 		if j != nil {
 			all = append(all, *j)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b learn.Judged) int { return a.Reading.Time.Compare(b.Reading.Time) })
+	slices.SortStableFunc(all, func(a, b learn.Labelled) int { return a.Reading.Time.Compare(b.Reading.Time) })
 	return all, nil
 }
 
 const windowSpan = time.Duration(reading.MaxWindowAge * float64(time.Second))
 
-func stretches(verdicts []store.Verdict) []stretch {
+func stretches(verdicts []store.Verdict) []verdictSpan {
 	order := make([]int, 0, len(verdicts))
 	for i, v := range verdicts {
 		if v.MessageID != "" {
@@ -307,7 +308,7 @@ func stretches(verdicts []store.Verdict) []stretch {
 		}
 		return verdicts[a].Time.Compare(verdicts[b].Time)
 	})
-	var all []stretch
+	var all []verdictSpan
 	for _, i := range order {
 		v := verdicts[i]
 		last := len(all) - 1
@@ -318,13 +319,13 @@ func stretches(verdicts []store.Verdict) []stretch {
 				continue
 			}
 		}
-		all = append(all, stretch{verdicts: []store.Verdict{v}, indices: []int{i}})
+		all = append(all, verdictSpan{verdicts: []store.Verdict{v}, indices: []int{i}})
 	}
 	return all
 }
 
-// windows reads a stretch and puts each verdict's reading into its place.
-func (t *Train) windows(ctx context.Context, s stretch, found []*learn.Judged) error {
+// readWindows reads a stretch and puts each verdict's reading into its place.
+func (t *Train) readWindows(ctx context.Context, s verdictSpan, found []*learn.Labelled) error {
 	start, end := s.verdicts[0].Time.Add(-windowSpan), s.verdicts[len(s.verdicts)-1].Time.Add(reading.Precision)
 	var series []reading.Reading
 	for r, err := range t.readings.Range(ctx, readings.NodeRef{ID: s.verdicts[0].SensorID}, start, end) {
@@ -337,13 +338,13 @@ func (t *Train) windows(ctx context.Context, s stretch, found []*learn.Judged) e
 	for at, v := range s.verdicts {
 		wanted[reading.Reading{NodeID: v.SensorID, MessageID: v.MessageID, Time: reading.TruncateTime(v.Time)}.Identity()] = at
 	}
-	for i, w := range features.Slide(series) {
+	for i, w := range features.Windows(series) {
 		at, ok := wanted[series[i].Identity()]
 		if !ok {
 			continue
 		}
 		v := s.verdicts[at]
-		found[s.indices[at]] = &learn.Judged{
+		found[s.indices[at]] = &learn.Labelled{
 			Reading: series[i], Anomalous: v.Anomalous(), Weight: 1 / v.SamplingProbability,
 			Window: reading.Window{
 				Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity),

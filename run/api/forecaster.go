@@ -78,7 +78,7 @@ func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef) (
 	}
 	f := Forecast{Time: last.Time, Temperature: last.Temperature, Humidity: last.Humidity, ModelVersion: forecaster.Info.Name}
 	var x features.Extractor
-	for i, w := range features.Slide(series) {
+	for i, w := range features.Windows(series) {
 		if i+1 < len(series) {
 			continue
 		}

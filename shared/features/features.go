@@ -1,17 +1,17 @@
 // Package features turns a reading and the readings of the same node before it
-// into the numbers that the models judge: the one implementation, for training
-// from history and for detection from a message's recent readings alike.
+// into the numbers that the models take. Training from history and detection from a
+// message's window use this one implementation.
 //
 // Every feature is causal and the node's own: it looks back at most an hour and
 // 120 readings, knows no clock, no calendar and no other node. Two rows of
 // numbers come out of the same past: [Extractor.Detection] for the anomaly
 // detector, with the level of both values, and [Extractor.Forecast] for the
-// forecaster, without any level, since a model that knows the level learns to
-// predict it and then loses to predicting no change.
+// forecaster, without any level: a model that is given the level learns to predict
+// it, and is then worse than predicting no change.
 //
-// Training walks a node's history with [Slide], which gives each reading the
-// very window that the gateway would have sent with it, rounded alike; so what
-// a model learned from is what it will be asked about.
+// Training walks a node's history with [Windows], which gives each reading the
+// window that the gateway would have sent with it, with the same rounding: a model
+// is trained on the same numbers as it is later given.
 package features
 
 import (
@@ -64,11 +64,11 @@ func DetectionNames() []string {
 const (
 	slopeSpan  = 600.0 // seconds
 	recentSpan = 6     // readings
-	// leastGap is the least time, in seconds, that a change counts as having
+	// minGapSeconds is the least time, in seconds, that a change counts as having
 	// taken: the last digit of a sensor that happens to send twice in a second
 	// is no change of six degrees a minute.
-	leastGap = 10.0
-	minute   = 60.0 // seconds
+	minGapSeconds = 10.0
+	minute        = 60.0 // seconds
 )
 
 // Extractor computes features. It holds only scratch space, which makes it free
@@ -130,16 +130,16 @@ func (x *Extractor) signal(ages, values []float64, now float64) signal {
 	recent := values[last-recentSpan+1:]
 	return signal{
 		deviation: now - x.median(values),
-		change:    (now - values[last]) * minute / max(ages[last], leastGap),
+		change:    (now - values[last]) * minute / max(ages[last], minGapSeconds),
 		slope:     slope(ages, values, now, slopeSpan),
 		spread:    spread(recent[1:], now),
 		jump:      now - mean(recent),
-		run:       Run(values, now),
+		run:       RunLength(values, now),
 	}
 }
 
-// Run is how many of the newest values equal the one that follows them.
-func Run(values []float64, now float64) int {
+// RunLength is how many of the newest values equal the one that follows them.
+func RunLength(values []float64, now float64) int {
 	for i, v := range slices.Backward(values) {
 		if v != now {
 			return len(values) - 1 - i

@@ -100,11 +100,11 @@ func TestTooLittleToGoOn(t *testing.T) {
 	}
 }
 
-// TestSlide holds the windows of training against those written out plainly.
-func TestSlide(t *testing.T) {
+// TestWindows holds the windows of training against those written out plainly.
+func TestWindows(t *testing.T) {
 	t.Parallel()
 	node := wild(600, 4)
-	for i, got := range features.Slide(node) {
+	for i, got := range features.Windows(node) {
 		var want reading.Window
 		for j := range i {
 			age := node[i].Time.Truncate(time.Microsecond).Sub(node[j].Time.Truncate(time.Microsecond)).Seconds()
@@ -136,7 +136,7 @@ func TestFeaturesAreFinite(t *testing.T) {
 	}
 	for name, node := range map[string][]reading.Reading{"wild": wild(2000, 7), "all at one instant": still, "without humidity": dry} {
 		var x features.Extractor
-		for i, w := range features.Slide(node) {
+		for i, w := range features.Windows(node) {
 			var d [features.DetectionCount]float64
 			var f [features.ForecastCount]float64
 			x.Detection(d[:], w, node[i])
@@ -163,12 +163,12 @@ func TestForecastKnowsNoLevel(t *testing.T) {
 	}
 	var rows [][features.ForecastCount]float64
 	var x features.Extractor
-	for i, w := range features.Slide(node) {
+	for i, w := range features.Windows(node) {
 		var row [features.ForecastCount]float64
 		x.Forecast(row[:], w, node[i])
 		rows = append(rows, row)
 	}
-	for i, w := range features.Slide(warmer) {
+	for i, w := range features.Windows(warmer) {
 		var row [features.ForecastCount]float64
 		x.Forecast(row[:], w, warmer[i])
 		if diff := cmp.Diff(rows[i], row, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
@@ -177,14 +177,14 @@ func TestForecastKnowsNoLevel(t *testing.T) {
 	}
 }
 
-func TestAhead(t *testing.T) {
+func TestChangeAtHorizon(t *testing.T) {
 	t.Parallel()
 	node := []reading.Reading{at(0, 20, 40), at(30, 23, 37), at(60, 23, 37), at(110, 30, 30)}
 	for i, want := range []struct {
 		temperature, humidity float64
 		known                 bool
 	}{{2, -2, true}, {0, 0, true}, {0, 0, false}, {0, 0, false}} {
-		temperature, humidity, known := features.Ahead(node, i)
+		temperature, humidity, known := features.ChangeAtHorizon(node, i)
 		if known != want.known || math.Abs(temperature-want.temperature) > 1e-9 || math.Abs(humidity-want.humidity) > 1e-9 {
 			t.Errorf("after reading %d: %g, %g, %v, want %+v", i, temperature, humidity, known, want)
 		}
@@ -203,7 +203,7 @@ func TestExtractorAllocatesNothing(t *testing.T) { //nolint:paralleltest // coun
 	node := wild(300, 5)
 	var x features.Extractor
 	var row [features.ForecastCount]float64
-	for i, w := range features.Slide(node) {
+	for i, w := range features.Windows(node) {
 		if i != 200 {
 			continue
 		}

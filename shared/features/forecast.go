@@ -65,7 +65,7 @@ func (x *Extractor) lags(row, ages, values []float64, now float64) {
 	row[0] = now - values[last]
 	row[1] = values[last] - values[last-1]
 	row[2] = values[last-1] - values[last-2]
-	row[3] = (now - values[last]) * minute / max(ages[last], leastGap)
+	row[3] = (now - values[last]) * minute / max(ages[last], minGapSeconds)
 	for i, span := range lagSpans() {
 		row[4+i] = now - valueAt(ages, values, now, span)
 	}

@@ -23,7 +23,7 @@ type quantiser struct {
 
 func newQuantiser(rows Matrix, workers int) quantiser {
 	q := quantiser{edges: make([][]float64, rows.Columns)}
-	each(rows.Columns, workers, func(_, column int) {
+	parallelFor(rows.Columns, workers, func(_, column int) {
 		values := make([]float64, rows.Rows())
 		for i := range values {
 			values[i] = rows.Data[i*rows.Columns+column]
@@ -99,7 +99,7 @@ func (q quantiser) row(bins []uint8, row []float64) {
 func (q quantiser) all(rows Matrix, workers int) []uint8 {
 	bins := make([]uint8, len(rows.Data))
 	blocks := (rows.Rows() + blockRows - 1) / blockRows
-	each(blocks, workers, func(_, block int) {
+	parallelFor(blocks, workers, func(_, block int) {
 		for i := block * blockRows; i < min((block+1)*blockRows, rows.Rows()); i++ {
 			q.row(bins[i*rows.Columns:(i+1)*rows.Columns], rows.Row(i))
 		}

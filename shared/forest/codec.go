@@ -48,7 +48,7 @@ func DecodeIsolation(b []byte) (*Isolation, []byte, error) {
 	d := decoder{rest: b}
 	f := &Isolation{columns: int(d.byte())}
 	sample, trees := d.uint32(), d.uint32()
-	if d.fault != nil || f.columns < 1 || sample < 1 || sample > maxSample || trees < 1 || trees > maxTrees {
+	if d.err != nil || f.columns < 1 || sample < 1 || sample > maxSample || trees < 1 || trees > maxTrees {
 		return nil, nil, fmt.Errorf("%w: %d trees of %d rows of %d columns", ErrDamaged, trees, sample, f.columns)
 	}
 	f.sample, f.levels = int(sample), levelsOf(int(sample))
@@ -56,8 +56,8 @@ func DecodeIsolation(b []byte) (*Isolation, []byte, error) {
 		f.roots = append(f.roots, uint32(len(f.nodes))) //nolint:gosec // checked below
 		f.nodes, f.paths = append(f.nodes, isolationNode{}), append(f.paths, 0)
 		d.isolationNode(f, len(f.nodes)-1, 0)
-		if d.fault != nil {
-			return nil, nil, d.fault
+		if d.err != nil {
+			return nil, nil, d.err
 		}
 	}
 	return f, d.rest, nil
@@ -78,7 +78,7 @@ func (d *decoder) isolationNode(f *Isolation, at, level int) {
 	if tag > f.columns || level >= f.levels || math.IsNaN(threshold) || math.IsInf(threshold, 0) {
 		d.fail("a split of feature %d at %g on level %d", tag-1, threshold, level)
 	}
-	if d.fault != nil {
+	if d.err != nil {
 		return
 	}
 	child := len(f.nodes)
@@ -129,16 +129,16 @@ func DecodeRegression(b []byte) (*Regression, []byte, error) {
 		f.quantiser.edges[column] = edges
 	}
 	trees := d.uint32()
-	if d.fault == nil && (columns < 1 || trees < 1 || trees > maxTrees) {
+	if d.err == nil && (columns < 1 || trees < 1 || trees > maxTrees) {
 		d.fail("%d trees of %d columns", trees, columns)
 	}
-	if d.fault != nil {
-		return nil, nil, d.fault
+	if d.err != nil {
+		return nil, nil, d.err
 	}
 	for range trees {
 		tree := d.regressionNode(nil, columns, 0)
-		if d.fault != nil {
-			return nil, nil, d.fault
+		if d.err != nil {
+			return nil, nil, d.err
 		}
 		f.trees = append(f.trees, tree)
 	}
@@ -159,7 +159,7 @@ func (d *decoder) regressionNode(tree []regressionNode, columns, level int) []re
 	if tag > columns || level >= deepest {
 		d.fail("a split of feature %d on level %d", tag-1, level)
 	}
-	if d.fault != nil {
+	if d.err != nil {
 		return tree
 	}
 	tree = append(tree, regressionNode{feature: uint8(tag - 1), bin: bin}) //nolint:gosec // at most MaxColumns
@@ -170,18 +170,18 @@ func (d *decoder) regressionNode(tree []regressionNode, columns, level int) []re
 
 // decoder reads numbers until one is missing or refused; then it reads zeros.
 type decoder struct {
-	rest  []byte
-	fault error
+	rest []byte
+	err  error
 }
 
 func (d *decoder) fail(format string, arguments ...any) {
-	if d.fault == nil {
-		d.fault = fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, arguments...))
+	if d.err == nil {
+		d.err = fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, arguments...))
 	}
 }
 
 func (d *decoder) take(n int) []byte {
-	if d.fault != nil || len(d.rest) < n {
+	if d.err != nil || len(d.rest) < n {
 		d.fail("cut short")
 		d.rest = nil
 		return make([]byte, 8)

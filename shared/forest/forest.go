@@ -58,8 +58,8 @@ func (m Matrix) validate() error {
 	return nil
 }
 
-// source is the random source of one tree.
-func source(seed uint64, tree int) *rand.Rand {
+// treeRand is the random source of one tree.
+func treeRand(seed uint64, tree int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(tree)^0x9e3779b97f4a7c15)) //nolint:gosec // reproducible by design, no secret
 }
 
@@ -71,9 +71,9 @@ func cores(wanted int) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// each runs work(worker, i) for i from 0 to n-1, shared among goroutines. Which
+// parallelFor runs work(worker, i) for i from 0 to n-1, shared among goroutines. Which
 // worker gets which i differs from run to run; results must not depend on it.
-func each(n, workers int, work func(worker, i int)) {
+func parallelFor(n, workers int, work func(worker, i int)) {
 	workers = min(cores(workers), n)
 	if workers <= 1 {
 		for i := range n {

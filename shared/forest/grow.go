@@ -8,24 +8,24 @@ import (
 	"slices"
 )
 
-// member is a row in a tree's bootstrap sample.
-type member struct {
+// sample is a row in a tree's bootstrap sample.
+type sample struct {
 	row    uint32
 	weight float32 // how often it was drawn
 	sum    float64 // weight times target
 }
 
-func (m member) target() float64 { return m.sum / float64(m.weight) }
+func (m sample) target() float64 { return m.sum / float64(m.weight) }
 
-// cell sums up the members in one bin of a feature.
-type cell struct {
+// binStats sums up the members in one bin of a feature.
+type binStats struct {
 	sum    float64
 	weight float32
 	count  uint32 // distinct rows
 }
 
-// sparse is up to how many members a node's bins are found by their marks; in a
-// larger one most bins are taken, and all are looked at.
+// sparse is the largest number of samples for which a node's bins in use are found
+// by their marks. In a larger node most bins are in use, and all are scanned.
 const sparse = 96
 
 // regressionGrower grows trees, one after the other, over the same rows.
@@ -37,9 +37,9 @@ type regressionGrower struct {
 
 	random  *rand.Rand
 	drawn   []uint16 // how often each row was drawn
-	members []member
-	order   []int           // features, shuffled anew at each split
-	cells   [][maxBins]cell // of each feature tried
+	members []sample
+	order   []int               // features, shuffled anew at each split
+	cells   [][maxBins]binStats // of each feature tried
 	marks   [][maxBins / 64]uint64
 	nodes   []regressionNode
 }
@@ -47,8 +47,8 @@ type regressionGrower struct {
 func newRegressionGrower(bins []uint8, columns int, targets []float64, o RegressionOptions) *regressionGrower {
 	g := &regressionGrower{
 		bins: bins, columns: columns, targets: targets, options: o,
-		drawn: make([]uint16, len(targets)), members: make([]member, 0, len(targets)),
-		order: make([]int, columns), cells: make([][maxBins]cell, o.Tried), marks: make([][maxBins / 64]uint64, o.Tried),
+		drawn: make([]uint16, len(targets)), members: make([]sample, 0, len(targets)),
+		order: make([]int, columns), cells: make([][maxBins]binStats, o.Tried), marks: make([][maxBins / 64]uint64, o.Tried),
 	}
 	return g
 }
@@ -62,12 +62,12 @@ func (g *regressionGrower) grow(random *rand.Rand) []regressionNode {
 		g.drawn[random.IntN(len(g.drawn))]++
 	}
 	g.members = g.members[:0]
-	total := cell{}
+	total := binStats{}
 	for row, times := range g.drawn {
 		if times == 0 {
 			continue
 		}
-		m := member{row: uint32(row), weight: float32(times), sum: float64(times) * g.targets[row]}
+		m := sample{row: uint32(row), weight: float32(times), sum: float64(times) * g.targets[row]}
 		g.members = append(g.members, m)
 		total.sum += m.sum
 		total.weight += m.weight
@@ -81,7 +81,7 @@ func (g *regressionGrower) grow(random *rand.Rand) []regressionNode {
 }
 
 // split adds the node of some members, and all below it.
-func (g *regressionGrower) split(members []member, total cell) {
+func (g *regressionGrower) split(members []sample, total binStats) {
 	node := len(g.nodes)
 	g.nodes = append(g.nodes, regressionNode{})
 	best := g.choose(members, total)
@@ -102,14 +102,14 @@ func (g *regressionGrower) split(members []member, total cell) {
 		feature: uint8(best.feature),  //nolint:gosec // at most MaxColumns
 		bin:     best.bin,
 	}
-	g.split(members[left:], cell{sum: total.sum - best.left.sum, weight: total.weight - best.left.weight})
+	g.split(members[left:], binStats{sum: total.sum - best.left.sum, weight: total.weight - best.left.weight})
 }
 
-func (g *regressionGrower) leafValue(members []member, total cell) float64 {
+func (g *regressionGrower) leafValue(members []sample, total binStats) float64 {
 	if !g.options.Median {
 		return total.sum / float64(total.weight)
 	}
-	slices.SortFunc(members, func(a, b member) int { return cmp.Compare(a.target(), b.target()) })
+	slices.SortFunc(members, func(a, b sample) int { return cmp.Compare(a.target(), b.target()) })
 	half := total.weight / 2
 	below := float32(0)
 	for i, m := range members {
@@ -129,12 +129,12 @@ type choice struct {
 	feature int
 	bin     uint8
 	gain    float64
-	left    cell
+	left    binStats
 }
 
 // choose tries as many features as asked, drawn without replacement, and goes
 // on beyond them only while none of those tried can split.
-func (g *regressionGrower) choose(members []member, total cell) choice {
+func (g *regressionGrower) choose(members []sample, total binStats) choice {
 	best := choice{feature: -1}
 	if len(members) < 2*g.options.Leaf || len(members) < 2 {
 		return best
@@ -167,7 +167,7 @@ func (g *regressionGrower) choose(members []member, total cell) choice {
 
 // count sums up the members by bin, for all features in one pass: a row's bins
 // lie side by side.
-func (g *regressionGrower) count(members []member, features []int) {
+func (g *regressionGrower) count(members []sample, features []int) {
 	cells := g.cells[:len(features)]
 	for _, m := range members {
 		row := g.bins[int(m.row)*g.columns:][:g.columns]
@@ -181,7 +181,7 @@ func (g *regressionGrower) count(members []member, features []int) {
 }
 
 // countSparse marks the bins that it fills as well.
-func (g *regressionGrower) countSparse(members []member, features []int) {
+func (g *regressionGrower) countSparse(members []sample, features []int) {
 	cells, marks := g.cells[:len(features)], g.marks[:len(features)]
 	for _, m := range members {
 		row := g.bins[int(m.row)*g.columns:][:g.columns]
@@ -198,11 +198,11 @@ func (g *regressionGrower) countSparse(members []member, features []int) {
 
 // best looks for the split of a feature that leaves the least squared error,
 // and empties the cells.
-func (g *regressionGrower) best(best *choice, feature int, cells *[maxBins]cell, total cell, members int) {
-	left := cell{}
+func (g *regressionGrower) best(best *choice, feature int, cells *[maxBins]binStats, total binStats, members int) {
+	left := binStats{}
 	for bin := range cells {
 		c := cells[bin]
-		cells[bin] = cell{}
+		cells[bin] = binStats{}
 		if c.count > 0 {
 			left.add(c)
 			g.consider(best, feature, bin, left, total, members)
@@ -210,26 +210,26 @@ func (g *regressionGrower) best(best *choice, feature int, cells *[maxBins]cell,
 	}
 }
 
-func (g *regressionGrower) bestSparse(best *choice, feature int, cells *[maxBins]cell, marks *[maxBins / 64]uint64, total cell, members int) {
-	left := cell{}
+func (g *regressionGrower) bestSparse(best *choice, feature int, cells *[maxBins]binStats, marks *[maxBins / 64]uint64, total binStats, members int) {
+	left := binStats{}
 	for word, set := range marks {
 		for ; set != 0; set &= set - 1 {
 			bin := word*64 + bits.TrailingZeros64(set)
 			left.add(cells[bin])
-			cells[bin] = cell{}
+			cells[bin] = binStats{}
 			g.consider(best, feature, bin, left, total, members)
 		}
 		marks[word] = 0
 	}
 }
 
-func (c *cell) add(other cell) {
+func (c *binStats) add(other binStats) {
 	c.sum += other.sum
 	c.weight += other.weight
 	c.count += other.count
 }
 
-func (g *regressionGrower) consider(best *choice, feature, bin int, left, total cell, members int) {
+func (g *regressionGrower) consider(best *choice, feature, bin int, left, total binStats, members int) {
 	if int(left.count) < g.options.Leaf || members-int(left.count) < g.options.Leaf {
 		return
 	}

@@ -21,9 +21,9 @@ const (
 	maxSample = 1 << 16
 )
 
-// isolationNode is a split, or a leaf: then left is the node itself and no
-// number is greater than its threshold, so that a walk stays there. The right
-// child of a split follows its left one.
+// isolationNode is a split or a leaf. The right child of a split follows its left
+// child. In a leaf, left is the leaf itself and no number exceeds the threshold, so
+// that a walk stays there.
 type isolationNode struct {
 	threshold float64
 	left      uint32
@@ -69,8 +69,8 @@ func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
 	f := &Isolation{columns: rows.Columns, sample: sample, levels: levelsOf(sample)}
 	trees := make([][]isolationNode, o.Trees)
 	paths := make([][]float32, o.Trees)
-	each(o.Trees, o.Workers, func(_, tree int) {
-		g := isolationGrower{rows: rows, random: source(o.Seed, tree), levels: f.levels}
+	parallelFor(o.Trees, o.Workers, func(_, tree int) {
+		g := isolationGrower{rows: rows, random: treeRand(o.Seed, tree), levels: f.levels}
 		g.grow(sample)
 		trees[tree], paths[tree] = g.nodes, g.paths
 	})

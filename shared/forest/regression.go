@@ -68,11 +68,11 @@ func GrowRegression(rows Matrix, targets []float64, o RegressionOptions) (*Regre
 	bins := q.all(rows, o.Workers)
 	f := &Regression{quantiser: q, trees: make([][]regressionNode, o.Trees)}
 	growers := make([]*regressionGrower, min(cores(o.Workers), o.Trees))
-	each(o.Trees, o.Workers, func(worker, tree int) {
+	parallelFor(o.Trees, o.Workers, func(worker, tree int) {
 		if growers[worker] == nil {
 			growers[worker] = newRegressionGrower(bins, rows.Columns, targets, o)
 		}
-		f.trees[tree] = growers[worker].grow(source(o.Seed, tree))
+		f.trees[tree] = growers[worker].grow(treeRand(o.Seed, tree))
 	})
 	return f, nil
 }
@@ -89,7 +89,7 @@ func (f *Regression) Predict(row []float64) float64 {
 func (f *Regression) PredictAll(rows Matrix, workers int) []float64 {
 	predicted := make([]float64, rows.Rows())
 	blocks := (len(predicted) + blockRows - 1) / blockRows
-	each(blocks, workers, func(_, block int) {
+	parallelFor(blocks, workers, func(_, block int) {
 		first := block * blockRows
 		last := min(first+blockRows, len(predicted))
 		f.predictBlock(predicted[first:last], rows.Data[first*rows.Columns:last*rows.Columns])

@@ -2,10 +2,11 @@ package forest
 
 import "math"
 
-// lanes is how many walks go side by side, through one tree or of one row. One
-// alone waits for memory at every step; several keep the processor busy. They
-// are written out below: as an array they would live in memory themselves.
-const lanes = 4
+// interleave is the number of walks made at the same time, through one tree or of
+// one row. A single walk waits for memory at every step; several keep the processor
+// busy. Their variables are written out below, because an array of them would be
+// kept in memory and not in registers.
+const interleave = 4
 
 // blockRows is how many rows go through all trees before the next do: their
 // numbers stay in the nearest cache together with the tree at hand.
@@ -18,7 +19,7 @@ func (f *Isolation) Score(row []float64) float64 {
 	nodes, paths := f.nodes, f.paths
 	sum := float32(0)
 	trees := f.roots
-	for ; len(trees) >= lanes; trees = trees[lanes:] {
+	for ; len(trees) >= interleave; trees = trees[interleave:] {
 		a, b, c, d := trees[0], trees[1], trees[2], trees[3]
 		for range f.levels {
 			a = nodes[a].step(row)
@@ -42,7 +43,7 @@ func (f *Isolation) Score(row []float64) float64 {
 func (f *Isolation) ScoreAll(rows Matrix, workers int) []float64 {
 	scores := make([]float64, rows.Rows())
 	blocks := (len(scores) + blockRows - 1) / blockRows
-	each(blocks, workers, func(_, block int) {
+	parallelFor(blocks, workers, func(_, block int) {
 		first := block * blockRows
 		last := min(first+blockRows, len(scores))
 		f.scoreBlock(scores[first:last], rows.Data[first*rows.Columns:last*rows.Columns])
@@ -57,7 +58,7 @@ func (f *Isolation) scoreBlock(scores, data []float64) {
 	nodes, paths, columns := f.nodes, f.paths, f.columns
 	for _, root := range f.roots {
 		i, rest := 0, data
-		for ; i+lanes <= len(scores); i += lanes {
+		for ; i+interleave <= len(scores); i += interleave {
 			rowA, rowB := rest[:columns], rest[columns:2*columns]
 			rowC, rowD := rest[2*columns:3*columns], rest[3*columns:4*columns]
 			rest = rest[4*columns:]

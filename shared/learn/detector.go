@@ -49,28 +49,28 @@ type Reason string
 
 // The reasons.
 const (
-	Ordinary Reason = ""      // it is none
-	Strange  Reason = "score" // the forest isolates it soon
-	Stuck    Reason = "stuck" // the sensor repeats itself
-	OffScale Reason = "range" // the sensor cannot measure that
+	Normal     Reason = ""      // it is none
+	Isolated   Reason = "score" // the forest isolates it soon
+	Stuck      Reason = "stuck" // the sensor repeats itself
+	OutOfRange Reason = "range" // the sensor cannot measure that
 )
 
-// Judgement is what a detector says of a reading.
-type Judgement struct {
+// Detection is what a detector says of a reading.
+type Detection struct {
 	Scored bool // by the forest: enough readings came before
 	Score  float64
 	Reason Reason
 }
 
 // Anomalous reports whether the reading is an anomaly.
-func (j Judgement) Anomalous() bool { return j.Reason != Ordinary }
+func (j Detection) Anomalous() bool { return j.Reason != Normal }
 
 // ByRule reports whether it is one whatever its score.
-func (j Judgement) ByRule() bool { return j.Reason == Stuck || j.Reason == OffScale }
+func (j Detection) ByRule() bool { return j.Reason == Stuck || j.Reason == OutOfRange }
 
-// Judge judges a reading by the valid window before it. It allocates nothing.
-func (d *Detector) Judge(x *features.Extractor, w reading.Window, r reading.Reading) Judgement {
-	var j Judgement
+// Detect judges a reading by the valid window before it. It allocates nothing.
+func (d *Detector) Detect(x *features.Extractor, w reading.Window, r reading.Reading) Detection {
+	var j Detection
 	if d != nil {
 		var row [features.DetectionCount]float64
 		if x.Detection(row[:], w, r) {
@@ -78,17 +78,17 @@ func (d *Detector) Judge(x *features.Extractor, w reading.Window, r reading.Read
 		}
 	}
 	switch {
-	case offScale(r):
-		j.Reason = OffScale
+	case outOfRange(r):
+		j.Reason = OutOfRange
 	case stuck(w, r):
 		j.Reason = Stuck
 	case j.Scored && j.Score > d.Threshold:
-		j.Reason = Strange
+		j.Reason = Isolated
 	}
 	return j
 }
 
-func offScale(r reading.Reading) bool {
+func outOfRange(r reading.Reading) bool {
 	return r.Temperature <= minMeasurable || r.Temperature > maxMeasurable || r.Humidity <= 0 || r.Humidity >= 100
 }
 

@@ -24,8 +24,8 @@ const (
 	// ridgePenalty is that of the squares of the standardised coefficients, as a
 	// share of the rows.
 	ridgePenalty = 1e-3
-	// ridgeTail is the share of values, at each end of a column, that the linear
-	// model takes for no greater than the next.
+	// ridgeTail is the share of values at each end of a column that is clamped
+	// (winsorized) for the linear model.
 	ridgeTail = 0.01
 )
 
@@ -91,10 +91,10 @@ func growForecaster(rows forest.Matrix, temperature, humidity []float64, info In
 	return &Forecaster{Info: info, slopes: slopes, residual: residual, temperature: true, humidity: humid}, nil
 }
 
-// ridge is a linear model: a constant and a coefficient for each feature, of
-// which what is beyond a limit counts as the limit. Without limits a single
-// spike bends the whole model, and a spike afterwards sends its prediction
-// anywhere; what happens out there is left to the forest.
+// ridge is a linear model: a constant and a coefficient for each feature. Features
+// are clamped to limits. Without limits one spike in training bends the whole model,
+// and a spike afterwards makes its prediction meaningless; the forest covers that
+// range.
 type ridge struct {
 	constant     float64
 	coefficients []float64
@@ -109,9 +109,9 @@ func (r *ridge) predict(row []float64) float64 {
 	return sum
 }
 
-// limited returns rows and targets with the outermost values of each column
+// winsorize returns rows and targets with the outermost values of each column
 // moved to the limits, and the limits.
-func limited(rows forest.Matrix, targets []float64) (inner forest.Matrix, wanted, least, most []float64) {
+func winsorize(rows forest.Matrix, targets []float64) (inner forest.Matrix, wanted, least, most []float64) {
 	columns := rows.Columns
 	inner = forest.Matrix{Columns: columns, Data: make([]float64, len(rows.Data))}
 	least, most = make([]float64, columns), make([]float64, columns)
@@ -138,7 +138,7 @@ func limited(rows forest.Matrix, targets []float64) (inner forest.Matrix, wanted
 // fitRidge fits by the normal equations of standardised features (Hoerl and
 // Kennard, "Ridge Regression", Technometrics 12, 1970).
 func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
-	rows, targets, least, most := limited(rows, targets)
+	rows, targets, least, most := winsorize(rows, targets)
 	n, columns := float64(rows.Rows()), rows.Columns
 	mean, variance := make([]float64, columns), make([]float64, columns)
 	for i := range rows.Rows() {

@@ -25,14 +25,14 @@ const MinRows = 500
 // ErrTooFewRows is the fault of a training with fewer rows than [MinRows].
 var ErrTooFewRows = errors.New("too few readings to train on")
 
-// Series is what one node measured, oldest first.
-type Series struct {
+// NodeHistory is what one node measured, oldest first.
+type NodeHistory struct {
 	NodeID   string
 	Readings []reading.Reading
 }
 
-// Judged is a reading that a person has judged, with the window it came with.
-type Judged struct {
+// Labelled is a reading that a person has judged, with the window it came with.
+type Labelled struct {
 	Reading   reading.Reading
 	Window    reading.Window
 	Anomalous bool    // the truth, by the person's verdict
@@ -41,12 +41,12 @@ type Judged struct {
 
 // Input is what a training learns from.
 type Input struct {
-	History []Series
-	// New are the verdicts that no training has used, oldest first.
-	New []Judged
-	// Earlier are verdicts that earlier trainings used: what the new detector has
+	History []NodeHistory
+	// NewLabels are the verdicts that no training has used, oldest first.
+	NewLabels []Labelled
+	// OldLabels are verdicts that earlier trainings used: what the new detector has
 	// to know still.
-	Earlier []Judged
+	OldLabels []Labelled
 	// The models in use; nil if there are none. Each stays unless something shows
 	// that the new one is no worse.
 	LiveDetector   *Detector

@@ -23,7 +23,7 @@ func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 // rack is a node in a room whose cooling comes and goes, read every 30 s, with
 // spikes at known readings.
-func rack(id string, n int, seed uint64) (s learn.Series, odd []bool) {
+func rack(id string, n int, seed uint64) (s learn.NodeHistory, odd []bool) {
 	random := rand.New(rand.NewPCG(seed, 5))
 	s.NodeID = id
 	base, phase := 22+4*random.Float64(), random.Float64()*600
@@ -45,7 +45,7 @@ func rack(id string, n int, seed uint64) (s learn.Series, odd []bool) {
 	return s, odd
 }
 
-func site(nodes, n int, seed uint64) (history []learn.Series, odd [][]bool) {
+func site(nodes, n int, seed uint64) (history []learn.NodeHistory, odd [][]bool) {
 	for i := range nodes {
 		s, o := rack(string(rune('a'+i)), n, seed+uint64(i))
 		history, odd = append(history, s), append(odd, o)
@@ -55,10 +55,10 @@ func site(nodes, n int, seed uint64) (history []learn.Series, odd [][]bool) {
 
 // judged is what people say of some readings of a site: of every odd one and of
 // one in twenty others. wrong turns all verdicts round.
-func judged(history []learn.Series, odd [][]bool, wrong bool) []learn.Judged {
-	var all []learn.Judged
+func judged(history []learn.NodeHistory, odd [][]bool, wrong bool) []learn.Labelled {
+	var all []learn.Labelled
 	for node, s := range history {
-		for i, w := range features.Slide(s.Readings) {
+		for i, w := range features.Windows(s.Readings) {
 			if w.Len() < 20 || (!odd[node][i] && i%20 != 0) {
 				continue
 			}
@@ -67,10 +67,10 @@ func judged(history []learn.Series, odd [][]bool, wrong bool) []learn.Judged {
 				weight = 20
 			}
 			w = reading.Window{Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity)}
-			all = append(all, learn.Judged{Reading: s.Readings[i], Window: w, Anomalous: odd[node][i] != wrong, Weight: weight})
+			all = append(all, learn.Labelled{Reading: s.Readings[i], Window: w, Anomalous: odd[node][i] != wrong, Weight: weight})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b learn.Judged) int { return a.Reading.Time.Compare(b.Reading.Time) })
+	slices.SortStableFunc(all, func(a, b learn.Labelled) int { return a.Reading.Time.Compare(b.Reading.Time) })
 	return all
 }
 
@@ -95,7 +95,7 @@ func TestVerdictsMakeTheDetectorBetter(t *testing.T) {
 	}
 	later, odd := site(4, 600, 50)
 	verdicts := judged(later, odd, false)
-	second := train(t, learn.Input{History: later, New: verdicts, LiveDetector: first.Detector, Seed: 2, Run: 2, Started: noon().Add(time.Hour)})
+	second := train(t, learn.Input{History: later, NewLabels: verdicts, LiveDetector: first.Detector, Seed: 2, Run: 2, Started: noon().Add(time.Hour)})
 	m := second.Metrics.Anomaly
 	if !m.Published || m.F1 == nil || m.LiveF1 == nil || *m.F1 < *m.LiveF1 || *m.F1 < 0.8 {
 		t.Fatalf("after verdicts: %+v", m)
@@ -106,7 +106,7 @@ func TestVerdictsMakeTheDetectorBetter(t *testing.T) {
 
 	// Everything turned round: the live detector stays, and the run says why.
 	poisoned := train(t, learn.Input{
-		History: later, New: judged(later, odd, true), Earlier: verdicts, LiveDetector: second.Detector, Seed: 3, Started: noon().Add(2 * time.Hour),
+		History: later, NewLabels: judged(later, odd, true), OldLabels: verdicts, LiveDetector: second.Detector, Seed: 3, Started: noon().Add(2 * time.Hour),
 	})
 	if m := poisoned.Metrics.Anomaly; m.Published || poisoned.Detector != nil || m.Reason == "" {
 		t.Errorf("after poisoned verdicts: %+v", m)
@@ -120,9 +120,9 @@ func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	t.Parallel()
 	history, odd := site(4, 600, 1)
 	live := train(t, learn.Input{History: history, Seed: 1}).Detector
-	gate := func(live *learn.Detector, verdicts []learn.Judged) learn.AnomalyMetrics {
+	gate := func(live *learn.Detector, verdicts []learn.Labelled) learn.AnomalyMetrics {
 		t.Helper()
-		result := train(t, learn.Input{History: history, New: verdicts, LiveDetector: live, Seed: 2})
+		result := train(t, learn.Input{History: history, NewLabels: verdicts, LiveDetector: live, Seed: 2})
 		if m := result.Metrics.Anomaly; m.Published != (result.Detector != nil) {
 			t.Errorf("%+v, and the detector is %v", m, result.Detector)
 		}
@@ -131,7 +131,7 @@ func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	if m := gate(live, nil); m.Published || !strings.Contains(m.Reason, "the live detector stays") {
 		t.Errorf("without verdicts: %+v", m)
 	}
-	var normal []learn.Judged
+	var normal []learn.Labelled
 	for _, j := range judged(history, odd, false) {
 		if !j.Anomalous {
 			normal = append(normal, j)
@@ -172,7 +172,7 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	}
 	// Where nothing but noise changes there is nothing to learn.
 	random := rand.New(rand.NewPCG(1, 1))
-	still := learn.Series{NodeID: "still"}
+	still := learn.NodeHistory{NodeID: "still"}
 	value := 20.0
 	for i := range 2000 {
 		value += 0.05 * random.NormFloat64() // a random walk: persistence is best
@@ -180,12 +180,12 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 			NodeID: "still", MessageID: "m", Time: noon().Add(time.Duration(30*i) * time.Second), Temperature: value, Humidity: 40 + value/10,
 		})
 	}
-	result := train(t, learn.Input{History: []learn.Series{still}, Seed: 1})
+	result := train(t, learn.Input{History: []learn.NodeHistory{still}, Seed: 1})
 	if m := result.Metrics.Forecasting; m.Temperature != "persistence" {
 		t.Errorf("on a random walk: %+v", m)
 	}
 	var x features.Extractor
-	for i, w := range features.Slide(still.Readings) {
+	for i, w := range features.Windows(still.Readings) {
 		if i == 100 {
 			r := still.Readings[i]
 			if temperature, _, ok := result.Forecaster.Forecast(&x, w, r, learn.Horizon); !ok || temperature != r.Temperature {
@@ -206,7 +206,7 @@ func TestTooFewReadings(t *testing.T) {
 func TestReproducible(t *testing.T) {
 	t.Parallel()
 	history, odd := site(3, 400, 1)
-	in := learn.Input{History: history, New: judged(history, odd, false), Seed: 5, Workers: 1}
+	in := learn.Input{History: history, NewLabels: judged(history, odd, false), Seed: 5, Workers: 1}
 	artifacts := func(in learn.Input) []byte {
 		t.Helper()
 		result := train(t, in)
@@ -242,7 +242,7 @@ func TestStreamAndHistoryAgree(t *testing.T) {
 	s, _ := rack("a", 400, 3)
 	var x features.Extractor
 	scored := 0
-	for i, w := range features.Slide(s.Readings) {
+	for i, w := range features.Windows(s.Readings) {
 		encoded, err := wire.EncodeData(wire.Data{Reading: s.Readings[i], Recent: w})
 		if err != nil {
 			t.Fatal(err)
@@ -296,21 +296,21 @@ func TestRules(t *testing.T) {
 		temperature, humidity float64
 		want                  learn.Reason
 	}{
-		"ordinary":                   {lively, 20.3, 41, learn.Ordinary},
-		"no window":                  {reading.Window{}, 20, 40, learn.Ordinary},
-		"above the sensor's range":   {lively, 80.1, 40, learn.OffScale},
-		"at its lower end":           {lively, -40, 40, learn.OffScale},
-		"saturated":                  {lively, 20, 100, learn.OffScale},
-		"dry as nothing":             {reading.Window{}, 20, 0, learn.OffScale},
+		"ordinary":                   {lively, 20.3, 41, learn.Normal},
+		"no window":                  {reading.Window{}, 20, 40, learn.Normal},
+		"above the sensor's range":   {lively, 80.1, 40, learn.OutOfRange},
+		"at its lower end":           {lively, -40, 40, learn.OutOfRange},
+		"saturated":                  {lively, 20, 100, learn.OutOfRange},
+		"dry as nothing":             {reading.Window{}, 20, 0, learn.OutOfRange},
 		"stuck after a lively time":  {lively, 20, 40, learn.Stuck},
-		"only one value stuck":       {lively, 20, 40.5, learn.Ordinary},
+		"only one value stuck":       {lively, 20, 40.5, learn.Normal},
 		"stuck for as long as known": {constant(60), 20, 40, learn.Stuck},
-		"quiet for half an hour":     {constant(59), 20, 40, learn.Ordinary},
-		"quiet by habit":             {habit, 20, 40, learn.Ordinary},
+		"quiet for half an hour":     {constant(59), 20, 40, learn.Normal},
+		"quiet by habit":             {habit, 20, 40, learn.Normal},
 	} {
 		var x features.Extractor
 		r := reading.Reading{NodeID: "n", MessageID: "m", Time: noon(), Temperature: c.temperature, Humidity: c.humidity}
-		if got := (*learn.Detector)(nil).Judge(&x, c.window, r); got.Reason != c.want {
+		if got := (*learn.Detector)(nil).Detect(&x, c.window, r); got.Reason != c.want {
 			t.Errorf("%s: %q, want %q", name, got.Reason, c.want)
 		}
 	}
@@ -343,9 +343,9 @@ func TestArtifacts(t *testing.T) {
 		t.Errorf("what the forecaster says of itself, after reading back (-want +got):\n%s", diff)
 	}
 	var x features.Extractor
-	for i, w := range features.Slide(history[0].Readings) {
+	for i, w := range features.Windows(history[0].Readings) {
 		r := history[0].Readings[i]
-		if a, b := result.Detector.Judge(&x, w, r), detector.Judge(&x, w, r); a != b {
+		if a, b := result.Detector.Detect(&x, w, r), detector.Detect(&x, w, r); a != b {
 			t.Fatalf("reading %d: %+v, after reading back %+v", i, a, b)
 		}
 		at, ah, _ := result.Forecaster.Forecast(&x, w, r, 5*time.Second)
@@ -392,16 +392,16 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-func TestJudgeAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts allocations of the process
+func TestDetectAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts allocations of the process
 	history, _ := site(2, 400, 1)
 	result := train(t, learn.Input{History: history, Seed: 1})
 	var x features.Extractor
-	for i, w := range features.Slide(history[0].Readings) {
+	for i, w := range features.Windows(history[0].Readings) {
 		if i != 300 {
 			continue
 		}
 		n := testing.AllocsPerRun(100, func() {
-			result.Detector.Judge(&x, w, history[0].Readings[i])
+			result.Detector.Detect(&x, w, history[0].Readings[i])
 			result.Forecaster.Forecast(&x, w, history[0].Readings[i], learn.Horizon)
 		})
 		if n > 0 {
@@ -429,23 +429,23 @@ func BenchmarkTrain(b *testing.B) {
 	verdicts = verdicts[:100]
 	live := train(b, learn.Input{History: history, Seed: 1}).Detector
 	for b.Loop() {
-		train(b, learn.Input{History: history, New: verdicts, LiveDetector: live, Seed: 2})
+		train(b, learn.Input{History: history, NewLabels: verdicts, LiveDetector: live, Seed: 2})
 	}
 }
 
-// BenchmarkJudge is what detection adds to a reading with a full window: the
+// BenchmarkDetect is what detection adds to a reading with a full window: the
 // judgement and a forecast.
-func BenchmarkJudge(b *testing.B) {
+func BenchmarkDetect(b *testing.B) {
 	history, _ := site(2, 600, 1)
 	result := train(b, learn.Input{History: history, Seed: 1})
 	var x features.Extractor
-	for i, w := range features.Slide(history[0].Readings) {
+	for i, w := range features.Windows(history[0].Readings) {
 		if i != 500 {
 			continue
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			result.Detector.Judge(&x, w, history[0].Readings[i])
+			result.Detector.Detect(&x, w, history[0].Readings[i])
 			result.Forecaster.Forecast(&x, w, history[0].Readings[i], learn.Horizon)
 		}
 	}

@@ -73,7 +73,7 @@ func Train(ctx context.Context, in Input) (Result, error) {
 
 // examplesOf computes the features of every reading that has enough before it,
 // in the order of time.
-func examplesOf(history []Series, workers int) []example {
+func examplesOf(history []NodeHistory, workers int) []example {
 	if workers < 1 {
 		workers = runtime.GOMAXPROCS(0)
 	}
@@ -107,16 +107,16 @@ func examplesOf(history []Series, workers int) []example {
 	return all
 }
 
-func examplesOfNode(x *features.Extractor, s Series) []example {
+func examplesOfNode(x *features.Extractor, s NodeHistory) []example {
 	var found []example
-	for i, w := range features.Slide(s.Readings) {
+	for i, w := range features.Windows(s.Readings) {
 		r := s.Readings[i]
 		e := example{at: r.Time}
 		if !x.Detection(e.detection[:], w, r) {
 			continue
 		}
 		x.Forecast(e.forecast[:], w, r)
-		e.temperature, e.humidity, e.dense = features.Ahead(s.Readings, i)
+		e.temperature, e.humidity, e.dense = features.ChangeAtHorizon(s.Readings, i)
 		if math.IsNaN(e.humidity) { // a series without humidity
 			e.humidity = 0
 		}
@@ -135,11 +135,11 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 	if err != nil {
 		return nil, AnomalyMetrics{}, err
 	}
-	taught := in.New[:len(in.New)-int(heldTruth*float64(len(in.New)))]
-	held := in.New[len(taught):]
-	calibrated := d.calibrate(scores, seenBy(d, taught))
-	m := AnomalyMetrics{Threshold: d.Threshold, Rows: len(learned), Held: len(held) + len(in.Earlier)}
-	c := agreement(seenBy(d, slices.Concat(held, in.Earlier)), d.Threshold)
+	taught := in.NewLabels[:len(in.NewLabels)-int(heldTruth*float64(len(in.NewLabels)))]
+	held := in.NewLabels[len(taught):]
+	calibrated := d.calibrate(scores, scoreLabels(d, taught))
+	m := AnomalyMetrics{Threshold: d.Threshold, Rows: len(learned), Held: len(held) + len(in.OldLabels)}
+	c := countConfusion(scoreLabels(d, slices.Concat(held, in.OldLabels)), d.Threshold)
 	if c.measured() {
 		m.F1 = new(c.f1())
 		m.Recall = share(c.truePositive, c.truePositive+c.falseNegative)
@@ -147,7 +147,7 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 	m.Accuracy = c.accuracy()
 	m.Precision = share(c.truePositive, c.truePositive+c.falsePositive)
 	if live := in.LiveDetector; live != nil {
-		if live := agreement(seenBy(live, slices.Concat(held, in.Earlier)), live.Threshold); live.measured() {
+		if live := countConfusion(scoreLabels(live, slices.Concat(held, in.OldLabels)), live.Threshold); live.measured() {
 			m.LiveF1 = new(live.f1())
 		}
 	}
@@ -167,23 +167,23 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 // earlier trainings used. A batch of wrong verdicts may make it better on
 // itself, but not on what people said before. Where there is no verdict to
 // compare by, nothing speaks for the new one, and the live one stays.
-func (in Input) gate(d *Detector, held []Judged) (published bool, reason string) {
+func (in Input) gate(d *Detector, held []Labelled) (published bool, reason string) {
 	live := in.LiveDetector
 	if live == nil {
 		return true, "there was no detector before"
 	}
-	if len(held)+len(in.Earlier) == 0 {
+	if len(held)+len(in.OldLabels) == 0 {
 		return false, "the live detector stays: there is no verdict to compare by"
 	}
 	for _, set := range []struct {
 		name   string
-		judged []Judged
-	}{{"held-out verdicts", held}, {"verdicts of earlier runs", in.Earlier}} {
+		judged []Labelled
+	}{{"held-out verdicts", held}, {"verdicts of earlier runs", in.OldLabels}} {
 		if len(set.judged) == 0 {
 			continue
 		}
-		before := agreement(seenBy(live, set.judged), live.Threshold)
-		after := agreement(seenBy(d, set.judged), d.Threshold)
+		before := countConfusion(scoreLabels(live, set.judged), live.Threshold)
+		after := countConfusion(scoreLabels(d, set.judged), d.Threshold)
 		measure, was, is := "F1", before.f1(), after.f1()
 		if !after.measured() { // no anomaly to find: false alarms alone tell them apart
 			measure, was, is = "accuracy", *before.accuracy(), *after.accuracy()

@@ -1,7 +1,7 @@
 // Package modelstore keeps the learned models in object storage: artifacts that are
 // never changed, and a manifest that names the pair in use. The manifest is
-// written last and only over the one that was read, so that nobody sees half a
-// pair and two trainers cannot mix theirs. Going back is naming an older pair.
+// written last, and only if it has not changed since it was read: nobody reads half
+// a pair, and two trainers cannot mix theirs. To go back is to name an older pair.
 package modelstore
 
 import (
@@ -30,16 +30,16 @@ const (
 	manifestName = folder + "manifest.json"
 )
 
-// largest is how many bytes of an artifact are read: far more than one has.
-const largest = 64 << 20
+// maxArtifactBytes is how many bytes of an artifact are read: far more than one has.
+const maxArtifactBytes = 64 << 20
 
 var (
-	// ErrNone says that there is no manifest: nothing was ever published.
-	ErrNone = errors.New("no models have been published")
-	// ErrTaken says that somebody else published meanwhile.
-	ErrTaken = errors.New("other models were published meanwhile")
-	// ErrUnknown says that there is no such artifact.
-	ErrUnknown = errors.New("no such model")
+	// ErrNoManifest says that there is no manifest: nothing was ever published.
+	ErrNoManifest = errors.New("no models have been published")
+	// ErrConflict says that somebody else published meanwhile.
+	ErrConflict = errors.New("other models were published meanwhile")
+	// ErrNoArtifact says that there is no such artifact.
+	ErrNoArtifact = errors.New("no such model")
 )
 
 // Manifest names the pair in use. An empty name is of a kind that was never
@@ -91,12 +91,12 @@ func (b *Bucket) Close() error {
 }
 
 // Generation is the manifest's, which changes with every publication: the
-// cheapest way to learn that there is something new. [ErrNone] while there is no
+// cheapest way to learn that there is something new. [ErrNoManifest] while there is no
 // manifest.
 func (b *Bucket) Generation(ctx context.Context) (int64, error) {
 	attributes, err := b.bucket.Object(manifestName).Attrs(ctx)
 	if errors.Is(err, storage.ErrObjectNotExist) {
-		return 0, ErrNone
+		return 0, ErrNoManifest
 	}
 	if err != nil {
 		return 0, fmt.Errorf("look at the manifest: %w", err)
@@ -104,11 +104,11 @@ func (b *Bucket) Generation(ctx context.Context) (int64, error) {
 	return attributes.Generation, nil
 }
 
-// Manifest reads which pair is in use, or returns [ErrNone].
+// Manifest reads which pair is in use, or returns [ErrNoManifest].
 func (b *Bucket) Manifest(ctx context.Context) (Manifest, error) {
 	content, generation, err := b.read(ctx, manifestName)
 	if errors.Is(err, storage.ErrObjectNotExist) {
-		return Manifest{}, ErrNone
+		return Manifest{}, ErrNoManifest
 	}
 	if err != nil {
 		return Manifest{}, fmt.Errorf("manifest: %w", err)
@@ -148,7 +148,7 @@ func (b *Bucket) Load(ctx context.Context, m Manifest) (Pair, error) {
 func (b *Bucket) artifact(ctx context.Context, name string) ([]byte, error) {
 	content, _, err := b.read(ctx, folder+name+suffix)
 	if errors.Is(err, storage.ErrObjectNotExist) {
-		err = ErrUnknown
+		err = ErrNoArtifact
 	}
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", name, err)
@@ -162,7 +162,7 @@ func (b *Bucket) read(ctx context.Context, name string) ([]byte, int64, error) {
 		return nil, 0, fmt.Errorf("read: %w", err)
 	}
 	defer func() { _ = reader.Close() }()
-	content, err := io.ReadAll(io.LimitReader(reader, largest))
+	content, err := io.ReadAll(io.LimitReader(reader, maxArtifactBytes))
 	if err != nil {
 		return nil, 0, fmt.Errorf("read: %w", err)
 	}
@@ -171,7 +171,7 @@ func (b *Bucket) read(ctx context.Context, name string) ([]byte, int64, error) {
 
 // Publish writes new models and then a manifest that names them instead of those
 // of live, which is what [Bucket.Manifest] said before the training; a nil model
-// leaves the live one of its kind, and two of them write nothing. [ErrTaken] if
+// leaves the live one of its kind, and two of them write nothing. [ErrConflict] if
 // somebody else published since.
 func (b *Bucket) Publish(ctx context.Context, live Manifest, d *learn.Detector, f *learn.Forecaster, now time.Time) (Manifest, error) {
 	if d == nil && f == nil {
@@ -181,21 +181,21 @@ func (b *Bucket) Publish(ctx context.Context, live Manifest, d *learn.Detector, 
 	next.Published = now.UTC()
 	if d != nil {
 		next.Detector = d.Info.Name
-		if err := b.add(ctx, d.Info.Name, d.MarshalBinary); err != nil {
+		if err := b.writeArtifact(ctx, d.Info.Name, d.MarshalBinary); err != nil {
 			return Manifest{}, err
 		}
 	}
 	if f != nil {
 		next.Forecaster = f.Info.Name
-		if err := b.add(ctx, f.Info.Name, f.MarshalBinary); err != nil {
+		if err := b.writeArtifact(ctx, f.Info.Name, f.MarshalBinary); err != nil {
 			return Manifest{}, err
 		}
 	}
-	return b.name(ctx, next)
+	return b.writeManifest(ctx, next)
 }
 
-// add writes an artifact, which must not be there.
-func (b *Bucket) add(ctx context.Context, name string, encode func() ([]byte, error)) error {
+// writeArtifact writes an artifact, which must not be there.
+func (b *Bucket) writeArtifact(ctx context.Context, name string, encode func() ([]byte, error)) error {
 	content, err := encode()
 	if err != nil {
 		return err
@@ -207,8 +207,8 @@ func (b *Bucket) add(ctx context.Context, name string, encode func() ([]byte, er
 	return nil
 }
 
-// name writes a manifest over the generation that it was read as.
-func (b *Bucket) name(ctx context.Context, m Manifest) (Manifest, error) {
+// writeManifest writes a manifest over the generation that it was read as.
+func (b *Bucket) writeManifest(ctx context.Context, m Manifest) (Manifest, error) {
 	content, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return Manifest{}, fmt.Errorf("manifest: %w", err)
@@ -221,7 +221,7 @@ func (b *Bucket) name(ctx context.Context, m Manifest) (Manifest, error) {
 	}
 	m.generation, err = write(ctx, object, "application/json", append(content, '\n'))
 	if refused, ok := errors.AsType[*googleapi.Error](err); ok && refused.Code == http.StatusPreconditionFailed {
-		err = ErrTaken
+		err = ErrConflict
 	}
 	if err != nil {
 		return Manifest{}, fmt.Errorf("manifest: %w", err)
@@ -268,7 +268,7 @@ func (b *Bucket) List(ctx context.Context) ([]string, error) {
 // its kind. Detection and the API follow within a minute.
 func (b *Bucket) Use(ctx context.Context, detector, forecaster string, now time.Time) (Manifest, error) {
 	live, err := b.Manifest(ctx)
-	if err != nil && !errors.Is(err, ErrNone) {
+	if err != nil && !errors.Is(err, ErrNoManifest) {
 		return Manifest{}, err
 	}
 	wanted := live
@@ -282,5 +282,5 @@ func (b *Bucket) Use(ctx context.Context, detector, forecaster string, now time.
 	if _, err := b.Load(ctx, wanted); err != nil {
 		return Manifest{}, err
 	}
-	return b.name(ctx, wanted)
+	return b.writeManifest(ctx, wanted)
 }

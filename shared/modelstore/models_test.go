@@ -31,14 +31,14 @@ func trained(t *testing.T, at time.Time) (*learn.Detector, *learn.Forecaster) {
 // trainedBy are models of a run.
 func trainedBy(t *testing.T, run int64, at time.Time) (*learn.Detector, *learn.Forecaster) {
 	t.Helper()
-	s := learn.Series{NodeID: "n"}
+	s := learn.NodeHistory{NodeID: "n"}
 	for i := range learn.MinRows + 200 {
 		s.Readings = append(s.Readings, reading.Reading{
 			NodeID: "n", MessageID: "m", Time: noon().Add(time.Duration(30*i) * time.Second),
 			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
 		})
 	}
-	result, err := learn.Train(t.Context(), learn.Input{History: []learn.Series{s}, Seed: 1, Run: run, Started: at})
+	result, err := learn.Train(t.Context(), learn.Input{History: []learn.NodeHistory{s}, Seed: 1, Run: run, Started: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func newStore(t *testing.T) store {
 func (s store) publish(t *testing.T, at time.Time) modelstore.Manifest {
 	t.Helper()
 	live, err := s.Manifest(t.Context())
-	if err != nil && !errors.Is(err, modelstore.ErrNone) {
+	if err != nil && !errors.Is(err, modelstore.ErrNoManifest) {
 		t.Fatal(err)
 	}
 	d, f := trained(t, at)
@@ -81,10 +81,10 @@ func (s store) publish(t *testing.T, at time.Time) modelstore.Manifest {
 	return published
 }
 
-func TestPublishAndGoBack(t *testing.T) {
+func TestPublishAndUseOlder(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	if _, err := s.Manifest(t.Context()); !errors.Is(err, modelstore.ErrNone) {
+	if _, err := s.Manifest(t.Context()); !errors.Is(err, modelstore.ErrNoManifest) {
 		t.Fatalf("an empty bucket: %v", err)
 	}
 	first := s.publish(t, noon())
@@ -106,7 +106,7 @@ func TestPublishAndGoBack(t *testing.T) {
 	if err != nil || back.Version() != first.Version() {
 		t.Errorf("back at %s, %v", back.Version(), err)
 	}
-	if _, err := s.Use(t.Context(), "anomaly_v20200101T000000Z", "", noon()); !errors.Is(err, modelstore.ErrUnknown) {
+	if _, err := s.Use(t.Context(), "anomaly_v20200101T000000Z", "", noon()); !errors.Is(err, modelstore.ErrNoArtifact) {
 		t.Errorf("using what there is not: %v", err)
 	}
 	pair, err := s.Load(t.Context(), back)
@@ -172,7 +172,7 @@ func TestTwoTrainers(t *testing.T) {
 	group.Wait()
 	taken := 0
 	for _, err := range faults {
-		if errors.Is(err, modelstore.ErrTaken) {
+		if errors.Is(err, modelstore.ErrConflict) {
 			taken++
 		} else if err != nil {
 			t.Error(err)
@@ -196,7 +196,7 @@ func TestLoaderFollows(t *testing.T) {
 		t.Errorf("of an empty bucket it loaded %s", got)
 	}
 	first := s.publish(t, noon())
-	now = now.Add(modelstore.Fresh - time.Second)
+	now = now.Add(modelstore.RefreshInterval - time.Second)
 	if got := version(); got != "" {
 		t.Errorf("it looked again before its time and loaded %s", got)
 	}
@@ -218,7 +218,7 @@ func TestLoaderFollows(t *testing.T) {
 		}
 		content := slices.Clone(whole.Content)
 		s.server.CreateObject(fakestorage.Object{ObjectAttrs: whole.ObjectAttrs, Content: spoil(slices.Clone(content))})
-		now = now.Add(modelstore.Fresh)
+		now = now.Add(modelstore.RefreshInterval)
 		if got := version(); got != first.Version() {
 			t.Errorf("%s: loaded %s", name, got)
 		}
@@ -227,12 +227,12 @@ func TestLoaderFollows(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, "checksum does not fit") || !strings.Contains(text, "of the form, this program knows") {
 		t.Errorf("the log does not tell of damaged models:\n%s", text)
 	}
-	now = now.Add(modelstore.Fresh)
+	now = now.Add(modelstore.RefreshInterval)
 	if got := version(); got != second.Version() {
 		t.Errorf("loaded %s, want %s", got, second.Version())
 	}
 	s.server.Stop() // storage away: what is loaded stays
-	now = now.Add(modelstore.Fresh)
+	now = now.Add(modelstore.RefreshInterval)
 	if got := version(); got != second.Version() {
 		t.Errorf("with the storage away it has %q", got)
 	}

@@ -49,7 +49,7 @@ type learner struct {
 func (l *learner) messages(series []reading.Reading) []*pubsubpb.PubsubMessage {
 	l.t.Helper()
 	all := make([]*pubsubpb.PubsubMessage, 0, len(series))
-	for i, w := range features.Slide(series) {
+	for i, w := range features.Windows(series) {
 		data, err := wire.EncodeData(wire.Data{Reading: series[i], Recent: w})
 		if err != nil {
 			l.t.Fatal(err)

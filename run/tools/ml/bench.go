@@ -21,6 +21,6 @@ func bench(ctx context.Context, arguments []string, out io.Writer, clock func() 
 		return err
 	}
 	_, _ = fmt.Fprintln(out, about)
-	_, _ = fmt.Fprint(out, sklearn.Table(lines))
+	_, _ = fmt.Fprint(out, sklearn.WriteTable(lines))
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 // learns from where no other file is given to learn from.
 const learnedShare = 0.6
 
-func evaluation(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
+func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("evaluate", flag.ContinueOnError)
 	report := flags.String("report", "", "HTML file for the figures with plots")
 	other := flags.String("train", "", "CSV file to learn from instead, its labels taken for verdicts")
@@ -40,8 +40,8 @@ func evaluation(ctx context.Context, arguments []string, out io.Writer, clock fu
 			nodes[i].Sow(*seed + uint64(i))
 		}
 	}
-	e := evaluated{Files: paths, Seed: *seed, Faults: *faults, At: clock().UTC()}
-	var taught []labelled.Node
+	e := evaluation{Files: paths, Seed: *seed, Faults: *faults, At: clock().UTC()}
+	var taught []labelled.Series
 	if *other != "" {
 		e.Taught = *other
 		if taught, _, err = load([]string{*other}, out); err != nil {
@@ -66,8 +66,8 @@ func evaluation(ctx context.Context, arguments []string, out io.Writer, clock fu
 	return nil
 }
 
-// evaluated is what evaluate measured; nil is what could not be.
-type evaluated struct {
+// evaluation is what evaluate measured; nil is what could not be.
+type evaluation struct {
 	Files  []string
 	Taught string
 	Seed   uint64
@@ -87,7 +87,7 @@ type evaluated struct {
 	Reason    string // what training said of the detector
 
 	Forecast learn.ForecastMetrics // on the newest quarter of what was learned from
-	Skill    skills
+	Skill    forecastSkill
 
 	roc    []point
 	scores []scored
@@ -106,17 +106,17 @@ type point struct{ x, y float64 }
 // measure trains as production does and judges every reading of nodes. Without
 // nodes to be taught by, the detector learns from the readings that it judges,
 // never from their labels, and the forecaster from the first part of them.
-func (e *evaluated) measure(ctx context.Context, nodes, taught []labelled.Node, quickened bool) error {
+func (e *evaluation) measure(ctx context.Context, nodes, taught []labelled.Series, quickened bool) error {
 	in := learn.Input{History: historyOf(nodes), Seed: e.Seed, Started: e.At}
 	if taught != nil {
-		in.History, in.New = historyOf(taught), verdictsOf(taught)
+		in.History, in.NewLabels = historyOf(taught), verdictsOf(taught)
 	}
 	result, err := learn.Train(ctx, in)
 	if err != nil {
 		return err
 	}
 	e.Reason, e.Threshold = result.Metrics.Anomaly.Reason, result.Detector.Threshold
-	e.judge(result.Detector, nodes)
+	e.detect(result.Detector, nodes)
 	if quickened {
 		e.Forecast.Reason = "not measured: nobody knows what happened within 20 s"
 		return nil
@@ -124,8 +124,8 @@ func (e *evaluated) measure(ctx context.Context, nodes, taught []labelled.Node, 
 	forecaster, tested := result.Forecaster, nodes
 	e.Forecast = result.Metrics.Forecasting
 	if taught == nil {
-		var begun []labelled.Node
-		begun, tested = halves(nodes)
+		var begun []labelled.Series
+		begun, tested = splitByTime(nodes)
 		in.History = historyOf(begun)
 		result, err := learn.Train(ctx, in)
 		if errors.Is(err, learn.ErrTooFewRows) {
@@ -141,8 +141,8 @@ func (e *evaluated) measure(ctx context.Context, nodes, taught []labelled.Node, 
 	return nil
 }
 
-// halves divides each node's readings in time.
-func halves(nodes []labelled.Node) (begun, rest []labelled.Node) {
+// splitByTime divides each node's readings in time.
+func splitByTime(nodes []labelled.Series) (begun, rest []labelled.Series) {
 	for _, n := range nodes {
 		at := int(learnedShare * float64(len(n.Readings)))
 		first, second := n, n
@@ -158,13 +158,13 @@ func halves(nodes []labelled.Node) (begun, rest []labelled.Node) {
 	return begun, rest
 }
 
-func (e *evaluated) judge(d *learn.Detector, nodes []labelled.Node) {
+func (e *evaluation) detect(d *learn.Detector, nodes []labelled.Series) {
 	var x features.Extractor
 	labelled, flagged, right := false, 0, 0
 	for _, n := range nodes {
 		labelled = labelled || n.Labels != nil
-		for i, w := range features.Slide(n.Readings) {
-			j := d.Judge(&x, w, n.Readings[i])
+		for i, w := range features.Windows(n.Readings) {
+			j := d.Detect(&x, w, n.Readings[i])
 			s := scored{score: j.Score, rule: j.ByRule(), truth: n.Labels != nil && n.Labels[i]}
 			e.Readings++
 			if j.Scored {
@@ -197,8 +197,8 @@ func (e *evaluated) judge(d *learn.Detector, nodes []labelled.Node) {
 	}
 }
 
-// byScore orders judgements, the strangest first.
-func byScore(scores []scored) []scored {
+// sortByScore orders judgements, the strangest first.
+func sortByScore(scores []scored) []scored {
 	ordered := slices.Clone(scores)
 	slices.SortStableFunc(ordered, func(a, b scored) int {
 		switch {
@@ -216,7 +216,7 @@ func byScore(scores []scored) []scored {
 // rocOf is the curve of true over false positives, readings of equal score in
 // one step.
 func rocOf(scores []scored) []point {
-	ordered := byScore(scores)
+	ordered := sortByScore(scores)
 	positives, negatives := 0.0, 0.0
 	curve := []point{{0, 0}}
 	for i, s := range ordered {
@@ -260,7 +260,7 @@ func bestF1(scores []scored) (best, threshold float64) {
 		}
 	}
 	best, threshold = 2*right/(said+truths), math.Inf(1)
-	ordered := byScore(scores)
+	ordered := sortByScore(scores)
 	for i, s := range ordered {
 		if !s.rule {
 			said++
@@ -278,9 +278,9 @@ func bestF1(scores []scored) (best, threshold float64) {
 	return best, threshold
 }
 
-// skills are by how much a forecast of the change within 20 s is better than
+// forecastSkill are by how much a forecast of the change within 20 s is better than
 // none, 0.04 for 4 %, on readings that the forecaster did not learn from.
-type skills struct {
+type forecastSkill struct {
 	Rows        int
 	Temperature *float64 // of the root mean square
 	Humidity    *float64 // of the mean absolute error
@@ -291,14 +291,14 @@ type skills struct {
 	blocks      [10][2]float64
 }
 
-func skillOf(f *learn.Forecaster, nodes []labelled.Node) skills {
-	var s skills
+func skillOf(f *learn.Forecaster, nodes []labelled.Series) forecastSkill {
+	var s forecastSkill
 	var x features.Extractor
 	var model, nothing, rampModel, rampNothing, humid, humidNothing float64
 	humidRows := 0
 	for _, n := range nodes {
-		for i, w := range features.Slide(n.Readings) {
-			dt, dh, known := features.Ahead(n.Readings, i)
+		for i, w := range features.Windows(n.Readings) {
+			dt, dh, known := features.ChangeAtHorizon(n.Readings, i)
 			if !known || w.Len() < features.MinPrevious {
 				continue
 			}

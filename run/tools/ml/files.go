@@ -16,7 +16,7 @@ import (
 
 // load reads files one after the other. Nodes of the same name in two files are
 // two nodes. Series that were recorded slowly are quickened, which it tells.
-func load(paths []string, out io.Writer) (nodes []labelled.Node, quickened bool, err error) {
+func load(paths []string, out io.Writer) (nodes []labelled.Series, quickened bool, err error) {
 	for i, path := range paths {
 		file, err := os.Open(path) //nolint:gosec // what the person named
 		if err != nil {
@@ -50,10 +50,10 @@ func load(paths []string, out io.Writer) (nodes []labelled.Node, quickened bool,
 }
 
 // historyOf is what training learns from.
-func historyOf(nodes []labelled.Node) []learn.Series {
-	history := make([]learn.Series, 0, len(nodes))
+func historyOf(nodes []labelled.Series) []learn.NodeHistory {
+	history := make([]learn.NodeHistory, 0, len(nodes))
 	for _, n := range nodes {
-		history = append(history, learn.Series{NodeID: n.ID, Readings: n.Readings})
+		history = append(history, learn.NodeHistory{NodeID: n.ID, Readings: n.Readings})
 	}
 	return history
 }

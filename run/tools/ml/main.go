@@ -45,7 +45,7 @@ func run(ctx context.Context, arguments []string, out io.Writer, clock func() ti
 	case "score":
 		return score(rest, out)
 	case "evaluate":
-		return evaluation(ctx, rest, out, clock)
+		return evaluate(ctx, rest, out, clock)
 	case "simulate":
 		return simulate(rest, out)
 	case "bench":

@@ -23,7 +23,7 @@ var reportText string
 type line struct{ Name, Value string }
 
 // lines are the figures for a person.
-func (e evaluated) lines() []line {
+func (e evaluation) lines() []line {
 	model := func(name string) string {
 		if name == "" {
 			return "none"
@@ -47,7 +47,7 @@ func (e evaluated) lines() []line {
 }
 
 // String is the figures, one a line.
-func (e evaluated) String() string {
+func (e evaluation) String() string {
 	var b strings.Builder
 	for _, l := range e.lines() {
 		fmt.Fprintf(&b, "%-28s %s\n", l.Name, l.Value)
@@ -70,7 +70,7 @@ func percent(value *float64) string {
 }
 
 // page is the report: the figures and what they look like, in one file.
-func (e evaluated) page() ([]byte, error) {
+func (e evaluation) page() ([]byte, error) {
 	var plots []template.HTML
 	for _, drawn := range []func() (*plot.Plot, error){e.rocPlot, e.thresholdPlot, e.forecastPlot} {
 		p, err := drawn()
@@ -132,7 +132,7 @@ func ink() color.Color    { return color.RGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff
 func second() color.Color { return color.RGBA{R: 0xc4, G: 0x4e, B: 0x1d, A: 0xff} }
 func pale() color.Color   { return color.Gray{Y: 0x99} }
 
-func (e evaluated) rocPlot() (*plot.Plot, error) {
+func (e evaluation) rocPlot() (*plot.Plot, error) {
 	if e.AUC == nil {
 		return nil, nil //nolint:nilnil // nothing to draw is no fault
 	}
@@ -150,14 +150,14 @@ func (e evaluated) rocPlot() (*plot.Plot, error) {
 }
 
 // thresholdPlot shows what every threshold would have given.
-func (e evaluated) thresholdPlot() (*plot.Plot, error) {
+func (e evaluation) thresholdPlot() (*plot.Plot, error) {
 	if e.BestF1 == nil {
 		return nil, nil //nolint:nilnil // nothing to draw is no fault
 	}
 	p := newPlot(fmt.Sprintf("Score alone: precision and recall by threshold (published: %.3f)", e.Threshold), "threshold", "share")
 	var precision, recall []point
 	said, right := 0.0, 0.0
-	for _, s := range byScore(e.scores) {
+	for _, s := range sortByScore(e.scores) {
 		said++
 		if s.truth {
 			right++
@@ -185,7 +185,7 @@ func (e evaluated) thresholdPlot() (*plot.Plot, error) {
 }
 
 // forecastPlot shows the error of forecast and persistence as time goes on.
-func (e evaluated) forecastPlot() (*plot.Plot, error) {
+func (e evaluation) forecastPlot() (*plot.Plot, error) {
 	if e.Skill.Rows == 0 {
 		return nil, nil //nolint:nilnil // nothing to draw is no fault
 	}

@@ -39,7 +39,7 @@ func train(ctx context.Context, arguments []string, out io.Writer, clock func() 
 	}
 	in := learn.Input{History: historyOf(nodes), Seed: *seed, Started: clock()}
 	if *verdicts {
-		in.New = verdictsOf(nodes)
+		in.NewLabels = verdictsOf(nodes)
 	}
 	result, err := learn.Train(ctx, in)
 	if err != nil {
@@ -68,13 +68,13 @@ func train(ctx context.Context, arguments []string, out io.Writer, clock func() 
 
 // verdictsOf takes labels for what people said: of every anomalous reading and
 // of every twentieth other, which then stands for twenty.
-func verdictsOf(nodes []labelled.Node) []learn.Judged {
-	var judged []learn.Judged
+func verdictsOf(nodes []labelled.Series) []learn.Labelled {
+	var judged []learn.Labelled
 	for _, n := range nodes {
 		if n.Labels == nil {
 			continue
 		}
-		for i, w := range features.Slide(n.Readings) {
+		for i, w := range features.Windows(n.Readings) {
 			if w.Len() < features.MinPrevious || (!n.Labels[i] && i%perVerdict != 0) {
 				continue
 			}
@@ -82,7 +82,7 @@ func verdictsOf(nodes []labelled.Node) []learn.Judged {
 			if !n.Labels[i] {
 				weight = perVerdict
 			}
-			judged = append(judged, learn.Judged{
+			judged = append(judged, learn.Labelled{
 				Reading: n.Readings[i], Anomalous: n.Labels[i], Weight: weight,
 				Window: reading.Window{
 					Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity),
@@ -90,7 +90,7 @@ func verdictsOf(nodes []labelled.Node) []learn.Judged {
 			})
 		}
 	}
-	slices.SortStableFunc(judged, func(a, b learn.Judged) int { return a.Reading.Time.Compare(b.Reading.Time) })
+	slices.SortStableFunc(judged, func(a, b learn.Labelled) int { return a.Reading.Time.Compare(b.Reading.Time) })
 	return judged
 }
 
@@ -117,9 +117,9 @@ func score(arguments []string, out io.Writer) error {
 	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity", "score", "anomaly", "reason"})
 	var x features.Extractor
 	for _, n := range nodes {
-		for i, w := range features.Slide(n.Readings) {
+		for i, w := range features.Windows(n.Readings) {
 			r := n.Readings[i]
-			j := detector.Judge(&x, w, r)
+			j := detector.Detect(&x, w, r)
 			strangeness := ""
 			if j.Scored {
 				strangeness = strconv.FormatFloat(j.Score, 'f', 4, 64)

@@ -57,7 +57,7 @@ func run(ctx context.Context, arguments []string, out io.Writer, clock func() ti
 		return nil
 	}
 	live, err := bucket.Manifest(ctx)
-	if err != nil && !errors.Is(err, modelstore.ErrNone) {
+	if err != nil && !errors.Is(err, modelstore.ErrNoManifest) {
 		return err
 	}
 	names, err := bucket.List(ctx)

@@ -29,7 +29,7 @@ func TestGoingBack(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = bucket.Close() })
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	node := learn.Series{NodeID: "n"}
+	node := learn.NodeHistory{NodeID: "n"}
 	for i := range learn.MinRows + 100 {
 		node.Readings = append(node.Readings, reading.Reading{
 			NodeID: "n", MessageID: "m", Time: noon.Add(time.Duration(30*i) * time.Second), Temperature: 20 + math.Sin(float64(i)), Humidity: 40,
@@ -38,7 +38,7 @@ func TestGoingBack(t *testing.T) {
 	var live modelstore.Manifest
 	for hour := range 2 {
 		at := noon.Add(time.Duration(hour) * time.Hour)
-		result, err := learn.Train(t.Context(), learn.Input{History: []learn.Series{node}, Started: at})
+		result, err := learn.Train(t.Context(), learn.Input{History: []learn.NodeHistory{node}, Started: at})
 		if err != nil {
 			t.Fatal(err)
 		}

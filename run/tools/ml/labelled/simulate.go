@@ -13,17 +13,17 @@ import (
 // Simulate makes a site of nodes that send every 30 s, none of them alike: a day
 // that warms, a cooling that comes and goes, people and doors, readings lost on
 // the way, and the noise and the two decimals of a sensor. Times begin at a
-// fixed date. There are no faults in it; see [Node.Sow].
-func Simulate(nodes, readings int, seed uint64) []Node {
-	site := make([]Node, nodes)
+// fixed date. There are no faults in it; see [Series.Sow].
+func Simulate(nodes, readings int, seed uint64) []Series {
+	site := make([]Series, nodes)
 	for i := range site {
-		site[i] = simulated(fmt.Sprintf("node%02d", i+1), readings, rand.New(rand.NewPCG(seed, uint64(i)))) //nolint:gosec // reproducible by design, no secret
+		site[i] = simulateNode(fmt.Sprintf("node%02d", i+1), readings, rand.New(rand.NewPCG(seed, uint64(i)))) //nolint:gosec // reproducible by design, no secret
 	}
 	return site
 }
 
-func simulated(id string, readings int, random *rand.Rand) Node {
-	n := Node{ID: id}
+func simulateNode(id string, readings int, random *rand.Rand) Series {
+	n := Series{ID: id}
 	start := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	level, moisture := 19+6*random.Float64(), 30+20*random.Float64()
 	daily, cooling := 0.5+2*random.Float64(), 0.1+0.5*random.Float64()

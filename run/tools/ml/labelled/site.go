@@ -16,8 +16,8 @@ import (
 	"coldaisle.dev/shared/recording"
 )
 
-// Node is what one node measured, oldest first, each instant once.
-type Node struct {
+// Series is what one node measured, oldest first, each instant once.
+type Series struct {
 	ID       string
 	Readings []reading.Reading // a humidity that nobody measured is NaN
 	Labels   []bool            // whether a reading is anomalous; nil where the file does not say
@@ -33,15 +33,15 @@ type Skipped struct {
 
 // Read reads a recorded series; see [recording.Read] for its form. A humidity that
 // is missing becomes NaN.
-func Read(r io.Reader) ([]Node, Skipped, error) {
+func Read(r io.Reader) ([]Series, Skipped, error) {
 	recorded, err := recording.Read(r, new(math.NaN()))
 	if err != nil {
 		return nil, Skipped{}, err
 	}
 	skipped := Skipped{Empty: recorded.WithoutTemperature}
-	var nodes []Node
+	var nodes []Series
 	for _, id := range recorded.Nodes {
-		n := Node{ID: id}
+		n := Series{ID: id}
 		labelled := false
 		for _, row := range recorded.Rows[id] {
 			humidity := row.Humidity
@@ -89,12 +89,12 @@ func anomalous(label string) bool {
 // The pace of our nodes, and how much slower a series may be recorded for the
 // hour of a window to hold enough of it.
 const (
-	pace    = 30 * time.Second
-	slowest = 60 * time.Second
+	targetInterval = 30 * time.Second
+	maxInterval    = 60 * time.Second
 )
 
 // Interval is the median time between two readings; 0 for fewer than two.
-func (n *Node) Interval() time.Duration {
+func (n *Series) Interval() time.Duration {
 	if len(n.Readings) < 2 {
 		return 0
 	}
@@ -110,12 +110,12 @@ func (n *Node) Interval() time.Duration {
 // minute closer together, so that one follows another after 30 s as our nodes
 // send them; gaps shrink by as much. It reports whether it did: such a series
 // still tells a detector's quality, and nothing of what happens within 20 s.
-func (n *Node) Quicken() bool {
+func (n *Series) Quicken() bool {
 	interval := n.Interval()
-	if interval <= slowest {
+	if interval <= maxInterval {
 		return false
 	}
-	first, quicker := n.Readings[0].Time, float64(pace)/float64(interval)
+	first, quicker := n.Readings[0].Time, float64(targetInterval)/float64(interval)
 	for i := range n.Readings {
 		since := float64(n.Readings[i].Time.Sub(first))
 		n.Readings[i].Time = reading.TruncateTime(first.Add(time.Duration(since * quicker)))

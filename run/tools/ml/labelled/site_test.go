@@ -9,7 +9,7 @@ import (
 	"coldaisle.dev/run/tools/ml/labelled"
 )
 
-func read(t *testing.T, text string) ([]labelled.Node, labelled.Skipped) {
+func read(t *testing.T, text string) ([]labelled.Series, labelled.Skipped) {
 	t.Helper()
 	nodes, skipped, err := labelled.Read(strings.NewReader(text))
 	if err != nil {
@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestSowAndQuicken(t *testing.T) {
+func TestInjectAndRescale(t *testing.T) {
 	t.Parallel()
 	nodes := labelled.Simulate(2, 2880, 3)
 	again := labelled.Simulate(2, 2880, 3)

@@ -17,8 +17,8 @@ import (
 	"coldaisle.dev/shared/learn"
 )
 
-// Line is one row of the table of targets.
-type Line struct {
+// Row is one row of the table of targets.
+type Row struct {
 	Name    string
 	Target  string
 	Unit    string  // "s", or nothing for an area
@@ -28,7 +28,7 @@ type Line struct {
 }
 
 // Ratio is how many times as long scikit-learn takes; 0 where that is not known.
-func (l Line) Ratio() float64 {
+func (l Row) Ratio() float64 {
 	if l.Unit != "s" || l.Ours <= 0 {
 		return 0
 	}
@@ -41,7 +41,7 @@ type data struct {
 	labels          []bool
 	rows            forest.Matrix
 	targets         []float64
-	history         []learn.Series
+	history         []learn.NodeHistory
 	deep            forest.Matrix
 	deepTargets     []float64
 }
@@ -54,8 +54,8 @@ const (
 
 // Run measures everything; full also grows scikit-learn's forest to full depth.
 // about says what scikit-learn was found.
-func Run(ctx context.Context, full bool, clock func() time.Time) (lines []Line, about string, err error) {
-	d, err := gather()
+func Run(ctx context.Context, full bool, clock func() time.Time) (lines []Row, about string, err error) {
+	d, err := buildArrays()
 	if err != nil {
 		return nil, "", err
 	}
@@ -64,7 +64,7 @@ func Run(ctx context.Context, full bool, clock func() time.Time) (lines []Line, 
 		return nil, "", fmt.Errorf("arrays: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	if lines, err = ours(ctx, d, clock); err != nil {
+	if lines, err = own(ctx, d, clock); err != nil {
 		return nil, "", err
 	}
 	theirs, err := scikit(ctx, folder, d, full)
@@ -84,8 +84,8 @@ func Run(ctx context.Context, full bool, clock func() time.Time) (lines []Line, 
 	return lines, fmt.Sprintf("beside scikit-learn %v", theirs["version"]), nil
 }
 
-// ours measures in the order of the table.
-func ours(ctx context.Context, d data, clock func() time.Time) ([]Line, error) {
+// own measures in the order of the table.
+func own(ctx context.Context, d data, clock func() time.Time) ([]Row, error) {
 	var fault error
 	timed := func(times int, work func() error) float64 {
 		best := math.Inf(1)
@@ -128,7 +128,7 @@ func ours(ctx context.Context, d data, clock func() time.Time) ([]Line, error) {
 		_, err := learn.Train(ctx, learn.Input{History: d.history, Seed: 1, Started: clock()})
 		return err
 	})
-	lines := []Line{
+	lines := []Row{
 		{Name: "isolation forest 100x256: fit 5,000 rows with threshold", Target: "≤ 10 ms", Ours: fit, Reached: fit <= 0.010},
 		{Name: "score 500,000 rows", Target: "≤ 0.55 s", Ours: score, Reached: score <= 0.55},
 		{Name: "score one row", Target: "≤ 15 µs", Ours: one, Reached: one <= 15e-6},
@@ -147,23 +147,23 @@ func ours(ctx context.Context, d data, clock func() time.Time) ([]Line, error) {
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, Line{
+		lines = append(lines, Row{
 			Name: "ROC AUC on a simulated site, " + o.name, Target: "≥ scikit-learn's - .01", Ours: area(f.ScoreAll(d.site, 0), d.labels),
 		})
 	}
 	return lines, fault
 }
 
-// gather makes the arrays: features of a simulated site with faults, and rows
+// buildArrays makes the arrays: features of a simulated site with faults, and rows
 // for the deep forest.
-func gather() (data, error) {
+func buildArrays() (data, error) {
 	d := data{}
 	columns, ahead := features.DetectionCount, features.ForecastCount
 	d.few.Columns, d.many.Columns, d.site.Columns, d.rows.Columns = columns, columns, columns, ahead
 	var x features.Extractor
 	for i, n := range labelled.Simulate(20, 2880, 1) {
 		n.Sow(uint64(i))
-		for j, w := range features.Slide(n.Readings) {
+		for j, w := range features.Windows(n.Readings) {
 			var row [features.DetectionCount]float64
 			var next [features.ForecastCount]float64
 			if !x.Detection(row[:], w, n.Readings[j]) {
@@ -172,12 +172,12 @@ func gather() (data, error) {
 			d.site.Data = append(d.site.Data, row[:]...)
 			d.labels = append(d.labels, n.Labels[j])
 			x.Forecast(next[:], w, n.Readings[j])
-			if change, _, known := features.Ahead(n.Readings, j); known && len(d.targets) < wide {
+			if change, _, known := features.ChangeAtHorizon(n.Readings, j); known && len(d.targets) < wide {
 				d.rows.Data, d.targets = append(d.rows.Data, next[:]...), append(d.targets, change)
 			}
 		}
 		if len(d.history)*1006 < small {
-			d.history = append(d.history, learn.Series{NodeID: n.ID, Readings: n.Readings[:1006]})
+			d.history = append(d.history, learn.NodeHistory{NodeID: n.ID, Readings: n.Readings[:1006]})
 		}
 	}
 	if len(d.targets) < wide || d.site.Rows() < wide {
@@ -192,8 +192,8 @@ func gather() (data, error) {
 	return d, nil
 }
 
-// Table prints lines side by side.
-func Table(lines []Line) string {
+// WriteTable prints lines side by side.
+func WriteTable(lines []Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | target | ours | scikit-learn | ratio |\n|---|---|---|---|---|\n")
 	for _, l := range lines {
@@ -213,7 +213,7 @@ func Table(lines []Line) string {
 	return b.String()
 }
 
-func (l Line) value(v float64) string {
+func (l Row) value(v float64) string {
 	if l.Unit == "" {
 		return fmt.Sprintf("%.3f", v)
 	}

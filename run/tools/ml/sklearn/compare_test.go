@@ -17,7 +17,7 @@ func BenchmarkScikitLearn(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Log(about)
-	b.Log("\n" + Table(lines))
+	b.Log("\n" + WriteTable(lines))
 	for _, l := range lines {
 		b.Run(strings.NewReplacer(" ", "_", ":", "", ",", "").Replace(l.Name), func(b *testing.B) {
 			for b.Loop() { // measured above, all in one run
@@ -57,7 +57,7 @@ func TestArea(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	got := Table([]Line{
+	got := WriteTable([]Row{
 		{Name: "fit", Target: "≤ 10 ms", Unit: "s", Ours: 0.004, Theirs: 0.2, Reached: true},
 		{Name: "grow", Target: "≤ 1 s", Unit: "s", Ours: 2},
 		{Name: "area", Target: "close", Ours: 0.9, Theirs: 0.91, Reached: true},

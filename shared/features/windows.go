@@ -7,14 +7,14 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Slide walks the readings of one node, oldest first, and gives each its place
+// Windows walks the readings of one node, oldest first, and gives each its place
 // and the window that the gateway would have sent with it: at most
 // [reading.MaxWindow] readings of the hour before, rounded as they travel. The
 // window's columns are used again for the next reading.
 //
-// Readings must ascend in time. One that does not is taken to be of its
-// predecessor's instant.
-func Slide(node []reading.Reading) iter.Seq2[int, reading.Window] {
+// Readings must ascend in time. A reading that is older than the one before it
+// counts as simultaneous with that one.
+func Windows(node []reading.Reading) iter.Seq2[int, reading.Window] {
 	return func(yield func(int, reading.Window) bool) {
 		temperature, humidity := make([]float64, len(node)), make([]float64, len(node))
 		micros := make([]int64, len(node))
@@ -43,15 +43,15 @@ func Slide(node []reading.Reading) iter.Seq2[int, reading.Window] {
 	}
 }
 
-// WidestGap is how far apart, in seconds, two readings may be for a value between
+// MaxInterpolationGap is how far apart, in seconds, two readings may be for a value between
 // them to count as measured: of readings farther apart it is a guess.
-const WidestGap = 45.0
+const MaxInterpolationGap = 45.0
 
-// Ahead finds what a node's readings, oldest first, measured [Horizon] seconds
+// ChangeAtHorizon finds what a node's readings, oldest first, measured [Horizon] seconds
 // after reading i: the change since then, in °C and %, between the two readings
 // around that instant in proportion to time. It reports false where those are
 // more than 45 s apart, or the series ends.
-func Ahead(node []reading.Reading, i int) (temperature, humidity float64, known bool) {
+func ChangeAtHorizon(node []reading.Reading, i int) (temperature, humidity float64, known bool) {
 	const horizon = time.Duration(Horizon * float64(time.Second))
 	at := node[i].Time.Add(horizon)
 	for j := i + 1; j < len(node); j++ {
@@ -60,7 +60,7 @@ func Ahead(node []reading.Reading, i int) (temperature, humidity float64, known 
 		}
 		before, after := node[j-1], node[j]
 		gap := after.Time.Sub(before.Time).Seconds()
-		if gap > WidestGap || gap <= 0 {
+		if gap > MaxInterpolationGap || gap <= 0 {
 			return 0, 0, false
 		}
 		share := at.Sub(before.Time).Seconds() / gap

@@ -8,15 +8,15 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// sowing is for how long, on average, a node works before each of the four
+// faultInterval is for how long, on average, a node works before each of the four
 // faults befalls it once.
-const sowing = 24 * time.Hour
+const faultInterval = 24 * time.Hour
 
 // Sow puts faults into a node's readings and labels them: single spikes, a
 // drift, a stuck sensor and a failing cooling, each once a day and once at
 // least, at places that the seed draws. A fault lasts at most a twentieth of
 // the series. What was labelled before stays so.
-func (n *Node) Sow(seed uint64) {
+func (n *Series) Sow(seed uint64) {
 	if len(n.Readings) < 200 {
 		return
 	}
@@ -30,7 +30,7 @@ func (n *Node) Sow(seed uint64) {
 	lasting := func(least, most time.Duration) time.Duration {
 		return min(least+time.Duration(random.Float64()*float64(most-least)), longest)
 	}
-	for range max(1, int(span/sowing)) {
+	for range max(1, int(span/faultInterval)) {
 		for range 4 {
 			n.spike(random)
 		}
@@ -41,7 +41,7 @@ func (n *Node) Sow(seed uint64) {
 }
 
 // free finds a stretch without a label, and says where it begins and ends.
-func (n *Node) free(random *rand.Rand, lasting time.Duration) (from, to int, ok bool) {
+func (n *Series) free(random *rand.Rand, lasting time.Duration) (from, to int, ok bool) {
 	for range 50 {
 		from = len(n.Readings)/50 + random.IntN(len(n.Readings)*9/10)
 		to = from
@@ -56,7 +56,7 @@ func (n *Node) free(random *rand.Rand, lasting time.Duration) (from, to int, ok 
 }
 
 // change adds to a reading within what a node can measure, and labels it.
-func (n *Node) change(i int, temperature, humidity float64) {
+func (n *Series) change(i int, temperature, humidity float64) {
 	r := &n.Readings[i]
 	r.Temperature = min(max(r.Temperature+temperature, reading.MinTemperature), reading.MaxTemperature)
 	r.Humidity = min(max(r.Humidity+humidity, reading.MinHumidity), reading.MaxHumidity) // NaN stays
@@ -65,7 +65,7 @@ func (n *Node) change(i int, temperature, humidity float64) {
 
 func sign(random *rand.Rand) float64 { return float64(2*random.IntN(2) - 1) }
 
-func (n *Node) spike(random *rand.Rand) {
+func (n *Series) spike(random *rand.Rand) {
 	from, _, ok := n.free(random, 0)
 	if !ok {
 		return
@@ -75,7 +75,7 @@ func (n *Node) spike(random *rand.Rand) {
 	}
 }
 
-func (n *Node) drift(random *rand.Rand, lasting time.Duration) {
+func (n *Series) drift(random *rand.Rand, lasting time.Duration) {
 	from, to, ok := n.free(random, lasting)
 	top, side := 2+2*random.Float64(), sign(random)
 	for i := from; ok && i < to; i++ {
@@ -83,7 +83,7 @@ func (n *Node) drift(random *rand.Rand, lasting time.Duration) {
 	}
 }
 
-func (n *Node) stuck(random *rand.Rand, lasting time.Duration) {
+func (n *Series) stuck(random *rand.Rand, lasting time.Duration) {
 	from, to, ok := n.free(random, lasting)
 	for i := from; ok && i < to; i++ {
 		n.Readings[i].Temperature, n.Readings[i].Humidity = n.Readings[from].Temperature, n.Readings[from].Humidity
@@ -94,7 +94,7 @@ func (n *Node) stuck(random *rand.Rand, lasting time.Duration) {
 // ramp warms the room for two thirds of the time and then lets it cool again;
 // the moisture in the air stays, so relative humidity falls by some 5 % a degree
 // of what it is.
-func (n *Node) ramp(random *rand.Rand, lasting time.Duration) {
+func (n *Series) ramp(random *rand.Rand, lasting time.Duration) {
 	from, to, ok := n.free(random, lasting)
 	if !ok {
 		return
