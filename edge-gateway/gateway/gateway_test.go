@@ -43,7 +43,7 @@ func TestAnswers(t *testing.T) {
 		"message without temperature":  {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","humidity":40}`, 400, `{"error":"Invalid message format","reason":"temperature is required"}`},
 		"message without id":           {"POST", "/api/v1/message", `{"node_id":"n1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"id is required"}`},
 		"message with text for number": {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":"20","humidity":40}`, 400, `{"error":"Invalid message format","reason":"temperature must be a number"}`},
-		"message of a bad node":        {"POST", "/api/v1/message", `{"id":"a1","node_id":"n 1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-': got \"n 1\""}`},
+		"message of a bad node":        {"POST", "/api/v1/message", `{"id":"a1","node_id":"n 1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-', and not '.' or '..': got \"n 1\""}`},
 		"message of text":              {"POST", "/api/v1/message", `"warm"`, 400, `{"error":"Invalid message format","reason":"the body must be a JSON object"}`},
 		"message with a number for id": {"POST", "/api/v1/message", `{"id":7,"node_id":"n1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"id must be a string"}`},
 		"message with many faults":     {"POST", "/api/v1/message", `{"id":"a1","temperature":200,"humidity":-1}`, 400, `{"error":"Invalid message format","reason":"node_id is required"}`},

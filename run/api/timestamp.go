@@ -97,6 +97,9 @@ func parseTimestamp(text string) (time.Time, error) {
 				if err != nil {
 					continue
 				}
+				if _, offset := since.Zone(); max(offset, -offset) >= 24*60*60 {
+					return time.Time{}, errTimestamp // package time takes +24:00
+				}
 				return atTime(date, since, end)
 			}
 		}
@@ -108,13 +111,18 @@ func parseTimestamp(text string) (time.Time, error) {
 // day has no minutes after it.
 func atTime(date, clock time.Time, end bool) (time.Time, error) {
 	at := time.Date(date.Year(), date.Month(), date.Day(), clock.Hour(), clock.Minute(), clock.Second(), clock.Nanosecond(), clock.Location())
-	if !end {
-		return at.UTC(), nil
+	if end {
+		if clock.Minute() > 0 || clock.Second() > 0 || clock.Nanosecond() > 0 {
+			return time.Time{}, errTimestamp
+		}
+		at = at.AddDate(0, 0, 1)
 	}
-	if clock.Minute() > 0 || clock.Second() > 0 || clock.Nanosecond() > 0 {
+	at = at.UTC()
+	// RFC 3339 has no form for other years, so no answer could say them.
+	if at.Year() < 0 || at.Year() > 9999 {
 		return time.Time{}, errTimestamp
 	}
-	return at.AddDate(0, 0, 1).UTC(), nil
+	return at, nil
 }
 
 // ordered refuses the range of a query that ends before it starts. A time that

@@ -56,6 +56,7 @@ func TestTimestamp(t *testing.T) {
 	for _, text := range []string{
 		"", "yesterday", "1772366400", "2026-13-01", "2026-02-30T00:00:00Z", "2026-03-01T25:00:00Z", "2026-03-01T12:00:00Zjunk",
 		"2026-03-01T24:00:01Z", "2026-03-01T24:30Z", "2026-03-01T2500Z", "2026-03-01T120000Z", "20260301T12:00:00Z", "2026-03-01T", "2026-03-01 ", "202603", "2026-0301T12Z",
+		"9999-12-31T24:00", "9999-12-31T23:59:59-12:00", "0000-01-01T00:00:00+14:00", "2026-03-01T12:00:00+24:00", "2026-03-01T12:00:00-23:60",
 	} {
 		if got, err := parseTimestamp(text); err == nil {
 			t.Errorf("%q is taken for %v", text, got)
@@ -72,7 +73,7 @@ func FuzzTimestamp(f *testing.F) {
 		}
 		encoded, err := json.Marshal(parsed)
 		if err != nil {
-			t.Skip() // a year that RFC 3339 has no form for
+			t.Fatalf("%q is taken, and cannot be answered: %v", text, err)
 		}
 		var again Timestamp
 		if err := json.Unmarshal(encoded, &again); err != nil || !again.Equal(parsed) {

@@ -205,7 +205,8 @@ type nodeID string
 // TransformSchema describes an identifier; the rule is the gateway's.
 func (nodeID) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.MinLength, s.MaxLength = new(1), new(reading.MaxNodeIDLength)
-	s.Pattern, s.PatternDescription = `^[A-Za-z0-9._:-]+$`, "letters, digits, '.', '_', ':' or '-'"
+	s.Pattern = `^([.]{0,2}[A-Za-z0-9_:-]|[.]{3})[A-Za-z0-9._:-]*$`
+	s.PatternDescription = "letters, digits, '.', '_', ':' or '-', and not '.' or '..'"
 	s.Examples = []any{"esp32-7f3a"}
 	s.Description = "Identifier of the node hardware: 1 to 50 letters, digits, '.', '_', ':' or '-'."
 	return s

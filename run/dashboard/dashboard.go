@@ -84,8 +84,11 @@ func WithPage(api http.Handler) http.Handler {
 const assets = "assets/"
 
 // isPagePath reports whether a path is one of the page's. The list is that of the
-// routes in src/app.tsx.
+// routes in src/app.tsx. A path with empty or dotted elements is none of them.
 func isPagePath(requested string) bool {
+	if clean := path.Clean(requested); requested != clean && (clean == "/" || requested != clean+"/") {
+		return false
+	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(requested, "/"), "/")
 	switch first {
 	case "", "rooms", "sensors", "alerts", "thresholds", "predictions", "account", "assets", "icon.svg":

@@ -31,6 +31,10 @@ func TestOver(t *testing.T) {
 		{"so are its documents", "GET", "/docs", true},
 		{"unknown paths are the API's", "GET", "/nothing", true},
 		{"the page takes no POST", "POST", "/", true},
+		{"no empty elements", "GET", "//health", true},
+		{"not even at the start", "GET", "//", true},
+		{"no way up", "GET", "/assets/../x", true},
+		{"a slash at the end is the page's", "GET", "/rooms/", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

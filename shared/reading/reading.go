@@ -31,7 +31,7 @@ const (
 
 // The errors that [Reading.Validate] reports, each wrapped with the value.
 var (
-	ErrNodeID      = errors.New("node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-'")
+	ErrNodeID      = errors.New("node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-', and not '.' or '..'")
 	ErrMessageID   = errors.New("message id must be 1 to 64 printable characters")
 	ErrTemperature = errors.New("temperature must be between -40 and 125 degrees Celsius")
 	ErrHumidity    = errors.New("humidity must be between 0 and 100 percent")
@@ -113,6 +113,9 @@ func ValidateMeasurement(temperature, humidity float64) error {
 func ValidateNodeID(id string) error {
 	if id == "" || len(id) > MaxNodeIDLength {
 		return fmt.Errorf("%w: length %d", ErrNodeID, len(id))
+	}
+	if id == "." || id == ".." { // a URL's path cannot name them (RFC 3986 §5.2.4)
+		return fmt.Errorf("%w: got %q", ErrNodeID, id)
 	}
 	for i := range len(id) {
 		if !isNodeIDByte(id[i]) {

@@ -34,6 +34,8 @@ func TestValidate(t *testing.T) {
 		"no node id":                 {func(r *reading.Reading) { r.NodeID = "" }, reading.ErrNodeID},
 		"node id with a space":       {func(r *reading.Reading) { r.NodeID = "rack 7" }, reading.ErrNodeID},
 		"node id with a slash":       {func(r *reading.Reading) { r.NodeID = "a/b" }, reading.ErrNodeID},
+		"node id of a dot":           {func(r *reading.Reading) { r.NodeID = "." }, reading.ErrNodeID},
+		"node id of two dots":        {func(r *reading.Reading) { r.NodeID = ".." }, reading.ErrNodeID},
 		"node id beyond ASCII":       {func(r *reading.Reading) { r.NodeID = "kält" }, reading.ErrNodeID},
 		"message id of 64":           {func(r *reading.Reading) { r.MessageID = strings.Repeat("m", 64) }, nil},
 		"message id of 65":           {func(r *reading.Reading) { r.MessageID = strings.Repeat("m", 65) }, reading.ErrMessageID},

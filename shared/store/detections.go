@@ -31,9 +31,12 @@ func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, err
 		args["every"] = OpenAnomalyEvery
 		done, err := tx.Exec(ctx, insertPrediction+`
 			WHERE (NOT @anomaly::boolean OR NOT EXISTS (
-			    SELECT FROM prediction_feedback
+			    SELECT FROM prediction_feedback AS open
 			    WHERE sensor_id = @sensor::varchar AND anomaly_predicted AND feedback IS NULL
-			      AND timestamp > @timestamp::timestamptz - @every::interval AND timestamp < @timestamp::timestamptz + @every::interval))
+			      AND timestamp > @timestamp::timestamptz - @every::interval AND timestamp < @timestamp::timestamptz + @every::interval
+			      AND NOT EXISTS ( -- of an owner before, whom the owner of today cannot answer for
+			          SELECT FROM sensors AS s
+			          WHERE s.node_id = open.sensor_id AND s.readable_from > LEAST(open.timestamp, open.created_at))))
 			  AND (NOT EXISTS (SELECT FROM sensor_tombstones WHERE node_id = @sensor::varchar) OR EXISTS (
 			    SELECT FROM sensors
 			    WHERE node_id = @sensor::varchar AND (readable_from IS NULL OR readable_from <= @timestamp::timestamptz)))

@@ -97,6 +97,29 @@ func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 	}
 }
 
+// TestOpenAnomalyOfAnOwnerBefore shows that a prediction which the owner of today
+// cannot see does not keep anomalies of their sensor from being recorded.
+func TestOpenAnomalyOfAnOwnerBefore(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.sensor(t, h.anna, h.annas, "n1")
+	ahead := detection(0, true)
+	ahead.Time = h.now(t).Add(5 * time.Minute)
+	if _, err := h.RecordPrediction(t.Context(), h.anna, ahead); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	h.sensor(t, h.bruno, h.brunos, "n1")
+	now := detection(1, true)
+	now.Time = h.now(t)
+	h.detect(t, now, true)
+	again := detection(2, true)
+	again.Time = now.Time.Add(time.Minute)
+	h.detect(t, again, false) // their own open one still does
+}
+
 // TestDetectionBesideTheDeletionStaysHidden records a prediction while the
 // deletion of its sensor has begun and is not committed.
 func TestDetectionBesideTheDeletionStaysHidden(t *testing.T) {
