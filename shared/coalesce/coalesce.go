@@ -1,0 +1,175 @@
+// Package coalesce answers several concurrent callers by one request: a commit,
+// a query, an append. It is for requests that cost about the same for one item as
+// for hundreds.
+//
+// A call that finds nothing in flight runs at once. Calls that arrive meanwhile
+// gather in the next batch, which runs when the one in flight has ended. Nobody
+// waits for a timer, and the busier it gets, the larger the batches become.
+package coalesce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// ErrClosed answers calls that come after [Group.Close].
+var ErrClosed = errors.New("closed")
+
+// Options are a group's limits. Zero values mean the defaults.
+type Options[In any] struct {
+	// MaxItems is the most items of one batch; 0 for no limit.
+	MaxItems int
+	// MaxSize is the largest sum of Size over one batch; 0 for no limit. A single
+	// item may be larger and then is a batch of its own.
+	MaxSize int
+	Size    func(In) int
+	// MaxInFlight is how many batches run at once; 0 for one.
+	MaxInFlight int
+	// Linger is how long a batch waits, at most, for one in flight to end: then it
+	// runs all the same. 0 for no end: MaxInFlight is then never exceeded.
+	Linger time.Duration
+}
+
+// Group gathers the items of concurrent callers into batches. Its methods may be
+// called from many goroutines.
+type Group[In, Out any] struct {
+	run     func(context.Context, []In) ([]Out, error)
+	options Options[In]
+
+	mu       sync.Mutex
+	waiting  []*batch[In, Out] // the last one takes more items, if it is not full
+	inFlight int
+	closed   bool
+	running  sync.WaitGroup
+}
+
+// batch is one request, waiting or in flight.
+type batch[In, Out any] struct {
+	ctx    context.Context //nolint:containedctx // of the caller who began the batch, which runs later
+	items  []In
+	size   int
+	linger *time.Timer
+	done   chan struct{} // closed when the next two are set
+	result []Out
+	err    error
+}
+
+// New returns a group that answers batches by run: one result for each item, in
+// the order of the items, or one error for all of them. The same item may occur
+// several times in a batch.
+//
+// The context of run has the values of the first caller's, but neither its end
+// nor its deadline, because others wait too: run sets a deadline of its own.
+func New[In, Out any](run func(context.Context, []In) ([]Out, error), options Options[In]) *Group[In, Out] {
+	options.MaxInFlight = max(options.MaxInFlight, 1)
+	return &Group[In, Out]{run: run, options: options}
+}
+
+// Do returns the result of an item once the batch that holds it has run. It ends
+// early with ctx; the item then is processed all the same.
+func (g *Group[In, Out]) Do(ctx context.Context, item In) (Out, error) {
+	var none Out
+	b, place, err := g.join(ctx, item)
+	if err != nil {
+		return none, err
+	}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return none, fmt.Errorf("wait for the batch: %w", ctx.Err())
+	}
+	if b.err != nil {
+		return none, b.err
+	}
+	return b.result[place], nil
+}
+
+// Close answers what has been asked so far, and returns when all of it is done.
+func (g *Group[In, Out]) Close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.running.Wait()
+}
+
+// join puts an item into the batch that takes items and returns its place there.
+func (g *Group[In, Out]) join(ctx context.Context, item In) (*batch[In, Out], int, error) {
+	size := 0
+	if g.options.Size != nil {
+		size = g.options.Size(item)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, 0, ErrClosed
+	}
+	var b *batch[In, Out]
+	if n := len(g.waiting); n > 0 && g.fits(g.waiting[n-1], size) {
+		b = g.waiting[n-1]
+	} else {
+		b = g.begin(ctx)
+	}
+	b.items = append(b.items, item)
+	b.size += size
+	if g.inFlight < g.options.MaxInFlight {
+		g.start(b)
+	}
+	return b, len(b.items) - 1, nil
+}
+
+func (g *Group[In, Out]) fits(b *batch[In, Out], size int) bool {
+	o := g.options
+	return (o.MaxItems == 0 || len(b.items) < o.MaxItems) && (o.MaxSize == 0 || b.size+size <= o.MaxSize)
+}
+
+// begin opens a batch. The caller holds the lock.
+func (g *Group[In, Out]) begin(ctx context.Context) *batch[In, Out] {
+	b := &batch[In, Out]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
+	g.waiting = append(g.waiting, b)
+	g.running.Add(1)
+	if g.options.Linger > 0 {
+		b.linger = time.AfterFunc(g.options.Linger, func() { g.expire(b) })
+	}
+	return b
+}
+
+// expire starts a batch that has waited long enough, unless it has started.
+func (g *Group[In, Out]) expire(b *batch[In, Out]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if slices.Contains(g.waiting, b) {
+		g.start(b)
+	}
+}
+
+// start runs a batch that waits. The caller holds the lock.
+func (g *Group[In, Out]) start(b *batch[In, Out]) {
+	g.waiting = slices.DeleteFunc(g.waiting, func(other *batch[In, Out]) bool { return other == b })
+	if b.linger != nil {
+		b.linger.Stop()
+	}
+	g.inFlight++
+	go func() {
+		defer g.running.Done()
+		b.result, b.err = g.run(b.ctx, b.items)
+		if b.err == nil && len(b.result) != len(b.items) {
+			b.err = fmt.Errorf("%d results for %d items", len(b.result), len(b.items))
+		}
+		close(b.done)
+		g.ended()
+	}()
+}
+
+// ended lets the next batch run.
+func (g *Group[In, Out]) ended() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inFlight--
+	if len(g.waiting) > 0 && g.inFlight < g.options.MaxInFlight {
+		g.start(g.waiting[0])
+	}
+}

@@ -1,0 +1,254 @@
+package coalesce_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/coalesce"
+)
+
+// recorder is what a group runs: it takes a second for each batch, doubles its
+// items, and writes down what it was given.
+type recorder struct {
+	mu      sync.Mutex
+	batches [][]int
+	began   []time.Duration // since the first
+	first   time.Time
+	now     int
+	most    int // batches at once
+}
+
+func (r *recorder) run(_ context.Context, items []int) ([]int, error) {
+	r.mu.Lock()
+	if r.first.IsZero() {
+		r.first = time.Now()
+	}
+	r.began = append(r.began, time.Since(r.first))
+	r.batches = append(r.batches, slices.Sorted(slices.Values(items)))
+	r.now++
+	r.most = max(r.most, r.now)
+	r.mu.Unlock()
+	time.Sleep(time.Second) // of the fake clock: the request takes this long
+	r.mu.Lock()
+	r.now--
+	r.mu.Unlock()
+	doubled := make([]int, len(items))
+	for i, item := range items {
+		doubled[i] = 2 * item
+	}
+	return doubled, nil
+}
+
+// call asks for items at once, the first a moment before the others, and checks
+// what each was answered.
+func call(t *testing.T, g *coalesce.Group[int, int], items ...int) {
+	t.Helper()
+	var callers sync.WaitGroup
+	for i, item := range items {
+		callers.Go(func() {
+			if got, err := g.Do(t.Context(), item); err != nil || got != 2*item {
+				t.Errorf("%d was answered %d, %v", item, got, err)
+			}
+		})
+		if i == 0 {
+			synctest.Wait()
+		}
+	}
+	callers.Wait()
+}
+
+func TestCallersThatArriveMeanwhileShareTheNextBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := coalesce.New(r.run, coalesce.Options[int]{})
+		began := time.Now()
+		call(t, g, 1, 2, 3, 4, 5)
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("took %s, want two batches of a second", took)
+		}
+		call(t, g, 6) // nothing is in flight any more
+		if diff := cmp.Diff([][]int{{1}, {2, 3, 4, 5}, {6}}, r.batches); diff != "" {
+			t.Errorf("batches (-want +got):\n%s", diff)
+		}
+		if r.most != 1 {
+			t.Errorf("%d batches at once", r.most)
+		}
+	})
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options coalesce.Options[int]
+		want    []int // items of each batch
+		seconds int
+	}{
+		"by items": {coalesce.Options[int]{MaxItems: 2}, []int{1, 2, 2, 1}, 4},
+		"by size":  {coalesce.Options[int]{MaxSize: 30, Size: func(int) int { return 10 }}, []int{1, 3, 2}, 3},
+		// An item of more than the whole is a batch of its own.
+		"by size, all too large": {coalesce.Options[int]{MaxSize: 5, Size: func(int) int { return 10 }}, []int{1, 1, 1, 1, 1, 1}, 6},
+		"two in flight":          {coalesce.Options[int]{MaxItems: 2, MaxInFlight: 2}, []int{1, 1, 2, 2}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var r recorder
+				g := coalesce.New(r.run, c.options)
+				began := time.Now()
+				call(t, g, 1, 2, 3, 4, 5, 6)
+				var got []int
+				for _, b := range r.batches {
+					got = append(got, len(b))
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("batches (-want +got):\n%s", diff)
+				}
+				if took := time.Since(began); took != time.Duration(c.seconds)*time.Second {
+					t.Errorf("took %s, want %d s", took, c.seconds)
+				}
+				if r.most > max(c.options.MaxInFlight, 1) {
+					t.Errorf("%d batches at once", r.most)
+				}
+			})
+		})
+	}
+}
+
+func TestLingerEndsTheWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := coalesce.New(r.run, coalesce.Options[int]{Linger: 300 * time.Millisecond})
+		call(t, g, 1, 2, 3)
+		if diff := cmp.Diff([]time.Duration{0, 300 * time.Millisecond}, r.began); diff != "" {
+			t.Errorf("batches began (-want +got):\n%s", diff)
+		}
+		call(t, g, 4)
+		if diff := cmp.Diff([][]int{{1}, {2, 3}, {4}}, r.batches); diff != "" {
+			t.Errorf("batches (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestErrorGoesToItsBatchAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		g := coalesce.New(func(_ context.Context, items []int) ([]int, error) {
+			time.Sleep(time.Second) // of the fake clock
+			if slices.Contains(items, 3) {
+				return nil, broken
+			}
+			return items, nil
+		}, coalesce.Options[int]{MaxItems: 2})
+		var callers sync.WaitGroup
+		for item := range 5 { // batches 0, 1 2, 3 4
+			callers.Go(func() {
+				_, err := g.Do(t.Context(), item)
+				if failed := item >= 3; errors.Is(err, broken) != failed {
+					t.Errorf("%d was answered %v", item, err)
+				}
+			})
+			synctest.Wait()
+		}
+		callers.Wait()
+	})
+}
+
+func TestWrongNumberOfResultsIsAnError(t *testing.T) {
+	t.Parallel()
+	g := coalesce.New(func(context.Context, []int) ([]int, error) { return []int{1, 2}, nil }, coalesce.Options[int]{})
+	if _, err := g.Do(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "2 results for 1 item") {
+		t.Errorf("error %v", err)
+	}
+}
+
+type key struct{}
+
+// A caller who leaves takes nothing from the others: the batch runs without his
+// context's end, but with its values.
+func TestCallerWhoLeavesTakesNothingFromTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := coalesce.New(func(ctx context.Context, items []int) ([]int, error) {
+			if ctx.Value(key{}) != "first" {
+				t.Errorf("items %v run with the values of %v", items, ctx.Value(key{}))
+			}
+			answer, err := r.run(ctx, items)
+			return answer, errors.Join(err, ctx.Err())
+		}, coalesce.Options[int]{})
+		short, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "first"), 500*time.Millisecond)
+		defer cancel()
+		var callers sync.WaitGroup
+		leave := func(item int) {
+			callers.Go(func() {
+				if _, err := g.Do(short, item); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%d was answered %v", item, err)
+				}
+			})
+			synctest.Wait()
+		}
+		leave(1) // begins a batch, leaves while it is in flight
+		leave(2) // leaves while the batch waits
+		callers.Go(func() {
+			if got, err := g.Do(t.Context(), 3); err != nil || got != 6 {
+				t.Errorf("who stayed was answered %d, %v", got, err)
+			}
+		})
+		callers.Wait()
+		if diff := cmp.Diff([][]int{{1}, {2, 3}}, r.batches); diff != "" {
+			t.Errorf("batches (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestCloseAnswersWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := coalesce.New(r.run, coalesce.Options[int]{MaxItems: 1})
+		var callers sync.WaitGroup
+		for item := range 3 {
+			callers.Go(func() {
+				if got, err := g.Do(t.Context(), item); err != nil || got != 2*item {
+					t.Errorf("%d was answered %d, %v", item, got, err)
+				}
+			})
+			synctest.Wait()
+		}
+		began := time.Now()
+		g.Close()
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("closed after %s, want the three batches", took)
+		}
+		if _, err := g.Do(t.Context(), 4); !errors.Is(err, coalesce.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		callers.Wait()
+	})
+}
+
+// BenchmarkDo shows what a call costs that shares its batch with 31 others.
+func BenchmarkDo(b *testing.B) {
+	g := coalesce.New(func(_ context.Context, items []int) ([]int, error) { return items, nil }, coalesce.Options[int]{})
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := g.Do(b.Context(), 1); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
