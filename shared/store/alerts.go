@@ -22,7 +22,7 @@ type Alert struct {
 	Acknowledged bool
 }
 
-const alertColumns = `id, sensor_id, alert_type AS type, message, timestamp AS time, acknowledged`
+const alertColumns = `alerts.id, alerts.sensor_id, alerts.alert_type AS type, alerts.message, alerts.timestamp AS time, alerts.acknowledged`
 
 // AlertOutcome is the result of storing an event.
 type AlertOutcome int
@@ -132,7 +132,8 @@ type Thresholds struct {
 	MaxHumidity    float64 // % relative humidity
 }
 
-const thresholdColumns = `id, customer_id, max_temperature, max_humidity`
+const thresholdColumns = `alert_thresholds.id, alert_thresholds.customer_id,
+	alert_thresholds.max_temperature, alert_thresholds.max_humidity`
 
 // Thresholds returns a customer's thresholds, or [ErrNoCustomer]. A customer who
 // never set any gets a record of the specification's defaults. Until the customer
@@ -165,13 +166,13 @@ func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, e
 func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
 	defaults := alert.Defaults()
 	set, err := queryOne[Thresholds](ctx, s, ErrNoCustomer, `
-		INSERT INTO alert_thresholds AS t (customer_id, max_temperature, max_humidity)
+		INSERT INTO alert_thresholds (customer_id, max_temperature, max_humidity)
 		SELECT id, COALESCE(@temperature::float8, @default_temperature::float8), COALESCE(@humidity::float8, @default_humidity::float8)
 		FROM customers
 		WHERE id = @customer
 		ON CONFLICT (customer_id) DO UPDATE
-		SET max_temperature = COALESCE(@temperature::float8, t.max_temperature),
-		    max_humidity = COALESCE(@humidity::float8, t.max_humidity),
+		SET max_temperature = COALESCE(@temperature::float8, alert_thresholds.max_temperature),
+		    max_humidity = COALESCE(@humidity::float8, alert_thresholds.max_humidity),
 		    assumed = false
 		RETURNING `+thresholdColumns,
 		pgx.StrictNamedArgs{

@@ -131,7 +131,7 @@ func (s *Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult)
 	}
 	completed, err := queryOne[TrainingRun](ctx, s, ErrRunEnded, `
 		WITH completed AS (
-		    UPDATE model_training_runs
+		    UPDATE model_training_runs AS r
 		    SET status = 'completed', completed_at = now(), training_data_count = @rows,
 		        validated_data_count = cardinality(@ids::bigint[]), metrics = @metrics, model_version = NULLIF(@version, '')
 		    WHERE id = @id AND status = 'running' AND attempts = @attempt
@@ -157,7 +157,7 @@ func (s *Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult)
 // for the next run. [ErrRunEnded] means that the claim is void.
 func (s *Store) FailRun(ctx context.Context, c Claim, message string) (TrainingRun, error) {
 	failed, err := queryOne[TrainingRun](ctx, s, ErrRunEnded, `
-		UPDATE model_training_runs
+		UPDATE model_training_runs AS r
 		SET status = 'failed', completed_at = now(), error_message = @message
 		WHERE id = @id AND status = 'running' AND attempts = @attempt
 		RETURNING `+runColumns,

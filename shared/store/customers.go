@@ -35,7 +35,9 @@ type CustomerChange struct {
 // zeroTime is the zero time.Time in SQL.
 const zeroTime = `TIMESTAMPTZ '0001-01-01 00:00:00+00'`
 
-const customerColumns = `id, email, username, password_hash, COALESCE(tokens_valid_after, ` + zeroTime + `) AS tokens_valid_after`
+const customerColumns = `customers.id, customers.email, customers.username, customers.password_hash, ` + tokensValidAfter
+
+const tokensValidAfter = `COALESCE(customers.tokens_valid_after, ` + zeroTime + `) AS tokens_valid_after`
 
 // CreateCustomer registers a customer. Errors: [ErrEmailTaken],
 // [ErrUsernameTaken].
@@ -95,7 +97,7 @@ func (s *Store) CustomerByEmail(ctx context.Context, email string) (Customer, er
 func (s *Store) TokensValidAfter(ctx context.Context, id int64) (time.Time, error) {
 	var instant time.Time
 	err := s.pool.QueryRow(ctx, `
-		SELECT COALESCE(tokens_valid_after, `+zeroTime+`)
+		SELECT `+tokensValidAfter+`
 		FROM customers
 		WHERE id = @id`,
 		pgx.StrictNamedArgs{"id": id}).Scan(&instant)

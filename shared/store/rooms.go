@@ -14,7 +14,7 @@ type Room struct {
 	CustomerID int64
 }
 
-const roomColumns = `id, name, customer_id`
+const roomColumns = `server_rooms.id, server_rooms.name, server_rooms.customer_id`
 
 // CreateRoom makes a room; two of one name are allowed. A customer that is gone
 // is [ErrNoCustomer].

@@ -36,7 +36,6 @@ type SensorChange struct {
 	KeepPosition bool    // whatever Position says
 }
 
-// sensorColumns are qualified, since rooms have an id and a name too.
 const sensorColumns = `sensors.node_id AS id, sensors.name, sensors.type, sensors.room_id, sensors.position,
 	COALESCE(sensors.readable_from, ` + zeroTime + `) AS visible_since`
 

@@ -4,7 +4,8 @@
 //
 // run/api reads and writes what users see; functions/storealert, detect and train
 // write what the pipeline finds. Each file holds one subject, with its SQL beside
-// the Go that runs it. Every query about something a customer owns names that
+// the Go that runs it. The columns of a table that a query returns are one constant,
+// qualified so that it also serves in a join. Every query about something a customer owns names that
 // customer; what belongs to another customer is reported as absent. The schema
 // (folder migrations) enforces the rules of docs/contract.md, so that no writer
 // can break them.

@@ -46,15 +46,15 @@ type TrainingRun struct {
 	ErrorMessage       *string
 }
 
-const runColumns = `id, started_at, completed_at, status, model_type, training_data_count, validated_data_count,
-	metrics, model_version, triggered_by, error_message`
+const runColumns = `r.id, r.started_at, r.completed_at, r.status, r.model_type, r.training_data_count, r.validated_data_count,
+	r.metrics, r.model_version, r.triggered_by, r.error_message`
 
 // TrainingRuns lists runs, newest first. They are of all customers: there is
 // one pair of models.
 func (s *Store) TrainingRuns(ctx context.Context, limit int) ([]TrainingRun, error) {
 	found, err := queryAll[TrainingRun](ctx, s, `
 		SELECT `+runColumns+`
-		FROM model_training_runs
+		FROM model_training_runs AS r
 		ORDER BY started_at DESC, id DESC
 		LIMIT @limit`,
 		pgx.StrictNamedArgs{"limit": limit})
@@ -68,7 +68,7 @@ func (s *Store) TrainingRuns(ctx context.Context, limit int) ([]TrainingRun, err
 func (s *Store) TrainingRun(ctx context.Context, id int64) (TrainingRun, error) {
 	found, err := queryOne[TrainingRun](ctx, s, ErrNoRun, `
 		SELECT `+runColumns+`
-		FROM model_training_runs
+		FROM model_training_runs AS r
 		WHERE id = @id`,
 		pgx.StrictNamedArgs{"id": id})
 	if err != nil {
@@ -117,9 +117,7 @@ func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun,
 		case wait > 0:
 			return &TooSoonError{Wait: time.Duration(wait * float64(time.Second))}
 		}
-		run, err = insertRun(ctx, tx, `
-			INSERT INTO model_training_runs (triggered_by, customer_id)
-			VALUES (@triggered_by, @customer)`, pgx.StrictNamedArgs{"triggered_by": TriggeredManually, "customer": customerID})
+		run, err = insertRun(ctx, tx, `true`, pgx.StrictNamedArgs{"triggered_by": TriggeredManually, "customer": customerID})
 		if errors.Is(err, ErrNotFound) {
 			err = ErrRunning
 		}
@@ -143,11 +141,9 @@ func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
 		    WHERE status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after))`
 	var run TrainingRun
 	err := s.pool.inTx(ctx, func(tx pgx.Tx) (err error) {
-		run, err = insertRun(ctx, tx, `
-			INSERT INTO model_training_runs (triggered_by)
-			SELECT @triggered_by::text
-			WHERE `+isDue,
-			pgx.StrictNamedArgs{"triggered_by": TriggeredAutomatically, "due": RetrainingCount, "retry_after": RetryAfter.Seconds()})
+		run, err = insertRun(ctx, tx, isDue, pgx.StrictNamedArgs{
+			"triggered_by": TriggeredAutomatically, "customer": nil, "due": RetrainingCount, "retry_after": RetryAfter.Seconds(),
+		})
 		if err != nil {
 			return err
 		}
@@ -172,10 +168,15 @@ func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
 	return run, true, nil
 }
 
-// insertRun inserts a run, or returns [ErrNotFound]: nothing is due, or a run is
-// under way.
-func insertRun(ctx context.Context, tx pgx.Tx, insert string, args pgx.StrictNamedArgs) (TrainingRun, error) {
-	rows, err := tx.Query(ctx, insert+` ON CONFLICT DO NOTHING RETURNING `+runColumns, args)
+// insertRun inserts a run where the condition holds, or returns [ErrNotFound]: it
+// does not hold, or a run is under way.
+func insertRun(ctx context.Context, tx pgx.Tx, condition string, args pgx.StrictNamedArgs) (TrainingRun, error) {
+	rows, err := tx.Query(ctx, `
+		INSERT INTO model_training_runs AS r (triggered_by, customer_id)
+		SELECT @triggered_by::text, @customer::bigint
+		WHERE `+condition+`
+		ON CONFLICT DO NOTHING
+		RETURNING `+runColumns, args)
 	if err != nil {
 		return TrainingRun{}, fmt.Errorf("insert: %w", err)
 	}
@@ -194,7 +195,7 @@ func insertRun(ctx context.Context, tx pgx.Tx, insert string, args pgx.StrictNam
 func (s *Store) UnrequestedRun(ctx context.Context) (TrainingRun, bool, error) {
 	run, err := queryOne[TrainingRun](ctx, s, ErrNoRun, `
 		SELECT `+runColumns+`
-		FROM model_training_runs
+		FROM model_training_runs AS r
 		WHERE status = 'running' AND requested_at IS NULL`,
 		pgx.StrictNamedArgs{})
 	if errors.Is(err, ErrNoRun) {
