@@ -1,0 +1,162 @@
+package release
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestFailedApply has the API's new revision not start, after a function was
+// already replaced.
+func TestFailedApply(t *testing.T) {
+	t.Parallel()
+	first := pipeline("api:1", "ingest:1", "detect:1")
+	c, folders := released(t, first)
+	r := c.begin(t, "b1", pipeline("api:2-broken", "ingest:2", "detect:1"), folders)
+	r.want(false, first.live(), nil)
+	r.says("ingest: rolled back to ingest-00001=100.")
+	r.says("api: not changed.")
+	r.says("detect: not changed.")
+
+	// The next release gets the requests again.
+	next := pipeline("api:3", "ingest:3", "detect:1")
+	c.begin(t, "b2", next, folders).want(true, next.live(), nil)
+}
+
+// TestFailedSmokeTest rolls back what this release has changed and nothing else,
+// least of all what somebody has changed since.
+func TestFailedSmokeTest(t *testing.T) {
+	t.Parallel()
+	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	r := c.begin(t, "b1", pipeline("api:2-ill", "ingest:2", "detect:1"), folders)
+	r.want(false, pipeline("api:1", "hot fix", "detect:1").live(), map[string]func(){"smoke": func() {
+		if err := c.deploy("ingest", "hot fix", ""); err != nil {
+			t.Error(err)
+		}
+	}})
+	r.says("api: rolled back to api-00001=100.")
+	r.says("ingest: left alone. Somebody else has changed it since: ingest-00003=100")
+	r.says("detect: not changed.")
+}
+
+// TestFirstReleaseFails has nothing to go back to.
+func TestFirstReleaseFails(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	v := pipeline("api:1-ill", "ingest:1", "detect:1")
+	r := c.begin(t, "b0", v, c.machine(t, nil))
+	r.want(false, v.live(), nil)
+	r.says("There is none before it to go back to.")
+}
+
+// TestFailedMigration ends the release before anything is applied.
+func TestFailedMigration(t *testing.T) {
+	t.Parallel()
+	first := pipeline("api:1", "ingest:1", "detect:1")
+	c, folders := released(t, first)
+	c.mu.Lock()
+	delete(c.users, "ingest")
+	c.mu.Unlock()
+	r := c.begin(t, "b1", pipeline("api:2", "ingest:2", "detect:2"), folders)
+	r.want(false, first.live(), nil)
+	r.says("failed: no user ingest")
+	r.says("API and functions were not changed.")
+}
+
+// TestEveryCommandMayFail plays releases of which one command each fails, the first
+// one of the first, the second one of the second and so on, as when the network or a
+// right is lost. After each either the version before serves or the new one, never a
+// mixture, and nobody has the lock, unless giving it back is what failed.
+func TestEveryCommandMayFail(t *testing.T) {
+	t.Parallel()
+	c, folders := released(t, pipeline("api:0", "ingest:0", "detect:0"))
+	counter, failing := filepath.Join(t.TempDir(), "commands"), filepath.Join(t.TempDir(), "failing")
+	for _, folder := range folders {
+		for _, tool := range []string{"gcloud", "terraform"} {
+			path := filepath.Join(folder, tool)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				continue // not in this image
+			}
+			first := fmt.Sprintf("#!/bin/sh\necho \"%[1]s $*\" >>%[2]s\nif [ \"$(sed -n '$=' %[2]s)\" = \"$(cat %[3]s)\" ]; then echo lost >&2; exit 1; fi\n", tool, counter, failing)
+			if err := os.WriteFile(path, append([]byte(first), text[len("#!/bin/sh\n"):]...), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	number := 0
+	// play releases a version of its own and returns what commands that took.
+	play := func(fails int) (r *release, before, after map[string]string, good bool, commands []string) {
+		number++
+		v := pipeline(fmt.Sprintf("api:%d", number), fmt.Sprintf("ingest:%d", number), fmt.Sprintf("detect:%d", number))
+		r, before, after = c.begin(t, fmt.Sprintf("b%d", number), v, folders), c.live(), v.live()
+		if err := errors.Join(os.WriteFile(failing, []byte(strconv.Itoa(fails)), 0o600), os.WriteFile(counter, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		good = r.play(nil)
+		given, err := os.ReadFile(counter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, before, after, good, strings.Split(strings.TrimSpace(string(given)), "\n")
+	}
+	for fails := 1; ; fails++ {
+		r, before, after, good, commands := play(fails)
+		if len(commands) < fails {
+			if !good {
+				t.Errorf("no command failed, and the release did:\n%s", r.output())
+			}
+			break
+		}
+		what := commands[fails-1]
+		// What comes after the smoke test is notes and the lock.
+		late := strings.Contains(what, bucket+"/release/")
+		if live := c.live(); !cmp.Equal(live, before) && !cmp.Equal(live, after) || good != cmp.Equal(live, after) && !late {
+			t.Errorf("%s failed, the release is good: %t. What serves (-before +now):\n%s\n%s", what, good, cmp.Diff(before, live), r.output())
+		}
+		if executions, _ := c.did(); good && !slices.Contains(executions, "migrate expand of "+after["api"]+" with api,detect,ingest") {
+			t.Errorf("%s failed: good without a migration before the apply\n%s", what, r.output())
+		}
+		if lock := c.object("release/lock"); lock != "" {
+			if good || !late {
+				t.Errorf("%s failed: the lock is held\n%s", what, r.output())
+			}
+			if r, _, _, good, _ := play(0); !good {
+				t.Errorf("%s failed, and the next release too:\n%s", what, r.output())
+			}
+		}
+	}
+}
+
+// TestOtherRegionThanConfigured has the build's project or region differ from those
+// of terraform.tfvars, which a -var would override.
+func TestOtherRegionThanConfigured(t *testing.T) {
+	t.Parallel()
+	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2", "ingest:2", "detect:2")
+	c, folders := released(t, first)
+	configured := func(id, text string) *release {
+		r := c.begin(t, id, second, folders)
+		if err := os.WriteFile(filepath.Join(r.folder, "terraform/terraform.tfvars"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := configured("b1", "project_id = \""+project+"\"\n  region=\"us-central1\" # chosen\n")
+	r.want(false, first.live(), nil)
+	r.says("region is us-central1 in terraform/terraform.tfvars and " + region + " in this release: nothing is planned.")
+	r.says("API and functions were not changed.")
+
+	r = configured("b2", "project_id = \"another\"\n")
+	r.want(false, first.live(), nil)
+	r.says("project_id is another in terraform/terraform.tfvars and " + project + " in this release")
+
+	configured("b3", "# region = \"us-central1\"\nproject_id = \""+project+"\"\nregion     = \""+region+"\"\nregion_of_readings = \"EU\"\n").
+		want(true, second.live(), nil)
+}

@@ -1,0 +1,109 @@
+package release
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestHeldLock waits for a release that lives, not for one that is dead.
+func TestHeldLock(t *testing.T) {
+	t.Parallel()
+	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2", "ingest:2", "detect:2")
+	hold := func(c *cloud, owner string) { c.put("release/lock", owner+"\n2026-11-20T12:00:00Z\n1\n") }
+	t.Run("by a build that works", func(t *testing.T) {
+		t.Parallel()
+		c, folders := released(t, first)
+		hold(c, "build b4 europe-west1")
+		c.setBuild("b4", "WORKING")
+		r := c.begin(t, "b1", second, folders)
+		r.environ = append(r.environ, "LOCK_WAIT=0")
+		if r.play(nil) || c.serves("api") != "api:1" || !strings.HasPrefix(c.object("release/lock"), "build b4") {
+			t.Errorf("did not wait: %s", r.output())
+		}
+		r.says("Another release has the lock: build b4 europe-west1, 2026-11-20T12:00:00Z, 1")
+		// Until that build is over.
+		waiting := c.begin(t, "b2", second, folders)
+		var done sync.WaitGroup
+		done.Go(func() { waiting.want(true, second.live(), nil) })
+		waiting.await("Waiting for another release: build b4")
+		c.setBuild("b4", "CANCELLED")
+		done.Wait()
+		waiting.says("The lock is broken of a build that is over: build b4")
+	})
+	t.Run("by a build that was cancelled", func(t *testing.T) {
+		t.Parallel()
+		c, folders := released(t, first)
+		hold(c, "build b4 global")
+		c.setBuild("b4", "CANCELLED")
+		c.begin(t, "b1", second, folders).want(true, second.live(), nil)
+	})
+	t.Run("by a build that nobody knows", func(t *testing.T) {
+		t.Parallel()
+		c, folders := released(t, first)
+		hold(c, "build b4 global")
+		r := c.begin(t, "b1", second, folders)
+		r.environ = append(r.environ, "LOCK_WAIT=0")
+		if r.play(nil) || c.object("release/lock") == "" {
+			t.Errorf("broke a lock that may be held:\n%s", r.output())
+		}
+	})
+	t.Run("by a person", func(t *testing.T) {
+		t.Parallel()
+		c, folders := released(t, first)
+		hold(c, "anna@laptop")
+		r := c.begin(t, "b1", second, folders)
+		r.environ = append(r.environ, "LOCK_WAIT=0")
+		if r.play(nil) {
+			t.Errorf("did not wait:\n%s", r.output())
+		}
+		r.says("run/tools/release/lock break " + project)
+		for _, verb := range []string{"show", "break", "show"} {
+			if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/lock "+verb+" "+project); err != nil {
+				t.Fatal(err, r.output())
+			}
+		}
+		r.says("anna@laptop\n2026-11-20T12:00:00Z\n1\nanna@laptop\n2026-11-20T12:00:00Z\n1\nNobody has the lock.\n")
+		c.begin(t, "b2", second, folders).want(true, second.live(), nil)
+	})
+}
+
+// TestBrokenLock takes the lock from a release that still runs. It applies nothing
+// from then on, and takes nothing back.
+func TestBrokenLock(t *testing.T) {
+	t.Parallel()
+	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2-ill", "ingest:2", "detect:2")
+	const other = "anna@laptop\n2026-11-20T12:00:00Z\n1\n"
+	for step, live := range map[string]version{"migrate": first, "finish": second} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			c, folders := released(t, first)
+			r := c.begin(t, "b1", second, folders)
+			if r.play(map[string]func(){step: func() { c.put("release/lock", other) }}) {
+				t.Error("the release succeeded")
+			}
+			if diff := cmp.Diff(live.live(), c.live()); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%s", diff, r.output())
+			}
+			if c.object("release/lock") != other {
+				t.Errorf("gave back another's lock:\n%s", r.output())
+			}
+			r.says("The lock was taken from this release. It says: anna@laptop")
+		})
+	}
+}
+
+// TestStateIsLocked has somebody else work on terraform's state for a moment.
+func TestStateIsLocked(t *testing.T) {
+	t.Parallel()
+	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	second := pipeline("api:2", "ingest:2", "detect:2")
+	hold := func() {
+		c.put(lockPath, `{"ID":"other"}`)
+		time.AfterFunc(300*time.Millisecond, func() { c.remove(lockPath) })
+	}
+	c.begin(t, "b1", second, folders).want(true, second.live(), map[string]func(){"plan": hold, "apply": hold})
+}
