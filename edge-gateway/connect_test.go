@@ -3,15 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,70 +21,33 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pubsubtest"
 )
 
 const account = "gateway@site.iam.gserviceaccount.com"
 
-// guarded is a Pub/Sub as Google has it: behind TLS, for those with a token, which
-// Google's library makes of a service account's key itself. It returns options by
-// which a client reaches it.
+// guarded starts a Pub/Sub as Google has it: behind TLS, and only for clients with a
+// token, which Google's library makes from the key of a service account by itself. It
+// returns the options of such a client.
 func guarded(t *testing.T) []option.ClientOption {
 	t.Helper()
-	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
-	t.Cleanup(web.Close)
-	server := grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})),
-		grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			var claims jwt.RegisteredClaims
-			token := strings.TrimPrefix(strings.Join(metadata.ValueFromIncomingContext(ctx, "authorization"), ""), "Bearer ")
-			if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.Issuer != account {
-				return nil, status.Errorf(codes.Unauthenticated, "token of %q: %v", claims.Issuer, err)
-			}
-			return next(ctx, in)
-		}),
-	)
-	pubsubpb.RegisterPublisherServer(server, &startPubSub(t).GServer)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	roots := x509.NewCertPool()
-	roots.AddCert(web.Certificate())
-	trust := credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12})
-	return []option.ClientOption{
-		option.WithEndpoint(listener.Addr().String()), option.WithGRPCDialOption(grpc.WithTransportCredentials(trust)),
-	}
-}
-
-// key is a key of a service account, as Google gives it.
-func key(t *testing.T) []byte {
-	t.Helper()
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := json.Marshal(map[string]string{
-		"type": "service_account", "project_id": testProject, "private_key_id": "1", "token_uri": "https://oauth2.googleapis.com/token",
-		"client_email": account,
-		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})),
+	onlyAccount := grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		var claims jwt.RegisteredClaims
+		token := strings.TrimPrefix(strings.Join(metadata.ValueFromIncomingContext(ctx, "authorization"), ""), "Bearer ")
+		if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.Issuer != account {
+			return nil, status.Errorf(codes.Unauthenticated, "token of %q: %v", claims.Issuer, err)
+		}
+		return next(ctx, in)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
+	return pubsubtest.ServeTLS(t, func(server *grpc.Server) {
+		pubsubpb.RegisterPublisherServer(server, &startPubSub(t).GServer)
+	}, onlyAccount)
 }
 
 // waitFor waits for a condition that work in the background brings about.
@@ -137,7 +93,7 @@ func TestCredentialsCome(t *testing.T) {
 		site.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
 		return fmt.Sprintf("%d %s", answer.Code, strings.TrimSpace(answer.Body.String()))
 	}
-	key := key(t)
+	key := pubsubtest.AccountKey(t, testProject, account, "https://oauth2.googleapis.com/token")
 	for i, content := range [][]byte{nil, []byte("{}"), key[:len(key)/2]} {
 		if content != nil {
 			if err := os.WriteFile(path, content, 0o600); err != nil {

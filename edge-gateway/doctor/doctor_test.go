@@ -6,8 +6,6 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -27,7 +25,6 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"coldaisle.dev/edge-gateway/gateway"
@@ -157,22 +154,7 @@ func issuer(t *testing.T, status int) string {
 // key writes the key of a service account and returns its path.
 func key(t *testing.T, tokens string, mode os.FileMode) string {
 	t.Helper()
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := json.Marshal(map[string]string{
-		"type": "service_account", "project_id": "site", "private_key_id": "1", "token_uri": tokens,
-		"client_email": "monitor-gateway@site.iam.gserviceaccount.com",
-		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := pubsubtest.AccountKey(t, "site", "monitor-gateway@site.iam.gserviceaccount.com", tokens)
 	path := filepath.Join(t.TempDir(), "google.json")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
@@ -256,24 +238,10 @@ func (c cloud) GetTopic(_ context.Context, in *pubsubpb.GetTopicRequest) (*pubsu
 
 func startCloud(t *testing.T, get codes.Code, granted ...string) []option.ClientOption {
 	t.Helper()
-	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
-	t.Cleanup(web.Close)
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})))
-	iampb.RegisterIAMPolicyServer(server, rights{granted: granted})
-	pubsubpb.RegisterPublisherServer(server, cloud{get: get})
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	roots := x509.NewCertPool()
-	roots.AddCert(web.Certificate())
-	trust := credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12})
-	return []option.ClientOption{
-		option.WithEndpoint(listener.Addr().String()),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(trust)),
-	}
+	return pubsubtest.ServeTLS(t, func(server *grpc.Server) {
+		iampb.RegisterIAMPolicyServer(server, rights{granted: granted})
+		pubsubpb.RegisterPublisherServer(server, cloud{get: get})
+	})
 }
 
 func TestTopic(t *testing.T) {
