@@ -1,0 +1,150 @@
+package wire
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// Bounds of what a gateway says of itself.
+const (
+	MaxStatusNodes  = 4000 // with their times they fit the API's limit of 1 MiB
+	maxGatewayID    = 40
+	maxGatewayText  = 64
+	gatewayIDPrefix = "gw-"
+)
+
+// ErrGateway is the error of an enrolment or a status that no gateway sends.
+var ErrGateway = errors.New("gateway request is malformed")
+
+// ValidateGatewayID reports whether an id may name a gateway: gw- and lower-case
+// letters and digits.
+func ValidateGatewayID(id string) error {
+	rest, ok := strings.CutPrefix(id, gatewayIDPrefix)
+	if !ok || rest == "" || len(id) > maxGatewayID || strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+		return fmt.Errorf("%w: gateway id %q", ErrGateway, id)
+	}
+	return nil
+}
+
+// EnrolRequest is how a gateway exchanges its one-time code for an identity. With
+// Confirm false it asks what the code is for, and nothing changes.
+type EnrolRequest struct {
+	Code      string            `json:"code"`
+	PublicKey ed25519.PublicKey `json:"public_key"` // base64
+	Confirm   bool              `json:"confirm"`
+}
+
+// EnrolReply says whose gateway it is, or would be, and where it publishes. The
+// same code with the same key again gets the same reply; with another key it is a
+// conflict.
+type EnrolReply struct {
+	GatewayID string `json:"gateway_id"`
+	Name      string `json:"name"`
+	Account   string `json:"account"` // e-mail address of the customer
+	Confirmed bool   `json:"confirmed"`
+	ProjectID string `json:"project_id"`
+	Topic     string `json:"topic"`
+}
+
+// StatusRequest is what an enrolled gateway reports each minute.
+type StatusRequest struct {
+	GatewayID      string       `json:"gateway_id"`
+	Nonce          string       `json:"nonce"`
+	BootID         string       `json:"boot_id"`
+	Sequence       int64        `json:"sequence"` // counts the requests of a boot, from 1
+	SentAt         time.Time    `json:"sent_at"`  // by the gateway's system clock
+	Version        string       `json:"version"`
+	Role           string       `json:"role"`            // of a pair
+	ClockOffsetMS  int64        `json:"clock_offset_ms"` // what it adds to its system clock
+	OutboxReadings int64        `json:"outbox_readings"`
+	Nodes          []StatusNode `json:"nodes"`
+}
+
+// StatusNode is a node that a gateway has heard. Times are zero when there was none.
+type StatusNode struct {
+	NodeID        string    `json:"node_id"`
+	LastHeartbeat time.Time `json:"last_heartbeat,omitzero"`
+	LastReading   time.Time `json:"last_reading,omitzero"`
+}
+
+// StatusReply is the answer to a [StatusRequest].
+type StatusReply struct {
+	Nonce          string    `json:"nonce"` // the request's
+	Time           time.Time `json:"time"`
+	Revoked        bool      `json:"revoked"`
+	Clone          bool      `json:"clone"` // another boot uses the same key
+	Account        string    `json:"account"`
+	AccessToken    string    `json:"access_token,omitzero"`
+	TokenExpiresAt time.Time `json:"token_expires_at,omitzero"`
+	ProjectID      string    `json:"project_id"`
+	Topic          string    `json:"topic"`
+}
+
+// SignedStatus is the body of a status request: the JSON of a [StatusRequest],
+// whose bytes are signed as they are.
+type SignedStatus struct {
+	GatewayID string `json:"gateway_id"`
+	Request   []byte `json:"request"`   // base64
+	Signature []byte `json:"signature"` // base64
+}
+
+// SignStatus signs a status request: the lines coldaisle/status/1 and the
+// gateway's id, and the request's JSON.
+func SignStatus(key ed25519.PrivateKey, r StatusRequest) (SignedStatus, error) {
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		return SignedStatus{}, fmt.Errorf("encode status of %s: %w", r.GatewayID, err)
+	}
+	return SignedStatus{
+		GatewayID: r.GatewayID, Request: encoded, Signature: ed25519.Sign(key, signedStatus(r.GatewayID, encoded)),
+	}, nil
+}
+
+// Verify decodes a status request that the key's owner signed.
+func (s SignedStatus) Verify(key ed25519.PublicKey) (StatusRequest, error) {
+	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, signedStatus(s.GatewayID, s.Request), s.Signature) {
+		return StatusRequest{}, fmt.Errorf("%w: wrong signature", ErrGateway)
+	}
+	var r StatusRequest
+	if err := json.Unmarshal(s.Request, &r); err != nil {
+		return StatusRequest{}, fmt.Errorf("%w: %w", ErrGateway, err)
+	}
+	if r.GatewayID != s.GatewayID {
+		return StatusRequest{}, fmt.Errorf("%w: signed by %s for %s", ErrGateway, s.GatewayID, r.GatewayID)
+	}
+	return r, r.Validate()
+}
+
+func signedStatus(gatewayID string, request []byte) []byte {
+	return append([]byte(statusPrefix+gatewayID+"\n"), request...)
+}
+
+// Validate reports a status that no gateway sends.
+func (r StatusRequest) Validate() error {
+	if err := ValidateGatewayID(r.GatewayID); err != nil {
+		return err
+	}
+	for field, text := range map[string]string{"nonce": r.Nonce, "boot_id": r.BootID, "version": r.Version, "role": r.Role} {
+		if len(text) > maxGatewayText || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
+			return fmt.Errorf("%w: %s must be at most %d printable characters", ErrGateway, field, maxGatewayText)
+		}
+	}
+	if r.Nonce == "" || r.BootID == "" {
+		return fmt.Errorf("%w: nonce and boot_id are required", ErrGateway)
+	}
+	if r.Sequence < 1 || r.OutboxReadings < 0 || len(r.Nodes) > MaxStatusNodes {
+		return fmt.Errorf("%w: sequence %d, outbox_readings %d, %d nodes", ErrGateway, r.Sequence, r.OutboxReadings, len(r.Nodes))
+	}
+	for _, node := range r.Nodes {
+		if err := reading.ValidateNodeID(node.NodeID); err != nil {
+			return fmt.Errorf("%w: %w", ErrGateway, err)
+		}
+	}
+	return nil
+}

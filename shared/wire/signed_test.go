@@ -1,0 +1,218 @@
+package wire_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// key makes the same key of a byte each time.
+func key(seed byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+}
+
+func public(k ed25519.PrivateKey) ed25519.PublicKey {
+	public, _ := k.Public().(ed25519.PublicKey)
+	return public
+}
+
+func encodedReading(tb testing.TB) (reading.Reading, []byte) {
+	tb.Helper()
+	r := reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: 21.5, Humidity: 40}
+	data, err := wire.EncodeData(wire.Data{Reading: r})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r, data
+}
+
+func TestSignedDataIsVerified(t *testing.T) {
+	t.Parallel()
+	r, data := encodedReading(t)
+	for name, age := range map[string]wire.Age{
+		"age": {Duration: 90 * time.Second, Known: true}, "no wait": {Known: true}, "age not known": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			attributes := wire.SignData(key(1), "gw-abc", r.Time, age, data)
+			origin, err := wire.ParseOrigin(attributes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !origin.Signed() || origin.Age != age || !origin.Verify(public(key(1)), r.Time, data) {
+				t.Errorf("%+v of %v is not verified", origin, attributes)
+			}
+			if origin.Verify(public(key(2)), r.Time, data) || origin.Verify(nil, r.Time, data) {
+				t.Error("verified by another key")
+			}
+			if origin.Verify(public(key(1)), r.Time.Add(time.Microsecond), data) {
+				t.Error("verified for another time")
+			}
+			for change, value := range map[string]string{wire.AgeAttribute: "1", wire.GatewayIDAttribute: "gw-abd"} {
+				altered := maps.Clone(attributes)
+				altered[change] = value
+				if o, err := wire.ParseOrigin(altered); err == nil && o.Verify(public(key(1)), r.Time, data) {
+					t.Errorf("verified with %s altered", change)
+				}
+			}
+		})
+	}
+}
+
+// TestWhatIsSigned holds the bytes fast: gateways in the field sign them.
+func TestWhatIsSigned(t *testing.T) {
+	t.Parallel()
+	r, data := encodedReading(t)
+	origin, err := wire.ParseOrigin(wire.SignData(key(1), "gw-abc", r.Time, wire.Age{Duration: 1500 * time.Millisecond, Known: true}, data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "coldaisle/data/1\ngw-abc\n" + published.Format(time.RFC3339Nano) + "\n1500\n" + string(data)
+	if !ed25519.Verify(public(key(1)), []byte(text), origin.Signature) {
+		t.Errorf("the signature is not of\n%s", text)
+	}
+}
+
+func TestOriginRefuses(t *testing.T) {
+	t.Parallel()
+	r, data := encodedReading(t)
+	good := wire.SignData(key(1), "gw-abc", r.Time, wire.Age{Known: true}, data)
+	for name, change := range map[string][2]string{
+		"no gateway":            {wire.GatewayIDAttribute, ""},
+		"no signature":          {wire.SignatureAttribute, ""},
+		"short signature":       {wire.SignatureAttribute, "YWJj"},
+		"signature not base64":  {wire.SignatureAttribute, strings.Repeat("!", 88)},
+		"not the id of one":     {wire.GatewayIDAttribute, "gw-a\nb"},
+		"age below zero":        {wire.AgeAttribute, "-1"},
+		"age with a sign":       {wire.AgeAttribute, "+1"},
+		"age with a zero ahead": {wire.AgeAttribute, "01"},
+		"age not a number":      {wire.AgeAttribute, "soon"},
+		"age of a century":      {wire.AgeAttribute, "3155760000000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			attributes := maps.Clone(good)
+			attributes[change[0]] = change[1]
+			if o, err := wire.ParseOrigin(attributes); !errors.Is(err, wire.ErrOrigin) {
+				t.Errorf("%+v, %v", o, err)
+			}
+		})
+	}
+	if o, err := wire.ParseOrigin(map[string]string{"node_id": "n1"}); err != nil || o.Signed() || o.Age.Known {
+		t.Errorf("an open message: %+v, %v", o, err)
+	}
+}
+
+func TestSignedStatus(t *testing.T) {
+	t.Parallel()
+	want := wire.StatusRequest{
+		GatewayID: "gw-abc", Nonce: "n", BootID: "b", Sequence: 7, SentAt: published, Version: "1.2.0", Role: "primary",
+		ClockOffsetMS: -86_400_000, OutboxReadings: 12,
+		Nodes: []wire.StatusNode{{NodeID: "n1", LastHeartbeat: published}, {NodeID: "n2", LastReading: published}},
+	}
+	signed, err := wire.SignStatus(key(1), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := signed.Verify(public(key(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after a round trip (-want +got):\n%s", diff)
+	}
+	if _, err := signed.Verify(public(key(2))); !errors.Is(err, wire.ErrGateway) {
+		t.Errorf("verified by another key: %v", err)
+	}
+	// A signature of data is none of a status, however the two are put together.
+	data := wire.SignData(key(1), "gw-abc", published, wire.Age{}, signed.Request)
+	origin, err := wire.ParseOrigin(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crossed := wire.SignedStatus{GatewayID: "gw-abc", Request: signed.Request, Signature: origin.Signature}
+	if _, err := crossed.Verify(public(key(1))); err == nil {
+		t.Error("a signature of data was taken for one of a status")
+	}
+}
+
+func TestStatusRefuses(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*wire.StatusRequest){
+		"no nonce":       func(r *wire.StatusRequest) { r.Nonce = "" },
+		"no boot":        func(r *wire.StatusRequest) { r.BootID = "" },
+		"sequence":       func(r *wire.StatusRequest) { r.Sequence = 0 },
+		"outbox":         func(r *wire.StatusRequest) { r.OutboxReadings = -1 },
+		"gateway":        func(r *wire.StatusRequest) { r.GatewayID = "abc" },
+		"control":        func(r *wire.StatusRequest) { r.Version = "1\x00" },
+		"long":           func(r *wire.StatusRequest) { r.Role = strings.Repeat("a", 65) },
+		"node":           func(r *wire.StatusRequest) { r.Nodes = []wire.StatusNode{{NodeID: "a b"}} },
+		"too many nodes": func(r *wire.StatusRequest) { r.Nodes = make([]wire.StatusNode, wire.MaxStatusNodes+1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := wire.StatusRequest{GatewayID: "gw-abc", Nonce: "n", BootID: "b", Sequence: 1}
+			change(&r)
+			signed, err := wire.SignStatus(key(1), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := signed.Verify(public(key(1))); !errors.Is(err, wire.ErrGateway) {
+				t.Errorf("accepted: %v", err)
+			}
+		})
+	}
+}
+
+// FuzzSignedData holds that nothing but the signed message itself is verified.
+func FuzzSignedData(f *testing.F) {
+	r, data := encodedReading(f)
+	good := wire.SignData(key(1), "gw-abc", r.Time, wire.Age{Duration: time.Second, Known: true}, data)
+	f.Add(good[wire.GatewayIDAttribute], good[wire.AgeAttribute], good[wire.SignatureAttribute], data)
+	f.Add("", "1000", "", data)
+	f.Fuzz(func(t *testing.T, gateway, age, signature string, data []byte) {
+		attributes := map[string]string{wire.GatewayIDAttribute: gateway, wire.AgeAttribute: age, wire.SignatureAttribute: signature}
+		origin, err := wire.ParseOrigin(attributes)
+		if err != nil {
+			return
+		}
+		if origin.Age.Known && strconv.FormatInt(origin.Age.Duration.Milliseconds(), 10) != age {
+			t.Fatalf("age %q was read as %v", age, origin.Age.Duration)
+		}
+		decoded, err := wire.DecodeData(data, published)
+		if err != nil || !origin.Signed() || !origin.Verify(public(key(1)), decoded.Reading.Time, data) {
+			return
+		}
+		if !maps.Equal(attributes, good) {
+			t.Fatalf("verified %v", attributes)
+		}
+	})
+}
+
+// FuzzSignedStatus holds that what is accepted is valid and was signed.
+func FuzzSignedStatus(f *testing.F) {
+	good, err := wire.SignStatus(key(1), wire.StatusRequest{GatewayID: "gw-abc", Nonce: "n", BootID: "b", Sequence: 1})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good.GatewayID, good.Request, good.Signature)
+	f.Fuzz(func(t *testing.T, gateway string, request, signature []byte) {
+		accepted, err := wire.SignedStatus{GatewayID: gateway, Request: request, Signature: signature}.Verify(public(key(1)))
+		if err != nil {
+			return
+		}
+		if err := accepted.Validate(); err != nil || gateway != good.GatewayID || !bytes.Equal(request, good.Request) {
+			t.Fatalf("accepted %s as %+v, %v", request, accepted, err)
+		}
+	})
+}
