@@ -73,19 +73,52 @@ func New[In, Out any](run func(context.Context, []In) ([]Out, error), options Op
 // early with ctx; the item then is processed all the same.
 func (g *Group[In, Out]) Do(ctx context.Context, item In) (Out, error) {
 	var none Out
-	b, place, err := g.join(ctx, item)
-	if err != nil {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return none, ErrClosed
+	}
+	b, place := g.add(ctx, item)
+	g.startWaiting()
+	g.mu.Unlock()
+	if err := b.wait(ctx); err != nil {
 		return none, err
 	}
+	return b.result[place], nil
+}
+
+// DoAll is [Group.Do] for several items of one caller, which share a batch unless
+// it is full.
+func (g *Group[In, Out]) DoAll(ctx context.Context, items []In) ([]Out, error) {
+	batches, places := make([]*batch[In, Out], len(items)), make([]int, len(items))
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return nil, ErrClosed
+	}
+	for i, item := range items {
+		batches[i], places[i] = g.add(ctx, item)
+	}
+	g.startWaiting()
+	g.mu.Unlock()
+	results := make([]Out, len(items))
+	for i, b := range batches {
+		if err := b.wait(ctx); err != nil {
+			return nil, err
+		}
+		results[i] = b.result[places[i]]
+	}
+	return results, nil
+}
+
+// wait returns when the batch has run, with its error, or when ctx ends.
+func (b *batch[In, Out]) wait(ctx context.Context) error {
 	select {
 	case <-b.done:
+		return b.err
 	case <-ctx.Done():
-		return none, fmt.Errorf("wait for the batch: %w", ctx.Err())
+		return fmt.Errorf("wait for the batch: %w", ctx.Err())
 	}
-	if b.err != nil {
-		return none, b.err
-	}
-	return b.result[place], nil
 }
 
 // Close answers what has been asked so far, and returns when all of it is done.
@@ -96,29 +129,24 @@ func (g *Group[In, Out]) Close() {
 	g.running.Wait()
 }
 
-// join puts an item into the batch that takes items and returns its place there.
-func (g *Group[In, Out]) join(ctx context.Context, item In) (*batch[In, Out], int, error) {
+// add puts an item into the batch that takes items and returns its place there.
+// The caller holds the lock.
+func (g *Group[In, Out]) add(ctx context.Context, item In) (*batch[In, Out], int) {
 	size := 0
 	if g.options.Size != nil {
 		size = g.options.Size(item)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return nil, 0, ErrClosed
 	}
 	var b *batch[In, Out]
 	if n := len(g.waiting); n > 0 && g.fits(g.waiting[n-1], size) {
 		b = g.waiting[n-1]
 	} else {
-		b = g.begin(ctx)
+		b = &batch[In, Out]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
+		g.waiting = append(g.waiting, b)
+		g.running.Add(1)
 	}
 	b.items = append(b.items, item)
 	b.size += size
-	if g.inFlight < g.options.MaxInFlight {
-		g.start(b)
-	}
-	return b, len(b.items) - 1, nil
+	return b, len(b.items) - 1
 }
 
 func (g *Group[In, Out]) fits(b *batch[In, Out], size int) bool {
@@ -126,15 +154,20 @@ func (g *Group[In, Out]) fits(b *batch[In, Out], size int) bool {
 	return (o.MaxItems == 0 || len(b.items) < o.MaxItems) && (o.MaxSize == 0 || b.size+size <= o.MaxSize)
 }
 
-// begin opens a batch. The caller holds the lock.
-func (g *Group[In, Out]) begin(ctx context.Context) *batch[In, Out] {
-	b := &batch[In, Out]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
-	g.waiting = append(g.waiting, b)
-	g.running.Add(1)
-	if g.options.Linger > 0 {
-		b.linger = time.AfterFunc(g.options.Linger, func() { g.expire(b) })
+// startWaiting starts as many of the waiting batches as may be in flight, and sets
+// the timers of the others. The caller holds the lock.
+func (g *Group[In, Out]) startWaiting() {
+	for len(g.waiting) > 0 && g.inFlight < g.options.MaxInFlight {
+		g.start(g.waiting[0])
 	}
-	return b
+	if g.options.Linger <= 0 {
+		return
+	}
+	for _, b := range g.waiting {
+		if b.linger == nil {
+			b.linger = time.AfterFunc(g.options.Linger, func() { g.expire(b) })
+		}
+	}
 }
 
 // expire starts a batch that has waited long enough, unless it has started.
@@ -169,7 +202,5 @@ func (g *Group[In, Out]) ended() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inFlight--
-	if len(g.waiting) > 0 && g.inFlight < g.options.MaxInFlight {
-		g.start(g.waiting[0])
-	}
+	g.startWaiting()
 }

@@ -123,6 +123,42 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
+// Items of one caller are answered in their order, from one batch or several.
+func TestItemsOfOneCallerShareABatch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options coalesce.Options[int]
+		want    [][]int
+		seconds int
+	}{
+		"one batch":         {coalesce.Options[int]{}, [][]int{{1, 2, 3, 4, 5}}, 1},
+		"several batches":   {coalesce.Options[int]{MaxItems: 2}, [][]int{{1, 2}, {3, 4}, {5}}, 3},
+		"several at a time": {coalesce.Options[int]{MaxItems: 5, MaxInFlight: 2}, [][]int{{1, 2, 3, 4, 5}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var r recorder
+				g := coalesce.New(r.run, c.options)
+				began := time.Now()
+				got, err := g.DoAll(t.Context(), []int{1, 2, 3, 4, 5})
+				if diff := cmp.Diff([]int{2, 4, 6, 8, 10}, got); err != nil || diff != "" {
+					t.Errorf("%v, results (-want +got):\n%s", err, diff)
+				}
+				if took := time.Since(began); took != time.Duration(c.seconds)*time.Second {
+					t.Errorf("took %s, want %d s", took, c.seconds)
+				}
+				if diff := cmp.Diff(c.want, r.batches); diff != "" {
+					t.Errorf("batches (-want +got):\n%s", diff)
+				}
+				if got, err := g.DoAll(t.Context(), nil); err != nil || len(got) != 0 || len(r.batches) != len(c.want) {
+					t.Errorf("nothing was answered %v, %v in %d batches", got, err, len(r.batches))
+				}
+			})
+		})
+	}
+}
+
 func TestLingerEndsTheWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,6 +269,9 @@ func TestCloseAnswersWhatWasAsked(t *testing.T) {
 		}
 		if _, err := g.Do(t.Context(), 4); !errors.Is(err, coalesce.ErrClosed) {
 			t.Errorf("after Close: %v", err)
+		}
+		if _, err := g.DoAll(t.Context(), []int{4}); !errors.Is(err, coalesce.ErrClosed) {
+			t.Errorf("several after Close: %v", err)
 		}
 		callers.Wait()
 	})

@@ -5,19 +5,17 @@
 // answer. functions/detect asks for the whole status, and a few seconds of delay
 // do no harm. Neither makes a query per reading: lookups that arrive while a
 // query is in flight share the next query, and owned sensors are cached.
-//
-// The cache is hashicorp's golang-lru, which is bounded and expires entries. The
-// coalescing of queries is our own, because golang.org/x/sync/singleflight
-// coalesces lookups of the same key only.
 package sensorcache
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/store"
 )
 
@@ -31,6 +29,8 @@ const (
 	// RefreshTimeout bounds the query that replaces a stale status: a database
 	// that hangs must not delay every reading.
 	RefreshTimeout = time.Second
+	// lookupTimeout bounds every query. Nobody may wait for it any more.
+	lookupTimeout = 5 * time.Second
 	// Capacity is how many statuses are cached.
 	Capacity = 100_000
 )
@@ -43,7 +43,7 @@ type Source interface {
 
 // Cache answers from memory where it may, and from the metadata store otherwise.
 type Cache struct {
-	lookups *lookups
+	lookups *coalesce.Group[string, store.SensorStatus]
 	cache   *expirable.LRU[string, entry]
 	clock   func() time.Time
 }
@@ -56,16 +56,33 @@ type entry struct {
 // New returns a cache over the metadata store.
 func New(source Source, clock func() time.Time) *Cache {
 	return &Cache{
-		lookups: &lookups{source: source},
-		cache:   expirable.NewLRU[string, entry](Capacity, nil, MaxStale),
-		clock:   clock,
+		lookups: coalesce.New(func(ctx context.Context, ids []string) ([]store.SensorStatus, error) {
+			return query(ctx, source, ids)
+		}, coalesce.Options[string]{}),
+		cache: expirable.NewLRU[string, entry](Capacity, nil, MaxStale),
+		clock: clock,
 	}
+}
+
+// query returns the status of each node id. Several callers may ask for the same.
+func query(ctx context.Context, source Source, ids []string) ([]store.SensorStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found, err := source.SensorStatuses(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
+	if err != nil {
+		return nil, err
+	}
+	statuses := make([]store.SensorStatus, len(ids))
+	for i, id := range ids {
+		statuses[i] = found[id]
+	}
+	return statuses, nil
 }
 
 // Deleted reports whether a node's sensor was deleted and not created again. It
 // never answers from the cache.
 func (c *Cache) Deleted(ctx context.Context, nodeID string) (bool, error) {
-	status, err := c.lookups.get(ctx, nodeID)
+	status, err := c.lookups.Do(ctx, nodeID)
 	if err != nil {
 		return false, fmt.Errorf("sensor status of %s: %w", nodeID, err)
 	}
@@ -88,7 +105,7 @@ func (c *Cache) Status(ctx context.Context, nodeID string) (store.SensorStatus, 
 		queryCtx, cancel = context.WithTimeout(ctx, RefreshTimeout)
 		defer cancel()
 	}
-	status, err := c.lookups.get(queryCtx, nodeID)
+	status, err := c.lookups.Do(queryCtx, nodeID)
 	if err != nil {
 		if ok && ctx.Err() == nil {
 			return cached.status, nil

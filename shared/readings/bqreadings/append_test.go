@@ -278,3 +278,16 @@ func TestCloseSendsWhatIsGathered(t *testing.T) {
 		t.Error("stored after the end")
 	}
 }
+
+// BenchmarkAppend shows what a row costs of 80 that are appended at once, as by an
+// instance of functions/ingest, to a BigQuery that takes 5 ms for an append.
+func BenchmarkAppend(b *testing.B) {
+	server := bqtest.NewAppendServer(b)
+	server.Latency = 5 * time.Millisecond
+	s := open(b, config(server))
+	b.ReportAllocs()
+	b.ResetTimer()
+	appendAll(b, s, b.N, 80)
+	appends, _ := server.Counts()
+	b.ReportMetric(float64(b.N)/float64(appends), "rows/append")
+}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 )
@@ -128,23 +130,32 @@ type fullScanEntry struct {
 type fetchLatest func(ctx context.Context, nodes []readings.NodeRef, fullScanned func(readings.NodeRef) (latestReading, bool)) (map[string]reading.Reading, map[string]bool, error)
 
 // latestCache caches latest readings for some seconds. Concurrent callers that ask
-// for the same node share one query.
+// for the same node share one query. It is no [coalesce.Group]: see
+// docs/decisions/0017-coalescing.md.
 type latestCache struct {
 	ttl   time.Duration
 	clock func() time.Time
 	fetch fetchLatest
 
 	mu        sync.Mutex
-	entries   map[readings.NodeRef]*cacheEntry
-	fullScans map[readings.NodeRef]fullScanEntry
+	entries   *simplelru.LRU[readings.NodeRef, *cacheEntry]
+	fullScans *simplelru.LRU[readings.NodeRef, fullScanEntry]
 	fetching  sync.WaitGroup
 }
 
 func newLatestCache(ttl time.Duration, clock func() time.Time, fetch fetchLatest) *latestCache {
 	return &latestCache{
 		ttl: ttl, clock: clock, fetch: fetch,
-		entries: make(map[readings.NodeRef]*cacheEntry), fullScans: make(map[readings.NodeRef]fullScanEntry),
+		entries: newLRU[*cacheEntry](), fullScans: newLRU[fullScanEntry](),
 	}
+}
+
+func newLRU[V any]() *simplelru.LRU[readings.NodeRef, V] {
+	lru, err := simplelru.NewLRU[readings.NodeRef, V](maxCached, nil)
+	if err != nil {
+		panic(err) // of a size below 1 only
+	}
+	return lru
 }
 
 func (c *latestCache) get(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
@@ -172,15 +183,14 @@ func (c *latestCache) lookup(ctx context.Context, nodes []readings.NodeRef) []*c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock()
-	c.evict(now)
 	entries := make([]*cacheEntry, len(nodes))
 	var asked []readings.NodeRef
 	var fresh []*cacheEntry
 	for i, node := range nodes {
-		entry, ok := c.entries[node]
+		entry, ok := c.entries.Get(node)
 		if !ok || (!entry.expires.IsZero() && !now.Before(entry.expires)) {
 			entry = &cacheEntry{done: make(chan struct{})}
-			c.entries[node] = entry
+			c.entries.Add(node, entry)
 			asked, fresh = append(asked, node), append(fresh, entry)
 		}
 		entries[i] = entry
@@ -207,8 +217,8 @@ func (c *latestCache) fill(ctx context.Context, asked []readings.NodeRef, fresh 
 		entry.err = err
 		if err == nil {
 			entry.latest.reading, entry.latest.exists = newest[node.ID]
-			if before, ok := c.fullScans[node]; c.ttl > 0 && fullScans[node.ID] && (!ok || !now.Before(before.expires)) {
-				c.fullScans[node] = fullScanEntry{latest: entry.latest, expires: now.Add(fullScanTTL)}
+			if before, ok := c.fullScans.Peek(node); c.ttl > 0 && fullScans[node.ID] && (!ok || !now.Before(before.expires)) {
+				c.fullScans.Add(node, fullScanEntry{latest: entry.latest, expires: now.Add(fullScanTTL)})
 			}
 		}
 		entry.expires = now.Add(c.ttl)
@@ -222,28 +232,8 @@ func (c *latestCache) fill(ctx context.Context, asked []readings.NodeRef, fresh 
 func (c *latestCache) fullScanned(node readings.NodeRef) (latestReading, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, ok := c.fullScans[node]
+	before, ok := c.fullScans.Get(node)
 	return before.latest, ok && c.clock().Before(before.expires)
-}
-
-// evict removes expired entries when the cache is full, and further full scans
-// when there are twice too many.
-func (c *latestCache) evict(now time.Time) {
-	if len(c.entries) > maxCached {
-		for node, entry := range c.entries {
-			if !entry.expires.IsZero() && !now.Before(entry.expires) {
-				delete(c.entries, node)
-			}
-		}
-	}
-	for node, before := range c.fullScans {
-		if len(c.fullScans) <= maxCached {
-			break
-		}
-		if !now.Before(before.expires) || len(c.fullScans) > 2*maxCached {
-			delete(c.fullScans, node)
-		}
-	}
 }
 
 // close waits for the queries in flight.

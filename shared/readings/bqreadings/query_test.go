@@ -375,6 +375,27 @@ func TestLatestForgetsFailures(t *testing.T) {
 	}
 }
 
+func TestLatestCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	c := newLatestCache(time.Minute, still, func(_ context.Context, nodes []readings.NodeRef, _ func(readings.NodeRef) (latestReading, bool)) (map[string]reading.Reading, map[string]bool, error) {
+		fullScans := make(map[string]bool, len(nodes))
+		for _, node := range nodes {
+			fullScans[node.ID] = true
+		}
+		return nil, fullScans, nil
+	})
+	nodes := make([]readings.NodeRef, maxCached+10)
+	for i := range nodes {
+		nodes[i].ID = strconv.Itoa(i)
+	}
+	if _, err := c.get(t.Context(), nodes); err != nil {
+		t.Fatal(err)
+	}
+	if entries, fullScans := c.entries.Len(), c.fullScans.Len(); entries != maxCached || fullScans != maxCached {
+		t.Errorf("%d entries and %d full scans of %d nodes, want %d", entries, fullScans, len(nodes), maxCached)
+	}
+}
+
 func TestConfigValidates(t *testing.T) {
 	t.Parallel()
 	valid := Config{Dataset: "sensor_data", Table: "readings", MaxBytesBilled: 1 << 30, AppendTimeout: time.Second}

@@ -21,6 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +32,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -98,7 +101,7 @@ type Store struct {
 	config  Config
 	client  *bigquery.Client
 	writer  *writer
-	batcher *batcher
+	appends *coalesce.Group[[]byte, error] // encoded rows; the results are nil where the row is durable
 	latest  *latestCache
 	table   string // quoted
 	clock   func() time.Time
@@ -120,15 +123,28 @@ func Open(ctx context.Context, project string, config Config, clock func() time.
 	}
 	w := newWriter(ctx, project, managedwriter.TableParentFromParts(project, config.Dataset, config.Table), config.AppendTimeout, appends, log)
 	s := &Store{
-		config:  config,
-		client:  client,
-		writer:  w,
-		batcher: &batcher{linger: config.Linger, maxInFlight: maxAppendsInFlight, maxRows: maxAppendRows, maxBytes: maxAppendBytes, append: w.append},
-		table:   quotedTable(project, config.Dataset, config.Table),
-		clock:   clock,
+		config: config,
+		client: client,
+		writer: w,
+		appends: coalesce.New(func(_ context.Context, rows [][]byte) ([]error, error) {
+			return w.append(rows), nil //nolint:contextcheck // ends with the store, not with a caller
+		}, appendOptions(config.Linger)),
+		table: quotedTable(project, config.Dataset, config.Table),
+		clock: clock,
 	}
 	s.latest = newLatestCache(config.LatestTTL, clock, s.queryLatest)
 	return s, nil
+}
+
+func appendOptions(linger time.Duration) coalesce.Options[[]byte] {
+	options := coalesce.Options[[]byte]{
+		MaxItems: maxAppendRows, MaxSize: maxAppendBytes, Size: func(row []byte) int { return len(row) },
+		MaxInFlight: maxAppendsInFlight, Linger: linger,
+	}
+	if linger == 0 {
+		options.MaxInFlight = math.MaxInt
+	}
+	return options
 }
 
 // endpoints are the options of the two clients: none in production, where the
@@ -158,13 +174,22 @@ func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
 	for i, row := range rows {
 		encoded[i] = encodeRow(row)
 	}
-	return s.batcher.add(ctx, encoded)
+	for chunk := range slices.Chunk(encoded, maxAppendRows) {
+		errs, err := s.appends.DoAll(ctx, chunk)
+		if err != nil {
+			return fmt.Errorf("append %d rows: %w", len(chunk), err)
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close sends what is still gathered, waits for its acknowledgement and closes
 // the connections. No method may be called after it.
 func (s *Store) Close() error {
-	s.batcher.close()
+	s.appends.Close()
 	s.latest.close()
 	s.writer.close()
 	if err := s.client.Close(); err != nil {
