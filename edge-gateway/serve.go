@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -49,6 +50,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	}
 	conduct := gateway.Config{
 		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
+		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"),
 	}
 	announcer, err := announce.New(announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}}, clock, log)
 	if err != nil {

@@ -2,16 +2,20 @@ package gateway
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/wire"
 )
 
-// Run delivers the outbox, oldest first, behind the live readings, and watches
-// for Pub/Sub's return while it is away. It ends with its context; the error is
-// always nil, for an errgroup.
+// Run delivers the outbox, oldest first, behind the live readings, watches for
+// Pub/Sub's return while it is away, and keeps the list of nodes. It ends with its
+// context; the error is always nil, for an errgroup.
 func (g *Gateway) Run(ctx context.Context) error {
+	var beside sync.WaitGroup
+	beside.Go(func() { g.keepNodes(ctx) })
+	defer beside.Wait()
 	p := newBatchPacer()
 	for ctx.Err() == nil {
 		pause := g.drainBatch(ctx, p)

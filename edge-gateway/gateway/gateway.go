@@ -16,7 +16,7 @@
 //
 // The gateway keeps the nodes and each node's last hour in memory. The last hour is
 // published with every reading, so that detection needs no query. A restart loses
-// nothing else. The gateway does not authenticate nodes, as the specification says,
+// it; the list of nodes is kept in a file. The gateway does not authenticate nodes, as the specification says,
 // but it bounds and checks everything that they send.
 //
 // edge-gateway's main runs it on site, run/local beside the rest of the system.
@@ -94,6 +94,8 @@ type Config struct {
 	ProbeEvery time.Duration
 	// Version is what /health and /metrics say.
 	Version string
+	// NodesFile keeps the list of nodes over a restart; empty for not at all.
+	NodesFile string
 	// Discovery tells /health how the gateway is announced; nil for not at all.
 	Discovery func() any
 }
@@ -132,6 +134,11 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 		clock:      clock, log: log,
 	}
 	g.metrics = newMetrics(g)
+	if config.NodesFile != "" {
+		for _, n := range readNodes(config.NodesFile, clock()) {
+			g.nodes.remember(n)
+		}
+	}
 	for m := range box.Since(clock().Add(-OutboxRetention)) {
 		if r, err := wire.DecodeReading(m.Data, m.Appended); err == nil {
 			g.nodes.restore(r)

@@ -9,6 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +22,7 @@ import (
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
 )
 
 func TestAnswers(t *testing.T) {
@@ -42,7 +46,11 @@ func TestAnswers(t *testing.T) {
 		"message too humid":            {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":20,"humidity":101}`, 400, `{"error":"Invalid message format","reason":"humidity must be between 0 and 100 percent: got 101"}`},
 		"message without temperature":  {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","humidity":40}`, 400, `{"error":"Invalid message format","reason":"temperature is required"}`},
 		"message without id":           {"POST", "/api/v1/message", `{"node_id":"n1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"id is required"}`},
-		"message with text for number": {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":"20","humidity":40}`, 400, `{"error":"Invalid message format","reason":"temperature must be a number"}`},
+		"message with numbers in text": {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":"20.5","humidity":"40"}`, 200, `{"status":"published","message_id":"a1"}`},
+		"message of a broken sensor":   {"POST", "/api/v1/message", `{"id":"a1","temperature":"nan","humidity":"40","node_id":"n1"}`, 400, `{"error":"Invalid message format","reason":"temperature must be a number or a string that holds one"}`},
+		"message with a list":          {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":20,"humidity":[40]}`, 400, `{"error":"Invalid message format","reason":"humidity must be a number or a string that holds one"}`},
+		"message of nothing measured":  {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":null,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"temperature is required"}`},
+		"message too old":              {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":20,"humidity":40,"age_s":3601}`, 400, `{"error":"Invalid message format","reason":"age_s must be between 0 and 3600 seconds: got 3601"}`},
 		"message of a bad node":        {"POST", "/api/v1/message", `{"id":"a1","node_id":"n 1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-', and not '.' or '..': got \"n 1\""}`},
 		"message of text":              {"POST", "/api/v1/message", `"warm"`, 400, `{"error":"Invalid message format","reason":"the body must be a JSON object"}`},
 		"message with a number for id": {"POST", "/api/v1/message", `{"id":7,"node_id":"n1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"id must be a string"}`},
@@ -269,11 +277,118 @@ func TestServeFinishesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// TestKeptReadingsOfANode shows contract 8.6: a node that could not reach the gateway
+// sends what it kept behind the newest reading, with each one's age.
+func TestKeptReadingsOfANode(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	send := func(id string, age any) wire.Data {
+		t.Helper()
+		if status := s.message(fmt.Sprintf(`{"id":%q,"node_id":"n1","temperature":20,"humidity":40,"age_s":%v}`, id, age)); status != 200 {
+			t.Fatalf("answered %d", status)
+		}
+		return s.published.last()
+	}
+	send("before", 0)
+	s.pass(10 * time.Minute)
+	newest := send("newest", 0)
+	for i, c := range []struct {
+		id    string
+		age   any
+		taken time.Duration // before now
+		after int           // readings that ride along
+	}{
+		{"second", 120, 120 * time.Second, 1},
+		{"first", `"240.5"`, 240500 * time.Millisecond, 1},
+		{"third", 60, 60 * time.Second, 3},
+		{"third, of the same moment", 60, 60*time.Second - time.Microsecond, 4},
+	} {
+		got := send(c.id, c.age)
+		if want := s.clock().Add(-c.taken); got.Reading.Time != want {
+			t.Errorf("%s is of %s, want %s", c.id, got.Reading.Time, want)
+		}
+		if got.Recent.Len() != c.after {
+			t.Errorf("%d readings are sent with number %d, want %d", got.Recent.Len(), i, c.after)
+		}
+	}
+	s.pass(20 * time.Second)
+	if again := send("newest", 20); again.Reading != newest.Reading {
+		t.Errorf("sent again with its age it became %v, want %v", again.Reading, newest.Reading)
+	}
+	got := send("now", 0)
+	if err := got.Recent.Validate(); err != nil || got.Recent.Len() != 6 {
+		t.Errorf("%d readings are sent with the next one, want all 6: %v", got.Recent.Len(), err)
+	}
+	for i := range 130 { // a window that is full
+		s.pass(20 * time.Second)
+		send(strconv.Itoa(i), 0)
+	}
+	if got := send("older than the window", 3600); got.Reading.Time != s.clock().Add(-time.Hour) || got.Recent.Len() != 0 {
+		t.Errorf("of %s with %d readings, want an hour before %s with none", got.Reading.Time, got.Recent.Len(), s.clock())
+	}
+	if got := send("x", 0); got.Recent.Len() != 120 {
+		t.Errorf("%d readings are sent with the next one, want 120", got.Recent.Len())
+	}
+}
+
+// TestNodesSurviveARestart shows contract 8.5.
+func TestNodesSurviveARestart(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "nodes.json")
+	config := gateway.Config{NodesFile: file, MaxNodes: 3}
+	box := openBox(t, t.TempDir(), time.Now)
+	s := newSiteWith(t, config, box)
+	s.send("POST", "/api/v1/register", `{"node_id":"old","ip_addr":"10.0.0.5"}`)
+	s.pass(time.Hour)
+	s.send("POST", "/api/v1/register", `{"node_id":"n1","ip_addr":"10.0.0.6"}`)
+	s.run()
+	eventually(t, "the file of the nodes", func() bool {
+		content, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(content), "10.0.0.6")
+	})
+	_, want := s.send("GET", "/api/v1/nodes", "")
+	list := func(later time.Duration) string {
+		t.Helper()
+		again := newSiteWith(t, config, box) // as after kill -9: nothing more is written
+		again.pass(time.Hour + later)
+		again.gateway = gateway.New(config, again.published, box, again.clock, logging.Discard())
+		_, answer := again.send("GET", "/api/v1/nodes", "")
+		return answer
+	}
+	if got := list(0); got != want || !strings.Contains(got, `"registered_at":"2026-11-20T03:00:00Z"`) {
+		t.Errorf("after a restart %s, want %s", got, want)
+	}
+	if got := list(23*time.Hour + 30*time.Minute); strings.Contains(got, `"old"`) || !strings.Contains(got, `"n1"`) {
+		t.Errorf("a day after the last word of one %s", got)
+	}
+	for name, content := range map[string]string{
+		"half a file":     `[{"node_id":"n1","ip`,
+		"another file":    `{"nodes":7}`,
+		"foreign entries": `[{"node_id":"n 1","ip_addr":"10.0.0.5","last_seen":"2026-11-20T04:00:00Z"},{"node_id":"n1","ip_addr":"closet","last_seen":"2026-11-20T04:00:00Z"}]`,
+		"far too much":    "[" + strings.Repeat(" ", 5<<20) + `{"node_id":"n1","ip_addr":"10.0.0.5","last_seen":"2026-11-20T04:00:00Z"}]`,
+	} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(0); got != `{"nodes":[],"total":0}` {
+			t.Errorf("of %s the gateway makes %s", name, got)
+		}
+	}
+	full := fmt.Sprintf(`[%s]`, strings.TrimSuffix(strings.Repeat(`{"node_id":"n%d","ip_addr":"10.0.0.5","last_seen":"2026-11-20T04:00:00Z"},`, 9), ","))
+	if err := os.WriteFile(file, fmt.Appendf(nil, full, 1, 2, 3, 4, 5, 6, 7, 8, 9), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(0); !strings.Contains(got, `"total":3`) {
+		t.Errorf("with room for 3 nodes: %s", got)
+	}
+}
+
 // FuzzMessage holds that no body makes the gateway answer with anything but the
 // specification's statuses, and that what is published is valid.
 func FuzzMessage(f *testing.F) {
 	f.Add([]byte(`{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`))
 	f.Add([]byte(`{"message_id":"a1","node_id":"n1","temperature":-0.0,"humidity":1e-300}`))
+	f.Add([]byte(`{"id":"a1","node_id":"n1","temperature":"24.5","humidity":"-0.0","age_s":"3600"}`))
 	f.Add([]byte(`[[[[`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		published := &record{}

@@ -43,6 +43,8 @@ type nodeTable struct {
 	// overflowLimiter is shared by the nodes that the full table has no entry for.
 	overflowLimiter *rate.Limiter
 	forgotten       time.Time // when the table was last searched
+	// changed says that a node was added or has another address.
+	changed chan struct{}
 }
 
 // nodeState is one node of the table; the table's lock guards it.
@@ -56,7 +58,7 @@ type nodeState struct {
 func newNodeTable(capacity int, perSecond float64, burst int) *nodeTable {
 	n := &nodeTable{
 		capacity: capacity, seed: maphash.MakeSeed(), rate: rate.Limit(perSecond), burst: burst,
-		known: map[string]*nodeState{}, earlier: map[string]*window{},
+		known: map[string]*nodeState{}, earlier: map[string]*window{}, changed: make(chan struct{}, 1),
 	}
 	if perSecond <= 0 {
 		n.rate = rate.Inf
@@ -77,7 +79,10 @@ func (n *nodeTable) register(id, address string, now time.Time) (isNew bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found, isNew := n.getOrCreate(id, address, now)
-	found.address = address
+	if found.address != address {
+		found.address = address
+		n.tellChanged()
+	}
 	return isNew
 }
 
@@ -114,6 +119,9 @@ func (n *nodeTable) restore(r reading.Reading) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found, ok := n.earlier[r.NodeID]
+	if known, is := n.known[r.NodeID]; is {
+		found, ok = &known.window, true
+	}
 	if !ok {
 		if len(n.earlier) >= n.capacity {
 			return
@@ -136,6 +144,7 @@ func (n *nodeTable) getOrCreate(id, address string, now time.Time) (found *nodeS
 		}
 		if len(n.known) < n.capacity {
 			n.add(id, found)
+			n.tellChanged()
 		}
 	}
 	found.lastSeen = now
@@ -149,6 +158,22 @@ func (n *nodeTable) add(id string, added *nodeState) {
 		delete(n.earlier, id)
 	}
 	n.known[id] = added
+}
+
+func (n *nodeTable) tellChanged() {
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+// remember adds a node that an earlier process knew.
+func (n *nodeTable) remember(known NodeInfo) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.known[known.NodeID]; !ok && len(n.known) < n.capacity {
+		n.add(known.NodeID, &nodeState{address: known.Address, registeredAt: known.RegisteredAt, lastSeen: known.LastSeen})
+	}
 }
 
 func (n *nodeTable) evictOffline(now time.Time) {

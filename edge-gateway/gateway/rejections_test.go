@@ -64,7 +64,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 	}
 	want := []string{
 		"n1 | POST /api/v1/message | temperature must be between -40 and 125 degrees Celsius: got -127",
-		"n2 | POST /api/v1/message | temperature must be a number",
+		"n2 | POST /api/v1/message | temperature must be a number or a string that holds one",
 		" | POST /api/v1/message | node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-', and not '.' or '..': got \"n 3\"",
 		"n4 | POST /api/v1/register | ip_addr must be an IP address",
 	}

@@ -53,12 +53,21 @@ func (g *Gateway) register(w http.ResponseWriter, r *http.Request) {
 }
 
 type messageRequest struct {
-	ID          string   `json:"id"`
-	MessageID   string   `json:"message_id"`
-	NodeID      string   `json:"node_id"`
-	Temperature *float64 `json:"temperature"`
-	Humidity    *float64 `json:"humidity"`
+	ID          string `json:"id"`
+	MessageID   string `json:"message_id"`
+	NodeID      string `json:"node_id"`
+	Temperature number `json:"temperature"`
+	Humidity    number `json:"humidity"`
+	// Age is for how many seconds the node has kept the reading before it sent it.
+	Age number `json:"age_s"`
 }
+
+// maxAge is the largest age_s: for as long as a node is recognised when it sends a
+// reading once more.
+const maxAge = time.Hour
+
+// errAge names its field, as the errors of package reading do.
+var errAge = fmt.Errorf("age_s must be between 0 and %g seconds", maxAge.Seconds())
 
 // problem completes the message and returns the first fault that keeps it from
 // being a reading, in a fixed order.
@@ -67,12 +76,20 @@ func (m *messageRequest) problem() error {
 	err := cmp.Or(
 		missing(m.NodeID == "", "node_id"), reading.ValidateNodeID(m.NodeID),
 		missing(m.ID == "", "id"), reading.ValidateMessageID(m.ID),
-		missing(m.Temperature == nil, "temperature"), missing(m.Humidity == nil, "humidity"),
+		m.Temperature.required("temperature"), m.Humidity.required("humidity"), m.Age.problem("age_s"),
 	)
 	if err != nil {
 		return err //nolint:wrapcheck // it is one of ours
 	}
-	return reading.ValidateMeasurement(*m.Temperature, *m.Humidity)
+	if age := m.Age.value; age < 0 || age > maxAge.Seconds() {
+		return fmt.Errorf("%w: got %g", errAge, age)
+	}
+	return reading.ValidateMeasurement(m.Temperature.value, m.Humidity.value)
+}
+
+// age is how long the node has kept the reading.
+func (m *messageRequest) age() time.Duration {
+	return time.Duration(m.Age.value * float64(time.Second))
 }
 
 func missing(is bool, field string) error {
@@ -128,12 +145,12 @@ func (g *Gateway) prepare(in messageRequest, address string) (given timedReading
 	}
 	defer g.columns.Put(scratch)
 	given = g.nodes.record(in.NodeID, address, g.clock(), measurement{
-		id: in.ID, temperature: *in.Temperature, humidity: *in.Humidity,
+		id: in.ID, temperature: in.Temperature.value, humidity: in.Humidity.value, age: in.age(),
 	}, scratch)
 	encoded, err = encode(wire.Data{
 		Reading: reading.Reading{
 			NodeID: in.NodeID, MessageID: in.ID, Time: given.at,
-			Temperature: *in.Temperature, Humidity: *in.Humidity,
+			Temperature: in.Temperature.value, Humidity: in.Humidity.value,
 		},
 		Recent: given.recent,
 	})

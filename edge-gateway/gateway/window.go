@@ -12,13 +12,18 @@ import (
 // measurement is what a node sent.
 type measurement struct {
 	id                    string
-	temperature, humidity float64 // °C, % relative humidity
+	temperature, humidity float64       // °C, % relative humidity
+	age                   time.Duration // for which the node had kept it
 }
 
 // fingerprint is a hash of a measurement with the process's seed. It is kept
 // instead of the measurement to save memory: 121 entries per node. Two different
 // measurements of a node's last hour have equal fingerprints once in about 10^17.
-func (m measurement) fingerprint(seed maphash.Seed) uint64 { return maphash.Comparable(seed, m) }
+// The age is left out: it is another one when the node sends the measurement again.
+func (m measurement) fingerprint(seed maphash.Seed) uint64 {
+	m.age = 0
+	return maphash.Comparable(seed, m)
+}
 
 // windowEntry is a measurement and what became of it, without a pointer, so that the
 // garbage collector has nothing to do here.
@@ -64,22 +69,42 @@ type timedReading struct {
 // would still share node, id and time; so time moves on by at least a
 // microsecond from one reading of a node to the next.
 //
+// A measurement that its node had kept is put among the others by its time, which is
+// no other one's.
+//
 // The readings before it are written into scratch.
 func (w *window) record(m measurement, print uint64, now time.Time, scratch *windowBuffer) timedReading {
-	at := now.UnixMicro()
+	at := now.Add(-m.age).UnixMicro()
 	for i := len(w.entries) - 1; i >= 0; i-- {
 		if known := &w.entries[i]; known.fingerprint == print && withinWindow(known.at, at) {
 			return timedReading{at: timeOfMicros(known.at), recent: w.before(i, scratch), print: print, kept: known.kept}
 		}
 	}
-	if n := len(w.entries); n > 0 {
+	if n := len(w.entries); n > 0 && m.age == 0 {
 		last := w.entries[n-1].at
 		if at <= last && last-at < maxClockStepBack.Microseconds() {
 			at = last + 1
 		}
 	}
-	w.add(newWindowEntry(m, print, at))
-	return timedReading{at: timeOfMicros(at), recent: w.before(len(w.entries)-1, scratch), print: print}
+	place := len(w.entries)
+	if m.age > 0 {
+		place, at = w.placeOf(at)
+	}
+	place = w.insert(place, newWindowEntry(m, print, at))
+	return timedReading{at: timeOfMicros(at), recent: w.before(place, scratch), print: print}
+}
+
+// placeOf returns where an entry of an earlier time belongs, and the first time from
+// that one on that no entry has.
+func (w *window) placeOf(at int64) (place int, free int64) {
+	for slices.ContainsFunc(w.entries, func(e windowEntry) bool { return e.at == at }) {
+		at++
+	}
+	place = len(w.entries)
+	for place > 0 && w.entries[place-1].at > at {
+		place--
+	}
+	return place, at
 }
 
 // withinWindow says whether two times are within the hour of a window, whichever
@@ -90,11 +115,15 @@ func withinWindow(a, b int64) bool {
 
 func timeOfMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-func (w *window) add(t windowEntry) {
+// insert puts an entry at a place and returns where it is then: a full window loses
+// its oldest entry.
+func (w *window) insert(place int, added windowEntry) int {
 	if len(w.entries) > reading.MaxWindow {
 		w.entries = append(w.entries[:0], w.entries[1:]...)
+		place = max(0, place-1)
 	}
-	w.entries = append(w.entries, t)
+	w.entries = slices.Insert(w.entries, place, added)
+	return place
 }
 
 // restore adds a reading that the outbox holds or held, for a node whose window
@@ -103,7 +132,8 @@ func (w *window) restore(m measurement, print uint64, at time.Time) {
 	t := newWindowEntry(m, print, at.UnixMicro())
 	t.kept = true
 	if !slices.Contains(w.entries, t) {
-		w.add(t)
+		place, _ := w.placeOf(t.at)
+		w.insert(place, t)
 	}
 }
 

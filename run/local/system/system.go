@@ -177,6 +177,7 @@ func (s *System) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	gatewayConfig.NodesFile = filepath.Join(o.DataDir, "nodes.json")
 	gatewayHandler := gateway.New(gatewayConfig, data, gatewayOutbox, o.Clock, s.log)
 	s.runComponent(ctx, "gateway's outbox", gatewayHandler.Run)
 	s.runComponent(ctx, "gateway", func(ctx context.Context) error {

@@ -1,0 +1,112 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// Nodes register once, at boot, and do not notice a gateway that restarts. So the list
+// of nodes is kept in a file for a day.
+const (
+	nodesRemembered = 24 * time.Hour
+	// nodesFileInterval is the least time between two writes of the file, which lies
+	// on an SD card: nodes that register meanwhile are written together.
+	nodesFileInterval = time.Minute
+	// seenInterval is how often the file is written for the sake of last_seen alone.
+	seenInterval = 15 * time.Minute
+	// maxNodesFile bounds what is read, in bytes: a node is under 256.
+	maxNodesFile = 4 << 20
+)
+
+// keepNodes writes the list of nodes when it has changed, and a last time when the
+// context ends.
+func (g *Gateway) keepNodes(ctx context.Context) {
+	if g.config.NodesFile == "" {
+		return
+	}
+	var failed logLimiter
+	write := func() {
+		err := writeNodes(g.config.NodesFile, g.nodes.list(g.clock()))
+		if err == nil {
+			return
+		}
+		if _, due := failed.add(g.clock()); due {
+			g.log.WarnContext(ctx, "the list of nodes cannot be kept for a restart", "error", err.Error())
+		}
+	}
+	defer write()
+	idle := time.NewTicker(seenInterval)
+	defer idle.Stop()
+	for {
+		select {
+		case <-g.nodes.changed:
+		case <-idle.C:
+		case <-ctx.Done():
+			return
+		}
+		write()
+		select {
+		case <-time.After(nodesFileInterval):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// writeNodes replaces the file at once: after a power failure it is the former one or
+// the new one.
+func writeNodes(path string, nodes []NodeInfo) error {
+	content, err := json.Marshal(nodes)
+	if err != nil {
+		return fmt.Errorf("encode nodes: %w", err)
+	}
+	beside := path + ".new"
+	f, err := os.OpenFile(beside, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the setting of whoever runs the gateway
+	if err != nil {
+		return fmt.Errorf("write nodes: %w", err)
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(beside, path)
+	}
+	if err != nil {
+		return fmt.Errorf("write nodes: %w", err)
+	}
+	return nil
+}
+
+// readNodes returns what the file says of nodes that were seen within a day. A file
+// that is damaged, or that somebody has changed, costs no more than its entries.
+func readNodes(path string, now time.Time) []NodeInfo {
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > maxNodesFile {
+		return nil
+	}
+	content, err := os.ReadFile(path) //nolint:gosec // the setting of whoever runs the gateway
+	if err != nil {
+		return nil
+	}
+	var all, valid []NodeInfo
+	if json.Unmarshal(content, &all) != nil {
+		return nil
+	}
+	for _, n := range all {
+		_, err := netip.ParseAddr(n.Address)
+		if err == nil && reading.ValidateNodeID(n.NodeID) == nil && now.Sub(n.LastSeen).Abs() < nodesRemembered {
+			valid = append(valid, n)
+		}
+	}
+	return valid
+}
