@@ -18,6 +18,7 @@ func at(temperature, humidity float64) reading.Reading {
 	}
 }
 
+// TestExceeded shows contract 6.2: only what is strictly above its threshold.
 func TestExceeded(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -50,6 +51,7 @@ func TestExceeded(t *testing.T) {
 	}
 }
 
+// TestMessage shows contract 6.7.
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -115,7 +115,7 @@ func TestVerdictsMakeTheDetectorBetter(t *testing.T) {
 
 // TestLiveDetectorStaysWithoutVerdicts holds that nothing but a verdict takes the
 // live detector's place, and that verdicts among which is no anomaly count too:
-// by them, the one with fewer false alarms is better.
+// by them, the one with fewer false alarms is better. Contract 7.10.
 func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	t.Parallel()
 	history, odd := site(4, 600, 1)
@@ -147,7 +147,7 @@ func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	}
 }
 
-// TestLiveForecasterStays holds that it gives way only to one that is no worse.
+// TestLiveForecasterStays holds that it gives way only to one that is no worse. Contract 7.10.
 func TestLiveForecasterStays(t *testing.T) {
 	t.Parallel()
 	few, _ := site(1, 800, 7)
@@ -195,6 +195,7 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	}
 }
 
+// TestTooFewReadings shows contract 7.10.
 func TestTooFewReadings(t *testing.T) {
 	t.Parallel()
 	history, _ := site(1, learn.MinRows, 1) // of which the first have too few before them

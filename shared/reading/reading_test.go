@@ -93,6 +93,7 @@ func TestDated(t *testing.T) {
 	}
 }
 
+// TestIdentity shows contract 9.7: values are no part of it.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	r := valid()

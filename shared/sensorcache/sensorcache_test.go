@@ -182,6 +182,8 @@ func TestLookupEndsWhenTheDatabaseHangs(t *testing.T) {
 	})
 }
 
+// TestChangedThresholdIsSeenWithinTenSeconds shows contract 6.4, with five seconds left for the
+// lookup and the message.
 func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
@@ -202,6 +204,8 @@ func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 	})
 }
 
+// TestStaleAnswerServesWhileTheDatabaseFails shows contract 9.8 for detect: what it knew serves
+// for ten minutes.
 func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {

@@ -34,6 +34,7 @@ func (h fixture) history(t *testing.T, customer int64, limit int) []store.Alert 
 	return found
 }
 
+// TestAlertIsStoredOncePerReadingAndType shows contract 6.2, 9.7.
 func TestAlertIsStoredOncePerReadingAndType(t *testing.T) {
 	t.Parallel()
 	h := open(t)

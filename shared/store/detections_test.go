@@ -73,6 +73,7 @@ func TestDetectionsAtTheSameMoment(t *testing.T) {
 	}
 }
 
+// TestDetectionOfADeletedSensorIsNotRecorded shows contract 4.6 for predictions.
 func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -161,6 +161,7 @@ func TestPredictionsAreFilteredNewestFirst(t *testing.T) {
 	}
 }
 
+// TestVerdictMayChangeUntilItIsUsed shows contract 7.4.
 func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -87,7 +87,7 @@ func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 	}
 }
 
-// TestDeadlockIsTriedAgain makes the deletion of a room the victim of one.
+// TestDeadlockIsTriedAgain makes the deletion of a room the victim of one. Contract 1.14.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -116,7 +116,8 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 }
 
 // TestSerialisationFailureIsTriedAgain has the database end every insertion and
-// deletion, of whatever kind of use, twice before it lets one through.
+// deletion twice before it lets one through, in each way that the store runs SQL.
+// Contract 1.14.
 func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -232,6 +232,7 @@ func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 	}
 }
 
+// TestRunWithoutAnEndFailsAfterItsTimeout shows contract 7.8.
 func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -86,13 +86,21 @@ func TestEncodeDataRefusesNothingValid(t *testing.T) {
 	}
 }
 
+// TestAlertRoundTrip shows contract 9.3.
 func TestAlertRoundTrip(t *testing.T) {
 	t.Parallel()
 	hot := reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: 61.25, Humidity: 70}
+	messages := map[alert.Type]string{
+		alert.Temperature: `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:05Z","alert_type":"temperature","value":61.25,"threshold":50,"temperature":61.25,"humidity":70}`,
+		alert.Humidity:    `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:05Z","alert_type":"humidity","value":70,"threshold":50,"temperature":61.25,"humidity":70}`,
+	}
 	for _, want := range alert.Exceeded(hot, alert.Defaults()) {
 		encoded, err := wire.EncodeAlert(want)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if diff := cmp.Diff(messages[want.Type], string(encoded)); diff != "" {
+			t.Errorf("message (-want +got):\n%s", diff)
 		}
 		got, err := wire.DecodeAlert(encoded)
 		if err != nil {
@@ -121,12 +129,17 @@ func TestDecodeAlertRefuses(t *testing.T) {
 	}
 }
 
+// TestRetrainingRoundTrip shows contract 9.4.
 func TestRetrainingRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := wire.Retraining{TrainingRunID: 7, TriggeredBy: "manual", ValidatedCount: 12, RequestedAt: published}
 	encoded, err := wire.EncodeRetraining(want)
 	if err != nil {
 		t.Fatal(err)
+	}
+	message := `{"training_run_id":7,"triggered_by":"manual","validated_count":12,"requested_at":"2026-11-20T03:00:05Z"}`
+	if diff := cmp.Diff(message, string(encoded)); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
 	}
 	got, err := wire.DecodeRetraining(encoded)
 	if err != nil {

@@ -4,6 +4,7 @@ mock_provider "google" {
   source = "./tests/mocks"
 }
 
+# Contract 9.6: dead letters are kept for 31 days.
 run "topic" {
   module {
     source = "./modules/topic"
@@ -52,6 +53,7 @@ run "topic_refuses_another_agent" {
   expect_failures = [var.pubsub_agent]
 }
 
+# Contract 9.6: five attempts, 10 to 600 seconds apart; undelivered messages are kept for 7 days.
 run "function" {
   module {
     source = "./modules/function"

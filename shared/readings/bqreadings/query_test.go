@@ -241,7 +241,7 @@ func TestStatsTakeOneQuery(t *testing.T) {
 }
 
 // TestLatestLooksNoFurtherAheadThanReadingsAreStored names the end of every
-// query; readingstest holds the table to what it means.
+// query; readingstest holds the table to what it means. Contract 5.8.
 func TestLatestLooksNoFurtherAheadThanReadingsAreStored(t *testing.T) {
 	t.Parallel()
 	server := bqtest.NewQueryServer(t, table(nil))
@@ -277,6 +277,8 @@ func table(newest map[string]time.Time) func(*bq.QueryRequest) bqtest.Answer {
 	}
 }
 
+// TestLatestWidens looks a day back, then a month, then everywhere, and asks nothing again within
+// the time to live. Contract 5.8.
 func TestLatestWidens(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
