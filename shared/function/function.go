@@ -24,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logmetrics"
@@ -129,25 +130,34 @@ func exitOnSignal(host *Host, exit func(int)) {
 
 // Host serves a function that the first message opens.
 type Host struct {
-	open     func(ctx context.Context) (push.HandleFunc, func(), error)
+	function *coalesce.Once[opened]
 	handler  http.Handler
 	log      *slog.Logger
 	counters *logmetrics.Counters
 	clock    func() time.Time
 
-	opening chan struct{} // holds a token while a message opens the function
-
 	mu       sync.Mutex
-	step     push.HandleFunc
-	end      func()
 	draining bool
 	inFlight sync.WaitGroup
+}
+
+// opened is a function and what closes its clients.
+type opened struct {
+	step push.HandleFunc
+	end  func()
 }
 
 // NewHost returns a host; open is called by the first message, and again by the
 // next one when it failed.
 func NewHost(log *slog.Logger, counters *logmetrics.Counters, clock func() time.Time, open func(ctx context.Context) (push.HandleFunc, func(), error)) *Host {
-	h := &Host{open: open, log: log, counters: counters, clock: clock, opening: make(chan struct{}, 1)}
+	h := &Host{log: log, counters: counters, clock: clock}
+	h.function = coalesce.NewOnce(func(ctx context.Context) (*opened, error) {
+		// Not on the message's own context: the clients serve others after it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+		defer cancel()
+		step, end, err := open(ctx)
+		return &opened{step, end}, err
+	}, nil)
 	h.handler = push.Handler(log, clock, h.handle)
 	return h
 }
@@ -175,11 +185,11 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Host) handle(ctx context.Context, m push.Message) error {
-	step, err := h.openStep(ctx)
+	f, err := h.function.Get(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("open clients: %w", err)
 	}
-	err = step(ctx, m)
+	err = f.step(ctx, m)
 	switch {
 	case err == nil:
 		h.counters.Add(ctx, "messages_processed", 1)
@@ -189,39 +199,6 @@ func (h *Host) handle(ctx context.Context, m push.Message) error {
 		h.counters.Add(ctx, "messages_failed", 1)
 	}
 	return err
-}
-
-// openStep returns the function, opened by the first message.
-func (h *Host) openStep(ctx context.Context) (push.HandleFunc, error) {
-	if step := h.current(); step != nil {
-		return step, nil
-	}
-	select {
-	case h.opening <- struct{}{}:
-		defer func() { <-h.opening }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for clients: %w", ctx.Err())
-	}
-	if step := h.current(); step != nil {
-		return step, nil
-	}
-	// Not on the message's own context: the clients serve others after it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
-	defer cancel()
-	step, end, err := h.open(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("open clients: %w", err)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.step, h.end = step, end
-	return step, nil
-}
-
-func (h *Host) current() push.HandleFunc {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.step
 }
 
 // Drain refuses new messages, waits for those in flight until ctx ends, closes
@@ -240,12 +217,8 @@ func (h *Host) Drain(ctx context.Context) error {
 		err = fmt.Errorf("messages still in flight: %w", ctx.Err())
 		h.log.WarnContext(ctx, "shutdown with messages in flight", "error", err.Error())
 	}
-	h.mu.Lock()
-	end := h.end
-	h.end = nil
-	h.mu.Unlock()
-	if end != nil && err == nil {
-		end()
+	if f := h.function.Take(); f != nil && err == nil {
+		f.end()
 	}
 	h.counters.Flush(ctx)
 	return err

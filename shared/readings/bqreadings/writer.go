@@ -13,6 +13,8 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"coldaisle.dev/shared/coalesce"
 )
 
 const (
@@ -36,10 +38,7 @@ type writer struct {
 	ctx    context.Context // ends with the store; connections live on it
 	cancel context.CancelFunc
 
-	opening chan struct{} // holds a token while someone opens a connection
-
-	mu      sync.Mutex
-	current *connection
+	current *coalesce.Once[connection]
 	closing sync.WaitGroup
 }
 
@@ -55,10 +54,9 @@ type connection struct {
 
 func newWriter(ctx context.Context, project, table string, timeout time.Duration, options []option.ClientOption, log *slog.Logger) *writer {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	return &writer{
-		project: project, table: table, timeout: timeout, options: options, log: log,
-		ctx: ctx, cancel: cancel, opening: make(chan struct{}, 1),
-	}
+	w := &writer{project: project, table: table, timeout: timeout, options: options, log: log, ctx: ctx, cancel: cancel}
+	w.current = coalesce.NewOnce(w.open, func(c *connection) { c.refs.Add(1) })
+	return w
 }
 
 // append sends rows as one request and returns an error per row. Where BigQuery
@@ -124,7 +122,7 @@ func (w *writer) retry(ctx context.Context, rows [][]byte) (refused map[int64]st
 func (w *writer) attempt(ctx context.Context, rows [][]byte) (map[int64]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	c, err := w.connect(ctx)
+	c, err := w.current.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -171,41 +169,6 @@ func transient(err error) bool {
 	}
 }
 
-// connect returns the current connection, opened by whichever append comes
-// first, and counts the caller as its user.
-func (w *writer) connect(ctx context.Context) (*connection, error) {
-	if c := w.acquire(); c != nil {
-		return c, nil
-	}
-	select {
-	case w.opening <- struct{}{}:
-		defer func() { <-w.opening }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for connection: %w", ctx.Err())
-	}
-	if c := w.acquire(); c != nil {
-		return c, nil
-	}
-	c, err := w.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.current = c
-	c.refs.Add(1)
-	return c, nil
-}
-
-func (w *writer) acquire() *connection {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.current != nil {
-		w.current.refs.Add(1)
-	}
-	return w.current
-}
-
 // open makes a connection that outlives ctx, within the time that ctx leaves.
 func (w *writer) open(ctx context.Context) (*connection, error) {
 	alive, cancel := context.WithCancel(w.ctx)
@@ -238,13 +201,9 @@ func (w *writer) open(ctx context.Context) (*connection, error) {
 // retire retires a connection: the next append opens another, and this one is
 // closed when the appends that still use it have ended.
 func (w *writer) retire(c *connection) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.current != c {
-		return
+	if w.current.Remove(c) {
+		w.closing.Go(c.close)
 	}
-	w.current = nil
-	w.closing.Go(c.close)
 }
 
 func (c *connection) close() {
@@ -256,12 +215,9 @@ func (c *connection) close() {
 
 // close ends the connection after the last append; call it when no more come.
 func (w *writer) close() {
-	w.mu.Lock()
-	if w.current != nil {
-		w.closing.Go(w.current.close)
-		w.current = nil
+	if c := w.current.Take(); c != nil {
+		c.close()
 	}
-	w.mu.Unlock()
 	w.closing.Wait()
 	w.cancel()
 }
