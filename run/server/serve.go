@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/dashboard"
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/modelstore"
@@ -30,14 +30,14 @@ const traceFlushTimeout = 2 * time.Second
 // serve opens the service's dependencies, runs it until ctx ends, and closes them in
 // reverse order.
 func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Time) (err error) {
-	var stack closers
-	defer func() { err = errors.Join(err, stack.close()) }()
+	var opened closing.Stack
+	defer func() { err = errors.Join(err, opened.Close()) }()
 
 	stopTraces, err := tracing.Start(ctx, s.Config, "api")
 	if err != nil {
 		return err
 	}
-	stack.add(func() error {
+	opened.Push("traces", func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlushTimeout)
 		defer cancel()
 		return stopTraces(ctx)
@@ -46,19 +46,19 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	if err != nil {
 		return err
 	}
-	stack.add(func() error { closePool(); return nil })
+	opened.Push("database pool", closing.NoError(closePool))
 	client, err := pubsub.NewClient(ctx, s.ProjectID)
 	if err != nil {
 		return fmt.Errorf("pub/sub client: %w", err)
 	}
-	stack.add(client.Close)
+	opened.Push("Pub/Sub client", client.Close)
 	topic := api.NewRetrainingPublisher(client, s.RetrainingTopic)
-	stack.add(func() error { topic.Stop(); return nil })
+	opened.Push("retraining topic", closing.NoError(topic.Stop))
 	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.ReadingsConfig.Config, pool, clock, log)
 	if err != nil {
 		return err
 	}
-	stack.add(closeTable)
+	opened.Push("readings", closeTable)
 
 	deps := api.Config{
 		Store: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
@@ -69,7 +69,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 		if err != nil {
 			return err
 		}
-		stack.add(bucket.Close)
+		opened.Push("models", bucket.Close)
 		deps.Forecaster = api.NewModelForecaster(modelstore.NewLoader(bucket, 0, clock, log), table)
 	}
 	handler, err := api.New(deps)
@@ -106,17 +106,4 @@ func migrate(ctx context.Context, environment []string, grant func(context.Conte
 		return err
 	}
 	return grant(ctx, pool, s.Users)
-}
-
-// closers are called in reverse order.
-type closers []func() error
-
-func (c *closers) add(closer func() error) { *c = append(*c, closer) }
-
-func (c *closers) close() error {
-	var errs []error
-	for _, closer := range slices.Backward(*c) {
-		errs = append(errs, closer())
-	}
-	return errors.Join(errs...)
 }

@@ -106,7 +106,7 @@ func TestService(t *testing.T) {
 	if err := run(t.Context(), []string{"migrate"}, []string{"DATABASE_URL=" + database}); err != nil {
 		t.Fatalf("migrating again: %v", err)
 	}
-	port := freePort(t)
+	port := pubsubtest.FreePort(t)
 	s, err := config.Load[Config]([]string{
 		"DATABASE_URL=" + database, "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", fmt.Sprintf("PORT=%d", port),
 	})
@@ -170,18 +170,4 @@ func TestPortTaken(t *testing.T) {
 	if err := serve(t.Context(), s, logging.Discard(), time.Now); err == nil || !strings.Contains(err.Error(), port) {
 		t.Errorf("got %v", err)
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatal("no TCP address")
-	}
-	return address.Port
 }

@@ -28,6 +28,7 @@ import (
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/store"
@@ -93,12 +94,7 @@ type System struct {
 	options Options
 	log     *slog.Logger
 	failed  chan error // of a component that exited unexpectedly
-	closers []closer
-}
-
-type closer struct {
-	name  string
-	close func() error
+	opened  closing.Stack
 }
 
 // drainTimeout bounds the wait for messages in flight when the system stops.
@@ -192,20 +188,13 @@ func (s *System) Failed() <-chan error { return s.failed }
 // Stop stops the components in the reverse order of their start: nodes, gateway and
 // API first; then the bridge delivers the messages that are left; then the rest.
 func (s *System) Stop() error {
-	var errs []error
-	for len(s.closers) > 0 {
-		last := s.closers[len(s.closers)-1]
-		s.closers = s.closers[:len(s.closers)-1]
-		if err := last.close(); err != nil {
-			errs = append(errs, fmt.Errorf("stop %s: %w", last.name, err))
-		}
+	if err := s.opened.Close(); err != nil {
+		return fmt.Errorf("stop: %w", err)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
-func (s *System) onStop(name string, end func() error) {
-	s.closers = append(s.closers, closer{name: name, close: end})
-}
+func (s *System) onStop(name string, end func() error) { s.opened.Push(name, end) }
 
 // runComponent runs a component until the system stops. The component gets a context
 // that outlives the start's, and must return when it ends.

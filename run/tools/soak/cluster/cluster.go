@@ -25,6 +25,7 @@ import (
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
 	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/httpserver"
 )
 
@@ -56,7 +57,7 @@ type Cluster struct {
 	API       *LoadBalancer
 
 	options Options
-	closers []func() error
+	opened  closing.Stack
 }
 
 // Start builds the programs and starts everything. ctx bounds the start only.
@@ -81,11 +82,11 @@ func (p *Cluster) start(ctx context.Context) error {
 	if p.Database, err = startDatabase(ctx, filepath.Join(p.options.Dir, "postgres"), p.options.Log); err != nil {
 		return err
 	}
-	p.onStop(p.Database.close)
+	p.opened.Push("database", p.Database.close)
 	if p.PubSub, err = startPubSub(ctx); err != nil {
 		return err
 	}
-	p.onStop(p.PubSub.close)
+	p.opened.Push("Pub/Sub", p.PubSub.close)
 	storage, err := p.startStorage(ctx)
 	if err != nil {
 		return err
@@ -134,7 +135,7 @@ func (p *Cluster) startProcess(ctx context.Context, name, program string, enviro
 	if err != nil {
 		return nil, err
 	}
-	p.onStop(func() error { return process.End(syscall.SIGTERM) })
+	p.opened.Push(name, func() error { return process.End(syscall.SIGTERM) })
 	return process, process.Start(ctx)
 }
 
@@ -150,7 +151,7 @@ func (p *Cluster) startInstances(ctx context.Context, program string, environ []
 	if err != nil {
 		return nil, err
 	}
-	p.onStop(balancer.close)
+	p.opened.Push("load balancer of "+program, balancer.close)
 	return balancer, nil
 }
 
@@ -192,7 +193,7 @@ func (p *Cluster) startStorage(ctx context.Context) (string, error) {
 	go func() {
 		ended <- httpserver.Run(ctx, listener, server.HTTPHandler(), httpserver.Config{}, p.options.Log, slog.LevelDebug)
 	}()
-	p.onStop(func() error {
+	p.opened.Push("object storage", func() error {
 		end()
 		server.Stop()
 		return <-ended
@@ -220,14 +221,5 @@ func (p *Cluster) Processes() []*Process {
 	return append(all, p.API.Instances...)
 }
 
-func (p *Cluster) onStop(end func() error) { p.closers = append(p.closers, end) }
-
 // Stop stops everything in the reverse order of its start.
-func (p *Cluster) Stop() error {
-	var errs []error
-	for _, end := range slices.Backward(p.closers) {
-		errs = append(errs, end())
-	}
-	p.closers = nil
-	return errors.Join(errs...)
-}
+func (p *Cluster) Stop() error { return p.opened.Close() }
