@@ -342,3 +342,66 @@ func citations(text string) []string {
 	}
 	return all
 }
+
+// TestOperatingPagesNameTheirLogin wants each page on operating, as README lists them, to
+// say as whom its commands are run.
+func TestOperatingPagesNameTheirLogin(t *testing.T) {
+	t.Parallel()
+	_, operating, _ := strings.Cut(read(t, "../README.md"), "\n- Operating it:")
+	operating, _, _ = strings.Cut(operating, "\n- ")
+	pages, err := filepath.Glob("playbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range regexp.MustCompile(`\(docs/([a-z-]+\.md)\)`).FindAllStringSubmatch(operating, -1) {
+		pages = append(pages, page[1])
+	}
+	pages = slices.DeleteFunc(pages, func(page string) bool { return page == "cost.md" }) // has no commands on the cloud
+	if len(pages) < 17 {
+		t.Errorf("some pages are not seen, only %q", pages)
+	}
+	for _, page := range pages {
+		if !strings.Contains(read(t, page), "\n**Login:** ") {
+			t.Errorf("docs/%s does not say as whom its commands are run", page)
+		}
+	}
+}
+
+// TestEveryCountIsDescribed holds the tables of pipeline.md and gateway-install.md against the
+// names under which functions and gateway count.
+func TestEveryCountIsDescribed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		page, row string // of the table, and a name in its first column
+		code      string // that counts
+		folders   []string
+	}{
+		{"pipeline.md", "`([a-z]+_[a-z_]+)`", `\.Add\(ctx, "([a-z_]+)"`, []string{"../functions", "../shared/function", "../shared/push"}},
+		{"gateway-install.md", "`gateway_([a-z_]+)[`{]", `(?:counter\(|byReason\(|gauge\(|Name: )"([a-z_]+)"`, []string{"../edge-gateway/gateway"}},
+	} {
+		described := map[string]bool{}
+		for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z_]+.*?`) \\|").FindAllStringSubmatch(read(t, c.page), -1) {
+			for _, name := range regexp.MustCompile(c.row).FindAllStringSubmatch(row[1], -1) {
+				described[name[1]] = true
+			}
+		}
+		counted := map[string]bool{}
+		for _, file := range files(t, ".go") {
+			if strings.HasSuffix(file, "_test.go") || !slices.ContainsFunc(c.folders, func(folder string) bool { return strings.HasPrefix(file, folder+"/") }) {
+				continue
+			}
+			for _, name := range regexp.MustCompile(c.code).FindAllStringSubmatch(read(t, file), -1) {
+				counted[name[1]] = true
+			}
+		}
+		for name := range counted {
+			if !described[name] {
+				t.Errorf("%s says nothing of %s", c.page, name)
+			}
+			delete(described, name)
+		}
+		for name := range described {
+			t.Errorf("%s describes %s, which nothing counts", c.page, name)
+		}
+	}
+}
