@@ -39,17 +39,17 @@ type heartbeat struct {
 	NodeID string `json:"node_id"`
 }
 
-// outcome is what a node makes of a request's end.
+// outcome says what a node does after a request.
 type outcome int
 
 const (
 	accepted    outcome = iota // 2xx
 	rejected                   // sending it again cannot help
-	retryLater                 // the gateway could not now: 500 and its like
+	retryLater                 // 5xx, 429, 408: send it again
 	unreachable                // no answer at all
 )
 
-func judge(status int) outcome {
+func outcomeOf(status int) outcome {
 	switch {
 	case status >= 200 && status < 300:
 		return accepted
@@ -60,14 +60,14 @@ func judge(status int) outcome {
 	}
 }
 
-// client speaks to a gateway over connections that are kept.
+// client calls a gateway over connections that it reuses.
 type client struct {
 	http    *http.Client
 	timeout time.Duration
 }
 
-// newClient returns a client for so many requests at a time. transport is nil
-// but in tests of time.
+// newClient returns a client for so many requests at a time. Only tests give it a
+// transport.
 func newClient(parallel int, transport http.RoundTripper) *client {
 	if transport == nil {
 		transport = &http.Transport{
@@ -104,7 +104,7 @@ func (c *client) postBytes(ctx context.Context, base, path string, body []byte) 
 		return 0, fmt.Errorf("post %s: %w", path, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	// Read to the end, or the connection cannot be used again.
+	// A connection is reused only when its answer was read to the end.
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
 	return response.StatusCode, nil
 }
@@ -125,8 +125,8 @@ func FixedAddress(address string) (Resolve, error) {
 	return func(context.Context) (string, error) { return trimmed, nil }, nil
 }
 
-// wait passes d of wall time, or less when the context ends, whose error it
-// returns.
+// wait waits for d of wall time. When the context ends sooner, it returns the
+// context's error.
 func wait(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		timer := time.NewTimer(d)

@@ -18,8 +18,8 @@ import (
 // Misbehaviour is a way in which a client abuses the gateway.
 type Misbehaviour string
 
-// The ways to misbehave. Each is one client of its own beside the nodes, under
-// an id that is not among theirs, and bounded in what it sends.
+// The ways to misbehave. Each is a client beside the nodes, with an id of its own
+// and a bound on what it sends.
 const (
 	Garbage    Misbehaviour = "garbage"     // bodies that no endpoint can accept, ten a second
 	Flood      Misbehaviour = "flood"       // valid readings, 1000 a second over 8 connections
@@ -54,8 +54,8 @@ func ParseMisbehaviours(list string) ([]Misbehaviour, error) {
 	return kinds, nil
 }
 
-// The bounds of rogue clients, in wall time: abuse does not speed up with the
-// virtual clock.
+// The bounds of misbehaving clients, in wall time: the speed of the simulation does
+// not change them.
 const (
 	floodConnections     = 8
 	floodRate            = 1000 // requests a second
@@ -122,7 +122,7 @@ func (r *misbehavingClient) post(ctx context.Context, base, path string, body []
 	switch {
 	case err != nil:
 		count.rogueFailed.Add(1)
-	case judge(status) == accepted:
+	case outcomeOf(status) == accepted:
 		count.rogueAccepted.Add(1)
 	default:
 		count.rogueRefused.Add(1)
@@ -187,8 +187,8 @@ func (r *misbehavingClient) duplicates(ctx context.Context, base string, _ int) 
 	r.post(ctx, base, messagePath, r.reading(id))
 }
 
-// clockJumps adds times that no gateway should believe, and sends now nothing,
-// now a burst, as a timer does that leaps with its clock.
+// clockJumps adds absurd times and sends nothing in one round and a burst in
+// another, as a node does whose timer follows a jumping clock.
 func (r *misbehavingClient) clockJumps(ctx context.Context, base string, round int) {
 	times := []string{"1970-01-01T00:00:00Z", "2106-02-07T06:28:15Z", "0000-00-00T00:00:00Z", "-1", "9999999999999"}
 	for burst := range round % 4 * 3 {
@@ -217,8 +217,8 @@ func (r *misbehavingClient) slowloris(ctx context.Context) {
 	connections.Wait()
 }
 
-// dribble opens a connection and sends a request, header or body, a byte a
-// second, until the gateway hangs up or patience ends.
+// dribble opens a connection and sends the header or the body of a request, one
+// byte a second, until the gateway closes the connection or slowlorisTimeout ends.
 func (r *misbehavingClient) dribble(ctx context.Context, base string, header bool) {
 	count := &r.sim.counters
 	count.rogueRequests.Add(1)

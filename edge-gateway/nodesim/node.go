@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// The life of a node, in virtual time.
+// What a node does, in virtual time.
 const (
 	registerRetries = 5
 	firstBackoff    = time.Second // doubles with each retry
 
-	// Nodes are switched on one after the other and keep that distance: all of
-	// them soon, yet many of them not at once.
-	bootSpread = 5 * time.Second       // at least, for all nodes
-	bootGap    = 50 * time.Millisecond // at least between two, within an interval
+	// Nodes are switched on one after the other and keep this distance, so that
+	// they do not all send at once. All are on within bootSpread, or within an
+	// interval where that is too short for bootGap between two.
+	bootSpread = 5 * time.Second
+	bootGap    = 50 * time.Millisecond
 
 	heartbeatFrom = 30 * time.Second
 	heartbeatTo   = 60 * time.Second
 
 	// maxPending is how many unanswered readings a node keeps for its next cycle.
-	// More would not help: the gateway stamps the time at receipt.
+	// More would not help: the gateway dates them at receipt.
 	maxPending = 4
 	// maxIntervalsBehind is how many intervals a node may be behind before it leaves out
 	// measurements.
 	maxIntervalsBehind = 4
 )
 
-// device is one simulated device. Like the firmware it does one thing at a time.
+// device is one simulated node. Like the firmware it does one thing at a time.
 type device struct {
 	sim        *Simulation
 	id         string
@@ -41,7 +42,7 @@ type device struct {
 	pending []message
 }
 
-func newNode(s *Simulation, number int, r room) *device {
+func newDevice(s *Simulation, number int, r room) *device {
 	place := uint64(number) //nolint:gosec // not negative
 	nodes := time.Duration(s.config.Nodes)
 	spread := min(max(bootSpread, nodes*bootGap), s.config.Interval)
@@ -57,7 +58,7 @@ func newNode(s *Simulation, number int, r room) *device {
 
 // run is the firmware's main loop, from power on to the end of the context.
 func (n *device) run(ctx context.Context, start time.Time) {
-	// The start belongs to the ids, so that they differ from run to run.
+	// The time of the start makes the ids differ from run to run.
 	n.ids = newRNG(n.sim.config.Seed^uint64(start.UnixNano()), 3*noiseStream+n.sensor.place)
 	if n.until(ctx, start, n.boot) != nil {
 		return
@@ -85,8 +86,8 @@ func (n *device) until(ctx context.Context, start time.Time, at time.Duration) e
 	return wait(ctx, start.Add(n.sim.wall(at)).Sub(n.sim.config.Clock()))
 }
 
-// next is the time of the measurement after the one at a virtual time, without
-// those that a slow gateway has made the node miss.
+// next is the virtual time of the measurement after the last one. It leaves out
+// measurements that the node missed because the gateway was slow.
 func (n *device) next(start time.Time, last time.Duration) time.Duration {
 	interval := n.sim.config.Interval
 	following := last + interval
@@ -98,9 +99,8 @@ func (n *device) next(start time.Time, last time.Duration) time.Duration {
 	return following
 }
 
-// register tells the gateway of the node, again after a failure, five times at
-// most. Then it goes on unregistered: the gateway takes a node in from its first
-// message too.
+// register registers the node, with at most five retries. If all fail, the node
+// goes on: the gateway also registers it with its first message.
 func (n *device) register(ctx context.Context) {
 	backoff := firstBackoff
 	for attempt := range 1 + registerRetries {
@@ -127,13 +127,13 @@ func (n *device) heartbeat(ctx context.Context) {
 	switch {
 	case end == accepted:
 		n.sim.counters.heartbeats.Add(1)
-	case ctx.Err() == nil: // being switched off is no failure
+	case ctx.Err() == nil: // the end of the simulation is no failure
 		n.sim.counters.heartbeatsFailed.Add(1)
 	}
 }
 
-// cycle measures and sends what the node has, the readings of earlier cycles
-// that are still unanswered first.
+// cycle measures, and sends the unanswered readings of earlier cycles before the
+// new one.
 func (n *device) cycle(ctx context.Context, at time.Duration) {
 	temperature, humidity := n.sensor.measure(at)
 	repeated := len(n.pending)
@@ -157,8 +157,8 @@ func (n *device) cycle(ctx context.Context, at time.Duration) {
 	n.pending = kept
 }
 
-// send posts one reading and tells whether the node is done with it; reached
-// becomes false when there is no use in sending another now.
+// send posts one reading and reports whether the node is done with it. It sets
+// reached to false when the gateway does not answer at all.
 func (n *device) send(ctx context.Context, m message, again bool, reached *bool) bool {
 	count := &n.sim.counters
 	count.sent.Add(1)
@@ -188,7 +188,7 @@ func (n *device) messageID() string {
 	return fmt.Sprintf("%08x", uint32(n.ids.pcg.Uint64())) //nolint:gosec // the low half is what is wanted
 }
 
-// post sends a request to the gateway, which it looks for if it must.
+// post sends a request to the gateway, and finds the gateway first if necessary.
 func (n *device) post(ctx context.Context, path string, body any) outcome {
 	if n.base == "" {
 		base, err := n.sim.config.Resolve(ctx)
@@ -204,5 +204,5 @@ func (n *device) post(ctx context.Context, path string, body any) outcome {
 		n.sim.config.Log.DebugContext(ctx, "gateway did not answer a simulated node", "node_id", n.id, "error", err)
 		return unreachable
 	}
-	return judge(status)
+	return outcomeOf(status)
 }

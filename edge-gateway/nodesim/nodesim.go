@@ -1,19 +1,19 @@
-// Package nodesim is a set of simulated sensor nodes. They behave at the
-// gateway as the hardware does: each finds it, registers with up to five
-// retries, posts a reading every 30 seconds and heartbeats between, and after a
-// 500 sends the reading again, under the same id, on its next cycle. What they
-// measure comes from a small thermal model of server rooms, four nodes to a
-// room, in which now and then the cooling fails.
+// Package nodesim simulates sensor nodes. They call the gateway as the hardware
+// does. Each node finds the gateway, registers with up to five retries, posts a
+// reading every 30 seconds, and sends heartbeats between. After a 500 it sends
+// the reading again under the same id on its next cycle. The values come from a
+// small thermal model of server rooms with four nodes each, whose cooling fails
+// now and then.
 //
-// The same seed gives the same rooms and the same values, reading by reading.
-// Message ids differ from run to run, as on hardware: a gateway takes a known
-// id for a reading that is sent again. Virtual time is wall time × speed; rooms
-// live in virtual time, while the gateway stamps readings with its own clock,
-// so that at a high speed a stored series is compressed.
+// The same seed gives the same rooms and the same values. Message ids differ from
+// run to run, as on hardware: the gateway would take a known id for a reading that
+// is sent again. Rooms live in virtual time, which is wall time × speed. The
+// gateway dates readings by its own clock, so a series that is stored at a high
+// speed is compressed.
 //
-// run/local and the program simulate-nodes use it, and so do load tests through
-// [Replay], which sends a recorded series instead. Beyond the four calls of a
-// node it knows nothing of the gateway.
+// run/local and the program simulate-nodes use this package. Load tests use
+// [Replay], which sends a recording instead. It knows the node's three calls and
+// nothing else of the gateway.
 package nodesim
 
 import (
@@ -38,8 +38,8 @@ const (
 	DefaultFailureEvery = 24 * time.Hour
 )
 
-// Config says which nodes there are and how they live. Durations are virtual
-// time unless they say otherwise.
+// Config says which nodes there are and what they do. Durations are virtual time
+// unless a comment says otherwise.
 type Config struct {
 	Gateway string  // base address; empty if Resolve is given
 	Resolve Resolve // how nodes find the gateway; nil for the address of Gateway
@@ -53,10 +53,10 @@ type Config struct {
 	// FailureEvery is the mean time between cooling failures of a room; 0 means
 	// DefaultFailureEvery, a negative value none by chance.
 	FailureEvery time.Duration
-	// HotAfter, in wall time, is when the hottest node of the first room is to
-	// pass 50 °C for the first time, within half a minute of virtual time; its
-	// cooling fails as much earlier as that takes, before the start if need be.
-	// 0 leaves failures to chance.
+	// HotAfter is the wall time after which the hottest node of the first room
+	// passes 50 °C for the first time, within half a minute of virtual time. The
+	// cooling fails early enough for that, if necessary before the start. 0 leaves
+	// failures to chance.
 	HotAfter time.Duration
 
 	Misbehave []Misbehaviour // rogue clients beside the nodes
@@ -99,8 +99,8 @@ func (c *Config) complete() error {
 	return errors.Join(errs...)
 }
 
-// maxSpeed makes a reading every 30 ms of the default interval; beyond it a
-// node could not keep its schedule over HTTP.
+// maxSpeed turns the default interval into 30 ms. A faster node could not keep its
+// schedule over HTTP.
 const maxSpeed = 1000.0
 
 func orDefault[T comparable](value, standard T) T {
@@ -111,7 +111,7 @@ func orDefault[T comparable](value, standard T) T {
 	return value
 }
 
-// Simulation is a set of nodes, made by [New] and brought to life by Run.
+// Simulation is a set of nodes, made by [New] and started by Run.
 type Simulation struct {
 	config   Config
 	client   *client
@@ -124,7 +124,7 @@ type Simulation struct {
 }
 
 // New prepares the rooms and their nodes; nothing is sent yet. The error joins
-// every fault of the configuration.
+// everything that is wrong with the config.
 func New(config Config) (*Simulation, error) {
 	if err := config.complete(); err != nil {
 		return nil, fmt.Errorf("simulated nodes: %w", err)
@@ -138,27 +138,27 @@ func New(config Config) (*Simulation, error) {
 
 // addRoom makes a room and its nodes.
 func (s *Simulation) addRoom(number int) {
-	ordered := &scheduledOutages{}
-	s.rooms = append(s.rooms, ordered)
-	cold := newRoom(s.config.Seed, uint64(number), s.config.FailureEvery, ordered) //nolint:gosec // not negative
+	scheduled := &scheduledOutages{}
+	s.rooms = append(s.rooms, scheduled)
+	cold := newRoom(s.config.Seed, uint64(number), s.config.FailureEvery, scheduled) //nolint:gosec // not negative
 	first := number * nodesPerRoom
 	last := min(first+nodesPerRoom, s.config.Nodes) - 1
 	if number == 0 && s.config.HotAfter > 0 {
 		hottest := newSensor(cold, s.config.Seed, uint64(last)) //nolint:gosec // not negative
 		from := hottest.failureBefore(s.virtual(s.config.HotAfter))
-		ordered.add(interval{from: from, to: from + scheduledOutage})
+		scheduled.add(interval{from: from, to: from + scheduledOutage})
 	}
 	for cold.at < 0 {
 		cold.step()
 	}
 	for i := first; i <= last; i++ {
-		s.nodes = append(s.nodes, newNode(s, i, cold))
+		s.nodes = append(s.nodes, newDevice(s, i, cold))
 	}
 }
 
-// Run lets the nodes live until the context ends, and returns when all have
-// stopped. It returns nil then: a gateway that does not answer is a nodes'
-// everyday trouble, seen in Stats. Call it once.
+// Run runs the nodes until the context ends, waits until all have stopped, and
+// returns nil. A gateway that does not answer is no error: Stats counts it. Call
+// Run once.
 func (s *Simulation) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.started.IsZero() {
@@ -211,12 +211,12 @@ func (s *Simulation) Rooms() [][]string {
 	return rooms
 }
 
-// scheduledOutage is how long a failure lasts that was ordered, not drawn.
+// scheduledOutage is how long a failure of [Config.HotAfter] or FailCooling lasts.
 const scheduledOutage = 20 * time.Minute
 
-// FailCooling ends the cooling of a room, numbered from 0, for twenty minutes
-// of virtual time from now. Its hot aisle passes 50 °C after about nine of them,
-// its cold aisle after about twelve. The error names a room that is not there.
+// FailCooling stops the cooling of a room, numbered from 0, for the next twenty
+// minutes of virtual time. Its hot aisle passes 50 °C after about nine of them,
+// its cold aisle after about twelve. A room that does not exist is an error.
 func (s *Simulation) FailCooling(room int) error {
 	if room < 0 || room >= len(s.rooms) {
 		return fmt.Errorf("no simulated room %d: there are %d", room, len(s.rooms))
@@ -236,12 +236,12 @@ func (s *Simulation) now() time.Duration {
 	return s.virtual(s.config.Clock().Sub(s.started))
 }
 
-// virtual turns a stretch of wall time into virtual time.
+// virtual converts a duration of wall time to virtual time.
 func (s *Simulation) virtual(wall time.Duration) time.Duration {
 	return time.Duration(float64(wall) * s.config.Speed)
 }
 
-// wall turns a stretch of virtual time into wall time.
+// wall converts a duration of virtual time to wall time.
 func (s *Simulation) wall(virtual time.Duration) time.Duration {
 	return time.Duration(float64(virtual) / s.config.Speed)
 }

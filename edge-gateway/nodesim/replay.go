@@ -17,8 +17,8 @@ import (
 
 // Defaults of [ReplayOptions].
 const (
-	DefaultConcurrency = 64
-	DefaultGiveUp      = time.Minute
+	DefaultConcurrency  = 64
+	DefaultRetryTimeout = time.Minute
 )
 
 // ReplayOptions say what to replay and how.
@@ -27,22 +27,22 @@ type ReplayOptions struct {
 	Resolve Resolve // asked once
 	File    io.Reader
 
-	// Speed is seconds of the record per second; 0 sends as fast as the gateway
+	// Speed is seconds of the recording per second; 0 sends as fast as the gateway
 	// answers.
 	Speed       float64
 	Concurrency int      // requests at a time at most; 0 means DefaultConcurrency
 	Humidity    *float64 // % relative humidity for rows without one; nil leaves them out
 
-	// Run goes before the row's line in every message id and so keeps the ids of
-	// two replays apart; empty means four random bytes. With StableIDs the ids
-	// are of the line alone, the same in every run: a gateway that still has a
-	// row in its window then knows it again.
+	// Run stands before the row's line in every message id, so that the ids of two
+	// replays differ; empty means four random bytes. With StableIDs the id is the
+	// line alone, the same in every run: a gateway that still has the row in its
+	// window then takes it for the same reading.
 	Run       string
 	StableIDs bool
 
-	RetryTimeout time.Duration // wall time for one row's retries; 0 means DefaultGiveUp
+	RetryTimeout time.Duration // wall time for one row's retries; 0 means DefaultRetryTimeout
 
-	// Ledger, if given, is told of every row that was answered, in order for
+	// OnResult, if given, is called for every row that was answered: in order for
 	// each node, by one goroutine at a time.
 	OnResult func(RowResult)
 
@@ -50,8 +50,7 @@ type ReplayOptions struct {
 	Transport http.RoundTripper // nil means connections of the package's own
 }
 
-// RowResult is the end of one row: under which id it was sent and what the gateway
-// said last.
+// RowResult says under which id a row was sent and what the gateway answered last.
 type RowResult struct {
 	recording.Row
 
@@ -65,12 +64,12 @@ type RowResult struct {
 type Result struct {
 	Rows               int // of the file
 	SkippedTemperature int // rows without a temperature
-	SkippedHumidity    int // rows without a humidity, none being given for them
+	SkippedHumidity    int // rows without a humidity, where ReplayOptions has none either
 	Nodes              int
 	Sent               int // rows that were sent, once or more
 	Accepted           int // rows answered with 200
 	Rejected           int // rows the gateway found invalid
-	Failed             int // rows given up without a lasting answer
+	Failed             int // rows given up after RetryTimeout
 	Retries            int // posts beyond the first of a row
 	Elapsed            time.Duration
 	Run                string // what stands before the line in message ids; empty with StableIDs
@@ -98,7 +97,7 @@ type replayRun struct {
 	series  *recording.Recording
 	base    string
 	client  *client
-	slots   chan struct{} // holds one token per request under way
+	slots   chan struct{} // holds one token per request in flight
 	start   time.Time
 
 	sent, accepted, rejected, failed, retries atomic.Int64
@@ -110,28 +109,28 @@ type replayRun struct {
 // its rows one after the other, oldest first; nodes do so in parallel. A row
 // answered with 429 or 5xx, or not at all, is sent again under the same id.
 //
-// The result counts what happened also when the error is not nil: a malformed
-// file (nothing was sent), a row that the gateway would not take within GiveUp
-// (the rest is not sent), or the context's end.
+// The result counts what happened even if there is an error. The error is that of
+// a malformed file (nothing was sent), of a row that the gateway did not take
+// within RetryTimeout (the rest is not sent), or of the context's end.
 func Replay(ctx context.Context, options ReplayOptions) (Result, error) {
-	p, err := prepare(ctx, options)
+	r, err := prepare(ctx, options)
 	if err != nil {
 		return Result{}, fmt.Errorf("replay: %w", err)
 	}
-	defer p.client.close()
+	defer r.client.close()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var senders sync.WaitGroup
-	p.start = p.options.Clock()
-	for number, id := range p.series.Nodes {
+	r.start = r.options.Clock()
+	for number, id := range r.series.Nodes {
 		senders.Go(func() {
-			if err := p.node(ctx, number, p.series.Rows[id]); err != nil {
+			if err := r.node(ctx, number, r.series.Rows[id]); err != nil {
 				stop(err)
 			}
 		})
 	}
 	senders.Wait()
-	result := p.result()
+	result := r.result()
 	if ctx.Err() != nil {
 		return result, fmt.Errorf("replay: %w", context.Cause(ctx))
 	}
@@ -140,7 +139,7 @@ func Replay(ctx context.Context, options ReplayOptions) (Result, error) {
 
 func prepare(ctx context.Context, options ReplayOptions) (*replayRun, error) {
 	options.Concurrency = orDefault(options.Concurrency, DefaultConcurrency)
-	options.RetryTimeout = orDefault(options.RetryTimeout, DefaultGiveUp)
+	options.RetryTimeout = orDefault(options.RetryTimeout, DefaultRetryTimeout)
 	if options.Clock == nil {
 		return nil, errors.New("a clock is required")
 	}
@@ -181,78 +180,78 @@ func prepare(ctx context.Context, options ReplayOptions) (*replayRun, error) {
 	}, nil
 }
 
-func (p *replayRun) result() Result {
+func (r *replayRun) result() Result {
 	return Result{
-		Rows:               p.series.Total,
-		SkippedTemperature: p.series.WithoutTemperature,
-		SkippedHumidity:    p.series.WithoutHumidity,
-		Nodes:              len(p.series.Nodes),
-		Sent:               int(p.sent.Load()),
-		Accepted:           int(p.accepted.Load()),
-		Rejected:           int(p.rejected.Load()),
-		Failed:             int(p.failed.Load()),
-		Retries:            int(p.retries.Load()),
-		Elapsed:            p.options.Clock().Sub(p.start),
-		Run:                p.options.Run,
+		Rows:               r.series.Total,
+		SkippedTemperature: r.series.WithoutTemperature,
+		SkippedHumidity:    r.series.WithoutHumidity,
+		Nodes:              len(r.series.Nodes),
+		Sent:               int(r.sent.Load()),
+		Accepted:           int(r.accepted.Load()),
+		Rejected:           int(r.rejected.Load()),
+		Failed:             int(r.failed.Load()),
+		Retries:            int(r.retries.Load()),
+		Elapsed:            r.options.Clock().Sub(r.start),
+		Run:                r.options.Run,
 	}
 }
 
 // node sends the rows of one node.
-func (p *replayRun) node(ctx context.Context, number int, rows []recording.Row) error {
+func (r *replayRun) node(ctx context.Context, number int, rows []recording.Row) error {
 	address := fmt.Sprintf("10.78.%d.%d", number/250%256, number%250+1)
 	body := registration{NodeID: rows[0].NodeID, IPAddr: address}
 	attempts := 0
-	if _, err := p.deliver(ctx, registerPath, body, &attempts); err != nil {
+	if _, err := r.deliver(ctx, registerPath, body, &attempts); err != nil {
 		return fmt.Errorf("register %s: %w", rows[0].NodeID, err)
 	}
 	for _, row := range rows {
-		if p.options.Speed > 0 {
-			due := p.start.Add(time.Duration(float64(row.Time.Sub(p.series.First)) / p.options.Speed))
-			if err := wait(ctx, due.Sub(p.options.Clock())); err != nil {
+		if r.options.Speed > 0 {
+			due := r.start.Add(time.Duration(float64(row.Time.Sub(r.series.First)) / r.options.Speed))
+			if err := wait(ctx, due.Sub(r.options.Clock())); err != nil {
 				return err
 			}
 		}
-		if err := p.send(ctx, row); err != nil {
+		if err := r.send(ctx, row); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// send brings one row to its end.
-func (p *replayRun) send(ctx context.Context, row recording.Row) error {
-	entry := RowResult{Row: row, MessageID: p.messageID(row.Line)}
-	p.sent.Add(1)
-	status, err := p.deliver(ctx, messagePath, message{
+// send sends one row until it is answered, and reports the result.
+func (r *replayRun) send(ctx context.Context, row recording.Row) error {
+	entry := RowResult{Row: row, MessageID: r.messageID(row.Line)}
+	r.sent.Add(1)
+	status, err := r.deliver(ctx, messagePath, message{
 		ID:          entry.MessageID,
 		NodeID:      row.NodeID,
 		Temperature: row.Temperature,
 		Humidity:    row.Humidity,
 	}, &entry.Attempts)
-	p.retries.Add(int64(max(0, entry.Attempts-1)))
+	r.retries.Add(int64(max(0, entry.Attempts-1)))
 	if err != nil {
-		p.failed.Add(1)
+		r.failed.Add(1)
 		return fmt.Errorf("line %d of %s: %w", row.Line, row.NodeID, err)
 	}
-	entry.Status, entry.Accepted = status, judge(status) == accepted
+	entry.Status, entry.Accepted = status, outcomeOf(status) == accepted
 	if entry.Accepted {
-		p.accepted.Add(1)
+		r.accepted.Add(1)
 	} else {
-		p.rejected.Add(1)
+		r.rejected.Add(1)
 	}
-	if p.options.OnResult != nil {
-		p.ledger.Lock()
-		defer p.ledger.Unlock()
-		p.options.OnResult(entry)
+	if r.options.OnResult != nil {
+		r.ledger.Lock()
+		defer r.ledger.Unlock()
+		r.options.OnResult(entry)
 	}
 	return nil
 }
 
-func (p *replayRun) messageID(line int) string {
-	if p.options.StableIDs {
+func (r *replayRun) messageID(line int) string {
+	if r.options.StableIDs {
 		return fmt.Sprintf("row-%d", line)
 	}
-	return fmt.Sprintf("%s-%d", p.options.Run, line)
+	return fmt.Sprintf("%s-%d", r.options.Run, line)
 }
 
 // The pauses between attempts, in wall time.
@@ -261,20 +260,20 @@ const (
 	longestPause = 2 * time.Second
 )
 
-// deliver posts a body until the gateway has taken or refused it, whose status
-// it returns; attempts counts the posts.
-func (p *replayRun) deliver(ctx context.Context, path string, body any, attempts *int) (int, error) {
-	began := p.options.Clock()
+// deliver posts a body until the gateway takes or rejects it, and returns the
+// status. attempts counts the posts.
+func (r *replayRun) deliver(ctx context.Context, path string, body any, attempts *int) (int, error) {
+	began := r.options.Clock()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		*attempts++
-		status, err := p.post(ctx, path, body)
+		status, err := r.post(ctx, path, body)
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("interrupted: %w", ctx.Err())
 		}
-		if err == nil && judge(status) != retryLater {
+		if err == nil && outcomeOf(status) != retryLater {
 			return status, nil
 		}
-		if p.options.Clock().Sub(began)+pause > p.options.RetryTimeout {
+		if r.options.Clock().Sub(began)+pause > r.options.RetryTimeout {
 			if err == nil {
 				err = fmt.Errorf("status %d", status)
 			}
@@ -286,13 +285,13 @@ func (p *replayRun) deliver(ctx context.Context, path string, body any, attempts
 	}
 }
 
-// post sends one request when fewer than Concurrency are under way.
-func (p *replayRun) post(ctx context.Context, path string, body any) (int, error) {
+// post sends one request once fewer than Concurrency are in flight.
+func (r *replayRun) post(ctx context.Context, path string, body any) (int, error) {
 	select {
-	case p.slots <- struct{}{}:
+	case r.slots <- struct{}{}:
 	case <-ctx.Done():
 		return 0, fmt.Errorf("interrupted: %w", ctx.Err())
 	}
-	defer func() { <-p.slots }()
-	return p.client.post(ctx, p.base, path, body)
+	defer func() { <-r.slots }()
+	return r.client.post(ctx, r.base, path, body)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// rng is a seeded source of everything random. It is a value: a copy goes on
-// with the same numbers, which is how the nodes of one room see the same room.
+// rng is a seeded random generator. It is a value: a copy draws the same numbers,
+// so all nodes of a room see the same room.
 type rng struct{ pcg rand.PCG }
 
 func newRNG(seed, stream uint64) rng { return rng{pcg: *rand.NewPCG(seed, stream)} }
@@ -18,8 +18,8 @@ func (c *rng) uniform(low, high float64) float64 {
 	return low + (high-low)*unit
 }
 
-// normal draws from the standard normal distribution, cut at ±3 so that bounds
-// can be promised.
+// normal draws from the standard normal distribution, clipped at ±3, so that every
+// value has bounds.
 func (c *rng) normal() float64 {
 	radius := math.Sqrt(-2 * math.Log(1-c.uniform(0, 1)))
 	return max(-3, min(3, radius*math.Cos(2*math.Pi*c.uniform(0, 1))))

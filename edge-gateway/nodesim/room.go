@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// The thermal model of a room, in rates so that no masses need naming. The air
-// takes up the heat of the racks; two cooling stages take it away, the first
-// always, the second by a thermostat with hysteresis, and standby units join
-// when the room is far too warm.
+// The thermal model of a room. It works with rates, so that it needs no masses.
+// The racks heat the air. The first cooling stage always runs, the second by a
+// thermostat with hysteresis, and standby units start when the room is far too
+// warm.
 const (
 	step = 5 * time.Second // of the integration
 
@@ -37,26 +37,26 @@ const (
 	coilPoint   = 6.5       // g/m³ at the coil's dew point
 )
 
-// interval is a stretch of virtual time in which a room has no cooling.
+// interval is a span of virtual time in which a room has no cooling.
 type interval struct{ from, to time.Duration }
 
-// scheduledOutages are the failures that were ordered rather than drawn; all copies of
-// a room share them.
+// scheduledOutages are the failures of a room that do not come by chance. All copies
+// of the room share them.
 type scheduledOutages struct {
 	mu    sync.RWMutex
 	spans []interval
 }
 
-func (i *scheduledOutages) add(s interval) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.spans = append(i.spans, s)
+func (o *scheduledOutages) add(s interval) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.spans = append(o.spans, s)
 }
 
-func (i *scheduledOutages) cover(at time.Duration) bool {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	for _, s := range i.spans {
+func (o *scheduledOutages) cover(at time.Duration) bool {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	for _, s := range o.spans {
 		if s.from <= at && at < s.to {
 			return true
 		}
@@ -64,9 +64,9 @@ func (i *scheduledOutages) cover(at time.Duration) bool {
 	return false
 }
 
-// room is the state of one server room at one instant of virtual time. It is a
-// value: every node advances a copy of its own, and all copies pass through the
-// same states, so nodes share physics without waiting for each other.
+// room is the state of one server room at one virtual time. It is a value: every
+// node advances a copy of its own, and all copies pass through the same states. So
+// the nodes of a room agree and never wait for each other.
 type room struct {
 	chance    rng
 	scheduled *scheduledOutages
@@ -87,14 +87,14 @@ type room struct {
 	every           time.Duration
 }
 
-// warmUp is how long rooms run before the first reading, so that they are in
-// the middle of their life when the nodes are switched on.
+// warmUp is how long rooms run before the first reading, so that their cooling has
+// settled when the nodes are switched on.
 const warmUp = 3 * time.Hour
 
 // newRoom returns a room at virtual time zero after warming up. every is the
 // mean virtual time between cooling failures; 0 means none by chance.
-func newRoom(seed, number uint64, every time.Duration, ordered *scheduledOutages) room {
-	r := room{chance: newRNG(seed, number), scheduled: ordered, at: -warmUp, load: 1, output: 1, every: every}
+func newRoom(seed, number uint64, every time.Duration, scheduled *scheduledOutages) room {
+	r := room{chance: newRNG(seed, number), scheduled: scheduled, at: -warmUp, load: 1, output: 1, every: every}
 	r.setpoint = r.chance.uniform(21.5, 22.5)
 	r.supply = r.chance.uniform(7.2, 7.7)
 	r.air, r.moisture = r.setpoint, r.supply
@@ -102,8 +102,8 @@ func newRoom(seed, number uint64, every time.Duration, ordered *scheduledOutages
 	return r
 }
 
-// nextFailure draws a failure that leaves the room at least a quarter of the
-// mean time, and no less than rest, in good order.
+// nextFailure draws the next failure. Until then the room works for at least a
+// quarter of the mean time, and for at least rest.
 func (r *room) nextFailure(rest time.Duration) interval {
 	if r.every <= 0 {
 		return interval{from: math.MaxInt64, to: math.MaxInt64}
@@ -112,11 +112,11 @@ func (r *room) nextFailure(rest time.Duration) interval {
 	return interval{from: from, to: from + r.outage()}
 }
 
-// outage draws how long a repair takes: long enough that every place of the
-// room passes 50 °C.
+// outage draws how long a repair takes: long enough that every node of the room
+// passes 50 °C.
 func (r *room) outage() time.Duration { return r.chance.between(16*time.Minute, 22*time.Minute) }
 
-// failed tells whether the room is without cooling now.
+// failed reports whether the room is without cooling now.
 func (r *room) failed() bool {
 	return r.failure.from <= r.at && r.at < r.failure.to || r.scheduled.cover(r.at)
 }
@@ -139,8 +139,8 @@ func (r *room) step() {
 	}
 }
 
-// stepLoad moves the rack load: the day's course, the jobs that come and go,
-// and what hot air leaves running.
+// stepLoad changes the rack load: over the day, with jobs that start and end, and
+// by servers that throttle in hot air.
 func (r *room) stepLoad(dt float64) {
 	if r.at >= r.jobUntil {
 		r.job = r.chance.uniform(-0.08, 0.08)

@@ -187,10 +187,10 @@ func TestFailureBefore(t *testing.T) {
 	t.Parallel()
 	for _, at := range []time.Duration{20 * time.Second, 5 * time.Minute, 3 * time.Hour} {
 		for seed := range uint64(5) {
-			ordered := &scheduledOutages{}
-			s := newSensor(newRoom(seed, 0, -1, ordered), seed, 3)
+			scheduled := &scheduledOutages{}
+			s := newSensor(newRoom(seed, 0, -1, scheduled), seed, 3)
 			from := s.failureBefore(at)
-			ordered.add(interval{from: from, to: from + scheduledOutage})
+			scheduled.add(interval{from: from, to: from + scheduledOutage})
 			s.advance(at - 2*time.Minute)
 			if s.temperature > 50 {
 				t.Errorf("seed %d: %.1f °C two minutes before %s", seed, s.temperature, at)

@@ -11,8 +11,8 @@ const (
 	humidityNoise    = 0.4              // % relative humidity, standard deviation
 )
 
-// sensor is the measuring end of a node: a place in a room, and how well the
-// part measures there.
+// sensor is the measuring part of a node: its position in a room and its errors of
+// measurement.
 type sensor struct {
 	room  room
 	seed  uint64
@@ -28,7 +28,7 @@ type sensor struct {
 // high in the cold aisle, in the return air, in the hot aisle.
 func positionOffsets() [nodesPerRoom]float64 { return [nodesPerRoom]float64{0.4, 1.5, 3.5, 5.4} }
 
-// noiseStream keeps the draws of sensors apart from those of rooms.
+// noiseStream separates the random numbers of sensors from those of rooms.
 const noiseStream = 1 << 32
 
 // newSensor puts the sensor of a node into a room.
@@ -51,9 +51,9 @@ func (s *sensor) advance(to time.Duration) {
 	}
 }
 
-// measure returns what the part reports at a virtual time, °C and % relative
-// humidity, in steps of 0.1. Times must not run backwards. The noise depends on
-// the time alone, so that a reading left out changes none of those after it.
+// measure returns the measurement at a virtual time, in °C and % relative humidity,
+// in steps of 0.1. Times must not run backwards. The noise depends only on the time:
+// leaving out a reading changes none of the later ones.
 func (s *sensor) measure(at time.Duration) (temperature, humidity float64) {
 	s.advance(at)
 	noise := newRNG(s.seed^uint64(at), noiseStream+s.place) //nolint:gosec // any bits will do for a seed
@@ -62,7 +62,7 @@ func (s *sensor) measure(at time.Duration) (temperature, humidity float64) {
 	return roundToTenth(temperature, -40, 125), roundToTenth(humidity, 0, 100)
 }
 
-// roundToTenth brings a value to the precision and the range of the hardware.
+// roundToTenth rounds a value to the precision of the hardware, within its range.
 func roundToTenth(value, lowest, highest float64) float64 {
 	return math.Round(max(lowest, min(highest, value))*10) / 10
 }
@@ -71,8 +71,8 @@ func roundToTenth(value, lowest, highest float64) float64 {
 // default threshold, and a little for noise.
 const hot = 50.5
 
-// failureBefore returns when cooling must fail, in virtual time, for the sensor
-// to be hot at a given time. The sensor itself stays where it is.
+// failureBefore returns the virtual time at which cooling must fail so that the
+// sensor is hot at a given time. It does not advance the sensor itself.
 func (s *sensor) failureBefore(at time.Duration) time.Duration {
 	from := at - 9*time.Minute
 	for range 3 { // the ramp hardly depends on its beginning, so this settles at once

@@ -87,13 +87,13 @@ func TestFailCooling(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
-		ordered := make(chan error, 1)
-		time.AfterFunc(5*time.Minute, func() { ordered <- s.FailCooling(1) })
+		failed := make(chan error, 1)
+		time.AfterFunc(5*time.Minute, func() { failed <- s.FailCooling(1) })
 		start := time.Now()
 		if err := s.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-ordered; err != nil {
+		if err := <-failed; err != nil {
 			t.Fatal(err)
 		}
 		hot := map[string]time.Duration{}

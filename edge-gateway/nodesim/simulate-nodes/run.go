@@ -49,7 +49,7 @@ func parse(arguments []string, errors io.Writer) (options, error) {
 	flags.IntVar(&o.concurrency, "concurrency", nodesim.DefaultConcurrency, "requests at a time in a replay")
 	flags.StringVar(&o.ids, "ids", "run", "message ids of a replay: run (new in every run) or stable")
 	humidity := flags.Float64("humidity", 0, "in percent, for rows of a replay without one (default: leave them out)")
-	flags.BoolVar(&o.verbose, "verbose", false, "log what single nodes meet")
+	flags.BoolVar(&o.verbose, "verbose", false, "log the errors of single nodes")
 	if err := flags.Parse(arguments); err != nil {
 		return o, fmt.Errorf("command line: %w", err)
 	}
@@ -87,7 +87,7 @@ func nearest(ctx context.Context) (string, error) {
 	return found.URL(), nil
 }
 
-// run does what the command line says until it is done or the context ends.
+// run executes the command line until it is done or the context ends.
 func run(ctx context.Context, arguments []string, out, errors io.Writer, clock func() time.Time) error {
 	o, err := parse(arguments, errors)
 	if err != nil {
