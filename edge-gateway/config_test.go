@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/config"
 )
 
@@ -100,6 +101,37 @@ func TestMisspeltSettingIsTold(t *testing.T) {
 	}
 }
 
+// TestDefaultsAreTheSameEverywhere compares the example that a site copies, and the
+// outbox's own default, with the config.
+func TestDefaultsAreTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile("packaging/environment.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := map[string]string{}
+	for _, v := range variables() {
+		defaults[v.Name] = v.Default
+	}
+	compared := 0
+	for line := range strings.Lines(string(example)) {
+		name, value, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "#"), "=")
+		if !found {
+			continue
+		}
+		compared++
+		if want, known := defaults[name]; !known || value != want {
+			t.Errorf("environment.example has %s=%s, want %q", name, value, want)
+		}
+	}
+	if compared < 5 {
+		t.Errorf("only %d variables in environment.example", compared)
+	}
+	if got := config.Defaults[Config]().OutboxMaxBytes; got != outbox.DefaultMaxBytes {
+		t.Errorf("OUTBOX_MAX_BYTES is %d by default, the outbox's own default %d", got, outbox.DefaultMaxBytes)
+	}
+}
+
 func TestNamesOfGoogle(t *testing.T) {
 	t.Parallel()
 	for _, environ := range [][]string{{"PROJECT_ID=site", "DATA_TOPIC=da ta"}, {"PROJECT_ID=site", "DATA_TOPIC=projects/site/topics/data"}, {"PROJECT_ID=my site"}} {
@@ -122,7 +154,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("two faults are told as %v", err)
 	}
 	_, err = config.Load[Config]([]string{"PROJECT_ID=p", "PORT=70000", "LOG_LEVEL=loud", "OUTBOX_MAX_BYTES=5"})
-	want := "settings: PORT must be between 1 and 65535\nOUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more\nLOG_LEVEL must be debug, info, warn or error"
+	want := "config: PORT must be between 1 and 65535\nOUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more\nLOG_LEVEL must be debug, info, warn or error"
 	if err == nil || err.Error() != want {
 		t.Errorf("faulty rules are told as %v", err)
 	}

@@ -11,8 +11,8 @@ import (
 // functions do.
 type Config struct {
 	Database cloudsql.Config
-	Table    backend.Config
+	Backend  backend.Config
 }
 
 // Validate implements config.Validator.
-func (c Config) Validate() error { return errors.Join(c.Database.Validate(), c.Table.Validate()) }
+func (c Config) Validate() error { return errors.Join(c.Database.Validate(), c.Backend.Validate()) }

@@ -11,7 +11,7 @@ import (
 // functions do.
 type Config struct {
 	Database cloudsql.Config
-	Table    backend.Config
+	Backend  backend.Config
 	// ModelBucket is where models are kept.
 	ModelBucket string `env:"MODEL_BUCKET,required,notEmpty"`
 	// Rows is how many readings a run learns from at most, of all nodes together.
@@ -23,9 +23,9 @@ const maxRows = 500_000
 
 // Validate implements config.Validator.
 func (c Config) Validate() error {
-	faults := []error{c.Database.Validate(), c.Table.Validate()}
+	errs := []error{c.Database.Validate(), c.Backend.Validate()}
 	if c.Rows < 1 || c.Rows > maxRows {
-		faults = append(faults, errors.New("TRAINING_ROWS must be between 1 and 500000"))
+		errs = append(errs, errors.New("TRAINING_ROWS must be between 1 and 500000"))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

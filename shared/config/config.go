@@ -35,17 +35,25 @@ func Load[T any](environ []string) (T, error) {
 	}
 	if v, ok := any(config).(Validator); ok {
 		if err := v.Validate(); err != nil {
-			return config, fmt.Errorf("settings: %w", err)
+			return config, fmt.Errorf("config: %w", err)
 		}
 	}
 	return config, nil
+}
+
+// Defaults returns a T as an empty environment leaves it: for a program that runs a
+// component with values of its own and keeps the defaults of the others.
+func Defaults[T any]() T {
+	var config T
+	_ = env.ParseWithOptions(&config, env.Options{Environment: map[string]string{}}) // required variables are not set
+	return config
 }
 
 // joinErrors turns the library's errors into lines that name the variable.
 func joinErrors(config reflect.Type, err error) error {
 	all, ok := errors.AsType[env.AggregateError](err)
 	if !ok {
-		return fmt.Errorf("settings: %w", err)
+		return fmt.Errorf("config: %w", err)
 	}
 	lines := make([]error, 0, len(all.Errors))
 	for _, err := range all.Errors {
@@ -64,7 +72,7 @@ func errorLine(config reflect.Type, err error) error {
 	if malformed, ok := errors.AsType[env.ParseError](err); ok {
 		return fmt.Errorf("%s is not a valid %s", variableName(config, malformed.Name), typeName(malformed.Type))
 	}
-	return fmt.Errorf("settings: %w", err)
+	return fmt.Errorf("config: %w", err)
 }
 
 // variableName finds the environment variable of a field, in embedded structs too.

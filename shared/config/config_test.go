@@ -38,6 +38,14 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	want := settings{Port: 8080, Limit: 50, Linger: 5 * time.Millisecond}
+	if diff := cmp.Diff(want, config.Defaults[settings]()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestLoadNamesEachErrorOnALineOfItsOwn(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -51,7 +59,7 @@ func TestLoadNamesEachErrorOnALineOfItsOwn(t *testing.T) {
 			[]string{"PORT=http", "LINGER=soon"},
 			[]string{"PROJECT_ID is required and not set", "PORT is not a valid whole number", "LINGER is not a valid duration (such as 15s or 5m)"},
 		},
-		"a rule of the settings' own": {[]string{"PROJECT_ID=a", "PORT=70000"}, []string{"settings: PORT must be between 1 and 65535"}},
+		"a rule of the settings' own": {[]string{"PROJECT_ID=a", "PORT=70000"}, []string{"config: PORT must be between 1 and 65535"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, f
 	if err != nil {
 		return nil, nil, err
 	}
-	table, closeTable, err := backend.Open(ctx, c.Project, c.Table, pool, deps.Clock, deps.Log)
+	table, closeTable, err := backend.Open(ctx, c.Project, c.Backend, pool, deps.Clock, deps.Log)
 	if err != nil {
 		closePool()
 		return nil, nil, fmt.Errorf("open readings: %w", err)

@@ -11,7 +11,6 @@ import (
 	"coldaisle.dev/functions/storealert"
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/run/local/pushbridge"
-	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/readings/bqreadings"
@@ -19,24 +18,19 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// The defaults of the functions' variables.
-const (
-	predictionSample = 200
-	trainingRows     = 5000
-)
-
 // startPipeline serves the functions over HTTP and starts the bridge that pushes the
 // subscriptions' messages to them.
 func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 	metadata := store.New(s.Pool)
+	detection := config.Defaults[detect.Config]()
 	sensors := sensorcache.New(metadata, s.options.Clock)
 	alerts := detect.NewAlertPublisher(s.PubSub, pushbridge.TopicAlerts)
 	s.onStop("alerts topic", func() error { alerts.Stop(); return nil })
-	predictor := detect.NewAnomalyDetector(s.loader(), metadata, cmp.Or(s.options.PredictionSample, predictionSample), s.log, nil)
-	trainer := train.New(metadata, table, s.Models, cmp.Or(s.options.TrainingRows, trainingRows), s.options.Clock, s.log, nil)
+	predictor := detect.NewAnomalyDetector(s.loader(), metadata, cmp.Or(s.options.PredictionSample, detection.PredictionSample), s.log, nil)
+	trainer := train.New(metadata, table, s.Models, cmp.Or(s.options.TrainingRows, config.Defaults[train.Config]().Rows), s.options.Clock, s.log, nil)
 	handlers := map[string]push.HandleFunc{
 		"ingest":     ingest.New(table, sensors, s.log, nil).Handle,
-		"detect":     detect.New(sensors, alerts, predictor, alert.Defaults(), s.log, nil).Handle,
+		"detect":     detect.New(sensors, alerts, predictor, detection.Defaults(), s.log, nil).Handle,
 		"storealert": storealert.New(metadata, s.log, nil).Handle,
 		"train":      trainer.Handle,
 	}

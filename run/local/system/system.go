@@ -59,11 +59,11 @@ type Options struct {
 	// 0 means a minute.
 	ModelRefreshInterval time.Duration
 	// PredictionSample is the number of normal readings of which one is recorded for
-	// users to validate; 0 means 200.
+	// users to validate; 0 means detect's default.
 	PredictionSample int
 	// PasswordCost is bcrypt's cost; 0 means the API's default. Only tests set less.
 	PasswordCost int
-	// TrainingRows bounds the readings of a training run; 0 means 5000.
+	// TrainingRows bounds the readings of a training run; 0 means train's default.
 	TrainingRows int
 
 	// WrapHandler, if not nil, wraps each function's handler: a test makes it fail.
