@@ -43,8 +43,30 @@ var (
 // copies of one reading would then differ.
 const Precision = time.Microsecond
 
+// Channel says through whose gateways a reading came: the id of the customer whose
+// enrolled gateway signed the message, or [Open]. The same node id in two channels
+// is two nodes.
+type Channel int64
+
+// Open is the channel of gateways that are not enrolled.
+const Open Channel = 0
+
+// Node names a node within its channel.
+type Node struct {
+	Channel Channel
+	ID      string
+}
+
+// Span is a part of a channel in time: from ≤ t < until. A zero From has no
+// beginning, a zero Until no end.
+type Span struct {
+	Channel     Channel
+	From, Until time.Time
+}
+
 // Reading is one measurement of one node.
 type Reading struct {
+	Channel     Channel
 	NodeID      string    // the sensor's public identifier
 	MessageID   string    // the node's own id of the message, unique only together with the node and the time
 	Time        time.Time // UTC, at [Precision]: the gateway's clock at receipt, see [Dated]
@@ -70,6 +92,7 @@ func Dated(stamped, published time.Time) time.Time {
 // Identity is what makes two readings the same one. Message ids are four random
 // bytes on some nodes and collide within weeks, so the time belongs to it.
 type Identity struct {
+	Channel   Channel
 	NodeID    string
 	MessageID string
 	Time      time.Time
@@ -77,7 +100,7 @@ type Identity struct {
 
 // Identity returns the reading's identity, comparable with ==.
 func (r Reading) Identity() Identity {
-	return Identity{NodeID: r.NodeID, MessageID: r.MessageID, Time: TruncateTime(r.Time)}
+	return Identity{Channel: r.Channel, NodeID: r.NodeID, MessageID: r.MessageID, Time: TruncateTime(r.Time)}
 }
 
 // TruncateTime returns a time in the form that the whole system stores: UTC, at
@@ -85,6 +108,9 @@ func (r Reading) Identity() Identity {
 func TruncateTime(t time.Time) time.Time {
 	return t.UTC().Truncate(Precision)
 }
+
+// Node returns the node that the reading is of.
+func (r Reading) Node() Node { return Node{Channel: r.Channel, ID: r.NodeID} }
 
 // Validate reports every field that is out of its range, joined into one error;
 // nil means that the reading may be stored.

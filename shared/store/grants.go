@@ -22,19 +22,25 @@ func componentGrants() map[string]map[string]string {
 		read   = "SELECT"
 		append = "SELECT, INSERT"
 		edit   = "SELECT, UPDATE"
+		keep   = "SELECT, INSERT, UPDATE"
 		all    = "SELECT, INSERT, UPDATE, DELETE"
 	)
 	return map[string]map[string]string{
-		"ingest": {"sensors": read, "sensor_tombstones": read, "alert_thresholds": read},
+		"ingest": {
+			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read, "gateways": read,
+			"node_state": keep, "node_slots": keep,
+		},
 		"detect": {
-			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read,
+			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read, "gateways": read, "visible_spans": read,
 			"prediction_feedback": append,
 		},
-		"storealert": {"sensors": read, "alerts": append},
+		"storealert": {"sensors": read, "visible_spans": read, "alerts": append},
 		"train":      {"prediction_feedback": edit, "model_training_runs": edit},
 		"api": {
 			"customers": all, "server_rooms": all, "sensors": all, "sensor_tombstones": append,
 			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
+			"gateways": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all,
+			"audit_log": append,
 		},
 	}
 }

@@ -143,6 +143,11 @@ func TestNoComponentMayDoMore(t *testing.T) {
 	for _, c := range []struct{ part, statement string }{
 		{"ingest", `SELECT FROM customers`},
 		{"ingest", `DELETE FROM sensors`},
+		{"ingest", `UPDATE gateways SET public_key = NULL`},
+		{"detect", `UPDATE gateways SET revoked_at = NULL`},
+		{"api", `UPDATE audit_log SET actor = NULL`},
+		{"api", `DELETE FROM audit_log`},
+		{"api", `TRUNCATE audit_log`},
 		{"detect", `SELECT FROM customers`},
 		{"detect", `UPDATE prediction_feedback SET feedback = 'ok'`},
 		{"detect", `INSERT INTO alerts DEFAULT VALUES`},

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // attempts is how often a statement or transaction is tried that PostgreSQL rolls
@@ -18,11 +17,22 @@ const attempts = 3
 // or a serialisation failure, which PostgreSQL has rolled back. It has no Begin and
 // no Query, so that nothing in this package can forget the retry; see inTx,
 // queryOne and queryAll.
-type retrying struct{ pool *pgxpool.Pool }
+type retrying struct {
+	pool     database
+	attempts int // 1 inside a transaction, which is retried as a whole
+}
+
+// database is a pool of connections, or a transaction of one.
+type database interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
 
 // retry calls do until it succeeds, fails for another reason, or was tried
-// attempts times.
-func retry(ctx context.Context, do func() error) error {
+// so many times.
+func retry(ctx context.Context, attempts int, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
 		if err == nil || attempt == attempts || !isRolledBack(err) || ctx.Err() != nil {
@@ -43,7 +53,7 @@ func isRolledBack(err error) bool {
 // Exec runs a statement.
 func (r retrying) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	var tag pgconn.CommandTag
-	err := retry(ctx, func() error {
+	err := retry(ctx, r.attempts, func() error {
 		done, err := r.pool.Exec(ctx, sql, args...)
 		if err != nil {
 			return fmt.Errorf("statement: %w", err)
@@ -57,7 +67,7 @@ func (r retrying) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 // QueryRow runs a query when its row is scanned.
 func (r retrying) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return row(func(into ...any) error {
-		return retry(ctx, func() error { return r.pool.QueryRow(ctx, sql, args...).Scan(into...) })
+		return retry(ctx, r.attempts, func() error { return r.pool.QueryRow(ctx, sql, args...).Scan(into...) })
 	})
 }
 
@@ -68,7 +78,7 @@ func (r row) Scan(into ...any) error { return r(into...) }
 
 // collect runs a query and gathers its rows.
 func collect[T any](ctx context.Context, r retrying, sql string, args pgx.StrictNamedArgs, gather func(pgx.Rows) (T, error)) (gathered T, err error) {
-	err = retry(ctx, func() error {
+	err = retry(ctx, r.attempts, func() error {
 		rows, err := r.pool.Query(ctx, sql, args)
 		if err != nil {
 			return fmt.Errorf("query: %w", err)
@@ -84,5 +94,5 @@ func collect[T any](ctx context.Context, r retrying, sql string, args pgx.Strict
 // inTx runs a transaction and may call do several times: do must assign the
 // variables outside itself in each call.
 func (r retrying) inTx(ctx context.Context, do func(tx pgx.Tx) error) error {
-	return retry(ctx, func() error { return pgx.BeginFunc(ctx, r.pool, do) })
+	return retry(ctx, r.attempts, func() error { return pgx.BeginFunc(ctx, r.pool, do) })
 }

@@ -31,6 +31,7 @@ var (
 	ErrNoAlert      = fmt.Errorf("alert %w", ErrNotFound)
 	ErrNoPrediction = fmt.Errorf("prediction %w", ErrNotFound)
 	ErrNoRun        = fmt.Errorf("training run %w", ErrNotFound)
+	ErrNoGateway    = fmt.Errorf("gateway %w", ErrNotFound)
 
 	ErrEmailTaken       = errors.New("email already registered")
 	ErrUsernameTaken    = errors.New("username already taken")
@@ -41,16 +42,25 @@ var (
 	ErrRunning          = errors.New("a training run is under way")
 	ErrRunEnded         = errors.New("the training run has ended")
 	ErrRunClaimed       = errors.New("the training run is another trainer's")
+	ErrGatewayEnrolled  = errors.New("the code has enrolled another gateway")
+	ErrStatusReplayed   = errors.New("a status of this gateway has come already")
 )
 
-// Store is the metadata database.
+// Store is the metadata database, or one transaction of it, see [Store.InTx].
 type Store struct {
 	pool retrying
 }
 
 // New returns the store over a pool whose schema [Migrate] has brought up to
 // date. The pool stays the caller's to close.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool: retrying{pool}} }
+func New(pool *pgxpool.Pool) *Store { return &Store{pool: retrying{pool, attempts}} }
+
+// InTx runs a transaction: what do makes by the store that it is given is all
+// kept, or nothing of it. It may call do several times, see [Store.Audit] for what
+// it is for.
+func (s *Store) InTx(ctx context.Context, do func(tx *Store) error) error {
+	return s.pool.inTx(ctx, func(tx pgx.Tx) error { return do(&Store{pool: retrying{tx, 1}}) })
+}
 
 // queryOne runs a query that gives one row, or absent where it gives none.
 func queryOne[T any](ctx context.Context, s *Store, absent error, sql string, args pgx.StrictNamedArgs) (T, error) {

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// AuditEntry says who changed what.
+type AuditEntry struct {
+	CustomerID int64
+	Actor      string // account, key or gateway, such as customer:7 or gateway:gw-abc
+	Operation  string // the API's name of it
+	Subject    string // what was changed, such as sensor:rack-1
+	RequestID  string
+	Before     any // what it was, as JSON; nil when it was not there
+	After      any // what it is now, as JSON; nil when it is gone
+}
+
+// Audit appends an entry to the audit log. Call it by the store of [Store.InTx]
+// that makes the change: then neither is kept without the other. Nobody may
+// change or delete an entry, see [Grant].
+func (s *Store) Audit(ctx context.Context, e AuditEntry) error {
+	before, err := auditJSON(e.Before)
+	if err != nil {
+		return fmt.Errorf("audit %s of %s: %w", e.Operation, e.Subject, err)
+	}
+	after, err := auditJSON(e.After)
+	if err != nil {
+		return fmt.Errorf("audit %s of %s: %w", e.Operation, e.Subject, err)
+	}
+	_, err = s.pool.Exec(ctx, `
+		INSERT INTO audit_log (customer_id, actor, operation, subject, request_id, before, after)
+		VALUES (@customer, @actor, @operation, @subject, @request, @before, @after)`,
+		pgx.StrictNamedArgs{
+			"customer": e.CustomerID, "actor": e.Actor, "operation": e.Operation, "subject": e.Subject,
+			"request": e.RequestID, "before": before, "after": after,
+		})
+	if err != nil {
+		return fmt.Errorf("audit %s of %s: %w", e.Operation, e.Subject, err)
+	}
+	return nil
+}
+
+// auditJSON is NULL for nil.
+func auditJSON(value any) (json.RawMessage, error) {
+	if value == nil {
+		return nil, nil
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return encoded, nil
+}

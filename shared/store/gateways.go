@@ -1,0 +1,345 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// EnrolmentTime is how long an enrolment code is valid.
+const EnrolmentTime = 24 * time.Hour
+
+// CloneShown is how long a gateway is shown as cloned after two boots of its key
+// were seen at once.
+const CloneShown = 24 * time.Hour
+
+// Gateway is a gateway of a customer's, enrolled or waiting for its code.
+type Gateway struct {
+	ID         string
+	CustomerID int64
+	Name       string
+	Account    string // e-mail address of the customer
+	CreatedAt  time.Time
+	EnrolledAt *time.Time
+	RevokedAt  *time.Time
+	PublicKey  ed25519.PublicKey // nil before enrolment
+	// What it last said of itself.
+	LastSeen       *time.Time
+	Version        string
+	Role           string
+	ClockOffset    time.Duration // what it adds to its system clock
+	OutboxReadings int64
+	Nodes          int64      // that it reports
+	CloneSeenAt    *time.Time // when two boots of its key were last seen at once
+}
+
+// Revoked reports whether the gateway's messages are refused.
+func (g Gateway) Revoked() bool { return g.RevokedAt != nil }
+
+// Clone reports whether another boot uses the gateway's key, see [CloneShown].
+func (g Gateway) Clone(now time.Time) bool {
+	return g.CloneSeenAt != nil && now.Sub(*g.CloneSeenAt) < CloneShown
+}
+
+// gatewayColumns are of gateways g and customers c.
+const gatewayColumns = `g.id, g.customer_id, g.name, c.email AS account, g.created_at, g.enrolled_at, g.revoked_at, g.public_key,
+	g.last_seen, g.version, g.role, g.clock_offset_ms * interval '1 millisecond' AS clock_offset, g.outbox_readings,
+	(SELECT count(*) FROM gateway_nodes n WHERE n.gateway_id = g.id) AS nodes, g.clone_seen_at`
+
+// CreateGateway makes a gateway that waits for its one-time code, which is
+// returned here and nowhere else.
+func (s *Store) CreateGateway(ctx context.Context, customerID int64, name string) (Gateway, string, error) {
+	text := rand.Text() // 130 bits in base32
+	code := strings.Join([]string{text[:5], text[5:10], text[10:15], text[15:20]}, "-")
+	created, err := queryOne[Gateway](ctx, s, ErrNoCustomer, `
+		WITH g AS (
+		    INSERT INTO gateways (id, customer_id, name, code_hash, code_expires_at)
+		    SELECT @id, id, @name, @code_hash, now() + @valid::interval
+		    FROM customers
+		    WHERE id = @customer
+		    RETURNING *
+		)
+		SELECT `+gatewayColumns+`
+		FROM g
+		JOIN customers c ON c.id = g.customer_id`,
+		pgx.StrictNamedArgs{
+			"id": "gw-" + strings.ToLower(rand.Text()[:20]), "customer": customerID, "name": name,
+			"code_hash": codeHash(code), "valid": EnrolmentTime,
+		})
+	if err != nil {
+		return Gateway{}, "", fmt.Errorf("create gateway of customer %d: %w", customerID, err)
+	}
+	return created, code, nil
+}
+
+// codeHash is what is stored of a code. A code is 100 random bits, so a fast hash
+// protects it. Case and dashes do not matter: a person types it.
+func codeHash(code string) []byte {
+	sum := sha256.Sum256([]byte(strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))))
+	return sum[:]
+}
+
+// GatewayByCode returns the gateway that a code is for, while the code is valid or
+// when it has enrolled the gateway; else [ErrNoGateway].
+func (s *Store) GatewayByCode(ctx context.Context, code string) (Gateway, error) {
+	found, err := queryOne[Gateway](ctx, s, ErrNoGateway, `
+		SELECT `+gatewayColumns+`
+		FROM gateways g
+		JOIN customers c ON c.id = g.customer_id
+		WHERE g.code_hash = @code_hash AND g.revoked_at IS NULL AND (g.code_expires_at > now() OR g.enrolled_at IS NOT NULL)`,
+		pgx.StrictNamedArgs{"code_hash": codeHash(code)})
+	if err != nil {
+		return Gateway{}, fmt.Errorf("gateway of a code: %w", err)
+	}
+	return found, nil
+}
+
+// EnrolGateway gives the gateway of a code its key. The same code with the same
+// key again changes nothing and gives the same answer: a reply may be lost.
+// Errors: [ErrNoGateway]; [ErrGatewayEnrolled], with another key.
+func (s *Store) EnrolGateway(ctx context.Context, code string, key ed25519.PublicKey) (Gateway, error) {
+	enrolled, err := queryOne[Gateway](ctx, s, ErrNoGateway, `
+		UPDATE gateways g
+		SET public_key = @key, enrolled_at = COALESCE(g.enrolled_at, now())
+		FROM customers c
+		WHERE c.id = g.customer_id AND g.code_hash = @code_hash AND g.revoked_at IS NULL
+		  AND (g.public_key = @key OR (g.public_key IS NULL AND g.code_expires_at > now()))
+		RETURNING `+gatewayColumns,
+		pgx.StrictNamedArgs{"code_hash": codeHash(code), "key": []byte(key)})
+	if errors.Is(err, ErrNoGateway) {
+		if other, absent := s.GatewayByCode(ctx, code); absent == nil && !bytes.Equal(other.PublicKey, key) {
+			err = ErrGatewayEnrolled
+		}
+	}
+	if err != nil {
+		return Gateway{}, fmt.Errorf("enrol gateway: %w", err)
+	}
+	return enrolled, nil
+}
+
+// Gateway returns a gateway by its id, revoked ones too, or [ErrNoGateway]. It is
+// for who has verified that the gateway asks.
+func (s *Store) Gateway(ctx context.Context, id string) (Gateway, error) {
+	found, err := queryOne[Gateway](ctx, s, ErrNoGateway, `
+		SELECT `+gatewayColumns+`
+		FROM gateways g
+		JOIN customers c ON c.id = g.customer_id
+		WHERE g.id = @id`,
+		pgx.StrictNamedArgs{"id": id})
+	if err != nil {
+		return Gateway{}, fmt.Errorf("gateway %s: %w", id, err)
+	}
+	return found, nil
+}
+
+// Gateways lists a customer's gateways that are not revoked, oldest first.
+func (s *Store) Gateways(ctx context.Context, customerID int64) ([]Gateway, error) {
+	found, err := queryAll[Gateway](ctx, s, `
+		SELECT `+gatewayColumns+`
+		FROM gateways g
+		JOIN customers c ON c.id = g.customer_id
+		WHERE g.customer_id = @customer AND g.revoked_at IS NULL
+		ORDER BY g.created_at, g.id`,
+		pgx.StrictNamedArgs{"customer": customerID})
+	if err != nil {
+		return nil, fmt.Errorf("gateways of customer %d: %w", customerID, err)
+	}
+	return found, nil
+}
+
+// RevokeGateway ends a customer's gateway: its messages are refused within 15
+// seconds. What came before stays the customer's. Again, or another's, is
+// [ErrNoGateway].
+func (s *Store) RevokeGateway(ctx context.Context, customerID int64, id string) error {
+	done, err := s.pool.Exec(ctx, `
+		UPDATE gateways
+		SET revoked_at = now()
+		WHERE id = @id AND customer_id = @customer AND revoked_at IS NULL`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	if err == nil && done.RowsAffected() == 0 {
+		err = ErrNoGateway
+	}
+	if err != nil {
+		return fmt.Errorf("revoke gateway %s: %w", id, err)
+	}
+	return nil
+}
+
+// GatewayKey is what verifying a gateway's messages needs.
+type GatewayKey struct {
+	Channel   reading.Channel // of its customer
+	PublicKey ed25519.PublicKey
+	Revoked   bool
+}
+
+// GatewayKeys returns the keys of enrolled gateways by their ids; others are absent.
+func (s *Store) GatewayKeys(ctx context.Context, ids []string) (map[string]GatewayKey, error) {
+	type row struct {
+		ID string
+		GatewayKey
+	}
+	found, err := queryAll[row](ctx, s, `
+		SELECT id, customer_id AS channel, public_key, revoked_at IS NOT NULL AS revoked
+		FROM gateways
+		WHERE id = ANY(@ids) AND public_key IS NOT NULL`,
+		pgx.StrictNamedArgs{"ids": ids})
+	if err != nil {
+		return nil, fmt.Errorf("keys of %d gateways: %w", len(ids), err)
+	}
+	keys := make(map[string]GatewayKey, len(found))
+	for _, r := range found {
+		keys[r.ID] = r.GatewayKey
+	}
+	return keys, nil
+}
+
+// GatewayStatus is what an enrolled gateway says of itself, once it is verified.
+type GatewayStatus struct {
+	GatewayID      string
+	BootID         string
+	Sequence       int64 // counts the statuses of a boot
+	Version, Role  string
+	ClockOffset    time.Duration
+	OutboxReadings int64
+	Nodes          []ReportedNode
+}
+
+// ReportedNode is a node that a gateway has heard. Times are zero when there was none.
+type ReportedNode struct {
+	NodeID                     string
+	LastHeartbeat, LastReading time.Time
+}
+
+// maxReportedNodes is how many nodes of a gateway are kept: those reported last.
+const maxReportedNodes = 5000
+
+// RecordGatewayStatus keeps what a gateway says of itself and returns the gateway.
+// A revoked one is returned as it is, and nothing is kept. A boot that another
+// followed and that speaks again, or a sequence that has come already, is a second
+// user of the key: it is noted, and of the latter the status is [ErrStatusReplayed].
+func (s *Store) RecordGatewayStatus(ctx context.Context, status GatewayStatus) (Gateway, error) {
+	var replayed bool
+	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			WITH before AS (
+			    SELECT id, boot_id, previous_boot_id, sequence
+			    FROM gateways
+			    WHERE id = @id AND revoked_at IS NULL AND public_key IS NOT NULL
+			    FOR NO KEY UPDATE
+			)
+			UPDATE gateways AS g
+			SET last_seen = now(),
+			    clone_seen_at = CASE WHEN @boot = before.previous_boot_id OR (@boot = before.boot_id AND @sequence <= before.sequence)
+			        THEN now() ELSE g.clone_seen_at END,
+			    previous_boot_id = CASE WHEN @boot = before.boot_id THEN before.previous_boot_id ELSE before.boot_id END,
+			    boot_id = @boot,
+			    sequence = CASE WHEN @boot = before.boot_id THEN GREATEST(@sequence, before.sequence) ELSE @sequence END,
+			    version = @version, role = @role, clock_offset_ms = @offset, outbox_readings = @outbox
+			FROM before
+			WHERE g.id = before.id
+			RETURNING @boot = before.boot_id AND @sequence <= before.sequence`,
+			pgx.StrictNamedArgs{
+				"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "version": status.Version,
+				"role": status.Role, "offset": status.ClockOffset.Milliseconds(), "outbox": status.OutboxReadings,
+			}).Scan(&replayed)
+		if errors.Is(err, pgx.ErrNoRows) || replayed {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("update: %w", err)
+		}
+		return reportNodes(ctx, tx, status)
+	})
+	if err != nil {
+		return Gateway{}, fmt.Errorf("status of gateway %s: %w", status.GatewayID, err)
+	}
+	gateway, err := s.Gateway(ctx, status.GatewayID)
+	if err == nil && replayed {
+		return gateway, fmt.Errorf("status of gateway %s: %w", status.GatewayID, ErrStatusReplayed)
+	}
+	return gateway, err
+}
+
+func reportNodes(ctx context.Context, tx pgx.Tx, status GatewayStatus) error {
+	ids := make([]string, len(status.Nodes))
+	heartbeats, readings := make([]*time.Time, len(status.Nodes)), make([]*time.Time, len(status.Nodes))
+	for i, node := range status.Nodes {
+		ids[i], heartbeats[i], readings[i] = node.NodeID, instantOrNull(node.LastHeartbeat), instantOrNull(node.LastReading)
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO gateway_nodes (gateway_id, node_id, reported_at, last_heartbeat, last_reading)
+		SELECT DISTINCT ON (node_id) @gateway, node_id, now(), heartbeat, reading
+		FROM unnest(@ids::text[], @heartbeats::timestamptz[], @readings::timestamptz[]) AS n (node_id, heartbeat, reading)
+		ORDER BY node_id
+		ON CONFLICT (gateway_id, node_id) DO UPDATE
+		SET reported_at = EXCLUDED.reported_at, last_heartbeat = EXCLUDED.last_heartbeat, last_reading = EXCLUDED.last_reading`,
+		pgx.StrictNamedArgs{"gateway": status.GatewayID, "ids": ids, "heartbeats": heartbeats, "readings": readings})
+	if err != nil {
+		return fmt.Errorf("nodes: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		DELETE FROM gateway_nodes
+		WHERE gateway_id = @gateway AND node_id IN (
+		    SELECT node_id
+		    FROM gateway_nodes
+		    WHERE gateway_id = @gateway
+		    ORDER BY reported_at DESC, node_id
+		    OFFSET @most)`,
+		pgx.StrictNamedArgs{"gateway": status.GatewayID, "most": maxReportedNodes})
+	if err != nil {
+		return fmt.Errorf("nodes not reported any more: %w", err)
+	}
+	return nil
+}
+
+// DiscoveredNode is a node that a customer's gateways report and that is no sensor
+// of theirs.
+type DiscoveredNode struct {
+	NodeID        string
+	GatewayID     string
+	GatewayName   string
+	LastHeartbeat *time.Time
+	LastReading   *time.Time
+	// The newest reading in the customer's channel; nil when none has come.
+	Temperature *float64 // °C
+	Humidity    *float64 // % relative humidity
+}
+
+// maxDiscovered bounds the list of discovered nodes.
+const maxDiscovered = 1000
+
+// DiscoveredNodes lists the nodes that a customer's gateways report and that are
+// no sensors of theirs, those heard last first, each under the gateway that heard
+// it last.
+func (s *Store) DiscoveredNodes(ctx context.Context, customerID int64) ([]DiscoveredNode, error) {
+	found, err := queryAll[DiscoveredNode](ctx, s, `
+		WITH heard AS (
+		    SELECT DISTINCT ON (n.node_id) n.node_id, n.gateway_id, g.name AS gateway_name, n.last_heartbeat, n.last_reading
+		    FROM gateways g
+		    JOIN gateway_nodes n ON n.gateway_id = g.id
+		    WHERE g.customer_id = @customer AND g.revoked_at IS NULL
+		      AND NOT EXISTS (SELECT FROM sensors s WHERE s.customer_id = @customer AND s.node_id = n.node_id)
+		    ORDER BY n.node_id, GREATEST(n.last_heartbeat, n.last_reading) DESC NULLS LAST, n.gateway_id
+		)
+		SELECT h.node_id, h.gateway_id, h.gateway_name, h.last_heartbeat, GREATEST(h.last_reading, s.timestamp) AS last_reading,
+		       s.temperature, s.humidity
+		FROM heard h
+		LEFT JOIN node_state s ON s.channel = @customer AND s.node_id = h.node_id
+		ORDER BY GREATEST(h.last_heartbeat, h.last_reading, s.timestamp) DESC NULLS LAST, h.node_id
+		LIMIT @most`,
+		pgx.StrictNamedArgs{"customer": customerID, "most": maxDiscovered})
+	if err != nil {
+		return nil, fmt.Errorf("discovered nodes of customer %d: %w", customerID, err)
+	}
+	return found, nil
+}
