@@ -113,9 +113,9 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 	row[HumidityJump] = h.jump
 	row[HumidityRun] = math.Log1p(float64(h.run))
 	for i := range n {
-		x.moisture[i] = AbsoluteHumidity(w.Temperature[i], w.Humidity[i])
+		x.moisture[i] = reading.AbsoluteHumidity(w.Temperature[i], w.Humidity[i])
 	}
-	row[MoistureDeviation] = AbsoluteHumidity(temperature, humidity) - x.median(x.moisture[:n])
+	row[MoistureDeviation] = reading.AbsoluteHumidity(temperature, humidity) - x.median(x.moisture[:n])
 	return true
 }
 

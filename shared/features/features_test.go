@@ -191,14 +191,6 @@ func TestChangeAtHorizon(t *testing.T) {
 	}
 }
 
-func TestMoisture(t *testing.T) {
-	t.Parallel()
-	// Saturated air holds 17.3 g/m³ at 20 °C.
-	if got := features.AbsoluteHumidity(20, 100); math.Abs(got-17.3) > 0.1 {
-		t.Errorf("%g g/m³", got)
-	}
-}
-
 func TestExtractorAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts allocations of the process
 	node := wild(300, 5)
 	var x features.Extractor

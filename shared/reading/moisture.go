@@ -1,4 +1,4 @@
-package features
+package reading
 
 import "math"
 
@@ -23,4 +23,16 @@ const (
 func AbsoluteHumidity(temperature, humidity float64) float64 {
 	saturation := magnusPressure * math.Exp(magnusSlope*temperature/(magnusOffset+temperature))
 	return vapourFactor * humidity / 100 * saturation / (kelvin + temperature)
+}
+
+// driest is the lowest relative humidity, in %, from which [DewPoint] computes:
+// perfectly dry air has no dew point, and no sensor of the hardware can tell less.
+const driest = 0.1
+
+// DewPoint is the temperature in °C to which air of a temperature in °C and a
+// relative humidity in % must cool for its water to condense. Below [driest] it is
+// that of the driest air.
+func DewPoint(temperature, humidity float64) float64 {
+	exponent := math.Log(max(humidity, driest)/100) + magnusSlope*temperature/(magnusOffset+temperature)
+	return magnusOffset * exponent / (magnusSlope - exponent)
 }

@@ -1,0 +1,431 @@
+package incident_test
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/incident"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// hot is the rule of most tests: above 30 °C for two minutes, cleared at 29 °C for
+// one minute.
+func hot() incident.Rule {
+	return incident.Rule{
+		ID: 7, Version: 3, Quantity: incident.Temperature, Direction: incident.Above, Limit: 30,
+		For: 2 * time.Minute, ClearMargin: 1, ClearFor: time.Minute, Severity: incident.Critical, Enabled: true,
+	}
+}
+
+// each is a series of temperatures so many seconds apart, from noon.
+func each(seconds int, temperatures ...float64) []incident.Point {
+	points := make([]incident.Point, len(temperatures))
+	for i, temperature := range temperatures {
+		points[i] = incident.Point{Time: noon.Add(time.Duration(i*seconds) * time.Second), Temperature: temperature, Humidity: 40}
+	}
+	return points
+}
+
+func after(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+
+func TestAdvance(t *testing.T) {
+	t.Parallel()
+	immediate := hot()
+	immediate.For, immediate.ClearFor, immediate.ClearMargin = 0, 0, 0
+	cold := immediate
+	cold.Direction, cold.Limit = incident.Below, 10
+	humid := immediate
+	humid.Quantity, humid.Limit = incident.Humidity, 39
+	coldWithMargin := cold
+	coldWithMargin.ClearMargin = 2
+	cases := map[string]struct {
+		rule   incident.Rule
+		points []incident.Point
+		want   []incident.Stretch
+	}{
+		"at the limit is not above it": {immediate, each(30, 30, 30), nil},
+		"one reading, not yet cleared": {immediate, each(30, 25, 31), []incident.Stretch{
+			{Start: after(30), End: after(30), Lasting: true, Peak: 31, PeakTime: after(30)},
+		}},
+		"cleared by the first that is back": {immediate, each(30, 31, 33, 32, 30, 25), []incident.Stretch{
+			{Start: after(0), End: after(90), Peak: 33, PeakTime: after(30)},
+		}},
+		"twice": {immediate, each(30, 31, 25, 32, 25), []incident.Stretch{
+			{Start: after(0), End: after(30), Peak: 31, PeakTime: after(0)},
+			{Start: after(60), End: after(90), Peak: 32, PeakTime: after(60)},
+		}},
+		"below": {cold, each(30, 9, 8, 8.5, 10), []incident.Stretch{
+			{Start: after(0), End: after(90), Peak: 8, PeakTime: after(30)},
+		}},
+		"below, back by the margin": {coldWithMargin, each(30, 9, 11, 11.9, 12), []incident.Stretch{
+			{Start: after(0), End: after(90), Peak: 9, PeakTime: after(0)},
+		}},
+		"humidity": {humid, each(30, 20), []incident.Stretch{
+			{Start: after(0), End: after(0), Lasting: true, Peak: 40, PeakTime: after(0)},
+		}},
+		"too short":                       {hot(), each(30, 31, 31, 31, 31, 29), nil},
+		"as long as asked, to the second": {hot(), each(30, 31, 31, 31, 31, 32), []incident.Stretch{{Start: after(0), End: after(120), Lasting: true, Peak: 32, PeakTime: after(120)}}},
+		"a dip begins anew":               {hot(), each(60, 31, 31, 30, 31, 31), nil},
+		"a pause begins anew":             {hot(), []incident.Point{{Time: after(0), Temperature: 31}, {Time: after(601), Temperature: 31}}, nil},
+		"ten minutes are no pause":        {hot(), []incident.Point{{Time: after(0), Temperature: 31}, {Time: after(600), Temperature: 31}}, []incident.Stretch{{Start: after(0), End: after(600), Lasting: true, Peak: 31, PeakTime: after(0)}}},
+		"the peak of the run before it":   {hot(), each(60, 35, 31, 31), []incident.Stretch{{Start: after(0), End: after(120), Lasting: true, Peak: 35, PeakTime: after(0)}}},
+		"not the peak of a broken run":    {hot(), each(60, 39, 25, 31, 31, 32), []incident.Stretch{{Start: after(120), End: after(240), Lasting: true, Peak: 32, PeakTime: after(240)}}},
+		"nor of one before a pause":       {hot(), []incident.Point{{Time: after(0), Temperature: 39}, {Time: after(700), Temperature: 31}, {Time: after(820), Temperature: 31}}, []incident.Stretch{{Start: after(700), End: after(820), Lasting: true, Peak: 31, PeakTime: after(700)}}},
+		"between limit and margin it goes on": {hot(), each(60, 31, 31, 31, 29.5, 29.5, 29.5), []incident.Stretch{
+			{Start: after(0), End: after(300), Lasting: true, Peak: 31, PeakTime: after(0)},
+		}},
+		"clearing takes its time": {hot(), each(60, 31, 31, 31, 29, 29), []incident.Stretch{
+			{Start: after(0), End: after(240), Peak: 31, PeakTime: after(0)},
+		}},
+		"clearing is broken by the margin": {hot(), each(30, 31, 31, 31, 31, 31, 29, 29.5, 29, 29), []incident.Stretch{
+			{Start: after(0), End: after(240), Lasting: true, Peak: 31, PeakTime: after(0)},
+		}},
+		"clearing is broken by the limit": {hot(), each(30, 31, 31, 31, 31, 31, 29, 31, 29, 29), []incident.Stretch{
+			{Start: after(0), End: after(240), Lasting: true, Peak: 31, PeakTime: after(0)},
+		}},
+		"missing data clears nothing": {hot(), []incident.Point{
+			{Time: after(0), Temperature: 31}, {Time: after(120), Temperature: 31}, {Time: after(180), Temperature: 29}, {Time: after(9000), Temperature: 29},
+		}, []incident.Stretch{{Start: after(0), End: after(9000), Lasting: true, Peak: 31, PeakTime: after(0)}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, got := c.rule.Advance(incident.Memory{}, c.points)
+			if diff := gocmp.Diff(c.want, got); diff != "" {
+				t.Errorf("stretches (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMemoryIsSettled(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		points []incident.Point
+		want   bool
+	}{
+		"never judged": {nil, true}, "quiet": {each(30, 20), true}, "about to fire": {each(30, 31), false},
+		"firing": {each(60, 31, 31, 31), false}, "clearing": {each(60, 31, 31, 31, 20), false},
+		"cleared": {each(60, 31, 31, 31, 20, 20), true}, "calm again": {each(30, 31, 20), true},
+	} {
+		memory, _ := hot().Advance(incident.Memory{}, c.points)
+		if got := memory.Settled(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestMemoryOfAnotherVersionIsVoid(t *testing.T) {
+	t.Parallel()
+	points := each(60, 31, 31, 31, 31, 31)
+	memory, _ := hot().Advance(incident.Memory{}, points[:3])
+	if !memory.Firing {
+		t.Fatal("does not fire")
+	}
+	edited := hot()
+	edited.Version++
+	memory, stretches := edited.Advance(memory, points)
+	if memory.Firing || len(stretches) != 0 || !memory.BreakingSince.Equal(after(180)) || memory.Version != edited.Version {
+		t.Errorf("%+v, %v: the edited rule judges only what came after the edit", memory, stretches)
+	}
+}
+
+func TestNothingNewChangesNothing(t *testing.T) {
+	t.Parallel()
+	points := each(60, 31, 31, 31, 29)
+	before, _ := hot().Advance(incident.Memory{}, points)
+	memory, stretches := hot().Advance(before, points)
+	if diff := gocmp.Diff(before, memory); diff != "" || len(stretches) != 0 {
+		t.Errorf("memory (-before +after):\n%s\n%v", diff, stretches)
+	}
+}
+
+// ramp is a temperature that rises so many °C in an hour, measured every 30 s.
+func ramp(perHour float64, readings int) []incident.Point {
+	points := each(30, make([]float64, readings)...)
+	for i := range points {
+		points[i].Temperature = 20 + perHour*points[i].Time.Sub(noon).Hours()
+	}
+	return points
+}
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+	rule := incident.Rule{Quantity: incident.TemperatureRate, Direction: incident.Above, Limit: 20, Severity: incident.Critical}
+	_, slow := rule.Advance(incident.Memory{}, ramp(19.9, 100))
+	_, fast := rule.Advance(incident.Memory{}, ramp(20.1, 100))
+	if len(slow) != 0 || len(fast) != 1 || math.Abs(fast[0].Peak-20.1) > 1e-6 || !fast[0].Start.Equal(after(600)) {
+		t.Errorf("slow %v, fast %v: known from the tenth minute on", slow, fast)
+	}
+	// A node that sends every quarter of an hour has a rate, one of every 16 minutes has none.
+	sparse := func(minutes int) []incident.Point { return each(60*minutes, 20, 40, 60) }
+	if _, got := rule.Advance(incident.Memory{}, sparse(15)); len(got) != 1 || math.Abs(got[0].Peak-80) > 1e-6 {
+		t.Errorf("every 15 minutes: %v", got)
+	}
+	if _, got := rule.Advance(incident.Memory{}, sparse(16)); len(got) != 0 {
+		t.Errorf("every 16 minutes: %v", got)
+	}
+	// Only what lies within the span counts: a jump eleven minutes ago is over.
+	jump := each(60, 20, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40)
+	_, got := rule.Advance(incident.Memory{}, jump)
+	if len(got) != 1 || got[0].Lasting || !got[0].End.Equal(after(11*60)) {
+		t.Errorf("after a jump: %v", got)
+	}
+	falling := rule
+	falling.Direction, falling.Limit = incident.Below, -20
+	if _, got := falling.Advance(incident.Memory{}, ramp(-25, 30)); len(got) != 1 {
+		t.Errorf("falling: %v", got)
+	}
+}
+
+func TestDewPointRule(t *testing.T) {
+	t.Parallel()
+	rule := incident.Rule{Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Severity: incident.Warning}
+	points := []incident.Point{
+		{Time: after(0), Temperature: 25, Humidity: 50},  // 13.9 °C
+		{Time: after(30), Temperature: 25, Humidity: 60}, // 16.7 °C
+	}
+	if _, got := rule.Advance(incident.Memory{}, points); len(got) != 1 || !got[0].Start.Equal(after(30)) || math.Abs(got[0].Peak-16.7) > 0.1 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	rule := hot()
+	stretch := func(from, to int, peak float64) incident.Stretch {
+		return incident.Stretch{Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
+	}
+	stored := func(id int64, from, to int, peak float64) incident.Incident {
+		return incident.Incident{ID: id, Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
+	}
+	change := func(i incident.Incident, f func(*incident.Incident)) incident.Incident {
+		f(&i)
+		return i
+	}
+	acknowledged := func(i incident.Incident) incident.Incident {
+		i.Acknowledged, i.AcknowledgedPeak = true, i.Peak
+		return i
+	}
+	lasting := func(s incident.Stretch) incident.Stretch { s.Lasting = true; return s }
+	cases := map[string]struct {
+		incidents []incident.Incident
+		stretch   incident.Stretch
+		late      bool
+		want      incident.Incident
+		absorbed  int
+	}{
+		"the first": {nil, stretch(0, 60, 31), false, stored(0, 0, 60, 31), 0},
+		"late and alone": {nil, stretch(0, 60, 31), true, change(stored(0, 0, 60, 31), func(i *incident.Incident) {
+			i.Late = true
+		}), 0},
+		"ten minutes after another": {[]incident.Incident{stored(1, 0, 60, 31)}, stretch(660, 720, 31), false, stored(0, 660, 720, 31), 0},
+		"less than ten minutes after": {[]incident.Incident{stored(1, 0, 60, 31)}, stretch(659, 720, 32), false, change(stored(1, 0, 720, 32), func(i *incident.Incident) {
+			i.PeakTime, i.Reopened = after(659), 1
+		}), 1},
+		"it lasts again": {[]incident.Incident{stored(1, 0, 60, 31)}, lasting(stretch(90, 120, 30.5)), false, change(stored(1, 0, 120, 31), func(i *incident.Incident) {
+			i.Lasting, i.Reopened = true, 1
+		}), 1},
+		"it goes on": {[]incident.Incident{change(stored(1, 0, 60, 31), func(i *incident.Incident) { i.Lasting = true })}, lasting(stretch(0, 90, 31)), false, change(stored(1, 0, 90, 31), func(i *incident.Incident) { i.Lasting = true }), 1},
+		"it is over": {[]incident.Incident{change(stored(1, 0, 60, 31), func(i *incident.Incident) { i.Lasting = true })}, stretch(0, 90, 31), false, stored(1, 0, 90, 31), 1},
+		"before another": {[]incident.Incident{stored(1, 1000, 1060, 31)}, stretch(0, 401, 30.5), true, change(stored(1, 0, 1060, 31), func(i *incident.Incident) {
+			i.PeakTime = after(1000)
+		}), 1},
+		"ten minutes before": {[]incident.Incident{stored(1, 1000, 1060, 31)}, stretch(0, 400, 30.5), true, change(stored(0, 0, 400, 30.5), func(i *incident.Incident) {
+			i.Late = true
+		}), 0},
+		"connects two, whatever their order": {[]incident.Incident{stored(9, 0, 60, 31), stored(4, 1000, 1060, 33)}, stretch(500, 560, 32), true, change(stored(4, 0, 1060, 33), func(i *incident.Incident) {
+			i.Reopened, i.PeakTime = 1, after(1000)
+		}), 2},
+		"and leaves the third": {[]incident.Incident{stored(1, 0, 60, 31), stored(2, 5000, 5060, 33)}, stretch(500, 560, 32), true, change(stored(1, 0, 560, 32), func(i *incident.Incident) {
+			i.PeakTime = after(500)
+		}), 1},
+		"acknowledged only if both were": {[]incident.Incident{acknowledged(stored(1, 0, 60, 31)), stored(2, 1000, 1060, 31)}, stretch(500, 560, 31), true, change(stored(1, 0, 1060, 31), func(i *incident.Incident) {
+			i.Reopened, i.AcknowledgedPeak = 1, 31
+		}), 2},
+		"both were": {[]incident.Incident{acknowledged(stored(1, 0, 60, 31)), acknowledged(stored(2, 1000, 1060, 33))}, stretch(500, 560, 32), true, change(stored(1, 0, 1060, 33), func(i *incident.Incident) {
+			i.Reopened, i.Acknowledged, i.AcknowledgedPeak, i.PeakTime = 1, true, 33, after(1000)
+		}), 2},
+		"a late peak above the acknowledged one": {[]incident.Incident{acknowledged(stored(1, 0, 60, 31))}, stretch(30, 40, 31.5), true, change(stored(1, 0, 60, 31.5), func(i *incident.Incident) {
+			i.AcknowledgedPeak, i.PeakTime = 31, after(30)
+		}), 1},
+		"a live one stays acknowledged": {[]incident.Incident{acknowledged(stored(1, 0, 60, 31))}, stretch(30, 70, 31.5), false, change(stored(1, 0, 70, 31.5), func(i *incident.Incident) {
+			i.AcknowledgedPeak, i.PeakTime, i.Acknowledged = 31, after(30), true
+		}), 1},
+		"the earlier of equal peaks": {[]incident.Incident{stored(1, 100, 160, 31)}, stretch(0, 90, 31), true, stored(1, 0, 160, 31), 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, absorbed := rule.Join(c.incidents, c.stretch, c.late)
+			if diff := gocmp.Diff(c.want, got); diff != "" || len(absorbed) != c.absorbed {
+				t.Errorf("absorbs %d of %d, incident (-want +got):\n%s", len(absorbed), c.absorbed, diff)
+			}
+			if again, _ := rule.Join([]incident.Incident{got}, c.stretch, c.late); !gocmp.Equal(got, again) {
+				t.Errorf("joined again (-once +twice):\n%s", gocmp.Diff(got, again))
+			}
+		})
+	}
+}
+
+// A message as the gateway sends it: a reading and the hour before it.
+type message struct {
+	window []incident.Point // the newest is the reading itself
+}
+
+// node is what is stored of one rule at one node.
+type node struct {
+	rule      incident.Rule
+	memory    incident.Memory
+	incidents []incident.Incident
+	ids       int64
+}
+
+// deliver does what the store does with a message.
+func (n *node) deliver(m message) {
+	newest := m.window[len(m.window)-1]
+	late := !newest.Time.After(n.memory.Last)
+	var stretches []incident.Stretch
+	if late {
+		stretches = n.rule.Past(m.window)
+	} else {
+		n.memory, stretches = n.rule.Advance(n.memory, m.window)
+	}
+	for _, s := range stretches {
+		joined, absorbed := n.rule.Join(n.incidents, s, late)
+		if joined.ID == 0 {
+			n.ids++
+			joined.ID = n.ids
+		}
+		n.incidents = slices.DeleteFunc(n.incidents, func(i incident.Incident) bool {
+			return slices.ContainsFunc(absorbed, func(a incident.Incident) bool { return a.ID == i.ID })
+		})
+		n.incidents = append(n.incidents, joined)
+	}
+}
+
+// extents are the incidents in order of time, without what depends on the order of
+// arrival: their ids, how often they were seen to reopen, and whether they were late.
+func extents(incidents []incident.Incident) []incident.Incident {
+	var plain []incident.Incident
+	for _, i := range incidents {
+		plain = append(plain, incident.Incident{Start: i.Start, End: i.End, Lasting: i.Lasting, Peak: i.Peak, PeakTime: i.PeakTime})
+	}
+	slices.SortFunc(plain, func(a, b incident.Incident) int { return a.Start.Compare(b.Start) })
+	return plain
+}
+
+// series is a day of a node whose values wander around the limits of the rules,
+// with pauses, some of them longer than a condition outlasts.
+func series(random *rand.Rand) []incident.Point {
+	at, temperature := noon, 28.0
+	var points []incident.Point
+	for range 1500 {
+		at = at.Add(30*time.Second + time.Duration(random.IntN(2000))*time.Millisecond)
+		switch random.IntN(400) {
+		case 0:
+			at = at.Add(20 * time.Minute)
+		case 1:
+			at = at.Add(3 * time.Minute)
+		}
+		temperature += random.NormFloat64()*0.5 - (temperature-29.5)*0.02
+		points = append(points, incident.Point{Time: at, Temperature: math.Round(temperature*10) / 10, Humidity: 40 + math.Round(random.NormFloat64()*20)/10})
+	}
+	return points
+}
+
+// messages are the readings with their windows: an hour, and 120 readings at most.
+func messages(points []incident.Point) []message {
+	var all []message
+	for i, p := range points {
+		first := max(0, i-120)
+		for p.Time.Sub(points[first].Time) > time.Hour {
+			first++
+		}
+		all = append(all, message{window: points[first : i+1]})
+	}
+	return all
+}
+
+// TestArrivalChangesNothing delivers a day's messages with duplicates, in disorder
+// of up to 20 places, and some not at all, and compares the incidents with those
+// that the rule makes of the whole series: the preview.
+func TestArrivalChangesNothing(t *testing.T) {
+	t.Parallel()
+	rules := []incident.Rule{
+		hot(),
+		{Version: 1, Quantity: incident.Temperature, Direction: incident.Above, Limit: 31},
+		{Version: 1, Quantity: incident.Temperature, Direction: incident.Below, Limit: 27, For: time.Minute, ClearMargin: 2, ClearFor: 5 * time.Minute},
+		{Version: 1, Quantity: incident.Humidity, Direction: incident.Above, Limit: 42, ClearMargin: 1},
+		{Version: 1, Quantity: incident.TemperatureRate, Direction: incident.Above, Limit: 10, For: time.Minute, ClearMargin: 2},
+	}
+	total := 0
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		points := series(random)
+		var arriving []message
+		for i, m := range messages(points) {
+			if i < len(points)-1 && random.IntN(10) == 0 {
+				continue // lost; the next message's window has the reading
+			}
+			arriving = append(arriving, m)
+			if random.IntN(10) == 0 {
+				arriving = append(arriving, m)
+			}
+		}
+		order := make([]int, len(arriving))
+		for i := range order {
+			order[i] = i + random.IntN(20)
+		}
+		places := make([]int, len(arriving))
+		for i := range places {
+			places[i] = i
+		}
+		slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(order[a], order[b]) })
+		for _, rule := range rules {
+			n := &node{rule: rule}
+			for _, place := range places {
+				n.deliver(arriving[place])
+			}
+			want := extents(rule.Preview(points))
+			total += len(want)
+			if diff := gocmp.Diff(want, extents(n.incidents)); diff != "" {
+				t.Fatalf("seed %d, %s %s: incidents (-preview +delivered):\n%s", seed, rule.Quantity, rule.Direction, diff)
+			}
+		}
+	}
+	if total < 500 {
+		t.Errorf("only %d incidents: the series do not wander", total)
+	}
+}
+
+// TestBacklogJoins delivers the newest hour first and the hours before it afterwards
+// in any order, as a gateway does after an outage: one incident, as long as all.
+func TestBacklogJoins(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 3))
+	temperatures := make([]float64, 1000)
+	for i := range temperatures {
+		temperatures[i] = 31 + random.Float64()
+	}
+	all := messages(each(30, temperatures...))
+	n := &node{rule: hot()}
+	for _, m := range all[900:] {
+		n.deliver(m)
+	}
+	backlog := slices.Clone(all[:900])
+	random.Shuffle(len(backlog), func(i, j int) { backlog[i], backlog[j] = backlog[j], backlog[i] })
+	for _, m := range backlog {
+		n.deliver(m)
+	}
+	if len(n.incidents) != 1 || !n.incidents[0].Start.Equal(noon) || !n.incidents[0].Lasting || n.incidents[0].Late {
+		t.Errorf("%+v", n.incidents)
+	}
+}

@@ -1,0 +1,81 @@
+package incident
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Preset names a set of rules that a customer can apply with one call.
+type Preset string
+
+// The presets: envelopes of ASHRAE TC 9.9, Thermal Guidelines for Data Processing
+// Environments, 5th edition (2021), table 2.1. Recommended is where equipment lives
+// longest, the classes A1 to A4 are what its makers allow. The rates are the same
+// table's: 20 °C in an hour, 5 °C where there is tape.
+const (
+	Recommended          Preset = "ashrae_recommended"
+	RecommendedCorrosive Preset = "ashrae_recommended_corrosive" // at most 50 % relative humidity
+	AllowableA1          Preset = "ashrae_a1"
+	AllowableA2          Preset = "ashrae_a2"
+	AllowableA3          Preset = "ashrae_a3"
+	AllowableA4          Preset = "ashrae_a4"
+	Rate                 Preset = "ashrae_rate"
+	RateTape             Preset = "ashrae_rate_tape"
+)
+
+// ErrPreset is the error of a preset that does not exist.
+var ErrPreset = errors.New("no such preset")
+
+// Presets lists the names of all presets.
+func Presets() []Preset {
+	return []Preset{
+		Recommended, RecommendedCorrosive, AllowableA1, AllowableA2, AllowableA3, AllowableA4, Rate, RateTape,
+	}
+}
+
+// Rules returns the rules of a preset in a scope, enabled. The times and margins
+// are ours, because ASHRAE gives none: two minutes outlast a door that is opened,
+// and half a degree the precision of the sensors.
+func (p Preset) Rules(scope Scope) ([]Rule, error) {
+	var rules []Rule
+	add := func(q Quantity, d Direction, limit, margin float64, s Severity) {
+		rules = append(rules, Rule{
+			Quantity: q, Direction: d, Limit: limit, For: 2 * time.Minute, ClearMargin: margin, ClearFor: 2 * time.Minute,
+			Severity: s, Scope: scope, Enabled: true,
+		})
+	}
+	recommended := func(humidity float64) {
+		add(Temperature, Above, 27, 0.5, Warning)
+		add(Temperature, Below, 18, 0.5, Warning)
+		add(DewPoint, Above, 15, 0.5, Warning)
+		add(DewPoint, Below, -9, 0.5, Warning)
+		add(Humidity, Above, humidity, 2, Warning)
+	}
+	allowable := func(lowest, highest float64) {
+		add(Temperature, Above, highest, 0.5, Critical)
+		add(Temperature, Below, lowest, 0.5, Critical)
+	}
+	switch p {
+	case Recommended:
+		recommended(70)
+	case RecommendedCorrosive:
+		recommended(50)
+	case AllowableA1:
+		allowable(15, 32)
+	case AllowableA2:
+		allowable(10, 35)
+	case AllowableA3:
+		allowable(5, 40)
+	case AllowableA4:
+		allowable(5, 45)
+	case Rate:
+		add(TemperatureRate, Above, 20, 2, Critical)
+	case RateTape:
+		add(TemperatureRate, Above, 5, 1, Critical)
+	default:
+		return nil, fmt.Errorf("%w: %q, there are %v", ErrPreset, string(p), slices.Sorted(slices.Values(Presets())))
+	}
+	return rules, nil
+}

@@ -1,0 +1,89 @@
+package incident
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Describe says in words what an incident of the rule is, for a list of incidents:
+// "Temperature above 32.0 °C for 12 min, peak 35.1 °C".
+func (r Rule) Describe(i Incident) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s %s", r.Quantity.name(), r.Direction, r.Quantity.format(r.Limit, r.Limit))
+	if lasted := i.End.Sub(i.Start); lasted > 0 {
+		fmt.Fprintf(&text, " for %s", inWords(lasted))
+	}
+	extreme := "peak"
+	if r.Direction == Below {
+		extreme = "lowest"
+	}
+	fmt.Fprintf(&text, ", %s %s", extreme, r.Quantity.format(i.Peak, r.Limit))
+	switch i.Reopened {
+	case 0:
+	case 1:
+		text.WriteString(", came back once")
+	default:
+		fmt.Fprintf(&text, ", came back %d times", i.Reopened)
+	}
+	return text.String()
+}
+
+func (q Quantity) name() string {
+	switch q {
+	case Humidity:
+		return "Humidity"
+	case DewPoint:
+		return "Dew point"
+	case TemperatureRate:
+		return "Temperature change"
+	default:
+		return "Temperature"
+	}
+}
+
+func (q Quantity) unit() string {
+	switch q {
+	case Humidity:
+		return "%"
+	case TemperatureRate:
+		return "°C/h"
+	default:
+		return "°C"
+	}
+}
+
+// maxDecimals ends the search for a difference in format.
+const maxDecimals = 6
+
+// format writes a value with the precision of the hardware, one decimal, unless
+// that would make a value beyond the limit look equal to it.
+func (q Quantity) format(value, limit float64) string {
+	for decimals := 1; ; decimals++ {
+		text := fmt.Sprintf("%.*f", decimals, value)
+		if value == limit || decimals == maxDecimals || text != fmt.Sprintf("%.*f", decimals, limit) {
+			return text + " " + q.unit()
+		}
+	}
+}
+
+// inWords writes a time in the two largest of days, hours, minutes and seconds.
+func inWords(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 24*time.Hour:
+		return joinUnits(int(d.Hours()), "h", int(d.Minutes())%60, "min")
+	default:
+		return joinUnits(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+	}
+}
+
+func joinUnits(large int, largeUnit string, small int, smallUnit string) string {
+	if small == 0 {
+		return fmt.Sprintf("%d %s", large, largeUnit)
+	}
+	return fmt.Sprintf("%d %s %d %s", large, largeUnit, small, smallUnit)
+}

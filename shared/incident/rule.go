@@ -1,0 +1,198 @@
+// Package incident is the domain of what people are told: the rules that a
+// customer sets, the step by which a reading moves a rule's memory, and the
+// incidents that follow from it.
+//
+// Detection, storing, preview, the simulator and the tests all call the same
+// functions and so agree count for count. The package imports no technology: it
+// knows neither topics nor tables, and it reads no clock.
+package incident
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// Quantity is what a rule compares with its limit.
+type Quantity string
+
+// The quantities that a rule can watch.
+const (
+	Temperature     Quantity = "temperature"      // °C, dry bulb
+	Humidity        Quantity = "humidity"         // % relative humidity
+	DewPoint        Quantity = "dew_point"        // °C, see [reading.DewPoint]
+	TemperatureRate Quantity = "temperature_rate" // °C per hour over [RateSpan]
+)
+
+// Direction says on which side of the limit a rule fires.
+type Direction string
+
+// The two directions. Both are strict: a value equal to the limit does not fire.
+const (
+	Above Direction = "above"
+	Below Direction = "below"
+)
+
+// Severity says how urgent an incident of the rule is.
+type Severity string
+
+// The two severities.
+const (
+	Warning  Severity = "warning"
+	Critical Severity = "critical"
+)
+
+// Scope is where a rule applies: one sensor, one room, or all sensors of the
+// customer when both are zero. At most one of the two is set.
+type Scope struct {
+	RoomID   int64
+	SensorID string
+}
+
+// narrowness orders scopes: a sensor is narrower than a room, a room than all.
+func (s Scope) narrowness() int {
+	switch {
+	case s.SensorID != "":
+		return 2
+	case s.RoomID != 0:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// covers reports whether a sensor in a room lies in the scope.
+func (s Scope) covers(roomID int64, sensorID string) bool {
+	return (s.SensorID == "" || s.SensorID == sensorID) && (s.RoomID == 0 || s.RoomID == roomID)
+}
+
+// Longest values of a rule's times, and the widest margin.
+const (
+	MaxFor         = time.Hour
+	MaxClearFor    = time.Hour
+	MaxClearMargin = 50.0   // in the unit of the quantity
+	MaxRate        = 1000.0 // °C per hour, either sign
+)
+
+// Rule says when a customer wants to be told.
+type Rule struct {
+	ID      int64
+	Version int64 // grows with every change; memory of another version is void
+
+	Quantity    Quantity
+	Direction   Direction
+	Limit       float64       // in the unit of the quantity
+	For         time.Duration // how long the limit must be broken before the rule fires, 0 to [MaxFor]
+	ClearMargin float64       // how far back from the limit a value must come to clear, ≥ 0
+	ClearFor    time.Duration // how long it must stay there, 0 to [MaxClearFor]
+	Severity    Severity
+	Scope       Scope
+	Enabled     bool
+
+	// Threshold marks the two rules that are the specified thresholds of the
+	// customer. A narrower rule never displaces them.
+	Threshold bool
+}
+
+// Errors that [Rule.Validate] wraps.
+var (
+	ErrQuantity    = errors.New("quantity must be temperature, humidity, dew_point or temperature_rate")
+	ErrDirection   = errors.New("direction must be above or below")
+	ErrSeverity    = errors.New("severity must be warning or critical")
+	ErrLimit       = errors.New("limit must lie within the range of the quantity")
+	ErrFor         = errors.New("for must be between 0 s and 1 h")
+	ErrClearMargin = errors.New("clear_margin must be between 0 and 50")
+	ErrClearFor    = errors.New("clear_for must be between 0 s and 1 h")
+	ErrScope       = errors.New("a rule applies to a room or to a sensor, not to both")
+)
+
+// Validate reports every field that no reading could be judged by, joined into
+// one error.
+func (r Rule) Validate() error {
+	return errors.Join(
+		r.validateLimit(),
+		check(r.Direction == Above || r.Direction == Below, ErrDirection, r.Direction),
+		check(r.Severity == Warning || r.Severity == Critical, ErrSeverity, r.Severity),
+		check(r.For >= 0 && r.For <= MaxFor, ErrFor, r.For),
+		check(r.ClearMargin >= 0 && r.ClearMargin <= MaxClearMargin, ErrClearMargin, r.ClearMargin),
+		check(r.ClearFor >= 0 && r.ClearFor <= MaxClearFor, ErrClearFor, r.ClearFor),
+		check(r.Scope.RoomID == 0 || r.Scope.SensorID == "", ErrScope, r.Scope.SensorID),
+	)
+}
+
+func check(valid bool, sentinel error, got any) error {
+	if valid {
+		return nil
+	}
+	return fmt.Errorf("%w: got %v", sentinel, got)
+}
+
+func (r Rule) validateLimit() error {
+	var lowest, highest float64
+	switch r.Quantity {
+	case Temperature, DewPoint:
+		lowest, highest = reading.MinTemperature, reading.MaxTemperature
+	case Humidity:
+		lowest, highest = reading.MinHumidity, reading.MaxHumidity
+	case TemperatureRate:
+		lowest, highest = -MaxRate, MaxRate
+	default:
+		return fmt.Errorf("%w: got %q", ErrQuantity, string(r.Quantity))
+	}
+	return check(r.Limit >= lowest && r.Limit <= highest, ErrLimit, r.Limit)
+}
+
+// breaks reports whether a value lies beyond the limit.
+func (r Rule) breaks(value float64) bool {
+	if r.Direction == Below {
+		return value < r.Limit
+	}
+	return value > r.Limit
+}
+
+// clears reports whether a value has come back by the margin. A value between
+// the limit and the margin neither breaks nor clears.
+func (r Rule) clears(value float64) bool {
+	if r.Direction == Below {
+		return value >= r.Limit+r.ClearMargin
+	}
+	return value <= r.Limit-r.ClearMargin
+}
+
+// worse returns whichever of two values lies farther beyond the limit.
+func (r Rule) worse(a, b float64) float64 {
+	if r.Direction == Below {
+		return math.Min(a, b)
+	}
+	return math.Max(a, b)
+}
+
+// Effective returns the rules that judge a sensor in a room, in the order given:
+// those that are enabled and cover it. Of the rules of one quantity, direction
+// and severity the narrowest scope wins, and all of that scope stay; the two
+// threshold rules stay in any case.
+func Effective(rules []Rule, roomID int64, sensorID string) []Rule {
+	type kind struct {
+		quantity  Quantity
+		direction Direction
+		severity  Severity
+	}
+	narrowest := map[kind]int{}
+	applies := func(r Rule) bool { return r.Enabled && r.Scope.covers(roomID, sensorID) }
+	for _, r := range rules {
+		if applies(r) && !r.Threshold {
+			k := kind{r.Quantity, r.Direction, r.Severity}
+			narrowest[k] = max(narrowest[k], r.Scope.narrowness())
+		}
+	}
+	var effective []Rule
+	for _, r := range rules {
+		if applies(r) && (r.Threshold || r.Scope.narrowness() == narrowest[kind{r.Quantity, r.Direction, r.Severity}]) {
+			effective = append(effective, r)
+		}
+	}
+	return effective
+}

@@ -1,0 +1,202 @@
+package incident_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/incident"
+)
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		change func(*incident.Rule)
+		want   error
+	}{
+		"plain":                 {func(*incident.Rule) {}, nil},
+		"all at their highest":  {func(r *incident.Rule) { r.Limit, r.For, r.ClearFor, r.ClearMargin = 125, time.Hour, time.Hour, 50 }, nil},
+		"all at their lowest":   {func(r *incident.Rule) { r.Limit, r.For, r.ClearFor, r.ClearMargin = -40, 0, 0, 0 }, nil},
+		"for an hour and more":  {func(r *incident.Rule) { r.For = time.Hour + 1 }, incident.ErrFor},
+		"for less than nothing": {func(r *incident.Rule) { r.For = -1 }, incident.ErrFor},
+		"clear for too long":    {func(r *incident.Rule) { r.ClearFor = time.Hour + 1 }, incident.ErrClearFor},
+		"clear for less":        {func(r *incident.Rule) { r.ClearFor = -1 }, incident.ErrClearFor},
+		"margin too wide":       {func(r *incident.Rule) { r.ClearMargin = 50.1 }, incident.ErrClearMargin},
+		"negative margin":       {func(r *incident.Rule) { r.ClearMargin = -0.1 }, incident.ErrClearMargin},
+		"margin not a number":   {func(r *incident.Rule) { r.ClearMargin = math.NaN() }, incident.ErrClearMargin},
+		"limit too high":        {func(r *incident.Rule) { r.Limit = 125.1 }, incident.ErrLimit},
+		"limit not a number":    {func(r *incident.Rule) { r.Limit = math.NaN() }, incident.ErrLimit},
+		"humidity over 100":     {func(r *incident.Rule) { r.Quantity, r.Limit = incident.Humidity, 100.1 }, incident.ErrLimit},
+		"humidity of 100":       {func(r *incident.Rule) { r.Quantity, r.Limit = incident.Humidity, 100 }, nil},
+		"negative humidity":     {func(r *incident.Rule) { r.Quantity, r.Limit = incident.Humidity, -1 }, incident.ErrLimit},
+		"dew point":             {func(r *incident.Rule) { r.Quantity, r.Limit = incident.DewPoint, -9 }, nil},
+		"rate":                  {func(r *incident.Rule) { r.Quantity, r.Limit = incident.TemperatureRate, -1000 }, nil},
+		"rate too fast":         {func(r *incident.Rule) { r.Quantity, r.Limit = incident.TemperatureRate, 1000.1 }, incident.ErrLimit},
+		"no quantity":           {func(r *incident.Rule) { r.Quantity = "" }, incident.ErrQuantity},
+		"no direction":          {func(r *incident.Rule) { r.Direction = "sideways" }, incident.ErrDirection},
+		"below":                 {func(r *incident.Rule) { r.Direction = incident.Below }, nil},
+		"no severity":           {func(r *incident.Rule) { r.Severity = "" }, incident.ErrSeverity},
+		"warning":               {func(r *incident.Rule) { r.Severity = incident.Warning }, nil},
+		"a room and a sensor":   {func(r *incident.Rule) { r.Scope = incident.Scope{RoomID: 1, SensorID: "n1"} }, incident.ErrScope},
+		"a room":                {func(r *incident.Rule) { r.Scope = incident.Scope{RoomID: 1} }, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rule := hot()
+			c.change(&rule)
+			if err := rule.Validate(); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+		})
+	}
+	rule := hot()
+	rule.For, rule.Severity = -1, ""
+	if err := rule.Validate(); !errors.Is(err, incident.ErrFor) || !errors.Is(err, incident.ErrSeverity) {
+		t.Errorf("%v: want both", err)
+	}
+}
+
+func TestEffective(t *testing.T) {
+	t.Parallel()
+	scoped := func(id int64, scope incident.Scope, change func(*incident.Rule)) incident.Rule {
+		r := hot()
+		r.ID, r.Scope = id, scope
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	all, room, sensor := incident.Scope{}, incident.Scope{RoomID: 5}, incident.Scope{SensorID: "n1"}
+	rules := []incident.Rule{
+		scoped(1, all, func(r *incident.Rule) { r.Threshold = true }),
+		scoped(2, all, nil),
+		scoped(3, room, nil),
+		scoped(4, sensor, nil),
+		scoped(5, sensor, func(r *incident.Rule) { r.Limit = 35 }),
+		scoped(6, room, func(r *incident.Rule) { r.Severity = incident.Warning }),
+		scoped(7, all, func(r *incident.Rule) { r.Severity = incident.Warning }),
+		scoped(8, all, func(r *incident.Rule) { r.Direction = incident.Below }),
+		scoped(9, all, func(r *incident.Rule) { r.Quantity = incident.Humidity }),
+		scoped(10, sensor, func(r *incident.Rule) { r.Quantity, r.Enabled = incident.Humidity, false }),
+	}
+	for _, c := range []struct {
+		room   int64
+		sensor string
+		want   []int64
+	}{
+		{5, "n1", []int64{1, 4, 5, 6, 8, 9}},
+		{5, "n2", []int64{1, 3, 6, 8, 9}},
+		{6, "n3", []int64{1, 2, 7, 8, 9}},
+		{6, "n1", []int64{1, 4, 5, 7, 8, 9}},
+		{0, "n4", []int64{1, 2, 7, 8, 9}}, // discovered, in no room
+	} {
+		var got []int64
+		for _, r := range incident.Effective(rules, c.room, c.sensor) {
+			got = append(got, r.ID)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s in room %d: rules %v, want %v", c.sensor, c.room, got, c.want)
+		}
+	}
+}
+
+// TestPresets holds the presets to the table that they are from: ASHRAE TC 9.9
+// (2021), table 2.1.
+func TestPresets(t *testing.T) {
+	t.Parallel()
+	type limit struct {
+		quantity  incident.Quantity
+		direction incident.Direction
+		severity  incident.Severity
+	}
+	temperatureAbove := limit{incident.Temperature, incident.Above, incident.Critical}
+	temperatureBelow := limit{incident.Temperature, incident.Below, incident.Critical}
+	recommended := func(humidity float64) map[limit]float64 {
+		return map[limit]float64{
+			{incident.Temperature, incident.Above, incident.Warning}: 27, {incident.Temperature, incident.Below, incident.Warning}: 18,
+			{incident.DewPoint, incident.Above, incident.Warning}: 15, {incident.DewPoint, incident.Below, incident.Warning}: -9,
+			{incident.Humidity, incident.Above, incident.Warning}: humidity,
+		}
+	}
+	want := map[incident.Preset]map[limit]float64{
+		incident.Recommended: recommended(70), incident.RecommendedCorrosive: recommended(50),
+		incident.AllowableA1: {temperatureBelow: 15, temperatureAbove: 32},
+		incident.AllowableA2: {temperatureBelow: 10, temperatureAbove: 35},
+		incident.AllowableA3: {temperatureBelow: 5, temperatureAbove: 40},
+		incident.AllowableA4: {temperatureBelow: 5, temperatureAbove: 45},
+		incident.Rate:        {{incident.TemperatureRate, incident.Above, incident.Critical}: 20},
+		incident.RateTape:    {{incident.TemperatureRate, incident.Above, incident.Critical}: 5},
+	}
+	if len(incident.Presets()) != len(want) {
+		t.Errorf("presets %v", incident.Presets())
+	}
+	scope := incident.Scope{RoomID: 3}
+	for _, preset := range incident.Presets() {
+		rules, err := preset.Rules(scope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[limit]float64{}
+		for _, r := range rules {
+			if err := r.Validate(); err != nil || !r.Enabled || r.Threshold || r.Scope != scope || r.ClearMargin <= 0 || r.For <= 0 || r.ClearFor <= 0 {
+				t.Errorf("%s: %+v: %v", preset, r, err)
+			}
+			got[limit{r.Quantity, r.Direction, r.Severity}] = r.Limit
+		}
+		if len(got) != len(rules) || len(got) != len(want[preset]) {
+			t.Errorf("%s: %v", preset, rules)
+		}
+		for l, value := range want[preset] {
+			if got[l] != value {
+				t.Errorf("%s: %v is %g, want %g", preset, l, got[l], value)
+			}
+		}
+	}
+	if _, err := incident.Preset("comfort").Rules(scope); !errors.Is(err, incident.ErrPreset) {
+		t.Errorf("unknown preset: %v", err)
+	}
+}
+
+func TestSilentFrom(t *testing.T) {
+	t.Parallel()
+	for interval, want := range map[time.Duration]time.Duration{
+		0: 5 * time.Minute, 30 * time.Second: 5 * time.Minute, 100 * time.Second: 5 * time.Minute,
+		101 * time.Second: 303 * time.Second, 10 * time.Minute: 30 * time.Minute,
+	} {
+		if got := incident.SilentFrom(noon, interval).Sub(noon); got != want {
+			t.Errorf("every %s: silent after %s, want %s", interval, got, want)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	lasted := func(d time.Duration, peak float64, reopened int) incident.Incident {
+		return incident.Incident{Start: noon, End: noon.Add(d), Peak: peak, Reopened: reopened}
+	}
+	rule := func(q incident.Quantity, d incident.Direction, limit float64) incident.Rule {
+		return incident.Rule{Quantity: q, Direction: d, Limit: limit}
+	}
+	for want, c := range map[string]struct {
+		rule     incident.Rule
+		incident incident.Incident
+	}{
+		"Temperature above 32.0 °C for 12 min, peak 35.1 °C":                      {rule(incident.Temperature, incident.Above, 32), lasted(12*time.Minute+30*time.Second, 35.12, 0)},
+		"Temperature above 32.0 °C, peak 32.04 °C":                                {rule(incident.Temperature, incident.Above, 32), lasted(0, 32.04, 0)},
+		"Temperature above 32.0 °C, peak 32.000000 °C":                            {rule(incident.Temperature, incident.Above, 32), lasted(0, 32+1e-9, 0)},
+		"Humidity below 20.0 % for 59 s, lowest 12.5 %":                           {rule(incident.Humidity, incident.Below, 20), lasted(59*time.Second, 12.5, 0)},
+		"Dew point above 15.0 °C for 2 h, peak 17.0 °C, came back once":           {rule(incident.DewPoint, incident.Above, 15), lasted(2*time.Hour, 17, 1)},
+		"Temperature change above 20.0 °C/h for 1 h 1 min, peak 41.0 °C/h":        {rule(incident.TemperatureRate, incident.Above, 20), lasted(61*time.Minute, 41, 0)},
+		"Temperature below 18.0 °C for 1 d 2 h, lowest 9.0 °C, came back 3 times": {rule(incident.Temperature, incident.Below, 18), lasted(26*time.Hour, 9, 3)},
+		"Temperature above 27.0 °C for 1 min, peak 28.0 °C":                       {rule(incident.Temperature, incident.Above, 27), lasted(time.Minute, 28, 0)},
+		"Temperature above 27.0 °C for 1 h, peak 28.0 °C":                         {rule(incident.Temperature, incident.Above, 27), lasted(time.Hour, 28, 0)},
+		"Temperature above 27.0 °C for 1 d, peak 28.0 °C":                         {rule(incident.Temperature, incident.Above, 27), lasted(24*time.Hour, 28, 0)},
+	} {
+		if got := c.rule.Describe(c.incident); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package incident
+
+import (
+	"slices"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// JoinGap is the shortest time between two firing stretches of a rule that makes
+// them two incidents. It is also the longest pause between readings over which a
+// condition counts as held: nobody knows what a node would have measured in a
+// longer one.
+const JoinGap = 10 * time.Minute
+
+// RateSpan is the time over which a rate of change is measured, and rateReach how
+// old the oldest reading of it may be: a node that sends every few minutes has
+// none at exactly ten.
+const (
+	RateSpan  = 10 * time.Minute
+	rateReach = 15 * time.Minute
+)
+
+// Point is one reading of a node as the rules see it.
+type Point struct {
+	Time        time.Time // UTC
+	Temperature float64   // °C
+	Humidity    float64   // % relative humidity
+}
+
+// Memory is what is remembered of one rule at one node between readings. The zero
+// value is the memory of a node that the rule has never judged.
+type Memory struct {
+	Version int64     // of the rule that it belongs to
+	Last    time.Time // event time of the newest reading judged
+
+	BreakingSince time.Time // first reading of the unbroken run beyond the limit; zero if there is none
+	Firing        bool      // the limit was broken for as long as the rule asks
+	Start         time.Time // of the firing stretch: its first reading beyond the limit
+	ClearingSince time.Time // first reading of the unbroken run that is back by the margin; zero if there is none
+	Peak          float64   // worst value of the stretch, or of the run that may become one
+	PeakTime      time.Time
+}
+
+// Settled reports whether the next reading can be judged without the memory: the
+// rule neither fires nor is about to.
+func (m Memory) Settled() bool { return !m.Firing && m.BreakingSince.IsZero() }
+
+// Stretch is a time during which a rule fired at a node.
+type Stretch struct {
+	Start    time.Time // first reading beyond the limit
+	End      time.Time // the reading that cleared it; the newest of the stretch while it lasts
+	Lasting  bool      // nothing has cleared it yet
+	Peak     float64   // worst value, in the unit of the quantity
+	PeakTime time.Time // of the first reading with that value
+}
+
+// Advance judges the readings of a node that are newer than the memory, and
+// returns the memory after them with each stretch that began, went on or ended.
+// The points are in order of time. Those that the memory has seen are not judged
+// again; a rate of change is measured from them. A memory of another version of
+// the rule is void: only its Last counts.
+//
+// Judging the same points again changes nothing, and it does not matter how a
+// series is divided into calls as long as each call has the points since the one
+// before (and [RateSpan] more for a rate).
+func (r Rule) Advance(m Memory, points []Point) (Memory, []Stretch) {
+	if m.Version != r.Version {
+		m = Memory{Version: r.Version, Last: m.Last}
+	}
+	var stretches []Stretch
+	judged := false
+	for i, p := range points {
+		if !p.Time.After(m.Last) {
+			continue
+		}
+		judged = true
+		if value, known := r.value(points[:i+1]); known && m.judge(r, p.Time, value) {
+			stretches = append(stretches, m.stretch(p.Time))
+			m = Memory{Version: m.Version}
+		}
+		m.Last = p.Time
+	}
+	if m.Firing && judged {
+		stretches = append(stretches, m.stretch(m.Last))
+	}
+	return m, stretches
+}
+
+// Past returns the stretches in readings that are older than what the memory has
+// seen. They are judged as a series of their own, because memory never goes back,
+// and none of them lasts: newer readings were judged without them.
+func (r Rule) Past(points []Point) []Stretch {
+	_, stretches := r.Advance(Memory{Version: r.Version}, points)
+	for i := range stretches {
+		stretches[i].Lasting = false
+	}
+	return stretches
+}
+
+func (m Memory) stretch(end time.Time) Stretch {
+	return Stretch{Start: m.Start, End: end, Lasting: m.Firing, Peak: m.Peak, PeakTime: m.PeakTime}
+}
+
+// judge moves the memory by one value and reports whether a firing stretch has
+// ended with it.
+func (m *Memory) judge(r Rule, at time.Time, value float64) (ended bool) {
+	paused := !m.Last.IsZero() && at.Sub(m.Last) > JoinGap
+	switch {
+	case r.breaks(value):
+		m.ClearingSince = time.Time{}
+		if m.BreakingSince.IsZero() || (paused && !m.Firing) {
+			m.BreakingSince = at
+			if !m.Firing {
+				m.Peak, m.PeakTime = value, at
+			}
+		}
+		if worst := r.worse(m.Peak, value); worst != m.Peak {
+			m.Peak, m.PeakTime = worst, at
+		}
+		if !m.Firing && at.Sub(m.BreakingSince) >= r.For {
+			m.Firing, m.Start = true, m.BreakingSince
+		}
+	case !m.Firing:
+		m.BreakingSince, m.Peak, m.PeakTime = time.Time{}, 0, time.Time{}
+	case r.clears(value):
+		if m.ClearingSince.IsZero() || paused {
+			m.ClearingSince = at
+		}
+		if at.Sub(m.ClearingSince) >= r.ClearFor {
+			m.Firing = false
+			return true
+		}
+	default: // between limit and margin: it lasts
+		m.ClearingSince = time.Time{}
+	}
+	return false
+}
+
+// value returns what the rule compares for the last of the points, and whether it
+// is known: a rate needs readings that reach back [RateSpan].
+func (r Rule) value(points []Point) (value float64, known bool) {
+	p := points[len(points)-1]
+	switch r.Quantity {
+	case Humidity:
+		return p.Humidity, true
+	case DewPoint:
+		return reading.DewPoint(p.Temperature, p.Humidity), true
+	case TemperatureRate:
+		return rate(points)
+	default:
+		return p.Temperature, true
+	}
+}
+
+// rate is the slope of the temperature in °C per hour at the last point: the
+// least-squares line through the readings back to the newest that is at least
+// [RateSpan] old. A line through all of them, and not the difference of two,
+// because the sensors' noise of 0.5 °C alone would be 3 °C per hour.
+func rate(points []Point) (float64, bool) {
+	last := points[len(points)-1]
+	first := -1
+	for i, p := range slices.Backward(points) {
+		age := last.Time.Sub(p.Time)
+		if age > rateReach {
+			break
+		}
+		if age >= RateSpan {
+			first = i
+			break
+		}
+	}
+	if first < 0 {
+		return 0, false
+	}
+	span := points[first:]
+	hours := func(p Point) float64 { return p.Time.Sub(last.Time).Hours() }
+	var mean float64
+	for _, p := range span {
+		mean += hours(p) / float64(len(span))
+	}
+	var covariance, variance float64 // times the number of points
+	for _, p := range span {
+		covariance += (hours(p) - mean) * p.Temperature
+		variance += (hours(p) - mean) * (hours(p) - mean)
+	}
+	return covariance / variance, true
+}

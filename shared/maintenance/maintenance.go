@@ -1,0 +1,133 @@
+// Package maintenance is the domain of maintenance windows: the times in which a
+// customer expects values to be out of their limits. What happens inside a window
+// is recorded as always and shown as silenced; whether a time lies inside is
+// computed when somebody asks.
+package maintenance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	_ "time/tzdata" // the same time zones on every machine
+)
+
+// MaxDuration is the longest window: a week. What is longer is a change of rules.
+const MaxDuration = 7 * 24 * time.Hour
+
+// Window is one maintenance window, once or every week.
+type Window struct {
+	// Start and Duration are of the only occurrence, or of the first one. Start
+	// carries the window's time zone: a window that recurs begins at the same
+	// time of day on the zone's clocks, summer and winter.
+	Start    time.Time
+	Duration time.Duration
+
+	// Weekdays are the days on which it recurs, in the window's zone; none means
+	// that it happens once.
+	Weekdays []time.Weekday
+	// Until is when it stops recurring; an occurrence that has begun by then is
+	// finished. Zero means never.
+	Until time.Time
+}
+
+// Errors that [Window.Validate] wraps.
+var (
+	ErrStart    = errors.New("start_time is missing")
+	ErrDuration = errors.New("a window lasts longer than nothing and at most seven days")
+	ErrWeekday  = errors.New("a weekday is 0 (Sunday) to 6 (Saturday), each at most once")
+	ErrUntil    = errors.New("until must be after start_time")
+	ErrOverlap  = errors.New("a window must end before its next occurrence begins")
+)
+
+// Validate reports every field that makes no window, joined into one error.
+func (w Window) Validate() error {
+	var problems []error
+	if w.Start.IsZero() {
+		problems = append(problems, ErrStart)
+	}
+	if w.Duration <= 0 || w.Duration > MaxDuration {
+		problems = append(problems, fmt.Errorf("%w: got %s", ErrDuration, w.Duration))
+	}
+	seen := map[time.Weekday]bool{}
+	for _, day := range w.Weekdays {
+		if day < time.Sunday || day > time.Saturday || seen[day] {
+			problems = append(problems, fmt.Errorf("%w: got %d", ErrWeekday, int(day)))
+		}
+		seen[day] = true
+	}
+	if !w.Until.IsZero() && !w.Until.After(w.Start) {
+		problems = append(problems, ErrUntil)
+	}
+	if len(problems) == 0 && len(w.Weekdays) > 0 && w.Duration > w.shortestPause() {
+		problems = append(problems, ErrOverlap)
+	}
+	return errors.Join(problems...)
+}
+
+// shortestPause is the shortest time between the begins of two occurrences, less an
+// hour for the night on which the clocks go forward.
+func (w Window) shortestPause() time.Duration {
+	days := slices.Sorted(slices.Values(w.Weekdays))
+	shortest := 7
+	for i, day := range days {
+		next := days[(i+1)%len(days)]
+		gap := (int(next) - int(day) + 7) % 7
+		if gap == 0 {
+			gap = 7
+		}
+		shortest = min(shortest, gap)
+	}
+	return time.Duration(shortest)*24*time.Hour - time.Hour
+}
+
+// At returns the occurrence that a time lies in. Its begin belongs to it, its end
+// does not.
+func (w Window) At(t time.Time) (start, end time.Time, inside bool) {
+	if len(w.Weekdays) == 0 {
+		end = w.Start.Add(w.Duration)
+		return w.Start, end, !t.Before(w.Start) && t.Before(end)
+	}
+	// The occurrence began at most Duration ago, which is at most eight calendar days.
+	for back := range int(MaxDuration/(24*time.Hour)) + 2 {
+		start, occurs := w.on(t, -back)
+		if !occurs || start.After(t) {
+			continue
+		}
+		end := start.Add(w.Duration)
+		return start, end, t.Before(end)
+	}
+	return time.Time{}, time.Time{}, false
+}
+
+// Next returns the first occurrence that begins at or after a time, and false when
+// there is none.
+func (w Window) Next(t time.Time) (start, end time.Time, ok bool) {
+	if len(w.Weekdays) == 0 {
+		return w.Start, w.Start.Add(w.Duration), !w.Start.Before(t)
+	}
+	if t.Before(w.Start) {
+		t = w.Start
+	}
+	for ahead := range 9 { // at least one day of the week, from the day of t in any zone
+		start, occurs := w.on(t, ahead)
+		if occurs && !start.Before(t) {
+			return start, start.Add(w.Duration), true
+		}
+	}
+	return time.Time{}, time.Time{}, false
+}
+
+// on returns when the window begins on the day so many days after that of t in the
+// window's zone, and whether it begins there at all. A time of day that the clocks
+// skip or show twice is "correct in one of the two zones involved in the
+// transition" (package time on [time.Date]): one night a year it may be an hour off.
+func (w Window) on(t time.Time, days int) (time.Time, bool) {
+	zone := w.Start.Location()
+	year, month, day := t.In(zone).Date()
+	hour, minute, second := w.Start.Clock()
+	start := time.Date(year, month, day+days, hour, minute, second, 0, zone)
+	noon := time.Date(year, month, day+days, 12, 0, 0, 0, time.UTC)
+	occurs := slices.Contains(w.Weekdays, noon.Weekday()) && !start.Before(w.Start) && (w.Until.IsZero() || start.Before(w.Until))
+	return start, occurs
+}

@@ -1,0 +1,143 @@
+package maintenance_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/maintenance"
+)
+
+func in(t *testing.T, zone string) *time.Location {
+	t.Helper()
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return location
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
+	daily := []time.Weekday{0, 1, 2, 3, 4, 5, 6}
+	for name, c := range map[string]struct {
+		window maintenance.Window
+		want   error
+	}{
+		"once":                        {maintenance.Window{Start: start, Duration: time.Hour}, nil},
+		"a week":                      {maintenance.Window{Start: start, Duration: 7 * 24 * time.Hour}, nil},
+		"longer":                      {maintenance.Window{Start: start, Duration: 7*24*time.Hour + 1}, maintenance.ErrDuration},
+		"no duration":                 {maintenance.Window{Start: start}, maintenance.ErrDuration},
+		"no start":                    {maintenance.Window{Duration: time.Hour}, maintenance.ErrStart},
+		"weekly":                      {maintenance.Window{Start: start, Duration: 24 * time.Hour, Weekdays: []time.Weekday{5}}, nil},
+		"weekly, nearly a week":       {maintenance.Window{Start: start, Duration: 167 * time.Hour, Weekdays: []time.Weekday{5}}, nil},
+		"weekly, a week":              {maintenance.Window{Start: start, Duration: 168 * time.Hour, Weekdays: []time.Weekday{5}}, maintenance.ErrOverlap},
+		"daily, 23 h":                 {maintenance.Window{Start: start, Duration: 23 * time.Hour, Weekdays: daily}, nil},
+		"daily, longer":               {maintenance.Window{Start: start, Duration: 23*time.Hour + 1, Weekdays: daily}, maintenance.ErrOverlap},
+		"Saturday and Sunday, 23 h":   {maintenance.Window{Start: start, Duration: 23 * time.Hour, Weekdays: []time.Weekday{0, 6}}, nil},
+		"Saturday and Sunday, longer": {maintenance.Window{Start: start, Duration: 24 * time.Hour, Weekdays: []time.Weekday{0, 6}}, maintenance.ErrOverlap},
+		"a weekday of 7":              {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{7}}, maintenance.ErrWeekday},
+		"a weekday of -1":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{-1}}, maintenance.ErrWeekday},
+		"a weekday twice":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{1, 1}}, maintenance.ErrWeekday},
+		"until its start":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start}, maintenance.ErrUntil},
+		"until later":                 {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start.Add(1)}, nil},
+	} {
+		if err := c.window.Validate(); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
+	w := maintenance.Window{Start: start, Duration: time.Hour}
+	for offset, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour - 1: true, time.Hour: false} {
+		if _, end, inside := w.At(start.Add(offset)); inside != want || !end.Equal(start.Add(time.Hour)) {
+			t.Errorf("%s after its start: %v, ends %s", offset, inside, end)
+		}
+	}
+	if next, end, ok := w.Next(start); !ok || !next.Equal(start) || !end.Equal(start.Add(time.Hour)) {
+		t.Errorf("next from its start: %s, %s, %v", next, end, ok)
+	}
+	if _, _, ok := w.Next(start.Add(1)); ok {
+		t.Error("it happens once")
+	}
+}
+
+// TestWeekly is a window each Saturday and Sunday from 23:00 to 02:00 in Berlin, over
+// the night on which the clocks go back, and one over that on which they go forward.
+func TestWeekly(t *testing.T) {
+	t.Parallel()
+	berlin := in(t, "Europe/Berlin")
+	at := func(year int, month time.Month, day, hour, minute int) time.Time {
+		return time.Date(year, month, day, hour, minute, 0, 0, berlin)
+	}
+	w := maintenance.Window{
+		Start: at(2026, 10, 10, 23, 0), Duration: 3 * time.Hour, Weekdays: []time.Weekday{time.Saturday, time.Sunday}, Until: at(2027, 4, 1, 0, 0),
+	}
+	for _, c := range []struct {
+		at   time.Time
+		want bool
+	}{
+		{at(2026, 10, 4, 23, 30), false}, // before the first
+		{at(2026, 10, 10, 22, 59), false},
+		{at(2026, 10, 10, 23, 0), true},
+		{at(2026, 10, 11, 1, 59), true}, // after midnight
+		{at(2026, 10, 11, 2, 0), false},
+		{at(2026, 10, 11, 23, 30), true}, // Sunday
+		{at(2026, 10, 12, 1, 0), true},   // Monday morning belongs to Sunday's
+		{at(2026, 10, 12, 23, 30), false},
+		// 25 October 2026, 03:00: the clocks go back. 23:00 + 3 h is 02:00 summer time.
+		{time.Date(2026, 10, 24, 21, 0, 0, 0, time.UTC), true},
+		{time.Date(2026, 10, 24, 20, 59, 0, 0, time.UTC), false},
+		{time.Date(2026, 10, 25, 0, 0, 0, 0, time.UTC), false},
+		// That Sunday it begins at 23:00 winter time, 22:00 UTC.
+		{time.Date(2026, 10, 25, 21, 30, 0, 0, time.UTC), false},
+		{time.Date(2026, 10, 25, 22, 0, 0, 0, time.UTC), true},
+		// 28 March 2027, 02:00: the clocks go forward.
+		{time.Date(2027, 3, 27, 22, 0, 0, 0, time.UTC), true},
+		{time.Date(2027, 3, 28, 1, 0, 0, 0, time.UTC), false},
+		{time.Date(2027, 3, 28, 21, 0, 0, 0, time.UTC), true},
+		{at(2027, 4, 3, 23, 30), false}, // after the last
+	} {
+		if _, _, inside := w.At(c.at.UTC()); inside != c.want {
+			t.Errorf("%s: inside %v", c.at, inside)
+		}
+	}
+	for from, want := range map[time.Time]time.Time{
+		at(2026, 1, 1, 0, 0):    at(2026, 10, 10, 23, 0),
+		at(2026, 10, 10, 23, 0): at(2026, 10, 10, 23, 0),
+		at(2026, 10, 10, 23, 1): at(2026, 10, 11, 23, 0),
+		at(2026, 10, 11, 23, 1): at(2026, 10, 17, 23, 0),
+	} {
+		if next, end, ok := w.Next(from); !ok || !next.Equal(want) || end.Sub(next) != w.Duration {
+			t.Errorf("next from %s: %s to %s, %v", from, next, end, ok)
+		}
+	}
+	if next, _, ok := w.Next(at(2027, 3, 29, 0, 0)); ok {
+		t.Errorf("after the last comes %s", next)
+	}
+}
+
+// TestLongestWindow is a week's window of a zone whose day is another than UTC's.
+func TestLongestWindow(t *testing.T) {
+	t.Parallel()
+	kiritimati := in(t, "Pacific/Kiritimati") // UTC+14
+	start := time.Date(2026, 11, 18, 6, 0, 0, 0, kiritimati)
+	w := maintenance.Window{Start: start, Duration: 166 * time.Hour, Weekdays: []time.Weekday{time.Wednesday}}
+	if err := w.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for hours := range 400 {
+		at := start.Add(time.Duration(hours) * time.Hour)
+		want := hours%168 < 166
+		if begin, _, inside := w.At(at.UTC()); inside != want || (inside && !begin.Equal(start.Add(time.Duration(hours/168*168)*time.Hour))) {
+			t.Errorf("%d hours after its start: %v, began %s", hours, inside, begin)
+		}
+	}
+	if next, _, ok := w.Next(start.Add(time.Minute).UTC()); !ok || !next.Equal(start.AddDate(0, 0, 7)) {
+		t.Errorf("next %s", next)
+	}
+}
