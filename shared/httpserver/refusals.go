@@ -8,20 +8,21 @@ import (
 	"strconv"
 )
 
-// Refusal gives the body, in JSON, of an answer that net/http itself makes to a
-// request that no handler gets to see.
+// Refusal makes the JSON body of an error that net/http answers by itself, without
+// calling a handler.
 type Refusal func(detail string) []byte
 
-// net/http writes what it answers by itself straight to the connection, each
-// with one Write and these header fields. A handler's answer never looks like
-// it: it has a Date.
+// plainRefusal are the header fields of the errors that net/http answers by itself. It
+// writes each with a single Write to the connection. The answer of a handler never
+// looks like that, because it has a Date.
 const plainRefusal = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
-// An Expect other than 100-continue is answered by net/http too, without a body.
+// expectationFailed begins net/http's answer to an Expect other than 100-continue. It
+// has no body.
 const expectationFailed = "HTTP/1.1 417 Expectation Failed\r\n"
 
-// refusals is a listener whose connections say in JSON what net/http says in
-// plain text: there is no hook for it in http.Server.
+// refusals is a listener whose connections replace net/http's plain text errors by
+// JSON. http.Server has no hook for that.
 type refusals struct {
 	net.Listener
 
@@ -58,15 +59,15 @@ func (c refusingConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// CloseWrite implements what [CloseWrite] asks for.
+// CloseWrite is called by [CloseWrite].
 func (c refusingConn) CloseWrite() error { return CloseWrite(c.Conn) }
 
-// NetConn is the connection below, as the listener gave it.
+// NetConn is the wrapped connection.
 func (c refusingConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite closes the writing side of a connection, which is what net/http ends
-// a refused request with, so that the client reads the answer before the
-// connection is reset. Every wrapper of a connection must pass it on.
+// CloseWrite closes the writing side of a connection. net/http does so after it has
+// refused a request, so that the client reads the answer before the connection is
+// reset. Every wrapper of a connection must pass the call on.
 func CloseWrite(conn net.Conn) error {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -74,8 +75,8 @@ func CloseWrite(conn net.Conn) error {
 	return nil
 }
 
-// refused reports an answer that net/http makes by itself: its status and its
-// text without the status.
+// refused reports whether p is an error that net/http answers by itself, with its
+// status and its text.
 func refused(p []byte) (status int, detail string, ok bool) {
 	if bytes.HasPrefix(p, []byte(expectationFailed)) {
 		return http.StatusExpectationFailed, http.StatusText(http.StatusExpectationFailed), true

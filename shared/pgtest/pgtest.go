@@ -1,14 +1,13 @@
-// Package pgtest gives each test a PostgreSQL database of its own, schema
-// included, on a real server: cloned from a template in about a tenth of a
-// second.
+// Package pgtest gives each test a database of its own, with the schema, on a real
+// PostgreSQL server. The database is cloned from a template, which takes about a
+// tenth of a second.
 //
-// A package that uses it has
+// The first test that needs the server starts it. It is stopped after the last test
+// by this line, which every package that uses pgtest has:
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 //
-// which ends the server, started by the first test that asks, after the last
-// one. Where DATABASE_URL is set, databases are made on that server instead and
-// dropped again.
+// With DATABASE_URL set, databases are made on that server and dropped again.
 package pgtest
 
 import (
@@ -32,7 +31,7 @@ import (
 
 // shared is the one server of a test binary.
 //
-//nolint:gochecknoglobals // the tests of a package share nothing but the process
+//nolint:gochecknoglobals // only the process is common to all tests of a package
 var shared struct {
 	sync.Mutex
 
@@ -44,7 +43,7 @@ var shared struct {
 	template string
 }
 
-// Main runs a package's tests and then ends the server they shared.
+// Main runs a package's tests and then stops their server.
 func Main(m *testing.M) int {
 	code := m.Run()
 	if err := stop(); err != nil {
@@ -54,8 +53,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// SkipUnlessAvailable ends a test whose server did not start: it is skipped without any
-// PostgreSQL, but fails where CI is set, and for every other reason.
+// SkipUnlessAvailable takes the error of starting a server. It skips the test if no
+// PostgreSQL is installed and CI is not set, and fails it for any other error.
 func SkipUnlessAvailable(tb testing.TB, err error) {
 	tb.Helper()
 	if errors.Is(err, postgres.ErrNone) && os.Getenv("CI") == "" { //nolint:forbidigo // a test binary has no entrypoint to read it
@@ -66,8 +65,8 @@ func SkipUnlessAvailable(tb testing.TB, err error) {
 	}
 }
 
-// URL returns a connection string of a fresh, migrated database that lives as
-// long as the test, which ends as [SkipUnlessAvailable] says where there is no PostgreSQL.
+// URL returns the connection string of a new, migrated database, which is dropped when
+// the test ends. Without PostgreSQL the test ends by [SkipUnlessAvailable].
 func URL(tb testing.TB) string {
 	tb.Helper()
 	shared.Lock()
@@ -89,7 +88,7 @@ func URL(tb testing.TB) string {
 	return withDatabase(shared.admin, name)
 }
 
-// New returns a pool of connections to a database as of [URL].
+// New returns a pool of connections to a new database, as [URL] makes it.
 func New(tb testing.TB) *pgxpool.Pool {
 	tb.Helper()
 	pool, err := pgxpool.New(tb.Context(), URL(tb))
@@ -100,7 +99,7 @@ func New(tb testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// start finds or runs a server and makes the template.
+// start starts a server, or takes that of DATABASE_URL, and makes the template.
 func start(ctx context.Context) error {
 	shared.admin = os.Getenv("DATABASE_URL") //nolint:forbidigo // a test binary has no entrypoint to read it
 	if shared.admin == "" {

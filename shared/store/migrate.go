@@ -15,9 +15,9 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrate brings the schema up to date: the job that a deployment runs before
-// the new version takes requests. Several may run at once; a session's advisory
-// lock lets one work while the others wait. Doing it again changes nothing.
+// Migrate brings the schema up to date. A release runs it before the new version gets
+// requests. Several calls may run at once: an advisory lock lets one work and the
+// others wait. Calling it again changes nothing.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package functiontest runs a function as the process that it is in
-// production: built, started with an environment of its own, pushed at over
-// HTTP, and ended by SIGTERM. Tests of entrypoints use it.
+// Package functiontest runs a function as a process, as in production. It builds and
+// starts the program with an environment of its own, pushes messages to it over
+// HTTP, and ends it with SIGTERM. Tests of entrypoints use it.
 package functiontest
 
 import (
@@ -25,8 +25,8 @@ import (
 // patience bounds every wait.
 const patience = 30 * time.Second
 
-// Build compiles a package main, given relative to the test's own folder, and
-// returns the program's path.
+// Build compiles a package main and returns the path of the program. pkg is relative
+// to the folder of the test.
 func Build(tb testing.TB, pkg string) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), filepath.Base(pkg))
@@ -40,7 +40,7 @@ func Build(tb testing.TB, pkg string) string {
 // Process is a running function.
 type Process struct {
 	URL string
-	// Listening is how long it took from its start to an open port.
+	// Listening is the time from the start of the process to its open port.
 	Listening time.Duration
 
 	tb      testing.TB
@@ -50,8 +50,8 @@ type Process struct {
 	err     error
 }
 
-// Start runs a program with an environment, NAME=value, and waits for its port.
-// It is killed when the test ends, if it still runs.
+// Start runs a program with an environment, NAME=value, and waits until it listens.
+// If it still runs when the test ends, it is killed.
 func Start(tb testing.TB, program string, environ ...string) *Process {
 	tb.Helper()
 	for {
@@ -61,8 +61,8 @@ func Start(tb testing.TB, program string, environ ...string) *Process {
 	}
 }
 
-// attempt starts a program on a port that was free a moment ago; nil when
-// somebody else has taken it meanwhile.
+// attempt starts a program on a port that was free a moment ago. It returns nil when
+// another program has taken the port meanwhile.
 func attempt(tb testing.TB, program string, environ []string) *Process {
 	tb.Helper()
 	address := freeAddress(tb)
@@ -101,7 +101,7 @@ func attempt(tb testing.TB, program string, environ []string) *Process {
 	}
 }
 
-// Push posts a message and returns the answer's status, 0 for none.
+// Push posts a message and returns the status of the answer, or 0 without an answer.
 func (p *Process) Push(m push.Message) int {
 	p.tb.Helper()
 	body, err := push.Encode(m)
@@ -134,7 +134,7 @@ func (p *Process) Terminate() int {
 	return p.command.ProcessState.ExitCode()
 }
 
-// Kill ends the process as a lost instance ends: without a word.
+// Kill ends the process with SIGKILL, as a lost instance ends.
 func (p *Process) Kill() {
 	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.tb.Error(err)
@@ -145,8 +145,8 @@ func (p *Process) Kill() {
 // Output is what the process has written so far.
 func (p *Process) Output() string { return p.output.String() }
 
-// Exits runs a program that must refuse to start and returns its status and
-// what it wrote.
+// Exits runs a program that must refuse to start. It returns the exit status and the
+// output.
 func Exits(tb testing.TB, program string, environ ...string) (int, string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)

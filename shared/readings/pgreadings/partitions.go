@@ -16,15 +16,15 @@ import (
 
 const day = 24 * time.Hour
 
-// partitions remembers which day partitions exist, so that the catalogue is
-// asked once a day and not for each reading.
+// partitions caches which day partitions exist, so that the catalogue is queried once
+// for each day and not for each reading.
 type partitions struct {
 	mu    sync.Mutex
 	known map[time.Time]bool
 }
 
-// ensure makes the partitions that the rows fall into. It holds its lock while
-// it makes one: the others would only wait for the table's own.
+// ensure creates the partitions that the rows need. It holds its lock while it creates
+// one: other callers would wait for the lock of the table anyway.
 func (p *partitions) ensure(ctx context.Context, pool *pgxpool.Pool, rows []reading.Reading) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,10 +50,10 @@ func (p *partitions) forget() {
 	clear(p.known)
 }
 
-// create makes the partition of a day where it is missing. The advisory lock
-// keeps several processes from making one at the same time. The table is made
-// first and attached then: made as a partition it would wait for every reader
-// of the readings, a backup included, and let no other in meanwhile.
+// create creates the partition of a day if it is missing. The advisory lock lets one
+// process at a time do so. The table is created first and attached then. CREATE TABLE
+// ... PARTITION OF would take a lock on readings that waits for every running query,
+// a backup included, and makes all later queries wait behind it.
 func create(ctx context.Context, pool *pgxpool.Pool, start time.Time) error {
 	name := pgx.Identifier{"sensor_data", start.Format("readings_20060102")}.Sanitize()
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -76,8 +76,8 @@ func create(ctx context.Context, pool *pgxpool.Pool, start time.Time) error {
 	return nil
 }
 
-// noPartition reports whether a row found no partition: PostgreSQL gives a
-// check violation that names no constraint.
+// noPartition reports whether there was no partition for a row. PostgreSQL then
+// answers with a check violation that names no constraint.
 func noPartition(err error) bool {
 	const checkViolation = "23514"
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)

@@ -11,8 +11,8 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
-// RunHistory holds a store to [readings.Historian]. The store must be empty and
-// nobody else's: the question is about all nodes.
+// RunHistory is the conformance suite of [readings.HistoryReader]. The store must be
+// empty and used by no other test: a history is that of all nodes.
 func RunHistory(t *testing.T, store interface {
 	readings.Appender
 	readings.HistoryReader

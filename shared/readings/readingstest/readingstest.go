@@ -1,5 +1,5 @@
-// Package readingstest is the conformance suite of the time-series table: what
-// the API, the pipeline and training rely on, whichever implementation answers.
+// Package readingstest is the conformance suite of the time-series table. It tests
+// what the API, the functions and training rely on, for each backend.
 package readingstest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
-// Store is what every implementation does.
+// Store is what every backend implements.
 type Store interface {
 	readings.Appender
 	readings.Reader
@@ -28,7 +28,8 @@ type Store interface {
 // Now is the clock that the store under test must have been given.
 func Now() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-// Run runs the conformance suite. The store must be empty, and its clock [Now]; identifiers of nodes differ from test to test, so that all share it.
+// Run runs the conformance suite. The store must be empty and have [Now] as its clock.
+// All tests share it: each has node ids of its own.
 func Run(t *testing.T, store Store) {
 	t.Helper()
 	tests := map[string]func(*testing.T, Store, string){
@@ -127,8 +128,8 @@ func latestSince(t *testing.T, store Store, node string) {
 	}
 }
 
-// latestAhead holds that a row dated in the future freezes no node: neither one
-// that has gone on since nor one that has been silent for a year.
+// latestAhead stores rows that are dated in the future. They must not hide a node's
+// newest reading, whether the node is still sending or has been silent for a year.
 func latestAhead(t *testing.T, store Store, node string) {
 	t.Helper()
 	limit := Now().Add(reading.MaxAhead)
@@ -338,8 +339,8 @@ func manyDays(t *testing.T, store Store, node string) {
 	}
 }
 
-// long holds a range together across the pages in which a store may fetch it,
-// with several readings at each instant so that a page can end between them.
+// long reads a range that a store may fetch in several pages. Several readings have
+// the same time, so that a page can end between them.
 func long(t *testing.T, store Store, node string) {
 	t.Helper()
 	start := Now().Add(-3 * time.Hour)
@@ -360,7 +361,7 @@ func concurrent(t *testing.T, store Store, node string) {
 	const writers, each = 16, 20
 	start := Now().Add(-26 * time.Hour)
 	var group sync.WaitGroup
-	for range writers { // every writer the same rows: they meet in each one
+	for range writers { // all write the same rows
 		group.Go(func() {
 			for i := range each {
 				r := at(node, strconv.Itoa(i), start.Add(time.Duration(i)*time.Hour), 20, 40)

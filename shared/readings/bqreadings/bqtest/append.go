@@ -1,10 +1,10 @@
-// Package bqtest serves the two protocols that readings travel to and from
-// BigQuery by, in process: AppendRows of the Storage Write API over gRPC, and
-// jobs.query over HTTP. Tests and benchmarks use it to see what is really sent
-// and to answer as BigQuery does when it fails.
+// Package bqtest is a fake of BigQuery in the test's process. It serves the two
+// protocols that bqreadings uses: AppendRows of the Storage Write API over gRPC,
+// and jobs.query over HTTP. Tests and benchmarks see what is sent, and make it fail
+// as BigQuery does.
 //
-// It is no emulator: appended rows are decoded and kept, queries are recorded
-// and answered with rows the test supplies.
+// It does not run SQL, as an emulator would. It decodes and keeps appended rows,
+// records queries, and answers them with the rows of the test.
 package bqtest
 
 import (
@@ -32,16 +32,16 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Failure is what goes wrong with one append. The zero value is nothing.
+// Failure says how one append fails. With the zero value it succeeds.
 type Failure struct {
-	// Code answers with an error in the response, nothing stored, the stream
-	// still open.
+	// Code is an error in the response. Nothing is stored, and the stream stays
+	// open.
 	Code    codes.Code
 	Message string
-	// RowErrors refuses rows by their index, nothing stored.
+	// RowErrors are the errors of rows by their index. Nothing is stored.
 	RowErrors map[int64]string
-	// BreakStream ends the stream without an answer; with Store the rows are kept
-	// first, as when only the acknowledgement is lost.
+	// BreakStream ends the stream without an answer. With StoreFirst the rows are
+	// stored before, as when only the acknowledgement is lost.
 	BreakStream, StoreFirst bool
 	// Hang never answers.
 	Hang bool
@@ -56,8 +56,8 @@ func (f Failure) none() bool {
 type AppendServer struct {
 	storagepb.UnimplementedBigQueryWriteServer
 
-	// Latency passes between a request and its answer; requests of one stream
-	// overlap in it.
+	// Latency is the time between a request and its answer. Requests of one stream
+	// do not wait for each other's.
 	Latency time.Duration
 	// Discard drops rows instead of keeping them, for benchmarks.
 	Discard bool
@@ -93,7 +93,7 @@ func NewAppendServer(tb testing.TB) *AppendServer {
 // Address is host:port, as BIGQUERY_STORAGE_EMULATOR_HOST has it.
 func (s *AppendServer) Address() string { return s.address }
 
-// Rows are all rows stored so far, copies included.
+// Rows are all rows stored so far, duplicates included.
 func (s *AppendServer) Rows() []reading.Reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,8 +121,8 @@ type reply struct {
 	err      error // ends the stream
 }
 
-// AppendRows serves one stream: requests are read and taken as they come, and
-// answered in their order.
+// AppendRows serves one stream. It handles requests as they arrive and answers them
+// in their order.
 func (s *AppendServer) AppendRows(stream storagepb.BigQueryWrite_AppendRowsServer) error {
 	s.mu.Lock()
 	s.streams++
@@ -197,7 +197,7 @@ func answer(ctx context.Context, stream storagepb.BigQueryWrite_AppendRowsServer
 	return nil
 }
 
-// handle decodes, and stores or refuses, one request.
+// handle decodes one request and stores or refuses its rows.
 func (s *AppendServer) handle(request *storagepb.AppendRowsRequest, schema protoreflect.MessageDescriptor) reply {
 	due := time.Now().Add(s.Latency) //nolint:forbidigo // simulates a network
 	if schema == nil {
@@ -251,7 +251,7 @@ func refusal(failure Failure) *storagepb.AppendRowsResponse {
 	return response
 }
 
-// descriptor builds the message type that a client says it writes.
+// descriptor builds the message type from the schema that a client sends.
 func descriptor(written *descriptorpb.DescriptorProto) (protoreflect.MessageDescriptor, error) {
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
 		Name: new("row.proto"), Syntax: new("proto2"),

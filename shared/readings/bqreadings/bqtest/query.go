@@ -11,7 +11,7 @@ import (
 	bq "google.golang.org/api/bigquery/v2"
 )
 
-// Answer is what a query gets: a table, or an error of BigQuery's.
+// Answer is the answer to a query: rows, or an error of BigQuery.
 type Answer struct {
 	Schema []*bq.TableFieldSchema
 	Rows   [][]string // values as BigQuery's JSON writes them
@@ -24,7 +24,7 @@ func Column(name, kind string) *bq.TableFieldSchema {
 	return &bq.TableFieldSchema{Name: name, Type: kind, Mode: "NULLABLE"}
 }
 
-// QueryServer serves jobs.query and records what it is asked.
+// QueryServer serves jobs.query and records the queries.
 type QueryServer struct {
 	URL string // as BIGQUERY_EMULATOR_HOST has it
 
@@ -33,7 +33,7 @@ type QueryServer struct {
 	answer   func(*bq.QueryRequest) Answer
 }
 
-// NewQueryServer answers every query by answer until the test ends.
+// NewQueryServer serves until the test ends. answer answers every query.
 func NewQueryServer(tb testing.TB, answer func(*bq.QueryRequest) Answer) *QueryServer {
 	tb.Helper()
 	s := &QueryServer{answer: answer}
