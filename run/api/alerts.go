@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -50,7 +51,9 @@ type AlertRange struct {
 func (r *AlertRange) Resolve(huma.Context) []error { return ordered(r.StartTime, r.EndTime) }
 
 // cannotMatch reports that the sensor_id is no sensor id, so that no alert matches.
-func (r *AlertRange) cannotMatch() bool { return r.SensorID != "" && checkSensorID(r.SensorID) != nil }
+func (r *AlertRange) cannotMatch() bool {
+	return r.SensorID != "" && reading.ValidateNodeID(r.SensorID) != nil
+}
 
 type alertHistoryInput struct {
 	AlertRange
@@ -61,23 +64,23 @@ type alertHistoryInput struct {
 // alertHandlers answer the operations on alerts and their episodes.
 type alertHandlers struct{ store *store.Store }
 
-func (h *alertHandlers) register(rest *rest) {
+func (h *alertHandlers) register(r *rest) {
 	// Polled by the dashboard every few seconds.
-	register(rest, operation{
+	register(r, operation{
 		id: "listActiveAlerts", method: http.MethodGet, path: "/api/v1/alerts/active", tag: tagAlerts,
 		summary: "List unacknowledged alerts, newest first",
 	}, h.activeAlerts)
-	register(rest, operation{
+	register(r, operation{
 		id: "listAlertHistory", method: http.MethodGet, path: "/api/v1/alerts/history", tag: tagAlerts,
 		summary: "List the last alerts, acknowledged or not, newest first",
 	}, h.alertHistory)
 	// Called by the dashboard's button. A repeat answers the same alert, unchanged.
-	register(rest, operation{
+	register(r, operation{
 		id: "acknowledgeAlert", method: http.MethodPost, path: "/api/v1/alerts/{alert_id}/acknowledge", tag: tagAlerts,
 		summary: "Acknowledge an alert",
-		errors:  []*Error{notFound(detailNoAlert)},
+		errors:  []error{store.ErrNoAlert},
 	}, h.acknowledgeAlert)
-	h.registerEpisodes(rest)
+	h.registerEpisodes(r)
 }
 
 func (h *alertHandlers) activeAlerts(ctx context.Context, _ *struct{}) (*alertsOutput, error) {

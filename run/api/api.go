@@ -91,20 +91,26 @@ func New(cfg Config) (*API, error) {
 	auth := &authenticator{tokens: tokens, sessions: sessions, log: log}
 	retrainer := &retrainer{store: cfg.Store, publisher: cfg.Publisher, clock: cfg.Clock, log: log}
 	router := newRouter()
-	rest := newRest(router, clients, auth.authenticate, log)
+	r := newRest(router, restConfig{Authenticate: auth.authenticate, MapError: storeErrors(), Log: log})
 
-	registerHealth(rest)
+	registerHealth(r)
 	(&customerHandlers{
-		store: cfg.Store, passwords: cfg.passwords(), tokens: tokens, sessions: sessions, clock: cfg.Clock,
-	}).register(rest)
-	(&roomHandlers{store: cfg.Store}).register(rest)
-	(&sensorHandlers{store: cfg.Store}).register(rest)
-	(&dataHandlers{rest: rest, store: cfg.Store, readings: cfg.Readings, clock: cfg.Clock}).register(rest)
-	(&alertHandlers{store: cfg.Store}).register(rest)
-	(&thresholdHandlers{store: cfg.Store}).register(rest)
-	(&learningHandlers{store: cfg.Store, retrainer: retrainer, forecaster: cfg.Forecaster, log: log}).register(rest)
+		store: cfg.Store, passwords: cfg.passwords(), tokens: tokens, sessions: sessions, clients: clients, clock: cfg.Clock,
+	}).register(r)
+	(&roomHandlers{store: cfg.Store}).register(r)
+	(&sensorHandlers{store: cfg.Store}).register(r)
+	(&dataHandlers{
+		rest: r, store: cfg.Store, readings: cfg.Readings, forecaster: cfg.Forecaster, clock: cfg.Clock,
+	}).register(r)
+	(&alertHandlers{store: cfg.Store}).register(r)
+	(&thresholdHandlers{store: cfg.Store}).register(r)
+	(&learningHandlers{store: cfg.Store, retrainer: retrainer, log: log}).register(r)
 
-	if err := rest.serveDocument(router); err != nil {
+	document, err := r.openAPI()
+	if err != nil {
+		return nil, err
+	}
+	if err := registerDocs(router, document); err != nil {
 		return nil, err
 	}
 	handler, err := middleware(cfg, log, router)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -9,10 +10,10 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-)
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-// bearerScheme is the security scheme's name in the OpenAPI document.
-const bearerScheme = "bearer"
+	"coldaisle.dev/shared/store"
+)
 
 type callerKey struct{}
 
@@ -30,7 +31,7 @@ func caller(ctx context.Context) int64 {
 // caller other customers do not exist.
 func requireSelf(ctx context.Context, customerID int64) error {
 	if caller(ctx) != customerID {
-		return notFound(detailNoCustomer)
+		return store.ErrNoCustomer
 	}
 	return nil
 }
@@ -53,15 +54,13 @@ func (a *authenticator) authenticate(ctx huma.Context, next func(huma.Context)) 
 	}
 	validAfter, err := a.sessions.tokensValidAfter(ctx.Context(), who.customerID)
 	if err != nil {
-		answer, known := errorOf(err)
-		if known {
-			// The token's subject is no customer.
+		if errors.Is(err, store.ErrNoCustomer) {
 			refuseToken(ctx)
 			return
 		}
 		a.log.ErrorContext(ctx.Context(), "token check failed", "error", err.Error())
-		_, writer := unwrap(ctx)
-		writeError(writer, answer)
+		_, writer := humago.Unwrap(ctx)
+		writeError(writer, newError(http.StatusInternalServerError, detailInternal))
 		return
 	}
 	if who.issuedAt.Before(validAfter) {
@@ -75,7 +74,7 @@ func (a *authenticator) authenticate(ctx huma.Context, next func(huma.Context)) 
 // refuseToken answers 401, alike whatever is wrong with the token.
 func refuseToken(ctx huma.Context) {
 	ctx.SetHeader("WWW-Authenticate", "Bearer")
-	_, writer := unwrap(ctx)
+	_, writer := humago.Unwrap(ctx)
 	writeError(writer, newError(http.StatusUnauthorized, detailCredentials))
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
 const (
@@ -29,7 +30,7 @@ func (r *rest) receiveBody(ctx huma.Context, next func(huma.Context)) {
 		next(ctx)
 		return
 	}
-	request, writer := unwrap(ctx)
+	request, writer := humago.Unwrap(ctx)
 	if request.ContentLength > maxBody {
 		writeError(writer, newError(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
 		return
@@ -105,7 +106,7 @@ func (r *rest) bodyFields(op *huma.Operation) []string {
 	if op.RequestBody == nil {
 		return nil
 	}
-	body := r.huma.OpenAPI().Components.Schemas.TypeFromRef(op.RequestBody.Content["application/json"].Schema.Ref)
+	body := r.schemas().TypeFromRef(op.RequestBody.Content["application/json"].Schema.Ref)
 	var names []string
 	for field := range body.Fields() {
 		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {

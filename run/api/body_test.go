@@ -51,7 +51,7 @@ func TestMalformedTransfer(t *testing.T) {
 			}
 			body, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
-			if want := fmt.Sprintf(`{"detail":%q}`, detailBodyMalformed); response.StatusCode != http.StatusBadRequest || string(body) != want {
+			if want := fmt.Sprintf(`{"detail":%q}`, "Request body is malformed or was cut off"); response.StatusCode != http.StatusBadRequest || string(body) != want {
 				t.Errorf("%d %s, want 400 %s", response.StatusCode, body, want)
 			}
 		})
@@ -135,7 +135,7 @@ func TestErrorsNameTheField(t *testing.T) {
 					t.Errorf("%s, %s %s: %d %s", path, field, wrong, got.status, got.body)
 				}
 				if got.status == 400 && !strings.HasPrefix(answer.Detail, field) &&
-					answer.Detail != detailEmailFormat && answer.Detail != detailSensorExists {
+					answer.Detail != "Invalid email format" && answer.Detail != "Sensor already exists" {
 					t.Errorf("%s, %s %s: %s does not begin with the field", path, field, wrong, got.body)
 				}
 			}

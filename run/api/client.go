@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
 // clients finds the address that a request comes from: password slots are shared
@@ -96,7 +97,7 @@ type clientKey struct{}
 
 // identify puts the client's address into the context, for [clientOf].
 func (c clients) identify(ctx huma.Context, next func(huma.Context)) {
-	request, _ := unwrap(ctx)
+	request, _ := humago.Unwrap(ctx)
 	next(huma.WithValue(ctx, clientKey{}, c.of(request)))
 }
 

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"coldaisle.dev/shared/store"
 )
@@ -54,10 +58,6 @@ type loginOutput struct {
 	Body token
 }
 
-type customerPath struct {
-	CustomerID int64 `path:"customer_id" doc:"The caller's own id." example:"7"`
-}
-
 type profileChange struct {
 	_        struct{}  `additionalProperties:"true"`
 	Email    *email    `json:"email,omitempty"`
@@ -76,44 +76,45 @@ type customerHandlers struct {
 	passwords *passwords
 	tokens    *tokens
 	sessions  *sessions
+	clients   clients
 	clock     func() time.Time
 }
 
-func (h *customerHandlers) register(rest *rest) {
+func (h *customerHandlers) register(r *rest) {
 	// Called by the registration form. A repeat after a lost answer is told that
 	// the e-mail is taken; the account exists and login works.
-	register(rest, operation{
+	register(r, operation{
 		id: "registerCustomer", method: http.MethodPost, path: "/api/v1/customers/register", tag: tagCustomers,
-		public: true, passwords: true, status: http.StatusCreated,
+		public: true, middlewares: huma.Middlewares{h.clients.identify}, status: http.StatusCreated,
 		summary: "Register a customer",
-		errors:  []*Error{badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken)},
+		errors:  []error{badRequest(invalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, busy()},
 	}, h.registerCustomer)
 
 	// Called by the login form and by scripts; each call gives a new token.
-	register(rest, operation{
+	register(r, operation{
 		id: "loginCustomer", method: http.MethodPost, path: "/api/v1/customers/login", tag: tagCustomers,
-		public: true, passwords: true,
+		public: true, middlewares: huma.Middlewares{h.clients.identify},
 		summary: "Log in",
-		errors:  []*Error{newError(http.StatusUnauthorized, detailLogin)},
+		errors:  []error{errLogin(), busy()},
 	}, h.login)
 
 	// Called by the profile page. It only reads, though the specification has it
 	// as POST.
-	register(rest, operation{
+	register(r, operation{
 		id: "getCustomer", method: http.MethodPost, path: "/api/v1/customers/info/{customer_id}", tag: tagCustomers,
 		summary: "Read the caller's profile",
-		errors:  []*Error{notFound(detailNoCustomer)},
+		errors:  []error{store.ErrNoCustomer},
 	}, h.customerInfo)
 
 	// Called by the profile page. A repeat sets the same values again; one that
 	// repeats a password change revokes the tokens issued in between.
-	register(rest, operation{
+	register(r, operation{
 		id: "updateCustomer", method: http.MethodPatch, path: "/api/v1/customers/{customer_id}", tag: tagCustomers,
-		passwords:   true,
+		middlewares: huma.Middlewares{h.clients.identify},
 		summary:     "Change the caller's profile",
 		description: "All fields are optional. A new password makes every token issued before it invalid.",
-		errors: []*Error{
-			badRequest(detailEmailFormat), badRequest(detailEmailTaken), badRequest(detailUsernameTaken), notFound(detailNoCustomer),
+		errors: []error{
+			badRequest(invalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, store.ErrNoCustomer, busy(),
 		},
 	}, h.updateCustomer)
 }
@@ -132,6 +133,9 @@ func (h *customerHandlers) registerCustomer(ctx context.Context, in *registerInp
 	return customerOf(created), nil
 }
 
+// errLogin answers a login with an unknown e-mail or a wrong password.
+func errLogin() *Error { return newError(http.StatusUnauthorized, "Incorrect email or password") }
+
 // login answers an unknown e-mail and a wrong password alike and in the same
 // time: both compare one hash.
 func (h *customerHandlers) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
@@ -140,7 +144,7 @@ func (h *customerHandlers) login(ctx context.Context, in *loginInput) (*loginOut
 		return nil, err
 	}
 	if !matches {
-		return nil, newError(http.StatusUnauthorized, detailLogin)
+		return nil, errLogin()
 	}
 	signed, err := h.tokens.issue(found.ID, found.TokensValidAfter)
 	if err != nil {
@@ -165,6 +169,12 @@ func (h *customerHandlers) check(ctx context.Context, c credentials) (found stor
 	}
 	matches, err = h.passwords.matches(found.PasswordHash, c.Password)
 	return found, matches, err
+}
+
+// isStorableText reports whether PostgreSQL can store a text. A search for one
+// that it cannot store finds nothing, and needs no query.
+func isStorableText(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
 func (h *customerHandlers) customerInfo(ctx context.Context, in *customerPath) (*customerOutput, error) {

@@ -81,35 +81,37 @@ type multiSensorOutput struct {
 
 // dataHandlers answer the operations on readings.
 type dataHandlers struct {
-	rest     *rest
-	store    *store.Store
-	readings Readings
-	clock    func() time.Time
+	rest       *rest
+	store      *store.Store
+	readings   Readings
+	forecaster Forecaster // nil without one
+	clock      func() time.Time
 }
 
-func (h *dataHandlers) register(rest *rest) {
+func (h *dataHandlers) register(r *rest) {
 	// Polled by a sensor's page.
-	register(rest, operation{
+	register(r, operation{
 		id: "getLatestReading", method: http.MethodGet, path: "/api/v1/data/latest/{sensor_id}", tag: tagData,
 		summary: "Read a sensor's latest reading",
-		errors:  []*Error{notFound(detailNoSensor), notFound(detailNoReadings)},
+		errors:  []error{store.ErrNoSensor, errNoReadings()},
 	}, h.latest)
 	// Polled by the overview of all sensors. It only reads, though it is POST:
 	// the list may be longer than an address.
-	register(rest, operation{
+	register(r, operation{
 		id: "getLatestReadings", method: http.MethodPost, path: "/api/v1/data/multi-sensor", tag: tagData,
 		summary:     "Read the latest readings of several sensors",
 		description: "The answer is keyed by sensor; sensors without readings, and what is no sensor of the caller's, are absent.",
 	}, h.multiSensor)
-	h.registerHistory(rest)
-	h.registerStats(rest)
+	h.registerHistory(r)
+	h.registerStats(r)
+	h.registerForecast(r)
 }
 
 // ownedNode returns the caller's sensor as a readings.NodeRef. Readings before
 // VisibleSince belong to the customer who had the id before.
 func ownedNode(ctx context.Context, sensors *store.Store, sensorID string) (readings.NodeRef, error) {
-	if err := checkSensorID(sensorID); err != nil {
-		return readings.NodeRef{}, err
+	if reading.ValidateNodeID(sensorID) != nil {
+		return readings.NodeRef{}, store.ErrNoSensor
 	}
 	owned, err := sensors.Sensor(ctx, caller(ctx), sensorID)
 	if err != nil {
@@ -117,6 +119,9 @@ func ownedNode(ctx context.Context, sensors *store.Store, sensorID string) (read
 	}
 	return readings.NodeRef{ID: owned.ID, VisibleSince: owned.VisibleSince}, nil
 }
+
+// errNoReadings answers for a sensor without readings.
+func errNoReadings() *Error { return notFound("No readings found") }
 
 func (h *dataHandlers) latest(ctx context.Context, in *sensorPath) (*latestOutput, error) {
 	node, err := ownedNode(ctx, h.store, in.SensorID)
@@ -129,7 +134,7 @@ func (h *dataHandlers) latest(ctx context.Context, in *sensorPath) (*latestOutpu
 	}
 	newest, ok := found[in.SensorID]
 	if !ok {
-		return nil, notFound(detailNoReadings)
+		return nil, errNoReadings()
 	}
 	return &latestOutput{Body: readingOf(newest)}, nil
 }

@@ -25,8 +25,8 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 	"font-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // registerDocs adds the documentation: people read /docs and /redoc, tools
-// /openapi.json. None needs a token, and none makes a browser ask another host.
-func (r *rest) registerDocs(mux *router) error {
+// /openapi.json, the document. None needs a token, and none makes a browser ask another host.
+func registerDocs(mux *router, document []byte) error {
 	for path, name := range map[string]string{"/docs": "pages/docs.html", "/redoc": "pages/redoc.html"} {
 		page, err := pages.ReadFile(name)
 		if err != nil {
@@ -47,7 +47,7 @@ func (r *rest) registerDocs(mux *router) error {
 	mux.HandleFunc("GET /docs/assets/{file}", withCacheControl(http.StripPrefix("/docs/assets/", statigz.FileServer(static.FS))))
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(r.document)
+		_, _ = w.Write(document)
 	})
 	return nil
 }

@@ -21,6 +21,9 @@ const (
 	tagLearning    = "Machine learning"
 )
 
+// bearerScheme is the security scheme's name in the document.
+const bearerScheme = "bearer"
+
 // schemaPrefix begins the reference to a named schema.
 const schemaPrefix = "#/components/schemas/"
 
@@ -30,9 +33,9 @@ Register, log in, and send the token as ` + "`Authorization: Bearer <ACCESS_TOKE
 Temperatures are in degrees Celsius, humidity in percent, times in RFC 3339 (UTC).
 Every error has the body ` + "`{\"detail\": \"...\"}`" + `; what belongs to another customer is answered as if it did not exist.`
 
-// config describes the API to huma: our JSON, our errors, unknown fields
+// humaConfig describes the API to huma: our JSON, our errors, unknown fields
 // ignored, and none of huma's own pages.
-func (r *rest) config() huma.Config {
+func (r *rest) humaConfig() huma.Config {
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -59,10 +60,10 @@ type acknowledgeEpisodeOutput struct {
 	}
 }
 
-func (h *alertHandlers) registerEpisodes(rest *rest) {
+func (h *alertHandlers) registerEpisodes(r *rest) {
 	// Polled by the dashboard every few seconds: a weekend of one alert per
 	// reading is a few episodes, and as a list of alerts megabytes.
-	register(rest, operation{
+	register(r, operation{
 		id: "listEpisodes", method: http.MethodGet, path: "/api/v1/alerts/episodes", tag: tagAlerts,
 		summary: "List alerts folded into episodes, newest first",
 		description: "An episode is a run of alerts of one sensor and type, each at most 5 minutes after the one before. " +
@@ -70,11 +71,11 @@ func (h *alertHandlers) registerEpisodes(rest *rest) {
 			"episodes are traced back to 24 hours before the oldest unacknowledged alert.",
 	}, h.episodes)
 	// Called by the dashboard's button.
-	register(rest, operation{
+	register(r, operation{
 		id: "acknowledgeEpisode", method: http.MethodPost, path: "/api/v1/alerts/episodes/acknowledge", tag: tagAlerts,
 		summary:     "Acknowledge all alerts of a sensor and type in a range",
 		description: "Both ends are included, so that an episode as it was listed names exactly its alerts; what came since stays active.",
-		errors:      []*Error{notFound(detailNoAlert)},
+		errors:      []error{store.ErrNoAlert},
 	}, h.acknowledgeEpisode)
 }
 
@@ -97,8 +98,8 @@ func (h *alertHandlers) episodes(ctx context.Context, in *episodesInput) (*episo
 }
 
 func (h *alertHandlers) acknowledgeEpisode(ctx context.Context, in *acknowledgeEpisodeInput) (*acknowledgeEpisodeOutput, error) {
-	if checkSensorID(in.Body.SensorID) != nil {
-		return nil, notFound(detailNoAlert)
+	if reading.ValidateNodeID(in.Body.SensorID) != nil {
+		return nil, store.ErrNoAlert
 	}
 	marked, err := h.store.AcknowledgeEpisode(ctx, caller(ctx), in.Body.SensorID, in.Body.AlertType, in.Body.StartTime.Time, in.Body.EndTime.Time)
 	if err != nil {

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"coldaisle.dev/shared/store"
 )
 
 // problem is the body of every error: {"detail": "..."}.
@@ -53,57 +51,28 @@ func tooManyRequests(detail string, retryAfter time.Duration) *Error {
 	return &Error{Status: http.StatusTooManyRequests, Detail: detail, RetryAfter: retryAfter}
 }
 
-// busy answers a request that got no password slot in time.
-func busy() *Error {
-	return &Error{Status: http.StatusServiceUnavailable, Detail: detailBusy, RetryAfter: maxPasswordWait}
-}
-
 func notFound(detail string) *Error   { return newError(http.StatusNotFound, detail) }
 func badRequest(detail string) *Error { return newError(http.StatusBadRequest, detail) }
 
-// The details of the specification, word for word, and of docs/contract.md.
+// The details of the errors that any operation may answer with.
 const (
 	detailCredentials      = "Could not validate credentials"
-	detailLogin            = "Incorrect email or password"
-	detailEmailFormat      = "Invalid email format"
-	detailEmailTaken       = "Email already registered"
-	detailUsernameTaken    = "Username already taken"
-	detailNoCustomer       = "Customer not found"
-	detailNoRoom           = "Room not found"
-	detailNoSensor         = "Sensor not found"
-	detailSensorExists     = "Sensor already exists"
-	detailNoReadings       = "No readings found"
-	detailNoAlert          = "Alert not found"
-	detailNoPrediction     = "Prediction not found"
-	detailPredictionUsed   = "Prediction already used in training"
-	detailPredictionExists = "Prediction already exists"
-	detailNoTrainingRun    = "Training run not found"
-	detailTrainingUnderWay = "A training run is already running"
-	detailTrainingTooSoon  = "Only one training run in 10 minutes can be started by hand"
-	detailNoSensors        = "No sensors to learn from"
-	detailNoForecast       = "No forecast available"
 	detailNotFound         = "Not Found"
 	detailMethodNotAllowed = "Method Not Allowed"
 	detailBodyTooLarge     = "Request body is larger than 1 MiB"
 	detailBodyMalformed    = "Request body is malformed or was cut off"
 	detailBodyTimeout      = "Request body was not received in time"
-	detailBusy             = "Too many logins and registrations at once; try again in a moment"
 	detailInternal         = "Internal server error"
 )
 
 // errorOf maps a handler's error to the answer. It returns false for an internal
 // error, whose cause only the log may show.
-func errorOf(err error) (*Error, bool) {
+func (r *rest) errorOf(err error) (*Error, bool) {
 	if answer, ok := errors.AsType[*Error](err); ok {
 		return answer, true
 	}
-	if soon, ok := errors.AsType[*store.TooSoonError](err); ok {
-		return tooManyRequests(detailTrainingTooSoon, soon.Wait), true
-	}
-	for _, known := range storeErrors() {
-		if errors.Is(err, known.err) {
-			return known.answer, true
-		}
+	if answer, ok := r.config.MapError(err); ok {
+		return answer, true
 	}
 	return newError(http.StatusInternalServerError, detailInternal), false
 }
@@ -111,16 +80,16 @@ func errorOf(err error) (*Error, bool) {
 // answer maps a handler's error to the answer that huma writes, and logs the
 // cause of an internal one.
 func (r *rest) answer(ctx context.Context, err error) error {
-	answered, known := errorOf(err)
+	answered, known := r.errorOf(err)
 	if known {
 		return answered
 	}
 	if ctx.Err() != nil {
 		// The client has gone or the server is stopping: no one reads the answer.
-		r.log.InfoContext(ctx, "request canceled", "error", err.Error())
+		r.config.Log.InfoContext(ctx, "request canceled", "error", err.Error())
 		return answered
 	}
-	r.log.ErrorContext(ctx, "request failed", "error", err.Error())
+	r.config.Log.ErrorContext(ctx, "request failed", "error", err.Error())
 	return answered
 }
 
@@ -160,8 +129,8 @@ func (r *rest) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 	}
 	first := slices.MinFunc(model.Errors, func(x, y *huma.ErrorDetail) int { return cmp.Compare(position(x), position(y)) })
 	// An invalid e-mail address is reported alone, in the specification's words.
-	if first.Message == detailEmailFormat || strings.HasPrefix(first.Message, "expected string to be RFC 5322 email") {
-		return detailEmailFormat
+	if first.Message == invalidEmail || strings.HasPrefix(first.Message, "expected string to be RFC 5322 email") {
+		return invalidEmail
 	}
 	if field := fieldOf(first.Location); field != "" {
 		return field + ": " + first.Message

@@ -133,7 +133,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 				case got.status < 300:
 					served.Add(1)
 				case got.status == http.StatusServiceUnavailable && got.header.Get("Retry-After") == "10" &&
-					string(got.body) == fmt.Sprintf(`{"detail":%q}`, detailBusy):
+					string(got.body) == fmt.Sprintf(`{"detail":%q}`, "Too many logins and registrations at once; try again in a moment"):
 					refused.Add(1)
 				default:
 					t.Errorf("the flood got %d %v %s", got.status, got.header, got.body)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
 )
 
 // Forecaster forecasts a sensor's readings of the next seconds.
@@ -53,26 +54,29 @@ type forecastOutput struct {
 	Body forecastBody
 }
 
-func (h *learningHandlers) registerForecast(rest *rest) {
+func (h *dataHandlers) registerForecast(r *rest) {
 	// Called by a sensor's page.
-	register(rest, operation{
+	register(r, operation{
 		id: "getForecast", method: http.MethodGet, path: "/api/v1/ml/forecast/{sensor_id}", tag: tagLearning,
 		summary: "Forecast the next 20 seconds of a sensor",
-		errors:  []*Error{notFound(detailNoSensor), notFound(detailNoForecast)},
+		errors:  []error{store.ErrNoSensor, errNoForecast()},
 	}, h.forecast)
 }
 
-func (h *learningHandlers) forecast(ctx context.Context, in *sensorPath) (*forecastOutput, error) {
+// errNoForecast answers for a sensor that no forecast can be made of.
+func errNoForecast() *Error { return notFound("No forecast available") }
+
+func (h *dataHandlers) forecast(ctx context.Context, in *sensorPath) (*forecastOutput, error) {
 	node, err := ownedNode(ctx, h.store, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
 	if h.forecaster == nil {
-		return nil, notFound(detailNoForecast)
+		return nil, errNoForecast()
 	}
 	f, err := h.forecaster.Forecast(ctx, node)
 	if errors.Is(err, ErrNoForecast) {
-		return nil, notFound(detailNoForecast)
+		return nil, errNoForecast()
 	}
 	if err != nil {
 		return nil, err

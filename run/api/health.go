@@ -18,8 +18,8 @@ type health struct {
 
 // registerHealth adds the probe. It says that this process answers, and asks
 // nothing of the database: a restart would not mend that.
-func registerHealth(rest *rest) {
-	register(rest, operation{
+func registerHealth(r *rest) {
+	register(r, operation{
 		id: "getHealth", method: http.MethodGet, path: healthPath, tag: tagService, public: true,
 		summary: "Tell whether the service is up",
 	}, func(context.Context, *struct{}) (*healthOutput, error) {

@@ -13,6 +13,7 @@ import (
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
 )
 
 const (
@@ -56,20 +57,20 @@ type historyOutput struct {
 	Body func(huma.Context)
 }
 
-func (h *dataHandlers) registerHistory(rest *rest) {
-	registry := rest.huma.OpenAPI().Components.Schemas
+func (h *dataHandlers) registerHistory(r *rest) {
+	registry := r.schemas()
 	array := func(name, description string, item reflect.Type) *huma.Schema {
 		return namedSchema(registry, name, &huma.Schema{
 			Type: huma.TypeArray, Description: description, Items: registry.Schema(item, true, ""),
 		})
 	}
 	// Called by a sensor's page with max_points, and by people who export.
-	register(rest, operation{
+	register(r, operation{
 		id: "getHistory", method: http.MethodGet, path: "/api/v1/data/historical/{sensor_id}", tag: tagData,
 		summary: "Read a sensor's readings of a range, oldest first",
 		description: "All readings with `start_time` ≤ timestamp < `end_time`, streamed; with `max_points`, one object per bucket of equal " +
 			"width. CSV has the same columns. An answer that is cut short ends without its closing bracket and its last chunk.",
-		errors: []*Error{notFound(detailNoSensor)},
+		errors: []error{store.ErrNoSensor},
 		responses: map[string]*huma.Response{"200": {
 			Description: "OK",
 			Content: map[string]*huma.MediaType{
@@ -130,44 +131,6 @@ func asSeq[T any](list []T) iter.Seq2[T, error] {
 			}
 		}
 	}
-}
-
-// rowEncoder writes one kind of item as JSON or as CSV.
-type rowEncoder[T any] struct {
-	contentType         string
-	begin, between, end string
-	append              func(b []byte, item T) []byte
-}
-
-// streamRows streams items. It writes nothing before the first item is read, so
-// that a failure until then is still answered with 500.
-func streamRows[T any](r *rest, hc huma.Context, form rowEncoder[T], items iter.Seq2[T, error]) {
-	request, writer := unwrap(hc)
-	s := newStream(writer)
-	header := writer.Header()
-	header.Set("Content-Type", form.contentType)
-	header.Add("Vary", "Accept")
-	if request.Method == http.MethodHead {
-		return // without a body there is nothing to read
-	}
-	s.buffer = append(s.buffer, form.begin...)
-	count := 0
-	for item, err := range items {
-		if err != nil {
-			r.failStream(request.Context(), s, err)
-			return
-		}
-		if count > 0 {
-			s.buffer = append(s.buffer, form.between...)
-		}
-		count++
-		s.buffer = form.append(s.buffer, item)
-		if s.flushWhenFull() != nil {
-			return // the client has gone
-		}
-	}
-	s.buffer = append(s.buffer, form.end...)
-	_ = s.flush() // the client may have gone
 }
 
 const (
@@ -234,4 +197,20 @@ func bucketRows(nodeID string, csv bool) rowEncoder[readings.Bucket] {
 			return append(b, encoded...)
 		},
 	}
+}
+
+// appendNumber writes a measured value in its shortest form.
+func appendNumber(b []byte, value float64) []byte { return strconv.AppendFloat(b, value, 'f', -1, 64) }
+
+// appendTime writes a time as RFC 3339, UTC.
+func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, time.RFC3339Nano) }
+
+// appendCell writes a text cell of CSV. Identifiers hold no comma, quote or
+// line end; one that begins with a minus would be a formula to a spreadsheet
+// and gets an apostrophe before it.
+func appendCell(b []byte, text string) []byte {
+	if text != "" && text[0] == '-' {
+		b = append(b, '\'')
+	}
+	return append(b, text...)
 }

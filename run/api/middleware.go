@@ -54,7 +54,7 @@ func middleware(cfg Config, log *slog.Logger, router http.Handler) (http.Handler
 		MaxAge:           preflightSeconds,
 	})
 	handler := crossOrigin.Handler(securityHeaders(compress(router)))
-	return tracing.Middleware("api", logRequests(log, cfg.Clock, recoverPanics(log, handler))), nil
+	return tracing.Middleware("api", logRequests(log, cfg.Clock, healthPath, recoverPanics(log, handler))), nil
 }
 
 // securityHeaders forbids browsers to guess the content type, and caches to keep
@@ -82,7 +82,7 @@ func recoverPanics(log *slog.Logger, next http.Handler) http.Handler {
 				panic(value)
 			}
 			log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-			if requestRecordOf(ctx).headerWritten() {
+			if headerWritten(ctx) {
 				panic(http.ErrAbortHandler)
 			}
 			writeError(w, newError(http.StatusInternalServerError, detailInternal))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -25,10 +24,11 @@ type operation struct {
 	description string
 	status      int  // of success; 200 when zero
 	public      bool // needs no token
-	passwords   bool // computes password hashes, and waits for a password slot
-	// errors are the errors that it answers with, besides those of every operation.
+	// middlewares run between authentication and the reading of the body.
+	middlewares huma.Middlewares
+	// errors are those that the handler returns, besides those of every operation.
 	// The document shows their details as examples.
-	errors []*Error
+	errors []error
 	// responses replaces what huma derives for the success, for streams.
 	responses map[string]*huma.Response
 }
@@ -50,18 +50,22 @@ func register[I, O any](r *rest, op operation, handle func(context.Context, *I) 
 		Middlewares: huma.Middlewares{adaptHuma},
 	}
 	maps.Copy(described.Responses, op.responses)
-	errs := slices.Clone(op.errors)
+	var errs []*Error
+	for _, err := range op.errors {
+		answer, known := r.errorOf(err)
+		if !known {
+			panic("rest: operation " + op.id + " has an error without an answer: " + err.Error())
+		}
+		errs = append(errs, answer)
+	}
 	if op.public {
 		described.Security = []map[string][]string{}
 	} else {
 		described.Security = []map[string][]string{{bearerScheme: {}}}
-		described.Middlewares = append(described.Middlewares, r.authenticate)
+		described.Middlewares = append(described.Middlewares, r.config.Authenticate)
 		errs = append(errs, newError(http.StatusUnauthorized, detailCredentials))
 	}
-	if op.passwords {
-		described.Middlewares = append(described.Middlewares, r.clients.identify)
-		errs = append(errs, busy())
-	}
+	described.Middlewares = append(described.Middlewares, op.middlewares...)
 	described.Middlewares = append(described.Middlewares, r.receiveBody)
 	errs = append(errs, newError(http.StatusInternalServerError, detailInternal))
 	r.documentErrors(&described, errs)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 	"time"
@@ -46,6 +47,13 @@ const (
 	// Cloud Run sends to one, as we configure it, it leaves some to all else.
 	maxWaiting = 64
 )
+
+// busy answers a request that got no password slot in time.
+func busy() *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable, Detail: "Too many logins and registrations at once; try again in a moment", RetryAfter: maxPasswordWait,
+	}
+}
 
 // acquire waits for a password slot, fairly among clients. Call it before any
 // query of the request: a flood must not reach the database either.

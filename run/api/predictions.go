@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -99,50 +100,47 @@ type predictionStatsOutput struct {
 	Body predictionStats
 }
 
-// learningHandlers answer the operations on predictions, training runs and
-// forecasts.
+// learningHandlers answer the operations on predictions and training runs.
 type learningHandlers struct {
-	store      *store.Store
-	retrainer  *retrainer
-	forecaster Forecaster // nil without one
-	log        *slog.Logger
+	store     *store.Store
+	retrainer *retrainer
+	log       *slog.Logger
 }
 
-func (h *learningHandlers) register(rest *rest) {
-	h.registerPredictions(rest)
-	h.registerTraining(rest)
-	h.registerForecast(rest)
+func (h *learningHandlers) register(r *rest) {
+	h.registerPredictions(r)
+	h.registerTraining(r)
 }
 
-func (h *learningHandlers) registerPredictions(rest *rest) {
+func (h *learningHandlers) registerPredictions(r *rest) {
 	// Called by the validation page.
-	register(rest, operation{
+	register(r, operation{
 		id: "listPredictions", method: http.MethodGet, path: "/api/v1/prediction-feedback", tag: tagPredictions,
 		summary: "List predictions, newest first",
 	}, h.listPredictions)
 	// Called by other models than ours. A repeat for the same sensor and time is
 	// told that the prediction exists.
-	register(rest, operation{
+	register(r, operation{
 		id: "recordPrediction", method: http.MethodPost, path: "/api/v1/prediction-feedback", tag: tagPredictions,
 		status: http.StatusCreated, summary: "Record a prediction of another model",
-		errors: []*Error{notFound(detailNoSensor), badRequest(detailPredictionExists)},
+		errors: []error{store.ErrNoSensor, store.ErrPredictionExists},
 	}, h.recordPrediction)
-	register(rest, operation{
+	register(r, operation{
 		id: "getPredictionStatistics", method: http.MethodGet, path: "/api/v1/prediction-feedback/stats", tag: tagPredictions,
 		summary: "Count predictions and verdicts",
 	}, h.predictionStats)
-	register(rest, operation{
+	register(r, operation{
 		id: "getPrediction", method: http.MethodGet, path: "/api/v1/prediction-feedback/{id}", tag: tagPredictions,
 		summary: "Read a prediction",
-		errors:  []*Error{notFound(detailNoPrediction)},
+		errors:  []error{store.ErrNoPrediction},
 	}, h.prediction)
 	// Called by the validation page. A repeat sets the same verdict again, until
 	// a training run has used it.
-	register(rest, operation{
+	register(r, operation{
 		id: "validatePrediction", method: http.MethodPut, path: "/api/v1/prediction-feedback/{id}", tag: tagPredictions,
 		summary:     "Validate a prediction",
 		description: "When 100 validated predictions wait for training, both models are retrained.",
-		errors:      []*Error{notFound(detailNoPrediction), badRequest(detailPredictionUsed)},
+		errors:      []error{store.ErrNoPrediction, store.ErrPredictionUsed},
 	}, h.validatePrediction)
 }
 
@@ -161,7 +159,7 @@ func predictionOf(p store.Prediction) prediction {
 }
 
 func (h *learningHandlers) listPredictions(ctx context.Context, in *listPredictionsInput) (*predictionsOutput, error) {
-	if in.SensorID != "" && checkSensorID(in.SensorID) != nil {
+	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil {
 		return &predictionsOutput{Body: []prediction{}}, nil
 	}
 	found, err := h.store.Predictions(ctx, caller(ctx), store.PredictionFilter{

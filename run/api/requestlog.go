@@ -35,7 +35,8 @@ func requestRecordOf(ctx context.Context) *requestRecord {
 // setCaller adds the customer's id to the log line.
 func setCaller(ctx context.Context, customerID int64) { requestRecordOf(ctx).customerID = customerID }
 
-func (rec *requestRecord) headerWritten() bool { return rec.status != 0 }
+// headerWritten reports whether the answer to the context's request has begun.
+func headerWritten(ctx context.Context) bool { return requestRecordOf(ctx).status != 0 }
 
 // WriteHeader notes the status; informational ones are not the answer's.
 func (rec *requestRecord) WriteHeader(status int) {
@@ -63,9 +64,9 @@ func (rec *requestRecord) Flush() { _ = http.NewResponseController(rec.ResponseW
 
 // logRequests gives each request an id and writes one line about it in Cloud
 // Logging's form. The line holds no address, no header, no query and no body:
-// of personal data only the customer's id. Successful health checks, which come
-// every few seconds, write none.
-func logRequests(log *slog.Logger, clock func() time.Time, next http.Handler) http.Handler {
+// of personal data only the customer's id. A success at the path quiet, that of the
+// health checks that come every few seconds, writes none.
+func logRequests(log *slog.Logger, clock func() time.Time, quiet string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := clock()
 		rec := &requestRecord{ResponseWriter: w, requestID: requestID(r)}
@@ -78,7 +79,7 @@ func logRequests(log *slog.Logger, clock func() time.Time, next http.Handler) ht
 			if status == 0 {
 				status = http.StatusOK
 			}
-			if r.URL.Path == healthPath && status < http.StatusBadRequest {
+			if r.URL.Path == quiet && status < http.StatusBadRequest {
 				return
 			}
 			log.LogAttrs(ctx, severity(status), "request", httpRequestAttrs(inside, rec, status, clock().Sub(began))...)

@@ -3,7 +3,6 @@ package api
 import (
 	"fmt"
 	"log/slog"
-	"net/http"
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -13,37 +12,50 @@ import (
 // rest is huma with our JSON, errors and documentation. Operations are added to
 // it by [register].
 type rest struct {
-	huma         huma.API
-	clients      clients
-	authenticate func(ctx huma.Context, next func(huma.Context))
-	log          *slog.Logger
-	problemRef   string
-	document     []byte // OpenAPI, once all operations are registered
+	config restConfig
+
+	huma       huma.API
+	problemRef string
 }
 
-func newRest(
-	router *router, clients clients, authenticate func(huma.Context, func(huma.Context)), log *slog.Logger,
-) *rest {
-	r := &rest{clients: clients, authenticate: authenticate, log: log}
-	r.huma = humago.New(router, r.config())
+// restConfig is what the operations have in common.
+type restConfig struct {
+	// Authenticate is the middleware of every operation that is not public.
+	Authenticate func(ctx huma.Context, next func(huma.Context))
+	// MapError returns the answer to an error of a handler that is no [Error], or
+	// false for an internal one.
+	MapError func(error) (*Error, bool)
+	Log      *slog.Logger
+}
+
+func newRest(router *router, config restConfig) *rest {
+	r := &rest{config: config}
+	r.huma = humago.New(router, r.humaConfig())
 	r.problemRef = r.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem").Ref
 	return r
 }
 
-// serveDocument writes the OpenAPI document and adds the documentation pages. Call
-// it once all operations are registered.
-func (r *rest) serveDocument(router *router) error {
+// schemas are the named schemas of the document.
+func (r *rest) schemas() huma.Registry { return r.huma.OpenAPI().Components.Schemas }
+
+// openAPI writes the OpenAPI document. Call it once all operations are registered.
+func (r *rest) openAPI() ([]byte, error) {
 	// huma registers its own error model beside ours.
-	schemas := r.huma.OpenAPI().Components.Schemas.Map()
+	schemas := r.schemas().Map()
 	delete(schemas, "ErrorModel")
 	delete(schemas, "ErrorDetail")
 	document, err := r.describe()
 	if err != nil {
-		return fmt.Errorf("OpenAPI document: %w", err)
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
 	}
-	r.document = document
-	return r.registerDocs(router)
+	return document, nil
 }
 
-// unwrap gives the net/http request and writer below a huma context.
-func unwrap(ctx huma.Context) (*http.Request, http.ResponseWriter) { return humago.Unwrap(ctx) }
+// mapSlice converts a list; it is never nil, so that JSON has [] and not null.
+func mapSlice[A, B any](list []A, convert func(A) B) []B {
+	converted := make([]B, len(list))
+	for i, item := range list {
+		converted[i] = convert(item)
+	}
+	return converted
+}

@@ -52,36 +52,36 @@ type updateRoomInput struct {
 // roomHandlers answer the operations on rooms.
 type roomHandlers struct{ store *store.Store }
 
-func (h *roomHandlers) register(rest *rest) {
+func (h *roomHandlers) register(r *rest) {
 	// Called by the rooms page. A repeat makes a second room of the same name,
 	// which is allowed; the page disables its button meanwhile.
-	register(rest, operation{
+	register(r, operation{
 		id: "createRoom", method: http.MethodPost, path: "/api/v1/server_rooms/new_room", tag: tagRooms,
 		status: http.StatusCreated, summary: "Create a room",
-		errors: []*Error{notFound(detailNoCustomer)},
+		errors: []error{store.ErrNoCustomer},
 	}, h.createRoom)
-	register(rest, operation{
+	register(r, operation{
 		id: "listRooms", method: http.MethodGet, path: "/api/v1/server_rooms/list_rooms/{customer_id}", tag: tagRooms,
 		summary: "List the caller's rooms",
-		errors:  []*Error{notFound(detailNoCustomer)},
+		errors:  []error{store.ErrNoCustomer},
 	}, h.listRooms)
-	register(rest, operation{
+	register(r, operation{
 		id: "getRoom", method: http.MethodGet, path: "/api/v1/server_rooms/room/{room_id}", tag: tagRooms,
 		summary: "Read a room",
-		errors:  []*Error{notFound(detailNoRoom)},
+		errors:  []error{store.ErrNoRoom},
 	}, h.room)
 	// A repeat sets the same name again.
-	register(rest, operation{
+	register(r, operation{
 		id: "updateRoom", method: http.MethodPut, path: "/api/v1/server_rooms/update_room/{room_id}", tag: tagRooms,
 		summary: "Rename a room",
-		errors:  []*Error{notFound(detailNoRoom)},
+		errors:  []error{store.ErrNoRoom},
 	}, h.updateRoom)
 	// A repeat is told 404: the room is gone, as was asked.
-	register(rest, operation{
+	register(r, operation{
 		id: "deleteRoom", method: http.MethodDelete, path: "/api/v1/server_rooms/delete_room/{room_id}", tag: tagRooms,
 		status: http.StatusNoContent, summary: "Delete a room and its sensors",
 		description: "Readings already stored are kept.",
-		errors:      []*Error{notFound(detailNoRoom)},
+		errors:      []error{store.ErrNoRoom},
 	}, h.deleteRoom)
 }
 
@@ -127,13 +127,4 @@ func (h *roomHandlers) updateRoom(ctx context.Context, in *updateRoomInput) (*ro
 
 func (h *roomHandlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, error) {
 	return nil, h.store.DeleteRoom(ctx, caller(ctx), in.RoomID)
-}
-
-// mapSlice converts a list; it is never nil, so that JSON has [] and not null.
-func mapSlice[A, B any](list []A, convert func(A) B) []B {
-	converted := make([]B, len(list))
-	for i, item := range list {
-		converted[i] = convert(item)
-	}
-	return converted
 }

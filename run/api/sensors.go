@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -31,11 +33,6 @@ type sensorsOutput struct {
 
 func sensorOf(s store.Sensor) sensor {
 	return sensor{ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position}
-}
-
-// sensorPath takes any text: one that is no sensor id is answered with 404.
-type sensorPath struct {
-	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
 }
 
 // newSensor takes both bodies of the specification: {id, name, type, room_id},
@@ -107,6 +104,36 @@ func (n *newSensor) sensor() store.NewSensor {
 	return s
 }
 
+// nullablePosition is a sensor's position in a change. Null clears it; a field that
+// is absent leaves it.
+type nullablePosition struct {
+	Text *singleLine
+	set  bool
+}
+
+// Schema describes a position.
+func (nullablePosition) Schema(registry huma.Registry) *huma.Schema {
+	s := registry.Schema(reflect.TypeFor[singleLine](), true, "")
+	s.Nullable = true
+	return s
+}
+
+// UnmarshalJSON reads a text or null. What is neither the schema has refused; an
+// error of this method would keep the fields after it from being read.
+func (p *nullablePosition) UnmarshalJSON(data []byte) error {
+	p.set = true
+	_ = json.Unmarshal(data, &p.Text)
+	return nil
+}
+
+// Resolve applies the rule of a text.
+func (p *nullablePosition) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
+	if p.Text == nil {
+		return nil
+	}
+	return p.Text.Resolve(ctx, path)
+}
+
 type newSensorInput struct {
 	Body newSensor
 }
@@ -127,37 +154,37 @@ type updateSensorInput struct {
 // sensorHandlers answer the operations on sensors.
 type sensorHandlers struct{ store *store.Store }
 
-func (h *sensorHandlers) register(rest *rest) {
+func (h *sensorHandlers) register(r *rest) {
 	// Called by the sensors page and by scripts that register many nodes. A
 	// repeat is told that the sensor exists.
-	register(rest, operation{
+	register(r, operation{
 		id: "createSensor", method: http.MethodPost, path: "/api/v1/sensors/new_sensor", tag: tagSensors,
 		status: http.StatusCreated, summary: "Register a sensor",
 		description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
-		errors:      []*Error{badRequest(detailSensorExists), notFound(detailNoRoom)},
+		errors:      []error{store.ErrSensorExists, store.ErrNoRoom},
 	}, h.createSensor)
-	register(rest, operation{
+	register(r, operation{
 		id: "listSensors", method: http.MethodGet, path: "/api/v1/sensors/list_sensors/{room_id}", tag: tagSensors,
 		summary: "List the sensors of a room",
-		errors:  []*Error{notFound(detailNoRoom)},
+		errors:  []error{store.ErrNoRoom},
 	}, h.listSensors)
-	register(rest, operation{
+	register(r, operation{
 		id: "getSensor", method: http.MethodGet, path: "/api/v1/sensors/sensor/{sensor_id}", tag: tagSensors,
 		summary: "Read a sensor",
-		errors:  []*Error{notFound(detailNoSensor)},
+		errors:  []error{store.ErrNoSensor},
 	}, h.sensor)
 	// A repeat sets the same values again.
-	register(rest, operation{
+	register(r, operation{
 		id: "updateSensor", method: http.MethodPut, path: "/api/v1/sensors/update_sensor/{sensor_id}", tag: tagSensors,
 		summary: "Change or move a sensor",
-		errors:  []*Error{notFound(detailNoSensor), notFound(detailNoRoom)},
+		errors:  []error{store.ErrNoSensor, store.ErrNoRoom},
 	}, h.updateSensor)
 	// A repeat is told 404: the sensor is gone, as was asked.
-	register(rest, operation{
+	register(r, operation{
 		id: "deleteSensor", method: http.MethodDelete, path: "/api/v1/sensors/delete_sensor/{sensor_id}", tag: tagSensors,
 		status: http.StatusNoContent, summary: "Delete a sensor",
 		description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
-		errors:      []*Error{notFound(detailNoSensor)},
+		errors:      []error{store.ErrNoSensor},
 	}, h.deleteSensor)
 }
 
@@ -180,7 +207,7 @@ func (h *sensorHandlers) listSensors(ctx context.Context, in *roomPath) (*sensor
 // checkSensorID returns 404 for a text that is no sensor id, without a query.
 func checkSensorID(sensorID string) error {
 	if reading.ValidateNodeID(sensorID) != nil {
-		return notFound(detailNoSensor)
+		return store.ErrNoSensor
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
 )
 
 // window is a period of statistics that ends now.
@@ -78,12 +79,12 @@ type statsOutput struct {
 	Body statsAnswer
 }
 
-func (h *dataHandlers) registerStats(rest *rest) {
+func (h *dataHandlers) registerStats(r *rest) {
 	// Polled by a sensor's page.
-	register(rest, operation{
+	register(r, operation{
 		id: "getStatistics", method: http.MethodGet, path: "/api/v1/data/stats/{sensor_id}", tag: tagData,
 		summary: "Summarise a sensor's readings over windows that end now",
-		errors:  []*Error{notFound(detailNoSensor)},
+		errors:  []error{store.ErrNoSensor},
 	}, h.stats)
 }
 

@@ -2,9 +2,12 @@ package api
 
 import (
 	"context"
+	"iter"
 	"net/http"
-	"strconv"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
 // streamBuffer is how much of an answer is gathered before it is written: a
@@ -45,30 +48,52 @@ func (s *stream) flush() error {
 	return err //nolint:wrapcheck // only told from nil
 }
 
+// rowEncoder writes one kind of item as JSON or as CSV.
+type rowEncoder[T any] struct {
+	contentType         string
+	begin, between, end string
+	append              func(b []byte, item T) []byte
+}
+
+// streamRows streams items. It writes nothing before the first item is read, so
+// that a failure until then is still answered with 500.
+func streamRows[T any](r *rest, hc huma.Context, form rowEncoder[T], items iter.Seq2[T, error]) {
+	request, writer := humago.Unwrap(hc)
+	s := newStream(writer)
+	header := writer.Header()
+	header.Set("Content-Type", form.contentType)
+	header.Add("Vary", "Accept")
+	if request.Method == http.MethodHead {
+		return // without a body there is nothing to read
+	}
+	s.buffer = append(s.buffer, form.begin...)
+	count := 0
+	for item, err := range items {
+		if err != nil {
+			r.failStream(request.Context(), s, err)
+			return
+		}
+		if count > 0 {
+			s.buffer = append(s.buffer, form.between...)
+		}
+		count++
+		s.buffer = form.append(s.buffer, item)
+		if s.flushWhenFull() != nil {
+			return // the client has gone
+		}
+	}
+	s.buffer = append(s.buffer, form.end...)
+	_ = s.flush() // the client may have gone
+}
+
 // failStream ends an answer that cannot be completed. If part of it is sent, the
 // connection is cut, so that the client does not take that part for the whole.
 func (r *rest) failStream(ctx context.Context, s *stream, err error) {
-	answered, _ := errorOf(r.answer(ctx, err))
+	answered, _ := r.errorOf(r.answer(ctx, err))
 	if s.headerWritten {
 		panic(http.ErrAbortHandler)
 	}
 	header := s.w.Header()
 	header.Del("Content-Disposition")
 	writeError(s.w, answered)
-}
-
-// appendNumber writes a measured value in its shortest form.
-func appendNumber(b []byte, value float64) []byte { return strconv.AppendFloat(b, value, 'f', -1, 64) }
-
-// appendTime writes a time as RFC 3339, UTC.
-func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, time.RFC3339Nano) }
-
-// appendCell writes a text cell of CSV. Identifiers hold no comma, quote or
-// line end; one that begins with a minus would be a formula to a spreadsheet
-// and gets an apostrophe before it.
-func appendCell(b []byte, text string) []byte {
-	if text != "" && text[0] == '-' {
-		b = append(b, '\'')
-	}
-	return append(b, text...)
 }

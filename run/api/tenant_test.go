@@ -56,41 +56,41 @@ func TestTenantIsolation(t *testing.T) {
 	}
 	const period = "?start_time=2020-01-01&end_time=2090-01-01"
 	cases := map[string]foreignAccess{
-		"getCustomer":    by("/api/v1/customers/info/%d", victim.id, "", detailNoCustomer),
-		"updateCustomer": by("/api/v1/customers/%d", victim.id, `{"username":"stolen"}`, detailNoCustomer),
+		"getCustomer":    by("/api/v1/customers/info/%d", victim.id, "", "Customer not found"),
+		"updateCustomer": by("/api/v1/customers/%d", victim.id, `{"username":"stolen"}`, "Customer not found"),
 
-		"createRoom": {path: "/api/v1/server_rooms/new_room", body: fmt.Sprintf(`{"name":"x","customer_id":%d}`, victim.id), status: 404, detail: detailNoCustomer},
-		"listRooms":  by("/api/v1/server_rooms/list_rooms/%d", victim.id, "", detailNoCustomer),
-		"getRoom":    by("/api/v1/server_rooms/room/%d", room, "", detailNoRoom),
-		"updateRoom": by("/api/v1/server_rooms/update_room/%d", room, `{"name":"Mine"}`, detailNoRoom),
-		"deleteRoom": by("/api/v1/server_rooms/delete_room/%d", room, "", detailNoRoom),
+		"createRoom": {path: "/api/v1/server_rooms/new_room", body: fmt.Sprintf(`{"name":"x","customer_id":%d}`, victim.id), status: 404, detail: "Customer not found"},
+		"listRooms":  by("/api/v1/server_rooms/list_rooms/%d", victim.id, "", "Customer not found"),
+		"getRoom":    by("/api/v1/server_rooms/room/%d", room, "", "Room not found"),
+		"updateRoom": by("/api/v1/server_rooms/update_room/%d", room, `{"name":"Mine"}`, "Room not found"),
+		"deleteRoom": by("/api/v1/server_rooms/delete_room/%d", room, "", "Room not found"),
 
-		"createSensor": {path: "/api/v1/sensors/new_sensor", body: fmt.Sprintf(`{"id":"spy","name":"x","type":"y","room_id":%d}`, room), status: 404, detail: detailNoRoom},
-		"listSensors":  by("/api/v1/sensors/list_sensors/%d", room, "", detailNoRoom),
-		"getSensor":    of("/api/v1/sensors/sensor/%s", "", detailNoSensor),
-		"updateSensor": of("/api/v1/sensors/update_sensor/%s", fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, own), detailNoSensor),
-		"deleteSensor": of("/api/v1/sensors/delete_sensor/%s", "", detailNoSensor),
+		"createSensor": {path: "/api/v1/sensors/new_sensor", body: fmt.Sprintf(`{"id":"spy","name":"x","type":"y","room_id":%d}`, room), status: 404, detail: "Room not found"},
+		"listSensors":  by("/api/v1/sensors/list_sensors/%d", room, "", "Room not found"),
+		"getSensor":    of("/api/v1/sensors/sensor/%s", "", "Sensor not found"),
+		"updateSensor": of("/api/v1/sensors/update_sensor/%s", fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, own), "Sensor not found"),
+		"deleteSensor": of("/api/v1/sensors/delete_sensor/%s", "", "Sensor not found"),
 
-		"getLatestReading":  of("/api/v1/data/latest/%s", "", detailNoSensor),
-		"getHistory":        of("/api/v1/data/historical/%s"+period, "", detailNoSensor),
-		"getStatistics":     of("/api/v1/data/stats/%s", "", detailNoSensor),
+		"getLatestReading":  of("/api/v1/data/latest/%s", "", "Sensor not found"),
+		"getHistory":        of("/api/v1/data/historical/%s"+period, "", "Sensor not found"),
+		"getStatistics":     of("/api/v1/data/stats/%s", "", "Sensor not found"),
 		"getLatestReadings": {path: "/api/v1/data/multi-sensor", body: `{"node_ids":["vault-1"]}`, status: 200, empty: `{}`},
 
 		"listActiveAlerts": {path: "/api/v1/alerts/active", status: 200, empty: `[]`},
 		"listAlertHistory": {path: "/api/v1/alerts/history", status: 200, empty: `[]`},
 		"listEpisodes":     {path: "/api/v1/alerts/episodes?sensor_id=vault-1", status: 200, empty: `[]`},
 		"acknowledgeEpisode": {
-			path: "/api/v1/alerts/episodes/acknowledge", status: 404, detail: detailNoAlert,
+			path: "/api/v1/alerts/episodes/acknowledge", status: 404, detail: "Alert not found",
 			body: `{"sensor_id":"vault-1","alert_type":"temperature","start_time":"2020-01-01","end_time":"2090-01-01"}`,
 		},
-		"acknowledgeAlert": by("/api/v1/alerts/%d/acknowledge", alert, "", detailNoAlert),
-		"getThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, "", detailNoCustomer),
-		"setThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, `{"max_temperature":125}`, detailNoCustomer),
+		"acknowledgeAlert": by("/api/v1/alerts/%d/acknowledge", alert, "", "Alert not found"),
+		"getThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, "", "Customer not found"),
+		"setThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, `{"max_temperature":125}`, "Customer not found"),
 
 		"listPredictions":    {path: "/api/v1/prediction-feedback?sensor_id=vault-1", status: 200, empty: `[]`},
-		"recordPrediction":   {path: "/api/v1/prediction-feedback", body: `{"sensor_id":"vault-1","timestamp":"2026-03-01","anomaly_predicted":true}`, status: 404, detail: detailNoSensor},
-		"getPrediction":      by("/api/v1/prediction-feedback/%d", prediction, "", detailNoPrediction),
-		"validatePrediction": by("/api/v1/prediction-feedback/%d", prediction, `{"feedback":"ok"}`, detailNoPrediction),
+		"recordPrediction":   {path: "/api/v1/prediction-feedback", body: `{"sensor_id":"vault-1","timestamp":"2026-03-01","anomaly_predicted":true}`, status: 404, detail: "Sensor not found"},
+		"getPrediction":      by("/api/v1/prediction-feedback/%d", prediction, "", "Prediction not found"),
+		"validatePrediction": by("/api/v1/prediction-feedback/%d", prediction, `{"feedback":"ok"}`, "Prediction not found"),
 		"getPredictionStatistics": {
 			path: "/api/v1/prediction-feedback/stats", status: 200,
 			empty: `{"total_predictions":0,"validated_count":0,"ok_count":0,"not_ok_count":0,"ready_for_retraining":false}`,
@@ -99,9 +99,9 @@ func TestTenantIsolation(t *testing.T) {
 		// Models are trained on what all customers' sensors have shown, and runs
 		// tell nothing of whose: every customer may see them.
 		"listTrainingRuns": {path: "/api/v1/ml/retraining/history", status: 200, empty: `[]`},
-		"getTrainingRun":   {path: "/api/v1/ml/retraining/status/999999", status: 404, detail: detailNoTrainingRun},
-		"triggerTraining":  {path: "/api/v1/ml/retraining/trigger", status: 400, detail: detailNoSensors},
-		"getForecast":      of("/api/v1/ml/forecast/%s", "", detailNoSensor),
+		"getTrainingRun":   {path: "/api/v1/ml/retraining/status/999999", status: 404, detail: "Training run not found"},
+		"triggerTraining":  {path: "/api/v1/ml/retraining/trigger", status: 400, detail: "No sensors to learn from"},
+		"getForecast":      of("/api/v1/ml/forecast/%s", "", "Sensor not found"),
 	}
 	public := []string{"getHealth", "registerCustomer", "loginCustomer"}
 

@@ -58,18 +58,18 @@ type setThresholdsInput struct {
 // thresholdHandlers answer the operations on thresholds.
 type thresholdHandlers struct{ store *store.Store }
 
-func (h *thresholdHandlers) register(rest *rest) {
-	register(rest, operation{
+func (h *thresholdHandlers) register(r *rest) {
+	register(r, operation{
 		id: "getThresholds", method: http.MethodGet, path: "/api/v1/alerts/thresholds/{customer_id}", tag: tagAlerts,
 		summary: "Read the caller's thresholds",
-		errors:  []*Error{notFound(detailNoCustomer)},
+		errors:  []error{store.ErrNoCustomer},
 	}, h.thresholds)
 	// Called by the settings page. A repeat sets the same values again.
-	register(rest, operation{
+	register(r, operation{
 		id: "setThresholds", method: http.MethodPost, path: "/api/v1/alerts/thresholds/{customer_id}", tag: tagAlerts,
 		summary:     "Change the caller's thresholds",
 		description: "At least one of the two must be given. Detection follows within 15 seconds.",
-		errors:      []*Error{notFound(detailNoCustomer)},
+		errors:      []error{store.ErrNoCustomer},
 	}, h.setThresholds)
 }
 

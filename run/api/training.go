@@ -85,25 +85,25 @@ type trainingHistoryInput struct {
 	Limit int `query:"limit" minimum:"1" maximum:"500" default:"20" doc:"How many runs at most." example:"20"`
 }
 
-func (h *learningHandlers) registerTraining(rest *rest) {
-	register(rest, operation{
+func (h *learningHandlers) registerTraining(r *rest) {
+	register(r, operation{
 		id: "listTrainingRuns", method: http.MethodGet, path: "/api/v1/ml/retraining/history", tag: tagLearning,
 		summary: "List training runs, newest first",
 	}, h.trainingHistory)
-	register(rest, operation{
+	register(r, operation{
 		id: "getTrainingRun", method: http.MethodGet, path: "/api/v1/ml/retraining/status/{id}", tag: tagLearning,
 		summary: "Read a training run",
-		errors:  []*Error{notFound(detailNoTrainingRun)},
+		errors:  []error{store.ErrNoRun},
 	}, h.trainingStatus)
 	// Called by the dashboard's button. A repeat while the run is under way is
 	// told 409, so that two are never started, and 429 for ten minutes.
-	register(rest, operation{
+	register(r, operation{
 		id: "triggerTraining", method: http.MethodPost, path: "/api/v1/ml/retraining/trigger", tag: tagLearning,
 		status: http.StatusAccepted, summary: "Retrain both models now",
 		description: "For customers with sensors, once in 10 minutes each. Models are published where readings or verdicts show that they are no worse than those in use.",
-		errors: []*Error{
-			badRequest(detailNoSensors), newError(http.StatusConflict, detailTrainingUnderWay),
-			tooManyRequests(detailTrainingTooSoon, store.ManualEvery),
+		errors: []error{
+			store.ErrNoSensors, store.ErrRunning,
+			&store.TooSoonError{Wait: store.ManualEvery},
 		},
 	}, h.triggerTraining)
 }

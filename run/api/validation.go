@@ -1,13 +1,10 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/mail"
-	"reflect"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -21,6 +18,10 @@ import (
 // maxPasswordBytes is the most that bcrypt takes; a longer password would be
 // cut, and so a shorter one accepted for it.
 const maxPasswordBytes = 72
+
+// invalidEmail is the whole detail of an address that is refused, in the
+// specification's words.
+const invalidEmail = "Invalid email format"
 
 // email is a customer's address.
 type email string
@@ -40,7 +41,7 @@ func (e *email) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	if *e == "" || isPlainAddress(string(*e)) {
 		return nil
 	}
-	return []error{&huma.ErrorDetail{Location: path.String(), Message: detailEmailFormat}}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: invalidEmail}}
 }
 
 func isPlainAddress(text string) bool {
@@ -163,42 +164,6 @@ func (t *singleLine) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + textDescription}}
 }
 
-// nullablePosition is a sensor's position in a change. Null clears it; a field that
-// is absent leaves it.
-type nullablePosition struct {
-	Text *singleLine
-	set  bool
-}
-
-// Schema describes a position.
-func (nullablePosition) Schema(registry huma.Registry) *huma.Schema {
-	s := registry.Schema(reflect.TypeFor[singleLine](), true, "")
-	s.Nullable = true
-	return s
-}
-
-// UnmarshalJSON reads a text or null. What is neither the schema has refused; an
-// error of this method would keep the fields after it from being read.
-func (p *nullablePosition) UnmarshalJSON(data []byte) error {
-	p.set = true
-	_ = json.Unmarshal(data, &p.Text)
-	return nil
-}
-
-// Resolve applies the rule of a text.
-func (p *nullablePosition) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
-	if p.Text == nil {
-		return nil
-	}
-	return p.Text.Resolve(ctx, path)
-}
-
-// isStorableText reports whether PostgreSQL can store a text. A search for one
-// that it cannot store finds nothing, and needs no query.
-func isStorableText(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
-}
-
 // nodeID is the public identifier of a sensor: that of its node hardware.
 type nodeID string
 
@@ -210,4 +175,14 @@ func (nodeID) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Examples = []any{"esp32-7f3a"}
 	s.Description = "Identifier of the node hardware: 1 to 50 letters, digits, '.', '_', ':' or '-'."
 	return s
+}
+
+// customerPath names the caller.
+type customerPath struct {
+	CustomerID int64 `path:"customer_id" doc:"The caller's own id." example:"7"`
+}
+
+// sensorPath takes any text: one that is no sensor id is answered with 404.
+type sensorPath struct {
+	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
 }
