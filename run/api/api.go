@@ -7,9 +7,10 @@
 // the system, both through [Serve]. The package reads no environment and keeps
 // no global state, so that several can live in one process.
 //
-// A request passes, outside in: trace, request id and log line, recovery from
-// panics, CORS, compression, the router; then, within an operation, the token, the
-// limits and validation of its input, and the handler. An operation's Go types
+// A request passes, outside in: trace, request id and log line (requestlog),
+// recovery from panics, CORS, compression, the router (rest); then, within an
+// operation, the token (auth), the limits and validation of its input (rest, input),
+// and the handler (customers, rooms, data, alerts, learning). An operation's Go types
 // are the one source of its validation and of its part of the OpenAPI document.
 //
 // Tenants are isolated: every query carries the caller's customer id, and what
@@ -24,34 +25,34 @@ import (
 	"runtime"
 	"time"
 
+	"coldaisle.dev/run/api/alerts"
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/customers"
+	"coldaisle.dev/run/api/data"
+	"coldaisle.dev/run/api/learning"
+	"coldaisle.dev/run/api/pages"
+	"coldaisle.dev/run/api/requestlog"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/run/api/rooms"
+	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/wire"
 )
-
-// Version is that of the API, as its paths have it.
-const Version = "1.0.0"
-
-// Publisher sends a retraining request to topic model-retraining and returns
-// once Pub/Sub has it.
-type Publisher interface {
-	Publish(ctx context.Context, request wire.Retraining) error
-}
 
 // Config is what the API needs. All fields but Forecaster, Origins,
 // TrustedProxies, PasswordSlots and PasswordCost must be set.
 type Config struct {
 	Store     *store.Store
-	Readings  Readings
-	Publisher Publisher
+	Readings  readings.Reader
+	Publisher learning.Publisher
 	// Forecaster computes forecasts; without one every forecast is answered with 404.
-	Forecaster Forecaster
+	Forecaster data.Forecaster
 	// SecretKey is SECRET_KEY: keys of at least 32 bytes, separated by commas;
 	// the first signs, all verify.
 	SecretKey string
 	// Origins are the browser origins that may call; nil takes the contract's.
 	Origins []string
 	// TrustedProxies are the proxies whose X-Forwarded-For is believed, see
-	// [newClients]; without any, a client's address is that of its connection.
+	// [auth.NewClients]; without any, a client's address is that of its connection.
 	TrustedProxies []string
 	// PasswordSlots limits concurrent bcrypt computations; 0 takes half of
 	// GOMAXPROCS. Without the limit a burst of logins would occupy every core. Half,
@@ -69,7 +70,7 @@ type Config struct {
 type API struct {
 	http.Handler
 
-	retrainer *retrainer
+	retrainer *learning.Retrainer
 }
 
 // New builds the API. It fails when a dependency is missing or the secret key
@@ -78,39 +79,39 @@ func New(cfg Config) (*API, error) {
 	if cfg.Store == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Clock == nil || cfg.Log == nil {
 		return nil, errors.New("api: store, readings, publisher, clock and log are required")
 	}
-	log := requestLogger(cfg.Log)
-	tokens, err := newTokens(cfg.SecretKey, cfg.Clock)
+	log := requestlog.NewLogger(cfg.Log)
+	tokens, err := auth.NewTokens(cfg.SecretKey, cfg.Clock)
 	if err != nil {
 		return nil, err
 	}
-	clients, err := newClients(cfg.TrustedProxies)
+	clients, err := auth.NewClients(cfg.TrustedProxies)
 	if err != nil {
 		return nil, err
 	}
-	sessions := newSessions(cfg.Store.TokensValidAfter, cfg.Clock)
-	auth := &authenticator{tokens: tokens, sessions: sessions, log: log}
-	retrainer := &retrainer{store: cfg.Store, publisher: cfg.Publisher, clock: cfg.Clock, log: log}
-	router := newRouter()
-	r := newRest(router, restConfig{Authenticate: auth.authenticate, MapError: storeErrors(), Log: log})
+	sessions := auth.NewSessions(cfg.Store.TokensValidAfter, cfg.Clock)
+	authenticator := &auth.Authenticator{Tokens: tokens, Sessions: sessions, Log: log}
+	retrainer := &learning.Retrainer{Store: cfg.Store, Publisher: cfg.Publisher, Clock: cfg.Clock, Log: log}
+	router := rest.NewRouter()
+	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(), Log: log})
 
 	registerHealth(r)
-	(&customerHandlers{
-		store: cfg.Store, passwords: cfg.passwords(), tokens: tokens, sessions: sessions, clients: clients, clock: cfg.Clock,
-	}).register(r)
-	(&roomHandlers{store: cfg.Store}).register(r)
-	(&sensorHandlers{store: cfg.Store}).register(r)
-	(&dataHandlers{
-		rest: r, store: cfg.Store, readings: cfg.Readings, forecaster: cfg.Forecaster, clock: cfg.Clock,
-	}).register(r)
-	(&alertHandlers{store: cfg.Store}).register(r)
-	(&thresholdHandlers{store: cfg.Store}).register(r)
-	(&learningHandlers{store: cfg.Store, retrainer: retrainer, log: log}).register(r)
+	(&customers.Handlers{
+		Store: cfg.Store, Passwords: cfg.passwords(), Tokens: tokens, Sessions: sessions, Clients: clients, Clock: cfg.Clock,
+	}).Register(r)
+	(&rooms.Handlers{Store: cfg.Store}).Register(r)
+	(&rooms.SensorHandlers{Store: cfg.Store}).Register(r)
+	(&data.Handlers{
+		Store: cfg.Store, Readings: cfg.Readings, Forecaster: cfg.Forecaster, Clock: cfg.Clock,
+	}).Register(r)
+	(&alerts.Handlers{Store: cfg.Store}).Register(r)
+	(&alerts.ThresholdHandlers{Store: cfg.Store}).Register(r)
+	(&learning.Handlers{Store: cfg.Store, Retrainer: retrainer, Log: log}).Register(r)
 
-	document, err := r.openAPI()
+	document, err := r.Document()
 	if err != nil {
 		return nil, err
 	}
-	if err := registerDocs(router, document); err != nil {
+	if err := pages.Register(router, document); err != nil {
 		return nil, err
 	}
 	handler, err := middleware(cfg, log, router)
@@ -121,28 +122,17 @@ func New(cfg Config) (*API, error) {
 }
 
 // passwords returns the hasher of passwords with the defaults filled in.
-func (cfg Config) passwords() *passwords {
+func (cfg Config) passwords() *auth.Passwords {
 	slots, cost := cfg.PasswordSlots, cfg.PasswordCost
 	if slots == 0 {
 		slots = runtime.GOMAXPROCS(0) / 2
 	}
 	if cost == 0 {
-		cost = passwordCost
+		cost = auth.DefaultPasswordCost
 	}
-	return newPasswords(slots, cost)
+	return auth.NewPasswords(slots, cost)
 }
 
 // Run starts due training runs and publishes pending requests once a minute,
 // until ctx ends; it then returns nil.
-func (a *API) Run(ctx context.Context) error {
-	ticker := time.NewTicker(retrainInterval)
-	defer ticker.Stop()
-	for {
-		a.retrainer.tryStartDueRun(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
+func (a *API) Run(ctx context.Context) error { return a.retrainer.Run(ctx) }

@@ -18,7 +18,6 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
-	"coldaisle.dev/shared/store"
 )
 
 // connections is how many clients call at a time.
@@ -149,6 +148,32 @@ func (l *load) ask(b *testing.B) time.Duration {
 	return time.Since(began)
 }
 
+// The answers of the bare handlers, field by field as the API has them.
+type (
+	bareRoom struct {
+		ID         int64  `json:"id"`
+		CustomerID int64  `json:"customer_id"`
+		Name       string `json:"name"`
+	}
+	bareSensor struct {
+		ID       string  `json:"id"`
+		Name     string  `json:"name"`
+		Type     string  `json:"type"`
+		RoomID   int64   `json:"room_id"`
+		Position *string `json:"position"`
+	}
+	bareReading struct {
+		NodeID      string    `json:"node_id"`
+		Temperature float64   `json:"temperature"`
+		Humidity    float64   `json:"humidity"`
+		Timestamp   time.Time `json:"timestamp"`
+	}
+)
+
+func bareReadingOf(r reading.Reading) bareReading {
+	return bareReading{NodeID: r.NodeID, Temperature: r.Temperature, Humidity: r.Humidity, Timestamp: r.Time.UTC()}
+}
+
 // bareHandlers are what the API is measured against.
 func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 	mux := http.NewServeMux()
@@ -167,14 +192,18 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 		owned, err := a.store.Sensor(ctx, a.id, ids[0])
 		return readings.NodeRef{ID: owned.ID, VisibleSince: owned.VisibleSince}, err
 	}
-	handle("/health", func(context.Context) (any, error) { return health{Status: "healthy"}, nil })
+	handle("/health", func(context.Context) (any, error) { return map[string]string{"status": "healthy"}, nil })
 	handle("/rooms", func(ctx context.Context) (any, error) {
 		found, err := a.store.Rooms(ctx, a.id)
-		return mapSlice(found, roomOf), err
+		body := make([]bareRoom, len(found))
+		for i, r := range found {
+			body[i] = bareRoom{ID: r.ID, Name: r.Name, CustomerID: r.CustomerID}
+		}
+		return body, err
 	})
 	handle("/sensor", func(ctx context.Context) (any, error) {
 		found, err := a.store.Sensor(ctx, a.id, ids[0])
-		return sensorOf(found), err
+		return bareSensor{ID: found.ID, Name: found.Name, Type: found.Type, RoomID: found.RoomID, Position: found.Position}, err
 	})
 	handle("/latest", func(ctx context.Context) (any, error) {
 		n, err := node(ctx)
@@ -182,10 +211,12 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 			return nil, err
 		}
 		found, err := a.readings.Latest(ctx, []readings.NodeRef{n})
-		return readingOf(found[ids[0]]), err
+		return bareReadingOf(found[ids[0]]), err
 	})
 	mux.HandleFunc("/multi", func(w http.ResponseWriter, r *http.Request) {
-		var asked nodeList
+		var asked struct {
+			NodeIDs []string `json:"node_ids"`
+		}
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -195,16 +226,18 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		found, err := a.readings.Latest(r.Context(), mapSlice(owned, func(s store.Sensor) readings.NodeRef {
-			return readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
-		}))
+		nodes := make([]readings.NodeRef, len(owned))
+		for i, s := range owned {
+			nodes[i] = readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
+		}
+		found, err := a.readings.Latest(r.Context(), nodes)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		body := make(map[string]readingBody, len(found))
+		body := make(map[string]bareReading, len(found))
 		for id, r := range found {
-			body[id] = readingOf(r)
+			body[id] = bareReadingOf(r)
 		}
 		_ = json.NewEncoder(w).Encode(body)
 	})
@@ -214,13 +247,13 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		var all []readingBody
+		var all []bareReading
 		for item, err := range a.readings.Range(r.Context(), n, now.Add(-31*24*time.Hour), now.Add(-time.Minute)) {
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}
-			all = append(all, readingOf(item))
+			all = append(all, bareReadingOf(item))
 		}
 		_ = json.NewEncoder(w).Encode(all)
 	})

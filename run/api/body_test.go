@@ -129,7 +129,7 @@ func TestErrorsNameTheField(t *testing.T) {
 				}
 				method, target, _ := strings.Cut(path, " ")
 				got := s.call(t, a.token, method, target, "{"+strings.Join(fields, ",")+"}")
-				var answer problem
+				var answer struct{ Detail string }
 				_ = json.Unmarshal(got.body, &answer)
 				if got.status >= 500 || goType.MatchString(answer.Detail) {
 					t.Errorf("%s, %s %s: %d %s", path, field, wrong, got.status, got.body)

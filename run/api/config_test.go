@@ -10,6 +10,9 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
+// secretKey signs the tokens of the tests.
+const secretKey = "the key of the tests is long enough to be one"
+
 // unused stands where a test asks no readings and publishes nothing.
 type unused struct{ readings.Reader }
 
@@ -17,7 +20,7 @@ func (unused) Publish(context.Context, wire.Retraining) error { panic("published
 
 func bareConfig(log *slog.Logger) Config {
 	return Config{
-		Store: &store.Store{}, Readings: unused{}, Publisher: unused{}, SecretKey: testKey,
+		Store: &store.Store{}, Readings: unused{}, Publisher: unused{}, SecretKey: secretKey,
 		Clock: time.Now, Log: log, PasswordCost: 4,
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"coldaisle.dev/run/api/auth"
 )
 
 // runFlood logs in from so many clients for a while and meanwhile asks for the
@@ -116,7 +118,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 	var refused, served atomic.Int64
 	var crowd sync.WaitGroup
 	stop := make(chan struct{})
-	for i := range 2 * maxWaiting {
+	for i := range 2 * auth.MaxWaiting {
 		crowd.Go(func() {
 			for n := 0; ; n++ {
 				select {
@@ -152,7 +154,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 		if got := post(register, fmt.Sprintf(`{"email":"o%d@example.com","username":"other%d","password":"Passw0rd"}`, n, n), other); got.status != http.StatusCreated {
 			t.Errorf("registration %d: %d %s", n, got.status, got.body)
 		}
-		if latency := time.Since(began); latency > maxPasswordWait/2 {
+		if latency := time.Since(began); latency > auth.MaxPasswordWait/2 {
 			t.Errorf("login and registration %d took %v", n, latency)
 		}
 	}
@@ -166,7 +168,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 // BenchmarkLoginFlood gives the logins per second against what bcrypt allows on
 // all cores, and the times of other requests meanwhile.
 func BenchmarkLoginFlood(b *testing.B) {
-	hash, err := bcrypt.GenerateFromPassword([]byte("Passw0rd"), passwordCost)
+	hash, err := bcrypt.GenerateFromPassword([]byte("Passw0rd"), auth.DefaultPasswordCost)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -185,7 +187,7 @@ func BenchmarkLoginFlood(b *testing.B) {
 	limit := float64(bound.Load()) / time.Since(began).Seconds()
 	procs := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * procs)) // as run/server does
-	s := newTestAPI(b, func(d *Config) { d.PasswordCost, d.PasswordSlots = passwordCost, procs })
+	s := newTestAPI(b, func(d *Config) { d.PasswordCost, d.PasswordSlots = auth.DefaultPasswordCost, procs })
 	a := s.customer(b)
 	var perSecond float64
 	var others []time.Duration

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
+
+	"coldaisle.dev/run/api/rest"
 )
 
 // healthPath is asked by Cloud Run's probes and by the dashboard.
@@ -18,10 +20,10 @@ type health struct {
 
 // registerHealth adds the probe. It says that this process answers, and asks
 // nothing of the database: a restart would not mend that.
-func registerHealth(r *rest) {
-	register(r, operation{
-		id: "getHealth", method: http.MethodGet, path: healthPath, tag: tagService, public: true,
-		summary: "Tell whether the service is up",
+func registerHealth(r *rest.API) {
+	rest.Register(r, rest.Operation{
+		ID: "getHealth", Method: http.MethodGet, Path: healthPath, Tag: rest.TagService, Public: true,
+		Summary: "Tell whether the service is up",
 	}, func(context.Context, *struct{}) (*healthOutput, error) {
 		return &healthOutput{Body: health{Status: "healthy"}}, nil
 	})

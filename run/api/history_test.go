@@ -3,7 +3,6 @@ package api
 import (
 	"compress/gzip"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"iter"
 	"net/http"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -98,7 +96,7 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 		}
 		count, most := 0, uint64(0)
 		for decoder.More() {
-			var r readingBody
+			var r struct{ Temperature float64 }
 			if err := decoder.Decode(&r); err != nil {
 				t.Fatal(err)
 			}
@@ -155,27 +153,6 @@ func TestHistoryCSV(t *testing.T) {
 	}
 }
 
-// TestCSVCells writes the identifiers and numbers that a spreadsheet could take
-// for formulas. Contract 5.4.
-func TestCSVCells(t *testing.T) {
-	t.Parallel()
-	rows := readingRows("-2:A1", true)
-	text := string(rows.append([]byte(rows.begin), reading.Reading{Time: time.Unix(0, 0), Temperature: -12.5, Humidity: 1e-7}))
-	records, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := records[1]; got[0] != "'-2:A1" || got[2] != "-12.5" || got[3] != "0.0000001" {
-		t.Errorf("cells %q", got)
-	}
-	buckets := bucketRows("node-1", true)
-	text = string(buckets.append([]byte(buckets.begin), readings.Bucket{Count: 2}))
-	records, err = csv.NewReader(strings.NewReader(text)).ReadAll()
-	if err != nil || len(records) != 2 {
-		t.Errorf("%q: %v", text, err)
-	}
-}
-
 // TestHistoryFails shows both ways to fail: before the first reading with a
 // 500, after it with an answer that no client takes for whole. Contract 5.5.
 func TestHistoryFails(t *testing.T) {
@@ -207,25 +184,4 @@ func TestHistoryHead(t *testing.T) {
 	if got.status != 200 || got.header.Get("Content-Type") != "application/json" || len(got.body) > 0 {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
-}
-
-func BenchmarkHistoryEncoding(b *testing.B) {
-	rows := readingRows("node-1", false)
-	r := reading.Reading{Time: time.Date(2026, 3, 1, 12, 0, 0, 250_000_000, time.UTC), Temperature: 24.31, Humidity: 41.27}
-	b.Run("append", func(b *testing.B) {
-		var buffer []byte
-		b.ReportAllocs()
-		for b.Loop() {
-			buffer = rows.append(buffer[:0], r)
-		}
-	})
-	b.Run("encoding/json", func(b *testing.B) {
-		encoder := json.NewEncoder(io.Discard)
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := encoder.Encode(readingOf(r)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/run/api/requestlog"
+	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/logging"
 )
 
@@ -103,7 +105,7 @@ func TestBodyLimit(t *testing.T) {
 	server := httptest.NewServer(bareHandler(t, logging.Discard()))
 	t.Cleanup(server.Close)
 	prefix := `{"email":"x","username":"`
-	exactly := prefix + strings.Repeat("u", maxBody-len(prefix)-2) + `"}`
+	exactly := prefix + strings.Repeat("u", 1<<20-len(prefix)-2) + `"}`
 	for name, test := range map[string]struct {
 		body   io.Reader
 		status int
@@ -258,13 +260,13 @@ func TestPanic(t *testing.T) {
 	t.Parallel()
 	var log logLines
 	cfg := bareConfig(logging.New(&log, slog.LevelInfo, ""))
-	mux := newRouter()
+	mux := rest.NewRouter()
 	mux.HandleFunc("GET /early", func(http.ResponseWriter, *http.Request) { panic("early trouble") })
 	mux.HandleFunc("GET /late", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(bytes.Repeat([]byte("half an answer "), 1000))
 		panic(errors.New("late trouble"))
 	})
-	handler, err := middleware(cfg, requestLogger(cfg.Log), mux)
+	handler, err := middleware(cfg, requestlog.NewLogger(cfg.Log), mux)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/rs/cors"
 
+	"coldaisle.dev/run/api/requestlog"
+	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/tracing"
 )
 
@@ -49,12 +51,12 @@ func middleware(cfg Config, log *slog.Logger, router http.Handler) (http.Handler
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
 		},
 		AllowedHeaders:   []string{"*"},
-		ExposedHeaders:   []string{requestIDHeader, "Retry-After"},
+		ExposedHeaders:   []string{requestlog.RequestIDHeader, "Retry-After"},
 		AllowCredentials: true,
 		MaxAge:           preflightSeconds,
 	})
 	handler := crossOrigin.Handler(securityHeaders(compress(router)))
-	return tracing.Middleware("api", logRequests(log, cfg.Clock, healthPath, recoverPanics(log, handler))), nil
+	return tracing.Middleware("api", requestlog.Middleware(log, cfg.Clock, healthPath, recoverPanics(log, handler))), nil
 }
 
 // securityHeaders forbids browsers to guess the content type, and caches to keep
@@ -82,10 +84,10 @@ func recoverPanics(log *slog.Logger, next http.Handler) http.Handler {
 				panic(value)
 			}
 			log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-			if headerWritten(ctx) {
+			if requestlog.HeaderWritten(ctx) {
 				panic(http.ErrAbortHandler)
 			}
-			writeError(w, newError(http.StatusInternalServerError, detailInternal))
+			rest.WriteError(w, rest.NewError(http.StatusInternalServerError, rest.DetailInternal))
 		}()
 		next.ServeHTTP(w, r)
 	})

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/run/api/data"
 	"coldaisle.dev/shared/readings"
 )
 
@@ -102,9 +103,9 @@ func TestRespect(t *testing.T) {
 // fixedForecaster forecasts a degree more.
 type fixedForecaster struct{}
 
-func (fixedForecaster) Forecast(_ context.Context, _ readings.NodeRef) (Forecast, error) {
-	return Forecast{
+func (fixedForecaster) Forecast(_ context.Context, _ readings.NodeRef) (data.Forecast, error) {
+	return data.Forecast{
 		Time: time.Now(), Temperature: 20, Humidity: 40, ModelVersion: "forecasting_v20260301T120004Z",
-		Steps: []ForecastStep{{After: 20 * time.Second, Temperature: 21, Humidity: 40}},
+		Steps: []data.ForecastStep{{After: 20 * time.Second, Temperature: 21, Humidity: 40}},
 	}, nil
 }

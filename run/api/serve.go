@@ -7,13 +7,12 @@ import (
 	"net/http"
 	"time"
 
+	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/httpserver"
 )
 
-const (
-	headerTimeout = 5 * time.Second  // to send the header of a request
-	writeTimeout  = 60 * time.Second // to take an answer; streams renew it as they go
-)
+// headerTimeout is how long a client may take to send the header of a request.
+const headerTimeout = 5 * time.Second
 
 // Serve answers on a listener until the context ends, then lets the requests
 // in flight finish and returns nil. It closes the listener. Cloud Run's front
@@ -22,10 +21,10 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	limits := httpserver.Config{
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       20 * time.Second,
-		WriteTimeout:      writeTimeout,
+		WriteTimeout:      rest.WriteTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		Refusal:           errorBody,
+		Refusal:           rest.ErrorBody,
 	}
 	return httpserver.Run(ctx, listener, handler, limits, log, slog.LevelWarn)
 }

@@ -1,18 +1,26 @@
 package api
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"golang.org/x/crypto/bcrypt"
 )
+
+// signedToken is a token in whole seconds, as other libraries write it.
+func signedToken(t *testing.T, subject string) string {
+	t.Helper()
+	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"sub": subject, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+	}).SignedString([]byte(secretKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
 
 // TestPasswordChangeRevokes shows that tokens issued before a password change
 // stop at once and those of a login right after it work, in the same second.
@@ -24,9 +32,7 @@ func TestPasswordChangeRevokes(t *testing.T) {
 	works := func(token string) bool {
 		return s.call(t, token, http.MethodGet, "/api/v1/alerts/active", "").status == http.StatusOK
 	}
-	minted := signed(t, jwt.SigningMethodHS256, []byte(testKey), jwt.MapClaims{
-		"sub": decimal(changer.id), "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
-	})
+	minted := signedToken(t, decimal(changer.id))
 	if !works(minted) {
 		t.Error("a token of whole seconds is refused though the password never changed")
 	}
@@ -66,79 +72,9 @@ func TestPasswordChangeRevokes(t *testing.T) {
 func TestForeignSubject(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
-	foreign := signed(t, jwt.SigningMethodHS256, []byte(testKey), jwt.MapClaims{
-		"sub": "999999", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
-	})
+	foreign := signedToken(t, "999999")
 	if got := s.call(t, foreign, http.MethodGet, "/api/v1/alerts/active", ""); got.status != 401 {
 		t.Errorf("%d %s", got.status, got.body)
-	}
-}
-
-// TestSessionsMemory moves the clock over what the instance remembers.
-func TestSessionsMemory(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		stored, asked := time.Now(), 0
-		s := newSessions(func(context.Context, int64) (time.Time, error) { asked++; return stored, nil }, time.Now)
-		get := func() time.Time {
-			got, err := s.tokensValidAfter(t.Context(), 7)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return got
-		}
-		get()
-		get()
-		if asked != 1 {
-			t.Errorf("asked %d times, want once", asked)
-		}
-		stored = stored.Add(time.Hour) // by another instance
-		time.Sleep(sessionCacheTTL)
-		if !get().Equal(stored) {
-			t.Error("another instance's change is not seen in time")
-		}
-		stored = stored.Add(time.Hour) // by this instance
-		s.invalidate(7)
-		if !get().Equal(stored) {
-			t.Error("our own change is not seen at once")
-		}
-	})
-}
-
-// TestSessionsRace lets a password change come between the question to the
-// database and its answer: the old answer must not be remembered.
-func TestSessionsRace(t *testing.T) {
-	t.Parallel()
-	old, changed := time.Unix(1, 0), time.Unix(2, 0)
-	answer := old
-	var s *sessions
-	s = newSessions(func(context.Context, int64) (time.Time, error) {
-		got := answer
-		if got.Equal(old) {
-			answer = changed
-			s.invalidate(7)
-		}
-		return got, nil
-	}, time.Now)
-	if _, err := s.tokensValidAfter(t.Context(), 7); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := s.tokensValidAfter(t.Context(), 7); !got.Equal(changed) {
-		t.Error("the answer from before the change was remembered")
-	}
-}
-
-// TestSessionsForgetErrors asks again after a failure.
-func TestSessionsForgetErrors(t *testing.T) {
-	t.Parallel()
-	fail := errors.New("database is away")
-	s := newSessions(func(context.Context, int64) (time.Time, error) { return time.Time{}, fail }, time.Now)
-	if _, err := s.tokensValidAfter(t.Context(), 7); !errors.Is(err, fail) {
-		t.Errorf("got %v", err)
-	}
-	fail = nil
-	if _, err := s.tokensValidAfter(t.Context(), 7); err != nil {
-		t.Errorf("the failure was remembered: %v", err)
 	}
 }
 
@@ -166,28 +102,4 @@ func TestLoginTime(t *testing.T) {
 		}
 	}
 	t.Errorf("unknown e-mail %v, wrong password %v", unknown, wrong)
-}
-
-// TestPasswordsBeyondBcrypt shows that a longer password is not taken for the
-// stored one that begins it. Contract 2.5.
-func TestPasswordsBeyondBcrypt(t *testing.T) {
-	t.Parallel()
-	p := newPasswords(1, 4)
-	longest := "Aa0" + strings.Repeat("x", 69)
-	stored, err := p.hash(t.Context(), longest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for plain, want := range map[string]bool{longest: true, longest + "y": false, longest[:71]: false, "": false} {
-		if got, err := p.matches(stored, plain); err != nil || got != want {
-			t.Errorf("%d bytes: %v, %v, want %v", len(plain), got, err, want)
-		}
-	}
-	// Nobody's password is compared at the full cost, and never matches.
-	if cost, err := bcrypt.Cost(p.dummyHash); err != nil || cost != 4 {
-		t.Errorf("the decoy costs %d, %v, want 4", cost, err)
-	}
-	if got, err := p.matches("", longest); got || err != nil {
-		t.Errorf("nobody's password matches: %v, %v", got, err)
-	}
 }

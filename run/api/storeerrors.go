@@ -4,33 +4,34 @@ import (
 	"errors"
 	"net/http"
 
+	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
 )
 
 // storeErrors returns the function that turns the store's errors into answers. It
 // is the one place that does.
-func storeErrors() func(error) (*Error, bool) {
+func storeErrors() func(error) (*rest.Error, bool) {
 	table := []struct {
 		err    error
-		answer *Error
+		answer *rest.Error
 	}{
-		{store.ErrNoCustomer, notFound("Customer not found")},
-		{store.ErrEmailTaken, badRequest("Email already registered")},
-		{store.ErrUsernameTaken, badRequest("Username already taken")},
-		{store.ErrNoRoom, notFound("Room not found")},
-		{store.ErrNoSensor, notFound("Sensor not found")},
-		{store.ErrSensorExists, badRequest("Sensor already exists")},
-		{store.ErrNoAlert, notFound("Alert not found")},
-		{store.ErrNoPrediction, notFound("Prediction not found")},
-		{store.ErrPredictionExists, badRequest("Prediction already exists")},
-		{store.ErrPredictionUsed, badRequest("Prediction already used in training")},
-		{store.ErrNoRun, notFound("Training run not found")},
-		{store.ErrNoSensors, badRequest("No sensors to learn from")},
-		{store.ErrRunning, newError(http.StatusConflict, "A training run is already running")},
+		{store.ErrNoCustomer, rest.NotFound("Customer not found")},
+		{store.ErrEmailTaken, rest.BadRequest("Email already registered")},
+		{store.ErrUsernameTaken, rest.BadRequest("Username already taken")},
+		{store.ErrNoRoom, rest.NotFound("Room not found")},
+		{store.ErrNoSensor, rest.NotFound("Sensor not found")},
+		{store.ErrSensorExists, rest.BadRequest("Sensor already exists")},
+		{store.ErrNoAlert, rest.NotFound("Alert not found")},
+		{store.ErrNoPrediction, rest.NotFound("Prediction not found")},
+		{store.ErrPredictionExists, rest.BadRequest("Prediction already exists")},
+		{store.ErrPredictionUsed, rest.BadRequest("Prediction already used in training")},
+		{store.ErrNoRun, rest.NotFound("Training run not found")},
+		{store.ErrNoSensors, rest.BadRequest("No sensors to learn from")},
+		{store.ErrRunning, rest.NewError(http.StatusConflict, "A training run is already running")},
 	}
-	return func(err error) (*Error, bool) {
+	return func(err error) (*rest.Error, bool) {
 		if soon, ok := errors.AsType[*store.TooSoonError](err); ok {
-			return tooManyRequests("Only one training run in 10 minutes can be started by hand", soon.Wait), true
+			return rest.TooManyRequests("Only one training run in 10 minutes can be started by hand", soon.Wait), true
 		}
 		for _, known := range table {
 			if errors.Is(err, known.err) {

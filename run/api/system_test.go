@@ -42,7 +42,7 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	pool := pgtest.New(tb)
 	s := &testAPI{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now), now: time.Now, saved: map[string]string{}}
 	cfg := Config{
-		Store: s.store, Readings: s.readings, Publisher: &publishedRequests{}, SecretKey: testKey,
+		Store: s.store, Readings: s.readings, Publisher: &publishedRequests{}, SecretKey: secretKey,
 		Clock: s.now, Log: logging.New(tb.Output(), slog.LevelError, ""), PasswordCost: 4,
 	}
 	for _, c := range change {
@@ -112,7 +112,9 @@ func (s *testAPI) customer(tb testing.TB) *testCustomer {
 func (a *testCustomer) login(tb testing.TB) {
 	tb.Helper()
 	got := a.call(tb, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password))
-	var body token
+	var body struct {
+		AccessToken string `json:"access_token"`
+	}
 	if err := json.Unmarshal(got.body, &body); err != nil || body.AccessToken == "" {
 		tb.Fatalf("login: %d %s", got.status, got.body)
 	}

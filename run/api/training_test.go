@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
 )
@@ -133,7 +132,7 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 	}
 	topic.failing(nil)
 	backend, err := New(Config{
-		Store: a.store, Readings: unused{}, Publisher: &topic, SecretKey: testKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+		Store: a.store, Readings: unused{}, Publisher: &topic, SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +161,7 @@ func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
 	a, _ := newLearningCustomer(t, &publishedRequests{}, 0)
 	second, err := New(Config{
-		Store: a.store, Readings: unused{}, Publisher: &publishedRequests{}, SecretKey: testKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+		Store: a.store, Readings: unused{}, Publisher: &publishedRequests{}, SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -201,29 +200,5 @@ func TestManualTrainingIsLimited(t *testing.T) {
 	}
 	if got := trigger(a, server.URL); got.status != 202 {
 		t.Errorf("ten minutes later: %d %s", got.status, got.body)
-	}
-}
-
-// TestRetrainingPublisher publishes through the real client.
-func TestRetrainingPublisher(t *testing.T) {
-	t.Parallel()
-	server := pubsubtest.Start(t)
-	pubsubtest.Topics(t, server, "project", "model-retraining")
-	client := pubsubtest.Client(t, server, "project")
-	topic := NewRetrainingPublisher(client, "model-retraining")
-	t.Cleanup(topic.Stop)
-	want := wire.Retraining{TrainingRunID: 5, TriggeredBy: "manual", ValidatedCount: 3, RequestedAt: time.Unix(100, 0).UTC()}
-	if err := topic.Publish(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	messages := server.Messages()
-	if len(messages) != 1 {
-		t.Fatalf("%d messages", len(messages))
-	}
-	if got, err := wire.DecodeRetraining(messages[0].Data); err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if err := NewRetrainingPublisher(client, "absent").Publish(t.Context(), want); err == nil {
-		t.Error("a topic that does not exist took a request")
 	}
 }

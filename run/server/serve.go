@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/run/api"
+	"coldaisle.dev/run/api/data"
+	"coldaisle.dev/run/api/learning"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/cloudsql"
@@ -52,7 +54,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 		return fmt.Errorf("pub/sub client: %w", err)
 	}
 	opened.Push("Pub/Sub client", client.Close)
-	topic := api.NewRetrainingPublisher(client, s.RetrainingTopic)
+	topic := learning.NewRetrainingPublisher(client, s.RetrainingTopic)
 	opened.Push("retraining topic", closing.NoError(topic.Stop))
 	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.ReadingsConfig.Config, pool, clock, log)
 	if err != nil {
@@ -70,7 +72,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 			return err
 		}
 		opened.Push("models", bucket.Close)
-		deps.Forecaster = api.NewModelForecaster(modelstore.NewLoader(bucket, 0, clock, log), table)
+		deps.Forecaster = data.NewModelForecaster(modelstore.NewLoader(bucket, 0, clock, log), table)
 	}
 	handler, err := api.New(deps)
 	if err != nil {

@@ -22,7 +22,6 @@ import (
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/modelstore"
@@ -66,7 +65,7 @@ func (s *System) startDatabase(ctx context.Context) error {
 type timeSeries interface {
 	readings.Appender
 	readings.HistoryReader
-	api.Readings
+	readings.Reader
 }
 
 func (s *System) openReadings(ctx context.Context) (timeSeries, error) {

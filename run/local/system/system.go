@@ -26,6 +26,8 @@ import (
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/run/api"
+	"coldaisle.dev/run/api/data"
+	"coldaisle.dev/run/api/learning"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/shared/closing"
@@ -144,7 +146,7 @@ func (s *System) start(ctx context.Context) error {
 	if err := s.startPipeline(ctx, readings); err != nil {
 		return err
 	}
-	retraining := api.NewRetrainingPublisher(s.PubSub, pushbridge.TopicRetraining)
+	retraining := learning.NewRetrainingPublisher(s.PubSub, pushbridge.TopicRetraining)
 	s.onStop("retraining topic", func() error { retraining.Stop(); return nil })
 	secret, err := secretKey(o)
 	if err != nil {
@@ -152,7 +154,7 @@ func (s *System) start(ctx context.Context) error {
 	}
 	handler, err := api.New(api.Config{
 		Store: store.New(s.Pool), Readings: readings, Publisher: retraining, SecretKey: secret,
-		Forecaster: api.NewModelForecaster(s.loader(), readings), Clock: o.Clock, Log: s.log,
+		Forecaster: data.NewModelForecaster(s.loader(), readings), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,
 	})
 	if err != nil {

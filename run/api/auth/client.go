@@ -1,0 +1,108 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// Clients finds the address that a request comes from: password slots are shared
+// fairly among addresses.
+//
+// Behind a proxy, only the header to which the proxy adds shows it. Google
+// documents of its load balancer
+// (https://cloud.google.com/load-balancing/docs/https#x-forwarded-for_header):
+//
+//	X-Forwarded-For: <supplied-value>,<client-ip>,<load-balancer-ip>
+//
+// and that it does not verify what precedes the last two, which anybody may
+// supply. Cloud Run's own front end adds the address that it sees in the same
+// way, so that a request to the run.app address ends in <client-ip>, whatever
+// stands before it, and one through the load balancer has been seen to end in
+// <client-ip>,<load-balancer-ip>,<client-ip>
+// (https://github.com/kubernetes/registry.k8s.io/pull/61).
+//
+// Hence neither the first address nor the last nor the last but one is right in
+// all of them, but this is: from the right, the first that is no proxy of ours.
+type Clients struct {
+	// peer is whether whoever connects is a proxy of ours: on Cloud Run nobody
+	// but Google's front end can.
+	peer    bool
+	proxies []netip.Prefix
+}
+
+// trustPeer is the word for [Clients.peer] among the addresses.
+const trustPeer = "peer"
+
+// NewClients takes TRUSTED_PROXIES: addresses and ranges of addresses, and the
+// word peer.
+func NewClients(trusted []string) (Clients, error) {
+	var c Clients
+	for _, proxy := range trusted {
+		proxy = strings.TrimSpace(proxy)
+		if proxy == trustPeer {
+			c.peer = true
+			continue
+		}
+		if address, err := netip.ParseAddr(proxy); err == nil {
+			c.proxies = append(c.proxies, netip.PrefixFrom(address, address.BitLen()))
+			continue
+		}
+		addresses, err := netip.ParsePrefix(proxy)
+		if err != nil {
+			return Clients{}, fmt.Errorf("TRUSTED_PROXIES: %q is no address, range of addresses or %q", proxy, trustPeer)
+		}
+		c.proxies = append(c.proxies, addresses)
+	}
+	return c, nil
+}
+
+func (c Clients) proxy(address netip.Addr) bool {
+	return slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// of returns the client of a request: an IPv4 address, or the 64 bits that one
+// customer of a provider has of IPv6.
+func (c Clients) of(r *http.Request) netip.Prefix {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // invalid for a test's recorder: everybody is one client
+	address := peer.Addr().Unmap().WithZone("")
+	if c.peer || c.proxy(address) {
+		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		for _, hop := range slices.Backward(hops) {
+			before, err := netip.ParseAddr(strings.TrimSpace(hop))
+			if err != nil {
+				break // no proxy of ours writes that
+			}
+			address = before.Unmap().WithZone("")
+			if !c.proxy(address) {
+				break
+			}
+		}
+	}
+	bits := address.BitLen()
+	if address.Is6() {
+		bits = 64
+	}
+	client, _ := address.Prefix(bits)
+	return client
+}
+
+type clientKey struct{}
+
+// Identify puts the client's address into the context, for [clientOf].
+func (c Clients) Identify(ctx huma.Context, next func(huma.Context)) {
+	request, _ := humago.Unwrap(ctx)
+	next(huma.WithValue(ctx, clientKey{}, c.of(request)))
+}
+
+// clientOf is the client's address, where the operation asks for it.
+func clientOf(ctx context.Context) netip.Prefix {
+	client, _ := ctx.Value(clientKey{}).(netip.Prefix)
+	return client
+}

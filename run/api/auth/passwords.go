@@ -1,0 +1,98 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"coldaisle.dev/run/api/fairqueue"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+)
+
+// DefaultPasswordCost is bcrypt's cost for stored passwords: about a quarter of a
+// second of one core.
+const DefaultPasswordCost = 12
+
+// Passwords hashes and compares passwords. It limits how many at once: each takes
+// a core for as long as hundreds of other requests.
+type Passwords struct {
+	queue *fairqueue.Queue[netip.Prefix]
+	cost  int
+	// dummyHash is compared with when no customer has the given e-mail, so that the
+	// answer takes as long as for a wrong password.
+	dummyHash []byte
+}
+
+// NewPasswords allows so many hashes at a time, at least one. The dummy hash is
+// written, not computed: comparing with it takes as long as with a real one, and
+// an instance starts without computing a hash.
+func NewPasswords(concurrent, cost int) *Passwords {
+	dummyHash := fmt.Appendf(nil, "$2a$%02d$%s", cost, strings.Repeat("u", saltAndHash))
+	queue := fairqueue.New[netip.Prefix](fairqueue.Limits{Slots: concurrent, MaxWaiting: MaxWaiting, MaxWait: MaxPasswordWait})
+	return &Passwords{queue: queue, cost: cost, dummyHash: dummyHash}
+}
+
+// saltAndHash is how many characters of a bcrypt hash follow its cost.
+const saltAndHash = 22 + 31
+
+const (
+	// MaxPasswordWait is how long a request waits for a password slot.
+	MaxPasswordWait = 10 * time.Second
+	// MaxWaiting is how many requests of an instance wait at a time: of the 80 that
+	// Cloud Run sends to one, as we configure it, it leaves some to all else.
+	MaxWaiting = 64
+)
+
+// Busy answers a request that got no password slot in time.
+func Busy() *rest.Error {
+	return &rest.Error{
+		Status: http.StatusServiceUnavailable, Detail: "Too many logins and registrations at once; try again in a moment", RetryAfter: MaxPasswordWait,
+	}
+}
+
+// Acquire waits for a password slot, fairly among clients. Call it before any
+// query of the request: a flood must not reach the database either.
+func (p *Passwords) Acquire(ctx context.Context) (done func(), err error) {
+	done, err = p.queue.Acquire(ctx, clientOf(ctx))
+	if errors.Is(err, fairqueue.ErrBusy) {
+		return nil, Busy()
+	}
+	return done, err
+}
+
+// Hash returns the bcrypt hash of a password of at most 72 bytes, salted anew.
+// It waits for a password slot.
+func (p *Passwords) Hash(ctx context.Context, plain string) (string, error) {
+	done, err := p.Acquire(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	hashed, err := bcrypt.GenerateFromPassword([]byte(plain), p.cost)
+	if err != nil {
+		return "", fmt.Errorf("hash password: %w", err)
+	}
+	return string(hashed), nil
+}
+
+// Matches compares a password with a stored hash, or with the decoy when
+// stored is empty, which never matches. The caller holds a password slot.
+func (p *Passwords) Matches(stored, plain string) (bool, error) {
+	hashed := []byte(stored)
+	if stored == "" {
+		hashed = p.dummyHash
+	}
+	err := bcrypt.CompareHashAndPassword(hashed, []byte(plain))
+	if err != nil && !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
+		return false, fmt.Errorf("compare password: %w", err)
+	}
+	// bcrypt ignores what follows the 72nd byte; no stored password is longer.
+	return err == nil && stored != "" && len(plain) <= input.MaxPasswordBytes, nil
+}

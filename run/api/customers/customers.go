@@ -1,0 +1,220 @@
+// Package customers has the operations on customers: registration, login and the
+// profile.
+package customers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/store"
+)
+
+type customer struct {
+	ID       int64  `json:"id" doc:"Primary key." example:"7"`
+	Email    string `json:"email" doc:"E-mail address." example:"ops@example.com"`
+	Username string `json:"username" doc:"Unique name." example:"coldaisle"`
+}
+
+type customerOutput struct {
+	Body customer
+}
+
+func customerOf(c store.Customer) *customerOutput {
+	return &customerOutput{Body: customer{ID: c.ID, Email: c.Email, Username: c.Username}}
+}
+
+type registration struct {
+	_        struct{}       `additionalProperties:"true"`
+	Email    input.Email    `json:"email"`
+	Username input.Username `json:"username"`
+	Password input.Password `json:"password"`
+}
+
+type registerInput struct {
+	Body registration
+}
+
+type credentials struct {
+	_        struct{} `additionalProperties:"true"`
+	Email    string   `json:"email" doc:"E-mail address; compared without regard to case." example:"ops@example.com"`
+	Password string   `json:"password" format:"password" writeOnly:"true" doc:"Password." example:"Rack42door"`
+}
+
+type loginInput struct {
+	Body credentials
+}
+
+type token struct {
+	AccessToken string `json:"access_token" doc:"JWT to send as Authorization: Bearer; valid for 30 minutes." example:"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiI3In0.c2lnbmF0dXJl"`
+	TokenType   string `json:"token_type" enum:"bearer" doc:"Always bearer." example:"bearer"`
+	CustomerID  int64  `json:"customer_id" doc:"The customer's own id, which other paths ask for." example:"7"`
+}
+
+type loginOutput struct {
+	Body token
+}
+
+type profileChange struct {
+	_        struct{}        `additionalProperties:"true"`
+	Email    *input.Email    `json:"email,omitempty"`
+	Username *input.Username `json:"username,omitempty"`
+	Password *input.Password `json:"password,omitempty"`
+}
+
+type updateCustomerInput struct {
+	CustomerID int64 `path:"customer_id" doc:"The caller's own id." example:"7"`
+	Body       profileChange
+}
+
+// Handlers answer registration, login and the operations on the profile.
+type Handlers struct {
+	Store     *store.Store
+	Passwords *auth.Passwords
+	Tokens    *auth.Tokens
+	Sessions  *auth.Sessions
+	Clients   auth.Clients
+	Clock     func() time.Time
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(r *rest.API) {
+	// Called by the registration form. A repeat after a lost answer is told that
+	// the e-mail is taken; the account exists and login works.
+	rest.Register(r, rest.Operation{
+		ID: "registerCustomer", Method: http.MethodPost, Path: "/api/v1/customers/register", Tag: rest.TagCustomers,
+		Public: true, Middlewares: huma.Middlewares{h.Clients.Identify}, Status: http.StatusCreated,
+		Summary: "Register a customer",
+		Errors:  []error{rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, auth.Busy()},
+	}, h.registerCustomer)
+
+	// Called by the login form and by scripts; each call gives a new token.
+	rest.Register(r, rest.Operation{
+		ID: "loginCustomer", Method: http.MethodPost, Path: "/api/v1/customers/login", Tag: rest.TagCustomers,
+		Public: true, Middlewares: huma.Middlewares{h.Clients.Identify},
+		Summary: "Log in",
+		Errors:  []error{errLogin(), auth.Busy()},
+	}, h.login)
+
+	// Called by the profile page. It only reads, though the specification has it
+	// as POST.
+	rest.Register(r, rest.Operation{
+		ID: "getCustomer", Method: http.MethodPost, Path: "/api/v1/customers/info/{customer_id}", Tag: rest.TagCustomers,
+		Summary: "Read the caller's profile",
+		Errors:  []error{store.ErrNoCustomer},
+	}, h.customerInfo)
+
+	// Called by the profile page. A repeat sets the same values again; one that
+	// repeats a password change revokes the tokens issued in between.
+	rest.Register(r, rest.Operation{
+		ID: "updateCustomer", Method: http.MethodPatch, Path: "/api/v1/customers/{customer_id}", Tag: rest.TagCustomers,
+		Middlewares: huma.Middlewares{h.Clients.Identify},
+		Summary:     "Change the caller's profile",
+		Description: "All fields are optional. A new password makes every token issued before it invalid.",
+		Errors: []error{
+			rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, store.ErrNoCustomer, auth.Busy(),
+		},
+	}, h.updateCustomer)
+}
+
+func (h *Handlers) registerCustomer(ctx context.Context, in *registerInput) (*customerOutput, error) {
+	hash, err := h.Passwords.Hash(ctx, string(in.Body.Password))
+	if err != nil {
+		return nil, err
+	}
+	created, err := h.Store.CreateCustomer(ctx, store.NewCustomer{
+		Email: string(in.Body.Email), Username: string(in.Body.Username), PasswordHash: hash,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return customerOf(created), nil
+}
+
+// errLogin answers a login with an unknown e-mail or a wrong password.
+func errLogin() *rest.Error {
+	return rest.NewError(http.StatusUnauthorized, "Incorrect email or password")
+}
+
+// login answers an unknown e-mail and a wrong password alike and in the same
+// time: both compare one hash.
+func (h *Handlers) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
+	found, matches, err := h.check(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	if !matches {
+		return nil, errLogin()
+	}
+	signed, err := h.Tokens.Issue(found.ID, found.TokensValidAfter)
+	if err != nil {
+		return nil, err
+	}
+	return &loginOutput{Body: token{AccessToken: signed, TokenType: "bearer", CustomerID: found.ID}}, nil
+}
+
+// check waits for a password slot, finds the customer with the e-mail address and
+// compares the password.
+func (h *Handlers) check(ctx context.Context, c credentials) (found store.Customer, matches bool, err error) {
+	done, err := h.Passwords.Acquire(ctx)
+	if err != nil {
+		return store.Customer{}, false, err
+	}
+	defer done()
+	if isStorableText(c.Email) {
+		found, err = h.Store.CustomerByEmail(ctx, c.Email)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return store.Customer{}, false, err
+		}
+	}
+	matches, err = h.Passwords.Matches(found.PasswordHash, c.Password)
+	return found, matches, err
+}
+
+// isStorableText reports whether PostgreSQL can store a text. A search for one
+// that it cannot store finds nothing, and needs no query.
+func isStorableText(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
+}
+
+func (h *Handlers) customerInfo(ctx context.Context, in *input.CustomerPath) (*customerOutput, error) {
+	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
+		return nil, err
+	}
+	found, err := h.Store.Customer(ctx, in.CustomerID)
+	if err != nil {
+		return nil, err
+	}
+	return customerOf(found), nil
+}
+
+func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) (*customerOutput, error) {
+	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
+		return nil, err
+	}
+	change := store.CustomerChange{
+		Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username), ChangedAt: h.Clock(),
+	}
+	if in.Body.Password != nil {
+		hash, err := h.Passwords.Hash(ctx, string(*in.Body.Password))
+		if err != nil {
+			return nil, err
+		}
+		change.PasswordHash = &hash
+		// Even when the answer of the database is lost, the change may stand.
+		defer h.Sessions.Invalidate(in.CustomerID)
+	}
+	updated, err := h.Store.UpdateCustomer(ctx, in.CustomerID, change)
+	if err != nil {
+		return nil, err
+	}
+	return customerOf(updated), nil
+}

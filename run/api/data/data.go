@@ -1,0 +1,167 @@
+// Package data has the operations on what sensors measure: the latest readings,
+// history, statistics, and the forecast of the next seconds.
+package data
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+type readingBody struct {
+	NodeID      string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Temperature float64   `json:"temperature" doc:"Degrees Celsius." example:"24.3"`
+	Humidity    float64   `json:"humidity" doc:"Relative humidity in percent." example:"41.2"`
+	Timestamp   time.Time `json:"timestamp" doc:"Time of the reading, UTC." example:"2026-03-01T12:00:00Z"`
+}
+
+func readingOf(r reading.Reading) readingBody {
+	return readingBody{NodeID: r.NodeID, Temperature: r.Temperature, Humidity: r.Humidity, Timestamp: r.Time.UTC()}
+}
+
+type latestOutput struct {
+	Body readingBody
+}
+
+// nodeList names sensors. Any text may stand in it: what is no sensor of the
+// caller's is absent from the answer.
+type nodeList struct {
+	_         struct{} `additionalProperties:"true"`
+	NodeIDs   []string `json:"node_ids,omitempty" nullable:"false" maxItems:"1000" doc:"Sensors to read." example:"esp32-7f3a,esp32-90bc"`
+	SensorIDs []string `json:"sensor_ids,omitempty" nullable:"false" maxItems:"1000" doc:"Another name for node_ids." example:"esp32-7f3a"`
+}
+
+// TransformSchema says that one of the two names must be used.
+func (nodeList) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.AnyOf = []*huma.Schema{
+		rest.Alternative("ListOfNodeIDs", "Sensors by node_ids.", "node_ids"),
+		rest.Alternative("ListOfSensorIDs", "Sensors by sensor_ids.", "sensor_ids"),
+	}
+	return s
+}
+
+// Resolve reports that neither list is present, which anyOf in the schema cannot
+// name.
+func (l *nodeList) Resolve(huma.Context, *huma.PathBuffer) []error {
+	if l.NodeIDs == nil && l.SensorIDs == nil {
+		return []error{&huma.ErrorDetail{Location: "body", Message: "expected required property node_ids to be present"}}
+	}
+	return nil
+}
+
+// nodes are the possible identifiers of the list, each once.
+func (l *nodeList) nodes() []string {
+	var possible []string
+	for _, id := range slices.Concat(l.NodeIDs, l.SensorIDs) {
+		if reading.ValidateNodeID(id) == nil {
+			possible = append(possible, id)
+		}
+	}
+	slices.Sort(possible)
+	return slices.Compact(possible)
+}
+
+type multiSensorInput struct {
+	Body nodeList
+}
+
+type multiSensorOutput struct {
+	Body map[string]readingBody
+}
+
+// Handlers answer the operations on readings.
+type Handlers struct {
+	rest       *rest.API
+	Store      *store.Store
+	Readings   readings.Reader
+	Forecaster Forecaster // nil without one
+	Clock      func() time.Time
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(r *rest.API) {
+	h.rest = r
+	// Polled by a sensor's page.
+	rest.Register(r, rest.Operation{
+		ID: "getLatestReading", Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
+		Summary: "Read a sensor's latest reading",
+		Errors:  []error{store.ErrNoSensor, errNoReadings()},
+	}, h.latest)
+	// Polled by the overview of all sensors. It only reads, though it is POST:
+	// the list may be longer than an address.
+	rest.Register(r, rest.Operation{
+		ID: "getLatestReadings", Method: http.MethodPost, Path: "/api/v1/data/multi-sensor", Tag: rest.TagData,
+		Summary:     "Read the latest readings of several sensors",
+		Description: "The answer is keyed by sensor; sensors without readings, and what is no sensor of the caller's, are absent.",
+	}, h.multiSensor)
+	h.registerHistory(r)
+	h.registerStats(r)
+	h.registerForecast(r)
+}
+
+// ownedNode returns the caller's sensor as a readings.NodeRef. Readings before
+// VisibleSince belong to the customer who had the id before.
+func ownedNode(ctx context.Context, sensors *store.Store, sensorID string) (readings.NodeRef, error) {
+	if reading.ValidateNodeID(sensorID) != nil {
+		return readings.NodeRef{}, store.ErrNoSensor
+	}
+	owned, err := sensors.Sensor(ctx, auth.Caller(ctx), sensorID)
+	if err != nil {
+		return readings.NodeRef{}, err
+	}
+	return readings.NodeRef{ID: owned.ID, VisibleSince: owned.VisibleSince}, nil
+}
+
+// errNoReadings answers for a sensor without readings.
+func errNoReadings() *rest.Error { return rest.NotFound("No readings found") }
+
+func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (*latestOutput, error) {
+	node, err := ownedNode(ctx, h.Store, in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.Readings.Latest(ctx, []readings.NodeRef{node})
+	if err != nil {
+		return nil, err
+	}
+	newest, ok := found[in.SensorID]
+	if !ok {
+		return nil, errNoReadings()
+	}
+	return &latestOutput{Body: readingOf(newest)}, nil
+}
+
+func (h *Handlers) multiSensor(ctx context.Context, in *multiSensorInput) (*multiSensorOutput, error) {
+	answer := map[string]readingBody{}
+	asked := in.Body.nodes()
+	if len(asked) == 0 {
+		return &multiSensorOutput{Body: answer}, nil
+	}
+	owned, err := h.Store.OwnedSensors(ctx, auth.Caller(ctx), asked)
+	if err != nil {
+		return nil, err
+	}
+	if len(owned) == 0 {
+		return &multiSensorOutput{Body: answer}, nil
+	}
+	found, err := h.Readings.Latest(ctx, rest.List(owned, func(s store.Sensor) readings.NodeRef {
+		return readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
+	}))
+	if err != nil {
+		return nil, err
+	}
+	for id, newest := range found {
+		answer[id] = readingOf(newest)
+	}
+	return &multiSensorOutput{Body: answer}, nil
+}

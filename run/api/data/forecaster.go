@@ -1,0 +1,103 @@
+package data
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+)
+
+// forecastSteps are the times ahead of which a forecast has values.
+func forecastSteps() [4]time.Duration {
+	return [4]time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second}
+}
+
+// maxForecasts bounds the cache.
+const maxForecasts = 10_000
+
+// Models gives the models in use, from memory.
+type Models interface {
+	Pair(ctx context.Context) modelstore.Pair
+}
+
+// ModelForecaster forecasts by the models in use. It implements [Forecaster].
+type ModelForecaster struct {
+	models   Models
+	readings readings.Reader
+
+	mu    sync.Mutex
+	cache map[string]cachedForecast // by sensor
+}
+
+// cachedForecast is a forecast with the reading and model that it was computed
+// from; the same pair gives the same forecast.
+type cachedForecast struct {
+	visibleSince time.Time
+	last         reading.Reading
+	forecast     Forecast
+}
+
+// NewModelForecaster returns a forecaster that reads from a time-series table.
+func NewModelForecaster(live Models, table readings.Reader) *ModelForecaster {
+	return &ModelForecaster{models: live, readings: table, cache: map[string]cachedForecast{}}
+}
+
+// Forecast implements [Forecaster]. It reads the sensor's last hour only if there
+// is a newer reading than that of the cached forecast. A page that polls every
+// few seconds costs one query for the latest reading.
+func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef) (Forecast, error) {
+	forecaster := p.models.Pair(ctx).Forecaster
+	if forecaster == nil {
+		return Forecast{}, ErrNoForecast
+	}
+	latest, err := p.readings.Latest(ctx, []readings.NodeRef{node})
+	if err != nil {
+		return Forecast{}, err
+	}
+	last, ok := latest[node.ID]
+	if !ok {
+		return Forecast{}, ErrNoForecast
+	}
+	p.mu.Lock()
+	kept, ok := p.cache[node.ID]
+	p.mu.Unlock()
+	if ok && kept.last == last && kept.visibleSince.Equal(node.VisibleSince) && kept.forecast.ModelVersion == forecaster.Info.Name {
+		return kept.forecast, nil
+	}
+	const span = time.Duration(reading.MaxWindowAge * float64(time.Second))
+	var series []reading.Reading
+	for r, err := range p.readings.Range(ctx, node, last.Time.Add(-span), last.Time.Add(reading.Precision)) {
+		if err != nil {
+			return Forecast{}, err
+		}
+		series = append(series, r)
+	}
+	f := Forecast{Time: last.Time, Temperature: last.Temperature, Humidity: last.Humidity, ModelVersion: forecaster.Info.Name}
+	var x features.Extractor
+	for i, w := range features.Windows(series) {
+		if i+1 < len(series) {
+			continue
+		}
+		for _, after := range forecastSteps() {
+			temperature, humidity, ok := forecaster.Forecast(&x, w, series[i], after)
+			if !ok {
+				return Forecast{}, ErrNoForecast
+			}
+			f.Steps = append(f.Steps, ForecastStep{After: after, Temperature: temperature, Humidity: humidity})
+		}
+	}
+	if len(f.Steps) == 0 {
+		return Forecast{}, ErrNoForecast
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.cache) >= maxForecasts {
+		clear(p.cache)
+	}
+	p.cache[node.ID] = cachedForecast{visibleSince: node.VisibleSince, last: last, forecast: f}
+	return f, nil
+}

@@ -1,0 +1,220 @@
+package data
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/negotiation"
+
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+const (
+	contentJSON = "application/json"
+	contentCSV  = "text/csv"
+)
+
+// bucketBody is the readings of one of max_points equal parts of a range.
+type bucketBody struct {
+	NodeID         string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Timestamp      time.Time `json:"timestamp" doc:"Begin of the bucket, UTC." example:"2026-03-01T12:00:00Z"`
+	Temperature    float64   `json:"temperature" doc:"Mean, in degrees Celsius." example:"24.3"`
+	Humidity       float64   `json:"humidity" doc:"Mean relative humidity in percent." example:"41.2"`
+	MinTemperature float64   `json:"min_temperature" doc:"Lowest, in degrees Celsius." example:"23.9"`
+	MaxTemperature float64   `json:"max_temperature" doc:"Highest, in degrees Celsius." example:"24.8"`
+	MinHumidity    float64   `json:"min_humidity" doc:"Lowest relative humidity in percent." example:"40.6"`
+	MaxHumidity    float64   `json:"max_humidity" doc:"Highest relative humidity in percent." example:"41.9"`
+	Count          int64     `json:"count" doc:"Readings in the bucket." example:"120"`
+}
+
+type historyInput struct {
+	SensorID  string          `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+	StartTime input.Timestamp `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   input.Timestamp `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+	MaxPoints int             `query:"max_points" minimum:"1" maximum:"10000" doc:"Summarise the range in so many equal parts; those without readings are left out." example:"500"`
+	Format    string          `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"csv"`
+	Accept    string          `header:"Accept" hidden:"true"`
+}
+
+// Resolve refuses a range that ends before it starts.
+func (in *historyInput) Resolve(huma.Context) []error {
+	return input.CheckRange(in.StartTime, in.EndTime)
+}
+
+func (in *historyInput) csv() bool {
+	if in.Format != "" {
+		return in.Format == "csv"
+	}
+	return negotiation.SelectQValueFast(in.Accept, []string{contentJSON, contentCSV}) == contentCSV
+}
+
+type historyOutput struct {
+	Body func(huma.Context)
+}
+
+func (h *Handlers) registerHistory(r *rest.API) {
+	registry := r.Schemas()
+	array := func(name, description string, item reflect.Type) *huma.Schema {
+		return rest.NamedSchema(registry, name, &huma.Schema{
+			Type: huma.TypeArray, Description: description, Items: registry.Schema(item, true, ""),
+		})
+	}
+	// Called by a sensor's page with max_points, and by people who export.
+	rest.Register(r, rest.Operation{
+		ID: "getHistory", Method: http.MethodGet, Path: "/api/v1/data/historical/{sensor_id}", Tag: rest.TagData,
+		Summary: "Read a sensor's readings of a range, oldest first",
+		Description: "All readings with `start_time` ≤ timestamp < `end_time`, streamed; with `max_points`, one object per bucket of equal " +
+			"width. CSV has the same columns. An answer that is cut short ends without its closing bracket and its last chunk.",
+		Errors: []error{store.ErrNoSensor},
+		Responses: map[string]*huma.Response{"200": {
+			Description: "OK",
+			Content: map[string]*huma.MediaType{
+				contentJSON: {Schema: rest.NamedSchema(registry, "History", &huma.Schema{AnyOf: []*huma.Schema{
+					array("RawHistory", "Every reading, when max_points is not given.", reflect.TypeFor[readingBody]()),
+					array("BucketHistory", "A summary of each part, when max_points is given.", reflect.TypeFor[bucketBody]()),
+				}})},
+				contentCSV: {
+					Schema:  &huma.Schema{Type: huma.TypeString},
+					Example: csvReadingHeader + "esp32-7f3a,2026-03-01T12:00:00Z,24.3,41.2\n",
+				},
+			},
+		}},
+	}, h.history)
+}
+
+// clampRange limits a query to 2000–2100, the times that a reading can have.
+func clampRange(start, end time.Time) (time.Time, time.Time) {
+	first := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	last := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	if start.Before(first) {
+		start = first
+	}
+	if end.After(last) {
+		end = last
+	}
+	return start, end
+}
+
+func (h *Handlers) history(ctx context.Context, in *historyInput) (*historyOutput, error) {
+	node, err := ownedNode(ctx, h.Store, in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	start, end := clampRange(in.StartTime.Time, in.EndTime.Time)
+	if in.MaxPoints == 0 {
+		rows := readingRows(node.ID, in.csv())
+		return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
+			rest.StreamRows(h.rest, hc, rows, h.Readings.Range(hc.Context(), node, start, end))
+		}}, nil
+	}
+	buckets, err := h.Readings.Buckets(ctx, node, start, end, in.MaxPoints)
+	if err != nil {
+		return nil, err
+	}
+	rows := bucketRows(node.ID, in.csv())
+	return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
+		rest.StreamRows(h.rest, hc, rows, asSeq(buckets))
+	}}, nil
+}
+
+// asSeq returns a list as a sequence without errors.
+func asSeq[T any](list []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, item := range list {
+			if !yield(item, nil) {
+				return
+			}
+		}
+	}
+}
+
+const (
+	csvReadingHeader = "node_id,timestamp,temperature,humidity\n"
+	csvBucketHeader  = "node_id,timestamp,temperature,humidity,min_temperature,max_temperature,min_humidity,max_humidity,count\n"
+)
+
+// readingRows writes readings. Identifiers are of characters that JSON and CSV
+// take as they are.
+func readingRows(nodeID string, csv bool) rest.RowEncoder[reading.Reading] {
+	if csv {
+		return rest.RowEncoder[reading.Reading]{
+			ContentType: contentCSV + "; charset=utf-8", Begin: csvReadingHeader,
+			Append: func(b []byte, r reading.Reading) []byte {
+				b = append(appendCell(b, nodeID), ',')
+				b = append(appendTime(b, r.Time), ',')
+				b = append(appendNumber(b, r.Temperature), ',')
+				return append(appendNumber(b, r.Humidity), '\n')
+			},
+		}
+	}
+	prefix := `{"node_id":"` + nodeID + `","temperature":`
+	return rest.RowEncoder[reading.Reading]{
+		ContentType: contentJSON, Begin: "[", Between: ",", End: "]\n",
+		Append: func(b []byte, r reading.Reading) []byte {
+			b = append(b, prefix...)
+			b = appendNumber(b, r.Temperature)
+			b = append(b, `,"humidity":`...)
+			b = appendNumber(b, r.Humidity)
+			b = append(b, `,"timestamp":"`...)
+			return append(appendTime(b, r.Time), `"}`...)
+		},
+	}
+}
+
+// bucketRows writes buckets.
+func bucketRows(nodeID string, csv bool) rest.RowEncoder[readings.Bucket] {
+	if csv {
+		return rest.RowEncoder[readings.Bucket]{
+			ContentType: contentCSV + "; charset=utf-8", Begin: csvBucketHeader,
+			Append: func(b []byte, k readings.Bucket) []byte {
+				b = append(appendCell(b, nodeID), ',')
+				b = append(appendTime(b, k.Start), ',')
+				for _, value := range [...]float64{
+					k.AvgTemperature, k.AvgHumidity, k.MinTemperature, k.MaxTemperature, k.MinHumidity, k.MaxHumidity,
+				} {
+					b = append(appendNumber(b, value), ',')
+				}
+				return append(strconv.AppendInt(b, k.Count, 10), '\n')
+			},
+		}
+	}
+	return rest.RowEncoder[readings.Bucket]{
+		ContentType: contentJSON, Begin: "[", Between: ",", End: "]\n",
+		Append: func(b []byte, k readings.Bucket) []byte {
+			encoded, err := rest.Encode(bucketBody{
+				NodeID: nodeID, Timestamp: k.Start.UTC(), Temperature: k.AvgTemperature, Humidity: k.AvgHumidity,
+				MinTemperature: k.MinTemperature, MaxTemperature: k.MaxTemperature,
+				MinHumidity: k.MinHumidity, MaxHumidity: k.MaxHumidity, Count: k.Count,
+			})
+			if err != nil {
+				panic(err) // stored values are finite
+			}
+			return append(b, encoded...)
+		},
+	}
+}
+
+// appendNumber writes a measured value in its shortest form.
+func appendNumber(b []byte, value float64) []byte { return strconv.AppendFloat(b, value, 'f', -1, 64) }
+
+// appendTime writes a time as RFC 3339, UTC.
+func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, time.RFC3339Nano) }
+
+// appendCell writes a text cell of CSV. Identifiers hold no comma, quote or
+// line end; one that begins with a minus would be a formula to a spreadsheet
+// and gets an apostrophe before it.
+func appendCell(b []byte, text string) []byte {
+	if text != "" && text[0] == '-' {
+		b = append(b, '\'')
+	}
+	return append(b, text...)
+}

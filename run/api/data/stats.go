@@ -1,0 +1,124 @@
+package data
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+// window is a period of statistics that ends now.
+type window struct {
+	name   string
+	length time.Duration
+}
+
+func windows() []window {
+	const day = 24 * time.Hour
+	return []window{{"1h", time.Hour}, {"24h", day}, {"7d", 7 * day}, {"30d", 30 * day}}
+}
+
+type statsInput struct {
+	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+	Period   string `query:"period" enum:"1h,24h,7d,30d" doc:"One window; all four without it." example:"24h"`
+}
+
+type periodStats struct {
+	NodeID         string   `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Period         string   `json:"period" enum:"1h,24h,7d,30d" doc:"Window that ends now." example:"24h"`
+	Count          int64    `json:"count" doc:"Readings in the window." example:"2880"`
+	AvgTemperature *float64 `json:"avg_temperature" doc:"Mean, in degrees Celsius; null without readings." example:"24.1"`
+	MinTemperature *float64 `json:"min_temperature" doc:"Lowest, in degrees Celsius; null without readings." example:"22.8"`
+	MaxTemperature *float64 `json:"max_temperature" doc:"Highest, in degrees Celsius; null without readings." example:"26.9"`
+	AvgHumidity    *float64 `json:"avg_humidity" doc:"Mean relative humidity in percent; null without readings." example:"41.7"`
+	MinHumidity    *float64 `json:"min_humidity" doc:"Lowest relative humidity in percent; null without readings." example:"38"`
+	MaxHumidity    *float64 `json:"max_humidity" doc:"Highest relative humidity in percent; null without readings." example:"45.5"`
+}
+
+type allStats struct {
+	NodeID  string      `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Windows windowStats `json:"windows" doc:"Statistics by window."`
+}
+
+type windowStats struct {
+	Hour  periodStats `json:"1h" doc:"The last hour."`
+	Day   periodStats `json:"24h" doc:"The last 24 hours."`
+	Week  periodStats `json:"7d" doc:"The last 7 days."`
+	Month periodStats `json:"30d" doc:"The last 30 days."`
+}
+
+// statsAnswer is one window when the caller named one, else all of them.
+type statsAnswer struct {
+	one *periodStats
+	all *allStats
+}
+
+// MarshalJSON writes whichever there is.
+func (s statsAnswer) MarshalJSON() ([]byte, error) {
+	if s.one != nil {
+		return rest.Encode(s.one)
+	}
+	return rest.Encode(s.all)
+}
+
+// Schema says that there are two forms.
+func (statsAnswer) Schema(r huma.Registry) *huma.Schema {
+	return rest.NamedSchema(r, "Statistics", &huma.Schema{OneOf: []*huma.Schema{
+		r.Schema(reflect.TypeFor[periodStats](), true, ""),
+		r.Schema(reflect.TypeFor[allStats](), true, ""),
+	}})
+}
+
+type statsOutput struct {
+	Body statsAnswer
+}
+
+func (h *Handlers) registerStats(r *rest.API) {
+	// Polled by a sensor's page.
+	rest.Register(r, rest.Operation{
+		ID: "getStatistics", Method: http.MethodGet, Path: "/api/v1/data/stats/{sensor_id}", Tag: rest.TagData,
+		Summary: "Summarise a sensor's readings over windows that end now",
+		Errors:  []error{store.ErrNoSensor},
+	}, h.stats)
+}
+
+func (h *Handlers) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
+	node, err := ownedNode(ctx, h.Store, in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	asked := windows()
+	if in.Period != "" {
+		asked = slices.DeleteFunc(asked, func(w window) bool { return w.name != in.Period })
+	}
+	now := h.Clock()
+	starts := rest.List(asked, func(w window) time.Time { return now.Add(-w.length) })
+	measured, err := h.Readings.Stats(ctx, node, now, starts)
+	if err != nil {
+		return nil, err
+	}
+	if in.Period != "" {
+		one := newPeriodStats(in.SensorID, asked[0], measured[0])
+		return &statsOutput{Body: statsAnswer{one: &one}}, nil
+	}
+	of := func(i int) periodStats { return newPeriodStats(in.SensorID, asked[i], measured[i]) }
+	return &statsOutput{Body: statsAnswer{all: &allStats{
+		NodeID: in.SensorID, Windows: windowStats{Hour: of(0), Day: of(1), Week: of(2), Month: of(3)},
+	}}}, nil
+}
+
+func newPeriodStats(sensorID string, w window, s readings.Stats) periodStats {
+	p := periodStats{NodeID: sensorID, Period: w.name, Count: s.Count}
+	if s.Count > 0 {
+		p.AvgTemperature, p.MinTemperature, p.MaxTemperature = &s.AvgTemperature, &s.MinTemperature, &s.MaxTemperature
+		p.AvgHumidity, p.MinHumidity, p.MaxHumidity = &s.AvgHumidity, &s.MinHumidity, &s.MaxHumidity
+	}
+	return p
+}

@@ -1,0 +1,188 @@
+// Package input has the types of what callers send: times, e-mail addresses, names,
+// passwords, ids. huma derives both the check of a request and its description in
+// the OpenAPI document from a type; what JSON Schema cannot say is in its Resolve
+// method. The package knows no store and no answer.
+package input
+
+import (
+	"fmt"
+	"net/mail"
+	"strings"
+	"unicode"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// MaxPasswordBytes is the most that bcrypt takes; a longer password would be
+// cut, and so a shorter one accepted for it.
+const MaxPasswordBytes = 72
+
+// InvalidEmail is the whole detail of an address that is refused, in the
+// specification's words.
+const InvalidEmail = "Invalid email format"
+
+// Email is a customer's address.
+type Email string
+
+// TransformSchema describes an address.
+func (Email) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Format = "email"
+	s.MaxLength = new(120)
+	s.Examples = []any{"ops@example.com"}
+	s.Description = "E-mail address; compared without regard to case."
+	return s
+}
+
+// Resolve refuses what the grammar of message headers allows besides a plain
+// address: display names, comments, quoted local parts, hosts without a domain.
+func (e *Email) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	if *e == "" || isPlainAddress(string(*e)) {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: InvalidEmail}}
+}
+
+func isPlainAddress(text string) bool {
+	parsed, err := mail.ParseAddress(text)
+	if err != nil || parsed.Address != text || strings.ContainsAny(text, "\"<>()[]\\ ,;") {
+		return false
+	}
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return false
+	}
+	_, domain, _ := strings.Cut(text, "@")
+	return strings.Contains(domain, ".")
+}
+
+// Username is a customer's chosen name.
+type Username string
+
+// TransformSchema describes a user name.
+func (Username) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.MinLength, s.MaxLength = new(6), new(12)
+	s.Pattern, s.PatternDescription = usernamePattern, usernameDescription
+	s.Examples = []any{"coldaisle"}
+	s.Description = "Unique name, compared without regard to case: 6 to 12 printable characters, without spaces at either end or characters of no width."
+	return s
+}
+
+// The pattern says what one can of the rule, for ASCII; Resolve says the rest.
+const (
+	usernamePattern     = `^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$`
+	usernameDescription = "printable characters without spaces at either end or characters of no width"
+)
+
+// Resolve refuses what does not show: two names that look alike would be two
+// customers.
+func (u *Username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || isZeroWidth(r) }
+	if !strings.ContainsFunc(string(*u), unprintable) {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + usernameDescription}}
+}
+
+// isZeroWidth reports a character without a width of its own: marks
+// on the letter before, joiners and variation selectors, fillers and others that
+// Unicode has programs leave out where they cannot show them.
+// See https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point.
+func isZeroWidth(r rune) bool {
+	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
+		r == brailleBlank
+}
+
+// brailleBlank is a symbol of no dots, a space in all but name.
+const brailleBlank = '\u2800'
+
+// Password is a password being set. It is never written into a response.
+type Password string
+
+// TransformSchema describes the rules of a password.
+func (Password) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.MinLength, s.MaxLength = new(8), new(MaxPasswordBytes)
+	s.Format = "password"
+	s.WriteOnly = true
+	s.Examples = []any{"Rack42door"}
+	s.Description = "At least 8 characters with an uppercase letter, a lowercase letter and a digit; at most 72 bytes in UTF-8."
+	return s
+}
+
+// Resolve applies the rules that a schema cannot express.
+func (p *Password) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	text := string(*p)
+	if text == "" {
+		return nil // the schema has said so
+	}
+	var rules []string
+	if !strings.ContainsFunc(text, unicode.IsUpper) {
+		rules = append(rules, "an uppercase letter")
+	}
+	if !strings.ContainsFunc(text, unicode.IsLower) {
+		rules = append(rules, "a lowercase letter")
+	}
+	if !strings.ContainsFunc(text, unicode.IsDigit) {
+		rules = append(rules, "a digit")
+	}
+	var errs []error
+	if len(rules) > 0 {
+		errs = append(errs, &huma.ErrorDetail{
+			Location: path.String(), Message: "must contain " + strings.Join(rules, ", "),
+		})
+	}
+	if len(text) > MaxPasswordBytes {
+		errs = append(errs, &huma.ErrorDetail{
+			Location: path.String(), Message: fmt.Sprintf("must be at most %d bytes", MaxPasswordBytes),
+		})
+	}
+	return errs
+}
+
+// Names are one line of text, and not blank. PostgreSQL has no form for NUL, and
+// no name of a room or rack needs another control character.
+const (
+	textPattern     = `^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$`
+	textDescription = "text without control characters and not blank"
+)
+
+// SingleLine is the name of a room or sensor, or a position.
+type SingleLine string
+
+// TransformSchema describes a line of text; its lengths stand at the field.
+func (SingleLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Pattern, s.PatternDescription = textPattern, textDescription
+	return s
+}
+
+// Resolve refuses a text of which nothing shows.
+func (t *SingleLine) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	shows := func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !isZeroWidth(r) }
+	if strings.ContainsFunc(string(*t), shows) {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + textDescription}}
+}
+
+// NodeID is the public identifier of a sensor: that of its node hardware.
+type NodeID string
+
+// TransformSchema describes an identifier; the rule is the gateway's.
+func (NodeID) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.MinLength, s.MaxLength = new(1), new(reading.MaxNodeIDLength)
+	s.Pattern = `^([.]{0,2}[A-Za-z0-9_:-]|[.]{3})[A-Za-z0-9._:-]*$`
+	s.PatternDescription = "letters, digits, '.', '_', ':' or '-', and not '.' or '..'"
+	s.Examples = []any{"esp32-7f3a"}
+	s.Description = "Identifier of the node hardware: 1 to 50 letters, digits, '.', '_', ':' or '-'."
+	return s
+}
+
+// CustomerPath names the caller.
+type CustomerPath struct {
+	CustomerID int64 `path:"customer_id" doc:"The caller's own id." example:"7"`
+}
+
+// SensorPath takes any text: one that is no sensor id is answered with 404.
+type SensorPath struct {
+	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+}

@@ -1,0 +1,90 @@
+// Package pages serves the documentation: two pages for people and the OpenAPI
+// document for tools.
+package pages
+
+import (
+	"embed"
+	"fmt"
+	"net/http"
+
+	"github.com/swaggest/swgui/v5/static"
+	"github.com/vearutop/statigz"
+
+	"coldaisle.dev/run/api/rest"
+)
+
+// pages holds the two documentation pages, their scripts, and the bundle of
+// Redoc with its licences (npm redoc 2.5.4, bundles/redoc.standalone.js, in
+// which an empty image stands for the logo that it would fetch from elsewhere).
+// Swagger UI comes embedded in swaggest/swgui.
+//
+//go:embed *.html *.js *.txt
+var files embed.FS
+
+// contentSecurityPolicy lets a documentation page load from this host alone. Both
+// renderers write style attributes and draw inline images; Redoc searches in a worker
+// that it makes from a blob.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+	"font-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Register adds the documentation: people read /docs and /redoc, tools
+// /openapi.json, the document. None needs a token, and none makes a browser ask another host.
+func Register(mux *rest.Router, document []byte) error {
+	for path, name := range map[string]string{"/docs": "docs.html", "/redoc": "redoc.html"} {
+		page, err := files.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("documentation page: %w", err)
+		}
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Security-Policy", contentSecurityPolicy)
+			w.Header().Set("Referrer-Policy", "no-referrer")
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write(page)
+		})
+	}
+	mux.HandleFunc("GET /docs/pages/{file}", withCacheControl(http.StripPrefix("/docs/pages/", http.FileServerFS(files))))
+	mux.HandleFunc("GET /docs/assets/{file}", withCacheControl(http.StripPrefix("/docs/assets/", statigz.FileServer(static.FS))))
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(document)
+	})
+	return nil
+}
+
+// withCacheControl lets a browser keep a file for an hour. A missing one is answered as
+// every unknown path is.
+func withCacheControl(files http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=3600")
+		files.ServeHTTP(&notFoundWriter{ResponseWriter: w}, r)
+	}
+}
+
+// notFoundWriter replaces a file server's plain 404 by ours, and its redirects too:
+// every file has one path.
+type notFoundWriter struct {
+	http.ResponseWriter
+
+	replaced bool
+}
+
+func (w *notFoundWriter) WriteHeader(status int) {
+	if status != http.StatusNotFound && status != http.StatusMovedPermanently {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.replaced = true
+	w.Header().Del("Location")
+	w.Header().Set("Cache-Control", "no-store")
+	rest.WriteError(w.ResponseWriter, rest.NewError(http.StatusNotFound, rest.DetailNotFound))
+}
+
+func (w *notFoundWriter) Write(p []byte) (int, error) {
+	if w.replaced {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p) //nolint:wrapcheck // a writer passes its base's errors on
+}
+
+// Unwrap keeps deadlines within reach of http.ResponseController.
+func (w *notFoundWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

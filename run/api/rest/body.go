@@ -1,0 +1,117 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+const (
+	// maxBody is the largest request body, in bytes.
+	maxBody = 1 << 20
+	// bodyTimeout is how long a client may take to send one.
+	bodyTimeout = 5 * time.Second
+)
+
+// receiveBody reads a request's body before huma does, which would answer 500 to a
+// body that is cut off or badly chunked. A body whose length is over the limit is
+// refused unread; an operation without a body reads none.
+func (r *API) receiveBody(ctx huma.Context, next func(huma.Context)) {
+	if ctx.Operation().RequestBody == nil {
+		next(ctx)
+		return
+	}
+	request, writer := humago.Unwrap(ctx)
+	if request.ContentLength > maxBody {
+		WriteError(writer, NewError(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
+		return
+	}
+	// A test's recorder knows no deadlines; a socket's follow the real clock. At
+	// the body's end net/http takes it away again.
+	_ = ctx.SetReadDeadline(time.Now().Add(bodyTimeout)) //nolint:forbidigo // see above
+	body, err := io.ReadAll(io.LimitReader(request.Body, maxBody+1))
+	timeout, _ := errors.AsType[net.Error](err)
+	switch {
+	case len(body) > maxBody:
+		WriteError(writer, NewError(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
+	case timeout != nil && timeout.Timeout():
+		WriteError(writer, NewError(http.StatusRequestTimeout, detailBodyTimeout))
+	case err != nil:
+		WriteError(writer, NewError(http.StatusBadRequest, detailBodyMalformed))
+	default:
+		if name := r.onlyUnknownField(ctx.Operation(), body); name != "" {
+			WriteError(writer, NewError(http.StatusBadRequest, name+": unknown field"))
+			return
+		}
+		next(receivedBody{ctx, body})
+	}
+}
+
+type receivedBody struct {
+	baseContext
+
+	body []byte
+}
+
+// Unwrap gives huma's adapter its own context back.
+func (c receivedBody) Unwrap() huma.Context { return c.baseContext }
+
+// BodyReader implements [huma.Context].
+func (c receivedBody) BodyReader() io.Reader { return bytes.NewReader(c.body) }
+
+// onlyUnknownField returns an unknown field when the body has no known one: a
+// misspelt field must not pass for a change that succeeded.
+func (r *API) onlyUnknownField(op *huma.Operation, body []byte) string {
+	if op.Method != http.MethodPatch && op.Method != http.MethodPut {
+		return ""
+	}
+	var given map[string]json.RawMessage
+	if json.Unmarshal(body, &given) != nil || len(given) == 0 {
+		return "" // huma reports it
+	}
+	known := r.bodyFields(op)
+	first := ""
+	for name := range given {
+		if slices.ContainsFunc(known, func(field string) bool { return strings.EqualFold(field, name) }) {
+			return ""
+		}
+		if first == "" || name < first {
+			first = name
+		}
+	}
+	return shortened(first)
+}
+
+// shortened cuts what a caller made up, for an answer to repeat it.
+func shortened(name string) string {
+	const most = 80
+	if len(name) > most {
+		return strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	return name
+}
+
+// bodyFields are the fields of an operation's body, in the order in which its
+// type declares them.
+func (r *API) bodyFields(op *huma.Operation) []string {
+	if op.RequestBody == nil {
+		return nil
+	}
+	body := r.Schemas().TypeFromRef(op.RequestBody.Content["application/json"].Schema.Ref)
+	var names []string
+	for field := range body.Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}

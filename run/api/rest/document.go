@@ -1,0 +1,156 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// version is that of the API, as its paths have it.
+const version = "1.0.0"
+
+// Groups of the documentation.
+const (
+	TagService     = "Service"
+	TagCustomers   = "Customers"
+	TagRooms       = "Server rooms"
+	TagSensors     = "Sensors"
+	TagData        = "Data"
+	TagAlerts      = "Alerts"
+	TagPredictions = "Prediction feedback"
+	TagLearning    = "Machine learning"
+)
+
+// bearerScheme is the security scheme's name in the document.
+const bearerScheme = "bearer"
+
+// schemaPrefix begins the reference to a named schema.
+const schemaPrefix = "#/components/schemas/"
+
+const overview = `Environmental monitoring of server rooms: temperature and relative humidity of sensors, alerts over thresholds, and predictions to validate.
+
+Register, log in, and send the token as ` + "`Authorization: Bearer <ACCESS_TOKEN>`" + `; it is valid for 30 minutes.
+Temperatures are in degrees Celsius, humidity in percent, times in RFC 3339 (UTC).
+Every error has the body ` + "`{\"detail\": \"...\"}`" + `; what belongs to another customer is answered as if it did not exist.`
+
+// humaConfig describes the API to huma: our JSON, our errors, unknown fields
+// ignored, and none of huma's own pages.
+func (r *API) humaConfig() huma.Config {
+	config := huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "Coldaisle API", Version: version, Description: overview,
+			},
+			Servers: []*huma.Server{{URL: "/", Description: "The host that serves this document."}},
+			Tags: []*huma.Tag{
+				{Name: TagService, Description: "Whether the service is up."},
+				{Name: TagCustomers, Description: "Registration, login and profile."},
+				{Name: TagRooms, Description: "Server rooms of the caller."},
+				{Name: TagSensors, Description: "Sensor nodes in the caller's rooms."},
+				{Name: TagData, Description: "Readings of the caller's sensors."},
+				{Name: TagAlerts, Description: "Alerts and the thresholds that raise them."},
+				{Name: TagPredictions, Description: "Predictions to validate, and their statistics."},
+				{Name: TagLearning, Description: "Training runs and forecasts."},
+			},
+			Components: &huma.Components{
+				Schemas: huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer),
+				SecuritySchemes: map[string]*huma.SecurityScheme{bearerScheme: {
+					Type: "http", Scheme: "bearer", BearerFormat: "JWT",
+					Description: "The access_token of POST /api/v1/customers/login.",
+				}},
+			},
+		},
+		Formats:       map[string]huma.Format{"application/json": jsonFormat(), "json": jsonFormat()},
+		DefaultFormat: "application/json",
+		Transformers:  []huma.Transformer{r.transformError},
+	}
+	return config
+}
+
+// describe writes the OpenAPI document, indented: people compare versions of it.
+func (r *API) describe() ([]byte, error) {
+	compact, err := json.Marshal(r.huma.OpenAPI())
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	var plain map[string]any
+	if err := json.Unmarshal(compact, &plain); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	removeKeywords(plain)
+	components, _ := plain["components"].(map[string]any)
+	schemas, _ := components["schemas"].(map[string]any)
+	nameAlternatives(schemas)
+	document, err := json.MarshalIndent(plain, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("indent: %w", err)
+	}
+	return append(document, '\n'), nil
+}
+
+// removeKeywords removes keywords that mean nothing to the document's readers:
+// patternDescription, huma's own, words its messages. That additionalProperties
+// are allowed beside properties is what JSON Schema says anyway; generated
+// clients would take every misspelt field for one of these.
+func removeKeywords(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if _, schema := v["pattern"].(string); schema {
+			delete(v, "patternDescription")
+		}
+		if _, schema := v["properties"].(map[string]any); schema && v["additionalProperties"] == true {
+			delete(v, "additionalProperties")
+		}
+		for _, member := range v {
+			removeKeywords(member)
+		}
+	case []any:
+		for _, member := range v {
+			removeKeywords(member)
+		}
+	}
+}
+
+// Alternative is one of the sets of fields that a body may have: its name in
+// the document, and what it requires beside the fields that the body always does.
+func Alternative(name, description string, required ...string) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, Title: name, Description: description, Required: required}
+}
+
+// nameAlternatives makes a schema of its own, with all fields, of each
+// alternative of a body. huma validates by one list of fields, so that its
+// messages name the field; of such a list a generated client learns only that
+// every field may be left out.
+func nameAlternatives(schemas map[string]any) {
+	for name, schema := range maps.Clone(schemas) {
+		body, _ := schema.(map[string]any)
+		alternatives, _ := body["anyOf"].([]any)
+		if len(alternatives) == 0 || body["properties"] == nil {
+			continue
+		}
+		references := make([]any, len(alternatives))
+		for i, a := range alternatives {
+			alternative, _ := a.(map[string]any)
+			title, _ := alternative["title"].(string)
+			always, _ := body["required"].([]any)
+			besides, _ := alternative["required"].([]any)
+			whole := maps.Clone(body)
+			delete(whole, "anyOf")
+			whole["required"] = slices.Concat(always, besides)
+			whole["description"] = alternative["description"]
+			schemas[title] = whole
+			references[i] = map[string]any{"$ref": schemaPrefix + title}
+		}
+		schemas[name] = map[string]any{"anyOf": references}
+	}
+}
+
+// NamedSchema gives a schema a name in the document and returns a reference to it.
+func NamedSchema(registry huma.Registry, name string, schema *huma.Schema) *huma.Schema {
+	registry.Map()[name] = schema
+	return &huma.Schema{Ref: schemaPrefix + name}
+}

@@ -1,0 +1,180 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/input"
+)
+
+// problem is the body of every error: {"detail": "..."}.
+type problem struct {
+	Detail string `json:"detail" doc:"What went wrong, for a person to read." example:"Room not found"`
+}
+
+// Error is an error answer: its status, and the detail that its body holds. Any
+// other error of a handler is answered with 500, and its cause is only logged.
+type Error struct {
+	Status     int
+	Detail     string
+	RetryAfter time.Duration // when to try again, where that is known
+}
+
+func (e *Error) Error() string { return e.Detail }
+
+// GetStatus tells huma the status to answer with.
+func (e *Error) GetStatus() int { return e.Status }
+
+// GetHeaders gives huma the headers to answer with.
+func (e *Error) GetHeaders() http.Header {
+	if e.RetryAfter <= 0 {
+		return nil
+	}
+	return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds())))}}
+}
+
+// MarshalJSON writes the error's one field.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	return Encode(problem{Detail: e.Detail})
+}
+
+// NewError returns an answer of that status.
+func NewError(status int, detail string) *Error { return &Error{Status: status, Detail: detail} }
+
+// TooManyRequests answers 429 and says when to try again.
+func TooManyRequests(detail string, retryAfter time.Duration) *Error {
+	return &Error{Status: http.StatusTooManyRequests, Detail: detail, RetryAfter: retryAfter}
+}
+
+// NotFound answers 404.
+func NotFound(detail string) *Error { return NewError(http.StatusNotFound, detail) }
+
+// BadRequest answers 400.
+func BadRequest(detail string) *Error { return NewError(http.StatusBadRequest, detail) }
+
+// The details of the errors that any operation may answer with.
+const (
+	DetailCredentials      = "Could not validate credentials"
+	DetailNotFound         = "Not Found"
+	detailMethodNotAllowed = "Method Not Allowed"
+	detailBodyTooLarge     = "Request body is larger than 1 MiB"
+	detailBodyMalformed    = "Request body is malformed or was cut off"
+	detailBodyTimeout      = "Request body was not received in time"
+	DetailInternal         = "Internal server error"
+)
+
+// errorOf maps a handler's error to the answer. It returns false for an internal
+// error, whose cause only the log may show.
+func (r *API) errorOf(err error) (*Error, bool) {
+	if answer, ok := errors.AsType[*Error](err); ok {
+		return answer, true
+	}
+	if answer, ok := r.config.MapError(err); ok {
+		return answer, true
+	}
+	return NewError(http.StatusInternalServerError, DetailInternal), false
+}
+
+// answer maps a handler's error to the answer that huma writes, and logs the
+// cause of an internal one.
+func (r *API) answer(ctx context.Context, err error) error {
+	answered, known := r.errorOf(err)
+	if known {
+		return answered
+	}
+	if ctx.Err() != nil {
+		// The client has gone or the server is stopping: no one reads the answer.
+		r.config.Log.InfoContext(ctx, "request canceled", "error", err.Error())
+		return answered
+	}
+	r.config.Log.ErrorContext(ctx, "request failed", "error", err.Error())
+	return answered
+}
+
+// transformError turns huma's own errors, mostly those of validation, into ours:
+// one detail that names the field and the rule it broke.
+func (r *API) transformError(ctx huma.Context, _ string, body any) (any, error) {
+	model, ok := body.(*huma.ErrorModel)
+	if !ok {
+		return body, nil
+	}
+	if model.Status >= http.StatusInternalServerError {
+		return problem{Detail: DetailInternal}, nil
+	}
+	return problem{Detail: r.firstError(ctx.Operation(), model)}, nil
+}
+
+// firstError describes one error of a request, the first in a fixed order: path,
+// query and header as the operation declares them, then the fields of the body
+// as its type declares them, and of one field the rule that huma checks first.
+func (r *API) firstError(op *huma.Operation, model *huma.ErrorModel) string {
+	if len(model.Errors) == 0 {
+		return model.Detail
+	}
+	fields := r.bodyFields(op)
+	position := func(e *huma.ErrorDetail) int {
+		location, name, _ := strings.Cut(e.Location, ".")
+		if location != "body" {
+			return -1
+		}
+		if missing, ok := strings.CutPrefix(e.Message, missingPrefix); ok {
+			name, _, _ = strings.Cut(missing, " ")
+		}
+		if end := strings.IndexAny(name, ".["); end >= 0 {
+			name = name[:end]
+		}
+		return slices.Index(fields, name) // -1, before all others, of the body as a whole
+	}
+	first := slices.MinFunc(model.Errors, func(x, y *huma.ErrorDetail) int { return cmp.Compare(position(x), position(y)) })
+	// An invalid e-mail address is reported alone, in the specification's words.
+	if first.Message == input.InvalidEmail || strings.HasPrefix(first.Message, "expected string to be RFC 5322 email") {
+		return input.InvalidEmail
+	}
+	if field := fieldOf(first.Location); field != "" {
+		return field + ": " + first.Message
+	}
+	return first.Message
+}
+
+// missingPrefix begins huma's message of a field that is absent and required.
+const missingPrefix = "expected required property "
+
+// fieldOf cuts huma's location ("body.name", "path.room_id", "query.limit") to
+// the name that the caller wrote.
+func fieldOf(location string) string {
+	part, field, found := strings.Cut(location, ".")
+	switch {
+	case found:
+		return field
+	case part == "body":
+		return ""
+	default:
+		return part
+	}
+}
+
+// WriteError answers outside huma: unknown paths, panics, limits.
+func WriteError(w http.ResponseWriter, e *Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Del("Content-Length")
+	w.WriteHeader(e.Status)
+	_, _ = w.Write(ErrorBody(e.Detail))
+}
+
+// ErrorBody is the body of an error.
+func ErrorBody(detail string) []byte {
+	body, err := Encode(problem{Detail: detail})
+	if err != nil { // a string always has a JSON form
+		return []byte(`{"detail":"` + DetailInternal + `"}`)
+	}
+	return body
+}

@@ -1,0 +1,196 @@
+package rest
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// handlerTimeout bounds the work of a handler, its waiting for the database
+// included; what it streams afterwards has its own bounds.
+const handlerTimeout = 30 * time.Second
+
+// Operation describes one endpoint to huma and to the document's reader.
+type Operation struct {
+	ID          string // operationId, unique
+	Method      string
+	Path        string
+	Tag         string // group in the documentation
+	Summary     string
+	Description string
+	Status      int  // of success; 200 when zero
+	Public      bool // needs no token
+	// Middlewares run between authentication and the reading of the body.
+	Middlewares huma.Middlewares
+	// Errors are those that the handler returns, besides those of every operation.
+	// The document shows their details as examples.
+	Errors []error
+	// Responses replaces what huma derives for the success, for streams.
+	Responses map[string]*huma.Response
+}
+
+// Register adds an operation. Its handler's errors go through [API.answer].
+func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (*O, error)) {
+	described := huma.Operation{
+		OperationID:   op.ID,
+		Method:        op.Method,
+		Path:          op.Path,
+		Tags:          []string{op.Tag},
+		Summary:       op.Summary,
+		Description:   op.Description,
+		DefaultStatus: op.Status,
+		// Bodies are received before huma reads them; a deadline that it sets then
+		// would end a request that waits.
+		MaxBodyBytes: -1, BodyReadTimeout: -1,
+		Responses:   map[string]*huma.Response{},
+		Middlewares: huma.Middlewares{adaptHuma},
+	}
+	maps.Copy(described.Responses, op.Responses)
+	var errs []*Error
+	for _, err := range op.Errors {
+		answer, known := r.errorOf(err)
+		if !known {
+			panic("rest: operation " + op.ID + " has an error without an answer: " + err.Error())
+		}
+		errs = append(errs, answer)
+	}
+	if op.Public {
+		described.Security = []map[string][]string{}
+	} else {
+		described.Security = []map[string][]string{{bearerScheme: {}}}
+		described.Middlewares = append(described.Middlewares, r.config.Authenticate)
+		errs = append(errs, NewError(http.StatusUnauthorized, DetailCredentials))
+	}
+	described.Middlewares = append(described.Middlewares, op.Middlewares...)
+	described.Middlewares = append(described.Middlewares, r.receiveBody)
+	errs = append(errs, NewError(http.StatusInternalServerError, DetailInternal))
+	r.documentErrors(&described, errs)
+	huma.Register(r.huma, described, func(ctx context.Context, in *I) (*O, error) {
+		ctx, cancel := context.WithTimeout(ctx, handlerTimeout)
+		defer cancel()
+		out, err := handle(ctx, in)
+		if err != nil {
+			return nil, r.answer(ctx, err)
+		}
+		return out, nil
+	})
+	documented := r.findOperation(op)
+	r.documentErrors(&described, inputErrors(documented))
+	for _, parameter := range documented.Parameters {
+		if examples := parameter.Schema.Examples; len(examples) > 0 {
+			// Where the tools that call an operation by its document look for one.
+			parameter.Example, parameter.Schema.Examples = examples[0], nil
+		}
+	}
+}
+
+// findOperation finds an operation in the document as huma has described it.
+func (r *API) findOperation(op Operation) *huma.Operation {
+	path := r.huma.OpenAPI().Paths[op.Path]
+	switch op.Method {
+	case http.MethodGet:
+		return path.Get
+	case http.MethodPost:
+		return path.Post
+	case http.MethodPut:
+		return path.Put
+	case http.MethodPatch:
+		return path.Patch
+	default:
+		return path.Delete
+	}
+}
+
+// inputErrors are the errors that follow from an operation's input. One without a
+// body, whose parameters take any text, has none.
+func inputErrors(op *huma.Operation) []*Error {
+	var errs []*Error
+	for _, parameter := range op.Parameters {
+		s := parameter.Schema
+		if s.Type != huma.TypeString || parameter.Required && parameter.In == "query" || len(s.Enum) > 0 {
+			errs = append(errs, BadRequest(parameter.Name+": invalid "+s.Type))
+			break
+		}
+	}
+	if op.RequestBody != nil {
+		errs = append(errs,
+			BadRequest("expected required property to be present"),
+			BadRequest(detailBodyMalformed),
+			NewError(http.StatusRequestTimeout, detailBodyTimeout),
+			NewError(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
+	}
+	return errs
+}
+
+// documentErrors documents errors, one response per status with each of its
+// details as an example.
+func (r *API) documentErrors(op *huma.Operation, errs []*Error) {
+	for _, e := range errs {
+		status := strconv.Itoa(e.Status)
+		response := op.Responses[status]
+		if response == nil {
+			response = &huma.Response{
+				Description: http.StatusText(e.Status),
+				Content: map[string]*huma.MediaType{"application/json": {
+					Schema:   &huma.Schema{Ref: r.problemRef},
+					Examples: map[string]*huma.Example{},
+				}},
+			}
+			op.Responses[status] = response
+		}
+		if e.Status == http.StatusUnauthorized && e.Detail == DetailCredentials {
+			response.Headers = map[string]*huma.Param{"WWW-Authenticate": {
+				Description: "The scheme that is asked for.", Schema: &huma.Schema{Type: "string", Enum: []any{"Bearer"}},
+			}}
+		}
+		if e.RetryAfter > 0 {
+			response.Headers = map[string]*huma.Param{"Retry-After": {
+				Description: "After how many seconds to try again.", Schema: &huma.Schema{Type: "integer", Minimum: new(1.0)},
+			}}
+		}
+		examples := response.Content["application/json"].Examples
+		examples["example"+strconv.Itoa(len(examples)+1)] = &huma.Example{
+			Summary: e.Detail, Value: problem{Detail: e.Detail},
+		}
+	}
+}
+
+// adaptHuma changes two habits of huma: validation errors get status 400 instead
+// of 422, and bodies are JSON whatever the request's headers say.
+func adaptHuma(ctx huma.Context, next func(huma.Context)) {
+	next(humaContext{ctx})
+}
+
+type humaContext struct{ baseContext }
+
+// baseContext is huma.Context under a name that can be embedded: a field Context
+// would hide the method Context.
+type baseContext huma.Context
+
+// Unwrap gives huma's adapter its own context back.
+func (c humaContext) Unwrap() huma.Context { return c.baseContext }
+
+func (c humaContext) SetStatus(status int) {
+	if status == http.StatusUnprocessableEntity {
+		status = http.StatusBadRequest
+	}
+	c.baseContext.SetStatus(status)
+}
+
+func (c humaContext) SetHeader(name, value string) {
+	if name == "Content-Type" && value == "application/problem+json" {
+		value = "application/json"
+	}
+	c.baseContext.SetHeader(name, value)
+}
+
+func (c humaContext) Header(name string) string {
+	if name == "Content-Type" {
+		return "application/json"
+	}
+	return c.baseContext.Header(name)
+}

@@ -1,0 +1,66 @@
+// Package rest is what all operations of the API have in common, whatever they do:
+// the form of JSON and of errors, the bounds of bodies and times, streams, the
+// router, and the OpenAPI document. It is the part that knows huma; it knows
+// neither the store nor who calls.
+package rest
+
+import (
+	"fmt"
+	"log/slog"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// API is huma with our JSON, errors and documentation. Operations are added to
+// it by [Register].
+type API struct {
+	config Config
+
+	huma       huma.API
+	problemRef string
+}
+
+// Config is what the operations have in common.
+type Config struct {
+	// Authenticate is the middleware of every operation that is not public.
+	Authenticate func(ctx huma.Context, next func(huma.Context))
+	// MapError returns the answer to an error of a handler that is no [Error], or
+	// false for an internal one.
+	MapError func(error) (*Error, bool)
+	Log      *slog.Logger
+}
+
+// New returns an API without operations, whose requests come through router.
+func New(router *Router, config Config) *API {
+	r := &API{config: config}
+	r.huma = humago.New(router, r.humaConfig())
+	r.problemRef = r.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem").Ref
+	return r
+}
+
+// Schemas are the named schemas of the document.
+func (r *API) Schemas() huma.Registry { return r.huma.OpenAPI().Components.Schemas }
+
+// Document writes the OpenAPI document. Call it once all operations are registered.
+func (r *API) Document() ([]byte, error) {
+	// huma registers its own error model beside ours.
+	schemas := r.Schemas().Map()
+	delete(schemas, "ErrorModel")
+	delete(schemas, "ErrorDetail")
+	document, err := r.describe()
+	if err != nil {
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
+	}
+	return document, nil
+}
+
+// List converts a list; it is never nil, so that JSON has [] and not null.
+func List[A, B any](list []A, convert func(A) B) []B {
+	converted := make([]B, len(list))
+	for i, item := range list {
+		converted[i] = convert(item)
+	}
+	return converted
+}

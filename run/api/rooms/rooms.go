@@ -1,0 +1,135 @@
+// Package rooms has the operations on server rooms and on the sensors in them.
+package rooms
+
+import (
+	"context"
+	"net/http"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/store"
+)
+
+type room struct {
+	ID         int64  `json:"id" doc:"Primary key." example:"3"`
+	Name       string `json:"name" doc:"Name of the room." example:"Hall A"`
+	CustomerID int64  `json:"customer_id" doc:"Owner of the room." example:"7"`
+}
+
+type roomOutput struct {
+	Body room
+}
+
+type roomsOutput struct {
+	Body []room `nullable:"false"`
+}
+
+func roomOf(r store.Room) room {
+	return room{ID: r.ID, Name: r.Name, CustomerID: r.CustomerID}
+}
+
+type roomPath struct {
+	RoomID int64 `path:"room_id" doc:"Id of one of the caller's rooms." example:"3"`
+}
+
+type newRoom struct {
+	_          struct{}         `additionalProperties:"true"`
+	Name       input.SingleLine `json:"name" minLength:"1" maxLength:"120" doc:"Name of the room; need not be unique." example:"Hall A"`
+	CustomerID *int64           `json:"customer_id,omitempty" doc:"Owner; if given, the caller's own id." example:"7"`
+}
+
+type newRoomInput struct {
+	Body newRoom
+}
+
+type roomChange struct {
+	_    struct{}         `additionalProperties:"true"`
+	Name input.SingleLine `json:"name" minLength:"1" maxLength:"120" doc:"New name of the room." example:"Hall B"`
+}
+
+type updateRoomInput struct {
+	RoomID int64 `path:"room_id" doc:"Id of one of the caller's rooms." example:"3"`
+	Body   roomChange
+}
+
+// Handlers answer the operations on rooms.
+type Handlers struct{ Store *store.Store }
+
+// Register adds the operations on rooms.
+func (h *Handlers) Register(r *rest.API) {
+	// Called by the rooms page. A repeat makes a second room of the same name,
+	// which is allowed; the page disables its button meanwhile.
+	rest.Register(r, rest.Operation{
+		ID: "createRoom", Method: http.MethodPost, Path: "/api/v1/server_rooms/new_room", Tag: rest.TagRooms,
+		Status: http.StatusCreated, Summary: "Create a room",
+		Errors: []error{store.ErrNoCustomer},
+	}, h.createRoom)
+	rest.Register(r, rest.Operation{
+		ID: "listRooms", Method: http.MethodGet, Path: "/api/v1/server_rooms/list_rooms/{customer_id}", Tag: rest.TagRooms,
+		Summary: "List the caller's rooms",
+		Errors:  []error{store.ErrNoCustomer},
+	}, h.listRooms)
+	rest.Register(r, rest.Operation{
+		ID: "getRoom", Method: http.MethodGet, Path: "/api/v1/server_rooms/room/{room_id}", Tag: rest.TagRooms,
+		Summary: "Read a room",
+		Errors:  []error{store.ErrNoRoom},
+	}, h.room)
+	// A repeat sets the same name again.
+	rest.Register(r, rest.Operation{
+		ID: "updateRoom", Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
+		Summary: "Rename a room",
+		Errors:  []error{store.ErrNoRoom},
+	}, h.updateRoom)
+	// A repeat is told 404: the room is gone, as was asked.
+	rest.Register(r, rest.Operation{
+		ID: "deleteRoom", Method: http.MethodDelete, Path: "/api/v1/server_rooms/delete_room/{room_id}", Tag: rest.TagRooms,
+		Status: http.StatusNoContent, Summary: "Delete a room and its sensors",
+		Description: "Readings already stored are kept.",
+		Errors:      []error{store.ErrNoRoom},
+	}, h.deleteRoom)
+}
+
+func (h *Handlers) createRoom(ctx context.Context, in *newRoomInput) (*roomOutput, error) {
+	if in.Body.CustomerID != nil {
+		if err := auth.RequireSelf(ctx, *in.Body.CustomerID); err != nil {
+			return nil, err
+		}
+	}
+	created, err := h.Store.CreateRoom(ctx, auth.Caller(ctx), string(in.Body.Name))
+	if err != nil {
+		return nil, err
+	}
+	return &roomOutput{Body: roomOf(created)}, nil
+}
+
+func (h *Handlers) listRooms(ctx context.Context, in *input.CustomerPath) (*roomsOutput, error) {
+	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
+		return nil, err
+	}
+	found, err := h.Store.Rooms(ctx, auth.Caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &roomsOutput{Body: rest.List(found, roomOf)}, nil
+}
+
+func (h *Handlers) room(ctx context.Context, in *roomPath) (*roomOutput, error) {
+	found, err := h.Store.Room(ctx, auth.Caller(ctx), in.RoomID)
+	if err != nil {
+		return nil, err
+	}
+	return &roomOutput{Body: roomOf(found)}, nil
+}
+
+func (h *Handlers) updateRoom(ctx context.Context, in *updateRoomInput) (*roomOutput, error) {
+	updated, err := h.Store.RenameRoom(ctx, auth.Caller(ctx), in.RoomID, string(in.Body.Name))
+	if err != nil {
+		return nil, err
+	}
+	return &roomOutput{Body: roomOf(updated)}, nil
+}
+
+func (h *Handlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, error) {
+	return nil, h.Store.DeleteRoom(ctx, auth.Caller(ctx), in.RoomID)
+}

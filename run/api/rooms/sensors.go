@@ -1,0 +1,249 @@
+package rooms
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// defaultNodeType is the label of the standard node hardware.
+const defaultNodeType = "ESP32-DHT22"
+
+type sensor struct {
+	ID       string  `json:"id" doc:"Identifier of the node hardware, the node_id of its readings." example:"esp32-7f3a"`
+	Name     string  `json:"name" doc:"Name of the sensor." example:"Rack 12 top"`
+	Type     string  `json:"type" doc:"Type of the node hardware." example:"ESP32-DHT22"`
+	RoomID   int64   `json:"room_id" doc:"Room that the sensor is in." example:"3"`
+	Position *string `json:"position" doc:"Where in the room, such as a rack position; null when not given." example:"R12/U40"`
+}
+
+type sensorOutput struct {
+	Body sensor
+}
+
+type sensorsOutput struct {
+	Body []sensor `nullable:"false"`
+}
+
+func sensorOf(s store.Sensor) sensor {
+	return sensor{ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position}
+}
+
+// newSensor takes both bodies of the specification: {id, name, type, room_id},
+// all required, and {room_id, sensor_id, position}, where name and type may be
+// left out.
+type newSensor struct {
+	_        struct{}          `additionalProperties:"true"`
+	ID       *input.NodeID     `json:"id,omitempty"`
+	SensorID *input.NodeID     `json:"sensor_id,omitempty"`
+	Name     *input.SingleLine `json:"name,omitempty" minLength:"1" maxLength:"80" doc:"Name of the sensor; with sensor_id it defaults to position." example:"Rack 12 top"`
+	Type     *input.SingleLine `json:"type,omitempty" minLength:"1" maxLength:"50" doc:"Type of the node hardware; with sensor_id it defaults to ESP32-DHT22." example:"ESP32-DHT22"`
+	RoomID   int64             `json:"room_id" doc:"One of the caller's rooms." example:"3"`
+	Position *input.SingleLine `json:"position,omitempty" minLength:"1" maxLength:"80" doc:"Where in the room, such as a rack position." example:"R12/U40"`
+}
+
+// TransformSchema says which fields each body requires.
+func (newSensor) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.AnyOf = []*huma.Schema{
+		rest.Alternative("NewSensorByID", "A sensor by id, with its name and type.", "id", "name", "type"),
+		rest.Alternative("NewSensorAtPosition", "A sensor by sensor_id and position, which is also its name where none is given.", "sensor_id", "position"),
+		rest.Alternative("NewSensorByName", "A sensor by sensor_id and name.", "sensor_id", "name"),
+	}
+	return s
+}
+
+// Resolve names the field that is missing, which anyOf in the schema cannot.
+func (n *newSensor) Resolve(huma.Context, *huma.PathBuffer) []error {
+	var errs []error
+	missing := func(field string) {
+		errs = append(errs, &huma.ErrorDetail{Location: "body", Message: "expected required property " + field + " to be present"})
+	}
+	switch {
+	case n.ID != nil && n.SensorID != nil && *n.ID != *n.SensorID:
+		errs = append(errs, &huma.ErrorDetail{Location: "body.sensor_id", Message: "differs from id"})
+	case n.SensorID != nil:
+		if n.Name == nil && n.Position == nil {
+			missing("position")
+		}
+	default:
+		if n.ID == nil {
+			missing("id")
+		}
+		if n.Name == nil {
+			missing("name")
+		}
+		if n.Type == nil {
+			missing("type")
+		}
+	}
+	return errs
+}
+
+// sensor is the stored form of a valid body.
+func (n *newSensor) sensor() store.NewSensor {
+	s := store.NewSensor{Type: defaultNodeType, RoomID: n.RoomID, Position: (*string)(n.Position)}
+	if n.SensorID != nil {
+		s.ID = string(*n.SensorID)
+	} else {
+		s.ID = string(*n.ID)
+	}
+	if n.Name != nil {
+		s.Name = string(*n.Name)
+	} else {
+		s.Name = string(*n.Position)
+	}
+	if n.Type != nil {
+		s.Type = string(*n.Type)
+	}
+	return s
+}
+
+// nullablePosition is a sensor's position in a change. Null clears it; a field that
+// is absent leaves it.
+type nullablePosition struct {
+	Text *input.SingleLine
+	set  bool
+}
+
+// Schema describes a position.
+func (nullablePosition) Schema(registry huma.Registry) *huma.Schema {
+	s := registry.Schema(reflect.TypeFor[input.SingleLine](), true, "")
+	s.Nullable = true
+	return s
+}
+
+// UnmarshalJSON reads a text or null. What is neither the schema has refused; an
+// error of this method would keep the fields after it from being read.
+func (p *nullablePosition) UnmarshalJSON(data []byte) error {
+	p.set = true
+	_ = json.Unmarshal(data, &p.Text)
+	return nil
+}
+
+// Resolve applies the rule of a text.
+func (p *nullablePosition) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
+	if p.Text == nil {
+		return nil
+	}
+	return p.Text.Resolve(ctx, path)
+}
+
+type newSensorInput struct {
+	Body newSensor
+}
+
+type sensorChange struct {
+	_        struct{}         `additionalProperties:"true"`
+	Name     input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"New name of the sensor." example:"Rack 12 top"`
+	Type     input.SingleLine `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
+	RoomID   int64            `json:"room_id" doc:"One of the caller's rooms; the sensor moves there." example:"3"`
+	Position nullablePosition `json:"position,omitzero" minLength:"1" maxLength:"80" doc:"Where in the room. Null clears it; left out, it stays." example:"R12/U40"`
+}
+
+type updateSensorInput struct {
+	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+	Body     sensorChange
+}
+
+// SensorHandlers answer the operations on sensors.
+type SensorHandlers struct{ Store *store.Store }
+
+// Register adds the operations on sensors.
+func (h *SensorHandlers) Register(r *rest.API) {
+	// Called by the sensors page and by scripts that register many nodes. A
+	// repeat is told that the sensor exists.
+	rest.Register(r, rest.Operation{
+		ID: "createSensor", Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
+		Status: http.StatusCreated, Summary: "Register a sensor",
+		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
+		Errors:      []error{store.ErrSensorExists, store.ErrNoRoom},
+	}, h.createSensor)
+	rest.Register(r, rest.Operation{
+		ID: "listSensors", Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,
+		Summary: "List the sensors of a room",
+		Errors:  []error{store.ErrNoRoom},
+	}, h.listSensors)
+	rest.Register(r, rest.Operation{
+		ID: "getSensor", Method: http.MethodGet, Path: "/api/v1/sensors/sensor/{sensor_id}", Tag: rest.TagSensors,
+		Summary: "Read a sensor",
+		Errors:  []error{store.ErrNoSensor},
+	}, h.sensor)
+	// A repeat sets the same values again.
+	rest.Register(r, rest.Operation{
+		ID: "updateSensor", Method: http.MethodPut, Path: "/api/v1/sensors/update_sensor/{sensor_id}", Tag: rest.TagSensors,
+		Summary: "Change or move a sensor",
+		Errors:  []error{store.ErrNoSensor, store.ErrNoRoom},
+	}, h.updateSensor)
+	// A repeat is told 404: the sensor is gone, as was asked.
+	rest.Register(r, rest.Operation{
+		ID: "deleteSensor", Method: http.MethodDelete, Path: "/api/v1/sensors/delete_sensor/{sensor_id}", Tag: rest.TagSensors,
+		Status: http.StatusNoContent, Summary: "Delete a sensor",
+		Description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
+		Errors:      []error{store.ErrNoSensor},
+	}, h.deleteSensor)
+}
+
+func (h *SensorHandlers) createSensor(ctx context.Context, in *newSensorInput) (*sensorOutput, error) {
+	created, err := h.Store.CreateSensor(ctx, auth.Caller(ctx), in.Body.sensor())
+	if err != nil {
+		return nil, err
+	}
+	return &sensorOutput{Body: sensorOf(created)}, nil
+}
+
+func (h *SensorHandlers) listSensors(ctx context.Context, in *roomPath) (*sensorsOutput, error) {
+	found, err := h.Store.Sensors(ctx, auth.Caller(ctx), in.RoomID)
+	if err != nil {
+		return nil, err
+	}
+	return &sensorsOutput{Body: rest.List(found, sensorOf)}, nil
+}
+
+// checkSensorID returns 404 for a text that is no sensor id, without a query.
+func checkSensorID(sensorID string) error {
+	if reading.ValidateNodeID(sensorID) != nil {
+		return store.ErrNoSensor
+	}
+	return nil
+}
+
+func (h *SensorHandlers) sensor(ctx context.Context, in *input.SensorPath) (*sensorOutput, error) {
+	if err := checkSensorID(in.SensorID); err != nil {
+		return nil, err
+	}
+	found, err := h.Store.Sensor(ctx, auth.Caller(ctx), in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	return &sensorOutput{Body: sensorOf(found)}, nil
+}
+
+func (h *SensorHandlers) updateSensor(ctx context.Context, in *updateSensorInput) (*sensorOutput, error) {
+	if err := checkSensorID(in.SensorID); err != nil {
+		return nil, err
+	}
+	updated, err := h.Store.UpdateSensor(ctx, auth.Caller(ctx), in.SensorID, store.SensorChange{
+		Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
+		Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.set,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &sensorOutput{Body: sensorOf(updated)}, nil
+}
+
+func (h *SensorHandlers) deleteSensor(ctx context.Context, in *input.SensorPath) (*struct{}, error) {
+	if err := checkSensorID(in.SensorID); err != nil {
+		return nil, err
+	}
+	return nil, h.Store.DeleteSensor(ctx, auth.Caller(ctx), in.SensorID)
+}
