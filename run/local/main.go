@@ -3,13 +3,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
-	"syscall"
 	"time"
 
 	"coldaisle.dev/shared/config"
@@ -19,13 +16,7 @@ func main() {
 	// Twice the cores, as run/server does: half of them may hash passwords, and
 	// the rest still answer in time.
 	runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Environ())
-	stop()
-	if err != nil {
-		config.PrintError(os.Stderr, "coldaisle", err)
-		os.Exit(1)
-	}
+	config.Main("coldaisle", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Environ()) })
 }
 
 func run(ctx context.Context, arguments, environ []string) error {
@@ -35,9 +26,7 @@ func run(ctx context.Context, arguments, environ []string) error {
 	}
 	flags := flag.NewFlagSet("coldaisle", flag.ContinueOnError)
 	s.registerFlags(flags)
-	if err := flags.Parse(arguments); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
+	if err := flags.Parse(arguments); err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
 	if flags.NArg() > 0 {

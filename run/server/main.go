@@ -13,10 +13,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"coldaisle.dev/shared/config"
@@ -27,13 +25,7 @@ import (
 func main() {
 	// Twice the cores: half of it is for passwords, see api.Config.PasswordSlots.
 	runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Environ())
-	stop()
-	if err != nil {
-		config.PrintError(os.Stderr, "server", err)
-		os.Exit(1)
-	}
+	config.Main("server", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Environ()) })
 }
 
 func run(ctx context.Context, arguments, environment []string) error {

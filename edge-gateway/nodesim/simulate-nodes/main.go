@@ -4,24 +4,12 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"coldaisle.dev/shared/config"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr, time.Now)
-	stop()
-	switch {
-	case err == nil:
-	case errors.Is(err, flag.ErrHelp):
-	default:
-		_, _ = fmt.Fprintf(os.Stderr, "simulate-nodes: %v\n", err)
-		os.Exit(1)
-	}
+	config.Main("simulate-nodes", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout, os.Stderr, time.Now) })
 }

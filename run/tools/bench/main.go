@@ -9,19 +9,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"coldaisle.dev/shared/config"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], time.Now)
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
-		os.Exit(1)
-	}
+	config.Main("bench", func(ctx context.Context) error { return run(ctx, os.Args[1:], time.Now) })
 }
 
 func run(ctx context.Context, arguments []string, clock func() time.Time) error {
@@ -29,9 +23,7 @@ func run(ctx context.Context, arguments []string, clock func() time.Time) error 
 	page := flags.String("page", "docs/performance.md", "where to write")
 	pattern := flags.String("bench", ".", "which benchmarks")
 	lasting := flags.Duration("benchtime", time.Second, "how long each one runs")
-	if err := flags.Parse(arguments); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
+	if err := flags.Parse(arguments); err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
 	packages := flags.Args()

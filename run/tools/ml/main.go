@@ -14,23 +14,16 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"coldaisle.dev/shared/config"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, time.Now)
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintf(os.Stderr, "coldaisle-ml: %v\n", err)
-		os.Exit(1)
-	}
+	config.Main("coldaisle-ml", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout, time.Now) })
 }
 
 func run(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {

@@ -15,21 +15,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/modelstore"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, time.Now)
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		_, _ = fmt.Fprintf(os.Stderr, "models: %v\n", err)
-		os.Exit(1)
-	}
+	config.Main("models", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout, time.Now) })
 }
 
 func run(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {

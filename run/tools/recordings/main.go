@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"coldaisle.dev/run/local/system"
@@ -16,13 +14,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Environ())
-	stop()
-	if err != nil {
-		config.PrintError(os.Stderr, "recordings", err)
-		os.Exit(1)
-	}
+	config.Main("recordings", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Environ()) })
 }
 
 func run(ctx context.Context, arguments, environ []string) error {

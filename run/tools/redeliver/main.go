@@ -17,25 +17,19 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
+
+	"coldaisle.dev/shared/config"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "redeliver: %v\n", err)
-		os.Exit(1)
-	}
+	config.Main("redeliver", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 func run(ctx context.Context, arguments []string) error {
-	flags := flag.NewFlagSet("redeliver", flag.ExitOnError)
+	flags := flag.NewFlagSet("redeliver", flag.ContinueOnError)
 	project := flags.String("project", os.Getenv("PROJECT_ID"), "Google Cloud project")
 	topic := flags.String("topic", "", "topic the messages go back to: data, alerts or model-retraining")
 	subscription := flags.String("subscription", "", "subscription of the dead letter (default TOPIC-dead-letter)")

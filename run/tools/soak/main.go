@@ -8,23 +8,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"coldaisle.dev/shared/config"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "soak: %v\n", err)
-		os.Exit(1)
-	}
+	config.Main("soak", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 func run(ctx context.Context, arguments []string) error {
@@ -38,9 +31,7 @@ func run(ctx context.Context, arguments []string) error {
 	flags.IntVar(&s.userCount, "users", 10, "users who poll the dashboard's endpoints")
 	flags.Uint64Var(&s.seed, "seed", 1, "of the simulated rooms and of the order of chaos events")
 	flags.StringVar(&s.dir, "dir", "", "folder for data and logs; empty for a temporary one, removed on success")
-	if err := flags.Parse(arguments); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
+	if err := flags.Parse(arguments); err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
 	if flags.NArg() > 0 {

@@ -17,22 +17,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
+
+	"coldaisle.dev/shared/config"
 )
 
 func main() {
 	out := flag.String("out", filepath.Join("dist", "functions"), "folder for the archives, NAME.zip each")
 	root := flag.String("root", ".", "folder of the module's go.mod")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *root, *out)
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "archive: %v\n", err)
-		os.Exit(1)
-	}
+	config.Main("archive", func(ctx context.Context) error { return run(ctx, *root, *out) })
 }
 
 // run writes the archive of every function below root into the folder out.

@@ -15,15 +15,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/google"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"coldaisle.dev/shared/config"
 )
 
 // buildOptions are the command's flags.
@@ -41,14 +41,13 @@ func main() {
 	flag.StringVar(&s.root, "root", ".", "folder of the module's go.mod")
 	flag.StringVar(&s.sbom, "sbom", "", "file to write the bill of materials to as well")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	reference, err := run(ctx, s)
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "image: %v\n", err)
-		os.Exit(1)
-	}
-	fmt.Println(reference)
+	config.Main("image", func(ctx context.Context) error {
+		reference, err := run(ctx, s)
+		if err == nil {
+			fmt.Println(reference)
+		}
+		return err
+	})
 }
 
 // run builds the image, pushes it with its bill of materials and returns its
