@@ -18,16 +18,16 @@ func hot(node, message string) alert.Event {
 	}
 }
 
-func (h fixture) insert(t *testing.T, e alert.Event, want store.AlertOutcome) {
+func (db fixture) insert(t *testing.T, e alert.Event, want store.AlertOutcome) {
 	t.Helper()
-	if got, err := h.InsertAlert(t.Context(), e); err != nil || got != want {
+	if got, err := db.InsertAlert(t.Context(), e); err != nil || got != want {
 		t.Errorf("%s alert of %s: outcome %d, %v, want %d", e.Type, e.NodeID, got, err, want)
 	}
 }
 
-func (h fixture) history(t *testing.T, customer int64, limit int) []store.Alert {
+func (db fixture) history(t *testing.T, customer int64, limit int) []store.Alert {
 	t.Helper()
-	found, err := h.AlertHistory(t.Context(), customer, store.AlertQuery{Limit: limit})
+	found, err := db.AlertHistory(t.Context(), customer, store.AlertQuery{Limit: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,19 +37,19 @@ func (h fixture) history(t *testing.T, customer int64, limit int) []store.Alert 
 // TestAlertIsStoredOncePerReadingAndType shows contract 6.2, 9.7.
 func TestAlertIsStoredOncePerReadingAndType(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.insert(t, hot("n1", "a"), store.AlertStored)
-	h.insert(t, hot("n1", "a"), store.AlertDuplicate)
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.insert(t, hot("n1", "a"), store.AlertStored)
+	db.insert(t, hot("n1", "a"), store.AlertDuplicate)
 	humid := hot("n1", "a")
 	humid.Type, humid.Value = alert.Humidity, 61
-	h.insert(t, humid, store.AlertStored)
-	h.insert(t, hot("n1", "b"), store.AlertStored)
+	db.insert(t, humid, store.AlertStored)
+	db.insert(t, hot("n1", "b"), store.AlertStored)
 	later := hot("n1", "a")
 	later.Time = instant().Add(time.Second)
-	h.insert(t, later, store.AlertStored)
+	db.insert(t, later, store.AlertStored)
 
-	found := h.history(t, h.anna, 50)
+	found := db.history(t, db.anna, 50)
 	if len(found) != 4 {
 		t.Fatalf("%d alerts, want 4", len(found))
 	}
@@ -65,74 +65,74 @@ func TestAlertIsStoredOncePerReadingAndType(t *testing.T) {
 
 func TestRedeliveryKeepsTheAcknowledgement(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.insert(t, hot("n1", "a"), store.AlertStored)
-	stored := h.history(t, h.anna, 1)[0]
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.insert(t, hot("n1", "a"), store.AlertStored)
+	stored := db.history(t, db.anna, 1)[0]
 	for range 2 { // the second time without effect
-		acknowledged, err := h.AcknowledgeAlert(t.Context(), h.anna, stored.ID)
+		acknowledged, err := db.AcknowledgeAlert(t.Context(), db.anna, stored.ID)
 		if err != nil || !acknowledged.Acknowledged {
 			t.Fatalf("%+v, %v", acknowledged, err)
 		}
 	}
-	h.insert(t, hot("n1", "a"), store.AlertDuplicate)
-	active, err := h.ActiveAlerts(t.Context(), h.anna)
+	db.insert(t, hot("n1", "a"), store.AlertDuplicate)
+	active, err := db.ActiveAlerts(t.Context(), db.anna)
 	if err != nil || len(active) != 0 {
 		t.Errorf("active %+v, %v", active, err)
 	}
-	if found := h.history(t, h.anna, 50); len(found) != 1 || !found[0].Acknowledged {
+	if found := db.history(t, db.anna, 50); len(found) != 1 || !found[0].Acknowledged {
 		t.Errorf("history %+v", found)
 	}
 }
 
 func TestAlertWithoutAnOwnerIsIgnored(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.insert(t, hot("never-seen", "a"), store.AlertIgnored)
-	h.sensor(t, h.anna, h.annas, "n1")
-	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+	db := open(t)
+	db.insert(t, hot("never-seen", "a"), store.AlertIgnored)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	h.insert(t, hot("n1", "a"), store.AlertIgnored)
-	h.sensor(t, h.bruno, h.brunos, "n1")
+	db.insert(t, hot("n1", "a"), store.AlertIgnored)
+	db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	// The reading is older than Anna's deletion: it was never Bruno's.
-	h.insert(t, hot("n1", "b"), store.AlertIgnored)
+	db.insert(t, hot("n1", "b"), store.AlertIgnored)
 	fresh := hot("n1", "c")
-	fresh.Time = h.now(t)
-	h.insert(t, fresh, store.AlertStored)
-	if found := h.history(t, h.bruno, 50); len(found) != 1 {
+	fresh.Time = db.now(t)
+	db.insert(t, fresh, store.AlertStored)
+	if found := db.history(t, db.bruno, 50); len(found) != 1 {
 		t.Errorf("Bruno's alerts: %+v", found)
 	}
-	if found := h.history(t, h.anna, 50); len(found) != 0 {
+	if found := db.history(t, db.anna, 50); len(found) != 0 {
 		t.Errorf("Anna's alerts: %+v", found)
 	}
 }
 
 func TestAlertsOutliveTheirSensor(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.insert(t, hot("n1", "a"), store.AlertStored)
-	if err := h.DeleteRoom(t.Context(), h.anna, h.annas); err != nil {
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.insert(t, hot("n1", "a"), store.AlertStored)
+	if err := db.DeleteRoom(t.Context(), db.anna, db.annasRoom); err != nil {
 		t.Fatal(err)
 	}
-	h.sensor(t, h.bruno, h.brunos, "n1")
-	if found := h.history(t, h.anna, 50); len(found) != 1 {
+	db.sensor(t, db.bruno, db.brunosRoom, "n1")
+	if found := db.history(t, db.anna, 50); len(found) != 1 {
 		t.Errorf("Anna's alerts: %+v", found)
 	}
-	if found := h.history(t, h.bruno, 50); len(found) != 0 {
+	if found := db.history(t, db.bruno, 50); len(found) != 0 {
 		t.Errorf("Bruno's alerts: %+v", found)
 	}
 }
 
 func TestHistoryIsNewestFirstAndLimited(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
 	for _, minute := range []int{3, 1, 5, 2, 4} {
 		e := hot("n1", strconv.Itoa(minute))
 		e.Time = instant().Add(time.Duration(minute) * time.Minute)
-		h.insert(t, e, store.AlertStored)
+		db.insert(t, e, store.AlertStored)
 	}
 	minutes := func(found []store.Alert) []int {
 		var minutes []int
@@ -141,10 +141,10 @@ func TestHistoryIsNewestFirstAndLimited(t *testing.T) {
 		}
 		return minutes
 	}
-	if diff := cmp.Diff([]int{5, 4, 3}, minutes(h.history(t, h.anna, 3))); diff != "" {
+	if diff := cmp.Diff([]int{5, 4, 3}, minutes(db.history(t, db.anna, 3))); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	active, err := h.ActiveAlerts(t.Context(), h.anna)
+	active, err := db.ActiveAlerts(t.Context(), db.anna)
 	if diff := cmp.Diff([]int{5, 4, 3, 2, 1}, minutes(active)); diff != "" || err != nil {
 		t.Errorf("active, %v (-want +got):\n%s", err, diff)
 	}
@@ -152,10 +152,10 @@ func TestHistoryIsNewestFirstAndLimited(t *testing.T) {
 
 func TestThresholds(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	got, err := h.Thresholds(t.Context(), h.anna)
+	db := open(t)
+	got, err := db.Thresholds(t.Context(), db.anna)
 	id := got.ID
-	if want := (store.Thresholds{ID: id, CustomerID: h.anna, MaxTemperature: 50, MaxHumidity: 50}); err != nil || id == 0 || got != want {
+	if want := (store.Thresholds{ID: id, CustomerID: db.anna, MaxTemperature: 50, MaxHumidity: 50}); err != nil || id == 0 || got != want {
 		t.Errorf("never set: %+v, %v", got, err)
 	}
 	steps := []struct {
@@ -168,26 +168,26 @@ func TestThresholds(t *testing.T) {
 		{temperature: new(125.0), humidity: new(100.0), wantTemperature: 125, wantHumidity: 100},
 	}
 	for i, step := range steps {
-		set, err := h.SetThresholds(t.Context(), h.anna, step.temperature, step.humidity)
+		set, err := db.SetThresholds(t.Context(), db.anna, step.temperature, step.humidity)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := store.Thresholds{ID: id, CustomerID: h.anna, MaxTemperature: step.wantTemperature, MaxHumidity: step.wantHumidity}
+		want := store.Thresholds{ID: id, CustomerID: db.anna, MaxTemperature: step.wantTemperature, MaxHumidity: step.wantHumidity}
 		if set != want {
 			t.Errorf("step %d: set %+v, want %+v", i, set, want)
 		}
-		if read, err := h.Thresholds(t.Context(), h.anna); err != nil || read != want {
+		if read, err := db.Thresholds(t.Context(), db.anna); err != nil || read != want {
 			t.Errorf("step %d: read %+v, %v", i, read, err)
 		}
 	}
-	if _, err := h.SetThresholds(t.Context(), h.anna, new(126.0), nil); err == nil {
+	if _, err := db.SetThresholds(t.Context(), db.anna, new(126.0), nil); err == nil {
 		t.Error("took 126 °C")
 	}
-	if got, err := h.Thresholds(t.Context(), h.bruno); err != nil || got.MaxTemperature != 50 || got.ID == 0 || got.ID == id {
+	if got, err := db.Thresholds(t.Context(), db.bruno); err != nil || got.MaxTemperature != 50 || got.ID == 0 || got.ID == id {
 		t.Errorf("another customer's: %+v, %v", got, err)
 	}
-	_, err = h.Thresholds(t.Context(), -1)
+	_, err = db.Thresholds(t.Context(), -1)
 	mustFail(t, "read of nobody", err, store.ErrNoCustomer)
-	_, err = h.SetThresholds(t.Context(), -1, new(30.0), nil)
+	_, err = db.SetThresholds(t.Context(), -1, new(30.0), nil)
 	mustFail(t, "of nobody", err, store.ErrNoCustomer)
 }

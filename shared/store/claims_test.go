@@ -15,27 +15,27 @@ import (
 )
 
 // training is a run that a trainer has claimed, with two verdicts to learn.
-func training(t *testing.T, h fixture) (store.Claim, []store.Verdict) {
+func training(t *testing.T, db fixture) (store.Claim, []store.Verdict) {
 	t.Helper()
-	h.sensor(t, h.anna, h.annas, "n1")
+	db.sensor(t, db.anna, db.annasRoom, "n1")
 	for minute, verdict := range []store.Feedback{store.FeedbackOK, store.FeedbackNotOK, ""} {
-		p := h.prediction(t, h.anna, "n1", minute)
+		p := db.prediction(t, db.anna, "n1", minute)
 		if verdict == "" {
 			continue
 		}
-		if _, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, verdict); err != nil {
+		if _, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict); err != nil {
 			t.Fatal(err)
 		}
 	}
-	run, err := h.BeginManual(t.Context(), h.anna)
+	run, err := db.BeginManual(t.Context(), db.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim, err := h.ClaimRun(t.Context(), run.ID)
+	claim, err := db.ClaimRun(t.Context(), run.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdicts, err := h.UnusedVerdicts(t.Context(), 10)
+	verdicts, err := db.UnusedVerdicts(t.Context(), 10)
 	if err != nil || len(verdicts) != 2 {
 		t.Fatalf("verdicts %+v, %v", verdicts, err)
 	}
@@ -43,9 +43,9 @@ func training(t *testing.T, h fixture) (store.Claim, []store.Verdict) {
 }
 
 // used lists the predictions that count as used.
-func (h fixture) used(t *testing.T) []int64 {
+func (db fixture) used(t *testing.T) []int64 {
 	t.Helper()
-	rows, err := h.pool.Query(t.Context(), `SELECT id FROM prediction_feedback WHERE used_in_training ORDER BY id`)
+	rows, err := db.pool.Query(t.Context(), `SELECT id FROM prediction_feedback WHERE used_in_training ORDER BY id`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +58,14 @@ func (h fixture) used(t *testing.T) []int64 {
 
 func TestCompletedRunUsesWhatItReadAndNothingElse(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	claim, verdicts := training(t, h)
-	h.verdicts(t, "n1", 3) // come while it trains
+	db := open(t)
+	claim, verdicts := training(t, db)
+	db.verdicts(t, "n1", 3) // come while it trains
 	result := store.TrainingResult{
 		TrainingDataCount: 5000, Metrics: json.RawMessage(`{"anomaly": {"f1_score": null}}`),
 		ModelVersion: "anomaly_v1,forecasting_v1", Used: verdicts,
 	}
-	run, err := h.CompleteRun(t.Context(), claim, result)
+	run, err := db.CompleteRun(t.Context(), claim, result)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,31 +73,31 @@ func TestCompletedRunUsesWhatItReadAndNothingElse(t *testing.T) {
 		*run.ModelVersion != result.ModelVersion || string(run.Metrics) != string(result.Metrics) || run.ErrorMessage != nil {
 		t.Errorf("completed %+v", run)
 	}
-	if diff := cmp.Diff([]int64{verdicts[0].ID, verdicts[1].ID}, h.used(t)); diff != "" {
+	if diff := cmp.Diff([]int64{verdicts[0].ID, verdicts[1].ID}, db.used(t)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
-	_, err = h.CompleteRun(t.Context(), claim, result)
+	_, err = db.CompleteRun(t.Context(), claim, result)
 	mustFail(t, "complete again", err, store.ErrRunEnded)
-	_, err = h.FailRun(t.Context(), claim, "no")
+	_, err = db.FailRun(t.Context(), claim, "no")
 	mustFail(t, "fail afterwards", err, store.ErrRunEnded)
-	_, err = h.ClaimRun(t.Context(), claim.RunID)
+	_, err = db.ClaimRun(t.Context(), claim.RunID)
 	mustFail(t, "claim afterwards", err, store.ErrRunEnded)
 }
 
 func TestVerdictChangedDuringARunWaitsForTheNext(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	claim, verdicts := training(t, h)
-	if _, err := h.ValidatePrediction(t.Context(), h.anna, verdicts[0].ID, store.FeedbackNotOK); err != nil {
+	db := open(t)
+	claim, verdicts := training(t, db)
+	if _, err := db.ValidatePrediction(t.Context(), db.anna, verdicts[0].ID, store.FeedbackNotOK); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.CompleteRun(t.Context(), claim, store.TrainingResult{Used: verdicts}); err != nil {
+	if _, err := db.CompleteRun(t.Context(), claim, store.TrainingResult{Used: verdicts}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]int64{verdicts[1].ID}, h.used(t)); diff != "" {
+	if diff := cmp.Diff([]int64{verdicts[1].ID}, db.used(t)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
-	left, err := h.UnusedVerdicts(t.Context(), 10)
+	left, err := db.UnusedVerdicts(t.Context(), 10)
 	if err != nil || len(left) != 1 || left[0].ID != verdicts[0].ID || left[0].Feedback != store.FeedbackNotOK {
 		t.Errorf("left %+v, %v", left, err)
 	}
@@ -105,39 +105,39 @@ func TestVerdictChangedDuringARunWaitsForTheNext(t *testing.T) {
 
 func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	claim, verdicts := training(t, h)
-	_, err := h.CompleteRun(t.Context(), claim, store.TrainingResult{TrainingDataCount: -1, Used: verdicts})
+	db := open(t)
+	claim, verdicts := training(t, db)
+	_, err := db.CompleteRun(t.Context(), claim, store.TrainingResult{TrainingDataCount: -1, Used: verdicts})
 	if err == nil {
 		t.Fatal("took -1 rows")
 	}
-	if used := h.used(t); len(used) != 0 {
+	if used := db.used(t); len(used) != 0 {
 		t.Errorf("used %v", used)
 	}
-	failed, err := h.FailRun(t.Context(), claim, "Fewer than 500 readings: train again later.")
+	failed, err := db.FailRun(t.Context(), claim, "Fewer than 500 readings: train again later.")
 	if err != nil || failed.Status != store.RunFailed || failed.CompletedAt == nil || *failed.ErrorMessage != "Fewer than 500 readings: train again later." {
 		t.Errorf("failed %+v, %v", failed, err)
 	}
-	if left, err := h.UnusedVerdicts(t.Context(), 10); err != nil || len(left) != 2 {
+	if left, err := db.UnusedVerdicts(t.Context(), 10); err != nil || len(left) != 2 {
 		t.Errorf("left %+v, %v", left, err)
 	}
 }
 
 func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	recorded, err := h.RecordPrediction(t.Context(), h.anna, store.NewPrediction{
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	recorded, err := db.RecordPrediction(t.Context(), db.anna, store.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true, SamplingProbability: 0.25, Score: new(0.75),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.ValidatePrediction(t.Context(), h.anna, recorded.ID, store.FeedbackOK); err != nil {
+	if _, err := db.ValidatePrediction(t.Context(), db.anna, recorded.ID, store.FeedbackOK); err != nil {
 		t.Fatal(err)
 	}
-	h.verdicts(t, "n1", 1)
-	got, err := h.UnusedVerdicts(t.Context(), 1) // the oldest
+	db.verdicts(t, "n1", 1)
+	got, err := db.UnusedVerdicts(t.Context(), 1) // the oldest
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -153,9 +153,9 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 
 func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	run, err := h.BeginManual(t.Context(), h.anna)
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	run, err := db.BeginManual(t.Context(), db.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
-			switch _, err := h.ClaimRun(t.Context(), run.ID); {
+			switch _, err := db.ClaimRun(t.Context(), run.ID); {
 			case err == nil:
 				claimed.Add(1)
 			case !errors.Is(err, store.ErrRunClaimed):
@@ -175,66 +175,66 @@ func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	if claimed.Load() != 1 {
 		t.Errorf("%d claims, want 1", claimed.Load())
 	}
-	if _, waits, err := h.UnrequestedRun(t.Context()); err != nil || waits {
+	if _, waits, err := db.UnrequestedRun(t.Context()); err != nil || waits {
 		t.Errorf("a run that is claimed still waits to be requested: %v, %v", waits, err)
 	}
-	_, err = h.ClaimRun(t.Context(), -1)
+	_, err = db.ClaimRun(t.Context(), -1)
 	mustFail(t, "unknown run", err, store.ErrNoRun)
 }
 
 func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	dead, verdicts := training(t, h)
-	h.sql(t, `UPDATE model_training_runs SET claimed_at = now() - make_interval(secs => @age)`,
+	db := open(t)
+	dead, verdicts := training(t, db)
+	db.sql(t, `UPDATE model_training_runs SET claimed_at = now() - make_interval(secs => @age)`,
 		pgx.NamedArgs{"age": (store.ClaimTime + time.Second).Seconds()})
-	next, err := h.ClaimRun(t.Context(), dead.RunID)
+	next, err := db.ClaimRun(t.Context(), dead.RunID)
 	if err != nil || next.Attempt != dead.Attempt+1 {
 		t.Fatalf("claimed %+v, %v", next, err)
 	}
-	_, err = h.CompleteRun(t.Context(), dead, store.TrainingResult{Used: verdicts})
+	_, err = db.CompleteRun(t.Context(), dead, store.TrainingResult{Used: verdicts})
 	mustFail(t, "the first, who was not dead", err, store.ErrRunEnded)
-	_, err = h.FailRun(t.Context(), dead, "no")
+	_, err = db.FailRun(t.Context(), dead, "no")
 	mustFail(t, "the first fails it", err, store.ErrRunEnded)
-	mustFail(t, "the first renews its claim", h.RenewRun(t.Context(), dead), store.ErrRunEnded)
-	if err := h.RenewRun(t.Context(), next); err != nil {
+	mustFail(t, "the first renews its claim", db.RenewRun(t.Context(), dead), store.ErrRunEnded)
+	if err := db.RenewRun(t.Context(), next); err != nil {
 		t.Error(err)
 	}
-	if used := h.used(t); len(used) != 0 {
+	if used := db.used(t); len(used) != 0 {
 		t.Errorf("used %v", used)
 	}
-	if _, err := h.CompleteRun(t.Context(), next, store.TrainingResult{Used: verdicts}); err != nil {
+	if _, err := db.CompleteRun(t.Context(), next, store.TrainingResult{Used: verdicts}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	claim, _ := training(t, h)
-	h.verdicts(t, "n1", store.RetrainingCount)
-	if _, err := h.FailRun(t.Context(), claim, "no"); err != nil {
+	db := open(t)
+	claim, _ := training(t, db)
+	db.verdicts(t, "n1", store.RetrainingCount)
+	if _, err := db.FailRun(t.Context(), claim, "no"); err != nil {
 		t.Fatal(err)
 	}
-	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
+	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || begun {
 		t.Errorf("at once: %v, %v", begun, err)
 	}
-	h.sql(t, `UPDATE model_training_runs SET completed_at = now() - make_interval(secs => @age)`,
+	db.sql(t, `UPDATE model_training_runs SET completed_at = now() - make_interval(secs => @age)`,
 		pgx.NamedArgs{"age": (store.RetryAfter + time.Second).Seconds()})
-	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || !begun {
+	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || !begun {
 		t.Errorf("after a while: %v, %v", begun, err)
 	}
 }
 
 func TestManualRunOfAnotherFollowsAFailedOneAtOnce(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.bruno, h.brunos, "n2")
-	claim, _ := training(t, h)
-	if _, err := h.FailRun(t.Context(), claim, "no"); err != nil {
+	db := open(t)
+	db.sensor(t, db.bruno, db.brunosRoom, "n2")
+	claim, _ := training(t, db)
+	if _, err := db.FailRun(t.Context(), claim, "no"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.BeginManual(t.Context(), h.bruno); err != nil {
+	if _, err := db.BeginManual(t.Context(), db.bruno); err != nil {
 		t.Error(err)
 	}
 }

@@ -36,11 +36,11 @@ const (
 
 func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.sql(t, `CREATE TABLE sensor_data.readings_20260301 PARTITION OF sensor_data.readings
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sql(t, `CREATE TABLE sensor_data.readings_20260301 PARTITION OF sensor_data.readings
 		FOR VALUES FROM ('2026-03-01Z') TO ('2026-03-02Z')`, nil)
-	h.sql(t, insertPrediction, pgx.NamedArgs{"message": "judged"})
+	db.sql(t, insertPrediction, pgx.NamedArgs{"message": "judged"})
 	text := func(length int) string { return strings.Repeat("ä", length) }
 	ascii := func(length int) string { return strings.Repeat("a", length) }
 	const completed = "2026-03-01 12:00Z"
@@ -66,14 +66,14 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 		{"sensor id not empty", insertSensor, nil, values{"node": ""}},
 		{"sensor id of allowed letters", insertSensor, values{"node": "Aa0._:-"}, values{"node": "a b"}},
 		{"sensor id of one line", insertSensor, nil, values{"node": "a\nb"}},
-		{"sensor id unique among all", insertSensor, nil, values{"node": "n1", "room": h.brunos, "customer": h.bruno}},
+		{"sensor id unique among all", insertSensor, nil, values{"node": "n1", "room": db.brunosRoom, "customer": db.bruno}},
 		{"sensor name of 80", insertSensor, values{"name": text(80)}, values{"name": text(81)}},
 		{"sensor name not empty", insertSensor, nil, values{"name": ""}},
 		{"sensor type of 50", insertSensor, values{"type": text(50)}, values{"type": text(51)}},
 		{"sensor type not empty", insertSensor, nil, values{"type": ""}},
 		{"position of 80", insertSensor, values{"position": text(80)}, values{"position": text(81)}},
 		{"sensor in a room", insertSensor, nil, values{"room": -1}},
-		{"sensor in a room of its customer", insertSensor, nil, values{"room": h.brunos}},
+		{"sensor in a room of its customer", insertSensor, nil, values{"room": db.brunosRoom}},
 
 		{"alert's sensor of 50", insertAlert, values{"node": ascii(50)}, values{"node": ascii(51)}},
 		{"alert type", insertAlert, values{"type": "temperature"}, values{"type": "pressure"}},
@@ -118,10 +118,10 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.rule, func(t *testing.T) {
 			t.Parallel()
-			if err := h.mustViolate(t, test.statement, test.within); err != nil {
+			if err := db.mustViolate(t, test.statement, test.within); err != nil {
 				t.Errorf("refused %v: %v", test.within, err)
 			}
-			err := h.mustViolate(t, test.statement, test.beyond)
+			err := db.mustViolate(t, test.statement, test.beyond)
 			pgErr, ok := errors.AsType[*pgconn.PgError](err)
 			// 22001 is a text too long, class 23 an integrity constraint.
 			if !ok || pgErr.Code != "22001" && !strings.HasPrefix(pgErr.Code, "23") {
@@ -132,11 +132,11 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 }
 
 // mustViolate returns the error of a statement that it rolls back.
-func (h fixture) mustViolate(t *testing.T, statement string, values pgx.NamedArgs) error {
+func (db fixture) mustViolate(t *testing.T, statement string, values pgx.NamedArgs) error {
 	t.Helper()
-	args := pgx.NamedArgs{"anna": h.anna, "bruno": h.bruno, "annas": h.annas}
+	args := pgx.NamedArgs{"anna": db.anna, "bruno": db.bruno, "annas": db.annasRoom}
 	maps.Copy(args, values)
-	tx, err := h.pool.Begin(t.Context())
+	tx, err := db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,19 +147,19 @@ func (h fixture) mustViolate(t *testing.T, statement string, values pgx.NamedArg
 
 func TestAtMostOneRunUnderWay(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sql(t, insertRun, pgx.NamedArgs{"status": "running"})
-	if err := h.mustViolate(t, insertRun, pgx.NamedArgs{"status": "running"}); err == nil {
+	db := open(t)
+	db.sql(t, insertRun, pgx.NamedArgs{"status": "running"})
+	if err := db.mustViolate(t, insertRun, pgx.NamedArgs{"status": "running"}); err == nil {
 		t.Error("the table took a second run under way")
 	}
 }
 
 func TestOneThresholdRecordPerCustomer(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	args := pgx.NamedArgs{"bruno": h.bruno}
-	h.sql(t, insertThresholds, args)
-	if err := h.mustViolate(t, insertThresholds, args); err == nil {
+	db := open(t)
+	args := pgx.NamedArgs{"bruno": db.bruno}
+	db.sql(t, insertThresholds, args)
+	if err := db.mustViolate(t, insertThresholds, args); err == nil {
 		t.Error("the table took a second record")
 	}
 }

@@ -11,9 +11,9 @@ import (
 
 func TestCustomerIsFoundByEmailInAnyCase(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	want := store.Customer{ID: h.anna, Email: "anna12@example.com", Username: "anna12", PasswordHash: "hash of anna12"}
-	found, err := h.CustomerByEmail(t.Context(), "ANNA12@Example.COM")
+	db := open(t)
+	want := store.Customer{ID: db.anna, Email: "anna12@example.com", Username: "anna12", PasswordHash: "hash of anna12"}
+	found, err := db.CustomerByEmail(t.Context(), "ANNA12@Example.COM")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,67 +24,67 @@ func TestCustomerIsFoundByEmailInAnyCase(t *testing.T) {
 	if !found.TokensValidAfter.IsZero() {
 		t.Error("tokens are void before any password change")
 	}
-	_, err = h.CustomerByEmail(t.Context(), "carla@example.com")
+	_, err = db.CustomerByEmail(t.Context(), "carla@example.com")
 	mustFail(t, "unknown address", err, store.ErrNoCustomer)
-	_, err = h.Customer(t.Context(), -1)
+	_, err = db.Customer(t.Context(), -1)
 	mustFail(t, "unknown id", err, store.ErrNoCustomer)
-	_, err = h.TokensValidAfter(t.Context(), -1)
+	_, err = db.TokensValidAfter(t.Context(), -1)
 	mustFail(t, "tokens of unknown id", err, store.ErrNoCustomer)
 }
 
 func TestCreateCustomerNamesTheDuplicate(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	_, err := h.CreateCustomer(t.Context(), store.NewCustomer{Email: "Anna12@EXAMPLE.com", Username: "carla1", PasswordHash: "x"})
+	db := open(t)
+	_, err := db.CreateCustomer(t.Context(), store.NewCustomer{Email: "Anna12@EXAMPLE.com", Username: "carla1", PasswordHash: "x"})
 	mustFail(t, "address in another case", err, store.ErrEmailTaken)
-	_, err = h.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "anna12", PasswordHash: "x"})
+	_, err = db.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "anna12", PasswordHash: "x"})
 	mustFail(t, "username", err, store.ErrUsernameTaken)
-	_, err = h.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "ANNA12", PasswordHash: "x"})
+	_, err = db.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "ANNA12", PasswordHash: "x"})
 	mustFail(t, "username in another case", err, store.ErrUsernameTaken)
-	if _, err := h.CreateCustomer(t.Context(), store.NewCustomer{Email: "s@example.com", Username: "Ährenstück", PasswordHash: "x"}); err != nil {
+	if _, err := db.CreateCustomer(t.Context(), store.NewCustomer{Email: "s@example.com", Username: "Ährenstück", PasswordHash: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "ÄHRENSTÜCK", PasswordHash: "x"})
+	_, err = db.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "ÄHRENSTÜCK", PasswordHash: "x"})
 	mustFail(t, "username in another case of letters beyond ASCII", err, store.ErrUsernameTaken)
 }
 
 func TestUpdateCustomer(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	updated, err := h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: new("new@example.com")})
+	db := open(t)
+	updated, err := db.UpdateCustomer(t.Context(), db.anna, store.CustomerChange{Email: new("new@example.com")})
 	if err != nil || updated.Email != "new@example.com" || updated.Username != "anna12" || updated.PasswordHash != "hash of anna12" {
 		t.Errorf("changed the address: %+v, %v", updated, err)
 	}
-	updated, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: new("NEW@example.com"), Username: new("anna12")})
+	updated, err = db.UpdateCustomer(t.Context(), db.anna, store.CustomerChange{Email: new("NEW@example.com"), Username: new("anna12")})
 	if err != nil || updated.Email != "NEW@example.com" {
 		t.Errorf("one's own address in another case: %+v, %v", updated, err)
 	}
 	if !updated.TokensValidAfter.IsZero() {
 		t.Error("a change of address voided the tokens")
 	}
-	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Email: new("BRUNO1@example.com")})
+	_, err = db.UpdateCustomer(t.Context(), db.anna, store.CustomerChange{Email: new("BRUNO1@example.com")})
 	mustFail(t, "another's address", err, store.ErrEmailTaken)
-	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Username: new("bruno1")})
+	_, err = db.UpdateCustomer(t.Context(), db.anna, store.CustomerChange{Username: new("bruno1")})
 	mustFail(t, "another's username", err, store.ErrUsernameTaken)
-	_, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Username: new("Bruno1")})
+	_, err = db.UpdateCustomer(t.Context(), db.anna, store.CustomerChange{Username: new("Bruno1")})
 	mustFail(t, "another's username in another case", err, store.ErrUsernameTaken)
-	updated, err = h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{Username: new("Anna12")})
+	updated, err = db.UpdateCustomer(t.Context(), db.anna, store.CustomerChange{Username: new("Anna12")})
 	if err != nil || updated.Username != "Anna12" {
 		t.Errorf("one's own username in another case: %+v, %v", updated, err)
 	}
-	_, err = h.UpdateCustomer(t.Context(), -1, store.CustomerChange{Username: new("carla1")})
+	_, err = db.UpdateCustomer(t.Context(), -1, store.CustomerChange{Username: new("carla1")})
 	mustFail(t, "nobody", err, store.ErrNoCustomer)
 }
 
 func TestPasswordChangeVoidsEarlierTokens(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	db := open(t)
 	change := func(at time.Time) time.Time {
 		t.Helper()
-		if _, err := h.UpdateCustomer(t.Context(), h.anna, store.CustomerChange{PasswordHash: new("new"), ChangedAt: at}); err != nil {
+		if _, err := db.UpdateCustomer(t.Context(), db.anna, store.CustomerChange{PasswordHash: new("new"), ChangedAt: at}); err != nil {
 			t.Fatal(err)
 		}
-		after, err := h.TokensValidAfter(t.Context(), h.anna)
+		after, err := db.TokensValidAfter(t.Context(), db.anna)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestPasswordChangeVoidsEarlierTokens(t *testing.T) {
 	if got := change(time.Time{}); !got.After(instant().Add(-time.Hour)) {
 		t.Errorf("without a time: %v", got)
 	}
-	if after, err := h.TokensValidAfter(t.Context(), h.bruno); err != nil || !after.IsZero() {
+	if after, err := db.TokensValidAfter(t.Context(), db.bruno); err != nil || !after.IsZero() {
 		t.Errorf("another customer's tokens: %v, %v", after, err)
 	}
 }

@@ -18,49 +18,49 @@ func detection(minutes float64, anomaly bool) store.NewPrediction {
 	}
 }
 
-func (h fixture) detect(t *testing.T, n store.NewPrediction, want bool) {
+func (db fixture) detect(t *testing.T, n store.NewPrediction, want bool) {
 	t.Helper()
-	if got, err := h.RecordDetection(t.Context(), n); err != nil || got != want {
+	if got, err := db.RecordDetection(t.Context(), n); err != nil || got != want {
 		t.Errorf("detection at %s (anomaly %v) recorded: %v, %v, want %v", n.Time, n.AnomalyPredicted, got, err, want)
 	}
 }
 
 func TestDetectionsAreRecordedOnceAndSeldom(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.detect(t, detection(0, true), true)
-	h.detect(t, detection(0, true), false) // delivered again
-	h.detect(t, detection(9.9, true), false)
-	h.detect(t, detection(-9.9, true), false) // out of order
-	h.detect(t, detection(5, false), true)    // what is normal has no such limit
-	h.detect(t, detection(5, false), false)
-	h.detect(t, detection(10, true), true)
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.detect(t, detection(0, true), true)
+	db.detect(t, detection(0, true), false) // delivered again
+	db.detect(t, detection(9.9, true), false)
+	db.detect(t, detection(-9.9, true), false) // out of order
+	db.detect(t, detection(5, false), true)    // what is normal has no such limit
+	db.detect(t, detection(5, false), false)
+	db.detect(t, detection(10, true), true)
 	other := detection(1, true)
 	other.SensorID = "n2"
-	h.detect(t, other, true)
+	db.detect(t, other, true)
 
 	// Judged, it is open no more, and the next one is a question again.
-	listed, err := h.Predictions(t.Context(), h.anna, store.PredictionFilter{Status: "unvalidated", Limit: 10})
+	listed, err := db.Predictions(t.Context(), db.anna, store.PredictionFilter{Status: "unvalidated", Limit: 10})
 	if err != nil || len(listed) != 3 {
 		t.Fatalf("Anna sees %+v, %v", listed, err)
 	}
-	if _, err := h.ValidatePrediction(t.Context(), h.anna, listed[0].ID, store.FeedbackOK); err != nil {
+	if _, err := db.ValidatePrediction(t.Context(), db.anna, listed[0].ID, store.FeedbackOK); err != nil {
 		t.Fatal(err)
 	}
-	h.detect(t, detection(12, true), true)
+	db.detect(t, detection(12, true), true)
 }
 
 func TestDetectionsAtTheSameMoment(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	db := open(t)
 	var recorded atomic.Int64
 	var group sync.WaitGroup
 	for i := range 16 {
 		group.Go(func() {
 			n := detection(float64(i)/10, true)
 			n.Time = n.Time.Add(time.Duration(i) * time.Second)
-			if ok, err := h.RecordDetection(t.Context(), n); err != nil {
+			if ok, err := db.RecordDetection(t.Context(), n); err != nil {
 				t.Error(err)
 			} else if ok {
 				recorded.Add(1)
@@ -76,24 +76,24 @@ func TestDetectionsAtTheSameMoment(t *testing.T) {
 // TestDetectionOfADeletedSensorIsNotRecorded shows contract 4.6 for predictions.
 func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
 	said := func(ago time.Duration) store.NewPrediction {
 		n := detection(0, false)
-		n.Time = h.now(t).Add(-ago)
+		n.Time = db.now(t).Add(-ago)
 		n.MessageID = n.Time.String()[:30]
 		return n
 	}
-	h.detect(t, said(0), true)
-	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+	db.detect(t, said(0), true)
+	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	h.detect(t, said(0), false)
-	h.detect(t, said(time.Minute), false)
-	h.sensor(t, h.bruno, h.brunos, "n1")
-	h.detect(t, said(time.Minute), false) // was Anna's
-	h.detect(t, said(0), true)
-	if seen, err := h.Predictions(t.Context(), h.bruno, store.PredictionFilter{Limit: 10}); err != nil || len(seen) != 1 {
+	db.detect(t, said(0), false)
+	db.detect(t, said(time.Minute), false)
+	db.sensor(t, db.bruno, db.brunosRoom, "n1")
+	db.detect(t, said(time.Minute), false) // was Anna's
+	db.detect(t, said(0), true)
+	if seen, err := db.Predictions(t.Context(), db.bruno, store.PredictionFilter{Limit: 10}); err != nil || len(seen) != 1 {
 		t.Errorf("the next owner sees %d predictions, %v, want their own", len(seen), err)
 	}
 }
@@ -102,32 +102,32 @@ func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 // cannot see does not keep anomalies of their sensor from being recorded.
 func TestOpenAnomalyOfAnOwnerBefore(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
 	ahead := detection(0, true)
-	ahead.Time = h.now(t).Add(5 * time.Minute)
-	if _, err := h.RecordPrediction(t.Context(), h.anna, ahead); err != nil {
+	ahead.Time = db.now(t).Add(5 * time.Minute)
+	if _, err := db.RecordPrediction(t.Context(), db.anna, ahead); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	h.sensor(t, h.bruno, h.brunos, "n1")
+	db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	now := detection(1, true)
-	now.Time = h.now(t)
-	h.detect(t, now, true)
+	now.Time = db.now(t)
+	db.detect(t, now, true)
 	again := detection(2, true)
 	again.Time = now.Time.Add(time.Minute)
-	h.detect(t, again, false) // their own open one still does
+	db.detect(t, again, false) // their own open one still does
 }
 
 // TestDetectionBesideTheDeletionStaysHidden records a prediction while the
 // deletion of its sensor has begun and is not committed.
 func TestDetectionBesideTheDeletionStaysHidden(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	deletion, err := h.pool.Begin(t.Context())
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	deletion, err := db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,10 +136,10 @@ func TestDetectionBesideTheDeletionStaysHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := detection(0, true)
-	n.Time = h.now(t)
+	n.Time = db.now(t)
 	var group sync.WaitGroup
-	group.Go(func() { h.detect(t, n, false) })
-	h.waits(t)
+	group.Go(func() { db.detect(t, n, false) })
+	db.waits(t)
 	if err := deletion.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,23 +13,23 @@ import (
 )
 
 // over inserts an alert of n1 so many minutes after the test's instant.
-func (h fixture) over(t *testing.T, of alert.Type, minutes, value float64) {
+func (db fixture) over(t *testing.T, of alert.Type, minutes, value float64) {
 	t.Helper()
 	e := hot("n1", strconv.FormatFloat(minutes, 'f', -1, 64))
 	e.Type, e.Value, e.Time = of, value, minute(minutes)
-	h.insert(t, e, store.AlertStored)
+	db.insert(t, e, store.AlertStored)
 }
 
 func minute(minutes float64) time.Time {
 	return instant().Add(time.Duration(minutes * float64(time.Minute)))
 }
 
-func (h fixture) episodes(t *testing.T, customer int64, q store.EpisodeQuery) []store.Episode {
+func (db fixture) episodes(t *testing.T, customer int64, q store.EpisodeQuery) []store.Episode {
 	t.Helper()
 	if q.Limit == 0 {
 		q.Limit = 50
 	}
-	found, err := h.Episodes(t.Context(), customer, q)
+	found, err := db.Episodes(t.Context(), customer, q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,13 +41,13 @@ func (h fixture) episodes(t *testing.T, customer int64, q store.EpisodeQuery) []
 
 func TestEpisodes(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
 	for _, m := range []float64{0, 5, 2.5} { // in the order of delivery, not of time
-		h.over(t, alert.Temperature, m, 55+m)
+		db.over(t, alert.Temperature, m, 55+m)
 	}
-	h.over(t, alert.Humidity, 3, 61)
-	h.over(t, alert.Temperature, 10.1, 52)
+	db.over(t, alert.Humidity, 3, 61)
+	db.over(t, alert.Temperature, 10.1, 52)
 
 	early := store.Episode{
 		SensorID: "n1", Type: "temperature", Start: minute(0), End: minute(5), Peak: 60, Threshold: 50, Alerts: 3, Unacknowledged: 3,
@@ -71,45 +71,45 @@ func TestEpisodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(c.want, h.episodes(t, h.anna, c.query)); diff != "" {
+			if diff := cmp.Diff(c.want, db.episodes(t, db.anna, c.query)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	if found := h.episodes(t, h.bruno, store.EpisodeQuery{}); len(found) != 0 {
+	if found := db.episodes(t, db.bruno, store.EpisodeQuery{}); len(found) != 0 {
 		t.Errorf("Bruno sees %+v", found)
 	}
 }
 
 func TestAcknowledgeEpisode(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.over(t, alert.Temperature, 0, 55)
-	h.over(t, alert.Temperature, 1, 57)
-	h.over(t, alert.Humidity, 0.5, 61)
-	seen := h.episodes(t, h.anna, store.EpisodeQuery{})
-	h.over(t, alert.Temperature, 2, 56) // came since
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.over(t, alert.Temperature, 0, 55)
+	db.over(t, alert.Temperature, 1, 57)
+	db.over(t, alert.Humidity, 0.5, 61)
+	seen := db.episodes(t, db.anna, store.EpisodeQuery{})
+	db.over(t, alert.Temperature, 2, 56) // came since
 
 	acknowledge := func(customer int64) (int, error) {
-		return h.AcknowledgeEpisode(t.Context(), customer, "n1", "temperature", seen[0].Start, seen[0].End)
+		return db.AcknowledgeEpisode(t.Context(), customer, "n1", "temperature", seen[0].Start, seen[0].End)
 	}
 	if seen[0].Type != "temperature" {
 		t.Fatalf("%+v first", seen[0])
 	}
-	if _, err := acknowledge(h.bruno); !errors.Is(err, store.ErrNoAlert) {
+	if _, err := acknowledge(db.bruno); !errors.Is(err, store.ErrNoAlert) {
 		t.Errorf("Bruno: %v, want %v", err, store.ErrNoAlert)
 	}
 	for _, want := range []int{2, 0} {
-		if got, err := acknowledge(h.anna); err != nil || got != want {
+		if got, err := acknowledge(db.anna); err != nil || got != want {
 			t.Errorf("marked %d, %v, want %d", got, err, want)
 		}
 	}
-	if _, err := h.AcknowledgeEpisode(t.Context(), h.anna, "n1", "temperature", minute(3), minute(9)); !errors.Is(err, store.ErrNoAlert) {
+	if _, err := db.AcknowledgeEpisode(t.Context(), db.anna, "n1", "temperature", minute(3), minute(9)); !errors.Is(err, store.ErrNoAlert) {
 		t.Errorf("empty range: %v, want %v", err, store.ErrNoAlert)
 	}
 	// The episode goes on with one alert to see to, and still began when it began.
-	active := h.episodes(t, h.anna, store.EpisodeQuery{Active: true})
+	active := db.episodes(t, db.anna, store.EpisodeQuery{Active: true})
 	want := []store.Episode{
 		{SensorID: "n1", Type: "temperature", Start: minute(0), End: minute(2), Peak: 57, Threshold: 50, Alerts: 3, Unacknowledged: 1},
 		{SensorID: "n1", Type: "humidity", Start: minute(0.5), End: minute(0.5), Peak: 61, Threshold: 50, Alerts: 1, Unacknowledged: 1},

@@ -25,13 +25,13 @@ func publicKey(t *testing.T) ed25519.PublicKey {
 }
 
 // enrolled makes an enrolled gateway of a customer's.
-func (h fixture) enrolled(t *testing.T, customer int64) store.Gateway {
+func (db fixture) enrolled(t *testing.T, customer int64) store.Gateway {
 	t.Helper()
-	_, code, err := h.CreateGateway(t.Context(), customer, "Basement")
+	_, code, err := db.CreateGateway(t.Context(), customer, "Basement")
 	if err != nil {
 		t.Fatal(err)
 	}
-	gateway, err := h.EnrolGateway(t.Context(), code, publicKey(t))
+	gateway, err := db.EnrolGateway(t.Context(), code, publicKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,34 +41,34 @@ func (h fixture) enrolled(t *testing.T, customer int64) store.Gateway {
 // TestGatewayIsEnrolledOnce shows contract 10.2.
 func TestGatewayIsEnrolledOnce(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	created, code, err := h.CreateGateway(t.Context(), h.anna, "Basement")
+	db := open(t)
+	created, code, err := db.CreateGateway(t.Context(), db.anna, "Basement")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if created.CustomerID != h.anna || created.Name != "Basement" || created.EnrolledAt != nil || created.Account != "anna12@example.com" {
+	if created.CustomerID != db.anna || created.Name != "Basement" || created.EnrolledAt != nil || created.Account != "anna12@example.com" {
 		t.Errorf("created %+v", created)
 	}
-	if keys, err := h.GatewayKeys(t.Context(), []string{created.ID}); err != nil || len(keys) != 0 {
+	if keys, err := db.GatewayKeys(t.Context(), []string{created.ID}); err != nil || len(keys) != 0 {
 		t.Errorf("before enrolment it has %v, %v", keys, err)
 	}
-	if asked, err := h.GatewayByCode(t.Context(), strings.ToLower(code)); err != nil || asked.ID != created.ID || asked.EnrolledAt != nil {
+	if asked, err := db.GatewayByCode(t.Context(), strings.ToLower(code)); err != nil || asked.ID != created.ID || asked.EnrolledAt != nil {
 		t.Errorf("asked what the code is for: %+v, %v", asked, err)
 	}
 	key := publicKey(t)
-	first, err := h.EnrolGateway(t.Context(), code, key)
+	first, err := db.EnrolGateway(t.Context(), code, key)
 	if err != nil || first.ID != created.ID || first.EnrolledAt == nil || !first.PublicKey.Equal(key) {
 		t.Fatalf("enrolled %+v, %v", first, err)
 	}
-	h.sql(t, `UPDATE gateways SET code_expires_at = now() - interval '1 day'`, nil) // the reply was lost, and somebody tries again the day after
-	again, err := h.EnrolGateway(t.Context(), strings.ReplaceAll(code, "-", ""), key)
+	db.sql(t, `UPDATE gateways SET code_expires_at = now() - interval '1 day'`, nil) // the reply was lost, and somebody tries again the day after
+	again, err := db.EnrolGateway(t.Context(), strings.ReplaceAll(code, "-", ""), key)
 	if diff := cmp.Diff(first, again); diff != "" || err != nil {
 		t.Errorf("the same code and key again, %v (-first +again):\n%s", err, diff)
 	}
-	_, err = h.EnrolGateway(t.Context(), code, publicKey(t))
+	_, err = db.EnrolGateway(t.Context(), code, publicKey(t))
 	mustFail(t, "another key", err, store.ErrGatewayEnrolled)
-	keys, err := h.GatewayKeys(t.Context(), []string{created.ID, "gw-unknown"})
-	want := map[string]store.GatewayKey{created.ID: {Channel: reading.Channel(h.anna), PublicKey: key}}
+	keys, err := db.GatewayKeys(t.Context(), []string{created.ID, "gw-unknown"})
+	want := map[string]store.GatewayKey{created.ID: {Channel: reading.Channel(db.anna), PublicKey: key}}
 	if diff := cmp.Diff(want, keys); diff != "" || err != nil {
 		t.Errorf("keys, %v (-want +got):\n%s", err, diff)
 	}
@@ -76,23 +76,23 @@ func TestGatewayIsEnrolledOnce(t *testing.T) {
 
 func TestEnrolmentCodeIsRefused(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	_, expired, err := h.CreateGateway(t.Context(), h.anna, "old")
+	db := open(t)
+	_, expired, err := db.CreateGateway(t.Context(), db.anna, "old")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.sql(t, `UPDATE gateways SET code_expires_at = now()`, nil)
-	revoked, withdrawn, err := h.CreateGateway(t.Context(), h.anna, "withdrawn")
+	db.sql(t, `UPDATE gateways SET code_expires_at = now()`, nil)
+	revoked, withdrawn, err := db.CreateGateway(t.Context(), db.anna, "withdrawn")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.RevokeGateway(t.Context(), h.anna, revoked.ID); err != nil {
+	if err := db.RevokeGateway(t.Context(), db.anna, revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	for name, code := range map[string]string{"expired": expired, "withdrawn": withdrawn, "unknown": "AAAAA-AAAAA-AAAAA-AAAAA", "empty": ""} {
-		_, err := h.GatewayByCode(t.Context(), code)
+		_, err := db.GatewayByCode(t.Context(), code)
 		mustFail(t, name+", asked", err, store.ErrNoGateway)
-		_, err = h.EnrolGateway(t.Context(), code, publicKey(t))
+		_, err = db.EnrolGateway(t.Context(), code, publicKey(t))
 		mustFail(t, name+", enrolled", err, store.ErrNoGateway)
 	}
 }
@@ -100,8 +100,8 @@ func TestEnrolmentCodeIsRefused(t *testing.T) {
 // TestOneOfManyKeysIsEnrolled shows contract 10.2.
 func TestOneOfManyKeysIsEnrolled(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	_, code, err := h.CreateGateway(t.Context(), h.anna, "Basement")
+	db := open(t)
+	_, code, err := db.CreateGateway(t.Context(), db.anna, "Basement")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestOneOfManyKeysIsEnrolled(t *testing.T) {
 	for range cap(won) {
 		key := publicKey(t)
 		group.Go(func() {
-			if _, err := h.EnrolGateway(t.Context(), code, key); err == nil {
+			if _, err := db.EnrolGateway(t.Context(), code, key); err == nil {
 				won <- string(key)
 			} else {
 				mustFail(t, "the others", err, store.ErrGatewayEnrolled)
@@ -126,60 +126,60 @@ func TestOneOfManyKeysIsEnrolled(t *testing.T) {
 // TestGatewaysAreTheCallersAlone shows contract 10.1.
 func TestGatewaysAreTheCallersAlone(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	gateway := h.enrolled(t, h.anna)
-	mustFail(t, "another revokes", h.RevokeGateway(t.Context(), h.bruno, gateway.ID), store.ErrNoGateway)
-	if theirs, err := h.Gateways(t.Context(), h.bruno); err != nil || len(theirs) != 0 {
+	db := open(t)
+	gateway := db.enrolled(t, db.anna)
+	mustFail(t, "another revokes", db.RevokeGateway(t.Context(), db.bruno, gateway.ID), store.ErrNoGateway)
+	if theirs, err := db.Gateways(t.Context(), db.bruno); err != nil || len(theirs) != 0 {
 		t.Errorf("Bruno sees %+v, %v", theirs, err)
 	}
-	if hers, err := h.Gateways(t.Context(), h.anna); err != nil || len(hers) != 1 || hers[0].Revoked() {
+	if hers, err := db.Gateways(t.Context(), db.anna); err != nil || len(hers) != 1 || hers[0].Revoked() {
 		t.Errorf("Anna sees %+v, %v", hers, err)
 	}
-	if err := h.RevokeGateway(t.Context(), h.anna, gateway.ID); err != nil {
+	if err := db.RevokeGateway(t.Context(), db.anna, gateway.ID); err != nil {
 		t.Fatal(err)
 	}
-	mustFail(t, "again", h.RevokeGateway(t.Context(), h.anna, gateway.ID), store.ErrNoGateway)
-	if hers, err := h.Gateways(t.Context(), h.anna); err != nil || len(hers) != 0 {
+	mustFail(t, "again", db.RevokeGateway(t.Context(), db.anna, gateway.ID), store.ErrNoGateway)
+	if hers, err := db.Gateways(t.Context(), db.anna); err != nil || len(hers) != 0 {
 		t.Errorf("Anna still sees %+v, %v", hers, err)
 	}
-	if keys, err := h.GatewayKeys(t.Context(), []string{gateway.ID}); err != nil || !keys[gateway.ID].Revoked {
+	if keys, err := db.GatewayKeys(t.Context(), []string{gateway.ID}); err != nil || !keys[gateway.ID].Revoked {
 		t.Errorf("its messages are verified by %+v, %v", keys, err)
 	}
-	if got, err := h.Gateway(t.Context(), gateway.ID); err != nil || !got.Revoked() {
+	if got, err := db.Gateway(t.Context(), gateway.ID); err != nil || !got.Revoked() {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	_, err := h.Gateway(t.Context(), "gw-unknown")
+	_, err := db.Gateway(t.Context(), "gw-unknown")
 	mustFail(t, "unknown", err, store.ErrNoGateway)
 }
 
 func TestGatewayStatusIsKept(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	gateway := h.enrolled(t, h.anna)
+	db := open(t)
+	gateway := db.enrolled(t, db.anna)
 	status := store.GatewayStatus{
 		GatewayID: gateway.ID, BootID: "a", Sequence: 1, Version: "1.2.0", Role: "primary", ClockOffset: -24 * time.Hour, OutboxReadings: 7,
 		Nodes: []store.ReportedNode{{NodeID: "n1", LastHeartbeat: instant()}, {NodeID: "n1"}, {NodeID: "n2", LastReading: instant()}},
 	}
-	got, err := h.RecordGatewayStatus(t.Context(), status)
+	got, err := db.RecordGatewayStatus(t.Context(), status)
 	if err != nil || got.LastSeen == nil || got.Version != "1.2.0" || got.Role != "primary" || got.ClockOffset != -24*time.Hour ||
 		got.OutboxReadings != 7 || got.Nodes != 2 || got.Clone(time.Now()) {
 		t.Errorf("kept %+v, %v", got, err)
 	}
-	if err := h.RevokeGateway(t.Context(), h.anna, gateway.ID); err != nil {
+	if err := db.RevokeGateway(t.Context(), db.anna, gateway.ID); err != nil {
 		t.Fatal(err)
 	}
 	status.Sequence, status.Version = 2, "2"
-	if got, err := h.RecordGatewayStatus(t.Context(), status); err != nil || !got.Revoked() || got.Version != "1.2.0" {
+	if got, err := db.RecordGatewayStatus(t.Context(), status); err != nil || !got.Revoked() || got.Version != "1.2.0" {
 		t.Errorf("of a revoked gateway %+v, %v", got, err)
 	}
-	_, err = h.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: "gw-unknown", BootID: "a", Sequence: 1})
+	_, err = db.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: "gw-unknown", BootID: "a", Sequence: 1})
 	mustFail(t, "unknown", err, store.ErrNoGateway)
 }
 
 // TestTwoBootsOfOneKeyAreAClone shows contract 10.6.
 func TestTwoBootsOfOneKeyAreAClone(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	db := open(t)
 	for name, c := range map[string]struct {
 		boots     []string // boot and sequence
 		wantClone bool
@@ -193,11 +193,11 @@ func TestTwoBootsOfOneKeyAreAClone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			gateway := h.enrolled(t, h.anna)
+			gateway := db.enrolled(t, db.anna)
 			var err error
 			for _, boot := range c.boots {
 				sequence, _ := strconv.ParseInt(boot[1:], 10, 64)
-				gateway, err = h.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: gateway.ID, BootID: boot[:1], Sequence: sequence})
+				gateway, err = db.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: gateway.ID, BootID: boot[:1], Sequence: sequence})
 			}
 			mustFail(t, "last", err, c.wantLast)
 			if got := gateway.Clone(time.Now()); got != c.wantClone {
@@ -213,12 +213,12 @@ func TestTwoBootsOfOneKeyAreAClone(t *testing.T) {
 // TestDiscoveredNodesAreOfTheCallersGateways shows contract 10.7.
 func TestDiscoveredNodesAreOfTheCallersGateways(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	hers, his := h.enrolled(t, h.anna), h.enrolled(t, h.bruno)
-	second := h.enrolled(t, h.anna)
+	db := open(t)
+	hers, his := db.enrolled(t, db.anna), db.enrolled(t, db.bruno)
+	second := db.enrolled(t, db.anna)
 	report := func(gateway store.Gateway, sequence int64, nodes ...store.ReportedNode) {
 		t.Helper()
-		if _, err := h.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: sequence, Nodes: nodes}); err != nil {
+		if _, err := db.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: sequence, Nodes: nodes}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -226,10 +226,10 @@ func TestDiscoveredNodesAreOfTheCallersGateways(t *testing.T) {
 		store.ReportedNode{NodeID: "sensor", LastReading: instant()})
 	report(second, 1, store.ReportedNode{NodeID: "old", LastHeartbeat: instant().Add(-time.Hour)})
 	report(his, 1, store.ReportedNode{NodeID: "his"}, store.ReportedNode{NodeID: "new"})
-	h.sensor(t, h.anna, h.annas, "sensor")
-	h.sensor(t, h.bruno, h.brunos, "old") // another's sensor of that id changes nothing for her
-	if err := h.UpdateNodeStates(t.Context(), []store.NodeReading{
-		{Reading: reading.Reading{Channel: reading.Channel(h.anna), NodeID: "new", MessageID: "m", Time: instant(), Temperature: 21, Humidity: 40}, GatewayID: hers.ID},
+	db.sensor(t, db.anna, db.annasRoom, "sensor")
+	db.sensor(t, db.bruno, db.brunosRoom, "old") // another's sensor of that id changes nothing for her
+	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{
+		{Reading: reading.Reading{Channel: reading.Channel(db.anna), NodeID: "new", MessageID: "m", Time: instant(), Temperature: 21, Humidity: 40}, GatewayID: hers.ID},
 		{Reading: reading.Reading{NodeID: "old", MessageID: "m", Time: instant(), Temperature: 99, Humidity: 99}},
 	}); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestDiscoveredNodesAreOfTheCallersGateways(t *testing.T) {
 	}
 	list := func(customer int64) (all []seen) {
 		t.Helper()
-		found, err := h.DiscoveredNodes(t.Context(), customer)
+		found, err := db.DiscoveredNodes(t.Context(), customer)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,32 +254,32 @@ func TestDiscoveredNodesAreOfTheCallersGateways(t *testing.T) {
 		return all
 	}
 	want := []seen{{"new", hers.ID, 21}, {"old", hers.ID, 0}}
-	if diff := cmp.Diff(want, list(h.anna), cmp.AllowUnexported(seen{})); diff != "" {
+	if diff := cmp.Diff(want, list(db.anna), cmp.AllowUnexported(seen{})); diff != "" {
 		t.Errorf("Anna (-want +got):\n%s", diff)
 	}
 	want = []seen{{"his", his.ID, 0}, {"new", his.ID, 0}}
-	if diff := cmp.Diff(want, list(h.bruno), cmp.AllowUnexported(seen{})); diff != "" {
+	if diff := cmp.Diff(want, list(db.bruno), cmp.AllowUnexported(seen{})); diff != "" {
 		t.Errorf("Bruno (-want +got):\n%s", diff)
 	}
-	if err := h.RevokeGateway(t.Context(), h.bruno, his.ID); err != nil {
+	if err := db.RevokeGateway(t.Context(), db.bruno, his.ID); err != nil {
 		t.Fatal(err)
 	}
-	if left := list(h.bruno); len(left) != 0 {
+	if left := list(db.bruno); len(left) != 0 {
 		t.Errorf("of a revoked gateway: %v", left)
 	}
 }
 
 func TestReportedNodesAreBounded(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	gateway := h.enrolled(t, h.anna)
+	db := open(t)
+	gateway := db.enrolled(t, db.anna)
 	for round := range int64(3) {
 		nodes := make([]store.ReportedNode, 2000)
 		for i := range nodes {
 			nodes[i].NodeID = strconv.FormatInt(round*2000+int64(i), 10)
 		}
 		var err error
-		gateway, err = h.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: round + 1, Nodes: nodes})
+		gateway, err = db.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: round + 1, Nodes: nodes})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,9 +289,9 @@ func TestReportedNodesAreBounded(t *testing.T) {
 	}
 }
 
-func (h fixture) count(t *testing.T, query string, args pgx.NamedArgs) (n int) {
+func (db fixture) count(t *testing.T, query string, args pgx.NamedArgs) (n int) {
 	t.Helper()
-	if err := h.pool.QueryRow(t.Context(), query, args).Scan(&n); err != nil {
+	if err := db.pool.QueryRow(t.Context(), query, args).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

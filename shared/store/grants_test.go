@@ -50,20 +50,20 @@ func as(t *testing.T, pool *pgxpool.Pool, user string) *pgxpool.Pool {
 }
 
 // granted gives every part a user and returns the store as each sees it.
-func granted(t *testing.T, h fixture) (map[string]*pgxpool.Pool, map[string]*store.Store) {
+func granted(t *testing.T, db fixture) (map[string]*pgxpool.Pool, map[string]*store.Store) {
 	t.Helper()
 	users := map[string]string{}
 	for _, part := range []string{"ingest", "detect", "storealert", "train", "api"} {
-		users[part] = role(t, h.pool, part)
+		users[part] = role(t, db.pool, part)
 	}
 	for range 2 { // again changes nothing
-		if err := store.Grant(t.Context(), h.pool, users); err != nil {
+		if err := store.Grant(t.Context(), db.pool, users); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pools, stores := map[string]*pgxpool.Pool{}, map[string]*store.Store{}
 	for part, user := range users {
-		pools[part] = as(t, h.pool, user)
+		pools[part] = as(t, db.pool, user)
 		stores[part] = store.New(pools[part])
 	}
 	return pools, stores
@@ -71,17 +71,17 @@ func granted(t *testing.T, h fixture) (map[string]*pgxpool.Pool, map[string]*sto
 
 func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	_, part := granted(t, h)
+	db := open(t)
+	_, part := granted(t, db)
 
-	api := fixture{pool: h.pool, Store: part["api"], anna: h.anna, annas: h.annas}
-	api.sensor(t, h.anna, h.annas, "n1")
-	api.sensor(t, h.anna, h.annas, "n2")
-	if err := api.DeleteSensor(t.Context(), h.anna, "n2"); err != nil { // leaves a tombstone
+	api := fixture{pool: db.pool, Store: part["api"], anna: db.anna, annasRoom: db.annasRoom}
+	api.sensor(t, db.anna, db.annasRoom, "n1")
+	api.sensor(t, db.anna, db.annasRoom, "n2")
+	if err := api.DeleteSensor(t.Context(), db.anna, "n2"); err != nil { // leaves a tombstone
 		t.Fatal(err)
 	}
 	limit := 30.0
-	if _, err := api.SetThresholds(t.Context(), h.anna, &limit, nil); err != nil {
+	if _, err := api.SetThresholds(t.Context(), db.anna, &limit, nil); err != nil {
 		t.Fatal(err)
 	}
 
@@ -106,14 +106,14 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	}); err != nil || !recorded {
 		t.Fatalf("detection: %t, %v", recorded, err)
 	}
-	shown, err := api.Predictions(t.Context(), h.anna, store.PredictionFilter{Limit: 10})
+	shown, err := api.Predictions(t.Context(), db.anna, store.PredictionFilter{Limit: 10})
 	if err != nil || len(shown) != 1 {
 		t.Fatalf("predictions %+v, %v", shown, err)
 	}
-	if _, err := api.ValidatePrediction(t.Context(), h.anna, shown[0].ID, store.FeedbackOK); err != nil {
+	if _, err := api.ValidatePrediction(t.Context(), db.anna, shown[0].ID, store.FeedbackOK); err != nil {
 		t.Fatal(err)
 	}
-	run, err := api.BeginManual(t.Context(), h.anna)
+	run, err := api.BeginManual(t.Context(), db.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,15 +131,15 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	if _, err := part["train"].UsedVerdicts(t.Context(), 10); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]int64{shown[0].ID}, h.used(t)); diff != "" {
+	if diff := cmp.Diff([]int64{shown[0].ID}, db.used(t)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
 }
 
 func TestNoComponentMayDoMore(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	pools, _ := granted(t, h)
+	db := open(t)
+	pools, _ := granted(t, db)
 	for _, c := range []struct{ part, statement string }{
 		{"ingest", `SELECT FROM customers`},
 		{"ingest", `DELETE FROM sensors`},
@@ -171,8 +171,8 @@ func TestNoComponentMayDoMore(t *testing.T) {
 // not know: in production, nobody could use it.
 func TestEveryTableHasGrants(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	pools, _ := granted(t, h)
+	db := open(t)
+	pools, _ := granted(t, db)
 	rows, err := pools["api"].Query(t.Context(), `
 		SELECT relname::text
 		FROM pg_class
@@ -192,13 +192,13 @@ func TestEveryTableHasGrants(t *testing.T) {
 
 func TestGrantRevokesWhatTheComponentDoesNotNeed(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	user := role(t, h.pool, "ingest")
-	h.sql(t, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+pgx.Identifier{user}.Sanitize(), nil)
-	if err := store.Grant(t.Context(), h.pool, map[string]string{"ingest": user}); err != nil {
+	db := open(t)
+	user := role(t, db.pool, "ingest")
+	db.sql(t, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+pgx.Identifier{user}.Sanitize(), nil)
+	if err := store.Grant(t.Context(), db.pool, map[string]string{"ingest": user}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := as(t, h.pool, user).Exec(t.Context(), `SELECT FROM customers`)
+	_, err := as(t, db.pool, user).Exec(t.Context(), `SELECT FROM customers`)
 	if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != "42501" {
 		t.Errorf("still reads customers: %v", err)
 	}
@@ -206,12 +206,12 @@ func TestGrantRevokesWhatTheComponentDoesNotNeed(t *testing.T) {
 
 func TestGrantRefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	db := open(t)
 	for _, users := range []map[string]string{
-		{"gateway": role(t, h.pool, "gateway")},
+		{"gateway": role(t, db.pool, "gateway")},
 		{"ingest": "nobody"},
 	} {
-		if err := store.Grant(t.Context(), h.pool, users); err == nil {
+		if err := store.Grant(t.Context(), db.pool, users); err == nil {
 			t.Errorf("granted to %v", users)
 		}
 	}
@@ -221,23 +221,23 @@ func TestGrantRefusesWhatItDoesNotKnow(t *testing.T) {
 // the users are those of the version before, which still serves and loses nothing.
 func TestExtend(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	users := map[string]string{"ingest": role(t, h.pool, "ingest"), "part-of-before": role(t, h.pool, "before")}
+	db := open(t)
+	users := map[string]string{"ingest": role(t, db.pool, "ingest"), "part-of-before": role(t, db.pool, "before")}
 	for _, user := range users {
-		h.sql(t, "GRANT SELECT ON customers TO "+pgx.Identifier{user}.Sanitize(), nil)
+		db.sql(t, "GRANT SELECT ON customers TO "+pgx.Identifier{user}.Sanitize(), nil)
 	}
-	if err := store.Extend(t.Context(), h.pool, users); err != nil {
+	if err := store.Extend(t.Context(), db.pool, users); err != nil {
 		t.Fatal(err)
 	}
 	for part, user := range users {
-		if _, err := as(t, h.pool, user).Exec(t.Context(), `SELECT FROM customers`); err != nil {
+		if _, err := as(t, db.pool, user).Exec(t.Context(), `SELECT FROM customers`); err != nil {
 			t.Errorf("%s lost a right: %v", part, err)
 		}
 	}
-	if _, err := as(t, h.pool, users["ingest"]).Exec(t.Context(), `SELECT FROM sensors`); err != nil {
+	if _, err := as(t, db.pool, users["ingest"]).Exec(t.Context(), `SELECT FROM sensors`); err != nil {
 		t.Errorf("ingest did not get a right of this version: %v", err)
 	}
-	if err := store.Extend(t.Context(), h.pool, map[string]string{"ingest": "nobody"}); err == nil {
+	if err := store.Extend(t.Context(), db.pool, map[string]string{"ingest": "nobody"}); err == nil {
 		t.Error("granted to a user who does not exist")
 	}
 }

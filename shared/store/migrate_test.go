@@ -42,11 +42,11 @@ func connect(t *testing.T, address string) *pgxpool.Pool {
 
 func TestMigrateTwiceKeepsWhatIsStored(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	if err := store.Migrate(t.Context(), h.pool); err != nil {
+	db := open(t)
+	if err := store.Migrate(t.Context(), db.pool); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Customer(t.Context(), h.anna); err != nil {
+	if _, err := db.Customer(t.Context(), db.anna); err != nil {
 		t.Errorf("after a second migration: %v", err)
 	}
 }
@@ -81,19 +81,19 @@ func TestFourMigrationsAtOnceAllSucceed(t *testing.T) {
 // normal readings that were recorded though there was no detector yet.
 func TestReadingsThatNothingJudgedAreOfferedNoMore(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	back(t, h.pool, 5)
-	h.sql(t, `
+	db := open(t)
+	back(t, db.pool, 5)
+	db.sql(t, `
 		INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, anomaly_predicted, feedback, score) VALUES
 		    ('nothing judged it', now(), 'm1', false, NULL, NULL),
 		    ('somebody answered', now(), 'm1', false, 'ok', NULL),
 		    ('a rule judged it', now(), 'm1', true, NULL, NULL),
 		    ('a detector judged it', now(), 'm1', false, NULL, 0.4),
 		    ('another model judged it', now(), '', false, NULL, NULL)`, nil)
-	if err := store.Migrate(t.Context(), h.pool); err != nil {
+	if err := store.Migrate(t.Context(), db.pool); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := h.pool.Query(t.Context(), `SELECT sensor_id FROM prediction_feedback ORDER BY id`)
+	rows, err := db.pool.Query(t.Context(), `SELECT sensor_id FROM prediction_feedback ORDER BY id`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,9 +106,9 @@ func TestReadingsThatNothingJudgedAreOfferedNoMore(t *testing.T) {
 // back takes back the migrations after a version.
 func back(t *testing.T, pool *pgxpool.Pool, version int64) {
 	t.Helper()
-	db := stdlib.OpenDBFromPool(pool)
-	defer func() { _ = db.Close() }()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("migrations"))
+	sqlDB := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = sqlDB.Close() }()
+	provider, err := goose.NewProvider(goose.DialectPostgres, sqlDB, os.DirFS("migrations"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,9 +21,9 @@ type stateRow struct {
 	Temperature *float64
 }
 
-func (h fixture) states(t *testing.T) []stateRow {
+func (db fixture) states(t *testing.T) []stateRow {
 	t.Helper()
-	rows, err := h.pool.Query(t.Context(), `SELECT channel, node_id, message_id, temperature FROM node_state ORDER BY channel, node_id`)
+	rows, err := db.pool.Query(t.Context(), `SELECT channel, node_id, message_id, temperature FROM node_state ORDER BY channel, node_id`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func (h fixture) states(t *testing.T) []stateRow {
 // writers at once.
 func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	db := open(t)
 	var all []store.NodeReading
 	for i := range 300 {
 		for channel := range reading.Channel(3) {
@@ -58,7 +58,7 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 		group.Go(func() {
 			for len(mine) > 0 {
 				n := min(len(mine), 1+len(mine)*(writer+1)/9)
-				if err := h.UpdateNodeStates(t.Context(), mine[:n]); err != nil {
+				if err := db.UpdateNodeStates(t.Context(), mine[:n]); err != nil {
 					t.Error(err)
 					return
 				}
@@ -74,25 +74,25 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 			want = append(want, stateRow{channel, fmt.Sprint("n", i), &message, &temperature})
 		}
 	}
-	if diff := cmp.Diff(want, h.states(t)); diff != "" {
+	if diff := cmp.Diff(want, db.states(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestUsualIntervalFollowsTheNode(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	db := open(t)
 	at := instant()
 	report := func(message string, after time.Duration) float64 {
 		t.Helper()
 		at = at.Add(after)
 		for range 2 { // again changes nothing
-			if err := h.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "n", MessageID: message, Time: at}}}); err != nil {
+			if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "n", MessageID: message, Time: at}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var usual *float64
-		if err := h.pool.QueryRow(t.Context(), `SELECT usual_interval_s FROM node_state`).Scan(&usual); err != nil {
+		if err := db.pool.QueryRow(t.Context(), `SELECT usual_interval_s FROM node_state`).Scan(&usual); err != nil {
 			t.Fatal(err)
 		}
 		if usual == nil {

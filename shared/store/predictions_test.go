@@ -11,9 +11,9 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-func (h fixture) prediction(t *testing.T, customer int64, sensor string, minute int) store.Prediction {
+func (db fixture) prediction(t *testing.T, customer int64, sensor string, minute int) store.Prediction {
 	t.Helper()
-	recorded, err := h.RecordPrediction(t.Context(), customer, store.NewPrediction{
+	recorded, err := db.RecordPrediction(t.Context(), customer, store.NewPrediction{
 		SensorID: sensor, Time: instant().Add(time.Duration(minute) * time.Minute),
 	})
 	if err != nil {
@@ -24,14 +24,14 @@ func (h fixture) prediction(t *testing.T, customer int64, sensor string, minute 
 
 func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
 	offered := store.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "a",
 		PredictedTemperature: new(21.5), PredictedHumidity: new(40.5), ActualTemperature: new(22.5),
 		AnomalyPredicted: true, SamplingProbability: 0.01, Score: new(0.75), ModelVersion: "anomaly_v1",
 	}
-	recorded, err := h.RecordPrediction(t.Context(), h.anna, offered)
+	recorded, err := db.RecordPrediction(t.Context(), db.anna, offered)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 		ID: recorded.ID, SensorID: "n1", Time: instant(), PredictedTemperature: new(21.5),
 		PredictedHumidity: new(40.5), ActualTemperature: new(22.5), AnomalyPredicted: true,
 	}
-	read, err := h.Prediction(t.Context(), h.anna, recorded.ID)
+	read, err := db.Prediction(t.Context(), db.anna, recorded.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,14 +52,14 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 			t.Error("no time of creation")
 		}
 	}
-	_, err = h.RecordPrediction(t.Context(), h.anna, offered)
+	_, err = db.RecordPrediction(t.Context(), db.anna, offered)
 	mustFail(t, "again", err, store.ErrPredictionExists)
 }
 
 // minutes lists the predictions that a customer sees, by their minute.
-func (h fixture) minutes(t *testing.T, customer int64) []int {
+func (db fixture) minutes(t *testing.T, customer int64) []int {
 	t.Helper()
-	found, err := h.Predictions(t.Context(), customer, store.PredictionFilter{Limit: 50})
+	found, err := db.Predictions(t.Context(), customer, store.PredictionFilter{Limit: 50})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func (h fixture) minutes(t *testing.T, customer int64) []int {
 	for _, p := range found {
 		minutes = append(minutes, int(p.Time.Sub(instant())/time.Minute))
 	}
-	stats, err := h.PredictionStats(t.Context(), customer)
+	stats, err := db.PredictionStats(t.Context(), customer)
 	if err != nil || stats.Total != len(found) {
 		t.Errorf("%d predictions counted, %d listed, %v", stats.Total, len(found), err)
 	}
@@ -76,63 +76,63 @@ func (h fixture) minutes(t *testing.T, customer int64) []int {
 
 func TestPredictionsAreShownToTheOwnerOfTheReading(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sql(t, `INSERT INTO prediction_feedback (sensor_id, timestamp) VALUES ('n1', @time)`, pgx.NamedArgs{"time": instant()})
-	if got := h.minutes(t, h.anna); len(got) != 0 {
+	db := open(t)
+	db.sql(t, `INSERT INTO prediction_feedback (sensor_id, timestamp) VALUES ('n1', @time)`, pgx.NamedArgs{"time": instant()})
+	if got := db.minutes(t, db.anna); len(got) != 0 {
 		t.Errorf("before the node is anybody's: %v", got)
 	}
-	h.sensor(t, h.anna, h.annas, "n1")
-	recorded := h.prediction(t, h.anna, "n1", 1)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	recorded := db.prediction(t, db.anna, "n1", 1)
 	const century = 100 * 365 * 24 * 60
-	h.prediction(t, h.anna, "n1", century)
-	if diff := cmp.Diff([]int{century, 1, 0}, h.minutes(t, h.anna)); diff != "" {
+	db.prediction(t, db.anna, "n1", century)
+	if diff := cmp.Diff([]int{century, 1, 0}, db.minutes(t, db.anna)); diff != "" {
 		t.Errorf("its first owner (-want +got):\n%s", diff)
 	}
-	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.minutes(t, h.anna); len(got) != 0 {
+	if got := db.minutes(t, db.anna); len(got) != 0 {
 		t.Errorf("after the deletion: %v", got)
 	}
-	h.sensor(t, h.bruno, h.brunos, "n1")
-	if got := h.minutes(t, h.bruno); len(got) != 0 {
+	db.sensor(t, db.bruno, db.brunosRoom, "n1")
+	if got := db.minutes(t, db.bruno); len(got) != 0 {
 		t.Errorf("the next owner sees %v of the former's", got)
 	}
 	for name, try := range map[string]func() error{
-		"read": func() error { _, err := h.Prediction(t.Context(), h.bruno, recorded.ID); return err },
+		"read": func() error { _, err := db.Prediction(t.Context(), db.bruno, recorded.ID); return err },
 		"validate": func() error {
-			_, err := h.ValidatePrediction(t.Context(), h.bruno, recorded.ID, store.FeedbackOK)
+			_, err := db.ValidatePrediction(t.Context(), db.bruno, recorded.ID, store.FeedbackOK)
 			return err
 		},
 	} {
 		mustFail(t, name, try(), store.ErrNoPrediction)
 	}
-	_, err := h.RecordPrediction(t.Context(), h.bruno, store.NewPrediction{SensorID: "n1", Time: instant()})
+	_, err := db.RecordPrediction(t.Context(), db.bruno, store.NewPrediction{SensorID: "n1", Time: instant()})
 	mustFail(t, "record for the former owner's time", err, store.ErrNoSensor)
-	if _, err := h.RecordPrediction(t.Context(), h.bruno, store.NewPrediction{SensorID: "n1", Time: h.now(t)}); err != nil {
+	if _, err := db.RecordPrediction(t.Context(), db.bruno, store.NewPrediction{SensorID: "n1", Time: db.now(t)}); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.minutes(t, h.bruno); len(got) != 1 {
+	if got := db.minutes(t, db.bruno); len(got) != 1 {
 		t.Errorf("the next owner sees %v, want the own one", got)
 	}
 	// The first owner again sees what comes since the other's deletion.
-	if err := h.DeleteSensor(t.Context(), h.bruno, "n1"); err != nil {
+	if err := db.DeleteSensor(t.Context(), db.bruno, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	h.sensor(t, h.anna, h.annas, "n1")
-	if got := h.minutes(t, h.anna); len(got) != 0 {
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	if got := db.minutes(t, db.anna); len(got) != 0 {
 		t.Errorf("the first owner again sees %v, though another had it between", got)
 	}
 }
 
 func TestPredictionsAreFilteredNewestFirst(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.sensor(t, h.anna, h.annas, "n2")
-	first, second := h.prediction(t, h.anna, "n1", 1), h.prediction(t, h.anna, "n1", 2)
-	third := h.prediction(t, h.anna, "n2", 0)
-	if _, err := h.ValidatePrediction(t.Context(), h.anna, first.ID, store.FeedbackNotOK); err != nil {
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.anna, db.annasRoom, "n2")
+	first, second := db.prediction(t, db.anna, "n1", 1), db.prediction(t, db.anna, "n1", 2)
+	third := db.prediction(t, db.anna, "n2", 0)
+	if _, err := db.ValidatePrediction(t.Context(), db.anna, first.ID, store.FeedbackNotOK); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
@@ -147,7 +147,7 @@ func TestPredictionsAreFilteredNewestFirst(t *testing.T) {
 		"validated of another sensor": {store.PredictionFilter{Status: "validated", SensorID: "n2", Limit: 50}, nil},
 	}
 	for name, test := range tests {
-		found, err := h.Predictions(t.Context(), h.anna, test.filter)
+		found, err := db.Predictions(t.Context(), db.anna, test.filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,61 +164,61 @@ func TestPredictionsAreFilteredNewestFirst(t *testing.T) {
 // TestVerdictMayChangeUntilItIsUsed shows contract 7.4.
 func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	p := h.prediction(t, h.anna, "n1", 0)
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	p := db.prediction(t, db.anna, "n1", 0)
 	for _, verdict := range []store.Feedback{store.FeedbackOK, store.FeedbackNotOK} {
-		validated, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, verdict)
+		validated, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict)
 		if err != nil || validated.Feedback != verdict || validated.UsedInTraining {
 			t.Errorf("%+v, %v", validated, err)
 		}
 	}
-	h.sql(t, `UPDATE prediction_feedback SET used_in_training = true WHERE id = @id`, pgx.NamedArgs{"id": p.ID})
-	_, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, store.FeedbackOK)
+	db.sql(t, `UPDATE prediction_feedback SET used_in_training = true WHERE id = @id`, pgx.NamedArgs{"id": p.ID})
+	_, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, store.FeedbackOK)
 	mustFail(t, "used", err, store.ErrPredictionUsed)
-	if after, err := h.Prediction(t.Context(), h.anna, p.ID); err != nil || after.Feedback != store.FeedbackNotOK {
+	if after, err := db.Prediction(t.Context(), db.anna, p.ID); err != nil || after.Feedback != store.FeedbackNotOK {
 		t.Errorf("after: %+v, %v", after, err)
 	}
-	_, err = h.ValidatePrediction(t.Context(), h.bruno, p.ID, store.FeedbackOK)
+	_, err = db.ValidatePrediction(t.Context(), db.bruno, p.ID, store.FeedbackOK)
 	mustFail(t, "another's, used", err, store.ErrNoPrediction)
 }
 
 func TestPredictionStats(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.sensor(t, h.bruno, h.brunos, "n2")
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	for minute, verdict := range []store.Feedback{"", store.FeedbackOK, store.FeedbackOK, store.FeedbackNotOK} {
-		p := h.prediction(t, h.anna, "n1", minute)
+		p := db.prediction(t, db.anna, "n1", minute)
 		if verdict == "" {
 			continue
 		}
-		if _, err := h.ValidatePrediction(t.Context(), h.anna, p.ID, verdict); err != nil {
+		if _, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check := func(ready bool) {
 		t.Helper()
-		got, err := h.PredictionStats(t.Context(), h.anna)
+		got, err := db.PredictionStats(t.Context(), db.anna)
 		want := store.PredictionStats{Total: 4, Validated: 3, OK: 2, NotOK: 1, ReadyForRetraining: ready}
 		if err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}
 	check(false)
-	h.verdicts(t, "n2", store.RetrainingCount-3-1)
+	db.verdicts(t, "n2", store.RetrainingCount-3-1)
 	check(false)
-	h.verdicts(t, "n2", 1)
+	db.verdicts(t, "n2", 1)
 	check(true)
-	if count, err := h.ValidatedCount(t.Context()); err != nil || count != store.RetrainingCount {
+	if count, err := db.ValidatedCount(t.Context()); err != nil || count != store.RetrainingCount {
 		t.Errorf("%d verdicts, %v", count, err)
 	}
 }
 
 // verdicts adds validated predictions that no run has used.
-func (h fixture) verdicts(t *testing.T, sensor string, count int) {
+func (db fixture) verdicts(t *testing.T, sensor string, count int) {
 	t.Helper()
-	h.sql(t, `
+	db.sql(t, `
 		INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, feedback)
 		SELECT @sensor::text, @timestamp, gen_random_uuid()::text, 'ok'
 		FROM generate_series(1, @count::int)`,

@@ -46,11 +46,11 @@ func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	h := fixture{Store: store.New(pool), pool: pool}
-	h.anna = h.customer(t, "anna12")
-	first, second := h.room(t, h.anna), h.room(t, h.anna)
-	h.sensor(t, h.anna, first, "n1")
-	h.sensor(t, h.anna, second, "n2")
+	db := fixture{Store: store.New(pool), pool: pool}
+	db.anna = db.customer(t, "anna12")
+	first, second := db.room(t, db.anna), db.room(t, db.anna)
+	db.sensor(t, db.anna, first, "n1")
+	db.sensor(t, db.anna, second, "n2")
 
 	holder, err := pool.Begin(t.Context())
 	if err != nil {
@@ -63,21 +63,21 @@ func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 	var group sync.WaitGroup
 	for _, room := range []int64{first, second} {
 		group.Go(func() {
-			if err := h.DeleteRoom(t.Context(), h.anna, room); err != nil {
+			if err := db.DeleteRoom(t.Context(), db.anna, room); err != nil {
 				t.Errorf("delete room %d: %v", room, err)
 			}
 		})
 	}
-	h.wait(t, 2)
+	db.wait(t, 2)
 	for node, room := range map[string]int64{"n1": second, "n2": first} {
 		group.Go(func() {
-			_, err := h.UpdateSensor(t.Context(), h.anna, node, store.SensorChange{Name: "N", Type: "T", RoomID: room})
+			_, err := db.UpdateSensor(t.Context(), db.anna, node, store.SensorChange{Name: "N", Type: "T", RoomID: room})
 			if !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("move %s: %v", node, err)
 			}
 		})
 	}
-	h.wait(t, 4)
+	db.wait(t, 4)
 	if err := holder.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +90,9 @@ func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 // TestDeadlockIsTriedAgain makes the deletion of a room the victim of one. Contract 1.14.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	other, err := h.pool.Begin(t.Context())
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	other, err := db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +102,9 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- h.DeleteRoom(t.Context(), h.anna, h.annas) }()
-	h.waits(t)
-	if _, err := other.Exec(t.Context(), `SELECT FROM server_rooms WHERE id = $1 FOR UPDATE`, h.annas); err != nil {
+	go func() { done <- db.DeleteRoom(t.Context(), db.anna, db.annasRoom) }()
+	db.waits(t)
+	if _, err := other.Exec(t.Context(), `SELECT FROM server_rooms WHERE id = $1 FOR UPDATE`, db.annasRoom); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Commit(t.Context()); err != nil {
@@ -120,10 +120,10 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 // Contract 1.14.
 func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.sql(t, `CREATE SEQUENCE tries`, nil)
-	h.sql(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sql(t, `CREATE SEQUENCE tries`, nil)
+	db.sql(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
 		    IF nextval('tries') % 3 <> 0 THEN
 		        RAISE EXCEPTION 'could not serialize access' USING ERRCODE = 'serialization_failure';
@@ -131,23 +131,23 @@ func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 		    RETURN COALESCE(NEW, OLD);
 		END $$`, nil)
 	for _, table := range []string{"server_rooms", "sensors", "alerts"} {
-		h.sql(t, `CREATE TRIGGER refuse BEFORE INSERT OR DELETE ON `+table+` FOR EACH ROW EXECUTE FUNCTION refuse()`, nil)
+		db.sql(t, `CREATE TRIGGER refuse BEFORE INSERT OR DELETE ON `+table+` FOR EACH ROW EXECUTE FUNCTION refuse()`, nil)
 	}
-	if _, err := h.CreateRoom(t.Context(), h.anna, "one row"); err != nil {
+	if _, err := db.CreateRoom(t.Context(), db.anna, "one row"); err != nil {
 		t.Errorf("one: %v", err)
 	}
-	if _, err := h.CreateSensor(t.Context(), h.anna, sensorOf("n2", h.annas)); err != nil {
+	if _, err := db.CreateSensor(t.Context(), db.anna, sensorOf("n2", db.annasRoom)); err != nil {
 		t.Errorf("a transaction: %v", err)
 	}
-	if _, err := h.InsertAlert(t.Context(), alert.Event{NodeID: "n1", MessageID: "m", Time: instant(), Type: alert.Humidity}); err != nil {
+	if _, err := db.InsertAlert(t.Context(), alert.Event{NodeID: "n1", MessageID: "m", Time: instant(), Type: alert.Humidity}); err != nil {
 		t.Errorf("a scanned row: %v", err)
 	}
-	if err := h.DeleteRoom(t.Context(), h.bruno, h.brunos); err != nil {
+	if err := db.DeleteRoom(t.Context(), db.bruno, db.brunosRoom); err != nil {
 		t.Errorf("a statement: %v", err)
 	}
 
-	h.sql(t, `ALTER SEQUENCE tries INCREMENT 3 RESTART 1`, nil) // never through
-	_, err := h.CreateRoom(t.Context(), h.anna, "never")
+	db.sql(t, `ALTER SEQUENCE tries INCREMENT 3 RESTART 1`, nil) // never through
+	_, err := db.CreateRoom(t.Context(), db.anna, "never")
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "40001" {
 		t.Errorf("got %v, want the failure itself", err)
 	}

@@ -10,28 +10,28 @@ import (
 
 func TestRooms(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	second := h.room(t, h.anna) // of the same name
-	rooms, err := h.Rooms(t.Context(), h.anna)
+	db := open(t)
+	second := db.room(t, db.anna) // of the same name
+	rooms, err := db.Rooms(t.Context(), db.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []store.Room{{ID: h.annas, Name: "Room", CustomerID: h.anna}, {ID: second, Name: "Room", CustomerID: h.anna}}
+	want := []store.Room{{ID: db.annasRoom, Name: "Room", CustomerID: db.anna}, {ID: second, Name: "Room", CustomerID: db.anna}}
 	if diff := cmp.Diff(want, rooms); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	renamed, err := h.RenameRoom(t.Context(), h.anna, second, "Cold aisle")
+	renamed, err := db.RenameRoom(t.Context(), db.anna, second, "Cold aisle")
 	if err != nil || renamed.Name != "Cold aisle" {
 		t.Errorf("renamed: %+v, %v", renamed, err)
 	}
-	if found, err := h.Room(t.Context(), h.anna, second); err != nil || found != renamed {
+	if found, err := db.Room(t.Context(), db.anna, second); err != nil || found != renamed {
 		t.Errorf("found %+v, %v", found, err)
 	}
-	if err := h.DeleteRoom(t.Context(), h.anna, second); err != nil {
+	if err := db.DeleteRoom(t.Context(), db.anna, second); err != nil {
 		t.Fatal(err)
 	}
-	mustFail(t, "delete again", h.DeleteRoom(t.Context(), h.anna, second), store.ErrNoRoom)
-	_, err = h.CreateRoom(t.Context(), -1, "Room")
+	mustFail(t, "delete again", db.DeleteRoom(t.Context(), db.anna, second), store.ErrNoRoom)
+	_, err = db.CreateRoom(t.Context(), -1, "Room")
 	mustFail(t, "room of nobody", err, store.ErrNoCustomer)
 }
 
@@ -39,84 +39,84 @@ func TestRooms(t *testing.T) {
 // exist: the two answers must not differ.
 func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "annas")
-	h.sensor(t, h.bruno, h.brunos, "brunos")
-	if _, err := h.InsertAlert(t.Context(), hot("annas", "a")); err != nil {
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "annas")
+	db.sensor(t, db.bruno, db.brunosRoom, "brunos")
+	if _, err := db.InsertAlert(t.Context(), hot("annas", "a")); err != nil {
 		t.Fatal(err)
 	}
-	active, err := h.ActiveAlerts(t.Context(), h.anna)
+	active, err := db.ActiveAlerts(t.Context(), db.anna)
 	if err != nil || len(active) != 1 {
 		t.Fatalf("%v, %v", active, err)
 	}
-	prediction := h.prediction(t, h.anna, "annas", 0)
+	prediction := db.prediction(t, db.anna, "annas", 0)
 	ctx := t.Context()
 	operations := map[string]struct {
 		want error
 		do   func(room int64, sensor string, alert, prediction int64) error
 	}{
-		"Room": {store.ErrNoRoom, func(room int64, _ string, _, _ int64) error { _, err := h.Room(ctx, h.bruno, room); return err }},
+		"Room": {store.ErrNoRoom, func(room int64, _ string, _, _ int64) error { _, err := db.Room(ctx, db.bruno, room); return err }},
 		"RenameRoom": {store.ErrNoRoom, func(room int64, _ string, _, _ int64) error {
-			_, err := h.RenameRoom(ctx, h.bruno, room, "x")
+			_, err := db.RenameRoom(ctx, db.bruno, room, "x")
 			return err
 		}},
-		"DeleteRoom": {store.ErrNoRoom, func(room int64, _ string, _, _ int64) error { return h.DeleteRoom(ctx, h.bruno, room) }},
-		"Sensors":    {store.ErrNoRoom, func(room int64, _ string, _, _ int64) error { _, err := h.Sensors(ctx, h.bruno, room); return err }},
+		"DeleteRoom": {store.ErrNoRoom, func(room int64, _ string, _, _ int64) error { return db.DeleteRoom(ctx, db.bruno, room) }},
+		"Sensors":    {store.ErrNoRoom, func(room int64, _ string, _, _ int64) error { _, err := db.Sensors(ctx, db.bruno, room); return err }},
 		"CreateSensor": {store.ErrNoRoom, func(room int64, _ string, _, _ int64) error {
-			_, err := h.CreateSensor(ctx, h.bruno, sensorOf("new", room))
+			_, err := db.CreateSensor(ctx, db.bruno, sensorOf("new", room))
 			return err
 		}},
-		"Sensor": {store.ErrNoSensor, func(_ int64, sensor string, _, _ int64) error { _, err := h.Sensor(ctx, h.bruno, sensor); return err }},
+		"Sensor": {store.ErrNoSensor, func(_ int64, sensor string, _, _ int64) error { _, err := db.Sensor(ctx, db.bruno, sensor); return err }},
 		"UpdateSensor": {store.ErrNoSensor, func(_ int64, sensor string, _, _ int64) error {
-			_, err := h.UpdateSensor(ctx, h.bruno, sensor, store.SensorChange{Name: "x", Type: "x", RoomID: h.brunos})
+			_, err := db.UpdateSensor(ctx, db.bruno, sensor, store.SensorChange{Name: "x", Type: "x", RoomID: db.brunosRoom})
 			return err
 		}},
 		"UpdateSensor into a room": {store.ErrNoRoom, func(room int64, _ string, _, _ int64) error {
-			_, err := h.UpdateSensor(ctx, h.bruno, "brunos", store.SensorChange{Name: "x", Type: "x", RoomID: room})
+			_, err := db.UpdateSensor(ctx, db.bruno, "brunos", store.SensorChange{Name: "x", Type: "x", RoomID: room})
 			return err
 		}},
-		"DeleteSensor": {store.ErrNoSensor, func(_ int64, sensor string, _, _ int64) error { return h.DeleteSensor(ctx, h.bruno, sensor) }},
+		"DeleteSensor": {store.ErrNoSensor, func(_ int64, sensor string, _, _ int64) error { return db.DeleteSensor(ctx, db.bruno, sensor) }},
 		"AcknowledgeAlert": {store.ErrNoAlert, func(_ int64, _ string, alert, _ int64) error {
-			_, err := h.AcknowledgeAlert(ctx, h.bruno, alert)
+			_, err := db.AcknowledgeAlert(ctx, db.bruno, alert)
 			return err
 		}},
 		"RecordPrediction": {store.ErrNoSensor, func(_ int64, sensor string, _, _ int64) error {
-			_, err := h.RecordPrediction(ctx, h.bruno, store.NewPrediction{SensorID: sensor, Time: instant()})
+			_, err := db.RecordPrediction(ctx, db.bruno, store.NewPrediction{SensorID: sensor, Time: instant()})
 			return err
 		}},
 		"Prediction": {store.ErrNoPrediction, func(_ int64, _ string, _, prediction int64) error {
-			_, err := h.Prediction(ctx, h.bruno, prediction)
+			_, err := db.Prediction(ctx, db.bruno, prediction)
 			return err
 		}},
 		"ValidatePrediction": {store.ErrNoPrediction, func(_ int64, _ string, _, prediction int64) error {
-			_, err := h.ValidatePrediction(ctx, h.bruno, prediction, store.FeedbackOK)
+			_, err := db.ValidatePrediction(ctx, db.bruno, prediction, store.FeedbackOK)
 			return err
 		}},
 	}
 	for name, operation := range operations {
-		mustFail(t, name+" of another customer", operation.do(h.annas, "annas", active[0].ID, prediction.ID), operation.want)
+		mustFail(t, name+" of another customer", operation.do(db.annasRoom, "annas", active[0].ID, prediction.ID), operation.want)
 		mustFail(t, name+" of nothing", operation.do(-1, "absent", -1, -1), operation.want)
 	}
 	lists := map[string]func() (int, error){
-		"Rooms": func() (int, error) { found, err := h.Rooms(ctx, h.bruno); return len(found) - 1, err },
+		"Rooms": func() (int, error) { found, err := db.Rooms(ctx, db.bruno); return len(found) - 1, err },
 		"OwnedSensors": func() (int, error) {
-			found, err := h.OwnedSensors(ctx, h.bruno, []string{"annas"})
+			found, err := db.OwnedSensors(ctx, db.bruno, []string{"annas"})
 			return len(found), err
 		},
-		"ActiveAlerts": func() (int, error) { found, err := h.ActiveAlerts(ctx, h.bruno); return len(found), err },
+		"ActiveAlerts": func() (int, error) { found, err := db.ActiveAlerts(ctx, db.bruno); return len(found), err },
 		"Episodes": func() (int, error) {
-			found, err := h.Episodes(ctx, h.bruno, store.EpisodeQuery{Limit: 50})
+			found, err := db.Episodes(ctx, db.bruno, store.EpisodeQuery{Limit: 50})
 			return len(found), err
 		},
 		"AlertHistory": func() (int, error) {
-			found, err := h.AlertHistory(ctx, h.bruno, store.AlertQuery{Limit: 50})
+			found, err := db.AlertHistory(ctx, db.bruno, store.AlertQuery{Limit: 50})
 			return len(found), err
 		},
 		"Predictions": func() (int, error) {
-			found, err := h.Predictions(ctx, h.bruno, store.PredictionFilter{SensorID: "annas", Limit: 50})
+			found, err := db.Predictions(ctx, db.bruno, store.PredictionFilter{SensorID: "annas", Limit: 50})
 			return len(found), err
 		},
-		"PredictionStats": func() (int, error) { found, err := h.PredictionStats(ctx, h.bruno); return found.Total, err },
+		"PredictionStats": func() (int, error) { found, err := db.PredictionStats(ctx, db.bruno); return found.Total, err },
 	}
 	for name, list := range lists {
 		if count, err := list(); err != nil || count != 0 {
@@ -124,14 +124,14 @@ func TestTenantIsolation(t *testing.T) {
 		}
 	}
 	// And none of it has changed anything of Anna's.
-	sensor, err := h.Sensor(ctx, h.anna, "annas")
-	if err != nil || sensor.Name != "Rack" || sensor.RoomID != h.annas {
+	sensor, err := db.Sensor(ctx, db.anna, "annas")
+	if err != nil || sensor.Name != "Rack" || sensor.RoomID != db.annasRoom {
 		t.Errorf("sensor %+v, %v", sensor, err)
 	}
-	if after, err := h.ActiveAlerts(ctx, h.anna); err != nil || len(after) != 1 {
+	if after, err := db.ActiveAlerts(ctx, db.anna); err != nil || len(after) != 1 {
 		t.Errorf("alerts %+v, %v", after, err)
 	}
-	if after, err := h.Prediction(ctx, h.anna, prediction.ID); err != nil || after.Feedback != "" {
+	if after, err := db.Prediction(ctx, db.anna, prediction.ID); err != nil || after.Feedback != "" {
 		t.Errorf("prediction %+v, %v", after, err)
 	}
 }

@@ -17,42 +17,42 @@ import (
 
 func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	created := h.sensor(t, h.anna, h.annas, "n1")
-	want := store.Sensor{ID: "n1", Name: "Rack", Type: "ESP32-DHT22", RoomID: h.annas}
+	db := open(t)
+	created := db.sensor(t, db.anna, db.annasRoom, "n1")
+	want := store.Sensor{ID: "n1", Name: "Rack", Type: "ESP32-DHT22", RoomID: db.annasRoom}
 	if diff := cmp.Diff(want, at(created)); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
-	second := h.room(t, h.anna)
-	moved, err := h.UpdateSensor(t.Context(), h.anna, "n1", store.SensorChange{
+	second := db.room(t, db.anna)
+	moved, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{
 		Name: "Top", Type: "Other", RoomID: second, Position: new("U42"),
 	})
 	want = store.Sensor{ID: "n1", Name: "Top", Type: "Other", RoomID: second, Position: new("U42")}
 	if diff := cmp.Diff(want, at(moved)); diff != "" || err != nil {
 		t.Errorf("moved, %v (-want +got):\n%s", err, diff)
 	}
-	kept, err := h.UpdateSensor(t.Context(), h.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second, KeepPosition: true})
+	kept, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second, KeepPosition: true})
 	if err != nil || kept.Position == nil || *kept.Position != "U42" {
 		t.Errorf("an update that keeps the position gave %+v, %v", kept, err)
 	}
-	if first, err := h.Sensors(t.Context(), h.anna, h.annas); err != nil || len(first) != 0 {
+	if first, err := db.Sensors(t.Context(), db.anna, db.annasRoom); err != nil || len(first) != 0 {
 		t.Errorf("the old room has %+v, %v", first, err)
 	}
-	found, err := h.Sensors(t.Context(), h.anna, second)
+	found, err := db.Sensors(t.Context(), db.anna, second)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the new room has %+v, %v", found, err)
 	}
 	if diff := cmp.Diff(want, at(found[0])); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	cleared, err := h.UpdateSensor(t.Context(), h.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second})
+	cleared, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second})
 	if err != nil || cleared.Position != nil {
 		t.Errorf("an update that clears the position gave %+v, %v", cleared, err)
 	}
-	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	mustFail(t, "delete again", h.DeleteSensor(t.Context(), h.anna, "n1"), store.ErrNoSensor)
+	mustFail(t, "delete again", db.DeleteSensor(t.Context(), db.anna, "n1"), store.ErrNoSensor)
 }
 
 // at brings the time of a sensor into one form.
@@ -63,11 +63,11 @@ func at(s store.Sensor) store.Sensor {
 
 func TestOwnedSensorsAreTheCallersAlone(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "b")
-	h.sensor(t, h.anna, h.annas, "a")
-	h.sensor(t, h.bruno, h.brunos, "c")
-	found, err := h.OwnedSensors(t.Context(), h.anna, []string{"c", "b", "a", "a", "unknown"})
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "b")
+	db.sensor(t, db.anna, db.annasRoom, "a")
+	db.sensor(t, db.bruno, db.brunosRoom, "c")
+	found, err := db.OwnedSensors(t.Context(), db.anna, []string{"c", "b", "a", "a", "unknown"})
 	if err != nil || len(found) != 2 || found[0].ID != "a" || found[1].ID != "b" {
 		t.Errorf("found %+v, %v", found, err)
 	}
@@ -75,26 +75,26 @@ func TestOwnedSensorsAreTheCallersAlone(t *testing.T) {
 
 func TestSensorIDInUseByAnyoneIsTaken(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	_, err := h.CreateSensor(t.Context(), h.anna, sensorOf("n1", h.annas))
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	_, err := db.CreateSensor(t.Context(), db.anna, sensorOf("n1", db.annasRoom))
 	mustFail(t, "one's own", err, store.ErrSensorExists)
-	_, err = h.CreateSensor(t.Context(), h.bruno, sensorOf("n1", h.brunos))
+	_, err = db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
 	mustFail(t, "another's", err, store.ErrSensorExists)
 }
 
 func TestOneOfManyCreatorsWinsAnIdentifier(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	db := open(t)
 	var won atomic.Int32
 	var group sync.WaitGroup
 	for i := range 20 {
-		customer, room := h.anna, h.annas
+		customer, room := db.anna, db.annasRoom
 		if i%2 == 1 {
-			customer, room = h.bruno, h.brunos
+			customer, room = db.bruno, db.brunosRoom
 		}
 		group.Go(func() {
-			_, err := h.CreateSensor(t.Context(), customer, sensorOf("wanted", room))
+			_, err := db.CreateSensor(t.Context(), customer, sensorOf("wanted", room))
 			switch {
 			case err == nil:
 				won.Add(1)
@@ -110,9 +110,9 @@ func TestOneOfManyCreatorsWinsAnIdentifier(t *testing.T) {
 }
 
 // n1 is what the pipeline is told of the identifier n1.
-func (h fixture) n1(t *testing.T) store.SensorStatus {
+func (db fixture) n1(t *testing.T) store.SensorStatus {
 	t.Helper()
-	nodes, err := h.SensorStatuses(t.Context(), []string{"n1"})
+	nodes, err := db.SensorStatuses(t.Context(), []string{"n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,41 +121,41 @@ func (h fixture) n1(t *testing.T) store.SensorStatus {
 
 func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(t *testing.T, h fixture){
-		"sensor": func(t *testing.T, h fixture) {
+	tests := map[string]func(t *testing.T, db fixture){
+		"sensor": func(t *testing.T, db fixture) {
 			t.Helper()
-			if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+			if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"room": func(t *testing.T, h fixture) {
+		"room": func(t *testing.T, db fixture) {
 			t.Helper()
-			if err := h.DeleteRoom(t.Context(), h.anna, h.annas); err != nil {
+			if err := db.DeleteRoom(t.Context(), db.anna, db.annasRoom); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"customer": func(t *testing.T, h fixture) {
+		"customer": func(t *testing.T, db fixture) {
 			t.Helper()
-			h.sql(t, `DELETE FROM customers WHERE id = @id`, pgx.NamedArgs{"id": h.anna})
+			db.sql(t, `DELETE FROM customers WHERE id = @id`, pgx.NamedArgs{"id": db.anna})
 		},
 	}
 	for name, remove := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := open(t)
-			if got := h.n1(t); got.Owned || got.Deleted {
+			db := open(t)
+			if got := db.n1(t); got.Owned || got.Deleted {
 				t.Errorf("before anyone has it: %+v", got)
 			}
-			h.sensor(t, h.anna, h.annas, "n1")
-			if got := h.n1(t); !got.Owned || got.Deleted {
+			db.sensor(t, db.anna, db.annasRoom, "n1")
+			if got := db.n1(t); !got.Owned || got.Deleted {
 				t.Errorf("owned: %+v", got)
 			}
-			remove(t, h)
-			if got := h.n1(t); got.Owned || !got.Deleted {
+			remove(t, db)
+			if got := db.n1(t); got.Owned || !got.Deleted {
 				t.Errorf("deleted: %+v", got)
 			}
-			h.sensor(t, h.bruno, h.brunos, "n1")
-			if got := h.n1(t); !got.Owned || got.Deleted {
+			db.sensor(t, db.bruno, db.brunosRoom, "n1")
+			if got := db.n1(t); !got.Owned || got.Deleted {
 				t.Errorf("created again: %+v", got)
 			}
 		})
@@ -164,35 +164,35 @@ func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 
 func TestNewOwnerSeesOnlyWhatCameSinceTheOthersDeletion(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	before := h.now(t)
-	if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	before := db.now(t)
+	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	after := h.now(t)
-	created := h.sensor(t, h.bruno, h.brunos, "n1")
+	after := db.now(t)
+	created := db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	if created.VisibleSince.Before(before) || created.VisibleSince.After(after) {
 		t.Errorf("visible since %v, deleted between %v and %v", created.VisibleSince, before, after)
 	}
-	found, err := h.Sensor(t.Context(), h.bruno, "n1")
+	found, err := db.Sensor(t.Context(), db.bruno, "n1")
 	if err != nil || !found.VisibleSince.Equal(created.VisibleSince) {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	// It is the last deletion by another that counts, not one's own after it.
-	if err := h.DeleteSensor(t.Context(), h.bruno, "n1"); err != nil {
+	if err := db.DeleteSensor(t.Context(), db.bruno, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	if again := h.sensor(t, h.bruno, h.brunos, "n1"); !again.VisibleSince.Equal(created.VisibleSince) {
+	if again := db.sensor(t, db.bruno, db.brunosRoom, "n1"); !again.VisibleSince.Equal(created.VisibleSince) {
 		t.Errorf("visible since %v after creating it again, %v before", again.VisibleSince, created.VisibleSince)
 	}
 }
 
 func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	deletion, err := h.pool.Begin(t.Context())
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	deletion, err := db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,12 +202,12 @@ func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
 	defer func() { _ = deletion.Rollback(context.WithoutCancel(t.Context())) }()
 	var group sync.WaitGroup
 	group.Go(func() {
-		created, err := h.CreateSensor(t.Context(), h.bruno, sensorOf("n1", h.brunos))
+		created, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
 		if err != nil || created.VisibleSince.IsZero() {
 			t.Errorf("Bruno sees Anna's readings: %+v, %v", created, err)
 		}
 	})
-	h.waits(t)
+	db.waits(t)
 	if err := deletion.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -216,22 +216,22 @@ func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
 
 func TestSameOwnerSeesEverythingAgain(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	db := open(t)
 	for range 2 {
-		if created := h.sensor(t, h.anna, h.annas, "n1"); !created.VisibleSince.IsZero() {
+		if created := db.sensor(t, db.anna, db.annasRoom, "n1"); !created.VisibleSince.IsZero() {
 			t.Errorf("visible since %v", created.VisibleSince)
 		}
-		if err := h.DeleteSensor(t.Context(), h.anna, "n1"); err != nil {
+		if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // now is the database's clock, which dates tombstones.
-func (h fixture) now(t *testing.T) time.Time {
+func (db fixture) now(t *testing.T) time.Time {
 	t.Helper()
 	var now time.Time
-	if err := h.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
+	if err := db.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		t.Fatal(err)
 	}
 	return now
@@ -239,17 +239,17 @@ func (h fixture) now(t *testing.T) time.Time {
 
 func TestSensorStatusHasThresholdsOfTheOwnerOnly(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.sensor(t, h.bruno, h.brunos, "n2")
-	if _, err := h.SetThresholds(t.Context(), h.anna, new(30.0), nil); err != nil {
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.bruno, db.brunosRoom, "n2")
+	if _, err := db.SetThresholds(t.Context(), db.anna, new(30.0), nil); err != nil {
 		t.Fatal(err)
 	}
 	// A look at the defaults sets nothing.
-	if _, err := h.Thresholds(t.Context(), h.bruno); err != nil {
+	if _, err := db.Thresholds(t.Context(), db.bruno); err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := h.SensorStatuses(t.Context(), []string{"n1", "n2", "n3"})
+	nodes, err := db.SensorStatuses(t.Context(), []string{"n1", "n2", "n3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,20 +261,20 @@ func TestSensorStatusHasThresholdsOfTheOwnerOnly(t *testing.T) {
 
 func TestSensorStatusHasDefaultsThatTheOwnerChose(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.sensor(t, h.bruno, h.brunos, "n2")
-	for _, customer := range []int64{h.anna, h.bruno} {
-		if _, err := h.Thresholds(t.Context(), customer); err != nil {
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.bruno, db.brunosRoom, "n2")
+	for _, customer := range []int64{db.anna, db.bruno} {
+		if _, err := db.Thresholds(t.Context(), customer); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := h.SetThresholds(t.Context(), h.anna, new(50.0), nil); err != nil {
+	if _, err := db.SetThresholds(t.Context(), db.anna, new(50.0), nil); err != nil {
 		t.Fatal(err)
 	}
 	// As the version before this one sets it, which does not know of the column.
-	h.sql(t, `UPDATE alert_thresholds SET max_humidity = 60 WHERE customer_id = @bruno`, pgx.NamedArgs{"bruno": h.bruno})
-	nodes, err := h.SensorStatuses(t.Context(), []string{"n1", "n2"})
+	db.sql(t, `UPDATE alert_thresholds SET max_humidity = 60 WHERE customer_id = @bruno`, pgx.NamedArgs{"bruno": db.bruno})
+	nodes, err := db.SensorStatuses(t.Context(), []string{"n1", "n2"})
 	if err != nil || nodes["n1"].Thresholds == nil || nodes["n2"].Thresholds == nil {
 		t.Errorf("nodes %+v, %v", nodes, err)
 	}

@@ -26,22 +26,22 @@ type fixture struct {
 
 	pool        *pgxpool.Pool
 	anna, bruno int64 // customers
-	annas       int64 // rooms
-	brunos      int64
+	annasRoom   int64
+	brunosRoom  int64
 }
 
 func open(tb testing.TB) fixture {
 	tb.Helper()
 	pool := pgtest.New(tb)
-	h := fixture{Store: store.New(pool), pool: pool}
-	h.anna, h.bruno = h.customer(tb, "anna12"), h.customer(tb, "bruno1")
-	h.annas, h.brunos = h.room(tb, h.anna), h.room(tb, h.bruno)
-	return h
+	db := fixture{Store: store.New(pool), pool: pool}
+	db.anna, db.bruno = db.customer(tb, "anna12"), db.customer(tb, "bruno1")
+	db.annasRoom, db.brunosRoom = db.room(tb, db.anna), db.room(tb, db.bruno)
+	return db
 }
 
-func (h fixture) customer(tb testing.TB, name string) int64 {
+func (db fixture) customer(tb testing.TB, name string) int64 {
 	tb.Helper()
-	created, err := h.CreateCustomer(tb.Context(), store.NewCustomer{
+	created, err := db.CreateCustomer(tb.Context(), store.NewCustomer{
 		Email: name + "@example.com", Username: name, PasswordHash: "hash of " + name,
 	})
 	if err != nil {
@@ -50,18 +50,18 @@ func (h fixture) customer(tb testing.TB, name string) int64 {
 	return created.ID
 }
 
-func (h fixture) room(tb testing.TB, customer int64) int64 {
+func (db fixture) room(tb testing.TB, customer int64) int64 {
 	tb.Helper()
-	created, err := h.CreateRoom(tb.Context(), customer, "Room")
+	created, err := db.CreateRoom(tb.Context(), customer, "Room")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return created.ID
 }
 
-func (h fixture) sensor(t *testing.T, customer, room int64, id string) store.Sensor {
+func (db fixture) sensor(t *testing.T, customer, room int64, id string) store.Sensor {
 	t.Helper()
-	created, err := h.CreateSensor(t.Context(), customer, sensorOf(id, room))
+	created, err := db.CreateSensor(t.Context(), customer, sensorOf(id, room))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,26 +74,26 @@ func sensorOf(id string, room int64) store.NewSensor {
 
 // sql runs a statement as a careless writer would, past the store: an argument
 // that is left out is NULL.
-func (h fixture) sql(t *testing.T, statement string, args pgx.NamedArgs) {
+func (db fixture) sql(t *testing.T, statement string, args pgx.NamedArgs) {
 	t.Helper()
-	if _, err := h.pool.Exec(t.Context(), statement, args); err != nil {
+	if _, err := db.pool.Exec(t.Context(), statement, args); err != nil {
 		t.Fatalf("%s: %v", strings.Fields(statement)[0], err)
 	}
 }
 
 // waits returns once a session waits for what another has not committed.
-func (h fixture) waits(t *testing.T) {
+func (db fixture) waits(t *testing.T) {
 	t.Helper()
-	h.wait(t, 1)
+	db.wait(t, 1)
 }
 
 // wait returns once so many sessions wait for what others have not committed.
-func (h fixture) wait(t *testing.T, sessions int) {
+func (db fixture) wait(t *testing.T, sessions int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for waiting := 0; waiting < sessions; {
-		err := h.pool.QueryRow(ctx, `
+		err := db.pool.QueryRow(ctx, `
 			SELECT count(*)
 			FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)

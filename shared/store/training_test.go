@@ -16,25 +16,25 @@ import (
 
 func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
 	const people = 50
-	h.verdicts(t, "n1", store.RetrainingCount-people)
+	db.verdicts(t, "n1", store.RetrainingCount-people)
 	var unvalidated []int64
 	for minute := range people {
-		unvalidated = append(unvalidated, h.prediction(t, h.anna, "n1", minute+1).ID)
+		unvalidated = append(unvalidated, db.prediction(t, db.anna, "n1", minute+1).ID)
 	}
-	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
+	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || begun {
 		t.Fatalf("before enough verdicts: %v, %v", begun, err)
 	}
 	var started atomic.Int32
 	var group sync.WaitGroup
 	for _, id := range unvalidated {
 		group.Go(func() {
-			if _, err := h.ValidatePrediction(t.Context(), h.anna, id, store.FeedbackOK); err != nil {
+			if _, err := db.ValidatePrediction(t.Context(), db.anna, id, store.FeedbackOK); err != nil {
 				t.Error(err)
 			}
-			run, begun, err := h.BeginAutomatic(t.Context())
+			run, begun, err := db.BeginAutomatic(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -50,20 +50,20 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	if started.Load() != 1 {
 		t.Errorf("%d runs began, want 1", started.Load())
 	}
-	if runs, err := h.TrainingRuns(t.Context(), 20); err != nil || len(runs) != 1 {
+	if runs, err := db.TrainingRuns(t.Context(), 20); err != nil || len(runs) != 1 {
 		t.Errorf("%d runs stand in the table, %v", len(runs), err)
 	}
 }
 
 func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.verdicts(t, "n1", store.RetrainingCount)
-	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || !begun {
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.verdicts(t, "n1", store.RetrainingCount)
+	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || !begun {
 		t.Fatalf("the first: %v, %v", begun, err)
 	}
-	end, err := h.pool.Begin(t.Context())
+	end, err := db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +78,11 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
+		if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || begun {
 			t.Errorf("began %v, %v: its verdicts were used", begun, err)
 		}
 	})
-	h.waits(t)
+	db.waits(t)
 	if err := end.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -91,55 +91,55 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 
 func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.sensor(t, h.bruno, h.brunos, "n2")
-	run, err := h.BeginManual(t.Context(), h.anna)
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.bruno, db.brunosRoom, "n2")
+	run, err := db.BeginManual(t.Context(), db.anna)
 	if err != nil || run.TriggeredBy != store.TriggeredManually || run.Status != store.RunRunning || run.CompletedAt != nil {
 		t.Fatalf("began %+v, %v", run, err)
 	}
-	_, err = h.BeginManual(t.Context(), h.anna)
+	_, err = db.BeginManual(t.Context(), db.anna)
 	mustFail(t, "a second one", err, store.ErrRunning)
-	_, err = h.BeginManual(t.Context(), h.bruno)
+	_, err = db.BeginManual(t.Context(), db.bruno)
 	mustFail(t, "another customer's", err, store.ErrRunning)
-	h.verdicts(t, "n1", store.RetrainingCount)
-	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || begun {
+	db.verdicts(t, "n1", store.RetrainingCount)
+	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || begun {
 		t.Errorf("an automatic one beside it: %v, %v", begun, err)
 	}
-	h.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now()`, nil)
-	if _, begun, err := h.BeginAutomatic(t.Context()); err != nil || !begun {
+	db.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now()`, nil)
+	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || !begun {
 		t.Errorf("an automatic one after it: %v, %v", begun, err)
 	}
 }
 
 func TestManualRunNeedsASensor(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.bruno, h.brunos, "n1")
-	_, err := h.BeginManual(t.Context(), h.anna)
+	db := open(t)
+	db.sensor(t, db.bruno, db.brunosRoom, "n1")
+	_, err := db.BeginManual(t.Context(), db.anna)
 	mustFail(t, "beside another customer's sensor", err, store.ErrNoSensors)
-	h.sensor(t, h.anna, h.annas, "n2")
-	if err := h.DeleteSensor(t.Context(), h.anna, "n2"); err != nil {
+	db.sensor(t, db.anna, db.annasRoom, "n2")
+	if err := db.DeleteSensor(t.Context(), db.anna, "n2"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.BeginManual(t.Context(), h.anna)
+	_, err = db.BeginManual(t.Context(), db.anna)
 	mustFail(t, "after the sensor was deleted", err, store.ErrNoSensors)
-	h.sensor(t, h.anna, h.annas, "n2")
-	if _, err := h.BeginManual(t.Context(), h.anna); err != nil {
+	db.sensor(t, db.anna, db.annasRoom, "n2")
+	if _, err := db.BeginManual(t.Context(), db.anna); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestManualRunsAtOnceBeginOne(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.sensor(t, h.bruno, h.brunos, "n2")
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	var began atomic.Int32
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
-			switch _, err := h.BeginManual(t.Context(), []int64{h.anna, h.bruno}[i%2]); {
+			switch _, err := db.BeginManual(t.Context(), []int64{db.anna, db.bruno}[i%2]); {
 			case err == nil:
 				began.Add(1)
 			case !errors.Is(err, store.ErrRunning):
@@ -154,9 +154,9 @@ func TestManualRunsAtOnceBeginOne(t *testing.T) {
 }
 
 // another is a second instance's store of the same database.
-func (h fixture) another(t *testing.T) *store.Store {
+func (db fixture) another(t *testing.T) *store.Store {
 	t.Helper()
-	pool, err := pgxpool.NewWithConfig(t.Context(), h.pool.Config())
+	pool, err := pgxpool.NewWithConfig(t.Context(), db.pool.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,38 +166,38 @@ func (h fixture) another(t *testing.T) *store.Store {
 
 func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	h.sensor(t, h.bruno, h.brunos, "n2")
-	if _, err := h.BeginManual(t.Context(), h.anna); err != nil {
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.bruno, db.brunosRoom, "n2")
+	if _, err := db.BeginManual(t.Context(), db.anna); err != nil {
 		t.Fatal(err)
 	}
 	// However it ends, and whatever instance is asked.
 	for _, end := range []string{"completed", "failed"} {
-		h.sql(t, `UPDATE model_training_runs SET status = @end, completed_at = now()`, pgx.NamedArgs{"end": end})
-		for _, instance := range []*store.Store{h.Store, h.another(t)} {
-			_, err := instance.BeginManual(t.Context(), h.anna)
+		db.sql(t, `UPDATE model_training_runs SET status = @end, completed_at = now()`, pgx.NamedArgs{"end": end})
+		for _, instance := range []*store.Store{db.Store, db.another(t)} {
+			_, err := instance.BeginManual(t.Context(), db.anna)
 			soon, ok := errors.AsType[*store.TooSoonError](err)
 			if !ok || soon.Wait <= store.ManualEvery-time.Minute || soon.Wait > store.ManualEvery {
 				t.Errorf("after a run that has %s: %v", end, err)
 			}
 		}
 	}
-	if _, err := h.BeginManual(t.Context(), h.bruno); err != nil {
+	if _, err := db.BeginManual(t.Context(), db.bruno); err != nil {
 		t.Errorf("another customer: %v", err)
 	}
 	age := func(by time.Duration) {
 		t.Helper()
-		h.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now(), started_at = now() - make_interval(secs => @age)`,
+		db.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now(), started_at = now() - make_interval(secs => @age)`,
 			pgx.NamedArgs{"age": by.Seconds()})
 	}
 	age(store.ManualEvery - time.Minute)
-	_, err := h.BeginManual(t.Context(), h.anna)
+	_, err := db.BeginManual(t.Context(), db.anna)
 	if soon, ok := errors.AsType[*store.TooSoonError](err); !ok || soon.Wait <= 0 || soon.Wait > time.Minute {
 		t.Errorf("a minute before: %v", err)
 	}
 	age(store.ManualEvery + time.Second)
-	if _, err := h.BeginManual(t.Context(), h.anna); err != nil {
+	if _, err := db.BeginManual(t.Context(), db.anna); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -206,19 +206,19 @@ func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 // ten minutes stand against the next.
 func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	instances := []*store.Store{h.Store, h.another(t)}
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	instances := []*store.Store{db.Store, db.another(t)}
 	var began atomic.Int32
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
-			run, err := instances[i%2].BeginManual(t.Context(), h.anna)
+			run, err := instances[i%2].BeginManual(t.Context(), db.anna)
 			_, soon := errors.AsType[*store.TooSoonError](err)
 			switch {
 			case err == nil:
 				began.Add(1)
-				if _, err := h.pool.Exec(t.Context(), `UPDATE model_training_runs SET status = 'completed', completed_at = now() WHERE id = $1`, run.ID); err != nil {
+				if _, err := db.pool.Exec(t.Context(), `UPDATE model_training_runs SET status = 'completed', completed_at = now() WHERE id = $1`, run.ID); err != nil {
 					t.Error(err)
 				}
 			case !soon && !errors.Is(err, store.ErrRunning):
@@ -235,63 +235,63 @@ func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 // TestRunWithoutAnEndFailsAfterItsTimeout shows contract 7.8.
 func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.sensor(t, h.anna, h.annas, "n1")
-	run, err := h.BeginManual(t.Context(), h.anna)
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	run, err := db.BeginManual(t.Context(), db.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
 	age := func(by time.Duration) {
 		t.Helper()
-		h.sql(t, `UPDATE model_training_runs SET started_at = now() - make_interval(secs => @age)`, pgx.NamedArgs{"age": by.Seconds()})
-		if err := h.ExpireRuns(t.Context()); err != nil {
+		db.sql(t, `UPDATE model_training_runs SET started_at = now() - make_interval(secs => @age)`, pgx.NamedArgs{"age": by.Seconds()})
+		if err := db.ExpireRuns(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	age(store.RunTimeout - time.Minute)
-	if got, err := h.TrainingRun(t.Context(), run.ID); err != nil || got.Status != store.RunRunning {
+	if got, err := db.TrainingRun(t.Context(), run.ID); err != nil || got.Status != store.RunRunning {
 		t.Errorf("just before: %+v, %v", got, err)
 	}
 	age(store.RunTimeout + time.Second)
-	got, err := h.TrainingRun(t.Context(), run.ID)
+	got, err := db.TrainingRun(t.Context(), run.ID)
 	if err != nil || got.Status != store.RunFailed || got.CompletedAt == nil || got.ErrorMessage == nil {
 		t.Errorf("after: %+v, %v", got, err)
 	}
-	next, err := h.BeginManual(t.Context(), h.anna)
+	next, err := db.BeginManual(t.Context(), db.anna)
 	if err != nil || next.ID == run.ID {
 		t.Errorf("the next: %+v, %v", next, err)
 	}
-	runs, err := h.TrainingRuns(t.Context(), 20)
+	runs, err := db.TrainingRuns(t.Context(), 20)
 	if err != nil || len(runs) != 2 || runs[0].ID != next.ID {
 		t.Errorf("history %+v, %v", runs, err)
 	}
-	if runs, err := h.TrainingRuns(t.Context(), 1); err != nil || len(runs) != 1 {
+	if runs, err := db.TrainingRuns(t.Context(), 1); err != nil || len(runs) != 1 {
 		t.Errorf("history of one: %+v, %v", runs, err)
 	}
-	_, err = h.TrainingRun(t.Context(), -1)
+	_, err = db.TrainingRun(t.Context(), -1)
 	mustFail(t, "unknown run", err, store.ErrNoRun)
 }
 
 func TestRunWaitsToBeRequestedUntilItIs(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	if _, waits, err := h.UnrequestedRun(t.Context()); err != nil || waits {
+	db := open(t)
+	if _, waits, err := db.UnrequestedRun(t.Context()); err != nil || waits {
 		t.Fatalf("no run: %v, %v", waits, err)
 	}
-	h.sensor(t, h.anna, h.annas, "n1")
-	run, err := h.BeginManual(t.Context(), h.anna)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	run, err := db.BeginManual(t.Context(), db.anna)
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, waits, err := h.UnrequestedRun(t.Context())
+	waiting, waits, err := db.UnrequestedRun(t.Context())
 	if err != nil || !waits || waiting.ID != run.ID {
 		t.Errorf("begun: %+v, %v, %v", waiting, waits, err)
 	}
 	for range 2 {
-		if err := h.MarkRequested(t.Context(), run.ID); err != nil {
+		if err := db.MarkRequested(t.Context(), run.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, waits, err := h.UnrequestedRun(t.Context()); err != nil || waits {
+		if _, waits, err := db.UnrequestedRun(t.Context()); err != nil || waits {
 			t.Errorf("requested: %v, %v", waits, err)
 		}
 	}
