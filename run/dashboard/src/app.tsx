@@ -1,5 +1,5 @@
-// The frame of every page, and which page a path shows. The paths are also
-// listed in dashboard.go, which answers them.
+// The layout of every page, and the page of each path. dashboard.go has the list of
+// paths too, because it answers them.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
@@ -33,7 +33,7 @@ export function App() {
       <a class="skip" href="#main">Skip to content</a>
       <Header />
       <main id="main" tabIndex={-1}>
-        {/* Another customer who signs in over the page gets a page of their own. */}
+        {/* When another customer signs in again over this page, it is rendered anew. */}
         <Boundary key={`${signedIn.customerID} ${path}`}>
           <Switch>
             <Route path="/" component={OverviewPage} />
@@ -62,7 +62,7 @@ function Header() {
   const open = useActiveEpisodes().data?.length ?? 0;
   const first = useRef(true);
   useEffect(() => {
-    // A new page is read from its beginning, not from where the old one was left.
+    // A new page begins at its top, not where the old one was scrolled to.
     if (!first.current) {
       scrollTo(0, 0);
       document.getElementById("main")?.focus({ preventScroll: true });

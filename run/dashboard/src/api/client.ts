@@ -13,7 +13,7 @@ export type Thresholds = Schemas["Thresholds"];
 export type Prediction = Schemas["Prediction"];
 export type TrainingRun = Schemas["TrainingRun"];
 
-/** An answer that is not a success: its status, and what the service says about it. */
+/** An answer that is not a success, with its status and its detail. */
 export class ApiError extends Error {
   constructor(readonly status: number, detail: string) {
     super(detail);
@@ -31,12 +31,12 @@ api.use({
   },
   onResponse({ response, request }) {
     const sent = request.headers.get("Authorization");
-    // An answer to an older token says nothing about the present one.
+    // A 401 for an older token does not end the present session.
     if (response.status === 401 && sent === `Bearer ${session.get()?.token}`) expire();
   },
 });
 
-/** The body of a success; throws a ApiError for everything else. */
+/** The body of a success. Throws an ApiError for everything else. */
 export async function unwrap<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
   const { data, error, response } = await call;
   if (response.ok) return data as T;
@@ -44,7 +44,7 @@ export async function unwrap<T>(call: Promise<{ data?: T; error?: unknown; respo
   throw new ApiError(response.status, detail ?? `The service answered ${response.status}.`);
 }
 
-/** What to tell a person about a failure. */
+/** The text that a user sees for an error. */
 export function messageOf(error: unknown): string {
   if (error instanceof ApiError) return error.message;
   return "The service cannot be reached.";

@@ -1,6 +1,6 @@
 import { api, unwrap } from "./client";
 
-/** Saves every reading of a range as CSV. The token is in a header, so a plain link would not do. */
+/** Saves every reading of a range as CSV. A plain link could not send the token, which is in a header. */
 export async function downloadReadings(sensorID: string, start: number, end: number): Promise<void> {
   const query = { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), format: "csv" as const };
   const blob = (await unwrap(

@@ -1,4 +1,4 @@
-// What the pages ask the service, and how fresh each answer must be.
+// The queries of the pages, and how fresh each answer must be.
 import { QueryClient, useQueries, useQuery } from "@tanstack/react-query";
 import { api, unwrap, ApiError, type Bucket, type Reading, type Room, type Sensor, type Windows } from "./client";
 import type { Episode } from "../logic/episodes";
@@ -6,21 +6,21 @@ import { byName } from "../logic/names";
 import { session } from "./session";
 
 const second = 1000;
-/** Nodes report every 30 s; half of that keeps the page at most one reading behind. */
+/** Nodes report every 30 s. With half of that the page is at most one reading behind. */
 export const refreshEvery = 15 * second;
 
 export const queryClient = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 5 * second,
-      // A refusal stays one; only an unreachable service is worth another try.
+      // Only an API that cannot be reached is tried again: what it refuses, it refuses again.
       retry: (failures, error) => failures < 2 && !(error instanceof ApiError && error.status < 500),
       refetchOnWindowFocus: true,
     },
   },
 });
 
-/** Polling stops in a hidden tab (the client's default) and while the session is over. */
+/** Polling stops in a hidden tab (the default of the library) and after the session has ended. */
 const poll = () => (session.expired() ? false : refreshEvery);
 const me = () => session.get()?.customerID ?? 0;
 
@@ -52,7 +52,7 @@ export function useSensors(roomID: number) {
   return useQuery(sensorsOf(roomID));
 }
 
-/** The sensors of all rooms, each room's by name; undefined until every list has come. */
+/** The sensors of all rooms, sorted by name in each room; undefined until every list is there. */
 export function useAllSensors(rooms: readonly Room[] | undefined) {
   return useQueries({
     queries: (rooms ?? []).map((room) => sensorsOf(room.id)),
@@ -90,10 +90,10 @@ export function useLatest(ids: readonly string[] | undefined) {
   });
 }
 
-/** The most that the service lists of alerts, and of their episodes. */
+/** The most alerts, and the most episodes, that the API lists. */
 export const listLimit = 500;
 
-/** Episodes with alerts that nobody has seen to. */
+/** Episodes with unacknowledged alerts. */
 export function useActiveEpisodes() {
   return useQuery({
     queryKey: [...keys.alerts, "active"], refetchInterval: poll,

@@ -1,5 +1,5 @@
-// Who is signed in. The token lives in memory, and where the browser allows it in
-// session storage, so that a reload keeps it; it ends with the tab.
+// Who is signed in. The token is kept in memory, and in session storage where the
+// browser allows it, so that it survives a reload. It is gone when the tab is closed.
 import { Stored } from "./storage";
 
 export interface Session {
@@ -37,7 +37,7 @@ function changed(): void {
   for (const listener of listeners) listener();
 }
 
-/** The claims that the page needs; the service, not the page, checks the signature. */
+/** The claims that the page needs. The API checks the signature, not the page. */
 export function claimsOf(token: string): { customerID: number; expires: number } {
   const payload = (token.split(".")[1] ?? "").replaceAll("-", "+").replaceAll("_", "/");
   const claims = JSON.parse(atob(payload)) as { sub: string; exp: number };
@@ -46,9 +46,9 @@ export function claimsOf(token: string): { customerID: number; expires: number }
 
 export const session = {
   get: () => current,
-  /** Whether the page stays, but must ask to sign in again. */
+  /** Whether the session has ended while the page is open, so that the user must sign in again. */
   expired: () => expired,
-  /** Whether a reload keeps it. */
+  /** Whether it survives a reload. */
   kept: () => kept,
   subscribe(listener: () => void): () => void {
     listeners.add(listener);
@@ -68,7 +68,7 @@ export const session = {
   },
 };
 
-/** The service refused the token, or its time is over. */
+/** The API refused the token, or the token has expired. */
 export function expire(): void {
   if (!current || expired) return;
   expired = true;

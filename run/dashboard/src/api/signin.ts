@@ -1,5 +1,5 @@
-// Signing in goes past the client's middleware: it needs no token, and its 401
-// is about the password.
+// Signing in does not use the client's middleware: it needs no token, and its 401
+// means a wrong password.
 import { ApiError } from "./client";
 import { session } from "./session";
 

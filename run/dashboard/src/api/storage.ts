@@ -1,4 +1,4 @@
-/** A text that outlives a reload, or where the browser forbids that (every access throws) the page alone. */
+/** A text that survives a reload. Where the browser forbids storage, so that every access throws, it lives as long as the page. */
 export class Stored {
   private value: string | null = null;
 
@@ -12,7 +12,7 @@ export class Stored {
     }
   }
 
-  /** Whether it outlives a reload. */
+  /** Whether it survives a reload. */
   set(value: string | null): boolean {
     this.value = value;
     try {

@@ -1,5 +1,5 @@
-// One quantity over time: mean, band from minimum to maximum, limit, alerts,
-// forecast. Loaded only by the pages that draw.
+// A chart of one quantity over time: mean, band from minimum to maximum, threshold,
+// alerts, forecast. Only the pages that have charts load it.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { ComponentChildren } from "preact";
@@ -18,17 +18,17 @@ export interface ChartProps {
   start: number;
   end: number;
   limit?: number;
-  /** When the limit was exceeded. */
+  /** When the threshold was exceeded. */
   alerts?: readonly Span[];
   forecast?: readonly { time: number; value: number }[];
-  /** The one reading that is in question. */
+  /** The reading that the prediction is about. */
   marked?: number;
   onRange?: (start: number, end: number) => void;
 }
 
 const height = 240;
 
-/** Gives its children the chart, so that several charts are waited for once. */
+/** Loads the chart component once for several charts. */
 export default function Charts({ children }: { children: (chart: typeof Chart) => ComponentChildren }) {
   return children(Chart);
 }
@@ -71,7 +71,7 @@ function Chart(props: ChartProps) {
   return <div ref={box} class="chart" role="img" aria-label={summary(props)} />;
 }
 
-/** The chart in a sentence, for those who do not see it. */
+/** The chart as a sentence, for screen readers. */
 function summary({ label, unit, columns, limit, alerts }: ChartProps): string {
   let low = Infinity;
   let high = -Infinity;
@@ -87,7 +87,7 @@ function summary({ label, unit, columns, limit, alerts }: ChartProps): string {
 function dataOf(columns: Columns, forecast: ChartProps["forecast"]): uPlot.AlignedData {
   const ahead = forecast ?? [];
   const blank = ahead.map(() => null);
-  // The forecast begins at the last reading, so that the line is one.
+  // The forecast begins at the last reading, so that the two lines meet.
   const past: (number | null)[] = columns.mean.map((value, i) => (ahead.length > 0 && i === columns.mean.length - 1 ? value : null));
   return [
     [...columns.time, ...ahead.map((step) => step.time)],
@@ -137,7 +137,7 @@ function options(element: HTMLElement, props: ChartProps, onRange: { current?: (
   };
 }
 
-/** Labels of the time axis, by the distance of two: a 24-hour clock, days by their names. */
+/** Labels of the time axis, by the distance between two: a 24-hour clock, and names of days. */
 const minute = 60;
 const day = 86_400;
 const dates: NonNullable<uPlot.Axis["values"]> = [
@@ -147,7 +147,7 @@ const dates: NonNullable<uPlot.Axis["values"]> = [
   [1, "{HH}:{mm}:{ss}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
 ];
 
-/** The values and, unless it is far off, the limit. At least two units high. */
+/** The range of the value axis: the values and, unless it is far off, the threshold. At least two units. */
 function yRange(low: number | null, high: number | null, limit: number | undefined): [number, number] {
   if (low === null || high === null) return [0, 1];
   const top = limit !== undefined && limit - high < Math.max(10, 2 * (high - low)) ? Math.max(high, limit) : high;

@@ -9,14 +9,14 @@ type Load<P> = () => Promise<{ default: ComponentType<P> }>;
 
 const loads: (() => Promise<unknown>)[] = [];
 
-/** A component that is loaded when it is first shown, and says so when it cannot be. */
+/** A component that is loaded when it is first shown, with a message if that fails. */
 export function chunk<P extends object>(name: string, load: Load<P>): FunctionComponent<P> {
   const number = loads.push(load);
   return function Chunk(props: P) {
     const { data: Loaded, error, isFetching, refetch } = useQuery({
       queryKey: ["chunk", number], queryFn: () => load().then((module) => module.default, recover),
       staleTime: Infinity, gcTime: Infinity, retry: false,
-      // What is loaded already needs no network; what is not is tried again when there is one.
+      // A chunk that failed while offline is loaded again when there is a network.
       networkMode: "always", refetchOnReconnect: true,
     });
     if (Loaded) return <Loaded {...props} />;
@@ -31,20 +31,20 @@ export function chunk<P extends object>(name: string, load: Load<P>): FunctionCo
 
 export const Charts = chunk("charts", () => import("./chart"));
 
-/** Loads every chunk while the browser has nothing else to do. One that fails is loaded again when it is shown. */
+/** Loads every chunk while the browser is idle. One that fails is loaded again when it is shown. */
 export function preloadChunks(): void {
   const loadAll = async () => {
     for (const load of loads) await load().catch(() => undefined);
   };
-  // Safari has no idle callback.
+  // Safari has no requestIdleCallback.
   if ("requestIdleCallback" in window) requestIdleCallback(() => void loadAll());
   else setTimeout(() => void loadAll(), 2000);
 }
 
 /**
- * After a release the chunks have other names, which only a reload learns. The page
- * reloads by itself once, and not while the service is away or when that would
- * sign the user out.
+ * After a release the chunks have new names, and the page must be reloaded to know
+ * them. It reloads by itself, once. It does not while the API cannot be reached, nor
+ * where a reload would sign the user out.
  */
 async function recover(cause: unknown): Promise<never> {
   const answer = await fetch("/", { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(10_000) }).catch(() => null);
@@ -58,9 +58,9 @@ async function recover(cause: unknown): Promise<never> {
   return new Promise(() => undefined);
 }
 
-// The entry in the tab's history remembers the reload: it outlives it, and no
-// setting forbids it. It is not forgotten when a chunk has come, because another
-// one of the same page may be missing still.
+// The state of the history entry says that the page has been reloaded: it survives the
+// reload, and browsers always allow it. It stays when a chunk was loaded, because
+// another one may still be missing.
 const reloaded = () => (history.state as { reloaded?: boolean } | null)?.reloaded === true;
 
 function markReloaded(value: boolean): void {

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 
-/** The present, renewed every so many milliseconds while the tab is visible. */
+/** The time, updated at an interval in milliseconds while the tab is visible. */
 export function useNow(every = 5000): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {

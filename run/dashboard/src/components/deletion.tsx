@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { messageOf } from "../api/client";
 
-/** Runs a deletion once, and holds what the service said against it. */
+/** Runs a deletion, and keeps the error of the API. */
 export function useDeletion(work: () => Promise<void>) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
@@ -9,5 +9,5 @@ export function useDeletion(work: () => Promise<void>) {
     setBusy(true);
     work().catch(setError).finally(() => setBusy(false));
   };
-  return { busy, run, fault: error === null ? null : <p class="fault" role="alert">{messageOf(error)}</p> };
+  return { busy, run, errorText: error === null ? null : <p class="error" role="alert">{messageOf(error)}</p> };
 }

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 
-/** A modal dialog; the browser keeps the focus in it and gives it back after. */
+/** A modal dialog. The browser keeps the focus inside and restores it afterwards. */
 export function Dialog(props: { title: string; onClose?: () => void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
@@ -24,7 +24,7 @@ export function Dialog(props: { title: string; onClose?: () => void; children: C
   );
 }
 
-/** Asks before what cannot be undone. */
+/** Asks the user to confirm what cannot be undone. */
 export function Confirm(props: {
   title: string; action: string; busy: boolean; onConfirm: () => void; onClose: () => void; children: ComponentChildren;
 }) {

@@ -1,4 +1,4 @@
-// Episodes as a list, each with its alerts folded in it.
+// A list of episodes. Each can be unfolded to show its alerts.
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
@@ -21,7 +21,7 @@ export function EpisodeTable({ episodes, names }: { episodes: readonly Episode[]
   );
 }
 
-/** Does something to alerts, and shows the lists as they are afterwards. */
+/** Changes alerts, and loads the lists again afterwards. */
 function useChange() {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
@@ -33,16 +33,16 @@ function useChange() {
     await queries.invalidateQueries({ queryKey: keys.alerts });
     setBusy(false);
   };
-  return { busy, change, fault: error !== null && <p class="fault" role="alert">{messageOf(error)}</p> };
+  return { busy, change, errorText: error !== null && <p class="error" role="alert">{messageOf(error)}</p> };
 }
 
 function EpisodeItem({ episode, name, linked }: { episode: Episode; name: string; linked: boolean }) {
-  const { busy, change, fault } = useChange();
+  const { busy, change, errorText } = useChange();
   const [unfolded, setUnfolded] = useState(false);
   const hot = episode.alert_type === "temperature";
   const unit = hot ? "°C" : "%";
   const open = episode.unacknowledged_count;
-  // Exactly the alerts that are shown here: what has come since stays active.
+  // Only the alerts that are shown here: newer ones stay active.
   const acknowledge = () => change(() => unwrap(api.POST("/api/v1/alerts/episodes/acknowledge", {
     body: { sensor_id: episode.sensor_id, alert_type: episode.alert_type, start_time: episode.start_time, end_time: episode.end_time },
   })));
@@ -72,7 +72,7 @@ function EpisodeItem({ episode, name, linked }: { episode: Episode; name: string
           </button>
         </div>
       </div>
-      {fault}
+      {errorText}
       {unfolded && <AlertsOf episode={episode} />}
     </li>
   );
@@ -80,14 +80,14 @@ function EpisodeItem({ episode, name, linked }: { episode: Episode; name: string
 
 function AlertsOf({ episode }: { episode: Episode }) {
   const { data, error, refetch } = useAlertsOf(episode);
-  const { busy, change, fault } = useChange();
+  const { busy, change, errorText } = useChange();
   if (error) return <Failure error={error} retry={() => void refetch()} />;
   if (!data) return <Loading what="alerts" />;
   const acknowledge = (id: number) => change(() =>
     unwrap(api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } } })));
   return (
     <>
-      {fault}
+      {errorText}
       {episode.alert_count > data.length && <p class="hint">The newest {data.length} of {count(episode.alert_count)}, of at most {listLimit} read.</p>}
       <ol class="alerts">
         {data.map((alert) => (

@@ -3,27 +3,27 @@ import { useId, useState } from "preact/hooks";
 import { messageOf } from "../api/client";
 import { StatusMark } from "./states";
 
-/** A labelled input with its rule and its fault, both read out with it. */
+/** A labelled input. Screen readers read its hint or its error with it. */
 export function Field(props: {
   label: string; name: string; value: string; onInput: (value: string) => void;
-  type?: string; hint?: string; fault?: string | null; autoComplete?: string; required?: boolean;
+  type?: string; hint?: string; error?: string | null; autoComplete?: string; required?: boolean;
   maxLength?: number; min?: string; max?: string; step?: string; readOnly?: boolean; autoFocus?: boolean;
 }) {
   const id = useId();
-  const { label, hint, fault, onInput, ...input } = props;
+  const { label, hint, error, onInput, ...input } = props;
   return (
     <div class="field">
       <label for={id}>{label}</label>
       <input
-        id={id} aria-describedby={hint || fault ? `${id}-hint` : undefined} aria-invalid={fault ? true : undefined}
+        id={id} aria-describedby={hint || error ? `${id}-hint` : undefined} aria-invalid={error ? true : undefined}
         onInput={(event) => onInput(event.currentTarget.value)} {...input} required={props.required ?? true}
       />
-      {(fault || hint) && <p id={`${id}-hint`} class={fault ? "fault" : "hint"}>{fault || hint}</p>}
+      {(error || hint) && <p id={`${id}-hint`} class={error ? "error" : "hint"}>{error || hint}</p>}
     </div>
   );
 }
 
-/** A form that says what the service refused, and cannot be sent twice at once. */
+/** A form that shows the error of the API, and cannot be submitted twice at once. */
 export function Form(props: {
   action: string; busyText?: string; onSubmit: () => Promise<unknown>; onCancel?: () => void; children: ComponentChildren;
 }) {
@@ -44,7 +44,7 @@ export function Form(props: {
   return (
     <form onSubmit={submit}>
       {props.children}
-      {error !== null && <p class="fault" role="alert"><StatusMark kind="alert" /> {messageOf(error)}</p>}
+      {error !== null && <p class="error" role="alert"><StatusMark kind="alert" /> {messageOf(error)}</p>}
       <div class="actions">
         <button class="primary" disabled={busy}>{busy ? (props.busyText ?? "One moment…") : props.action}</button>
         {props.onCancel && <button type="button" onClick={props.onCancel}>Cancel</button>}

@@ -1,11 +1,11 @@
-// Which range of time the charts show: a period that ends now, or any other.
+// The control for the range of time that charts show: a period that ends now, or any other.
 import { useEffect, useState } from "preact/hooks";
 import { messageOf } from "../api/client";
 import { downloadReadings } from "../api/download";
 
 export type Range = { period: "1h" | "24h" | "7d" | "30d" } | { period?: undefined; start: number; end: number };
 
-/** What an input of local date and time takes. */
+/** A time in the form that an input of type datetime-local takes. */
 function inputValue(time: number): string {
   const local = new Date(time - new Date(time).getTimezoneOffset() * 60_000);
   return local.toISOString().slice(0, 16);
@@ -52,7 +52,7 @@ function Download({ sensorID, start, end }: { sensorID: string; start: number; e
   return (
     <>
       <button type="button" disabled={busy} onClick={run}>{busy ? "Downloading…" : "Download CSV"}</button>
-      {error !== null && <p class="fault" role="alert">{messageOf(error)}</p>}
+      {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
     </>
   );
 }

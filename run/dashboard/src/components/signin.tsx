@@ -1,4 +1,4 @@
-// The two ways in, and the way back in after half an hour.
+// Registration, sign-in, and signing in again after the session has ended.
 import { useState } from "preact/hooks";
 import { useQueryClient } from "@tanstack/react-query";
 import { session } from "../api/session";
@@ -50,16 +50,16 @@ function SignUpForm() {
       }}
     >
       <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" maxLength={120} />
-      <Field label="Username" name="username" value={username} onInput={setUsername} autoComplete="nickname" hint="6 to 12 characters." fault={tried ? usernameError(username) : null} />
+      <Field label="Username" name="username" value={username} onInput={setUsername} autoComplete="nickname" hint="6 to 12 characters." error={tried ? usernameError(username) : null} />
       <Field
         label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password"
-        hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit." fault={tried ? passwordError(password) : null}
+        hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit." error={tried ? passwordError(password) : null}
       />
     </Form>
   );
 }
 
-/** Over the page that was open when the session ended; the page stays as it is. */
+/** The dialog over the page that was open when the session ended. The page stays as it is. */
 export function SignInAgain() {
   const queries = useQueryClient();
   const ended = session.get();
@@ -70,7 +70,7 @@ export function SignInAgain() {
       <SignInForm
         email={ended.email}
         onDone={() => {
-          // Another person's data must not show through.
+          // Another customer must not see the data of the page below.
           if (session.get()?.customerID !== ended.customerID) queries.clear();
           void queries.invalidateQueries();
         }}

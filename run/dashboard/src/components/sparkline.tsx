@@ -1,5 +1,6 @@
-// The last day of a sensor's temperature, small. Asked for only once it is in
-// view, four at a time, and kept: a page of 200 sensors must not ask 200 times.
+// A small chart of a sensor's temperature in the last day. It is requested when it
+// comes into view, four at a time, and cached: a page of 200 sensors must not send 200
+// requests at once.
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { history } from "../api/queries";

@@ -1,4 +1,4 @@
-// What a page shows in place of its content: waiting, nothing there, gone wrong.
+// What a page shows instead of its content while it loads, when there is none, and after an error.
 import { Component, type ComponentChildren } from "preact";
 import { messageOf } from "../api/client";
 
@@ -6,7 +6,7 @@ export function Loading({ what }: { what: string }) {
   return <p class="loading" role="status">Loading {what}…</p>;
 }
 
-/** What went wrong, and a way to try it again. */
+/** An error, with a button to try again. */
 export function Notice({ text, retry }: { text: string; retry: () => void }) {
   return (
     <div class="notice bad" role="alert">
@@ -20,7 +20,7 @@ export function Failure({ error, retry }: { error: unknown; retry: () => void })
   return <Notice text={messageOf(error)} retry={retry} />;
 }
 
-/** Keeps an error of a page to that page: without it one error empties the whole window. */
+/** Catches the errors of a page. Without it an error in rendering empties the whole window. */
 export class Boundary extends Component<{ children: ComponentChildren }, { error: unknown }> {
   override state = { error: null };
 
@@ -59,7 +59,7 @@ const shapes: Record<MarkKind, string> = {
   drop: "M8 2c3 4 4 5.5 4 7.5a4 4 0 0 1-8 0C4 7.5 5 6 8 2z",
 };
 
-/** A sign whose shape says what its colour says. */
+/** An icon whose shape says the same as its colour. */
 export function StatusMark({ kind }: { kind: MarkKind }) {
   return (
     <svg class="mark" viewBox="0 0 16 16" aria-hidden="true" focusable="false">

@@ -34,7 +34,7 @@ export function TrainingRuns() {
         <h2 id="runs">Training runs</h2>
         <button type="button" disabled={running} onClick={() => void start()}>{running ? "Retraining…" : "Retrain now"}</button>
       </div>
-      {refused !== null && <p class="fault" role="alert">{messageOf(refused)}</p>}
+      {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
       {data.length === 0 ? <p class="hint">No run yet. Start the first by hand when 500 readings are in; later ones start by themselves with every 100 verdicts.</p> : (
         <>
           <div class="trends">{metrics.map((metric) => <Trend key={metric.name} {...metric} runs={data} />)}</div>
@@ -69,7 +69,7 @@ function Run({ run }: { run: TrainingRun }) {
 const width = 160;
 const height = 44;
 
-/** One metric over the runs, oldest left; the last one in figures. */
+/** A sparkline of one metric over the runs, oldest first, with the last value as text. */
 function Trend({ name, better, of, runs }: (typeof metrics)[number] & { runs: TrainingRun[] }) {
   const values = runs.map(of).filter((value) => value !== null && value !== undefined).reverse();
   const low = Math.min(...values);

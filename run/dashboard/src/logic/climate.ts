@@ -1,4 +1,4 @@
-// Physics of room air and the recommendation for it.
+// The dew point of room air, and the recommended range of temperature and humidity.
 
 /**
  * Dew point in degrees Celsius by the Magnus formula (coefficients of Sonntag
@@ -20,7 +20,7 @@ export const recommended = {
   humidity: { high: 70, highWithCorrosiveGases: 50 },
 } as const;
 
-/** What is to be said about a limit of temperature, or null where nothing is. */
+/** Advice on a temperature threshold, or null. */
 export function temperatureLimitHint(limit: number): string | null {
   if (limit > 45) return "Above every ASHRAE class (A4 allows 45 °C): equipment fails before this limit warns.";
   if (limit > recommended.temperature.high) return "Above the recommended 27 °C: you are warned only beyond the recommended range.";
@@ -28,7 +28,7 @@ export function temperatureLimitHint(limit: number): string | null {
   return null;
 }
 
-/** What is to be said about a limit of relative humidity, or null. */
+/** Advice on a humidity threshold, or null. */
 export function humidityLimitHint(limit: number): string | null {
   if (limit > recommended.humidity.high) return "Above the recommended 70 %.";
   if (limit > recommended.humidity.highWithCorrosiveGases) return "Fine in clean air; where corrosive gases are present 50 % is recommended.";

@@ -1,5 +1,5 @@
-// What a sensor's last reading and its alerts say about it, and which of two
-// sensors an operator should look at first.
+// The condition of a sensor, by its last reading and its alerts, and which of two
+// sensors a user should look at first.
 
 export type Freshness = "online" | "late" | "offline" | "waiting";
 
@@ -20,7 +20,7 @@ export interface Limits {
 
 export interface Condition {
   freshness: Freshness;
-  /** Whether the last reading is over a limit, as detection compares: strictly. */
+  /** Whether the last reading is strictly above a threshold, as detection compares. */
   tooHot: boolean;
   tooHumid: boolean;
   /** Alerts not yet acknowledged. */
@@ -44,7 +44,7 @@ export function conditionOf(
   };
 }
 
-/** Larger is worse: over a limit now, then silent, then alerts to acknowledge, then late, then never heard of. */
+/** Larger is worse: above a threshold now, then offline, then unacknowledged alerts, then late, then waiting. */
 export function severity(c: Condition): number {
   if (c.tooHot || c.tooHumid) return 5;
   if (c.freshness === "offline") return 4;
@@ -53,7 +53,7 @@ export function severity(c: Condition): number {
   return c.freshness === "waiting" ? 1 : 0;
 }
 
-/** Whether an operator should do something about it. */
+/** Whether a user should do something about it. */
 export function needsAttention(c: Condition): boolean {
   return severity(c) >= 3;
 }

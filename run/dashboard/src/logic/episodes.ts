@@ -1,10 +1,10 @@
-// Alerts come one per exceeding reading; a person thinks in episodes, and the
-// service folds them.
+// Every reading above a threshold raises an alert. Users think in episodes, into which
+// the API folds alerts.
 import type { components } from "../api/schema";
 
 export type Episode = components["schemas"]["EpisodeBody"];
 
-/** How many alerts nobody has seen to, by sensor. */
+/** The number of unacknowledged alerts by sensor. */
 export function openBySensor(episodes: readonly Episode[]): Map<string, number> {
   const counts = new Map<string, number>();
   for (const { sensor_id, unacknowledged_count } of episodes) {
@@ -13,12 +13,12 @@ export function openBySensor(episodes: readonly Episode[]): Map<string, number> 
   return counts;
 }
 
-/** How many alerts the episodes have. */
+/** The number of alerts in the episodes. */
 export function alertsIn(episodes: readonly Episode[]): number {
   return episodes.reduce((sum, episode) => sum + episode.alert_count, 0);
 }
 
-/** When a quantity exceeded its limit, for a chart: seconds since the epoch. */
+/** When a quantity exceeded its threshold, for a chart: seconds since the epoch. */
 export interface Span {
   start: number;
   end: number;

@@ -1,4 +1,4 @@
-// Numbers and times as a person reads them.
+// Numbers and times for display.
 
 const oneDigit = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const whole = new Intl.NumberFormat("en");
@@ -7,7 +7,7 @@ export const none = "–";
 
 /** One decimal, the sensors' precision. */
 export function decimal(value: number | null | undefined): string {
-  // The minus of a rounded zero would be noise.
+  // No "-0.0".
   return value === null || value === undefined ? none : oneDigit.format(Math.abs(value) < 0.05 ? 0 : value);
 }
 
@@ -32,7 +32,7 @@ export function duration(milliseconds: number): string {
   return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
 }
 
-/** How long ago, coarse: for a value that a person glances at. */
+/** How long ago, roughly. */
 export function ago(time: number, now: number): string {
   const seconds = Math.max(0, Math.floor((now - time) / 1000));
   if (seconds < 60) return `${seconds} s ago`;
@@ -48,7 +48,7 @@ export function localTime(time: number): string {
   }).format(time);
 }
 
-/** For the hover: the same moment in UTC. */
+/** The same time in UTC, shown on hover. */
 export function utcTime(time: number): string {
   return `${new Date(time).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }

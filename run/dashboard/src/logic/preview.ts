@@ -1,6 +1,6 @@
-// How many readings of the past a new limit would have caught: exactly, without
-// reading them all. Buckets that lie wholly under or over the limit are counted
-// from their minimum, maximum and count; only the mixed ones are read raw.
+// How many past readings a new threshold would have been exceeded by: exactly, and
+// without loading them all. Buckets that lie wholly below or above the threshold are
+// counted by their minimum, maximum and count. Only the readings of mixed ones are loaded.
 
 export interface Bucket {
   timestamp: string;
@@ -25,13 +25,13 @@ export interface Span {
 }
 
 export interface Sorted {
-  /** Readings in buckets that are wholly over the limit. */
+  /** Readings in buckets that are wholly above the threshold. */
   sure: number;
-  /** Adjoining mixed buckets in one span each, to be read raw. */
+  /** Ranges of mixed buckets, adjoining ones joined, whose readings must be loaded. */
   mixed: Span[];
 }
 
-/** Sorts buckets of a width in milliseconds by a limit; over is strictly greater, as detection compares. */
+/** Sorts buckets of a width in milliseconds by a threshold. Above means strictly greater, as detection compares. */
 export function sortBuckets(buckets: readonly Bucket[], width: number, quantity: Quantity, limit: number): Sorted {
   const sorted: Sorted = { sure: 0, mixed: [] };
   for (const bucket of buckets) {
@@ -54,10 +54,10 @@ export function countOver(readings: readonly Reading[], quantity: Quantity, limi
 
 const minute = 60_000;
 const day = 24 * 60 * minute;
-/** Half an hour divides both ranges evenly, so that bucket bounds are whole. */
+/** Half an hour divides both ranges evenly. */
 export const bucketWidth = 30 * minute;
 
-/** Where the readings come from: the API, or a table in a test. */
+/** The source of readings: the API, or a table in a test. */
 export interface Source {
   buckets(sensorID: string, span: Span, points: number): Promise<Bucket[]>;
   readings(sensorID: string, span: Span): Promise<Reading[]>;
@@ -68,7 +68,7 @@ export interface Counts {
   month: number;
 }
 
-/** Alerts that a limit would have raised for one sensor in the 7 and 30 days before now. */
+/** Alerts that a threshold would have raised for one sensor in the last 7 and 30 days. */
 export async function previewSensor(
   source: Source, sensorID: string, now: number, limits: Record<Quantity, number>,
 ): Promise<Record<Quantity, Counts>> {

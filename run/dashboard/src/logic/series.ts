@@ -10,7 +10,7 @@ export interface Point {
   max_humidity?: number;
 }
 
-/** Columns as uPlot takes them; null is a gap. Times are seconds since the epoch. */
+/** Columns in the form of uPlot; null is a gap. Times are seconds since the epoch. */
 export interface Columns {
   time: number[];
   mean: (number | null)[];
@@ -18,7 +18,7 @@ export interface Columns {
   high: (number | null)[];
 }
 
-/** Four missed readings of the usual 30 s. */
+/** Four intervals of the usual 30 s. */
 const leastGap = 120;
 
 /**
@@ -52,7 +52,7 @@ export function sparkPath(columns: Columns, start: number, end: number, width: n
   if (known.length === 0) return "";
   const low = Math.min(...known);
   const high = Math.max(...known);
-  // At least one degree, so that noise does not look like drama.
+  // At least one degree, so that noise does not fill the height.
   const middle = (low + high) / 2;
   const range = Math.max(high - low, 1);
   let pen = "M";

@@ -1,4 +1,4 @@
-// The service's rules for what a person types, told before the request is made.
+// The API's rules for what a user types, checked before the request.
 
 export function usernameError(username: string): string | null {
   const length = [...username].length;

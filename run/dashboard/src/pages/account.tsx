@@ -43,7 +43,7 @@ function ProfileForm({ profile }: { profile: Profile }) {
         }}
       >
         <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" maxLength={120} />
-        <Field label="Username" name="username" value={username} onInput={setUsername} hint="6 to 12 characters." fault={usernameError(username)} autoComplete="nickname" />
+        <Field label="Username" name="username" value={username} onInput={setUsername} hint="6 to 12 characters." error={usernameError(username)} autoComplete="nickname" />
         {done && <p role="status" class="good-text">Saved.</p>}
       </Form>
     </section>
@@ -53,7 +53,7 @@ function ProfileForm({ profile }: { profile: Profile }) {
 function PasswordForm({ profile }: { profile: Profile }) {
   const [password, setPassword] = useState("");
   const [done, setDone] = useState(false);
-  const fault = password === "" ? null : passwordError(password);
+  const error = password === "" ? null : passwordError(password);
   return (
     <section class="card narrow" aria-labelledby="password">
       <h2 id="password">Password</h2>
@@ -63,14 +63,14 @@ function PasswordForm({ profile }: { profile: Profile }) {
           setDone(false);
           if (passwordError(password)) return;
           await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path: { customer_id: profile.id } }, body: { password } }));
-          // The old token has just stopped working, here and everywhere.
+          // The change has made every older token invalid.
           await signIn(profile.email, password);
           setPassword("");
           setDone(true);
         }}
       >
         <Field
-          label="New password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" fault={fault}
+          label="New password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" error={error}
           hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit. Other devices must sign in again."
         />
         {done && <p role="status" class="good-text">Changed.</p>}

@@ -1,4 +1,4 @@
-// What is wrong now, and what was.
+// Active alerts, and the history.
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { listLimit, useActiveEpisodes, useAllSensors, usePastEpisodes, useRooms } from "../api/queries";

@@ -74,7 +74,7 @@ export function OverviewPage() {
   );
 }
 
-/** Sorting leaves equals as they were: by name. */
+/** The sort is stable: equal rooms stay in the order of names. */
 function worstFirst(a: SensorRow, b: SensorRow): number {
   return severity(b.condition) - severity(a.condition) || b.condition.alerts - a.condition.alerts;
 }

@@ -1,4 +1,4 @@
-// Where people teach the models: was the prediction right?
+// Predictions, for the user's verdicts on them.
 import { useQueryClient } from "@tanstack/react-query";
 import { Fragment, type ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -14,7 +14,7 @@ import { useTitle } from "../components/title";
 import { TrainingRuns } from "../components/training";
 
 const perRetraining = 100;
-/** The longest list that the service gives. */
+/** The longest list that the API gives. */
 const listLimit = 500;
 const queueLimit = 50;
 
@@ -30,7 +30,7 @@ export default function PredictionsPage() {
   );
 }
 
-/** What is left to the next retraining. */
+/** How many verdicts are missing until the next training run. */
 function Progress() {
   const stats = usePredictionStats();
   const validated = usePredictions("validated", listLimit);
@@ -55,9 +55,9 @@ function Progress() {
 function Queue() {
   const queue = usePredictions("unvalidated", queueLimit);
   const queries = useQueryClient();
-  // Judged or skipped here, and so not to be shown again though the list is older.
+  // Given a verdict or skipped here. They are not shown again, though the list may be older.
   const [passed, setPassed] = useState<ReadonlySet<number>>(new Set());
-  // What is shown stays until the user is done with it, whatever the list becomes meanwhile.
+  // The prediction that is shown stays until the user is done with it, though the list may change.
   const shown = useRef<Prediction>();
   if (queue.error && !queue.data) return <Failure error={queue.error} retry={() => void queue.refetch()} />;
   if (!queue.data) return <Loading what="predictions" />;
@@ -93,13 +93,13 @@ function Queue() {
 const verdicts = [{ feedback: "ok", name: "Right", key: "o" }, { feedback: "not_ok", name: "Wrong", key: "n" }] as const;
 type Feedback = (typeof verdicts)[number]["feedback"];
 
-/** The buttons and keys that judge the prediction above them, and no other. */
+/** Buttons and keys for a verdict on the prediction above them, and on no other. */
 function Verdict({ prediction, children, onNext, onChange }: {
   prediction: Prediction; children: ComponentChildren; onNext: () => void; onChange: () => void;
 }) {
   const [sending, setSending] = useState(false);
   const [error, setError] = useState<unknown>(null);
-  // The button that was pressed too late, what it says since, and why.
+  // The button that was pressed too late, its text since then, and the reason.
   const [late, setLate] = useState<{ feedback: Feedback; label: string; why: string } | null>(null);
 
   const judge = async (feedback: Feedback) => {
@@ -141,11 +141,11 @@ function Verdict({ prediction, children, onNext, onChange }: {
     return () => removeEventListener("keydown", press);
   });
 
-  // Not disabled but said to be: a disabled button would lose the focus.
+  // aria-disabled only: a disabled button would lose the focus.
   return (
     <>
-      {late && <p class="fault" role="alert">{late.why}</p>}
-      {error !== null && <p class="fault" role="alert">{messageOf(error)}</p>}
+      {late && <p class="error" role="alert">{late.why}</p>}
+      {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
       <div class="actions verdicts">
         {verdicts.map(({ feedback, name, key }) => (
           <button

@@ -1,4 +1,4 @@
-// One room: its sensors, and what can be done to it.
+// One room: its sensors, with forms to change and delete it.
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
@@ -70,7 +70,7 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
   const [name, setName] = useState("");
   const [type, setType] = useState("ESP32-DHT22");
   const queries = useQueryClient();
-  const fault = id === "" ? null : sensorIDError(id);
+  const error = id === "" ? null : sensorIDError(id);
   return (
     <Dialog title="Add sensor" onClose={onClose}>
       <Form
@@ -82,7 +82,7 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
           onClose();
         }}
       >
-        <Field label="Node id" name="id" value={id} onInput={setID} maxLength={50} hint="Exactly as the node sends it." fault={fault} autoFocus />
+        <Field label="Node id" name="id" value={id} onInput={setID} maxLength={50} hint="Exactly as the node sends it." error={error} autoFocus />
         <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="Where it hangs, for example “Rack 4, inlet”." />
         <Field label="Type" name="type" value={type} onInput={setType} maxLength={50} />
       </Form>
@@ -122,7 +122,7 @@ function DeleteRoom({ room, sensors, onClose }: { room: Room; sensors: number; o
     <Confirm title={`Delete ${room.name}?`} action="Delete room" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
       <p>The room and its {plural(sensors, "sensor")} are deleted. Readings already stored are kept.</p>
       <p>New readings of these sensors are ignored until they are added again.</p>
-      {deletion.fault}
+      {deletion.errorText}
     </Confirm>
   );
 }

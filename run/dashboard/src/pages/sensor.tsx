@@ -1,4 +1,4 @@
-// One sensor: now, then, and soon.
+// One sensor: its latest reading, its history, and the forecast.
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
@@ -93,7 +93,7 @@ function LatestPanel({ id }: { id: string }) {
 
 function HistoryPanel({ id }: { id: string }) {
   const [range, setRange] = useState<Range>({ period: "24h" });
-  // A period ends now, to the half minute, so that the answer can be kept that long.
+  // A period ends now, rounded to half a minute, so that the answer is cached that long.
   const now = useNow(30_000);
   const bounds = useMemo(() => boundsOf(range, now), [range, now]);
   const [start, end] = bounds;
@@ -236,7 +236,7 @@ function DeleteSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void
     <Confirm title={`Delete ${sensor.name}?`} action="Delete sensor" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
       <p>The sensor is deleted. Readings already stored are kept.</p>
       <p>New readings from <code>{sensor.id}</code> are ignored until it is added again.</p>
-      {deletion.fault}
+      {deletion.errorText}
     </Confirm>
   );
 }

@@ -1,4 +1,4 @@
-// The limits that raise alerts, and what other limits would have raised.
+// The thresholds, and how many alerts other thresholds would have raised.
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { api, unwrap, messageOf, type Thresholds } from "../api/client";
@@ -74,7 +74,7 @@ function Preview({ limits }: { limits: Record<Quantity, number> }) {
     const { signal } = controller;
     const at = Math.floor(Date.now() / 60_000) * 60_000;
     const source: Source = {
-      // Kept for a while: trying a second limit then costs only the mixed buckets.
+      // Cached for a while: a second threshold then costs only the readings of mixed buckets.
       buckets: (id, span, points) => queries.fetchQuery({
         queryKey: ["preview", id, span.start, span.end], staleTime: 5 * 60_000,
         queryFn: () => history(id, span.start, span.end, points, signal),
@@ -105,7 +105,7 @@ function Preview({ limits }: { limits: Record<Quantity, number> }) {
       <button type="button" disabled={!sensors.data || progress.state === "counting"} onClick={() => void run()}>Count past alerts</button>
       <div aria-live="polite">
         {progress.state === "counting" && <p>Counting, sensor {progress.done + 1} of {sensors.data?.length}…</p>}
-        {progress.state === "failed" && <p class="fault">{messageOf(progress.error)}</p>}
+        {progress.state === "failed" && <p class="error">{messageOf(progress.error)}</p>}
         {progress.state === "counted" && (
           <>
             <table>
