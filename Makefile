@@ -43,11 +43,6 @@ soak: ## Run the system under load while components are killed, and account for 
 chaos: ## Run the chaos scenarios, from a full disk to a jumping clock, and print the result of each
 	@go test -count=1 -v -timeout 20m -run '^TestChaos$$' ./run/tools/soak
 
-KILLS ?= 20
-.PHONY: kills
-kills: ## Kill the local system and its PostgreSQL under load, and account for every reading (KILLS=20)
-	@KILLS=$(KILLS) go test -count=1 -v -timeout 30m -run '^TestLocalSystem$$' ./run/tools/soak
-
 FUZZTIME ?= 30s
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while (FUZZTIME=30s)
@@ -66,7 +61,7 @@ $(GOLANGCI):
 # Of what no program reaches, only what tests use may stay: test support and what
 # reads terraform.
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.51.0
-ONLY_TESTS := ^(shared/(incident|maintenance|openapitest|pgtest|pubsubtest)|shared/reading/moisture.go|shared/function/functiontest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)[/:]
+ONLY_TESTS := ^(run/local/pgpubsub|shared/(incident|maintenance|openapitest|pgtest|pubsubtest)|shared/reading/moisture.go|shared/function/functiontest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)[/:]
 .PHONY: deadcode
 deadcode: ## List functions that no program reaches, and fail when there are any
 	@found=$$(go run $(DEADCODE) ./...); \

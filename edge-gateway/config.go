@@ -20,6 +20,7 @@ type Config struct {
 	MaxNodes       int           `env:"MAX_NODES"          envDefault:"10000"       help:"how many nodes are remembered"`
 	ProbeEvery     time.Duration `env:"PROBE_EVERY"        envDefault:"1s"          help:"how often Pub/Sub is tried while it is away"`
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"    envDefault:"4s"          help:"how long a node waits for Pub/Sub before its reading goes into the outbox"`
+	SiteToken      string        `env:"SITE_TOKEN"                                  help:"secret that the gateways of one site share: two with the same are a pair"`
 	Announce       bool          `env:"MDNS"               envDefault:"true"        help:"let nodes find the gateway by multicast DNS"`
 	LogLevel       string        `env:"LOG_LEVEL"          envDefault:"info"        help:"debug, info, warn or error"`
 }
@@ -31,6 +32,9 @@ type connections struct {
 }
 
 const minOutbox = 1 << 20
+
+// minToken keeps a site token from being guessed by whoever hears what it proves.
+const minToken = 16
 
 // Names of Google's. A wrong one is told at once, instead of by each reading that
 // Pub/Sub then refuses (https://cloud.google.com/pubsub/docs/pubsub-basics#resource_names).
@@ -53,6 +57,7 @@ func (s Config) Validate() error {
 	check(s.OutboxMaxBytes >= minOutbox, "OUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more")
 	check(s.NodeRate >= 0, "NODE_RATE must be 0 (off) or more")
 	check(s.NodeBurst >= 1, "NODE_BURST must be 1 or more")
+	check(s.SiteToken == "" || len(s.SiteToken) >= minToken, "SITE_TOKEN must have 16 characters or more")
 	check(s.MaxNodes >= 1, "MAX_NODES must be 1 or more")
 	check(s.ProbeEvery > 0, "PROBE_EVERY must be longer than 0")
 	check(s.PublishTimeout >= 100*time.Millisecond && s.PublishTimeout <= 8*time.Second, "PUBLISH_TIMEOUT must be between 100ms and 8s")

@@ -153,8 +153,8 @@ func TestSettings(t *testing.T) {
 	if err == nil || err.Error() != "PROJECT_ID is required and not set\nPORT is not a valid whole number" {
 		t.Errorf("two faults are told as %v", err)
 	}
-	_, err = config.Load[Config]([]string{"PROJECT_ID=p", "PORT=70000", "LOG_LEVEL=loud", "OUTBOX_MAX_BYTES=5"})
-	want := "config: PORT must be between 1 and 65535\nOUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more\nLOG_LEVEL must be debug, info, warn or error"
+	_, err = config.Load[Config]([]string{"PROJECT_ID=p", "PORT=70000", "LOG_LEVEL=loud", "OUTBOX_MAX_BYTES=5", "SITE_TOKEN=short"})
+	want := "config: PORT must be between 1 and 65535\nOUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more\nSITE_TOKEN must have 16 characters or more\nLOG_LEVEL must be debug, info, warn or error"
 	if err == nil || err.Error() != want {
 		t.Errorf("faulty rules are told as %v", err)
 	}

@@ -52,12 +52,14 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
 		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"),
 	}
-	announcer, err := announce.New(announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}}, clock, log)
+	announcer, err := announce.New(announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}, SiteToken: s.SiteToken}, clock, log)
 	if err != nil {
 		return err
 	}
 	if s.Announce {
 		conduct.Discovery = func() any { return announcer.State() }
+		conduct.Degraded = func() string { return announcer.State().Problem }
+		conduct.Collectors = append(conduct.Collectors, announcer)
 	}
 	site := gateway.New(conduct, topic, box, clock, log)
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)

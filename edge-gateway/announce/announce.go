@@ -16,6 +16,7 @@
 package announce
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -32,38 +33,49 @@ type Config struct {
 	Name string   // of the instance and of the host, a single label; monitor-gateway
 	Port int      // where the service listens
 	Text []string // of the TXT record, such as version=1.0
+	// SiteToken is the secret that the gateways of one enrolment share; empty for
+	// gateways that are not enrolled.
+	SiteToken string
 }
 
 const (
 	// pollEvery is how often the machine's interfaces are looked at.
 	pollEvery = time.Second
-	// reopenAfter is how long a socket that failed is left alone.
-	reopenAfter = 5 * time.Second
+	// retryOpenAfter is how long a link whose sockets failed is left alone.
+	retryOpenAfter = 2 * time.Second
 	// idle is how long the responder sleeps with nothing to do.
 	idle = time.Hour
 )
 
 // State is what is announced at the moment, as /health shows it.
 type State struct {
-	Instance string      `json:"instance"` // such as monitor-gateway._http._tcp.local
-	Host     string      `json:"host"`     // such as monitor-gateway.local
-	Links    []LinkState `json:"links"`
-	Error    string      `json:"error,omitzero"` // why nothing is announced
+	Instance  string      `json:"instance"`           // such as monitor-gateway._http._tcp.local
+	Host      string      `json:"host"`               // such as monitor-gateway.local
+	Role      Role        `json:"role,omitzero"`      // of the gateway; absent before a link has one
+	Problem   string      `json:"problem,omitzero"`   // why nodes may not find this gateway under its specified name
+	Conflicts int         `json:"conflicts,omitzero"` // claims of our names by others, since the start
+	Links     []LinkState `json:"links"`
+	Error     string      `json:"error,omitzero"` // why nothing is announced
 }
 
 // LinkState is one interface's part of it.
 type LinkState struct {
 	Interface string   `json:"interface"`
+	Host      string   `json:"host,omitzero"` // by which the gateway is found there
 	Addresses []string `json:"addresses"`
-	Phase     string   `json:"phase"`          // probing, announcing or ready
-	Error     string   `json:"error,omitzero"` // why nodes on this link cannot find the gateway
+	Phase     string   `json:"phase"`            // of that name: probing, announcing or ready; waiting while there is none
+	Role      Role     `json:"role,omitzero"`    // of the gateway among those of the link
+	Peers     []string `json:"peers,omitzero"`   // addresses of the other gateways of the pair
+	Problem   string   `json:"problem,omitzero"` // who else claims the specified name
+	Error     string   `json:"error,omitzero"`   // why nodes on this link cannot find the gateway
 }
 
 // Announcer announces a gateway until it is told to stop.
 type Announcer struct {
-	config Config
-	clock  func() time.Time
-	log    *slog.Logger
+	config  Config
+	metrics metrics
+	clock   func() time.Time
+	log     *slog.Logger
 
 	mu    sync.Mutex
 	state State
@@ -77,7 +89,7 @@ func New(config Config, clock func() time.Time, log *slog.Logger) (*Announcer, e
 	if config.Port < 1 || config.Port > 65535 {
 		return nil, fmt.Errorf("announced port %d must be between 1 and 65535", config.Port)
 	}
-	return &Announcer{config: config, clock: clock, log: log}, nil
+	return &Announcer{config: config, metrics: newMetrics(), clock: clock, log: log}, nil
 }
 
 // State returns what is announced at the moment.
@@ -93,44 +105,12 @@ func (a *Announcer) State() State {
 // machine without network, or one that refuses multicast, is tried again and
 // again: its services go on meanwhile.
 func (a *Announcer) Run(ctx context.Context) error {
-	for failed := ""; ; {
-		err := a.serve(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		a.mu.Lock()
-		a.state = State{Error: err.Error()}
-		a.mu.Unlock()
-		if failed != err.Error() {
-			failed = err.Error()
-			a.log.WarnContext(ctx, "nodes cannot find the gateway by mDNS", "error", failed)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(reopenAfter):
-		}
-	}
-}
-
-// serve answers on one socket until it fails or the context ends.
-func (a *Announcer) serve(ctx context.Context) error {
-	s, err := open(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	received := make(chan packet)
-	read := make(chan error, 1)
-	var reader sync.WaitGroup
-	reader.Go(func() { read <- s.receive(ctx, received) })
-	// Closing the socket ends the reader.
-	defer func() { cancel(); s.close(); reader.Wait() }()
-
+	s := newSockets(a.clock)
+	defer s.close()
 	r := newResponder(a.config, seed(a.clock()), s.send)
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	r.update(a.clock(), s.links())
+	r.update(a.clock(), s.links(ctx))
 	for {
 		wake := time.NewTimer(a.untilNext(r))
 		a.publish(ctx, r, s)
@@ -138,12 +118,11 @@ func (a *Announcer) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			r.goodbye()
 			return nil
-		case err := <-read:
-			return err
-		case p := <-received:
+		case p := <-s.received:
 			r.receive(a.clock(), p)
+			r.advance(a.clock())
 		case <-poll.C:
-			r.update(a.clock(), s.links())
+			r.update(a.clock(), s.links(ctx))
 		case <-wake.C:
 			r.advance(a.clock())
 		}
@@ -160,29 +139,74 @@ func (a *Announcer) untilNext(r *responder) time.Duration {
 }
 
 // publish renews the state that others see, and logs what changed for them.
-func (a *Announcer) publish(ctx context.Context, r *responder, s *socket) {
-	state := State{Instance: strings.TrimSuffix(r.instance(), "."), Host: strings.TrimSuffix(r.host(), ".")}
-	for _, l := range r.sorted() {
+func (a *Announcer) publish(ctx context.Context, r *responder, s *sockets) {
+	state := r.state(a.clock())
+	for i := range state.Links {
+		state.Links[i].Error = s.fault(state.Links[i].Interface)
+	}
+	for _, l := range s.unusable() {
 		state.Links = append(state.Links, LinkState{
-			Interface: l.Name, Addresses: addresses(l.Prefixes), Phase: l.phase.String(), Error: s.fault(l.Index),
+			Interface: l.Name, Addresses: addresses(l.Prefixes), Phase: waiting.String(), Error: s.fault(l.Name),
 		})
 	}
-	for _, l := range s.unjoined() {
-		state.Links = append(state.Links, LinkState{
-			Interface: l.Name, Addresses: addresses(l.Prefixes), Phase: "waiting", Error: s.fault(l.Index),
-		})
+	if len(r.links) == 0 && len(state.Links) > 0 {
+		state.Error = state.Links[0].Error
 	}
 	a.mu.Lock()
 	before := a.state
 	a.state = state
 	a.mu.Unlock()
-	if before.Host != state.Host {
-		a.log.InfoContext(ctx, "announcing by mDNS", "instance", state.Instance, "host", state.Host, "port", strconv.Itoa(a.config.Port))
+	if state.Error != "" && before.Error != state.Error {
+		a.log.WarnContext(ctx, "nodes cannot find the gateway by mDNS", "error", state.Error)
+	}
+	if before.Host != state.Host || before.Role != state.Role || before.Problem != state.Problem {
+		level := slog.LevelInfo
+		if state.Problem != "" {
+			level = slog.LevelWarn
+		}
+		a.log.Log(ctx, level, "announcing by mDNS", "instance", state.Instance, "host", state.Host,
+			"port", strconv.Itoa(a.config.Port), "role", string(state.Role), "problem", state.Problem)
 	}
 	if describe(before) != describe(state) {
 		a.log.InfoContext(ctx, "addresses announced by mDNS", "links", describe(state))
 	}
 }
+
+// state is what the responder does at the moment. A gateway that has the specified
+// name on one link and not on another is told by the worst of them.
+func (r *responder) state(now time.Time) State {
+	specified := &name{label: r.config.Name}
+	state := State{Conflicts: r.conflicted}
+	current := specified
+	for _, l := range r.sorted() {
+		n := l.specified
+		if !n.held() && l.own != nil {
+			n = l.own
+			current = n
+		}
+		role, rival := l.role(now)
+		found := LinkState{
+			Interface: l.Name, Host: plain(n.host()), Addresses: addresses(l.Prefixes), Phase: n.phase.String(), Role: role,
+			Peers: l.pair.addresses(),
+		}
+		if rival != nil {
+			found.Problem = rival.String(plain(specified.host()), l.specified.held())
+			state.Problem = cmp.Or(state.Problem, found.Problem)
+		}
+		if severity(role) > severity(state.Role) {
+			state.Role = role
+		}
+		state.Links = append(state.Links, found)
+	}
+	state.Instance, state.Host = plain(current.instance()), plain(current.host())
+	return state
+}
+
+func severity(role Role) int {
+	return slices.Index([]Role{"", RoleActive, RoleStandby, RoleConflict}, role)
+}
+
+func plain(name string) string { return strings.TrimSuffix(name, ".") }
 
 // describe is the part of a state that is worth a line in the log.
 func describe(s State) string {

@@ -1,8 +1,10 @@
 package announce
 
 import (
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +19,7 @@ func together(d time.Duration, sites ...*site) {
 	end := sites[0].now.Add(d)
 	for sites[0].now.Before(end) {
 		for i, s := range sites {
-			for _, l := range s.take() {
+			for _, l := range s.takeAll() {
 				if l.link != eth {
 					continue
 				}
@@ -32,37 +34,30 @@ func together(d time.Duration, sites ...*site) {
 	}
 }
 
-func TestTwoGateways(t *testing.T) {
-	t.Parallel()
-	for name, head := range map[string]time.Duration{"at once": 0, "a moment later": 300 * time.Millisecond, "an hour later": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first, second := newSite(t, 1), newSite(t, 2)
-			second.links = []Link{{Index: eth, Name: "eth0", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.168.1.30/24")}}}
-			first.update(first.now, first.links)
-			first.pass(head)
-			if head > time.Minute {
-				first.take()
-			}
-			second.now = first.now
-			second.update(second.now, second.links)
-			together(20*time.Second, first, second)
-			names := []string{first.host(), second.host()}
-			slices.Sort(names)
-			if !slices.Equal(names, []string{"monitor-gateway-2.local.", "monitor-gateway.local."}) {
-				t.Errorf("they are called %v", names)
-			}
-			for _, s := range []*site{first, second} {
-				if l := s.responder.links[eth]; l.phase != ready {
-					t.Errorf("%s is still %v", s.host(), l.phase)
-				}
-			}
-			if head > time.Minute && first.number != 1 {
-				t.Error("the one that was there gave its name up")
-			}
-		})
-	}
+// neighbour is a second gateway, on the wired link alone.
+func neighbour(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t, 2)
+	s.links = []Link{{
+		Index: eth, Name: "eth0", Hardware: net.HardwareAddr{0xb8, 0x27, 0xeb, 4, 5, 6},
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("192.168.1.30/24")},
+	}}
+	return s
 }
+
+// claim is a record by which another device, at .66, claims the specified name.
+func claim() *dns.A {
+	return &dns.A{Hdr: dns.RR_Header{Name: specified, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 120}, A: []byte{192, 168, 1, 66}}
+}
+
+func response(records ...dns.RR) *dns.Msg {
+	return &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: records}
+}
+
+const (
+	stranger  = "192.168.1.66:5353"
+	specified = "monitor-gateway.local."
+)
 
 func TestItHearsItself(t *testing.T) {
 	t.Parallel()
@@ -70,57 +65,213 @@ func TestItHearsItself(t *testing.T) {
 	s := newSite(t, 1)
 	s.links[1].Prefixes = []netip.Prefix{netip.MustParsePrefix("192.168.1.21/24")}
 	s.update(s.now, s.links)
-	for range 4000 {
-		for _, l := range s.take() {
+	for range 12000 {
+		for _, l := range s.takeAll() {
 			from := netip.AddrPortFrom(s.links[l.link-eth].Prefixes[0].Addr(), multicast.Port).String()
 			s.from(eth, from, l.m)
 			s.from(wlan, from, l.m)
 		}
 		s.pass(5 * time.Millisecond)
 	}
-	if s.number != 1 || s.responder.links[eth].phase != ready || s.responder.links[wlan].phase != ready {
-		t.Errorf("called %s, %v and %v", s.host(), s.responder.links[eth].phase, s.responder.links[wlan].phase)
+	for _, index := range []int{eth, wlan} {
+		if l := s.on(index); l.Host != "monitor-gateway.local" || l.Phase != "ready" || l.Role != RoleActive || len(l.Peers) > 0 {
+			t.Errorf("alone, it is %+v", l)
+		}
 	}
 }
 
-func TestNameIsDefendedThenGivenUp(t *testing.T) {
+// TestSpoofedNameIsKept (contract 8.14) sends what took the name for ever once: other devices'
+// claims of it, one packet or a minute of them. RFC 6762 §9 would have the
+// responder probe at each of them, "and the loser MUST cease using the name";
+// §6 that "a responder MUST NOT multicast a record on a given interface until at
+// least one second has elapsed since the last time that record was multicast".
+func TestSpoofedNameIsKept(t *testing.T) {
+	t.Parallel()
+	for title, c := range map[string]struct {
+		packets int
+		every   time.Duration
+		most    int // announcements against them
+	}{
+		"once":                             {1, 0, 1},
+		"six packets":                      {6, 100 * time.Millisecond, 2},
+		"a minute of ten packets a second": {600, 100 * time.Millisecond, 11},
+		"a hundred packets at once":        {100, 0, 2},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			s := started(t)
+			sent := 0
+			spoof := response(claim())
+			for range c.packets {
+				s.from(eth, stranger, spoof)
+				s.pass(c.every)
+				sent += len(s.take())
+			}
+			if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Phase != "ready" || got.Role != RoleConflict {
+				t.Errorf("spoofed, it is %+v", got)
+			}
+			if want := "another device, 192.168.1.66, also claims monitor-gateway.local"; s.state(s.now).Problem != want {
+				t.Errorf("the problem is %q, want %q", s.state(s.now).Problem, want)
+			}
+			// Whoever asks meanwhile is answered.
+			s.from(eth, "192.168.1.7:49152", ask(specified, dns.TypeA, dns.ClassINET))
+			if answers := s.take(); len(answers) != 1 {
+				t.Errorf("sent %v to a node that asks", answers)
+			}
+			last := s.now
+			s.pass(20 * time.Second)
+			after := s.take()
+			sent += len(after)
+			if sent == 0 || sent > c.most {
+				t.Errorf("%d announcements against %d packets, want 1 to %d", sent, c.packets, c.most)
+			}
+			if c.packets > 1 && len(after) == 0 {
+				t.Error("the last packet has the last word")
+			}
+			s.pass(rivalFor)
+			if got := s.state(s.now); got.Role != RoleActive || got.Problem != "" {
+				t.Errorf("%v later: %+v", s.now.Sub(last), got)
+			}
+		})
+	}
+}
+
+// TestTwoWhoDefendMakeNoStorm lets two hear each other's defence as a claim.
+func TestTwoWhoDefendMakeNoStorm(t *testing.T) {
+	t.Parallel()
+	first, second := started(t), neighbour(t)
+	second.config.SiteToken = "another"
+	second.update(second.now, second.links)
+	second.pass(10 * time.Second)
+	second.take()
+	second.now, first.now = first.now.Add(time.Minute), first.now.Add(time.Minute)
+	first.defend(first.now, first.responder.links[eth])
+	sent := 0
+	for range 60 * 200 {
+		for _, pair := range [][2]*site{{first, second}, {second, first}} {
+			for _, l := range pair[0].take() {
+				if l.link == eth && l.m.Response && len(l.m.Answer) > 1 {
+					sent++
+				}
+				pair[1].from(eth, netip.AddrPortFrom(pair[0].links[0].Prefixes[0].Addr(), multicast.Port).String(), l.m)
+			}
+			pair[0].pass(5 * time.Millisecond)
+		}
+	}
+	if sent > 30 {
+		t.Errorf("%d announcements in a minute", sent)
+	}
+	for _, s := range []*site{first, second} {
+		if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Role != RoleConflict {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// TestProbeIsAnswered holds that an honest newcomer is told at once.
+func TestProbeIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := started(t)
-	probe := ask("monitor-gateway.local.", dns.TypeANY, dns.ClassINET|cacheFlush)
-	claim := &dns.A{Hdr: dns.RR_Header{Name: "monitor-gateway.local.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 120}, A: []byte{192, 168, 1, 66}}
-	probe.Ns = []dns.RR{claim}
-	s.from(eth, "192.168.1.66:5353", probe)
+	probe := ask(specified, dns.TypeANY, dns.ClassINET|cacheFlush)
+	probe.Ns = []dns.RR{claim()}
+	s.from(eth, stranger, probe)
 	if sent := s.take(); len(sent) == 0 || len(sent[0].m.Answer) == 0 {
 		t.Fatalf("sent %v, want a defence at once", sent)
 	}
-	// It will not hear: both have announced the name. Ask again, and give way.
-	announcement := &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: []dns.RR{claim}}
-	s.from(eth, "192.168.1.66:5353", announcement)
-	if s.responder.links[eth].phase != probing || s.number != 1 {
-		t.Fatalf("%v as %s, want to probe for the old name", s.responder.links[eth].phase, s.host())
-	}
-	s.pass(500 * time.Millisecond)
-	s.from(eth, "192.168.1.66:5353", announcement)
-	s.pass(10 * time.Second)
-	if s.host() != "monitor-gateway-2.local." {
-		t.Errorf("still called %s", s.host())
+}
+
+// TestNameIsTakenBack (contract 8.14) starts where another device has the name: the gateway is
+// found under its own name, says so, and has the specified one back as soon as it
+// is free.
+func TestNameIsTakenBack(t *testing.T) {
+	t.Parallel()
+	for title, c := range map[string]struct {
+		leave  func(s *site)
+		within time.Duration
+	}{
+		"silently":       {func(*site) {}, reclaimEvery + 3*time.Second},
+		"with a goodbye": {func(s *site) { gone := claim(); gone.Hdr.Ttl = 0; s.from(eth, stranger, response(gone)) }, 2 * time.Second},
+		"with the network": {func(s *site) {
+			s.links[0].Prefixes = []netip.Prefix{netip.MustParsePrefix("192.168.9.20/24")}
+			s.update(s.now, s.links)
+		}, 2 * time.Second},
+		"and the cable": {func(s *site) { s.update(s.now, s.links[1:]); s.update(s.now, s.links) }, 2 * time.Second},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, 1)
+			s.update(s.now, s.links)
+			held := func(d time.Duration) {
+				for end := s.now.Add(d); s.now.Before(end); s.pass(10 * time.Millisecond) {
+					for _, l := range s.take() {
+						asks := slices.ContainsFunc(l.m.Question, func(q dns.Question) bool { return q.Name == specified })
+						if l.link == eth && asks {
+							s.from(eth, stranger, response(claim()))
+						}
+					}
+				}
+			}
+			held(40 * time.Second)
+			own := s.on(eth)
+			if own.Host != "monitor-gateway-010203.local" || own.Phase != "ready" || own.Role != RoleConflict {
+				t.Errorf("while another has its name it is %+v", own)
+			}
+			if other := s.on(wlan); other.Host != "monitor-gateway.local" {
+				t.Errorf("on the other link it is %+v", other)
+			}
+			if got := s.state(s.now).Problem; got != "another device, 192.168.1.66, has monitor-gateway.local" {
+				t.Errorf("the problem is %q", got)
+			}
+			s.from(eth, "192.168.1.7:49152", ask("monitor-gateway-010203.local.", dns.TypeA, dns.ClassINET))
+			if sent := s.take(); len(sent) != 1 {
+				t.Errorf("not found under its own name: %v", sent)
+			}
+			c.leave(s)
+			s.pass(c.within)
+			if got := s.on(eth); got.Host != "monitor-gateway.local" || !slices.Contains([]string{"announcing", "ready"}, got.Phase) {
+				t.Errorf("%v after the name is free: %+v", c.within, got)
+			}
+			goodbyes := 0
+			for _, l := range s.take() {
+				for _, line := range texts(l.m.Answer) {
+					if strings.HasPrefix(line, "monitor-gateway-010203.local. 0 IN A") {
+						goodbyes++
+					}
+				}
+			}
+			if title != "with the network" && title != "and the cable" && goodbyes != 1 {
+				t.Errorf("its own name is taken back %d times", goodbyes)
+			}
+		})
 	}
 }
 
-func TestConflictStormIsSlow(t *testing.T) {
+// TestProbingIsSlowUnderConflicts has a device that answers every probe, and says
+// goodbye after each. RFC 6762 §8.1: "If fifteen conflicts occur within any
+// ten-second period, then the host MUST wait at least five seconds before each
+// successive additional probe attempt".
+func TestProbingIsSlowUnderConflicts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	s.update(s.now, s.links[:1])
-	began := s.now
-	for s.number < 40 && s.now.Sub(began) < 5*time.Minute {
-		s.pass(10 * time.Millisecond)
-		s.take()
-		host := s.host()
-		s.from(eth, "192.168.1.66:5353", &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: []dns.RR{
-			&dns.A{Hdr: dns.RR_Header{Name: host, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 120}, A: []byte{192, 168, 1, 66}},
-		}})
-		if len(s.conflicts) >= manyConflicts && !s.responder.links[eth].due.After(s.now.Add(conflictWaits-time.Second)) {
-			t.Fatalf("after %d conflicts it probes again in %v", len(s.conflicts), s.responder.links[eth].due.Sub(s.now))
+	gone := claim()
+	gone.Hdr.Ttl = 0
+	var attempts []time.Time
+	for began := s.now; s.now.Sub(began) < 2*time.Minute; s.pass(10 * time.Millisecond) {
+		for _, l := range s.take() {
+			if !l.m.Response && len(l.m.Question) == 2 && l.m.Question[1].Name == specified {
+				attempts = append(attempts, s.now)
+				s.from(eth, stranger, response(claim()))
+				s.from(eth, stranger, response(gone))
+			}
 		}
+	}
+	for i := manyConflicts; i < len(attempts); i++ {
+		if attempts[i].Sub(attempts[i-manyConflicts]) < conflictWindow && attempts[i].Sub(attempts[i-1]) < conflictWaits {
+			t.Fatalf("attempt %d came %v after the one before", i, attempts[i].Sub(attempts[i-1]))
+		}
+	}
+	if len(attempts) < manyConflicts || len(attempts) > 120 {
+		t.Errorf("%d attempts in two minutes", len(attempts))
 	}
 }

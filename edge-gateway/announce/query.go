@@ -23,13 +23,15 @@ func (r *responder) receive(now time.Time, p packet) {
 	}
 	if m.Response {
 		if p.from.Port() == multicast.Port {
-			r.handleResponse(now, l, &m, p.from.Addr())
+			r.handleResponse(now, l, &m, p.from.Addr().WithZone(""))
 		}
 		return
 	}
-	if l.phase == probing {
-		r.tieBreak(now, l, &m)
-		return
+	r.answerPair(now, l, &m)
+	for _, n := range l.names() {
+		if n.phase == probing {
+			r.tieBreak(now, l, n, &m)
+		}
 	}
 	r.answerQuery(now, l, &m, p.from)
 }
@@ -41,7 +43,7 @@ func (r *responder) linkOf(p packet) *link {
 		return r.links[p.link]
 	}
 	for _, l := range r.sorted() {
-		if near(l, p.from.Addr()) {
+		if multicast.Near(l.Prefixes, p.from.Addr()) {
 			return l
 		}
 	}
@@ -51,11 +53,7 @@ func (r *responder) linkOf(p packet) *link {
 // local reports whether a packet is from its link (§11): multicast never crosses
 // a router, unicast must come from a neighbour.
 func local(l *link, p packet) bool {
-	return p.to.IsMulticast() || near(l, p.from.Addr())
-}
-
-func near(l *link, address netip.Addr) bool {
-	return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
+	return p.to.IsMulticast() || multicast.Near(l.Prefixes, p.from.Addr())
 }
 
 // answerQuery answers.
@@ -64,14 +62,17 @@ func (r *responder) answerQuery(now time.Time, l *link, m *dns.Msg, from netip.A
 		forget(l, from.Addr(), m.Answer) // the rest of a truncated query
 		return
 	}
-	ours := r.recordsFor(l, from.Addr())
+	ours := r.held(l, from.Addr())
+	if len(ours) == 0 {
+		return
+	}
 	if from.Port() != multicast.Port {
 		r.answerLegacy(l, ours, m, from)
 		return
 	}
 	alone := ours.wanted(m, func(q dns.Question) bool { return q.Qclass&cacheFlush != 0 })
 	everyone := ours.wanted(m, func(q dns.Question) bool { return q.Qclass&cacheFlush == 0 })
-	if !near(l, from.Addr()) { // unicast might leave the link
+	if !multicast.Near(l.Prefixes, from.Addr()) { // unicast might leave the link
 		everyone, alone = slices.Concat(everyone, alone), nil
 	}
 	for _, record := range alone {
@@ -95,12 +96,14 @@ func (r *responder) answerQuery(now time.Time, l *link, m *dns.Msg, from netip.A
 // wanted are the records for some of a message's questions that its asker does
 // not know yet. A message may have thousands of both, so what is known is looked
 // for once a record, not once a question.
-func (r records) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
+func (all names) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
 	var found []dns.RR
 	for _, q := range m.Question {
 		if which(q) {
-			for _, record := range r.answers(q) {
-				found = appendUnique(found, record)
+			for _, r := range all {
+				for _, record := range r.answers(q) {
+					found = appendUnique(found, record)
+				}
 			}
 		}
 	}
@@ -111,9 +114,9 @@ func (r records) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
 // short lives, and no bit that it would take for another class (§6.7). Others
 // than neighbours get no answer: it would be sent off the link, to whoever a
 // forged sender's address belongs to.
-func (r *responder) answerLegacy(l *link, ours records, m *dns.Msg, from netip.AddrPort) {
+func (r *responder) answerLegacy(l *link, ours names, m *dns.Msg, from netip.AddrPort) {
 	found := ours.wanted(m, func(dns.Question) bool { return true })
-	if len(found) == 0 || !near(l, from.Addr()) {
+	if len(found) == 0 || !multicast.Near(l.Prefixes, from.Addr()) {
 		return
 	}
 	answer := &dns.Msg{
@@ -161,7 +164,7 @@ func (r *responder) multicastNow(now time.Time, l *link, answer reply) {
 	for _, record := range fresh {
 		l.said[record.String()] = now
 	}
-	r.multicast(l, &dns.Msg{Answer: withCacheFlush(fresh), Extra: withCacheFlush(r.records(l).additional(fresh))})
+	r.multicast(l, &dns.Msg{Answer: withCacheFlush(fresh), Extra: withCacheFlush(r.held(l, netip.Addr{}).additional(fresh))})
 }
 
 // forget drops from what waits for an asker what it now says it knows (§7.2).

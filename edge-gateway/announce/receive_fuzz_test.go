@@ -33,14 +33,14 @@ func FuzzReceive(f *testing.F) {
 		}
 		young.receive(young.now, packet{data: data, link: eth, from: from, to: netip.MustParseAddr("224.0.0.251")})
 		young.pass(30 * time.Second)
-		if phase := young.responder.links[eth].phase; phase != ready {
-			t.Errorf("still %v after half a minute", phase)
+		if l := young.on(eth); l.Phase != "ready" || l.Host != "monitor-gateway.local" {
+			t.Errorf("still %s as %s after half a minute", l.Phase, l.Host)
 		}
 		// Nothing that comes makes it fall over, or fall silent for good.
 		s.receive(s.now, packet{data: data, link: eth, from: from, to: netip.MustParseAddr("224.0.0.251")})
 		s.pass(30 * time.Second)
 		s.take()
-		s.from(eth, "192.168.1.8:5353", ask(s.host(), dns.TypeA, dns.ClassINET))
+		s.from(eth, "192.168.1.8:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
 		if sent := s.take(); len(sent) != 1 {
 			t.Errorf("sent %v", sent)
 		}

@@ -34,7 +34,7 @@ type records struct {
 	pointer  *dns.PTR
 	service  *dns.SRV
 	text     *dns.TXT
-	address  []dns.RR // A
+	address  []dns.RR // A and AAAA
 	noHost   *dns.NSEC
 	noMore   *dns.NSEC // of the instance
 }
@@ -52,11 +52,24 @@ func recordsOf(instance, host string, c Config, prefixes []netip.Prefix) records
 		pointer:  &dns.PTR{Hdr: header(serviceType, dns.TypePTR, otherTTL), Ptr: instance},
 		service:  &dns.SRV{Hdr: header(instance, dns.TypeSRV, hostTTL), Port: uint16(c.Port), Target: host}, //nolint:gosec // New has checked it
 		text:     &dns.TXT{Hdr: header(instance, dns.TypeTXT, otherTTL), Txt: text},
-		noHost:   &dns.NSEC{Hdr: header(host, dns.TypeNSEC, hostTTL), NextDomain: host, TypeBitMap: []uint16{dns.TypeA}},
+		noHost:   &dns.NSEC{Hdr: header(host, dns.TypeNSEC, hostTTL), NextDomain: host},
 		noMore:   &dns.NSEC{Hdr: header(instance, dns.TypeNSEC, otherTTL), NextDomain: instance, TypeBitMap: []uint16{dns.TypeTXT, dns.TypeSRV}},
 	}
+	var has4, has6 bool
 	for _, p := range prefixes {
-		r.address = append(r.address, &dns.A{Hdr: header(host, dns.TypeA, hostTTL), A: p.Addr().AsSlice()})
+		if p.Addr().Is4() {
+			has4 = true
+			r.address = append(r.address, &dns.A{Hdr: header(host, dns.TypeA, hostTTL), A: p.Addr().AsSlice()})
+		} else {
+			has6 = true
+			r.address = append(r.address, &dns.AAAA{Hdr: header(host, dns.TypeAAAA, hostTTL), AAAA: p.Addr().AsSlice()})
+		}
+	}
+	if has4 {
+		r.noHost.TypeBitMap = append(r.noHost.TypeBitMap, dns.TypeA)
+	}
+	if has6 {
+		r.noHost.TypeBitMap = append(r.noHost.TypeBitMap, dns.TypeAAAA)
 	}
 	return r
 }
@@ -106,8 +119,10 @@ func (r records) answers(q dns.Question) []dns.RR {
 			found = append(found, r.noMore)
 		}
 	case sameName(q.Name, r.noHost.Hdr.Name):
-		if asked(dns.TypeA) {
-			found = append(found, r.address...)
+		for _, record := range r.address {
+			if asked(record.Header().Rrtype) {
+				found = append(found, record)
+			}
 		}
 		if len(found) == 0 {
 			found = append(found, r.noHost)
@@ -116,29 +131,35 @@ func (r records) answers(q dns.Question) []dns.RR {
 	return found
 }
 
+// names are the records of all names that a link has at the moment.
+type names []records
+
 // additional are the records that spare whoever gets the answers the next
 // questions (RFC 6763 §12).
-func (r records) additional(answers []dns.RR) []dns.RR {
+func (all names) additional(answers []dns.RR) []dns.RR {
 	var more []dns.RR
-	add := func(records ...dns.RR) {
-		for _, record := range records {
-			if !contains(answers, record) && !contains(more, record) {
-				more = append(more, record)
+	for _, r := range all {
+		for _, record := range r.additional(answers) {
+			if !contains(answers, record) {
+				more = appendUnique(more, record)
 			}
 		}
 	}
+	return more
+}
+
+func (r records) additional(answers []dns.RR) []dns.RR {
+	var more []dns.RR
 	for _, answer := range answers {
 		switch header := answer.Header(); {
-		case sameName(header.Name, serviceType):
-			add(r.service, r.text)
-			add(r.address...)
-			add(r.noHost)
-		case header.Rrtype == dns.TypeSRV:
-			add(r.address...)
-			add(r.noHost)
-		case header.Rrtype == dns.TypeA:
-			add(r.noHost)
+		case sameRecord(answer, r.pointer):
+			more = append(more, r.service, r.text)
+		case header.Rrtype == dns.TypeSRV && sameName(header.Name, r.service.Hdr.Name):
+		case (header.Rrtype == dns.TypeA || header.Rrtype == dns.TypeAAAA) && sameName(header.Name, r.noHost.Hdr.Name):
+		default:
+			continue
 		}
+		more = append(append(more, r.address...), r.noHost)
 	}
 	return more
 }

@@ -2,9 +2,11 @@ package announce
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -23,6 +25,8 @@ const (
 	manyConflicts       = 15                     // within
 	conflictWindow      = 10 * time.Second       // make each further attempt wait
 	conflictWaits       = 5 * time.Second        // §8.1
+	reclaimEvery        = 5 * time.Second        // a name that another has, and up to a second more
+	reclaimPause        = time.Second            // at least between two attempts
 	sharedDelay         = 20 * time.Millisecond  // at least, §6
 	sharedSpread        = 100 * time.Millisecond // and so much more at most
 	truncatedDelay      = 400 * time.Millisecond // at least, for the asker's further known answers, §7.2
@@ -31,17 +35,20 @@ const (
 	maxDeferredQueriers = 32                     // askers waited for on a link; more get their answer at once
 )
 
-// phase is how far a link is.
+// phase is how far the claim of a name is.
 type phase int
 
 const (
-	probing phase = iota
+	waiting phase = iota // somebody else has it
+	probing
 	announcing
 	ready
 )
 
 func (p phase) String() string {
 	switch p {
+	case waiting:
+		return "waiting"
 	case probing:
 		return "probing"
 	case announcing:
@@ -51,22 +58,64 @@ func (p phase) String() string {
 	}
 }
 
-// Link is an interface with IPv4 addresses that can do multicast.
+// Link is an interface with addresses that can do multicast.
 type Link struct {
 	Index    int
 	Name     string
+	Hardware net.HardwareAddr
 	Prefixes []netip.Prefix // sorted; addresses with the length of their network
 }
 
-// link is a Link and what was said on it.
+// name is a label that the gateway claims on a link, for its host and for its
+// instance.
+type name struct {
+	label string
+	phase phase
+	steps int       // probes or announcements sent
+	due   time.Time // of the next, or of the next attempt; zero when ready
+	tried time.Time // the last attempt
+}
+
+func (n *name) held() bool { return n.phase >= announcing }
+
+func (n *name) instance() string { return n.label + "." + serviceType }
+func (n *name) host() string     { return n.label + ".local." }
+
+// begin probes for a name from the start.
+func (n *name) begin(due time.Time) { n.phase, n.steps, n.due, n.tried = probing, 0, due, due }
+
+// link is a Link, the names claimed on it, and what was said on it.
 type link struct {
 	Link
 
-	phase   phase
-	steps   int       // probes or announcements sent
-	due     time.Time // of the next; zero when ready
-	said    map[string]time.Time
-	replies []reply
+	specified *name
+	own       *name // only where another has the specified name
+	said      map[string]time.Time
+	replies   []reply
+	conflicts []time.Time // the last manyConflicts
+	defence   defence
+	rival     rival
+	pair      pair
+}
+
+// names are those that are claimed.
+func (l *link) names() []*name {
+	if l.own == nil {
+		return []*name{l.specified}
+	}
+	return []*name{l.specified, l.own}
+}
+
+// due are the times at which there is something to do.
+func (l *link) due() []time.Time {
+	times := []time.Time{l.defence.due, l.pair.due}
+	for _, n := range l.names() {
+		times = append(times, n.due)
+	}
+	for _, reply := range l.replies {
+		times = append(times, reply.due)
+	}
+	return times
 }
 
 // reply waits for its moment.
@@ -92,43 +141,55 @@ type send func(link int, to netip.AddrPort, message []byte) bool
 // responder is the protocol. Its methods are called by one goroutine, with times
 // that do not go back.
 type responder struct {
-	config    Config
-	number    int // of the name; from 2 on it is part of it
-	random    *rand.Rand
-	send      send
-	links     map[int]*link
-	conflicts []time.Time
+	config Config
+	id     string // that the gateways of a link know one another by
+	random *rand.Rand
+	send   send
+	links  map[int]*link
+	// conflicted counts claims of our names by others since the start.
+	conflicted int
 }
 
 func newResponder(c Config, seed uint64, send send) *responder {
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // spreads answers in time and tells gateways apart
 	return &responder{
-		config: c, number: 1, send: send, links: map[int]*link{},
-		random: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // spreads answers in time
+		config: c, id: fmt.Sprintf("%016x", random.Uint64()), send: send, links: map[int]*link{}, random: random,
 	}
 }
 
 // seed makes two gateways that are switched on together wait differently.
 func seed(now time.Time) uint64 { return uint64(now.UnixNano()) ^ rand.Uint64() } //nolint:gosec // see above
 
-func (r *responder) label() string {
-	if r.number == 1 {
-		return r.config.Name
+// ownLabel is a name that no other gateway has: the specified one with the end of
+// the interface's hardware address, which is printed on many a box.
+func (r *responder) ownLabel(l Link) string {
+	last := r.id[:6]
+	if n := len(l.Hardware); n >= 3 {
+		last = hex.EncodeToString(l.Hardware[n-3:])
 	}
-	return fmt.Sprintf("%s-%d", r.config.Name, r.number)
+	return r.config.Name + "-" + last
 }
 
-func (r *responder) instance() string { return r.label() + "." + serviceType }
-func (r *responder) host() string     { return r.label() + ".local." }
+func (r *responder) records(l *link, n *name) records { return r.recordsFor(l, n, netip.Addr{}) }
 
-func (r *responder) records(l *link) records { return r.recordsFor(l, netip.Addr{}) }
+// held are the records of the names that a link has, for one asker.
+func (r *responder) held(l *link, asker netip.Addr) names {
+	var all names
+	for _, n := range l.names() {
+		if n.held() {
+			all = append(all, r.recordsFor(l, n, asker))
+		}
+	}
+	return all
+}
 
-// recordsFor are those of a link for one asker, invalid for everybody. Small
+// recordsFor are those of a name for one asker, invalid for everybody. Small
 // resolvers take the first address, so the first is of the asker's network; one
 // that the interface gave itself for want of another is the last.
-func (r *responder) recordsFor(l *link, asker netip.Addr) records {
+func (r *responder) recordsFor(l *link, n *name, asker netip.Addr) records {
 	rank := func(p netip.Prefix) int {
 		switch {
-		case p.Contains(asker):
+		case p.Contains(asker.WithZone("")):
 			return 0
 		case !p.Addr().IsLinkLocalUnicast():
 			return 1
@@ -138,7 +199,7 @@ func (r *responder) recordsFor(l *link, asker netip.Addr) records {
 	}
 	prefixes := slices.Clone(l.Prefixes)
 	slices.SortStableFunc(prefixes, func(a, b netip.Prefix) int { return cmp.Compare(rank(a), rank(b)) })
-	return recordsOf(r.instance(), r.host(), r.config, prefixes)
+	return recordsOf(n.instance(), n.host(), r.config, prefixes)
 }
 
 func (r *responder) sorted() []*link {
@@ -153,34 +214,51 @@ func (r *responder) update(now time.Time, links []Link) {
 		l, ok := r.links[found.Index]
 		switch {
 		case !ok:
-			r.links[found.Index] = &link{Link: found, due: now.Add(r.upTo(probeEvery)), said: map[string]time.Time{}}
+			r.links[found.Index] = r.newLink(now, found)
 		case !slices.Equal(l.Prefixes, found.Prefixes):
-			before := r.records(l)
-			l.Link = found
-			if l.phase == probing {
-				continue
-			}
-			after := r.records(l)
-			gone := slices.DeleteFunc(before.address, func(record dns.RR) bool { return contains(after.address, record) })
-			r.multicast(l, &dns.Msg{Answer: withTTL(gone, 0)})
-			l.phase, l.steps, l.due = announcing, 0, now
+			r.readdress(now, l, found)
 		}
 	}
 	maps.DeleteFunc(r.links, func(index int, _ *link) bool { return !present[index] })
 	r.advance(now)
 }
 
-// next is when [responder.advance] has something to do.
-func (r *responder) next() (at time.Time, ok bool) {
-	earlier := func(t time.Time) {
-		if !t.IsZero() && (!ok || t.Before(at)) {
-			at, ok = t, true
+func (r *responder) newLink(now time.Time, found Link) *link {
+	l := &link{Link: found, specified: &name{label: r.config.Name}, said: map[string]time.Time{}}
+	l.specified.begin(now.Add(r.upTo(probeEvery)))
+	l.pair.due = now.Add(askFirst)
+	return l
+}
+
+// readdress tells of other addresses. They may mean another network, so a name
+// that somebody else had is asked for at once.
+func (r *responder) readdress(now time.Time, l *link, found Link) {
+	var before [][]dns.RR
+	for _, n := range l.names() {
+		before = append(before, r.records(l, n).address)
+	}
+	l.Link = found
+	for i, n := range l.names() {
+		switch n.phase {
+		case waiting:
+			r.retry(now, l, n, now)
+		case probing:
+		case announcing, ready:
+			after := r.records(l, n).address
+			gone := slices.DeleteFunc(before[i], func(record dns.RR) bool { return contains(after, record) })
+			r.multicast(l, &dns.Msg{Answer: withTTL(gone, 0)})
+			n.phase, n.steps, n.due = announcing, 0, now
 		}
 	}
+}
+
+// next is when [responder.advance] has something to do.
+func (r *responder) next() (at time.Time, ok bool) {
 	for _, l := range r.links {
-		earlier(l.due)
-		for _, reply := range l.replies {
-			earlier(reply.due)
+		for _, t := range l.due() {
+			if !t.IsZero() && (!ok || t.Before(at)) {
+				at, ok = t, true
+			}
 		}
 	}
 	return at, ok
@@ -189,10 +267,14 @@ func (r *responder) next() (at time.Time, ok bool) {
 // advance does what is due.
 func (r *responder) advance(now time.Time) {
 	for _, l := range r.sorted() {
-		r.step(now, l)
-		waiting := l.replies
+		for _, n := range l.names() {
+			r.step(now, l, n)
+		}
+		r.stepDefence(now, l)
+		r.stepPair(now, l)
+		pending := l.replies
 		l.replies = nil
-		for _, reply := range waiting {
+		for _, reply := range pending {
 			if reply.due.After(now) {
 				l.replies = append(l.replies, reply)
 				continue
@@ -202,51 +284,80 @@ func (r *responder) advance(now time.Time) {
 	}
 }
 
-func (r *responder) step(now time.Time, l *link) {
-	if l.due.IsZero() || l.due.After(now) {
+func (r *responder) step(now time.Time, l *link, n *name) {
+	if n.due.IsZero() || n.due.After(now) {
 		return
 	}
-	if l.phase == probing && l.steps == probes {
-		l.phase, l.steps = announcing, 0
+	if n.phase == waiting {
+		n.begin(now)
 	}
-	l.steps++
-	if l.phase == probing {
-		r.probe(l)
-		l.due = now.Add(probeEvery)
+	if n.phase == probing && n.steps == probes {
+		n.phase, n.steps = announcing, 0
+		if n == l.specified {
+			l.pair.forgetActive() // whoever had it is silent
+			l.rival = rival{}
+		}
+	}
+	n.steps++
+	if n.phase == probing {
+		r.probe(l, n)
+		n.due = now.Add(probeEvery)
 		return
 	}
-	all := r.records(l).all()
-	for _, record := range all {
-		l.said[record.String()] = now
-	}
-	if !r.multicast(l, &dns.Msg{Answer: withCacheFlush(all)}) {
-		l.steps, l.due = 0, now.Add(retryAfter)
+	if !r.announce(now, l, n) {
+		n.steps, n.due = 0, now.Add(retryAfter)
 		return
 	}
-	l.due = now.Add(announceEvery)
-	if l.steps == announcements {
-		l.phase, l.due = ready, time.Time{}
+	n.due = now.Add(announceEvery)
+	if n.steps == announcements {
+		n.phase, n.due = ready, time.Time{}
+	}
+	if n == l.specified {
+		r.dropOwn(l)
 	}
 }
 
-// probe asks whether anybody has the names, and says what it would have them
-// mean. The answer is to go to everybody: a unicast one might reach another
-// responder of this machine instead (§15.1).
-func (r *responder) probe(l *link) {
+// announce tells everybody all of a name, and reports whether it could.
+func (r *responder) announce(now time.Time, l *link, n *name) bool {
+	all := r.records(l, n).all()
+	for _, record := range all {
+		l.said[record.String()] = now
+	}
+	return r.multicast(l, &dns.Msg{Answer: withCacheFlush(all)})
+}
+
+// dropOwn gives up the name that stood in for the specified one.
+func (r *responder) dropOwn(l *link) {
+	if l.own != nil && l.own.held() {
+		r.takeBack(l, l.own)
+	}
+	l.own = nil
+}
+
+// probe asks whether anybody has a name, and says what it would have it mean.
+// The answer is to go to everybody: a unicast one might reach another responder
+// of this machine instead (§15.1).
+func (r *responder) probe(l *link, n *name) {
 	question := func(name string) dns.Question {
 		return dns.Question{Name: name, Qtype: dns.TypeANY, Qclass: dns.ClassINET}
 	}
-	m := &dns.Msg{Question: []dns.Question{question(r.instance()), question(r.host())}, Ns: r.records(l).unique()}
+	m := &dns.Msg{Question: []dns.Question{question(n.instance()), question(n.host())}, Ns: r.records(l, n).unique()}
 	r.write(l, netip.AddrPort{}, m)
 }
 
 // goodbye takes everything back.
 func (r *responder) goodbye() {
 	for _, l := range r.sorted() {
-		if l.phase != probing {
-			r.multicast(l, &dns.Msg{Answer: withTTL(withCacheFlush(r.records(l).own()), 0)})
+		for _, n := range l.names() {
+			if n.held() {
+				r.takeBack(l, n)
+			}
 		}
 	}
+}
+
+func (r *responder) takeBack(l *link, n *name) {
+	r.multicast(l, &dns.Msg{Answer: withTTL(withCacheFlush(r.records(l, n).own()), 0)})
 }
 
 // multicast sends a response to everybody on a link, and reports whether it

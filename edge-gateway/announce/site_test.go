@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ func newSite(t *testing.T, seed uint64) *site {
 			return !s.mute
 		})
 	s.links = []Link{
-		{Index: eth, Name: "eth0", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.168.1.20/24")}},
+		{Index: eth, Name: "eth0", Hardware: net.HardwareAddr{0xb8, 0x27, 0xeb, 1, 2, 3}, Prefixes: []netip.Prefix{netip.MustParsePrefix("192.168.1.20/24")}},
 		{Index: wlan, Name: "wlan0", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.20/16")}},
 	}
 	return s
@@ -81,11 +82,30 @@ func (s *site) pass(d time.Duration) {
 	}
 }
 
-// take returns what was sent since the last call.
+// take returns what was sent since the last call, without questions for other
+// gateways: pair_test.go looks at these.
 func (s *site) take() []letter {
+	return slices.DeleteFunc(s.takeAll(), func(l letter) bool {
+		return len(l.m.Question) == 1 && strings.HasSuffix(l.m.Question[0].Name, s.pairSuffix())
+	})
+}
+
+func (s *site) takeAll() []letter {
 	sent := s.sent
 	s.sent = nil
 	return sent
+}
+
+// on is what the gateway does on a link.
+func (s *site) on(index int) LinkState {
+	s.t.Helper()
+	for _, l := range s.state(s.now).Links {
+		if l.Interface == s.responder.links[index].Name {
+			return l
+		}
+	}
+	s.t.Fatalf("no link %d", index)
+	return LinkState{}
 }
 
 func (s *site) from(link int, from string, m *dns.Msg) {
@@ -95,6 +115,7 @@ func (s *site) from(link int, from string, m *dns.Msg) {
 		s.t.Fatal(err)
 	}
 	s.receive(s.now, packet{data: wire, link: link, from: netip.MustParseAddrPort(from), to: netip.MustParseAddr("224.0.0.251")})
+	s.advance(s.now)
 }
 
 func ask(name string, kind uint16, class uint16) *dns.Msg {

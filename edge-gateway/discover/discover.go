@@ -294,14 +294,14 @@ func answered(mode Mode, asked dns.Msg, data []byte) []netip.Addr {
 	return addresses
 }
 
-// isGatewayName reports whether an instance is a gateway: its name, or that with a
-// number.
+// isGatewayName reports whether an instance is a gateway: its name, or that with
+// the end of a hardware address, or with the number of older gateways.
 func isGatewayName(label string) bool {
 	rest, ok := strings.CutPrefix(strings.ToLower(label), Name)
 	if !ok || rest == "" {
 		return ok
 	}
-	number, ok := strings.CutPrefix(rest, "-")
-	_, err := strconv.Atoi(number)
+	own, ok := strings.CutPrefix(rest, "-")
+	_, err := strconv.ParseUint(own, 16, 32)
 	return ok && err == nil
 }

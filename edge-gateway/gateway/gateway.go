@@ -28,14 +28,17 @@ import (
 	"encoding/json"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"coldaisle.dev/edge-gateway/outbox"
-	"coldaisle.dev/shared/httpserver"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
@@ -96,6 +99,10 @@ type Config struct {
 	NodesFile string
 	// Discovery tells /health how the gateway is announced; nil for not at all.
 	Discovery func() any
+	// Degraded says why nodes may not find the gateway; empty for no reason.
+	Degraded func() string
+	// Collectors are metrics of the parts beside the gateway.
+	Collectors []prometheus.Collector
 }
 
 // Gateway answers nodes. It is an [http.Handler]; beside that, Run must run.
@@ -197,19 +204,23 @@ func encoded(body any) []byte {
 	return append(text, '\n')
 }
 
-// newRouter sends requests to the handlers of their paths and methods.
+// newRouter sends requests to the handlers of their methods and paths, and answers
+// all others itself. http.ServeMux would redirect a path with "//" or "..", which
+// no node follows, and answer in plain text what it does not know.
 func newRouter(handlers map[string]map[string]http.HandlerFunc) http.Handler {
-	mux := httpserver.NewMux(func(w http.ResponseWriter, status int) {
-		text := "Not found"
-		if status == http.StatusMethodNotAllowed {
-			text = "Method not allowed"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		methods, ok := handlers[r.URL.Path]
+		if !ok {
+			writeError(w, http.StatusNotFound, "Not found")
+			return
 		}
-		writeError(w, status, text)
+		handler, ok := methods[r.Method]
+		if !ok {
+			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
+			writeError(w, http.StatusMethodNotAllowed, "Method not allowed")
+			return
+		}
+		r.Pattern = r.Method + " " + r.URL.Path
+		handler(w, r)
 	})
-	for path, methods := range handlers {
-		for method, handler := range methods {
-			mux.HandleFunc(method+" "+path, handler)
-		}
-	}
-	return mux
 }

@@ -10,7 +10,7 @@ import (
 // Health is the body of GET /health. The answer is 200 for as long as the
 // gateway serves: a restart would not bring Pub/Sub back.
 type Health struct {
-	Status     string       `json:"status"` // healthy, or degraded while readings are not published or not kept
+	Status     string       `json:"status"` // healthy, or degraded while readings are not published or not kept, or nodes may not find it
 	Version    string       `json:"version,omitzero"`
 	Nodes      int          `json:"nodes"`
 	Publishing Publishing   `json:"publishing"`
@@ -52,6 +52,9 @@ func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
 		h.Outbox.Error = stats.Err.Error()
 	}
 	if reason != "" || stats.Err != nil {
+		h.Status = "degraded"
+	}
+	if g.config.Degraded != nil && g.config.Degraded() != "" {
 		h.Status = "degraded"
 	}
 	if g.config.Discovery != nil {

@@ -62,6 +62,7 @@ func newMetrics(g *Gateway) *metrics {
 		gauge("outbox_bytes", "Size of the outbox on disk.", func() float64 { return float64(g.outbox.Stats().Bytes) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	m.registry.MustRegister(g.config.Collectors...)
 	for _, reason := range []string{"full", "disk", "unreadable"} {
 		m.dropped.WithLabelValues(reason)
 	}

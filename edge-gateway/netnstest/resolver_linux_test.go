@@ -1,6 +1,7 @@
 package netnstest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/multicast"
@@ -23,10 +25,15 @@ const playEnv = "COLDAISLE_TEST_PLAY"
 
 // play is what to play.
 type play struct {
-	Client string // lwip, esp, multicast, resolve, browse, listener or selfish
+	Client string // lwip, esp, multicast, six, resolve, browse, listener, selfish, spoofer or rival
 	Name   string // that is asked for
 	Type   uint16
 	Mode   discover.Mode // of resolve
+	On     string        // interface, if not eth0
+	// Claimed is the address that a spoofer or a rival claims the name for, Packets
+	// how many claims a spoofer makes.
+	Claimed netip.Addr
+	Packets int
 }
 
 // patience of a client, in which it asks again every second.
@@ -55,7 +62,7 @@ func perform(part string) error {
 	if err := json.Unmarshal([]byte(part), &p); err != nil {
 		return err
 	}
-	i, err := net.InterfaceByName("eth0")
+	i, err := net.InterfaceByName(cmp.Or(p.On, "eth0"))
 	if err != nil {
 		return err
 	}
@@ -64,8 +71,15 @@ func perform(part string) error {
 	if p.Client == "listener" {
 		return p.listen(i)
 	}
-	if p.Client == "selfish" {
+	switch p.Client {
+	case "selfish":
 		return hold()
+	case "spoofer":
+		return p.spoof(i)
+	case "rival":
+		return p.rival(i)
+	case "six":
+		return p.resolve6(ctx, i)
 	}
 	if p.Client == "resolve" {
 		addresses, err := discover.Resolve(ctx, *i, p.Mode)
@@ -196,4 +210,119 @@ func (p play) resolve(ctx context.Context, i *net.Interface) error {
 		}
 	}
 	return fmt.Errorf("%s found no address of %s", p.Client, p.Name)
+}
+
+// joined is a socket on the port and the group of mDNS, on an interface.
+func joined(i *net.Interface) (*ipv4.PacketConn, error) {
+	listening := net.ListenConfig{Control: multicast.SharePort}
+	packets, err := listening.ListenPacket(context.Background(), "udp4", fmt.Sprintf("0.0.0.0:%d", multicast.Port))
+	if err != nil {
+		return nil, err
+	}
+	conn := ipv4.NewPacketConn(packets)
+	return conn, errors.Join(conn.SetMulticastInterface(i), conn.SetMulticastTTL(multicast.Hops), conn.JoinGroup(i, multicast.Group()))
+}
+
+// claims is a response that has the name for another address.
+func (p play) claims() ([]byte, error) {
+	const flush = 1 << 15
+	m := dns.Msg{MsgHdr: dns.MsgHdr{Response: true, Authoritative: true}, Answer: []dns.RR{&dns.A{
+		Hdr: dns.RR_Header{Name: p.Name, Rrtype: dns.TypeA, Class: dns.ClassINET | flush, Ttl: 120}, A: p.Claimed.AsSlice(),
+	}}}
+	return m.Pack()
+}
+
+// spoof claims the name again and again, a hundred times a second, and says when it
+// is done.
+func (p play) spoof(i *net.Interface) error {
+	conn, err := joined(i)
+	if err != nil {
+		return err
+	}
+	wire, err := p.claims()
+	if err != nil {
+		return err
+	}
+	for range p.Packets {
+		if _, err := conn.WriteTo(wire, nil, multicast.Group()); err != nil {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond) // the pace
+	}
+	_, err = fmt.Println("done")
+	return err
+}
+
+// rival is a device that has the name: it announces it, and answers whoever asks
+// for it, until it is killed.
+func (p play) rival(i *net.Interface) error {
+	conn, err := joined(i)
+	if err != nil {
+		return err
+	}
+	wire, err := p.claims()
+	if err != nil {
+		return err
+	}
+	if _, err := conn.WriteTo(wire, nil, multicast.Group()); err != nil {
+		return err
+	}
+	fmt.Println("has the name")
+	buffer := make([]byte, multicast.MaxMessage)
+	for {
+		n, _, _, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return err
+		}
+		var m dns.Msg
+		if m.Unpack(buffer[:n]) != nil || m.Response {
+			continue
+		}
+		for _, q := range m.Question {
+			if dns.CanonicalName(q.Name) == p.Name {
+				if _, err := conn.WriteTo(wire, nil, multicast.Group()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// resolve6 asks by IPv6 for an IPv6 address and prints it.
+func (p play) resolve6(ctx context.Context, i *net.Interface) error {
+	packets, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp6", "[::]:0")
+	if err != nil {
+		return err
+	}
+	conn := ipv6.NewPacketConn(packets)
+	if err := conn.SetMulticastInterface(i); err != nil {
+		return err
+	}
+	m := dns.Msg{MsgHdr: dns.MsgHdr{Id: 0x1234}, Question: []dns.Question{{Name: p.Name, Qtype: dns.TypeAAAA, Qclass: dns.ClassINET}}}
+	wire, err := m.Pack()
+	if err != nil {
+		return err
+	}
+	buffer := make([]byte, multicast.MaxMessage)
+	for ctx.Err() == nil {
+		_, _ = conn.WriteTo(wire, nil, multicast.Group6()) // fails while the address is new
+		if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			return err
+		}
+		n, _, _, err := conn.ReadFrom(buffer)
+		if err != nil {
+			continue // ask again
+		}
+		var answer dns.Msg
+		if answer.Unpack(buffer[:n]) != nil || answer.Id != m.Id {
+			continue
+		}
+		for _, record := range answer.Answer {
+			if a, ok := record.(*dns.AAAA); ok {
+				_, err := fmt.Println(a.AAAA)
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("no IPv6 address of %s", p.Name)
 }

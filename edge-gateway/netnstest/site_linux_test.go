@@ -197,13 +197,14 @@ type gateway struct {
 
 const port = 8080
 
-func (h *host) startGateway() *gateway {
+// startGateway runs the gateway, with settings of its own.
+func (h *host) startGateway(settings ...string) *gateway {
 	h.t.Helper()
 	g := &gateway{host: h}
 	// Nobody takes what it publishes: the gateway must be found all the same.
-	g.process = h.command(context.WithoutCancel(h.t.Context()), []string{
+	g.process = h.command(context.WithoutCancel(h.t.Context()), append([]string{
 		"PROJECT_ID=site", "PUBSUB_EMULATOR_HOST=127.0.0.1:9", "PORT=" + strconv.Itoa(port), "OUTBOX_DIR=" + h.t.TempDir(),
-	}, program(h.t, "edge-gateway"))
+	}, settings...), program(h.t, "edge-gateway"))
 	g.process.Stderr = &g.log
 	if err := g.process.Start(); err != nil {
 		h.t.Fatal(err)
@@ -225,16 +226,30 @@ func (g *gateway) end(signal syscall.Signal) {
 	}
 }
 
-// state is the gateway's own view, of /health; zero while it does not answer.
-func (g *gateway) state() announce.State {
-	var body struct {
-		Discovery announce.State `json:"mdns"`
-	}
+// health is the gateway's own view, of /health; zero while it does not answer.
+type health struct {
+	Status    string         `json:"status"`
+	Discovery announce.State `json:"mdns"`
+}
+
+func (g *gateway) health() (h health) {
 	out, err := g.says(nil, "curl", "--silent", "--max-time", "5", fmt.Sprintf("http://127.0.0.1:%d/health", port))
 	if err == nil {
-		_ = json.Unmarshal([]byte(out), &body)
+		_ = json.Unmarshal([]byte(out), &h)
 	}
-	return body.Discovery
+	return h
+}
+
+func (g *gateway) state() announce.State { return g.health().Discovery }
+
+// becomes waits until the gateway has a role under a name.
+func (g *gateway) becomes(role announce.Role, name string) {
+	g.t.Helper()
+	var last announce.State
+	eventually(g.t, fmt.Sprintf("%s as %s", role, name), func() bool {
+		last = g.state()
+		return last.Role == role && strings.HasPrefix(last.Host, name) && len(last.Links) > 0 && last.Links[0].Phase == "ready"
+	})
 }
 
 // ready waits until the gateway has claimed its names on so many links.

@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/gofrs/flock"
 )
 
 // Open opens the outbox of a folder, making it if need be, and finds what is
@@ -27,19 +25,13 @@ func Open(dir string, options Options) (*Outbox, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("outbox folder: %w", err)
 	}
-	// Unlock releases the lock before it closes the file: a child that is just being
-	// started still has a copy of the descriptor, and with it the lock.
-	lock := flock.New(filepath.Join(dir, "lock"))
-	locked, err := lock.TryLock()
-	if err == nil && !locked {
-		err = ErrInUse
-	}
+	unlock, err := lock(filepath.Join(dir, "lock"))
 	if err != nil {
-		return nil, fmt.Errorf("outbox lock %s: %w", lock.Path(), err)
+		return nil, err
 	}
-	o := &Outbox{options: options, dir: dir, unlock: lock.Unlock}
+	o := &Outbox{options: options, dir: dir, unlock: unlock}
 	if err := o.restore(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), lock.Unlock())
+		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), unlock())
 	}
 	o.removeConsumed(0)
 	return o, nil

@@ -3,7 +3,6 @@ package learning
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -83,7 +82,7 @@ func (r *Retrainer) publishPendingRequest(ctx context.Context) error {
 		TrainingRunID: run.ID, TriggeredBy: run.TriggeredBy, ValidatedCount: count, RequestedAt: r.Clock().UTC(),
 	})
 	if err != nil {
-		return fmt.Errorf("retraining request %d: %w", run.ID, err)
+		return err
 	}
 	return r.Store.MarkRequested(ctx, run.ID)
 }

@@ -3,9 +3,10 @@
 // exponential backoff when the function fails, and to a dead letter topic after the
 // last attempt.
 //
-// The local system's Pub/Sub, package pgpubsub, does not push. The bridge therefore
-// pulls, posts, and does the dead lettering itself. Only run/local, run/tools and tests
-// use it.
+// The in-process Pub/Sub fake of the official client library cannot push, and
+// counts deliveries of all subscriptions of a topic together, so that its own
+// dead lettering would come too early. The bridge therefore pulls, posts, and
+// does both itself. Only run/local, run/tools and tests use it.
 package pushbridge
 
 import (
@@ -50,6 +51,9 @@ type Config struct {
 	MinBackoff     time.Duration // before the second attempt, doubled for each further one; default 200 ms
 	MaxBackoff     time.Duration // default 10 s
 	MaxOutstanding int           // messages of one subscription in flight at once; default 256
+	// OnDone is called with a message's id when one subscription is done with it:
+	// delivered, or dead-lettered. It may be nil.
+	OnDone func(messageID string)
 }
 
 func (c Config) withDefaults() Config {
@@ -64,6 +68,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxOutstanding == 0 {
 		c.MaxOutstanding = 256
+	}
+	if c.OnDone == nil {
+		c.OnDone = func(string) {}
 	}
 	return c
 }
@@ -90,7 +97,7 @@ type Bridge struct {
 	emptyPulls []atomic.Int64
 }
 
-// The time between two pulls without a message: the server answers at once.
+// The time between two pulls without a message: the fake answers at once.
 const (
 	minPullInterval = 2 * time.Millisecond
 	maxPullInterval = 32 * time.Millisecond
@@ -212,7 +219,7 @@ func (b *Bridge) pull(ctx context.Context, s Subscription, n int) ([]*pubsubpb.R
 	response, err := b.client.SubscriptionAdminClient.Pull(ctx, &pubsubpb.PullRequest{
 		Subscription: s.Name,
 		MaxMessages:  int32(min(n, 1000)), //nolint:gosec // bounded by 1000
-		// Drain counts the pulls that find nothing.
+		// The fake answers a waiting pull only every half second.
 		ReturnImmediately: true, //nolint:staticcheck // deprecated for production, where nothing pulls
 	})
 	if err != nil {
@@ -249,6 +256,7 @@ func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb
 		backoff = min(2*backoff, b.config.MaxBackoff)
 	}
 	b.acknowledge(ctx, s, received)
+	b.config.OnDone(m.GetMessageId())
 }
 
 // post makes one attempt.

@@ -53,7 +53,7 @@ type Options struct {
 	SecretKey       string   // empty makes one and keeps it in DataDir
 	TrustedProxies  []string // before the API; see api.Config
 	DatabaseURL     string   // empty runs a PostgreSQL in DataDir
-	PubSubEmulator  string   // host:port; empty runs a Pub/Sub in this process that keeps its messages in the database
+	PubSubEmulator  string   // host:port; empty runs one in this process
 	StorageEmulator string   // host:port; empty runs one in this process
 	BigQuery        bool     // readings in the BigQuery emulator that the environment names
 
@@ -93,12 +93,14 @@ type System struct {
 	// Nodes are the simulated nodes; nil for none.
 	Nodes *nodesim.Simulation
 
-	options     Options
-	databaseURL string
-	log         *slog.Logger
-	failed      chan error // of a component that exited unexpectedly
-	opened      closing.Stack
+	options Options
+	log     *slog.Logger
+	failed  chan error // of a component that exited unexpectedly
+	opened  closing.Stack
 }
+
+// drainTimeout bounds the wait for messages in flight when the system stops.
+const drainTimeout = 10 * time.Second
 
 // Start starts the components one after the other. When one fails, those before it
 // are stopped again. ctx bounds the start only.
@@ -144,7 +146,7 @@ func (s *System) start(ctx context.Context) error {
 	if err := s.startPipeline(ctx, readings); err != nil {
 		return err
 	}
-	retraining := learning.NewPublisher(s.PubSub, pushbridge.TopicRetraining)
+	retraining := learning.NewRetrainingPublisher(s.PubSub, pushbridge.TopicRetraining)
 	s.onStop("retraining topic", func() error { retraining.Stop(); return nil })
 	secret, err := secretKey(o)
 	if err != nil {
@@ -186,8 +188,7 @@ func (s *System) start(ctx context.Context) error {
 func (s *System) Failed() <-chan error { return s.failed }
 
 // Stop stops the components in the reverse order of their start: nodes, gateway and
-// API first, then the bridge and the functions, then Pub/Sub and the database. What is
-// not delivered is delivered after the next start.
+// API first; then the bridge delivers the messages that are left; then the rest.
 func (s *System) Stop() error {
 	if err := s.opened.Close(); err != nil {
 		return fmt.Errorf("stop: %w", err)

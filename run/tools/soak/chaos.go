@@ -64,6 +64,7 @@ func (f *chaos) all() []event {
 		{"uplink stalled", f.setProxy(f.cluster.PubSub.GatewayProxy, cluster.Stall)},
 		{"uplink refused", f.setProxy(f.cluster.PubSub.GatewayProxy, cluster.Refuse)},
 		{"backend's Pub/Sub refused", f.setProxy(f.cluster.PubSub.ServiceProxy, cluster.Refuse)},
+		{"Pub/Sub purged", f.cluster.PubSub.PurgeDelivered},
 	}
 	for _, function := range slices.Sorted(maps.Keys(f.cluster.Functions)) {
 		instance := f.cluster.Functions[function].Instances[1]

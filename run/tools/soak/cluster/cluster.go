@@ -83,7 +83,7 @@ func (p *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	p.opened.Push("database", p.Database.close)
-	if p.PubSub, err = startPubSub(ctx, filepath.Join(p.options.Dir, "pubsub"), p.options.Log); err != nil {
+	if p.PubSub, err = startPubSub(ctx); err != nil {
 		return err
 	}
 	p.opened.Push("Pub/Sub", p.PubSub.close)
@@ -204,7 +204,7 @@ func (p *Cluster) startStorage(ctx context.Context) (string, error) {
 // Redeliver runs run/tools/redeliver for both topics, as an operator does.
 func (p *Cluster) Redeliver(ctx context.Context) error {
 	for _, topic := range []string{pushbridge.TopicData, pushbridge.TopicAlerts} {
-		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+p.PubSub.server.Address())
+		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+p.PubSub.server.Addr)
 		if err := run(ctx, p.options.Programs[redeliverProgram], environ, "-project", Project, "-topic", topic, "-idle", "1s"); err != nil {
 			return err
 		}

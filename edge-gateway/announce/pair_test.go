@@ -1,0 +1,291 @@
+package announce
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"coldaisle.dev/edge-gateway/multicast"
+)
+
+// roles are what the gateways are on the wired link, sorted.
+func roles(sites ...*site) []string {
+	var found []string
+	for _, s := range sites {
+		l := s.on(eth)
+		name := "specified"
+		if l.Host != "monitor-gateway.local" {
+			name = "own"
+		}
+		found = append(found, string(l.Role)+" "+name+" "+l.Phase)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// TestPair holds contract 8.15.
+func TestPair(t *testing.T) {
+	t.Parallel()
+	for title, head := range map[string]time.Duration{"at once": 0, "a moment later": 300 * time.Millisecond, "an hour later": time.Hour} {
+		for _, token := range []string{"", "of the site"} {
+			t.Run(title+" "+token, func(t *testing.T) {
+				t.Parallel()
+				first, second := newSite(t, 1), neighbour(t)
+				first.config.SiteToken, second.config.SiteToken = token, token
+				first.update(first.now, first.links)
+				first.pass(head)
+				if head > time.Minute {
+					first.take()
+				}
+				second.now = first.now
+				second.update(second.now, second.links)
+				together(20*time.Second, first, second)
+				if got := roles(first, second); !slices.Equal(got, []string{"active specified ready", "standby own ready"}) {
+					t.Errorf("they are %q", got)
+				}
+				if head > time.Minute && first.on(eth).Role != RoleActive {
+					t.Error("the one that was there gave its name up")
+				}
+				if got := []string{first.state(first.now).Problem, second.state(second.now).Problem}; got[0]+got[1] != "" {
+					t.Errorf("the problems are %q", got)
+				}
+				if got, want := first.on(eth).Peers, []string{"192.168.1.30"}; !slices.Equal(got, want) {
+					t.Errorf("the first knows of %v, want %v", got, want)
+				}
+			})
+		}
+	}
+}
+
+// pairUp is an active gateway and its standby, in this order.
+func pairUp(t *testing.T) (active, standby *site) {
+	t.Helper()
+	active, standby = newSite(t, 1), neighbour(t)
+	active.update(active.now, active.links)
+	active.pass(10 * time.Second)
+	active.take()
+	standby.now = active.now
+	standby.update(standby.now, standby.links)
+	together(20*time.Second, active, standby)
+	if active.on(eth).Role != RoleActive || standby.on(eth).Role != RoleStandby {
+		t.Fatalf("they are %q", roles(active, standby))
+	}
+	return active, standby
+}
+
+// TestStandbyTakesOver kills the active gateway at every moment of a second, and
+// holds that the standby has the name in time, and makes no storm while it waits.
+func TestStandbyTakesOver(t *testing.T) {
+	t.Parallel()
+	for after := time.Duration(0); after < time.Second; after += 100 * time.Millisecond {
+		active, standby := pairUp(t)
+		standby.sent, active.sent = nil, nil
+		sent := 0
+		for range 10 {
+			standby.sent = nil
+			together(time.Second, active, standby)
+			sent += len(standby.sent)
+		}
+		if sent > 12 {
+			t.Errorf("a standby sends %d messages in 10 seconds", sent)
+		}
+		together(after, active, standby)
+		killed := standby.now
+		for standby.on(eth).Host != "monitor-gateway.local" && standby.now.Sub(killed) < time.Minute {
+			standby.pass(10 * time.Millisecond)
+		}
+		if took := standby.now.Sub(killed); took > 3500*time.Millisecond {
+			t.Errorf("killed %v into the second, the standby has the name after %v", after, took)
+		}
+		// The other comes back, and leaves the name where it is.
+		active.responder.links, active.id = map[int]*link{}, "0000000000000000"
+		active.now = standby.now
+		active.update(active.now, active.links)
+		together(10*time.Second, standby, active)
+		if standby.on(eth).Role != RoleActive || active.on(eth).Role != RoleStandby {
+			t.Errorf("afterwards they are %q", roles(standby, active))
+		}
+	}
+}
+
+func TestStandbyTakesOverAfterAGoodbye(t *testing.T) {
+	t.Parallel()
+	active, standby := pairUp(t)
+	active.goodbye()
+	for _, l := range active.take() {
+		if l.link == eth {
+			standby.from(eth, "192.168.1.20:5353", l.m)
+		}
+	}
+	standby.pass(1100 * time.Millisecond)
+	if got := standby.on(eth); got.Host != "monitor-gateway.local" {
+		t.Errorf("a second after the goodbye it is %+v", got)
+	}
+}
+
+// TestLostPacketsChangeNothing drops the answers of two seconds: the standby
+// probes, is told, and waits again.
+func TestLostPacketsChangeNothing(t *testing.T) {
+	t.Parallel()
+	active, standby := pairUp(t)
+	standby.pass(suspectAfter + 100*time.Millisecond)
+	active.pass(suspectAfter + 100*time.Millisecond)
+	standby.sent = standby.sent[len(standby.sent)-1:] // the last is a probe
+	together(5*time.Second, active, standby)
+	if active.on(eth).Role != RoleActive || standby.on(eth).Role != RoleStandby {
+		t.Errorf("they are %q", roles(active, standby))
+	}
+}
+
+// TestTwoNetworksBecomeOne joins two gateways that both have the name.
+func TestTwoNetworksBecomeOne(t *testing.T) {
+	t.Parallel()
+	first, second := newSite(t, 1), neighbour(t)
+	for _, s := range []*site{first, second} {
+		s.update(s.now, s.links)
+		s.pass(10 * time.Second)
+		s.take()
+	}
+	together(15*time.Second, first, second)
+	if got := roles(first, second); !slices.Equal(got, []string{"active specified ready", "standby own ready"}) {
+		t.Errorf("they are %q", got)
+	}
+}
+
+// TestAnotherEnrolmentIsNoPair holds (contract 8.16) that a gateway without our token can neither
+// take the name nor be waited for.
+func TestAnotherEnrolmentIsNoPair(t *testing.T) {
+	t.Parallel()
+	for title, tokens := range map[string][2]string{
+		"two sites":                   {"one", "two"},
+		"enrolled beside an open one": {"one", ""},
+		"open beside an enrolled one": {"", "two"},
+	} {
+		for joined, merged := range map[string]bool{"later": false, "with its network": true} {
+			t.Run(title+" "+joined, func(t *testing.T) {
+				t.Parallel()
+				first, second := newSite(t, 1), neighbour(t)
+				first.config.SiteToken, second.config.SiteToken = tokens[0], tokens[1]
+				second.id = "0000000000000000" // which would win among our own
+				first.update(first.now, first.links)
+				first.pass(10 * time.Second)
+				first.take()
+				if merged {
+					second.update(second.now, second.links)
+					second.pass(10 * time.Second)
+					second.take()
+				}
+				if second.now.Before(first.now) {
+					second.now = first.now
+					second.update(second.now, second.links)
+				}
+				together(30*time.Second, first, second)
+				got := first.on(eth)
+				if got.Host != "monitor-gateway.local" || got.Phase != "ready" || len(got.Peers) > 0 {
+					t.Errorf("the first is %+v", got)
+				}
+				other := second.on(eth)
+				want := "a gateway of another enrolment, 192.168.1.20, has monitor-gateway.local"
+				if merged {
+					want = "a gateway of another enrolment, 192.168.1.20, also claims monitor-gateway.local"
+				}
+				if other.Role != RoleConflict || other.Problem != want || len(other.Peers) > 0 {
+					t.Errorf("the second is %+v", other)
+				}
+				if merged && (got.Role != RoleConflict || !strings.HasPrefix(got.Problem, "a gateway of another enrolment")) {
+					t.Errorf("the first is %+v", got)
+				}
+			})
+		}
+	}
+}
+
+// TestProofIsForOneQuestion sends an answer again, with another's word for it.
+func TestProofIsForOneQuestion(t *testing.T) {
+	t.Parallel()
+	s, other := started(t), neighbour(t)
+	s.config.SiteToken, other.config.SiteToken = "of the site", "of the site"
+	ask := func() string {
+		s.takeAll()
+		s.pass(askEvery + time.Second)
+		for _, l := range s.takeAll() {
+			if nonce := s.nonceOf(l.m.Question[0].Name); l.link == eth && nonce != "" {
+				return nonce
+			}
+		}
+		t.Fatal("no question")
+		return ""
+	}
+	answer := func(nonce, proof string) {
+		s.from(eth, "192.168.1.30:5353", response(&dns.TXT{
+			Hdr: dns.RR_Header{Name: nonce + s.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 2},
+			Txt: []string{"id=0000000000000000", "role=active", "proof=" + proof},
+		}))
+	}
+	first, second := ask(), ask()
+	of := func(nonce string) string { return other.proof(nonce, "0000000000000000", RoleActive) }
+	answer(second, of(first))
+	answer(first, of(first))
+	answer(second, other.proof(second, "0000000000000000", RoleStandby))
+	answer(strings.Repeat("0", 32), of(strings.Repeat("0", 32)))
+	if got := s.on(eth); got.Host != "monitor-gateway.local" || len(got.Peers) > 0 {
+		t.Errorf("after answers that prove nothing it is %+v", got)
+	}
+	answer(second, of(second))
+	if got := s.on(eth); got.Role != RoleStandby || !slices.Equal(got.Peers, []string{"192.168.1.30"}) {
+		t.Errorf("after one that does it is %+v", got)
+	}
+}
+
+// TestPairQuestionsAreBounded asks as a flood does.
+func TestPairQuestionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	for range 1000 {
+		s.from(eth, stranger, ask(strings.Repeat("0f", 16)+s.pairSuffix(), dns.TypeTXT, dns.ClassINET))
+		s.pass(time.Millisecond)
+	}
+	if sent := s.takeAll(); len(sent) > 15 {
+		t.Errorf("%d messages in a second", len(sent))
+	}
+	if n := len(s.responder.links[eth].said); n > 20 {
+		t.Errorf("%d records are remembered", n)
+	}
+}
+
+// TestNeighboursWithIPv6 asks by IPv6 for what a link has.
+func TestNeighboursWithIPv6(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	s.links = []Link{
+		{Index: eth, Name: "eth0", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.168.1.20/24"), netip.MustParsePrefix("fd00:1::20/64")}},
+		{Index: wlan, Name: "wlan0", Prefixes: []netip.Prefix{netip.MustParsePrefix("fe80::20/64")}},
+	}
+	s.update(s.now, s.links)
+	s.pass(10 * time.Second)
+	s.take()
+	for asker, want := range map[string]string{"fd00:1::7": "fd00:1::20", "fe80::7": "fd00:1::20"} {
+		from := netip.AddrPortFrom(netip.MustParseAddr(asker).WithZone("eth0"), 49152)
+		wire, err := ask(specified, dns.TypeAAAA, dns.ClassINET).Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.receive(s.now, packet{data: wire, link: eth, from: from, to: netip.MustParseAddr("ff02::fb")})
+		sent := s.take()
+		if len(sent) != 1 || sent[0].to != from {
+			t.Fatalf("sent %v to %s", sent, asker)
+		}
+		same(t, "answer", sent[0].m.Answer, specified+" 10 IN AAAA "+want)
+		same(t, "additional", sent[0].m.Extra, specified+" 10 IN A 192.168.1.20", specified+" 10 IN NSEC monitor-gateway.local. A AAAA")
+	}
+	s.from(wlan, netip.AddrPortFrom(netip.MustParseAddr("fe80::7"), multicast.Port).String(), ask(specified, dns.TypeA, dns.ClassINET))
+	sent := s.take()
+	if len(sent) != 1 {
+		t.Fatalf("sent %v", sent)
+	}
+	same(t, "no IPv4 address", sent[0].m.Answer, specified+" 120 IN NSEC monitor-gateway.local. AAAA flush")
+}

@@ -1,0 +1,252 @@
+package netnstest
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"coldaisle.dev/edge-gateway/announce"
+)
+
+// bridged joins hosts by a switch; each has eth0 with its address.
+func bridged(t *testing.T, addresses ...string) []*host {
+	t.Helper()
+	bridge := newHost(t)
+	bridge.ip("link", "add", "bridge", "type", "bridge")
+	bridge.ip("link", "set", "bridge", "up")
+	var hosts []*host
+	for n, address := range addresses {
+		h := newHost(t)
+		port := fmt.Sprintf("port%d", n)
+		bridge.ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", h.name)
+		bridge.ip("link", "set", port, "master", "bridge", "up")
+		h.ip("address", "add", address, "dev", "eth0")
+		h.ip("link", "set", "eth0", "up")
+		hosts = append(hosts, h)
+	}
+	return hosts
+}
+
+// finds reports whether a node is told this address of the specified name.
+func (h *host) finds(want string) bool {
+	got, err := h.plays(play{Client: "lwip", Name: hostname, Type: dns.TypeA})
+	return err == nil && got == want
+}
+
+// TestSpoofedForAMinute sends as many claims as a spoofer does in a minute at ten
+// a second. Six of them took the name for ever once.
+func TestSpoofedForAMinute(t *testing.T) {
+	t.Parallel()
+	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24", "192.168.77.66/24")
+	g, node, spoofer := hosts[0].startGateway(), hosts[1], hosts[2]
+	g.becomes(announce.RoleActive, "monitor-gateway.local")
+	done, _ := spoofer.playing(play{Client: "spoofer", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66"), Packets: 600})
+	g.becomes(announce.RoleConflict, "monitor-gateway.local")
+	if h := g.health(); h.Status != "degraded" || h.Discovery.Problem != "another device, 192.168.77.66, also claims monitor-gateway.local" {
+		t.Errorf("spoofed, it says %+v", h)
+	}
+	if !node.finds("192.168.77.2") {
+		t.Error("a node that asks meanwhile does not find it")
+	}
+	if line := done(); line != "done" {
+		t.Fatalf("the spoofer says %q", line)
+	}
+	if got := g.state(); got.Host != "monitor-gateway.local" {
+		t.Errorf("afterwards it is called %s", got.Host)
+	}
+	if !node.finds("192.168.77.2") {
+		t.Error("not found afterwards")
+	}
+	if log := g.log.String(); !strings.Contains(log, "also claims monitor-gateway.local") {
+		t.Error("the log does not say so")
+	}
+}
+
+// TestNameIsLostAndTakenBack starts beside a device that has the name.
+func TestNameIsLostAndTakenBack(t *testing.T) {
+	t.Parallel()
+	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24", "192.168.77.66/24")
+	said, leave := hosts[2].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66")})
+	if line := said(); line != "has the name" {
+		t.Fatalf("the other device says %q", line)
+	}
+	g := hosts[0].startGateway()
+	g.becomes(announce.RoleConflict, "monitor-gateway-")
+	h := g.health()
+	if h.Status != "degraded" || h.Discovery.Problem != "another device, 192.168.77.66, has monitor-gateway.local" {
+		t.Errorf("it says %+v", h)
+	}
+	if got, err := hosts[1].plays(play{Client: "lwip", Name: h.Discovery.Host + ".", Type: dns.TypeA}); err != nil || got != "192.168.77.2" {
+		t.Errorf("under its own name it is %q, %v", got, err)
+	}
+	leave()
+	eventually(t, "it has its name back", func() bool { return hosts[1].finds("192.168.77.2") })
+	eventually(t, "it is healthy as to its name", func() bool { return g.state().Problem == "" && g.state().Role == announce.RoleActive })
+}
+
+// TestReplacementOverlaps starts a new gateway, of another enrolment, while the old
+// one still runs, and then takes the old one away, without a goodbye and with one.
+func TestReplacementOverlaps(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.10/24")
+			old := hosts[0].startGateway("SITE_TOKEN=of the old installation")
+			old.becomes(announce.RoleActive, "monitor-gateway.local")
+			replacement := hosts[1].startGateway("SITE_TOKEN=of the new installation")
+			replacement.becomes(announce.RoleConflict, "monitor-gateway-")
+			if got, want := replacement.state().Problem, "a gateway of another enrolment, 192.168.77.2, has monitor-gateway.local"; got != want {
+				t.Errorf("the problem is %q, want %q", got, want)
+			}
+			if got := old.state(); got.Host != "monitor-gateway.local" || got.Role != announce.RoleActive {
+				t.Errorf("the old one is %+v", got)
+			}
+			old.end(signal)
+			eventually(t, "found at the new one", func() bool { return hosts[2].finds("192.168.77.3") })
+		})
+	}
+}
+
+// TestPairFailover kills the active gateway of a pair: the specified name must be
+// the other's within five seconds. What is measured includes a second in which the
+// node asks again.
+func TestPairFailover(t *testing.T) {
+	t.Parallel()
+	hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.10/24")
+	node := hosts[2]
+	addresses := []string{"192.168.77.2", "192.168.77.3"}
+	gateways := make([]*gateway, 2)
+	start := func(n int) { gateways[n] = hosts[n].startGateway("SITE_TOKEN=of both in this pair") }
+	start(0)
+	gateways[0].becomes(announce.RoleActive, "monitor-gateway.local")
+	start(1)
+	gateways[1].becomes(announce.RoleStandby, "monitor-gateway-")
+	if h := gateways[1].health(); h.Discovery.Problem != "" || h.Status != "healthy" {
+		t.Errorf("the standby says %+v", h)
+	}
+	own := gateways[1].state().Host + "."
+	if got, err := node.plays(play{Client: "lwip", Name: own, Type: dns.TypeA}); err != nil || got != "192.168.77.3" {
+		t.Errorf("%s is %q, %v", own, got, err)
+	}
+	eventually(t, "the active one knows of the other", func() bool {
+		links := gateways[0].state().Links
+		return len(links) == 1 && len(links[0].Peers) == 1 && links[0].Peers[0] == "192.168.77.3"
+	})
+	for active := range 2 {
+		standby := 1 - active
+		gateways[active].end(syscall.SIGKILL)
+		killed := time.Now()
+		eventually(t, "the name is the other's", func() bool { return node.finds(addresses[standby]) })
+		took := time.Since(killed)
+		t.Logf("the name was the other's after %v", took)
+		if took > 5*time.Second {
+			t.Errorf("the name was the other's after %v", took)
+		}
+		start(active)
+		gateways[active].becomes(announce.RoleStandby, "monitor-gateway-")
+		gateways[standby].becomes(announce.RoleActive, "monitor-gateway.local")
+	}
+}
+
+// TestFortyInterfaces has twice as many as one socket may join.
+func TestFortyInterfaces(t *testing.T) {
+	t.Parallel()
+	machine, client := newHost(t), newHost(t)
+	const links = 40
+	for n := range links {
+		ours, theirs := fmt.Sprintf("port%d", n), fmt.Sprintf("eth%d", n)
+		machine.ip("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", client.name)
+		machine.ip("address", "add", fmt.Sprintf("10.7.%d.2/24", n), "dev", ours)
+		client.ip("address", "add", fmt.Sprintf("10.7.%d.10/24", n), "dev", theirs)
+		machine.ip("link", "set", ours, "up")
+		client.ip("link", "set", theirs, "up")
+	}
+	g := machine.startGateway()
+	g.ready(links)
+	for _, n := range []int{0, 19, 20, 21, links - 1} {
+		want := fmt.Sprintf("10.7.%d.2", n)
+		got, err := client.plays(play{Client: "multicast", Name: hostname, Type: dns.TypeA, On: fmt.Sprintf("eth%d", n)})
+		if err != nil || got != want {
+			t.Errorf("on link %d it is %q, %v, want %s", n, got, err, want)
+		}
+	}
+}
+
+// TestNeighbourWithIPv6Alone (contract 8.13) calls a gateway from a machine that has no IPv4.
+func TestNeighbourWithIPv6Alone(t *testing.T) {
+	t.Parallel()
+	for title, addresses := range map[string][]string{
+		"link-local":                   {"192.168.77.2/24"},
+		"of the network":               {"192.168.77.2/24", "fd00:77::2/64"},
+		"and the gateway has no other": {""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			machine, client := newHost(t), newHost(t)
+			cable(machine, "eth0", "", client, "")
+			for _, address := range addresses {
+				if address != "" {
+					machine.ip("address", "add", address, "dev", "eth0")
+				}
+			}
+			if len(addresses) > 1 {
+				client.ip("address", "add", "fd00:77::10/64", "dev", "eth0")
+			}
+			g := machine.startGateway()
+			g.ready(1)
+			got, err := client.plays(play{Client: "six", Name: hostname})
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := netip.MustParseAddr(got)
+			if len(addresses) > 1 && got != "fd00:77::2" {
+				t.Errorf("it is %s", got)
+			}
+			if address.IsLinkLocalUnicast() {
+				got += "%25eth0"
+			}
+			eventually(t, "the gateway answers at "+got, func() bool {
+				out, err := client.says(nil, "curl", "--silent", "--max-time", "5", fmt.Sprintf("http://[%s]:%d/health", got, port))
+				return err == nil && strings.Contains(out, `"status"`)
+			})
+		})
+	}
+}
+
+// TestLinkFlaps takes the link away and back, again and again.
+func TestLinkFlaps(t *testing.T) {
+	t.Parallel()
+	machine, client := newHost(t), newHost(t)
+	cable(machine, "eth0", "192.168.77.2/24", client, "192.168.77.10/24")
+	g := machine.startGateway()
+	g.ready(1)
+	for range 20 {
+		client.ip("link", "set", "eth0", "down")
+		client.ip("link", "set", "eth0", "up")
+	}
+	eventually(t, "found after the flapping", func() bool { return client.finds("192.168.77.2") })
+	g.becomes(announce.RoleActive, "monitor-gateway.local")
+	if files := openFiles(t, g); files > 64 {
+		t.Errorf("%d files are open", files)
+	}
+}
+
+// openFiles counts those of the gateway's process.
+func openFiles(t *testing.T, g *gateway) int {
+	t.Helper()
+	out, err := g.says(nil, "sh", "-c", fmt.Sprintf("ls /proc/%d/fd | wc -l", g.process.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if _, err := fmt.Sscan(out, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
