@@ -45,7 +45,7 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 
 	event, err := wire.DecodeAlert(m.Data)
 	if err != nil {
-		return push.Permanent(push.ReasonMalformed, err)
+		return push.Permanent(err)
 	}
 	outcome, err := s.alerts.InsertAlert(ctx, event)
 	if err != nil {

@@ -64,8 +64,8 @@ func (s Scope) narrowness() int {
 	}
 }
 
-// covers reports whether a sensor in a room lies in the scope.
-func (s Scope) covers(roomID int64, sensorID string) bool {
+// Covers reports whether a sensor in a room lies in the scope.
+func (s Scope) Covers(roomID int64, sensorID string) bool {
 	return (s.SensorID == "" || s.SensorID == sensorID) && (s.RoomID == 0 || s.RoomID == roomID)
 }
 
@@ -181,7 +181,7 @@ func Effective(rules []Rule, roomID int64, sensorID string) []Rule {
 		severity  Severity
 	}
 	narrowest := map[kind]int{}
-	applies := func(r Rule) bool { return r.Enabled && r.Scope.covers(roomID, sensorID) }
+	applies := func(r Rule) bool { return r.Enabled && r.Scope.Covers(roomID, sensorID) }
 	for _, r := range rules {
 		if applies(r) && !r.Threshold {
 			k := kind{r.Quantity, r.Direction, r.Severity}

@@ -22,7 +22,16 @@ type Alert struct {
 	Acknowledged bool
 }
 
-const alertColumns = `alerts.id, alerts.sensor_id, alerts.alert_type AS type, alerts.message, alerts.timestamp AS time, alerts.acknowledged`
+const alertColumns = `alerts.id, alerts.sensor_id, alerts.alert_type AS type, alerts.message, alerts.timestamp AS time, ` +
+	alertAcknowledged + ` AS acknowledged`
+
+// alertAcknowledged is whether an alert has been seen: itself, or the incident that
+// it belongs to. An acknowledgement of an incident so needs no row for each alert.
+const alertAcknowledged = `(alerts.acknowledged OR EXISTS (
+	SELECT FROM incidents i
+	WHERE i.customer_id = alerts.customer_id AND i.channel = alerts.channel AND i.node_id = alerts.sensor_id
+	  AND i.quantity = alerts.alert_type AND i.specified AND i.acknowledged_at IS NOT NULL AND i.merged_into IS NULL
+	  AND alerts.timestamp >= i.start_time AND (i.lasting OR alerts.timestamp <= i.end_time)))`
 
 // AlertOutcome is the result of storing an event.
 type AlertOutcome int
@@ -73,7 +82,7 @@ func (s *Store) ActiveAlerts(ctx context.Context, customerID int64) ([]Alert, er
 	found, err := queryAll[Alert](ctx, s, `
 		SELECT `+alertColumns+`
 		FROM alerts
-		WHERE customer_id = @customer AND NOT acknowledged
+		WHERE customer_id = @customer AND NOT acknowledged AND NOT `+alertAcknowledged+`
 		ORDER BY timestamp DESC, id DESC`,
 		pgx.StrictNamedArgs{"customer": customerID})
 	if err != nil {

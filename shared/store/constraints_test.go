@@ -115,6 +115,7 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 		{"driest reading", insertReading, values{"humidity": 0}, values{"humidity": -0.1}},
 		{"most humid reading", insertReading, values{"humidity": 100}, values{"humidity": 100.1}},
 	}
+	db.sql(t, `DELETE FROM alert_thresholds WHERE customer_id = @bruno`, pgx.NamedArgs{"bruno": db.bruno})
 	for _, test := range tests {
 		t.Run(test.rule, func(t *testing.T) {
 			t.Parallel()
@@ -157,8 +158,7 @@ func TestAtMostOneRunUnderWay(t *testing.T) {
 func TestOneThresholdRecordPerCustomer(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	args := pgx.NamedArgs{"bruno": db.bruno}
-	db.sql(t, insertThresholds, args)
+	args := pgx.NamedArgs{"bruno": db.bruno} // who has one from the beginning
 	if err := db.mustViolate(t, insertThresholds, args); err == nil {
 		t.Error("the table took a second record")
 	}

@@ -32,15 +32,21 @@ func componentGrants() map[string]map[string]string {
 		},
 		"detect": {
 			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read, "gateways": read, "visible_spans": read,
-			"prediction_feedback": append,
+			"prediction_feedback": append, "customer_rules": read, "rule_memory": read,
 		},
-		"storealert": {"sensors": read, "visible_spans": read, "alerts": append},
-		"train":      {"prediction_feedback": edit, "model_training_runs": edit},
+		"storealert": {
+			"sensors": read, "visible_spans": read, "alerts": append,
+			"server_rooms": read, "sensor_tombstones": read, "customer_rules": read,
+			"node_state": keep, "rule_memory": all, "incidents": keep, "incident_events": append,
+		},
+		"train": {"prediction_feedback": edit, "model_training_runs": edit},
 		"api": {
 			"customers": all, "server_rooms": all, "sensors": all, "sensor_tombstones": append,
 			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
 			"gateways": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all,
 			"audit_log": append,
+			"rules":     all, "customer_rules": read, "rule_memory": read, "incidents": keep, "incident_events": append,
+			"silence_acknowledgements": append, "maintenance_windows": keep,
 		},
 	}
 }

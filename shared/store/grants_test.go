@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 )
 
@@ -101,6 +102,29 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 		}
 	}
 
+	if err := part["storealert"].Judge(t.Context(), judged("n1", 0, 51)); err != nil {
+		t.Errorf("judge: %v", err)
+	}
+	incidents := api.incidents(t, db.anna, store.IncidentQuery{})
+	if len(incidents) != 1 {
+		t.Fatalf("incidents: %+v", incidents)
+	}
+	if _, err := api.AcknowledgeIncidents(t.Context(), db.anna, store.Acknowledgement{IDs: []int64{incidents[0].ID}, By: "anna12"}); err != nil {
+		t.Error(err)
+	}
+	rule, err := api.CreateRule(t.Context(), db.anna, incident.Rule{
+		Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Severity: incident.Warning,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := api.DeleteRule(t.Context(), db.anna, rule.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := api.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "carol1", PasswordHash: "x"}); err != nil {
+		t.Error(err)
+	}
+
 	if recorded, err := part["detect"].RecordDetection(t.Context(), store.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "m1", AnomalyPredicted: true, SamplingProbability: 1,
 	}); err != nil || !recorded {
@@ -153,6 +177,8 @@ func TestNoComponentMayDoMore(t *testing.T) {
 		{"detect", `INSERT INTO alerts DEFAULT VALUES`},
 		{"storealert", `SELECT FROM customers`},
 		{"storealert", `UPDATE alerts SET acknowledged = true`},
+		{"storealert", `DELETE FROM incidents`},
+		{"api", `DELETE FROM maintenance_windows`},
 		{"train", `SELECT FROM sensors`},
 		{"train", `INSERT INTO model_training_runs DEFAULT VALUES`},
 		{"api", `DROP TABLE alerts`},

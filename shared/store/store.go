@@ -25,13 +25,16 @@ import (
 var (
 	ErrNotFound = errors.New("not found")
 
-	ErrNoCustomer   = fmt.Errorf("customer %w", ErrNotFound)
-	ErrNoRoom       = fmt.Errorf("room %w", ErrNotFound)
-	ErrNoSensor     = fmt.Errorf("sensor %w", ErrNotFound)
-	ErrNoAlert      = fmt.Errorf("alert %w", ErrNotFound)
-	ErrNoPrediction = fmt.Errorf("prediction %w", ErrNotFound)
-	ErrNoRun        = fmt.Errorf("training run %w", ErrNotFound)
-	ErrNoGateway    = fmt.Errorf("gateway %w", ErrNotFound)
+	ErrNoCustomer    = fmt.Errorf("customer %w", ErrNotFound)
+	ErrNoRoom        = fmt.Errorf("room %w", ErrNotFound)
+	ErrNoSensor      = fmt.Errorf("sensor %w", ErrNotFound)
+	ErrNoAlert       = fmt.Errorf("alert %w", ErrNotFound)
+	ErrNoPrediction  = fmt.Errorf("prediction %w", ErrNotFound)
+	ErrNoRun         = fmt.Errorf("training run %w", ErrNotFound)
+	ErrNoGateway     = fmt.Errorf("gateway %w", ErrNotFound)
+	ErrNoRule        = fmt.Errorf("rule %w", ErrNotFound)
+	ErrNoIncident    = fmt.Errorf("incident %w", ErrNotFound)
+	ErrNoMaintenance = fmt.Errorf("maintenance window %w", ErrNotFound)
 
 	ErrEmailTaken       = errors.New("email already registered")
 	ErrUsernameTaken    = errors.New("username already taken")

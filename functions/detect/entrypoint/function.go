@@ -5,9 +5,11 @@ package entrypoint
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
+	pubsub "cloud.google.com/go/pubsub/v2"
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
 	"coldaisle.dev/functions/detect"
@@ -38,8 +40,13 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, f
 	if err != nil {
 		return nil, nil, err
 	}
-	alerts := detect.NewAlertPublisher(deps.PubSub, c.AlertTopic)
-	shut := func() { alerts.Stop(); closePool() }
+	client, err := pubsub.NewClient(context.WithoutCancel(ctx), c.Project)
+	if err != nil {
+		closePool()
+		return nil, nil, fmt.Errorf("open Pub/Sub: %w", err)
+	}
+	alerts := detect.NewAlertPublisher(client, c.AlertTopic)
+	shut := func() { alerts.Stop(); _ = client.Close(); closePool() }
 	metadata := store.New(pool)
 	var live detect.Models = detect.NoModels{}
 	if c.ModelBucket != "" {

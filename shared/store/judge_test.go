@@ -1,0 +1,508 @@
+package store_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// judged is a reading some seconds after the instant, as storing it live sees it.
+func judged(node string, second int, temperature float64, window ...incident.Point) store.Judged {
+	at := instant().Add(time.Duration(second) * time.Second)
+	return store.Judged{
+		Reading: reading.Reading{NodeID: node, MessageID: fmt.Sprintf("m%d", second), Time: at, Temperature: temperature, Humidity: 40},
+		Window:  window, Arrived: at.Add(time.Second), Defaults: alert.Thresholds{MaxTemperature: 50, MaxHumidity: 60},
+	}
+}
+
+func (db fixture) judge(t *testing.T, judged ...store.Judged) {
+	t.Helper()
+	for _, j := range judged {
+		if err := db.Judge(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (db fixture) incidents(t *testing.T, customer int64, q store.IncidentQuery) []store.Incident {
+	t.Helper()
+	q.Limit = 500
+	found, err := db.Incidents(t.Context(), customer, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func (db fixture) timeline(t *testing.T, customer, id int64) []string {
+	t.Helper()
+	events, err := db.IncidentTimeline(t.Context(), customer, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range events {
+		names = append(names, e.Event)
+	}
+	return names
+}
+
+func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.judge(t, judged("n1", 0, 51), judged("n1", 30, 53))
+	db.judge(t, judged("n1", 30, 53)) // delivered again
+	open := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsLasting})
+	if len(open) != 1 {
+		t.Fatalf("lasting: %+v", open)
+	}
+	got := open[0]
+	if got.Kind != "threshold" || got.SensorName != "Rack" || got.RoomName != "Room" || got.RoomID != db.annasRoom || got.Severity != "critical" ||
+		got.LimitValue != 50 || got.Peak != 53 || !got.Lasting || got.Late || got.Resolution != "" || got.NodeID != "n1" {
+		t.Errorf("%+v", got)
+	}
+	if want := "Temperature above 50.0 °C for 30 s, peak 53.0 °C"; got.Describe() != want {
+		t.Errorf("%q", got.Describe())
+	}
+	db.judge(t, judged("n1", 60, 50))
+	ended := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsResolved})
+	if len(ended) != 1 || ended[0].ID != got.ID || ended[0].Resolution != "cleared" || !ended[0].EndTime.Equal(instant().Add(time.Minute)) {
+		t.Errorf("resolved: %+v", ended)
+	}
+	if diff := cmp.Diff([]string{"opened", "cleared"}, db.timeline(t, db.anna, got.ID)); diff != "" {
+		t.Error(diff)
+	}
+	db.judge(t, judged("n1", 90, 54)) // within ten minutes: the same, come back
+	again := db.incidents(t, db.anna, store.IncidentQuery{})
+	if len(again) != 1 || again[0].ID != got.ID || again[0].Reopened != 1 || !again[0].Lasting || again[0].Peak != 54 {
+		t.Errorf("reopened: %+v", again)
+	}
+	if diff := cmp.Diff([]string{"opened", "cleared", "reopened"}, db.timeline(t, db.anna, got.ID)); diff != "" {
+		t.Error(diff)
+	}
+	if others := db.incidents(t, db.bruno, store.IncidentQuery{}); len(others) != 0 {
+		t.Errorf("another customer sees %+v", others)
+	}
+}
+
+func TestIncidentBelongsToWhoeverMaySeeTheReading(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	through := func(j store.Judged, channel int64) store.Judged {
+		j.Channel, j.GatewayID = reading.Channel(channel), "gw-1"
+		return j
+	}
+	db.judge(t,
+		judged("n1", 0, 51),
+		through(judged("n1", 0, 52), db.bruno), // bruno's gateway, no sensor of his: discovered
+		judged("nobody", 0, 53),
+		through(judged("n1", 0, 54), 999999),
+	)
+	annas, brunos := db.incidents(t, db.anna, store.IncidentQuery{}), db.incidents(t, db.bruno, store.IncidentQuery{})
+	if len(annas) != 1 || annas[0].Peak != 51 || annas[0].GatewayID != "" {
+		t.Errorf("anna's: %+v", annas)
+	}
+	if len(brunos) != 1 || brunos[0].Peak != 52 || brunos[0].SensorName != "" || brunos[0].RoomID != 0 || brunos[0].GatewayID != "gw-1" {
+		t.Errorf("bruno's: %+v", brunos)
+	}
+	if _, err := db.Incident(t.Context(), db.bruno, annas[0].ID); err == nil {
+		t.Error("bruno reads anna's incident")
+	}
+	if got := db.timeline(t, db.bruno, annas[0].ID); len(got) != 0 {
+		t.Errorf("bruno reads its timeline: %v", got)
+	}
+	_, err := db.AcknowledgeIncidents(t.Context(), db.bruno, store.Acknowledgement{IDs: []int64{brunos[0].ID, annas[0].ID}, By: "bruno"})
+	mustFail(t, "acknowledge anna's", err, store.ErrNoIncident)
+	if db.incidents(t, db.bruno, store.IncidentQuery{})[0].AcknowledgedAt != nil {
+		t.Error("a refused acknowledgement has acknowledged one of the two")
+	}
+}
+
+// TestChangesInMidIncident shows that what a rule no longer is, or a sensor no longer
+// is where it was, resolves its incidents with that reason.
+func TestChangesInMidIncident(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(t *testing.T, db fixture, rule incident.Rule)
+		want   map[string]string // by quantity and direction
+	}{
+		"the threshold is raised": {func(t *testing.T, db fixture, _ incident.Rule) {
+			t.Helper()
+			if _, err := db.SetThresholds(t.Context(), db.anna, new(60.0), nil); err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]string{"temperature": "rule_changed"}},
+		"the rule is edited": {func(t *testing.T, db fixture, rule incident.Rule) {
+			t.Helper()
+			rule.Limit = 32
+			if changed, err := db.UpdateRule(t.Context(), db.anna, rule); err != nil || changed.Version != rule.Version+1 || changed.Limit != 32 {
+				t.Fatal(changed, err)
+			}
+		}, map[string]string{"dew_point": "rule_changed"}},
+		"the rule is switched off": {func(t *testing.T, db fixture, rule incident.Rule) {
+			t.Helper()
+			rule.Enabled = false
+			if _, err := db.UpdateRule(t.Context(), db.anna, rule); err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]string{"dew_point": "rule_changed"}},
+		"the rule is deleted": {func(t *testing.T, db fixture, rule incident.Rule) {
+			t.Helper()
+			if err := db.DeleteRule(t.Context(), db.anna, rule.ID); err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]string{"dew_point": "rule_deleted"}},
+		"the sensor is moved": {func(t *testing.T, db fixture, _ incident.Rule) {
+			t.Helper()
+			_, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{Name: "Rack", Type: "T", RoomID: db.room(t, db.anna)})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]string{"dew_point": "sensor_moved", "temperature": "sensor_moved"}},
+		"the sensor is deleted": {func(t *testing.T, db fixture, _ incident.Rule) {
+			t.Helper()
+			if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]string{"dew_point": "sensor_deleted", "temperature": "sensor_deleted"}},
+		"the room is deleted": {func(t *testing.T, db fixture, _ incident.Rule) {
+			t.Helper()
+			if err := db.DeleteRoom(t.Context(), db.anna, db.annasRoom); err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]string{"dew_point": "sensor_deleted", "temperature": "sensor_deleted"}},
+		"a rename changes nothing": {func(t *testing.T, db fixture, _ incident.Rule) {
+			t.Helper()
+			_, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{Name: "Top", Type: "T", RoomID: db.annasRoom})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			db.sensor(t, db.anna, db.annasRoom, "n1")
+			rule, err := db.CreateRule(t.Context(), db.anna, incident.Rule{
+				Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Severity: incident.Warning, Enabled: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.judge(t, judged("n1", 0, 51))
+			if lasting := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsLasting}); len(lasting) != 2 {
+				t.Fatalf("before: %+v", lasting)
+			}
+			c.change(t, db, rule)
+			for _, i := range db.incidents(t, db.anna, store.IncidentQuery{}) {
+				if want := c.want[i.Quantity]; i.Resolution != want || i.Lasting != (want == "") {
+					t.Errorf("%s: resolution %q, want %q", i.Quantity, i.Resolution, want)
+				}
+			}
+			var remembered int
+			if err := db.pool.QueryRow(t.Context(), `SELECT count(*) FROM rule_memory`).Scan(&remembered); err != nil || remembered != 2-len(c.want) {
+				t.Errorf("%d memories, %v", remembered, err)
+			}
+		})
+	}
+}
+
+func TestRulesOfACustomer(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	defaults := alert.Thresholds{MaxTemperature: 45, MaxHumidity: 66}
+	rules, err := db.Rules(t.Context(), db.anna, defaults)
+	if err != nil || len(rules) != 2 || !rules[0].Threshold || rules[0].Limit != 45 || rules[1].Limit != 66 || rules[1].Quantity != incident.Humidity {
+		t.Fatalf("%+v, %v", rules, err)
+	}
+	if _, err := db.SetThresholds(t.Context(), db.anna, new(40.0), nil); err != nil {
+		t.Fatal(err)
+	}
+	rules, _ = db.Rules(t.Context(), db.anna, defaults)
+	if rules[0].Limit != 40 || rules[1].Limit != 50 {
+		t.Errorf("after setting: %+v", rules)
+	}
+	threshold := rules[1]
+	threshold.Limit = 70
+	if _, err := db.UpdateRule(t.Context(), db.anna, threshold); err != nil {
+		t.Error(err)
+	}
+	if set, err := db.Thresholds(t.Context(), db.anna); err != nil || set.MaxHumidity != 70 || set.MaxTemperature != 40 {
+		t.Errorf("thresholds and their rules are one record: %+v, %v", set, err)
+	}
+	threshold.For = time.Minute
+	_, err = db.UpdateRule(t.Context(), db.anna, threshold)
+	mustFail(t, "a threshold that waits", err, store.ErrThresholdRule)
+	mustFail(t, "delete a threshold", db.DeleteRule(t.Context(), db.anna, threshold.ID), store.ErrThresholdRule)
+	mustFail(t, "delete another's threshold", db.DeleteRule(t.Context(), db.bruno, threshold.ID), store.ErrNoRule)
+
+	rule := incident.Rule{
+		Quantity: incident.TemperatureRate, Direction: incident.Below, Limit: -20.5, For: 90 * time.Second, ClearMargin: 1.5, ClearFor: time.Minute,
+		Severity: incident.Warning, Scope: incident.Scope{SensorID: "n1"}, Enabled: true,
+	}
+	created, err := db.CreateRule(t.Context(), db.anna, rule)
+	rule.ID, rule.Version = created.ID, 1
+	if diff := cmp.Diff(rule, created); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for scope, want := range map[incident.Scope]error{
+		{SensorID: "n2"}: store.ErrNoSensor, {RoomID: db.brunosRoom}: store.ErrNoRoom, {RoomID: db.annasRoom}: nil, {}: nil,
+	} {
+		other := rule
+		other.Scope = scope
+		if _, err := db.CreateRule(t.Context(), db.anna, other); want != nil || err != nil {
+			mustFail(t, fmt.Sprint("create for ", scope), err, want)
+		}
+		other.ID = rule.ID
+		if _, err := db.UpdateRule(t.Context(), db.anna, other); want != nil || err != nil {
+			mustFail(t, fmt.Sprint("update to ", scope), err, want)
+		}
+	}
+	_, err = db.UpdateRule(t.Context(), db.bruno, rule)
+	mustFail(t, "update another's", err, store.ErrNoRule)
+	mustFail(t, "delete another's", db.DeleteRule(t.Context(), db.bruno, rule.ID), store.ErrNoRule)
+	if err := db.DeleteRule(t.Context(), db.anna, rule.ID); err != nil {
+		t.Error(err)
+	}
+	_, err = db.Rule(t.Context(), db.anna, rule.ID, defaults)
+	mustFail(t, "read a deleted one", err, store.ErrNoRule)
+}
+
+// TestJudgingInAnyOrderByTwoInstances delivers readings that wander around a limit
+// lost, doubled and in disorder through two instances at once, and finds the
+// incidents of the rule's preview.
+func TestJudgingInAnyOrderByTwoInstances(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	rule, err := db.CreateRule(t.Context(), db.anna, incident.Rule{
+		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, For: time.Minute, ClearMargin: 1, ClearFor: time.Minute,
+		Severity: incident.Warning, Enabled: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(5, 5))
+	temperature := 29.5
+	var points []incident.Point
+	for i := range 900 {
+		temperature += random.NormFloat64()*0.6 - (temperature-29.5)*0.03
+		points = append(points, incident.Point{
+			Time: instant().Add(time.Duration(i) * 30 * time.Second), Temperature: math.Round(temperature*10) / 10, Humidity: 40,
+		})
+	}
+	var deliveries []store.Judged
+	for i, p := range points {
+		j := judged("n1", i*30, p.Temperature, points[max(0, i-120):i]...)
+		copies := 1 + random.IntN(10)/9 - random.IntN(10)/9
+		if i == len(points)-1 {
+			copies = 1
+		}
+		for range copies {
+			deliveries = append(deliveries, j)
+		}
+	}
+	places := make(map[int]int, len(deliveries))
+	order := make([]int, len(deliveries))
+	for i := range deliveries {
+		places[i], order[i] = i+random.IntN(15), i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return places[a] - places[b] })
+	queue := make(chan store.Judged)
+	var instances sync.WaitGroup
+	for range 2 {
+		instances.Go(func() {
+			for j := range queue {
+				if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: j.Reading}}); err != nil {
+					t.Error(err)
+				}
+				if err := db.Judge(t.Context(), j); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for _, i := range order {
+		queue <- deliveries[i]
+	}
+	close(queue)
+	instances.Wait()
+	type extent struct {
+		Start, End time.Time
+		Lasting    bool
+		Peak       float64
+	}
+	var want, got []extent
+	for _, i := range rule.Preview(points) {
+		want = append(want, extent{i.Start, i.End, i.Lasting, i.Peak})
+	}
+	found := db.incidents(t, db.anna, store.IncidentQuery{})
+	slices.Reverse(found)
+	for _, i := range found {
+		got = append(got, extent{i.StartTime.UTC(), i.EndTime.UTC(), i.Lasting, i.Peak})
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(want) < 5 {
+		t.Errorf("%d incidents (-preview +stored):\n%s", len(want), diff)
+	}
+}
+
+// TestLateReadingJoinsTwoIncidents shows the older id living on, the younger
+// redirecting, and the acknowledgement that only one of them had.
+func TestLateReadingJoinsTwoIncidents(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.judge(t, judged("n1", 0, 51), judged("n1", 30, 20), judged("n1", 1000, 52), judged("n1", 1030, 20))
+	two := db.incidents(t, db.anna, store.IncidentQuery{})
+	if len(two) != 2 {
+		t.Fatalf("%+v", two)
+	}
+	younger, older := two[0], two[1]
+	if _, err := db.AcknowledgeIncidents(t.Context(), db.anna, store.Acknowledgement{IDs: []int64{older.ID}, By: "anna12", Comment: "a door"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: judged("n1", 1030, 20).Reading}}); err != nil {
+		t.Fatal(err)
+	}
+	late := judged("n1", 515, 53)
+	late.Arrived = instant().Add(2 * time.Hour)
+	db.judge(t, late, late)
+	one := db.incidents(t, db.anna, store.IncidentQuery{})
+	if len(one) != 1 || one[0].ID != older.ID || one[0].Peak != 53 || one[0].Late || one[0].AcknowledgedAt != nil ||
+		!one[0].StartTime.Equal(instant()) || !one[0].EndTime.Equal(instant().Add(1030*time.Second)) {
+		t.Fatalf("%+v", one)
+	}
+	redirected, err := db.Incident(t.Context(), db.anna, younger.ID)
+	if err != nil || redirected.ID != older.ID {
+		t.Errorf("the younger id gives %+v, %v", redirected, err)
+	}
+	want := []string{"opened", "cleared", "opened", "cleared", "acknowledged", "merged", "unacknowledged"}
+	got := db.timeline(t, db.anna, older.ID)
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	alone := judged("n1", -3600, 55)
+	alone.Arrived = instant().Add(2 * time.Hour)
+	db.judge(t, alone)
+	if all := db.incidents(t, db.anna, store.IncidentQuery{}); len(all) != 2 || !all[1].Late || all[1].Lasting {
+		t.Errorf("one that was over when it arrived: %+v", all)
+	}
+}
+
+func TestAcknowledgementLasts(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.judge(t, judged("n1", 0, 51))
+	seen, err := db.AcknowledgeIncidents(t.Context(), db.anna, store.Acknowledgement{RoomID: db.annasRoom, Kind: "threshold", By: "anna12", Comment: "on it"})
+	if err != nil || len(seen) != 1 || seen[0].AcknowledgedBy != "anna12" || seen[0].Comment != "on it" || *seen[0].AcknowledgedPeak != 51 {
+		t.Fatalf("%+v, %v", seen, err)
+	}
+	db.judge(t, judged("n1", 30, 60))
+	if again, err := db.AcknowledgeIncidents(t.Context(), db.anna, store.Acknowledgement{IDs: []int64{seen[0].ID, seen[0].ID}, By: "other"}); err != nil ||
+		again[0].AcknowledgedBy != "anna12" {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	open := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsOpen})
+	if len(open) != 1 || open[0].AcknowledgedAt == nil {
+		t.Errorf("while it lasts: %+v", open)
+	}
+	for second, temperature := range map[int]float64{0: 51, 30: 60, 45: 61} {
+		event := hot("n1", fmt.Sprint("m", second))
+		event.Time, event.Value = instant().Add(time.Duration(second)*time.Second), temperature
+		if _, err := db.InsertAlert(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if active, err := db.ActiveAlerts(t.Context(), db.anna); err != nil || len(active) != 0 {
+		t.Errorf("alerts of an acknowledged incident: %+v, %v", active, err)
+	}
+	db.judge(t, judged("n1", 60, 20))
+	if open := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsOpen}); len(open) != 0 {
+		t.Errorf("over and seen: %+v", open)
+	}
+	after := hot("n1", "after")
+	after.Time = instant().Add(90 * time.Second)
+	if _, err := db.InsertAlert(t.Context(), after); err != nil {
+		t.Fatal(err)
+	}
+	active, err := db.ActiveAlerts(t.Context(), db.anna)
+	if err != nil || len(active) != 1 || !active[0].Time.Equal(after.Time) {
+		t.Errorf("an alert after the incident: %+v, %v", active, err)
+	}
+	if all, err := db.AlertHistory(t.Context(), db.anna, store.AlertQuery{Limit: 10}); err != nil || len(all) != 4 || all[0].Acknowledged || !all[1].Acknowledged {
+		t.Errorf("history: %+v, %v", all, err)
+	}
+}
+
+func TestSilences(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	for _, id := range []string{"n1", "n2", "never", "slow"} {
+		db.sensor(t, db.anna, db.annasRoom, id)
+	}
+	db.sensor(t, db.bruno, db.brunosRoom, "theirs")
+	state := func(node string, second int) store.NodeReading {
+		return store.NodeReading{Reading: judged(node, second, 20).Reading}
+	}
+	for _, r := range []store.NodeReading{
+		state("n1", 0), state("n2", 30), state("theirs", 0), state("slow", -600), state("slow", 0),
+	} {
+		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	silent := func(second int) []string {
+		t.Helper()
+		found, err := db.Silences(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, s := range found {
+			ids = append(ids, s.NodeID)
+		}
+		return ids
+	}
+	for second, want := range map[int][]string{299: nil, 300: {"n1"}, 330: {"n1", "n2"}, 1799: {"n1", "n2"}, 1800: {"n1", "n2", "slow"}} {
+		if diff := cmp.Diff(want, silent(second)); diff != "" {
+			t.Errorf("after %d s (-want +got):\n%s", second, diff)
+		}
+	}
+	now := instant().Add(310 * time.Second)
+	found, err := db.Silences(t.Context(), db.anna, now)
+	if err != nil || len(found) != 1 || found[0].RoomName != "Room" || found[0].SensorName != "Rack" {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	for _, by := range []string{"anna12", "another"} {
+		if err := db.AcknowledgeSilences(t.Context(), db.anna, found, by, "rack is off"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again, _ := db.Silences(t.Context(), db.anna, now); again[0].AcknowledgedAt == nil || again[0].AcknowledgedBy != "anna12" || again[0].Comment != "rack is off" {
+		t.Errorf("%+v", again)
+	}
+	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{state("n1", 320)}); err != nil {
+		t.Fatal(err)
+	}
+	later, _ := db.Silences(t.Context(), db.anna, instant().Add(1300*time.Second)) // its interval is 320 s now
+	if len(later) != 2 || later[0].NodeID != "n1" || later[0].AcknowledgedAt != nil {
+		t.Errorf("another silence is not acknowledged: %+v", later)
+	}
+}

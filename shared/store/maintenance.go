@@ -1,0 +1,202 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/maintenance"
+)
+
+// Maintenance is a maintenance window of a customer's.
+type Maintenance struct {
+	ID        int64
+	Window    maintenance.Window
+	Scope     incident.Scope
+	Comment   string
+	CreatedBy string
+	// StandsFrom and StandsTo are when this form of the window applied. A window that
+	// stands has the zero StandsTo.
+	StandsFrom, StandsTo time.Time
+}
+
+// Covers reports whether the window silences a sensor in a room at a time: it
+// lies in an occurrence, and the window stood.
+func (m Maintenance) Covers(roomID int64, sensorID string, at time.Time) bool {
+	if at.Before(m.StandsFrom) || (!m.StandsTo.IsZero() && !at.Before(m.StandsTo)) || !m.Scope.Covers(roomID, sensorID) {
+		return false
+	}
+	_, _, inside := m.Window.At(at)
+	return inside
+}
+
+type maintenanceRow struct {
+	ID, RoomID         int64
+	NodeID             string
+	StartTime          time.Time
+	TimeZone           string
+	DurationS          float64
+	Weekdays           []int
+	UntilTime          *time.Time
+	Comment, CreatedBy string
+	StandsFrom         time.Time
+	StandsTo           *time.Time
+}
+
+const maintenanceColumns = `w.id, COALESCE(w.room_id, 0) AS room_id, COALESCE(w.node_id, '') AS node_id, w.start_time, w.time_zone,
+	w.duration_s, w.weekdays, w.until_time, w.comment, w.created_by, w.stands_from, NULLIF(w.stands_to, 'infinity') AS stands_to`
+
+func (r maintenanceRow) maintenance() (Maintenance, error) {
+	zone, err := time.LoadLocation(r.TimeZone)
+	if err != nil {
+		return Maintenance{}, fmt.Errorf("maintenance window %d: %w", r.ID, err)
+	}
+	m := Maintenance{
+		ID: r.ID, Scope: incident.Scope{RoomID: r.RoomID, SensorID: r.NodeID}, Comment: r.Comment, CreatedBy: r.CreatedBy,
+		Window:     maintenance.Window{Start: r.StartTime.In(zone), Duration: seconds(r.DurationS)},
+		StandsFrom: r.StandsFrom.UTC(),
+	}
+	for _, day := range r.Weekdays {
+		m.Window.Weekdays = append(m.Window.Weekdays, time.Weekday(day))
+	}
+	if r.UntilTime != nil {
+		m.Window.Until = r.UntilTime.In(zone)
+	}
+	if r.StandsTo != nil {
+		m.StandsTo = r.StandsTo.UTC()
+	}
+	return m, nil
+}
+
+// MaintenanceWindows lists a customer's maintenance windows that stand, in the
+// order of their making, and with since those that stood after that time.
+func (s *Store) MaintenanceWindows(ctx context.Context, customerID int64, since time.Time) ([]Maintenance, error) {
+	rows, err := queryAll[maintenanceRow](ctx, s, `
+		SELECT `+maintenanceColumns+`
+		FROM maintenance_windows w
+		WHERE w.customer_id = @customer AND w.stands_to > COALESCE(@since::timestamptz, now())
+		ORDER BY w.id, w.stands_from`,
+		pgx.StrictNamedArgs{"customer": customerID, "since": instantOrNull(since)})
+	if err != nil {
+		return nil, fmt.Errorf("maintenance windows of customer %d: %w", customerID, err)
+	}
+	windows := make([]Maintenance, len(rows))
+	for i, r := range rows {
+		if windows[i], err = r.maintenance(); err != nil {
+			return nil, err
+		}
+	}
+	return windows, nil
+}
+
+// MaintenanceWindow returns a customer's maintenance window, or [ErrNoMaintenance].
+func (s *Store) MaintenanceWindow(ctx context.Context, customerID, id int64) (Maintenance, error) {
+	row, err := queryOne[maintenanceRow](ctx, s, ErrNoMaintenance, `
+		SELECT `+maintenanceColumns+`
+		FROM maintenance_windows w
+		WHERE w.customer_id = @customer AND w.id = @id AND w.stands_to = 'infinity'`,
+		pgx.StrictNamedArgs{"customer": customerID, "id": id})
+	if err != nil {
+		return Maintenance{}, fmt.Errorf("maintenance window %d: %w", id, err)
+	}
+	return row.maintenance()
+}
+
+// CreateMaintenance adds a window. Errors: [ErrNoRoom] and [ErrNoSensor] when its
+// scope is not the customer's.
+func (s *Store) CreateMaintenance(ctx context.Context, customerID int64, m Maintenance) (created Maintenance, err error) {
+	err = s.pool.inTx(ctx, func(tx pgx.Tx) error {
+		created, err = insertMaintenance(ctx, tx, customerID, m)
+		return err
+	})
+	if err != nil {
+		return Maintenance{}, fmt.Errorf("create maintenance window: %w", err)
+	}
+	return created, nil
+}
+
+// insertMaintenance stores a window, with a new id unless it has one.
+func insertMaintenance(ctx context.Context, tx pgx.Tx, customerID int64, m Maintenance) (Maintenance, error) {
+	weekdays := make([]int, len(m.Window.Weekdays))
+	for i, day := range m.Window.Weekdays {
+		weekdays[i] = int(day)
+	}
+	rows, err := tx.Query(ctx, `
+		WITH w AS (
+		    INSERT INTO maintenance_windows
+		        (id, customer_id, room_id, node_id, start_time, time_zone, duration_s, weekdays, until_time, comment, created_by)
+		    SELECT @id, id, NULLIF(@room::bigint, 0), NULLIF(@node, ''),
+		           @start, @zone, @duration, @weekdays, @until, @comment, @by
+		    FROM customers
+		    WHERE id = @customer
+		      AND (@room::bigint = 0 OR EXISTS (SELECT FROM server_rooms r WHERE r.id = @room AND r.customer_id = @customer))
+		      AND (@node = '' OR EXISTS (SELECT FROM sensors s WHERE s.node_id = @node AND s.customer_id = @customer))
+		    RETURNING *
+		)
+		SELECT `+maintenanceColumns+` FROM w`,
+		pgx.StrictNamedArgs{
+			"id": m.ID, "customer": customerID, "room": m.Scope.RoomID, "node": m.Scope.SensorID, "start": m.Window.Start,
+			"zone": m.Window.Start.Location().String(), "duration": m.Window.Duration.Seconds(), "weekdays": weekdays,
+			"until": instantOrNull(m.Window.Until), "comment": m.Comment, "by": m.CreatedBy,
+		})
+	if err != nil {
+		return Maintenance{}, fmt.Errorf("insert: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[maintenanceRow])
+	switch {
+	case err != nil:
+		return Maintenance{}, fmt.Errorf("insert: %w", err)
+	case len(found) > 0:
+		return found[0].maintenance()
+	case m.Scope.RoomID != 0:
+		return Maintenance{}, ErrNoRoom
+	case m.Scope.SensorID != "":
+		return Maintenance{}, ErrNoSensor
+	default:
+		return Maintenance{}, ErrNoCustomer
+	}
+}
+
+// UpdateMaintenance changes a window from now on; what it silenced until now stays
+// silenced. Errors are those of [Store.CreateMaintenance], and [ErrNoMaintenance].
+func (s *Store) UpdateMaintenance(ctx context.Context, customerID int64, m Maintenance) (changed Maintenance, err error) {
+	err = s.pool.inTx(ctx, func(tx pgx.Tx) error {
+		if err := endMaintenance(ctx, tx, customerID, m.ID); err != nil {
+			return err
+		}
+		changed, err = insertMaintenance(ctx, tx, customerID, m)
+		return err
+	})
+	if err != nil {
+		return Maintenance{}, fmt.Errorf("update maintenance window %d: %w", m.ID, err)
+	}
+	return changed, nil
+}
+
+// DeleteMaintenance ends a window; what it silenced until now stays silenced.
+// Another's, or none, is [ErrNoMaintenance].
+func (s *Store) DeleteMaintenance(ctx context.Context, customerID, id int64) error {
+	err := s.pool.inTx(ctx, func(tx pgx.Tx) error { return endMaintenance(ctx, tx, customerID, id) })
+	if err != nil {
+		return fmt.Errorf("delete maintenance window %d: %w", id, err)
+	}
+	return nil
+}
+
+func endMaintenance(ctx context.Context, tx pgx.Tx, customerID, id int64) error {
+	done, err := tx.Exec(ctx, `
+		UPDATE maintenance_windows
+		SET stands_to = now()
+		WHERE id = @id AND customer_id = @customer AND stands_to = 'infinity'`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	if err != nil {
+		return fmt.Errorf("end: %w", err)
+	}
+	if done.RowsAffected() == 0 {
+		return ErrNoMaintenance
+	}
+	return nil
+}
