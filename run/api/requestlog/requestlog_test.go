@@ -1,15 +1,62 @@
 package requestlog
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"coldaisle.dev/shared/logging"
 )
+
+// TestRequestID shows contract 1.10.
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		given string
+		kept  bool
+	}{
+		"letters, digits and signs": {"Aa-0_9.z", true},
+		"64 characters":             {strings.Repeat("x", 64), true},
+		"65 characters":             {strings.Repeat("x", 65), false},
+		"none":                      {"", false},
+		"a space":                   {"a b", false},
+		"a line":                    {"a\nb", false},
+		"an umlaut":                 {"ä", false},
+		"a slash":                   {"a/b", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			logger := NewLogger(logging.New(&log, slog.LevelInfo, ""))
+			handler := Middleware(logger, time.Now, "/health", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			ids := map[string]bool{}
+			for range 2 {
+				request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+				if c.given != "" {
+					request.Header.Set(RequestIDHeader, c.given)
+				}
+				recorder := httptest.NewRecorder()
+				handler.ServeHTTP(recorder, request)
+				id := recorder.Header().Get(RequestIDHeader)
+				if id == "" || (id == c.given) != c.kept {
+					t.Errorf("answered with id %q", id)
+				}
+				if !strings.Contains(log.String(), `"request_id":"`+id+`"`) {
+					t.Errorf("id %q is not in the log:\n%s", id, log.String())
+				}
+				ids[id] = true
+			}
+			if !c.kept && len(ids) != 2 {
+				t.Errorf("two requests have the id %v", ids)
+			}
+		})
+	}
+}
 
 // BenchmarkLogLine writes the line of one request.
 func BenchmarkLogLine(b *testing.B) {

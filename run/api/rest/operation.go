@@ -70,9 +70,9 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	errs = append(errs, NewError(http.StatusInternalServerError, DetailInternal))
 	r.documentErrors(&described, errs)
 	huma.Register(r.huma, described, func(ctx context.Context, in *I) (*O, error) {
-		ctx, cancel := context.WithTimeout(ctx, handlerTimeout)
+		limited, cancel := context.WithTimeout(ctx, handlerTimeout)
 		defer cancel()
-		out, err := handle(ctx, in)
+		out, err := handle(limited, in)
 		if err != nil {
 			return nil, r.answer(ctx, err)
 		}

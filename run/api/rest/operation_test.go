@@ -1,0 +1,62 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/logging"
+)
+
+// TestOperationIsGivenUp has an operation wait for a database that never answers, and
+// one whose readings take minutes to stream. Contract 1.12.
+func TestOperationIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		router := NewRouter()
+		r := New(router, Config{
+			MapError: func(error) (*Error, bool) { return nil, false },
+			Log:      logging.New(&log, slog.LevelInfo, ""),
+		})
+		Register(r, Operation{ID: "hang", Method: http.MethodGet, Path: "/hang", Public: true},
+			func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+		var slow iter.Seq2[int, error] = func(yield func(int, error) bool) {
+			time.Sleep(10 * handlerTimeout)
+			yield(1, nil)
+		}
+		row := RowEncoder[int]{Begin: "[", End: "]", Append: func(b []byte, _ int) []byte { return append(b, '1') }}
+		Register(r, Operation{ID: "stream", Method: http.MethodGet, Path: "/stream", Public: true},
+			func(context.Context, *struct{}) (*huma.StreamResponse, error) {
+				return &huma.StreamResponse{Body: func(hc huma.Context) { StreamRows(r, hc, row, slow) }}, nil //nolint:contextcheck // it is in hc
+			})
+		get := func(path string) (*httptest.ResponseRecorder, time.Duration) {
+			began := time.Now()
+			recorder := httptest.NewRecorder()
+			router.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+			return recorder, time.Since(began)
+		}
+		if answer, took := get("/hang"); answer.Code != http.StatusInternalServerError || took != 30*time.Second {
+			t.Errorf("answered %d %s after %s", answer.Code, answer.Body, took)
+		}
+		// The client is there still: it is no request that was canceled.
+		if got := log.String(); !strings.Contains(got, `"severity":"ERROR"`) || !strings.Contains(got, "request failed") || !strings.Contains(got, "deadline exceeded") {
+			t.Errorf("the log says %s", got)
+		}
+		if answer, took := get("/stream"); answer.Code != http.StatusOK || answer.Body.String() != "[1]" || took < 5*time.Minute {
+			t.Errorf("streamed %d %s after %s", answer.Code, answer.Body, took)
+		}
+	})
+}
