@@ -23,9 +23,9 @@ const (
 	measuring = 8 * time.Second
 	// patience is how long one reading may take to arrive; a probe that takes
 	// longer counts as that long.
-	patience = 30 * time.Second
-	crowd    = 500 // nodes that send beside the probe
-	probe    = "probe"
+	patience   = 30 * time.Second
+	otherNodes = 500 // nodes that send beside the probe
+	probe      = "probe"
 )
 
 // BenchmarkEndToEnd follows single readings from the node's POST to its answer,
@@ -58,7 +58,7 @@ func offerLoad(b *testing.B, rate int) {
 	if err := user.SignIn(b.Context(), credentials, "benchuser"); err != nil {
 		b.Fatal(err)
 	}
-	nodes := make([]string, crowd)
+	nodes := make([]string, otherNodes)
 	for i := range nodes {
 		nodes[i] = fmt.Sprintf("node-%d", i)
 	}

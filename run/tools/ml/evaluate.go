@@ -16,9 +16,9 @@ import (
 	"coldaisle.dev/shared/learn"
 )
 
-// learnedShare is the part of each series, its beginning, that the forecaster
+// trainingShare is the first part of each series, on which the forecaster
 // learns from where no other file is given to learn from.
-const learnedShare = 0.6
+const trainingShare = 0.6
 
 func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("evaluate", flag.ContinueOnError)
@@ -144,7 +144,7 @@ func (e *evaluation) measure(ctx context.Context, nodes, taught []labelled.Serie
 // splitByTime divides each node's readings in time.
 func splitByTime(nodes []labelled.Series) (begun, rest []labelled.Series) {
 	for _, n := range nodes {
-		at := int(learnedShare * float64(len(n.Readings)))
+		at := int(trainingShare * float64(len(n.Readings)))
 		first, second := n, n
 		first.Readings, second.Readings = n.Readings[:at], n.Readings[at:]
 		if n.Labels != nil {

@@ -112,8 +112,8 @@ const most = 500
 
 func curve(points []point, c color.Color) (*plotter.Line, error) {
 	var xys plotter.XYs
-	step := max(1, len(points)/most)
-	for i := 0; i < len(points); i += step {
+	stride := max(1, len(points)/most)
+	for i := 0; i < len(points); i += stride {
 		xys = append(xys, plotter.XY{X: points[i].x, Y: points[i].y})
 	}
 	if len(points) > 0 {

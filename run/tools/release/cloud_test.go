@@ -40,9 +40,9 @@ type cloud struct {
 	services   map[string]*service
 	job        *job
 	builds     map[string]buildState
-	// parts are those that the program in an image knows, by image.
-	parts map[string][]string
-	// users are the parts that have a database user, with whether they have
+	// components are those that the program in an image knows, by image.
+	components map[string][]string
+	// users are the components that have a database user, with whether they have
 	// the rights that the program of the newest migration gives.
 	users map[string]bool
 	// executions of the migration: its image and arguments, and what came of it.
@@ -86,7 +86,7 @@ func newCloud(t *testing.T) *cloud {
 	t.Helper()
 	c := &cloud{
 		t: t, objects: map[string]object{}, services: map[string]*service{}, builds: map[string]buildState{},
-		parts: map[string][]string{}, users: map[string]bool{},
+		components: map[string][]string{}, users: map[string]bool{},
 	}
 	server := httptest.NewServer(c.routes())
 	t.Cleanup(server.Close)
@@ -168,8 +168,8 @@ func (c *cloud) routes() http.Handler {
 	})
 
 	// What terraform's provider does, in one call: see deploy.
-	mux.HandleFunc("POST /terraform/{part}", func(w http.ResponseWriter, r *http.Request) {
-		if err := c.deploy(r.PathValue("part"), r.FormValue("image"), r.FormValue("parts")); err != nil {
+	mux.HandleFunc("POST /terraform/{component}", func(w http.ResponseWriter, r *http.Request) {
+		if err := c.deploy(r.PathValue("component"), r.FormValue("image"), r.FormValue("components")); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
 	})
@@ -395,15 +395,15 @@ func (c *cloud) runJob(_ http.ResponseWriter, r *http.Request) (any, *fault) {
 // migrate is what the program in the job's image does, which run/server tests.
 func (c *cloud) migrate(arguments string) string {
 	did := arguments + " of " + c.job.image + " with " + strings.Join(c.job.users, ",")
-	for _, part := range c.job.users {
-		_, exists := c.users[part]
-		switch known := slices.Contains(c.parts[c.job.image], part); {
+	for _, component := range c.job.users {
+		_, exists := c.users[component]
+		switch known := slices.Contains(c.components[c.job.image], component); {
 		case !exists:
-			return did + ": failed: no user " + part
+			return did + ": failed: no user " + component
 		case known:
-			c.users[part] = true
+			c.users[component] = true
 		case arguments == "migrate":
-			return did + ": failed: no component is called " + part
+			return did + ": failed: no component is called " + component
 		}
 	}
 	return did
@@ -426,38 +426,38 @@ func renderExecution(number int, did string) map[string]any {
 	}
 }
 
-// deploy does what terraform's provider does for a part: a new revision of a
+// deploy does what terraform's provider does for a component: a new revision of a
 // service, all requests to the newest, for the API the migration's job too; or,
-// without an image, the end of the part. An image that does not start leaves the
+// without an image, the end of the component. An image that does not start leaves the
 // requests where they are.
-func (c *cloud) deploy(part, image, parts string) error {
+func (c *cloud) deploy(component, image, components string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if image == "" {
-		delete(c.services, part)
+		delete(c.services, component)
 		return nil
 	}
-	if part == "api" {
-		c.job = &job{image: image, users: strings.Split(parts, ",")}
+	if component == "api" {
+		c.job = &job{image: image, users: strings.Split(components, ",")}
 	}
-	if _, ok := c.users[part]; !ok {
-		c.users[part] = false
+	if _, ok := c.users[component]; !ok {
+		c.users[component] = false
 	}
-	s := c.services[part]
+	s := c.services[component]
 	if s == nil {
 		s = &service{images: map[string]string{}}
-		c.services[part] = s
+		c.services[component] = s
 	}
 	s.image, s.pinned = image, ""
 	s.generation++
-	revision := fmt.Sprintf("%s-%05d", part, len(s.revisions)+1)
+	revision := fmt.Sprintf("%s-%05d", component, len(s.revisions)+1)
 	s.revisions = append(s.revisions, revision)
 	s.images[revision] = image
 	if strings.Contains(image, "broken") {
 		return fmt.Errorf("revision %s is not ready", revision)
 	}
 	s.ready = revision
-	c.history = append(c.history, part+" "+revision)
+	c.history = append(c.history, component+" "+revision)
 	return nil
 }
 

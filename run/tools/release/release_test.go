@@ -79,9 +79,9 @@ func stalePlan(t *testing.T, c *cloud, folders map[string]string) {
 	r.says("API and functions were not changed.")
 }
 
-// TestPartsComeAndGo adds a part, which needs rights as a user whom the apply makes,
+// TestComponentsComeAndGo adds a component, which needs rights as a user whom the apply makes,
 // and takes one away, whom the new program does not know.
-func TestPartsComeAndGo(t *testing.T) {
+func TestComponentsComeAndGo(t *testing.T) {
 	t.Parallel()
 	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
 	v := version{"api:2", map[string]string{"ingest": "ingest:1", "escalate": "escalate:1"}}
@@ -97,11 +97,11 @@ func TestPartsComeAndGo(t *testing.T) {
 	}
 	c.mu.Lock()
 	if !c.users["escalate"] {
-		t.Error("the new part has no rights in the database")
+		t.Error("the new component has no rights in the database")
 	}
 	c.mu.Unlock()
 
-	// A part cannot be rolled back to a revision that is gone.
+	// A component cannot be rolled back to a revision that is gone.
 	r := c.begin(t, "b2", version{"api:3-ill", map[string]string{"ingest": "ingest:1"}}, folders)
 	r.want(false, map[string]string{"api": "api:2", "ingest": "ingest:1"}, nil)
 	r.says("escalate: taken away. Only a release of the version before brings it back.")

@@ -74,9 +74,9 @@ func TestSmokeFaults(t *testing.T) {
 	if output, err := smoke(t, "http://127.0.0.1:1"); err == nil || !strings.Contains(output, "/health: no answer") {
 		t.Errorf("where nobody listens: %v, %s", err, output)
 	}
-	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
-	t.Cleanup(stranger.Close)
-	if output, err := smoke(t, stranger.URL); err == nil || !strings.Contains(output, "/health: 200, want 200 with \"healthy\"") {
-		t.Errorf("of a stranger: %v, %s", err, output)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(other.Close)
+	if output, err := smoke(t, other.URL); err == nil || !strings.Contains(output, "/health: 200, want 200 with \"healthy\"") {
+		t.Errorf("of another server: %v, %s", err, output)
 	}
 }

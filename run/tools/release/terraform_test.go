@@ -25,7 +25,7 @@ const (
 	lockPath  = "coldaisle/default.tflock"
 )
 
-// tfState is what was applied: images by part, and how often.
+// tfState is what was applied: images by component, and how often.
 type tfState struct {
 	Serial int
 	Images map[string]string
@@ -121,8 +121,8 @@ func planTerraform(flags map[string]string) error {
 		if err := json.Unmarshal(functions, &plan.Desired); err != nil {
 			return err
 		}
-		parts := strings.Join(append([]string{"api"}, slices.Sorted(maps.Keys(plan.Desired))...), ",")
-		plan.Desired["api"] = flags["api_image"] + " " + parts
+		components := strings.Join(append([]string{"api"}, slices.Sorted(maps.Keys(plan.Desired))...), ",")
+		plan.Desired["api"] = flags["api_image"] + " " + components
 		encoded, err := json.Marshal(plan)
 		if err != nil {
 			return err
@@ -157,29 +157,29 @@ func applyTerraform(flags map[string]string, path string) error {
 	return err
 }
 
-// change applies part by part, the API last, and notes down how far it came.
+// change applies component by component, the API last, and notes down how far it came.
 func change(current tfState, desired map[string]string) (err error) {
-	parts := slices.Sorted(maps.Keys(desired))
-	for part := range current.Images {
-		if _, ok := desired[part]; !ok {
-			parts = append(parts, part)
+	components := slices.Sorted(maps.Keys(desired))
+	for component := range current.Images {
+		if _, ok := desired[component]; !ok {
+			components = append(components, component)
 		}
 	}
-	parts = append(slices.DeleteFunc(parts, func(part string) bool { return part == "api" }), "api")
-	for _, part := range parts {
-		if current.Images[part] == desired[part] {
+	components = append(slices.DeleteFunc(components, func(component string) bool { return component == "api" }), "api")
+	for _, component := range components {
+		if current.Images[component] == desired[component] {
 			continue
 		}
-		address := `module.function[\"` + part + `\"].terraform_data.revision`
-		if part == "api" {
+		address := `module.function[\"` + component + `\"].terraform_data.revision`
+		if component == "api" {
 			address = "module.api.terraform_data.revision"
 		}
 		tell("info", address+": Modifying...", `"hook":{"resource":{"addr":"`+address+`"},"action":"update"},"type":"apply_start"`)
-		if err = deploy(append([]string{part}, strings.Fields(desired[part])...)); err != nil {
+		if err = deploy(append([]string{component}, strings.Fields(desired[component])...)); err != nil {
 			break
 		}
-		if current.Images[part] = desired[part]; desired[part] == "" {
-			delete(current.Images, part)
+		if current.Images[component] = desired[component]; desired[component] == "" {
+			delete(current.Images, component)
 		}
 	}
 	current.Serial++
@@ -198,6 +198,6 @@ func deploy(arguments []string) error {
 	for len(arguments) < 3 {
 		arguments = append(arguments, "")
 	}
-	form := url.Values{"image": {arguments[1]}, "parts": {arguments[2]}}
+	form := url.Values{"image": {arguments[1]}, "components": {arguments[2]}}
 	return send(http.MethodPost, "/terraform/"+arguments[0], "application/x-www-form-urlencoded", strings.NewReader(form.Encode()), nil)
 }

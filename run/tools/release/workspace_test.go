@@ -168,7 +168,7 @@ func (c *cloud) begin(t *testing.T, id string, v version, folders map[string]str
 	c.setBuild(id, "WORKING")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.parts[v.api] = append(slices.Sorted(maps.Keys(v.functions)), "api")
+	c.components[v.api] = append(slices.Sorted(maps.Keys(v.functions)), "api")
 	r.environ = []string{
 		"PROJECT_ID=" + project, "_REGION=" + region, "BUILD_ID=" + id, "LOCATION=global", "HOME=" + r.folder, "HOSTNAME=machine",
 		"TF_IN_AUTOMATION=1", "TF_INPUT=0", "SMOKE_RETRIES=0", "LOCK_POLL=0.05", "LOCK_WAIT=600",

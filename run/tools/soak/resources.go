@@ -44,22 +44,22 @@ func newResources(p *cluster.Cluster, clock func() time.Time) *resources {
 	return g
 }
 
-func (g *resources) run(ctx context.Context) {
+func (r *resources) run(ctx context.Context) {
 	for pause(ctx, sampleInterval) {
-		for _, p := range g.watched {
-			if s, err := readSample(p.PID(), g.clock()); err == nil {
-				g.samples[p.Name] = append(g.samples[p.Name], s)
+		for _, p := range r.watched {
+			if s, err := readSample(p.PID(), r.clock()); err == nil {
+				r.samples[p.Name] = append(r.samples[p.Name], s)
 			}
 		}
-		if n, err := g.connections(ctx); err == nil {
-			g.connectionCounts = append(g.connectionCounts, n)
+		if n, err := r.connections(ctx); err == nil {
+			r.connectionCounts = append(r.connectionCounts, n)
 		}
 	}
 }
 
 // connections counts the programs' database connections: all but our own.
-func (g *resources) connections(ctx context.Context) (float64, error) {
-	db, err := g.cluster.Database.Connect(ctx)
+func (r *resources) connections(ctx context.Context) (float64, error) {
+	db, err := r.cluster.Database.Connect(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -138,9 +138,9 @@ const (
 )
 
 // grew returns an error when the value grew by more than growth and tolerance.
-func (c trend) grew(what string, growth, tolerance float64) error {
-	if c.end > c.middle*(1+growth)+tolerance {
-		return fmt.Errorf("%s grew from %.1f to %.1f", what, c.middle, c.end)
+func (t trend) grew(what string, growth, tolerance float64) error {
+	if t.end > t.middle*(1+growth)+tolerance {
+		return fmt.Errorf("%s grew from %.1f to %.1f", what, t.middle, t.end)
 	}
 	return nil
 }
@@ -152,10 +152,10 @@ type processReport struct {
 	perHour               float64 // bytes
 }
 
-func (g *resources) reports() []processReport {
+func (r *resources) reports() []processReport {
 	var all []processReport
-	for _, p := range g.watched {
-		samples := g.samples[p.Name]
+	for _, p := range r.watched {
+		samples := r.samples[p.Name]
 		series := func(of func(sample) float64) trend {
 			values := make([]float64, len(samples))
 			for i, s := range samples {
@@ -164,8 +164,8 @@ func (g *resources) reports() []processReport {
 			return trendOf(values)
 		}
 		s := processReport{
-			name: p.Name, memory: series(func(g sample) float64 { return g.memory }),
-			threads: series(func(g sample) float64 { return g.threads }), open: series(func(g sample) float64 { return g.open }),
+			name: p.Name, memory: series(func(s sample) float64 { return s.memory }),
+			threads: series(func(s sample) float64 { return s.threads }), open: series(func(s sample) float64 { return s.open }),
 		}
 		if len(samples) > 2 {
 			if took := samples[len(samples)-1].at.Sub(samples[0].at) / 3; took > 0 {
@@ -178,9 +178,9 @@ func (g *resources) reports() []processReport {
 }
 
 // check returns an error for each value that grew.
-func (g *resources) check(duration time.Duration, nodes int) error {
+func (r *resources) check(duration time.Duration, nodes int) error {
 	var errs []error
-	for _, s := range g.reports() {
+	for _, s := range r.reports() {
 		if duration >= minMemoryRun {
 			errs = append(errs, s.memory.grew(s.name+"'s memory in bytes", memoryGrowth, float64(memoryTolerance+nodes*windowBytes)))
 		}
@@ -188,8 +188,8 @@ func (g *resources) check(duration time.Duration, nodes int) error {
 			s.open.grew(s.name+"'s open files", 0, fileTolerance),
 			s.threads.grew(s.name+"'s threads", 0, threadTolerance))
 	}
-	backend := len(g.cluster.Processes()) - len(g.cluster.Gateways)
-	if n := trendOf(g.connectionCounts).end; n > float64(connectionsPerProcess*backend+connectionTolerance) {
+	backend := len(r.cluster.Processes()) - len(r.cluster.Gateways)
+	if n := trendOf(r.connectionCounts).end; n > float64(connectionsPerProcess*backend+connectionTolerance) {
 		errs = append(errs, fmt.Errorf("%.0f database connections of %d processes", n, backend))
 	}
 	return errors.Join(errs...)

@@ -214,8 +214,8 @@ func pubSubGone(t scenarioTest) string {
 // settableClock is a clock that a test sets.
 type settableClock struct{ offset atomic.Int64 }
 
-func (j *settableClock) now() time.Time          { return time.Now().Add(time.Duration(j.offset.Load())) }
-func (j *settableClock) by(offset time.Duration) { j.offset.Store(int64(offset)) }
+func (c *settableClock) now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *settableClock) by(offset time.Duration) { c.offset.Store(int64(offset)) }
 
 func clockJump(t scenarioTest) string {
 	var clock settableClock

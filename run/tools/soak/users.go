@@ -63,28 +63,28 @@ const roomsPerUser = 50
 
 // createRooms registers customers with rooms and sensors through the API. Every
 // second customer sets thresholds.
-func (p *users) createRooms(ctx context.Context, rooms [][]string) error {
+func (u *users) createRooms(ctx context.Context, rooms [][]string) error {
 	for i, nodes := range rooms {
 		if i%roomsPerUser == 0 {
-			if err := p.register(ctx, i/roomsPerUser); err != nil {
+			if err := u.register(ctx, i/roomsPerUser); err != nil {
 				return err
 			}
 		}
-		c := p.all[len(p.all)-1]
+		c := u.all[len(u.all)-1]
 		if err := c.CreateRoom(ctx, fmt.Sprintf("Room %d", i+1), nodes); err != nil {
 			return err
 		}
 		for _, node := range nodes {
-			p.owner[node] = c
+			u.owner[node] = c
 		}
 		c.nodes = append(c.nodes, nodes...)
 	}
 	return nil
 }
 
-func (p *users) register(ctx context.Context, number int) error {
+func (u *users) register(ctx context.Context, number int) error {
 	c := &user{
-		APIUser: system.NewAPIUser(p.api), name: fmt.Sprintf("soakuser%d", number), thresholds: defaultThresholds(),
+		APIUser: system.NewAPIUser(u.api), name: fmt.Sprintf("soakuser%d", number), thresholds: defaultThresholds(),
 		credentials: system.Credentials{Email: fmt.Sprintf("soak%d@example.com", number), Password: "Aa1-" + rand.Text()},
 	}
 	var created struct {
@@ -98,7 +98,7 @@ func (p *users) register(ctx context.Context, number int) error {
 	if err := c.SignIn(ctx, c.credentials, c.name); err != nil {
 		return err
 	}
-	p.all = append(p.all, c)
+	u.all = append(u.all, c)
 	if number%2 == 0 {
 		return nil
 	}
@@ -109,8 +109,8 @@ func (p *users) register(ctx context.Context, number int) error {
 }
 
 // thresholdsOf returns the thresholds of a node's owner.
-func (p *users) thresholdsOf(node string) alert.Thresholds {
-	if c, ok := p.owner[node]; ok {
+func (u *users) thresholdsOf(node string) alert.Thresholds {
+	if c, ok := u.owner[node]; ok {
 		return c.thresholds
 	}
 	return defaultThresholds()
@@ -125,37 +125,37 @@ const (
 
 // browse sends the requests of the dashboard's pages in a loop: the overview, then
 // a room, then a sensor.
-func (p *users) browse(ctx context.Context, number int) {
-	c := p.session(ctx, p.all[number%len(p.all)])
+func (u *users) browse(ctx context.Context, number int) {
+	c := u.session(ctx, u.all[number%len(u.all)])
 	for round := 0; pause(ctx, browseInterval); round++ {
 		room := fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", c.id)
 		var rooms []struct {
 			ID int64 `json:"id"`
 		}
-		p.call(ctx, c, http.MethodGet, room, nil, &rooms)
-		p.call(ctx, c, http.MethodGet, "/api/v1/alerts/active", nil, nil)
+		u.call(ctx, c, http.MethodGet, room, nil, &rooms)
+		u.call(ctx, c, http.MethodGet, "/api/v1/alerts/active", nil, nil)
 		first := (round * 20) % len(c.nodes)
-		p.call(ctx, c, http.MethodPost, "/api/v1/data/multi-sensor",
+		u.call(ctx, c, http.MethodPost, "/api/v1/data/multi-sensor",
 			map[string]any{"node_ids": c.nodes[first:min(first+100, len(c.nodes))]}, nil)
 		if len(rooms) > 0 {
-			p.call(ctx, c, http.MethodGet, fmt.Sprintf("/api/v1/sensors/list_sensors/%d", rooms[round%len(rooms)].ID), nil, nil)
+			u.call(ctx, c, http.MethodGet, fmt.Sprintf("/api/v1/sensors/list_sensors/%d", rooms[round%len(rooms)].ID), nil, nil)
 		}
 		node := c.nodes[round%len(c.nodes)]
 		span := url.Values{
-			"start_time": {p.clock().Add(-24 * time.Hour).UTC().Format(time.RFC3339)},
-			"end_time":   {p.clock().UTC().Format(time.RFC3339)}, "max_points": {"300"},
+			"start_time": {u.clock().Add(-24 * time.Hour).UTC().Format(time.RFC3339)},
+			"end_time":   {u.clock().UTC().Format(time.RFC3339)}, "max_points": {"300"},
 		}
-		p.call(ctx, c, http.MethodGet, "/api/v1/data/historical/"+node+"?"+span.Encode(), nil, nil)
-		p.call(ctx, c, http.MethodGet, "/api/v1/data/stats/"+node+"?period=24h", nil, nil)
-		p.call(ctx, c, http.MethodGet, "/api/v1/alerts/history", nil, nil)
-		p.call(ctx, c, http.MethodGet, "/api/v1/prediction-feedback/stats", nil, nil)
+		u.call(ctx, c, http.MethodGet, "/api/v1/data/historical/"+node+"?"+span.Encode(), nil, nil)
+		u.call(ctx, c, http.MethodGet, "/api/v1/data/stats/"+node+"?period=24h", nil, nil)
+		u.call(ctx, c, http.MethodGet, "/api/v1/alerts/history", nil, nil)
+		u.call(ctx, c, http.MethodGet, "/api/v1/prediction-feedback/stats", nil, nil)
 	}
 }
 
 // session returns a copy of the user with a token of its own.
-func (p *users) session(ctx context.Context, c *user) *user {
+func (u *users) session(ctx context.Context, c *user) *user {
 	own := *c
-	own.APIUser = system.NewAPIUser(p.api)
+	own.APIUser = system.NewAPIUser(u.api)
 	for own.SignIn(ctx, own.credentials, own.name) != nil && pause(ctx, browseInterval) {
 		continue
 	}
@@ -163,14 +163,14 @@ func (p *users) session(ctx context.Context, c *user) *user {
 }
 
 // validatePredictions records predictions and marks them as right or wrong.
-func (p *users) validatePredictions(ctx context.Context) {
-	validators := make([]*user, len(p.all))
-	for i, c := range p.all {
-		validators[i] = p.session(ctx, c)
+func (u *users) validatePredictions(ctx context.Context) {
+	validators := make([]*user, len(u.all))
+	for i, c := range u.all {
+		validators[i] = u.session(ctx, c)
 	}
 	for n := 0; pause(ctx, verdictInterval); n++ {
 		c := validators[n%len(validators)]
-		v := verdict{at: p.clock().UTC().Truncate(time.Microsecond)}
+		v := verdict{at: u.clock().UTC().Truncate(time.Microsecond)}
 		prediction := map[string]any{
 			"sensor_id": c.nodes[n%len(c.nodes)], "timestamp": v.at.Format(time.RFC3339Nano),
 			"predicted_temp": 21.5, "predicted_humidity": 40, "actual_temp": 22.5, "actual_humidity": 41, "anomaly_predicted": n%5 == 0,
@@ -178,28 +178,28 @@ func (p *users) validatePredictions(ctx context.Context) {
 		var created struct {
 			ID int64 `json:"id"`
 		}
-		v.recorded = p.call(ctx, c, http.MethodPost, "/api/v1/prediction-feedback", prediction, &created)
+		v.recorded = u.call(ctx, c, http.MethodPost, "/api/v1/prediction-feedback", prediction, &created)
 		if v.recorded {
 			feedback := []string{"ok", "not_ok"}[n%2]
-			if p.call(ctx, c, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", created.ID), map[string]string{"feedback": feedback}, nil) {
+			if u.call(ctx, c, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", created.ID), map[string]string{"feedback": feedback}, nil) {
 				v.feedback = feedback
 			}
 		}
-		p.mu.Lock()
-		p.verdicts = append(p.verdicts, v)
-		p.mu.Unlock()
+		u.mu.Lock()
+		u.verdicts = append(u.verdicts, v)
+		u.mu.Unlock()
 	}
 }
 
 // call calls the API and records a failure. It signs in again when the token has
 // expired, as the page does.
-func (p *users) call(ctx context.Context, c *user, method, path string, body, into any) bool {
+func (u *users) call(ctx context.Context, c *user, method, path string, body, into any) bool {
 	if ctx.Err() != nil {
 		return false
 	}
 	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	began := p.clock()
+	began := u.clock()
 	status, err := c.Call(limited, method, path, body, into)
 	if status == http.StatusUnauthorized {
 		if err = c.SignIn(limited, c.credentials, c.name); err == nil {
@@ -209,12 +209,12 @@ func (p *users) call(ctx context.Context, c *user, method, path string, body, in
 	if ctx.Err() != nil {
 		return err == nil // canceled by the end of the soak: not a failure
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.calls++
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.calls++
 	if err != nil {
 		path, _, _ = strings.Cut(path, "?")
-		p.failed = append(p.failed, failure{from: began, to: p.clock(), call: method + " " + path, text: err.Error()})
+		u.failed = append(u.failed, failure{from: began, to: u.clock(), call: method + " " + path, text: err.Error()})
 	}
 	return err == nil
 }

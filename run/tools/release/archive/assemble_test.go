@@ -121,7 +121,7 @@ func TestArchiveChangesWithItsFunctionOnly(t *testing.T) {
 		}
 	}
 	before := all()
-	for _, step := range []struct {
+	for _, edit := range []struct {
 		file, text string
 		want       []string
 	}{
@@ -134,7 +134,7 @@ func TestArchiveChangesWithItsFunctionOnly(t *testing.T) {
 		{"shared/push/message.go", "\n// Changed.\n", []string{"detect", "ingest", "storealert", "train"}},
 		{"go.mod", "\nrequire rsc.io/quote v1.5.2\n", nil},
 	} {
-		add(step.file, step.text)
+		add(edit.file, edit.text)
 		after := all()
 		var changed []string
 		for name, archive := range after {
@@ -143,8 +143,8 @@ func TestArchiveChangesWithItsFunctionOnly(t *testing.T) {
 			}
 		}
 		slices.Sort(changed)
-		if diff := cmp.Diff(step.want, changed); diff != "" {
-			t.Errorf("after %s %q (-want +got):\n%s", step.file, step.text, diff)
+		if diff := cmp.Diff(edit.want, changed); diff != "" {
+			t.Errorf("after %s %q (-want +got):\n%s", edit.file, edit.text, diff)
 		}
 		before = after
 	}

@@ -92,14 +92,14 @@ func users(t *testing.T, suffix string) func(component string) string {
 func TestImageStartsAsTerraformStartsIt(t *testing.T) {
 	t.Parallel()
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
-	parts, err := tfenv.Read(filepath.Join(root, "terraform"), suffix)
+	components, err := tfenv.Read(filepath.Join(root, "terraform"), suffix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	database := users(t, suffix)
 	folder := publish(t).unpacked(t)
 
-	migration := contained(t, folder, append(parts["migrate"].Environ(""), "DATABASE_URL="+database("")), "migrate")
+	migration := contained(t, folder, append(components["migrate"].Environ(""), "DATABASE_URL="+database("")), "migrate")
 	if output, err := migration.CombinedOutput(); err != nil {
 		t.Fatalf("migrate: %v\n%s", err, output)
 	}
@@ -113,7 +113,7 @@ func TestImageStartsAsTerraformStartsIt(t *testing.T) {
 	address := listener.Addr().String()
 	_, port, _ := net.SplitHostPort(address)
 	_ = listener.Close()
-	service := contained(t, folder, append(parts["api"].Environ(strings.Repeat("k", 32)),
+	service := contained(t, folder, append(components["api"].Environ(strings.Repeat("k", 32)),
 		"PORT="+port, // which Cloud Run sets
 		"DATABASE_URL="+database("api"), "PUBSUB_EMULATOR_HOST="+topics.Addr, "STORAGE_EMULATOR_HOST=127.0.0.1:1",
 		"BIGQUERY_EMULATOR_HOST="+queries.URL, "BIGQUERY_STORAGE_EMULATOR_HOST=127.0.0.1:1"))
@@ -183,13 +183,13 @@ func healthy(t *testing.T, address string, ended <-chan error, output func() str
 // terraform sets and that must be there.
 func TestVariableRenamedOnOneSide(t *testing.T) {
 	t.Parallel()
-	parts, err := tfenv.Read(filepath.Join(root, "terraform"), "")
+	components, err := tfenv.Read(filepath.Join(root, "terraform"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := publish(t).unpacked(t)
 	for _, renamed := range []string{"PROJECT_ID", "INSTANCE_CONNECTION_NAME", "DB_USER"} {
-		component := tfenv.Component{Environment: maps.Clone(parts["api"].Environment), Secrets: parts["api"].Secrets}
+		component := tfenv.Component{Environment: maps.Clone(components["api"].Environment), Secrets: components["api"].Secrets}
 		component.Environment[renamed+"_OLD"] = component.Environment[renamed]
 		delete(component.Environment, renamed)
 		output, err := contained(t, folder, append(component.Environ(strings.Repeat("k", 32)), "PORT=0")).CombinedOutput()

@@ -22,7 +22,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(tfenv.Components(), slices.Sorted(maps.Keys(components))); diff != "" {
-		t.Errorf("parts (-want +got):\n%s", diff)
+		t.Errorf("components (-want +got):\n%s", diff)
 	}
 	detect := components["detect"].Environment
 	for name, want := range map[string]string{

@@ -33,35 +33,35 @@ func newLoadBalancer(ctx context.Context, log *slog.Logger, instances ...*Proces
 	if err != nil {
 		return nil, fmt.Errorf("load balancer: %w", err)
 	}
-	p := &LoadBalancer{URL: "http://" + listener.Addr().String(), Instances: instances, ended: make(chan error, 1)}
+	b := &LoadBalancer{URL: "http://" + listener.Addr().String(), Instances: instances, ended: make(chan error, 1)}
 	targets := make([]*url.URL, len(instances))
 	for i, instance := range instances {
 		if targets[i], err = url.Parse(instance.URL()); err != nil {
 			return nil, fmt.Errorf("load balancer: %w", err)
 		}
 	}
-	p.transport = &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}
+	b.transport = &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			index := int(p.next.Add(1)) % len(targets)
+			index := int(b.next.Add(1)) % len(targets)
 			r.SetURL(targets[index])
 		},
-		Transport: p.transport,
+		Transport: b.transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.WriteHeader(http.StatusBadGateway)
 		},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
-	ctx, p.end = context.WithCancel(context.WithoutCancel(ctx))
+	ctx, b.end = context.WithCancel(context.WithoutCancel(ctx))
 	limits := httpserver.Config{ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
-	go func() { p.ended <- httpserver.Run(ctx, listener, proxy, limits, log, slog.LevelDebug) }()
-	return p, nil
+	go func() { b.ended <- httpserver.Run(ctx, listener, proxy, limits, log, slog.LevelDebug) }()
+	return b, nil
 }
 
 // CloseIdleConnections closes idle connections to the instances.
-func (p *LoadBalancer) CloseIdleConnections() { p.transport.CloseIdleConnections() }
+func (b *LoadBalancer) CloseIdleConnections() { b.transport.CloseIdleConnections() }
 
-func (p *LoadBalancer) close() error {
-	p.end()
-	return <-p.ended
+func (b *LoadBalancer) close() error {
+	b.end()
+	return <-b.ended
 }

@@ -24,7 +24,7 @@ module "api" {
   source = "./modules/api"
 
   image = var.api_image
-  parts = concat(["api"], [for function in module.function : function.name])
+  components = concat(["api"], [for function in module.function : function.name])
 }
 
 output "api_uri" {

@@ -2,14 +2,14 @@ variable "image" {
   type = string
 }
 
-variable "parts" {
+variable "components" {
   type = list(string)
 }
 
 resource "terraform_data" "revision" {
-  triggers_replace = [var.image, var.parts]
+  triggers_replace = [var.image, var.components]
 
   provisioner "local-exec" {
-    command = "deploy api ${var.image} ${join(",", var.parts)}"
+    command = "deploy api ${var.image} ${join(",", var.components)}"
   }
 }

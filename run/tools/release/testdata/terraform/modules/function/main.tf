@@ -6,7 +6,7 @@ variable "image" {
   type = string
 }
 
-resource "terraform_data" "part" {
+resource "terraform_data" "component" {
   input = var.name
 
   provisioner "local-exec" {
