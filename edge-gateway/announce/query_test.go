@@ -11,6 +11,7 @@ import (
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
+// TestAnswers shows contract 8.13.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -57,6 +58,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestEachLinkHasItsOwnAddress shows contract 8.13.
 func TestEachLinkHasItsOwnAddress(t *testing.T) {
 	t.Parallel()
 	s := started(t)

@@ -72,6 +72,7 @@ func measured(node string, temperature, humidity float64) reading.Reading {
 	return reading.Reading{NodeID: node, MessageID: "m1", Time: noon, Temperature: temperature, Humidity: humidity}
 }
 
+// TestDetect shows contract 6.2, 6.3, 6.5.
 func TestDetect(t *testing.T) {
 	t.Parallel()
 	statuses := fakeStatuses{
@@ -165,6 +166,7 @@ func TestDetectDatesReadingsAsIngestDoes(t *testing.T) {
 	}
 }
 
+// TestDetectIsRetriedWhenThresholdsAreUnavailable shows contract 9.8.
 func TestDetectIsRetriedWhenThresholdsAreUnavailable(t *testing.T) {
 	t.Parallel()
 	alerts, server := topic(t)

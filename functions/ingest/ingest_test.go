@@ -35,6 +35,7 @@ func (k *fakeReadings) Append(_ context.Context, rows []reading.Reading) error {
 	return k.err
 }
 
+// TestIngest shows contract 4.6, 4.7 (no sensor of these nodes was ever created), 9.8.
 func TestIngest(t *testing.T) {
 	t.Parallel()
 	errAway := errors.New("database is away")

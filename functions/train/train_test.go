@@ -217,7 +217,7 @@ func TestTwoRunsInOneSecond(t *testing.T) {
 
 // TestNothingIsPublishedWithoutVerdicts holds that the models in use stay where
 // nothing shows that new ones are no worse: no verdict, and too few readings
-// close enough to one another.
+// close enough to one another. Contract 7.10.
 func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1500)
@@ -251,6 +251,7 @@ func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 	}
 }
 
+// TestFailures shows contract 7.10 for a run with too few readings.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	few := newPlant(t, 100)

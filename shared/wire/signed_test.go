@@ -69,7 +69,7 @@ func TestSignedDataIsVerified(t *testing.T) {
 	}
 }
 
-// TestWhatIsSigned holds the bytes fast: gateways in the field sign them.
+// TestWhatIsSigned shows contract 10.3: gateways in the field sign exactly these bytes.
 func TestWhatIsSigned(t *testing.T) {
 	t.Parallel()
 	r, data := encodedReading(t)

@@ -230,7 +230,7 @@ func TestThresholdsOfTheOwnerDecide(t *testing.T) {
 	}
 }
 
-// TestRedeliveryChangesNothing publishes every message of both topics again.
+// TestRedeliveryChangesNothing publishes every message of both topics again. Contract 9.7.
 func TestRedeliveryChangesNothing(t *testing.T) {
 	t.Parallel()
 	type delivery struct {
@@ -285,8 +285,8 @@ func TestRedeliveryChangesNothing(t *testing.T) {
 	}
 }
 
-// TestDeletedSensorIsIgnoredUntilCreatedAgain holds the tombstone against the
-// caches between the API and the pipeline.
+// TestDeletedSensorIsIgnoredUntilCreatedAgain deletes a sensor while the pipeline's caches know
+// it. Contract 4.6.
 func TestDeletedSensorIsIgnoredUntilCreatedAgain(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
