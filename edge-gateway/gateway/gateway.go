@@ -28,10 +28,7 @@ import (
 	"encoding/json"
 	"iter"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +36,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/httpserver"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
@@ -204,23 +202,19 @@ func encoded(body any) []byte {
 	return append(text, '\n')
 }
 
-// newRouter sends requests to the handlers of their methods and paths, and answers
-// all others itself. http.ServeMux would redirect a path with "//" or "..", which
-// no node follows, and answer in plain text what it does not know.
+// newRouter sends requests to the handlers of their paths and methods.
 func newRouter(handlers map[string]map[string]http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		methods, ok := handlers[r.URL.Path]
-		if !ok {
-			writeError(w, http.StatusNotFound, "Not found")
-			return
+	mux := httpserver.NewMux(func(w http.ResponseWriter, status int) {
+		text := "Not found"
+		if status == http.StatusMethodNotAllowed {
+			text = "Method not allowed"
 		}
-		handler, ok := methods[r.Method]
-		if !ok {
-			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
-			writeError(w, http.StatusMethodNotAllowed, "Method not allowed")
-			return
-		}
-		r.Pattern = r.Method + " " + r.URL.Path
-		handler(w, r)
+		writeError(w, status, text)
 	})
+	for path, methods := range handlers {
+		for method, handler := range methods {
+			mux.HandleFunc(method+" "+path, handler)
+		}
+	}
+	return mux
 }

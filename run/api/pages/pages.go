@@ -76,7 +76,7 @@ func (w *notFoundWriter) WriteHeader(status int) {
 	w.replaced = true
 	w.Header().Del("Location")
 	w.Header().Set("Cache-Control", "no-store")
-	rest.WriteError(w.ResponseWriter, rest.NewError(http.StatusNotFound, rest.DetailNotFound))
+	rest.WriteStatus(w.ResponseWriter, http.StatusNotFound)
 }
 
 func (w *notFoundWriter) Write(p []byte) (int, error) {

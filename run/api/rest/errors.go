@@ -63,13 +63,11 @@ func BadRequest(detail string) *Error { return NewError(http.StatusBadRequest, d
 
 // The details of the errors that any operation may answer with.
 const (
-	DetailCredentials      = "Could not validate credentials"
-	DetailNotFound         = "Not Found"
-	detailMethodNotAllowed = "Method Not Allowed"
-	detailBodyTooLarge     = "Request body is larger than 1 MiB"
-	detailBodyMalformed    = "Request body is malformed or was cut off"
-	detailBodyTimeout      = "Request body was not received in time"
-	DetailInternal         = "Internal server error"
+	DetailCredentials   = "Could not validate credentials"
+	detailBodyTooLarge  = "Request body is larger than 1 MiB"
+	detailBodyMalformed = "Request body is malformed or was cut off"
+	detailBodyTimeout   = "Request body was not received in time"
+	DetailInternal      = "Internal server error"
 )
 
 // errorOf maps a handler's error to the answer. It returns false for an internal

@@ -3,24 +3,31 @@ package rest
 import (
 	"net/http"
 	"strings"
+
+	"coldaisle.dev/shared/httpserver"
 )
 
-// Router uses two ServeMux. POST /alerts/thresholds/{customer_id} and POST
-// /alerts/{alert_id}/acknowledge both match /alerts/thresholds/acknowledge,
-// which one ServeMux rejects; the specification wants both, so the paths of
-// thresholds have a ServeMux of their own.
+// Router sends requests to operations and pages. It has two muxes: POST
+// /alerts/thresholds/{customer_id} and POST /alerts/{alert_id}/acknowledge both match
+// /alerts/thresholds/acknowledge, which one ServeMux rejects; the specification wants
+// both, so the paths of thresholds have a mux of their own.
 type Router struct {
-	thresholds, other *http.ServeMux
+	thresholds, other *httpserver.Mux
 }
 
 const thresholdsPath = "/api/v1/alerts/thresholds/"
 
 // NewRouter returns a router that knows no path.
 func NewRouter() *Router {
-	return &Router{thresholds: http.NewServeMux(), other: http.NewServeMux()}
+	return &Router{thresholds: httpserver.NewMux(WriteStatus), other: httpserver.NewMux(WriteStatus)}
 }
 
-func (r *Router) of(path string) *http.ServeMux {
+// WriteStatus answers with the status alone.
+func WriteStatus(w http.ResponseWriter, status int) {
+	WriteError(w, NewError(status, http.StatusText(status)))
+}
+
+func (r *Router) of(path string) *httpserver.Mux {
 	if strings.HasPrefix(path, thresholdsPath) {
 		return r.thresholds
 	}
@@ -33,47 +40,7 @@ func (r *Router) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 	r.of(path).HandleFunc(pattern, handler)
 }
 
-// ServeHTTP answers unknown paths and methods in JSON, where ServeMux
-// answers in plain text and redirects to the shorter form of a path.
+// ServeHTTP implements [http.Handler].
 func (r *Router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	if notCanonical(request.URL.Path) {
-		WriteError(w, NewError(http.StatusNotFound, DetailNotFound))
-		return
-	}
-	mux := r.of(request.URL.Path)
-	handler, pattern := mux.Handler(request)
-	if pattern != "" {
-		mux.ServeHTTP(w, request)
-		return
-	}
-	var recorder statusRecorder
-	handler.ServeHTTP(&recorder, request)
-	if recorder.status == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", recorder.Header().Get("Allow"))
-		WriteError(w, NewError(http.StatusMethodNotAllowed, detailMethodNotAllowed))
-		return
-	}
-	WriteError(w, NewError(http.StatusNotFound, DetailNotFound))
+	r.of(request.URL.Path).ServeHTTP(w, request)
 }
-
-// notCanonical reports a path that ServeMux would redirect.
-func notCanonical(path string) bool {
-	return strings.Contains(path, "//") || strings.Contains(path+"/", "/./") || strings.Contains(path+"/", "/../")
-}
-
-// statusRecorder keeps the status and header of an answer and drops its body.
-type statusRecorder struct {
-	header http.Header
-	status int
-}
-
-func (h *statusRecorder) Header() http.Header {
-	if h.header == nil {
-		h.header = http.Header{}
-	}
-	return h.header
-}
-
-func (h *statusRecorder) Write(p []byte) (int, error) { return len(p), nil }
-
-func (h *statusRecorder) WriteHeader(status int) { h.status = status }
