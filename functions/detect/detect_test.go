@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
@@ -50,7 +51,7 @@ func (o *fakeObserver) Observe(_ context.Context, d wire.Data) error {
 }
 
 // topic is topic alerts on a Pub/Sub server in this process.
-func topic(t *testing.T, options ...pstest.ServerReactorOption) (detect.AlertPublisher, *pstest.Server) {
+func topic(t *testing.T, options ...pstest.ServerReactorOption) (*publisher.Typed[alert.Event], *pstest.Server) {
 	t.Helper()
 	server := pubsubtest.Start(t, options...)
 	pubsubtest.Topics(t, server, "test", "alerts")

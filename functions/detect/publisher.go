@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"context"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
@@ -15,20 +14,11 @@ import (
 // the message fails and is redelivered.
 const publishTimeout = 4 * time.Second
 
-// AlertPublisher publishes alert events to a Pub/Sub topic. Stop it before closing
-// its client.
-type AlertPublisher struct{ *publisher.Publisher }
-
-// NewAlertPublisher publishes through a client of the caller's.
-func NewAlertPublisher(client *pubsub.Client, name string) AlertPublisher {
-	return AlertPublisher{publisher.New(client, name, publishTimeout)}
-}
-
-// Publish implements [Publisher].
-func (p AlertPublisher) Publish(ctx context.Context, event alert.Event) error {
-	data, err := wire.EncodeAlert(event)
-	if err != nil {
-		return err
-	}
-	return p.Publisher.Publish(ctx, data, map[string]string{wire.NodeIDAttribute: event.NodeID})
+// NewAlertPublisher publishes alert events to a Pub/Sub topic, through a client of
+// the caller's.
+func NewAlertPublisher(client *pubsub.Client, topic string) *publisher.Typed[alert.Event] {
+	return publisher.NewTyped(client, topic, publishTimeout, func(event alert.Event) ([]byte, map[string]string, error) {
+		data, err := wire.EncodeAlert(event)
+		return data, map[string]string{wire.NodeIDAttribute: event.NodeID}, err
+	})
 }

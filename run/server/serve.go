@@ -54,7 +54,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 		return fmt.Errorf("pub/sub client: %w", err)
 	}
 	opened.Push("Pub/Sub client", client.Close)
-	topic := learning.NewRetrainingPublisher(client, s.RetrainingTopic)
+	topic := learning.NewPublisher(client, s.RetrainingTopic)
 	opened.Push("retraining topic", closing.NoError(topic.Stop))
 	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.ReadingsConfig.Config, pool, clock, log)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// TestRetrainingPublisher publishes through the real client.
-func TestRetrainingPublisher(t *testing.T) {
+// TestPublisher publishes through the real client.
+func TestPublisher(t *testing.T) {
 	t.Parallel()
 	server := pubsubtest.Start(t)
 	pubsubtest.Topics(t, server, "project", "model-retraining")
 	client := pubsubtest.Client(t, server, "project")
-	topic := NewRetrainingPublisher(client, "model-retraining")
+	topic := NewPublisher(client, "model-retraining")
 	t.Cleanup(topic.Stop)
 	want := wire.Retraining{TrainingRunID: 5, TriggeredBy: "manual", ValidatedCount: 3, RequestedAt: time.Unix(100, 0).UTC()}
 	if err := topic.Publish(t.Context(), want); err != nil {
@@ -27,7 +27,7 @@ func TestRetrainingPublisher(t *testing.T) {
 	if got, err := wire.DecodeRetraining(messages[0].Data); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := NewRetrainingPublisher(client, "absent").Publish(t.Context(), want); err == nil {
+	if err := NewPublisher(client, "absent").Publish(t.Context(), want); err == nil {
 		t.Error("a topic that does not exist took a request")
 	}
 }

@@ -3,6 +3,7 @@ package learning
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -82,7 +83,7 @@ func (r *Retrainer) publishPendingRequest(ctx context.Context) error {
 		TrainingRunID: run.ID, TriggeredBy: run.TriggeredBy, ValidatedCount: count, RequestedAt: r.Clock().UTC(),
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("retraining request %d: %w", run.ID, err)
 	}
 	return r.Store.MarkRequested(ctx, run.ID)
 }

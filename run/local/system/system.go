@@ -146,7 +146,7 @@ func (s *System) start(ctx context.Context) error {
 	if err := s.startPipeline(ctx, readings); err != nil {
 		return err
 	}
-	retraining := learning.NewRetrainingPublisher(s.PubSub, pushbridge.TopicRetraining)
+	retraining := learning.NewPublisher(s.PubSub, pushbridge.TopicRetraining)
 	s.onStop("retraining topic", func() error { retraining.Stop(); return nil })
 	secret, err := secretKey(o)
 	if err != nil {

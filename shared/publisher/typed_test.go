@@ -1,0 +1,43 @@
+package publisher_test
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/publisher"
+	"coldaisle.dev/shared/pubsubtest"
+)
+
+// TestTyped publishes through the real client.
+func TestTyped(t *testing.T) {
+	t.Parallel()
+	server := pubsubtest.Start(t)
+	pubsubtest.Topics(t, server, "project", "numbers")
+	client := pubsubtest.Client(t, server, "project")
+	odd := errors.New("odd")
+	encode := func(n int) ([]byte, map[string]string, error) {
+		if n%2 != 0 {
+			return nil, nil, odd
+		}
+		return strconv.AppendInt(nil, int64(n), 10), map[string]string{"half": strconv.Itoa(n / 2)}, nil
+	}
+	numbers := publisher.NewTyped(client, "numbers", 10*time.Second, encode)
+	t.Cleanup(numbers.Stop)
+	if err := numbers.Publish(t.Context(), 8); err != nil {
+		t.Fatal(err)
+	}
+	if err := numbers.Publish(t.Context(), 7); !errors.Is(err, odd) {
+		t.Errorf("got %v, want the error of encode", err)
+	}
+	messages := server.Messages()
+	if len(messages) != 1 || string(messages[0].Data) != "8" || messages[0].Attributes["half"] != "4" {
+		t.Errorf("published %v", messages)
+	}
+	absent := publisher.NewTyped(client, "absent", 10*time.Second, encode)
+	t.Cleanup(absent.Stop)
+	if err := absent.Publish(t.Context(), 8); err == nil {
+		t.Error("a topic that does not exist took a message")
+	}
+}
