@@ -17,7 +17,9 @@ func TestMux(t *testing.T) {
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, "our %d", status)
 	})
-	show := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Pattern+" "+r.PathValue("id")) }
+	show := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Pattern+" "+r.PathValue("id"))
+	}
 	mux.HandleFunc("GET /rooms/{id}", show)
 	mux.HandleFunc("DELETE /rooms/{id}", show)
 	mux.HandleFunc("POST /rooms", show)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // Sessions caches, for sessionCacheTTL, the time of each customer's last password
@@ -14,7 +16,7 @@ type Sessions struct {
 	clock func() time.Time
 
 	mutex   sync.Mutex
-	entries map[int64]session
+	entries *simplelru.LRU[int64, session]
 	// changes counts password changes. A value loaded before a change must not be
 	// cached after it.
 	changes uint64
@@ -33,14 +35,18 @@ const (
 
 // NewSessions asks load for what it does not remember.
 func NewSessions(load func(context.Context, int64) (time.Time, error), clock func() time.Time) *Sessions {
-	return &Sessions{load: load, clock: clock, entries: make(map[int64]session)}
+	entries, err := simplelru.NewLRU[int64, session](maxSessions, nil)
+	if err != nil {
+		panic(err) // only of a size below one
+	}
+	return &Sessions{load: load, clock: clock, entries: entries}
 }
 
 // tokensValidAfter returns the time of the customer's last password change.
 func (s *Sessions) tokensValidAfter(ctx context.Context, customerID int64) (time.Time, error) {
 	now := s.clock()
 	s.mutex.Lock()
-	cached, ok := s.entries[customerID]
+	cached, ok := s.entries.Get(customerID)
 	changes := s.changes
 	s.mutex.Unlock()
 	if ok && now.Before(cached.expires) {
@@ -53,10 +59,7 @@ func (s *Sessions) tokensValidAfter(ctx context.Context, customerID int64) (time
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if changes == s.changes {
-		if len(s.entries) >= maxSessions {
-			clear(s.entries)
-		}
-		s.entries[customerID] = session{validAfter: loaded, expires: now.Add(sessionCacheTTL)}
+		s.entries.Add(customerID, session{validAfter: loaded, expires: now.Add(sessionCacheTTL)})
 	}
 	return loaded, nil
 }
@@ -66,5 +69,5 @@ func (s *Sessions) Invalidate(customerID int64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.changes++
-	delete(s.entries, customerID)
+	s.entries.Remove(customerID)
 }

@@ -75,3 +75,28 @@ func TestSessionsForgetErrors(t *testing.T) {
 		t.Errorf("the failure was remembered: %v", err)
 	}
 }
+
+// TestSessionsAreBounded remembers one customer more than there is space for: only
+// the one that nobody asked for longest is forgotten.
+func TestSessionsAreBounded(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	now := time.Unix(1, 0)
+	s := NewSessions(func(context.Context, int64) (time.Time, error) { asked++; return now, nil }, func() time.Time { return now })
+	ask := func(customer int64) {
+		if _, err := s.tokensValidAfter(t.Context(), customer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for customer := range int64(maxSessions + 1) {
+		ask(customer)
+	}
+	ask(maxSessions / 2)
+	if asked != maxSessions+1 {
+		t.Error("a customer is forgotten before an older one")
+	}
+	ask(0)
+	if asked != maxSessions+2 {
+		t.Error("nobody is forgotten")
+	}
+}

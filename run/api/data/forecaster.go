@@ -2,8 +2,9 @@ package data
 
 import (
 	"context"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/modelstore"
@@ -28,9 +29,7 @@ type Models interface {
 type ModelForecaster struct {
 	models   Models
 	readings readings.Reader
-
-	mu    sync.Mutex
-	cache map[string]cachedForecast // by sensor
+	cache    *lru.Cache[string, cachedForecast] // by sensor
 }
 
 // cachedForecast is a forecast with the reading and model that it was computed
@@ -43,7 +42,11 @@ type cachedForecast struct {
 
 // NewModelForecaster returns a forecaster that reads from a time-series table.
 func NewModelForecaster(live Models, table readings.Reader) *ModelForecaster {
-	return &ModelForecaster{models: live, readings: table, cache: map[string]cachedForecast{}}
+	cache, err := lru.New[string, cachedForecast](maxForecasts)
+	if err != nil {
+		panic(err) // only of a size below one
+	}
+	return &ModelForecaster{models: live, readings: table, cache: cache}
 }
 
 // Forecast implements [Forecaster]. It reads the sensor's last hour only if there
@@ -62,9 +65,7 @@ func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef) (
 	if !ok {
 		return Forecast{}, ErrNoForecast
 	}
-	p.mu.Lock()
-	kept, ok := p.cache[node.ID]
-	p.mu.Unlock()
+	kept, ok := p.cache.Get(node.ID)
 	if ok && kept.last == last && kept.visibleSince.Equal(node.VisibleSince) && kept.forecast.ModelVersion == forecaster.Info.Name {
 		return kept.forecast, nil
 	}
@@ -93,11 +94,6 @@ func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef) (
 	if len(f.Steps) == 0 {
 		return Forecast{}, ErrNoForecast
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.cache) >= maxForecasts {
-		clear(p.cache)
-	}
-	p.cache[node.ID] = cachedForecast{visibleSince: node.VisibleSince, last: last, forecast: f}
+	p.cache.Add(node.ID, cachedForecast{visibleSince: node.VisibleSince, last: last, forecast: f})
 	return f, nil
 }
