@@ -74,22 +74,28 @@ build: page ## Build every program into bin/, the gateway for every machine into
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/monitor-gateway ./edge-gateway
 	edge-gateway/packaging/build.sh bin/gateway $(VERSION)
 
-# The dashboard, built when one of its files is newer. The programs work without
-# it, and then say how to build it.
+# The dashboard, built when one of its files is newer, and Redoc, which shows the API's
+# documentation. The programs work without them, and then say how to build them.
 PAGE := run/dashboard/site/built/index.html
 PAGE_SOURCES := $(shell find run/dashboard/src run/dashboard/public -type f ! -name schema.d.ts 2>/dev/null) \
 	run/dashboard/index.html run/dashboard/package-lock.json run/dashboard/vite.config.ts run/api/openapi.json
 
+REDOC := run/api/pages/site/built/redoc.standalone.js
+
 .PHONY: page
-page: ## Build the dashboard (needs Node.js 20)
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(PAGE); \
-	else echo "no dashboard: its page is built with npm, which is not installed (Debian: apt-get install npm; macOS: brew install node)"; fi
+page: ## Build the dashboard and fetch Redoc (needs Node.js 20)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(PAGE) $(REDOC); \
+	else echo "no dashboard and no /redoc: they are built with npm, which is not installed (Debian: apt-get install npm; macOS: brew install node)"; fi
 
 $(PAGE): $(PAGE_SOURCES)
 	@echo "building the dashboard"
 	@cd run/dashboard && npm ci --silent --no-audit --no-fund && npm run --silent build >/dev/null
 	@touch $@
 
+$(REDOC): run/api/pages/package-lock.json run/api/pages/build.mjs
+	@echo "fetching Redoc"
+	@cd run/api/pages && npm ci --silent --no-audit --no-fund --ignore-scripts && npm run --silent build
+
 .PHONY: clean
 clean: ## Remove what was built; data stays
-	rm -rf bin run/dashboard/site/built
+	rm -rf bin run/dashboard/site/built run/api/pages/site/built

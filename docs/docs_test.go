@@ -84,7 +84,7 @@ func explained(page string) (licences map[string]string, repeated []string) {
 }
 
 // TestEveryDependencyIsExplained holds dependencies.md against go.mod, the
-// libraries' own licence files and the page's package.json.
+// libraries' own licence files and the package.json of the pages.
 func TestEveryDependencyIsExplained(t *testing.T) {
 	t.Parallel()
 	rows, repeated := explained(read(t, "dependencies.md"))
@@ -115,20 +115,22 @@ func TestEveryDependencyIsExplained(t *testing.T) {
 			t.Errorf("%s is under %s, the page says %s", fields[0], got, licence)
 		}
 	}
-	var page struct{ Dependencies map[string]string }
-	if err := json.Unmarshal([]byte(read(t, "../run/dashboard/package.json")), &page); err != nil {
-		t.Fatal(err)
-	}
-	var lock struct {
-		Packages map[string]struct{ License string }
-	}
-	if err := json.Unmarshal([]byte(read(t, "../run/dashboard/package-lock.json")), &lock); err != nil {
-		t.Fatal(err)
-	}
-	for name := range page.Dependencies {
-		delete(left, name)
-		if got := lock.Packages["node_modules/"+name].License; got != rows[name] {
-			t.Errorf("%s is under %s, the page says %q", name, got, rows[name])
+	for _, folder := range []string{"../run/dashboard", "../run/api/pages"} {
+		var page struct{ Dependencies map[string]string }
+		if err := json.Unmarshal([]byte(read(t, folder+"/package.json")), &page); err != nil {
+			t.Fatal(err)
+		}
+		var lock struct {
+			Packages map[string]struct{ License string }
+		}
+		if err := json.Unmarshal([]byte(read(t, folder+"/package-lock.json")), &lock); err != nil {
+			t.Fatal(err)
+		}
+		for name := range page.Dependencies {
+			delete(left, name)
+			if got := lock.Packages["node_modules/"+name].License; got != rows[name] {
+				t.Errorf("%s is under %s, the page says %q", name, got, rows[name])
+			}
 		}
 	}
 	for name := range left {

@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
+make --no-print-directory -C ../.. run/api/pages/site/built/redoc.standalone.js
 [ -d node_modules ] || npm ci
 npm run build
 npm test

@@ -5,6 +5,7 @@ package pages
 import (
 	"embed"
 	"fmt"
+	"io/fs"
 	"net/http"
 
 	"github.com/swaggest/swgui/v5/static"
@@ -13,12 +14,10 @@ import (
 	"coldaisle.dev/run/api/rest"
 )
 
-// pages holds the two documentation pages, their scripts, and the bundle of
-// Redoc with its licences (npm redoc 2.5.4, bundles/redoc.standalone.js, in
-// which an empty image stands for the logo that it would fetch from elsewhere).
-// Swagger UI comes embedded in swaggest/swgui.
+// files holds the two documentation pages and their scripts, and in built Redoc with
+// its licences, which `make page` fetches. Swagger UI comes embedded in swaggest/swgui.
 //
-//go:embed *.html *.js *.txt
+//go:embed all:site
 var files embed.FS
 
 // contentSecurityPolicy lets a documentation page load from this host alone. Both
@@ -28,10 +27,23 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 	"font-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Register adds the documentation: people read /docs and /redoc, tools
-// /openapi.json, the document. None needs a token, and none makes a browser ask another host.
+// /openapi.json, the document. None needs a token, and none makes a browser ask
+// another host. Where Redoc is not built in, /redoc says how to build it.
 func Register(mux *rest.Router, document []byte) error {
-	for path, name := range map[string]string{"/docs": "docs.html", "/redoc": "redoc.html"} {
-		page, err := files.ReadFile(name)
+	site, err := fs.Sub(files, "site")
+	if err != nil {
+		return fmt.Errorf("documentation pages: %w", err)
+	}
+	return register(mux, document, site)
+}
+
+func register(mux *rest.Router, document []byte, site fs.FS) error {
+	redoc := "redoc.html"
+	if _, err := fs.Stat(site, "built/redoc.standalone.js"); err != nil {
+		redoc = "unbuilt.html"
+	}
+	for path, name := range map[string]string{"/docs": "docs.html", "/redoc": redoc} {
+		page, err := fs.ReadFile(site, name)
 		if err != nil {
 			return fmt.Errorf("documentation page: %w", err)
 		}
@@ -42,7 +54,9 @@ func Register(mux *rest.Router, document []byte) error {
 			_, _ = w.Write(page)
 		})
 	}
-	mux.HandleFunc("GET /docs/pages/{file}", withCacheControl(http.StripPrefix("/docs/pages/", http.FileServerFS(files))))
+	own := withCacheControl(http.StripPrefix("/docs/pages/", http.FileServerFS(site)))
+	mux.HandleFunc("GET /docs/pages/{file}", own)
+	mux.HandleFunc("GET /docs/pages/built/{file}", own)
 	mux.HandleFunc("GET /docs/assets/{file}", withCacheControl(http.StripPrefix("/docs/assets/", statigz.FileServer(static.FS))))
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
