@@ -21,6 +21,7 @@ type Config struct {
 	ProbeEvery     time.Duration `env:"PROBE_EVERY"        envDefault:"1s"          help:"how often Pub/Sub is tried while it is away"`
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"    envDefault:"4s"          help:"how long a node waits for Pub/Sub before its reading goes into the outbox"`
 	SiteToken      string        `env:"SITE_TOKEN"                                  help:"secret that the gateways of one site share: two with the same are a pair"`
+	NameCheckEvery time.Duration `env:"NAME_CHECK_EVERY"   envDefault:"1m"          help:"how often the gateway asks for its own name, as a node does"`
 	Announce       bool          `env:"MDNS"               envDefault:"true"        help:"let nodes find the gateway by multicast DNS"`
 	LogLevel       string        `env:"LOG_LEVEL"          envDefault:"info"        help:"debug, info, warn or error"`
 }
@@ -60,6 +61,7 @@ func (s Config) Validate() error {
 	check(s.SiteToken == "" || len(s.SiteToken) >= minToken, "SITE_TOKEN must have 16 characters or more")
 	check(s.MaxNodes >= 1, "MAX_NODES must be 1 or more")
 	check(s.ProbeEvery > 0, "PROBE_EVERY must be longer than 0")
+	check(s.NameCheckEvery >= time.Second, "NAME_CHECK_EVERY must be 1s or longer")
 	check(s.PublishTimeout >= 100*time.Millisecond && s.PublishTimeout <= 8*time.Second, "PUBLISH_TIMEOUT must be between 100ms and 8s")
 	check(new(slog.Level).UnmarshalText([]byte(s.LogLevel)) == nil, "LOG_LEVEL must be debug, info, warn or error")
 	return errors.Join(errs...)

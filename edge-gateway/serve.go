@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,10 +57,16 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	if err != nil {
 		return err
 	}
+	check := discover.NewWatcher(s.Port, s.NameCheckEvery, func() bool { return announcer.State().Role == announce.RoleActive }, log)
 	if s.Announce {
-		conduct.Discovery = func() any { return announcer.State() }
-		conduct.Degraded = func() string { return announcer.State().Problem }
-		conduct.Collectors = append(conduct.Collectors, announcer)
+		found := func() announce.State {
+			state := announcer.State()
+			state.Problem = cmp.Or(state.Problem, check.Problem())
+			return state
+		}
+		conduct.Discovery = func() any { return found() }
+		conduct.Degraded = func() string { return found().Problem }
+		conduct.Collectors = append(conduct.Collectors, announcer, check)
 	}
 	site := gateway.New(conduct, topic, box, clock, log)
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)
@@ -73,6 +80,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	})
 	if s.Announce {
 		parts.Go(func() error { return announcer.Run(ctx) })
+		parts.Go(func() error { return check.Run(ctx) })
 	}
 	parts.Go(func() error { return runWatchdog(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), log) })
 	err = parts.Wait()

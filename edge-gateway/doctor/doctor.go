@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/api/option"
+
+	"coldaisle.dev/edge-gateway/announce"
 )
 
 // Config says what to examine; the settings are the gateway's.
@@ -52,13 +54,19 @@ const patience = 10 * time.Second
 func Examine(ctx context.Context, c Config) *Report {
 	r := &Report{}
 	c.here = true
+	usable := connected()
+	if !usable { // what follows fails for this one reason
+		c.network(ctx, r, announce.State{})
+	}
 	c.settings(r)
 	c.clock(ctx, r)
 	account := c.credentials(ctx, r)
 	c.topic(ctx, r, account)
 	c.outbox(r)
-	c.gateway(ctx, r)
-	c.network(ctx, r)
+	state := c.gateway(ctx, r)
+	if usable {
+		c.network(ctx, r, state)
+	}
 	return r
 }
 
@@ -78,6 +86,6 @@ func (c Config) settings(r *Report) {
 func ExamineNetwork(ctx context.Context, c Config) *Report {
 	r := &Report{}
 	c.here = false
-	c.network(ctx, r)
+	c.network(ctx, r, announce.State{})
 	return r
 }

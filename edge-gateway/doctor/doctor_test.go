@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,6 +28,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
@@ -393,6 +395,26 @@ func TestGateway(t *testing.T) {
 	r := &Report{}
 	Config{Port: 1}.gateway(t.Context(), r)
 	expect(t, r, "gateway", Problem, "does not answer on port 1")
+}
+
+// TestNameIsTold has the name taken by another device, and by the pair's other
+// gateway, which is as it should be.
+func TestNameIsTold(t *testing.T) {
+	t.Parallel()
+	r := &Report{}
+	tellName(r, announce.State{Host: "monitor-gateway-010203.local", Problem: "another device, 192.168.1.66, has monitor-gateway.local"})
+	expect(t, r, "gateway", Problem, "is announced as monitor-gateway-010203.local: another device, 192.168.1.66, has monitor-gateway.local")
+	pair := announce.State{Links: []announce.LinkState{{
+		Interface: "eth0", Host: "monitor-gateway-010203.local", Role: announce.RoleStandby, Peers: []string{"192.168.1.30"},
+	}}}
+	r = &Report{}
+	tellName(r, pair)
+	expect(t, r, "gateway", OK, "is standby on eth0, as monitor-gateway-010203.local, in a pair with 192.168.1.30")
+	for address, want := range map[string]bool{"192.168.1.30": true, "192.168.1.66": false} {
+		if got := isPeer(pair, []netip.Addr{netip.MustParseAddr(address)}); got != want {
+			t.Errorf("%s is of the pair: %t", address, got)
+		}
+	}
 }
 
 func TestReport(t *testing.T) {

@@ -12,17 +12,17 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/announce"
-	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
 )
 
-// gateway asks the gateway on this machine how it is.
-func (c Config) gateway(ctx context.Context, r *Report) {
+// gateway asks the gateway on this machine how it is, and returns how it is
+// announced.
+func (c Config) gateway(ctx context.Context, r *Report) announce.State {
 	const subject = "gateway"
 	h, err := c.health(ctx)
 	if err != nil {
 		r.problem(subject, "start it: sudo systemctl start monitor-gateway; why it does not run: journalctl -u monitor-gateway -n 50", "does not answer on port %d: %v", c.Port, err)
-		return
+		return announce.State{}
 	}
 	r.ok(subject, "answers on port %d: version %s, %s", c.Port, h.Version, plural(h.Nodes, "node"))
 	if h.Version != c.Version {
@@ -45,11 +45,23 @@ func (c Config) gateway(ctx context.Context, r *Report) {
 			r.problem(subject, "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself", "cannot announce itself on %s: %s", link.Interface, link.Error)
 		}
 	}
-	if name, _, _ := strings.Cut(h.Announced.Instance, "."); name != "" && name != discover.Name {
-		r.warn(subject, "find the other device that calls itself "+discover.Name, "is announced as %s, since its name was taken", name)
-	}
+	tellName(r, h.Announced)
 	if h.Outbox.Dropped > 0 {
 		r.warn(subject, "see what is said of the outbox", "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
+	}
+	return h.Announced
+}
+
+// tellName tells by which name the gateway is found, and its role in a pair.
+func tellName(r *Report, state announce.State) {
+	const subject = "gateway"
+	if state.Problem != "" {
+		r.problem(subject, "see \"Two gateways: a pair\" in docs/gateway-install.md; the gateway takes its name back by itself", "is announced as %s: %s", state.Host, state.Problem)
+	}
+	for _, l := range state.Links {
+		if len(l.Peers) > 0 {
+			r.ok(subject, "is %s on %s, as %s, in a pair with %s", l.Role, l.Interface, l.Host, strings.Join(l.Peers, " and "))
+		}
 	}
 }
 

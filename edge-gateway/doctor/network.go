@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/multicast"
 )
@@ -67,7 +68,7 @@ func join(addresses []netip.Addr) string {
 }
 
 // network asks for the gateway on every interface in every way that nodes have.
-func (c Config) network(ctx context.Context, r *Report) {
+func (c Config) network(ctx context.Context, r *Report, state announce.State) {
 	const subject = "network"
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -90,7 +91,7 @@ func (c Config) network(ctx context.Context, r *Report) {
 			r.ok(subject, "%s has %s; MDNS is false, nothing is announced", i.Name, listed(prefixes))
 			urls = append(urls, c.url(prefixes[0].Addr()))
 		default:
-			found := c.ask(ctx, r, i, prefixes)
+			found := c.ask(ctx, r, i, prefixes, state)
 			urls = append(urls, found)
 		}
 	}
@@ -99,7 +100,7 @@ func (c Config) network(ctx context.Context, r *Report) {
 
 // ask asks on one interface and returns the address that nodes there should
 // call; empty for none.
-func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []netip.Prefix) string {
+func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []netip.Prefix, state announce.State) string {
 	const subject = "network"
 	all, service := c.hear(ctx, i)
 	lines := []string{fmt.Sprintf("%s has %s", i.Name, listed(prefixes))}
@@ -134,6 +135,9 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 		case !near:
 			r.problem(subject, "configure the nodes with an address of their own network", "%s\nno node of this network reaches that address", text)
 			return ""
+		case c.here && !own && isPeer(state, h.addresses):
+			r.ok(subject, "%s\nthat is the active gateway of the pair", text)
+			return c.url(prefixes[0].Addr())
 		case c.here && !own:
 			r.warn(subject, adviceOtherGateway, "%s\nthat is another machine: nodes may call it instead of this one", text)
 			return c.url(prefixes[0].Addr())
@@ -142,12 +146,41 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 			return c.url(prefixes[0].Addr())
 		}
 	}
-	if len(answered) < len(all) || errors.Is(service.err, discover.ErrNotFound) {
+	to := netip.AddrPortFrom(answered[0].addresses[0], uint16(port)) //nolint:gosec // a port, from 1 to 65535
+	err := discover.Connect(ctx, to)
+	failed, _ := errors.AsType[*discover.CheckError](err)
+	switch {
+	case len(answered) < len(all) || errors.Is(service.err, discover.ErrNotFound):
 		r.problem(subject, remedy, "%s", text)
-	} else {
-		r.ok(subject, "%s", text)
+	case failed != nil:
+		r.problem(subject, adviceConnect(failed.Kind, to), "%s\nbut no node can connect: %v", text, err)
+	default:
+		r.ok(subject, "%s\na connection to %s succeeds", text, to)
 	}
 	return address(answered[0].addresses[0], port)
+}
+
+// adviceConnect is what to do where the name is right and the address is not reached.
+func adviceConnect(kind discover.Kind, to netip.AddrPort) string {
+	if kind == discover.Refused {
+		return "start the gateway there: sudo systemctl start monitor-gateway"
+	}
+	return fmt.Sprintf("let a firewall at %s pass TCP port %d in, and look at the cable and switches on the way", to.Addr(), to.Port())
+}
+
+// isPeer reports whether addresses are those of the other gateway of a pair.
+func isPeer(state announce.State, addresses []netip.Addr) bool {
+	return slices.ContainsFunc(state.Links, func(l announce.LinkState) bool {
+		return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return slices.Contains(l.Peers, a.String()) })
+	})
+}
+
+// connected reports whether an interface has an address that nodes could call.
+func connected() bool {
+	interfaces, err := net.Interfaces()
+	return err != nil || slices.ContainsFunc(interfaces, func(i net.Interface) bool {
+		return i.Flags&net.FlagLoopback == 0 && i.Flags&net.FlagUp != 0 && len(multicast.Prefixes(i)) > 0
+	})
 }
 
 // hear asks for the name in every way, and browses, all at once.

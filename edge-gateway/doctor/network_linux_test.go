@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -23,6 +24,9 @@ const alone = "DOCTOR_TEST_NETWORK"
 
 // announced is the port that this machine's gateway announces; 0 for none.
 const announced = "DOCTOR_TEST_PORT"
+
+// deaf says that nothing listens at that port.
+const deaf = "DOCTOR_TEST_DEAF"
 
 func TestMain(m *testing.M) {
 	if commands := os.Getenv(alone); commands != "" {
@@ -58,6 +62,14 @@ func examineAlone(commands, port string) error {
 			return err
 		}
 		announcing.Go(func() { _ = a.Run(ctx) })
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf(":%d", number))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = listener.Close() }()
+		if os.Getenv(deaf) != "" {
+			_ = listener.Close()
+		}
 		ready := func() bool {
 			links := a.State().Links
 			return len(links) > 0 && links[0].Phase == "ready"
@@ -67,10 +79,12 @@ func examineAlone(commands, port string) error {
 		}
 	}
 	gateway := &Report{}
-	Config{Port: 8080, Clock: time.Now, here: true}.network(ctx, gateway)
+	Config{Port: 8080, Clock: time.Now, here: true}.network(ctx, gateway, announce.State{})
 	silent := &Report{}
-	Config{Port: 8080, Clock: time.Now, here: true, MDNSDisabled: true}.network(ctx, silent)
-	return errors.Join(gateway.Write(os.Stdout), silent.Write(os.Stdout), ExamineNetwork(ctx, Config{Clock: time.Now}).Write(os.Stdout))
+	Config{Port: 8080, Clock: time.Now, here: true, MDNSDisabled: true}.network(ctx, silent, announce.State{})
+	whole := Examine(ctx, Config{Port: 1, Emulator: "127.0.0.1:1", ProjectID: "site", Topic: "data", OutboxDir: os.TempDir(), Clock: time.Now})
+	_, err := fmt.Println("first of all:", whole.Findings[0].Subject)
+	return errors.Join(err, gateway.Write(os.Stdout), silent.Write(os.Stdout), ExamineNetwork(ctx, Config{Clock: time.Now}).Write(os.Stdout))
 }
 
 func TestNetwork(t *testing.T) {
@@ -82,7 +96,11 @@ func TestNetwork(t *testing.T) {
 		network, port string
 		want          []string
 	}{
+		"a gateway that does not listen": {addressed, "8080", []string{
+			"but no node can connect: connect: dial tcp 192.168.7.20:8080: connect: connection refused", "start the gateway there",
+		}},
 		"a gateway that is found": {addressed, "8080", []string{
+			"a connection to 192.168.7.20:8080 succeeds", "first of all: settings",
 			"ok       eth0 has 192.168.7.20/24\n           legacy monitor-gateway.local is 192.168.7.20 (",
 			"QU     monitor-gateway.local is 192.168.7.20 (", "QM     monitor-gateway.local is 192.168.7.20 (",
 			"browse monitor-gateway is monitor-gateway.local, port 8080 (version=1.0)",
@@ -107,13 +125,13 @@ func TestNetwork(t *testing.T) {
 			"warning  eth0 has 192.168.7.20/24 and cannot do multicast", "are to be configured with http://192.168.7.20:8080",
 		}},
 		"no address": {pair, "0", []string{
-			"ok       eth0 has no IPv4 address; it is picked up when it gets one", "PROBLEM  no interface has an IPv4 address",
+			"ok       eth0 has no IPv4 address; it is picked up when it gets one", "PROBLEM  no interface has an IPv4 address", "first of all: network",
 		}},
-		"no interface": {"link set lo up", "0", []string{"PROBLEM  there is no interface besides the machine itself"}},
+		"no interface": {"link set lo up", "0", []string{"PROBLEM  there is no interface besides the machine itself", "first of all: network"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			output := runAlone(t, c.network, c.port)
+			output := runAlone(t, c.network, c.port, strings.Contains(name, "not listen"))
 			for _, text := range c.want {
 				if !strings.Contains(output, text) {
 					t.Errorf("no %q in:\n%s", text, output)
@@ -124,10 +142,13 @@ func TestNetwork(t *testing.T) {
 }
 
 // runAlone runs this test binary on a network of its own.
-func runAlone(t *testing.T, network, port string) string {
+func runAlone(t *testing.T, network, port string, isDeaf bool) string {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), alone+"="+network, announced+"="+port)
+	if isDeaf {
+		child.Env = append(child.Env, deaf+"=yes")
+	}
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	if os.Geteuid() != 0 {
 		own := func(id int) []syscall.SysProcIDMap {

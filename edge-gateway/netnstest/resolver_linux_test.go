@@ -25,7 +25,7 @@ const playEnv = "COLDAISLE_TEST_PLAY"
 
 // play is what to play.
 type play struct {
-	Client string // lwip, esp, multicast, six, resolve, browse, listener, selfish, spoofer or rival
+	Client string // lwip, esp, multicast, six, resolve, browse, check, listener, selfish, spoofer or rival
 	Name   string // that is asked for
 	Type   uint16
 	Mode   discover.Mode // of resolve
@@ -34,6 +34,9 @@ type play struct {
 	// how many claims a spoofer makes.
 	Claimed netip.Addr
 	Packets int
+	// Port and Own are those of a check.
+	Port int
+	Own  []netip.Addr
 }
 
 // patience of a client, in which it asks again every second.
@@ -78,6 +81,18 @@ func perform(part string) error {
 		return p.spoof(i)
 	case "rival":
 		return p.rival(i)
+	case "check":
+		err := discover.Check(ctx, *i, cmp.Or(p.Port, port), p.Own)
+		failed, ok := errors.AsType[*discover.CheckError](err)
+		if err != nil && !ok {
+			return err
+		}
+		if ok {
+			fmt.Println(failed.Kind)
+		} else {
+			fmt.Println("reached")
+		}
+		return nil
 	case "six":
 		return p.resolve6(ctx, i)
 	}
@@ -232,6 +247,15 @@ func (p play) claims() ([]byte, error) {
 	return m.Pack()
 }
 
+// legacy is the same for a resolver that knows only unicast DNS.
+func (p play) legacy(asked *dns.Msg) ([]byte, error) {
+	m := new(dns.Msg).SetReply(asked)
+	m.Answer = []dns.RR{&dns.A{
+		Hdr: dns.RR_Header{Name: p.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 10}, A: p.Claimed.AsSlice(),
+	}}
+	return m.Pack()
+}
+
 // spoof claims the name again and again, a hundred times a second, and says when it
 // is done.
 func (p play) spoof(i *net.Interface) error {
@@ -270,7 +294,7 @@ func (p play) rival(i *net.Interface) error {
 	fmt.Println("has the name")
 	buffer := make([]byte, multicast.MaxMessage)
 	for {
-		n, _, _, err := conn.ReadFrom(buffer)
+		n, _, from, err := conn.ReadFrom(buffer)
 		if err != nil {
 			return err
 		}
@@ -279,10 +303,18 @@ func (p play) rival(i *net.Interface) error {
 			continue
 		}
 		for _, q := range m.Question {
-			if dns.CanonicalName(q.Name) == p.Name {
-				if _, err := conn.WriteTo(wire, nil, multicast.Group()); err != nil {
+			if dns.CanonicalName(q.Name) != p.Name {
+				continue
+			}
+			answer, to := wire, net.Addr(multicast.Group())
+			if udp, ok := from.(*net.UDPAddr); ok && udp.Port != multicast.Port {
+				if answer, err = p.legacy(&m); err != nil {
 					return err
 				}
+				to = from
+			}
+			if _, err := conn.WriteTo(answer, nil, to); err != nil {
+				return err
 			}
 		}
 	}

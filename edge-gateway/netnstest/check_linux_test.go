@@ -1,0 +1,86 @@
+package netnstest
+
+import (
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+
+	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/edge-gateway/discover"
+)
+
+// TestCheck does what a node does, where each of the things is wrong that can be.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24")
+	node := hosts[1]
+	node.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
+	check := func(p play) string {
+		t.Helper()
+		p.Client = "check"
+		got, err := node.plays(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := check(play{}); got != string(discover.NotFound) {
+		t.Errorf("without a gateway: %s", got)
+	}
+	g := hosts[0].startGateway()
+	g.becomes(announce.RoleActive, "monitor-gateway.local")
+	addresses := func(texts ...string) (all []netip.Addr) {
+		for _, text := range texts {
+			all = append(all, netip.MustParseAddr(text))
+		}
+		return all
+	}
+	for want, p := range map[string]play{
+		"reached":                     {Own: addresses("192.168.77.2")},
+		string(discover.WrongAddress): {Own: addresses("192.168.77.10")},
+		string(discover.Refused):      {Port: 9},
+	} {
+		if got := check(p); got != want {
+			t.Errorf("%+v: %s, want %s", p, got, want)
+		}
+	}
+	node.ip("route", "delete", "224.0.0.0/4") // hashicorp/mdns cannot ask
+	if got := check(play{}); got != "reached" {
+		t.Errorf("by the name alone: %s", got)
+	}
+	g.end(syscall.SIGTERM)
+	// Whoever has the name is not there.
+	said, _ := hosts[0].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.99")})
+	if line := said(); line != "has the name" {
+		t.Fatalf("the other device says %q", line)
+	}
+	if got := check(play{}); got != string(discover.Timeout) && got != string(discover.Unreachable) {
+		t.Errorf("at an address that nobody has: %s", got)
+	}
+}
+
+// TestGatewayChecksItsName (contract 8.17) has a machine that no longer knows that the address is
+// its own, so that no answer reaches it: the gateway says what its nodes meet, and when that is over.
+func TestGatewayChecksItsName(t *testing.T) {
+	t.Parallel()
+	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24")
+	g := hosts[0].startGateway("NAME_CHECK_EVERY=1s")
+	g.becomes(announce.RoleActive, "monitor-gateway.local")
+	failed := func() bool {
+		out, err := g.says(nil, "curl", "--silent", "--max-time", "5", "http://127.0.0.1:8080/metrics")
+		const none = "gateway_name_check_failures_total{reason=\"not_found\"} 0\n"
+		return err == nil && strings.Contains(out, "gateway_name_check_failures_total") && !strings.Contains(out, none)
+	}
+	if failed() {
+		t.Error("a check has failed")
+	}
+	route := func(do string) { g.ip("route", do, "local", "192.168.77.2", "dev", "eth0", "table", "local") }
+	route("delete")
+	eventually(t, "it says that nodes do not find it", func() bool {
+		h := g.health()
+		return h.Status == "degraded" && strings.Contains(h.Discovery.Problem, "eth0: ask by legacy") && failed()
+	})
+	route("add")
+	eventually(t, "it is over", func() bool { h := g.health(); return h.Status == "healthy" && h.Discovery.Problem == "" })
+}
