@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Config are the gateway's environment, in the names of the specification. What
-// help says of each is what it is for.
+// Config is the gateway's environment. The help of each variable says what it is for.
 type Config struct {
 	ProjectID      string        `env:"PROJECT_ID,required,notEmpty"                help:"Google Cloud project of the topic"`
 	DataTopic      string        `env:"DATA_TOPIC"         envDefault:"data"        help:"topic that takes the readings"`

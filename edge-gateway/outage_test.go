@@ -111,9 +111,9 @@ type attempt struct {
 	status         int // 0 for no answer
 }
 
-// load is a site of nodes, each of which sends a reading at an interval. What
-// was not published half of them send again before the next reading, as the
-// specification has it; the other half, simpler devices, never do.
+// load is a site of nodes, each of which sends a reading at an interval. Half of the
+// nodes send a reading that was not published again, before their next one. The other
+// half, simpler devices, never do.
 type load struct {
 	url      string
 	interval time.Duration

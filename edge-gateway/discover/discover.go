@@ -30,7 +30,7 @@ import (
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
-// What the specification has nodes know of the gateway.
+// What nodes know of the gateway.
 const (
 	Name = "monitor-gateway" // of its service
 	Host = Name + ".local"

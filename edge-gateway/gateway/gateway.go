@@ -16,8 +16,9 @@
 //
 // The gateway keeps the nodes and each node's last hour in memory. The last hour is
 // published with every reading, so that detection needs no query. A restart loses
-// it; the list of nodes is kept in a file. The gateway does not authenticate nodes, as the specification says,
-// but it bounds and checks everything that they send.
+// it; the list of nodes is kept in a file. Nodes are not
+// authenticated: the gateway trusts its network. It bounds and checks everything that
+// they send.
 //
 // edge-gateway's main runs it on site, run/local beside the rest of the system.
 package gateway
@@ -44,7 +45,7 @@ import (
 // MaxBody is the largest request body, in bytes; a node's are under 200.
 const MaxBody = 64 << 10
 
-// The error texts of the specification.
+// The error texts, which the specification words.
 const (
 	detailBody    = "Invalid request body"
 	detailMessage = "Invalid message format"
@@ -173,7 +174,7 @@ func (g *Gateway) routes() map[string]map[string]http.HandlerFunc {
 // ServeHTTP answers one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
 
-// errorBody is the specification's form of a gateway error.
+// errorBody is the form of every error (contract 8.2).
 type errorBody struct {
 	Error string `json:"error"`
 	// Reason is the field and the rule that a message breaks.

@@ -20,8 +20,8 @@ import (
 	"coldaisle.dev/shared/logging"
 )
 
-// TestHostileBodies posts what no node would. Everything is refused with the
-// specification's error, at once, and nothing is published.
+// TestHostileBodies posts what no node would. Everything is refused at once,
+// with the error of contract 8.1 or 8.2, and nothing is published.
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
 	var bomb bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// maxMessage is the contract's bound of a message of topic data, in bytes.
+// maxMessage is the most bytes of a message of topic data (contract 9.1).
 const maxMessage = 2500
 
 // outcome is what became of a live reading.

@@ -18,7 +18,7 @@ import (
 type rejection struct {
 	status int
 	cause  string // of the metric
-	text   string // the specification's error
+	text   string // the error that the node gets
 	reason error  // the field and the rule
 }
 

@@ -1,6 +1,6 @@
-// Package api is the backend of Coldaisle: every endpoint of the specification
-// that customers, the dashboard and their scripts call, over the metadata in
-// PostgreSQL and the readings in the time-series table.
+// Package api is the backend of Coldaisle: every endpoint that customers, the dashboard
+// and scripts call. It answers from the metadata in PostgreSQL and the readings in the
+// time-series table.
 //
 // [New] returns all of it as one http.Handler, middleware and documentation
 // included; run/server serves it on Cloud Run and run/local beside the rest of
@@ -49,7 +49,7 @@ type Config struct {
 	// SecretKey is SECRET_KEY: keys of at least 32 bytes, separated by commas;
 	// the first signs, all verify.
 	SecretKey string
-	// Origins are the browser origins that may call; nil takes the contract's.
+	// Origins are the browser origins that may call; nil takes those of contract 1.11.
 	Origins []string
 	// TrustedProxies are the proxies whose X-Forwarded-For is believed, see
 	// [auth.NewClients]; without any, a client's address is that of its connection.

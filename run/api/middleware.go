@@ -15,8 +15,7 @@ import (
 	"coldaisle.dev/shared/tracing"
 )
 
-// defaultOrigins are the two development origins of the specification, by
-// either name of the local host.
+// defaultOrigins are the origins of a local development server (contract 1.11).
 func defaultOrigins() []string {
 	return []string{
 		"http://localhost:5173", "http://localhost:3000",

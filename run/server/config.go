@@ -17,7 +17,7 @@ type (
 	ReadingsConfig struct{ backend.Config }
 )
 
-// Config is the service's environment, in the names of the specification.
+// Config is the service's environment.
 type Config struct {
 	DatabaseConfig
 	ReadingsConfig

@@ -17,7 +17,7 @@ import (
 // Type says which value exceeded its limit.
 type Type string
 
-// The two alert types of the specification.
+// The two alert types.
 const (
 	Temperature Type = "temperature"
 	Humidity    Type = "humidity"
@@ -26,8 +26,8 @@ const (
 // Valid reports whether t is one of the two types.
 func (t Type) Valid() bool { return t == Temperature || t == Humidity }
 
-// Defaults of the specification: what applies to a customer who never set any,
-// and the deployed value of MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY.
+// The thresholds of a customer who never set any (contract 6.10), and the defaults of
+// MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY (contract 6.3).
 const (
 	DefaultMaxTemperature = 50.0 // °C
 	DefaultMaxHumidity    = 50.0 // % relative humidity
@@ -39,7 +39,7 @@ type Thresholds struct {
 	MaxHumidity    float64 // % relative humidity
 }
 
-// Defaults returns the thresholds of the specification.
+// Defaults returns the thresholds of a customer who never set any.
 func Defaults() Thresholds {
 	return Thresholds{MaxTemperature: DefaultMaxTemperature, MaxHumidity: DefaultMaxHumidity}
 }

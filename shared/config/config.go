@@ -1,8 +1,8 @@
 // Package config reads a program's config from its environment into a struct, and
 // reports each error in a line of its own.
 //
-// Every component owns its config struct, with the variables of the specification
-// in `env` tags. Only mains and entrypoints pass the environment, so that nothing
+// Every component owns its config struct, with the names of its variables in `env`
+// tags. Only mains and entrypoints pass the environment, so that nothing
 // else depends on it.
 package config
 

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// The range of the node hardware, inclusive at both ends. The specification
-// gives it as the limits of the standard node (precision 0.1).
+// The range of the standard node hardware, inclusive at both ends. Its precision is 0.1.
 const (
 	MinTemperature = -40.0 // °C
 	MaxTemperature = 125.0 // °C

@@ -145,7 +145,7 @@ const thresholdColumns = `alert_thresholds.id, alert_thresholds.customer_id,
 	alert_thresholds.max_temperature, alert_thresholds.max_humidity`
 
 // Thresholds returns a customer's thresholds, or [ErrNoCustomer]. A customer who
-// never set any gets a record of the specification's defaults. Until the customer
+// never set any gets a record of the defaults (contract 6.10). Until the customer
 // sets thresholds, detection ignores that record and uses the defaults of its own
 // environment.
 func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, error) {
@@ -170,8 +170,8 @@ func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, e
 	return found, nil
 }
 
-// SetThresholds changes a customer's thresholds. Nil keeps one as it is, or at the
-// specification's default. Detection uses them within 15 seconds.
+// SetThresholds changes a customer's thresholds. Nil keeps one as it is, or at
+// its default. Detection uses them within 15 seconds (contract 6.4).
 func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
 	defaults := alert.Defaults()
 	set, err := queryOne[Thresholds](ctx, s, ErrNoCustomer, `

@@ -7,8 +7,8 @@
 // the Go that runs it. The columns of a table that a query returns are one constant,
 // qualified so that it also serves in a join. Every query about something a customer owns names that
 // customer; what belongs to another customer is reported as absent. The schema
-// (folder migrations) enforces the rules of docs/contract.md, so that no writer
-// can break them.
+// (folder migrations) enforces the rules of the data, so that no writer can break
+// them.
 package store
 
 import (

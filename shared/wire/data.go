@@ -1,8 +1,8 @@
 // Package wire encodes and decodes the JSON messages of the topics data, alerts
 // and model-retraining for the gateway, the functions and the API.
 //
-// Encoders write the canonical form. Decoders also accept what docs/contract.md
-// allows (id for message_id, a missing timestamp) and refuse everything else
+// Encoders write the canonical form. Decoders also accept id for
+// message_id and a missing timestamp (contract 9.2), and refuse everything else
 // with an error that names the field; a refused message can never succeed, so
 // consumers send it to the dead letter.
 package wire

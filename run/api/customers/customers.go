@@ -104,8 +104,8 @@ func (h *Handlers) Register(r *rest.API) {
 		Errors:  []error{errLogin(), auth.Busy()},
 	}, h.login)
 
-	// Called by the profile page. It only reads, though the specification has it
-	// as POST.
+	// Called by the profile page. It is a POST by the specification, though it only
+	// reads.
 	rest.Register(r, rest.Operation{
 		ID: "getCustomer", Method: http.MethodPost, Path: "/api/v1/customers/info/{customer_id}", Tag: rest.TagCustomers,
 		Summary: "Read the caller's profile",

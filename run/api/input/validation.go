@@ -19,8 +19,7 @@ import (
 // cut, and so a shorter one accepted for it.
 const MaxPasswordBytes = 72
 
-// InvalidEmail is the whole detail of an address that is refused, in the
-// specification's words.
+// InvalidEmail is the whole detail of an address that is refused (contract 2.2).
 const InvalidEmail = "Invalid email format"
 
 // Email is a customer's address.

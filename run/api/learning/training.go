@@ -40,7 +40,7 @@ func (m trainingMetrics) MarshalJSON() ([]byte, error) {
 	return m, nil
 }
 
-// Schema describes the figures that the specification names; there are more.
+// Schema describes the figures that clients may rely on; there are more.
 func (trainingMetrics) Schema(huma.Registry) *huma.Schema {
 	figure := func(description string) *huma.Schema {
 		return &huma.Schema{Type: huma.TypeNumber, Nullable: true, Description: description}

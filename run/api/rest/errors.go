@@ -133,7 +133,7 @@ func (r *API) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 		return slices.Index(fields, name) // -1, before all others, of the body as a whole
 	}
 	first := slices.MinFunc(model.Errors, func(x, y *huma.ErrorDetail) int { return cmp.Compare(position(x), position(y)) })
-	// An invalid e-mail address is reported alone, in the specification's words.
+	// The detail of an invalid e-mail address does not name the field (contract 2.2).
 	if first.Message == input.InvalidEmail || strings.HasPrefix(first.Message, "expected string to be RFC 5322 email") {
 		return input.InvalidEmail
 	}

@@ -38,9 +38,8 @@ func sensorOf(s store.Sensor) sensor {
 	return sensor{ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position}
 }
 
-// newSensor takes both bodies of the specification: {id, name, type, room_id},
-// all required, and {room_id, sensor_id, position}, where name and type may be
-// left out.
+// newSensor takes both bodies of contract 4.2: {id, name, type, room_id}, all
+// required, and {room_id, sensor_id, position}, where name and type may be left out.
 type newSensor struct {
 	_        struct{}          `additionalProperties:"true"`
 	ID       *input.NodeID     `json:"id,omitempty"`
