@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/proxytest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
@@ -213,8 +214,12 @@ func TestOutage(t *testing.T) {
 		t.Skip("takes 17 s")
 	}
 	server := startPubSub(t)
-	line := newUplink(t, server.Addr)
-	p := newProcess(t, line.address())
+	line, err := proxytest.New(t.Context(), server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(line.Close)
+	p := newProcess(t, line.Address())
 	p.start()
 	nodes := startLoad(p.url(), 100, 500*time.Millisecond)
 	pause := func(d time.Duration) { <-time.After(d) }
@@ -222,18 +227,18 @@ func TestOutage(t *testing.T) {
 	began := time.Now()
 	pause(2 * time.Second)
 	cutAt := time.Now()
-	line.set(silent)
+	line.SetMode(proxytest.Stall)
 	pause(4 * time.Second)
 	_ = p.end(syscall.SIGKILL)
 	p.start()
 	pause(3 * time.Second)
-	line.set(refused)
+	line.SetMode(proxytest.Refuse)
 	_ = p.end(syscall.SIGKILL)
 	p.start()
 	pause(3 * time.Second)
 	backlog := p.health().Outbox.Readings
 	restored := time.Now()
-	line.set(whole)
+	line.SetMode(proxytest.Forward)
 	deadline := restored.Add(time.Minute)
 	for {
 		if h := p.health(); h != nil && h.Publishing.Up && h.Outbox.Readings == 0 {

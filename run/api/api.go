@@ -55,10 +55,8 @@ type Config struct {
 	// [auth.NewClients]; without any, a client's address is that of its connection.
 	TrustedProxies []string
 	// PasswordSlots limits concurrent bcrypt computations; 0 takes half of
-	// GOMAXPROCS. Without the limit a burst of logins would occupy every core. Half,
-	// because Go lets a goroutine that computes run for 10 ms before another on its
-	// thread: a process that sets GOMAXPROCS to twice its cores uses all of them
-	// for logins, and the operating system still runs its other threads at once.
+	// GOMAXPROCS, of which a main sets twice its cores. Without the limit a burst of
+	// logins would occupy every core. See docs/decisions/0022-twice-the-processors.md.
 	PasswordSlots int
 	// PasswordCost is bcrypt's cost; 0 takes 12. Only tests take less.
 	PasswordCost int

@@ -13,8 +13,7 @@ import (
 )
 
 func main() {
-	// Twice the cores, as run/server does: half of them may hash passwords, and
-	// the rest still answer in time.
+	// Half of it is for passwords, see docs/decisions/0022-twice-the-processors.md.
 	runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
 	config.Main("coldaisle", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Environ()) })
 }

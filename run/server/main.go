@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	// Twice the cores: half of it is for passwords, see api.Config.PasswordSlots.
+	// Half of it is for passwords, see docs/decisions/0022-twice-the-processors.md.
 	runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
 	config.Main("server", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Environ()) })
 }

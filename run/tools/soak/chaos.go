@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"coldaisle.dev/run/tools/soak/cluster"
+	"coldaisle.dev/shared/proxytest"
 )
 
 // chaos breaks one component of the cluster after the other and repairs it.
@@ -60,10 +61,10 @@ func (f *chaos) all() []event {
 		{"API killed", f.kill(f.cluster.API.Instances[1])},
 		{"API hangs", f.hang(f.cluster.API.Instances[1])},
 		{"database crashes", f.crashDatabase},
-		{"database unreachable", f.setProxy(f.cluster.Database.Proxy, cluster.Stall)},
-		{"uplink stalled", f.setProxy(f.cluster.PubSub.GatewayProxy, cluster.Stall)},
-		{"uplink refused", f.setProxy(f.cluster.PubSub.GatewayProxy, cluster.Refuse)},
-		{"backend's Pub/Sub refused", f.setProxy(f.cluster.PubSub.ServiceProxy, cluster.Refuse)},
+		{"database unreachable", f.setProxy(f.cluster.Database.Proxy, proxytest.Stall)},
+		{"uplink stalled", f.setProxy(f.cluster.PubSub.GatewayProxy, proxytest.Stall)},
+		{"uplink refused", f.setProxy(f.cluster.PubSub.GatewayProxy, proxytest.Refuse)},
+		{"backend's Pub/Sub refused", f.setProxy(f.cluster.PubSub.ServiceProxy, proxytest.Refuse)},
 		{"Pub/Sub purged", f.cluster.PubSub.PurgeDelivered},
 	}
 	for _, function := range slices.Sorted(maps.Keys(f.cluster.Functions)) {
@@ -178,11 +179,11 @@ func (f *chaos) crashDatabase(ctx context.Context) error {
 	return f.cluster.Database.Recover(ctx)
 }
 
-func (f *chaos) setProxy(l *cluster.Proxy, mode cluster.Mode) func(context.Context) error {
+func (f *chaos) setProxy(l *proxytest.Proxy, mode proxytest.Mode) func(context.Context) error {
 	return func(ctx context.Context) error {
 		l.SetMode(mode)
 		pause(ctx, f.outage)
-		l.SetMode(cluster.Forward)
+		l.SetMode(proxytest.Forward)
 		return nil
 	}
 }

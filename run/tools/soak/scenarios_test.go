@@ -24,6 +24,7 @@ import (
 	"coldaisle.dev/run/tools/soak/cluster"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/proxytest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 )
@@ -53,9 +54,9 @@ func databaseGone(t scenarioTest) string {
 
 func databaseHangs(t scenarioTest) string {
 	env := begin(t.T, nil)
-	env.cluster.Database.Proxy.SetMode(cluster.Stall)
+	env.cluster.Database.Proxy.SetMode(proxytest.Stall)
 	accepted, failed := env.observe(6 * time.Second)
-	env.cluster.Database.Proxy.SetMode(cluster.Forward)
+	env.cluster.Database.Proxy.SetMode(proxytest.Forward)
 	if failed > 0 || accepted == 0 {
 		t.Errorf("%d posts of nodes failed and %d succeeded while the database hung", failed, accepted)
 	}
@@ -153,7 +154,7 @@ func gatewayFull(t scenarioTest) string {
 		mountSmall(t.T, filepath.Join(dir, fmt.Sprintf("gateway-%d", site+1)), 64<<10)
 	}
 	env := begin(t.T, func(s *soak) { s.dir = dir; s.speed = 60 })
-	env.cluster.PubSub.GatewayProxy.SetMode(cluster.Refuse)
+	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Refuse)
 	dropped := func() (n int64) {
 		for _, g := range env.cluster.Gateways {
 			if h, err := health(t.Context(), g); err == nil {
@@ -167,7 +168,7 @@ func gatewayFull(t scenarioTest) string {
 			t.Fatal("the disk does not fill")
 		}
 	}
-	env.cluster.PubSub.GatewayProxy.SetMode(cluster.Forward)
+	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Forward)
 	err := env.finish()
 	sum, counted := env.ledger.Sum(), dropped()
 	if int64(sum.Unexplained) > counted {
@@ -192,7 +193,7 @@ func pubSubSlow(t scenarioTest) string {
 
 func pubSubGone(t scenarioTest) string {
 	env := begin(t.T, nil)
-	env.cluster.PubSub.GatewayProxy.SetMode(cluster.Stall)
+	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Stall)
 	sleep(5 * time.Second) // the gateways have noticed
 	before := env.stats()
 	sleep(3 * time.Second)
@@ -203,7 +204,7 @@ func pubSubGone(t scenarioTest) string {
 			backlog += h.Outbox.Readings
 		}
 	}
-	env.cluster.PubSub.GatewayProxy.SetMode(cluster.Forward)
+	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Forward)
 	// Every node gets its 500 at once: none waits.
 	if after.Failed-before.Failed < 5 || backlog < 5 {
 		t.Errorf("%d answers in 3 s, backlog %d: nodes were held up", after.Failed-before.Failed, backlog)

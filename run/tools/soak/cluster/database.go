@@ -14,12 +14,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/postgres"
+	"coldaisle.dev/shared/proxytest"
 )
 
 // Database is a PostgreSQL that can crash and recover. Programs connect through its
 // proxy, whose address does not change.
 type Database struct {
-	Proxy *Proxy
+	Proxy *proxytest.Proxy
 
 	options postgres.Options
 	server  *postgres.Server
@@ -31,7 +32,7 @@ func startDatabase(ctx context.Context, dir string, log *slog.Logger) (*Database
 	if d.server, err = postgres.Start(ctx, d.options); err != nil {
 		return nil, err
 	}
-	d.Proxy, err = NewProxy(ctx, d.host())
+	d.Proxy, err = proxytest.New(ctx, d.host())
 	return d, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/shared/proxytest"
 )
 
 // Project is the name under which topics exist.
@@ -23,8 +24,8 @@ const Project = "coldaisle-soak"
 // PubSub is the official client library's fake with a push bridge. It runs in this
 // process, so that the memory of its messages is not counted as a program's.
 type PubSub struct {
-	GatewayProxy *Proxy // used by the gateways
-	ServiceProxy *Proxy // used by functions and API
+	GatewayProxy *proxytest.Proxy // used by the gateways
+	ServiceProxy *proxytest.Proxy // used by functions and API
 	Bridge       *pushbridge.Bridge
 
 	server  *pstest.Server
@@ -48,10 +49,10 @@ const (
 
 func startPubSub(ctx context.Context) (p *PubSub, err error) {
 	p = &PubSub{server: pstest.NewServer()}
-	if p.GatewayProxy, err = NewProxy(ctx, p.server.Addr); err != nil {
+	if p.GatewayProxy, err = proxytest.New(ctx, p.server.Addr); err != nil {
 		return nil, err
 	}
-	if p.ServiceProxy, err = NewProxy(ctx, p.server.Addr); err != nil {
+	if p.ServiceProxy, err = proxytest.New(ctx, p.server.Addr); err != nil {
 		return nil, err
 	}
 	conn, err := grpc.NewClient(p.server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -88,13 +89,13 @@ func (p *PubSub) Drain(ctx context.Context) error { return p.Bridge.Drain(ctx) }
 // refuses connections until every message is delivered, which the programs see as
 // an outage.
 func (p *PubSub) PurgeDelivered(ctx context.Context) error {
-	p.GatewayProxy.SetMode(Refuse)
-	defer p.GatewayProxy.SetMode(Forward)
+	p.GatewayProxy.SetMode(proxytest.Refuse)
+	defer p.GatewayProxy.SetMode(proxytest.Forward)
 	if err := p.Drain(ctx); err != nil { // detect must be able to publish alerts
 		return err
 	}
-	p.ServiceProxy.SetMode(Refuse)
-	defer p.ServiceProxy.SetMode(Forward)
+	p.ServiceProxy.SetMode(proxytest.Refuse)
+	defer p.ServiceProxy.SetMode(proxytest.Forward)
 	if err := p.Drain(ctx); err != nil { // messages that were in flight when the proxy refused
 		return err
 	}

@@ -1,4 +1,4 @@
-package cluster_test
+package proxytest_test
 
 import (
 	"bufio"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/run/tools/soak/cluster"
+	"coldaisle.dev/shared/proxytest"
 )
 
 // echo answers every line with itself.
@@ -36,7 +36,7 @@ func echo(t *testing.T) string {
 
 func TestProxy(t *testing.T) {
 	t.Parallel()
-	proxy, err := cluster.NewProxy(t.Context(), echo(t))
+	proxy, err := proxytest.New(t.Context(), echo(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,16 +63,16 @@ func TestProxy(t *testing.T) {
 		t.Errorf("the slow proxy answered after %s, %v; want 100 ms at least", time.Since(began), err)
 	}
 	proxy.SetLatency(0)
-	proxy.SetMode(cluster.Stall)
+	proxy.SetMode(proxytest.Stall)
 	if err := ask(100 * time.Millisecond); err == nil {
 		t.Error("the stalled proxy answered")
 	}
-	proxy.SetMode(cluster.Forward)
+	proxy.SetMode(proxytest.Forward)
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := answer.ReadString('\n'); err != nil {
 		t.Errorf("bytes sent while the proxy stalled are lost: %v", err)
 	}
-	proxy.SetMode(cluster.Refuse)
+	proxy.SetMode(proxytest.Refuse)
 	if err := ask(time.Minute); err == nil {
 		t.Error("the refusing proxy answered")
 	}

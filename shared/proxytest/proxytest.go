@@ -1,4 +1,8 @@
-package cluster
+// Package proxytest is a TCP proxy between two programs under test: the gateway's
+// uplink in its own tests, and every connection of the soak's cluster.
+//
+// It is not Shopify's toxiproxy, see docs/decisions/0021-libraries-not-taken.md.
+package proxytest
 
 import (
 	"context"
@@ -33,9 +37,9 @@ type Proxy struct {
 	copies  sync.WaitGroup
 }
 
-// NewProxy listens on a free port and forwards to target, host:port, which may be
+// New listens on a free port and forwards to target, host:port, which may be
 // empty until [Proxy.SetTarget].
-func NewProxy(ctx context.Context, target string) (*Proxy, error) {
+func New(ctx context.Context, target string) (*Proxy, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
