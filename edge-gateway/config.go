@@ -13,7 +13,7 @@ type Config struct {
 	DataTopic      string        `env:"DATA_TOPIC"         envDefault:"data"        help:"topic that takes the readings"`
 	Port           int           `env:"PORT"               envDefault:"8080"        help:"where nodes call"`
 	OutboxDir      string        `env:"OUTBOX_DIR"         envDefault:"outbox"      help:"folder that keeps readings while Pub/Sub is away"`
-	OutboxMaxBytes int64         `env:"OUTBOX_MAX_BYTES"   envDefault:"268435456"   help:"its bound: 110,000 readings with full windows"`
+	OutboxMaxBytes int64         `env:"OUTBOX_MAX_BYTES"                            help:"its bound; 30 bytes or so are a reading"`
 	NodeRate       float64       `env:"NODE_RATE"          envDefault:"50"          help:"requests a second that one node may make, 0 for any number"`
 	NodeBurst      int           `env:"NODE_BURST"         envDefault:"100"         help:"how many of them may come at once"`
 	MaxNodes       int           `env:"MAX_NODES"          envDefault:"10000"       help:"how many nodes are remembered"`
@@ -54,7 +54,7 @@ func (s Config) Validate() error {
 	check(regexp.MustCompile(projectName).MatchString(s.ProjectID), "PROJECT_ID must be the id of a Google Cloud project")
 	check(regexp.MustCompile(topicName).MatchString(s.DataTopic), "DATA_TOPIC must be the short name of a topic: 3 to 255 letters, digits and -._~+%, a letter first")
 	check(s.Port >= 1 && s.Port <= 65535, "PORT must be between 1 and 65535")
-	check(s.OutboxMaxBytes >= minOutbox, "OUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more")
+	check(s.OutboxMaxBytes == 0 || s.OutboxMaxBytes >= minOutbox, "OUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more")
 	check(s.NodeRate >= 0, "NODE_RATE must be 0 (off) or more")
 	check(s.NodeBurst >= 1, "NODE_BURST must be 1 or more")
 	check(s.SiteToken == "" || len(s.SiteToken) >= minToken, "SITE_TOKEN must have 16 characters or more")

@@ -94,19 +94,20 @@ type box interface {
 	Close() error
 }
 
-// openOutbox opens the outbox, or, when its disk has failed, stands in for it:
-// readings still reach Pub/Sub for as long as the uplink holds, which beats a
+// openOutbox opens the outbox, or, when its disk has failed, something that tries
+// again: readings still reach Pub/Sub for as long as the uplink holds, which beats a
 // gateway that does not start.
 func openOutbox(ctx context.Context, s Config, clock func() time.Time, log *slog.Logger) (box, error) {
-	opened, err := outbox.Open(s.OutboxDir, outbox.Options{
-		MaxBytes: s.OutboxMaxBytes, Retain: gateway.OutboxRetention, Clock: clock,
-	})
+	open := func() (*outbox.Outbox, error) {
+		return outbox.Open(s.OutboxDir, outbox.Options{MaxBytes: s.OutboxMaxBytes, Retain: gateway.OutboxRetention, Clock: clock})
+	}
+	opened, err := open()
 	if errors.Is(err, outbox.ErrInUse) {
 		return nil, err
 	}
 	if err != nil {
 		log.ErrorContext(ctx, "outbox cannot be opened, readings are lost while Pub/Sub is away", "error", err.Error())
-		return outbox.Unavailable{Reason: err}, nil
+		return outbox.NewReopening(open, clock, err), nil
 	}
 	return opened, nil
 }

@@ -2,13 +2,16 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/config"
 )
 
@@ -44,7 +47,13 @@ func (i installation) settings() []string {
 
 // variables are those that the program and Google's libraries read.
 func variables() []config.Setting {
-	return slices.Concat(config.Describe[Config](), config.Describe[connections]())
+	settings := slices.Concat(config.Describe[Config](), config.Describe[connections]())
+	for i := range settings {
+		if settings[i].Name == "OUTBOX_MAX_BYTES" {
+			settings[i].Default = strconv.Itoa(outbox.DefaultMaxBytes)
+		}
+	}
+	return settings
 }
 
 // unknown says of what is set that it is no setting: each variable of the
@@ -96,6 +105,7 @@ func ofLibraries(name string) bool {
 // error also tells what is misspelt: that may be the one that is missing.
 func loadSettings(environ []string, installed installation) (Config, connections, error) {
 	s, err := config.Load[Config](environ)
+	s.OutboxMaxBytes = cmp.Or(s.OutboxMaxBytes, outbox.DefaultMaxBytes)
 	google, unread := config.Load[connections](environ)
 	if err = errors.Join(err, unread); err != nil {
 		for _, text := range unknown(environ, installed) {

@@ -6,6 +6,7 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -33,6 +34,7 @@ import (
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/reading"
 )
 
 // said is what a report says of a subject, a line each.
@@ -308,26 +310,31 @@ func TestOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = box.Close() })
+	kept := 0
 	keep := func(n int) {
 		t.Helper()
 		for range n {
-			if err := box.Append([]byte(strings.Repeat("m", 1000))); err != nil {
+			noise := make([]byte, 500)
+			_, _ = rand.Read(noise)
+			kept++
+			r := reading.Reading{NodeID: fmt.Sprintf("n%d", kept%100), MessageID: "1", Time: time.Now(), Temperature: 20, Humidity: 40}
+			if err := box.Append(outbox.Record{Reading: r, Enrolment: hex.EncodeToString(noise)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	keep(3)
-	expect(t, look(), "outbox", OK, "a durable write takes up to", "3 readings waiting, 3 KiB of at most 1 MiB taken", "of the disk are free")
+	expect(t, look(), "outbox", OK, "a durable write takes up to", "3 readings waiting, 4 KiB of at most 1 MiB taken", "of the disk are free")
 	if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
 		t.Error("the lock of the open outbox is gone")
 	}
-	keep(980)
-	expect(t, look(), "outbox", Warning, "nearly full: 983 readings waiting")
+	keep(1650)
+	expect(t, look(), "outbox", Warning, "nearly full: 1653 readings waiting")
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	if err != nil || len(found) < 2 {
+	found, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	if err != nil || len(found) < 1 {
 		t.Fatalf("segments %v, %v", found, err)
 	}
 	content, err := os.ReadFile(found[0])

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -16,9 +17,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { g.keepNodes(ctx) })
 	defer beside.Wait()
-	p := newBatchPacer()
+	d := newDrain()
 	for ctx.Err() == nil {
-		pause := g.drainBatch(ctx, p)
+		pause := g.drainBatch(ctx, d)
 		timer := time.NewTimer(pause)
 		if pause >= g.config.ProbeEvery {
 			// Only then is there something to be woken for.
@@ -43,9 +44,9 @@ const idleInterval = time.Minute
 
 // drainBatch sends one batch of the backlog and returns how long to wait before
 // the next.
-func (g *Gateway) drainBatch(ctx context.Context, p *batchPacer) time.Duration {
+func (g *Gateway) drainBatch(ctx context.Context, d *drain) time.Duration {
 	down := g.uplink.isDown()
-	size := p.size
+	size := d.pacer.size
 	if down {
 		size = 1
 	}
@@ -56,6 +57,7 @@ func (g *Gateway) drainBatch(ctx context.Context, p *batchPacer) time.Duration {
 		return idleInterval
 	}
 	if len(messages) == 0 {
+		d.windows = nil
 		if down {
 			g.uplink.allowProbe(g.clock().Add(-g.config.ProbeEvery))
 			return g.config.ProbeEvery
@@ -63,10 +65,13 @@ func (g *Gateway) drainBatch(ctx context.Context, p *batchPacer) time.Duration {
 		return idleInterval
 	}
 	started := g.clock()
-	sent := g.publishBatch(ctx, messages)
+	sent := g.publishBatch(ctx, d, messages)
 	took := g.clock().Sub(started)
 	if err := g.outbox.Consume(messages[:sent]); err != nil {
 		g.log.WarnContext(ctx, "outbox cursor cannot be written, readings may be sent once more", "error", err.Error())
+	}
+	if sent < len(messages) && len(messages) > 1 {
+		d.windows = nil // those of the others are further on than they
 	}
 	switch {
 	case sent == 0:
@@ -74,7 +79,7 @@ func (g *Gateway) drainBatch(ctx context.Context, p *batchPacer) time.Duration {
 	case down || sent < len(messages):
 		return 0
 	default:
-		return p.next(took)
+		return d.pacer.next(took)
 	}
 }
 
@@ -94,23 +99,49 @@ func (g *Gateway) tellDamage(ctx context.Context) {
 	g.log.ErrorContext(ctx, "places of the outbox cannot be read, the readings there are lost: the card or disk may be failing", "damaged", found)
 }
 
+// drain is what Run knows of the backlog.
+type drain struct {
+	pacer *batchPacer
+	// windows are those of the nodes at the messages that Next has returned last; nil
+	// until there is a backlog.
+	windows map[string]*window
+	scratch windowBuffer
+}
+
+func newDrain() *drain { return &drain{pacer: newBatchPacer()} }
+
+// recent rebuilds the window of a message from the records before it.
+func (d *drain) recent(m outbox.Message) reading.Window {
+	w, ok := d.windows[m.Reading.NodeID]
+	if !ok {
+		w = &window{}
+		d.windows[m.Reading.NodeID] = w
+		w.includeWindow(m.Reading.Time, m.Recent)
+	}
+	w.restore(m.Record, 0)
+	if m.Recent.Len() > 0 {
+		return m.Recent
+	}
+	place := w.find(timedReading{at: m.Reading.Time})
+	return w.before(min(place, len(w.entries)-1), &d.scratch)
+}
+
 // publishBatch publishes messages of the outbox and returns how many of the first
 // ones are done with.
-func (g *Gateway) publishBatch(ctx context.Context, kept []outbox.Message) int {
+func (g *Gateway) publishBatch(ctx context.Context, d *drain, kept []outbox.Message) int {
+	if d.windows == nil {
+		d.windows = map[string]*window{}
+		for m := range g.outbox.Before(kept[0], OutboxRetention) {
+			d.recent(m)
+		}
+	}
 	messages := make([]Message, 0, len(kept))
-	for i, m := range kept {
-		r, err := wire.DecodeReading(m.Data, m.Appended)
-		if err == nil {
-			messages = append(messages, Message{NodeID: r.NodeID, Data: m.Data})
-			continue
+	for _, m := range kept {
+		encoded, err := encode(wire.Data{Reading: m.Reading, Recent: d.recent(m)})
+		if err != nil { // a reading that is valid has a form in JSON
+			g.log.ErrorContext(ctx, "reading of the outbox cannot be encoded", "node_id", m.Reading.NodeID, "error", err.Error())
 		}
-		if i > 0 {
-			break // it is the first one next time
-		}
-		// No gateway of ours wrote it. It would be in the way for ever.
-		g.metrics.dropped.WithLabelValues("unreadable").Inc()
-		g.log.ErrorContext(ctx, "dropped an unreadable message of the outbox", "error", err.Error())
-		return 1
+		messages = append(messages, Message{NodeID: m.Reading.NodeID, Data: encoded, Age: g.boot.age(m.Record)})
 	}
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()

@@ -39,7 +39,6 @@ import (
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/httpserver"
 	"coldaisle.dev/shared/tracing"
-	"coldaisle.dev/shared/wire"
 )
 
 // MaxBody is the largest request body, in bytes; a node's are under 200.
@@ -66,11 +65,13 @@ type Publisher interface {
 
 // Outbox keeps readings that cannot be published. [outbox.Outbox] is one.
 type Outbox interface {
-	// Append returns once the message is durable.
-	Append(message []byte) error
+	// Append returns once the record is durable.
+	Append(r outbox.Record) error
 	// Next returns the oldest messages, Consume takes them out.
 	Next(n int) ([]outbox.Message, error)
 	Consume(messages []outbox.Message) error
+	// Before yields what was appended within a time before a message of Next's.
+	Before(m outbox.Message, reach time.Duration) iter.Seq[outbox.Message]
 	// Since yields what was appended since a time, consumed or not.
 	Since(start time.Time) iter.Seq[outbox.Message]
 	Stats() outbox.Stats
@@ -92,6 +93,9 @@ type Config struct {
 	MaxNodes int
 	// ProbeEvery is how often Pub/Sub is tried while it is away; 0 means 1 s.
 	ProbeEvery time.Duration
+	// Enrolment is the id under which the gateway is enrolled, empty for none. It is
+	// kept with each reading in the outbox.
+	Enrolment string
 	// Version is what /health and /metrics say.
 	Version string
 	// NodesFile keeps the list of nodes over a restart; empty for not at all.
@@ -118,6 +122,7 @@ type Gateway struct {
 	drops, refusals *logLimiter
 	rejections      *notices
 	damage          damage
+	boot            boot
 	columns         sync.Pool // of *columns
 	clock           func() time.Time
 	log             *slog.Logger
@@ -135,6 +140,7 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 		wake:   make(chan struct{}, 1),
 		drops:  &logLimiter{}, refusals: &logLimiter{},
 		rejections: &notices{logged: map[string]time.Time{}},
+		boot:       thisBoot(),
 		clock:      clock, log: log,
 	}
 	g.metrics = newMetrics(g)
@@ -144,9 +150,7 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 		}
 	}
 	for m := range box.Since(clock().Add(-OutboxRetention)) {
-		if r, err := wire.DecodeReading(m.Data, m.Appended); err == nil {
-			g.nodes.restore(r)
-		}
+		g.nodes.restore(m.Record)
 	}
 	g.handler = tracing.Middleware("gateway", newRouter(g.routes()))
 	return g

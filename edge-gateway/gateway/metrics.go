@@ -63,7 +63,7 @@ func newMetrics(g *Gateway) *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.registry.MustRegister(g.config.Collectors...)
-	for _, reason := range []string{"full", "disk", "unreadable"} {
+	for _, reason := range []string{"full", "share", "disk"} {
 		m.dropped.WithLabelValues(reason)
 	}
 	return m

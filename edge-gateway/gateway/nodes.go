@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -114,12 +115,23 @@ func (n *nodeTable) markInOutbox(id string, s timedReading) {
 	}
 }
 
-// restore notes a reading that an earlier process had put into the outbox.
-func (n *nodeTable) restore(r reading.Reading) {
+// earlierThan returns what a record of a reading must tell of those before it.
+func (n *nodeTable) earlierThan(id string, s timedReading) []outbox.Earlier {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found, ok := n.earlier[r.NodeID]
-	if known, is := n.known[r.NodeID]; is {
+	if found, ok := n.known[id]; ok {
+		return found.window.earlierThan(s)
+	}
+	return nil
+}
+
+// restore notes a reading that an earlier process had put into the outbox.
+func (n *nodeTable) restore(r outbox.Record) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id := r.Reading.NodeID
+	found, ok := n.earlier[id]
+	if known, is := n.known[id]; is {
 		found, ok = &known.window, true
 	}
 	if !ok {
@@ -127,10 +139,10 @@ func (n *nodeTable) restore(r reading.Reading) {
 			return
 		}
 		found = &window{}
-		n.earlier[r.NodeID] = found
+		n.earlier[id] = found
 	}
-	m := measurement{id: r.MessageID, temperature: r.Temperature, humidity: r.Humidity}
-	found.restore(m, m.fingerprint(n.seed), r.Time)
+	m := measurement{id: r.Reading.MessageID, temperature: r.Reading.Temperature, humidity: r.Reading.Humidity}
+	found.restore(r, m.fingerprint(n.seed))
 }
 
 // getOrCreate finds or makes a node; the lock is held.

@@ -183,7 +183,7 @@ func TestFullOutboxIsCounted(t *testing.T) {
 	for _, line := range []string{
 		fmt.Sprintf("gateway_outbox_readings %d", kept),
 		fmt.Sprintf("gateway_outbox_kept_total %d", kept),
-		fmt.Sprintf(`gateway_outbox_dropped_total{reason="full"} %d`, 100-kept),
+		fmt.Sprintf(`gateway_outbox_dropped_total{reason="share"} %d`, 100-kept),
 		"gateway_publish_failures_total 100", "gateway_messages_accepted_total 100", "gateway_publishing 0",
 	} {
 		if !strings.Contains(metrics, line+"\n") {
@@ -222,15 +222,14 @@ func TestFlippedBits(t *testing.T) {
 	dir := t.TempDir()
 	box := openBox(t, dir, time.Now)
 	for i := range 3 {
-		kept := fmt.Sprintf(`{"message_id":"%d","node_id":"n1","temperature":20,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, i)
-		if err := box.Append([]byte(kept)); err != nil {
+		if err := box.Append(keptRecord("n1", strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
 	}
-	segments, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	segments, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	if err != nil || len(segments) != 1 {
 		t.Fatalf("segments %q, %v", segments, err)
 	}

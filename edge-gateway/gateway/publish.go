@@ -61,7 +61,10 @@ func (u contextWithValuesOf) Value(key any) any { return u.values.Value(key) }
 
 // appendToOutbox puts a reading into the outbox and reports whether that succeeded.
 func (g *Gateway) appendToOutbox(ctx context.Context, m Message, given timedReading) bool {
-	err := g.outbox.Append(m.Data)
+	err := g.outbox.Append(outbox.Record{
+		Reading: given.reading, Earlier: g.nodes.earlierThan(m.NodeID, given),
+		Enrolment: g.config.Enrolment, Boot: g.boot.id, Uptime: given.uptime,
+	})
 	if err == nil {
 		g.metrics.kept.Inc()
 		g.nodes.markInOutbox(m.NodeID, given)
@@ -71,7 +74,10 @@ func (g *Gateway) appendToOutbox(ctx context.Context, m Message, given timedRead
 		return true
 	}
 	reason := "disk"
-	if errors.Is(err, outbox.ErrFull) {
+	switch {
+	case errors.Is(err, outbox.ErrShare):
+		reason = "share"
+	case errors.Is(err, outbox.ErrFull):
 		reason = "full"
 	}
 	g.metrics.dropped.WithLabelValues(reason).Inc()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -40,6 +41,8 @@ func ClientOptions() []option.ClientOption {
 type Message struct {
 	NodeID string
 	Data   []byte
+	// Age is how long the reading has waited, where that is known; 0 for not at all.
+	Age time.Duration
 }
 
 // ErrRefused is the fault of a message that Pub/Sub will never take
@@ -161,8 +164,16 @@ func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Messag
 	return errs
 }
 
+// ageAttribute says for how many milliseconds a reading has waited, by a clock that
+// nobody sets.
+const ageAttribute = "age_ms"
+
 func start(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
-	return publisher.Start(ctx, m.Data, map[string]string{wire.NodeIDAttribute: m.NodeID})
+	attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
+	if m.Age >= time.Millisecond {
+		attributes[ageAttribute] = strconv.FormatInt(m.Age.Milliseconds(), 10)
+	}
+	return publisher.Start(ctx, m.Data, attributes)
 }
 
 // Stop sends what is still held.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,8 +19,10 @@ import (
 	"google.golang.org/api/option"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -157,8 +160,7 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	}
 	// In the outbox too, the first, the last and two in a row.
 	for _, node := range []string{"bad-a", "n30", "n31", "bad-b", "bad-c", "n32", "n33", "bad-d"} {
-		kept := fmt.Sprintf(`{"message_id":"1","node_id":%q,"temperature":20,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, node)
-		if err := box.Append([]byte(kept)); err != nil {
+		if err := box.Append(keptRecord(node, "1")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,6 +182,12 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	if diff := cmp.Diff(want, taken(len(want))); diff != "" {
 		t.Errorf("messages of nodes at Pub/Sub (-want +got):\n%s", diff)
 	}
+}
+
+// keptRecord is a reading in the outbox.
+func keptRecord(node, id string) outbox.Record {
+	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	return outbox.Record{Reading: reading.Reading{NodeID: node, MessageID: id, Time: at, Temperature: 20, Humidity: 40}}
 }
 
 // refusing is a Pub/Sub that refuses messages of some nodes, or of all.
@@ -222,11 +230,11 @@ func TestEverythingIsRefused(t *testing.T) {
 	published := &refusing{nodes: func(string) bool { return true }}
 	box := openBox(t, t.TempDir(), time.Now)
 	for i := range 200 {
-		kept := fmt.Sprintf(`{"message_id":"%d","node_id":"kept","temperature":20,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, i)
+		node := "kept"
 		if i == 64 {
-			kept = strings.Replace(kept, "kept", "bad", 1)
+			node = "bad"
 		}
-		if err := box.Append([]byte(kept)); err != nil {
+		if err := box.Append(keptRecord(node, strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -127,7 +127,7 @@ func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 	}
 	became := lost
 	if err == nil {
-		became = g.send(r.Context(), Message{NodeID: in.NodeID, Data: encoded}, given)
+		became = g.send(r.Context(), Message{NodeID: in.NodeID, Data: encoded, Age: given.age}, given)
 	}
 	if became != sent {
 		write(w, http.StatusInternalServerError, errorBody{Error: detailPublish, Kept: became == kept})
@@ -144,16 +144,17 @@ func (g *Gateway) prepare(in messageRequest, address string) (given timedReading
 		scratch = new(windowBuffer)
 	}
 	defer g.columns.Put(scratch)
-	given = g.nodes.record(in.NodeID, address, g.clock(), measurement{
+	now := g.clock()
+	given = g.nodes.record(in.NodeID, address, now, measurement{
 		id: in.ID, temperature: in.Temperature.value, humidity: in.Humidity.value, age: in.age(),
 	}, scratch)
-	encoded, err = encode(wire.Data{
-		Reading: reading.Reading{
-			NodeID: in.NodeID, MessageID: in.ID, Time: given.at,
-			Temperature: in.Temperature.value, Humidity: in.Humidity.value,
-		},
-		Recent: given.recent,
-	})
+	given.reading = reading.Reading{
+		NodeID: in.NodeID, MessageID: in.ID, Time: given.at,
+		Temperature: in.Temperature.value, Humidity: in.Humidity.value,
+	}
+	given.age = max(0, now.Sub(given.at))
+	given.uptime = g.boot.uptime() - given.age
+	encoded, err = encode(wire.Data{Reading: given.reading, Recent: given.recent})
 	given.recent = reading.Window{} // the room is the next one's
 	return given, encoded, err
 }

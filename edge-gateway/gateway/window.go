@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -32,6 +33,7 @@ type windowEntry struct {
 	at                    int64 // the reading's time, in microseconds since 1970
 	temperature, humidity int16 // in hundredths of a °C and of a % relative humidity
 	kept                  bool  // it is, or was, in the outbox
+	mentioned             bool  // a record of the outbox has it among its Earlier
 }
 
 func newWindowEntry(m measurement, print uint64, at int64) windowEntry {
@@ -58,6 +60,10 @@ type timedReading struct {
 	recent reading.Window
 	print  uint64
 	kept   bool
+
+	reading reading.Reading
+	age     time.Duration // of the reading when it arrived
+	uptime  time.Duration // of the machine at the time of the reading
 }
 
 // record gives a measurement its time.
@@ -126,24 +132,75 @@ func (w *window) insert(place int, added windowEntry) int {
 	return place
 }
 
-// restore adds a reading that the outbox holds or held, for a node whose window
-// was lost with an earlier process.
-func (w *window) restore(m measurement, print uint64, at time.Time) {
-	t := newWindowEntry(m, print, at.UnixMicro())
-	t.kept = true
-	if !slices.Contains(w.entries, t) {
-		place, _ := w.placeOf(t.at)
-		w.insert(place, t)
+// restore adds what a record of the outbox tells, for a node whose window was lost
+// with an earlier process.
+func (w *window) restore(r outbox.Record, print uint64) {
+	for _, e := range r.Earlier {
+		w.include(windowEntry{at: e.Time.UnixMicro(), temperature: e.Temperature, humidity: e.Humidity, mentioned: true})
+	}
+	m := measurement{temperature: r.Reading.Temperature, humidity: r.Reading.Humidity}
+	kept := newWindowEntry(m, print, r.Reading.Time.UnixMicro())
+	kept.kept = true
+	w.include(kept)
+}
+
+// includeWindow adds the window that a record of the outbox's first format carries.
+func (w *window) includeWindow(at time.Time, recent reading.Window) {
+	for i, age := range recent.Age {
+		m := measurement{temperature: recent.Temperature[i], humidity: recent.Humidity[i]}
+		w.include(newWindowEntry(m, 0, at.Add(-time.Duration(age*float64(time.Second))).UnixMicro()))
 	}
 }
 
-// markInOutbox notes that a measurement is in the outbox.
+// include puts an entry among the others by its time. One that is
+// there already takes the place of the other.
+func (w *window) include(added windowEntry) {
+	same := func(e windowEntry) bool {
+		return e.at == added.at && e.temperature == added.temperature && e.humidity == added.humidity
+	}
+	if place := slices.IndexFunc(w.entries, same); place >= 0 {
+		if added.kept {
+			w.entries[place] = added
+		}
+		return
+	}
+	place := len(w.entries)
+	for place > 0 && w.entries[place-1].at > added.at {
+		place--
+	}
+	w.insert(place, added)
+}
+
+// markInOutbox notes that a measurement is in the outbox, and with it what came before.
 func (w *window) markInOutbox(s timedReading) {
-	for i := range w.entries {
-		if w.entries[i].fingerprint == s.print && w.entries[i].at == s.at.UnixMicro() {
-			w.entries[i].kept = true
+	place := w.find(s)
+	for i := range place {
+		w.entries[i].mentioned = true
+	}
+	if place < len(w.entries) {
+		w.entries[place].kept = true
+	}
+}
+
+// earlierThan returns what a record of a measurement must tell of those before it.
+func (w *window) earlierThan(s timedReading) []outbox.Earlier {
+	var earlier []outbox.Earlier
+	for _, e := range w.entries[:w.find(s)] {
+		if !e.kept && !e.mentioned && withinWindow(e.at, s.at.UnixMicro()) {
+			earlier = append(earlier, outbox.Earlier{Time: timeOfMicros(e.at), Temperature: e.temperature, Humidity: e.humidity})
 		}
 	}
+	return earlier
+}
+
+// find returns the place of a measurement; the number of entries where it is gone.
+func (w *window) find(s timedReading) int {
+	for i := range w.entries {
+		if w.entries[i].fingerprint == s.print && w.entries[i].at == s.at.UnixMicro() {
+			return i
+		}
+	}
+	return len(w.entries)
 }
 
 // windowBuffer is a reusable scratch buffer for one full window. Reusing it halves

@@ -1,133 +1,155 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
+
+	"coldaisle.dev/shared/coalesce"
 )
 
-// batch is the records that one fsync makes durable: those appended while the
-// previous fsync was running.
-type batch struct {
-	records [][]byte
-	durable int // the first so many are durable
-	err     error
-	done    chan struct{}
+// entry is a record on its way to disk.
+type entry struct {
+	node    string
+	encoded []byte
 }
 
-// Append makes a message durable before it returns nil; concurrent appends
-// share one sync. After an error the message is not in the outbox, or, where
-// even undoing the write failed, may turn up in it after a restart.
+// Append makes a record durable before it returns nil; concurrent appends share one
+// sync. After an error the record is not in the outbox, or, where even undoing the
+// write failed, may turn up in it after a restart.
 //
-// The error is [ErrFull] when the message would take the outbox over its bound:
-// what is in it has been promised and is not given up for what comes later.
-func (o *Outbox) Append(message []byte) error {
-	if len(message) > MaxMessage {
-		return fmt.Errorf("%w: %d bytes", ErrTooLong, len(message))
+// The error is [ErrFull] when the record would take the outbox over its bound, or its
+// node over its share: what is in it has been promised and is not given up for what
+// comes later.
+func (o *Outbox) Append(r Record) error {
+	if err := r.Reading.Validate(); err != nil {
+		return fmt.Errorf("append to outbox: %w", err) // it could not be read back
 	}
-	record := appendRecord(make([]byte, 0, headerSize+len(message)), message, o.options.Clock())
-	o.mu.Lock()
-	if o.closed {
-		o.mu.Unlock()
+	encoded := appendRecord(make([]byte, 0, 128), r, o.options.Clock())
+	if len(encoded) > headerSize+maxBody {
+		return fmt.Errorf("%w: %d bytes", ErrTooLong, len(encoded))
+	}
+	// Whoever appends waits for the disk, however long it takes.
+	fault, err := o.appending.Do(context.Background(), entry{r.Reading.NodeID, encoded})
+	if errors.Is(err, coalesce.ErrClosed) {
 		return ErrClosed
 	}
-	b, leads := o.batch, false
-	if b == nil {
-		b, leads = &batch{done: make(chan struct{})}, true
-		o.batch = b
-	}
-	place := len(b.records)
-	b.records = append(b.records, record)
-	o.mu.Unlock()
-	if leads {
-		o.commitBatch(b)
-	} else {
-		<-b.done
-	}
-	if place < b.durable {
-		return nil
-	}
-	return b.err
+	return errors.Join(err, fault)
 }
 
-// commitBatch writes and syncs a batch. Callers may join the batch until the
-// previous commit has ended.
-func (o *Outbox) commitBatch(b *batch) {
-	o.commit.Lock()
-	defer o.commit.Unlock()
-	defer close(b.done)
+// commitBatch writes and syncs a batch, the only one at its time. It returns what
+// became of each entry.
+func (o *Outbox) commitBatch(_ context.Context, entries []entry) ([]error, error) {
+	faults := o.write(entries)
 	o.mu.Lock()
-	o.batch = nil
-	closed := o.closed
-	o.mu.Unlock()
-	if closed {
-		b.err = ErrClosed
-		return
+	defer o.mu.Unlock()
+	o.fault = nil
+	for _, fault := range faults {
+		if fault != nil && !errors.Is(fault, ErrShare) { // which is the node's alone
+			o.fault = fault
+		}
 	}
-	b.durable, b.err = o.write(b.records)
-	o.mu.Lock()
-	o.fault = b.err
-	o.mu.Unlock()
+	return faults, nil
 }
 
-// write makes as many of the records durable as there is room for and says how
-// many. The commit lock is held.
-func (o *Outbox) write(records [][]byte) (int, error) {
-	fitting, size := o.fitting(records)
-	if fitting == 0 {
-		return 0, ErrFull
+// write makes as many of the entries durable as there is room for.
+func (o *Outbox) write(entries []entry) []error {
+	faults := make([]error, len(entries))
+	joined := o.admit(entries, faults)
+	if len(joined) == 0 {
+		return faults
+	}
+	fail := func(err error) []error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for i, e := range entries {
+			if faults[i] == nil {
+				o.held.add(e.node, -1)
+				faults[i] = err
+			}
+		}
+		return faults
 	}
 	active, current, err := o.segmentFor()
 	if err != nil {
-		return 0, err
-	}
-	joined := make([]byte, 0, size)
-	for _, record := range records[:fitting] {
-		joined = append(joined, record...)
+		return fail(err)
 	}
 	_, err = active.Write(joined)
 	if err == nil {
 		err = active.Sync()
 	}
 	if err != nil {
-		o.abandonSegment(active, current, size)
-		return 0, fmt.Errorf("write outbox: %w", err)
+		o.abandonSegment(active, current, int64(len(joined)))
+		return fail(fmt.Errorf("write outbox: %w", err))
 	}
-	last, _, _ := record(records[fitting-1], 0)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	current.size += size
-	current.records += fitting
-	current.newest = last.Appended
-	if fitting < len(records) {
-		return fitting, ErrFull
+	current.size += int64(len(joined))
+	current.onDisk += int64(len(joined))
+	for i, e := range entries {
+		if faults[i] == nil {
+			current.records++
+			current.nodes[e.node]++
+			current.newest = appendedAt(e.encoded)
+		}
 	}
-	return fitting, nil
+	return faults
 }
 
-// fitting says how many of the records there is room for, and their bytes. It makes
-// room by removing consumed segments, retained or not.
-func (o *Outbox) fitting(records [][]byte) (n int, size int64) {
+// admit joins the entries for which there is room, counts them, and notes a fault for
+// each of the others. It makes room by removing consumed segments, retained or not,
+// and by compressing full ones.
+func (o *Outbox) admit(entries []entry, faults []error) (joined []byte) {
 	var wanted int64
-	for _, record := range records {
-		wanted += int64(len(record))
+	for _, e := range entries {
+		wanted += int64(len(e.encoded))
 	}
-	o.mu.Lock()
-	room := o.options.MaxBytes - o.bytes()
-	o.mu.Unlock()
-	if room < wanted {
-		o.removeConsumed(wanted - room)
-		o.mu.Lock()
-		room = o.options.MaxBytes - o.bytes()
-		o.mu.Unlock()
-	}
-	for _, record := range records {
-		if size+int64(len(record)) > room {
-			break
+	if short := wanted - o.room(); short > 0 {
+		o.removeConsumed(short)
+		if o.room() < wanted {
+			o.compressSegments()
 		}
-		size += int64(len(record))
-		n++
 	}
-	return n, size
+	joined = make([]byte, 0, wanted)
+	room := o.room()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	occupied := o.occupied()
+	for i, e := range entries {
+		size := int64(len(e.encoded))
+		switch {
+		case size > room:
+			faults[i] = ErrFull
+		case !o.held.fair(e.node, occupied, o.options.MaxBytes-o.reserve()-occupied):
+			faults[i] = ErrShare
+		default:
+			room, occupied = room-size, occupied+size
+			o.held.add(e.node, 1)
+			joined = append(joined, e.encoded...)
+		}
+	}
+	return joined
+}
+
+// room is how many bytes may still be written. A segment that is being compressed is
+// there twice for a moment.
+func (o *Outbox) room() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.options.MaxBytes - o.reserve() - o.bytes()
+}
+
+func (o *Outbox) reserve() int64 { return o.segmentLimit() / 2 }
+
+// occupied is the space of what is not consumed; the lock is held.
+func (o *Outbox) occupied() int64 {
+	var n int64
+	for _, s := range o.segments {
+		if !o.consumed(s) {
+			n += s.onDisk
+		}
+	}
+	return n
 }
 
 // segmentFor returns the segment that the next records go to.
@@ -147,8 +169,9 @@ func (o *Outbox) segmentFor() (file, *segment, error) {
 	o.mu.Unlock()
 	if active != nil {
 		_ = active.Close() // every record in it is synced
+		o.wakeCompressor()
 	}
-	current = &segment{number: number, path: segmentPath(o.dir, number)}
+	current = &segment{number: number, path: segmentPath(o.dir, number, suffixPlain), examined: true, nodes: map[string]int{}}
 	active, err := o.options.disk.Create(current.path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("new outbox segment: %w", err)
@@ -182,7 +205,7 @@ func (o *Outbox) abandonSegment(active file, current *segment, size int64) {
 	defer o.mu.Unlock()
 	o.active = nil
 	if !undone {
-		current.garbage = size
+		current.onDisk += size
 	}
 	if current.size == 0 && o.options.disk.Remove(current.path) == nil {
 		o.segments = o.segments[:len(o.segments)-1]

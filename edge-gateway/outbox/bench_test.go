@@ -12,7 +12,7 @@ import (
 // by many goroutines. written/op is what the process had the kernel write to
 // disk, in bytes.
 func BenchmarkAppend(b *testing.B) {
-	message := bytes.Repeat([]byte("0123456789"), 230)
+	message := rec("")
 	for _, writers := range []int{1, 32} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			box := open(b, b.TempDir(), options())

@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"errors"
+	"io/fs"
 	"iter"
 	"time"
 )
@@ -9,18 +11,19 @@ import (
 // that there are none. It does not take them out: [Outbox.Consume] does.
 func (o *Outbox) Next(n int) ([]Message, error) {
 	var found []Message
-	var reached position
-	at := o.position()
-	for {
-		s, ok := o.segmentAt(at.segment)
+	for from := uint64(0); len(found) < n; {
+		s, at, ok := o.waiting(from)
 		if !ok {
 			break
 		}
-		if s.number != at.segment {
-			at = position{segment: s.number}
+		if err := o.examined(s); err != nil {
+			return found, err
 		}
-		data, err := o.reader.read(o.options.disk, s)
-		if err != nil {
+		o.mu.Lock()
+		durable := *s
+		o.mu.Unlock()
+		data, err := o.reader.read(o.options.disk, o.codec, durable)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return found, err
 		}
 		for len(found) < n {
@@ -36,43 +39,39 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 			m.end = at
 			found = append(found, m)
 		}
-		if len(found) == n {
-			return found, nil
+		if len(found) == 0 {
+			// What is left of the segment cannot be read.
+			o.advance(durable)
 		}
-		reached = position{segment: s.number, offset: s.size, taken: s.records}
-		at = position{segment: s.number + 1}
-	}
-	if len(found) == 0 {
-		o.advance(reached)
+		from = durable.number + 1
 	}
 	return found, nil
 }
 
-// advance moves the read position forward; records before it are never read again.
-func (o *Outbox) advance(to position) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if to.segment > o.at.segment || (to.segment == o.at.segment && to.offset >= o.at.offset) {
-		o.at = to
-	}
-}
-
-func (o *Outbox) position() position {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.at
-}
-
-// segmentAt returns the segment of a number, or the first one after it.
-func (o *Outbox) segmentAt(number uint64) (segment, bool) {
+// waiting returns the first segment from a number on that is not consumed, and where
+// its first waiting message is.
+func (o *Outbox) waiting(from uint64) (s *segment, at position, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.segments {
-		if s.number >= number {
-			return *s, true
+		if s.number < from || o.consumed(s) {
+			continue
 		}
+		if at := o.at[format(s.number)]; at.segment == s.number {
+			return s, at, true
+		}
+		return s, position{segment: s.number}, true
 	}
-	return segment{}, false
+	return nil, position{}, false
+}
+
+// advance gives up the rest of a segment, as far as it was durable.
+func (o *Outbox) advance(s segment) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if at := &o.at[format(s.number)]; s.number >= at.segment {
+		*at = position{segment: s.number, offset: s.size, taken: s.records}
+	}
 }
 
 // countDamage counts a damaged place, the first time that it is met.
@@ -93,10 +92,15 @@ func (o *Outbox) Consume(messages []Message) error {
 		return nil
 	}
 	o.mu.Lock()
-	o.at = messages[len(messages)-1].end
+	for _, m := range messages {
+		o.at[format(m.end.segment)] = m.end
+		o.atTime = m.Appended
+		o.held.add(m.Reading.NodeID, -1)
+	}
 	empty := o.pending() == 0
 	if empty {
 		o.fault = nil // there is room again; the next append tells what else is wrong
+		o.held = holdings{}
 	}
 	due := empty || o.options.Clock().Sub(o.cursorAt).Abs() >= cursorEvery
 	o.mu.Unlock()
@@ -117,16 +121,21 @@ func (o *Outbox) removeConsumed(wanted int64) {
 		_ = o.active.Close() // every record in it is synced and consumed
 		o.active = nil
 	}
-	now := o.options.Clock()
+	// For as long after it was appended as a node may send a reading again, and for as
+	// long before what is consumed next as a window reaches back.
+	now, next := o.options.Clock(), o.atTime
+	if next.IsZero() || o.pending() == 0 {
+		next = now
+	}
 	kept := o.segments[:0]
 	for _, s := range o.segments {
 		writing := o.active != nil && s.number == o.last
-		retained := now.Sub(s.newest) < o.options.Retain && wanted <= 0
+		retained := wanted <= 0 && (now.Sub(s.newest) < o.options.Retain || next.Sub(s.newest) < o.options.Retain)
 		if writing || retained || !o.consumed(s) || o.options.disk.Remove(s.path) != nil {
 			kept = append(kept, s)
 			continue
 		}
-		wanted -= s.size + s.garbage
+		wanted -= s.onDisk
 	}
 	clear(o.segments[len(kept):])
 	o.segments = kept
@@ -134,34 +143,45 @@ func (o *Outbox) removeConsumed(wanted int64) {
 
 // consumed says whether every message of a segment is; the lock is held.
 func (o *Outbox) consumed(s *segment) bool {
-	return s.number < o.at.segment || (s.number == o.at.segment && o.at.offset >= s.size)
+	at := o.at[format(s.number)]
+	return s.number < at.segment || (s.number == at.segment && s.examined && at.offset >= s.size)
 }
 
 // Since yields the messages appended at or after a time that are still on disk,
 // consumed or not, in their order. What cannot be read is left out.
 func (o *Outbox) Since(start time.Time) iter.Seq[Message] {
+	return o.between(start, position{segment: 1 << 63})
+}
+
+// Before yields what was appended in front of a message that Next has returned, up to
+// so long before it.
+func (o *Outbox) Before(m Message, reach time.Duration) iter.Seq[Message] {
+	return o.between(m.Appended.Add(-reach), m.end)
+}
+
+// between yields what was appended since a time and ends before a position.
+func (o *Outbox) between(start time.Time, end position) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		o.mu.Lock()
 		segments := make([]segment, 0, len(o.segments))
 		for _, s := range o.segments {
-			segments = append(segments, *s)
+			if !s.newest.Before(start) && s.number <= end.segment {
+				segments = append(segments, *s)
+			}
 		}
 		o.mu.Unlock()
 		var r reader
 		for _, s := range segments {
-			if s.newest.Before(start) {
-				continue
-			}
-			data, err := r.read(o.options.disk, s)
+			data, err := r.read(o.options.disk, o.codec, s)
 			if err != nil {
 				continue
 			}
 			for offset := int64(0); ; {
-				m, end, _, ok := following(data, offset)
-				if !ok {
+				m, next, _, ok := following(data, offset)
+				if !ok || (s.number == end.segment && next >= end.offset) {
 					break
 				}
-				offset = end
+				offset = next
 				if !m.Appended.Before(start) && !yield(m) {
 					return
 				}

@@ -3,6 +3,7 @@ package outbox
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 )
@@ -12,8 +13,11 @@ import (
 type disk interface {
 	// Create makes a file that must not exist.
 	Create(path string) (file, error)
-	// Open opens a file that exists, to read and to write in place.
+	// Open opens a file that exists, to read: also on a disk that has become read-only.
 	Open(path string) (file, error)
+	// Edit opens a file to read and to write in place, and makes it if need be.
+	Edit(path string) (file, error)
+	Rename(from, to string) error
 	Remove(path string) error
 	// SyncFolder makes the names in a folder durable.
 	SyncFolder(path string) error
@@ -23,6 +27,7 @@ type file interface {
 	io.Writer
 	io.ReaderAt
 	io.WriterAt
+	Stat() (fs.FileInfo, error)
 	Sync() error
 	Truncate(size int64) error
 	Close() error
@@ -36,7 +41,11 @@ func (osDisk) Create(path string) (file, error) {
 }
 
 func (osDisk) Open(path string) (file, error) {
-	return open(path, os.O_RDWR)
+	return open(path, os.O_RDONLY)
+}
+
+func (osDisk) Edit(path string) (file, error) {
+	return open(path, os.O_CREATE|os.O_RDWR)
 }
 
 // open keeps a failed open from becoming a file that is not nil.
@@ -46,6 +55,10 @@ func open(path string, flags int) (file, error) {
 		return nil, err //nolint:wrapcheck // says operation and path itself
 	}
 	return opened, nil
+}
+
+func (osDisk) Rename(from, to string) error {
+	return os.Rename(from, to) //nolint:wrapcheck // says operation and path itself
 }
 
 func (osDisk) Remove(path string) error {

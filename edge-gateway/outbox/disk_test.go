@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // failing is a disk that runs full after so many bytes and breaks on demand.
@@ -93,6 +95,12 @@ func openOn(t *testing.T, dir string, d *failing) *Outbox {
 	return box
 }
 
+// rec is a record that carries a text.
+func rec(text string) Record {
+	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	return Record{Reading: reading.Reading{NodeID: fmt.Sprintf("n%02d", len(text)%50), MessageID: "1", Time: at, Temperature: 20, Humidity: 40}, Enrolment: text}
+}
+
 // all takes everything out of an outbox.
 func all(t *testing.T, box *Outbox) []string {
 	t.Helper()
@@ -106,7 +114,7 @@ func all(t *testing.T, box *Outbox) []string {
 			return found
 		}
 		for _, m := range messages {
-			found = append(found, string(m.Data))
+			found = append(found, m.Enrolment)
 		}
 		if err := box.Consume(messages); err != nil {
 			t.Fatal(err)
@@ -150,7 +158,7 @@ func TestFailingDisk(t *testing.T) {
 				var fault error
 				step := func(i int) {
 					m := fmt.Sprintf("message %02d of this test", i)
-					if err := box.Append([]byte(m)); err != nil {
+					if err := box.Append(rec(m)); err != nil {
 						fault = err
 						return
 					}
@@ -207,12 +215,12 @@ func TestFullDiskCanStillConsume(t *testing.T) {
 	d.space.Store(1 << 20)
 	box := openOn(t, dir, d)
 	for range 10 {
-		if err := box.Append([]byte("kept")); err != nil {
+		if err := box.Append(rec("kept")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d.space.Store(0)
-	if err := box.Append([]byte("refused")); !errors.Is(err, syscall.ENOSPC) {
+	if err := box.Append(rec("refused")); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("Append = %v, want no space", err)
 	}
 	if got := all(t, box); len(got) != 10 {
@@ -235,7 +243,7 @@ func TestUnreadableBlock(t *testing.T) {
 	box := openOn(t, dir, d)
 	const count, length = 300, 100
 	for i := range count {
-		if err := box.Append(fmt.Appendf(nil, "%0*d", length, i)); err != nil {
+		if err := box.Append(rec(fmt.Sprintf("%0*d", length, i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -252,14 +260,14 @@ func TestUnreadableBlock(t *testing.T) {
 
 // FuzzSegment opens an outbox over a segment of any content.
 func FuzzSegment(f *testing.F) {
-	one := appendRecord(nil, []byte("message"), time.UnixMicro(1))
+	one := appendRecord(nil, rec("message"), time.UnixMicro(1))
 	f.Add([]byte{})
 	f.Add(one)
 	f.Add(append(slices.Clip(one), one[:10]...))
-	f.Add([]byte(magic + magic + "\xff\xff\xff\xff"))
+	f.Add([]byte(magicV2 + magicV1 + "\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		dir := t.TempDir()
-		made, err := osDisk{}.Create(filepath.Join(dir, filepath.Base(segmentPath(dir, 1))))
+		made, err := osDisk{}.Create(filepath.Join(dir, filepath.Base(segmentPath(dir, firstV2+1, suffixPlain))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +281,7 @@ func FuzzSegment(f *testing.F) {
 		}
 		defer func() { _ = box.Close() }()
 		waiting := box.Stats().Pending
-		if err := box.Append([]byte("after")); err != nil {
+		if err := box.Append(rec("after")); err != nil {
 			t.Fatal(err)
 		}
 		got := all(t, box)

@@ -22,10 +22,10 @@ func TestFullFileSystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	message := []byte(strings.Repeat("m", 1000))
+	message := strings.Repeat("m", 1000)
 	fill := func() int {
 		for n := range 1000 {
-			err := box.Append(message)
+			err := box.Append(rec(message))
 			if errors.Is(err, syscall.ENOSPC) {
 				return n
 			}
@@ -41,7 +41,7 @@ func TestFullFileSystem(t *testing.T) {
 		t.Errorf("%d messages fit into 256 KiB", accepted)
 	}
 	for range 10 {
-		if err := box.Append(message); !errors.Is(err, syscall.ENOSPC) {
+		if err := box.Append(rec(message)); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("Append = %v on a full disk", err)
 		}
 	}
@@ -65,5 +65,41 @@ func TestFullFileSystem(t *testing.T) {
 	}
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestReadOnlyFileSystem opens an outbox on a real file system that was remounted
+// read-only, as the kernel does when a card fails.
+func TestReadOnlyFileSystem(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("no right to mount a small file system: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	box := open(t, dir, options())
+	add(t, box, numbered(0, 50)...)
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	box = open(t, dir, options())
+	if err := box.Append(rec("refused")); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("Append = %v", err)
+	}
+	if got := box.Stats(); got.Pending != 50 || !errors.Is(got.Err, syscall.EROFS) {
+		t.Errorf("%+v, want 50 waiting and the fault", got)
+	}
+	messages, err := box.Next(100)
+	if err != nil || len(messages) != 50 {
+		t.Errorf("%d messages come out: %v", len(messages), err)
+	}
+	if err := box.Consume(messages); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("Consume = %v", err)
+	}
+	if got, err := box.Next(100); len(got) != 0 || err != nil {
+		t.Errorf("%d messages come a second time: %v", len(got), err)
 	}
 }

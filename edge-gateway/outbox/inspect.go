@@ -3,7 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,47 +21,32 @@ type Contents struct {
 // so that a gateway may have it open. The error is [fs.ErrNotExist] where there
 // is no folder yet.
 func Inspect(dir string) (Contents, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if _, err := os.Stat(dir); err != nil {
 		return Contents{}, fmt.Errorf("inspect outbox: %w", err)
 	}
-	o := &Outbox{dir: dir, options: Options{disk: readOnly{}}}
-	if f, err := o.options.disk.Open(filepath.Join(dir, "cursor")); err == nil {
-		o.at = readCursor(f)
-		_ = f.Close()
+	o := &Outbox{dir: dir, options: Options{disk: readOnly{}}, codec: newCodec()}
+	defer o.codec.close()
+	err := o.readCursors()
+	if err == nil {
+		err = o.load(math.MaxInt64)
 	}
-	found := Contents{}
-	for _, entry := range entries {
-		number := segmentNumber(entry.Name())
-		if number == 0 {
-			continue
-		}
-		s, err := o.examine(number)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the gateway has just removed it
-		}
-		if err != nil {
-			return found, fmt.Errorf("inspect outbox %s: %w", dir, err)
-		}
-		o.segments = append(o.segments, s)
-		if s.garbage > 0 {
+	if err != nil {
+		return Contents{}, fmt.Errorf("inspect outbox %s: %w", dir, err)
+	}
+	found := Contents{Pending: o.pending(), Bytes: o.bytes(), Damaged: o.damaged}
+	for _, s := range o.segments {
+		if !s.compressed && s.onDisk > s.size {
 			found.TornSegments++
 		}
 	}
-	found.Pending, found.Bytes, found.Damaged = o.pending(), o.bytes(), o.damaged
 	return found, nil
 }
 
 // readOnly is the real file system for someone who only looks.
 type readOnly struct{ osDisk }
 
-func (readOnly) Open(path string) (file, error) {
-	opened, err := os.Open(path) //nolint:gosec // in the outbox's own folder
-	if err != nil {
-		return nil, err //nolint:wrapcheck // says operation and path itself
-	}
-	return opened, nil
-}
+// Remove leaves everything to the gateway.
+func (readOnly) Remove(string) error { return nil }
 
 // probes is how often Probe writes; cards are slow now and then.
 const probes = 5

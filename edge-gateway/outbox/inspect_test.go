@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func TestInspect(t *testing.T) {
 	if err := box.Consume(messages); err != nil {
 		t.Fatal(err)
 	}
-	const record = 20 // bytes of a record beside its message
+	const record = recordSize
 	inspect := func(want outbox.Contents) {
 		t.Helper()
 		before := files(t, dir)
@@ -105,5 +106,54 @@ func TestProbe(t *testing.T) {
 	_, err = outbox.Probe(filepath.Join(dir, "none"), time.Now)
 	if err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("Probe of no folder = %v", err)
+	}
+}
+
+// TestReopening opens an outbox when its folder comes, as when a disk is mounted late.
+func TestReopening(t *testing.T) {
+	t.Parallel()
+	place := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(place, nil, 0o600); err != nil { // no folder can be made there
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	attempts := 0
+	openIt := func() (*outbox.Outbox, error) {
+		attempts++
+		return outbox.Open(filepath.Join(place, "outbox"), options())
+	}
+	_, err := openIt()
+	if err == nil {
+		t.Fatal("the outbox is open")
+	}
+	box := outbox.NewReopening(openIt, func() time.Time { return now }, err)
+	for range 5 {
+		if err := box.Append(rec("refused")); err == nil || box.Stats().Err == nil {
+			t.Errorf("Append = %v, %+v", err, box.Stats())
+		}
+		now = now.Add(4 * time.Second)
+	}
+	if attempts != 2 {
+		t.Errorf("%d attempts in 20 seconds, want 2", attempts)
+	}
+	if err := os.Remove(place); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	if err := box.Append(rec("kept")); err != nil {
+		t.Errorf("Append = %v", err)
+	}
+	messages, err := box.Next(5)
+	if err != nil || len(messages) != 1 || box.Stats().Pending != 1 {
+		t.Errorf("%d messages, %v", len(messages), err)
+	}
+	if n := len(slices.Collect(box.Before(messages[0], time.Hour))) + len(slices.Collect(box.Since(now.Add(-24*time.Hour)))); n != 1 {
+		t.Errorf("%d messages before and since, want 1", n)
+	}
+	if err := box.Consume(messages); err != nil || box.Stats().Pending != 0 {
+		t.Errorf("Consume = %v", err)
+	}
+	if err := box.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -35,7 +35,7 @@ func appendForEver(dir, round string) error {
 		writers.Go(func() {
 			for i := 0; ; i++ {
 				m := fmt.Sprintf("%s/%d/%d/%s", round, w, i, strings.Repeat("x", i%3000))
-				if box.Append([]byte(m)) != nil {
+				if box.Append(rec(m)) != nil {
 					return
 				}
 				mu.Lock()

@@ -27,19 +27,29 @@
 // # Form on disk
 //
 // A folder of segment files, numbered from 1, each a sequence of records. A
-// record is a mark, its length, the time of its append, a CRC-32C of all that,
-// and the message. An append goes to the newest segment; a segment that is full,
-// that a write failed in, or that an earlier process began is never written to
-// again, so nothing durable is ever overwritten. What a reader finds damaged it
-// steps over, up to the next mark that begins an intact record.
+// record is a magic number, its length, the time of its append, a CRC-32C of all
+// that, and a reading in some 80 bytes. An append goes to the newest segment; a
+// segment that is full, that a write failed in, or that an earlier process began is
+// never written to again, so nothing durable is ever overwritten. It is compressed
+// in the background, into a file that takes its place, with an index by which the
+// next process opens the outbox without reading it. What a reader finds damaged it
+// steps over, up to the next magic number that begins an intact record.
 //
-// The file cursor says how far the messages have been consumed. It is written
+// Records do not carry the window of a reading, the hour before it: whoever sends
+// them makes it of the records before them, which [Outbox.Before] yields after a
+// restart, and of what the record says of readings that were published ([Earlier]).
+//
+// A cursor file says how far the messages have been consumed. It is written
 // now and then; losing it means that messages are delivered once more, which is
-// harmless, since they keep their identity.
+// harmless, since they keep their identity. On a disk that has become read-only it
+// is not written, and all else goes on.
 //
 // Segments are removed once they are consumed. [Options.Retain] keeps them a
 // while longer, if there is space, for a gateway that starts again and must
-// recognise what it was sent before.
+// recognise what it was sent before, and rebuild windows.
+//
+// Segments of the first format, whose records are messages of topic data with their
+// windows, are read and consumed, and never written.
 package outbox
 
 import (
@@ -47,14 +57,17 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"coldaisle.dev/shared/coalesce"
 )
 
-// MaxMessage is the largest message, in bytes. The limit lets a reader tell a
-// garbled length from a real one.
-const MaxMessage = 64 << 10
+// maxBody is the largest body of a record, in bytes. The limit lets a reader tell a
+// garbled length from a real one. No record of a valid reading is that long.
+const maxBody = 64 << 10
 
 // Sizes in bytes. A segment is the unit in which space is given back.
 const (
+	// DefaultMaxBytes holds 1.5 million readings and more (TestCapacity).
 	DefaultMaxBytes  = 256 << 20
 	minSegment       = 4 << 10
 	maxSegment       = 1 << 20
@@ -68,7 +81,8 @@ const cursorEvery = time.Second
 // Faults that [Outbox.Append] tells apart from those of the disk.
 var (
 	ErrFull    = errors.New("outbox is full")
-	ErrTooLong = errors.New("message is over 64 KiB")
+	ErrShare   = fmt.Errorf("%w: the node holds its share of it", ErrFull)
+	ErrTooLong = errors.New("record is over 64 KiB")
 	ErrClosed  = errors.New("outbox is closed")
 )
 
@@ -88,34 +102,40 @@ type Options struct {
 }
 
 // Outbox is an open folder of messages. Append may be called by many
-// goroutines, Next and Consume by one.
+// goroutines, Next, Before and Consume by one.
 type Outbox struct {
-	options Options
-	dir     string
-	unlock  func() error
+	options   Options
+	dir       string
+	unlock    func() error
+	codec     codec
+	appending *coalesce.Group[entry, error]
 
-	// commit is held by the one goroutine that writes and syncs.
-	commit sync.Mutex
+	compressing  sync.Mutex // held while segments are compressed
+	examining    sync.Mutex // held while one segment is examined
+	compressWake chan struct{}
+	compressor   sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows; never held over a write or sync of messages
-	batch    *batch     // what the next commit takes
 	segments []*segment // by number
 	active   file       // the last segment, to be appended to; nil when an append begins a new one
 	last     uint64     // number of the newest segment there ever was
-	at       position   // of the oldest message that is not consumed
-	damaged  int
-	fault    error // of the last commit
-	closed   bool
+	// at is, for each format, the place of the oldest message that is not consumed.
+	at      [2]position
+	atTime  time.Time // append of the last message consumed
+	held    holdings
+	damaged int
+	fault   error // of the last commit
+	closed  bool
 
 	reader reader // of Next
 
-	cursorFile file
-	cursorAt   time.Time // of its last write
+	cursorAt time.Time   // of its last write
+	written  [2]position // by it; of Open, Consume and Close
 }
 
 // Stats say what an outbox holds.
 type Stats struct {
-	Pending int   // messages waiting
+	Pending int   // messages waiting; estimated while segments of an earlier process are read
 	Bytes   int64 // on disk, with messages that are consumed and retained
 	Damaged int   // places that had to be stepped over since Open
 	Err     error // of the last append, where it could not be kept
@@ -130,10 +150,14 @@ func (o *Outbox) Stats() Stats {
 
 // pending counts the messages that are not consumed; the lock is held.
 func (o *Outbox) pending() int {
-	n := -o.at.taken
+	n := 0
 	for _, s := range o.segments {
-		if s.number >= o.at.segment {
-			n += s.records
+		if o.consumed(s) {
+			continue
+		}
+		n += s.records
+		if at := o.at[format(s.number)]; s.number == at.segment {
+			n -= at.taken
 		}
 	}
 	return n
@@ -143,7 +167,7 @@ func (o *Outbox) pending() int {
 func (o *Outbox) bytes() int64 {
 	var n int64
 	for _, s := range o.segments {
-		n += s.size + s.garbage
+		n += s.onDisk
 	}
 	return n
 }
@@ -151,8 +175,7 @@ func (o *Outbox) bytes() int64 {
 // Close writes the cursor and closes the files. Appends that are under way
 // finish first.
 func (o *Outbox) Close() error {
-	o.commit.Lock()
-	defer o.commit.Unlock()
+	o.appending.Close()
 	o.mu.Lock()
 	if o.closed {
 		o.mu.Unlock()
@@ -162,11 +185,14 @@ func (o *Outbox) Close() error {
 	active := o.active
 	o.active = nil
 	o.mu.Unlock()
+	close(o.compressWake)
+	o.compressor.Wait()
+	o.codec.close()
 	errs := []error{o.writeCursor()}
 	if active != nil {
 		errs = append(errs, active.Close())
 	}
-	errs = append(errs, o.cursorFile.Close(), o.unlock())
+	errs = append(errs, o.unlock())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close outbox %s: %w", o.dir, err)
 	}

@@ -2,8 +2,11 @@ package outbox_test
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,13 +18,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/reading"
 )
 
 func options() outbox.Options {
 	return outbox.Options{Clock: time.Now}
 }
 
-func openChild(dir string) (*outbox.Outbox, error) { return outbox.Open(dir, options()) }
+// openChild opens an outbox of small segments, so that some are compressed.
+func openChild(dir string) (*outbox.Outbox, error) {
+	return outbox.Open(dir, outbox.Options{Clock: time.Now, MaxBytes: 4 << 20})
+}
 
 func open(tb testing.TB, dir string, o outbox.Options) *outbox.Outbox {
 	tb.Helper()
@@ -36,7 +43,7 @@ func open(tb testing.TB, dir string, o outbox.Options) *outbox.Outbox {
 func add(tb testing.TB, box *outbox.Outbox, messages ...string) {
 	tb.Helper()
 	for _, m := range messages {
-		if err := box.Append([]byte(m)); err != nil {
+		if err := box.Append(rec(m)); err != nil {
 			tb.Fatalf("append %.20q: %v", m, err)
 		}
 	}
@@ -55,7 +62,7 @@ func drain(tb testing.TB, box *outbox.Outbox, step int) []string {
 			return all
 		}
 		for _, m := range messages {
-			all = append(all, string(m.Data))
+			all = append(all, m.Enrolment)
 		}
 		if err := box.Consume(messages); err != nil {
 			tb.Fatal(err)
@@ -71,9 +78,19 @@ func numbered(from, to int) []string {
 	return all
 }
 
+// recordSize is the size of a record beside its text of less than 128 bytes.
+const recordSize = 64
+
+// rec is a record that carries a text. Texts are spread over 50 nodes.
+func rec(text string) outbox.Record {
+	node := fmt.Sprintf("n%02d", crc32.ChecksumIEEE([]byte(text))%50)
+	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	return outbox.Record{Reading: reading.Reading{NodeID: node, MessageID: "1", Time: at, Temperature: 20, Humidity: 40}, Enrolment: text}
+}
+
 func segments(tb testing.TB, dir string) []string {
 	tb.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	found, err := filepath.Glob(filepath.Join(dir, "*.seg*"))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -121,7 +138,7 @@ func TestNextDoesNotTakeOut(t *testing.T) {
 	add(t, box, "a", "b", "c")
 	for range 2 {
 		messages, err := box.Next(2)
-		if err != nil || len(messages) != 2 || string(messages[0].Data) != "a" {
+		if err != nil || len(messages) != 2 || messages[0].Enrolment != "a" {
 			t.Fatalf("Next = %v, %v, want a and b", messages, err)
 		}
 	}
@@ -145,7 +162,7 @@ func TestConcurrentAppendsAreAllKept(t *testing.T) {
 		writers.Go(func() {
 			for i := range 20 {
 				m := fmt.Sprintf("%d/%d", w, i)
-				if err := box.Append([]byte(m)); err != nil {
+				if err := box.Append(rec(m)); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -167,16 +184,29 @@ func TestConcurrentAppendsAreAllKept(t *testing.T) {
 	}
 }
 
+// noise is a text that cannot be compressed much.
+func noise(length int) string {
+	random := make([]byte, length*3/4)
+	_, _ = rand.Read(random)
+	return base64.RawStdEncoding.EncodeToString(random)
+}
+
+// ofNode is a record of a certain node.
+func ofNode(node int, text string) outbox.Record {
+	r := rec(text)
+	r.Reading.NodeID = fmt.Sprintf("node-%d", node)
+	return r
+}
+
 func TestBound(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := options()
 	o.MaxBytes = 32 << 10
 	box := open(t, dir, o)
-	message := strings.Repeat("m", 1000)
 	kept := 0
 	for {
-		err := box.Append([]byte(message))
+		err := box.Append(ofNode(kept, noise(1000)))
 		if errors.Is(err, outbox.ErrFull) {
 			break
 		}
@@ -195,16 +225,18 @@ func TestBound(t *testing.T) {
 		}
 		size += info.Size()
 	}
-	if size > o.MaxBytes || size < o.MaxBytes-2000 {
-		t.Errorf("%d bytes on disk, want just under %d", size, o.MaxBytes)
+	if size > o.MaxBytes || size < o.MaxBytes*9/10 {
+		t.Errorf("%d bytes on disk, want under %d and near it", size, o.MaxBytes)
 	}
 	// What is taken out makes room, and what had been promised is all there.
 	if got := len(drain(t, box, 3)); got != kept {
 		t.Errorf("%d messages come out, want the %d that were accepted", got, kept)
 	}
 	// The segment that is being written to still holds up to four of them.
-	for range kept - 4 {
-		add(t, box, message)
+	for i := range kept - 4 {
+		if err := box.Append(ofNode(i, noise(1000))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got := len(drain(t, box, 3)); got != kept-4 {
 		t.Errorf("%d messages come out of a full outbox, want %d", got, kept-4)
@@ -214,11 +246,11 @@ func TestBound(t *testing.T) {
 func TestTooLongMessage(t *testing.T) {
 	t.Parallel()
 	box := open(t, t.TempDir(), options())
-	if err := box.Append(make([]byte, outbox.MaxMessage+1)); !errors.Is(err, outbox.ErrTooLong) {
+	if err := box.Append(rec(strings.Repeat("m", 64<<10))); !errors.Is(err, outbox.ErrTooLong) {
 		t.Errorf("Append = %v, want ErrTooLong", err)
 	}
-	add(t, box, strings.Repeat("m", outbox.MaxMessage), "")
-	if got := drain(t, box, 9); len(got) != 2 || len(got[0]) != outbox.MaxMessage {
+	add(t, box, strings.Repeat("m", 60<<10), "")
+	if got := drain(t, box, 9); len(got) != 2 || len(got[0]) != 60<<10 {
 		t.Errorf("%d messages come out, want the longest and the empty one", len(got))
 	}
 }
@@ -227,7 +259,7 @@ func TestTooLongMessage(t *testing.T) {
 // looks which messages survive.
 func TestDamage(t *testing.T) {
 	t.Parallel()
-	const record = 20 + 10 // bytes
+	const record = recordSize + 10 // bytes
 	all := []string{"message 0.", "message 1.", "message 2.", "message 3."}
 	cases := map[string]struct {
 		harm    func([]byte) []byte
@@ -300,7 +332,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clear(content[30:])
+	clear(content[recordSize+len("first"):])
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +373,7 @@ func TestCursor(t *testing.T) {
 			if err := box.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.harm(filepath.Join(dir, "cursor")); err != nil {
+			if err := c.harm(filepath.Join(dir, "cursor2")); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.want, drain(t, open(t, dir, options()), 9)); diff != "" {
@@ -434,7 +466,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := box.Append([]byte("late")); !errors.Is(err, outbox.ErrClosed) {
+	if err := box.Append(rec("late")); !errors.Is(err, outbox.ErrClosed) {
 		t.Errorf("Append after Close = %v, want ErrClosed", err)
 	}
 	if err := box.Close(); err != nil {

@@ -4,63 +4,226 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"time"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
 )
 
-// A record begins with a mark by which a reader finds the next one behind a
-// damaged place, and a header:
-//
-//	mark     4 bytes
-//	length   4 bytes  of the message
-//	appended 8 bytes  microseconds since 1970
-//	checksum 4 bytes  CRC-32C of length, appended and message
-const headerSize = 20
+// Record is one reading as it is kept.
+type Record struct {
+	Reading reading.Reading
+	// Earlier are readings of the node in the hour before this one that the outbox
+	// does not hold, oldest first: they were published. The window that is sent with
+	// the reading is made of them and of the node's records.
+	Earlier []Earlier
+	// Enrolment is the id of the gateway's enrolment under which the reading was
+	// taken, empty for none: the record is never signed under another.
+	Enrolment string
+	// Boot says which boot of the machine Uptime belongs to; zero for unknown.
+	Boot [16]byte
+	// Uptime is the machine's time since that boot, suspension included, at the time
+	// of the reading. While the boot is the same it tells how old the reading is,
+	// whatever the clock did.
+	Uptime time.Duration
+}
 
-// magic is no valid UTF-8, so that it does not occur within a JSON message.
-const magic = "\xc0\x1d\xa1\xfe"
+// Earlier is a reading of a window.
+type Earlier struct {
+	Time time.Time // in microseconds
+	// In hundredths of a °C and of a % relative humidity.
+	Temperature, Humidity int16
+}
 
-// Message is one message of an outbox.
+// Message is one record of an outbox.
 type Message struct {
-	Data     []byte
+	Record
+
 	Appended time.Time
+	// Recent is the window of a record of the first format, which carries it whole.
+	Recent reading.Window
 
 	end position // of the message after it
 }
 
+// A record begins with a magic number by which a reader finds the next record
+// behind a damaged place, and a header:
+//
+//	magic    4 bytes
+//	length   4 bytes  of the body
+//	appended 8 bytes  microseconds since 1970
+//	checksum 4 bytes  CRC-32C of length, appended and body
+//
+// The body of the second format is what appendBody writes. That of the first format
+// is a message of topic data, in JSON, with its window.
+const headerSize = 20
+
+// The magic numbers are no valid UTF-8, so that they do not occur within JSON.
+const (
+	magicV1 = "\xc0\x1d\xa1\xfe"
+	magicV2 = "\xc0\x1d\xa2\xfe"
+)
+
 // checksum covers a record from its length on, but for the checksum itself.
-func checksum(header, message []byte) uint32 {
+func checksum(header, body []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
-	return crc32.Update(crc32.Checksum(header[4:16], table), table, message)
+	return crc32.Update(crc32.Checksum(header[4:16], table), table, body)
 }
 
-func appendRecord(to, message []byte, appended time.Time) []byte {
+func appendRecord(to []byte, r Record, appended time.Time) []byte {
 	start := len(to)
-	to = append(to, magic...)
-	to = binary.LittleEndian.AppendUint32(to, uint32(len(message))) //nolint:gosec // Append has checked the length
-	to = binary.LittleEndian.AppendUint64(to, uint64(appended.UnixMicro()))
-	to = binary.LittleEndian.AppendUint32(to, checksum(to[start:], message))
-	return append(to, message...)
+	to = append(to, magicV2...)
+	to = append(to, make([]byte, headerSize-len(magicV2))...)
+	to = appendBody(to, r)
+	header, body := to[start:start+headerSize], to[start+headerSize:]
+	binary.LittleEndian.PutUint32(header[4:], uint32(len(body))) //nolint:gosec // Append checks the size
+	binary.LittleEndian.PutUint64(header[8:], uint64(appended.UnixMicro()))
+	binary.LittleEndian.PutUint32(header[16:], checksum(header, body))
+	return to
 }
 
-// record reads the record that begins at an offset. end is where the next one
-// begins; ok is false when there is no intact record there.
-func record(data []byte, offset int64) (m Message, end int64, ok bool) {
+// appendedAt is the time in an encoded record's header.
+func appendedAt(record []byte) time.Time {
+	return time.UnixMicro(int64(binary.LittleEndian.Uint64(record[8:]))).UTC() //nolint:gosec // as it was written
+}
+
+// appendBody writes a record: texts by their lengths, numbers as varints, what does
+// not change from record to record as it is, since segments are compressed.
+func appendBody(to []byte, r Record) []byte {
+	to = appendText(to, r.Reading.NodeID)
+	to = appendText(to, r.Reading.MessageID)
+	at := r.Reading.Time.UnixMicro()
+	to = binary.AppendVarint(to, at)
+	to = appendNumber(to, r.Reading.Temperature)
+	to = appendNumber(to, r.Reading.Humidity)
+	to = appendText(to, r.Enrolment)
+	to = append(to, r.Boot[:]...)
+	// The difference is about the same in all records of a boot.
+	to = binary.AppendVarint(to, at-r.Uptime.Microseconds())
+	to = binary.AppendUvarint(to, uint64(len(r.Earlier)))
+	for _, e := range r.Earlier {
+		to = binary.AppendVarint(to, at-e.Time.UnixMicro())
+		to = binary.AppendVarint(to, int64(e.Temperature))
+		to = binary.AppendVarint(to, int64(e.Humidity))
+	}
+	return to
+}
+
+func appendText(to []byte, text string) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
+}
+
+// appendNumber writes a number that two decimals hold as twice its hundredths, and
+// any other one as 1 and its bits.
+func appendNumber(to []byte, value float64) []byte {
+	hundredths := math.RoundToEven(value * 100)
+	if math.Abs(hundredths) < 1e9 && hundredths/100 == value && math.Signbit(hundredths) == (hundredths < 0) {
+		return binary.AppendVarint(to, 2*int64(hundredths))
+	}
+	return binary.LittleEndian.AppendUint64(binary.AppendVarint(to, 1), math.Float64bits(value))
+}
+
+// bodyReader takes the parts of a body from its front. After the first fault all of
+// them are zero.
+type bodyReader struct {
+	rest  []byte
+	fault bool
+}
+
+func (b *bodyReader) bytes(n uint64) []byte {
+	if b.fault || n > uint64(len(b.rest)) {
+		b.fault = true
+		return nil
+	}
+	taken := b.rest[:n]
+	b.rest = b.rest[n:]
+	return taken
+}
+
+func (b *bodyReader) uvarint() uint64 {
+	value, n := binary.Uvarint(b.rest)
+	b.bytes(uint64(max(n, 0)))
+	b.fault = b.fault || n <= 0
+	return value
+}
+
+func (b *bodyReader) varint() int64 {
+	value, n := binary.Varint(b.rest)
+	b.bytes(uint64(max(n, 0)))
+	b.fault = b.fault || n <= 0
+	return value
+}
+
+func (b *bodyReader) text() string { return string(b.bytes(b.uvarint())) }
+
+func (b *bodyReader) number() float64 {
+	value := b.varint()
+	if value&1 == 0 {
+		return float64(value/2) / 100
+	}
+	bits := b.bytes(8)
+	if b.fault {
+		return 0
+	}
+	return math.Float64frombits(binary.LittleEndian.Uint64(bits))
+}
+
+// decodeBody reads a body of the second format. What no gateway of ours wrote is not ok.
+func decodeBody(body []byte) (r Record, ok bool) {
+	b := bodyReader{rest: body}
+	r.Reading.NodeID, r.Reading.MessageID = b.text(), b.text()
+	at := b.varint()
+	r.Reading.Time = time.UnixMicro(at).UTC()
+	r.Reading.Temperature, r.Reading.Humidity = b.number(), b.number()
+	r.Enrolment = b.text()
+	copy(r.Boot[:], b.bytes(uint64(len(r.Boot))))
+	r.Uptime = time.Duration(at-b.varint()) * time.Microsecond
+	count := b.uvarint()
+	if b.fault || count > reading.MaxWindow+1 {
+		return Record{}, false
+	}
+	for range count {
+		e := Earlier{Time: time.UnixMicro(at - b.varint()).UTC()}
+		e.Temperature, e.Humidity = int16(b.varint()), int16(b.varint()) //nolint:gosec // as it was written; the checksum holds
+		r.Earlier = append(r.Earlier, e)
+	}
+	return r, !b.fault && len(b.rest) == 0 && r.Reading.Validate() == nil
+}
+
+// recordAt finds the record that begins at an offset and has its checksum. end is
+// where the next one begins; ok is false when there is none there.
+func recordAt(data []byte, offset int64) (header, body []byte, end int64, ok bool) {
 	rest := data[offset:]
-	if len(rest) < headerSize || string(rest[:4]) != magic {
-		return Message{}, 0, false
+	if len(rest) < headerSize || (string(rest[:4]) != magicV1 && string(rest[:4]) != magicV2) {
+		return nil, nil, 0, false
 	}
-	header := rest[:headerSize]
+	header = rest[:headerSize]
 	claimed := binary.LittleEndian.Uint32(header[4:]) // of a garbled one, more than an int holds on a 32-bit machine
-	if claimed > MaxMessage || int(claimed) > len(rest)-headerSize {
+	if claimed > maxBody || int(claimed) > len(rest)-headerSize {
+		return nil, nil, 0, false
+	}
+	body = rest[headerSize : headerSize+int(claimed)]
+	if binary.LittleEndian.Uint32(header[16:]) != checksum(header, body) {
+		return nil, nil, 0, false
+	}
+	return header, body, offset + headerSize + int64(claimed), true
+}
+
+// record reads the record that begins at an offset.
+func record(data []byte, offset int64) (m Message, end int64, ok bool) {
+	header, body, end, ok := recordAt(data, offset)
+	if !ok {
 		return Message{}, 0, false
 	}
-	length := int(claimed)
-	message := rest[headerSize : headerSize+length : headerSize+length]
-	if binary.LittleEndian.Uint32(header[16:]) != checksum(header, message) {
-		return Message{}, 0, false
+	m.Appended = appendedAt(header)
+	if string(header[:4]) == magicV2 {
+		m.Record, ok = decodeBody(body)
+		return m, end, ok
 	}
-	appended := time.UnixMicro(int64(binary.LittleEndian.Uint64(header[8:]))).UTC() //nolint:gosec // as it was written
-	return Message{Data: message, Appended: appended}, offset + int64(headerSize+length), true
+	data1, err := wire.DecodeData(body, m.Appended)
+	m.Reading, m.Recent = data1.Reading, data1.Recent
+	return m, end, err == nil
 }
 
 // following finds the first intact record at or behind an offset. damaged says
@@ -71,7 +234,7 @@ func following(data []byte, offset int64) (m Message, end int64, damaged, ok boo
 			return m, end, damaged, true
 		}
 		damaged = true
-		next := bytes.Index(data[offset+1:], []byte(magic))
+		next := bytes.Index(data[offset+1:], []byte(magicV1[:2]))
 		if next < 0 {
 			break
 		}

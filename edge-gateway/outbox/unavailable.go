@@ -10,7 +10,7 @@ import (
 type Unavailable struct{ Reason error }
 
 // Append returns the reason.
-func (r Unavailable) Append([]byte) error { return r.Reason }
+func (r Unavailable) Append(Record) error { return r.Reason }
 
 // Next returns nothing.
 func (Unavailable) Next(int) ([]Message, error) { return nil, nil }
@@ -20,6 +20,11 @@ func (Unavailable) Consume([]Message) error { return nil }
 
 // Since yields nothing.
 func (Unavailable) Since(time.Time) iter.Seq[Message] { return func(func(Message) bool) {} }
+
+// Before yields nothing.
+func (Unavailable) Before(Message, time.Duration) iter.Seq[Message] {
+	return func(func(Message) bool) {}
+}
 
 // Stats tells why there is nothing.
 func (r Unavailable) Stats() Stats { return Stats{Err: r.Reason} }

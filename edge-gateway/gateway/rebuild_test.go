@@ -1,0 +1,141 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// restartable is a site whose gateway can be stopped and started again over its outbox.
+type restartable struct {
+	site
+
+	dir  string
+	box  *outbox.Outbox
+	stop func()
+}
+
+func (s *restartable) start(publisher gateway.Publisher) {
+	s.tb.Helper()
+	box, err := outbox.Open(s.dir, outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock})
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.box = box
+	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, publisher, box, s.clock, logging.Discard())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.gateway.Run(ctx) })
+	s.stop = func() {
+		cancel()
+		running.Wait()
+		_ = box.Close()
+	}
+}
+
+// some takes so many messages of the backlog, then fails.
+type some struct {
+	*record
+
+	left int
+	done chan struct{}
+}
+
+func (p *some) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		if p.left == 0 {
+			close(p.done)
+		}
+		p.left--
+		if p.left < 0 {
+			errs[i] = errAway
+			continue
+		}
+		errs[i] = p.Publish(ctx, m)
+	}
+	return errs
+}
+
+// TestWindowsAreRebuilt sends the same readings to a gateway whose Pub/Sub is away now
+// and then, that is restarted in outages and while it drains, and to one that nothing
+// happens to: what arrives is the same, windows included. Contract 9.1.
+func TestWindowsAreRebuilt(t *testing.T) {
+	t.Parallel()
+	const readings = 400 // of two nodes, each every 30 seconds
+	untroubled := newSite(t)
+	s := &restartable{site: site{tb: t, published: &record{}, now: untroubled.clock()}, dir: t.TempDir()}
+	s.start(s.published)
+	defer func() { s.stop() }()
+	send := func(i int) {
+		body := fmt.Sprintf(`{"id":"%d","node_id":"n%d","temperature":%g,"humidity":%g}`, i, i%2, 20+float64(i%37)/10, 40+float64(i%23)/100)
+		untroubled.message(body)
+		if status := s.message(body); status != http.StatusOK && status != http.StatusInternalServerError {
+			t.Fatalf("answered %d", status)
+		}
+	}
+	for i := range readings {
+		untroubled.pass(15 * time.Second)
+		s.pass(15 * time.Second)
+		switch i {
+		case 150, 200, 204, 260:
+			s.published.fail(errAway)
+		case 202, 230:
+			s.published.fail(nil)
+			eventually(t, "delivery", func() bool {
+				_, health := s.send(http.MethodGet, "/health", "")
+				return s.box.Stats().Pending == 0 && healthy(health)
+			})
+		case 170, 180, 270:
+			s.stop()
+			s.start(s.published)
+		}
+		send(i)
+	}
+	s.stop()
+	s.published.fail(nil)
+	half := &some{record: s.published, left: 70, done: make(chan struct{})}
+	s.start(half)
+	<-half.done
+	s.stop()
+	s.start(s.published)
+	eventually(t, "the rest of the backlog", func() bool { return s.box.Stats().Pending == 0 })
+
+	arrived := func(r *record) map[reading.Identity]wire.Data {
+		found := map[reading.Identity]wire.Data{}
+		all, _ := r.all()
+		for _, data := range all {
+			found[data.Reading.Identity()] = data
+		}
+		return found
+	}
+	want, got := arrived(untroubled.published), arrived(s.published)
+	if len(want) != readings || len(got) != readings {
+		t.Fatalf("%d and %d readings arrived, want %d", len(want), len(got), readings)
+	}
+	differ := 0
+	for id, data := range want {
+		if diff := cmp.Diff(data, got[id]); diff != "" {
+			if differ++; differ < 3 {
+				t.Errorf("reading %s (-untroubled +troubled):\n%s", id.MessageID, diff)
+			}
+		}
+	}
+	if differ > 0 {
+		t.Errorf("%d of %d differ", differ, readings)
+	}
+}
+
+func healthy(health string) bool { return strings.Contains(health, `"status":"healthy"`) }
