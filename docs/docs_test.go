@@ -411,3 +411,28 @@ func TestEveryCountIsDescribed(t *testing.T) {
 		}
 	}
 }
+
+// TestNewcomersPath walks from README to where a reading is stored: README, the table in
+// design.md, and the function. It looks for every path of the table too.
+func TestNewcomersPath(t *testing.T) {
+	t.Parallel()
+	if !strings.Contains(read(t, "../README.md"), "[where things are stored](docs/design.md#where-things-are-stored)") {
+		t.Error("README does not lead to the table")
+	}
+	_, table, _ := strings.Cut(read(t, "design.md"), "\n## Where things are stored\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, path := range regexp.MustCompile("`([a-z-]+/[a-z/.-]+)`").FindAllStringSubmatch(table, -1) {
+		if _, err := os.Stat(filepath.Join("..", path[1])); err != nil {
+			t.Error(err)
+		}
+	}
+	links := regexp.MustCompile(`\]\((\S+\.go)\)`).FindAllStringSubmatch(table, -1)
+	if len(links) != 2 {
+		t.Errorf("%d files of readings", len(links))
+	}
+	for _, link := range links {
+		if !strings.Contains(read(t, link[1]), ") Append(ctx context.Context, rows []reading.Reading) error {") {
+			t.Errorf("%s does not append readings", link[1])
+		}
+	}
+}

@@ -27,22 +27,22 @@ const (
 	fromOne = 1024
 )
 
-// maxFlushInFlight is clients of a server, with addresses of their own.
-type maxFlushInFlight struct {
+// clients are the clients of a server, each with an address of its own.
+type clients struct {
 	t      *testing.T
 	server string
 	log    written
 	slow   atomic.Int64 // requests under way
 }
 
-// newCrowd serves health, and what does not end before the test does.
-func newCrowd(t *testing.T) *maxFlushInFlight {
+// newClients starts a server for them. It answers /health, and /slow only when the test ends.
+func newClients(t *testing.T) *clients {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &maxFlushInFlight{t: t, server: listener.Addr().String()}
+	c := &clients{t: t, server: listener.Addr().String()}
 	over := make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -62,7 +62,7 @@ func newCrowd(t *testing.T) *maxFlushInFlight {
 }
 
 // dial connects from an address of this machine.
-func (c *maxFlushInFlight) dial(from string) net.Conn {
+func (c *clients) dial(from string) net.Conn {
 	c.t.Helper()
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
 	conn, err := dialer.DialContext(c.t.Context(), "tcp", c.server)
@@ -94,7 +94,7 @@ func ask(conn net.Conn) error {
 }
 
 // hold opens connections from an address and leaves them idle after a request.
-func (c *maxFlushInFlight) hold(from string, n int) []net.Conn {
+func (c *clients) hold(from string, n int) []net.Conn {
 	c.t.Helper()
 	held := make([]net.Conn, n)
 	for i := range held {
@@ -107,7 +107,7 @@ func (c *maxFlushInFlight) hold(from string, n int) []net.Conn {
 }
 
 // occupy opens connections from an address with a request under way on each.
-func (c *maxFlushInFlight) occupy(from string, n int) {
+func (c *clients) occupy(from string, n int) {
 	c.t.Helper()
 	want := c.slow.Load() + int64(n)
 	for range n {
@@ -130,7 +130,7 @@ func closed(conn net.Conn) bool {
 // can get. Whoever comes is let in, and who was there before them stays.
 // Contract 8.11.
 func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousands of open files each
-	c := newCrowd(t)
+	c := newClients(t)
 	node := c.hold("127.0.0.9", 1)[0]
 	var crowd []net.Conn
 	for i := range 5 {
@@ -161,7 +161,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousa
 // TestOneAddressCannotTakeAllConnections opens more than its share from one
 // address: those that have been idle for the longest go. Contract 8.11.
 func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltest // thousands of open files each
-	c := newCrowd(t)
+	c := newClients(t)
 	held := c.hold("127.0.0.1", fromOne)
 	if err := ask(held[0]); err != nil { // now the second has been idle for the longest
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltes
 // TestConnectionsThatAreNotIdle fills an address's share, and then all there is,
 // with requests that take their time.
 func TestConnectionsThatAreNotIdle(t *testing.T) { //nolint:paralleltest // thousands of open files each
-	c := newCrowd(t)
+	c := newClients(t)
 	c.occupy("127.0.0.2", fromOne)
 	if ask(c.dial("127.0.0.2")) == nil {
 		t.Error("one more from the address is let in")
@@ -196,7 +196,7 @@ func TestConnectionsThatAreNotIdle(t *testing.T) { //nolint:paralleltest // thou
 
 // TestConnectionsThatSayNothing opens connections and sends nothing.
 func TestConnectionsThatSayNothing(t *testing.T) { //nolint:paralleltest // thousands of open files each
-	c := newCrowd(t)
+	c := newClients(t)
 	for i := range 5 {
 		for range fromOne {
 			c.dial(fmt.Sprintf("127.0.0.%d", 2+i))

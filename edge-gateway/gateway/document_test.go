@@ -30,9 +30,9 @@ var document = sync.OnceValues(func() (*openapitest.Document, error) {
 	return openapitest.Parse(context.Background(), text)
 })
 
-// judge holds an answer against openapi.json: every test does that sends by
+// matchesDocument holds an answer against openapi.json: every test does that sends by
 // [site.send].
-func judge(tb testing.TB, request *http.Request, answer *httptest.ResponseRecorder) {
+func matchesDocument(tb testing.TB, request *http.Request, answer *httptest.ResponseRecorder) {
 	tb.Helper()
 	d, err := document()
 	if err != nil {

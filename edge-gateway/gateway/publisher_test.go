@@ -12,9 +12,9 @@ import (
 	"coldaisle.dev/shared/pubsubtest"
 )
 
-// TestTopicLosesNothingInAHurry publishes from many goroutines, alone and in
+// TestConcurrentPublishesLoseNothing publishes from many goroutines, alone and in
 // crowds, beside a backlog, and stops the topic at once.
-func TestTopicLosesNothingInAHurry(t *testing.T) {
+func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	t.Parallel()
 	topic, server := newTopic(t)
 	var publishing sync.WaitGroup

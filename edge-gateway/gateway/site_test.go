@@ -139,7 +139,7 @@ func (s *site) send(method, path, body string) (status int, answer string) {
 	if kind := recorder.Header().Get("Content-Type"); path != "/metrics" && kind != "application/json" {
 		s.tb.Errorf("%s %s: Content-Type %q", method, path, kind)
 	}
-	judge(s.tb, request, recorder)
+	matchesDocument(s.tb, request, recorder)
 	return recorder.Code, strings.TrimSpace(recorder.Body.String())
 }
 
