@@ -15,7 +15,7 @@ import (
 	"coldaisle.dev/shared/logging"
 )
 
-// TestMalformedTransfer sends bodies whose chunks are broken: the client's fault
+// TestMalformedTransfer sends bodies whose chunks are broken. The error is the client's
 // and never a 500.
 func TestMalformedTransfer(t *testing.T) {
 	t.Parallel()
@@ -143,8 +143,8 @@ func TestErrorsNameTheField(t *testing.T) {
 	}
 }
 
-// TestFirstErrorIsReported gives bodies with several faults: the first of the fields,
-// as the type has them, whatever their order in the body and whoever finds it.
+// TestFirstErrorIsReported gives bodies with several errors. The answer names the first field
+// in the order of the type, whatever their order in the body and whoever finds it.
 // Contract 1.4.
 func TestFirstErrorIsReported(t *testing.T) {
 	t.Parallel()

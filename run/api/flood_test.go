@@ -94,10 +94,10 @@ func TestLoginFlood(t *testing.T) { //nolint:paralleltest // measures times
 	}
 }
 
-// TestLoginFloodFromOneAddress has one client send more logins and registrations
-// at a time than can wait, under a new invented address each, and another log in
-// and register meanwhile, one request at a time. The other gets every answer,
-// soon; the first is told 503 and when to try again; nobody gets a 500.
+// TestLoginFloodFromOneAddress has one client send more logins and registrations at a
+// time than can wait, each under a new invented address. Another client logs in and
+// registers meanwhile, one request at a time, and is answered soon. The first gets 503
+// and when to try again. Nobody gets a 500.
 // Contract 2.9.
 func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes the processor
 	s := newTestAPI(t, func(d *Config) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })

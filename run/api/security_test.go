@@ -96,9 +96,8 @@ func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the
 	}
 }
 
-// TestSecurityHeaders looks at answers of every kind: what they are cannot be
-// guessed otherwise, nothing keeps them, and no page of another origin may read
-// them.
+// TestSecurityHeaders looks at answers of every kind. Browsers must not guess their
+// type, nothing may cache them, and no page of another origin may read them.
 func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)

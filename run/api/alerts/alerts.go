@@ -44,8 +44,8 @@ type alertPath struct {
 	AlertID int64 `path:"alert_id" doc:"Id of an alert of one of the caller's sensors." example:"41"`
 }
 
-// Range narrows a list of alerts. It is exported only because huma sees no
-// other embedded fields.
+// Range narrows a list of alerts. It is exported only because huma reads no embedded
+// fields of unexported types.
 type Range struct {
 	SensorID  string          `query:"sensor_id" doc:"Only alerts of this sensor, deleted ones included." example:"esp32-7f3a"`
 	StartTime input.Timestamp `query:"start_time" doc:"Only alerts from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`

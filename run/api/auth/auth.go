@@ -1,6 +1,6 @@
-// Package auth knows who calls: it issues and checks tokens, hashes passwords, and
-// shares the time of the processor for that fairly among clients. Operations ask
-// it for the [Caller].
+// Package auth knows who calls. It issues and checks tokens, and hashes passwords for
+// a limited number of requests at a time, fairly among clients. Operations ask it for
+// the [Caller].
 package auth
 
 import (
@@ -30,8 +30,8 @@ func Caller(ctx context.Context) int64 {
 	return id
 }
 
-// RequireSelf returns 404 unless a path's customer_id is the caller's: to the
-// caller other customers do not exist.
+// RequireSelf returns an error unless customerID is the caller's. It is that of an
+// absent customer, because others do not exist for the caller (contract 1.3).
 func RequireSelf(ctx context.Context, customerID int64) error {
 	if Caller(ctx) != customerID {
 		return store.ErrNoCustomer
@@ -46,8 +46,8 @@ type Authenticator struct {
 	Log      *slog.Logger
 }
 
-// Authenticate lets a request with a valid token through, with its customer in
-// the context, and answers every other one alike.
+// Authenticate lets a request with a valid token through, with its customer in the
+// context. Every other request gets the same 401 (contract 1.2).
 func (a *Authenticator) Authenticate(ctx huma.Context, next func(huma.Context)) {
 	who, err := a.bearerToken(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (a *Authenticator) Authenticate(ctx huma.Context, next func(huma.Context)) 
 	next(huma.WithValue(ctx, callerKey{}, who.customerID))
 }
 
-// refuseToken answers 401, alike whatever is wrong with the token.
+// refuseToken answers 401. The answer does not say what is wrong with the token.
 func refuseToken(ctx huma.Context) {
 	ctx.SetHeader("WWW-Authenticate", "Bearer")
 	_, writer := humago.Unwrap(ctx)

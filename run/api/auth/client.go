@@ -15,24 +15,23 @@ import (
 // Clients finds the address that a request comes from: password slots are shared
 // fairly among addresses.
 //
-// Behind a proxy, only the header to which the proxy adds shows it. Google
-// documents of its load balancer
+// Behind a proxy, only the header to which the proxy adds shows it. Google's load
+// balancer sends, by its documentation
 // (https://cloud.google.com/load-balancing/docs/https#x-forwarded-for_header):
 //
 //	X-Forwarded-For: <supplied-value>,<client-ip>,<load-balancer-ip>
 //
-// and that it does not verify what precedes the last two, which anybody may
-// supply. Cloud Run's own front end adds the address that it sees in the same
-// way, so that a request to the run.app address ends in <client-ip>, whatever
-// stands before it, and one through the load balancer has been seen to end in
-// <client-ip>,<load-balancer-ip>,<client-ip>
+// It does not verify the supplied value, which may be anything. Cloud Run's own front
+// end adds the address that it sees in the same way. So the header of a request to the
+// run.app address ends in <client-ip>, and that of a request through the load balancer
+// has been seen to end in <client-ip>,<load-balancer-ip>,<client-ip>
 // (https://github.com/kubernetes/registry.k8s.io/pull/61).
 //
-// Hence neither the first address nor the last nor the last but one is right in
-// all of them, but this is: from the right, the first that is no proxy of ours.
+// The client is therefore at no fixed place. It is the first address from the right
+// that is not one of our proxies.
 type Clients struct {
-	// peer is whether whoever connects is a proxy of ours: on Cloud Run nobody
-	// but Google's front end can.
+	// peer says that every connection comes from a proxy of ours. On Cloud Run only
+	// Google's front end can connect.
 	peer    bool
 	proxies []netip.Prefix
 }

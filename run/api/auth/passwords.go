@@ -30,9 +30,9 @@ type Passwords struct {
 	dummyHash []byte
 }
 
-// NewPasswords allows so many hashes at a time, at least one. The dummy hash is
-// written, not computed: comparing with it takes as long as with a real one, and
-// an instance starts without computing a hash.
+// NewPasswords allows so many hashes at a time, at least one. The dummy hash is a text
+// of the right form and not computed, so that an instance starts at once; comparing
+// with it takes as long as with a real hash.
 func NewPasswords(concurrent, cost int) *Passwords {
 	dummyHash := fmt.Appendf(nil, "$2a$%02d$%s", cost, strings.Repeat("u", saltAndHash))
 	queue := fairqueue.New[netip.Prefix](fairqueue.Limits{Slots: concurrent, MaxWaiting: MaxWaiting, MaxWait: MaxPasswordWait})
@@ -45,8 +45,8 @@ const saltAndHash = 22 + 31
 const (
 	// MaxPasswordWait is how long a request waits for a password slot.
 	MaxPasswordWait = 10 * time.Second
-	// MaxWaiting is how many requests of an instance wait at a time: of the 80 that
-	// Cloud Run sends to one, as we configure it, it leaves some to all else.
+	// MaxWaiting is how many requests of an instance wait at a time. Cloud Run, as we
+	// configure it, sends up to 80 requests to an instance; the rest is for all others.
 	MaxWaiting = 64
 )
 
@@ -57,8 +57,8 @@ func Busy() *rest.Error {
 	}
 }
 
-// Acquire waits for a password slot, fairly among clients. Call it before any
-// query of the request: a flood must not reach the database either.
+// Acquire waits for a password slot, fairly among clients (contract 2.9). Call it
+// before any query of the request, so that a flood does not reach the database.
 func (p *Passwords) Acquire(ctx context.Context) (done func(), err error) {
 	done, err = p.queue.Acquire(ctx, clientOf(ctx))
 	if errors.Is(err, fairqueue.ErrBusy) {
@@ -82,8 +82,8 @@ func (p *Passwords) Hash(ctx context.Context, plain string) (string, error) {
 	return string(hashed), nil
 }
 
-// Matches compares a password with a stored hash, or with the decoy when
-// stored is empty, which never matches. The caller holds a password slot.
+// Matches compares a password with a stored hash, or with the dummy hash, which
+// never matches, when stored is empty. The caller holds a password slot.
 func (p *Passwords) Matches(stored, plain string) (bool, error) {
 	hashed := []byte(stored)
 	if stored == "" {

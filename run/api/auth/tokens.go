@@ -15,8 +15,8 @@ import (
 // tokenLifetime is how long a token is valid after its issue.
 const tokenLifetime = 30 * time.Minute
 
-// clockSkew is how far ahead another instance's clock may be when it says that
-// a token was issued, or is valid only from, a moment yet to come.
+// clockSkew is how far ahead of ours another instance's clock may be. A token may be
+// issued, or begin to be valid, that much later than now.
 const clockSkew = 10 * time.Second
 
 // minKeyBytes is the shortest key for HS256: as long as its output (RFC 7518 §3.2).
@@ -55,9 +55,9 @@ func firstKey(secret string) string {
 	return strings.TrimSpace(first)
 }
 
-// claims are what a token says. Their times are finer than the library's, which
-// cuts seconds: a password change revokes every token issued before it, and a
-// login in the same second must hold.
+// claims are what a token says. Their times have microseconds, where the library's
+// have seconds: a password change revokes every token issued before it (contract 2.8),
+// but not that of a login later in the same second.
 type claims struct {
 	Subject   string       `json:"sub"`
 	IssuedAt  *numericDate `json:"iat"`

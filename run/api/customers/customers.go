@@ -144,8 +144,8 @@ func errLogin() *rest.Error {
 	return rest.NewError(http.StatusUnauthorized, "Incorrect email or password")
 }
 
-// login answers an unknown e-mail and a wrong password alike and in the same
-// time: both compare one hash.
+// login gives an unknown e-mail address and a wrong password the same answer in the
+// same time, because both compare one hash (contract 2.6).
 func (h *Handlers) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
 	found, matches, err := h.check(ctx, in.Body)
 	if err != nil {
@@ -209,7 +209,7 @@ func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) 
 			return nil, err
 		}
 		change.PasswordHash = &hash
-		// Even when the answer of the database is lost, the change may stand.
+		// The change may be stored although the answer of the database is lost.
 		defer h.Sessions.Invalidate(in.CustomerID)
 	}
 	updated, err := h.Store.UpdateCustomer(ctx, in.CustomerID, change)

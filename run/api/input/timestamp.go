@@ -9,7 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Timestamp is a time that a caller gives: ISO 8601, UTC where it has no offset.
+// Timestamp is a time that a caller gives: ISO 8601, UTC where it has no offset
+// (contract 1.1).
 type Timestamp struct {
 	time.Time
 
@@ -39,9 +40,8 @@ func (m *Timestamp) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a time of a body. It leaves what is wrong with it to
-// Resolve: an error of this method would name no field, and keep those after it
-// from being read.
+// UnmarshalJSON reads a time of a body. Resolve reports a malformed one: an error here
+// would not name the field, and the fields after it would not be read.
 func (m *Timestamp) UnmarshalJSON(data []byte) error {
 	var text string
 	m.malformed = json.Unmarshal(data, &text) != nil || m.UnmarshalText([]byte(text)) != nil
@@ -56,8 +56,8 @@ func (m *Timestamp) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: errTimestamp.Error()}}
 }
 
-// The extended and the basic form of ISO 8601, by how much of the time of day is
-// said. A second may have a fraction, after a point or a comma.
+// The extended and the basic form of ISO 8601. Seconds and minutes may be left out. A
+// second may have a fraction, after a point or a comma.
 const (
 	extendedDate, basicDate = "2006-01-02", "20060102"
 	extendedTimes           = "15:04:05 15:04 15"

@@ -15,8 +15,8 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// MaxPasswordBytes is the most that bcrypt takes; a longer password would be
-// cut, and so a shorter one accepted for it.
+// MaxPasswordBytes is the most that bcrypt reads (contract 2.5). Of a longer password
+// it would accept the first 72 bytes alone.
 const MaxPasswordBytes = 72
 
 // InvalidEmail is the whole detail of an address that is refused (contract 2.2).
@@ -73,8 +73,8 @@ const (
 	usernameDescription = "printable characters without spaces at either end or characters of no width"
 )
 
-// Resolve refuses what does not show: two names that look alike would be two
-// customers.
+// Resolve refuses characters that cannot be seen (contract 2.3). With them, two
+// customers could have names that look alike.
 func (u *Username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || isZeroWidth(r) }
 	if !strings.ContainsFunc(string(*u), unprintable) {
@@ -83,16 +83,17 @@ func (u *Username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + usernameDescription}}
 }
 
-// isZeroWidth reports a character without a width of its own: marks
-// on the letter before, joiners and variation selectors, fillers and others that
-// Unicode has programs leave out where they cannot show them.
+// isZeroWidth reports a character without a width of its own: marks on the letter
+// before, joiners, variation selectors, fillers, and others that programs need not
+// show.
 // See https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point.
 func isZeroWidth(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
 		r == brailleBlank
 }
 
-// brailleBlank is a symbol of no dots, a space in all but name.
+// brailleBlank is the Braille symbol without dots. Unicode does not count it as a
+// space, but it looks like one.
 const brailleBlank = '\u2800'
 
 // Password is a password being set. It is never written into a response.
@@ -154,7 +155,7 @@ func (SingleLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema 
 	return s
 }
 
-// Resolve refuses a text of which nothing shows.
+// Resolve refuses a text without a visible character.
 func (t *SingleLine) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	shows := func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !isZeroWidth(r) }
 	if strings.ContainsFunc(string(*t), shows) {

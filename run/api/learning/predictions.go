@@ -122,7 +122,7 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 		ID: "listPredictions", Method: http.MethodGet, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Summary: "List predictions, newest first",
 	}, h.listPredictions)
-	// Called by other models than ours. A repeat for the same sensor and time is
+	// Called by models other than ours. A repeat for the same sensor and time is
 	// told that the prediction exists.
 	rest.Register(r, rest.Operation{
 		ID: "recordPrediction", Method: http.MethodPost, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,

@@ -95,8 +95,8 @@ func (h *Handlers) registerTraining(r *rest.API) {
 		Summary: "Read a training run",
 		Errors:  []error{store.ErrNoRun},
 	}, h.trainingStatus)
-	// Called by the dashboard's button. A repeat while the run is under way is
-	// told 409, so that two are never started, and 429 for ten minutes.
+	// Called by the dashboard's button. A repeat starts no second run: it gets 409
+	// while the first is running, and 429 until ten minutes have passed.
 	rest.Register(r, rest.Operation{
 		ID: "triggerTraining", Method: http.MethodPost, Path: "/api/v1/ml/retraining/trigger", Tag: rest.TagLearning,
 		Status: http.StatusAccepted, Summary: "Retrain both models now",

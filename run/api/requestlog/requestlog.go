@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// RequestIDHeader carries the id of a request, ours or the caller's, back.
+// RequestIDHeader carries the id of a request back: ours or the caller's (contract 1.10).
 const RequestIDHeader = "X-Request-Id"
 
 // requestRecord holds what the log says of one request and its answer.
@@ -61,7 +61,7 @@ func (rec *requestRecord) Write(p []byte) (int, error) {
 // Unwrap keeps deadlines within reach of http.ResponseController.
 func (rec *requestRecord) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
-// Flush implements [http.Flusher] for the compressor, which asks by assertion.
+// Flush implements [http.Flusher], which the compressor looks for by a type assertion.
 func (rec *requestRecord) Flush() { _ = http.NewResponseController(rec.ResponseWriter).Flush() }
 
 // Middleware gives each request an id and writes one line about it in Cloud
@@ -90,7 +90,7 @@ func Middleware(log *slog.Logger, clock func() time.Time, quiet string, next htt
 	})
 }
 
-// severity of an answer. That the service is busy is no failure of it.
+// severity of an answer. A service that is busy works as intended, so 503 is no error.
 func severity(status int) slog.Level {
 	switch {
 	case status == http.StatusServiceUnavailable:

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxBody is the largest request body, in bytes.
+	// maxBody is the largest request body, in bytes (contract 1.7).
 	maxBody = 1 << 20
 	// bodyTimeout is how long a client may take to send one.
 	bodyTimeout = 5 * time.Second
@@ -68,8 +68,8 @@ func (c receivedBody) Unwrap() huma.Context { return c.baseContext }
 // BodyReader implements [huma.Context].
 func (c receivedBody) BodyReader() io.Reader { return bytes.NewReader(c.body) }
 
-// onlyUnknownField returns an unknown field when the body has no known one: a
-// misspelt field must not pass for a change that succeeded.
+// onlyUnknownField returns an unknown field when the body has no known one. A change
+// whose field is misspelt must fail (contract 1.5).
 func (r *API) onlyUnknownField(op *huma.Operation, body []byte) string {
 	if op.Method != http.MethodPatch && op.Method != http.MethodPut {
 		return ""

@@ -111,9 +111,9 @@ func (r *API) transformError(ctx huma.Context, _ string, body any) (any, error) 
 	return problem{Detail: r.firstError(ctx.Operation(), model)}, nil
 }
 
-// firstError describes one error of a request, the first in a fixed order: path,
-// query and header as the operation declares them, then the fields of the body
-// as its type declares them, and of one field the rule that huma checks first.
+// firstError describes one error of a request, the first in a fixed order (contract
+// 1.4): path, query and header as the operation declares them, then the fields of the
+// body as its type declares them, and of one field the rule that huma checks first.
 func (r *API) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 	if len(model.Errors) == 0 {
 		return model.Detail

@@ -70,7 +70,7 @@ func readJSON(data []byte, into any) error {
 
 // readPlain reads a body as maps, lists, texts and numbers. Go matches names of
 // fields without regard to case, so {"name": "ok", "NAME": "…"} could have one
-// value validated and the other used: such a body is refused.
+// value validated and the other used. Such a body is refused (contract 1.5).
 func readPlain(data []byte) (any, error) {
 	var whole json.RawMessage
 	if err := json.Unmarshal(data, &whole); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // handlerTimeout bounds the work of a handler, its waiting for the database
-// included; what it streams afterwards has its own bounds.
+// included; what it streams afterwards has its own bounds (contract 1.12).
 const handlerTimeout = 30 * time.Second
 
 // Operation describes one endpoint to huma and to the document's reader.
@@ -43,8 +43,8 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		Summary:       op.Summary,
 		Description:   op.Description,
 		DefaultStatus: op.Status,
-		// Bodies are received before huma reads them; a deadline that it sets then
-		// would end a request that waits.
+		// receiveBody limits bodies before huma sees them. A read deadline of huma's
+		// would end a request that waits for a password slot.
 		MaxBodyBytes: -1, BodyReadTimeout: -1,
 		Responses:   map[string]*huma.Response{},
 		Middlewares: huma.Middlewares{adaptHuma},

@@ -9,7 +9,7 @@ import (
 
 // Router sends requests to operations and pages. It has two muxes: POST
 // /alerts/thresholds/{customer_id} and POST /alerts/{alert_id}/acknowledge both match
-// /alerts/thresholds/acknowledge, which one ServeMux rejects; the specification wants
+// /alerts/thresholds/acknowledge, which one ServeMux rejects; the specification has
 // both, so the paths of thresholds have a mux of their own.
 type Router struct {
 	thresholds, other *httpserver.Mux

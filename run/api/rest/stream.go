@@ -91,7 +91,8 @@ func StreamRows[T any](r *API, hc huma.Context, form RowEncoder[T], items iter.S
 }
 
 // failStream ends an answer that cannot be completed. If part of it is sent, the
-// connection is cut, so that the client does not take that part for the whole.
+// connection is cut, so that the client does not take that part for the whole
+// (contract 5.5).
 func (r *API) failStream(ctx context.Context, s *stream, err error) {
 	answered, _ := r.errorOf(r.answer(ctx, err))
 	if s.headerWritten {

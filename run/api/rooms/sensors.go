@@ -120,8 +120,8 @@ func (nullablePosition) Schema(registry huma.Registry) *huma.Schema {
 	return s
 }
 
-// UnmarshalJSON reads a text or null. What is neither the schema has refused; an
-// error of this method would keep the fields after it from being read.
+// UnmarshalJSON reads a text or null. The schema has refused anything else. It returns
+// no error, because the fields after it would then not be read.
 func (p *nullablePosition) UnmarshalJSON(data []byte) error {
 	p.set = true
 	_ = json.Unmarshal(data, &p.Text)
