@@ -22,6 +22,48 @@ resource "google_service_account_iam_member" "push" {
   member             = local.pubsub_agent
 }
 
+# Whoever redelivers dead letters (run/tools/redeliver) does so as this account: a
+# function takes identity tokens of service accounts alone.
+resource "google_service_account" "redeliver" {
+  project      = var.project_id
+  account_id   = "coldaisle-redeliver"
+  display_name = "Redelivery"
+  description  = "Takes dead letters and posts them to the functions that refused them."
+
+  depends_on = [module.services]
+}
+
+resource "google_service_account_iam_member" "redeliver" {
+  for_each = var.redeliverers
+
+  service_account_id = google_service_account.redeliver.name
+  role               = "roles/iam.serviceAccountTokenCreator"
+  member             = each.key
+}
+
+resource "google_cloud_run_v2_service_iam_member" "redeliver" {
+  for_each = module.function
+
+  project  = var.project_id
+  location = var.region
+  name     = each.value.name
+  role     = "roles/run.invoker"
+  member   = google_service_account.redeliver.member
+}
+
+resource "google_pubsub_subscription_iam_member" "redeliver" {
+  for_each = merge(
+    { for name, topic in module.topic : "${name}-dead-letter" => { name = topic.dead_letter.subscription, role = "roles/pubsub.subscriber" } },
+    # These say where the function is.
+    { for name, function in module.function : name => { name = function.subscription, role = "roles/pubsub.viewer" } },
+  )
+
+  project      = var.project_id
+  subscription = each.value.name
+  role         = each.value.role
+  member       = google_service_account.redeliver.member
+}
+
 resource "google_pubsub_topic_iam_member" "publisher" {
   for_each = {
     detect = { topic = module.topic["alerts"].name, member = module.function["detect"].member }

@@ -24,12 +24,14 @@ locals {
 
   environment = {
     ingest = merge(local.database_environment.ingest, local.readings_environment, {
-      PROJECT_ID   = var.project_id
-      DB_MAX_CONNS = tostring(var.functions.ingest.connections)
+      PROJECT_ID        = var.project_id
+      DEAD_LETTER_TOPIC = module.topic["data"].dead_letter.topic
+      DB_MAX_CONNS      = tostring(var.functions.ingest.connections)
     })
 
     detect = merge(local.database_environment.detect, {
       PROJECT_ID           = var.project_id
+      DEAD_LETTER_TOPIC    = module.topic["data"].dead_letter.topic
       DB_MAX_CONNS         = tostring(var.functions.detect.connections)
       ALERT_TOPIC          = module.topic["alerts"].name
       MAX_ALLOWED_TEMP     = tostring(var.max_allowed.temperature)
@@ -39,15 +41,17 @@ locals {
     })
 
     storealert = merge(local.database_environment.storealert, {
-      PROJECT_ID   = var.project_id
-      DB_MAX_CONNS = tostring(var.functions.storealert.connections)
+      PROJECT_ID        = var.project_id
+      DEAD_LETTER_TOPIC = module.topic["alerts"].dead_letter.topic
+      DB_MAX_CONNS      = tostring(var.functions.storealert.connections)
     })
 
     train = merge(local.database_environment.train, local.readings_environment, {
-      PROJECT_ID    = var.project_id
-      DB_MAX_CONNS  = tostring(var.functions.train.connections)
-      MODEL_BUCKET  = module.models.bucket
-      TRAINING_ROWS = format("%d", var.learning.training_rows)
+      PROJECT_ID        = var.project_id
+      DEAD_LETTER_TOPIC = module.topic["model-retraining"].dead_letter.topic
+      DB_MAX_CONNS      = tostring(var.functions.train.connections)
+      MODEL_BUCKET      = module.models.bucket
+      TRAINING_ROWS     = format("%d", var.learning.training_rows)
     })
 
     api = merge(local.database_environment.api, local.readings_environment, {

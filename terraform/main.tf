@@ -149,6 +149,7 @@ module "function" {
   environment   = local.environment[each.key]
   size          = var.functions[each.key]
   network       = one(module.network[*].egress)
+  internal      = length(var.redeliverers) == 0
   labels        = var.labels
 
   topic             = module.topic[each.value.topic].id

@@ -234,6 +234,17 @@ variable "learning" {
   }
 }
 
+variable "redeliverers" {
+  description = "Who may redeliver dead letters, as IAM members such as user:anna@example.com. With any, the functions are reachable from outside Google's network, for callers with the right to call them."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for member in var.redeliverers : can(regex("^(user|group|serviceAccount|principal|principalSet):[^ ]+$", member))])
+    error_message = "redeliverers must be IAM members such as user:anna@example.com."
+  }
+}
+
 variable "gateway_sites" {
   description = "Sites that have a gateway, each with an account of its own that may publish readings and nothing else. With any, an alert says when no readings arrive."
   type        = set(string)

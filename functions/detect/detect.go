@@ -1,7 +1,7 @@
 // Package detect is the function that checks readings. It takes a message of
 // topic data, compares the reading with the thresholds of its owner, and publishes
-// an event to topic alerts for each value above its threshold. Then the anomaly
-// detector looks for what no threshold shows.
+// an event to topic alerts for each value above its threshold, whatever the reading's
+// age. Then the anomaly detector looks for what no threshold shows.
 //
 // It keeps no state between messages but caches. A redelivered message gives the
 // same events, and storealert stores each event once, so every failure may be
@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logmetrics"
@@ -23,11 +22,6 @@ import (
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
-
-// MaxAlertAge is the age at publication above which a reading raises no alert.
-// After an outage the gateway delivers the readings of its outbox: alerts about
-// hours ago would hide the alerts of now.
-const MaxAlertAge = 10 * time.Minute
 
 // SensorStatuses gives the status of a node id. It may lag 15 seconds behind the
 // database, more while the database is down, and fails when it has no status.
@@ -74,7 +68,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 
 	data, err := wire.DecodeData(m.Data, m.PublishTime)
 	if err != nil {
-		return push.Permanent(err)
+		return push.Permanent(push.ReasonMalformed, err)
 	}
 	node, err := d.statuses.Status(ctx, data.Reading.NodeID)
 	if err != nil {
@@ -85,11 +79,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		d.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	// The age at publication: a message that was retried because of our own
-	// failure still raises its alert.
-	if m.PublishTime.Sub(data.Reading.Time) > MaxAlertAge {
-		d.counters.Add(ctx, "readings_backlog", 1)
-	} else if err := d.publishAlerts(ctx, data.Reading, node); err != nil {
+	if err := d.publishAlerts(ctx, data.Reading, node); err != nil {
 		return err
 	}
 	d.counters.Add(ctx, "readings_checked", 1)

@@ -88,15 +88,15 @@ func TestDetect(t *testing.T) {
 		want    []alert.Type
 		learned int
 	}{
-		"normal reading raises no alert":              {reading: measured("owned", 40, 45), learned: 1},
-		"hot reading raises a temperature alert":      {reading: measured("owned", 40.01, 45), want: []alert.Type{alert.Temperature}, learned: 1},
-		"humid reading raises a humidity alert":       {reading: measured("owned", 40, 45.1), want: []alert.Type{alert.Humidity}, learned: 1},
-		"both exceeded raise two alerts":              {reading: measured("owned", 41, 46), want: []alert.Type{alert.Humidity, alert.Temperature}, learned: 1},
-		"owner's thresholds come before the defaults": {reading: measured("strict", 26, 30), want: []alert.Type{alert.Temperature}, learned: 1},
-		"unowned sensor is checked and not observed":  {reading: measured("unregistered", 41, 45), want: []alert.Type{alert.Temperature}},
-		"deleted sensor is ignored":                   {reading: measured("deleted", 99, 99)},
-		"reading of ten minutes ago raises an alert":  {reading: measured("owned", 41, 45), late: detect.MaxAlertAge, want: []alert.Type{alert.Temperature}, learned: 1},
-		"backlog reading raises no alert":             {reading: measured("owned", 99, 99), late: detect.MaxAlertAge + time.Millisecond, learned: 1},
+		"normal reading raises no alert":               {reading: measured("owned", 40, 45), learned: 1},
+		"hot reading raises a temperature alert":       {reading: measured("owned", 40.01, 45), want: []alert.Type{alert.Temperature}, learned: 1},
+		"humid reading raises a humidity alert":        {reading: measured("owned", 40, 45.1), want: []alert.Type{alert.Humidity}, learned: 1},
+		"both exceeded raise two alerts":               {reading: measured("owned", 41, 46), want: []alert.Type{alert.Humidity, alert.Temperature}, learned: 1},
+		"owner's thresholds come before the defaults":  {reading: measured("strict", 26, 30), want: []alert.Type{alert.Temperature}, learned: 1},
+		"unowned sensor is checked and not observed":   {reading: measured("unregistered", 41, 45), want: []alert.Type{alert.Temperature}},
+		"deleted sensor is ignored":                    {reading: measured("deleted", 99, 99)},
+		"hot reading of six hours ago raises an alert": {reading: measured("owned", 41, 45), late: 6 * time.Hour, want: []alert.Type{alert.Temperature}, learned: 1},
+		"hot reading of a year ago raises an alert":    {reading: measured("owned", 41, 45), late: 365 * 24 * time.Hour, want: []alert.Type{alert.Temperature}, learned: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,11 +136,11 @@ func TestDetectDatesReadingsAsIngestDoes(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Minute
 	for name, c := range map[string]struct{ ahead, want time.Duration }{
-		"below the limit":                {limit - time.Microsecond, limit - time.Microsecond},
-		"at the limit":                   {limit, limit},
-		"above the limit":                {limit + time.Microsecond, 0},
-		"a century above":                {100 * 365 * 24 * time.Hour, 0},
-		"as old as what raises an alert": {-detect.MaxAlertAge, -detect.MaxAlertAge},
+		"below the limit":  {limit - time.Microsecond, limit - time.Microsecond},
+		"at the limit":     {limit, limit},
+		"above the limit":  {limit + time.Microsecond, 0},
+		"a century above":  {100 * 365 * 24 * time.Hour, 0},
+		"of six hours ago": {-6 * time.Hour, -6 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

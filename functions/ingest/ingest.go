@@ -2,20 +2,22 @@
 // topic data and answers when the reading is durable in the time-series table.
 //
 // It stores the reading of the message; the window of earlier readings beside it
-// is for detection. It ignores a reading of a deleted sensor. It stores a reading
-// of a node that nobody has registered, so that a node that is plugged in before
-// its registration loses nothing. Storing a reading twice changes nothing, so
-// every failure may be retried.
+// is for detection. It ignores a reading of a deleted sensor, and stores nothing
+// while the metadata database cannot tell. It stores a reading of a node that nobody
+// has registered, so that a node that is plugged in before its registration loses
+// nothing. Storing a reading twice changes nothing, so every failure may be retried.
 package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
@@ -39,8 +41,8 @@ type Ingest struct {
 }
 
 // New returns the function. Nil counters count nothing.
-func New(readings Readings, deletedSensors DeletedSensors, log *slog.Logger, counters *logmetrics.Counters) *Ingest {
-	return &Ingest{readings: readings, deletedSensors: deletedSensors, log: log, counters: counters}
+func New(table Readings, deletedSensors DeletedSensors, log *slog.Logger, counters *logmetrics.Counters) *Ingest {
+	return &Ingest{readings: table, deletedSensors: deletedSensors, log: log, counters: counters}
 }
 
 // Handle is the function's [push.HandleFunc].
@@ -50,31 +52,26 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 
 	r, err := wire.DecodeReading(m.Data, m.PublishTime)
 	if err != nil {
-		return push.Permanent(err)
+		return push.Permanent(push.ReasonMalformed, err)
 	}
-	if i.isDeleted(ctx, r) {
+	// Before the append: while the database is away, each attempt would otherwise leave
+	// another copy in the time-series table.
+	deleted, err := i.deletedSensors.Deleted(ctx, r.NodeID)
+	if err != nil {
+		return fmt.Errorf("deleted-sensor check of %s: %w", r.NodeID, err)
+	}
+	if deleted {
+		i.log.InfoContext(ctx, "reading of a deleted sensor ignored", "node_id", r.NodeID, "reading_id", r.MessageID)
 		i.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
 	if err := i.readings.Append(ctx, []reading.Reading{r}); err != nil {
-		return fmt.Errorf("store reading of %s: %w", r.NodeID, err)
+		err = fmt.Errorf("store reading of %s: %w", r.NodeID, err)
+		if errors.Is(err, readings.ErrRowRefused) {
+			return push.Unexpected(push.ReasonRejected, err)
+		}
+		return err
 	}
 	i.counters.Add(ctx, "readings_stored", 1)
 	return nil
-}
-
-// isDeleted reports whether the reading's sensor was deleted. When the check
-// fails, the reading is stored: a surplus row can be hidden later, a lost one
-// cannot be restored.
-func (i *Ingest) isDeleted(ctx context.Context, r reading.Reading) bool {
-	deleted, err := i.deletedSensors.Deleted(ctx, r.NodeID)
-	if err != nil {
-		i.log.WarnContext(ctx, "deleted-sensor check failed, reading stored", "node_id", r.NodeID, "error", err.Error())
-		i.counters.Add(ctx, "deleted_check_failed", 1)
-		return false
-	}
-	if deleted {
-		i.log.InfoContext(ctx, "reading of a deleted sensor ignored", "node_id", r.NodeID, "reading_id", r.MessageID)
-	}
-	return deleted
 }

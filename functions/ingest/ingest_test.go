@@ -42,7 +42,6 @@ func TestIngest(t *testing.T) {
 	published := time.Date(2026, 11, 20, 12, 0, 1, 0, time.UTC)
 	stored := reading.Reading{NodeID: "n1", MessageID: "m1", Time: published.Add(-time.Second), Temperature: 21.5, Humidity: 40}
 	at := func(t time.Time) reading.Reading { r := stored; r.Time = t; return r }
-	from := func(node string) reading.Reading { r := stored; r.NodeID = node; return r }
 	for name, c := range map[string]struct {
 		data      string
 		fails     error
@@ -86,9 +85,9 @@ func TestIngest(t *testing.T) {
 		"ignores a deleted sensor": {
 			data: `{"node_id":"gone","id":"m1","temperature":21.5,"humidity":40}`,
 		},
-		"stores when the deleted-sensor check fails": {
-			data: `{"node_id":"untold","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40}`,
-			want: []reading.Reading{from("untold")},
+		"stores nothing when the deleted-sensor check fails": {
+			data:    `{"node_id":"untold","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40}`,
+			refused: true,
 		},
 		"is retried when the table is away": {
 			data:  `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`,

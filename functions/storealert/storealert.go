@@ -45,7 +45,7 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 
 	event, err := wire.DecodeAlert(m.Data)
 	if err != nil {
-		return push.Permanent(err)
+		return push.Permanent(push.ReasonMalformed, err)
 	}
 	outcome, err := s.alerts.InsertAlert(ctx, event)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
@@ -241,13 +242,16 @@ func TestProcess(t *testing.T) {
 	}
 	defer pool.Close()
 	owner(t, store.New(pool), "customer1", "n1")
-	p := functiontest.Start(t, program, "FUNCTION_TARGET=storealert", "PROJECT_ID=test", "DATABASE_URL="+database)
+	server := pubsubtest.Start(t)
+	pubsubtest.Topics(t, server, "test", "alerts-dead-letter")
+	p := functiontest.Start(t, program, "FUNCTION_TARGET=storealert", "PROJECT_ID=test", "DATABASE_URL="+database,
+		"DEAD_LETTER_TOPIC=alerts-dead-letter", "PUBSUB_EMULATOR_HOST="+server.Addr)
 	for range 2 {
 		if got := p.Push(message(t, event("n1", 1))); got != http.StatusNoContent {
 			t.Fatalf("answered %d\n%s", got, p.Output())
 		}
 	}
-	if got := p.Push(push.Message{ID: "malformed", Data: []byte("{")}); got != http.StatusUnprocessableEntity {
+	if got := p.Push(push.Message{ID: "malformed", Data: []byte("{")}); got != http.StatusAccepted || len(server.Messages()) != 1 {
 		t.Errorf("malformed message answered %d", got)
 	}
 	if got := p.Terminate(); got != 0 {

@@ -95,7 +95,7 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 
 	request, err := wire.DecodeRetraining(m.Data)
 	if err != nil {
-		return push.Permanent(err)
+		return push.Permanent(push.ReasonMalformed, err)
 	}
 	claim, err := t.runs.ClaimRun(ctx, request.TrainingRunID)
 	switch {
@@ -103,7 +103,7 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 		t.log.InfoContext(ctx, "training run has ended already", "training_run_id", request.TrainingRunID)
 		return nil
 	case errors.Is(err, store.ErrNoRun):
-		return push.Permanent(err)
+		return push.Permanent(push.ReasonUnknownRun, err)
 	case err != nil:
 		return err
 	}

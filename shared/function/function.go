@@ -24,10 +24,13 @@ import (
 	"syscall"
 	"time"
 
+	pubsub "cloud.google.com/go/pubsub/v2"
+
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/tracing"
 )
@@ -38,6 +41,9 @@ const (
 	handlerTimeout = 50 * time.Second
 	// openTimeout bounds an attempt to open the clients.
 	openTimeout = 20 * time.Second
+	// deadLetterTimeout bounds a publish to the dead letter topic with the library's
+	// own retries.
+	deadLetterTimeout = 4 * time.Second
 	// drainTimeout is how long messages in flight may take after SIGTERM. Cloud
 	// Run kills an instance 10 s after it.
 	drainTimeout = 8 * time.Second
@@ -47,6 +53,7 @@ const (
 
 // Deps are what a function is built with besides its config.
 type Deps struct {
+	PubSub   *pubsub.Client
 	Log      *slog.Logger
 	Counters *logmetrics.Counters
 	Clock    func() time.Time
@@ -60,7 +67,10 @@ type Opener[C Config] func(ctx context.Context, config C, deps Deps) (push.Handl
 type CommonConfig struct {
 	// Project is the Google Cloud project that everything belongs to.
 	Project string `env:"PROJECT_ID,required,notEmpty"`
-	Tracing tracing.Config
+	// DeadLetterTopic takes the messages that the function refuses: that of its own
+	// subscription.
+	DeadLetterTopic string `env:"DEAD_LETTER_TOPIC,required,notEmpty"`
+	Tracing         tracing.Config
 }
 
 func (c CommonConfig) commonConfig() CommonConfig { return c }
@@ -90,24 +100,34 @@ func Handler[C Config](process Process, name string, open Opener[C]) http.Handle
 	common := cfg.commonConfig()
 	log := logging.New(process.Log, slog.LevelInfo, common.Project)
 	counters := logmetrics.New(log, name, metricsInterval, process.Clock)
-	host := NewHost(log, counters, process.Clock, func(ctx context.Context) (push.HandleFunc, func(), error) {
+	host := NewHost(name, log, counters, process.Clock, func(ctx context.Context) (*Opened, error) {
 		stop, err := tracing.Start(context.WithoutCancel(ctx), common.Tracing, name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		step, end, err := open(ctx, cfg, Deps{Log: log, Counters: counters, Clock: process.Clock})
+		client, err := pubsub.NewClient(context.WithoutCancel(ctx), common.Project)
 		if err != nil {
 			_ = stop(ctx)
-			return nil, nil, err
+			return nil, fmt.Errorf("open Pub/Sub: %w", err)
 		}
-		return step, func() { //nolint:contextcheck // the context of opening has long ended when this runs
+		step, end, err := open(ctx, cfg, Deps{PubSub: client, Log: log, Counters: counters, Clock: process.Clock})
+		if err != nil {
+			_ = client.Close()
+			_ = stop(ctx)
+			return nil, err
+		}
+		// A request for each: Pub/Sub refuses a whole request for one bad message.
+		deadLetter := publisher.NewSingle(client, common.DeadLetterTopic, deadLetterTimeout)
+		return &Opened{Handle: step, DeadLetter: deadLetter, Close: func() { //nolint:contextcheck // the context of opening has long ended when this runs
 			end()
+			deadLetter.Stop()
+			_ = client.Close()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			if err := stop(ctx); err != nil {
 				log.WarnContext(ctx, "trace flush failed", "error", err.Error())
 			}
-		}, nil
+		}}, nil
 	})
 	go exitOnSignal(host, process.Exit)
 	return host.ServeHTTP
@@ -128,9 +148,16 @@ func exitOnSignal(host *Host, exit func(int)) {
 	exit(0)
 }
 
+// Opened is a function with its clients.
+type Opened struct {
+	Handle     push.HandleFunc
+	DeadLetter push.DeadLetter
+	Close      func() // called after the last message
+}
+
 // Host serves a function that the first message opens.
 type Host struct {
-	function *coalesce.Once[opened]
+	function *coalesce.Once[Opened]
 	handler  http.Handler
 	log      *slog.Logger
 	counters *logmetrics.Counters
@@ -141,24 +168,17 @@ type Host struct {
 	inFlight sync.WaitGroup
 }
 
-// opened is a function and what closes its clients.
-type opened struct {
-	step push.HandleFunc
-	end  func()
-}
-
 // NewHost returns a host; open is called by the first message, and again by the
 // next one when it failed.
-func NewHost(log *slog.Logger, counters *logmetrics.Counters, clock func() time.Time, open func(ctx context.Context) (push.HandleFunc, func(), error)) *Host {
+func NewHost(name string, log *slog.Logger, counters *logmetrics.Counters, clock func() time.Time, open func(ctx context.Context) (*Opened, error)) *Host {
 	h := &Host{log: log, counters: counters, clock: clock}
-	h.function = coalesce.NewOnce(func(ctx context.Context) (*opened, error) {
+	h.function = coalesce.NewOnce(func(ctx context.Context) (*Opened, error) {
 		// Not on the message's own context: the clients serve others after it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
 		defer cancel()
-		step, end, err := open(ctx)
-		return &opened{step, end}, err
+		return open(ctx)
 	}, nil)
-	h.handler = push.Handler(log, clock, h.handle)
+	h.handler = push.Handler(push.Config{Function: name, DeadLetter: h, Clock: clock, Log: log, Counters: counters}, h.handle)
 	return h
 }
 
@@ -189,16 +209,16 @@ func (h *Host) handle(ctx context.Context, m push.Message) error {
 	if err != nil {
 		return fmt.Errorf("open clients: %w", err)
 	}
-	err = f.step(ctx, m)
-	switch {
-	case err == nil:
-		h.counters.Add(ctx, "messages_processed", 1)
-	case push.IsPermanent(err):
-		h.counters.Add(ctx, "messages_refused", 1)
-	default:
-		h.counters.Add(ctx, "messages_failed", 1)
+	return f.Handle(ctx, m)
+}
+
+// Publish implements [push.DeadLetter] by the function's own.
+func (h *Host) Publish(ctx context.Context, data []byte, attributes map[string]string) error {
+	f, err := h.function.Get(ctx)
+	if err != nil {
+		return fmt.Errorf("open clients: %w", err)
 	}
-	return err
+	return f.DeadLetter.Publish(ctx, data, attributes)
 }
 
 // Drain refuses new messages, waits for those in flight until ctx ends, closes
@@ -218,7 +238,7 @@ func (h *Host) Drain(ctx context.Context) error {
 		h.log.WarnContext(ctx, "shutdown with messages in flight", "error", err.Error())
 	}
 	if f := h.function.Take(); f != nil && err == nil {
-		f.end()
+		f.Close()
 	}
 	h.counters.Flush(ctx)
 	return err

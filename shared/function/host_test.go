@@ -16,16 +16,18 @@ import (
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/publisher"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 )
 
-type opener = func(context.Context) (push.HandleFunc, func(), error)
+type opener = func(context.Context) (*function.Opened, error)
 
 func host(t *testing.T, open opener) (*function.Host, *httptest.Server, *bytes.Buffer) {
 	t.Helper()
 	var lines bytes.Buffer
 	log := logging.New(&lines, slog.LevelInfo, "")
-	h := function.NewHost(log, logmetrics.New(log, "test", time.Hour, time.Now), time.Now, open)
+	h := function.NewHost("test", log, logmetrics.New(log, "test", time.Hour, time.Now), time.Now, open)
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	return h, server, &lines
@@ -48,9 +50,9 @@ func post(t *testing.T, url string) int {
 func TestHostOpensOnceWithTheFirstMessage(t *testing.T) {
 	t.Parallel()
 	var opened atomic.Int64
-	_, server, _ := host(t, func(context.Context) (push.HandleFunc, func(), error) {
+	_, server, _ := host(t, func(context.Context) (*function.Opened, error) {
 		opened.Add(1)
-		return func(context.Context, push.Message) error { return nil }, func() {}, nil
+		return &function.Opened{Handle: func(context.Context, push.Message) error { return nil }, Close: func() {}}, nil
 	})
 	if opened.Load() != 0 {
 		t.Error("opened before any message")
@@ -72,11 +74,11 @@ func TestHostOpensOnceWithTheFirstMessage(t *testing.T) {
 func TestHostTriesToOpenAgain(t *testing.T) {
 	t.Parallel()
 	var opened atomic.Int64
-	_, server, _ := host(t, func(context.Context) (push.HandleFunc, func(), error) {
+	_, server, _ := host(t, func(context.Context) (*function.Opened, error) {
 		if opened.Add(1) == 1 {
-			return nil, nil, errors.New("database is away")
+			return nil, errors.New("database is away")
 		}
-		return func(context.Context, push.Message) error { return nil }, func() {}, nil
+		return &function.Opened{Handle: func(context.Context, push.Message) error { return nil }, Close: func() {}}, nil
 	})
 	if got := post(t, server.URL); got != http.StatusServiceUnavailable {
 		t.Errorf("first answered %d", got)
@@ -86,12 +88,46 @@ func TestHostTriesToOpenAgain(t *testing.T) {
 	}
 }
 
+type fails struct{}
+
+func (fails) Publish(context.Context, []byte, map[string]string) error {
+	return errors.New("topic is away")
+}
+
+// TestHostPutsIntoItsDeadLetter holds that a refused message goes where the opened
+// function says, under the function's name.
+func TestHostPutsIntoItsDeadLetter(t *testing.T) {
+	t.Parallel()
+	pubsub := pubsubtest.Start(t)
+	pubsubtest.Topics(t, pubsub, "p", "dead")
+	topic := publisher.NewSingle(pubsubtest.Client(t, pubsub, "p"), "dead", 10*time.Second)
+	t.Cleanup(topic.Stop)
+	refuses := func(context.Context, push.Message) error {
+		return push.Permanent(push.ReasonMalformed, errors.New("no JSON"))
+	}
+	_, server, _ := host(t, func(context.Context) (*function.Opened, error) {
+		return &function.Opened{Handle: refuses, DeadLetter: topic, Close: func() {}}, nil
+	})
+	if got := post(t, server.URL); got != http.StatusAccepted {
+		t.Errorf("answered %d", got)
+	}
+	if dead := pubsub.Messages(); len(dead) != 1 || dead[0].Attributes[push.AttributeFunction] != "test" || string(dead[0].Data) != "x" {
+		t.Errorf("in the dead letter: %v", dead)
+	}
+	_, server, _ = host(t, func(context.Context) (*function.Opened, error) {
+		return &function.Opened{Handle: refuses, DeadLetter: fails{}, Close: func() {}}, nil
+	})
+	if got := post(t, server.URL); got != http.StatusServiceUnavailable {
+		t.Errorf("while the topic is away: answered %d", got)
+	}
+}
+
 func TestHostDrains(t *testing.T) {
 	t.Parallel()
 	started, release := make(chan struct{}), make(chan struct{})
 	var ended atomic.Bool
 	var messages atomic.Int64
-	h, server, lines := host(t, func(context.Context) (push.HandleFunc, func(), error) {
+	h, server, lines := host(t, func(context.Context) (*function.Opened, error) {
 		step := func(ctx context.Context, _ push.Message) error {
 			if messages.Add(1) > 1 {
 				return nil
@@ -104,7 +140,7 @@ func TestHostDrains(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		return step, func() { ended.Store(true) }, nil
+		return &function.Opened{Handle: step, Close: func() { ended.Store(true) }}, nil
 	})
 	answered := make(chan int, 1)
 	go func() { answered <- post(t, server.URL) }()
@@ -138,12 +174,12 @@ func TestHostDrains(t *testing.T) {
 func TestHostDrainEnds(t *testing.T) {
 	t.Parallel()
 	started := make(chan struct{})
-	h, server, _ := host(t, func(context.Context) (push.HandleFunc, func(), error) {
-		return func(ctx context.Context, _ push.Message) error {
+	h, server, _ := host(t, func(context.Context) (*function.Opened, error) {
+		return &function.Opened{Handle: func(ctx context.Context, _ push.Message) error {
 			close(started)
 			<-ctx.Done()
 			return ctx.Err()
-		}, func() {}, nil
+		}, Close: func() {}}, nil
 	})
 	ctx, abandon := context.WithCancel(t.Context())
 	var posting sync.WaitGroup
@@ -181,7 +217,7 @@ func TestHandlerRefusesMissingSettings(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit %d", code)
 	}
-	for _, name := range []string{"PROJECT_ID", "ALERT_TOPIC"} {
+	for _, name := range []string{"PROJECT_ID", "DEAD_LETTER_TOPIC", "ALERT_TOPIC"} {
 		if !strings.Contains(output.String(), "probe: "+name+" is required") {
 			t.Errorf("nothing about %s in %q", name, output.String())
 		}

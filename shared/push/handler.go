@@ -10,104 +10,149 @@ import (
 	"runtime/debug"
 	"time"
 
+	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/tracing"
 )
 
-// MaxBody is the largest push request accepted, in bytes. Our largest message
-// is under 2.5 KB; the rest is for attributes and for later fields.
-const MaxBody = 1 << 20
+// Limits of a push request's body, in bytes.
+const (
+	// MaxBody is the largest body whose message is handled. Our largest message is
+	// under 2.5 KB; the rest is for attributes and for later fields.
+	MaxBody = 1 << 20
+	// maxPush is the largest body that Pub/Sub posts, and so the largest whose message
+	// can be put into the dead letter: 10 MB of data in base64, and attributes.
+	maxPush = 16 << 20
+)
 
 // A HandleFunc handles one message. It returns nil only once its effect is durable:
-// the message is then acknowledged and never seen again. Any error makes Pub/Sub
-// deliver the message again, and after the subscription's limit move it to the
-// dead letter topic; see [Permanent].
+// the message is then acknowledged and never seen again. What an error does depends on
+// its class:
+//
+//   - [Permanent]: the message goes to the dead letter at once.
+//   - [Unexpected], a panic, an error of PostgreSQL about the data: the message is
+//     delivered again, and goes to the dead letter at [MaxUnexpectedAttempts].
+//   - Any other may pass: the message is delivered again until the subscription's last
+//     attempt.
 type HandleFunc func(ctx context.Context, m Message) error
 
-type permanentError struct{ err error }
-
-func (e permanentError) Error() string { return e.err.Error() }
-func (e permanentError) Unwrap() error { return e.err }
-
-// Permanent marks an error that no retry can mend, such as a malformed message.
-// A push endpoint cannot refuse a message for good: it refuses every attempt, and
-// logs why, until Pub/Sub moves the message to the dead letter topic.
-func Permanent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return permanentError{err: err}
-}
-
-// IsPermanent reports whether an error was marked by [Permanent].
-func IsPermanent(err error) bool {
-	_, ok := errors.AsType[permanentError](err)
-	return ok
+// Config is what a handler needs besides the handle function.
+type Config struct {
+	Function   string // name, which dead letters bear
+	DeadLetter DeadLetter
+	Clock      func() time.Time
+	Log        *slog.Logger
+	Counters   *logmetrics.Counters // nil counts nothing
 }
 
 // Handler serves a handle function to Pub/Sub. It answers
 //
 //	204  its effect is durable
+//	202  it was refused and is in the dead letter
 //	400  the body is no push message
 //	405  not a POST
-//	413  the body is over MaxBody
-//	422  it failed with a Permanent error
-//	503  it failed; a retry can help
+//	413  the body is larger than Pub/Sub's
 //	500  it panicked; logged with its stack
+//	503  it failed, or could not be put into the dead letter
 //
-// Everything but the first is a refusal to Pub/Sub, which tries again with
-// backoff. Its spans and log lines belong to the trace in the message's attributes.
+// Pub/Sub takes 204 and 202 for an acknowledgement and delivers everything else again,
+// with backoff. It slows a whole subscription down when its endpoint fails, so what no
+// retry can mend is acknowledged, and only after the dead letter topic has it.
+//
+// Its spans and log lines belong to the trace in the message's attributes.
 // A client that goes away cancels its context.
 // A message without a publish time, which Pub/Sub always gives, is published now.
-func Handler(log *slog.Logger, clock func() time.Time, handle HandleFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", http.MethodPost)
-			http.Error(w, "only POST", http.StatusMethodNotAllowed)
-			return
-		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-		if err != nil {
-			if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-				log.ErrorContext(r.Context(), "push request refused", "reason", "body over limit", "limit_bytes", MaxBody)
-				http.Error(w, "body over limit", http.StatusRequestEntityTooLarge)
-				return
-			}
-			http.Error(w, "body could not be read", http.StatusBadRequest)
-			return
-		}
-		message, err := Decode(body)
-		if err != nil {
-			log.ErrorContext(r.Context(), "push request refused", "reason", err.Error())
-			http.Error(w, ErrEnvelope.Error(), http.StatusBadRequest)
-			return
-		}
-		if message.PublishTime.IsZero() {
-			message.PublishTime = clock().UTC()
-		}
-		ctx := tracing.Extract(r.Context(), message.Attributes)
-		w.WriteHeader(statusCode(ctx, log, message, recoverPanic(ctx, message, handle)))
-	})
+func Handler(c Config, handle HandleFunc) http.Handler {
+	return &handler{Config: c, handle: handle, large: make(chan struct{}, 1)}
 }
 
-// statusCode returns the status of the answer and logs an error once.
-func statusCode(ctx context.Context, log *slog.Logger, m Message, err error) int {
+type handler struct {
+	Config
+
+	handle HandleFunc
+	large  chan struct{} // holds a token while a body over MaxBody is in memory
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "only POST", http.StatusMethodNotAllowed)
+		return
+	}
+	handle := h.handle
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
+	if err == nil && len(body) > MaxBody {
+		select {
+		case h.large <- struct{}{}:
+			defer func() { <-h.large }()
+		case <-r.Context().Done():
+			http.Error(w, "waited for another large body", http.StatusServiceUnavailable)
+			return
+		}
+		var rest []byte
+		rest, err = io.ReadAll(http.MaxBytesReader(w, r.Body, int64(maxPush-len(body))))
+		body = append(body, rest...)
+		handle = func(context.Context, Message) error {
+			return Permanent(ReasonTooLarge, fmt.Errorf("%d bytes, over the limit of %d", len(body), MaxBody))
+		}
+	}
+	if err != nil {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			h.Log.ErrorContext(r.Context(), "push request refused", "reason", "body over limit", "limit_bytes", maxPush)
+			http.Error(w, "body over limit", http.StatusRequestEntityTooLarge)
+			return
+		}
+		http.Error(w, "body could not be read", http.StatusBadRequest)
+		return
+	}
+	message, err := Decode(body)
+	if err != nil {
+		h.Log.ErrorContext(r.Context(), "push request refused", "reason", err.Error())
+		http.Error(w, ErrEnvelope.Error(), http.StatusBadRequest)
+		return
+	}
+	if message.PublishTime.IsZero() {
+		message.PublishTime = h.Clock().UTC()
+	}
+	ctx := tracing.Extract(r.Context(), message.Attributes)
+	w.WriteHeader(h.status(ctx, message, recoverPanic(ctx, message, handle)))
+}
+
+// status returns the status of the answer, logs an error once, and puts a message that
+// is refused into the dead letter.
+func (h *handler) status(ctx context.Context, m Message, err error) int {
 	if err == nil {
+		h.Counters.Add(ctx, "messages_processed", 1)
 		return http.StatusNoContent
 	}
 	attributes := []any{
 		"error", err.Error(), "message_id", m.ID, "subscription", m.Subscription, "delivery_attempt", m.DeliveryAttempt,
 	}
-	if panicked, ok := errors.AsType[panicError](err); ok {
-		log.ErrorContext(ctx, "function panicked", append(attributes, "stack", string(panicked.stack))...)
+	panicked, isPanic := errors.AsType[panicError](err)
+	if isPanic {
+		attributes = append(attributes, "stack", string(panicked.stack))
+	}
+	refused, isRefused := refusalOf(err)
+	if isRefused && m.DeliveryAttempt >= refused.attempts {
+		failed := publishDeadLetter(ctx, h.DeadLetter, h.Function, m, refused.reason, err)
+		if failed == nil {
+			h.Log.ErrorContext(ctx, DeadLetterMessage, append(attributes, "reason", string(refused.reason))...)
+			h.Counters.Add(ctx, "messages_dead_lettered", 1)
+			return http.StatusAccepted
+		}
+		attributes = append(attributes, "dead_letter_error", failed.Error())
+	}
+	h.Counters.Add(ctx, "messages_failed", 1)
+	if isPanic {
+		h.Log.ErrorContext(ctx, "function panicked", attributes...)
 		return http.StatusInternalServerError
 	}
-	if IsPermanent(err) {
-		log.ErrorContext(ctx, "message refused permanently", attributes...)
-		return http.StatusUnprocessableEntity
-	}
-	log.WarnContext(ctx, "message failed, will be retried", attributes...)
+	h.Log.WarnContext(ctx, "message failed, will be retried", attributes...)
 	return http.StatusServiceUnavailable
 }
+
+// DeadLetterMessage is the text of the log entry of a message that went to the dead
+// letter, by which a log-based metric counts them.
+const DeadLetterMessage = "message dead-lettered"
 
 type panicError struct {
 	value any

@@ -24,7 +24,7 @@ func TestHostileEnvelopes(t *testing.T) {
 	}{
 		"arrays, deep":       {strings.Repeat("[", 1<<19), 400},
 		"objects, deep":      {strings.Repeat(`{"message":`, 50_000), 400},
-		"over a mebibyte":    {`{"message":{"data":"` + strings.Repeat("A", 1<<20) + `"}}`, 413},
+		"over a mebibyte":    {`{"message":{"data":"` + strings.Repeat("A", 1<<20) + `"}}`, 202},
 		"no base64":          {`{"message":{"messageId":"1","data":"%%%"},"subscription":"s"}`, 400},
 		"message of a list":  {`{"message":[],"subscription":"s"}`, 400},
 		"attributes nested":  {`{"message":{"messageId":"1","data":"e30=","attributes":{"a":{"b":"c"}}},"subscription":"s"}`, 400},
@@ -35,7 +35,7 @@ func TestHostileEnvelopes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			handler := push.Handler(logging.New(&log, slog.LevelInfo, ""), time.Now, func(context.Context, push.Message) error {
+			handler := push.Handler(push.Config{DeadLetter: &deadLetters{}, Clock: time.Now, Log: logging.New(&log, slog.LevelInfo, "")}, func(context.Context, push.Message) error {
 				t.Error("the step was called")
 				return nil
 			})

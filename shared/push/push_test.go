@@ -79,6 +79,7 @@ func TestHandlerAnswers(t *testing.T) {
 	fails := func(err error) push.HandleFunc {
 		return func(context.Context, push.Message) error { return err }
 	}
+	largest := append(encode(t, example()), bytes.Repeat([]byte(" "), push.MaxBody)...)[:push.MaxBody]
 	cases := map[string]struct {
 		method string
 		body   []byte
@@ -86,21 +87,23 @@ func TestHandlerAnswers(t *testing.T) {
 		want   int
 		logged string
 	}{
-		"done":             {http.MethodPost, body, fails(nil), http.StatusNoContent, ""},
-		"a retry can help": {http.MethodPost, body, fails(errors.New("database away")), http.StatusServiceUnavailable, "database away"},
-		"no retry helps":   {http.MethodPost, body, fails(push.Permanent(errors.New("humidity 140"))), http.StatusUnprocessableEntity, "humidity 140"},
-		"panic":            {http.MethodPost, body, func(context.Context, push.Message) error { panic("nil map") }, http.StatusInternalServerError, "push_test.go"},
-		"GET":              {http.MethodGet, nil, fails(nil), http.StatusMethodNotAllowed, ""},
-		"garbage":          {http.MethodPost, []byte("hello"), fails(nil), http.StatusBadRequest, "not a Pub/Sub push message"},
-		"no message":       {http.MethodPost, []byte(`{"subscription":"s"}`), fails(nil), http.StatusBadRequest, "no message"},
-		"data not base64":  {http.MethodPost, []byte(`{"message":{"data":"###"}}`), fails(nil), http.StatusBadRequest, "not a Pub/Sub push message"},
-		"too large":        {http.MethodPost, bytes.Repeat([]byte(" "), push.MaxBody+1), fails(nil), http.StatusRequestEntityTooLarge, "over limit"},
+		"done":                  {http.MethodPost, body, fails(nil), http.StatusNoContent, ""},
+		"at the limit":          {http.MethodPost, largest, fails(nil), http.StatusNoContent, ""},
+		"a retry can help":      {http.MethodPost, body, fails(errors.New("database away")), http.StatusServiceUnavailable, "database away"},
+		"no retry helps":        {http.MethodPost, body, fails(push.Permanent(push.ReasonMalformed, errors.New("humidity 140"))), http.StatusAccepted, "humidity 140"},
+		"panic":                 {http.MethodPost, body, func(context.Context, push.Message) error { panic("nil map") }, http.StatusInternalServerError, "push_test.go"},
+		"GET":                   {http.MethodGet, nil, fails(nil), http.StatusMethodNotAllowed, ""},
+		"garbage":               {http.MethodPost, []byte("hello"), fails(nil), http.StatusBadRequest, "not a Pub/Sub push message"},
+		"no message":            {http.MethodPost, []byte(`{"subscription":"s"}`), fails(nil), http.StatusBadRequest, "no message"},
+		"data not base64":       {http.MethodPost, []byte(`{"message":{"data":"###"}}`), fails(nil), http.StatusBadRequest, "not a Pub/Sub push message"},
+		"over the limit":        {http.MethodPost, append(bytes.Clone(largest), ' '), fails(nil), http.StatusAccepted, `"reason":"too_large"`},
+		"larger than Pub/Sub's": {http.MethodPost, bytes.Repeat([]byte(" "), 16<<20+1), fails(nil), http.StatusRequestEntityTooLarge, "over limit"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var logged bytes.Buffer
-			handler := push.Handler(logging.New(&logged, slog.LevelInfo, ""), time.Now, c.step)
+			handler := push.Handler(push.Config{DeadLetter: &deadLetters{}, Clock: time.Now, Log: logging.New(&logged, slog.LevelInfo, "")}, c.step)
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), c.method, "/", bytes.NewReader(c.body)))
 			if answer.Code != c.want {
@@ -123,7 +126,7 @@ func TestHandlerTellsWhenAMessageWasPublished(t *testing.T) {
 		`{"message":{"messageId":"1"}}`:                                      now.UTC(),
 	} {
 		var got time.Time
-		handler := push.Handler(logging.Discard(), func() time.Time { return now }, func(_ context.Context, m push.Message) error {
+		handler := push.Handler(push.Config{Clock: func() time.Time { return now }, Log: logging.Discard()}, func(_ context.Context, m push.Message) error {
 			got = m.PublishTime
 			return nil
 		})
@@ -137,12 +140,12 @@ func TestHandlerTellsWhenAMessageWasPublished(t *testing.T) {
 func TestPermanentSurvivesWrapping(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("malformed")
-	err := errors.Join(errors.New("while storing"), push.Permanent(cause))
+	err := errors.Join(errors.New("while storing"), push.Permanent(push.ReasonMalformed, cause))
 	if !push.IsPermanent(err) || !errors.Is(err, cause) {
 		t.Errorf("%v lost its mark or its cause", err)
 	}
-	if push.IsPermanent(cause) || push.Permanent(nil) != nil {
-		t.Error("an unmarked error counts as permanent, or nil became one")
+	if push.IsPermanent(cause) || push.IsPermanent(push.Unexpected(push.ReasonRejected, cause)) || push.Permanent(push.ReasonMalformed, nil) != nil {
+		t.Error("another error counts as permanent, or nil became one")
 	}
 }
 
@@ -176,7 +179,7 @@ func TestHandlerJoinsTheTraceOfTheMessage(t *testing.T) {
 	m := example()
 	m.Attributes = map[string]string{"googclient_traceparent": "00-" + id + "-b7ad6b7169203331-01"}
 	var lines bytes.Buffer
-	handler := push.Handler(logging.New(&lines, slog.LevelInfo, "p"), time.Now, func(context.Context, push.Message) error {
+	handler := push.Handler(push.Config{Clock: time.Now, Log: logging.New(&lines, slog.LevelInfo, "p")}, func(context.Context, push.Message) error {
 		return errors.New("away")
 	})
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(encode(t, m)))

@@ -9,11 +9,16 @@ package readings
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
 	"coldaisle.dev/shared/reading"
 )
+
+// ErrRowRefused is the error of an append whose row the table does not take; other
+// rows appended at the same time are stored.
+var ErrRowRefused = errors.New("row refused")
 
 // NodeRef is a node id and since when the asking customer may see its readings.
 // No reading before VisibleSince is returned. Zero hides nothing.

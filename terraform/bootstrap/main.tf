@@ -65,6 +65,7 @@ locals {
     "roles/iam.serviceAccountAdmin"         = "the accounts of the parts and who may use them"
     "roles/iam.serviceAccountUser"          = "running the parts as their accounts"
     "roles/iam.workloadIdentityPoolAdmin"   = "the gateways' certificates"
+    "roles/logging.configWriter"            = "the metric of dead letters"
     "roles/logging.logWriter"               = "the log of a build"
     "roles/monitoring.editor"               = "alert policies, channels, uptime check, dashboard"
     "roles/pubsub.admin"                    = "topics, subscriptions and their rights"

@@ -79,8 +79,47 @@ run "rights" {
   }
 
   assert {
+    condition     = length(google_service_account_iam_member.redeliver) == 0 && toset([for function in module.function : function.ingress]) == toset(["ALLOW_INTERNAL_ONLY"])
+    error_message = "Where nobody redelivers the functions are closed to the internet."
+  }
+
+  assert {
     condition     = module.api.open
     error_message = "The API is not open to its customers."
+  }
+}
+
+run "redelivery" {
+  variables {
+    redeliverers = ["user:anna@example.com"]
+  }
+
+  assert {
+    condition     = { for right in google_service_account_iam_member.redeliver : right.member => right.role } == { "user:anna@example.com" = "roles/iam.serviceAccountTokenCreator" }
+    error_message = "Who was named, and nobody else, acts as the account that redelivers."
+  }
+
+  assert {
+    condition     = toset([for right in google_cloud_run_v2_service_iam_member.redeliver : "${right.role} ${right.name} ${right.member == google_service_account.redeliver.member}"]) == toset([for name in ["ingest", "detect", "storealert", "train"] : "roles/run.invoker ${name} true"])
+    error_message = "The account that redelivers must be able to call every function, and do no more with it."
+  }
+
+  assert {
+    condition = { for right in google_pubsub_subscription_iam_member.redeliver : right.subscription => right.role } == {
+      "data-dead-letter"             = "roles/pubsub.subscriber"
+      "alerts-dead-letter"           = "roles/pubsub.subscriber"
+      "model-retraining-dead-letter" = "roles/pubsub.subscriber"
+      "ingest"                       = "roles/pubsub.viewer"
+      "detect"                       = "roles/pubsub.viewer"
+      "storealert"                   = "roles/pubsub.viewer"
+      "train"                        = "roles/pubsub.viewer"
+    }
+    error_message = "The account that redelivers takes from dead letters and only looks at the functions' subscriptions."
+  }
+
+  assert {
+    condition     = toset([for function in module.function : function.ingress]) == toset(["ALLOW_ALL"])
+    error_message = "The functions cannot be reached from where somebody redelivers."
   }
 }
 
@@ -158,6 +197,11 @@ run "text" {
   assert {
     condition     = toset([for name, text in output.files : name if strcontains(text, "resource \"google_pubsub_subscription\"")]) == toset(["modules/function/main.tf", "modules/topic/main.tf"])
     error_message = "A subscription is made outside of the modules whose subscriptions have a dead letter, or are one."
+  }
+
+  assert {
+    condition     = toset([for name, text in output.files : name if strcontains(text, "resource \"google_pubsub_topic_iam_member\"")]) == toset(["access.tf", "modules/function/main.tf", "modules/gateways/main.tf", "modules/topic/main.tf"])
+    error_message = "A right to publish is given where these tests do not look."
   }
 
   assert {

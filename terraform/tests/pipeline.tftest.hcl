@@ -33,7 +33,7 @@ run "topic" {
 
   assert {
     condition     = google_pubsub_topic_iam_member.forward.topic == "data-dead-letter" && google_pubsub_topic_iam_member.forward.role == "roles/pubsub.publisher" && google_pubsub_topic_iam_member.forward.member == var.pubsub_agent
-    error_message = "Pub/Sub itself, and it alone, must be able to publish to the dead letter."
+    error_message = "Pub/Sub itself must be able to publish to the dead letter."
   }
 }
 
@@ -126,8 +126,8 @@ run "function" {
   }
 
   assert {
-    condition     = google_pubsub_subscription.push.dead_letter_policy[0].max_delivery_attempts == 5 && google_pubsub_subscription.push.dead_letter_policy[0].dead_letter_topic == "projects/coldaisle-test/topics/data-dead-letter"
-    error_message = "After five attempts a message goes to the dead letter."
+    condition     = google_pubsub_subscription.push.dead_letter_policy[0].max_delivery_attempts == 100 && google_pubsub_subscription.push.dead_letter_policy[0].dead_letter_topic == "projects/coldaisle-test/topics/data-dead-letter"
+    error_message = "After a hundred attempts a message goes to the dead letter."
   }
 
   assert {
@@ -143,6 +143,11 @@ run "function" {
   assert {
     condition     = google_pubsub_subscription_iam_member.forward.subscription == "ingest" && google_pubsub_subscription_iam_member.forward.role == "roles/pubsub.subscriber" && google_pubsub_subscription_iam_member.forward.member == var.pubsub_agent
     error_message = "Pub/Sub must be able to take a message off the subscription when it moves it."
+  }
+
+  assert {
+    condition     = google_pubsub_topic_iam_member.dead_letter.topic == "projects/coldaisle-test/topics/data-dead-letter" && google_pubsub_topic_iam_member.dead_letter.role == "roles/pubsub.publisher" && google_pubsub_topic_iam_member.dead_letter.member == google_service_account.this.member
+    error_message = "The function must be able to publish to its own dead letter."
   }
 
   assert {

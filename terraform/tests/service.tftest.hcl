@@ -199,7 +199,7 @@ run "monitoring" {
 
   assert {
     condition = keys(google_monitoring_alert_policy.this) == [
-      "api_errors", "api_latency", "database_connections", "database_disk", "dead_letter", "function_errors", "no_readings", "oldest_unacked", "uptime",
+      "api_errors", "api_latency", "database_connections", "database_disk", "dead_letter", "function_errors", "messages_refused", "no_readings", "oldest_unacked", "uptime",
     ]
     error_message = "Something is not watched."
   }
@@ -212,6 +212,15 @@ run "monitoring" {
   assert {
     condition     = google_monitoring_alert_policy.this["dead_letter"].conditions[0].condition_threshold[0].threshold_value == 0 && strcontains(google_monitoring_alert_policy.this["dead_letter"].conditions[0].condition_threshold[0].filter, "full_match(\"data-dead-letter|alerts-dead-letter\")")
     error_message = "One message in a dead letter must be enough."
+  }
+
+  assert {
+    condition = (
+      strcontains(google_monitoring_alert_policy.this["messages_refused"].conditions[0].condition_threshold[0].filter, "metric.type = \"logging.googleapis.com/user/coldaisle/dead_letters\"")
+      && keys(google_logging_metric.dead_letters.label_extractors) == sort([for label in google_logging_metric.dead_letters.metric_descriptor[0].labels : label.key])
+      && google_monitoring_alert_policy.this["messages_refused"].conditions[0].condition_threshold[0].aggregations[0].group_by_fields == tolist(["metric.labels.function", "metric.labels.reason"])
+    )
+    error_message = "Dead letters are not counted by function and reason."
   }
 
   assert {
@@ -235,7 +244,7 @@ run "monitoring" {
   }
 
   assert {
-    condition     = length(jsondecode(google_monitoring_dashboard.this.dashboard_json).mosaicLayout.tiles) == 10 && alltrue([for tile in jsondecode(google_monitoring_dashboard.this.dashboard_json).mosaicLayout.tiles : try(tile.xPos, 0) + tile.width <= 12])
+    condition     = length(jsondecode(google_monitoring_dashboard.this.dashboard_json).mosaicLayout.tiles) == 11 && alltrue([for tile in jsondecode(google_monitoring_dashboard.this.dashboard_json).mosaicLayout.tiles : try(tile.xPos, 0) + tile.width <= 12])
     error_message = "The dashboard does not fit its grid."
   }
 }

@@ -29,6 +29,16 @@ run "project_id_ends_with_a_hyphen" {
   expect_failures = [var.project_id]
 }
 
+run "redeliverers" {
+  command = plan
+
+  variables {
+    redeliverers = ["allUsers"]
+  }
+
+  expect_failures = [var.redeliverers]
+}
+
 run "region" {
   command = plan
 

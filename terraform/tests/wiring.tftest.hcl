@@ -74,6 +74,11 @@ run "whole" {
   }
 
   assert {
+    condition     = alltrue([for name, function in module.function : local.environment[name].DEAD_LETTER_TOPIC == function.dead_letter_topic])
+    error_message = "A function publishes what it refuses to another dead letter than that of its subscription."
+  }
+
+  assert {
     condition     = toset([for topic in module.topic : topic.dead_letter.subscription]) == toset(["data-dead-letter", "alerts-dead-letter", "model-retraining-dead-letter"])
     error_message = "A dead letter has no subscription that keeps it."
   }
@@ -103,18 +108,19 @@ run "environment" {
   assert {
     condition = { for part, environment in local.environment : part => keys(environment) } == {
       ingest = [
-        "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "PROJECT_ID", "READINGS", "TABLE_ID",
+        "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME", "PROJECT_ID",
+        "READINGS", "TABLE_ID",
       ]
       detect = [
-        "ALERT_TOPIC", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MAX_ALLOWED_HUMIDITY",
-        "MAX_ALLOWED_TEMP", "MODEL_BUCKET", "PREDICTION_SAMPLE", "PROJECT_ID",
+        "ALERT_TOPIC", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME",
+        "MAX_ALLOWED_HUMIDITY", "MAX_ALLOWED_TEMP", "MODEL_BUCKET", "PREDICTION_SAMPLE", "PROJECT_ID",
       ]
       storealert = [
-        "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "PROJECT_ID",
+        "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME", "PROJECT_ID",
       ]
       train = [
-        "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MODEL_BUCKET", "PROJECT_ID",
-        "READINGS", "TABLE_ID", "TRAINING_ROWS",
+        "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME",
+        "MODEL_BUCKET", "PROJECT_ID", "READINGS", "TABLE_ID", "TRAINING_ROWS",
       ]
       api = [
         "ALLOWED_ORIGINS", "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MODEL_BUCKET",

@@ -5,11 +5,9 @@ package entrypoint
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
 	"coldaisle.dev/functions/detect"
@@ -40,13 +38,8 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, f
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := pubsub.NewClient(context.WithoutCancel(ctx), c.Project)
-	if err != nil {
-		closePool()
-		return nil, nil, fmt.Errorf("open Pub/Sub: %w", err)
-	}
-	alerts := detect.NewAlertPublisher(client, c.AlertTopic)
-	shut := func() { alerts.Stop(); _ = client.Close(); closePool() }
+	alerts := detect.NewAlertPublisher(deps.PubSub, c.AlertTopic)
+	shut := func() { alerts.Stop(); closePool() }
 	metadata := store.New(pool)
 	var live detect.Models = detect.NoModels{}
 	if c.ModelBucket != "" {

@@ -30,14 +30,6 @@ import (
 	"coldaisle.dev/shared/push"
 )
 
-// Attributes that Pub/Sub adds to a message on its way to a dead letter topic.
-// See https://cloud.google.com/pubsub/docs/handling-failures.
-const (
-	DeadLetterDeliveryCount = "CloudPubSubDeadLetterSourceDeliveryCount"
-	DeadLetterSubscription  = "CloudPubSubDeadLetterSourceSubscription"
-	DeadLetterPublishTime   = "CloudPubSubDeadLetterSourceTopicPublishTime"
-)
-
 // Subscription says where the messages of one subscription go.
 type Subscription struct {
 	Name       string // projects/P/subscriptions/S
@@ -79,7 +71,7 @@ func (c Config) withDefaults() Config {
 type Counts struct {
 	Delivered    int64 // messages that a function accepted
 	Refused      int64 // attempts that failed: any status but 2xx, or no answer
-	DeadLettered int64 // messages that went to a dead letter topic
+	DeadLettered int64 // messages that went to a dead letter topic, by the bridge or by their function
 	InFlight     int64 // messages pulled and neither delivered nor dead-lettered
 }
 
@@ -235,9 +227,13 @@ func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb
 	m := received.GetMessage()
 	backoff := b.config.MinBackoff
 	for attempt := 1; ; attempt++ {
-		err := b.post(ctx, s, m, attempt)
+		refused, err := b.post(ctx, s, m, attempt)
 		if err == nil {
-			b.delivered.Add(1)
+			if refused {
+				b.deadLettered.Add(1)
+			} else {
+				b.delivered.Add(1)
+			}
 			break
 		}
 		if ctx.Err() != nil {
@@ -259,30 +255,31 @@ func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb
 	b.config.OnDone(m.GetMessageId())
 }
 
-// post makes one attempt.
-func (b *Bridge) post(ctx context.Context, s Subscription, m *pubsubpb.PubsubMessage, attempt int) error {
+// post makes one attempt. refused means that the function has put the message into the
+// dead letter itself.
+func (b *Bridge) post(ctx context.Context, s Subscription, m *pubsubpb.PubsubMessage, attempt int) (refused bool, err error) {
 	body, err := push.Encode(push.Message{
 		ID: m.GetMessageId(), Data: m.GetData(), Attributes: m.GetAttributes(), OrderingKey: m.GetOrderingKey(),
 		PublishTime: m.GetPublishTime().AsTime(), Subscription: s.Name, DeliveryAttempt: attempt,
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Endpoint, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("push to %s: %w", s.Endpoint, err)
+		return false, fmt.Errorf("push to %s: %w", s.Endpoint, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := b.http.Do(request)
 	if err != nil {
-		return fmt.Errorf("push to %s: %w", s.Endpoint, err)
+		return false, fmt.Errorf("push to %s: %w", s.Endpoint, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Errorf("push to %s: answered %s", s.Endpoint, response.Status)
+		return false, fmt.Errorf("push to %s: answered %s", s.Endpoint, response.Status)
 	}
-	return nil
+	return response.StatusCode == http.StatusAccepted, nil
 }
 
 // publishDeadLetter publishes a message to the dead letter topic with Pub/Sub's
@@ -292,9 +289,9 @@ func (b *Bridge) publishDeadLetter(ctx context.Context, s Subscription, m *pubsu
 	if attributes == nil {
 		attributes = map[string]string{}
 	}
-	attributes[DeadLetterDeliveryCount] = strconv.Itoa(attempts)
-	attributes[DeadLetterSubscription] = s.Name
-	attributes[DeadLetterPublishTime] = m.GetPublishTime().AsTime().Format(time.RFC3339Nano)
+	attributes[push.ForwardedDeliveryCount] = strconv.Itoa(attempts)
+	attributes[push.ForwardedSubscription] = s.Name
+	attributes[push.ForwardedPublishTime] = m.GetPublishTime().AsTime().Format(time.RFC3339Nano)
 	_, err := b.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{
 		Topic: s.DeadLetter,
 		Messages: []*pubsubpb.PubsubMessage{

@@ -175,9 +175,24 @@ func TestBridgeRetriesThenDeadLetters(t *testing.T) {
 		t.Errorf("data (-want +got):\n%s", diff)
 	}
 	if dead.GetAttributes()["node_id"] != "n1" ||
-		dead.GetAttributes()[pushbridge.DeadLetterDeliveryCount] != "5" ||
-		dead.GetAttributes()[pushbridge.DeadLetterSubscription] != pushbridge.SubscriptionName(project, "ingest") {
+		dead.GetAttributes()[push.ForwardedDeliveryCount] != "5" ||
+		dead.GetAttributes()[push.ForwardedSubscription] != pushbridge.SubscriptionName(project, "ingest") {
 		t.Errorf("attributes %v", dead.GetAttributes())
+	}
+}
+
+func TestBridgeCountsWhatAFunctionDeadLetters(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	var got received
+	b, _ := start(t, client, got.handler(func(string, push.Message) int { return http.StatusAccepted }), pushbridge.Config{})
+	publish(t, client, pushbridge.TopicAlerts, []byte("{"), nil)
+	eventually(t, "refused by its function", func() bool { return b.Counts().DeadLettered == 1 })
+	if err := b.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if counts := b.Counts(); counts.Delivered != 0 || counts.Refused != 0 || len(got.at("/storealert")) != 1 {
+		t.Errorf("counts %+v", counts)
 	}
 }
 

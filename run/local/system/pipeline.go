@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/functions/ingest"
@@ -12,11 +13,15 @@ import (
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store"
 )
+
+// publishTimeout bounds a publish to a dead letter topic.
+const publishTimeout = 4 * time.Second
 
 // startPipeline serves the functions over HTTP and starts the bridge that pushes the
 // subscriptions' messages to them.
@@ -34,12 +39,20 @@ func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 		"storealert": storealert.New(metadata, s.log, nil).Handle,
 		"train":      trainer.Handle,
 	}
+	deadLetters := map[string]push.DeadLetter{}
+	for _, route := range pushbridge.Routes() {
+		deadLetter := publisher.NewSingle(s.PubSub, route.Topic+pushbridge.DeadLetterSuffix, publishTimeout)
+		s.onStop("dead letter of "+route.Function, func() error { deadLetter.Stop(); return nil })
+		deadLetters[route.Function] = deadLetter
+	}
 	mux := http.NewServeMux()
 	for function, handler := range handlers {
 		if s.options.WrapHandler != nil {
 			handler = s.options.WrapHandler(function, handler)
 		}
-		mux.Handle("/"+function, push.Handler(s.log, s.options.Clock, handler))
+		mux.Handle("/"+function, push.Handler(push.Config{
+			Function: function, DeadLetter: deadLetters[function], Clock: s.options.Clock, Log: s.log,
+		}, handler))
 	}
 	address, err := s.serve(ctx, "functions", mux)
 	if err != nil {

@@ -1,14 +1,20 @@
-// Command redeliver moves messages from a dead letter back to their topic, once the
-// cause of their failure is mended:
+// Command redeliver posts the messages of a dead letter to the functions that refused
+// them, once the cause is mended:
 //
-//	go run ./run/tools/redeliver -project P -topic data -dry-run          # look at them
-//	go run ./run/tools/redeliver -project P -topic data                   # all back
-//	go run ./run/tools/redeliver -project P -topic data -function ingest  # those that ingest refused
+//	go run ./run/tools/redeliver -project P -topic data -dry-run            # look at them
+//	go run ./run/tools/redeliver -project P -topic data                     # all
+//	go run ./run/tools/redeliver -project P -topic data -reason exhausted   # those of one reason
+//	go run ./run/tools/redeliver -project P -topic data -function ingest -limit 10
 //
-// A message is removed from the dead letter only after it was published to its topic.
-// Every subscriber of the topic gets it again, which does no harm: each stores a
-// reading or an alert once. A message that fails again returns to the dead letter and
-// stays there until the next run. PUBSUB_EMULATOR_HOST names an emulator.
+// Each message goes to the function that refused it and to no other, as Pub/Sub posted
+// it: with its attributes and its publish time, and as a first attempt. It is removed
+// from the dead letter only after the function has handled it. What the function
+// refuses again is in the dead letter anew, by the function's own doing.
+//
+// Where the function is, its push subscription says; -endpoint says it for a function
+// that is paused, or locally. The caller's identity token comes from Application Default
+// Credentials, which must be those of a service account (see docs/pipeline.md).
+// PUBSUB_EMULATOR_HOST names an emulator, whose functions ask for no token.
 package main
 
 import (
@@ -16,10 +22,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
+	"google.golang.org/api/idtoken"
 
 	"coldaisle.dev/shared/config"
 )
@@ -31,10 +39,11 @@ func main() {
 func run(ctx context.Context, arguments []string) error {
 	flags := flag.NewFlagSet("redeliver", flag.ContinueOnError)
 	project := flags.String("project", os.Getenv("PROJECT_ID"), "Google Cloud project")
-	topic := flags.String("topic", "", "topic the messages go back to: data, alerts or model-retraining")
-	subscription := flags.String("subscription", "", "subscription of the dead letter (default TOPIC-dead-letter)")
+	topic := flags.String("topic", "", "topic whose dead letter it is: data, alerts or model-retraining")
 	function := flags.String("function", "", "only messages that this function refused")
-	limit := flags.Int("limit", 0, "most messages to move; 0 for all")
+	reason := flags.String("reason", "", "only messages refused for this reason: malformed, too_large, unknown_run, panic, rejected or exhausted")
+	endpoint := flags.String("endpoint", "", "URL of -function, instead of what its subscription says")
+	limit := flags.Int("limit", 0, "most messages to post; 0 for all")
 	idle := flags.Duration("idle", 10*time.Second, "how long the dead letter must be empty before the run ends")
 	dryRun := flags.Bool("dry-run", false, "print the messages and leave them")
 	if err := flags.Parse(arguments); err != nil {
@@ -43,8 +52,8 @@ func run(ctx context.Context, arguments []string) error {
 	if *project == "" || *topic == "" {
 		return errors.New("-project and -topic are required")
 	}
-	if *subscription == "" {
-		*subscription = *topic + "-dead-letter"
+	if *endpoint != "" && *function == "" {
+		return errors.New("-endpoint is the URL of one function: name it by -function")
 	}
 	client, err := pubsub.NewClient(ctx, *project)
 	if err != nil {
@@ -52,10 +61,25 @@ func run(ctx context.Context, arguments []string) error {
 	}
 	defer func() { _ = client.Close() }()
 	r := redelivery{
-		client: client, project: *project, topic: *topic, subscription: *subscription,
-		function: *function, limit: *limit, dryRun: *dryRun, started: time.Now(), idle: *idle, out: os.Stdout,
+		subscriptions: client.SubscriptionAdminClient, project: *project, subscription: *topic + "-dead-letter",
+		function: *function, reason: *reason, endpoint: *endpoint, limit: *limit, dryRun: *dryRun,
+		started: time.Now(), idle: *idle, authorise: identityToken, out: os.Stdout,
+	}
+	if os.Getenv("PUBSUB_EMULATOR_HOST") != "" {
+		r.authorise = noToken
 	}
 	counts, err := r.run(ctx)
-	fmt.Printf("%d moved to %s, %d left\n", counts.moved, *topic, counts.left)
+	fmt.Printf("%d handled, %d refused again, %d failed, %d left\n", counts.handled, counts.refusedAgain, counts.failed, counts.left)
 	return err
 }
+
+// identityToken returns a client whose requests bear an identity token for an audience.
+func identityToken(ctx context.Context, audience string) (*http.Client, error) {
+	client, err := idtoken.NewClient(ctx, audience)
+	if err != nil {
+		return nil, fmt.Errorf("identity token (impersonate the account coldaisle-redeliver, see docs/pipeline.md): %w", err)
+	}
+	return client, nil
+}
+
+func noToken(context.Context, string) (*http.Client, error) { return &http.Client{}, nil }

@@ -1,83 +1,93 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"strings"
+	"net/http"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
+	pubsub "cloud.google.com/go/pubsub/v2/apiv1"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 
-	"coldaisle.dev/shared/reading"
-)
-
-// Names of the attributes that Pub/Sub adds to a dead letter. See
-// https://cloud.google.com/pubsub/docs/handling-failures.
-const (
-	deadLetterPrefix   = "CloudPubSubDeadLetter"
-	sourceSubscription = deadLetterPrefix + "SourceSubscription"
-	sourcePublishTime  = deadLetterPrefix + "SourceTopicPublishTime"
+	"coldaisle.dev/shared/push"
 )
 
 // redelivery is one run of the command.
 type redelivery struct {
-	client       *pubsub.Client
-	project      string
-	topic        string
-	subscription string
-	function     string // function whose dead letters are moved; empty for all
-	limit        int    // messages; 0 for no limit
-	dryRun       bool
-	// started is when the run began. Messages that were dead-lettered after it have
-	// failed again: moving them would loop.
+	subscriptions *pubsub.SubscriptionAdminClient
+	project       string
+	subscription  string // of the dead letter
+	function      string // function whose dead letters are posted; empty for all
+	reason        string // empty for all
+	endpoint      string // of function; empty asks its subscription
+	limit         int    // messages; 0 for no limit
+	dryRun        bool
+	// started is when the run began. Messages that were dead-lettered after it were
+	// refused again: posting them would loop.
 	started time.Time
 	// idle is how long the subscription must be empty before the run ends: a single
 	// empty pull does not mean that no message is left.
 	idle time.Duration
-	out  io.Writer
+	// authorise returns the client that calls a function in the caller's name.
+	authorise func(ctx context.Context, audience string) (*http.Client, error)
+	out       io.Writer
+
+	targets  map[string]target // by function
+	posted   int
+	failures int // in a row
 }
 
-type counts struct{ moved, left int }
+// target is a function.
+type target struct {
+	client   *http.Client
+	endpoint string
+}
 
-// ackDeadlineSeconds is how long Pub/Sub delivers a pulled message to nobody else.
-const ackDeadlineSeconds = 120
+type counts struct{ handled, refusedAgain, failed, left int }
 
-// run moves messages until no matching message is left. The others are held until the
+const (
+	// pullSize messages take less than the acknowledgement deadline even if every
+	// function takes its whole time.
+	pullSize           = 10
+	ackDeadlineSeconds = 600
+	postTimeout        = 55 * time.Second
+	// maxFailures is after how many failures in a row the run gives up: the cause is
+	// not mended.
+	maxFailures = 5
+)
+
+// run posts messages until no matching message is left. The others are held until the
 // end, so that a pull does not return them again, and then given back.
-func (r redelivery) run(ctx context.Context) (total counts, err error) {
-	publisher := r.client.Publisher(r.topic)
-	defer publisher.Stop()
-	var retained []string
-	moved := map[string]bool{}
+func (r *redelivery) run(ctx context.Context) (total counts, err error) {
+	r.targets = map[string]target{}
+	retained := map[string]string{} // acknowledgement ids by message
 	defer func() {
-		err = r.giveBack(ctx, retained, err)
+		err = errors.Join(err, r.giveBack(ctx, retained))
 		total.left = len(retained)
 	}()
 	idleTimer := time.NewTimer(r.idle)
 	defer idleTimer.Stop()
-	for {
+	for r.limit == 0 || r.posted < r.limit {
 		messages, err := r.pull(ctx)
 		if err != nil {
 			return total, err
 		}
-		for _, m := range messages {
-			idleTimer.Reset(r.idle)
-			if !r.matches(m.GetMessage()) || r.dryRun || (r.limit > 0 && total.moved >= r.limit) {
-				retained = append(retained, m.GetAckId())
-				continue
+		for _, received := range messages {
+			// Until its fate is known, and for good when the run ends early.
+			_, again := retained[received.GetMessage().GetMessageId()]
+			retained[received.GetMessage().GetMessageId()] = received.GetAckId()
+			if !again {
+				idleTimer.Reset(r.idle)
 			}
-			if err := r.move(ctx, publisher, m, moved); err != nil {
-				retained = append(retained, m.GetAckId())
+		}
+		for _, received := range messages {
+			if err := r.handle(ctx, received, retained, &total); err != nil {
 				return total, err
 			}
-			total.moved++
-		}
-		if r.limit > 0 && total.moved >= r.limit {
-			return total, nil
 		}
 		if len(messages) > 0 {
 			continue
@@ -90,12 +100,12 @@ func (r redelivery) run(ctx context.Context) (total counts, err error) {
 		case <-time.After(r.idle / 10):
 		}
 	}
+	return total, nil
 }
 
-func (r redelivery) pull(ctx context.Context) ([]*pubsubpb.ReceivedMessage, error) {
-	name := "projects/" + r.project + "/subscriptions/" + r.subscription
-	response, err := r.client.SubscriptionAdminClient.Pull(ctx, &pubsubpb.PullRequest{
-		Subscription: name, MaxMessages: 100,
+func (r *redelivery) pull(ctx context.Context) ([]*pubsubpb.ReceivedMessage, error) {
+	response, err := r.subscriptions.Pull(ctx, &pubsubpb.PullRequest{
+		Subscription: r.name(r.subscription), MaxMessages: pullSize,
 		ReturnImmediately: true, //nolint:staticcheck // an empty dead letter must not hold the command for minutes
 	})
 	if err != nil {
@@ -109,8 +119,8 @@ func (r redelivery) pull(ctx context.Context) ([]*pubsubpb.ReceivedMessage, erro
 	for i, m := range messages {
 		ids[i] = m.GetAckId()
 	}
-	err = r.client.SubscriptionAdminClient.ModifyAckDeadline(ctx, &pubsubpb.ModifyAckDeadlineRequest{
-		Subscription: name, AckIds: ids, AckDeadlineSeconds: ackDeadlineSeconds,
+	err = r.subscriptions.ModifyAckDeadline(ctx, &pubsubpb.ModifyAckDeadlineRequest{
+		Subscription: r.name(r.subscription), AckIds: ids, AckDeadlineSeconds: ackDeadlineSeconds,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hold messages of %s: %w", r.subscription, err)
@@ -118,94 +128,124 @@ func (r redelivery) pull(ctx context.Context) ([]*pubsubpb.ReceivedMessage, erro
 	return messages, nil
 }
 
-// matches reports whether a message is to be moved, and with -dry-run prints it.
-func (r redelivery) matches(m *pubsubpb.PubsubMessage) bool {
-	source := m.GetAttributes()[sourceSubscription]
-	if r.function != "" && source != r.function && !strings.HasSuffix(source, "/"+r.function) {
-		return false
-	}
-	if !m.GetPublishTime().AsTime().Before(r.started) {
-		return false
-	}
-	if r.dryRun {
-		_, _ = fmt.Fprintf(r.out, "%s refused by %s, published %s: %s\n", m.GetMessageId(), source, m.GetAttributes()[sourcePublishTime], m.GetData())
-	}
-	return true
+func (r *redelivery) name(subscription string) string {
+	return "projects/" + r.project + "/subscriptions/" + subscription
 }
 
-// move publishes a message and then removes it from the dead letter. A message that
-// several functions refused is there several times. It is published once, because
-// the topic delivers it to all of them.
-func (r redelivery) move(ctx context.Context, publisher *pubsub.Publisher, received *pubsubpb.ReceivedMessage, moved map[string]bool) error {
+// handle posts one message, if it matches, and removes it from the dead letter after its
+// function has taken it.
+func (r *redelivery) handle(ctx context.Context, received *pubsubpb.ReceivedMessage, retained map[string]string, total *counts) error {
 	m := received.GetMessage()
-	attributes := maps.Clone(m.GetAttributes())
-	maps.DeleteFunc(attributes, func(name, _ string) bool { return strings.HasPrefix(name, deadLetterPrefix) })
-	data := dated(m.GetData(), m.GetAttributes()[sourcePublishTime])
-	content := fmt.Sprintf("%q %q", data, attributes)
-	if !moved[content] {
-		result := publisher.Publish(ctx, &pubsub.Message{Data: data, Attributes: attributes})
-		if _, err := result.Get(ctx); err != nil {
-			return fmt.Errorf("publish to %s: %w", r.topic, err)
-		}
-		moved[content] = true
+	if !m.GetPublishTime().AsTime().Before(r.started) || (r.limit > 0 && r.posted >= r.limit) {
+		return nil
 	}
-	err := r.client.SubscriptionAdminClient.Acknowledge(ctx, &pubsubpb.AcknowledgeRequest{
-		Subscription: "projects/" + r.project + "/subscriptions/" + r.subscription, AckIds: []string{received.GetAckId()},
+	dead, err := push.DecodeDeadLetter(m.GetMessageId(), m.GetData(), m.GetAttributes())
+	if err != nil {
+		_, _ = fmt.Fprintf(r.out, "%s left: %v\n", m.GetMessageId(), err)
+		return nil
+	}
+	if (r.function != "" && dead.Function != r.function) || (r.reason != "" && string(dead.Reason) != r.reason) {
+		return nil
+	}
+	r.posted++
+	if r.dryRun {
+		_, _ = fmt.Fprintf(r.out, "%s refused by %s at attempt %d: %s: %q, trace %q, published %s: %q\n", m.GetMessageId(), dead.Function,
+			dead.Message.DeliveryAttempt, dead.Reason, dead.Error, dead.Trace, dead.Message.PublishTime.Format(time.RFC3339Nano), m.GetData())
+		return nil
+	}
+	status, err := r.post(ctx, dead)
+	if err != nil || status < 200 || status > 299 {
+		_, _ = fmt.Fprintf(r.out, "%s left: %s answered %d %v\n", m.GetMessageId(), dead.Function, status, err)
+		total.failed++
+		if r.failures++; r.failures >= maxFailures {
+			return fmt.Errorf("%d messages in a row failed: the cause is not mended", r.failures)
+		}
+		return nil
+	}
+	r.failures = 0
+	err = r.subscriptions.Acknowledge(ctx, &pubsubpb.AcknowledgeRequest{
+		Subscription: r.name(r.subscription), AckIds: []string{received.GetAckId()},
 	})
 	if err != nil {
 		return fmt.Errorf("remove from %s: %w", r.subscription, err)
 	}
+	delete(retained, m.GetMessageId())
+	if status == http.StatusAccepted {
+		total.refusedAgain++
+	} else {
+		total.handled++
+	}
 	return nil
 }
 
-// dated sets a reading's timestamp to the time of its first publication, when it has
-// none that is usable. Otherwise the reading would get the time of its redelivery, and
-// with it another identity: a copy that is stored already would be stored twice. Other
-// data is returned unchanged.
-func dated(data []byte, published string) []byte {
-	first, err := time.Parse(time.RFC3339, published)
-	var fields map[string]json.RawMessage
-	if err != nil || json.Unmarshal(data, &fields) != nil {
-		return data
-	}
-	if _, isReading := fields["temperature"]; !isReading {
-		return data
-	}
-	var stamped time.Time
-	if text, ok := fields["timestamp"]; ok && json.Unmarshal(text, &stamped) != nil {
-		return data
-	}
-	date := reading.Dated(stamped, first)
-	if date.Equal(reading.TruncateTime(stamped)) {
-		return data
-	}
-	stamp, err := json.Marshal(date)
+// post posts the envelope that was refused, as a first attempt, and returns the answer's
+// status: 202 means that it was refused again and is in the dead letter anew.
+func (r *redelivery) post(ctx context.Context, dead push.DeadLettered) (status int, err error) {
+	to, err := r.target(ctx, dead.Function)
 	if err != nil {
-		return data
+		return 0, err
 	}
-	fields["timestamp"] = stamp
-	again, err := json.Marshal(fields)
+	dead.Message.DeliveryAttempt = 1
+	dead.Message.Subscription = r.name(dead.Function)
+	body, err := push.Encode(dead.Message)
 	if err != nil {
-		return data
+		return 0, err
 	}
-	return again
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.endpoint, bytes.NewReader(body))
+	if err != nil {
+		return 0, fmt.Errorf("post: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := to.client.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("post: %w", err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode, nil
+}
+
+// target returns where a function is and who may call it, from its push subscription.
+func (r *redelivery) target(ctx context.Context, function string) (target, error) {
+	if to, ok := r.targets[function]; ok {
+		return to, nil
+	}
+	endpoint, audience := r.endpoint, r.endpoint
+	if endpoint == "" {
+		subscription, err := r.subscriptions.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: r.name(function)})
+		if err != nil {
+			return target{}, fmt.Errorf("subscription of %s: %w", function, err)
+		}
+		endpoint = subscription.GetPushConfig().GetPushEndpoint()
+		if endpoint == "" {
+			return target{}, fmt.Errorf("subscription %s pushes nowhere, %[1]s is paused: name its URL by -endpoint", function)
+		}
+		audience = cmp.Or(subscription.GetPushConfig().GetOidcToken().GetAudience(), endpoint)
+	}
+	client, err := r.authorise(ctx, audience)
+	if err != nil {
+		return target{}, err
+	}
+	r.targets[function] = target{client: client, endpoint: endpoint}
+	return r.targets[function], nil
 }
 
 // giveBack makes the messages that stay in the dead letter available again at once.
-func (r redelivery) giveBack(ctx context.Context, ids []string, cause error) error {
-	if len(ids) == 0 {
-		return cause
-	}
+func (r *redelivery) giveBack(ctx context.Context, retained map[string]string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
+	ids := make([]string, 0, len(retained))
+	for _, id := range retained {
+		ids = append(ids, id)
+	}
 	for start := 0; start < len(ids); start += 500 {
-		err := r.client.SubscriptionAdminClient.ModifyAckDeadline(ctx, &pubsubpb.ModifyAckDeadlineRequest{
-			Subscription: "projects/" + r.project + "/subscriptions/" + r.subscription,
-			AckIds:       ids[start:min(start+500, len(ids))], AckDeadlineSeconds: 0,
+		err := r.subscriptions.ModifyAckDeadline(ctx, &pubsubpb.ModifyAckDeadlineRequest{
+			Subscription: r.name(r.subscription), AckIds: ids[start:min(start+500, len(ids))], AckDeadlineSeconds: 0,
 		})
-		if err != nil && cause == nil {
-			cause = fmt.Errorf("give back to %s: %w", r.subscription, err)
+		if err != nil {
+			return fmt.Errorf("give back to %s: %w", r.subscription, err)
 		}
 	}
-	return cause
+	return nil
 }

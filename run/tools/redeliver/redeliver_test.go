@@ -2,47 +2,139 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/functions/ingest"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/sensorcache"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
 )
 
-const (
-	dataTopic  = "projects/test/topics/data"
-	deadTopic  = "projects/test/topics/data-dead-letter"
-	deadLetter = "projects/test/subscriptions/data-dead-letter"
-	consumer   = "projects/test/subscriptions/ingest"
-)
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// deadLetterOf makes the topics with some dead messages: data and attributes.
-func deadLetterOf(t *testing.T, dead ...*pubsubpb.PubsubMessage) *pubsub.Client {
-	t.Helper()
-	client := pubsubtest.Client(t, pubsubtest.Start(t), "test")
-	for topic, subscription := range map[string]string{dataTopic: consumer, deadTopic: deadLetter} {
-		if _, err := client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{Name: topic}); err != nil {
-			t.Fatal(err)
-		}
-		wanted := &pubsubpb.Subscription{Name: subscription, Topic: topic, AckDeadlineSeconds: 60}
-		if _, err := client.SubscriptionAdminClient.CreateSubscription(t.Context(), wanted); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{Topic: deadTopic, Messages: dead}); err != nil {
-		t.Fatal(err)
-	}
-	return client
+// pipeline is a Pub/Sub whose subscriptions push to the real functions ingest and detect,
+// served over HTTP.
+type pipeline struct {
+	client *pubsub.Client
+	pool   *pgxpool.Pool
+	away   atomic.Bool // ingest's table
+
+	mu    sync.Mutex
+	posts map[string][]push.Message // by function
 }
 
-func pulled(t *testing.T, client *pubsub.Client, subscription string) []*pubsubpb.PubsubMessage {
+func newPipeline(t *testing.T) *pipeline {
 	t.Helper()
-	response, err := client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
-		Subscription: subscription, MaxMessages: 100, ReturnImmediately: true, //nolint:staticcheck // as the command does
+	server := pubsubtest.Start(t, pubsubtest.Limits())
+	p := &pipeline{client: pubsubtest.Client(t, server, "test"), posts: map[string][]push.Message{}}
+	pubsubtest.Topics(t, server, "test", "data", "alerts", "data-dead-letter")
+	p.subscribe(t, &pubsubpb.Subscription{Name: "data-dead-letter", Topic: "data-dead-letter"})
+	p.subscribe(t, &pubsubpb.Subscription{Name: "alerts", Topic: "alerts"})
+	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	p.pool = pool
+	sensors := sensorcache.New(store.New(pool), time.Now)
+	alerts := detect.NewAlertPublisher(p.client, "alerts")
+	t.Cleanup(alerts.Stop)
+	dead := publisher.NewSingle(p.client, "data-dead-letter", 10*time.Second)
+	t.Cleanup(dead.Stop)
+	table := ingest.New(pgreadings.New(pool, time.Now), sensors, logging.Discard(), nil)
+	handlers := map[string]push.HandleFunc{
+		"ingest": func(ctx context.Context, m push.Message) error {
+			if p.away.Load() {
+				return errors.New("the table is away")
+			}
+			return table.Handle(ctx, m)
+		},
+		"detect": detect.New(sensors, alerts, nil, alert.Defaults(), logging.Discard(), nil).Handle,
+	}
+	for function, handle := range handlers {
+		web := httptest.NewServer(push.Handler(push.Config{Function: function, DeadLetter: dead, Clock: time.Now, Log: logging.Discard()},
+			func(ctx context.Context, m push.Message) error {
+				p.mu.Lock()
+				p.posts[function] = append(p.posts[function], m)
+				p.mu.Unlock()
+				return handle(ctx, m)
+			}))
+		t.Cleanup(web.Close)
+		p.subscribe(t, &pubsubpb.Subscription{Name: function, Topic: "data", PushConfig: &pubsubpb.PushConfig{PushEndpoint: web.URL}})
+	}
+	return p
+}
+
+func (p *pipeline) subscribe(t *testing.T, s *pubsubpb.Subscription) {
+	t.Helper()
+	s.Name, s.Topic, s.AckDeadlineSeconds = "projects/test/subscriptions/"+s.Name, "projects/test/topics/"+s.Topic, 60
+	if _, err := p.client.SubscriptionAdminClient.CreateSubscription(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bury puts messages into the dead letter.
+func (p *pipeline) bury(t *testing.T, dead ...*pubsubpb.PubsubMessage) {
+	t.Helper()
+	if _, err := p.client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{Topic: "projects/test/topics/data-dead-letter", Messages: dead}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refuse posts a message to a function, as Pub/Sub does.
+func (p *pipeline) refuse(t *testing.T, function string, m push.Message) {
+	t.Helper()
+	r := p.redelivery(nil)
+	r.targets = map[string]target{}
+	to, err := r.target(t.Context(), function)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := push.Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Post(to.endpoint, "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = response.Body.Close(); response.StatusCode != http.StatusAccepted {
+		t.Fatalf("%s answered %d to a message that it must refuse", function, response.StatusCode)
+	}
+}
+
+func (p *pipeline) pulled(t *testing.T, subscription string) []*pubsubpb.PubsubMessage {
+	t.Helper()
+	response, err := p.client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
+		Subscription: "projects/test/subscriptions/" + subscription, MaxMessages: 100, ReturnImmediately: true, //nolint:staticcheck // as the command does
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -54,47 +146,81 @@ func pulled(t *testing.T, client *pubsub.Client, subscription string) []*pubsubp
 	return messages
 }
 
-func dead(data, refusedBy string) *pubsubpb.PubsubMessage {
-	return &pubsubpb.PubsubMessage{Data: []byte(data), Attributes: map[string]string{
-		"node_id": "n1", sourceSubscription: "projects/test/subscriptions/" + refusedBy,
-		sourcePublishTime: "2026-11-20T12:00:00Z", deadLetterPrefix + "SourceDeliveryCount": "5",
-	}}
-}
-
-func newRedelivery(client *pubsub.Client, out *bytes.Buffer) redelivery {
-	return redelivery{
-		client: client, project: "test", topic: "data", subscription: "data-dead-letter",
+func (p *pipeline) redelivery(out *bytes.Buffer) *redelivery {
+	return &redelivery{
+		subscriptions: p.client.SubscriptionAdminClient, project: "test", subscription: "data-dead-letter", authorise: noToken,
 		started: time.Now().Add(time.Hour), idle: 20 * time.Millisecond, out: out,
 	}
 }
 
-func TestRedeliverMovesMessagesBackIntact(t *testing.T) {
+// published is when the originals were published: long ago.
+var published = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// exhausted is a message that Pub/Sub moved to the dead letter.
+func exhausted(data, function string) *pubsubpb.PubsubMessage {
+	return &pubsubpb.PubsubMessage{Data: []byte(data), Attributes: map[string]string{
+		"node_id": "n1", push.ForwardedSubscription: function, push.ForwardedPublishTime: published.Format(time.RFC3339),
+		push.ForwardedDeliveryCount: "100",
+	}}
+}
+
+const (
+	undated = `{"node_id":"n1","message_id":"m1","temperature":21,"humidity":40}`
+	hot     = `{"node_id":"n1","message_id":"m2","temperature":61,"humidity":40,"timestamp":"2026-11-20T06:00:00Z"}`
+)
+
+// TestRedeliver shows contract 9.6 through the real functions: each message goes to the
+// function that refused it and to no other, as it was, with its own publish time.
+func TestRedeliver(t *testing.T) {
 	t.Parallel()
-	timed := `{"node_id":"n1","temperature":21,"timestamp":"2026-11-20T11:59:59Z"}`
-	zoned := `{"timestamp": "2026-11-20T14:01:00.0000009+02:00", "temperature": 23}` // as it is, though stored at a microsecond
-	client := deadLetterOf(t, dead(timed, "ingest"), dead(timed, "detect"), dead(`{"node_id":"n1","temperature":21}`, "detect"), dead("poison \x00", "ingest"),
-		dead(`{"node_id":"n1","temperature":22,"timestamp":"2099-01-01T00:00:00Z"}`, "detect"), dead(zoned, "ingest"), dead(`{"training_run_id":7}`, "train"))
-	got, err := newRedelivery(client, nil).run(t.Context())
-	if err != nil || got != (counts{moved: 7}) {
-		t.Errorf("%+v, %v", got, err)
+	p := newPipeline(t)
+	p.bury(t, exhausted(undated, "ingest"), exhausted(hot, "projects/test/subscriptions/detect"))
+	p.refuse(t, "ingest", push.Message{ID: "7", Data: []byte("poison \x00"), PublishTime: published, DeliveryAttempt: 3})
+	p.posts = map[string][]push.Message{}
+	r := p.redelivery(&bytes.Buffer{})
+	// What is refused again is in the dead letter anew, but for the started guard.
+	r.started = time.Now()
+	got, err := r.run(t.Context())
+	if err != nil || got != (counts{handled: 2, refusedAgain: 1, left: 0}) && got != (counts{handled: 2, refusedAgain: 1, left: 1}) {
+		t.Fatalf("%+v, %v", got, err)
 	}
-	data := map[string]int{}
-	for _, m := range pulled(t, client, consumer) {
-		data[string(m.GetData())]++
-		if diff := cmp.Diff(map[string]string{"node_id": "n1"}, m.GetAttributes()); diff != "" {
-			t.Errorf("attributes (-want +got):\n%s", diff)
+
+	var stored time.Time
+	if err := p.pool.QueryRow(t.Context(), `SELECT timestamp FROM sensor_data.readings`).Scan(&stored); err != nil || !stored.Equal(published) {
+		t.Errorf("the undated reading is stored under %s, %v, want the first publish time %s", stored, err, published)
+	}
+	raised := p.pulled(t, "alerts")
+	if len(raised) != 1 {
+		t.Fatalf("%d alerts, want 1", len(raised))
+	}
+	if event, err := wire.DecodeAlert(raised[0].GetData()); err != nil || event.MessageID != "m2" {
+		t.Errorf("alert %+v, %v", event, err)
+	}
+	envelope := func(id, data, function string, attributes map[string]string) push.Message {
+		return push.Message{
+			ID: id, Data: []byte(data), Attributes: attributes, PublishTime: published, DeliveryAttempt: 1,
+			Subscription: "projects/test/subscriptions/" + function,
 		}
 	}
-	want := map[string]int{
-		timed: 1, zoned: 1, "poison \x00": 1, `{"training_run_id":7}`: 1,
-		`{"node_id":"n1","temperature":22,"timestamp":"2026-11-20T12:00:00Z"}`: 1,
-		`{"node_id":"n1","temperature":21,"timestamp":"2026-11-20T12:00:00Z"}`: 1,
+	node := map[string]string{"node_id": "n1"}
+	want := map[string][]push.Message{
+		"ingest": {envelope("", undated, "ingest", node), envelope("7", "poison \x00", "ingest", nil)},
+		"detect": {envelope("", hot, "detect", node)},
 	}
-	if diff := cmp.Diff(want, data); diff != "" {
-		t.Errorf("messages (-want +got):\n%s", diff)
+	for _, posts := range p.posts {
+		for i := range posts {
+			if posts[i].ID != "7" {
+				posts[i].ID = "" // Pub/Sub gives a message that it moves another id
+			}
+		}
 	}
-	if left := pulled(t, client, deadLetter); len(left) != 0 {
-		t.Errorf("still in the dead letter: %v", left)
+	byData := cmpopts.SortSlices(func(a, b push.Message) bool { return string(a.Data) > string(b.Data) })
+	if diff := cmp.Diff(want, p.posts, byData); diff != "" {
+		t.Errorf("posted (-want +got):\n%s", diff)
+	}
+	left := p.pulled(t, "data-dead-letter")
+	if len(left) != 1 || string(left[0].GetData()) != "poison \x00" || left[0].GetAttributes()[push.AttributeAttempt] != "1" {
+		t.Errorf("in the dead letter: %v", left)
 	}
 }
 
@@ -102,32 +228,156 @@ func TestRedeliverLeavesWhatDoesNotMatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*redelivery)
-		moved  int
+		posted int // of the four
+		kept   int
 	}{
-		"another function's":       {func(r *redelivery) { r.function = "detect" }, 1},
-		"over the limit":           {func(r *redelivery) { r.limit = 2 }, 2},
-		"dry run":                  {func(r *redelivery) { r.dryRun = true }, 0},
-		"what died after it began": {func(r *redelivery) { r.started = time.Now().Add(-time.Hour) }, 0},
+		"all":                      {func(*redelivery) {}, 4, 0},
+		"one function's":           {func(r *redelivery) { r.function = "detect" }, 1, 3},
+		"one reason's":             {func(r *redelivery) { r.reason = "malformed" }, 1, 3},
+		"over the limit":           {func(r *redelivery) { r.limit = 2 }, 2, 2},
+		"dry run":                  {func(r *redelivery) { r.dryRun = true }, 0, 4},
+		"dry run of one reason":    {func(r *redelivery) { r.dryRun, r.reason = true, "exhausted" }, 0, 4},
+		"what died after it began": {func(r *redelivery) { r.started = time.Now().Add(-time.Hour) }, 0, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := deadLetterOf(t, dead("1", "ingest"), dead("2", "detect"), dead("3", "ingest"))
+			p := newPipeline(t)
+			mended := exhausted(hot, "ingest") // refused by an older release, say
+			mended.Attributes = map[string]string{
+				push.AttributeFunction: "ingest", push.AttributeReason: "malformed", push.AttributeAttempt: "1",
+				push.AttributePublishTime: published.Format(time.RFC3339Nano),
+			}
+			p.bury(t, exhausted(undated, "ingest"), exhausted(hot, "detect"), exhausted(hot, "ingest"), mended)
 			var out bytes.Buffer
-			r := newRedelivery(client, &out)
-			c.change(&r)
+			r := p.redelivery(&out)
+			c.change(r)
 			got, err := r.run(t.Context())
-			if err != nil || got.moved != c.moved {
+			if err != nil || got != (counts{handled: c.posted, left: c.kept}) {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if n := len(pulled(t, client, consumer)); n != c.moved {
-				t.Errorf("%d in the topic, want %d", n, c.moved)
+			if n := len(p.posts["ingest"]) + len(p.posts["detect"]); n != c.posted {
+				t.Errorf("%d posted, want %d", n, c.posted)
 			}
-			if n := len(pulled(t, client, deadLetter)); n != 3-c.moved {
-				t.Errorf("%d in the dead letter, want %d", n, 3-c.moved)
+			if n := len(p.pulled(t, "data-dead-letter")); n != c.kept {
+				t.Errorf("%d in the dead letter, want %d", n, c.kept)
 			}
-			if r.dryRun && strings.Count(out.String(), "refused by") != 3 {
+			if want := map[string]int{"dry run": 4, "dry run of one reason": 3}[name]; strings.Count(out.String(), "refused by") != want {
 				t.Errorf("printed %q", out.String())
 			}
 		})
+	}
+}
+
+// TestRedeliverRemovesNothingBeforeItIsTaken posts while the cause is not mended: the
+// messages stay, the run gives up, and the next one brings them over.
+func TestRedeliverRemovesNothingBeforeItIsTaken(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t)
+	const messages = 8
+	for i := range messages {
+		p.bury(t, exhausted(strings.ReplaceAll(undated, "m1", "m"+string(rune('a'+i))), "ingest"))
+	}
+	p.bury(t, &pubsubpb.PubsubMessage{Data: []byte("nobody's")})
+	p.away.Store(true)
+	var out bytes.Buffer
+	got, err := p.redelivery(&out).run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "not mended") || got.failed != maxFailures || got.handled != 0 {
+		t.Errorf("while the table is away: %+v, %v", got, err)
+	}
+	p.away.Store(false)
+	if got, err = p.redelivery(&out).run(t.Context()); err != nil || got != (counts{handled: messages, left: 1}) {
+		t.Errorf("afterwards: %+v, %v", got, err)
+	}
+	if !strings.Contains(out.String(), "no attribute says which function") {
+		t.Errorf("printed %q", out.String())
+	}
+	rows, err := p.pool.Query(t.Context(), `SELECT message_id FROM sensor_data.readings ORDER BY message_id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || strings.Join(stored, " ") != "ma mb mc md me mf mg mh" {
+		t.Errorf("stored %q, %v", stored, err)
+	}
+}
+
+// TestRedeliverToAPausedFunction needs the URL that the subscription no longer says.
+func TestRedeliverToAPausedFunction(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t)
+	r := p.redelivery(&bytes.Buffer{})
+	r.targets = map[string]target{}
+	to, err := r.target(t.Context(), "detect")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.client.SubscriptionAdminClient.UpdateSubscription(t.Context(), &pubsubpb.UpdateSubscriptionRequest{
+		Subscription: &pubsubpb.Subscription{Name: "projects/test/subscriptions/detect", PushConfig: &pubsubpb.PushConfig{}},
+		UpdateMask:   &fieldmaskpb.FieldMask{Paths: []string{"push_config"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p.bury(t, exhausted(hot, "detect"))
+	var out bytes.Buffer
+	if got, err := p.redelivery(&out).run(t.Context()); err != nil || got != (counts{failed: 1, left: 1}) || !strings.Contains(out.String(), "detect is paused") {
+		t.Errorf("%+v, %v, printed %q", got, err, out.String())
+	}
+	r = p.redelivery(&out)
+	r.function, r.endpoint = "detect", to.endpoint
+	if got, err := r.run(t.Context()); err != nil || got != (counts{handled: 1}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// decode returns the claims of a token.
+func decode(t *testing.T, claims string) string {
+	t.Helper()
+	text, err := base64.RawURLEncoding.DecodeString(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestIdentityToken lets Google's library fetch an identity token for the audience that
+// the subscription names, and holds that the function gets it.
+func TestIdentityToken(t *testing.T) {
+	var asked atomic.Value
+	google := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(r.FormValue("assertion"))
+		_ = json.NewEncoder(w).Encode(map[string]any{"id_token": "e30.e30.c2ln", "token_type": "Bearer", "expires_in": 3600})
+	}))
+	t.Cleanup(google.Close)
+	key := filepath.Join(t.TempDir(), "key.json")
+	if err := os.WriteFile(key, pubsubtest.AccountKey(t, "test", "coldaisle-redeliver@test.iam.gserviceaccount.com", google.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", key)
+	var bearer atomic.Value
+	function := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		bearer.Store(r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(function.Close)
+	server := pubsubtest.Start(t)
+	p := &pipeline{client: pubsubtest.Client(t, server, "test")}
+	pubsubtest.Topics(t, server, "test", "data", "data-dead-letter")
+	p.subscribe(t, &pubsubpb.Subscription{Name: "data-dead-letter", Topic: "data-dead-letter"})
+	const audience = "https://ingest-abc-ew.a.run.app"
+	p.subscribe(t, &pubsubpb.Subscription{Name: "ingest", Topic: "data", PushConfig: &pubsubpb.PushConfig{
+		PushEndpoint: function.URL, AuthenticationMethod: &pubsubpb.PushConfig_OidcToken_{OidcToken: &pubsubpb.PushConfig_OidcToken{Audience: audience}},
+	}})
+	p.bury(t, exhausted(undated, "ingest"))
+	r := p.redelivery(&bytes.Buffer{})
+	r.authorise = identityToken
+	if got, err := r.run(t.Context()); err != nil || got != (counts{handled: 1}) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if bearer.Load() != "Bearer e30.e30.c2ln" {
+		t.Errorf("the function was shown %q", bearer.Load())
+	}
+	assertion, _ := asked.Load().(string)
+	claims := strings.Split(assertion, ".")
+	if len(claims) != 3 || !strings.Contains(decode(t, claims[1]), `"target_audience":"`+audience+`"`) {
+		t.Errorf("asked for %q", asked.Load())
 	}
 }

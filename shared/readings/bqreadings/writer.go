@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"coldaisle.dev/shared/coalesce"
+	"coldaisle.dev/shared/readings"
 )
 
 const (
@@ -74,7 +75,7 @@ func (w *writer) append(rows [][]byte) []error {
 	positions := make([]int, 0, len(rows))
 	for i, row := range rows {
 		if rowError, ok := refused[int64(i)]; ok {
-			errs[i] = fmt.Errorf("row refused: %s", rowError)
+			errs[i] = fmt.Errorf("%w: %s", readings.ErrRowRefused, rowError)
 			continue
 		}
 		kept, positions = append(kept, row), append(positions, i)

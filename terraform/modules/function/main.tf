@@ -54,7 +54,7 @@ resource "google_cloudfunctions2_function" "this" {
     available_cpu                    = var.size.cpu
     available_memory                 = var.size.memory
     timeout_seconds                  = 60
-    ingress_settings                 = "ALLOW_INTERNAL_ONLY" # Pub/Sub of this project counts as internal
+    ingress_settings                 = var.internal ? "ALLOW_INTERNAL_ONLY" : "ALLOW_ALL" # Pub/Sub of this project counts as internal
     all_traffic_on_latest_revision   = true
 
     direct_vpc_egress = var.network == null ? null : "VPC_EGRESS_PRIVATE_RANGES_ONLY"
@@ -101,9 +101,11 @@ resource "google_pubsub_subscription" "push" {
     maximum_backoff = "600s"
   }
 
+  # Patience for what may pass: with this backoff about 15 hours. What cannot pass
+  # the function itself publishes to the same topic, and acknowledges.
   dead_letter_policy {
     dead_letter_topic     = var.dead_letter_topic
-    max_delivery_attempts = 5
+    max_delivery_attempts = 100
   }
 
   expiration_policy {
@@ -111,6 +113,14 @@ resource "google_pubsub_subscription" "push" {
   }
 
   depends_on = [google_cloud_run_v2_service_iam_member.push]
+}
+
+# The function publishes what it refuses to its own dead letter.
+resource "google_pubsub_topic_iam_member" "dead_letter" {
+  project = var.project_id
+  topic   = var.dead_letter_topic
+  role    = "roles/pubsub.publisher"
+  member  = google_service_account.this.member
 }
 
 # A message that Pub/Sub has moved to the dead letter is acknowledged here by

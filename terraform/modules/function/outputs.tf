@@ -23,6 +23,11 @@ output "environment" {
   value       = google_cloudfunctions2_function.this.service_config[0].environment_variables
 }
 
+output "ingress" {
+  description = "From where the function can be reached."
+  value       = google_cloudfunctions2_function.this.service_config[0].ingress_settings
+}
+
 output "archive" {
   description = "Object that holds the function's source, named by its content."
   value       = google_storage_bucket_object.archive.name

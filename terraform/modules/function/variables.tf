@@ -91,8 +91,14 @@ variable "topic" {
 }
 
 variable "dead_letter_topic" {
-  description = "Topic that takes messages after five failed attempts, by its full name."
+  description = "Topic that takes the messages which the function refuses, or could not handle in 100 attempts, by its full name."
   type        = string
+}
+
+variable "internal" {
+  description = "Whether calls from outside Google's network are turned away even with the right to call."
+  type        = bool
+  default     = true
 }
 
 variable "push_account" {

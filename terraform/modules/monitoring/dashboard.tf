@@ -39,6 +39,23 @@ locals {
       }]
     },
     {
+      title = "Dead letters, by function and reason, and those that Pub/Sub moved"
+      series = [
+        {
+          filter  = "resource.type = \"cloud_run_revision\" AND metric.type = \"logging.googleapis.com/user/${google_logging_metric.dead_letters.name}\""
+          aligner = "ALIGN_DELTA"
+          reducer = "REDUCE_SUM"
+          group   = ["metric.labels.function", "metric.labels.reason"]
+        },
+        {
+          filter  = "${local.subscriptions} AND metric.type = \"pubsub.googleapis.com/subscription/dead_letter_message_count\""
+          aligner = "ALIGN_DELTA"
+          reducer = "REDUCE_SUM"
+          group   = ["resource.labels.subscription_id"]
+        },
+      ]
+    },
+    {
       title = "API: requests per second, by answer"
       series = [{
         filter  = "${local.api} AND metric.type = \"run.googleapis.com/request_count\""

@@ -20,6 +20,38 @@ locals {
   data          = "resource.type = \"pubsub_topic\" AND resource.labels.topic_id = \"${var.data_topic}\""
 }
 
+# Functions log each message that they put into a dead letter, and why. What Pub/Sub
+# moves there after the last attempt is a metric of its own.
+resource "google_logging_metric" "dead_letters" {
+  project     = var.project_id
+  name        = "coldaisle/dead_letters"
+  description = "Messages that a function put into its dead letter, by function and reason."
+  filter      = "resource.type=\"cloud_run_revision\" AND severity=ERROR AND jsonPayload.message=\"message dead-lettered\""
+
+  metric_descriptor {
+    metric_kind = "DELTA"
+    value_type  = "INT64"
+    unit        = "1"
+
+    labels {
+      key         = "function"
+      value_type  = "STRING"
+      description = "Function that refused the message."
+    }
+
+    labels {
+      key         = "reason"
+      value_type  = "STRING"
+      description = "Reason, as in shared/push."
+    }
+  }
+
+  label_extractors = {
+    function = "EXTRACT(resource.labels.service_name)"
+    reason   = "EXTRACT(jsonPayload.reason)"
+  }
+}
+
 resource "google_monitoring_uptime_check_config" "api" {
   count = var.uptime_check_enabled ? 1 : 0
 

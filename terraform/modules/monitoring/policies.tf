@@ -11,13 +11,25 @@ locals {
   policies = merge({
     dead_letter = {
       title             = "A dead letter is not empty"
-      runbook           = "A function refused a message five times. The message is kept for 31 days and can be redelivered."
+      runbook           = "A function refused a message, or could not handle it in 100 attempts. The message is kept for 31 days and can be redelivered."
       metric            = "pubsub.googleapis.com/subscription/num_undelivered_messages"
       filter            = local.dead_letters
       alignment_seconds = 60
       aligner           = "ALIGN_MAX"
       reducer           = "REDUCE_SUM"
       group             = ["resource.labels.subscription_id"]
+      threshold         = 0
+      duration_seconds  = 0
+    }
+    messages_refused = {
+      title             = "A function refuses messages"
+      runbook           = "A function put messages into its dead letter; the label reason says why. Malformed: somebody publishes what is no message. Panic or rejected: a defect, often of a release."
+      metric            = "logging.googleapis.com/user/${google_logging_metric.dead_letters.name}"
+      filter            = "resource.type = \"cloud_run_revision\""
+      alignment_seconds = 300
+      aligner           = "ALIGN_DELTA"
+      reducer           = "REDUCE_SUM"
+      group             = ["metric.labels.function", "metric.labels.reason"]
       threshold         = 0
       duration_seconds  = 0
     }

@@ -1,5 +1,6 @@
-# A topic with its dead letter: the topic to which Pub/Sub moves messages that a
-# subscriber refused five times, and the subscription that keeps them.
+# A topic with its dead letter: the topic to which a function publishes messages that
+# it refuses, and Pub/Sub moves those that failed too often, and the subscription that
+# keeps them.
 locals {
   dead_letter = "${var.name}-dead-letter"
 }
@@ -33,7 +34,8 @@ resource "google_pubsub_subscription" "dead_letter" {
   }
 }
 
-# It is Pub/Sub itself that moves messages to the dead letter.
+# Pub/Sub itself moves messages to the dead letter after the last attempt. The rights
+# of the functions are in modules/function.
 resource "google_pubsub_topic_iam_member" "forward" {
   project = var.project_id
   topic   = google_pubsub_topic.dead_letter.name

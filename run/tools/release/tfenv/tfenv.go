@@ -120,6 +120,11 @@ func modules(suffix string) cty.Value {
 		}
 		return cty.ObjectVal(values)
 	}
+	topic := func(name string) cty.Value {
+		return cty.ObjectVal(map[string]cty.Value{
+			"name": cty.StringVal(name), "dead_letter": object(map[string]string{"topic": "projects/" + Project + "/topics/" + name + "-dead-letter"}),
+		})
+	}
 	return cty.ObjectVal(map[string]cty.Value{
 		"database": cty.ObjectVal(map[string]cty.Value{
 			"connection_name": cty.StringVal(Connection), "database": cty.StringVal(Database), "users": cty.MapVal(users),
@@ -129,9 +134,9 @@ func modules(suffix string) cty.Value {
 		"models":     object(map[string]string{"bucket": Bucket}),
 		"secret_key": object(map[string]string{"name": "SECRET_KEY"}),
 		"topic": cty.ObjectVal(map[string]cty.Value{
-			"data":             object(map[string]string{"name": dataTopic}),
-			"alerts":           object(map[string]string{"name": AlertTopic}),
-			"model-retraining": object(map[string]string{"name": RetrainingTopic}),
+			"data":             topic(dataTopic),
+			"alerts":           topic(AlertTopic),
+			"model-retraining": topic(RetrainingTopic),
 		}),
 	})
 }

@@ -27,7 +27,8 @@ func TestRead(t *testing.T) {
 	detect := components["detect"].Environment
 	for name, want := range map[string]string{
 		"PROJECT_ID": tfenv.Project, "DB_USER": "coldaisle-detect-x@stand-in.iam", "DB_PRIVATE_IP": "true",
-		"DB_MAX_CONNS": "4", "ALERT_TOPIC": tfenv.AlertTopic, "MAX_ALLOWED_TEMP": "50", "MODEL_BUCKET": tfenv.Bucket,
+		"DB_MAX_CONNS": "4", "ALERT_TOPIC": tfenv.AlertTopic, "DEAD_LETTER_TOPIC": "projects/stand-in/topics/data-of-stand-in-dead-letter",
+		"MAX_ALLOWED_TEMP": "50", "MODEL_BUCKET": tfenv.Bucket,
 	} {
 		if detect[name] != want {
 			t.Errorf("detect's %s is %q, want %q", name, detect[name], want)

@@ -100,12 +100,13 @@ func (p *Cluster) start(ctx context.Context) error {
 	if err := run(ctx, p.options.Programs[apiProgram], append(slices.Clone(backend), secret), "migrate"); err != nil {
 		return err
 	}
-	for _, function := range functions() {
-		balancer, err := p.startInstances(ctx, function, append(slices.Clone(backend), "FUNCTION_TARGET="+function))
+	for _, route := range pushbridge.Routes() {
+		balancer, err := p.startInstances(ctx, route.Function, append(slices.Clone(backend),
+			"FUNCTION_TARGET="+route.Function, "DEAD_LETTER_TOPIC="+route.Topic+pushbridge.DeadLetterSuffix))
 		if err != nil {
 			return err
 		}
-		p.Functions[function] = balancer
+		p.Functions[route.Function] = balancer
 	}
 	if p.API, err = p.startInstances(ctx, apiProgram, append(slices.Clone(backend), secret)); err != nil {
 		return err
@@ -201,11 +202,12 @@ func (p *Cluster) startStorage(ctx context.Context) (string, error) {
 	return "http://" + listener.Addr().String(), nil
 }
 
-// Redeliver runs run/tools/redeliver for both topics, as an operator does.
+// Redeliver runs run/tools/redeliver for each function, as an operator does.
 func (p *Cluster) Redeliver(ctx context.Context) error {
-	for _, topic := range []string{pushbridge.TopicData, pushbridge.TopicAlerts} {
+	for _, route := range pushbridge.Routes() {
 		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+p.PubSub.server.Addr)
-		if err := run(ctx, p.options.Programs[redeliverProgram], environ, "-project", Project, "-topic", topic, "-idle", "1s"); err != nil {
+		if err := run(ctx, p.options.Programs[redeliverProgram], environ, "-project", Project, "-topic", route.Topic,
+			"-function", route.Function, "-endpoint", p.Functions[route.Function].URL, "-idle", "1s"); err != nil {
 			return err
 		}
 	}
