@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -37,12 +38,27 @@ type Subscription struct {
 	DeadLetter string // projects/P/topics/T, for messages whose every attempt failed
 }
 
-// Config configures deliveries. Zero values take the defaults.
+// Production's policy, as terraform/modules/function sets it: about 15 hours of patience.
+const (
+	MaxAttempts = 100
+	MinBackoff  = 10 * time.Second
+	MaxBackoff  = 600 * time.Second
+)
+
+// maxHeld bounds the messages of one subscription that wait for their next attempt.
+const maxHeld = 4096
+
+// Config configures deliveries. Zero values take the defaults, which are production's.
 type Config struct {
-	MaxAttempts    int           // deliveries before the dead letter; default 5, as in production
-	MinBackoff     time.Duration // before the second attempt, doubled for each further one; default 200 ms
-	MaxBackoff     time.Duration // default 10 s
-	MaxOutstanding int           // messages of one subscription in flight at once; default 256
+	MaxAttempts    int           // deliveries before the dead letter; default [MaxAttempts]
+	MinBackoff     time.Duration // before the second attempt, doubled for each further one; default [MinBackoff]
+	MaxBackoff     time.Duration // default [MaxBackoff]
+	MaxOutstanding int           // posts of one subscription at once; default 256
+	// AckDeadline is the time after which Pub/Sub gives a message to another bridge when
+	// this one has died; default [ackDeadline].
+	AckDeadline time.Duration
+	// Wait waits for a backoff or until the context ends; nil waits on a real clock.
+	Wait func(ctx context.Context, d time.Duration)
 	// OnDone is called with a message's id when one subscription is done with it:
 	// delivered, or dead-lettered. It may be nil.
 	OnDone func(messageID string)
@@ -50,16 +66,22 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.MaxAttempts == 0 {
-		c.MaxAttempts = 5
+		c.MaxAttempts = MaxAttempts
 	}
 	if c.MinBackoff == 0 {
-		c.MinBackoff = 200 * time.Millisecond
+		c.MinBackoff = MinBackoff
 	}
 	if c.MaxBackoff == 0 {
-		c.MaxBackoff = 10 * time.Second
+		c.MaxBackoff = MaxBackoff
 	}
 	if c.MaxOutstanding == 0 {
 		c.MaxOutstanding = 256
+	}
+	if c.AckDeadline == 0 {
+		c.AckDeadline = ackDeadline
+	}
+	if c.Wait == nil {
+		c.Wait = wait
 	}
 	if c.OnDone == nil {
 		c.OnDone = func(string) {}
@@ -95,9 +117,9 @@ const (
 	maxPullInterval = 32 * time.Millisecond
 )
 
-// ackDeadlineSeconds is the longest that Pub/Sub grants, and far longer than all
-// attempts of one message take.
-const ackDeadlineSeconds = 600
+// ackDeadline is the longest that Pub/Sub grants. The bridge renews it while it holds a
+// message.
+const ackDeadline = 600 * time.Second
 
 // New returns a bridge for subscriptions that exist already. It does nothing
 // until [Bridge.Run].
@@ -169,15 +191,17 @@ func (b *Bridge) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve pulls one subscription and delivers each message in a goroutine of its own,
-// at most MaxOutstanding at once.
+// serve pulls one subscription and delivers each message in a goroutine of its own:
+// MaxOutstanding post at once, and messages that wait for their next attempt do not keep
+// others from theirs.
 func (b *Bridge) serve(ctx context.Context, s Subscription, emptyPulls *atomic.Int64) {
-	slots := make(chan struct{}, b.config.MaxOutstanding)
+	q := &queue{posts: make(chan struct{}, b.config.MaxOutstanding), held: map[string]struct{}{}}
 	var deliveries sync.WaitGroup
 	defer deliveries.Wait()
+	deliveries.Go(func() { b.renew(ctx, s, q) })
 	interval := minPullInterval
 	for ctx.Err() == nil {
-		free := cap(slots) - len(slots)
+		free := q.free()
 		received, err := b.pull(ctx, s, free)
 		if err != nil && ctx.Err() == nil {
 			b.log.WarnContext(ctx, "pull failed", "subscription", s.Name, "error", err.Error())
@@ -193,12 +217,67 @@ func (b *Bridge) serve(ctx context.Context, s Subscription, emptyPulls *atomic.I
 		interval = minPullInterval
 		b.pulled.Add(int64(len(received)))
 		for _, r := range received {
-			slots <- struct{}{}
+			q.hold(r.GetAckId())
 			b.inFlight.Add(1)
 			deliveries.Go(func() {
-				defer func() { b.inFlight.Add(-1); <-slots }()
-				b.deliver(ctx, s, r)
+				defer func() { b.inFlight.Add(-1); q.release(r.GetAckId()) }()
+				b.deliver(ctx, s, r, q)
 			})
+		}
+	}
+}
+
+// queue is what a subscription's messages wait for.
+type queue struct {
+	posts chan struct{} // holds a token for each post
+
+	mu      sync.Mutex
+	held    map[string]struct{} // acknowledgement ids
+	waiting int                 // of them, messages in backoff
+}
+
+// free is the number of messages that may be pulled.
+func (q *queue) free() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return max(0, min(maxHeld-len(q.held), cap(q.posts)-(len(q.held)-q.waiting)))
+}
+
+func (q *queue) hold(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held[id] = struct{}{}
+}
+
+func (q *queue) release(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.held, id)
+}
+
+func (q *queue) backoff(waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting += waiting
+}
+
+func (q *queue) ids() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Collect(maps.Keys(q.held))
+}
+
+// renew keeps Pub/Sub from delivering a message again that waits for its next attempt
+// here, which may take longer than any acknowledgement deadline.
+func (b *Bridge) renew(ctx context.Context, s Subscription, q *queue) {
+	for wait(ctx, b.config.AckDeadline/5); ctx.Err() == nil; wait(ctx, b.config.AckDeadline/5) {
+		for ids := range slices.Chunk(q.ids(), 500) {
+			err := b.client.SubscriptionAdminClient.ModifyAckDeadline(ctx, &pubsubpb.ModifyAckDeadlineRequest{
+				Subscription: s.Name, AckIds: ids, AckDeadlineSeconds: int32(b.config.AckDeadline.Seconds()),
+			})
+			if err != nil && ctx.Err() == nil {
+				b.log.WarnContext(ctx, "acknowledgement deadlines were not renewed", "subscription", s.Name, "error", err.Error())
+			}
 		}
 	}
 }
@@ -223,11 +302,13 @@ func (b *Bridge) pull(ctx context.Context, s Subscription, n int) ([]*pubsubpb.R
 // deliver posts one message until the function accepts it or the last attempt has
 // failed. It acknowledges the message only after the function or the dead letter
 // topic has it.
-func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb.ReceivedMessage) {
+func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb.ReceivedMessage, q *queue) {
 	m := received.GetMessage()
 	backoff := b.config.MinBackoff
 	for attempt := 1; ; attempt++ {
+		q.posts <- struct{}{}
 		refused, err := b.post(ctx, s, m, attempt)
+		<-q.posts
 		if err == nil {
 			if refused {
 				b.deadLettered.Add(1)
@@ -248,7 +329,12 @@ func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb
 				return
 			}
 		}
-		wait(ctx, backoff)
+		q.backoff(1)
+		b.config.Wait(ctx, backoff)
+		q.backoff(-1)
+		if ctx.Err() != nil {
+			return
+		}
 		backoff = min(2*backoff, b.config.MaxBackoff)
 	}
 	b.acknowledge(ctx, s, received)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -144,7 +146,7 @@ func TestBridgeRetriesThenDeadLetters(t *testing.T) {
 			return http.StatusServiceUnavailable
 		}
 		return http.StatusOK
-	}), pushbridge.Config{MinBackoff: time.Millisecond, OnDone: func(string) { finished.Add(1) }})
+	}), pushbridge.Config{MaxAttempts: 5, MinBackoff: time.Millisecond, OnDone: func(string) { finished.Add(1) }})
 	data := []byte("intact \x00\xff")
 	publish(t, client, pushbridge.TopicData, data, map[string]string{"node_id": "n1"})
 
@@ -214,6 +216,127 @@ func TestBridgeDeliversAgainAfterAFailure(t *testing.T) {
 	}
 	if counts := b.Counts(); counts.DeadLettered != 0 || counts.Refused != 2 {
 		t.Errorf("counts %+v", counts)
+	}
+}
+
+// TestPolicyIsProductions holds the defaults against terraform's.
+func TestPolicyIsProductions(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../terraform/modules/function/main.tf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		fmt.Sprintf(`max_delivery_attempts = %d\n`, pushbridge.MaxAttempts),
+		fmt.Sprintf(`minimum_backoff = "%ds"\n`, int(pushbridge.MinBackoff.Seconds())),
+		fmt.Sprintf(`maximum_backoff = "%ds"\n`, int(pushbridge.MaxBackoff.Seconds())),
+	} {
+		if !regexp.MustCompile(want).Match(text) {
+			t.Errorf("terraform does not say %s", want)
+		}
+	}
+	metric, err := os.ReadFile("../../../terraform/modules/monitoring/main.tf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf(`jsonPayload.message=\"%s\"`, push.DeadLetterMessage); !strings.Contains(string(metric), want) {
+		t.Errorf("the metric of dead letters does not look for %s", want)
+	}
+}
+
+// TestBridgeBacksOff counts what the bridge waits between the attempts of one message
+// that always fails: 10 s, doubled up to 600 s, 99 times, and then the dead letter.
+func TestBridgeBacksOff(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	var got received
+	var mu sync.Mutex
+	var waits []time.Duration
+	b, _ := start(t, client, got.handler(func(string, push.Message) int { return http.StatusServiceUnavailable }), pushbridge.Config{
+		Wait: func(_ context.Context, d time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			waits = append(waits, d)
+		},
+	})
+	publish(t, client, pushbridge.TopicAlerts, []byte("alert"), nil)
+	eventually(t, "the message is in the dead letter", func() bool { return b.Counts().DeadLettered == 1 })
+	var want []time.Duration
+	for i := range 99 {
+		want = append(want, min(10*time.Second<<min(i, 10), 600*time.Second))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff(want, waits); diff != "" {
+		t.Errorf("waits (-want +got):\n%s", diff)
+	}
+	if n := len(got.at("/storealert")); n != 100 {
+		t.Errorf("%d attempts, want 100", n)
+	}
+	var total time.Duration
+	for _, d := range waits {
+		total += d
+	}
+	if total < 15*time.Hour {
+		t.Errorf("patience of %s, documented are about 15 hours", total)
+	}
+}
+
+// TestWaitingMessagesDoNotKeepOthersBack delivers a message behind more failing ones
+// than are posted at once, and holds that Pub/Sub gives the waiting ones to nobody else
+// however long they wait.
+func TestWaitingMessagesDoNotKeepOthersBack(t *testing.T) {
+	t.Parallel()
+	server := pubsubtest.Start(t)
+	var ahead atomic.Int64 // of the server's clock
+	server.SetTimeNowFunc(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+	var renewed atomic.Int64
+	client := pubsubtest.Client(t, server, project, grpc.WithUnaryInterceptor(
+		func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, options ...grpc.CallOption) error {
+			err := next(ctx, method, request, reply, conn, options...)
+			if modify, ok := request.(*pubsubpb.ModifyAckDeadlineRequest); ok && err == nil {
+				renewed.Add(int64(len(modify.GetAckIds())))
+			}
+			return err
+		}))
+	const failing = 20
+	var got received
+	var away atomic.Bool
+	away.Store(true)
+	release := make(chan struct{})
+	b, _ := start(t, client, got.handler(func(_ string, m push.Message) int {
+		if string(m.Data) == "fails" && away.Load() {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	}), pushbridge.Config{
+		MaxOutstanding: 2, AckDeadline: 10 * time.Second,
+		Wait: func(ctx context.Context, _ time.Duration) {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+		},
+	})
+	for range failing {
+		publish(t, client, pushbridge.TopicAlerts, []byte("fails"), nil)
+	}
+	eventually(t, "all have failed once", func() bool { return b.Counts().Refused == failing })
+	publish(t, client, pushbridge.TopicAlerts, []byte("good"), nil)
+	eventually(t, "the good one is delivered", func() bool { return b.Counts().Delivered == 1 })
+	ahead.Add(int64(590 * time.Second)) // short of the subscription's own deadline
+	for range 3 {
+		before := renewed.Load()
+		eventually(t, "the deadlines are renewed", func() bool { return renewed.Load() >= before+failing })
+		ahead.Add(int64(9 * time.Second))
+	}
+	away.Store(false)
+	close(release)
+	if err := b.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.at("/storealert")); n != 2*failing+1 {
+		t.Errorf("%d posts, want %d: messages were delivered again while they waited", n, 2*failing+1)
 	}
 }
 

@@ -75,12 +75,12 @@ func EnsureTopology(ctx context.Context, client *pubsub.Client, project string, 
 			DeadLetter: TopicName(project, route.Topic+DeadLetterSuffix),
 		}
 		wanted := &pubsubpb.Subscription{
-			Name: s.Name, Topic: TopicName(project, route.Topic), AckDeadlineSeconds: ackDeadlineSeconds,
+			Name: s.Name, Topic: TopicName(project, route.Topic), AckDeadlineSeconds: int32(ackDeadline.Seconds()),
 		}
 		if pushed {
 			wanted.AckDeadlineSeconds = 60
 			wanted.PushConfig = &pubsubpb.PushConfig{PushEndpoint: s.Endpoint}
-			wanted.DeadLetterPolicy = &pubsubpb.DeadLetterPolicy{DeadLetterTopic: s.DeadLetter, MaxDeliveryAttempts: 5}
+			wanted.DeadLetterPolicy = &pubsubpb.DeadLetterPolicy{DeadLetterTopic: s.DeadLetter, MaxDeliveryAttempts: MaxAttempts}
 			wanted.MessageRetentionDuration = durationpb.New(7 * 24 * 60 * 60 * 1e9)
 		}
 		if err := ensureSubscription(ctx, client, wanted); err != nil {

@@ -111,7 +111,9 @@ func run(t *testing.T, table string, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bridge := pushbridge.New(client, subscriptions, pushbridge.Config{MinBackoff: 50 * time.Millisecond, MaxOutstanding: 64}, logging.Discard())
+	bridge := pushbridge.New(client, subscriptions, pushbridge.Config{
+		MaxAttempts: 5, MinBackoff: 50 * time.Millisecond, MaxBackoff: 10 * time.Second, MaxOutstanding: 64,
+	}, logging.Discard())
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -3,6 +3,8 @@ package system
 import (
 	"log/slog"
 	"time"
+
+	"coldaisle.dev/run/local/pushbridge"
 )
 
 // Config is the environment of a program that runs a system. A server that a variable
@@ -14,12 +16,19 @@ type Config struct {
 	PubSubEmulator  string   `env:"PUBSUB_EMULATOR_HOST"`
 	StorageEmulator string   `env:"STORAGE_EMULATOR_HOST"`
 	BigQuery        string   `env:"BIGQUERY_EMULATOR_HOST"`
+	// QuickRetries delivers a message that failed again after 0.2 to 10 s, where
+	// production waits 10 s to 10 min.
+	QuickRetries bool `env:"QUICK_RETRIES"`
 }
 
 // Options returns the options that the environment sets.
 func (c Config) Options(clock func() time.Time, log *slog.Logger) Options {
+	var bridge pushbridge.Config // production's
+	if c.QuickRetries {
+		bridge = pushbridge.Config{MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second}
+	}
 	return Options{
 		SecretKey: c.SecretKey, TrustedProxies: c.TrustedProxies, DatabaseURL: c.DatabaseURL, PubSubEmulator: c.PubSubEmulator,
-		StorageEmulator: c.StorageEmulator, BigQuery: c.BigQuery != "", Clock: clock, Log: log,
+		StorageEmulator: c.StorageEmulator, BigQuery: c.BigQuery != "", Bridge: bridge, Clock: clock, Log: log,
 	}
 }

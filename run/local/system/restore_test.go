@@ -143,7 +143,7 @@ func rehearsed(t *testing.T, address, key string) system.Options {
 	t.Helper()
 	return system.Options{
 		DataDir: t.TempDir(), DatabaseURL: address, SecretKey: key, ModelRefreshInterval: 50 * time.Millisecond, PredictionSample: 1,
-		Clock: time.Now, Log: logging.Discard(), Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond},
+		Clock: time.Now, Log: logging.Discard(), Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second},
 		PasswordCost: passwordCost,
 	}
 }

@@ -70,7 +70,8 @@ type Options struct {
 
 	// WrapHandler, if not nil, wraps each function's handler: a test makes it fail.
 	WrapHandler func(function string, next push.HandleFunc) push.HandleFunc
-	// Bridge configures the push bridge; tests shorten its backoff.
+	// Bridge configures the push bridge, by default as production's subscriptions; tests
+	// shorten its backoff.
 	Bridge pushbridge.Config
 
 	Clock func() time.Time

@@ -40,7 +40,7 @@ func start(t *testing.T, change func(*system.Options)) *system.System {
 	t.Helper()
 	options := system.Options{
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(),
-		Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond}, PasswordCost: passwordCost,
+		Bridge: pushbridge.Config{MaxAttempts: 5, MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second}, PasswordCost: passwordCost,
 	}
 	if change != nil {
 		change(&options)
