@@ -110,6 +110,7 @@ func TestClassesOfFailure(t *testing.T) {
 
 // TestDeadLetterIsTheOriginal holds that an envelope comes back as it was, whatever was
 // in it, and that the topic takes it: publisher and limits are Pub/Sub's.
+// Contract 9.9.
 func TestDeadLetterIsTheOriginal(t *testing.T) {
 	t.Parallel()
 	const traced = "4bf92f3577b34da6a3ce929d0e0e4736"
