@@ -62,8 +62,8 @@ locals {
     "roles/cloudsql.admin"                  = "the database and its users"
     "roles/compute.loadBalancerAdmin"       = "the load balancer of an own domain"
     "roles/compute.networkAdmin"            = "the private network"
-    "roles/iam.serviceAccountAdmin"         = "the accounts of the parts and who may use them"
-    "roles/iam.serviceAccountUser"          = "running the parts as their accounts"
+    "roles/iam.serviceAccountAdmin"         = "the accounts of the components and who may use them"
+    "roles/iam.serviceAccountUser"          = "running the components as their accounts"
     "roles/iam.workloadIdentityPoolAdmin"   = "the gateways' certificates"
     "roles/logging.configWriter"            = "the metric of dead letters"
     "roles/logging.logWriter"               = "the log of a build"
@@ -76,7 +76,7 @@ locals {
     "roles/storage.admin"                   = "buckets of archives and models, and the state"
   }
 
-  # Roles on the project that the configuration gives to parts. The deployer may
+  # Roles on the project that the configuration gives to components. The deployer may
   # give and take these and no others, so that it cannot make itself an owner.
   given = [
     "roles/bigquery.jobUser",

@@ -139,7 +139,7 @@ run "project_roles" {
 
   assert {
     condition     = toset([for right in google_project_iam_member.database_client : right.role]) == toset(["roles/cloudsql.client"]) && toset([for right in google_project_iam_member.database_login : right.role]) == toset(["roles/cloudsql.instanceUser"])
-    error_message = "A part has another role of Cloud SQL than to connect and to log in."
+    error_message = "A component has another role of Cloud SQL than to connect and to log in."
   }
 
   assert {
@@ -225,6 +225,6 @@ run "text" {
         for block in split("\nresource ", text) : regexall("\n  role +=  *\"(roles/[a-zA-Z.]+)\"", block) if startswith(block, "\"google_project_iam_member\"")
       ] if !startswith(name, "bootstrap/")
     ])) == toset(flatten(regexall("\"(roles/[a-zA-Z.]+)\"", regex("(?s)given = \\[[^]]*\\]", output.files["bootstrap/main.tf"]))))
-    error_message = "The deployer may give other roles on the project than the parts have: see given in bootstrap/main.tf."
+    error_message = "The deployer may give other roles on the project than the components have: see given in bootstrap/main.tf."
   }
 }

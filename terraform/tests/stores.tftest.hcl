@@ -59,12 +59,12 @@ run "database" {
   }
 
   assert {
-    condition     = alltrue([for user in google_sql_user.part : user.type == "CLOUD_IAM_SERVICE_ACCOUNT" && user.password == null])
+    condition     = alltrue([for user in google_sql_user.component : user.type == "CLOUD_IAM_SERVICE_ACCOUNT" && user.password == null])
     error_message = "A database user has a password."
   }
 
   assert {
-    condition     = google_sql_user.part["api"].name == "coldaisle-api@coldaisle-test.iam" && google_sql_user.part["api"].database_roles == null && google_sql_user.part["migrate"].database_roles == tolist(["cloudsqlsuperuser"])
+    condition     = google_sql_user.component["api"].name == "coldaisle-api@coldaisle-test.iam" && google_sql_user.component["api"].database_roles == null && google_sql_user.component["migrate"].database_roles == tolist(["cloudsqlsuperuser"])
     error_message = "Only the migration may own the schema."
   }
 }

@@ -106,7 +106,7 @@ run "whole" {
 
 run "environment" {
   assert {
-    condition = { for part, environment in local.environment : part => keys(environment) } == {
+    condition = { for component, environment in local.environment : component => keys(environment) } == {
       ingest = [
         "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME", "PROJECT_ID",
         "READINGS", "TABLE_ID",
@@ -130,7 +130,7 @@ run "environment" {
         "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DB_USERS", "INSTANCE_CONNECTION_NAME",
       ]
     }
-    error_message = "A part does not get the variables that its settings struct reads."
+    error_message = "A component does not get the variables that its settings struct reads."
   }
 
   assert {
@@ -144,20 +144,20 @@ run "environment" {
   }
 
   assert {
-    condition = { for part, environment in local.environment : part => environment.DB_USER } == {
-      for part in ["ingest", "detect", "storealert", "train", "api", "migrate"] : part => "coldaisle-${part}@coldaisle-test.iam"
+    condition = { for component, environment in local.environment : component => environment.DB_USER } == {
+      for component in ["ingest", "detect", "storealert", "train", "api", "migrate"] : component => "coldaisle-${component}@coldaisle-test.iam"
     }
-    error_message = "A part does not log in to the database as its own service account."
+    error_message = "A component does not log in to the database as its own service account."
   }
 
   assert {
     condition     = local.environment.migrate.DB_USERS == "api=coldaisle-api@coldaisle-test.iam,detect=coldaisle-detect@coldaisle-test.iam,ingest=coldaisle-ingest@coldaisle-test.iam,storealert=coldaisle-storealert@coldaisle-test.iam,train=coldaisle-train@coldaisle-test.iam"
-    error_message = "The migration does not know every other part's database user."
+    error_message = "The migration does not know every other component's database user."
   }
 
   assert {
     condition     = alltrue([for environment in values(local.environment) : environment.DB_PRIVATE_IP == "true" && environment.DB_NAME == "coldaisle"])
-    error_message = "A part does not find the database at its private address."
+    error_message = "A component does not find the database at its private address."
   }
 
   assert {
@@ -172,7 +172,7 @@ run "environment" {
 
   assert {
     condition     = local.environment.detect.ALERT_TOPIC == "alerts" && local.environment.api.RETRAINING_TOPIC == "model-retraining"
-    error_message = "A part publishes to the wrong topic."
+    error_message = "A component publishes to the wrong topic."
   }
 
   assert {
@@ -181,7 +181,7 @@ run "environment" {
   }
 
   assert {
-    condition     = alltrue([for part in values(local.environment) : !can(part.SECRET_KEY) && !can(part.DATABASE_URL)])
+    condition     = alltrue([for component in values(local.environment) : !can(component.SECRET_KEY) && !can(component.DATABASE_URL)])
     error_message = "A secret is among the plain variables."
   }
 }
@@ -209,7 +209,7 @@ run "public_address" {
 
   assert {
     condition     = length(module.network) == 0 && alltrue([for environment in values(local.environment) : environment.DB_PRIVATE_IP == "false"])
-    error_message = "Without a private address there must be no network, and the parts must know."
+    error_message = "Without a private address there must be no network, and the components must know."
   }
 }
 

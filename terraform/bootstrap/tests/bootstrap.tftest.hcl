@@ -26,7 +26,7 @@ run "bootstrap" {
 
   assert {
     condition     = strcontains(google_project_iam_member.giver.condition[0].expression, "hasOnly([\"roles/bigquery.jobUser\", \"roles/cloudsql.client\", \"roles/cloudsql.instanceUser\", \"roles/logging.logWriter\", \"roles/storage.objectViewer\"])")
-    error_message = "The deployer may give other roles than those that parts have."
+    error_message = "The deployer may give other roles than those that components have."
   }
 
   assert {

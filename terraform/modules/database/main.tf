@@ -84,10 +84,16 @@ resource "google_sql_database" "this" {
 
 locals {
   # PostgreSQL wants a service account's address without its last part.
-  users = { for part, account in var.users : part => trimsuffix(account, ".gserviceaccount.com") }
+  users = { for component, account in var.users : component => trimsuffix(account, ".gserviceaccount.com") }
 }
 
-resource "google_sql_user" "part" {
+# Systems of version 0.1.0 have the users under the former name.
+moved {
+  from = google_sql_user.part
+  to   = google_sql_user.component
+}
+
+resource "google_sql_user" "component" {
   for_each = local.users
 
   project  = var.project_id

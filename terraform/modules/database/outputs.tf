@@ -15,5 +15,5 @@ output "database" {
 
 output "users" {
   description = "Database user of each component."
-  value       = { for part, user in google_sql_user.part : part => user.name }
+  value       = { for component, user in google_sql_user.component : component => user.name }
 }
