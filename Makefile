@@ -43,6 +43,10 @@ soak: ## Run the system under load while components are killed, and account for 
 chaos: ## Run the chaos scenarios, from a full disk to a jumping clock, and print the result of each
 	@go test -count=1 -v -timeout 20m -run '^TestChaos$$' ./run/tools/soak
 
+.PHONY: pair-chaos
+pair-chaos: ## Kill one of two gateways every 20 s for 10 minutes, with 200 nodes, and account for every reading (Linux, root)
+	@PAIR_KILLS=30 PAIR_EVERY=20s PAIR_INTERVAL=10s go test -count=1 -v -timeout 30m -run '^TestPairUnderKills$$' ./edge-gateway/netnstest
+
 FUZZTIME ?= 30s
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while (FUZZTIME=30s)

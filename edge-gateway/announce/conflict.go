@@ -20,7 +20,8 @@ const (
 	defendFirst  = time.Second      // §6: no record by multicast more than once a second
 	defendSlowly = 10 * time.Second // pauses double up to this, so that two who both defend make no storm
 	defendAnew   = 30 * time.Second // without a conflict begins with the short pause again
-	rivalFor     = time.Minute      // is a conflict told in /health after it was last seen
+	rivalAfter   = time.Second      // is a conflict told in /health: it may turn out to be our pair
+	rivalFor     = time.Minute      // and until so long after it was last seen
 )
 
 // defence is when a held name was announced against another's claim of it.
@@ -31,16 +32,24 @@ type defence struct {
 
 // rival is who else claims the specified name.
 type rival struct {
-	at      time.Time
-	address netip.Addr
-	gateway bool // of another enrolment, else any device
+	since, at time.Time // the first and the last claim
+	address   netip.Addr
+	gateway   bool // of another enrolment, else any device
+}
+
+// isCurrent reports whether somebody claims the name at present.
+func (v *rival) isCurrent(now time.Time) bool {
+	return !v.at.IsZero() && now.Sub(v.at) < rivalFor && now.Sub(v.since) >= rivalAfter
 }
 
 // claims notes that the name was claimed from an address. One machine is heard by
 // IPv4 and by IPv6; the former says more to a person.
 func (v *rival) claims(now time.Time, from netip.Addr) {
+	if v.at.IsZero() || now.Sub(v.at) >= rivalFor {
+		v.since = now
+	}
 	if v.address != from && (from.Is4() || now.Sub(v.at) > reclaimEvery) {
-		*v = rival{address: from}
+		*v = rival{since: v.since, address: from}
 	}
 	v.at = now
 }

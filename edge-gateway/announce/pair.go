@@ -261,13 +261,13 @@ const (
 // role is that of a link, with who else claims the name; empty while the name is
 // probed for the first time.
 func (l *link) role(now time.Time) (Role, *rival) {
-	claimed := !l.rival.at.IsZero() && now.Sub(l.rival.at) < rivalFor
+	claimed := l.rival.isCurrent(now)
 	switch {
 	case l.specified.held() && !claimed:
 		return RoleActive, nil
 	case l.pair.active() && !l.specified.held():
 		return RoleStandby, nil
-	case claimed || l.own != nil:
+	case claimed:
 		return RoleConflict, &l.rival
 	default:
 		return "", nil

@@ -25,7 +25,7 @@ const playEnv = "COLDAISLE_TEST_PLAY"
 
 // play is what to play.
 type play struct {
-	Client string // lwip, esp, multicast, six, resolve, browse, check, listener, selfish, spoofer or rival
+	Client string // lwip, esp, multicast, six, site, resolve, browse, check, listener, selfish, spoofer or rival
 	Name   string // that is asked for
 	Type   uint16
 	Mode   discover.Mode // of resolve
@@ -37,6 +37,8 @@ type play struct {
 	// Port and Own are those of a check.
 	Port int
 	Own  []netip.Addr
+	// Interval is that of a site's nodes.
+	Interval time.Duration
 }
 
 // patience of a client, in which it asks again every second.
@@ -93,6 +95,8 @@ func perform(part string) error {
 			fmt.Println("reached")
 		}
 		return nil
+	case "site":
+		return p.site()
 	case "six":
 		return p.resolve6(ctx, i)
 	}

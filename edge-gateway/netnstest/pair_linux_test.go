@@ -1,0 +1,287 @@
+package netnstest
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+
+	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/edge-gateway/discover"
+	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// foldFor is how far apart copies of one reading may be dated that a node sent to two
+// gateways: readers fold these.
+const foldFor = 10 * time.Minute
+
+// account is what came of a site's readings.
+type account struct {
+	Nodes, Sent, Received int
+	Lost                  []string // sent an interval before the end, and not received
+	Twice                 []string // received again so that no reader folds them
+	Copies                int      // received again so that they are folded
+	LongestGap            time.Duration
+	GapOf                 string
+}
+
+// TestPairUnderKills kills one of two gateways again and again while 200 nodes send
+// readings. PAIR_KILLS, PAIR_EVERY and PAIR_INTERVAL make it longer (make pair-chaos).
+func TestPairUnderKills(t *testing.T) {
+	t.Parallel()
+	kills, err := strconv.Atoi(cmp.Or(os.Getenv("PAIR_KILLS"), "3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	every, interval := duration(t, "PAIR_EVERY", 8*time.Second), duration(t, "PAIR_INTERVAL", 4*time.Second)
+	hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.10/24")
+	hosts[2].ip("route", "add", "224.0.0.0/4", "dev", "eth0")
+	site := hosts[2].startSite(t, interval)
+
+	folder := t.TempDir()
+	gateways := make([]*gateway, 2)
+	start := func(n int) {
+		gateways[n] = hosts[n].startGateway("SITE_TOKEN=of both in this pair", "PUBSUB_EMULATOR_HOST=192.168.77.10:8085",
+			"OUTBOX_DIR="+filepath.Join(folder, strconv.Itoa(n)), "PUBLISH_TIMEOUT=2s")
+	}
+	start(0)
+	gateways[0].becomes(announce.RoleActive, "monitor-gateway.local")
+	start(1)
+	gateways[1].becomes(announce.RoleStandby, "monitor-gateway-")
+	site.tell("start")
+	began := time.Now()
+	for n := range kills {
+		time.Sleep(time.Until(began.Add(time.Duration(n+1) * every))) // the pace of the kills; nothing is waited for
+		killed := n % 2
+		gateways[killed].end(syscall.SIGKILL)
+		gateways[1-killed].becomes(announce.RoleActive, "monitor-gateway.local")
+		start(killed)
+		gateways[killed].becomes(announce.RoleStandby, "monitor-gateway-")
+	}
+	site.tell("end")
+	a := site.account()
+	t.Logf("%d kills, %d nodes every %v: %d readings sent, %d received, %d copies that readers fold, longest gap %v (%s)",
+		kills, a.Nodes, interval, a.Sent, a.Received, a.Copies, a.LongestGap, a.GapOf)
+	if a.Nodes != siteNodes || a.Received < siteNodes {
+		t.Errorf("only %d nodes with %d readings", a.Nodes, a.Received)
+	}
+	if len(a.Lost) > 0 || len(a.Twice) > 0 {
+		t.Errorf("lost: %v\nshown twice: %v", a.Lost, a.Twice)
+	}
+	// A node whose gateway does not answer looks for it anew at its next reading, which
+	// may take as long as the other needs to take the name.
+	if most := 2*interval + 3*time.Second; a.LongestGap > most {
+		t.Errorf("%s has a gap of %v, want at most %v", a.GapOf, a.LongestGap, most)
+	}
+}
+
+func duration(t *testing.T, name string, standard time.Duration) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(cmp.Or(os.Getenv(name), standard.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// siteProcess is a Pub/Sub and the nodes of a site, on a host of their own.
+type siteProcess struct {
+	t     *testing.T
+	in    io.Writer
+	lines *bufio.Scanner
+	log   bytes.Buffer
+}
+
+func (h *host) startSite(t *testing.T, interval time.Duration) *siteProcess {
+	t.Helper()
+	part, err := json.Marshal(play{Client: "site", Interval: interval})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := h.command(t.Context(), []string{playEnv + "=" + string(part)}, os.Args[0])
+	s := &siteProcess{t: t}
+	c.Stderr = &s.log
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	s.in, s.lines = in, bufio.NewScanner(out)
+	s.lines.Buffer(nil, 1<<20)
+	if !s.lines.Scan() || s.lines.Text() != "ready" {
+		t.Fatalf("the site says %q: %s", s.lines.Text(), s.log.String())
+	}
+	return s
+}
+
+func (s *siteProcess) tell(line string) {
+	s.t.Helper()
+	if _, err := fmt.Fprintln(s.in, line); err != nil {
+		s.t.Fatalf("%v: %s", err, s.log.String())
+	}
+}
+
+func (s *siteProcess) account() (a account) {
+	s.t.Helper()
+	if !s.lines.Scan() {
+		s.t.Fatalf("the site has no account: %s", s.log.String())
+	}
+	if err := json.Unmarshal(s.lines.Bytes(), &a); err != nil {
+		s.t.Fatal(err)
+	}
+	return a
+}
+
+const siteNodes = 200
+
+// site runs Pub/Sub, and from "start" to "end" the nodes; then it prints the account.
+func (p play) site() error {
+	server := pstest.NewServerWithAddress("0.0.0.0:8085")
+	defer func() { _ = server.Close() }()
+	topic := &pubsubpb.Topic{Name: "projects/site/topics/data"}
+	if _, err := server.GServer.CreateTopic(context.Background(), topic); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Scan()
+
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	sent := &ledger{first: map[string]time.Time{}, next: &http.Transport{MaxIdleConnsPerHost: siteNodes}}
+	nodes, err := nodesim.New(nodesim.Config{
+		Resolve: resolveName, Nodes: siteNodes, Speed: float64(nodesim.DefaultInterval) / float64(p.Interval), Seed: 1, Clock: time.Now, Log: slog.New(slog.DiscardHandler), Transport: sent,
+	})
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = nodes.Run(ctx) })
+	lines.Scan()
+	// What is unanswered now goes out with each node's next reading.
+	ended := time.Now()
+	time.Sleep(p.Interval + 2*time.Second) // the nodes' own time
+	stop()
+	running.Wait()
+	var a account
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		if a, err = sent.settle(server.Messages(), ended); err != nil || len(a.Lost) == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(a)
+}
+
+// resolveName asks for the specified name, as a node does when it has no address.
+func resolveName(ctx context.Context) (string, error) {
+	i, err := net.InterfaceByName("eth0")
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	addresses, err := discover.Resolve(ctx, *i, discover.Legacy)
+	if err != nil {
+		return "", err
+	}
+	return discover.Gateway{Address: addresses[0], Port: port}.URL(), nil
+}
+
+// ledger notes each reading that a node sends.
+type ledger struct {
+	next http.RoundTripper
+
+	mu    sync.Mutex
+	first map[string]time.Time // by node and message id
+}
+
+func (l *ledger) RoundTrip(r *http.Request) (*http.Response, error) {
+	if body, err := r.GetBody(); err == nil && r.URL.Path == "/api/v1/message" {
+		var m struct {
+			ID   string `json:"id"`
+			Node string `json:"node_id"`
+		}
+		if json.NewDecoder(body).Decode(&m) == nil {
+			l.mu.Lock()
+			if key := m.Node + " " + m.ID; l.first[key].IsZero() {
+				l.first[key] = time.Now()
+			}
+			l.mu.Unlock()
+		}
+	}
+	return l.next.RoundTrip(r)
+}
+
+// settle compares what was sent with what Pub/Sub has.
+func (l *ledger) settle(messages []*pstest.Message, ended time.Time) (account, error) {
+	received := map[string][]reading.Reading{}
+	byNode := map[string][]time.Time{}
+	for _, m := range messages {
+		r, err := wire.DecodeReading(m.Data, m.PublishTime)
+		if err != nil {
+			return account{}, err
+		}
+		key := r.NodeID + " " + r.MessageID
+		received[key] = append(received[key], r)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := account{Sent: len(l.first), Received: len(received)}
+	for key, at := range l.first {
+		if at.Before(ended) && len(received[key]) == 0 {
+			a.Lost = append(a.Lost, key)
+		}
+	}
+	for key, copies := range received {
+		slices.SortFunc(copies, func(a, b reading.Reading) int { return a.Time.Compare(b.Time) })
+		byNode[copies[0].NodeID] = append(byNode[copies[0].NodeID], copies[0].Time)
+		for _, c := range copies[1:] {
+			a.Copies++
+			if c.Temperature != copies[0].Temperature || c.Humidity != copies[0].Humidity || c.Time.Sub(copies[0].Time) >= foldFor {
+				a.Twice = append(a.Twice, key)
+			}
+		}
+	}
+	a.Nodes = len(byNode)
+	for node, times := range byNode {
+		slices.SortFunc(times, time.Time.Compare)
+		for i := range times[1:] {
+			if gap := times[i+1].Sub(times[i]); gap > a.LongestGap {
+				a.LongestGap, a.GapOf = gap, node
+			}
+		}
+	}
+	return a, nil
+}
