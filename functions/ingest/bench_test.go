@@ -97,7 +97,7 @@ func instance(b *testing.B, latency, linger time.Duration) http.HandlerFunc {
 	b.Cleanup(func() { _ = store.Close() })
 	step := ingest.New(store, fakeDeleted{}, logging.Discard(), nil)
 	host := function.NewHost("ingest", logging.Discard(), nil, time.Now, func(context.Context) (*function.Opened, error) {
-		return &function.Opened{Handle: step.Handle, Close: func() {}}, nil
+		return &function.Opened{Handle: step.Handle}, nil
 	})
 	return host.ServeHTTP
 }

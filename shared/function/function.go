@@ -14,6 +14,7 @@ package function
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,6 +27,7 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
@@ -53,15 +55,17 @@ const (
 
 // Deps are what a function is built with besides its config.
 type Deps struct {
-	PubSub   *pubsub.Client
+	PubSub *pubsub.Client
+	// Clients are closed after the last message, and when the function does not open.
+	Clients  *closing.Stack
 	Log      *slog.Logger
 	Counters *logmetrics.Counters
 	Clock    func() time.Time
 }
 
-// Opener makes a function and its clients. The returned function closes them after
-// the last message. ctx bounds the making only: clients must outlive it.
-type Opener[C Config] func(ctx context.Context, config C, deps Deps) (push.HandleFunc, func(), error)
+// Opener makes a function and its clients, which it pushes onto deps.Clients. ctx bounds
+// the making only: clients must outlive it.
+type Opener[C Config] func(ctx context.Context, config C, deps Deps) (push.HandleFunc, error)
 
 // CommonConfig is the config that every function has. Embed it.
 type CommonConfig struct {
@@ -101,36 +105,41 @@ func Handler[C Config](process Process, name string, open Opener[C]) http.Handle
 	log := logging.New(process.Log, slog.LevelInfo, common.Project)
 	counters := logmetrics.New(log, name, metricsInterval, process.Clock)
 	host := NewHost(name, log, counters, process.Clock, func(ctx context.Context) (*Opened, error) {
-		stop, err := tracing.Start(context.WithoutCancel(ctx), common.Tracing, name)
-		if err != nil {
-			return nil, err
+		opened := &Opened{}
+		deps := Deps{Clients: &opened.Clients, Log: log, Counters: counters, Clock: process.Clock}
+		var err error
+		if opened.DeadLetter, err = openCommon(ctx, name, common, &deps); err == nil {
+			opened.Handle, err = open(ctx, cfg, deps)
 		}
-		client, err := pubsub.NewClient(context.WithoutCancel(ctx), common.Project)
 		if err != nil {
-			_ = stop(ctx)
-			return nil, fmt.Errorf("open Pub/Sub: %w", err)
+			return nil, errors.Join(err, opened.Clients.Close())
 		}
-		step, end, err := open(ctx, cfg, Deps{PubSub: client, Log: log, Counters: counters, Clock: process.Clock})
-		if err != nil {
-			_ = client.Close()
-			_ = stop(ctx)
-			return nil, err
-		}
-		// A request for each: Pub/Sub refuses a whole request for one bad message.
-		deadLetter := publisher.NewSingle(client, common.DeadLetterTopic, deadLetterTimeout)
-		return &Opened{Handle: step, DeadLetter: deadLetter, Close: func() { //nolint:contextcheck // the context of opening has long ended when this runs
-			end()
-			deadLetter.Stop()
-			_ = client.Close()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			if err := stop(ctx); err != nil {
-				log.WarnContext(ctx, "trace flush failed", "error", err.Error())
-			}
-		}}, nil
+		return opened, nil
 	})
 	go exitOnSignal(host, process.Exit)
 	return host.ServeHTTP
+}
+
+// openCommon opens the clients that every function has, and returns the dead letter.
+func openCommon(ctx context.Context, name string, common CommonConfig, deps *Deps) (push.DeadLetter, error) {
+	stop, err := tracing.Start(context.WithoutCancel(ctx), common.Tracing, name)
+	if err != nil {
+		return nil, err
+	}
+	deps.Clients.Push("traces", func() error { //nolint:contextcheck // the context of opening has long ended when this runs
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return stop(ctx)
+	})
+	deps.PubSub, err = pubsub.NewClient(context.WithoutCancel(ctx), common.Project)
+	if err != nil {
+		return nil, fmt.Errorf("open Pub/Sub: %w", err)
+	}
+	deps.Clients.Push("Pub/Sub", deps.PubSub.Close)
+	// A request for each: Pub/Sub refuses a whole request for one bad message.
+	deadLetter := publisher.NewSingle(deps.PubSub, common.DeadLetterTopic, deadLetterTimeout)
+	deps.Clients.Push("dead letter topic", closing.NoError(deadLetter.Stop))
+	return deadLetter, nil
 }
 
 // exitOnSignal waits for the signal to stop, drains the host and ends the process.
@@ -152,7 +161,7 @@ func exitOnSignal(host *Host, exit func(int)) {
 type Opened struct {
 	Handle     push.HandleFunc
 	DeadLetter push.DeadLetter
-	Close      func() // called after the last message
+	Clients    closing.Stack // closed after the last message
 }
 
 // Host serves a function that the first message opens.
@@ -238,7 +247,9 @@ func (h *Host) Drain(ctx context.Context) error {
 		h.log.WarnContext(ctx, "shutdown with messages in flight", "error", err.Error())
 	}
 	if f := h.function.Take(); f != nil && err == nil {
-		f.Close()
+		if err := f.Clients.Close(); err != nil {
+			h.log.WarnContext(ctx, "close failed", "error", err.Error())
+		}
 	}
 	h.counters.Flush(ctx)
 	return err

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logmetrics"
@@ -52,7 +53,7 @@ func TestHostOpensOnceWithTheFirstMessage(t *testing.T) {
 	var opened atomic.Int64
 	_, server, _ := host(t, func(context.Context) (*function.Opened, error) {
 		opened.Add(1)
-		return &function.Opened{Handle: func(context.Context, push.Message) error { return nil }, Close: func() {}}, nil
+		return &function.Opened{Handle: func(context.Context, push.Message) error { return nil }}, nil
 	})
 	if opened.Load() != 0 {
 		t.Error("opened before any message")
@@ -78,7 +79,7 @@ func TestHostTriesToOpenAgain(t *testing.T) {
 		if opened.Add(1) == 1 {
 			return nil, errors.New("database is away")
 		}
-		return &function.Opened{Handle: func(context.Context, push.Message) error { return nil }, Close: func() {}}, nil
+		return &function.Opened{Handle: func(context.Context, push.Message) error { return nil }}, nil
 	})
 	if got := post(t, server.URL); got != http.StatusServiceUnavailable {
 		t.Errorf("first answered %d", got)
@@ -106,7 +107,7 @@ func TestHostPutsIntoItsDeadLetter(t *testing.T) {
 		return push.Permanent(push.ReasonMalformed, errors.New("no JSON"))
 	}
 	_, server, _ := host(t, func(context.Context) (*function.Opened, error) {
-		return &function.Opened{Handle: refuses, DeadLetter: topic, Close: func() {}}, nil
+		return &function.Opened{Handle: refuses, DeadLetter: topic}, nil
 	})
 	if got := post(t, server.URL); got != http.StatusAccepted {
 		t.Errorf("answered %d", got)
@@ -115,7 +116,7 @@ func TestHostPutsIntoItsDeadLetter(t *testing.T) {
 		t.Errorf("in the dead letter: %v", dead)
 	}
 	_, server, _ = host(t, func(context.Context) (*function.Opened, error) {
-		return &function.Opened{Handle: refuses, DeadLetter: fails{}, Close: func() {}}, nil
+		return &function.Opened{Handle: refuses, DeadLetter: fails{}}, nil
 	})
 	if got := post(t, server.URL); got != http.StatusServiceUnavailable {
 		t.Errorf("while the topic is away: answered %d", got)
@@ -140,7 +141,9 @@ func TestHostDrains(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		return &function.Opened{Handle: step, Close: func() { ended.Store(true) }}, nil
+		opened := &function.Opened{Handle: step}
+		opened.Clients.Push("client", closing.NoError(func() { ended.Store(true) }))
+		return opened, nil
 	})
 	answered := make(chan int, 1)
 	go func() { answered <- post(t, server.URL) }()
@@ -179,7 +182,7 @@ func TestHostDrainEnds(t *testing.T) {
 			close(started)
 			<-ctx.Done()
 			return ctx.Err()
-		}, Close: func() {}}, nil
+		}}, nil
 	})
 	ctx, abandon := context.WithCancel(t.Context())
 	var posting sync.WaitGroup
@@ -211,8 +214,8 @@ func TestHandlerRefusesMissingSettings(t *testing.T) {
 	code := -1
 	function.Handler(function.Process{
 		Errors: &output, Exit: func(c int) { code = c }, Clock: time.Now,
-	}, "probe", func(context.Context, settings, function.Deps) (push.HandleFunc, func(), error) {
-		return nil, nil, errors.New("never opened")
+	}, "probe", func(context.Context, settings, function.Deps) (push.HandleFunc, error) {
+		return nil, errors.New("never opened")
 	})
 	if code != 1 {
 		t.Errorf("exit %d", code)
@@ -221,5 +224,30 @@ func TestHandlerRefusesMissingSettings(t *testing.T) {
 		if !strings.Contains(output.String(), "probe: "+name+" is required") {
 			t.Errorf("nothing about %s in %q", name, output.String())
 		}
+	}
+}
+
+// TestClientsAreClosedWhenTheFunctionDoesNotOpen has a function open a client and then
+// fail; the next message opens it again.
+func TestClientsAreClosedWhenTheFunctionDoesNotOpen(t *testing.T) {
+	t.Setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1") // never called
+	type settings struct{ function.CommonConfig }
+	var opened, closed atomic.Int32
+	handler := function.Handler(function.Process{
+		Environ: []string{"PROJECT_ID=p", "DEAD_LETTER_TOPIC=d"}, Log: t.Output(), Clock: time.Now,
+	}, "probe", func(_ context.Context, _ settings, deps function.Deps) (push.HandleFunc, error) {
+		opened.Add(1)
+		deps.Clients.Push("client", closing.NoError(func() { closed.Add(1) }))
+		return nil, errors.New("no database")
+	})
+	for range 2 {
+		recorder := httptest.NewRecorder()
+		handler(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"message":{"messageId":"1","data":"e30="},"subscription":"s"}`)))
+		if recorder.Code < http.StatusInternalServerError {
+			t.Errorf("answered %d", recorder.Code)
+		}
+	}
+	if opened.Load() != 2 || closed.Load() != 2 {
+		t.Errorf("opened %d times, closed %d, want 2 and 2", opened.Load(), closed.Load())
 	}
 }

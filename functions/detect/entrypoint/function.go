@@ -11,6 +11,7 @@ import (
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
 	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/modelstore"
@@ -33,27 +34,26 @@ func init() {
 	}, name, open))
 }
 
-func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, func(), error) {
+func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, error) {
 	pool, closePool, err := cloudsql.Open(ctx, c.Database)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	deps.Clients.Push("database pool", closing.NoError(closePool))
 	alerts := detect.NewAlertPublisher(deps.PubSub, c.AlertTopic)
-	shut := func() { alerts.Stop(); closePool() }
+	deps.Clients.Push("alerts topic", closing.NoError(alerts.Stop))
 	metadata := store.New(pool)
 	var live detect.Models = detect.NoModels{}
 	if c.ModelBucket != "" {
 		bucket, err := modelstore.Open(ctx, c.ModelBucket)
 		if err != nil {
-			shut()
-			return nil, nil, err
+			return nil, err
 		}
+		deps.Clients.Push("models", bucket.Close)
 		live = modelstore.NewLoader(bucket, 0, deps.Clock, deps.Log)
-		first := shut
-		shut = func() { first(); _ = bucket.Close() }
 	}
 	detector := detect.NewAnomalyDetector(live, metadata, c.PredictionSample, deps.Log, deps.Counters)
 	statuses := sensorcache.New(metadata, deps.Clock)
 	step := detect.New(statuses, alerts, detector, c.Defaults(), deps.Log, deps.Counters)
-	return step.Handle, shut, nil
+	return step.Handle, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
 	"coldaisle.dev/functions/ingest"
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/push"
@@ -34,16 +35,17 @@ func init() {
 	}, name, open))
 }
 
-func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, func(), error) {
+func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, error) {
 	pool, closePool, err := cloudsql.Open(ctx, c.Database)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	deps.Clients.Push("database pool", closing.NoError(closePool))
 	table, closeTable, err := backend.Open(ctx, c.Project, c.Backend, pool, deps.Clock, deps.Log)
 	if err != nil {
-		closePool()
-		return nil, nil, fmt.Errorf("open readings: %w", err)
+		return nil, fmt.Errorf("open readings: %w", err)
 	}
+	deps.Clients.Push("readings", closeTable)
 	step := ingest.New(table, sensorcache.New(store.New(pool), deps.Clock), deps.Log, deps.Counters)
-	return step.Handle, func() { _ = closeTable(); closePool() }, nil
+	return step.Handle, nil
 }

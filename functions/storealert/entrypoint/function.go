@@ -11,6 +11,7 @@ import (
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
 	"coldaisle.dev/functions/storealert"
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/push"
@@ -31,11 +32,12 @@ func init() {
 	}, name, open))
 }
 
-func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, func(), error) {
+func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, error) {
 	pool, closePool, err := cloudsql.Open(ctx, c.Database)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	deps.Clients.Push("database pool", closing.NoError(closePool))
 	step := storealert.New(store.New(pool), deps.Log, deps.Counters)
-	return step.Handle, closePool, nil
+	return step.Handle, nil
 }
