@@ -89,7 +89,7 @@ func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n stor
 		return n, false
 	}
 	n = store.NewPrediction{
-		SensorID: data.Reading.NodeID, Time: data.Reading.Time, MessageID: data.Reading.MessageID,
+		Channel: data.Reading.Channel, SensorID: data.Reading.NodeID, Time: data.Reading.Time, MessageID: data.Reading.MessageID,
 		AnomalyPredicted: detection.Anomalous(), SamplingProbability: 1, ModelVersion: pair.Manifest.Version(),
 	}
 	if !n.AnomalyPredicted {

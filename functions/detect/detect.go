@@ -26,7 +26,7 @@ import (
 // SensorStatuses gives the status of a node id. It may lag 15 seconds behind the
 // database, more while the database is down, and fails when it has no status.
 type SensorStatuses interface {
-	Status(ctx context.Context, nodeID string) (store.SensorStatus, error)
+	Status(ctx context.Context, node reading.Node) (store.SensorStatus, error)
 }
 
 // Publisher sends an event to topic alerts and returns once Pub/Sub has it.
@@ -70,7 +70,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	if err != nil {
 		return push.Permanent(push.ReasonMalformed, err)
 	}
-	node, err := d.statuses.Status(ctx, data.Reading.NodeID)
+	node, err := d.statuses.Status(ctx, data.Reading.Node())
 	if err != nil {
 		return fmt.Errorf("thresholds of %s: %w", data.Reading.NodeID, err)
 	}

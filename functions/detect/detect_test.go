@@ -30,11 +30,11 @@ type fakeStatuses map[string]store.SensorStatus
 
 var errAway = errors.New("database is away")
 
-func (k fakeStatuses) Status(_ context.Context, id string) (store.SensorStatus, error) {
-	if id == "untold" {
+func (k fakeStatuses) Status(_ context.Context, node reading.Node) (store.SensorStatus, error) {
+	if node.ID == "untold" {
 		return store.SensorStatus{}, errAway
 	}
-	return k[id], nil
+	return k[node.ID], nil
 }
 
 type fakeObserver struct {

@@ -29,7 +29,7 @@ type Readings interface {
 
 // DeletedSensors reports whether a node's sensor is deleted now.
 type DeletedSensors interface {
-	Deleted(ctx context.Context, nodeID string) (bool, error)
+	Deleted(ctx context.Context, node reading.Node) (bool, error)
 }
 
 // Ingest is the function.
@@ -56,7 +56,7 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	}
 	// Before the append: while the database is away, each attempt would otherwise leave
 	// another copy in the time-series table.
-	deleted, err := i.deletedSensors.Deleted(ctx, r.NodeID)
+	deleted, err := i.deletedSensors.Deleted(ctx, r.Node())
 	if err != nil {
 		return fmt.Errorf("deleted-sensor check of %s: %w", r.NodeID, err)
 	}

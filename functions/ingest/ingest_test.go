@@ -17,8 +17,8 @@ import (
 // fakeDeleted is what the step is told of deleted sensors.
 type fakeDeleted map[string]error
 
-func (d fakeDeleted) Deleted(_ context.Context, id string) (bool, error) {
-	err, ok := d[id]
+func (d fakeDeleted) Deleted(_ context.Context, node reading.Node) (bool, error) {
+	err, ok := d[node.ID]
 	return ok && err == nil, err
 }
 

@@ -17,14 +17,14 @@ func storedRows(t *testing.T, url string) []reading.Reading {
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
 	rows, err := conn.Query(t.Context(), `
-		SELECT node_id, message_id, timestamp, temperature, humidity
+		SELECT customer_id, node_id, message_id, timestamp, temperature, humidity
 		FROM sensor_data.readings
 		ORDER BY timestamp, message_id`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reading.Reading, err error) {
-		err = row.Scan(&r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
+		err = row.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
 		r.Time = r.Time.UTC()
 		return r, err
 	})

@@ -12,6 +12,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -247,12 +248,13 @@ func (t *Train) history(ctx context.Context, now time.Time) ([]learn.NodeHistory
 // newest reads so many readings of all nodes, and tells how many the node has
 // that has most.
 func (t *Train) newest(ctx context.Context, now time.Time, limit int) (all []learn.NodeHistory, longest int, err error) {
+	var of reading.Node // the last history
 	for r, err := range t.readings.History(ctx, now.Add(-historySpan), now, limit) {
 		if err != nil {
 			return nil, 0, fmt.Errorf("history: %w", err)
 		}
-		if len(all) == 0 || all[len(all)-1].NodeID != r.NodeID {
-			all = append(all, learn.NodeHistory{NodeID: r.NodeID})
+		if len(all) == 0 || r.Node() != of {
+			all, of = append(all, learn.NodeHistory{NodeID: r.NodeID}), r.Node()
 		}
 		last := &all[len(all)-1]
 		last.Readings = append(last.Readings, r)
@@ -300,13 +302,9 @@ func stretches(verdicts []store.Verdict) []verdictSpan {
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		if verdicts[a].SensorID != verdicts[b].SensorID {
-			if verdicts[a].SensorID < verdicts[b].SensorID {
-				return -1
-			}
-			return 1
-		}
-		return verdicts[a].Time.Compare(verdicts[b].Time)
+		return cmp.Or(
+			cmp.Compare(verdicts[a].SensorID, verdicts[b].SensorID), cmp.Compare(verdicts[a].Channel, verdicts[b].Channel),
+			verdicts[a].Time.Compare(verdicts[b].Time))
 	})
 	var all []verdictSpan
 	for _, i := range order {
@@ -314,7 +312,7 @@ func stretches(verdicts []store.Verdict) []verdictSpan {
 		last := len(all) - 1
 		if last >= 0 {
 			previous := all[last].verdicts[len(all[last].verdicts)-1]
-			if previous.SensorID == v.SensorID && v.Time.Sub(previous.Time) <= windowSpan {
+			if previous.Channel == v.Channel && previous.SensorID == v.SensorID && v.Time.Sub(previous.Time) <= windowSpan {
 				all[last].verdicts, all[last].indices = append(all[last].verdicts, v), append(all[last].indices, i)
 				continue
 			}
@@ -328,7 +326,7 @@ func stretches(verdicts []store.Verdict) []verdictSpan {
 func (t *Train) readWindows(ctx context.Context, s verdictSpan, found []*learn.Labelled) error {
 	start, end := s.verdicts[0].Time.Add(-windowSpan), s.verdicts[len(s.verdicts)-1].Time.Add(reading.Precision)
 	var series []reading.Reading
-	for r, err := range t.readings.Range(ctx, readings.NodeRef{ID: s.verdicts[0].SensorID}, start, end) {
+	for r, err := range t.readings.Range(ctx, readings.NodeRef{ID: s.verdicts[0].SensorID, Visible: []reading.Span{{Channel: s.verdicts[0].Channel}}}, start, end) {
 		if err != nil {
 			return err
 		}
@@ -336,7 +334,7 @@ func (t *Train) readWindows(ctx context.Context, s verdictSpan, found []*learn.L
 	}
 	wanted := map[reading.Identity]int{}
 	for at, v := range s.verdicts {
-		wanted[reading.Reading{NodeID: v.SensorID, MessageID: v.MessageID, Time: reading.TruncateTime(v.Time)}.Identity()] = at
+		wanted[reading.Reading{Channel: v.Channel, NodeID: v.SensorID, MessageID: v.MessageID, Time: reading.TruncateTime(v.Time)}.Identity()] = at
 	}
 	for i, w := range features.Windows(series) {
 		at, ok := wanted[series[i].Identity()]

@@ -189,8 +189,7 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 		})
 	}
 	node := func(ctx context.Context) (readings.NodeRef, error) {
-		owned, err := a.store.Sensor(ctx, a.id, ids[0])
-		return readings.NodeRef{ID: owned.ID, VisibleSince: owned.VisibleSince}, err
+		return a.store.VisibleNode(ctx, a.id, ids[0])
 	}
 	handle("/health", func(context.Context) (any, error) { return map[string]string{"status": "healthy"}, nil })
 	handle("/rooms", func(ctx context.Context) (any, error) {
@@ -221,16 +220,12 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		owned, err := a.store.OwnedSensors(r.Context(), a.id, asked.NodeIDs)
+		owned, err := a.store.VisibleNodes(r.Context(), a.id, asked.NodeIDs)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		nodes := make([]readings.NodeRef, len(owned))
-		for i, s := range owned {
-			nodes[i] = readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
-		}
-		found, err := a.readings.Latest(r.Context(), nodes)
+		found, err := a.readings.Latest(r.Context(), owned)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

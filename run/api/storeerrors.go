@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"coldaisle.dev/run/api/rest"
@@ -21,6 +22,7 @@ func storeErrors() func(error) (*rest.Error, bool) {
 		{store.ErrNoRoom, rest.NotFound("Room not found")},
 		{store.ErrNoSensor, rest.NotFound("Sensor not found")},
 		{store.ErrSensorExists, rest.BadRequest("Sensor already exists")},
+		{store.ErrTooManyUnreported, rest.BadRequest(fmt.Sprintf("At most %d sensors may wait for their first reading; enrol a gateway to have more", store.MaxUnreported))},
 		{store.ErrNoAlert, rest.NotFound("Alert not found")},
 		{store.ErrNoPrediction, rest.NotFound("Prediction not found")},
 		{store.ErrPredictionExists, rest.BadRequest("Prediction already exists")},

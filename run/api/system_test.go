@@ -63,6 +63,7 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 // reading stores a reading of a node.
 func (s *testAPI) reading(tb testing.TB, node string, at time.Time, temperature, humidity float64) {
 	tb.Helper()
+	s.holdsBefore(tb, node)
 	err := s.readings.Append(tb.Context(), []reading.Reading{
 		{NodeID: node, MessageID: "message", Time: reading.TruncateTime(at), Temperature: temperature, Humidity: humidity},
 	})
@@ -71,9 +72,19 @@ func (s *testAPI) reading(tb testing.TB, node string, at time.Time, temperature,
 	}
 }
 
+// holdsBefore moves the begin of a sensor's hold back: what these tests store is
+// older than their sensors.
+func (s *testAPI) holdsBefore(tb testing.TB, node string) {
+	tb.Helper()
+	if _, err := s.pool.Exec(tb.Context(), `UPDATE sensors SET readable_from = NULL WHERE node_id = $1`, node); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // alert stores a temperature alert of a node and returns its id.
 func (s *testAPI) alert(tb testing.TB, node string, at time.Time, temperature float64) int64 {
 	tb.Helper()
+	s.holdsBefore(tb, node)
 	outcome, err := s.store.InsertAlert(tb.Context(), alert.Event{
 		NodeID: node, MessageID: "message", Time: at, Type: alert.Temperature, Value: temperature, Threshold: 50,
 		Temperature: temperature, Humidity: 40,

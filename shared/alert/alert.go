@@ -57,6 +57,7 @@ func (t Thresholds) Validate() error {
 // identity and the type together are the event's identity: a reading that is
 // compared twice gives the same event twice.
 type Event struct {
+	Channel     reading.Channel
 	NodeID      string
 	MessageID   string
 	Time        time.Time // of the reading, UTC
@@ -85,7 +86,7 @@ func Exceeded(r reading.Reading, thresholds Thresholds) []Event {
 
 func newEvent(r reading.Reading, kind Type, value, threshold float64) Event {
 	return Event{
-		NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Type: kind,
+		Channel: r.Channel, NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Type: kind,
 		Value: value, Threshold: threshold, Temperature: r.Temperature, Humidity: r.Humidity,
 	}
 }

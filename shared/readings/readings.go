@@ -4,13 +4,16 @@
 //
 // Implementations: pgreadings (PostgreSQL, local) and bqreadings (BigQuery,
 // production). All times are UTC at microseconds; ranges include their start
-// and exclude their end. A reading that was stored twice counts once.
+// and exclude their end. A reading that was stored twice counts once, and so does
+// one that a node sent through two gateways, see [Fold]; only Latest folds nothing.
 package readings
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -20,11 +23,21 @@ import (
 // rows appended at the same time are stored.
 var ErrRowRefused = errors.New("row refused")
 
-// NodeRef is a node id and since when the asking customer may see its readings.
-// No reading before VisibleSince is returned. Zero hides nothing.
+// NodeRef is a node id and what of its readings the asking customer may see. No
+// reading outside the spans is returned; without spans there is none.
 type NodeRef struct {
-	ID           string
-	VisibleSince time.Time
+	ID      string
+	Visible []reading.Span // no two of them overlap
+}
+
+// Key is the same for two references to the same readings.
+func (n NodeRef) Key() string {
+	var key strings.Builder
+	key.WriteString(n.ID)
+	for _, span := range n.Visible {
+		_, _ = fmt.Fprintf(&key, "/%d,%d,%d", span.Channel, span.From.UnixMicro(), span.Until.UnixMicro())
+	}
+	return key.String()
 }
 
 // Bucket summarises the readings of one part of a range; temperatures are in
@@ -76,8 +89,8 @@ type Appender interface {
 // HistoryReader answers training's question.
 type HistoryReader interface {
 	// History yields at most limit readings with start ≤ time < end, of all
-	// nodes: the newest of each node, equally many of each as far as it has them,
-	// node after node, oldest first. An error is the last thing it yields.
+	// nodes of all channels: the newest of each node, equally many of each as far as
+	// it has them, node after node, oldest first. An error is the last thing it yields.
 	History(ctx context.Context, start, end time.Time, limit int) iter.Seq2[reading.Reading, error]
 }
 
@@ -86,12 +99,4 @@ type Store interface {
 	Appender
 	Reader
 	HistoryReader
-}
-
-// Later returns the later of two times.
-func Later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -1,4 +1,4 @@
-// Package sensorcache caches the sensor status of node ids: whether a customer
+// Package sensorcache caches the sensor status of nodes: whether a customer
 // owns the sensor, whether it was deleted, and the thresholds of its owner.
 //
 // functions/ingest asks whether a sensor is deleted, and needs the current
@@ -8,6 +8,7 @@
 package sensorcache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"coldaisle.dev/shared/coalesce"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -35,16 +37,16 @@ const (
 	Capacity = 100_000
 )
 
-// Source reads the status of many node ids at once. Ids that were never a sensor
+// Source reads the status of many nodes at once. Those that were never a sensor
 // are absent.
 type Source interface {
-	SensorStatuses(ctx context.Context, ids []string) (map[string]store.SensorStatus, error)
+	SensorStatuses(ctx context.Context, nodes []reading.Node) (map[reading.Node]store.SensorStatus, error)
 }
 
 // Cache answers from memory where it may, and from the metadata store otherwise.
 type Cache struct {
-	lookups *coalesce.Group[string, store.SensorStatus]
-	cache   *expirable.LRU[string, entry]
+	lookups *coalesce.Group[reading.Node, store.SensorStatus]
+	cache   *expirable.LRU[reading.Node, entry]
 	clock   func() time.Time
 }
 
@@ -56,35 +58,38 @@ type entry struct {
 // New returns a cache over the metadata store.
 func New(source Source, clock func() time.Time) *Cache {
 	return &Cache{
-		lookups: coalesce.New(func(ctx context.Context, ids []string) ([]store.SensorStatus, error) {
-			return query(ctx, source, ids)
-		}, coalesce.Options[string]{}),
-		cache: expirable.NewLRU[string, entry](Capacity, nil, MaxStale),
+		lookups: coalesce.New(func(ctx context.Context, nodes []reading.Node) ([]store.SensorStatus, error) {
+			return query(ctx, source, nodes)
+		}, coalesce.Options[reading.Node]{}),
+		cache: expirable.NewLRU[reading.Node, entry](Capacity, nil, MaxStale),
 		clock: clock,
 	}
 }
 
-// query returns the status of each node id. Several callers may ask for the same.
-func query(ctx context.Context, source Source, ids []string) ([]store.SensorStatus, error) {
+// query returns the status of each node. Several callers may ask for the same.
+func query(ctx context.Context, source Source, nodes []reading.Node) ([]store.SensorStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	found, err := source.SensorStatuses(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
+	distinct := slices.SortedFunc(slices.Values(nodes), func(a, b reading.Node) int {
+		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.ID, b.ID))
+	})
+	found, err := source.SensorStatuses(ctx, slices.Compact(distinct))
 	if err != nil {
 		return nil, err
 	}
-	statuses := make([]store.SensorStatus, len(ids))
-	for i, id := range ids {
-		statuses[i] = found[id]
+	statuses := make([]store.SensorStatus, len(nodes))
+	for i, node := range nodes {
+		statuses[i] = found[node]
 	}
 	return statuses, nil
 }
 
 // Deleted reports whether a node's sensor was deleted and not created again. It
 // never answers from the cache.
-func (c *Cache) Deleted(ctx context.Context, nodeID string) (bool, error) {
-	status, err := c.lookups.Do(ctx, nodeID)
+func (c *Cache) Deleted(ctx context.Context, node reading.Node) (bool, error) {
+	status, err := c.lookups.Do(ctx, node)
 	if err != nil {
-		return false, fmt.Errorf("sensor status of %s: %w", nodeID, err)
+		return false, fmt.Errorf("sensor status of %s: %w", node.ID, err)
 	}
 	return status.Deleted, nil
 }
@@ -93,8 +98,8 @@ func (c *Cache) Deleted(ctx context.Context, nodeID string) (bool, error) {
 // [MaxStale] while the database does not answer within [RefreshTimeout]. Only
 // owned sensors are cached: a sensor that was just created again must lose no
 // alert.
-func (c *Cache) Status(ctx context.Context, nodeID string) (store.SensorStatus, error) {
-	cached, ok := c.cache.Get(nodeID)
+func (c *Cache) Status(ctx context.Context, node reading.Node) (store.SensorStatus, error) {
+	cached, ok := c.cache.Get(node)
 	if ok && c.clock().Sub(cached.asked) < MaxAge {
 		return cached.status, nil
 	}
@@ -105,17 +110,17 @@ func (c *Cache) Status(ctx context.Context, nodeID string) (store.SensorStatus, 
 		queryCtx, cancel = context.WithTimeout(ctx, RefreshTimeout)
 		defer cancel()
 	}
-	status, err := c.lookups.Do(queryCtx, nodeID)
+	status, err := c.lookups.Do(queryCtx, node)
 	if err != nil {
 		if ok && ctx.Err() == nil {
 			return cached.status, nil
 		}
-		return store.SensorStatus{}, fmt.Errorf("sensor status of %s: %w", nodeID, err)
+		return store.SensorStatus{}, fmt.Errorf("sensor status of %s: %w", node.ID, err)
 	}
 	if status.Owned {
-		c.cache.Add(nodeID, entry{status: status, asked: asked})
+		c.cache.Add(node, entry{status: status, asked: asked})
 	} else {
-		c.cache.Remove(nodeID)
+		c.cache.Remove(node)
 	}
 	return status, nil
 }

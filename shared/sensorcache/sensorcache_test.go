@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store"
 )
@@ -21,19 +22,19 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // source is a database whose answers a test changes, and which takes a while.
 type source struct {
 	mu    sync.Mutex
-	nodes map[string]store.SensorStatus
+	nodes map[reading.Node]store.SensorStatus
 	err   error
 	takes time.Duration
 	calls int
 	asked int // identifiers in all calls
 }
 
-func (s *source) SensorStatuses(ctx context.Context, ids []string) (map[string]store.SensorStatus, error) {
+func (s *source) SensorStatuses(ctx context.Context, ids []reading.Node) (map[reading.Node]store.SensorStatus, error) {
 	s.mu.Lock()
 	s.calls++
 	s.asked += len(ids)
 	takes, err := s.takes, s.err
-	found := map[string]store.SensorStatus{}
+	found := map[reading.Node]store.SensorStatus{}
 	for _, id := range ids {
 		if node, ok := s.nodes[id]; ok {
 			found[id] = node
@@ -54,9 +55,9 @@ func (s *source) set(id string, node store.SensorStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nodes == nil {
-		s.nodes = map[string]store.SensorStatus{}
+		s.nodes = map[reading.Node]store.SensorStatus{}
 	}
-	s.nodes[id] = node
+	s.nodes[open(id)] = node
 }
 
 func (s *source) fail(err error) {
@@ -71,6 +72,9 @@ func (s *source) called() int {
 	return s.calls
 }
 
+// open is a node in the open channel.
+func open(id string) reading.Node { return reading.Node{ID: id} }
+
 func limited(temperature float64) store.SensorStatus {
 	return store.SensorStatus{Owned: true, Thresholds: &alert.Thresholds{MaxTemperature: temperature, MaxHumidity: 50}}
 }
@@ -78,7 +82,7 @@ func limited(temperature float64) store.SensorStatus {
 // limit asks for a node that must be owned and limited.
 func limit(t *testing.T, r *sensorcache.Cache) float64 {
 	t.Helper()
-	node, err := r.Status(t.Context(), "n")
+	node, err := r.Status(t.Context(), open("n"))
 	if err != nil || !node.Owned || node.Thresholds == nil {
 		t.Fatalf("node %+v, %v", node, err)
 	}
@@ -106,7 +110,7 @@ func TestConcurrentLookupsShareQueries(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range nodes {
 			group.Go(func() {
-				deleted, err := r.Deleted(t.Context(), fmt.Sprint("n", i))
+				deleted, err := r.Deleted(t.Context(), open(fmt.Sprint("n", i)))
 				if err != nil || deleted != (i%2 == 0) {
 					t.Errorf("node %d: deleted %v, %v", i, deleted, err)
 				}
@@ -128,13 +132,13 @@ func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
 		s.takes = time.Second
 		var group sync.WaitGroup
 		group.Go(func() {
-			if deleted, err := r.Deleted(t.Context(), "n"); err != nil || deleted {
+			if deleted, err := r.Deleted(t.Context(), open("n")); err != nil || deleted {
 				t.Errorf("before the deletion: %v, %v", deleted, err)
 			}
 		})
 		synctest.Wait() // its query is under way
 		s.set("n", store.SensorStatus{Deleted: true})
-		if deleted, err := r.Deleted(t.Context(), "n"); err != nil || !deleted {
+		if deleted, err := r.Deleted(t.Context(), open("n")); err != nil || !deleted {
 			t.Errorf("asked after the deletion, while a query from before it was under way: %v, %v", deleted, err)
 		}
 		group.Wait()
@@ -151,7 +155,7 @@ func TestCancelledLookupReturnsAndLeavesTheOthers(t *testing.T) {
 		var group sync.WaitGroup
 		group.Go(func() {
 			start := time.Now()
-			if _, err := r.Deleted(ctx, "n"); !errors.Is(err, context.Canceled) {
+			if _, err := r.Deleted(ctx, open("n")); !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v", err)
 			}
 			if waited := time.Since(start); waited != 0 {
@@ -160,7 +164,7 @@ func TestCancelledLookupReturnsAndLeavesTheOthers(t *testing.T) {
 		})
 		synctest.Wait()
 		group.Go(func() {
-			if deleted, err := r.Deleted(t.Context(), "n"); err != nil || !deleted {
+			if deleted, err := r.Deleted(t.Context(), open("n")); err != nil || !deleted {
 				t.Errorf("whoever shared the queries: %v, %v", deleted, err)
 			}
 		})
@@ -175,7 +179,7 @@ func TestLookupEndsWhenTheDatabaseHangs(t *testing.T) {
 		t.Helper()
 		s.takes = time.Hour
 		start := time.Now()
-		_, err := r.Deleted(t.Context(), "n")
+		_, err := r.Deleted(t.Context(), open("n"))
 		if waited := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || waited > time.Minute {
 			t.Errorf("error %v after %v", err, waited)
 		}
@@ -218,10 +222,10 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 		if got := limit(t, r); got != 30 {
 			t.Errorf("limit %g, want the stale 30", got)
 		}
-		if _, err := r.Status(t.Context(), "never asked"); !errors.Is(err, away) {
+		if _, err := r.Status(t.Context(), open("never asked")); !errors.Is(err, away) {
 			t.Errorf("a node that was never known: %v", err)
 		}
-		if _, err := r.Deleted(t.Context(), "n"); !errors.Is(err, away) {
+		if _, err := r.Deleted(t.Context(), open("n")); !errors.Is(err, away) {
 			t.Errorf("Deleted must not guess: %v", err)
 		}
 		s.fail(nil)
@@ -231,7 +235,7 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 		}
 		s.fail(away)
 		time.Sleep(sensorcache.MaxStale + time.Second)
-		if node, err := r.Status(t.Context(), "n"); !errors.Is(err, away) {
+		if node, err := r.Status(t.Context(), open("n")); !errors.Is(err, away) {
 			t.Errorf("an answer older than %v: %+v, %v", sensorcache.MaxStale, node, err)
 		}
 	})
@@ -269,11 +273,11 @@ func TestOnlyOwnedNodesAreCached(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 				t.Helper()
 				s.set("n", before)
-				if node, err := r.Status(t.Context(), "n"); err != nil || node.Owned || node.Deleted != before.Deleted {
+				if node, err := r.Status(t.Context(), open("n")); err != nil || node.Owned || node.Deleted != before.Deleted {
 					t.Errorf("before: %+v, %v", node, err)
 				}
 				s.set("n", store.SensorStatus{Owned: true})
-				if node, err := r.Status(t.Context(), "n"); err != nil || !node.Owned || node.Thresholds != nil {
+				if node, err := r.Status(t.Context(), open("n")); err != nil || !node.Owned || node.Thresholds != nil {
 					t.Errorf("just created: %+v, %v", node, err)
 				}
 			})
@@ -296,7 +300,7 @@ func TestDeletedIsExactOnTheRealStore(t *testing.T) {
 	r := sensorcache.New(metadata, time.Now)
 	check := func(when string, want bool) {
 		t.Helper()
-		if deleted, err := r.Deleted(t.Context(), "n"); err != nil || deleted != want {
+		if deleted, err := r.Deleted(t.Context(), open("n")); err != nil || deleted != want {
 			t.Errorf("%s: deleted %v, %v, want %v", when, deleted, err, want)
 		}
 	}
@@ -307,7 +311,7 @@ func TestDeletedIsExactOnTheRealStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		check("created", false)
-		if node, err := r.Status(t.Context(), "n"); err != nil || !node.Owned {
+		if node, err := r.Status(t.Context(), open("n")); err != nil || !node.Owned {
 			t.Errorf("created: %+v, %v", node, err)
 		}
 		if err := metadata.DeleteSensor(t.Context(), customer.ID, "n"); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 )
 
 // Alert is a reading's value over its limit, as a customer sees it.
@@ -39,35 +40,54 @@ type AlertOutcome int
 // The outcomes of [Store.InsertAlert].
 const (
 	AlertStored    AlertOutcome = iota // a new record
-	AlertDuplicate                     // stored by an earlier delivery
-	AlertIgnored                       // nobody owns the sensor, or its owner may not see the reading
+	AlertDuplicate                     // stored by an earlier delivery, or a copy of a stored one
+	AlertIgnored                       // the reading is nobody's, or its sensor is deleted
 )
 
-// InsertAlert stores an event, not acknowledged, for the customer who owns the
-// sensor at this moment. The event's reading and type are its identity: another
-// delivery changes nothing, and no acknowledgement.
+// InsertAlert stores an event, not acknowledged, for the customer whose the reading
+// is. The event's reading and type are its identity: another delivery changes
+// nothing, and no acknowledgement; nor does a copy of the reading, see
+// [readings.Fold].
 func (s *Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, error) {
 	var owned, stored bool
-	err := s.pool.QueryRow(ctx, `
-		WITH owner AS (
-		    SELECT customer_id
-		    FROM sensors
-		    WHERE node_id = @sensor AND (readable_from IS NULL OR readable_from <= @timestamp)
-		), stored AS (
-		    INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
-		    SELECT customer_id, @sensor, @type, @message, @timestamp, @message_id, @value, @threshold
-		    FROM owner
-		    ON CONFLICT ON CONSTRAINT alerts_reading_key DO NOTHING
-		    RETURNING id
-		)
-		SELECT EXISTS (SELECT FROM owner), EXISTS (SELECT FROM stored)`,
-		pgx.StrictNamedArgs{
-			"sensor": e.NodeID, "type": string(e.Type), "message": e.Message(), "timestamp": reading.TruncateTime(e.Time),
-			"message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
-		}).Scan(&owned, &stored)
+	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
+		args := pgx.StrictNamedArgs{
+			"channel": int64(e.Channel), "sensor": e.NodeID, "type": string(e.Type), "message": e.Message(),
+			"timestamp": reading.TruncateTime(e.Time), "message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
+			"fold": readings.FoldWithin,
+		}
+		// A reading and its copy may come at the same moment.
+		_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('alerts of ' || @channel::bigint || ' ' || @sensor::text, 0))`,
+			pgx.StrictNamedArgs{"channel": int64(e.Channel), "sensor": e.NodeID})
+		if err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		err = tx.QueryRow(ctx, `
+			WITH owner AS (
+			    SELECT customer_id
+			    FROM visible_spans
+			    WHERE channel = @channel::bigint AND node_id = @sensor::varchar AND visible_from <= @timestamp::timestamptz AND visible_until > @timestamp::timestamptz
+			    LIMIT 1
+			), stored AS (
+			    INSERT INTO alerts (customer_id, channel, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
+			    SELECT customer_id, @channel::bigint, @sensor::varchar, @type::varchar, @message, @timestamp::timestamptz, @message_id::varchar, @value::float8, @threshold
+			    FROM owner
+			    WHERE NOT EXISTS (
+			        SELECT FROM alerts
+			        WHERE channel = @channel::bigint AND sensor_id = @sensor::varchar AND message_id = @message_id::varchar AND alert_type = @type::varchar AND value = @value::float8
+			          AND timestamp > @timestamp::timestamptz - @fold::interval AND timestamp < @timestamp::timestamptz + @fold::interval)
+			    ON CONFLICT ON CONSTRAINT alerts_reading_key DO NOTHING
+			    RETURNING id
+			)
+			SELECT EXISTS (SELECT FROM owner), EXISTS (SELECT FROM stored)`, args).Scan(&owned, &stored)
+		if err != nil {
+			return fmt.Errorf("insert: %w", err)
+		}
+		return nil
+	})
 	switch {
 	case err != nil:
-		return AlertIgnored, fmt.Errorf("insert %s alert of %s: %w", e.Type, e.NodeID, err)
+		return AlertIgnored, fmt.Errorf("store %s alert of %s: %w", e.Type, e.NodeID, err)
 	case stored:
 		return AlertStored, nil
 	case owned:

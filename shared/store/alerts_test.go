@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 )
 
@@ -46,7 +47,7 @@ func TestAlertIsStoredOncePerReadingAndType(t *testing.T) {
 	db.insert(t, humid, store.AlertStored)
 	db.insert(t, hot("n1", "b"), store.AlertStored)
 	later := hot("n1", "a")
-	later.Time = instant().Add(time.Second)
+	later.Time = instant().Add(readings.FoldWithin) // before that it is a copy
 	db.insert(t, later, store.AlertStored)
 
 	found := db.history(t, db.anna, 50)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // ClaimTime is how long a claim lasts when its trainer does not renew it. After
@@ -75,6 +77,7 @@ func (s *Store) RenewRun(ctx context.Context, c Claim) error {
 // Verdict is a user's answer to a prediction, from which training learns.
 type Verdict struct {
 	ID                  int64
+	Channel             reading.Channel
 	SensorID            string
 	Time                time.Time // of the reading
 	MessageID           string    // of the reading; empty for predictions of other models
@@ -98,7 +101,7 @@ func (s *Store) UsedVerdicts(ctx context.Context, limit int) ([]Verdict, error) 
 
 func (s *Store) verdicts(ctx context.Context, which, order string, limit int) ([]Verdict, error) {
 	found, err := queryAll[Verdict](ctx, s, `
-		SELECT id, sensor_id, timestamp AS time, message_id, anomaly_predicted, feedback, sampling_probability, score
+		SELECT id, channel, sensor_id, timestamp AS time, message_id, anomaly_predicted, feedback, sampling_probability, score
 		FROM prediction_feedback
 		WHERE feedback IS NOT NULL AND `+which+`
 		ORDER BY `+order+`

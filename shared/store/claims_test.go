@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -143,7 +144,7 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 	}
 	got[0].Time = got[0].Time.UTC()
 	want := store.Verdict{
-		ID: recorded.ID, SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true,
+		ID: recorded.ID, Channel: reading.Channel(db.anna), SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true,
 		Feedback: store.FeedbackOK, SamplingProbability: 0.25, Score: new(0.75),
 	}
 	if diff := cmp.Diff(want, got[0]); diff != "" {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/readings"
 )
 
 // OpenAnomalyEvery is within what time a sensor has at most one anomaly that
@@ -28,18 +30,26 @@ func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, err
 			return fmt.Errorf("lock: %w", err)
 		}
 		args := insertPredictionArgs(n)
-		args["every"] = OpenAnomalyEvery
+		args["channel"], args["every"], args["fold"] = int64(n.Channel), OpenAnomalyEvery, readings.FoldWithin
 		done, err := tx.Exec(ctx, insertPrediction+`
+			FROM (SELECT @channel::bigint AS channel, @sensor::varchar AS node_id) AS n
 			WHERE (NOT @anomaly::boolean OR NOT EXISTS (
 			    SELECT FROM prediction_feedback AS open
-			    WHERE sensor_id = @sensor::varchar AND anomaly_predicted AND feedback IS NULL
-			      AND timestamp > @timestamp::timestamptz - @every::interval AND timestamp < @timestamp::timestamptz + @every::interval
+			    WHERE open.sensor_id = n.node_id AND open.channel = n.channel AND open.anomaly_predicted AND open.feedback IS NULL
+			      AND open.timestamp > @timestamp::timestamptz - @every::interval AND open.timestamp < @timestamp::timestamptz + @every::interval
 			      AND NOT EXISTS ( -- of an owner before, whom the owner of today cannot answer for
-			          SELECT FROM sensors AS s
-			          WHERE s.node_id = open.sensor_id AND s.readable_from > LEAST(open.timestamp, open.created_at))))
-			  AND (NOT EXISTS (SELECT FROM sensor_tombstones WHERE node_id = @sensor::varchar) OR EXISTS (
-			    SELECT FROM sensors
-			    WHERE node_id = @sensor::varchar AND (readable_from IS NULL OR readable_from <= @timestamp::timestamptz)))
+			          SELECT FROM visible_spans AS v
+			          WHERE v.node_id = open.sensor_id AND v.channel = open.channel AND v.visible_until = 'infinity'
+			            AND v.visible_from > LEAST(open.timestamp, open.created_at))))
+			  AND NOT EXISTS ( -- a copy, see readings.Fold
+			    SELECT FROM prediction_feedback AS p
+			    WHERE p.sensor_id = n.node_id AND p.channel = n.channel AND p.message_id = @message_id::varchar AND @message_id::varchar <> ''
+			      AND p.actual_temp = @actual_temperature::float8 AND p.actual_humidity = @actual_humidity::float8
+			      AND p.timestamp > @timestamp::timestamptz - @fold::interval AND p.timestamp < @timestamp::timestamptz + @fold::interval)
+			  AND (NOT EXISTS (SELECT FROM sensor_tombstones t WHERE `+buried+`) OR EXISTS (
+			    SELECT FROM visible_spans AS v
+			    WHERE v.node_id = n.node_id AND v.channel = n.channel
+			      AND v.visible_from <= @timestamp::timestamptz AND v.visible_until > @timestamp::timestamptz))
 			ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`,
 			args)
 		recorded = done.RowsAffected() > 0

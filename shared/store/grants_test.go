@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -87,11 +88,11 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	}
 
 	for _, reader := range []string{"ingest", "detect"} {
-		nodes, err := part[reader].SensorStatuses(t.Context(), []string{"n1", "n2"})
+		nodes, err := part[reader].SensorStatuses(t.Context(), openNodes("n1", "n2"))
 		if err != nil {
 			t.Fatalf("%s: %v", reader, err)
 		}
-		if !nodes["n1"].Owned || nodes["n1"].Thresholds == nil || !nodes["n2"].Deleted {
+		if !nodes[reading.Node{ID: "n1"}].Owned || nodes[reading.Node{ID: "n1"}].Thresholds == nil || !nodes[reading.Node{ID: "n2"}].Deleted {
 			t.Errorf("%s sees %+v", reader, nodes)
 		}
 	}
@@ -296,7 +297,7 @@ func TestAnOrdinaryOwnerMigratesAndGrants(t *testing.T) {
 	if err := store.Grant(t.Context(), acting, map[string]string{"ingest": reader}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.New(as(t, admin, reader)).SensorStatuses(t.Context(), []string{"n1"}); err != nil {
+	if _, err := store.New(as(t, admin, reader)).SensorStatuses(t.Context(), openNodes("n1")); err != nil {
 		t.Error(err)
 	}
 }

@@ -46,6 +46,7 @@ type Prediction struct {
 
 // NewPrediction is what is recorded of a prediction.
 type NewPrediction struct {
+	Channel              reading.Channel // of the reading; [Store.RecordPrediction] finds it itself
 	SensorID             string
 	Time                 time.Time
 	MessageID            string // of the reading; empty for predictions of other models
@@ -79,19 +80,19 @@ const predictionColumns = `p.id, p.sensor_id, p.timestamp AS time,
 	p.actual_temp AS actual_temperature, p.actual_humidity,
 	p.anomaly_predicted, COALESCE(p.feedback, '') AS feedback, p.used_in_training, p.created_at`
 
-// visibleToCustomer is the condition that sensor s of @customer may see prediction
-// p. The earlier of the prediction's time and its creation counts: a prediction
-// that a former owner recorded for the future stays theirs.
-const visibleToCustomer = `s.node_id = p.sensor_id AND s.customer_id = @customer
-	AND (s.readable_from IS NULL OR s.readable_from <= LEAST(p.timestamp, p.created_at))`
+// visibleToCustomer is the condition that span v of @customer holds prediction p. The
+// earlier of the prediction's time and its creation counts: a prediction that a
+// former owner recorded for the future stays theirs.
+const visibleToCustomer = `v.customer_id = @customer AND v.node_id = p.sensor_id AND v.channel = p.channel
+	AND v.visible_from <= LEAST(p.timestamp, p.created_at) AND v.visible_until > LEAST(p.timestamp, p.created_at)`
 
 // insertPrediction inserts one prediction where the clauses that follow it hold.
 const insertPrediction = `
-	INSERT INTO prediction_feedback AS p (sensor_id, timestamp, message_id,
+	INSERT INTO prediction_feedback AS p (channel, sensor_id, timestamp, message_id,
 	    predicted_temp, predicted_humidity, actual_temp, actual_humidity,
 	    anomaly_predicted, sampling_probability, score, model_version)
-	SELECT @sensor::varchar, @timestamp::timestamptz, @message_id,
-	    @predicted_temperature, @predicted_humidity, @actual_temperature, @actual_humidity,
+	SELECT n.channel, @sensor::varchar, @timestamp::timestamptz, @message_id::varchar,
+	    @predicted_temperature, @predicted_humidity, @actual_temperature::float8, @actual_humidity::float8,
 	    @anomaly::boolean, @probability, @score, NULLIF(@model, '')`
 
 func insertPredictionArgs(n NewPrediction) pgx.StrictNamedArgs {
@@ -103,8 +104,9 @@ func insertPredictionArgs(n NewPrediction) pgx.StrictNamedArgs {
 	}
 }
 
-// RecordPrediction stores a prediction for a customer's sensor. Errors:
-// [ErrNoSensor], also for a time when it was another's; [ErrPredictionExists].
+// RecordPrediction stores a prediction of a customer's for their sensor, in their own
+// channel, whichever the sensor's readings come by. Errors: [ErrNoSensor],
+// [ErrPredictionExists].
 func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPrediction) (Prediction, error) {
 	if n.SamplingProbability == 0 {
 		n.SamplingProbability = 1
@@ -112,9 +114,7 @@ func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPre
 	args := insertPredictionArgs(n)
 	args["customer"] = customerID
 	recorded, err := queryOne[Prediction](ctx, s, ErrNoSensor, insertPrediction+`
-		FROM sensors
-		WHERE node_id = @sensor::varchar AND customer_id = @customer
-		  AND (readable_from IS NULL OR readable_from <= @timestamp::timestamptz)
+		FROM (SELECT customer_id AS channel FROM sensors WHERE node_id = @sensor::varchar AND customer_id = @customer) AS n
 		RETURNING `+predictionColumns,
 		args)
 	if violates(err, "prediction_feedback_reading_key") {
@@ -130,7 +130,7 @@ func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPre
 func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionFilter) ([]Prediction, error) {
 	found, err := queryAll[Prediction](ctx, s, `
 		SELECT p.*
-		FROM sensors s
+		FROM visible_spans v
 		CROSS JOIN LATERAL (
 		    SELECT `+predictionColumns+`
 		    FROM prediction_feedback p
@@ -139,7 +139,7 @@ func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionF
 		    ORDER BY p.timestamp DESC, p.id DESC
 		    LIMIT @limit
 		) AS p
-		WHERE s.customer_id = @customer AND (@sensor = '' OR s.node_id = @sensor)
+		WHERE v.customer_id = @customer AND (@sensor = '' OR v.node_id = @sensor)
 		ORDER BY p.time DESC, p.id DESC
 		LIMIT @limit`,
 		pgx.StrictNamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "limit": f.Limit})
@@ -154,7 +154,7 @@ func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Predictio
 	found, err := queryOne[Prediction](ctx, s, ErrNoPrediction, `
 		SELECT `+predictionColumns+`
 		FROM prediction_feedback p
-		JOIN sensors s ON `+visibleToCustomer+`
+		JOIN visible_spans v ON `+visibleToCustomer+`
 		WHERE p.id = @id`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Store) ValidatePrediction(ctx context.Context, customerID, id int64, ve
 	validated, err := queryOne[Prediction](ctx, s, ErrNoPrediction, `
 		UPDATE prediction_feedback p
 		SET feedback = @feedback
-		FROM sensors s
+		FROM visible_spans v
 		WHERE p.id = @id AND `+visibleToCustomer+` AND NOT p.used_in_training
 		RETURNING `+predictionColumns,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "feedback": string(verdict)})
@@ -195,7 +195,7 @@ func (s *Store) PredictionStats(ctx context.Context, customerID int64) (Predicti
 		       count(*) FILTER (WHERE p.feedback = 'not_ok') AS not_ok,
 		       (SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
 		           AS ready_for_retraining
-		FROM sensors s
+		FROM visible_spans v
 		JOIN prediction_feedback p ON `+visibleToCustomer,
 		pgx.StrictNamedArgs{"customer": customerID, "due": RetrainingCount})
 	if err != nil {

@@ -99,8 +99,8 @@ func TestTenantIsolation(t *testing.T) {
 	}
 	lists := map[string]func() (int, error){
 		"Rooms": func() (int, error) { found, err := db.Rooms(ctx, db.bruno); return len(found) - 1, err },
-		"OwnedSensors": func() (int, error) {
-			found, err := db.OwnedSensors(ctx, db.bruno, []string{"annas"})
+		"VisibleNodes": func() (int, error) {
+			found, err := db.VisibleNodes(ctx, db.bruno, []string{"annas"})
 			return len(found), err
 		},
 		"ActiveAlerts": func() (int, error) { found, err := db.ActiveAlerts(ctx, db.bruno); return len(found), err },

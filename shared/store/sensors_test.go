@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -20,7 +20,7 @@ func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 	db := open(t)
 	created := db.sensor(t, db.anna, db.annasRoom, "n1")
 	want := store.Sensor{ID: "n1", Name: "Rack", Type: "ESP32-DHT22", RoomID: db.annasRoom}
-	if diff := cmp.Diff(want, at(created)); diff != "" {
+	if diff := cmp.Diff(want, created); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
 	second := db.room(t, db.anna)
@@ -28,7 +28,7 @@ func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 		Name: "Top", Type: "Other", RoomID: second, Position: new("U42"),
 	})
 	want = store.Sensor{ID: "n1", Name: "Top", Type: "Other", RoomID: second, Position: new("U42")}
-	if diff := cmp.Diff(want, at(moved)); diff != "" || err != nil {
+	if diff := cmp.Diff(want, moved); diff != "" || err != nil {
 		t.Errorf("moved, %v (-want +got):\n%s", err, diff)
 	}
 	kept, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second, KeepPosition: true})
@@ -42,7 +42,7 @@ func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the new room has %+v, %v", found, err)
 	}
-	if diff := cmp.Diff(want, at(found[0])); diff != "" {
+	if diff := cmp.Diff(want, found[0]); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
 	cleared, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second})
@@ -55,19 +55,13 @@ func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 	mustFail(t, "delete again", db.DeleteSensor(t.Context(), db.anna, "n1"), store.ErrNoSensor)
 }
 
-// at brings the time of a sensor into one form.
-func at(s store.Sensor) store.Sensor {
-	s.VisibleSince = s.VisibleSince.UTC()
-	return s
-}
-
-func TestOwnedSensorsAreTheCallersAlone(t *testing.T) {
+func TestVisibleNodesAreTheCallersAlone(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "b")
 	db.sensor(t, db.anna, db.annasRoom, "a")
 	db.sensor(t, db.bruno, db.brunosRoom, "c")
-	found, err := db.OwnedSensors(t.Context(), db.anna, []string{"c", "b", "a", "a", "unknown"})
+	found, err := db.VisibleNodes(t.Context(), db.anna, []string{"c", "b", "a", "a", "unknown"})
 	if err != nil || len(found) != 2 || found[0].ID != "a" || found[1].ID != "b" {
 		t.Errorf("found %+v, %v", found, err)
 	}
@@ -112,11 +106,11 @@ func TestOneOfManyCreatorsWinsAnIdentifier(t *testing.T) {
 // n1 is what the pipeline is told of the identifier n1.
 func (db fixture) n1(t *testing.T) store.SensorStatus {
 	t.Helper()
-	nodes, err := db.SensorStatuses(t.Context(), []string{"n1"})
+	nodes, err := db.SensorStatuses(t.Context(), openNodes("n1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nodes["n1"]
+	return nodes[reading.Node{ID: "n1"}]
 }
 
 func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
@@ -162,71 +156,6 @@ func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 	}
 }
 
-func TestNewOwnerSeesOnlyWhatCameSinceTheOthersDeletion(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
-	before := db.now(t)
-	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
-		t.Fatal(err)
-	}
-	after := db.now(t)
-	created := db.sensor(t, db.bruno, db.brunosRoom, "n1")
-	if created.VisibleSince.Before(before) || created.VisibleSince.After(after) {
-		t.Errorf("visible since %v, deleted between %v and %v", created.VisibleSince, before, after)
-	}
-	found, err := db.Sensor(t.Context(), db.bruno, "n1")
-	if err != nil || !found.VisibleSince.Equal(created.VisibleSince) {
-		t.Errorf("found %+v, %v", found, err)
-	}
-	// It is the last deletion by another that counts, not one's own after it.
-	if err := db.DeleteSensor(t.Context(), db.bruno, "n1"); err != nil {
-		t.Fatal(err)
-	}
-	if again := db.sensor(t, db.bruno, db.brunosRoom, "n1"); !again.VisibleSince.Equal(created.VisibleSince) {
-		t.Errorf("visible since %v after creating it again, %v before", again.VisibleSince, created.VisibleSince)
-	}
-}
-
-func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
-	deletion, err := db.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = deletion.Rollback(context.WithoutCancel(t.Context())) }()
-	var group sync.WaitGroup
-	group.Go(func() {
-		created, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
-		if err != nil || created.VisibleSince.IsZero() {
-			t.Errorf("Bruno sees Anna's readings: %+v, %v", created, err)
-		}
-	})
-	db.waits(t)
-	if err := deletion.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	group.Wait()
-}
-
-func TestSameOwnerSeesEverythingAgain(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	for range 2 {
-		if created := db.sensor(t, db.anna, db.annasRoom, "n1"); !created.VisibleSince.IsZero() {
-			t.Errorf("visible since %v", created.VisibleSince)
-		}
-		if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // now is the database's clock, which dates tombstones.
 func (db fixture) now(t *testing.T) time.Time {
 	t.Helper()
@@ -249,11 +178,11 @@ func TestSensorStatusHasThresholdsOfTheOwnerOnly(t *testing.T) {
 	if _, err := db.Thresholds(t.Context(), db.bruno); err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := db.SensorStatuses(t.Context(), []string{"n1", "n2", "n3"})
+	nodes, err := db.SensorStatuses(t.Context(), openNodes("n1", "n2", "n3"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(len(nodes), nodes["n1"].Thresholds != nil && nodes["n1"].Thresholds.MaxTemperature == 30, nodes["n2"].Thresholds == nil)
+	got := fmt.Sprint(len(nodes), nodes[reading.Node{ID: "n1"}].Thresholds != nil && nodes[reading.Node{ID: "n1"}].Thresholds.MaxTemperature == 30, nodes[reading.Node{ID: "n2"}].Thresholds == nil)
 	if got != "2 true true" {
 		t.Errorf("nodes %+v", nodes)
 	}
@@ -274,8 +203,8 @@ func TestSensorStatusHasDefaultsThatTheOwnerChose(t *testing.T) {
 	}
 	// As the version before this one sets it, which does not know of the column.
 	db.sql(t, `UPDATE alert_thresholds SET max_humidity = 60 WHERE customer_id = @bruno`, pgx.NamedArgs{"bruno": db.bruno})
-	nodes, err := db.SensorStatuses(t.Context(), []string{"n1", "n2"})
-	if err != nil || nodes["n1"].Thresholds == nil || nodes["n2"].Thresholds == nil {
+	nodes, err := db.SensorStatuses(t.Context(), openNodes("n1", "n2"))
+	if err != nil || nodes[reading.Node{ID: "n1"}].Thresholds == nil || nodes[reading.Node{ID: "n2"}].Thresholds == nil {
 		t.Errorf("nodes %+v, %v", nodes, err)
 	}
 }

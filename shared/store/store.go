@@ -36,17 +36,20 @@ var (
 	ErrNoIncident    = fmt.Errorf("incident %w", ErrNotFound)
 	ErrNoMaintenance = fmt.Errorf("maintenance window %w", ErrNotFound)
 
-	ErrEmailTaken       = errors.New("email already registered")
-	ErrUsernameTaken    = errors.New("username already taken")
-	ErrSensorExists     = errors.New("sensor already exists")
-	ErrPredictionExists = errors.New("prediction already exists")
-	ErrPredictionUsed   = errors.New("prediction already used in training")
-	ErrNoSensors        = errors.New("the customer has no sensors")
-	ErrRunning          = errors.New("a training run is under way")
-	ErrRunEnded         = errors.New("the training run has ended")
-	ErrRunClaimed       = errors.New("the training run is another trainer's")
-	ErrGatewayEnrolled  = errors.New("the code has enrolled another gateway")
-	ErrStatusReplayed   = errors.New("a status of this gateway has come already")
+	ErrEmailTaken    = errors.New("email already registered")
+	ErrUsernameTaken = errors.New("username already taken")
+	ErrSensorExists  = errors.New("sensor already exists")
+	// ErrTooManyUnreported is a customer's who has [MaxUnreported] open holds without
+	// a reading and no enrolled gateway.
+	ErrTooManyUnreported = errors.New("too many sensors without a reading")
+	ErrPredictionExists  = errors.New("prediction already exists")
+	ErrPredictionUsed    = errors.New("prediction already used in training")
+	ErrNoSensors         = errors.New("the customer has no sensors")
+	ErrRunning           = errors.New("a training run is under way")
+	ErrRunEnded          = errors.New("the training run has ended")
+	ErrRunClaimed        = errors.New("the training run is another trainer's")
+	ErrGatewayEnrolled   = errors.New("the code has enrolled another gateway")
+	ErrStatusReplayed    = errors.New("a status of this gateway has come already")
 )
 
 // Store is the metadata database, or one transaction of it, see [Store.InTx].

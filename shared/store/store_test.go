@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -59,13 +60,37 @@ func (db fixture) room(tb testing.TB, customer int64) int64 {
 	return created.ID
 }
 
+// sensor makes a sensor whose hold of the open channel goes back to the last
+// deletion by another, as those of versions before do: readings of these tests are
+// older than the sensors. See claim.
 func (db fixture) sensor(t *testing.T, customer, room int64, id string) store.Sensor {
+	t.Helper()
+	created := db.claim(t, customer, room, id)
+	db.sql(t, `
+		UPDATE sensors AS s
+		SET claimed_at = NULL, readable_from = (
+		    SELECT max(t.deleted_at) FROM sensor_tombstones t WHERE t.node_id = s.node_id AND t.customer_id <> s.customer_id AND t.held_open)
+		WHERE customer_id = @customer AND node_id = @id`, pgx.NamedArgs{"customer": customer, "id": id})
+	db.sql(t, `DELETE FROM node_state WHERE node_id = @id AND channel = 0`, pgx.NamedArgs{"id": id})
+	return created
+}
+
+// claim makes a sensor whose hold of the open channel begins now.
+func (db fixture) claim(t *testing.T, customer, room int64, id string) store.Sensor {
 	t.Helper()
 	created, err := db.CreateSensor(t.Context(), customer, sensorOf(id, room))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return created
+}
+
+// openNodes are nodes of the open channel.
+func openNodes(ids ...string) (nodes []reading.Node) {
+	for _, id := range ids {
+		nodes = append(nodes, reading.Node{ID: id})
+	}
+	return nodes
 }
 
 func sensorOf(id string, room int64) store.NewSensor {

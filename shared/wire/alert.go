@@ -10,6 +10,7 @@ import (
 )
 
 type alertJSON struct {
+	CustomerID  int64     `json:"customer_id,omitzero"` // the channel; absent in the open one
 	NodeID      string    `json:"node_id"`
 	MessageID   string    `json:"message_id"`
 	Timestamp   time.Time `json:"timestamp"`
@@ -24,7 +25,7 @@ type alertJSON struct {
 // JSON has no form for.
 func EncodeAlert(e alert.Event) ([]byte, error) {
 	encoded, err := json.Marshal(alertJSON{
-		NodeID: e.NodeID, MessageID: e.MessageID, Timestamp: reading.TruncateTime(e.Time), AlertType: string(e.Type),
+		CustomerID: int64(e.Channel), NodeID: e.NodeID, MessageID: e.MessageID, Timestamp: reading.TruncateTime(e.Time), AlertType: string(e.Type),
 		Value: e.Value, Threshold: e.Threshold, Temperature: e.Temperature, Humidity: e.Humidity,
 	})
 	if err != nil {
@@ -41,8 +42,11 @@ func DecodeAlert(encoded []byte) (alert.Event, error) {
 		return alert.Event{}, fmt.Errorf("decode alert: %w", err)
 	}
 	e := alert.Event{
-		NodeID: in.NodeID, MessageID: in.MessageID, Time: reading.TruncateTime(in.Timestamp), Type: alert.Type(in.AlertType),
+		Channel: reading.Channel(in.CustomerID), NodeID: in.NodeID, MessageID: in.MessageID, Time: reading.TruncateTime(in.Timestamp), Type: alert.Type(in.AlertType),
 		Value: in.Value, Threshold: in.Threshold, Temperature: in.Temperature, Humidity: in.Humidity,
+	}
+	if in.CustomerID < 0 {
+		return alert.Event{}, fmt.Errorf("decode alert: customer_id is %d", in.CustomerID)
 	}
 	if err := e.Validate(); err != nil {
 		return alert.Event{}, fmt.Errorf("decode alert: %w", err)

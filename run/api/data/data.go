@@ -109,17 +109,13 @@ func (h *Handlers) Register(r *rest.API) {
 	h.registerForecast(r)
 }
 
-// ownedNode returns the caller's sensor as a readings.NodeRef. Readings before
-// VisibleSince belong to the customer who had the id before.
+// ownedNode returns the caller's sensor and what of its readings the caller may
+// see.
 func ownedNode(ctx context.Context, sensors *store.Store, sensorID string) (readings.NodeRef, error) {
 	if reading.ValidateNodeID(sensorID) != nil {
 		return readings.NodeRef{}, store.ErrNoSensor
 	}
-	owned, err := sensors.Sensor(ctx, auth.Caller(ctx), sensorID)
-	if err != nil {
-		return readings.NodeRef{}, err
-	}
-	return readings.NodeRef{ID: owned.ID, VisibleSince: owned.VisibleSince}, nil
+	return sensors.VisibleNode(ctx, auth.Caller(ctx), sensorID)
 }
 
 // errNoReadings answers for a sensor without readings.
@@ -147,16 +143,14 @@ func (h *Handlers) multiSensor(ctx context.Context, in *multiSensorInput) (*mult
 	if len(asked) == 0 {
 		return &multiSensorOutput{Body: answer}, nil
 	}
-	owned, err := h.Store.OwnedSensors(ctx, auth.Caller(ctx), asked)
+	owned, err := h.Store.VisibleNodes(ctx, auth.Caller(ctx), asked)
 	if err != nil {
 		return nil, err
 	}
 	if len(owned) == 0 {
 		return &multiSensorOutput{Body: answer}, nil
 	}
-	found, err := h.Readings.Latest(ctx, rest.List(owned, func(s store.Sensor) readings.NodeRef {
-		return readings.NodeRef{ID: s.ID, VisibleSince: s.VisibleSince}
-	}))
+	found, err := h.Readings.Latest(ctx, owned)
 	if err != nil {
 		return nil, err
 	}

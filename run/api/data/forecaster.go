@@ -35,9 +35,9 @@ type ModelForecaster struct {
 // cachedForecast is a forecast with the reading and model that it was computed
 // from; the same pair gives the same forecast.
 type cachedForecast struct {
-	visibleSince time.Time
-	last         reading.Reading
-	forecast     Forecast
+	visible  string // [readings.NodeRef.Key]
+	last     reading.Reading
+	forecast Forecast
 }
 
 // NewModelForecaster returns a forecaster that reads from a time-series table.
@@ -66,7 +66,7 @@ func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef) (
 		return Forecast{}, ErrNoForecast
 	}
 	kept, ok := p.cache.Get(node.ID)
-	if ok && kept.last == last && kept.visibleSince.Equal(node.VisibleSince) && kept.forecast.ModelVersion == forecaster.Info.Name {
+	if ok && kept.last == last && kept.visible == node.Key() && kept.forecast.ModelVersion == forecaster.Info.Name {
 		return kept.forecast, nil
 	}
 	const span = time.Duration(reading.MaxWindowAge * float64(time.Second))
@@ -94,6 +94,6 @@ func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef) (
 	if len(f.Steps) == 0 {
 		return Forecast{}, ErrNoForecast
 	}
-	p.cache.Add(node.ID, cachedForecast{visibleSince: node.VisibleSince, last: last, forecast: f})
+	p.cache.Add(node.ID, cachedForecast{visible: node.Key(), last: last, forecast: f})
 	return f, nil
 }

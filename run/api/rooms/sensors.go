@@ -164,7 +164,7 @@ func (h *SensorHandlers) Register(r *rest.API) {
 		ID: "createSensor", Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Register a sensor",
 		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
-		Errors:      []error{store.ErrSensorExists, store.ErrNoRoom},
+		Errors:      []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
 	}, h.createSensor)
 	rest.Register(r, rest.Operation{
 		ID: "listSensors", Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,

@@ -125,7 +125,7 @@ func (i *instance) output() string {
 // stored reads all readings of a database.
 func stored(t *testing.T, pool *pgxpool.Pool) []reading.Reading {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), `SELECT node_id, message_id, timestamp, temperature, humidity FROM sensor_data.readings`)
+	rows, err := pool.Query(t.Context(), `SELECT customer_id, node_id, message_id, timestamp, temperature, humidity FROM sensor_data.readings`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -180,7 +180,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 	client := pubsubtest.Client(t, server, project)
 	url := pgtest.URL(t)
 	pool := database.database(t, url)
-	customer := nodes(t, store.New(pool))
+	customer := nodes(t, pool)
 	appends := bqtest.NewAppendServer(t)
 	chance := rand.New(rand.NewPCG(1, 1))
 	appends.Failure = func(int, []reading.Reading) bqtest.Failure {

@@ -74,7 +74,7 @@ func run(t *testing.T, table string, n int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	customer := nodes(t, store.New(pool))
+	customer := nodes(t, pool)
 	server := pubsubtest.Start(t)
 	client := pubsubtest.Client(t, server, project)
 	appends := bqtest.NewAppendServer(t)
@@ -202,8 +202,9 @@ func run(t *testing.T, table string, n int) {
 }
 
 // nodes makes the customer's sensors and thresholds.
-func nodes(t *testing.T, s *store.Store) (customer int64) {
+func nodes(t *testing.T, pool *pgxpool.Pool) (customer int64) {
 	t.Helper()
+	s := store.New(pool)
 	c, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
 	if err != nil {
 		t.Fatal(err)
@@ -218,6 +219,10 @@ func nodes(t *testing.T, s *store.Store) (customer int64) {
 		}
 	}
 	if err := s.DeleteSensor(t.Context(), c.ID, "deleted"); err != nil {
+		t.Fatal(err)
+	}
+	// What is published may be older than the sensors.
+	if _, err := pool.Exec(t.Context(), `UPDATE sensors SET readable_from = NULL`); err != nil {
 		t.Fatal(err)
 	}
 	temperature, humidity := 45.0, 55.0

@@ -34,24 +34,25 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	for _, column := range []struct {
 		name string
 		kind kind
-	}{{"node_id", text}, {"message_id", text}, {"timestamp", instant}, {"temperature", number}, {"humidity", number}} {
+	}{{"node_id", text}, {"message_id", text}, {"timestamp", instant}, {"temperature", number}, {"humidity", number}, {"customer_id", whole}} {
 		check(t, table.AddColumn2(got(googlesql.NewSimpleColumn("table", column.name, column.kind, false, true))(t), false))
 	}
 	check(t, catalog.AddTable(table))
 
 	kinds := map[string]kind{
-		"node": text, "ids": texts, "width": whole, "limit": whole, "since": wholes, "starts": wholes,
-		"start": instant, "end": instant, "origin": instant, "from": instant, "until": instant,
+		"node": text, "ids": texts, "width": whole, "limit": whole, "fold": whole, "starts": wholes,
+		"channels": wholes, "froms": wholes, "untils": wholes,
+		"start": instant, "end": instant, "from": instant, "until": instant,
 	}
 	summary := []string{
 		"avg_temperature", "min_temperature", "max_temperature", "avg_humidity", "min_humidity", "max_humidity", "readings",
 	}
 	columns := map[string][]string{
-		"latest":  {"node_id", "message_id", "timestamp", "temperature", "humidity"},
-		"range":   {"message_id", "timestamp", "temperature", "humidity"},
+		"latest":  {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
+		"range":   {"customer_id", "message_id", "timestamp", "temperature", "humidity"},
 		"buckets": append([]string{"part"}, summary...),
 		"stats":   append([]string{"place"}, summary...),
-		"history": {"node_id", "message_id", "timestamp", "temperature", "humidity"},
+		"history": {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
 	}
 	for name, used := range parameters() {
 		t.Run(name, func(t *testing.T) {

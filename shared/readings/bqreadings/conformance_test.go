@@ -84,6 +84,7 @@ func makeTable(t *testing.T, project string, c bqreadings.Config) {
 			{Name: "timestamp", Type: bigquery.TimestampFieldType, Required: true},
 			{Name: "temperature", Type: bigquery.FloatFieldType, Required: true},
 			{Name: "humidity", Type: bigquery.FloatFieldType, Required: true},
+			{Name: "customer_id", Type: bigquery.IntegerFieldType},
 		},
 		TimePartitioning:       &bigquery.TimePartitioning{Type: bigquery.DayPartitioningType, Field: "timestamp"},
 		RequirePartitionFilter: true,

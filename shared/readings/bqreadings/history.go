@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 )
 
 // History implements [readings.Historian].
 func (s *Store) History(ctx context.Context, start, end time.Time, limit int) iter.Seq2[reading.Reading, error] {
-	return func(yield func(reading.Reading, error) bool) {
+	return readings.Fold(func(yield func(reading.Reading, error) bool) {
 		start, end := reading.TruncateTime(start), reading.TruncateTime(end)
 		if limit < 1 || !start.Before(end) {
 			return
@@ -20,5 +21,5 @@ func (s *Store) History(ctx context.Context, start, end time.Time, limit int) it
 				return
 			}
 		}
-	}
+	}, start)
 }

@@ -35,8 +35,7 @@ const (
 	maxCached = 50_000
 )
 
-// Latest returns the newest reading of each node that has one since its
-// VisibleSince. A cached answer is at most as old as the configured time to live.
+// Latest returns the newest visible reading of each node that has one. A cached answer is at most as old as the configured time to live.
 func (s *Store) Latest(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
 	return s.latest.get(ctx, nodes)
 }
@@ -64,7 +63,7 @@ func (s *Store) queryLatest(ctx context.Context, nodes []readings.NodeRef, fullS
 					continue
 				}
 			}
-			if node.VisibleSince.Before(searched) { // else nothing of it is further back
+			if _, ok := visibleFrom(node, time.Time{}, searched); ok { // else nothing of it is further back
 				asked = append(asked, node)
 			}
 		}
@@ -89,12 +88,9 @@ func (s *Store) queryLatest(ctx context.Context, nodes []readings.NodeRef, fullS
 }
 
 func (s *Store) latestSince(ctx context.Context, nodes []readings.NodeRef, from, until time.Time, into map[string]reading.Reading) error {
-	ids, since := make([]string, len(nodes)), make([]int64, len(nodes))
-	for i, node := range nodes {
-		ids[i], since[i] = node.ID, microsecond(readings.Later(node.VisibleSince, from))
-	}
-	found := rows[readingRow](ctx, s, "latest",
-		parameter("ids", ids), parameter("since", since), parameter("from", from), parameter("until", until))
+	visible := spansOf(nodes...)
+	found := rows[readingRow](ctx, s, "latest", visible.with(
+		parameter("ids", visible.ids), parameter("from", from), parameter("until", until))...)
 	for row, err := range found {
 		if err != nil {
 			return err
@@ -138,8 +134,8 @@ type latestCache struct {
 	fetch fetchLatest
 
 	mu        sync.Mutex
-	entries   *simplelru.LRU[readings.NodeRef, *cacheEntry]
-	fullScans *simplelru.LRU[readings.NodeRef, fullScanEntry]
+	entries   *simplelru.LRU[string, *cacheEntry] // by the keys of nodes
+	fullScans *simplelru.LRU[string, fullScanEntry]
 	fetching  sync.WaitGroup
 }
 
@@ -150,8 +146,8 @@ func newLatestCache(ttl time.Duration, clock func() time.Time, fetch fetchLatest
 	}
 }
 
-func newLRU[V any]() *simplelru.LRU[readings.NodeRef, V] {
-	lru, err := simplelru.NewLRU[readings.NodeRef, V](maxCached, nil)
+func newLRU[V any]() *simplelru.LRU[string, V] {
+	lru, err := simplelru.NewLRU[string, V](maxCached, nil)
 	if err != nil {
 		panic(err) // of a size below 1 only
 	}
@@ -187,10 +183,11 @@ func (c *latestCache) lookup(ctx context.Context, nodes []readings.NodeRef) []*c
 	var asked []readings.NodeRef
 	var fresh []*cacheEntry
 	for i, node := range nodes {
-		entry, ok := c.entries.Get(node)
+		key := node.Key()
+		entry, ok := c.entries.Get(key)
 		if !ok || (!entry.expires.IsZero() && !now.Before(entry.expires)) {
 			entry = &cacheEntry{done: make(chan struct{})}
-			c.entries.Add(node, entry)
+			c.entries.Add(key, entry)
 			asked, fresh = append(asked, node), append(fresh, entry)
 		}
 		entries[i] = entry
@@ -217,8 +214,8 @@ func (c *latestCache) fill(ctx context.Context, asked []readings.NodeRef, fresh 
 		entry.err = err
 		if err == nil {
 			entry.latest.reading, entry.latest.exists = newest[node.ID]
-			if before, ok := c.fullScans.Peek(node); c.ttl > 0 && fullScans[node.ID] && (!ok || !now.Before(before.expires)) {
-				c.fullScans.Add(node, fullScanEntry{latest: entry.latest, expires: now.Add(fullScanTTL)})
+			if before, ok := c.fullScans.Peek(node.Key()); c.ttl > 0 && fullScans[node.ID] && (!ok || !now.Before(before.expires)) {
+				c.fullScans.Add(node.Key(), fullScanEntry{latest: entry.latest, expires: now.Add(fullScanTTL)})
 			}
 		}
 		entry.expires = now.Add(c.ttl)
@@ -232,7 +229,7 @@ func (c *latestCache) fill(ctx context.Context, asked []readings.NodeRef, fresh 
 func (c *latestCache) fullScanned(node readings.NodeRef) (latestReading, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, ok := c.fullScans.Get(node)
+	before, ok := c.fullScans.Get(node.Key())
 	return before.latest, ok && c.clock().Before(before.expires)
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/bigquery"
@@ -66,6 +68,7 @@ func rows[T any](ctx context.Context, s *Store, name string, parameters ...bigqu
 // readingRow is a reading as queries return it.
 type readingRow struct {
 	NodeID      string    `bigquery:"node_id"`
+	CustomerID  int64     `bigquery:"customer_id"`
 	MessageID   string    `bigquery:"message_id"`
 	Timestamp   time.Time `bigquery:"timestamp"`
 	Temperature float64   `bigquery:"temperature"`
@@ -74,7 +77,7 @@ type readingRow struct {
 
 func (r readingRow) reading() reading.Reading {
 	return reading.Reading{
-		NodeID: r.NodeID, MessageID: r.MessageID, Time: reading.TruncateTime(r.Timestamp),
+		Channel: reading.Channel(r.CustomerID), NodeID: r.NodeID, MessageID: r.MessageID, Time: reading.TruncateTime(r.Timestamp),
 		Temperature: r.Temperature, Humidity: r.Humidity,
 	}
 }
@@ -90,31 +93,73 @@ type summaryRow struct {
 	Readings       int64   `bigquery:"readings"`
 }
 
+// spans are what is visible of nodes, an item for each span, as parameters: times
+// in microseconds since 1970.
+type spans struct {
+	ids                     []string
+	channels, froms, untils []int64
+}
+
+func spansOf(nodes ...readings.NodeRef) (s spans) {
+	for _, node := range nodes {
+		for _, span := range node.Visible {
+			until := int64(math.MaxInt64)
+			if !span.Until.IsZero() {
+				until = microsecond(span.Until)
+			}
+			s.ids, s.channels = append(s.ids, node.ID), append(s.channels, int64(span.Channel))
+			s.froms, s.untils = append(s.froms, microsecond(span.From)), append(s.untils, until)
+		}
+	}
+	return s
+}
+
+// with returns the parameters of spans and others.
+func (s spans) with(others ...bigquery.QueryParameter) []bigquery.QueryParameter {
+	return append(others, parameter("channels", s.channels), parameter("froms", s.froms), parameter("untils", s.untils))
+}
+
+// visibleFrom is the begin of what is visible of a node from a time on; false when
+// nothing before end is.
+func visibleFrom(node readings.NodeRef, start, end time.Time) (time.Time, bool) {
+	from := end
+	for _, span := range node.Visible {
+		begin := start
+		if span.From.After(begin) {
+			begin = span.From
+		}
+		if begin.Before(from) && (span.Until.IsZero() || begin.Before(span.Until)) {
+			from = begin
+		}
+	}
+	return from, from.Before(end)
+}
+
 // Range yields a node's readings with start ≤ time < end, oldest first, each
 // once. An error is the last thing it yields.
 func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
-	return func(yield func(reading.Reading, error) bool) {
-		start := readings.Later(start, node.VisibleSince)
-		if !start.Before(end) {
+	return readings.Fold(func(yield func(reading.Reading, error) bool) {
+		from, ok := visibleFrom(node, start, end)
+		if !ok {
 			return
 		}
-		found := rows[readingRow](ctx, s, "range",
-			parameter("node", node.ID), parameter("start", start), parameter("end", end))
+		found := rows[readingRow](ctx, s, "range", spansOf(node).with(
+			parameter("node", node.ID), parameter("start", from.Add(-readings.FoldWithin)), parameter("end", end))...)
 		for row, err := range found {
 			row.NodeID = node.ID
 			if !yield(row.reading(), err) || err != nil {
 				return
 			}
 		}
-	}
+	}, start)
 }
 
 // Buckets summarises a node's readings with start ≤ time < end in at most n
 // parts of equal width; parts without readings are absent.
 func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end time.Time, n int) ([]readings.Bucket, error) {
 	start, end = reading.TruncateTime(start), reading.TruncateTime(end)
-	from := readings.Later(start, node.VisibleSince)
-	if n < 1 || !from.Before(end) {
+	from, ok := visibleFrom(node, start, end)
+	if n < 1 || !ok {
 		return nil, nil
 	}
 	width := (end.Sub(start).Microseconds() + int64(n) - 1) / int64(n)
@@ -124,8 +169,9 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 		Part int64 `bigquery:"part"`
 	}
 	var buckets []readings.Bucket
-	found := rows[bucketRow](ctx, s, "buckets", parameter("node", node.ID),
-		parameter("origin", start), parameter("start", from), parameter("end", end), parameter("width", width))
+	found := rows[bucketRow](ctx, s, "buckets", spansOf(node).with(parameter("node", node.ID), parameter("start", start),
+		parameter("from", from.Add(-readings.FoldWithin)), parameter("end", end), parameter("width", width),
+		parameter("fold", readings.FoldWithin.Microseconds()))...)
 	for row, err := range found {
 		if err != nil {
 			return nil, err
@@ -147,25 +193,22 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 	if len(starts) == 0 {
 		return stats, nil
 	}
-	earliest := readings.Later(starts[0], node.VisibleSince)
+	from, ok := visibleFrom(node, slices.MinFunc(starts, time.Time.Compare), end)
+	if !ok {
+		return stats, nil
+	}
 	bounded := make([]int64, len(starts))
 	for i, start := range starts {
-		start = readings.Later(start, node.VisibleSince)
 		bounded[i] = microsecond(start)
-		if start.Before(earliest) {
-			earliest = start
-		}
-	}
-	if !earliest.Before(end) {
-		return stats, nil
 	}
 	type statsRow struct {
 		summaryRow
 
 		Place int64 `bigquery:"place"`
 	}
-	found := rows[statsRow](ctx, s, "stats", parameter("node", node.ID),
-		parameter("start", earliest), parameter("end", end), parameter("starts", bounded))
+	found := rows[statsRow](ctx, s, "stats", spansOf(node).with(parameter("node", node.ID),
+		parameter("from", from.Add(-readings.FoldWithin)), parameter("end", end), parameter("starts", bounded),
+		parameter("fold", readings.FoldWithin.Microseconds()))...)
 	for row, err := range found {
 		if err != nil {
 			return nil, err

@@ -68,11 +68,16 @@ func values(request *bq.QueryRequest, name string) []string {
 	return all
 }
 
+// open is a node whose readings in the open channel are visible from a time on.
+func open(id string, from time.Time) readings.NodeRef {
+	return readings.NodeRef{ID: id, Visible: []reading.Span{{From: from}}}
+}
+
 func micros(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
 
 func readingSchema() []*bq.TableFieldSchema {
 	return []*bq.TableFieldSchema{
-		bqtest.Column("node_id", "STRING"), bqtest.Column("message_id", "STRING"), bqtest.Column("timestamp", "TIMESTAMP"),
+		bqtest.Column("node_id", "STRING"), bqtest.Column("customer_id", "INTEGER"), bqtest.Column("message_id", "STRING"), bqtest.Column("timestamp", "TIMESTAMP"),
 		bqtest.Column("temperature", "FLOAT"), bqtest.Column("humidity", "FLOAT"),
 	}
 }
@@ -94,7 +99,7 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 		return bqtest.Answer{Schema: readingSchema()}
 	})
 	s := openQueries(t, server, still)
-	node := readings.NodeRef{ID: "n1"}
+	node := open("n1", time.Time{})
 	for r, err := range s.Range(t.Context(), node, noon.Add(-time.Hour), noon) {
 		t.Errorf("a reading out of nothing: %+v, %v", r, err)
 	}
@@ -140,25 +145,25 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 	t.Parallel()
 	at := noon.Add(-time.Minute + 123456*time.Microsecond)
 	server := bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer {
-		return bqtest.Answer{Schema: readingSchema()[1:], Rows: [][]string{{"m1", micros(at), "21.5", "4.05E1"}}}
+		return bqtest.Answer{Schema: readingSchema()[1:], Rows: [][]string{{"7", "m1", micros(at), "21.5", "4.05E1"}}}
 	})
 	s := openQueries(t, server, still)
 	since := noon.Add(-30 * time.Minute)
 	var got []reading.Reading
-	for r, err := range s.Range(t.Context(), readings.NodeRef{ID: "n1", VisibleSince: since}, noon.Add(-time.Hour), noon) {
+	for r, err := range s.Range(t.Context(), open("n1", since), noon.Add(-time.Hour), noon) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, r)
 	}
-	want := []reading.Reading{{NodeID: "n1", MessageID: "m1", Time: at, Temperature: 21.5, Humidity: 40.5}}
+	want := []reading.Reading{{Channel: 7, NodeID: "n1", MessageID: "m1", Time: at, Temperature: 21.5, Humidity: 40.5}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if start := value(server.Requests()[0], "start"); !strings.HasPrefix(start, "2026-11-20 11:30:00") {
-		t.Errorf("asked from %s, though the node is the caller's only since 11:30", start)
+	if start := value(server.Requests()[0], "start"); !strings.HasPrefix(start, "2026-11-20 11:20:00") {
+		t.Errorf("asked from %s, though the node is the caller's only since 11:30, and copies are of ten minutes before", start)
 	}
-	for r, err := range s.Range(t.Context(), readings.NodeRef{ID: "n1", VisibleSince: noon}, noon.Add(-time.Hour), noon) {
+	for r, err := range s.Range(t.Context(), open("n1", noon), noon.Add(-time.Hour), noon) {
 		t.Errorf("a reading from before the node was the caller's: %+v, %v", r, err)
 	}
 	if n := len(server.Requests()); n != 1 {
@@ -172,7 +177,7 @@ func TestQueryErrorsReachTheCaller(t *testing.T) {
 		return bqtest.Answer{Status: http.StatusBadRequest, Reason: "bytesBilledLimitExceeded"}
 	})
 	s := openQueries(t, server, still)
-	node := readings.NodeRef{ID: "n1"}
+	node := open("n1", time.Time{})
 	var last error
 	for _, err := range s.Range(t.Context(), node, noon.Add(-time.Hour), noon) {
 		last = err
@@ -199,7 +204,7 @@ func TestBucketsLieInTheirRange(t *testing.T) {
 	})
 	s := openQueries(t, server, still)
 	start := noon.Add(-time.Hour)
-	got, err := s.Buckets(t.Context(), readings.NodeRef{ID: "n1"}, start, noon, 10)
+	got, err := s.Buckets(t.Context(), open("n1", time.Time{}), start, noon, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +229,7 @@ func TestStatsTakeOneQuery(t *testing.T) {
 		return bqtest.Answer{Schema: summarySchema("place"), Rows: [][]string{{"1", "21", "20", "22", "41", "40", "42", "12"}}}
 	})
 	s := openQueries(t, server, still)
-	got, err := s.Stats(t.Context(), readings.NodeRef{ID: "n1"}, noon, []time.Time{noon.Add(-time.Hour), noon.Add(-24 * time.Hour)})
+	got, err := s.Stats(t.Context(), open("n1", time.Time{}), noon, []time.Time{noon.Add(-time.Hour), noon.Add(-24 * time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +240,8 @@ func TestStatsTakeOneQuery(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	requests := server.Requests()
-	if len(requests) != 1 || !strings.HasPrefix(value(requests[0], "start"), "2026-11-19 12:00:00") {
-		t.Errorf("%d queries, the first from %s", len(requests), value(requests[0], "start"))
+	if len(requests) != 1 || !strings.HasPrefix(value(requests[0], "from"), "2026-11-19 11:50:00") {
+		t.Errorf("%d queries, the first from %s", len(requests), value(requests[0], "from"))
 	}
 }
 
@@ -245,7 +250,7 @@ func TestStatsTakeOneQuery(t *testing.T) {
 func TestLatestLooksNoFurtherAheadThanReadingsAreStored(t *testing.T) {
 	t.Parallel()
 	server := bqtest.NewQueryServer(t, table(nil))
-	if _, err := openQueries(t, server, still).Latest(t.Context(), []readings.NodeRef{{ID: "n1"}}); err != nil {
+	if _, err := openQueries(t, server, still).Latest(t.Context(), []readings.NodeRef{open("n1", time.Time{})}); err != nil {
 		t.Fatal(err)
 	}
 	for _, request := range server.Requests() {
@@ -262,15 +267,19 @@ func TestLatestLooksNoFurtherAheadThanReadingsAreStored(t *testing.T) {
 func table(newest map[string]time.Time) func(*bq.QueryRequest) bqtest.Answer {
 	return func(request *bq.QueryRequest) bqtest.Answer {
 		answer := bqtest.Answer{Schema: readingSchema()}
-		since := values(request, "since")
+		since := values(request, "froms")
 		for i, id := range values(request, "ids") {
 			at, ok := newest[id]
-			from, err := strconv.ParseInt(since[i], 10, 64)
+			visible, err := strconv.ParseInt(since[i], 10, 64)
 			if err != nil {
 				return bqtest.Answer{Status: http.StatusBadRequest, Reason: err.Error()}
 			}
-			if ok && at.UnixMicro() >= from {
-				answer.Rows = append(answer.Rows, []string{id, "m-" + id, micros(at), "21.5", "40.5"})
+			from, err := time.Parse("2006-01-02 15:04:05-07:00", value(request, "from"))
+			if err != nil {
+				return bqtest.Answer{Status: http.StatusBadRequest, Reason: err.Error()}
+			}
+			if ok && at.UnixMicro() >= visible && !at.Before(from) {
+				answer.Rows = append(answer.Rows, []string{id, "0", "m-" + id, micros(at), "21.5", "40.5"})
 			}
 		}
 		return answer
@@ -287,7 +296,9 @@ func TestLatestWidens(t *testing.T) {
 	}))
 	var offset atomic.Int64
 	s := openQueries(t, server, func() time.Time { return noon.Add(time.Duration(offset.Load())) })
-	nodes := []readings.NodeRef{{ID: "minutes"}, {ID: "weeks"}, {ID: "years"}, {ID: "never"}, {ID: "new", VisibleSince: noon.Add(-time.Hour)}}
+	nodes := []readings.NodeRef{
+		open("minutes", time.Time{}), open("weeks", time.Time{}), open("years", time.Time{}), open("never", time.Time{}), open("new", noon.Add(-time.Hour)),
+	}
 	ask := func() []string {
 		t.Helper()
 		got, err := s.Latest(t.Context(), nodes)
@@ -337,7 +348,7 @@ func TestLatestIsAskedOnceForAll(t *testing.T) {
 	var asking sync.WaitGroup
 	for i := range 50 {
 		asking.Go(func() {
-			nodes := []readings.NodeRef{{ID: "n1"}, {ID: "n2"}}
+			nodes := []readings.NodeRef{open("n1", time.Time{}), open("n2", time.Time{})}
 			got, err := s.Latest(t.Context(), nodes[:1+i%2])
 			if err != nil || len(got) != 1+i%2 {
 				t.Errorf("%v, %v", got, err)
@@ -347,7 +358,7 @@ func TestLatestIsAskedOnceForAll(t *testing.T) {
 	// Someone who goes away takes nobody's answer with them.
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Latest(impatient, []readings.NodeRef{{ID: "n1"}}); err == nil {
+	if _, err := s.Latest(impatient, []readings.NodeRef{open("n1", time.Time{})}); err == nil {
 		t.Error("answered to one who had gone")
 	}
 	close(release)
@@ -368,10 +379,10 @@ func TestLatestForgetsFailures(t *testing.T) {
 		return answer(request)
 	})
 	s := openQueries(t, server, still)
-	if _, err := s.Latest(t.Context(), []readings.NodeRef{{ID: "n1"}}); err == nil {
+	if _, err := s.Latest(t.Context(), []readings.NodeRef{open("n1", time.Time{})}); err == nil {
 		t.Error("a failure is no answer")
 	}
-	got, err := s.Latest(t.Context(), []readings.NodeRef{{ID: "n1"}})
+	got, err := s.Latest(t.Context(), []readings.NodeRef{open("n1", time.Time{})})
 	if err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}

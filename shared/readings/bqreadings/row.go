@@ -16,6 +16,7 @@ const (
 	fieldTimestamp // microseconds since 1970, BigQuery's form of TIMESTAMP
 	fieldTemperature
 	fieldHumidity
+	fieldCustomerID // null in the open channel
 )
 
 // rowDescriptor describes the bytes of [encodeRow] to BigQuery:
@@ -36,14 +37,15 @@ func rowDescriptor() *descriptorpb.DescriptorProto {
 			field(fieldTimestamp, "timestamp", descriptorpb.FieldDescriptorProto_TYPE_INT64),
 			field(fieldTemperature, "temperature", descriptorpb.FieldDescriptorProto_TYPE_DOUBLE),
 			field(fieldHumidity, "humidity", descriptorpb.FieldDescriptorProto_TYPE_DOUBLE),
+			field(fieldCustomerID, "customer_id", descriptorpb.FieldDescriptorProto_TYPE_INT64),
 		},
 	}
 }
 
 // encodeRow writes a reading as a message of [rowDescriptor].
 func encodeRow(r reading.Reading) []byte {
-	// Two short texts, three numbers of at most ten bytes, and their tags.
-	row := make([]byte, 0, len(r.NodeID)+len(r.MessageID)+40)
+	// Two short texts, four numbers of at most ten bytes, and their tags.
+	row := make([]byte, 0, len(r.NodeID)+len(r.MessageID)+50)
 	row = protowire.AppendTag(row, fieldNodeID, protowire.BytesType)
 	row = protowire.AppendString(row, r.NodeID)
 	row = protowire.AppendTag(row, fieldMessageID, protowire.BytesType)
@@ -53,5 +55,10 @@ func encodeRow(r reading.Reading) []byte {
 	row = protowire.AppendTag(row, fieldTemperature, protowire.Fixed64Type)
 	row = protowire.AppendFixed64(row, math.Float64bits(r.Temperature))
 	row = protowire.AppendTag(row, fieldHumidity, protowire.Fixed64Type)
-	return protowire.AppendFixed64(row, math.Float64bits(r.Humidity))
+	row = protowire.AppendFixed64(row, math.Float64bits(r.Humidity))
+	if r.Channel != reading.Open {
+		row = protowire.AppendTag(row, fieldCustomerID, protowire.VarintType)
+		row = protowire.AppendVarint(row, uint64(r.Channel)) //nolint:gosec // ids of customers are positive
+	}
+	return row
 }

@@ -15,10 +15,10 @@ import (
 // TestQueriesSendTheirParameters holds the code to the same list.
 func parameters() map[string][]string {
 	return map[string][]string{
-		"latest":  {"from", "ids", "since", "until"},
-		"range":   {"end", "node", "start"},
-		"buckets": {"end", "node", "origin", "start", "width"},
-		"stats":   {"end", "node", "start", "starts"},
+		"latest":  {"channels", "from", "froms", "ids", "until", "untils"},
+		"range":   {"channels", "end", "froms", "node", "start", "untils"},
+		"buckets": {"channels", "end", "fold", "from", "froms", "node", "start", "untils", "width"},
+		"stats":   {"channels", "end", "fold", "from", "froms", "node", "starts", "untils"},
 		"history": {"end", "limit", "start"},
 	}
 }

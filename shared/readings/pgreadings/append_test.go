@@ -31,7 +31,7 @@ func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 	store := pgreadings.New(pgtest.New(t), readingstest.Now)
 	const rounds, nodes = 20, 500
 	for round := range rounds {
-		rows := batch(nodes, "m", readingstest.Now().Add(time.Duration(round)*time.Second))
+		rows := batch(nodes, fmt.Sprint("m", round), readingstest.Now().Add(time.Duration(round)*time.Second))
 		reversed := slices.Clone(rows)
 		slices.Reverse(reversed)
 		var group sync.WaitGroup
@@ -44,7 +44,7 @@ func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 		}
 		group.Wait()
 	}
-	stats, err := store.Stats(t.Context(), readings.NodeRef{ID: "node-0499"}, readingstest.Now().Add(time.Hour), []time.Time{readingstest.Now()})
+	stats, err := store.Stats(t.Context(), readings.NodeRef{ID: "node-0499", Visible: []reading.Span{{}}}, readingstest.Now().Add(time.Hour), []time.Time{readingstest.Now()})
 	if err != nil || stats[0].Count != rounds {
 		t.Errorf("%+v, %v, want %d readings", stats, err, rounds)
 	}
@@ -87,7 +87,7 @@ func TestAppendTakesTheFirstAndTheLastDay(t *testing.T) {
 		}
 	}
 	var found []time.Time
-	for r, err := range store.Range(t.Context(), readings.NodeRef{ID: "node-0000"}, days[0], days[1].Add(time.Microsecond)) {
+	for r, err := range store.Range(t.Context(), readings.NodeRef{ID: "node-0000", Visible: []reading.Span{{}}}, days[0], days[1].Add(time.Microsecond)) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func BenchmarkQueries(b *testing.B) {
 
 	var nodes []readings.NodeRef
 	for i := range benchNodes {
-		nodes = append(nodes, readings.NodeRef{ID: fmt.Sprintf("node-%d", i+1)})
+		nodes = append(nodes, readings.NodeRef{ID: fmt.Sprintf("node-%d", i+1), Visible: []reading.Span{{}}})
 	}
 	const days = 24 * time.Hour
 	starts := []time.Time{now.Add(-time.Hour), now.Add(-days), now.Add(-7 * days), now.Add(-30 * days)}

@@ -67,39 +67,90 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 	// In one order, so that writers of the same rows wait for each other in turn
 	// and never in a circle.
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b reading.Reading) int {
-		return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), a.Time.Compare(b.Time), cmp.Compare(a.MessageID, b.MessageID))
+		return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Channel, b.Channel), a.Time.Compare(b.Time), cmp.Compare(a.MessageID, b.MessageID))
 	})
-	nodes, messages := make([]string, len(rows)), make([]string, len(rows))
+	nodes, messages, channels := make([]string, len(rows)), make([]string, len(rows)), make([]int64, len(rows))
 	times := make([]time.Time, len(rows))
 	temperatures, humidities := make([]float64, len(rows)), make([]float64, len(rows))
 	for i, r := range rows {
-		nodes[i], messages[i], times[i] = r.NodeID, r.MessageID, reading.TruncateTime(r.Time)
+		nodes[i], messages[i], channels[i], times[i] = r.NodeID, r.MessageID, int64(r.Channel), reading.TruncateTime(r.Time)
 		temperatures[i], humidities[i] = r.Temperature, r.Humidity
 	}
 	_, err := s.pool.Exec(ctx, `
-		INSERT INTO sensor_data.readings (node_id, message_id, timestamp, temperature, humidity)
+		INSERT INTO sensor_data.readings (node_id, message_id, customer_id, timestamp, temperature, humidity)
 		SELECT * FROM unnest(
-		    @nodes::text[], @messages::text[], @times::timestamptz[], @temperatures::float8[], @humidities::float8[])
+		    @nodes::text[], @messages::text[], @channels::bigint[], @times::timestamptz[], @temperatures::float8[], @humidities::float8[])
 		ON CONFLICT DO NOTHING`,
 		pgx.StrictNamedArgs{
-			"nodes": nodes, "messages": messages, "times": times,
+			"nodes": nodes, "messages": messages, "channels": channels, "times": times,
 			"temperatures": temperatures, "humidities": humidities,
 		})
 	return err //nolint:wrapcheck // Append wraps it, after looking at it
 }
 
+// row is a reading as queries return it.
 type row struct {
 	NodeID, MessageID     string
+	CustomerID            reading.Channel
 	Timestamp             time.Time
 	Temperature, Humidity float64
 }
 
+const rowColumns = `r.node_id, r.message_id, r.customer_id, r.timestamp, r.temperature, r.humidity`
+
 func (r row) reading() reading.Reading {
 	return reading.Reading{
-		NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Timestamp.UTC(),
+		Channel: r.CustomerID, NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Timestamp.UTC(),
 		Temperature: r.Temperature, Humidity: r.Humidity,
 	}
 }
+
+// spans are what is visible of nodes, a row for each span.
+type spans struct {
+	ids           []string
+	channels      []int64
+	froms, untils []time.Time
+}
+
+// endless stands for a span without an end: no reading is that late.
+func endless() time.Time { return time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+func spansOf(nodes ...readings.NodeRef) (s spans) {
+	for _, n := range nodes {
+		for _, span := range n.Visible {
+			until := span.Until
+			if until.IsZero() {
+				until = endless()
+			}
+			s.ids, s.channels = append(s.ids, n.ID), append(s.channels, int64(span.Channel))
+			s.froms, s.untils = append(s.froms, span.From), append(s.untils, until)
+		}
+	}
+	return s
+}
+
+// args are the arguments of [visibleSpans], with others.
+func (s spans) args(others pgx.StrictNamedArgs) pgx.StrictNamedArgs {
+	others["ids"], others["channels"], others["froms"], others["untils"] = s.ids, s.channels, s.froms, s.untils
+	return others
+}
+
+const visibleSpans = `unnest(@ids::text[], @channels::bigint[], @froms::timestamptz[], @untils::timestamptz[])
+	AS v (node_id, channel, from_time, until_time)`
+
+// folded are the visible readings of one node from @start to @end without copies,
+// as [readings.Fold] leaves them. Copies are found among those of a span.
+const folded = `
+	SELECT r.timestamp, r.temperature, r.humidity
+	FROM ` + visibleSpans + `
+	CROSS JOIN LATERAL (
+	    SELECT timestamp, temperature, humidity,
+	           timestamp - lag(timestamp) OVER (PARTITION BY message_id, temperature, humidity ORDER BY timestamp) < @fold::interval AS is_copy
+	    FROM sensor_data.readings
+	    WHERE node_id = v.node_id AND customer_id = v.channel
+	      AND timestamp >= GREATEST(@start::timestamptz - @fold::interval, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
+	) AS r
+	WHERE r.is_copy IS NOT TRUE AND r.timestamp >= @start::timestamptz`
 
 // Latest implements [readings.Reader].
 func (s *Store) Latest(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
@@ -124,21 +175,19 @@ func (s *Store) Latest(ctx context.Context, nodes []readings.NodeRef) (map[strin
 }
 
 func (s *Store) latestWithin(ctx context.Context, nodes []readings.NodeRef, since, until time.Time, into map[string]reading.Reading) error {
-	ids, starts := make([]string, len(nodes)), make([]time.Time, len(nodes))
-	for i, n := range nodes {
-		ids[i], starts[i] = n.ID, n.VisibleSince
-	}
 	rows, err := s.pool.Query(ctx, `
-		SELECT r.node_id, r.message_id, r.timestamp, r.temperature, r.humidity
-		FROM unnest(@ids::text[], @starts::timestamptz[]) AS n (node_id, start)
+		SELECT `+rowColumns+`
+		FROM `+visibleSpans+`
 		CROSS JOIN LATERAL (
-		    SELECT node_id, message_id, timestamp, temperature, humidity
+		    SELECT *
 		    FROM sensor_data.readings
-		    WHERE node_id = n.node_id AND timestamp >= @since AND timestamp >= n.start AND timestamp < @until
+		    WHERE node_id = v.node_id AND customer_id = v.channel
+		      AND timestamp >= GREATEST(@since::timestamptz, v.from_time) AND timestamp < LEAST(@until::timestamptz, v.until_time)
 		    ORDER BY timestamp DESC, message_id DESC
 		    LIMIT 1
-		) AS r`,
-		pgx.StrictNamedArgs{"ids": ids, "starts": starts, "since": since, "until": until})
+		) AS r
+		ORDER BY r.timestamp, r.message_id, r.customer_id`,
+		spansOf(nodes...).args(pgx.StrictNamedArgs{"since": since, "until": until}))
 	if err != nil {
 		return fmt.Errorf("latest of %d nodes: %w", len(nodes), err)
 	}
@@ -146,7 +195,7 @@ func (s *Store) latestWithin(ctx context.Context, nodes []readings.NodeRef, sinc
 	if err != nil {
 		return fmt.Errorf("latest of %d nodes: %w", len(nodes), err)
 	}
-	for _, r := range newest {
+	for _, r := range newest { // of several spans of a node the newest comes last
 		into[r.NodeID] = r.reading()
 	}
 	return nil
@@ -159,10 +208,15 @@ const rangePage = 5000
 // however long the range is, and a reader that takes its time over a page holds
 // no connection meanwhile.
 func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return readings.Fold(s.pages(ctx, node, start.Add(-readings.FoldWithin), end), start)
+}
+
+// pages yields all rows of a range.
+func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
-		after, message := readings.Later(start, node.VisibleSince), "" // every message id is longer
+		after := row{Timestamp: start} // every message id is longer
 		for {
-			page, err := s.page(ctx, node.ID, after, message, end)
+			page, err := s.page(ctx, node, after, end)
 			if err != nil {
 				yield(reading.Reading{}, fmt.Errorf("readings of %s: %w", node.ID, err))
 				return
@@ -175,22 +229,30 @@ func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end tim
 			if len(page) < rangePage {
 				return
 			}
-			last := page[len(page)-1]
-			after, message = last.Timestamp, last.MessageID
+			after = page[len(page)-1]
 		}
 	}
 }
 
-// page returns the next rows of a range, after a time and a message id.
-func (s *Store) page(ctx context.Context, node string, after time.Time, message string, end time.Time) ([]row, error) {
+// page returns the next rows of a range, after another one.
+func (s *Store) page(ctx context.Context, node readings.NodeRef, after row, end time.Time) ([]row, error) {
 	rows, err := s.pool.Query(ctx, `
-		SELECT node_id, message_id, timestamp, temperature, humidity
-		FROM sensor_data.readings
-		WHERE node_id = @node AND timestamp >= @after AND timestamp < @end
-		  AND (timestamp, message_id) > (@after, @message)
-		ORDER BY timestamp, message_id
+		SELECT `+rowColumns+`
+		FROM `+visibleSpans+`
+		CROSS JOIN LATERAL (
+		    SELECT *
+		    FROM sensor_data.readings
+		    WHERE node_id = v.node_id AND customer_id = v.channel
+		      AND timestamp >= GREATEST(@after::timestamptz, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
+		      AND (timestamp, message_id, customer_id) > (@after::timestamptz, @message::text, @channel::bigint)
+		    ORDER BY timestamp, message_id
+		    LIMIT @limit
+		) AS r
+		ORDER BY r.timestamp, r.message_id, r.customer_id
 		LIMIT @limit`,
-		pgx.StrictNamedArgs{"node": node, "after": after, "message": message, "end": end, "limit": rangePage})
+		spansOf(node).args(pgx.StrictNamedArgs{
+			"after": after.Timestamp, "message": after.MessageID, "channel": int64(after.CustomerID), "end": end, "limit": rangePage,
+		}))
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
@@ -209,17 +271,14 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 	}
 	width := (end.Sub(start).Microseconds() + int64(n) - 1) / int64(n)
 	rows, err := s.pool.Query(ctx, `
-		SELECT date_bin(@width * interval '1 microsecond', timestamp, @origin) AS start,
-		       avg(temperature) AS avg_temperature, min(temperature) AS min_temperature, max(temperature) AS max_temperature,
-		       avg(humidity) AS avg_humidity, min(humidity) AS min_humidity, max(humidity) AS max_humidity,
+		SELECT date_bin(@width * interval '1 microsecond', r.timestamp, @start) AS start,
+		       avg(r.temperature) AS avg_temperature, min(r.temperature) AS min_temperature, max(r.temperature) AS max_temperature,
+		       avg(r.humidity) AS avg_humidity, min(r.humidity) AS min_humidity, max(r.humidity) AS max_humidity,
 		       count(*) AS count
-		FROM sensor_data.readings
-		WHERE node_id = @node AND timestamp >= @start AND timestamp < @end
+		FROM (`+folded+`) AS r
 		GROUP BY 1
 		ORDER BY 1`,
-		pgx.StrictNamedArgs{
-			"node": node.ID, "width": width, "origin": start, "start": readings.Later(start, node.VisibleSince), "end": end,
-		})
+		spansOf(node).args(pgx.StrictNamedArgs{"width": width, "start": start, "end": end, "fold": readings.FoldWithin}))
 	if err != nil {
 		return nil, fmt.Errorf("%d buckets of %s: %w", n, node.ID, err)
 	}
@@ -235,11 +294,11 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 
 // Stats implements [readings.Reader].
 func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time, starts []time.Time) ([]readings.Stats, error) {
-	bounded := make([]time.Time, len(starts))
-	for i, start := range starts {
-		bounded[i] = readings.Later(start, node.VisibleSince)
+	if len(starts) == 0 {
+		return nil, nil
 	}
 	rows, err := s.pool.Query(ctx, `
+		WITH seen AS MATERIALIZED (`+folded+`)
 		SELECT COALESCE(r.avg_temperature, 0) AS avg_temperature, COALESCE(r.min_temperature, 0) AS min_temperature,
 		       COALESCE(r.max_temperature, 0) AS max_temperature, COALESCE(r.avg_humidity, 0) AS avg_humidity,
 		       COALESCE(r.min_humidity, 0) AS min_humidity, COALESCE(r.max_humidity, 0) AS max_humidity, r.count
@@ -247,11 +306,13 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 		CROSS JOIN LATERAL (
 		    SELECT avg(temperature) AS avg_temperature, min(temperature) AS min_temperature, max(temperature) AS max_temperature,
 		           avg(humidity) AS avg_humidity, min(humidity) AS min_humidity, max(humidity) AS max_humidity, count(*) AS count
-		    FROM sensor_data.readings
-		    WHERE node_id = @node AND timestamp >= w.start AND timestamp < @end
+		    FROM seen
+		    WHERE timestamp >= w.start
 		) AS r
 		ORDER BY w.place`,
-		pgx.StrictNamedArgs{"node": node.ID, "starts": bounded, "end": end})
+		spansOf(node).args(pgx.StrictNamedArgs{
+			"starts": starts, "start": slices.MinFunc(starts, time.Time.Compare), "end": end, "fold": readings.FoldWithin,
+		}))
 	if err != nil {
 		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
 	}

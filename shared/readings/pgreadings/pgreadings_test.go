@@ -33,7 +33,7 @@ func TestAppendMakesAgainAPartitionThatWasDropped(t *testing.T) {
 	if err := store.Append(t.Context(), []reading.Reading{row}); err != nil {
 		t.Fatal(err)
 	}
-	found, err := store.Latest(t.Context(), []readings.NodeRef{{ID: "n"}})
+	found, err := store.Latest(t.Context(), []readings.NodeRef{{ID: "n", Visible: []reading.Span{{}}}})
 	if err != nil || len(found) != 1 {
 		t.Errorf("found %v, %v", found, err)
 	}

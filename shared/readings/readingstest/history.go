@@ -28,6 +28,9 @@ func RunHistory(t *testing.T, store interface {
 			rows = append(rows, at("seldom", fmt.Sprintf("s%d", i), when, 20, 41))
 		}
 	}
+	enrolled := at("seldom", "e", first, 20, 41) // in another channel it is another node
+	enrolled.Channel = 7
+	rows = append(rows, enrolled, at("often", "o9", first.Add(9*time.Minute+time.Second), 9, 40)) // the second is a copy
 	rows = append(rows, at("before", "b", first.Add(-time.Microsecond), 20, 42), at("often", "o", Now(), 99, 43))
 	for range 2 { // stored twice, counted once
 		if err := store.Append(t.Context(), rows); err != nil {
@@ -40,16 +43,16 @@ func RunHistory(t *testing.T, store interface {
 			if err != nil {
 				t.Fatal(err)
 			}
-			messages = append(messages, r.NodeID+" "+r.MessageID)
+			messages = append(messages, fmt.Sprint(r.NodeID, r.Channel, " ", r.MessageID))
 		}
 		return messages
 	}
-	want := []string{"often o7", "often o8", "often o9", "seldom s0", "seldom s1"}
-	if diff := cmp.Diff(want, history(6)); diff != "" {
-		t.Errorf("three of each node (-want +got):\n%s", diff)
+	want := []string{"often0 o7", "often0 o8", "often0 o9", "seldom0 s0", "seldom0 s1", "seldom7 e"}
+	if diff := cmp.Diff(want, history(12)); diff != "" {
+		t.Errorf("four of each node, one of them a copy (-want +got):\n%s", diff)
 	}
-	if all := history(1000); len(all) != 12 {
-		t.Errorf("%d readings of the range, want 12: %v", len(all), all)
+	if all := history(1000); len(all) != 13 {
+		t.Errorf("%d readings of the range, want 13: %v", len(all), all)
 	}
 	if none := history(1); len(none) != 0 {
 		t.Errorf("fewer than nodes, and yet %v", none)
@@ -57,7 +60,7 @@ func RunHistory(t *testing.T, store interface {
 	for r, err := range store.History(t.Context(), first.Add(-time.Hour), first.Add(-time.Minute), 10) {
 		t.Errorf("in a range without readings: %v, %v", r, err)
 	}
-	for r, err := range store.History(t.Context(), first, Now(), 6) {
+	for r, err := range store.History(t.Context(), first, Now(), 12) {
 		if err != nil || r != at("often", "o7", first.Add(7*time.Minute), 7, 40) {
 			t.Errorf("first is %+v, %v", r, err)
 		}

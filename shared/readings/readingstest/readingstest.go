@@ -45,6 +45,8 @@ func Run(t *testing.T, store Store) {
 		"buckets of nothing":                 noBuckets,
 		"statistics":                         stats,
 		"since bounds every question":        sinceBounds,
+		"spans bound every question":         spansBound,
+		"copies are folded":                  copiesAreFolded,
 		"values and times survive":           exact,
 		"many days at once":                  manyDays,
 		"more than a page":                   long,
@@ -61,6 +63,16 @@ func Run(t *testing.T, store Store) {
 
 func at(node, message string, when time.Time, temperature, humidity float64) reading.Reading {
 	return reading.Reading{NodeID: node, MessageID: message, Time: when, Temperature: temperature, Humidity: humidity}
+}
+
+// open is a node all of whose readings in the open channel are visible.
+func open(id string) readings.NodeRef {
+	return readings.NodeRef{ID: id, Visible: []reading.Span{{}}}
+}
+
+// since is a node whose readings in the open channel are visible from a time on.
+func since(id string, from time.Time) readings.NodeRef {
+	return readings.NodeRef{ID: id, Visible: []reading.Span{{From: from}}}
 }
 
 func add(t *testing.T, store Store, rows ...reading.Reading) {
@@ -98,7 +110,7 @@ func latest(t *testing.T, store Store, node string) {
 	add(t, store, at(node, "a", now.Add(-3*time.Minute), 20, 40), want, at(node, "b", now.Add(-2*time.Minute), 21, 41))
 	other := at(node+"-other", "z", now.Add(-time.Second), 30, 30)
 	add(t, store, other)
-	got := newest(t, store, readings.NodeRef{ID: node}, readings.NodeRef{ID: other.NodeID}, readings.NodeRef{ID: node + "-unknown"})
+	got := newest(t, store, open(node), open(other.NodeID), open(node+"-unknown"))
 	if diff := cmp.Diff(map[string]reading.Reading{node: want, other.NodeID: other}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -111,7 +123,7 @@ func latestOfSilentNode(t *testing.T, store Store, node string) {
 	t.Helper()
 	want := at(node, "a", Now().AddDate(-3, 0, 0), 20, 40)
 	add(t, store, want)
-	if diff := cmp.Diff(map[string]reading.Reading{node: want}, newest(t, store, readings.NodeRef{ID: node})); diff != "" {
+	if diff := cmp.Diff(map[string]reading.Reading{node: want}, newest(t, store, open(node))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -120,10 +132,10 @@ func latestSince(t *testing.T, store Store, node string) {
 	t.Helper()
 	now := Now()
 	add(t, store, at(node, "a", now.Add(-time.Hour), 20, 40))
-	if got := newest(t, store, readings.NodeRef{ID: node, VisibleSince: now.Add(-time.Hour + time.Microsecond)}); len(got) != 0 {
+	if got := newest(t, store, since(node, now.Add(-time.Hour+time.Microsecond))); len(got) != 0 {
 		t.Errorf("shows a reading before since: %v", got)
 	}
-	if got := newest(t, store, readings.NodeRef{ID: node, VisibleSince: now.Add(-time.Hour)}); len(got) != 1 {
+	if got := newest(t, store, since(node, now.Add(-time.Hour))); len(got) != 1 {
 		t.Errorf("hides a reading at since")
 	}
 }
@@ -146,7 +158,7 @@ func latestAhead(t *testing.T, store Store, node string) {
 		for i, when := range beyond {
 			add(t, store, at(name, strconv.Itoa(i), when, 99, 99))
 		}
-		asked = append(asked, readings.NodeRef{ID: name})
+		asked = append(asked, open(name))
 	}
 	if diff := cmp.Diff(want, newest(t, store, asked...)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -159,14 +171,14 @@ func twice(t *testing.T, store Store, node string) {
 	r := at(node, "a", now.Add(-time.Minute), 20, 40)
 	add(t, store, r, r)
 	add(t, store, r)
-	if got := collect(t, store, readings.NodeRef{ID: node}, now.Add(-time.Hour), now); len(got) != 1 {
+	if got := collect(t, store, open(node), now.Add(-time.Hour), now); len(got) != 1 {
 		t.Errorf("range has it %d times", len(got))
 	}
-	summary, err := store.Stats(t.Context(), readings.NodeRef{ID: node}, now, []time.Time{now.Add(-time.Hour)})
+	summary, err := store.Stats(t.Context(), open(node), now, []time.Time{now.Add(-time.Hour)})
 	if err != nil || summary[0].Count != 1 {
 		t.Errorf("statistics count %+v, %v", summary, err)
 	}
-	parts, err := store.Buckets(t.Context(), readings.NodeRef{ID: node}, now.Add(-time.Hour), now, 1)
+	parts, err := store.Buckets(t.Context(), open(node), now.Add(-time.Hour), now, 1)
 	if err != nil || len(parts) != 1 || parts[0].Count != 1 {
 		t.Errorf("buckets %+v, %v", parts, err)
 	}
@@ -181,7 +193,7 @@ func sameID(t *testing.T, store Store, node string) {
 		at(node, "b", now.Add(-time.Minute), 22, 42),
 	}
 	add(t, store, rows...)
-	got := collect(t, store, readings.NodeRef{ID: node}, now.Add(-time.Hour), now)
+	got := collect(t, store, open(node), now.Add(-time.Hour), now)
 	if diff := cmp.Diff(rows, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -197,14 +209,14 @@ func rangeIsHalfOpen(t *testing.T, store Store, node string) {
 	shuffled := slices.Clone(rows)
 	slices.Reverse(shuffled)
 	add(t, store, shuffled...)
-	got := collect(t, store, readings.NodeRef{ID: node}, start.Add(time.Minute), start.Add(3*time.Minute))
+	got := collect(t, store, open(node), start.Add(time.Minute), start.Add(3*time.Minute))
 	if diff := cmp.Diff(rows[1:3], got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := collect(t, store, readings.NodeRef{ID: node}, start, start); len(got) != 0 {
+	if got := collect(t, store, open(node), start, start); len(got) != 0 {
 		t.Errorf("an empty range has %d readings", len(got))
 	}
-	if got := collect(t, store, readings.NodeRef{ID: node}, start.Add(time.Hour), start); len(got) != 0 {
+	if got := collect(t, store, open(node), start.Add(time.Hour), start); len(got) != 0 {
 		t.Errorf("a range that ends before it starts has %d readings", len(got))
 	}
 }
@@ -214,7 +226,7 @@ func rangeStops(t *testing.T, store Store, node string) {
 	start := Now().Add(-time.Hour)
 	add(t, store, at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Second), 21, 40))
 	seen := 0
-	for _, err := range store.Range(t.Context(), readings.NodeRef{ID: node}, start, Now()) {
+	for _, err := range store.Range(t.Context(), open(node), start, Now()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +236,7 @@ func rangeStops(t *testing.T, store Store, node string) {
 	if seen != 1 {
 		t.Errorf("saw %d readings before stopping", seen)
 	}
-	if got := collect(t, store, readings.NodeRef{ID: node}, start, Now()); len(got) != 2 {
+	if got := collect(t, store, open(node), start, Now()); len(got) != 2 {
 		t.Errorf("%d readings after an iteration that stopped early, want 2", len(got))
 	}
 }
@@ -238,7 +250,7 @@ func buckets(t *testing.T, store Store, node string) {
 		at(node, "c", start.Add(30*time.Minute), 30, 50),
 		at(node, "d", start.Add(time.Hour-time.Microsecond), 31, 51),
 		at(node, "e", start.Add(time.Hour), 99, 99))
-	got, err := store.Buckets(t.Context(), readings.NodeRef{ID: node}, start, start.Add(time.Hour), 4)
+	got, err := store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +264,7 @@ func buckets(t *testing.T, store Store, node string) {
 	}
 	// A width that does not come out even makes no more buckets than asked.
 	for n := 1; n <= 7; n++ {
-		got, err := store.Buckets(t.Context(), readings.NodeRef{ID: node}, start, start.Add(time.Hour), n)
+		got, err := store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), n)
 		if err != nil || len(got) > n || len(got) == 0 {
 			t.Errorf("asked for %d buckets, got %d, %v", n, len(got), err)
 		}
@@ -261,11 +273,11 @@ func buckets(t *testing.T, store Store, node string) {
 
 func noBuckets(t *testing.T, store Store, node string) {
 	t.Helper()
-	got, err := store.Buckets(t.Context(), readings.NodeRef{ID: node}, Now().Add(-time.Hour), Now(), 10)
+	got, err := store.Buckets(t.Context(), open(node), Now().Add(-time.Hour), Now(), 10)
 	if err != nil || len(got) != 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
-	got, err = store.Buckets(t.Context(), readings.NodeRef{ID: node}, Now(), Now(), 10)
+	got, err = store.Buckets(t.Context(), open(node), Now(), Now(), 10)
 	if err != nil || len(got) != 0 {
 		t.Errorf("empty range: got %v, %v", got, err)
 	}
@@ -278,7 +290,7 @@ func stats(t *testing.T, store Store, node string) {
 		at(node, "a", now.Add(-30*time.Minute), 20, 40),
 		at(node, "b", now.Add(-2*time.Hour), 30, 60),
 		at(node, "c", now, 99, 99))
-	got, err := store.Stats(t.Context(), readings.NodeRef{ID: node}, now,
+	got, err := store.Stats(t.Context(), open(node), now,
 		[]time.Time{now.Add(-24 * time.Hour), now.Add(-time.Minute), now.Add(-time.Hour)})
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +310,7 @@ func sinceBounds(t *testing.T, store Store, node string) {
 	now := Now()
 	mine := at(node, "b", now.Add(-10*time.Minute), 30, 60)
 	add(t, store, at(node, "a", now.Add(-30*time.Minute), 20, 40), mine)
-	bounded := readings.NodeRef{ID: node, VisibleSince: now.Add(-20 * time.Minute)}
+	bounded := since(node, now.Add(-20*time.Minute))
 	if diff := cmp.Diff([]reading.Reading{mine}, collect(t, store, bounded, now.Add(-time.Hour), now)); diff != "" {
 		t.Errorf("range (-want +got):\n%s", diff)
 	}
@@ -321,7 +333,7 @@ func exact(t *testing.T, store Store, node string) {
 		at(node, `odd "id" \ ' ;--`, now.Add(-time.Microsecond), math.Nextafter(21, 22), 0.1+0.2),
 	}
 	add(t, store, rows...)
-	if diff := cmp.Diff(rows, collect(t, store, readings.NodeRef{ID: node}, now.Add(-time.Second), now)); diff != "" {
+	if diff := cmp.Diff(rows, collect(t, store, open(node), now.Add(-time.Second), now)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -334,7 +346,7 @@ func manyDays(t *testing.T, store Store, node string) {
 		rows = append(rows, at(node, strconv.Itoa(i), first.AddDate(0, 0, i), float64(i), 40))
 	}
 	add(t, store, rows...)
-	if diff := cmp.Diff(rows, collect(t, store, readings.NodeRef{ID: node}, first, Now())); diff != "" {
+	if diff := cmp.Diff(rows, collect(t, store, open(node), first, Now())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -351,7 +363,7 @@ func long(t *testing.T, store Store, node string) {
 	for chunk := range slices.Chunk(rows, 500) {
 		add(t, store, chunk...)
 	}
-	if diff := cmp.Diff(rows, collect(t, store, readings.NodeRef{ID: node}, start, Now())); diff != "" {
+	if diff := cmp.Diff(rows, collect(t, store, open(node), start, Now())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -372,7 +384,7 @@ func concurrent(t *testing.T, store Store, node string) {
 		})
 	}
 	group.Wait()
-	if got := collect(t, store, readings.NodeRef{ID: node}, start, Now()); len(got) != each {
+	if got := collect(t, store, open(node), start, Now()); len(got) != each {
 		t.Errorf("%d readings, want %d", len(got), each)
 	}
 }
@@ -384,14 +396,116 @@ func cancelled(t *testing.T, store Store, node string) {
 	if err := store.Append(ctx, []reading.Reading{at(node, "a", Now(), 20, 40)}); err == nil {
 		t.Error("appended with a cancelled context")
 	}
-	if _, err := store.Latest(ctx, []readings.NodeRef{{ID: node}}); err == nil {
+	if _, err := store.Latest(ctx, []readings.NodeRef{open(node)}); err == nil {
 		t.Error("answered with a cancelled context")
 	}
 	failed := false
-	for _, err := range store.Range(ctx, readings.NodeRef{ID: node}, Now().Add(-time.Hour), Now()) {
+	for _, err := range store.Range(ctx, open(node), Now().Add(-time.Hour), Now()) {
 		failed = failed || err != nil
 	}
 	if !failed {
 		t.Error("a range with a cancelled context ended without an error")
+	}
+}
+
+// spansBound stores the same readings of one node id in three channels, every
+// minute of an hour, and asks for what is visible to different customers.
+func spansBound(t *testing.T, store Store, node string) {
+	t.Helper()
+	start := Now().Add(-time.Hour)
+	minute := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
+	var rows []reading.Reading
+	for channel := range reading.Channel(3) {
+		for i := range 60 {
+			r := at(node, strconv.Itoa(i), minute(i), float64(i), 40+float64(channel))
+			r.Channel = channel
+			rows = append(rows, r)
+		}
+	}
+	add(t, store, rows...)
+	for name, visible := range map[string][]reading.Span{
+		"nothing":                    nil,
+		"the open channel":           {{}},
+		"an enrolled customer":       {{Channel: 1}},
+		"another":                    {{Channel: 2}},
+		"a customer of no readings":  {{Channel: 3}},
+		"a hold of today":            {{From: minute(50)}},
+		"a hold that has ended":      {{Until: minute(10)}},
+		"enrolled, with a hold":      {{Channel: 1}, {From: minute(50)}},
+		"enrolled, with three holds": {{Channel: 2}, {Until: minute(10)}, {From: minute(20), Until: minute(30)}, {From: minute(58)}},
+	} {
+		ref := readings.NodeRef{ID: node, Visible: visible}
+		var want []reading.Reading
+		for i := range 60 {
+			for channel := range 3 {
+				r := rows[channel*60+i]
+				if slices.ContainsFunc(visible, func(s reading.Span) bool {
+					return s.Channel == r.Channel && !r.Time.Before(s.From) && (s.Until.IsZero() || r.Time.Before(s.Until))
+				}) {
+					want = append(want, r)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, collect(t, store, ref, start, Now())); diff != "" {
+			t.Errorf("%s: range (-want +got):\n%s", name, diff)
+		}
+		wantNewest := map[string]reading.Reading{}
+		if len(want) > 0 {
+			wantNewest[node] = want[len(want)-1]
+		}
+		if diff := cmp.Diff(wantNewest, newest(t, store, ref)); diff != "" {
+			t.Errorf("%s: latest (-want +got):\n%s", name, diff)
+		}
+		var counted int64
+		parts, err := store.Buckets(t.Context(), ref, start, Now(), 7)
+		for _, part := range parts {
+			counted += part.Count
+		}
+		if err != nil || counted != int64(len(want)) {
+			t.Errorf("%s: buckets count %d, %v, want %d", name, counted, err, len(want))
+		}
+		summary, err := store.Stats(t.Context(), ref, Now(), []time.Time{start, start.Add(-time.Hour)})
+		if err != nil || summary[0].Count != int64(len(want)) || summary[1].Count != int64(len(want)) {
+			t.Errorf("%s: statistics %+v, %v, want %d", name, summary, err, len(want))
+		}
+	}
+}
+
+// copiesAreFolded holds that a reading which a node sent through two gateways
+// counts once, and that nothing else is taken for a copy.
+func copiesAreFolded(t *testing.T, store Store, node string) {
+	t.Helper()
+	start := Now().Add(-2 * time.Hour)
+	kept := []reading.Reading{
+		at(node, "a", start.Add(-9*time.Minute), 20, 40), // before the range
+		at(node, "b", start, 21, 41),
+		at(node, "b", start.Add(time.Minute), 21, 42),    // another value
+		at(node, "c", start.Add(2*time.Minute), 21, 41),  // another message id
+		at(node, "b", start.Add(30*time.Minute), 21, 41), // too late to be a copy: the node has counted on
+	}
+	enrolled := at(node, "b", start.Add(3*time.Minute), 21, 41) // another channel is another node
+	enrolled.Channel = 1
+	copies := []reading.Reading{
+		at(node, "a", start.Add(readings.FoldWithin-9*time.Minute-time.Microsecond), 20, 40),
+		at(node, "b", start.Add(5*time.Minute), 21, 41),
+		at(node, "b", start.Add(6*time.Minute), 21, 41),
+		at(node, "b", start.Add(39*time.Minute), 21, 41), // and the newest
+	}
+	add(t, store, copies...)
+	add(t, store, kept...)
+	add(t, store, enrolled)
+	if diff := cmp.Diff(kept[1:], collect(t, store, open(node), start, Now())); diff != "" {
+		t.Errorf("range (-want +got):\n%s", diff)
+	}
+	parts, err := store.Buckets(t.Context(), open(node), start, Now(), 1)
+	if err != nil || len(parts) != 1 || parts[0].Count != 4 {
+		t.Errorf("buckets %+v, %v", parts, err)
+	}
+	summary, err := store.Stats(t.Context(), open(node), Now(), []time.Time{start, start.Add(20 * time.Minute), start.Add(-time.Hour)})
+	if err != nil || summary[0].Count != 4 || summary[1].Count != 1 || summary[2].Count != 5 {
+		t.Errorf("statistics %+v, %v", summary, err)
+	}
+	if diff := cmp.Diff(map[string]reading.Reading{node: copies[3]}, newest(t, store, open(node))); diff != "" {
+		t.Errorf("the newest reading is never folded (-want +got):\n%s", diff)
 	}
 }

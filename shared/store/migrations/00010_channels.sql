@@ -51,7 +51,7 @@ ALTER TABLE prediction_feedback
 ALTER TABLE sensor_data.readings ADD COLUMN customer_id BIGINT NOT NULL DEFAULT 0; -- the channel
 ALTER TABLE sensor_data.readings
     DROP CONSTRAINT readings_pkey,
-    ADD PRIMARY KEY (node_id, timestamp, message_id, customer_id);
+    ADD PRIMARY KEY (node_id, customer_id, timestamp, message_id);
 
 -- Who holds a node id in the open channel, and since when: a sensor that holds it
 -- does so from readable_from (null: from the beginning), and its tombstone says
@@ -160,8 +160,8 @@ CREATE TABLE audit_log (
 CREATE INDEX audit_log_customer_idx ON audit_log (customer_id, id DESC);
 
 -- +goose Down
-DROP TABLE audit_log, node_slots, node_state, gateway_nodes, gateways;
 DROP VIEW visible_spans;
+DROP TABLE audit_log, node_slots, node_state, gateway_nodes, gateways;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION bury_sensor() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -13,7 +13,7 @@ resource "google_bigquery_table" "readings" {
   project             = var.project_id
   dataset_id          = google_bigquery_dataset.this.dataset_id
   table_id            = "readings"
-  description         = "One row a reading, as it was delivered: at least once. Its identity is (node_id, message_id, timestamp)."
+  description         = "One row a reading, as it was delivered: at least once. Its identity is (customer_id, node_id, timestamp, message_id)."
   schema              = file("${path.module}/schema.json")
   clustering          = ["node_id", "message_id"]
   deletion_protection = var.deletion_protection

@@ -118,6 +118,9 @@ func (p *fixture) database(name, suffix string) string {
 	if _, err := p.metadata.CreateSensor(p.t.Context(), c.ID, store.NewSensor{ID: node, Name: node, Type: "T", RoomID: room.ID}); err != nil {
 		p.t.Fatal(err)
 	}
+	if _, err := pool.Exec(p.t.Context(), `UPDATE sensors SET readable_from = NULL`); err != nil { // the history is older
+		p.t.Fatal(err)
+	}
 	parsed, err := url.Parse(address)
 	if err != nil {
 		p.t.Fatal(err)

@@ -285,8 +285,12 @@ func decode(schema protoreflect.MessageDescriptor, encoded []byte) (reading.Read
 			return reading.Reading{}, fmt.Errorf("row has no %s", column)
 		}
 	}
+	var channel reading.Channel // null in the open one
+	if customer := value("customer_id"); customer.IsValid() {
+		channel = reading.Channel(customer.Int())
+	}
 	r := reading.Reading{
-		NodeID: value("node_id").String(), MessageID: value("message_id").String(),
+		Channel: channel, NodeID: value("node_id").String(), MessageID: value("message_id").String(),
 		Time:        time.UnixMicro(value("timestamp").Int()).UTC(),
 		Temperature: value("temperature").Float(), Humidity: value("humidity").Float(),
 	}

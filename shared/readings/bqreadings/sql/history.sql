@@ -1,10 +1,13 @@
 -- The newest readings of every node in a range, equally many of each, @limit in
 -- all, each once; node after node, oldest first. For training.
 --
--- Scans all five columns of the day partitions that overlap the range, whole:
+-- A node id in several channels is several nodes. Copies are folded by the reader.
+--
+-- Scans all six columns of the day partitions that overlap the range, whole:
 -- every node is asked for. Training bounds the range.
 SELECT
   node_id,
+  channel AS customer_id,
   r.message_id,
   r.timestamp,
   r.temperature,
@@ -12,10 +15,12 @@ SELECT
 FROM (
   SELECT
     node_id,
+    channel,
     ARRAY_AGG(STRUCT(message_id, timestamp, temperature, humidity) ORDER BY timestamp DESC, message_id DESC) AS newest
   FROM (
     SELECT
       node_id,
+      IFNULL(customer_id, 0) AS channel,
       message_id,
       timestamp,
       ANY_VALUE(temperature) AS temperature,
@@ -23,15 +28,15 @@ FROM (
     FROM {{readings}}
     WHERE timestamp >= @start
       AND timestamp < @end
-    GROUP BY node_id, message_id, timestamp
+    GROUP BY node_id, channel, message_id, timestamp
   )
-  GROUP BY node_id
+  GROUP BY node_id, channel
 )
 CROSS JOIN UNNEST(newest) AS r WITH OFFSET AS place
 WHERE place < DIV(@limit, (
-  SELECT COUNT(DISTINCT node_id)
+  SELECT COUNT(DISTINCT CONCAT(node_id, '/', CAST(IFNULL(customer_id, 0) AS STRING)))
   FROM {{readings}}
   WHERE timestamp >= @start
     AND timestamp < @end
 ))
-ORDER BY node_id, timestamp, message_id
+ORDER BY node_id, customer_id, timestamp, message_id

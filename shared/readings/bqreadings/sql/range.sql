@@ -1,15 +1,25 @@
--- All readings of one node in a range, oldest first, each once.
+-- All readings of one node in a range, oldest first, each once; copies are folded by
+-- the reader.
 --
--- Scans all five columns of the day partitions that overlap the range, and of
+-- @channels, @froms and @untils are the spans of the channels that are visible, times
+-- in microseconds since 1970; no two overlap. The casts are for the emulator, where
+-- every array parameter is one of strings.
+--
+-- Scans all six columns of the day partitions that overlap the range, and of
 -- those only the blocks that hold the node.
 SELECT
-  message_id,
-  timestamp,
-  ANY_VALUE(temperature) AS temperature,
-  ANY_VALUE(humidity) AS humidity
-FROM {{readings}}
-WHERE timestamp >= @start
-  AND timestamp < @end
-  AND node_id = @node
-GROUP BY message_id, timestamp
-ORDER BY timestamp, message_id
+  CAST(channel AS INT64) AS customer_id,
+  r.message_id,
+  r.timestamp,
+  ANY_VALUE(r.temperature) AS temperature,
+  ANY_VALUE(r.humidity) AS humidity
+FROM {{readings}} AS r
+INNER JOIN UNNEST(@channels) AS channel WITH OFFSET AS place
+  ON IFNULL(r.customer_id, 0) = CAST(channel AS INT64)
+WHERE r.timestamp >= @start
+  AND r.timestamp < @end
+  AND r.node_id = @node
+  AND UNIX_MICROS(r.timestamp) >= CAST(@froms[OFFSET(place)] AS INT64)
+  AND UNIX_MICROS(r.timestamp) < CAST(@untils[OFFSET(place)] AS INT64)
+GROUP BY customer_id, message_id, timestamp
+ORDER BY timestamp, message_id, customer_id

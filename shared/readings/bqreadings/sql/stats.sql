@@ -1,9 +1,15 @@
 -- One node's readings, summarised over several windows that all end at @end and
 -- start at one of @starts, in microseconds since 1970; windows without readings
--- are absent. The cast is for the emulator, where every array parameter is one of
--- strings.
+-- are absent.
 --
--- Scans all five columns of the day partitions from the earliest start to @end
+-- A copy, with the values of a reading less than @fold microseconds before it, is
+-- left out, and so is what was stored twice; @from lies so long before the range.
+--
+-- @channels, @froms and @untils are the spans of the channels that are visible, times
+-- in microseconds since 1970; no two overlap. The casts are for the emulator, where
+-- every array parameter is one of strings.
+--
+-- Scans all six columns of the day partitions from the earliest start to @end
 -- once for all windows, and of those only the blocks that hold the node.
 SELECT
   place,
@@ -16,15 +22,29 @@ SELECT
   COUNT(*) AS readings
 FROM (
   SELECT
-    message_id,
-    timestamp,
-    ANY_VALUE(temperature) AS temperature,
-    ANY_VALUE(humidity) AS humidity
-  FROM {{readings}}
-  WHERE timestamp >= @start
-    AND timestamp < @end
-    AND node_id = @node
-  GROUP BY message_id, timestamp
+    seen AS timestamp,
+    temperature,
+    humidity
+  FROM (
+    SELECT
+      channel,
+      r.message_id,
+      r.temperature,
+      r.humidity,
+      ARRAY_AGG(r.timestamp ORDER BY r.timestamp) AS times
+    FROM {{readings}} AS r
+    INNER JOIN UNNEST(@channels) AS channel WITH OFFSET AS place
+      ON IFNULL(r.customer_id, 0) = CAST(channel AS INT64)
+    WHERE r.timestamp >= @from
+      AND r.timestamp < @end
+      AND r.node_id = @node
+      AND UNIX_MICROS(r.timestamp) >= CAST(@froms[OFFSET(place)] AS INT64)
+      AND UNIX_MICROS(r.timestamp) < CAST(@untils[OFFSET(place)] AS INT64)
+    GROUP BY channel, r.message_id, r.temperature, r.humidity
+  )
+  CROSS JOIN UNNEST(times) AS seen WITH OFFSET AS nth
+  WHERE nth = 0
+    OR UNIX_MICROS(seen) - UNIX_MICROS(times[SAFE_OFFSET(nth - 1)]) >= @fold
 )
 CROSS JOIN UNNEST(@starts) AS window_start WITH OFFSET AS place
 WHERE UNIX_MICROS(timestamp) >= CAST(window_start AS INT64)

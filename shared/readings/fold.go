@@ -1,0 +1,48 @@
+package readings
+
+import (
+	"iter"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// FoldWithin is within what time of an equal reading another one is its copy.
+const FoldWithin = 10 * time.Minute
+
+// Fold leaves out the copies of readings. A copy has the channel, node, message id
+// and values of one less than [FoldWithin] before it: a node that got no answer
+// has sent its reading through a second gateway, which dated it anew. The readings
+// come node after node, oldest first. Those before start are not yielded; readings
+// from FoldWithin before start on are needed to fold the first ones.
+func Fold(all iter.Seq2[reading.Reading, error], start time.Time) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		seen := map[reading.Reading]time.Time{} // by all but the time
+		var node string
+		var swept time.Time
+		for r, err := range all {
+			if err != nil {
+				yield(reading.Reading{}, err)
+				return
+			}
+			if r.NodeID != node || r.Time.Sub(swept) > 2*FoldWithin || r.Time.Before(swept) {
+				for key, at := range seen {
+					if r.NodeID != node || r.Time.Sub(at) >= FoldWithin {
+						delete(seen, key)
+					}
+				}
+				node, swept = r.NodeID, r.Time
+			}
+			key := r
+			key.Time = time.Time{}
+			before, ok := seen[key]
+			seen[key] = r.Time
+			if ok && r.Time.Sub(before) < FoldWithin || r.Time.Before(start) {
+				continue
+			}
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}

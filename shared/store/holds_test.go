@@ -1,0 +1,348 @@
+package store_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// visible returns what a customer may see of the node n1.
+func (db fixture) visible(t *testing.T, customer int64) []reading.Span {
+	t.Helper()
+	node, err := db.VisibleNode(t.Context(), customer, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node.Visible
+}
+
+// within reports a span of the open channel that does not begin and end between
+// the times given; the last two are zero for a hold of today.
+func within(t *testing.T, span reading.Span, fromAfter, fromBefore, untilAfter, untilBefore time.Time) {
+	t.Helper()
+	ends := span.Until.IsZero() && untilAfter.IsZero() || span.Until.After(untilAfter) && span.Until.Before(untilBefore)
+	if span.Channel != reading.Open || !span.From.After(fromAfter) || !span.From.Before(fromBefore) || !ends {
+		t.Errorf("visible from %v to %v, want from %v–%v to %v–%v", span.From, span.Until, fromAfter, fromBefore, untilAfter, untilBefore)
+	}
+}
+
+// TestHoldBeginsWithItsClaim shows contract 4.8: a new holder sees nothing older, a
+// former one keeps what was theirs.
+func TestHoldBeginsWithItsClaim(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	t0 := db.now(t)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	t1 := db.now(t)
+	spans := db.visible(t, db.anna)
+	if len(spans) != 1 {
+		t.Fatalf("Anna sees %v", spans)
+	}
+	within(t, spans[0], t0, t1, time.Time{}, time.Time{})
+
+	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	t2 := db.now(t)
+	db.claim(t, db.bruno, db.brunosRoom, "n1")
+	t3 := db.now(t)
+	if spans = db.visible(t, db.bruno); len(spans) != 1 {
+		t.Fatalf("Bruno sees %v", spans)
+	}
+	within(t, spans[0], t2, t3, time.Time{}, time.Time{})
+	if err := db.DeleteSensor(t.Context(), db.bruno, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	t4 := db.now(t)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	if spans = db.visible(t, db.anna); len(spans) != 2 {
+		t.Fatalf("Anna sees %v", spans)
+	}
+	within(t, spans[0], t0, t1, t1, t2)
+	within(t, spans[1], t4, db.now(t), time.Time{}, time.Time{})
+}
+
+func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	deletion, err := db.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = deletion.Rollback(context.WithoutCancel(t.Context())) }()
+	db.sql(t, `INSERT INTO gateways (id, customer_id, name, code_hash, code_expires_at, public_key, enrolled_at)
+		VALUES ('gw-a', @bruno, 'g', sha256('a'), now(), sha256('a'), now() - interval '1 day')`, pgx.NamedArgs{"bruno": db.bruno})
+	var group sync.WaitGroup
+	group.Go(func() {
+		// The sensor is still there for him: he gets his own channel alone.
+		if _, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom)); err != nil {
+			t.Error(err)
+		}
+	})
+	group.Wait()
+	if err := deletion.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	spans := db.visible(t, db.bruno)
+	if len(spans) != 1 || spans[0].Channel != reading.Channel(db.bruno) {
+		t.Errorf("Bruno sees %v", spans)
+	}
+}
+
+// TestIDThatAnotherHoldsIsForTheSignedChannelAlone shows contract 4.5 and 4.9.
+func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	_, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
+	mustFail(t, "without a gateway", err, store.ErrSensorExists)
+	gateway := db.enrolled(t, db.bruno)
+	db.claim(t, db.bruno, db.brunosRoom, "n1")
+	spans := db.visible(t, db.bruno)
+	if len(spans) != 1 || spans[0].Channel != reading.Channel(db.bruno) || !spans[0].Until.IsZero() || spans[0].From.After(*gateway.EnrolledAt) {
+		t.Errorf("Bruno sees %v", spans)
+	}
+	_, err = db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
+	mustFail(t, "his own again", err, store.ErrSensorExists)
+	if hers := db.visible(t, db.anna); len(hers) != 1 || hers[0].Channel != reading.Open {
+		t.Errorf("Anna sees %v", hers)
+	}
+	// What happens to his says nothing about hers.
+	if err := db.DeleteSensor(t.Context(), db.bruno, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	nodes := []reading.Node{{ID: "n1"}, {Channel: reading.Channel(db.bruno), ID: "n1"}, {Channel: reading.Channel(db.anna), ID: "n1"}}
+	got, err := db.SensorStatuses(t.Context(), nodes)
+	want := map[reading.Node]store.SensorStatus{nodes[0]: {Owned: true}, nodes[1]: {Deleted: true}, nodes[2]: {Owned: true}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("statuses, %v (-want +got):\n%s", err, diff)
+	}
+	// Created again, it shows all of his channel.
+	db.claim(t, db.bruno, db.brunosRoom, "n1")
+	if diff := cmp.Diff(spans, db.visible(t, db.bruno)); diff != "" {
+		t.Errorf("after deletion and creation (-want +got):\n%s", diff)
+	}
+}
+
+// age makes holds older.
+func (db fixture) age(t *testing.T, days int) {
+	t.Helper()
+	db.sql(t, `UPDATE sensors SET claimed_at = claimed_at - @days * interval '1 day', readable_from = readable_from - @days * interval '1 day'`,
+		pgx.NamedArgs{"days": days})
+	db.sql(t, `UPDATE node_state SET held_since = held_since - @days * interval '1 day', timestamp = timestamp - @days * interval '1 day'`,
+		pgx.NamedArgs{"days": days})
+}
+
+// TestHoldLapses shows contract 4.9.
+func TestHoldLapses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reported, enrolled bool
+		days               int
+		want               error
+	}{
+		"never a reading, a month":                    {days: 31},
+		"never a reading, less":                       {days: 29, want: store.ErrSensorExists},
+		"silent for a month":                          {reported: true, days: 31, want: store.ErrSensorExists},
+		"silent for a month, of an enrolled customer": {reported: true, enrolled: true, days: 31},
+		"silent for less, of an enrolled customer":    {reported: true, enrolled: true, days: 29, want: store.ErrSensorExists},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			db.claim(t, db.anna, db.annasRoom, "n1")
+			if c.enrolled {
+				db.enrolled(t, db.anna)
+			}
+			if c.reported {
+				if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			db.age(t, c.days)
+			before := db.now(t)
+			_, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
+			mustFail(t, "created by another", err, c.want)
+			if c.want != nil {
+				return
+			}
+			his := db.visible(t, db.bruno)
+			if len(his) != 1 {
+				t.Fatalf("Bruno sees %v", his)
+			}
+			within(t, his[0], before, db.now(t), time.Time{}, time.Time{})
+			// Hers is no hold any more, and keeps its time.
+			var hers reading.Span
+			for _, span := range db.visible(t, db.anna) {
+				if span.Channel == reading.Open {
+					hers = span
+				}
+			}
+			within(t, hers, before.AddDate(0, 0, -c.days-1), before, before, db.now(t))
+			if his[0].From.Before(hers.Until) {
+				t.Errorf("his begins at %v, hers ends at %v", his[0].From, hers.Until)
+			}
+			// Nobody deleted it.
+			if got := db.n1(t); !got.Owned || got.Deleted {
+				t.Errorf("status %+v", got)
+			}
+		})
+	}
+}
+
+// TestHoldsWithoutAReadingAreLimited shows contract 4.9.
+func TestHoldsWithoutAReadingAreLimited(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	create := func(id string) error {
+		n := sensorOf(id, db.annasRoom)
+		n.MaxUnreported = 3
+		_, err := db.CreateSensor(t.Context(), db.anna, n)
+		return err
+	}
+	for i := range 3 {
+		if err := create(strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustFail(t, "one more", create("3"), store.ErrTooManyUnreported)
+	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "0", MessageID: "m", Time: db.now(t)}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := create("3"); err != nil {
+		t.Errorf("after a reading of one: %v", err)
+	}
+	mustFail(t, "one more again", create("4"), store.ErrTooManyUnreported)
+	db.enrolled(t, db.anna)
+	if err := create("n1"); err != nil {
+		t.Fatal(err)
+	}
+	if spans := db.visible(t, db.anna); len(spans) != 1 || spans[0].Channel != reading.Channel(db.anna) {
+		t.Errorf("beyond the limit an enrolled customer sees %v", spans)
+	}
+}
+
+// TestNewHoldBeginsEmpty shows contract 4.8.
+func TestNewHoldBeginsEmpty(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	report := func(message string, at time.Time) {
+		t.Helper()
+		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: message, Time: at, Temperature: 20, Humidity: 40}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newest := func() string {
+		t.Helper()
+		rows := db.states(t)
+		if len(rows) != 1 || rows[0].MessageID == nil {
+			return ""
+		}
+		return *rows[0].MessageID
+	}
+	before := db.now(t)
+	report("nobody's", before)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	if got := newest(); got != "" {
+		t.Errorf("it begins with %q", got)
+	}
+	report("late", before.Add(-time.Second))
+	if got := newest(); got != "" {
+		t.Errorf("a reading from before it is %q", got)
+	}
+	report("hers", db.now(t))
+	if got := newest(); got != "hers" {
+		t.Errorf("newest is %q", got)
+	}
+}
+
+// TestAlertBelongsToTheHolderAtItsTime shows contract 6.6.
+func TestAlertBelongsToTheHolderAtItsTime(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	hers := db.now(t)
+	db.enrolled(t, db.anna)
+	db.age(t, 0)
+	db.sql(t, `UPDATE sensors SET holds_open = false`, nil) // her hold ends, as it does when it lapses
+	db.sql(t, `INSERT INTO sensor_tombstones (node_id, customer_id, held_from, lapsed) SELECT node_id, customer_id, readable_from, true FROM sensors`, nil)
+	db.claim(t, db.bruno, db.brunosRoom, "n1")
+	his := db.now(t)
+	at := func(channel reading.Channel, message string, when time.Time) alert.Event {
+		return alert.Exceeded(reading.Reading{Channel: channel, NodeID: "n1", MessageID: message, Time: when, Temperature: 60, Humidity: 40}, alert.Defaults())[0]
+	}
+	for _, c := range []struct {
+		event alert.Event
+		want  store.AlertOutcome
+	}{
+		{at(reading.Open, "late", hers), store.AlertStored},
+		{at(reading.Open, "live", his), store.AlertStored},
+		{at(reading.Open, "live", his), store.AlertDuplicate},
+		{at(reading.Channel(db.anna), "live", his), store.AlertStored}, // another node
+		{at(reading.Channel(db.bruno), "live", his), store.AlertStored},
+		{at(reading.Open, "before anybody's", hers.Add(-time.Hour)), store.AlertIgnored},
+		{at(reading.Open, "live", his.Add(time.Minute)), store.AlertDuplicate}, // a copy, by another gateway
+		{at(reading.Open, "live", his.Add(11*time.Minute)), store.AlertStored}, // the node has counted on
+	} {
+		if got, err := db.InsertAlert(t.Context(), c.event); err != nil || got != c.want {
+			t.Errorf("%s in channel %d at %v: %v, %v, want %v", c.event.MessageID, c.event.Channel, c.event.Time, got, err, c.want)
+		}
+	}
+	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 3} {
+		if all, err := db.AlertHistory(t.Context(), customer, store.AlertQuery{Limit: 10}); err != nil || len(all) != want {
+			t.Errorf("customer %d sees %+v, %v", customer, all, err)
+		}
+	}
+}
+
+// TestPredictionsOfChannelsDoNotMeet shows contract 4.8.
+func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	db.enrolled(t, db.bruno)
+	db.claim(t, db.bruno, db.brunosRoom, "n1")
+	now := db.now(t)
+	channels := []reading.Channel{reading.Open, reading.Channel(db.anna), reading.Channel(db.bruno)}
+	for _, channel := range channels {
+		n := detection(0, true)
+		n.Channel, n.Time = channel, now
+		db.detect(t, n, true)
+		db.detect(t, n, false)
+	}
+	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 1} { // she holds the open channel
+		listed, err := db.Predictions(t.Context(), customer, store.PredictionFilter{Limit: 10})
+		if err != nil || len(listed) != want {
+			t.Errorf("customer %d sees %+v, %v", customer, listed, err)
+		}
+		stats, err := db.PredictionStats(t.Context(), customer)
+		if err != nil || stats.Total != want {
+			t.Errorf("customer %d has %+v, %v", customer, stats, err)
+		}
+	}
+	his, err := db.Predictions(t.Context(), db.bruno, store.PredictionFilter{Limit: 10})
+	if err != nil || len(his) != 1 {
+		t.Fatal(his, err)
+	}
+	_, err = db.ValidatePrediction(t.Context(), db.anna, his[0].ID, store.FeedbackOK)
+	mustFail(t, "another's", err, store.ErrNoPrediction)
+	recorded, err := db.RecordPrediction(t.Context(), db.bruno, store.NewPrediction{SensorID: "n1", Time: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.Prediction(t.Context(), db.anna, recorded.ID)
+	mustFail(t, "another's of another model", err, store.ErrNoPrediction)
+}
