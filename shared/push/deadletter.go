@@ -153,10 +153,7 @@ func publishDeadLetter(ctx context.Context, to DeadLetter, function string, m Me
 // clip returns a text as Pub/Sub takes it for the value of an attribute.
 func clip(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) > maxAttributeBytes {
-		text = strings.ToValidUTF8(text[:maxAttributeBytes], "") // without half a rune
-	}
-	return text
+	return strings.ToValidUTF8(text[:min(len(text), maxAttributeBytes)], "") // without half a rune
 }
 
 // withoutDeadLetter returns the attributes that a publisher gave a message, without
