@@ -197,8 +197,9 @@ func (r *responder) stepDefence(now time.Time, l *link) {
 }
 
 // tieBreak meets another prober of the same name: the one whose records come
-// later in order goes on, the other waits and asks again (§8.2).
-func (r *responder) tieBreak(now time.Time, l *link, n *name, m *dns.Msg) {
+// later in order goes on, the other waits and asks again (§8.2). Whoever only ever
+// asks does not keep the gateway without any name.
+func (r *responder) tieBreak(now time.Time, l *link, n *name, m *dns.Msg, from netip.Addr) {
 	ours, claims := r.records(l, n).unique(), r.uniqueRecordsOfAllLinks()
 	for _, of := range []string{n.instance(), n.host()} {
 		named := func(records []dns.RR) []dns.RR {
@@ -210,6 +211,10 @@ func (r *responder) tieBreak(now time.Time, l *link, n *name, m *dns.Msg) {
 		}
 		if compare(named(ours), theirs) < 0 {
 			n.steps, n.due = 0, now.Add(tieBreakDelay)
+			if now.Sub(n.tried) > reclaimEvery {
+				r.noteConflict(now, l, n, from)
+				r.lose(now, l, n)
+			}
 			return
 		}
 	}

@@ -277,3 +277,26 @@ func TestProbingIsSlowUnderConflicts(t *testing.T) {
 		t.Errorf("%d attempts in two minutes", len(attempts))
 	}
 }
+
+// TestWhoOnlyAsksTakesNoName has a device probe for the specified name for ever,
+// with data that win by §8.2, and never claim it.
+func TestWhoOnlyAsksTakesNoName(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	s.update(s.now, s.links)
+	probe := ask(specified, dns.TypeANY, dns.ClassINET)
+	late := claim()
+	late.A = net.IPv4(255, 255, 255, 254)
+	probe.Ns = []dns.RR{late}
+	for range 100 {
+		s.from(eth, stranger, probe)
+		s.pass(200 * time.Millisecond)
+	}
+	if got := s.on(eth); got.Host != "monitor-gateway-010203.local" || got.Phase != "ready" || got.Role != RoleConflict {
+		t.Errorf("meanwhile it is %+v", got)
+	}
+	s.pass(10 * time.Second)
+	if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Phase != "ready" || got.Role != RoleActive {
+		t.Errorf("afterwards it is %+v", got)
+	}
+}

@@ -30,7 +30,7 @@ func (r *responder) receive(now time.Time, p packet) {
 	r.answerPair(now, l, &m)
 	for _, n := range l.names() {
 		if n.phase == probing {
-			r.tieBreak(now, l, n, &m)
+			r.tieBreak(now, l, n, &m, p.from.Addr().WithZone(""))
 		}
 	}
 	r.answerQuery(now, l, &m, p.from)

@@ -238,6 +238,7 @@ func (r *responder) readdress(now time.Time, l *link, found Link) {
 		before = append(before, r.records(l, n).address)
 	}
 	l.Link = found
+	clear(l.said) // of addresses that may never come back
 	for i, n := range l.names() {
 		switch n.phase {
 		case waiting:

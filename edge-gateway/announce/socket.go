@@ -255,10 +255,13 @@ func (s *sockets) receive(o *linkSockets, next read) {
 		if address, ok := netip.AddrFromSlice(to); ok {
 			p.to = address.Unmap()
 		}
-		if link != 0 && link != own {
-			if !p.to.IsValid() || p.to.IsMulticast() {
-				continue // the socket of that link hears it too
-			}
+		switch {
+		case link == 0 && !multicast.Near(o.link.Prefixes, p.from.Addr()):
+			p.link = 0 // to an address, on Windows: its sender's network tells
+		case link == 0 || link == own:
+		case p.to.IsMulticast():
+			continue // the socket of that link hears it too
+		default:
 			p.link = link // what comes to an address reaches any one of the sockets
 		}
 		select {

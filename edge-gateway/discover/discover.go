@@ -85,14 +85,16 @@ const (
 	maxPause   = 4 * time.Second
 )
 
-// Interfaces are those that can do multicast and have an IPv4 address.
+// Interfaces are those that can do multicast, have an IPv4 address, and are
+// connected: a bridge of containers without any is not.
 func Interfaces() ([]net.Interface, error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
 	return slices.DeleteFunc(all, func(i net.Interface) bool {
-		return i.Flags&net.FlagUp == 0 || i.Flags&net.FlagMulticast == 0 || i.Flags&net.FlagLoopback != 0 || len(multicast.Prefixes(i)) == 0
+		const needed = net.FlagUp | net.FlagRunning | net.FlagMulticast
+		return i.Flags&needed != needed || i.Flags&net.FlagLoopback != 0 || len(multicast.Prefixes(i)) == 0
 	}), nil
 }
 

@@ -70,7 +70,9 @@ func Near(prefixes []netip.Prefix, address netip.Addr) bool {
 
 // Sorted are interfaces with those of hardware first: containers and tunnels may
 // be many, and no node is behind them.
-func Sorted(interfaces []net.Interface) []net.Interface {
+func Sorted(interfaces []net.Interface) []net.Interface { return sortedBy(interfaces, physical) }
+
+func sortedBy(interfaces []net.Interface, physical func(name string) bool) []net.Interface {
 	virtual := make(map[int]int, len(interfaces))
 	for _, i := range interfaces {
 		if !physical(i.Name) {
