@@ -12,6 +12,8 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/gofrs/flock"
+
 	"coldaisle.dev/shared/coalesce"
 )
 
@@ -32,14 +34,23 @@ func Open(dir string, options Options) (*Outbox, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("outbox folder: %w", err)
 	}
-	unlock, err := lock(filepath.Join(dir, "lock"))
-	if err != nil {
-		return nil, err
+	// Unlock releases the lock before it closes the file: a child that is just being
+	// started still has a copy of the descriptor, and with it the lock.
+	lock := flock.New(filepath.Join(dir, "lock"))
+	locked, err := lock.TryLock()
+	if err == nil && !locked {
+		err = ErrInUse
 	}
-	o := &Outbox{options: options, dir: dir, unlock: unlock, codec: newCodec(), compressWake: make(chan struct{}, 1)}
+	if errors.Is(err, syscall.EROFS) {
+		err = nil // there is no lock, and nobody can make one
+	}
+	if err != nil {
+		return nil, fmt.Errorf("outbox lock %s: %w", lock.Path(), err)
+	}
+	o := &Outbox{options: options, dir: dir, unlock: lock.Unlock, codec: newCodec(), compressWake: make(chan struct{}, 1)}
 	if err := o.restore(); err != nil {
 		o.codec.close()
-		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), unlock())
+		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), lock.Unlock())
 	}
 	o.appending = coalesce.New(o.commitBatch, coalesce.Options[entry]{})
 	o.removeConsumed(0)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
 )
@@ -21,11 +23,14 @@ func serve(ctx context.Context, s Config, out *os.File, clock func() time.Time) 
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
-	unlock, err := lock(filepath.Join(s.data, "lock"))
-	if err != nil {
-		return err
+	// The kernel releases the lock when the process ends, however it ends.
+	lock := flock.New(filepath.Join(s.data, "lock"))
+	if locked, err := lock.TryLock(); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	} else if !locked {
+		return errors.New("another Coldaisle runs on this data folder: stop it, or choose another folder with --data")
 	}
-	defer unlock()
+	defer func() { _ = lock.Unlock() }()
 	path := filepath.Join(s.data, "coldaisle.log")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // in the folder that the user names
 	if err != nil {
