@@ -18,6 +18,7 @@ type Config struct {
 	NodeBurst      int           `env:"NODE_BURST"         envDefault:"100"         help:"how many of them may come at once"`
 	MaxNodes       int           `env:"MAX_NODES"          envDefault:"10000"       help:"how many nodes are remembered"`
 	ProbeEvery     time.Duration `env:"PROBE_EVERY"        envDefault:"1s"          help:"how often Pub/Sub is tried while it is away"`
+	IdleProbe      time.Duration `env:"IDLE_PROBE"         envDefault:"5m"          help:"how long nothing may be published before a reading of the probe is, 0 for any time"`
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"    envDefault:"4s"          help:"how long a node waits for Pub/Sub before its reading goes into the outbox"`
 	SiteToken      string        `env:"SITE_TOKEN"                                  help:"secret that the gateways of one site share: two with the same are a pair"`
 	NameCheckEvery time.Duration `env:"NAME_CHECK_EVERY"   envDefault:"1m"          help:"how often the gateway asks for its own name, as a node does"`
@@ -59,6 +60,7 @@ func (s Config) Validate() error {
 	check(s.NodeBurst >= 1, "NODE_BURST must be 1 or more")
 	check(s.SiteToken == "" || len(s.SiteToken) >= minToken, "SITE_TOKEN must have 16 characters or more")
 	check(s.MaxNodes >= 1, "MAX_NODES must be 1 or more")
+	check(s.IdleProbe == 0 || s.IdleProbe >= 10*time.Second, "IDLE_PROBE must be 0 (off) or 10s or more")
 	check(s.ProbeEvery > 0, "PROBE_EVERY must be longer than 0")
 	check(s.NameCheckEvery >= time.Second, "NAME_CHECK_EVERY must be 1s or longer")
 	check(s.PublishTimeout >= 100*time.Millisecond && s.PublishTimeout <= 8*time.Second, "PUBLISH_TIMEOUT must be between 100ms and 8s")

@@ -24,6 +24,8 @@ type connecting struct {
 	timeout, every time.Duration
 	clock          func() time.Time
 	log            *slog.Logger
+	// attempts are those of the client that open makes.
+	attempts *gateway.Attempts
 
 	mu     sync.Mutex
 	client *pubsub.Client
@@ -60,7 +62,7 @@ func (c *connecting) Publish(ctx context.Context, m gateway.Message) error {
 	if err != nil {
 		return err
 	}
-	return topic.Publish(ctx, m)
+	return c.attempts.Explain(topic.Publish(ctx, m))
 }
 
 // PublishBacklog implements [gateway.Publisher].
@@ -69,7 +71,11 @@ func (c *connecting) PublishBacklog(ctx context.Context, messages []gateway.Mess
 	if err != nil {
 		return []error{err} // the first; the others are not tried
 	}
-	return topic.PublishBacklog(ctx, messages)
+	errs := topic.PublishBacklog(ctx, messages)
+	for i, err := range errs {
+		errs[i] = c.attempts.Explain(err)
+	}
+	return errs
 }
 
 // close sends what is still held and closes the connection.

@@ -17,10 +17,12 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/golang-jwt/jwt/v5"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -72,7 +74,7 @@ func TestCredentialsCome(t *testing.T) {
 		open: func() (*pubsub.Client, error) {
 			return pubsub.NewClient(context.WithoutCancel(t.Context()), testProject, options...)
 		},
-		topic: testTopic, timeout: 4 * time.Second, every: time.Millisecond, clock: time.Now, log: logger,
+		topic: testTopic, timeout: 4 * time.Second, every: time.Millisecond, clock: time.Now, log: logger, attempts: &gateway.Attempts{},
 	}
 	t.Cleanup(topic.close)
 	box, err := outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now})
@@ -170,5 +172,80 @@ func TestServesWithoutCredentials(t *testing.T) {
 	}
 	if !strings.Contains(p.log.String(), "google.json: no such file") {
 		t.Error("the log says nothing of the credentials")
+	}
+}
+
+// TestFaultsKeepTheirKind has Pub/Sub fail in several ways, by a real client: what the
+// client's library tries again until its time is over is told as what it is. Contract
+// 8.12.
+func TestFaultsKeepTheirKind(t *testing.T) {
+	t.Parallel()
+	injected := func(code codes.Code) string {
+		server := pstest.NewServer(pstest.WithErrorInjection("Publish", code, "as the test says"))
+		t.Cleanup(func() { _ = server.Close() })
+		return server.Addr
+	}
+	closed := fmt.Sprintf("127.0.0.1:%d", pubsubtest.FreePort(t))
+	for kind, endpoint := range map[string]string{
+		"refused": closed, "dns": "passthrough:///no.such.host.invalid:443",
+		"permission": injected(codes.PermissionDenied), "quota": injected(codes.ResourceExhausted),
+		"unavailable": injected(codes.Unavailable), "topic": injected(codes.NotFound), "credentials": injected(codes.Unauthenticated),
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			attempts := &gateway.Attempts{}
+			options := append(gateway.ClientOptions(attempts), option.WithEndpoint(endpoint), option.WithoutAuthentication(),
+				option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+			topic := &connecting{
+				open: func() (*pubsub.Client, error) {
+					return pubsub.NewClient(context.WithoutCancel(t.Context()), testProject, options...)
+				},
+				topic: testTopic, timeout: time.Second, every: time.Millisecond, clock: time.Now, log: logging.Discard(), attempts: attempts,
+			}
+			t.Cleanup(topic.close)
+			box, err := outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = box.Close() })
+			site := gateway.New(gateway.Config{IdleProbe: time.Hour}, topic, box, time.Now, logging.Discard())
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = site.Run(ctx) })
+			t.Cleanup(func() { stop(); running.Wait() })
+			get := func(path string) string {
+				answer := httptest.NewRecorder()
+				site.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+				return answer.Body.String()
+			}
+			// No node has sent anything: the gateway finds it out by itself.
+			waitFor(t, "health", func() bool { return strings.Contains(get("/health"), `"status":"degraded","reasons":["publishing: `) })
+			if want := fmt.Sprintf("gateway_publish_faults_total{kind=%q} ", kind); !strings.Contains(get("/metrics"), want) {
+				t.Errorf("no %q in the metrics; health says %s", want, get("/health"))
+			}
+		})
+	}
+}
+
+// TestChecks breaks what the gateway asks itself.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	asked := checks(Config{OutboxDir: dir, OutboxMaxBytes: 1 << 20}, connections{Emulator: "x"}, fmt.Sprintf("127.0.0.1:%d", pubsubtest.FreePort(t)), time.Now)
+	results := func() map[string]error {
+		found := map[string]error{}
+		for _, c := range asked {
+			found[c.Name] = c.Ask(t.Context())
+		}
+		return found
+	}
+	if got := results(); got["address"] == nil || got["clock"] != nil || got["disk"] != nil {
+		t.Errorf("with nobody at the address: %v", got)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := results(); got["disk"] == nil {
+		t.Errorf("without the folder: %v", got)
 	}
 }

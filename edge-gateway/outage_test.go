@@ -42,6 +42,8 @@ type process struct {
 	environ []string
 	port    int
 	command *exec.Cmd
+	// program makes the command; nil for this test's own program as a gateway.
+	program func(ctx context.Context) *exec.Cmd
 	log     bytes.Buffer
 }
 
@@ -65,7 +67,11 @@ func (p *process) url() string { return "http://127.0.0.1:" + strconv.Itoa(p.por
 
 func (p *process) start() {
 	p.t.Helper()
-	p.command = exec.CommandContext(context.WithoutCancel(p.t.Context()), os.Args[0])
+	ctx := context.WithoutCancel(p.t.Context())
+	p.command = exec.CommandContext(ctx, os.Args[0])
+	if p.program != nil {
+		p.command = p.program(ctx)
+	}
 	p.command.Env = p.environ
 	p.command.Stderr = &p.log
 	if err := p.command.Start(); err != nil {

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
+	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
+	"coldaisle.dev/edge-gateway/doctor"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
@@ -25,7 +27,7 @@ import (
 // serve runs the gateway until the context ends: then it says goodbye, finishes
 // what is under way, and leaves what it could not publish in the outbox.
 func serve(ctx context.Context, environ []string, clock func() time.Time) error {
-	s, _, err := loadSettings(environ, installation{"/"})
+	s, google, err := loadSettings(environ, installation{"/"})
 	if err != nil {
 		return err
 	}
@@ -33,11 +35,12 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	for _, text := range unknown(environ, installation{"/"}) {
 		log.WarnContext(ctx, "unknown setting, its default holds", "setting", text)
 	}
+	attempts := &gateway.Attempts{}
 	topic := &connecting{
 		open: func() (*pubsub.Client, error) {
-			return pubsub.NewClient(context.WithoutCancel(ctx), s.ProjectID, gateway.ClientOptions()...)
+			return pubsub.NewClient(context.WithoutCancel(ctx), s.ProjectID, gateway.ClientOptions(attempts)...)
 		},
-		topic: s.DataTopic, timeout: s.PublishTimeout, every: s.ProbeEvery, clock: clock, log: log,
+		attempts: attempts, topic: s.DataTopic, timeout: s.PublishTimeout, every: s.ProbeEvery, clock: clock, log: log,
 	}
 	defer topic.close()
 	box, err := openOutbox(ctx, s, clock, log)
@@ -45,13 +48,14 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		return err
 	}
 	defer func() { _ = box.Close() }()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(s.Port))
+	listener, err := listen(ctx, &s, log)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
 	conduct := gateway.Config{
 		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
-		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"),
+		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), IdleProbe: s.IdleProbe,
+		Checks: checks(s, google, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), clock),
 	}
 	announcer, err := announce.New(announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}, SiteToken: s.SiteToken}, clock, log)
 	if err != nil {
@@ -86,6 +90,43 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	err = parts.Wait()
 	log.InfoContext(context.WithoutCancel(ctx), "stopped", "backlog", box.Stats().Pending)
 	return err //nolint:wrapcheck // the parts say what they are
+}
+
+// listen returns the socket that systemd holds for the gateway
+// (monitor-gateway.socket), so that connections wait while the program is replaced and
+// none is refused. Without one it opens its own.
+func listen(ctx context.Context, s *Config, log *slog.Logger) (net.Listener, error) {
+	inherited, err := activation.Listeners()
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	for _, listener := range inherited {
+		address, ok := listener.Addr().(*net.TCPAddr)
+		if !ok {
+			continue
+		}
+		if address.Port != s.Port {
+			log.WarnContext(ctx, "the port of monitor-gateway.socket holds, not PORT", "port", address.Port, "setting", s.Port)
+			s.Port = address.Port
+		}
+		return listener, nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(s.Port))
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return listener, nil
+}
+
+// checks are what the gateway asks itself beside its work.
+func checks(s Config, google connections, address string, clock func() time.Time) []gateway.Check {
+	look := doctor.Config{OutboxDir: s.OutboxDir, OutboxMaxBytes: s.OutboxMaxBytes, Emulator: google.Emulator, Clock: clock}
+	visitor := newVisitor(10 * time.Second)
+	return []gateway.Check{
+		{Name: "address", Every: 15 * time.Second, Fatal: true, Ask: func(ctx context.Context) error { return alive(ctx, visitor, address) }},
+		{Name: "clock", Every: 10 * time.Minute, Ask: look.CheckClock},
+		{Name: "disk", Every: 10 * time.Minute, Ask: look.CheckDisk},
+	}
 }
 
 // box is an outbox that can be closed.

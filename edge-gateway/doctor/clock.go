@@ -49,6 +49,23 @@ func (c Config) clock(ctx context.Context, r *Report) {
 	}
 }
 
+// CheckClock is the same question for the gateway itself: the error is that the clock
+// is wrong. When Google does not answer nothing is known, which is not the clock's
+// fault.
+func (c Config) CheckClock(ctx context.Context) error {
+	if c.Emulator != "" && c.Google == "" {
+		return nil
+	}
+	off, _, err := c.clockError(ctx)
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return fmt.Errorf("wrong by weeks or more: %w", err)
+	}
+	if err == nil && off.Abs() > clockLimit {
+		return errors.New(describeOffset(off))
+	}
+	return nil
+}
+
 func describeOffset(off time.Duration) string {
 	direction := "fast"
 	if off < 0 {

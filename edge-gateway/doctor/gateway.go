@@ -46,6 +46,12 @@ func (c Config) gateway(ctx context.Context, r *Report) announce.State {
 		}
 	}
 	tellName(r, h.Announced)
+	for _, reason := range h.Reasons {
+		check, _, _ := strings.Cut(reason, ":")
+		if check != "publishing" && check != "outbox" && check != "name" { // told above
+			r.warn(subject, "", "says of itself that it is %s: %s", h.Status, reason)
+		}
+	}
 	if h.Outbox.Dropped > 0 {
 		r.warn(subject, "see what is said of the outbox", "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
 	}

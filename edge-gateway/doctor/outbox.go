@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,6 +54,27 @@ func (c Config) outbox(r *Report) {
 		r.ok(subject, "%s with half a message at the end, as a power failure leaves it; nothing that was promised is missing", plural(held.TornSegments, "segment"))
 	}
 	c.space(r, subject, held.Bytes)
+}
+
+// CheckDisk is the same question for the gateway itself: the error is that the outbox
+// cannot be written, or only slowly, or cannot grow to its bound.
+func (c Config) CheckDisk(context.Context) error {
+	took, err := outbox.Probe(c.OutboxDir, c.Clock)
+	if err != nil {
+		return err
+	}
+	if took > slowWrite {
+		return fmt.Errorf("a durable write takes %s", took.Round(time.Millisecond))
+	}
+	held, err := outbox.Size(c.OutboxDir)
+	if err != nil {
+		return err
+	}
+	free, err := freeSpace(nearestExisting(c.OutboxDir))
+	if wanted := c.OutboxMaxBytes - held; err == nil && free < wanted {
+		return fmt.Errorf("%s are free; the outbox may need %s more", size(free), size(wanted))
+	}
+	return nil
 }
 
 // space looks whether the outbox can grow to its bound.

@@ -16,6 +16,10 @@ import (
 func (g *Gateway) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { g.keepNodes(ctx) })
+	beside.Go(func() { g.probeIdle(ctx) })
+	for _, c := range g.config.Checks {
+		beside.Go(func() { g.ask(ctx, c) })
+	}
 	defer beside.Wait()
 	d := newDrain()
 	for ctx.Err() == nil {

@@ -102,6 +102,11 @@ type Config struct {
 	NodesFile string
 	// Discovery tells /health how the gateway is announced; nil for not at all.
 	Discovery func() any
+	// Checks are asked while Run runs; /health tells what comes of them.
+	Checks []Check
+	// IdleProbe is how long nothing may be published before the gateway publishes a
+	// reading of the probe; 0 for any time.
+	IdleProbe time.Duration
 	// Degraded says why nodes may not find the gateway; empty for no reason.
 	Degraded func() string
 	// Collectors are metrics of the parts beside the gateway.
@@ -120,6 +125,8 @@ type Gateway struct {
 	// What is logged once in a while: readings that cannot be kept, or that Pub/Sub
 	// refuses, and for each node requests that break a rule.
 	drops, refusals *logLimiter
+	outages         *kindLimiter
+	verdicts        verdicts
 	rejections      *notices
 	damage          damage
 	boot            boot
@@ -138,7 +145,7 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 		nodes:  newNodeTable(config.MaxNodes, config.NodeRate, config.NodeBurst),
 		uplink: newUplink(clock()),
 		wake:   make(chan struct{}, 1),
-		drops:  &logLimiter{}, refusals: &logLimiter{},
+		drops:  &logLimiter{}, refusals: &logLimiter{}, outages: &kindLimiter{},
 		rejections: &notices{logged: map[string]time.Time{}},
 		boot:       thisBoot(),
 		clock:      clock, log: log,

@@ -10,7 +10,8 @@ import (
 // Health is the body of GET /health. The answer is 200 for as long as the
 // gateway serves: a restart would not bring Pub/Sub back.
 type Health struct {
-	Status     string       `json:"status"` // healthy, or degraded while readings are not published or not kept, or nodes may not find it
+	Status     string       `json:"status"`            // healthy, degraded or failing
+	Reasons    []string     `json:"reasons,omitempty"` // why it is not healthy
 	Version    string       `json:"version,omitzero"`
 	Nodes      int          `json:"nodes"`
 	Publishing Publishing   `json:"publishing"`
@@ -41,8 +42,9 @@ type OutboxHealth struct {
 func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
 	down, since, reason := g.uplink.state()
 	stats := g.outbox.Stats()
+	status, reasons := g.state()
 	h := Health{
-		Status:     "healthy",
+		Status: status, Reasons: reasons,
 		Version:    g.config.Version,
 		Nodes:      g.nodes.count(),
 		Publishing: Publishing{Up: !down, Since: reading.TruncateTime(since), Error: reason, Refused: g.refusals.total()},
@@ -50,12 +52,6 @@ func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
 	}
 	if stats.Err != nil {
 		h.Outbox.Error = stats.Err.Error()
-	}
-	if reason != "" || stats.Err != nil {
-		h.Status = "degraded"
-	}
-	if g.config.Degraded != nil && g.config.Degraded() != "" {
-		h.Status = "degraded"
 	}
 	if g.config.Discovery != nil {
 		h.Discovery = g.config.Discovery()

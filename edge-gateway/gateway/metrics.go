@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -12,6 +14,7 @@ type metrics struct {
 	rejected  *prometheus.CounterVec
 	published prometheus.Counter
 	failed    prometheus.Counter
+	faults    *prometheus.CounterVec
 	refused   prometheus.Counter
 	kept      prometheus.Counter
 	delivered prometheus.Counter
@@ -24,8 +27,8 @@ func newMetrics(g *Gateway) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help})
 	}
-	byReason := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, []string{"reason"})
+	by := func(label, name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, []string{label})
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: name, Help: help}, value)
@@ -35,11 +38,12 @@ func newMetrics(g *Gateway) *metrics {
 		accepted:  counter("messages_accepted_total", "Valid messages received."),
 		published: counter("messages_published_total", "Live messages that Pub/Sub has acknowledged."),
 		failed:    counter("publish_failures_total", "Live messages that could not be published."),
+		faults:    by("kind", "publish_faults_total", "Failed publishes, live ones and backlog, by what they failed by."),
 		refused:   counter("publish_refused_total", "Messages that Pub/Sub refuses for what is in them, given up."),
 		kept:      counter("outbox_kept_total", "Readings put into the outbox."),
 		delivered: counter("outbox_delivered_total", "Readings of the outbox that Pub/Sub has acknowledged."),
-		dropped:   byReason("outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
-		rejected:  byReason("requests_rejected_total", "Requests refused, by reason."),
+		dropped:   by("reason", "outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
+		rejected:  by("reason", "requests_rejected_total", "Requests refused, by reason."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "gateway", Name: "publish_seconds", Help: "Time from a live message to Pub/Sub's answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
@@ -50,13 +54,17 @@ func newMetrics(g *Gateway) *metrics {
 	})
 	build.Set(1)
 	m.registry.MustRegister(
-		m.accepted, m.rejected, m.published, m.failed, m.refused, m.latency, m.kept, m.delivered, m.dropped, build,
+		m.faults, m.accepted, m.rejected, m.published, m.failed, m.refused, m.latency, m.kept, m.delivered, m.dropped, build,
 		gauge("nodes", "Nodes known.", func() float64 { return float64(g.nodes.count()) }),
 		gauge("publishing", "1 while Pub/Sub answers, 0 while readings go into the outbox.", func() float64 {
 			if g.uplink.isDown() {
 				return 0
 			}
 			return 1
+		}),
+		gauge("state", "0 while healthy, 1 while degraded, 2 while failing.", func() float64 {
+			state, _ := g.state()
+			return float64(slices.Index([]string{stateHealthy, stateDegraded, stateFailing}, state))
 		}),
 		gauge("outbox_readings", "Readings that wait in the outbox.", func() float64 { return float64(g.outbox.Stats().Pending) }),
 		gauge("outbox_bytes", "Size of the outbox on disk.", func() float64 { return float64(g.outbox.Stats().Bytes) }),

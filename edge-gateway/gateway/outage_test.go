@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,7 +154,7 @@ func TestNothingCanBeKept(t *testing.T) {
 		}
 	}
 	_, health := s.send(http.MethodGet, "/health", "")
-	if !strings.Contains(health, `"dropped":3`) || !strings.Contains(health, "read-only file system") {
+	if !strings.Contains(health, `"status":"failing"`) || !strings.Contains(health, `"dropped":3`) || !strings.Contains(health, `"outbox: read-only file system"`) {
 		t.Errorf("health says %s", health)
 	}
 	_, metrics := s.send(http.MethodGet, "/metrics", "")
@@ -264,4 +266,61 @@ func TestFlippedBits(t *testing.T) {
 	if lines := strings.Count(log.text.String(), "places of the outbox cannot be read"); lines != 1 {
 		t.Errorf("%d lines about it, want 1:\n%s", lines, log.text.String())
 	}
+}
+
+// TestChecksAreTold has checks of the gateway fail and recover. Contract 8.12.
+func TestChecksAreTold(t *testing.T) {
+	t.Parallel()
+	var slow, deaf atomic.Bool
+	check := func(name string, fatal bool, broken *atomic.Bool) gateway.Check {
+		return gateway.Check{Name: name, Every: time.Millisecond, Fatal: fatal, Ask: func(context.Context) error {
+			if broken.Load() {
+				return errors.New("broken")
+			}
+			return nil
+		}}
+	}
+	s := newSiteWith(t, gateway.Config{Checks: []gateway.Check{check("clock", false, &slow), check("address", true, &deaf)}}, nil)
+	s.run()
+	says := func(text string) {
+		t.Helper()
+		eventually(t, text, func() bool {
+			_, health := s.send(http.MethodGet, "/health", "")
+			return strings.HasPrefix(health, text)
+		})
+	}
+	says(`{"status":"healthy","version"`)
+	slow.Store(true)
+	says(`{"status":"degraded","reasons":["clock: broken"],`)
+	deaf.Store(true)
+	says(`{"status":"failing","reasons":["clock: broken","address: broken"],`)
+	if _, metrics := s.send(http.MethodGet, "/metrics", ""); !strings.Contains(metrics, "gateway_state 2\n") {
+		t.Error("the metrics do not say that it is failing")
+	}
+	slow.Store(false)
+	deaf.Store(false)
+	says(`{"status":"healthy","version"`)
+}
+
+// TestIdleGatewayAsksPubSub finds that Pub/Sub is away, and back, though no node sends
+// anything.
+func TestIdleGatewayAsksPubSub(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond, IdleProbe: 5 * time.Millisecond}, nil)
+	s.published.fail(errAway)
+	s.run()
+	up := func(want bool) func() bool {
+		return func() bool {
+			_, health := s.send(http.MethodGet, "/health", "")
+			return strings.Contains(health, fmt.Sprintf(`"up":%t`, want))
+		}
+	}
+	eventually(t, "the outage", up(false))
+	s.published.fail(nil)
+	eventually(t, "its end", up(true))
+	if got := s.published.last(); got.Reading.NodeID != "coldaisle.probe" {
+		t.Errorf("published %+v", got)
+	}
+	s.published.fail(errAway)
+	eventually(t, "the next outage", up(false))
 }

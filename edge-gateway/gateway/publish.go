@@ -107,8 +107,12 @@ func (g *Gateway) publishFailed(ctx context.Context, m Message, err error) (give
 // Unreachable tells the gateway that Pub/Sub cannot be reached, before a reading
 // finds it out.
 func (g *Gateway) Unreachable(ctx context.Context, err error) {
+	kind := faultKind(err)
+	g.metrics.faults.WithLabelValues(kind).Inc()
 	if g.uplink.markDown(g.clock(), err) {
-		g.log.ErrorContext(ctx, "publishing failed, readings go into the outbox", "error", err.Error())
+		if count, due := g.outages.add(kind, g.clock()); due {
+			g.log.ErrorContext(ctx, "publishing failed, readings go into the outbox", "kind", kind, "outages", count, "error", err.Error())
+		}
 		g.wakeRun()
 	}
 }
@@ -167,6 +171,24 @@ func encode(data wire.Data) ([]byte, error) {
 // logInterval is the least time between two log lines of the same kind: the
 // journal is on the same SD card as the outbox.
 const logInterval = time.Minute
+
+// kindLimiter is a [logLimiter] for each kind of fault. There are few kinds.
+type kindLimiter struct {
+	mu    sync.Mutex
+	kinds map[string]*logLimiter
+}
+
+func (k *kindLimiter) add(kind string, now time.Time) (count int64, due bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kinds == nil {
+		k.kinds = map[string]*logLimiter{}
+	}
+	if k.kinds[kind] == nil {
+		k.kinds[kind] = &logLimiter{}
+	}
+	return k.kinds[kind].add(now)
+}
 
 // logLimiter counts events of one kind and says which of them to log.
 type logLimiter struct {

@@ -27,13 +27,15 @@ const (
 	publishLimit = 10 * time.Second
 )
 
-// ClientOptions are those of a Pub/Sub client for [NewReadingPublisher]. Left alone, gRPC
-// waits up to two minutes before it tries a lost connection again.
-func ClientOptions() []option.ClientOption {
+// ClientOptions are those of a Pub/Sub client for [NewReadingPublisher], whose failed
+// attempts are remembered. Left alone, gRPC waits up to two minutes before it tries a
+// lost connection again.
+func ClientOptions(attempts *Attempts) []option.ClientOption {
 	retry := backoff.DefaultConfig
 	retry.BaseDelay, retry.MaxDelay = 500*time.Millisecond, 5*time.Second
 	return []option.ClientOption{
 		option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second})),
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(attempts.intercept)),
 	}
 }
 

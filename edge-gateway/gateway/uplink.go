@@ -13,8 +13,9 @@ import (
 type uplink struct {
 	mu       sync.Mutex
 	down     bool
-	trial    bool // the next live reading is to be tried though it is down
-	refusals int  // since a message was taken
+	trial    bool  // the next live reading is to be tried though it is down
+	refusals int   // since a message was taken
+	messages int64 // that were taken
 	since    time.Time
 	reason   string // why it is down, or why every message is refused
 	// period is canceled when the uplink goes down. All publishes in flight then
@@ -87,6 +88,14 @@ func (u *uplink) markUp() {
 		u.reason = ""
 	}
 	u.refusals = 0
+	u.messages++
+}
+
+// taken counts messages that Pub/Sub has taken.
+func (u *uplink) taken() int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.messages
 }
 
 // answered notes an answer of Pub/Sub's. If it brought the uplink back, away is

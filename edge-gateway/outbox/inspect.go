@@ -42,6 +42,15 @@ func Inspect(dir string) (Contents, error) {
 	return found, nil
 }
 
+// Size is how many bytes the segments in a folder take.
+func Size(dir string) (int64, error) {
+	o := &Outbox{dir: dir, options: Options{disk: readOnly{}}}
+	if err := o.list(); err != nil {
+		return 0, fmt.Errorf("size of outbox: %w", err)
+	}
+	return o.bytes(), nil
+}
+
 // readOnly is the real file system for someone who only looks.
 type readOnly struct{ osDisk }
 

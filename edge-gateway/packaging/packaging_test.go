@@ -168,9 +168,10 @@ func TestUnit(t *testing.T) {
 	}
 	// systemd looks whether the programs are there.
 	unit := copied("monitor-gateway.service", "ExecStart=/usr/local/bin/monitor-gateway\n", "ExecStart=/bin/true\n")
+	socket := copied("monitor-gateway.socket", "ListenStream=8080", "ListenStream=8080")
 	restart := copied("monitor-gateway-credentials.service", "ExecStart=systemctl ", "ExecStart=/bin/true ")
 	watch := copied("monitor-gateway-credentials.path", "PathChanged=/etc/monitor-gateway/google.json", "PathChanged=/etc/monitor-gateway/google.json")
-	output, err := exec.CommandContext(t.Context(), analyze, "verify", unit, restart, watch).CombinedOutput()
+	output, err := exec.CommandContext(t.Context(), analyze, "verify", unit, socket, restart, watch).CombinedOutput()
 	if err != nil || len(output) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, output)
 	}

@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Attempts remembers the last failed request of a Pub/Sub client. The client's library
+// tries again until its time is over and then says "context deadline exceeded", which
+// hides whether the name did not resolve or the connection was refused.
+type Attempts struct {
+	mu   sync.Mutex
+	last error // nil after a request that was answered
+}
+
+// intercept is a [grpc.UnaryClientInterceptor].
+func (a *Attempts) intercept(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
+	err := invoke(ctx, method, request, reply, conn, options...)
+	if err != nil && status.Code(err) == codes.DeadlineExceeded {
+		return err // the cause is an earlier one, if there is one
+	}
+	a.mu.Lock()
+	a.last = err
+	a.mu.Unlock()
+	return err
+}
+
+// Explain adds what the last request failed by to an error that only says that the
+// time is over.
+func (a *Attempts) Explain(err error) error {
+	if !timeIsOver(err) {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last == nil {
+		return err
+	}
+	return fmt.Errorf("%w: the last attempt: %w", err, a.last)
+}
+
+func timeIsOver(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
+}
+
+// faultKind says in a word why Pub/Sub does not take a message; logs, metrics and
+// /health count by it.
+func faultKind(err error) string {
+	text := err.Error()
+	code := codes.Unknown
+	for _, cause := range causes(err) {
+		if found, ok := status.FromError(cause); ok && found.Code() != codes.DeadlineExceeded {
+			code = found.Code()
+		}
+	}
+	switch {
+	case strings.Contains(text, "no such host"), strings.Contains(text, "server misbehaving"), strings.Contains(text, "produced zero addresses"):
+		return "dns"
+	case strings.Contains(text, "connection refused"):
+		return "refused"
+	case strings.Contains(text, "network is unreachable"), strings.Contains(text, "no route to host"):
+		return "network"
+	case strings.Contains(text, "certificate"):
+		return "certificate"
+	case code == codes.PermissionDenied:
+		return "permission"
+	case code == codes.Unauthenticated, strings.Contains(text, "credentials"):
+		return "credentials"
+	case code == codes.ResourceExhausted:
+		return "quota"
+	case code == codes.NotFound:
+		return "topic"
+	case code == codes.InvalidArgument, errors.Is(err, ErrRefused):
+		return "message"
+	case code == codes.Unavailable:
+		return "unavailable"
+	case timeIsOver(err):
+		return "timeout"
+	default:
+		return "other"
+	}
+}
+
+// causes are an error and all that it wraps.
+func causes(err error) []error {
+	all := []error{err}
+	switch wrapping := err.(type) { //nolint:errorlint // it walks the tree itself
+	case interface{ Unwrap() error }:
+		if inner := wrapping.Unwrap(); inner != nil {
+			all = append(all, causes(inner)...)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range wrapping.Unwrap() {
+			all = append(all, causes(inner)...)
+		}
+	}
+	return all
+}
