@@ -220,7 +220,7 @@ func TestFaultsKeepTheirKind(t *testing.T) {
 			}
 			// No node has sent anything: the gateway finds it out by itself.
 			waitFor(t, "health", func() bool { return strings.Contains(get("/health"), `"status":"degraded","reasons":["publishing: `) })
-			if want := fmt.Sprintf("gateway_publish_faults_total{kind=%q} ", kind); !strings.Contains(get("/metrics"), want) {
+			if want := fmt.Sprintf("gateway_publish_faults_total{reason=%q} ", kind); !strings.Contains(get("/metrics"), want) {
 				t.Errorf("no %q in the metrics; health says %s", want, get("/health"))
 			}
 		})

@@ -103,7 +103,11 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket, err := listener.(*net.TCPListener).File()
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok {
+		t.Fatalf("a listener of type %T", listener)
+	}
+	socket, err := tcp.File()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ func newMetrics(g *Gateway) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help})
 	}
-	by := func(label, name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, []string{label})
+	byReason := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, []string{"reason"})
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: name, Help: help}, value)
@@ -38,12 +38,12 @@ func newMetrics(g *Gateway) *metrics {
 		accepted:  counter("messages_accepted_total", "Valid messages received."),
 		published: counter("messages_published_total", "Live messages that Pub/Sub has acknowledged."),
 		failed:    counter("publish_failures_total", "Live messages that could not be published."),
-		faults:    by("kind", "publish_faults_total", "Failed publishes, live ones and backlog, by what they failed by."),
+		faults:    byReason("publish_faults_total", "Failed publishes, live ones and backlog, by what they failed by."),
 		refused:   counter("publish_refused_total", "Messages that Pub/Sub refuses for what is in them, given up."),
 		kept:      counter("outbox_kept_total", "Readings put into the outbox."),
 		delivered: counter("outbox_delivered_total", "Readings of the outbox that Pub/Sub has acknowledged."),
-		dropped:   by("reason", "outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
-		rejected:  by("reason", "requests_rejected_total", "Requests refused, by reason."),
+		dropped:   byReason("outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
+		rejected:  byReason("requests_rejected_total", "Requests refused, by reason."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "gateway", Name: "publish_seconds", Help: "Time from a live message to Pub/Sub's answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
