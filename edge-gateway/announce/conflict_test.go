@@ -300,3 +300,58 @@ func TestWhoOnlyAsksTakesNoName(t *testing.T) {
 		t.Errorf("afterwards it is %+v", got)
 	}
 }
+
+// TestRivalIsToldByIPv4 hears one device by both, and counts its claims.
+func TestRivalIsToldByIPv4(t *testing.T) {
+	t.Parallel()
+	s := started(t)
+	const wide = "[fe80::66]:5353"
+	told := func(want string) {
+		t.Helper()
+		if got := s.on(eth).Problem; got != "another device, "+want+", also claims monitor-gateway.local" {
+			t.Errorf("the problem is %q, want that of %s", got, want)
+		}
+	}
+	for _, from := range []string{wide, stranger, wide} {
+		s.from(eth, from, response(claim()))
+	}
+	s.pass(rivalAfter)
+	told("192.168.1.66")
+	s.pass(reclaimEvery)
+	s.from(eth, wide, response(claim())) // another one, or the same without IPv4
+	told("fe80::66")
+	if got := s.state(s.now).Conflicts; got != 4 {
+		t.Errorf("%d conflicts are counted, want 4", got)
+	}
+}
+
+// TestAttemptsWaitAfterManyConflicts has fifteen conflicts in a moment, and a
+// goodbye after each.
+func TestAttemptsWaitAfterManyConflicts(t *testing.T) {
+	t.Parallel()
+	gone := claim()
+	gone.Hdr.Ttl = 0
+	for conflicts, least := range map[int]time.Duration{manyConflicts - 1: 0, manyConflicts: conflictWaits} {
+		s := started(t)
+		l := s.responder.links[eth]
+		for range conflicts - 1 {
+			s.from(eth, stranger, response(claim()))
+		}
+		l.specified.begin(s.now)
+		s.from(eth, stranger, response(claim()))
+		s.pass(reclaimPause)
+		if l.specified.phase != waiting {
+			t.Fatalf("the name is %s", l.specified.phase)
+		}
+		s.from(eth, stranger, response(gone))
+		if wait := l.specified.due.Sub(s.now); wait < least || wait > least+probeEvery {
+			t.Errorf("after %d conflicts it waits %v, want %v", conflicts, wait, least)
+		}
+		s.pass(conflictWindow)
+		l.specified.phase = waiting
+		s.from(eth, stranger, response(gone))
+		if wait := l.specified.due.Sub(s.now); wait > probeEvery {
+			t.Errorf("long after %d conflicts it waits %v", conflicts, wait)
+		}
+	}
+}

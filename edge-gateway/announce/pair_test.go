@@ -289,3 +289,33 @@ func TestNeighboursWithIPv6(t *testing.T) {
 	}
 	same(t, "no IPv4 address", sent[0].m.Answer, specified+" 120 IN NSEC monitor-gateway.local. AAAA flush")
 }
+
+// TestPeerIsKnownByBothAddresses hears the active gateway by IPv4 and IPv6: neither
+// is another device that claims the name.
+func TestPeerIsKnownByBothAddresses(t *testing.T) {
+	t.Parallel()
+	s, other := started(t), neighbour(t)
+	s.pass(1500 * time.Millisecond) // the second question of its life
+	for _, l := range s.takeAll() {
+		nonce := s.nonceOf(l.m.Question[0].Name)
+		if l.link != eth || nonce == "" {
+			continue
+		}
+		for _, from := range []string{"[fe80::30]:5353", "192.168.1.30:5353"} {
+			s.from(eth, from, response(&dns.TXT{
+				Hdr: dns.RR_Header{Name: nonce + s.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 2},
+				Txt: []string{"id=ffffffffffffffff", "role=active", "proof=" + other.proof(nonce, "ffffffffffffffff", RoleActive)},
+			}))
+		}
+	}
+	if got := s.on(eth).Peers; !slices.Equal(got, []string{"192.168.1.30"}) {
+		t.Fatalf("it knows of %v", got)
+	}
+	for _, from := range []string{"[fe80::30]:5353", "192.168.1.30:5353", stranger} {
+		s.from(eth, from, response(claim()))
+		s.pass(rivalAfter)
+		if got := s.on(eth).Problem; (got == "") == (from == stranger) {
+			t.Errorf("after a claim from %s the problem is %q", from, got)
+		}
+	}
+}

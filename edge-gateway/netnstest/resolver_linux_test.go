@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,13 +26,13 @@ const playEnv = "COLDAISLE_TEST_PLAY"
 
 // play is what to play.
 type play struct {
-	Client string // lwip, esp, multicast, six, site, resolve, browse, check, listener, selfish, spoofer or rival
+	Client string // lwip, esp, multicast, six, site, resolve, browse, check, listener, selfish, spoofer, rival or waiter
 	Name   string // that is asked for
 	Type   uint16
 	Mode   discover.Mode // of resolve
 	On     string        // interface, if not eth0
-	// Claimed is the address that a spoofer or a rival claims the name for, Packets
-	// how many claims a spoofer makes.
+	// Claimed is the address that a spoofer or a rival claims the name for, and that a
+	// waiter waits for; Packets is how many claims a spoofer makes.
 	Claimed netip.Addr
 	Packets int
 	// Port and Own are those of a check.
@@ -95,6 +96,8 @@ func perform(part string) error {
 			fmt.Println("reached")
 		}
 		return nil
+	case "waiter":
+		return p.await(i)
 	case "site":
 		return p.site()
 	case "six":
@@ -258,6 +261,22 @@ func (p play) legacy(asked *dns.Msg) ([]byte, error) {
 		Hdr: dns.RR_Header{Name: p.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 10}, A: p.Claimed.AsSlice(),
 	}}
 	return m.Pack()
+}
+
+// await asks five times a second until the name has the address, for a minute.
+func (p play) await(i *net.Interface) error {
+	fmt.Println("asking")
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		addresses, err := discover.Resolve(ctx, *i, discover.Legacy)
+		<-ctx.Done() // the pace
+		cancel()
+		if err == nil && slices.Contains(addresses, p.Claimed) {
+			_, err := fmt.Println("found")
+			return err
+		}
+	}
+	return fmt.Errorf("the name is not %s", p.Claimed)
 }
 
 // spoof claims the name again and again, a hundred times a second, and says when it
