@@ -72,9 +72,9 @@ type DeadLetter interface {
 
 // refusal is an error that says why a message cannot be handled.
 type refusal struct {
-	err      error
-	reason   Reason
-	attempts int // the delivery attempt from which on the message goes to the dead letter
+	err       error
+	reason    Reason
+	permanent bool
 }
 
 func (e refusal) Error() string { return e.err.Error() }
@@ -82,24 +82,24 @@ func (e refusal) Unwrap() error { return e.err }
 
 // Permanent marks an error that no retry can mend, such as a malformed message. The
 // message goes to the dead letter at once.
-func Permanent(reason Reason, err error) error { return refuse(reason, err, 0) }
+func Permanent(reason Reason, err error) error { return refuse(reason, err, true) }
 
 // Unexpected marks an error that should not happen and may not happen again. The
 // message goes to the dead letter at attempt [MaxUnexpectedAttempts]. A panic and an
 // error of PostgreSQL about the data (SQLSTATE class 22 or 23) need no mark.
-func Unexpected(reason Reason, err error) error { return refuse(reason, err, MaxUnexpectedAttempts) }
+func Unexpected(reason Reason, err error) error { return refuse(reason, err, false) }
 
-func refuse(reason Reason, err error, attempts int) error {
+func refuse(reason Reason, err error, permanent bool) error {
 	if err == nil {
 		return nil
 	}
-	return refusal{err: err, reason: reason, attempts: attempts}
+	return refusal{err: err, reason: reason, permanent: permanent}
 }
 
 // IsPermanent reports whether an error was marked by [Permanent].
 func IsPermanent(err error) bool {
 	r, ok := errors.AsType[refusal](err)
-	return ok && r.attempts == 0
+	return ok && r.permanent
 }
 
 // sqlError is an error of PostgreSQL, as pgx returns it.
@@ -108,22 +108,22 @@ type sqlError interface {
 	SQLState() string
 }
 
-// refusalOf returns why an error refuses its message; not ok means that the error may
+// reasonOf returns why an error refuses its message; not ok means that the error may
 // pass.
-func refusalOf(err error) (r refusal, ok bool) {
+func reasonOf(err error) (reason Reason, ok bool) {
 	if r, ok := errors.AsType[refusal](err); ok {
-		return r, true
+		return r.reason, true
 	}
-	if panicked, ok := errors.AsType[panicError](err); ok {
-		return refusal{err: panicked, reason: ReasonPanic, attempts: MaxUnexpectedAttempts}, true
+	if _, ok := errors.AsType[panicError](err); ok {
+		return ReasonPanic, true
 	}
 	if refused, ok := errors.AsType[sqlError](err); ok {
 		// 22 is "data exception", 23 "integrity constraint violation".
 		if state := refused.SQLState(); strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23") {
-			return refusal{err: err, reason: ReasonRejected, attempts: MaxUnexpectedAttempts}, true
+			return ReasonRejected, true
 		}
 	}
-	return refusal{}, false
+	return "", false
 }
 
 // publishDeadLetter publishes a message as it came, with what is needed to judge it

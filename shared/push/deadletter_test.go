@@ -274,3 +274,32 @@ func TestDecodeDeadLetterOfPubSub(t *testing.T) {
 		}
 	}
 }
+
+// FuzzDecodeDeadLetter holds that no message of a dead letter topic makes the decoder
+// panic, and that what it accepts can be posted to a function.
+func FuzzDecodeDeadLetter(f *testing.F) {
+	f.Add("ingest", "malformed", "1", "2026-11-20T03:00:00Z", "", "", "")
+	f.Add("", "", "", "", "projects/p/subscriptions/detect", "100", "2026-11-20T03:00:00Z")
+	f.Fuzz(func(t *testing.T, function, reason, attempt, published, subscription, count, forwarded string) {
+		attributes := map[string]string{
+			"node_id": "n1", push.AttributeFunction: function, push.AttributeReason: reason, push.AttributeAttempt: attempt, push.AttributePublishTime: published,
+		}
+		if subscription != "" {
+			attributes[push.ForwardedSubscription], attributes[push.ForwardedDeliveryCount], attributes[push.ForwardedPublishTime] = subscription, count, forwarded
+		}
+		dead, err := push.DecodeDeadLetter("9", []byte("{}"), attributes)
+		if err != nil {
+			return
+		}
+		if dead.Function == "" || len(dead.Message.Attributes) != 1 {
+			t.Fatalf("accepted %v as %+v", attributes, dead)
+		}
+		body, err := push.Encode(dead.Message)
+		if err != nil {
+			return // a year that RFC 3339 cannot write
+		}
+		if again, err := push.Decode(body); err != nil || !again.PublishTime.Equal(dead.Message.PublishTime) {
+			t.Fatalf("%+v is posted as %+v, %v", dead, again, err)
+		}
+	})
+}

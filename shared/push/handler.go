@@ -131,11 +131,11 @@ func (h *handler) status(ctx context.Context, m Message, err error) int {
 	if isPanic {
 		attributes = append(attributes, "stack", string(panicked.stack))
 	}
-	refused, isRefused := refusalOf(err)
-	if isRefused && m.DeliveryAttempt >= refused.attempts {
-		failed := publishDeadLetter(ctx, h.DeadLetter, h.Function, m, refused.reason, err)
+	reason, refused := reasonOf(err)
+	if refused && (IsPermanent(err) || m.DeliveryAttempt >= MaxUnexpectedAttempts) {
+		failed := publishDeadLetter(ctx, h.DeadLetter, h.Function, m, reason, err)
 		if failed == nil {
-			h.Log.ErrorContext(ctx, DeadLetterMessage, append(attributes, "reason", string(refused.reason))...)
+			h.Log.ErrorContext(ctx, DeadLetterMessage, append(attributes, "reason", string(reason))...)
 			h.Counters.Add(ctx, "messages_dead_lettered", 1)
 			return http.StatusAccepted
 		}

@@ -14,7 +14,7 @@ import (
 
 // ClaimTime is how long a claim lasts when its trainer does not renew it. After
 // that the next delivery of the request may claim the run. 45 s let the fourth of
-// Pub/Sub's five deliveries claim it, 70 s after the first.
+// Pub/Sub's deliveries claim it, 70 s after the first.
 const ClaimTime = 45 * time.Second
 
 // RetryAfter is the least time between a failed run and the next automatic one.

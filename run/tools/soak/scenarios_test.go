@@ -234,8 +234,7 @@ func clockJump(t scenarioTest) string {
 			_, _ = fmt.Fprintf(&series, "jumpy-%d,%s,%d,40\n", node, time.Unix(int64(30*i), 0).UTC().Format(time.RFC3339), 20+(i*7)%45)
 		}
 	}
-	// While it is sent the clock is set to and fro; what is older than ten
-	// minutes on arrival would be backlog and raise no alert, so it never is.
+	// While it is sent the clock is set to and fro.
 	var setting sync.WaitGroup
 	set := 0
 	ctx, stop := context.WithCancel(t.Context())

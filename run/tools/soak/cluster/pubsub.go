@@ -40,8 +40,8 @@ type PubSub struct {
 const (
 	minBackoff = 500 * time.Millisecond
 	maxBackoff = 10 * time.Second
-	// Attempts before the dead letter. Production's five would take only 8 s with
-	// this backoff.
+	// Attempts before the dead letter: fewer than production's hundred, so that dead
+	// letters are redelivered too.
 	maxAttempts = 12
 	// MaxOutstanding bounds the messages of one function in flight.
 	MaxOutstanding = 128
