@@ -16,6 +16,7 @@ type Config struct {
 	OutboxMaxBytes int64         `env:"OUTBOX_MAX_BYTES"                            help:"its bound; 30 bytes or so are a reading"`
 	NodeRate       float64       `env:"NODE_RATE"          envDefault:"50"          help:"requests a second that one node may make, 0 for any number"`
 	NodeBurst      int           `env:"NODE_BURST"         envDefault:"100"         help:"how many of them may come at once"`
+	AddressRate    float64       `env:"ADDRESS_RATE"       envDefault:"1000"        help:"requests a second that one address may make, 0 for any number"`
 	MaxNodes       int           `env:"MAX_NODES"          envDefault:"10000"       help:"how many nodes are remembered"`
 	ProbeEvery     time.Duration `env:"PROBE_EVERY"        envDefault:"1s"          help:"how often Pub/Sub is tried while it is away"`
 	IdleProbe      time.Duration `env:"IDLE_PROBE"         envDefault:"5m"          help:"how long nothing may be published before a reading of the probe is, 0 for any time"`
@@ -57,6 +58,7 @@ func (s Config) Validate() error {
 	check(s.Port >= 1 && s.Port <= 65535, "PORT must be between 1 and 65535")
 	check(s.OutboxMaxBytes == 0 || s.OutboxMaxBytes >= minOutbox, "OUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more")
 	check(s.NodeRate >= 0, "NODE_RATE must be 0 (off) or more")
+	check(s.AddressRate >= 0, "ADDRESS_RATE must be 0 (off) or more")
 	check(s.NodeBurst >= 1, "NODE_BURST must be 1 or more")
 	check(s.SiteToken == "" || len(s.SiteToken) >= minToken, "SITE_TOKEN must have 16 characters or more")
 	check(s.MaxNodes >= 1, "MAX_NODES must be 1 or more")

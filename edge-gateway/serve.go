@@ -53,7 +53,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		return err
 	}
 	conduct := gateway.Config{
-		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
+		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, AddressRate: s.AddressRate, AddressBurst: int(2*s.AddressRate) + 1, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
 		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), IdleProbe: s.IdleProbe,
 		Checks: checks(s, google, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), clock),
 	}

@@ -119,3 +119,48 @@ func TestTableOfNodesIsBounded(t *testing.T) {
 		t.Errorf("the window of a node that came when others had gone holds %d", got)
 	}
 }
+
+// TestSpoofedNode has somebody send as much as it can under the id of a node, and under
+// ids that it invents, more than the gateway remembers: the node notices nothing.
+// Contract 8.11.
+func TestSpoofedNode(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]func(c, i int) int{
+		"under its id":       func(int, int) int { return 2 },
+		"under invented ids": func(c, i int) int { return 1000 + c*1000 + i },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				site, published := newTimedSite(gateway.Config{NodeRate: 50, NodeBurst: 100, AddressRate: 60, AddressBurst: 100, MaxNodes: 50})
+				send := func(address string, node, i int) (status int) {
+					request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/message", strings.NewReader(string(measured(node, i))))
+					request.RemoteAddr = address
+					recorder := httptest.NewRecorder()
+					site.ServeHTTP(recorder, request)
+					return recorder.Code
+				}
+				began := time.Now()
+				var flooding sync.WaitGroup
+				for c := range 200 {
+					flooding.Go(func() {
+						for i := 0; time.Since(began) < 10*time.Second; i++ {
+							send("192.168.7.66:4000", id(c, i), c*1000+i)
+						}
+					})
+				}
+				for i := range 10 {
+					time.Sleep(time.Second)
+					sent := time.Now()
+					if status := send("192.168.7.9:4000", 2, 900_000+i); status != http.StatusOK || time.Since(sent) > 0 {
+						t.Errorf("the node was answered %d after %s", status, time.Since(sent))
+					}
+				}
+				flooding.Wait()
+				if all, _ := published.all(); len(all) > 100+11*60+10 {
+					t.Errorf("%d readings were published in 10 s", len(all))
+				}
+			})
+		})
+	}
+}

@@ -88,6 +88,9 @@ type Config struct {
 	// time, NodeBurst how many at once; a rate of 0 is no limit.
 	NodeRate  float64
 	NodeBurst int
+	// AddressRate and AddressBurst are the same for all requests of an address.
+	AddressRate  float64
+	AddressBurst int
 	// MaxNodes bounds the nodes that are remembered, and with them memory: 4 KB
 	// each. 0 means 10,000. Further nodes are served without a window.
 	MaxNodes int
@@ -119,6 +122,7 @@ type Gateway struct {
 	publisher Publisher
 	outbox    Outbox
 	nodes     *nodeTable
+	limiters  *limiters
 	uplink    *uplink
 	metrics   *metrics
 	wake      chan struct{} // for Run: something changed
@@ -142,10 +146,11 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 	config.ProbeEvery = cmp.Or(config.ProbeEvery, time.Second)
 	g := &Gateway{
 		config: config, publisher: publisher, outbox: box,
-		nodes:  newNodeTable(config.MaxNodes, config.NodeRate, config.NodeBurst),
-		uplink: newUplink(clock()),
-		wake:   make(chan struct{}, 1),
-		drops:  &logLimiter{}, refusals: &logLimiter{}, outages: &kindLimiter{},
+		nodes:    newNodeTable(config.MaxNodes),
+		limiters: newLimiters(config.MaxNodes, allowance{config.NodeRate, config.NodeBurst}, allowance{config.AddressRate, config.AddressBurst}),
+		uplink:   newUplink(clock()),
+		wake:     make(chan struct{}, 1),
+		drops:    &logLimiter{}, refusals: &logLimiter{}, outages: &kindLimiter{},
 		rejections: &notices{logged: map[string]time.Time{}},
 		boot:       thisBoot(),
 		clock:      clock, log: log,

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/reading"
 )
@@ -33,17 +31,13 @@ type NodeInfo struct {
 type nodeTable struct {
 	capacity int
 	seed     maphash.Seed
-	rate     rate.Limit
-	burst    int
 
 	mu    sync.Mutex
 	known map[string]*nodeState
 	// earlier holds what the outbox tells of nodes that this process has not
 	// heard of yet.
-	earlier map[string]*window
-	// overflowLimiter is shared by the nodes that the full table has no entry for.
-	overflowLimiter *rate.Limiter
-	forgotten       time.Time // when the table was last searched
+	earlier   map[string]*window
+	forgotten time.Time // when the table was last searched
 	// changed says that a node was added or has another address.
 	changed chan struct{}
 }
@@ -53,19 +47,13 @@ type nodeState struct {
 	address                string
 	registeredAt, lastSeen time.Time
 	window                 window
-	turn                   *rate.Limiter // nil when the table was full
 }
 
-func newNodeTable(capacity int, perSecond float64, burst int) *nodeTable {
-	n := &nodeTable{
-		capacity: capacity, seed: maphash.MakeSeed(), rate: rate.Limit(perSecond), burst: burst,
+func newNodeTable(capacity int) *nodeTable {
+	return &nodeTable{
+		capacity: capacity, seed: maphash.MakeSeed(),
 		known: map[string]*nodeState{}, earlier: map[string]*window{}, changed: make(chan struct{}, 1),
 	}
-	if perSecond <= 0 {
-		n.rate = rate.Inf
-	}
-	n.overflowLimiter = rate.NewLimiter(n.rate, burst)
-	return n
 }
 
 func (n *nodeTable) count() int {
@@ -87,14 +75,11 @@ func (n *nodeTable) register(id, address string, now time.Time) (isNew bool) {
 	return isNew
 }
 
-// limiter notes that a node is there and returns the limiter of its requests.
-func (n *nodeTable) limiter(id, address string, now time.Time) *rate.Limiter {
+// seen notes that a node is there.
+func (n *nodeTable) seen(id, address string, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if found, _ := n.getOrCreate(id, address, now); found.turn != nil {
-		return found.turn
-	}
-	return n.overflowLimiter
+	n.getOrCreate(id, address, now)
 }
 
 // record notes a measurement and returns its time and what came before it, for
@@ -164,7 +149,6 @@ func (n *nodeTable) getOrCreate(id, address string, now time.Time) (found *nodeS
 }
 
 func (n *nodeTable) add(id string, added *nodeState) {
-	added.turn = rate.NewLimiter(n.rate, n.burst)
 	if earlier, ok := n.earlier[id]; ok {
 		added.window = *earlier
 		delete(n.earlier, id)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -198,16 +200,36 @@ func (g *Gateway) list(w http.ResponseWriter, _ *http.Request) {
 	write(w, http.StatusOK, nodesResponse{Nodes: found, Total: len(found)})
 }
 
-// maxThrottleDelay is the longest that a request waits for its node's rate limiter.
+// maxThrottleDelay is the longest that a request waits for one rate limiter.
 const maxThrottleDelay = time.Second
 
-// throttle delays a request whose node sends faster than its rate. A request that
-// would wait longer than maxThrottleDelay is refused, after that delay: a node that
+// throttle delays a request whose node or address sends faster than its rate. A request
+// that would wait longer than maxThrottleDelay is refused, after that delay: a node that
 // floods the gateway is slowed down on every connection it has, and other nodes are
 // not. throttle has written the answer when it returns false.
 func (g *Gateway) throttle(w http.ResponseWriter, r *http.Request, nodeID string) bool {
+	address := remote(r)
+	for _, limiter := range g.limiters.of(nodeID, address) {
+		if g.admit(r, limiter) {
+			continue
+		}
+		if r.Context().Err() == nil {
+			w.Header().Set("Retry-After", strconv.Itoa(int(maxThrottleDelay.Seconds())))
+			g.reject(w, r, nodeID, rejection{
+				http.StatusTooManyRequests, "too_many", "Too many requests",
+				fmt.Errorf("more than %g requests a second", float64(limiter.Limit())),
+			})
+		}
+		return false
+	}
+	g.nodes.seen(nodeID, address, g.clock())
+	return true
+}
+
+// admit waits for a rate limiter and says whether the request may go on; not when it
+// would have to wait for too long, nor when the node has gone.
+func (g *Gateway) admit(r *http.Request, limiter *rate.Limiter) bool {
 	now := g.clock()
-	limiter := g.nodes.limiter(nodeID, remote(r), now)
 	admitted, delay := false, maxThrottleDelay
 	// The wait is estimated before a token is reserved: a cancelled reservation is
 	// not returned in full while others reserve (rate.Reservation.Cancel).
@@ -225,17 +247,10 @@ func (g *Gateway) throttle(w http.ResponseWriter, r *http.Request, nodeID string
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return admitted
 	case <-r.Context().Done():
-		return false // the node has gone
+		return false
 	}
-	if !admitted {
-		w.Header().Set("Retry-After", strconv.Itoa(int(maxThrottleDelay.Seconds())))
-		g.reject(w, r, nodeID, rejection{
-			http.StatusTooManyRequests, "too_many", "Too many requests",
-			fmt.Errorf("the node makes more than %g requests a second", float64(limiter.Limit())),
-		})
-	}
-	return admitted
 }
 
 // remote is the address that a request came from.
