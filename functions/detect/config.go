@@ -12,6 +12,8 @@ import (
 // functions do.
 type Config struct {
 	Database cloudsql.Config
+	// RequireEnrolled refuses readings that no enrolled gateway has signed.
+	RequireEnrolled bool `env:"REQUIRE_ENROLLED_GATEWAYS" envDefault:"false"`
 	// AlertTopic is the topic of alert events.
 	AlertTopic string `env:"ALERT_TOPIC" envDefault:"alerts"`
 	// ModelBucket holds the models that detect anomalies; without it only rules do.

@@ -16,6 +16,7 @@ import (
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
@@ -27,6 +28,11 @@ import (
 // database, more while the database is down, and fails when it has no status.
 type SensorStatuses interface {
 	Status(ctx context.Context, node reading.Node) (store.SensorStatus, error)
+}
+
+// Origin decodes a message and says where it comes from.
+type Origin interface {
+	Data(ctx context.Context, m push.Message) (wire.Data, origin.Source, error)
 }
 
 // Publisher sends an event to topic alerts and returns once Pub/Sub has it.
@@ -42,6 +48,7 @@ type AnomalyObserver interface {
 
 // Detect is the function.
 type Detect struct {
+	origin            Origin
 	statuses          SensorStatuses
 	publisher         Publisher
 	observer          AnomalyObserver
@@ -54,10 +61,10 @@ type Detect struct {
 // nobody owns the sensor. A nil observer leaves the thresholds alone. Nil counters
 // count nothing.
 func New(
-	statuses SensorStatuses, publisher Publisher, observer AnomalyObserver, defaultThresholds alert.Thresholds, log *slog.Logger, counters *logmetrics.Counters,
+	from Origin, statuses SensorStatuses, publisher Publisher, observer AnomalyObserver, defaultThresholds alert.Thresholds, log *slog.Logger, counters *logmetrics.Counters,
 ) *Detect {
 	return &Detect{
-		statuses: statuses, publisher: publisher, observer: observer, defaultThresholds: defaultThresholds, log: log, counters: counters,
+		origin: from, statuses: statuses, publisher: publisher, observer: observer, defaultThresholds: defaultThresholds, log: log, counters: counters,
 	}
 }
 
@@ -66,9 +73,9 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	ctx, end := tracing.StartSpan(ctx, "detect")
 	defer func() { end(err) }()
 
-	data, err := wire.DecodeData(m.Data, m.PublishTime)
+	data, _, err := d.origin.Data(ctx, m)
 	if err != nil {
-		return push.Permanent(push.ReasonMalformed, err)
+		return err
 	}
 	node, err := d.statuses.Status(ctx, data.Reading.Node())
 	if err != nil {

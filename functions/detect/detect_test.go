@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
@@ -24,6 +25,15 @@ import (
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// from decodes messages where no gateway is enrolled.
+var from = origin.New(noGateways{}, time.Now, origin.Options{})
+
+type noGateways struct{}
+
+func (noGateways) GatewayKeys(context.Context, []string) (map[string]store.GatewayKey, error) {
+	return nil, nil
+}
 
 // fakeStatuses is what detection is told of nodes; nodes not in it are nobody's.
 type fakeStatuses map[string]store.SensorStatus
@@ -102,7 +112,7 @@ func TestDetect(t *testing.T) {
 			t.Parallel()
 			alerts, server := topic(t)
 			var observer fakeObserver
-			d := detect.New(statuses, alerts, &observer, defaultThresholds, logging.Discard(), nil)
+			d := detect.New(from, statuses, alerts, &observer, defaultThresholds, logging.Discard(), nil)
 			err := d.Handle(t.Context(), message(t, c.reading, noon.Add(c.late)))
 			if err != nil {
 				t.Fatal(err)
@@ -146,7 +156,7 @@ func TestDetectDatesReadingsAsIngestDoes(t *testing.T) {
 			t.Parallel()
 			alerts, server := topic(t)
 			var observer fakeObserver
-			d := detect.New(fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
+			d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
 			hot := measured("n1", 99, 20)
 			hot.Time = noon.Add(c.ahead)
 			if err := d.Handle(t.Context(), message(t, hot, noon)); err != nil {
@@ -171,7 +181,7 @@ func TestDetectDatesReadingsAsIngestDoes(t *testing.T) {
 func TestDetectIsRetriedWhenThresholdsAreUnavailable(t *testing.T) {
 	t.Parallel()
 	alerts, server := topic(t)
-	d := detect.New(fakeStatuses{}, alerts, nil, alert.Defaults(), logging.Discard(), nil)
+	d := detect.New(from, fakeStatuses{}, alerts, nil, alert.Defaults(), logging.Discard(), nil)
 	err := d.Handle(t.Context(), message(t, measured("untold", 99, 99), noon))
 	if !errors.Is(err, errAway) || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
@@ -185,7 +195,7 @@ func TestDetectIsRetriedWhenAnAlertIsNotPublished(t *testing.T) {
 	t.Parallel()
 	alerts, _ := topic(t, pstest.WithErrorInjection("Publish", codes.PermissionDenied, "not yours"))
 	var observer fakeObserver
-	d := detect.New(fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
+	d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
 	if err := d.Handle(t.Context(), message(t, measured("n1", 99, 20), noon)); err == nil || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
@@ -195,7 +205,7 @@ func TestDetectIsRetriedWhenThePredictionIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	alerts, _ := topic(t)
 	observer := fakeObserver{err: errAway}
-	d := detect.New(fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
+	d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
 	if err := d.Handle(t.Context(), message(t, measured("n1", 20, 20), noon)); !errors.Is(err, errAway) || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
@@ -203,7 +213,7 @@ func TestDetectIsRetriedWhenThePredictionIsNotRecorded(t *testing.T) {
 
 func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
-	d := detect.New(fakeStatuses{}, nil, nil, alert.Defaults(), logging.Discard(), nil)
+	d := detect.New(from, fakeStatuses{}, nil, nil, alert.Defaults(), logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","id":"m","temperature":999,"humidity":1}`} {
 		if err := d.Handle(t.Context(), push.Message{Data: []byte(data), PublishTime: noon}); !push.IsPermanent(err) {
 			t.Errorf("%q: %v", data, err)

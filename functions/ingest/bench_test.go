@@ -95,7 +95,7 @@ func instance(b *testing.B, latency, linger time.Duration) http.HandlerFunc {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = store.Close() })
-	step := ingest.New(store, fakeDeleted{}, logging.Discard(), nil)
+	step := ingest.New(from, fakeStates{}, store, fakeDeleted{}, logging.Discard(), nil)
 	host := function.NewHost("ingest", logging.Discard(), nil, time.Now, func(context.Context) (*function.Opened, error) {
 		return &function.Opened{Handle: step.Handle}, nil
 	})

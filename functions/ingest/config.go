@@ -12,6 +12,8 @@ import (
 type Config struct {
 	Database cloudsql.Config
 	Backend  backend.Config
+	// RequireEnrolled refuses readings that no enrolled gateway has signed.
+	RequireEnrolled bool `env:"REQUIRE_ENROLLED_GATEWAYS" envDefault:"false"`
 }
 
 // Validate implements config.Validator.

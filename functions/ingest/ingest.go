@@ -6,6 +6,10 @@
 // while the metadata database cannot tell. It stores a reading of a node that nobody
 // has registered, so that a node that is plugged in before its registration loses
 // nothing. Storing a reading twice changes nothing, so every failure may be retried.
+//
+// Whose a reading is and when it was, package origin says. The newest reading of each
+// node is kept in the metadata database before the reading is appended: while that is
+// away nothing is, and hours of redelivery leave no copies in the time-series table.
 package ingest
 
 import (
@@ -15,11 +19,12 @@ import (
 	"log/slog"
 
 	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tracing"
-	"coldaisle.dev/shared/wire"
 )
 
 // Readings is the time-series table. Append returns once the rows are durable.
@@ -32,8 +37,20 @@ type DeletedSensors interface {
 	Deleted(ctx context.Context, node reading.Node) (bool, error)
 }
 
+// Origin decodes a message and says where it comes from.
+type Origin interface {
+	Reading(ctx context.Context, m push.Message) (reading.Reading, origin.Source, error)
+}
+
+// NodeStates keeps the newest reading of each node. Keep returns when it is durable.
+type NodeStates interface {
+	Keep(ctx context.Context, r store.NodeReading) error
+}
+
 // Ingest is the function.
 type Ingest struct {
+	origin         Origin
+	states         NodeStates
 	readings       Readings
 	deletedSensors DeletedSensors
 	log            *slog.Logger
@@ -41,8 +58,10 @@ type Ingest struct {
 }
 
 // New returns the function. Nil counters count nothing.
-func New(table Readings, deletedSensors DeletedSensors, log *slog.Logger, counters *logmetrics.Counters) *Ingest {
-	return &Ingest{readings: table, deletedSensors: deletedSensors, log: log, counters: counters}
+func New(
+	from Origin, states NodeStates, table Readings, deletedSensors DeletedSensors, log *slog.Logger, counters *logmetrics.Counters,
+) *Ingest {
+	return &Ingest{origin: from, states: states, readings: table, deletedSensors: deletedSensors, log: log, counters: counters}
 }
 
 // Handle is the function's [push.HandleFunc].
@@ -50,9 +69,9 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	ctx, end := tracing.StartSpan(ctx, "ingest")
 	defer func() { end(err) }()
 
-	r, err := wire.DecodeReading(m.Data, m.PublishTime)
+	r, source, err := i.origin.Reading(ctx, m)
 	if err != nil {
-		return push.Permanent(push.ReasonMalformed, err)
+		return err
 	}
 	// Before the append: while the database is away, each attempt would otherwise leave
 	// another copy in the time-series table.
@@ -64,6 +83,9 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 		i.log.InfoContext(ctx, "reading of a deleted sensor ignored", "node_id", r.NodeID, "reading_id", r.MessageID)
 		i.counters.Add(ctx, "readings_ignored", 1)
 		return nil
+	}
+	if err := i.states.Keep(ctx, store.NodeReading{Reading: r, GatewayID: source.GatewayID}); err != nil {
+		return fmt.Errorf("state of %s: %w", r.NodeID, err)
 	}
 	if err := i.readings.Append(ctx, []reading.Reading{r}); err != nil {
 		err = fmt.Errorf("store reading of %s: %w", r.NodeID, err)

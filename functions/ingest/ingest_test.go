@@ -10,8 +10,10 @@ import (
 
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
 )
 
 // fakeDeleted is what the step is told of deleted sensors.
@@ -21,6 +23,20 @@ func (d fakeDeleted) Deleted(_ context.Context, node reading.Node) (bool, error)
 	err, ok := d[node.ID]
 	return ok && err == nil, err
 }
+
+// from decodes messages where no gateway is enrolled.
+var from = origin.New(noGateways{}, time.Now, origin.Options{})
+
+type noGateways struct{}
+
+func (noGateways) GatewayKeys(context.Context, []string) (map[string]store.GatewayKey, error) {
+	return nil, nil
+}
+
+// fakeStates keep nothing, or fail.
+type fakeStates struct{ err error }
+
+func (s fakeStates) Keep(context.Context, store.NodeReading) error { return s.err }
 
 // fakeReadings is a table that keeps rows, or fails.
 type fakeReadings struct {
@@ -45,6 +61,7 @@ func TestIngest(t *testing.T) {
 	for name, c := range map[string]struct {
 		data      string
 		fails     error
+		away      error // the metadata database, when the state is kept
 		want      []reading.Reading
 		refused   bool
 		permanent bool
@@ -89,6 +106,10 @@ func TestIngest(t *testing.T) {
 			data:    `{"node_id":"untold","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40}`,
 			refused: true,
 		},
+		"stores nothing while the state of the node cannot be kept": {
+			data: `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`,
+			away: errAway, refused: true,
+		},
 		"is retried when the table is away": {
 			data:  `{"node_id":"n1","id":"m1","temperature":21.5,"humidity":40}`,
 			fails: errAway, refused: true,
@@ -104,7 +125,7 @@ func TestIngest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			table := fakeReadings{err: c.fails}
-			step := ingest.New(&table, fakeDeleted{"gone": nil, "untold": errAway}, logging.Discard(), nil)
+			step := ingest.New(from, fakeStates{c.away}, &table, fakeDeleted{"gone": nil, "untold": errAway}, logging.Discard(), nil)
 			err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
 			if (err != nil) != c.refused || push.IsPermanent(err) != c.permanent {
 				t.Errorf("answered %v", err)

@@ -55,6 +55,10 @@ const (
 	ReasonMalformed  Reason = "malformed"
 	ReasonTooLarge   Reason = "too_large"
 	ReasonUnknownRun Reason = "unknown_run"
+	ReasonSignature  Reason = "signature" // wrong, or of a gateway that is not enrolled
+	ReasonRevoked    Reason = "revoked"   // of a gateway that is enrolled no more
+	ReasonStale      Reason = "stale"     // signed, and not published when it says
+	ReasonUnsigned   Reason = "unsigned"  // where only enrolled gateways may send
 	ReasonPanic      Reason = "panic"
 	ReasonRejected   Reason = "rejected"  // by a constraint of the database, or as a row of the time-series table
 	ReasonExhausted  Reason = "exhausted" // moved by Pub/Sub after the subscription's last attempt

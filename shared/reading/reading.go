@@ -88,6 +88,21 @@ func Dated(stamped, published time.Time) time.Time {
 	return TruncateTime(stamped)
 }
 
+// ErrStale is the error of a signed reading that was not published when it says: a
+// message that somebody kept and publishes again looks like that, and so does one
+// of a gateway whose clock is wrong.
+var ErrStale = errors.New("a signed reading must be published within 2 minutes of its timestamp and age")
+
+// SignedTime returns the time of a reading whose gateway signed its timestamp and
+// how long it waited. It is never changed: a reading whose timestamp and age are more
+// than [MaxAhead] from the publish time is an [ErrStale].
+func SignedTime(stamped time.Time, age time.Duration, published time.Time) (time.Time, error) {
+	if off := published.Sub(stamped.Add(age)); stamped.IsZero() || off > MaxAhead || off < -MaxAhead {
+		return time.Time{}, fmt.Errorf("%w: published at %v, taken at %v, waited %v", ErrStale, published, stamped, age)
+	}
+	return TruncateTime(stamped), nil
+}
+
 // Identity is what makes two readings the same one. Message ids are four random
 // bytes on some nodes and collide within weeks, so the time belongs to it.
 type Identity struct {

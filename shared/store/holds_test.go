@@ -102,7 +102,7 @@ func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
 	}
 }
 
-// TestIDThatAnotherHoldsIsForTheSignedChannelAlone shows contract 4.5 and 4.9.
+// TestIDThatAnotherHoldsIsForTheSignedChannelAlone shows contract 4.5, 4.9.
 func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	t.Parallel()
 	db := open(t)

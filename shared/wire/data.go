@@ -64,11 +64,17 @@ func EncodeData(d Data) ([]byte, error) {
 // A message whose reading is valid but whose recent is not keeps the reading
 // and drops the window: features can be missed, a reading must not be.
 func DecodeData(encoded []byte, published time.Time) (Data, error) {
+	return DecodeDataDated(encoded, dated(published))
+}
+
+// DecodeDataDated is [DecodeData] for who dates the reading in another way. date is
+// given the timestamp of the message, zero for none.
+func DecodeDataDated(encoded []byte, date func(stamped time.Time) (time.Time, error)) (Data, error) {
 	var in dataJSON
 	if err := json.Unmarshal(encoded, &in); err != nil {
 		return Data{}, fmt.Errorf("decode reading: %w", err)
 	}
-	r, err := in.reading(published)
+	r, err := in.reading(date)
 	if err != nil {
 		return Data{}, err
 	}
@@ -85,22 +91,35 @@ func DecodeData(encoded []byte, published time.Time) (Data, error) {
 // DecodeReading reads the reading of a message of topic data like [DecodeData],
 // without its window, which costs most of the time.
 func DecodeReading(encoded []byte, published time.Time) (reading.Reading, error) {
+	return DecodeReadingDated(encoded, dated(published))
+}
+
+// DecodeReadingDated is [DecodeReading] for who dates the reading in another way.
+func DecodeReadingDated(encoded []byte, date func(stamped time.Time) (time.Time, error)) (reading.Reading, error) {
 	var in readingJSON
 	if err := json.Unmarshal(encoded, &in); err != nil {
 		return reading.Reading{}, fmt.Errorf("decode reading: %w", err)
 	}
-	return in.reading(published)
+	return in.reading(date)
+}
+
+func dated(published time.Time) func(time.Time) (time.Time, error) {
+	return func(stamped time.Time) (time.Time, error) { return reading.Dated(stamped, published), nil }
 }
 
 // reading checks and completes what was decoded.
-func (in readingJSON) reading(published time.Time) (reading.Reading, error) {
+func (in readingJSON) reading(date func(stamped time.Time) (time.Time, error)) (reading.Reading, error) {
 	if in.Temperature == nil || in.Humidity == nil {
 		return reading.Reading{}, errors.New("decode reading: temperature and humidity are required")
+	}
+	at, err := date(in.Timestamp)
+	if err != nil {
+		return reading.Reading{}, err
 	}
 	r := reading.Reading{
 		NodeID:      in.NodeID,
 		MessageID:   in.MessageID,
-		Time:        reading.Dated(in.Timestamp, published),
+		Time:        at,
 		Temperature: *in.Temperature,
 		Humidity:    *in.Humidity,
 	}

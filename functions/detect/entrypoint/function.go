@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store"
@@ -54,6 +55,7 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 	}
 	detector := detect.NewAnomalyDetector(live, metadata, c.PredictionSample, deps.Log, deps.Counters)
 	statuses := sensorcache.New(metadata, deps.Clock)
-	step := detect.New(statuses, alerts, detector, c.Defaults(), deps.Log, deps.Counters)
+	from := origin.New(metadata, deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
+	step := detect.New(from, statuses, alerts, detector, c.Defaults(), deps.Log, deps.Counters)
 	return step.Handle, nil
 }

@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
+	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/readings/backend"
 	"coldaisle.dev/shared/sensorcache"
@@ -46,6 +47,8 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 		return nil, fmt.Errorf("open readings: %w", err)
 	}
 	deps.Clients.Push("readings", closeTable)
-	step := ingest.New(table, sensorcache.New(store.New(pool), deps.Clock), deps.Log, deps.Counters)
+	metadata := store.New(pool)
+	from := origin.New(metadata, deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
+	step := ingest.New(from, ingest.NewStates(metadata), table, sensorcache.New(metadata, deps.Clock), deps.Log, deps.Counters)
 	return step.Handle, nil
 }

@@ -27,6 +27,7 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
@@ -203,9 +204,10 @@ func outage(t *testing.T, away string, length time.Duration) {
 	// Functions, each with its own cache, as instances of their own have.
 	events := detect.NewAlertPublisher(client, pushbridge.TopicAlerts)
 	t.Cleanup(events.Stop)
+	from := origin.New(store.New(pool), clock.Now, origin.Options{})
 	handlers := map[string]push.HandleFunc{
-		"ingest":     ingest.New(history, sensorcache.New(store.New(pool), clock.Now), logging.Discard(), nil).Handle,
-		"detect":     detect.New(sensorcache.New(store.New(pool), clock.Now), events, nil, alert.Defaults(), logging.Discard(), nil).Handle,
+		"ingest":     ingest.New(from, ingest.NewStates(store.New(pool)), history, sensorcache.New(store.New(pool), clock.Now), logging.Discard(), nil).Handle,
+		"detect":     detect.New(from, sensorcache.New(store.New(pool), clock.Now), events, nil, alert.Defaults(), logging.Discard(), nil).Handle,
 		"storealert": storealert.New(store.New(pool), logging.Discard(), nil).Handle,
 		"train":      func(context.Context, push.Message) error { return nil },
 	}

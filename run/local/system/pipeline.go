@@ -13,6 +13,7 @@ import (
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/readings/bqreadings"
@@ -33,9 +34,10 @@ func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 	s.onStop("alerts topic", func() error { alerts.Stop(); return nil })
 	predictor := detect.NewAnomalyDetector(s.loader(), metadata, cmp.Or(s.options.PredictionSample, detection.PredictionSample), s.log, nil)
 	trainer := train.New(metadata, table, s.Models, cmp.Or(s.options.TrainingRows, config.Defaults[train.Config]().Rows), s.options.Clock, s.log, nil)
+	from := origin.New(metadata, s.options.Clock, origin.Options{})
 	handlers := map[string]push.HandleFunc{
-		"ingest":     ingest.New(table, sensors, s.log, nil).Handle,
-		"detect":     detect.New(sensors, alerts, predictor, detection.Defaults(), s.log, nil).Handle,
+		"ingest":     ingest.New(from, ingest.NewStates(metadata), table, sensors, s.log, nil).Handle,
+		"detect":     detect.New(from, sensors, alerts, predictor, detection.Defaults(), s.log, nil).Handle,
 		"storealert": storealert.New(metadata, s.log, nil).Handle,
 		"train":      trainer.Handle,
 	}

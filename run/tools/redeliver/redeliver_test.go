@@ -28,6 +28,7 @@ import (
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
@@ -69,7 +70,8 @@ func newPipeline(t *testing.T) *pipeline {
 	t.Cleanup(alerts.Stop)
 	dead := publisher.NewSingle(p.client, "data-dead-letter", 10*time.Second)
 	t.Cleanup(dead.Stop)
-	table := ingest.New(pgreadings.New(pool, time.Now), sensors, logging.Discard(), nil)
+	from := origin.New(store.New(pool), time.Now, origin.Options{})
+	table := ingest.New(from, ingest.NewStates(store.New(pool)), pgreadings.New(pool, time.Now), sensors, logging.Discard(), nil)
 	handlers := map[string]push.HandleFunc{
 		"ingest": func(ctx context.Context, m push.Message) error {
 			if p.away.Load() {
@@ -77,7 +79,7 @@ func newPipeline(t *testing.T) *pipeline {
 			}
 			return table.Handle(ctx, m)
 		},
-		"detect": detect.New(sensors, alerts, nil, alert.Defaults(), logging.Discard(), nil).Handle,
+		"detect": detect.New(from, sensors, alerts, nil, alert.Defaults(), logging.Discard(), nil).Handle,
 	}
 	for function, handle := range handlers {
 		web := httptest.NewServer(push.Handler(push.Config{Function: function, DeadLetter: dead, Clock: time.Now, Log: logging.Discard()},

@@ -1,0 +1,172 @@
+package origin_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/origin"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+var errAway = errors.New("database is away")
+
+// keys is a database of gateways that a test changes.
+type keys struct {
+	mu    sync.Mutex
+	of    map[string]store.GatewayKey
+	err   error
+	calls int
+}
+
+func (k *keys) GatewayKeys(_ context.Context, ids []string) (map[string]store.GatewayKey, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls++
+	found := map[string]store.GatewayKey{}
+	for _, id := range ids {
+		if key, ok := k.of[id]; ok {
+			found[id] = key
+		}
+	}
+	return found, k.err
+}
+
+func (k *keys) set(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
+}
+
+func private(seed byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+}
+
+func public(seed byte) ed25519.PublicKey {
+	key, _ := private(seed).Public().(ed25519.PublicKey)
+	return key
+}
+
+func enrolled() *keys {
+	return &keys{of: map[string]store.GatewayKey{
+		"gw-a": {Channel: 1, PublicKey: public(1)},
+		"gw-b": {Channel: 2, PublicKey: public(2)},
+		"gw-r": {Channel: 1, PublicKey: public(3), Revoked: true},
+	}}
+}
+
+// message is a reading as a gateway publishes it; without a key it is not signed.
+func message(t *testing.T, gateway string, key ed25519.PrivateKey, at time.Time, age wire.Age, published time.Time) push.Message {
+	t.Helper()
+	data, err := wire.EncodeData(wire.Data{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: at, Temperature: 21, Humidity: 40}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := push.Message{ID: "1", Data: data, PublishTime: published, Attributes: map[string]string{wire.NodeIDAttribute: "n1"}}
+	if key != nil {
+		maps.Copy(m.Attributes, wire.SignData(key, gateway, at, age, data))
+	}
+	return m
+}
+
+func known(d time.Duration) wire.Age { return wire.Age{Duration: d, Known: true} }
+
+// TestOrigin shows contract 10.4, 10.5.
+func TestOrigin(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		message   push.Message
+		require   bool
+		want      origin.Source
+		wantTime  time.Time
+		permanent bool
+	}{
+		"signed":                        {message: message(t, "gw-a", private(1), noon, known(0), noon), want: origin.Source{Channel: 1, GatewayID: "gw-a"}, wantTime: noon},
+		"signed without an age":         {message: message(t, "gw-a", private(1), noon, wire.Age{}, noon), want: origin.Source{Channel: 1, GatewayID: "gw-a"}, wantTime: noon},
+		"signed, waited a day":          {message: message(t, "gw-b", private(2), noon.Add(-day), known(day), noon), want: origin.Source{Channel: 2, GatewayID: "gw-b"}, wantTime: noon.Add(-day)},
+		"signed, 2 minutes on the way":  {message: message(t, "gw-a", private(1), noon, known(0), noon.Add(2*time.Minute)), want: origin.Source{Channel: 1, GatewayID: "gw-a"}, wantTime: noon},
+		"signed, longer on the way":     {message: message(t, "gw-a", private(1), noon, known(0), noon.Add(2*time.Minute+time.Millisecond)), permanent: true},
+		"signed by a clock ahead":       {message: message(t, "gw-a", private(1), noon.Add(3*time.Minute), known(0), noon), permanent: true},
+		"replayed a day later":          {message: message(t, "gw-a", private(1), noon, known(0), noon.Add(day)), permanent: true},
+		"by another's key":              {message: message(t, "gw-a", private(2), noon, known(0), noon), permanent: true},
+		"of a revoked gateway":          {message: message(t, "gw-r", private(3), noon, known(0), noon), permanent: true},
+		"of no gateway":                 {message: message(t, "gw-x", private(1), noon, known(0), noon), permanent: true},
+		"signed without a timestamp":    {message: message(t, "gw-a", private(1), time.Time{}, known(0), noon), permanent: true},
+		"open":                          {message: message(t, "", nil, noon, wire.Age{}, noon), wantTime: noon},
+		"open, where that is closed":    {message: message(t, "", nil, noon, wire.Age{}, noon), require: true, permanent: true},
+		"signed, where open is closed":  {message: message(t, "gw-a", private(1), noon, known(0), noon), require: true, want: origin.Source{Channel: 1, GatewayID: "gw-a"}, wantTime: noon},
+		"open, old":                     {message: message(t, "", nil, noon.Add(-day), wire.Age{}, noon), wantTime: noon.Add(-day)},
+		"open, ahead":                   {message: message(t, "", nil, noon.Add(day), wire.Age{}, noon), wantTime: noon},
+		"open, with a malformed age":    {message: push.Message{Data: []byte(`{}`), Attributes: map[string]string{wire.AgeAttribute: "soon"}}, permanent: true},
+		"open, no reading":              {message: push.Message{Data: []byte(`{}`)}, permanent: true},
+		"signature without its gateway": {message: push.Message{Data: []byte(`{}`), Attributes: map[string]string{wire.SignatureAttribute: "x"}}, permanent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := origin.New(enrolled(), time.Now, origin.Options{RequireEnrolled: c.require})
+			r, source, err := v.Reading(t.Context(), c.message)
+			d, again, errData := v.Data(t.Context(), c.message)
+			if push.IsPermanent(err) != c.permanent || push.IsPermanent(errData) != c.permanent || (err != nil) != c.permanent {
+				t.Fatalf("%v, %v", err, errData)
+			}
+			if source != c.want || again != c.want || !r.Time.Equal(c.wantTime) || d.Reading != r || r.Channel != c.want.Channel {
+				t.Errorf("%+v from %+v, and %+v from %+v", r, source, d.Reading, again)
+			}
+		})
+	}
+}
+
+// TestRevocationIsHonoured shows contract 10.4: within 15 seconds, and a message may
+// pass later when nobody can tell.
+func TestRevocationIsHonoured(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	now := noon
+	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	advance := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
+	database := enrolled()
+	v := origin.New(database, clock, origin.Options{})
+	signed := message(t, "gw-a", private(1), noon, known(0), noon)
+	check := func() error { _, _, err := v.Reading(t.Context(), signed); return err }
+	for range 3 {
+		if err := check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if database.calls != 1 {
+		t.Errorf("%d queries for one gateway", database.calls)
+	}
+	database.set(func() { database.of["gw-a"] = store.GatewayKey{Channel: 1, PublicKey: public(1), Revoked: true} })
+	advance(15 * time.Second)
+	if err := check(); !push.IsPermanent(err) {
+		t.Errorf("15 seconds after its revocation: %v", err)
+	}
+	database.set(func() { database.err = errAway })
+	advance(15 * time.Second)
+	if err := check(); !errors.Is(err, errAway) || push.IsPermanent(err) {
+		t.Errorf("while the database is away: %v", err)
+	}
+	unknown := message(t, "gw-n", private(4), noon, known(0), noon)
+	if _, _, err := v.Reading(t.Context(), unknown); !errors.Is(err, errAway) {
+		t.Errorf("a gateway that was never seen, while the database is away: %v", err)
+	}
+	database.set(func() { database.err = nil })
+	if _, _, err := v.Reading(t.Context(), unknown); !push.IsPermanent(err) {
+		t.Errorf("a gateway that is not enrolled: %v", err)
+	}
+	database.set(func() { database.of["gw-n"] = store.GatewayKey{Channel: 3, PublicKey: public(4)} })
+	if _, source, err := v.Reading(t.Context(), unknown); err != nil || source.Channel != 3 {
+		t.Errorf("enrolled this moment: %+v, %v", source, err)
+	}
+}
