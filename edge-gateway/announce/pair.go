@@ -27,8 +27,9 @@ import (
 //
 // All goes from and to port 5353 and the group: other ways are closed by the
 // firewalls of many machines, and a unicast answer may reach another responder of
-// the machine (§15.1). A standby asks every second, as often as §5.2 lets it; nobody
-// announces periodically (§8.3 forbids it).
+// the machine (§15.1). Nobody announces periodically (§8.3 forbids it). A standby asks
+// every second: §5.2 has a question that is asked again and again become rarer, which
+// no failover within seconds can, so one packet a second each way is what it costs.
 const (
 	askFirst      = time.Second      // after a link has come
 	askEvery      = 10 * time.Second // without reason
