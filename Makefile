@@ -47,6 +47,11 @@ chaos: ## Run the chaos scenarios, from a full disk to a jumping clock, and prin
 pair-chaos: ## Kill one of two gateways every 20 s for 10 minutes, with 200 nodes, and account for every reading (Linux, root)
 	@PAIR_KILLS=30 PAIR_EVERY=20s PAIR_INTERVAL=10s go test -count=1 -v -timeout 30m -run '^TestPairUnderKills$$' ./edge-gateway/netnstest
 
+KILLS ?= 20
+.PHONY: kills
+kills: ## Kill the local system and its PostgreSQL under load, and account for every reading (KILLS=20)
+	@KILLS=$(KILLS) go test -count=1 -v -timeout 30m -run '^TestLocalSystem$$' ./run/tools/soak
+
 FUZZTIME ?= 30s
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while (FUZZTIME=30s)
@@ -65,7 +70,7 @@ $(GOLANGCI):
 # Of what no program reaches, only what tests use may stay: test support and what
 # reads terraform.
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.51.0
-ONLY_TESTS := ^(run/local/pgpubsub|shared/(incident|maintenance|openapitest|pgtest|pubsubtest)|shared/reading/moisture.go|shared/(store/(gateways|audit)|wire/(signed|gateway)).go|shared/function/functiontest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)[/:]
+ONLY_TESTS := ^(shared/(incident|maintenance|openapitest|pgtest|pubsubtest)|shared/reading/moisture.go|shared/(store/(gateways|audit)|wire/(signed|gateway)).go|shared/function/functiontest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)[/:]
 .PHONY: deadcode
 deadcode: ## List functions that no program reaches, and fail when there are any
 	@found=$$(go run $(DEADCODE) ./...); \

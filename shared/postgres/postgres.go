@@ -45,6 +45,10 @@ const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 15 * time.Second
 	portAttempts = 3
+	// predecessorTimeout is how long a start waits for the server before it to end,
+	// looking once in each interval.
+	predecessorTimeout  = 30 * time.Second
+	predecessorInterval = 50 * time.Millisecond
 )
 
 // Server is a running PostgreSQL.
@@ -79,15 +83,38 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := c.prepare(ctx); err != nil {
 		return nil, err
 	}
-	for attempt := 1; ; attempt++ {
+	waiting, cancel := context.WithTimeout(ctx, predecessorTimeout)
+	defer cancel()
+	var used error // by the server before
+	for attempt := 1; ; {
 		server, err := c.start(ctx)
-		if err == nil {
-			return server, nil
+		if err != nil && inUse(err) {
+			used = err
 		}
-		if attempt == portAttempts || !strings.Contains(err.Error(), "could not bind") {
+		switch {
+		case err == nil:
+			return server, nil
+		case used != nil && waiting.Err() != nil:
+			return nil, used
+		case inUse(err):
+			select {
+			case <-waiting.Done():
+			case <-time.After(predecessorInterval):
+			}
+		case attempt < portAttempts && strings.Contains(err.Error(), "could not bind"):
+			attempt++
+		default:
 			return nil, err
 		}
 	}
+}
+
+// inUse reports whether a server before, or a process that it has started, still runs
+// on the data. Those of a server that was killed end a moment after it: each finds out
+// by itself.
+func inUse(err error) bool {
+	return strings.Contains(err.Error(), "is still in use") || // the shared memory
+		strings.Contains(err.Error(), `lock file "postmaster.pid" already exists`)
 }
 
 // cluster is a data folder and the binaries that run it.

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -143,6 +144,55 @@ func TestServerStartsAgainAfterItWasKilled(t *testing.T) {
 	}
 }
 
+// TestServerStartsAgainWhileProcessesOfTheKilledOneRun kills a server whose session is
+// computing: such a session notices only when it has finished.
+func TestServerStartsAgainWhileProcessesOfTheKilledOneRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	durable := postgres.Options{Dir: dir, Log: logging.Discard()}
+	killed := run(t, durable)
+	execute(t, killed, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
+	busy, err := pgx.Connect(t.Context(), killed.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var backend int
+	if err := busy.QueryRow(t.Context(), `SELECT pg_backend_pid()`).Scan(&backend); err != nil {
+		t.Fatal(err)
+	}
+	computed := make(chan error, 1)
+	go func() {
+		var rows int
+		computed <- busy.QueryRow(t.Context(), `SELECT count(*) FROM (SELECT generate_series(1, 20000000)) AS g`).Scan(&rows)
+	}()
+	observer, err := pgx.Connect(t.Context(), killed.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for active := false; !active; {
+		const sql = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = @pid AND state = 'active' AND query LIKE '%generate_series%')`
+		if err := observer.QueryRow(t.Context(), sql, pgx.StrictNamedArgs{"pid": backend}).Scan(&active); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pid := postmaster(t, dir)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, pid)
+	if !alive(backend) {
+		t.Fatal("the session has ended already")
+	}
+	if rows := count(t, run(t, durable)); rows != 3 {
+		t.Errorf("%d rows, want 3", rows)
+	}
+	if err := <-computed; err == nil {
+		t.Error("the session did not notice")
+	}
+	_ = busy.Close(t.Context())
+	_ = observer.Close(t.Context())
+}
+
 func TestTwoServersRunAtOnce(t *testing.T) {
 	t.Parallel()
 	first, second := start(t, t.TempDir()), start(t, t.TempDir())
@@ -158,7 +208,10 @@ func TestSecondServerOnOneFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	first := start(t, dir)
 	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
-	second, err := postgres.Start(t.Context(), options(dir))
+	// It waits for the first to end: no longer than it may.
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	second, err := postgres.Start(ctx, options(dir))
 	if err == nil {
 		_ = second.Stop()
 		t.Fatal("two servers on one folder")

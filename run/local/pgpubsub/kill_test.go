@@ -40,11 +40,6 @@ func child(database, dir, address string) error {
 	ctx := context.Background()
 	if dir != "" {
 		server, err := postgres.Start(ctx, postgres.Options{Dir: dir, Log: logging.Discard()})
-		// What the killed PostgreSQL has started ends a moment after it.
-		for began := time.Now(); err != nil && strings.Contains(err.Error(), "is still in use") && time.Since(began) < time.Minute; {
-			time.Sleep(20 * time.Millisecond) // between two tries
-			server, err = postgres.Start(ctx, postgres.Options{Dir: dir, Log: logging.Discard()})
-		}
 		if err != nil {
 			return err
 		}

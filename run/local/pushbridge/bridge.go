@@ -3,10 +3,9 @@
 // exponential backoff when the function fails, and to a dead letter topic after the
 // last attempt.
 //
-// The in-process Pub/Sub fake of the official client library cannot push, and
-// counts deliveries of all subscriptions of a topic together, so that its own
-// dead lettering would come too early. The bridge therefore pulls, posts, and
-// does both itself. Only run/local, run/tools and tests use it.
+// The local system's Pub/Sub, package pgpubsub, does not push. The bridge therefore
+// pulls, posts, and does the dead lettering itself. Only run/local, run/tools and tests
+// use it.
 package pushbridge
 
 import (
@@ -111,7 +110,7 @@ type Bridge struct {
 	emptyPulls []atomic.Int64
 }
 
-// The time between two pulls without a message: the fake answers at once.
+// The time between two pulls without a message: the server answers at once.
 const (
 	minPullInterval = 2 * time.Millisecond
 	maxPullInterval = 32 * time.Millisecond
@@ -290,7 +289,7 @@ func (b *Bridge) pull(ctx context.Context, s Subscription, n int) ([]*pubsubpb.R
 	response, err := b.client.SubscriptionAdminClient.Pull(ctx, &pubsubpb.PullRequest{
 		Subscription: s.Name,
 		MaxMessages:  int32(min(n, 1000)), //nolint:gosec // bounded by 1000
-		// The fake answers a waiting pull only every half second.
+		// Drain counts the pulls that find nothing.
 		ReturnImmediately: true, //nolint:staticcheck // deprecated for production, where nothing pulls
 	})
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
@@ -22,7 +21,7 @@ import (
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/pgpubsub"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/postgres"
@@ -32,7 +31,7 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// poolSize bounds the database connections of the whole system.
+// poolSize bounds the database connections of the whole system, but for Pub/Sub's.
 const poolSize = 24
 
 // ModelBucket holds the models in object storage.
@@ -41,8 +40,8 @@ const ModelBucket = "models"
 // startDatabase connects to the given database or starts a PostgreSQL, and migrates
 // the schema.
 func (s *System) startDatabase(ctx context.Context) error {
-	address := s.options.DatabaseURL
-	if address == "" {
+	s.databaseURL = s.options.DatabaseURL
+	if s.databaseURL == "" {
 		server, err := postgres.Start(ctx, postgres.Options{
 			Dir: filepath.Join(s.options.DataDir, "postgres"), Download: true, Log: s.log,
 		})
@@ -50,9 +49,9 @@ func (s *System) startDatabase(ctx context.Context) error {
 			return err
 		}
 		s.onStop("PostgreSQL", server.Stop)
-		address = server.URL()
+		s.databaseURL = server.URL()
 	}
-	pool, end, err := cloudsql.Open(ctx, cloudsql.Config{DatabaseURL: address, MaxConns: poolSize})
+	pool, end, err := cloudsql.Open(ctx, cloudsql.Config{DatabaseURL: s.databaseURL, MaxConns: poolSize})
 	if err != nil {
 		return err
 	}
@@ -84,26 +83,24 @@ func (s *System) openReadings(ctx context.Context) (timeSeries, error) {
 	return table, nil
 }
 
-// startPubSub connects to the given emulator, or starts the client library's fake.
+// startPubSub connects to the given emulator, or starts a Pub/Sub that keeps its
+// messages in the database.
 func (s *System) startPubSub(ctx context.Context) error {
-	if s.options.PubSubEmulator != "" {
-		client, err := dialPubSub(ctx, s.options.PubSubEmulator)
+	address := s.options.PubSubEmulator
+	if address == "" {
+		server, err := pgpubsub.Open(ctx, pgpubsub.Config{DatabaseURL: s.databaseURL, Clock: s.options.Clock, Log: s.log})
 		if err != nil {
 			return err
 		}
-		s.onStop("Pub/Sub client", client.Close)
-		s.PubSub = client
-		return nil
+		s.onStop("Pub/Sub", server.Close)
+		address = server.Address()
 	}
-	server := pstest.NewServer()
-	s.onStop("Pub/Sub", server.Close)
-	client, err := dialPubSub(ctx, server.Addr)
+	client, err := dialPubSub(ctx, address)
 	if err != nil {
 		return err
 	}
 	s.onStop("Pub/Sub client", client.Close)
 	s.PubSub = client
-	s.options.Bridge.OnDone = pushbridge.ForgetDelivered(server, Project, s.options.Bridge.OnDone)
 	return nil
 }
 

@@ -67,11 +67,6 @@ func (s *System) startPipeline(ctx context.Context, table timeSeries) error {
 	}
 	s.Bridge = pushbridge.New(s.PubSub, subscriptions, s.options.Bridge, s.log)
 	s.runComponent(ctx, "push bridge", s.Bridge.Run)
-	s.onStop("pipeline", func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-		defer cancel()
-		return s.Bridge.Drain(ctx)
-	})
 	return nil
 }
 

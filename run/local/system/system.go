@@ -53,7 +53,7 @@ type Options struct {
 	SecretKey       string   // empty makes one and keeps it in DataDir
 	TrustedProxies  []string // before the API; see api.Config
 	DatabaseURL     string   // empty runs a PostgreSQL in DataDir
-	PubSubEmulator  string   // host:port; empty runs one in this process
+	PubSubEmulator  string   // host:port; empty runs a Pub/Sub in this process that keeps its messages in the database
 	StorageEmulator string   // host:port; empty runs one in this process
 	BigQuery        bool     // readings in the BigQuery emulator that the environment names
 
@@ -94,14 +94,12 @@ type System struct {
 	// Nodes are the simulated nodes; nil for none.
 	Nodes *nodesim.Simulation
 
-	options Options
-	log     *slog.Logger
-	failed  chan error // of a component that exited unexpectedly
-	opened  closing.Stack
+	options     Options
+	databaseURL string
+	log         *slog.Logger
+	failed      chan error // of a component that exited unexpectedly
+	opened      closing.Stack
 }
-
-// drainTimeout bounds the wait for messages in flight when the system stops.
-const drainTimeout = 10 * time.Second
 
 // Start starts the components one after the other. When one fails, those before it
 // are stopped again. ctx bounds the start only.
@@ -189,7 +187,8 @@ func (s *System) start(ctx context.Context) error {
 func (s *System) Failed() <-chan error { return s.failed }
 
 // Stop stops the components in the reverse order of their start: nodes, gateway and
-// API first; then the bridge delivers the messages that are left; then the rest.
+// API first, then the bridge and the functions, then Pub/Sub and the database. What is
+// not delivered is delivered after the next start.
 func (s *System) Stop() error {
 	if err := s.opened.Close(); err != nil {
 		return fmt.Errorf("stop: %w", err)

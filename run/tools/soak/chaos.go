@@ -65,7 +65,6 @@ func (f *chaos) all() []event {
 		{"uplink stalled", f.setProxy(f.cluster.PubSub.GatewayProxy, proxytest.Stall)},
 		{"uplink refused", f.setProxy(f.cluster.PubSub.GatewayProxy, proxytest.Refuse)},
 		{"backend's Pub/Sub refused", f.setProxy(f.cluster.PubSub.ServiceProxy, proxytest.Refuse)},
-		{"Pub/Sub purged", f.cluster.PubSub.PurgeDelivered},
 	}
 	for _, function := range slices.Sorted(maps.Keys(f.cluster.Functions)) {
 		instance := f.cluster.Functions[function].Instances[1]

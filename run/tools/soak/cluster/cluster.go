@@ -83,7 +83,7 @@ func (p *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	p.opened.Push("database", p.Database.close)
-	if p.PubSub, err = startPubSub(ctx); err != nil {
+	if p.PubSub, err = startPubSub(ctx, filepath.Join(p.options.Dir, "pubsub"), p.options.Log); err != nil {
 		return err
 	}
 	p.opened.Push("Pub/Sub", p.PubSub.close)
@@ -205,7 +205,7 @@ func (p *Cluster) startStorage(ctx context.Context) (string, error) {
 // Redeliver runs run/tools/redeliver for each function, as an operator does.
 func (p *Cluster) Redeliver(ctx context.Context) error {
 	for _, route := range pushbridge.Routes() {
-		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+p.PubSub.server.Addr)
+		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+p.PubSub.server.Address())
 		if err := run(ctx, p.options.Programs[redeliverProgram], environ, "-project", Project, "-topic", route.Topic,
 			"-function", route.Function, "-endpoint", p.Functions[route.Function].URL, "-idle", "1s"); err != nil {
 			return err

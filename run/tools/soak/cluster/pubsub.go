@@ -2,37 +2,38 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"coldaisle.dev/run/local/pgpubsub"
 	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/shared/closing"
+	"coldaisle.dev/shared/postgres"
 	"coldaisle.dev/shared/proxytest"
 )
 
 // Project is the name under which topics exist.
 const Project = "coldaisle-soak"
 
-// PubSub is the official client library's fake with a push bridge. It runs in this
-// process, so that the memory of its messages is not counted as a program's.
+// PubSub is the local system's Pub/Sub with a push bridge, over a PostgreSQL of its
+// own: what happens to the cluster's does not touch it. It runs in this process, so
+// that its memory is not counted as a program's.
 type PubSub struct {
 	GatewayProxy *proxytest.Proxy // used by the gateways
 	ServiceProxy *proxytest.Proxy // used by functions and API
 	Bridge       *pushbridge.Bridge
 
-	server  *pstest.Server
-	client  *pubsub.Client
-	stop    context.CancelFunc
-	running sync.WaitGroup
-	err     error
+	server *pgpubsub.Server
+	client *pubsub.Client
+	opened closing.Stack
 }
 
 // The backoff between two attempts. Production waits from 10 s to 10 min; the soak's
@@ -47,23 +48,43 @@ const (
 	MaxOutstanding = 128
 )
 
-func startPubSub(ctx context.Context) (p *PubSub, err error) {
-	p = &PubSub{server: pstest.NewServer()}
-	if p.GatewayProxy, err = proxytest.New(ctx, p.server.Addr); err != nil {
-		return nil, err
+func startPubSub(ctx context.Context, dir string, log *slog.Logger) (*PubSub, error) {
+	p := &PubSub{}
+	if err := p.start(ctx, dir, log); err != nil {
+		return nil, errors.Join(err, p.close())
 	}
-	if p.ServiceProxy, err = proxytest.New(ctx, p.server.Addr); err != nil {
-		return nil, err
-	}
-	conn, err := grpc.NewClient(p.server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return p, nil
+}
+
+func (p *PubSub) start(ctx context.Context, dir string, log *slog.Logger) error {
+	database, err := postgres.Start(ctx, postgres.Options{Dir: dir, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("connect to Pub/Sub: %w", err)
+		return err
+	}
+	p.opened.Push("PostgreSQL", database.Stop)
+	p.server, err = pgpubsub.Open(ctx, pgpubsub.Config{DatabaseURL: database.URL(), Clock: time.Now, Log: log}) //nolint:forbidigo // as Google's service, which has no clock of ours
+	if err != nil {
+		return err
+	}
+	p.opened.Push("server", p.server.Close)
+	if p.GatewayProxy, err = proxytest.New(ctx, p.server.Address()); err != nil {
+		return err
+	}
+	p.opened.Push("gateways' proxy", closing.NoError(p.GatewayProxy.Close))
+	if p.ServiceProxy, err = proxytest.New(ctx, p.server.Address()); err != nil {
+		return err
+	}
+	p.opened.Push("service's proxy", closing.NoError(p.ServiceProxy.Close))
+	conn, err := grpc.NewClient(p.server.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("connect to Pub/Sub: %w", err)
 	}
 	p.client, err = pubsub.NewClient(context.WithoutCancel(ctx), Project, option.WithGRPCConn(conn))
 	if err != nil {
-		return nil, fmt.Errorf("connect to Pub/Sub: %w", err)
+		return fmt.Errorf("connect to Pub/Sub: %w", err)
 	}
-	return p, nil
+	p.opened.Push("client", p.client.Close)
+	return nil
 }
 
 // push creates topics and subscriptions and starts the bridge, which pushes to the
@@ -75,33 +96,16 @@ func (p *PubSub) push(ctx context.Context, endpoint func(function string) string
 	}
 	p.Bridge = pushbridge.New(p.client, subscriptions, pushbridge.Config{
 		MinBackoff: minBackoff, MaxBackoff: maxBackoff, MaxAttempts: maxAttempts, MaxOutstanding: MaxOutstanding,
-		OnDone: pushbridge.ForgetDelivered(p.server, Project, nil),
 	}, log)
-	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
-	p.running.Go(func() { p.err = p.Bridge.Run(ctx) })
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- p.Bridge.Run(ctx) }()
+	p.opened.Push("push bridge", func() error { stop(); return <-ended })
 	return nil
 }
 
 // Drain waits until every message is delivered or dead.
 func (p *PubSub) Drain(ctx context.Context) error { return p.Bridge.Drain(ctx) }
-
-// PurgeDelivered frees the memory that the fake keeps for delivered messages. It
-// refuses connections until every message is delivered, which the programs see as
-// an outage.
-func (p *PubSub) PurgeDelivered(ctx context.Context) error {
-	p.GatewayProxy.SetMode(proxytest.Refuse)
-	defer p.GatewayProxy.SetMode(proxytest.Forward)
-	if err := p.Drain(ctx); err != nil { // detect must be able to publish alerts
-		return err
-	}
-	p.ServiceProxy.SetMode(proxytest.Refuse)
-	defer p.ServiceProxy.SetMode(proxytest.Forward)
-	if err := p.Drain(ctx); err != nil { // messages that were in flight when the proxy refused
-		return err
-	}
-	p.server.ClearMessages()
-	return nil
-}
 
 // DeadLetters counts what waits in the dead letter topics.
 func (p *PubSub) DeadLetters(ctx context.Context) (int, error) {
@@ -131,14 +135,4 @@ func (p *PubSub) DeadLetters(ctx context.Context) (int, error) {
 	return waiting, nil
 }
 
-func (p *PubSub) close() error {
-	if p.stop != nil {
-		p.stop()
-		p.running.Wait()
-	}
-	p.GatewayProxy.Close()
-	p.ServiceProxy.Close()
-	_ = p.client.Close()
-	_ = p.server.Close()
-	return p.err
-}
+func (p *PubSub) close() error { return p.opened.Close() }

@@ -1,0 +1,476 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/run/tools/ledger"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
+)
+
+// killsVariable is how often TestLocalSystem kills the local system;
+// `make kills` sets it.
+const killsVariable = "KILLS"
+
+// localSystem is the program of `make run` as a process with children of its own.
+type localSystem struct {
+	t           *testing.T
+	program     string
+	data        string
+	temp        string // its TMPDIR
+	api         int
+	gateway     int
+	credentials system.Credentials
+
+	command *exec.Cmd
+	output  lockedBuffer
+	exited  chan error
+}
+
+// lockedBuffer is what a process has written so far.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// take returns what was written since the last call.
+func (b *lockedBuffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
+
+// buildLocalSystem builds the program as `make build` does.
+func buildLocalSystem(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(folder(t), "coldaisle")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "coldaisle.dev/run/local")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, output)
+	}
+	return program
+}
+
+func newLocalSystem(t *testing.T, program string) *localSystem {
+	t.Helper()
+	dir := folder(t)
+	s := &localSystem{
+		t: t, program: program, data: filepath.Join(dir, "data"), temp: filepath.Join(dir, "temporary"),
+		api: pubsubtest.FreePort(t), gateway: pubsubtest.FreePort(t),
+	}
+	if err := os.Mkdir(s.temp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if s.command != nil {
+			s.killAll()
+		}
+	})
+	return s
+}
+
+// start runs the program until it says that it is running.
+func (s *localSystem) start() {
+	s.t.Helper()
+	s.command = exec.CommandContext(context.WithoutCancel(s.t.Context()), s.program, "--nodes", "0", "--data", s.data,
+		"--api-port", strconv.Itoa(s.api), "--gateway-port", strconv.Itoa(s.gateway))
+	// The environment may name servers that take the place of the program's own.
+	s.command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + s.temp}
+	s.command.Stdout, s.command.Stderr = &s.output, &s.output
+	s.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := s.command.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.exited = make(chan error, 1)
+	go func() { s.exited <- s.command.Wait() }()
+	var said string
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(said, "Ctrl-C stops it"); {
+		said += s.output.take()
+		select {
+		case err := <-s.exited:
+			s.exited <- err
+			s.t.Fatalf("the program ended: %v\n%s", err, said+s.output.take())
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("the program does not start:\n%s", said)
+		}
+	}
+	s.credentials = s.look(said)
+}
+
+// look checks that the program says where to look, and returns what to sign in with.
+func (s *localSystem) look(said string) (found system.Credentials) {
+	s.t.Helper()
+	for _, wanted := range []string{
+		fmt.Sprintf("Dashboard   http://127.0.0.1:%d\n", s.api), fmt.Sprintf("API         http://127.0.0.1:%d/docs\n", s.api),
+		fmt.Sprintf("Gateway     http://127.0.0.1:%d/api/v1/nodes\n", s.gateway), filepath.Join(s.data, "coldaisle.log"), "Data        " + s.data + "\n",
+	} {
+		if !strings.Contains(said, wanted) {
+			s.t.Errorf("it does not say %q:\n%s", wanted, said)
+		}
+	}
+	if _, line, ok := strings.Cut(said, "Sign in"); ok {
+		_, _ = fmt.Sscan(line, &found.Email, &found.Password)
+	}
+	return found
+}
+
+// processes lists the program's process and all that descend from it.
+func (s *localSystem) processes() []int {
+	s.t.Helper()
+	children := map[int][]int{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if parent, _, ok := status(pid); ok {
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	all := []int{s.command.Process.Pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
+	}
+	return all
+}
+
+// status reads a process's parent and state; not of one that is gone.
+func status(pid int) (parent int, state string, ok bool) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, "", false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	_, err = fmt.Sscan(after, &state, &parent)
+	return parent, state, err == nil
+}
+
+func running(pid int) bool {
+	_, state, ok := status(pid)
+	return ok && state != "Z" && state != "X"
+}
+
+// killAll kills the program and PostgreSQL, all at one moment: they are stopped first,
+// so that none sees another's end. It returns how many they were.
+func (s *localSystem) killAll() int {
+	s.t.Helper()
+	var all []int
+	for {
+		found := s.processes()
+		for _, pid := range found {
+			_ = syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		if slices.Equal(found, all) {
+			break
+		}
+		all = found // those that were started meanwhile
+	}
+	for _, pid := range all {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	_ = <-s.exited // it was killed
+	s.command = nil
+	return len(all)
+}
+
+func (s *localSystem) gatewayURL() string {
+	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(s.gateway))
+}
+
+func (s *localSystem) apiURL() string {
+	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(s.api))
+}
+
+// senders post readings to the gateway for as long as ctx lives, each once. One in
+// five is too hot.
+type senders struct {
+	url     string
+	client  *http.Client
+	running sync.WaitGroup
+
+	answered atomic.Int64
+	next     atomic.Int64
+	mu       sync.Mutex
+	accepted map[string]int // readings that were answered 200, by node
+}
+
+const sendInterval = 20 * time.Millisecond
+
+func (s *senders) send(ctx context.Context, node string) {
+	for pause(ctx, sendInterval) {
+		n := s.next.Add(1)
+		temperature := 20 + float64(n%25)
+		if n%5 == 0 {
+			temperature = 60
+		}
+		body := fmt.Sprintf(`{"id":"%x","node_id":%q,"temperature":%g,"humidity":40}`, n, node, temperature)
+		request, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost, s.url+"/api/v1/message", strings.NewReader(body))
+		if err != nil {
+			return
+		}
+		response, err := s.client.Do(request)
+		if err != nil {
+			continue // killed
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			s.answered.Add(1)
+			s.mu.Lock()
+			s.accepted[node]++
+			s.mu.Unlock()
+		}
+	}
+}
+
+// kills is how often the test kills.
+func kills(t *testing.T) int {
+	t.Helper()
+	given := os.Getenv(killsVariable)
+	if given == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestLocalSystem runs the program of `make run`.
+func TestLocalSystem(t *testing.T) {
+	t.Parallel()
+	pgtest.URL(t) // skips where there is no PostgreSQL
+	program := buildLocalSystem(t)
+	t.Run("loses nothing when it is killed", func(t *testing.T) {
+		t.Parallel()
+		localSystemLosesNothing(t, newLocalSystem(t, program), kills(t))
+	})
+	t.Run("leaves nothing behind", func(t *testing.T) {
+		t.Parallel()
+		localSystemLeavesNothing(t, newLocalSystem(t, program))
+	})
+}
+
+// localSystemLosesNothing kills the program and its PostgreSQL again and again, under
+// load. At the end every reading that was answered is stored once, and so is every
+// alert that it calls for.
+func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
+	t.Helper()
+	local.start()
+	nodes := make([]string, 16)
+	for i := range nodes {
+		nodes[i] = fmt.Sprintf("killed-%d", i+1)
+	}
+	user := system.NewAPIUser(local.apiURL())
+	if err := user.SignIn(t.Context(), local.credentials, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := user.CreateRoom(t.Context(), "Room", nodes); err != nil {
+		t.Fatal(err)
+	}
+
+	account := ledger.New(func(string) alert.Thresholds { return alert.Defaults() }, time.Now)
+	load := &senders{
+		url: local.gatewayURL(), accepted: map[string]int{},
+		client: &http.Client{Transport: account.Transport(&http.Transport{MaxIdleConnsPerHost: len(nodes)}), Timeout: 30 * time.Second},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for _, node := range nodes {
+		load.running.Go(func() { load.send(ctx, node) })
+	}
+	victims := 0
+	for n := range times {
+		before := load.answered.Load()
+		for deadline := time.Now().Add(time.Minute); load.answered.Load() < before+100; sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("after %d kills the gateway answers nobody", n)
+			}
+		}
+		sleep(rand.N(500 * time.Millisecond)) // a random moment of the load
+		if n == times-1 {
+			stop() // no reading after those that the last kill interrupts
+		}
+		killed := local.killAll()
+		if killed < 5 {
+			t.Fatalf("%d processes: PostgreSQL and its children were not among them", killed)
+		}
+		victims += killed
+		if n < times-1 {
+			local.start()
+		}
+	}
+	load.running.Wait()
+	settle(t, local, account, load)
+	sum := account.Sum()
+	t.Logf("%d kills of %d processes in all: %d readings sent, %d answered, %d without an answer, %d stored, %d of %d due alerts stored",
+		times, victims, sum.Sent, sum.Answered, sum.Unanswered, sum.Stored, sum.Alerted, sum.Due)
+	if sum.Unexplained > 0 || sum.Duplicated > 0 || sum.Alerted != sum.Due || sum.Due == 0 || sum.Answered < 100*times {
+		t.Errorf("%+v", sum)
+	}
+}
+
+// settle starts what was killed once more, in this process, waits until everything is
+// delivered, and compares what was answered with what is stored, and with what the
+// API shows.
+func settle(t *testing.T, local *localSystem, account *ledger.Ledger, load *senders) {
+	t.Helper()
+	s, err := system.Start(t.Context(), system.Options{DataDir: local.data, Clock: time.Now, Log: logging.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for {
+		var h gateway.Health
+		if err := getJSON(ctx, s.GatewayURL+"/health", &h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Outbox.Readings == 0 {
+			break
+		}
+		if !pause(ctx, 20*time.Millisecond) {
+			t.Fatalf("%d readings stay in the outbox", h.Outbox.Readings)
+		}
+	}
+	if err := s.Bridge.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	db, err := s.Pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Release()
+	if err := account.Close(ctx, db.Conn()); err != nil {
+		t.Error(err)
+	}
+	user := system.NewAPIUser(s.APIURL)
+	if err := user.SignIn(ctx, local.credentials, ""); err != nil {
+		t.Fatal(err)
+	}
+	for node, accepted := range load.accepted {
+		var readings []json.RawMessage
+		path := "/api/v1/data/historical/" + node + "?start_time=2020-01-01&end_time=2090-01-01"
+		if _, err := user.Call(ctx, http.MethodGet, path, nil, &readings); err != nil {
+			t.Error(err)
+		}
+		if len(readings) < accepted {
+			t.Errorf("the API shows %d readings of %s, %d were answered", len(readings), node, accepted)
+		}
+	}
+}
+
+func getJSON(ctx context.Context, url string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("GET %s: %w", url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("GET %s: %w", url, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		return fmt.Errorf("GET %s: %w", url, err)
+	}
+	return nil
+}
+
+// localSystemLeavesNothing kills the program, starts it again and ends it in order.
+func localSystemLeavesNothing(t *testing.T, local *localSystem) {
+	t.Helper()
+	local.start()
+	first := local.credentials
+
+	// kill -9 of the program alone: PostgreSQL gets a signal from the kernel, and is
+	// still about when the next one starts.
+	before := local.processes()
+	_ = local.command.Process.Kill()
+	_ = <-local.exited // it was killed
+	local.start()
+	if local.credentials != first || first.Password == "" {
+		t.Errorf("sign in with %v, before with %v", local.credentials, first)
+	}
+	eventuallyGone(t, before)
+
+	all := local.processes()
+	_ = local.command.Process.Signal(syscall.SIGTERM)
+	if err := <-local.exited; err != nil {
+		t.Errorf("the program ended with %v:\n%s", err, local.output.take())
+	}
+	local.command = nil
+	for _, pid := range all {
+		if running(pid) {
+			t.Errorf("process %d runs on", pid)
+		}
+	}
+	for _, port := range []int{local.api, local.gateway} {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		_ = listener.Close()
+	}
+	if left, err := os.ReadDir(local.temp); err != nil || len(left) > 0 {
+		t.Errorf("temporary files are left: %v, %v", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(local.data, "postgres", "data", "postmaster.pid")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("PostgreSQL did not end in order: %v", err)
+	}
+}
+
+// eventuallyGone waits for the end of processes.
+func eventuallyGone(t *testing.T, pids []int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); slices.ContainsFunc(pids, running); sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("of processes %v some run on", pids)
+		}
+	}
+}
