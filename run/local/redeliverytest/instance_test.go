@@ -129,12 +129,13 @@ func stored(t *testing.T, pool *pgxpool.Pool) []reading.Reading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[reading.Reading])
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reading.Reading, err error) {
+		err = row.Scan(&r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
+		r.Time = r.Time.UTC()
+		return r, err
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i := range all {
-		all[i].Time = all[i].Time.UTC()
 	}
 	return all
 }
