@@ -5,14 +5,18 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
@@ -24,6 +28,16 @@ const emulators = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*.jar"
 // have it.
 func Emulator(tb testing.TB) (address string, connection *grpc.ClientConn) {
 	tb.Helper()
+	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(tb)))
+	EmulatorAt(tb, address)
+	return address, connect(tb, address)
+}
+
+// EmulatorAt is [Emulator] at a given address. stop ends it before the test does;
+// after that another one may be started there, which knows nothing of this one's
+// topics.
+func EmulatorAt(tb testing.TB, address string) (stop func()) {
+	tb.Helper()
 	var jars []string
 	for _, sdk := range []string{"/usr/lib/google-cloud-sdk", "/usr/share/google-cloud-sdk", "/opt/google-cloud-sdk"} {
 		found, err := filepath.Glob(filepath.Join(sdk, emulators))
@@ -32,22 +46,39 @@ func Emulator(tb testing.TB) (address string, connection *grpc.ClientConn) {
 		}
 		jars = append(jars, found...)
 	}
-	java, err := exec.LookPath("java")
-	if err != nil || len(jars) == 0 {
+	if len(jars) == 0 {
 		tb.Skip("gcloud's Pub/Sub emulator is not installed (google-cloud-cli-pubsub-emulator of Google's own packages)")
 	}
-	port := strconv.Itoa(FreePort(tb))
-	address = net.JoinHostPort("127.0.0.1", port)
+	java, err := exec.LookPath("java")
+	if err != nil && os.Getenv("CI") == "" { //nolint:forbidigo // a test binary has no entrypoint to read it
+		tb.Skip("gcloud's Pub/Sub emulator needs java, which is not installed")
+	}
+	if err != nil {
+		tb.Fatalf("gcloud's Pub/Sub emulator is installed, and java is not: %v", err)
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	// The test's context ends before its cleanups, which may still use it.
 	emulator := exec.CommandContext(context.WithoutCancel(tb.Context()), java, "-jar", jars[0], "--host=127.0.0.1", "--port="+port) //nolint:gosec // the test's own
 	if err := emulator.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = emulator.Process.Kill()
 		_ = emulator.Wait()
 	})
-	connection, err = grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	tb.Cleanup(stop)
+	connect(tb, address)
+	return stop
+}
+
+// connect returns a connection to an emulator that answers.
+func connect(tb testing.TB, address string) *grpc.ClientConn {
+	tb.Helper()
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1, MaxDelay: 100 * time.Millisecond}}))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -55,13 +86,13 @@ func Emulator(tb testing.TB) (address string, connection *grpc.ClientConn) {
 	ready, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	connection.Connect()
-	for state := connection.GetState(); state.String() != "READY"; state = connection.GetState() {
+	for state := connection.GetState(); state != connectivity.Ready; state = connection.GetState() {
 		if !connection.WaitForStateChange(ready, state) {
 			tb.Fatal("the emulator does not answer")
 		}
 		connection.Connect()
 	}
-	return address, connection
+	return connection
 }
 
 // FreePort returns a port for a program that cannot be asked which one it was

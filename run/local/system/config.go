@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/shared/readings/bqreadings"
 )
 
 // Config is the environment of a program that runs a system. A server that a variable
@@ -15,7 +16,7 @@ type Config struct {
 	DatabaseURL     string   `env:"DATABASE_URL"`
 	PubSubEmulator  string   `env:"PUBSUB_EMULATOR_HOST"`
 	StorageEmulator string   `env:"STORAGE_EMULATOR_HOST"`
-	BigQuery        string   `env:"BIGQUERY_EMULATOR_HOST"`
+	BigQuery        bqreadings.Config
 	// QuickRetries delivers a message that failed again after 0.2 to 10 s, where
 	// production waits 10 s to 10 min.
 	QuickRetries bool `env:"QUICK_RETRIES"`
@@ -29,6 +30,6 @@ func (c Config) Options(clock func() time.Time, log *slog.Logger) Options {
 	}
 	return Options{
 		SecretKey: c.SecretKey, TrustedProxies: c.TrustedProxies, DatabaseURL: c.DatabaseURL, PubSubEmulator: c.PubSubEmulator,
-		StorageEmulator: c.StorageEmulator, BigQuery: c.BigQuery != "", Bridge: bridge, Clock: clock, Log: log,
+		StorageEmulator: c.StorageEmulator, BigQuery: c.BigQuery, Bridge: bridge, Clock: clock, Log: log,
 	}
 }

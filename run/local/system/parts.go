@@ -8,12 +8,15 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/storage"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -25,14 +28,13 @@ import (
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/postgres"
-	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
 )
 
-// poolSize bounds the database connections of the whole system, but for Pub/Sub's.
-const poolSize = 24
+// poolSize bounds the database connections of the API, and those of the pipeline.
+const poolSize = 12
 
 // ModelBucket holds the models in object storage.
 const ModelBucket = "models"
@@ -60,27 +62,19 @@ func (s *System) startDatabase(ctx context.Context) error {
 	return store.Migrate(ctx, pool)
 }
 
-// timeSeries is everything that the components need of the readings' table.
-type timeSeries interface {
-	readings.Appender
-	readings.HistoryReader
-	readings.Reader
-}
-
-func (s *System) openReadings(ctx context.Context) (timeSeries, error) {
-	if !s.options.BigQuery {
-		return pgreadings.New(s.Pool, s.options.Clock), nil
+// openReadings opens the time-series table; in an emulator it makes the table.
+func (s *System) openReadings(ctx context.Context) error {
+	if s.options.BigQuery.Emulator == "" {
+		s.Readings = pgreadings.New(s.Pool, s.options.Clock)
+		return nil
 	}
-	config, err := bigQuery(os.Environ())
+	table, err := bqreadings.Open(ctx, Project, s.options.BigQuery, s.options.Clock, s.log)
 	if err != nil {
-		return nil, err
-	}
-	table, err := bqreadings.Open(ctx, Project, config, s.options.Clock, s.log)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	s.onStop("BigQuery", table.Close)
-	return table, nil
+	s.Readings = table
+	return table.Create(ctx)
 }
 
 // startPubSub connects to the given emulator, or starts a Pub/Sub that keeps its
@@ -119,9 +113,12 @@ func dialPubSub(ctx context.Context, address string) (*pubsub.Client, error) {
 
 // startStorage uses the given object storage emulator, or starts one over files.
 func (s *System) startStorage(ctx context.Context) error {
-	if s.options.StorageEmulator != "" {
-		s.StorageURL = s.options.StorageEmulator
-		return nil
+	if address := s.options.StorageEmulator; address != "" {
+		if !strings.Contains(address, "://") { // the client library takes both
+			address = "http://" + address
+		}
+		s.StorageURL = strings.TrimSuffix(address, "/")
+		return s.createBucket(ctx)
 	}
 	root := filepath.Join(s.options.DataDir, "objects")
 	if err := os.MkdirAll(filepath.Join(root, ModelBucket), 0o700); err != nil {
@@ -138,9 +135,31 @@ func (s *System) startStorage(ctx context.Context) error {
 	return err
 }
 
+// storageOptions connect a client to the object storage.
+func (s *System) storageOptions() []option.ClientOption {
+	return []option.ClientOption{option.WithEndpoint(s.StorageURL + "/storage/v1/"), option.WithoutAuthentication()}
+}
+
+// createBucket makes the models' bucket in an emulator, unless it is there.
+func (s *System) createBucket(ctx context.Context) error {
+	client, err := storage.NewClient(ctx, s.storageOptions()...)
+	if err != nil {
+		return fmt.Errorf("object storage: %w", err)
+	}
+	defer func() { _ = client.Close() }()
+	err = client.Bucket(ModelBucket).Create(ctx, Project, nil)
+	if refused, ok := errors.AsType[*googleapi.Error](err); ok && refused.Code == http.StatusConflict {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("object storage: create bucket %s: %w", ModelBucket, err)
+	}
+	return nil
+}
+
 // openModels opens the models' bucket.
 func (s *System) openModels(ctx context.Context) (*modelstore.Bucket, error) {
-	bucket, err := modelstore.Open(ctx, ModelBucket, option.WithEndpoint(s.StorageURL+"/storage/v1/"), option.WithoutAuthentication())
+	bucket, err := modelstore.Open(ctx, ModelBucket, s.storageOptions()...)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,8 @@ import (
 	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/store"
 )
 
@@ -55,7 +57,8 @@ type Options struct {
 	DatabaseURL     string   // empty runs a PostgreSQL in DataDir
 	PubSubEmulator  string   // host:port; empty runs a Pub/Sub in this process that keeps its messages in the database
 	StorageEmulator string   // host:port; empty runs one in this process
-	BigQuery        bool     // readings in the BigQuery emulator that the environment names
+	// BigQuery keeps readings in an emulator, where it names one.
+	BigQuery bqreadings.Config
 
 	// ModelRefreshInterval is the time between two looks for newly published models;
 	// 0 means a minute.
@@ -87,6 +90,8 @@ type System struct {
 	PubSub *pubsub.Client
 	// Pool is connected to the metadata database.
 	Pool *pgxpool.Pool
+	// Readings is the time-series table.
+	Readings readings.Store
 	// Models is the models' bucket.
 	Models *modelstore.Bucket
 	// Bridge counts deliveries; nil where an emulator pushes by itself.
@@ -135,14 +140,13 @@ func (s *System) start(ctx context.Context) error {
 	if err := s.startStorage(ctx); err != nil {
 		return err
 	}
-	readings, err := s.openReadings(ctx)
-	if err != nil {
+	if err := s.openReadings(ctx); err != nil {
 		return err
 	}
 	if s.Models, err = s.openModels(ctx); err != nil {
 		return err
 	}
-	if err := s.startPipeline(ctx, readings); err != nil {
+	if err := s.startPipeline(ctx); err != nil {
 		return err
 	}
 	retraining := learning.NewPublisher(s.PubSub, pushbridge.TopicRetraining)
@@ -152,8 +156,8 @@ func (s *System) start(ctx context.Context) error {
 		return err
 	}
 	handler, err := api.New(api.Config{
-		Store: store.New(s.Pool), Readings: readings, Publisher: retraining, SecretKey: secret,
-		Forecaster: data.NewModelForecaster(s.loader(), readings), Clock: o.Clock, Log: s.log,
+		Store: store.New(s.Pool), Readings: s.Readings, Publisher: retraining, SecretKey: secret,
+		Forecaster: data.NewModelForecaster(s.loader(), s.Readings), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,
 	})
 	if err != nil {

@@ -10,44 +10,64 @@ import (
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// TestReplayIsStoredExactlyOnce replays a made recording of eight nodes, with some
-// values over the thresholds, and accounts for every row.
-func TestReplayIsStoredExactlyOnce(t *testing.T) {
-	t.Parallel()
+// record writes a recording of eight nodes, with some values over the thresholds, and
+// returns its path, its rows and the alerts that they require.
+func record(t *testing.T) (path string, rows, due int) {
+	t.Helper()
 	var recording bytes.Buffer
 	_, _ = recording.WriteString("node_id,timestamp,temperature,humidity,label\n")
 	first := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-	over := 0
 	for i := range 200 {
 		for node := range 8 {
 			temperature, humidity := 20+float64((i*7+node)%45), 30+float64((i*3+node)%25)
 			if temperature > 50 {
-				over++
+				due++
 			}
 			if humidity > 50 {
-				over++
+				due++
 			}
+			rows++
 			_, _ = fmt.Fprintf(&recording, "made-%d,%s,%.1f,%.1f,0\n", node, first.Add(time.Duration(i)*5*time.Second).Format(time.RFC3339), temperature, humidity)
 		}
 	}
-	path := filepath.Join(t.TempDir(), "recording.csv")
+	path = filepath.Join(t.TempDir(), "recording.csv")
 	if err := os.WriteFile(path, recording.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	report, err := replay(t.Context(), system.Config{DatabaseURL: pgtest.URL(t)}, path, time.Now)
+	return path, rows, due
+}
+
+// replayExactly replays a recording, and accounts for every row.
+func replayExactly(t *testing.T, c system.Config) {
+	t.Helper()
+	path, rows, due := record(t)
+	report, err := replay(t.Context(), c, path, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := report.Check(); err != nil {
 		t.Errorf("%v\n%s", err, report)
 	}
-	if report.Sent.Sent != 1600 || report.Due != over || over == 0 {
-		t.Errorf("sent %d rows that require %d alerts, want 1600 and %d", report.Sent.Sent, report.Due, over)
+	if report.Sent.Sent != rows || report.Due != due || due == 0 {
+		t.Errorf("sent %d rows that require %d alerts, want %d and %d", report.Sent.Sent, report.Due, rows, due)
 	}
+}
+
+func TestReplayIsStoredExactlyOnce(t *testing.T) {
+	t.Parallel()
+	replayExactly(t, system.Config{DatabaseURL: pgtest.URL(t)})
+}
+
+// TestReplayWithThePubSubEmulator has no bridge to ask whether everything is delivered.
+func TestReplayWithThePubSubEmulator(t *testing.T) {
+	t.Parallel()
+	address, _ := pubsubtest.Emulator(t)
+	replayExactly(t, system.Config{DatabaseURL: pgtest.URL(t), PubSubEmulator: address})
 }
 
 func TestUsage(t *testing.T) {

@@ -40,12 +40,17 @@ func TestConformance(t *testing.T) {
 		c.Emulator, c.StorageEmulator = "", ""
 	}
 	openTable := func() *bqreadings.Store {
-		makeTable(t, project, c)
 		s, err := bqreadings.Open(context.WithoutCancel(t.Context()), project, c, readingstest.Now, logging.Discard())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
+		for range 2 { // the second finds what the first has made
+			if err := s.Create(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		deleteAtEnd(t, project, c)
 		return s
 	}
 	t.Run("history", func(t *testing.T) { //nolint:paralleltest // the tables are deleted after it
@@ -58,8 +63,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// makeTable makes the table as terraform does.
-func makeTable(t *testing.T, project string, c bqreadings.Config) {
+// deleteAtEnd deletes the dataset when the test ends.
+func deleteAtEnd(t *testing.T, project string, c bqreadings.Config) {
 	t.Helper()
 	var options []option.ClientOption
 	if c.Emulator != "" {
@@ -69,28 +74,8 @@ func makeTable(t *testing.T, project string, c bqreadings.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dataset := client.Dataset(c.Dataset)
-	if err := dataset.Create(t.Context(), &bigquery.DatasetMetadata{}); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		_ = dataset.DeleteWithContents(context.WithoutCancel(t.Context()))
+		_ = client.Dataset(c.Dataset).DeleteWithContents(context.WithoutCancel(t.Context()))
 		_ = client.Close()
 	})
-	err = dataset.Table(c.Table).Create(t.Context(), &bigquery.TableMetadata{
-		Schema: bigquery.Schema{
-			{Name: "node_id", Type: bigquery.StringFieldType, Required: true},
-			{Name: "message_id", Type: bigquery.StringFieldType, Required: true},
-			{Name: "timestamp", Type: bigquery.TimestampFieldType, Required: true},
-			{Name: "temperature", Type: bigquery.FloatFieldType, Required: true},
-			{Name: "humidity", Type: bigquery.FloatFieldType, Required: true},
-			{Name: "customer_id", Type: bigquery.IntegerFieldType},
-		},
-		TimePartitioning:       &bigquery.TimePartitioning{Type: bigquery.DayPartitioningType, Field: "timestamp"},
-		RequirePartitionFilter: true,
-		Clustering:             &bigquery.Clustering{Fields: []string{"node_id", "message_id"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

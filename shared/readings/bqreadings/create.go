@@ -1,0 +1,59 @@
+package bqreadings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"cloud.google.com/go/bigquery"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// schema returns the columns of the fields of a row.
+func schema() bigquery.Schema {
+	types := map[descriptorpb.FieldDescriptorProto_Type]bigquery.FieldType{
+		descriptorpb.FieldDescriptorProto_TYPE_STRING: bigquery.StringFieldType,
+		descriptorpb.FieldDescriptorProto_TYPE_INT64:  bigquery.IntegerFieldType,
+		descriptorpb.FieldDescriptorProto_TYPE_DOUBLE: bigquery.FloatFieldType,
+	}
+	var columns bigquery.Schema
+	for _, field := range rowDescriptor().GetField() {
+		column := &bigquery.FieldSchema{Name: field.GetName(), Type: types[field.GetType()], Required: true}
+		switch protowire.Number(field.GetNumber()) {
+		case fieldTimestamp:
+			column.Type = bigquery.TimestampFieldType // a whole number of microseconds
+		case fieldCustomerID:
+			column.Required = false // came later: old rows have none
+		}
+		columns = append(columns, column)
+	}
+	return columns
+}
+
+// Create makes the dataset and the table where they are missing, as terraform makes
+// them. It is for emulators, which begin empty.
+func (s *Store) Create(ctx context.Context) error {
+	dataset := s.client.Dataset(s.config.Dataset)
+	if err := dataset.Create(ctx, &bigquery.DatasetMetadata{}); err != nil && !exists(err) {
+		return fmt.Errorf("create dataset %s: %w", s.config.Dataset, err)
+	}
+	err := dataset.Table(s.config.Table).Create(ctx, &bigquery.TableMetadata{
+		Schema:                 schema(),
+		TimePartitioning:       &bigquery.TimePartitioning{Type: bigquery.DayPartitioningType, Field: "timestamp"},
+		RequirePartitionFilter: true,
+		Clustering:             &bigquery.Clustering{Fields: []string{"node_id", "message_id"}},
+	})
+	if err != nil && !exists(err) {
+		return fmt.Errorf("create table %s: %w", s.config.Table, err)
+	}
+	return nil
+}
+
+// exists reports whether BigQuery has refused to make what there is.
+func exists(err error) bool {
+	refused, ok := errors.AsType[*googleapi.Error](err)
+	return ok && refused.Code == http.StatusConflict
+}
