@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,35 +43,52 @@ func TestEnvironmentNamesTheServers(t *testing.T) {
 }
 
 // TestTopicsAreMadeAgainWhenTheEmulatorRestarts ends gcloud's emulator, which forgets
-// everything, and starts another at the same address.
+// everything, and starts another at the same address. A node sends all the time: what
+// was answered, or kept, after the end of the first must be stored.
 func TestTopicsAreMadeAgainWhenTheEmulatorRestarts(t *testing.T) {
 	t.Parallel()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(pubsubtest.FreePort(t)))
 	stop := pubsubtest.EmulatorAt(t, address)
 	s := start(t, func(o *system.Options) { o.PubSubEmulator = address })
-	send := func(n int) {
-		t.Helper()
+	post := func(n int) int {
 		body := fmt.Sprintf(`{"id":"%d","node_id":"rack-1","temperature":24.5,"humidity":41}`, n)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.GatewayURL+"/api/v1/message", strings.NewReader(body))
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
+			return 0
 		}
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
+			return 0
 		}
-		_ = response.Body.Close() // 200, or 500 while the gateway keeps it
-		for deadline := time.Now().Add(patience); count(t, s, "sensor_data.readings") < n; {
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	eventually := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) { // between two polls of the condition
 			if time.Now().After(deadline) {
-				t.Fatalf("%d readings stored, want %d", count(t, s, "sensor_data.readings"), n)
+				t.Fatalf("%s: %d readings stored", what, count(t, s, "sensor_data.readings"))
 			}
-			time.Sleep(20 * time.Millisecond) // between two polls of the condition
 		}
 	}
-	send(1)
+	post(0)
+	eventually("through the first emulator", func() bool { return count(t, s, "sensor_data.readings") == 1 })
 	stop()
+	sent := 0
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for published := 0; published < 20 && t.Context().Err() == nil; sent++ {
+			if post(sent+1) == http.StatusOK { // else the gateway keeps it
+				published++
+			}
+			time.Sleep(10 * time.Millisecond) // between two readings
+		}
+	})
 	pubsubtest.EmulatorAt(t, address)
-	send(2)
+	sending.Wait()
+	eventually(fmt.Sprintf("%d of the second emulator", sent), func() bool { return count(t, s, "sensor_data.readings") == 1+sent })
 }
 
 // TestModelsInAnObjectStorageOfAnother trains twice over: the bucket is made at the

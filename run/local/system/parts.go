@@ -89,26 +89,16 @@ func (s *System) startPubSub(ctx context.Context) error {
 		s.onStop("Pub/Sub", server.Close)
 		address = server.Address()
 	}
-	client, err := dialPubSub(ctx, address)
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(s.publishAfterTopology))
 	if err != nil {
-		return err
+		return fmt.Errorf("connect to Pub/Sub at %s: %w", address, err)
 	}
-	s.onStop("Pub/Sub client", client.Close)
-	s.PubSub = client
+	s.PubSub, err = pubsub.NewClient(context.WithoutCancel(ctx), Project, option.WithGRPCConn(connection))
+	if err != nil {
+		return errors.Join(fmt.Errorf("connect to Pub/Sub at %s: %w", address, err), connection.Close())
+	}
+	s.onStop("Pub/Sub client", s.PubSub.Close)
 	return nil
-}
-
-func dialPubSub(ctx context.Context, address string) (*pubsub.Client, error) {
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, fmt.Errorf("connect to Pub/Sub at %s: %w", address, err)
-	}
-	client, err := pubsub.NewClient(context.WithoutCancel(ctx), Project, option.WithGRPCConn(connection))
-	if err != nil {
-		_ = connection.Close()
-		return nil, fmt.Errorf("connect to Pub/Sub at %s: %w", address, err)
-	}
-	return client, nil
 }
 
 // startStorage uses the given object storage emulator, or starts one over files.

@@ -9,6 +9,7 @@ import (
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -137,11 +138,25 @@ func (s *System) keepTopology(ctx context.Context, ensure func(context.Context) 
 		_, err := s.PubSub.SubscriptionAdminClient.GetSubscription(call, &pubsubpb.GetSubscriptionRequest{Subscription: last})
 		if status.Code(err) == codes.NotFound {
 			s.log.WarnContext(ctx, "the Pub/Sub emulator has no topics any more, making them again")
+			s.topology.Lock()
 			err = ensure(call)
+			s.topology.Unlock()
 		}
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "the Pub/Sub emulator does not answer", "error", err.Error())
 		}
 	}
+}
+
+// publishAfterTopology lets publishes wait while topics are made again: a message
+// that is published before the subscriptions are there reaches nobody.
+func (s *System) publishAfterTopology(
+	ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
+	if _, ok := request.(*pubsubpb.PublishRequest); ok {
+		s.topology.RLock()
+		defer s.topology.RUnlock()
+	}
+	return invoke(ctx, method, request, reply, connection, options...)
 }

@@ -101,6 +101,7 @@ type System struct {
 
 	options     Options
 	databaseURL string
+	topology    sync.RWMutex // locked while topics are made again, read-locked while something is published
 	log         *slog.Logger
 	failed      chan error // of a component that exited unexpectedly
 	opened      closing.Stack
