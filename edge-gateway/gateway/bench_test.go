@@ -339,3 +339,119 @@ func BenchmarkAway(b *testing.B) {
 		})
 	}
 }
+
+// backlogSize is how many readings BenchmarkBacklog drains; GATEWAY_BACKLOG=1000000
+// says otherwise.
+func backlogSize(b *testing.B) int {
+	b.Helper()
+	if text := os.Getenv("GATEWAY_BACKLOG"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return n
+	}
+	return 20_000
+}
+
+// ordered is a Pub/Sub that notes the order in which a node's backlog is taken.
+type ordered struct {
+	gateway.Publisher
+
+	mu        sync.Mutex
+	last      map[string]time.Time
+	delivered int
+	disorder  int
+}
+
+func (o *ordered) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	errs := o.Publisher.PublishBacklog(ctx, messages)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, m := range messages {
+		r, err := wire.DecodeReading(m.Data, time.Now())
+		if err != nil || errs[i] != nil {
+			continue
+		}
+		if r.Time.Before(o.last[m.NodeID]) {
+			o.disorder++
+		}
+		o.last[m.NodeID] = r.Time
+		o.delivered++
+	}
+	return errs
+}
+
+// BenchmarkBacklog drains a backlog of 1,000 nodes beside 32 nodes that send 200
+// readings a second, and compares what those wait with a time without a backlog.
+func BenchmarkBacklog(b *testing.B) {
+	const nodes, live, every = 1000, 32, 5 * time.Millisecond
+	size := backlogSize(b)
+	through, server := newTopic(b)
+	for b.Loop() {
+		box := openBox(b, b.TempDir(), time.Now)
+		start := time.Now().Add(-time.Duration(size/nodes+1) * 30 * time.Second)
+		var filling sync.WaitGroup
+		for w := range 250 {
+			filling.Go(func() { // each writes its own nodes, in their order
+				for i := range size / nodes {
+					for node := w; node < nodes; node += 250 {
+						r := keptRecord(fmt.Sprintf("kept-%04d", node), strconv.Itoa(i))
+						r.Reading.Time = start.Add(time.Duration(i) * 30 * time.Second).Truncate(time.Microsecond)
+						if err := box.Append(r); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		filling.Wait()
+		watched := &ordered{Publisher: through, last: map[string]time.Time{}}
+		site := gateway.New(gateway.Config{}, watched, box, time.Now, logging.Discard())
+		address := listen(b, site)
+		callers := make([]*caller, live)
+		for i := range callers {
+			callers[i] = dial(b, address, i)
+		}
+		sent := 0
+		send := func(s *span) {
+			s.run(b, live, 400, func(w, i int) error {
+				status, err := callers[w].post(sent + i)
+				if err == nil && status != http.StatusOK {
+					err = fmt.Errorf("answered %d", status)
+				}
+				return err
+			})
+			sent += 400
+			server.ClearMessages()
+		}
+		send(&span{every: every})
+		alone, beside := span{every: every}, span{every: every}
+		for range 5 {
+			send(&alone)
+		}
+		ctx, stop := context.WithCancel(b.Context())
+		var running sync.WaitGroup
+		began := time.Now()
+		running.Go(func() { _ = site.Run(ctx) })
+		for box.Stats().Pending > 0 {
+			send(&beside)
+		}
+		took := time.Since(began)
+		stop()
+		running.Wait()
+		if watched.delivered != size/nodes*nodes || watched.disorder > 0 {
+			b.Errorf("%d of %d readings of the backlog, %d out of order", watched.delivered, size, watched.disorder)
+		}
+		ratio := float64(beside.at(0.99)) / float64(alone.at(0.99))
+		if ratio > 2 {
+			b.Errorf("the 99th percentile of live readings rises from %s to %s", alone.at(0.99), beside.at(0.99))
+		}
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(float64(size)/took.Seconds(), "backlog/s")
+		b.ReportMetric(float64(alone.at(0.99).Microseconds()), "alone-p99-µs")
+		b.ReportMetric(float64(beside.at(0.99).Microseconds()), "p99-µs")
+		b.ReportMetric(ratio, "p99-ratio")
+	}
+}
