@@ -47,6 +47,29 @@ func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock
 	return writeReport(out, doctor.Examine(ctx, c))
 }
 
+// healthy is the subcommand of scripts that have replaced the program: it waits a minute
+// at most until the gateway of this machine is well enough to be left alone. One whose
+// Pub/Sub is away is: the program before it would fare no better.
+func healthy(ctx context.Context, environ []string) error {
+	s, _, err := loadSettings(withServiceEnvironment(environ, installation{"/"}), installation{"/"})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		state, err := doctor.State(ctx, s.Port)
+		if err == nil && state != "failing" {
+			return nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return fmt.Errorf("the gateway is not well: state %q: %w", state, errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
 func writeReport(out io.Writer, r *doctor.Report) error {
 	if err := r.Write(out); err != nil {
 		return err

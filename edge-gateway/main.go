@@ -5,6 +5,8 @@
 //	monitor-gateway           serves until SIGTERM or an interrupt
 //	monitor-gateway doctor    examines the gateway of this machine, its
 //	                          settings and its network, and says what is wrong
+//	monitor-gateway healthy   fails unless a gateway answers on this machine within
+//	                          a minute and neither loses readings nor is unreachable
 //	monitor-gateway version   prints what was built
 //	monitor-gateway help      prints what there is, and the settings
 //
@@ -50,6 +52,8 @@ func run(ctx context.Context, args, environ []string) error {
 		return fmt.Errorf("unknown arguments %q: monitor-gateway help tells what there is", args)
 	}
 	switch strings.TrimLeft(args[0], "-") {
+	case "healthy":
+		return healthy(ctx, environ)
 	case "version", "v":
 		fmt.Println("monitor-gateway", buildVersion())
 		return nil

@@ -17,6 +17,8 @@ func usage(out io.Writer) error {
   monitor-gateway           serve until SIGTERM or an interrupt
   monitor-gateway doctor    examine this machine's gateway, its settings and its
                             network, and say what is wrong (doctor -h: more)
+  monitor-gateway healthy   fail unless the gateway of this machine is well within a
+                            minute, for scripts that upgrade it
   monitor-gateway version   print what was built
   monitor-gateway help      print this
 

@@ -78,6 +78,12 @@ type health struct {
 	Announced announce.State `json:"mdns"`
 }
 
+// State asks the gateway on this machine for its state.
+func State(ctx context.Context, port int) (string, error) {
+	h, err := Config{Port: port}.health(ctx)
+	return h.Status, err
+}
+
 func (c Config) health(ctx context.Context) (h health, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

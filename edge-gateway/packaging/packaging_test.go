@@ -7,6 +7,7 @@ import (
 	"debug/elf"
 	"debug/macho"
 	"debug/pe"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,6 +65,7 @@ func TestBuild(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("programs (-want +got):\n%s", diff)
 	}
+	packs(t, dir, "v9.8.7-test")
 	native := filepath.Join(dir, "monitor-gateway-"+runtime.GOOS+"-"+runtime.GOARCH)
 	if _, err := os.Stat(native); err != nil {
 		return // none of these runs here
@@ -71,6 +73,95 @@ func TestBuild(t *testing.T) {
 	version, err := exec.CommandContext(t.Context(), native, "version").Output()
 	if err != nil || string(version) != "monitor-gateway v9.8.7-test\n" {
 		t.Errorf("version prints %q, %v", version, err)
+	}
+}
+
+// packs makes the packages of what was built, and looks into them with Debian's own
+// program.
+func packs(t *testing.T, dir, version string) {
+	t.Helper()
+	deb, err := exec.LookPath("dpkg-deb")
+	if err != nil {
+		t.Log("no dpkg-deb: the packages are not made")
+		return
+	}
+	if output, err := exec.CommandContext(t.Context(), "./package.sh", dir, version).CombinedOutput(); err != nil {
+		t.Fatalf("package.sh: %v\n%s", err, output)
+	}
+	for name, architecture := range map[string]string{"amd64": "amd64", "arm64": "arm64", "armhf": "armhf", "armv6": "armhf"} {
+		path := filepath.Join(dir, "monitor-gateway_9.8.7-test_"+name+".deb")
+		fields, err := exec.CommandContext(t.Context(), deb, "--show", "--showformat=${Package} ${Architecture}", path).Output()
+		if err != nil || string(fields) != "monitor-gateway "+architecture {
+			t.Errorf("%s is %q, %v", name, fields, err)
+		}
+		root := t.TempDir()
+		if output, err := exec.CommandContext(t.Context(), deb, "--raw-extract", path, root).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, output)
+		}
+		for file, contains := range map[string]string{
+			"usr/lib/systemd/system/monitor-gateway.service": "\nExecStart=/usr/bin/monitor-gateway\n", "usr/lib/systemd/system/monitor-gateway.socket": "ListenStream=8080",
+			"etc/monitor-gateway/environment": "PROJECT_ID=", "DEBIAN/conffiles": "/etc/monitor-gateway/environment", "DEBIAN/postinst": "put back",
+		} {
+			content, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil || !strings.Contains(string(content), contains) {
+				t.Errorf("%s: %s says nothing of %q: %v", name, file, contains, err)
+			}
+		}
+	}
+	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--quiet", "SHA256SUMS")
+	check.Dir = dir
+	if output, err := check.CombinedOutput(); err != nil {
+		t.Errorf("sha256sum: %v\n%s", err, output)
+	}
+}
+
+// TestUpgradeThatFailsIsUndone runs the package's script over a folder, with a systemd
+// that only notes what it is told: a new program that is not healthy is replaced by the
+// one before it, and one that is stays.
+func TestUpgradeThatFailsIsUndone(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("the script is for Debian")
+	}
+	for name, c := range map[string]struct {
+		code, project string // of the new program's healthy, and whether the site is set up
+		restart       string // code of systemctl
+		stays, fails  bool
+	}{
+		"the new one is well":        {"0", "site", "0", true, false},
+		"the new one is not well":    {"1", "site", "0", false, true},
+		"the new one does not start": {"0", "site", "1", false, true},
+		"the site is not set up yet": {"1", "", "0", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			write := func(path, content string) {
+				t.Helper()
+				path = filepath.Join(root, path)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write("usr/bin/monitor-gateway", "#!/bin/sh\n# new\nexit "+c.code+"\n")
+			write("var/lib/monitor-gateway.previous/monitor-gateway", "#!/bin/sh\n# old\nexit 0\n")
+			write("etc/monitor-gateway/environment", "PROJECT_ID="+c.project+"\n")
+			write("bin/systemctl", "#!/bin/sh\necho \"$@\" >>"+root+"/told\ncase $1 in restart) exit "+c.restart+";; esac\n")
+			command := exec.CommandContext(t.Context(), "/bin/sh", "deb/postinst.sh", "configure", "v1")
+			command.Env = append(os.Environ(), "MONITOR_GATEWAY_TEST="+root, "PATH="+root+"/bin:"+os.Getenv("PATH"))
+			output, err := command.CombinedOutput()
+			if (err != nil) != c.fails {
+				t.Errorf("ended with %v\n%s", err, output)
+			}
+			program, _ := os.ReadFile(filepath.Join(root, "usr/bin/monitor-gateway"))
+			if stays := strings.Contains(string(program), "# new"); stays != c.stays {
+				t.Errorf("afterwards the program is %q\n%s", program, output)
+			}
+			told, _ := os.ReadFile(filepath.Join(root, "told"))
+			if restarts := strings.Count(string(told), "restart monitor-gateway.service"); c.fails && restarts != 2 {
+				t.Errorf("systemd was told\n%s", told)
+			}
+		})
 	}
 }
 

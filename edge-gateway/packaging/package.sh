@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Packs the programs that build.sh has made in a folder: a Debian package for each
+# Linux machine, a tarball for every other Linux, and the checksums of all.
+#
+#   edge-gateway/packaging/package.sh DIR VERSION
+set -euo pipefail
+
+if [ $# -ne 2 ]; then
+  echo "usage: $0 DIR VERSION" >&2
+  exit 2
+fi
+dir=$(cd "$1" && pwd)
+version=$2
+cd "$(dirname "$0")"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# nfpm's newer versions do not resolve from every module proxy.
+nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
+
+# In a package the program is in /usr/bin.
+sed 's|^ExecStart=/usr/local/bin/|ExecStart=/usr/bin/|' monitor-gateway.service >"$work/monitor-gateway.service"
+
+# What build.sh calls it, Debian's name of the architecture, and the package's. Debian
+# calls ARM 6 (Raspberry Pi 1, Zero) and 7 by one name.
+for target in amd64:amd64:amd64 arm64:arm64:arm64 armv7:armhf:armhf armv6:armhf:armv6; do
+  IFS=: read -r built architecture name <<<"$target"
+  program=$dir/monitor-gateway-linux-$built
+  WORK=$work PROGRAM=$program ARCHITECTURE=$architecture VERSION=${version#v} \
+    go run "$nfpm" package --config nfpm.yaml --packager deb --target "$dir/monitor-gateway_${version#v}_$name.deb" >&2
+  unpacked=$work/monitor-gateway-$version-linux-$built
+  mkdir "$unpacked"
+  cp "$program" "$unpacked/monitor-gateway"
+  cp monitor-gateway.service monitor-gateway.socket monitor-gateway-credentials.path monitor-gateway-credentials.service \
+    environment.example "$unpacked/"
+  tar -C "$work" --owner=0 --group=0 -czf "$dir/$(basename "$unpacked").tar.gz" "$(basename "$unpacked")"
+done
+cd "$dir"
+sha256sum -- monitor-gateway* >SHA256SUMS
