@@ -83,6 +83,10 @@ build: page ## Build every program into bin/, the gateway for every machine into
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/monitor-gateway ./edge-gateway
 	edge-gateway/packaging/build.sh bin/gateway $(VERSION)
 
+.PHONY: packages
+packages: build ## Pack the gateway of bin/gateway/ as Debian packages and tarballs, with checksums
+	edge-gateway/packaging/package.sh bin/gateway $(VERSION)
+
 # The dashboard, built when one of its files is newer, and Redoc, which shows the API's
 # documentation. The programs work without them, and then say how to build them.
 PAGE := run/dashboard/site/built/index.html

@@ -166,14 +166,10 @@ func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Messag
 	return errs
 }
 
-// ageAttribute says for how many milliseconds a reading has waited, by a clock that
-// nobody sets.
-const ageAttribute = "age_ms"
-
 func start(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
 	attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
 	if m.Age >= time.Millisecond {
-		attributes[ageAttribute] = strconv.FormatInt(m.Age.Milliseconds(), 10)
+		attributes[wire.AgeAttribute] = strconv.FormatInt(m.Age.Milliseconds(), 10)
 	}
 	return publisher.Start(ctx, m.Data, attributes)
 }
