@@ -160,8 +160,9 @@ run "readings" {
   assert {
     condition = [for column in jsondecode(google_bigquery_table.readings.schema) : "${column.name} ${column.type} ${column.mode}"] == [
       "node_id STRING REQUIRED", "message_id STRING REQUIRED", "timestamp TIMESTAMP REQUIRED", "temperature FLOAT REQUIRED", "humidity FLOAT REQUIRED",
+      "customer_id INTEGER NULLABLE",
     ]
-    error_message = "The columns are not those of the specification."
+    error_message = "The columns are not those of the specification and the customer of an enrolled gateway."
   }
 }
 

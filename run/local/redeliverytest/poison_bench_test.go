@@ -32,7 +32,7 @@ import (
 )
 
 // BenchmarkPoisonedMessages delivers 1,000 readings a second to ingest, alone and beside
-// poison: ten times a second a malformed message and one at which the function panics
+// poison: once a second a malformed message and one at which the function panics
 // until it gives it up. The ratio is that of the 99th percentiles of the time from
 // publishing a reading to its acknowledgement, with and without poison.
 //
@@ -140,7 +140,7 @@ func offer(b *testing.B, poison bool) []time.Duration {
 			good = append(good, data)
 		}
 		publish(true, good...)
-		if poison && i%batch == 0 {
+		if poison && i%(1000/batch) == 0 {
 			publish(false, []byte(`{"node_id":`), fmt.Appendf(nil, "panic %d", i))
 		}
 	}
