@@ -109,7 +109,7 @@ func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 	sensor(t, owner, "rack-1")
 	l := &learner{System: s, t: t, api: owner}
 	l.begin(600, 40, "rack-1")
-	stored, _, err := objects.ListObjects(system.ModelBucket, "", "", false)
+	stored, _, err := objects.ListObjectsWithOptions(system.ModelBucket, fakestorage.ListOptions{})
 	if err != nil || len(stored) < 3 {
 		t.Errorf("%d objects in the bucket, %v, want two models and their manifest", len(stored), err)
 	}
