@@ -199,7 +199,7 @@ run "monitoring" {
 
   assert {
     condition = keys(google_monitoring_alert_policy.this) == [
-      "api_errors", "api_latency", "database_connections", "database_disk", "dead_letter", "function_errors", "messages_refused", "no_readings", "oldest_unacked", "uptime",
+      "api_errors", "api_latency", "database_connections", "database_disk", "dead_letter", "function_errors", "messages_refused", "no_readings", "oldest_unacked", "readings_clamped", "uptime",
     ]
     error_message = "Something is not watched."
   }

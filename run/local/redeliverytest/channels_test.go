@@ -62,9 +62,9 @@ func (s storeAlerts) Publish(ctx context.Context, e alert.Event) error {
 	return s.step.Handle(ctx, push.Message{ID: "1", Data: data, PublishTime: time.Now()})
 }
 
-func newChannels(t *testing.T) *channels {
-	t.Helper()
-	pool := pgtest.New(t)
+func newChannels(tb testing.TB) *channels {
+	tb.Helper()
+	pool := pgtest.New(tb)
 	c := &channels{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now)}
 	sensors := sensorcache.New(c.store, time.Now)
 	from := origin.New(c.store, time.Now, origin.Options{})
@@ -73,52 +73,52 @@ func newChannels(t *testing.T) *channels {
 	c.detect = detect.New(from, sensors, alerts, detect.NewAnomalyDetector(detect.NoModels{}, c.store, 1, logging.Discard(), nil), alert.Defaults(), logging.Discard(), nil)
 	for i := range c.customers {
 		name := fmt.Sprint("customer", i)
-		customer, err := c.store.CreateCustomer(t.Context(), store.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"})
+		customer, err := c.store.CreateCustomer(tb.Context(), store.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"})
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		c.customers[i] = customer.ID
 	}
 	for i := range c.gateways {
-		c.gateways[i] = c.enrol(t, c.customers[i%2])
+		c.gateways[i] = c.enrol(tb, c.customers[i%2])
 	}
-	if err := c.store.RevokeGateway(t.Context(), c.customers[0], c.gateways[2].id); err != nil {
-		t.Fatal(err)
+	if err := c.store.RevokeGateway(tb.Context(), c.customers[0], c.gateways[2].id); err != nil {
+		tb.Fatal(err)
 	}
 	for _, i := range []int{2, 0, 1} { // the third holds the id in the open channel
-		room, err := c.store.CreateRoom(t.Context(), c.customers[i], "room")
+		room, err := c.store.CreateRoom(tb.Context(), c.customers[i], "room")
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
-		if _, err := c.store.CreateSensor(t.Context(), c.customers[i], store.NewSensor{ID: sharedNode, Name: "n", Type: "T", RoomID: room.ID}); err != nil {
-			t.Fatal(err)
+		if _, err := c.store.CreateSensor(tb.Context(), c.customers[i], store.NewSensor{ID: sharedNode, Name: "n", Type: "T", RoomID: room.ID}); err != nil {
+			tb.Fatal(err)
 		}
 	}
 	return c
 }
 
-func (c *channels) enrol(t *testing.T, customer int64) gateway {
-	t.Helper()
-	created, code, err := c.store.CreateGateway(t.Context(), customer, "site")
+func (c *channels) enrol(tb testing.TB, customer int64) gateway {
+	tb.Helper()
+	created, code, err := c.store.CreateGateway(tb.Context(), customer, "site")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	if _, err := c.store.EnrolGateway(t.Context(), code, public); err != nil {
-		t.Fatal(err)
+	if _, err := c.store.EnrolGateway(tb.Context(), code, public); err != nil {
+		tb.Fatal(err)
 	}
 	return gateway{created.ID, private}
 }
 
 // message is what a gateway publishes; without one, an open gateway.
-func (c *channels) message(t *testing.T, g *gateway, r reading.Reading, age time.Duration, published time.Time) push.Message {
-	t.Helper()
+func (c *channels) message(tb testing.TB, g *gateway, r reading.Reading, age time.Duration, published time.Time) push.Message {
+	tb.Helper()
 	data, err := wire.EncodeData(wire.Data{Reading: r})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	m := push.Message{ID: r.MessageID, Data: data, PublishTime: published, Attributes: map[string]string{wire.NodeIDAttribute: r.NodeID}}
 	if g != nil {

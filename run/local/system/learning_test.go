@@ -76,6 +76,10 @@ func (l *learner) publish(messages []*pubsubpb.PubsubMessage) {
 // now, for users to validate.
 func (l *learner) begin(calm, rest int, nodes ...string) {
 	l.t.Helper()
+	// What is published is older than the sensors.
+	if _, err := l.Pool.Exec(l.t.Context(), `UPDATE sensors SET readable_from = NULL`); err != nil {
+		l.t.Fatal(err)
+	}
 	now := time.Now()
 	for _, node := range nodes {
 		l.publish(l.messages(hours(node, calm, calm, now.Add(time.Duration(-rest)*30*time.Second))))

@@ -52,6 +52,21 @@ resource "google_logging_metric" "dead_letters" {
   }
 }
 
+# The functions write what they counted once a minute; an entry is a minute with
+# readings that were dated anew.
+resource "google_logging_metric" "clamped" {
+  project     = var.project_id
+  name        = "coldaisle/readings_clamped"
+  description = "Minutes of an instance in which readings were dated anew, since they lay ahead of their publish time."
+  filter      = "resource.type=\"cloud_run_revision\" AND jsonPayload.readings_clamped>0"
+
+  metric_descriptor {
+    metric_kind = "DELTA"
+    value_type  = "INT64"
+    unit        = "1"
+  }
+}
+
 resource "google_monitoring_uptime_check_config" "api" {
   count = var.uptime_check_enabled ? 1 : 0
 

@@ -33,6 +33,18 @@ locals {
       threshold         = 0
       duration_seconds  = 0
     }
+    readings_clamped = {
+      title             = "Readings are dated in the future"
+      runbook           = "A gateway that is not enrolled has a clock that is ahead: its readings get the time at which they were published."
+      metric            = "logging.googleapis.com/user/${google_logging_metric.clamped.name}"
+      filter            = "resource.type = \"cloud_run_revision\""
+      alignment_seconds = 300
+      aligner           = "ALIGN_DELTA"
+      reducer           = "REDUCE_SUM"
+      group             = []
+      threshold         = 0
+      duration_seconds  = 600
+    }
     function_errors = {
       title             = "A function fails"
       runbook           = "A function answers with 5xx, and Pub/Sub delivers those messages again. Its log names the cause; the database or BigQuery may be unavailable."
@@ -145,7 +157,7 @@ resource "google_monitoring_alert_policy" "this" {
   display_name          = "Coldaisle: ${each.value.title}"
   combiner              = "OR"
   notification_channels = local.channels
-  severity              = contains(["database_disk", "database_connections", "api_latency"], each.key) ? "WARNING" : "ERROR"
+  severity              = contains(["readings_clamped", "database_disk", "database_connections", "api_latency"], each.key) ? "WARNING" : "ERROR"
 
   conditions {
     display_name = each.value.title
