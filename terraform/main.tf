@@ -17,7 +17,7 @@ locals {
   functions = {
     ingest     = { topic = "data", description = "Stores each reading." }
     detect     = { topic = "data", description = "Compares each reading with its limits and its past, and raises alerts." }
-    storealert = { topic = "alerts", description = "Stores each alert." }
+    storealert = { topic = "alerts", description = "Stores each alert, and incidents." }
     train      = { topic = "model-retraining", description = "Trains both models and publishes what is better." }
   }
 

@@ -1,7 +1,10 @@
 // Package detect is the function that checks readings. It takes a message of
-// topic data, compares the reading with the thresholds of its owner, and publishes
-// an event to topic alerts for each value above its threshold, whatever the reading's
-// age. Then the anomaly detector looks for what no threshold shows.
+// topic data, compares the reading with the thresholds and the other rules of its
+// owner, and publishes to topic alerts an event for each value above its threshold,
+// whatever the reading's age. A reading that breaks only other rules, or of a node
+// whose rules remember something, is published too, without an alert. Of other
+// readings nothing is published. Then the anomaly detector looks for what no
+// threshold shows.
 //
 // It keeps no state between messages but caches. A redelivered message gives the
 // same events, and storealert stores each event once, so every failure may be
@@ -13,8 +16,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
@@ -35,9 +40,9 @@ type Origin interface {
 	Data(ctx context.Context, m push.Message) (wire.Data, origin.Source, error)
 }
 
-// Publisher sends an event to topic alerts and returns once Pub/Sub has it.
+// Publisher sends a message to topic alerts and returns once Pub/Sub has it.
 type Publisher interface {
-	Publish(ctx context.Context, event alert.Event) error
+	Publish(ctx context.Context, a wire.Alert) error
 }
 
 // AnomalyObserver looks at each reading of an owned sensor for anomalies. Observe
@@ -73,7 +78,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	ctx, end := tracing.StartSpan(ctx, "detect")
 	defer func() { end(err) }()
 
-	data, _, err := d.origin.Data(ctx, m)
+	data, source, err := d.origin.Data(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -86,7 +91,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		d.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	if err := d.publishAlerts(ctx, data.Reading, node); err != nil {
+	if err := d.publishAlerts(ctx, data, source.GatewayID, node); err != nil {
 		return err
 	}
 	d.counters.Add(ctx, "readings_checked", 1)
@@ -101,18 +106,42 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 
 // publishAlerts publishes an event for each value above its threshold, also for a
 // node that nobody owns: it may be registered before storealert stores the event.
-func (d *Detect) publishAlerts(ctx context.Context, r reading.Reading, status store.SensorStatus) error {
+func (d *Detect) publishAlerts(ctx context.Context, data wire.Data, gatewayID string, status store.SensorStatus) error {
 	thresholds := d.defaultThresholds
 	if status.Thresholds != nil {
 		thresholds = *status.Thresholds
 	}
+	r := data.Reading
+	events := alert.Exceeded(r, thresholds)
+	exceeded := len(events) > 0
+	if !exceeded {
+		if !status.Remembers && !breaks(status.Rules, data) {
+			return nil
+		}
+		events = []alert.Event{alert.OfReading(r)}
+	}
+	var recent reading.Window
+	if status.Remembers || len(status.Rules) > 0 {
+		recent = data.Recent
+	}
 	var errs []error
-	for _, event := range alert.Exceeded(r, thresholds) {
-		if err := d.publisher.Publish(ctx, event); err != nil {
+	for _, event := range events {
+		if err := d.publisher.Publish(ctx, wire.Alert{Event: event, GatewayID: gatewayID, Recent: recent}); err != nil {
 			errs = append(errs, fmt.Errorf("publish %s alert of %s: %w", event.Type, r.NodeID, err))
 			continue
 		}
-		d.counters.Add(ctx, "alerts_published", 1)
+		if exceeded {
+			d.counters.Add(ctx, "alerts_published", 1)
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// breaks reports whether a reading breaks the limit of one of the rules.
+func breaks(rules []incident.Rule, data wire.Data) bool {
+	if len(rules) == 0 {
+		return false
+	}
+	points := incident.Points(data.Reading, data.Recent)
+	return slices.ContainsFunc(rules, func(r incident.Rule) bool { return r.Breaks(points) })
 }

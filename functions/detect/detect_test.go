@@ -14,6 +14,7 @@ import (
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/publisher"
@@ -61,7 +62,7 @@ func (o *fakeObserver) Observe(_ context.Context, d wire.Data) error {
 }
 
 // topic is topic alerts on a Pub/Sub server in this process.
-func topic(t *testing.T, options ...pstest.ServerReactorOption) (*publisher.Typed[alert.Event], *pstest.Server) {
+func topic(t *testing.T, options ...pstest.ServerReactorOption) (*publisher.Typed[wire.Alert], *pstest.Server) {
 	t.Helper()
 	server := pubsubtest.Start(t, options...)
 	pubsubtest.Topics(t, server, "test", "alerts")
@@ -134,6 +135,91 @@ func TestDetect(t *testing.T) {
 			}
 			if len(observer.seen) != c.learned {
 				t.Errorf("the learned part saw %d readings, want %d", len(observer.seen), c.learned)
+			}
+		})
+	}
+}
+
+// TestDetectPublishesWhatRulesNeed shows contract 9.10: one message, without an alert
+// unless a threshold is exceeded, of a reading that breaks a rule or whose node's rules
+// remember something, and the window with it.
+func TestDetectPublishesWhatRulesNeed(t *testing.T) {
+	t.Parallel()
+	dewPoint := incident.Rule{Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Enabled: true}
+	rate := incident.Rule{Quantity: incident.TemperatureRate, Direction: incident.Above, Limit: 20, Enabled: true}
+	window := reading.Window{Age: []float64{600, 300}, Temperature: []float64{20, 23}, Humidity: []float64{40, 40}}
+	for name, c := range map[string]struct {
+		status      store.SensorStatus
+		temperature float64
+		humidity    float64
+		messages    int
+		alert       alert.Type
+		window      bool
+	}{
+		"no rule but the thresholds":          {store.SensorStatus{}, 26, 40, 0, "", false},
+		"rules that it keeps":                 {store.SensorStatus{Rules: []incident.Rule{dewPoint}}, 26, 40, 0, "", false},
+		"a rule that it breaks":               {store.SensorStatus{Rules: []incident.Rule{dewPoint}}, 26, 60, 1, "", true},
+		"a rate that it breaks by the window": {store.SensorStatus{Rules: []incident.Rule{rate}}, 26, 40, 1, "", true},
+		"a rate that it keeps":                {store.SensorStatus{Rules: []incident.Rule{rate}}, 20, 40, 0, "", false},
+		"memory":                              {store.SensorStatus{Remembers: true}, 20, 40, 1, "", true},
+		"a threshold alone":                   {store.SensorStatus{}, 51, 40, 1, alert.Temperature, false},
+		"a threshold and memory":              {store.SensorStatus{Remembers: true}, 51, 40, 1, alert.Temperature, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alerts, server := topic(t)
+			c.status.Owned, c.status.Thresholds = true, &alert.Thresholds{MaxTemperature: 50, MaxHumidity: 90}
+			d := detect.New(from, fakeStatuses{"n1": c.status}, alerts, nil, alert.Defaults(), logging.Discard(), nil)
+			data, err := wire.EncodeData(wire.Data{Reading: measured("n1", c.temperature, c.humidity), Recent: window})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Handle(t.Context(), push.Message{ID: "1", Data: data, PublishTime: noon}); err != nil {
+				t.Fatal(err)
+			}
+			sent := server.Messages()
+			if len(sent) != c.messages {
+				t.Fatalf("%d messages", len(sent))
+			}
+			for _, m := range sent {
+				a, err := wire.DecodeAlert(m.Data)
+				if err != nil || a.Type != c.alert || a.Temperature != c.temperature || (a.Recent.Len() == 2) != c.window {
+					t.Errorf("%+v, %v", a, err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkQuietReading measures a reading that breaks none of a dozen rules, of
+// which one needs the window, and beside it one of a node without rules.
+func BenchmarkQuietReading(b *testing.B) {
+	var rules []incident.Rule
+	for _, preset := range []incident.Preset{incident.Recommended, incident.AllowableA1, incident.AllowableA2, incident.Rate} {
+		of, err := preset.Rules(incident.Scope{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		rules = append(rules, of...)
+	}
+	var window reading.Window
+	for i := range reading.MaxWindow {
+		window.Age = append(window.Age, float64((reading.MaxWindow-i)*30))
+		window.Temperature, window.Humidity = append(window.Temperature, 22), append(window.Humidity, 45)
+	}
+	data, err := wire.EncodeData(wire.Data{Reading: measured("n1", 22, 45), Recent: window})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := push.Message{ID: "1", Data: data, PublishTime: noon}
+	for name, statuses := range map[string]fakeStatuses{"rules=0": {"n1": {Owned: true}}, "rules=10": {"n1": {Owned: true, Rules: rules}}} {
+		b.Run(name, func(b *testing.B) {
+			d := detect.New(from, statuses, nil, nil, alert.Defaults(), logging.Discard(), nil) // without a publisher: nothing is to be said
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := d.Handle(b.Context(), m); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

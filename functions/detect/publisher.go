@@ -5,7 +5,6 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 
-	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/wire"
 )
@@ -14,11 +13,11 @@ import (
 // the message fails and is redelivered.
 const publishTimeout = 4 * time.Second
 
-// NewAlertPublisher publishes alert events to a Pub/Sub topic, through a client of
+// NewAlertPublisher publishes alerts to a Pub/Sub topic, through a client of
 // the caller's.
-func NewAlertPublisher(client *pubsub.Client, topic string) *publisher.Typed[alert.Event] {
-	return publisher.NewTyped(client, topic, publishTimeout, func(event alert.Event) ([]byte, map[string]string, error) {
-		data, err := wire.EncodeAlert(event)
-		return data, map[string]string{wire.NodeIDAttribute: event.NodeID}, err
+func NewAlertPublisher(client *pubsub.Client, topic string) *publisher.Typed[wire.Alert] {
+	return publisher.NewTyped(client, topic, publishTimeout, func(a wire.Alert) ([]byte, map[string]string, error) {
+		data, err := wire.EncodeAlert(a)
+		return data, map[string]string{wire.NodeIDAttribute: a.NodeID}, err
 	})
 }

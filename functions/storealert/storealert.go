@@ -1,10 +1,12 @@
-// Package storealert is the function that stores alerts. It takes an event of
-// topic alerts and answers when the alert is stored in the metadata database, not
-// acknowledged, for the customer who owns the sensor at that moment.
+// Package storealert is the function that stores alerts and incidents. It takes a
+// message of topic alerts and answers when the alert, if the message has one, is
+// stored in the metadata database, not acknowledged, for the customer who owns the
+// sensor at that moment, and when the customer's rules have judged the reading.
 //
 // An event's reading and type are its identity: a redelivered event makes no
-// second alert and changes no acknowledgement. An event of a sensor that is
-// deleted, or that nobody owns, is ignored.
+// second alert and changes no acknowledgement, and rules judge a reading again
+// without effect. An event of a sensor that is deleted, or that nobody owns, is
+// ignored.
 package storealert
 
 import (
@@ -21,21 +23,25 @@ import (
 )
 
 // Alerts is the metadata database. InsertAlert resolves the owner and stores the
-// alert in one statement.
+// alert in one statement. Judge moves the rules' memory and stores the incidents that
+// follow.
 type Alerts interface {
 	InsertAlert(ctx context.Context, event alert.Event) (store.AlertOutcome, error)
+	Judge(ctx context.Context, judged store.Judged) error
 }
 
 // StoreAlert is the function.
 type StoreAlert struct {
 	alerts   Alerts
+	defaults alert.Thresholds
 	log      *slog.Logger
 	counters *logmetrics.Counters
 }
 
-// New returns the function. Nil counters count nothing.
-func New(alerts Alerts, log *slog.Logger, counters *logmetrics.Counters) *StoreAlert {
-	return &StoreAlert{alerts: alerts, log: log, counters: counters}
+// New returns the function. defaults are the limits of customers who have set no
+// thresholds. Nil counters count nothing.
+func New(alerts Alerts, defaults alert.Thresholds, log *slog.Logger, counters *logmetrics.Counters) *StoreAlert {
+	return &StoreAlert{alerts: alerts, defaults: defaults, log: log, counters: counters}
 }
 
 // Handle is the function's [push.HandleFunc].
@@ -43,10 +49,22 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 	ctx, end := tracing.StartSpan(ctx, "store alert")
 	defer func() { end(err) }()
 
-	event, err := wire.DecodeAlert(m.Data)
+	a, err := wire.DecodeAlert(m.Data)
 	if err != nil {
 		return push.Permanent(push.ReasonMalformed, err)
 	}
+	if a.Type != "" {
+		if err := s.insert(ctx, a.Event); err != nil {
+			return err
+		}
+	}
+	return s.alerts.Judge(ctx, store.Judged{
+		Reading: a.Reading(), Window: a.Recent, GatewayID: a.GatewayID, Arrived: m.PublishTime, Defaults: s.defaults,
+	})
+}
+
+// insert stores an alert.
+func (s *StoreAlert) insert(ctx context.Context, event alert.Event) error {
 	outcome, err := s.alerts.InsertAlert(ctx, event)
 	if err != nil {
 		return fmt.Errorf("store %s alert of %s: %w", event.Type, event.NodeID, err)

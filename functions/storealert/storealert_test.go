@@ -18,6 +18,7 @@ import (
 	"coldaisle.dev/functions/storealert"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
@@ -66,7 +67,7 @@ func event(node string, second int) alert.Event {
 
 func message(t *testing.T, e alert.Event) push.Message {
 	t.Helper()
-	data, err := wire.EncodeAlert(e)
+	data, err := wire.EncodeAlert(wire.Alert{Event: e})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	s := store.New(pgtest.New(t))
 	customer, _ := owner(t, s, "customer1", "n1")
 	other, _ := owner(t, s, "customer2", "n2")
-	step := storealert.New(s, logging.Discard(), nil)
+	step := storealert.New(s, alert.Defaults(), logging.Discard(), nil)
 	both := alert.Exceeded(reading.Reading{NodeID: "n1", MessageID: "m", Time: noon, Temperature: 55.2, Humidity: 61}, alert.Defaults())
 	handle := func() {
 		t.Helper()
@@ -130,7 +131,7 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := store.New(pgtest.New(t))
 	customer, room := owner(t, s, "customer1", "gone")
-	step := storealert.New(s, logging.Discard(), nil)
+	step := storealert.New(s, alert.Defaults(), logging.Discard(), nil)
 	if err := s.DeleteSensor(t.Context(), customer, "gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 
 func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
-	step := storealert.New(nil, logging.Discard(), nil)
+	step := storealert.New(nil, alert.Defaults(), logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","message_id":"m","timestamp":"2026-11-20T12:00:00Z","alert_type":"smoke"}`} {
 		if err := step.Handle(t.Context(), push.Message{Data: []byte(data)}); !push.IsPermanent(err) {
 			t.Errorf("%q: %v", data, err)
@@ -167,14 +168,19 @@ type flakyStore struct {
 	alerts storealert.Alerts
 	mu     sync.Mutex
 	chance *rand.Rand
+	judged map[string]bool // readings, by their message id
 }
 
 var errInjected = errors.New("injected")
 
-func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (store.AlertOutcome, error) {
+func (u *flakyStore) dice() int {
 	u.mu.Lock()
-	dice := u.chance.IntN(20)
-	u.mu.Unlock()
+	defer u.mu.Unlock()
+	return u.chance.IntN(20)
+}
+
+func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (store.AlertOutcome, error) {
+	dice := u.dice()
 	if dice == 0 {
 		return 0, errInjected
 	}
@@ -185,6 +191,21 @@ func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (store.Aler
 	return outcome, err
 }
 
+// Judge notes the reading; what judging stores is the business of package store.
+func (u *flakyStore) Judge(_ context.Context, j store.Judged) error {
+	dice := u.dice()
+	if dice == 0 {
+		return errInjected
+	}
+	u.mu.Lock()
+	u.judged[j.MessageID] = true
+	u.mu.Unlock()
+	if dice == 1 {
+		return errInjected
+	}
+	return nil
+}
+
 // TestRedelivery delivers events in disorder, some twice, through a step that fails
 // at every tenth, until each is accepted: exactly one alert each.
 func TestRedelivery(t *testing.T) {
@@ -193,7 +214,8 @@ func TestRedelivery(t *testing.T) {
 	pool := pgtest.New(t)
 	s := store.New(pool)
 	owner(t, s, "customer1", "n1")
-	step := storealert.New(&flakyStore{alerts: s, chance: rand.New(rand.NewPCG(1, 1))}, logging.Discard(), nil)
+	flaky := &flakyStore{alerts: s, chance: rand.New(rand.NewPCG(1, 1)), judged: map[string]bool{}}
+	step := storealert.New(flaky, alert.Defaults(), logging.Discard(), nil)
 	var deliveries []int
 	for i := range events {
 		deliveries = append(deliveries, i)
@@ -222,6 +244,63 @@ func TestRedelivery(t *testing.T) {
 	delivering.Wait()
 	if got := count(t, pool); got != events {
 		t.Errorf("%d alerts of %d events", got, events)
+	}
+	if got := len(flaky.judged); got != events {
+		t.Errorf("%d readings were judged of %d", got, events)
+	}
+}
+
+// TestIncidentOfAMessage delivers an excursion: what breaks a threshold with an alert,
+// what breaks only another rule, and what ends both, without. Each is delivered twice.
+// It shows contract 11.1 and 9.10.
+func TestIncidentOfAMessage(t *testing.T) {
+	t.Parallel()
+	s := store.New(pgtest.New(t))
+	customer, _ := owner(t, s, "customer1", "n1")
+	rule, err := s.CreateRule(t.Context(), customer, incident.Rule{
+		Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, For: time.Minute, Severity: incident.Warning, Enabled: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := alert.Thresholds{MaxTemperature: 30, MaxHumidity: 90}
+	step := storealert.New(s, defaults, logging.Discard(), nil)
+	readingAt := func(second int, temperature float64) reading.Reading {
+		return reading.Reading{
+			NodeID: "n1", MessageID: fmt.Sprintf("m%d", second), Time: noon.Add(time.Duration(second) * time.Second), Temperature: temperature, Humidity: 40,
+		}
+	}
+	for _, m := range []wire.Alert{
+		{Event: alert.OfReading(readingAt(0, 28))},
+		{Event: alert.Exceeded(readingAt(60, 31), defaults)[0]},
+		{Event: alert.OfReading(readingAt(120, 20)), Recent: reading.Window{Age: []float64{30}, Temperature: []float64{33}, Humidity: []float64{40}}},
+	} {
+		data, err := wire.EncodeAlert(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := step.Handle(t.Context(), push.Message{ID: "1", Data: data, PublishTime: m.Time.Add(time.Second)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if stored := history(t, s, customer); len(stored) != 1 {
+		t.Errorf("alerts: %+v", stored)
+	}
+	incidents, err := s.Incidents(t.Context(), customer, store.IncidentQuery{Limit: 10})
+	if err != nil || len(incidents) != 2 {
+		t.Fatalf("%+v, %v", incidents, err)
+	}
+	for _, i := range incidents {
+		start := noon.Add(time.Minute)
+		if i.RuleID == rule.ID {
+			start = noon
+		}
+		// The peak is of a reading that no message of its own told of.
+		if !i.StartTime.Equal(start) || !i.EndTime.Equal(noon.Add(2*time.Minute)) || i.Lasting || i.Peak != 33 || i.Resolution != "cleared" {
+			t.Errorf("%+v", i)
+		}
 	}
 }
 

@@ -84,20 +84,30 @@ func Exceeded(r reading.Reading, thresholds Thresholds) []Event {
 	return events
 }
 
-func newEvent(r reading.Reading, kind Type, value, threshold float64) Event {
+// OfReading returns an event without type, value and threshold.
+func OfReading(r reading.Reading) Event {
 	return Event{
-		Channel: r.Channel, NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Type: kind,
-		Value: value, Threshold: threshold, Temperature: r.Temperature, Humidity: r.Humidity,
+		Channel: r.Channel, NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity,
+	}
+}
+
+func newEvent(r reading.Reading, kind Type, value, threshold float64) Event {
+	e := OfReading(r)
+	e.Type, e.Value, e.Threshold = kind, value, threshold
+	return e
+}
+
+// Reading returns the whole reading.
+func (e Event) Reading() reading.Reading {
+	return reading.Reading{
+		Channel: e.Channel, NodeID: e.NodeID, MessageID: e.MessageID, Time: e.Time,
+		Temperature: e.Temperature, Humidity: e.Humidity,
 	}
 }
 
 // Validate reports an event that could not come from [Exceeded].
 func (e Event) Validate() error {
-	r := reading.Reading{
-		NodeID: e.NodeID, MessageID: e.MessageID, Time: e.Time,
-		Temperature: e.Temperature, Humidity: e.Humidity,
-	}
-	if err := r.Validate(); err != nil {
+	if err := e.Reading().Validate(); err != nil {
 		return fmt.Errorf("alert event: %w", err)
 	}
 	if !e.Type.Valid() {

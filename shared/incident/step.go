@@ -28,6 +28,17 @@ type Point struct {
 	Humidity    float64   // % relative humidity
 }
 
+// Points are the readings of a window and the reading that carries it, in order of
+// time.
+func Points(r reading.Reading, w reading.Window) []Point {
+	points := make([]Point, 0, w.Len()+1)
+	for i, age := range w.Age {
+		at := r.Time.Add(-time.Duration(age * float64(time.Second)))
+		points = append(points, Point{Time: reading.TruncateTime(at), Temperature: w.Temperature[i], Humidity: w.Humidity[i]})
+	}
+	return append(points, Point{Time: reading.TruncateTime(r.Time), Temperature: r.Temperature, Humidity: r.Humidity})
+}
+
 // Memory is what is remembered of one rule at one node between readings. The zero
 // value is the memory of a node that the rule has never judged.
 type Memory struct {
@@ -135,6 +146,12 @@ func (m *Memory) judge(r Rule, at time.Time, value float64) (ended bool) {
 		m.ClearingSince = time.Time{}
 	}
 	return false
+}
+
+// Breaks reports whether the last of the points lies beyond the limit of the rule.
+func (r Rule) Breaks(points []Point) bool {
+	value, known := r.value(points)
+	return known && r.breaks(value)
 }
 
 // value returns what the rule compares for the last of the points, and whether it

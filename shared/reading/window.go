@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 )
 
 // MaxWindow is how many earlier readings of a node ride along with each new
@@ -64,5 +65,17 @@ func RoundAge(seconds float64) float64 {
 		return math.Round(seconds*10) / 10
 	default:
 		return math.Round(seconds)
+	}
+}
+
+// AgeError is how far an age of a window may lie from what it was before [RoundAge].
+func AgeError(age time.Duration) time.Duration {
+	switch {
+	case age < 10*time.Second:
+		return 6 * time.Millisecond // half of the last digit, and what floating point adds
+	case age < 100*time.Second:
+		return 51 * time.Millisecond
+	default:
+		return 501 * time.Millisecond
 	}
 }

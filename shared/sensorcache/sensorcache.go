@@ -1,5 +1,6 @@
 // Package sensorcache caches the sensor status of nodes: whether a customer
-// owns the sensor, whether it was deleted, and the thresholds of its owner.
+// owns the sensor, whether it was deleted, the thresholds and rules of its owner, and
+// whether they remember something.
 //
 // functions/ingest asks whether a sensor is deleted, and needs the current
 // answer. functions/detect asks for the whole status, and a few seconds of delay

@@ -28,7 +28,7 @@ func componentGrants() map[string]map[string]string {
 	return map[string]map[string]string{
 		"ingest": {
 			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read, "gateways": read,
-			"node_state": keep, "node_slots": keep,
+			"node_state": keep, "node_slots": keep, "customer_rules": read, "rule_memory": read,
 		},
 		"detect": {
 			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read, "gateways": read, "visible_spans": read,

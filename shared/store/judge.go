@@ -20,17 +20,26 @@ import (
 type Judged struct {
 	reading.Reading
 
-	Window    []incident.Point // readings of the node before it, oldest first
+	Window    reading.Window   // readings of the node before it
 	GatewayID string           // empty in the open channel
 	Arrived   time.Time        // when it was published
 	Defaults  alert.Thresholds // limits of customers who never set any
 }
 
-// points are the window and the reading.
-func (j Judged) points() []incident.Point {
-	points := slices.Clone(j.Window)
-	points = slices.DeleteFunc(points, func(p incident.Point) bool { return !p.Time.Before(j.Time) })
-	return append(points, incident.Point{Time: reading.TruncateTime(j.Time), Temperature: j.Temperature, Humidity: j.Humidity})
+// points are the window and the reading. The ages of a window are rounded, so
+// those of its points that lie close to a time that is known already have that time:
+// a reading that was judged is not another one when it comes again in a window.
+func (j Judged) points(known ...time.Time) []incident.Point {
+	points := incident.Points(j.Reading, j.Window)
+	last := len(points) - 1
+	for i, p := range points[:last] {
+		for _, t := range known {
+			if p.Time.Sub(t).Abs() <= reading.AgeError(points[last].Time.Sub(p.Time)) {
+				points[i].Time = t
+			}
+		}
+	}
+	return slices.DeleteFunc(points, func(p incident.Point) bool { return p.Time.After(points[last].Time) })
 }
 
 // Judge moves the rules' memory of a node by a reading and stores the incidents
@@ -217,13 +226,17 @@ func utc(t *time.Time) time.Time {
 
 // advance judges the reading by each rule and writes what changed.
 func (n nodeRules) advance(ctx context.Context, tx pgx.Tx, j Judged) error {
-	points := j.points()
 	batch := &pgx.Batch{}
 	for _, rule := range n.rules {
 		before := n.memory[rule.ID]
 		if before.Version != rule.Version {
 			before = incident.Memory{}
 		}
+		known := []time.Time{before.Last, before.BreakingSince, before.ClearingSince, before.PeakTime}
+		for _, i := range n.incidents[rule.ID] {
+			known = append(known, i.Start, i.End, i.PeakTime)
+		}
+		points := j.points(known...)
 		// Memory that has settled is not kept, but then newer readings are known.
 		at := points[len(points)-1].Time
 		past := !at.After(before.Last) || (before.Settled() && at.Before(n.newest))

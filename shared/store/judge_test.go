@@ -20,9 +20,14 @@ import (
 // judged is a reading some seconds after the instant, as storing it live sees it.
 func judged(node string, second int, temperature float64, window ...incident.Point) store.Judged {
 	at := instant().Add(time.Duration(second) * time.Second)
+	var recent reading.Window
+	for _, p := range window {
+		recent.Age = append(recent.Age, reading.RoundAge(at.Sub(p.Time).Seconds()))
+		recent.Temperature, recent.Humidity = append(recent.Temperature, p.Temperature), append(recent.Humidity, p.Humidity)
+	}
 	return store.Judged{
 		Reading: reading.Reading{NodeID: node, MessageID: fmt.Sprintf("m%d", second), Time: at, Temperature: temperature, Humidity: 40},
-		Window:  window, Arrived: at.Add(time.Second), Defaults: alert.Thresholds{MaxTemperature: 50, MaxHumidity: 60},
+		Window:  recent, Arrived: at.Add(time.Second), Defaults: alert.Thresholds{MaxTemperature: 50, MaxHumidity: 60},
 	}
 }
 
@@ -504,5 +509,46 @@ func TestSilences(t *testing.T) {
 	later, _ := db.Silences(t.Context(), db.anna, instant().Add(1300*time.Second)) // its interval is 320 s now
 	if len(later) != 2 || later[0].NodeID != "n1" || later[0].AcknowledgedAt != nil {
 		t.Errorf("another silence is not acknowledged: %+v", later)
+	}
+}
+
+// TestSensorStatusHasTheRules shows what detection learns of a node by one query: the
+// rules that judge it, and whether they remember something.
+func TestSensorStatusHasTheRules(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.bruno, db.brunosRoom, "n2")
+	create := func(limit float64, scope incident.Scope, enabled bool) incident.Rule {
+		t.Helper()
+		rule, err := db.CreateRule(t.Context(), db.anna, incident.Rule{
+			Quantity: incident.Temperature, Direction: incident.Above, Limit: limit, For: 90 * time.Second, ClearMargin: 0.5, Severity: incident.Warning,
+			Scope: scope, Enabled: enabled,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rule
+	}
+	all := create(30, incident.Scope{}, true)
+	room := create(31, incident.Scope{RoomID: db.annasRoom}, true)
+	create(20, incident.Scope{SensorID: "n1"}, false)
+	own, others := reading.Node{ID: "n1"}, reading.Node{ID: "n2"}
+	discovered := reading.Node{Channel: reading.Channel(db.anna), ID: "new"}
+	want := map[reading.Node]store.SensorStatus{
+		own: {Owned: true, Rules: []incident.Rule{room}}, others: {Owned: true}, discovered: {Rules: []incident.Rule{all}},
+	}
+	nodes := []reading.Node{own, others, discovered, {ID: "nobody"}}
+	got, err := db.SensorStatuses(t.Context(), nodes)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	db.judge(t, judged("n1", 0, 32))
+	if got, err = db.SensorStatuses(t.Context(), nodes); err != nil || !got[own].Remembers || got[others].Remembers {
+		t.Errorf("after a reading above the limit: %+v, %v", got, err)
+	}
+	db.judge(t, judged("n1", 30, 20))
+	if got, err = db.SensorStatuses(t.Context(), nodes); err != nil || got[own].Remembers {
+		t.Errorf("after a reading that settles it: %+v, %v", got, err)
 	}
 }

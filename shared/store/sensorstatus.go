@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -16,21 +17,27 @@ type SensorStatus struct {
 	Owned      bool              // it is a customer's sensor: in the open channel, of who holds the id
 	Deleted    bool              // it was, and is nobody's now
 	Thresholds *alert.Thresholds // its owner's; nil when they never set any
+	Rules      []incident.Rule   // that judge it, without the two thresholds
+	Remembers  bool              // one of its rules needs the next reading, whatever it is
 }
 
 // buried is the condition that the sensor of a node was deleted: the tombstone t is
 // of the node's channel, and not of a hold that lapsed.
 const buried = `t.node_id = n.node_id AND NOT t.lapsed AND ((n.channel = 0 AND t.held_open) OR t.customer_id = n.channel)`
 
-// SensorStatuses returns the status of each node. One that was never a sensor is
-// absent.
+// SensorStatuses returns the status of each node. One of which nothing is known is
+// absent. A node that a customer's enrolled gateway reports and no sensor has is
+// judged by the customer's thresholds and by their rules for all sensors.
 func (s *Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[reading.Node]SensorStatus, error) {
 	type row struct {
 		Channel        reading.Channel
 		NodeID         string
-		Owned          bool
+		Owned, Deleted bool
+		RoomID         int64
 		MaxTemperature *float64
 		MaxHumidity    *float64
+		Rules          []ruleRow
+		Remembers      bool
 	}
 	defaults := alert.Defaults()
 	channels, ids := make([]int64, len(nodes)), make([]string, len(nodes))
@@ -38,18 +45,29 @@ func (s *Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[r
 		channels[i], ids[i] = int64(node.Channel), node.ID
 	}
 	found, err := queryAll[row](ctx, s, `
-		SELECT n.channel, n.node_id, o.customer_id IS NOT NULL AS owned, l.max_temperature, l.max_humidity
+		SELECT n.channel, n.node_id, o.customer_id IS NOT NULL AS owned, COALESCE(o.room_id, 0) AS room_id,
+		       o.customer_id IS NULL AND EXISTS (SELECT FROM sensor_tombstones t WHERE `+buried+`) AS deleted,
+		       l.max_temperature, l.max_humidity, r.rules,
+		       EXISTS (SELECT FROM rule_memory m WHERE m.channel = n.channel AND m.node_id = n.node_id) AS remembers
 		FROM unnest(@channels::bigint[], @ids::text[]) AS n (channel, node_id)
 		LEFT JOIN LATERAL (
-		    SELECT customer_id
+		    SELECT customer_id, room_id
 		    FROM sensors s
 		    WHERE s.node_id = n.node_id AND ((n.channel = 0 AND s.holds_open) OR s.customer_id = n.channel)
 		    LIMIT 1
 		) AS o ON true
 		-- The version before this one sets a record and leaves it assumed: by its values it is known.
-		LEFT JOIN alert_thresholds l ON l.customer_id = o.customer_id
+		LEFT JOIN alert_thresholds l ON l.customer_id = COALESCE(o.customer_id, n.channel)
 		    AND NOT (l.assumed AND l.max_temperature = @default_temperature AND l.max_humidity = @default_humidity)
-		WHERE o.customer_id IS NOT NULL OR EXISTS (SELECT FROM sensor_tombstones t WHERE `+buried+`)`,
+		LEFT JOIN LATERAL (
+		    SELECT json_agg(json_build_object(
+		        'ID', r.id, 'Version', r.version, 'Quantity', r.quantity, 'Direction', r.direction, 'LimitValue', r.limit_value,
+		        'ForS', r.for_s, 'ClearMargin', r.clear_margin, 'ClearForS', r.clear_for_s, 'Severity', r.severity,
+		        'RoomID', r.room_id, 'NodeID', r.node_id, 'Enabled', r.enabled) ORDER BY r.id) AS rules
+		    FROM customer_rules r
+		    WHERE r.customer_id = COALESCE(o.customer_id, n.channel) AND NOT r.threshold AND r.enabled
+		      AND r.room_id IN (0, o.room_id) AND r.node_id IN ('', n.node_id)
+		) AS r ON true`,
 		pgx.StrictNamedArgs{
 			"channels": channels, "ids": ids,
 			"default_temperature": defaults.MaxTemperature, "default_humidity": defaults.MaxHumidity,
@@ -59,11 +77,21 @@ func (s *Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[r
 	}
 	statuses := make(map[reading.Node]SensorStatus, len(found))
 	for _, r := range found {
-		status := SensorStatus{Owned: r.Owned, Deleted: !r.Owned}
+		if r.Deleted {
+			statuses[reading.Node{Channel: r.Channel, ID: r.NodeID}] = SensorStatus{Deleted: true}
+			continue
+		}
+		sensor := ""
+		if r.Owned {
+			sensor = r.NodeID
+		}
+		status := SensorStatus{Owned: r.Owned, Remembers: r.Remembers, Rules: incident.Effective(convertRules(r.Rules, defaults), r.RoomID, sensor)}
 		if r.MaxTemperature != nil && r.MaxHumidity != nil {
 			status.Thresholds = &alert.Thresholds{MaxTemperature: *r.MaxTemperature, MaxHumidity: *r.MaxHumidity}
 		}
-		statuses[reading.Node{Channel: r.Channel, ID: r.NodeID}] = status
+		if status.Owned || status.Remembers || status.Thresholds != nil || len(status.Rules) > 0 {
+			statuses[reading.Node{Channel: r.Channel, ID: r.NodeID}] = status
+		}
 	}
 	return statuses, nil
 }

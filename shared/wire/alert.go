@@ -9,47 +9,87 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
+// Alert is a message of topic alerts: a reading that breaks a limit, or of a node
+// whose rules remember something.
+type Alert struct {
+	alert.Event // its Type is empty when the reading exceeds no threshold
+
+	GatewayID string         // of the enrolled gateway that the reading came through; empty in the open channel
+	Recent    reading.Window // readings of the node before it, where its rules need them
+}
+
 type alertJSON struct {
-	CustomerID  int64     `json:"customer_id,omitzero"` // the channel; absent in the open one
-	NodeID      string    `json:"node_id"`
-	MessageID   string    `json:"message_id"`
-	Timestamp   time.Time `json:"timestamp"`
-	AlertType   string    `json:"alert_type"`
-	Value       float64   `json:"value"`
-	Threshold   float64   `json:"threshold"`
-	Temperature float64   `json:"temperature"`
-	Humidity    float64   `json:"humidity"`
+	CustomerID  int64       `json:"customer_id,omitzero"` // the channel; absent in the open one
+	GatewayID   string      `json:"gateway_id,omitzero"`
+	NodeID      string      `json:"node_id"`
+	MessageID   string      `json:"message_id"`
+	Timestamp   time.Time   `json:"timestamp"`
+	AlertType   string      `json:"alert_type,omitzero"`
+	Value       *float64    `json:"value,omitzero"`
+	Threshold   *float64    `json:"threshold,omitzero"`
+	Temperature float64     `json:"temperature"`
+	Humidity    float64     `json:"humidity"`
+	Recent      *windowJSON `json:"recent,omitzero"`
 }
 
 // EncodeAlert writes a message of topic alerts. It fails only on a number that
 // JSON has no form for.
-func EncodeAlert(e alert.Event) ([]byte, error) {
-	encoded, err := json.Marshal(alertJSON{
-		CustomerID: int64(e.Channel), NodeID: e.NodeID, MessageID: e.MessageID, Timestamp: reading.TruncateTime(e.Time), AlertType: string(e.Type),
-		Value: e.Value, Threshold: e.Threshold, Temperature: e.Temperature, Humidity: e.Humidity,
-	})
+func EncodeAlert(a Alert) ([]byte, error) {
+	out := alertJSON{
+		CustomerID: int64(a.Channel), GatewayID: a.GatewayID, NodeID: a.NodeID, MessageID: a.MessageID, Timestamp: reading.TruncateTime(a.Time),
+		AlertType: string(a.Type), Temperature: a.Temperature, Humidity: a.Humidity,
+	}
+	if a.Type != "" {
+		out.Value, out.Threshold = &a.Value, &a.Threshold
+	}
+	if a.Recent.Len() > 0 {
+		out.Recent = &windowJSON{Age: a.Recent.Age, Temperature: a.Recent.Temperature, Humidity: a.Recent.Humidity}
+	}
+	encoded, err := json.Marshal(out)
 	if err != nil {
-		return nil, fmt.Errorf("encode alert of %s: %w", e.NodeID, err)
+		return nil, fmt.Errorf("encode alert of %s: %w", a.NodeID, err)
 	}
 	return encoded, nil
 }
 
 // DecodeAlert reads a message of topic alerts and refuses one that no reading
-// could have caused.
-func DecodeAlert(encoded []byte) (alert.Event, error) {
+// could have caused. A window that is invalid is dropped, as [DecodeData] does.
+// Messages of versions that knew no incidents have neither gateway_id nor recent.
+func DecodeAlert(encoded []byte) (Alert, error) {
 	var in alertJSON
 	if err := json.Unmarshal(encoded, &in); err != nil {
-		return alert.Event{}, fmt.Errorf("decode alert: %w", err)
+		return Alert{}, fmt.Errorf("decode alert: %w", err)
 	}
-	e := alert.Event{
-		Channel: reading.Channel(in.CustomerID), NodeID: in.NodeID, MessageID: in.MessageID, Time: reading.TruncateTime(in.Timestamp), Type: alert.Type(in.AlertType),
-		Value: in.Value, Threshold: in.Threshold, Temperature: in.Temperature, Humidity: in.Humidity,
+	a := Alert{GatewayID: in.GatewayID, Event: alert.Event{
+		Channel: reading.Channel(in.CustomerID), NodeID: in.NodeID, MessageID: in.MessageID, Time: reading.TruncateTime(in.Timestamp),
+		Type: alert.Type(in.AlertType), Temperature: in.Temperature, Humidity: in.Humidity,
+	}}
+	if in.Value != nil && in.Threshold != nil {
+		a.Value, a.Threshold = *in.Value, *in.Threshold
 	}
-	if in.CustomerID < 0 {
-		return alert.Event{}, fmt.Errorf("decode alert: customer_id is %d", in.CustomerID)
+	if err := a.validate(); err != nil {
+		return Alert{}, fmt.Errorf("decode alert: %w", err)
 	}
-	if err := e.Validate(); err != nil {
-		return alert.Event{}, fmt.Errorf("decode alert: %w", err)
+	if in.Recent != nil {
+		window := reading.Window{Age: in.Recent.Age, Temperature: in.Recent.Temperature, Humidity: in.Recent.Humidity}
+		if window.Validate() == nil {
+			a.Recent = window
+		}
 	}
-	return e, nil
+	return a, nil
+}
+
+func (a Alert) validate() error {
+	if a.Channel < 0 {
+		return fmt.Errorf("customer_id is %d", a.Channel)
+	}
+	if a.GatewayID != "" {
+		if err := ValidateGatewayID(a.GatewayID); err != nil {
+			return err
+		}
+	}
+	if a.Type == "" {
+		return a.Reading().Validate()
+	}
+	return a.Validate()
 }

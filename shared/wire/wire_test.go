@@ -86,7 +86,7 @@ func TestEncodeDataRefusesNothingValid(t *testing.T) {
 	}
 }
 
-// TestAlertRoundTrip shows contract 9.3.
+// TestAlertRoundTrip shows contract 9.3: without a window and a gateway, the form of versions that knew no incidents.
 func TestAlertRoundTrip(t *testing.T) {
 	t.Parallel()
 	hot := reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: 61.25, Humidity: 70}
@@ -95,7 +95,7 @@ func TestAlertRoundTrip(t *testing.T) {
 		alert.Humidity:    `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:05Z","alert_type":"humidity","value":70,"threshold":50,"temperature":61.25,"humidity":70}`,
 	}
 	for _, want := range alert.Exceeded(hot, alert.Defaults()) {
-		encoded, err := wire.EncodeAlert(want)
+		encoded, err := wire.EncodeAlert(wire.Alert{Event: want})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,19 +106,49 @@ func TestAlertRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(wire.Alert{Event: want}, got); diff != "" {
 			t.Errorf("after a round trip (-want +got):\n%s", diff)
 		}
+	}
+}
+
+// TestReadingWithoutAnAlertIsAMessageOfAlerts shows contract 9.10.
+func TestReadingWithoutAnAlertIsAMessageOfAlerts(t *testing.T) {
+	t.Parallel()
+	cool := reading.Reading{Channel: 7, NodeID: "n1", MessageID: "ab", Time: published, Temperature: 31, Humidity: 40}
+	want := wire.Alert{
+		Event: alert.OfReading(cool), GatewayID: "gw-abc",
+		Recent: reading.Window{Age: []float64{60, 30}, Temperature: []float64{30, 30.5}, Humidity: []float64{41, 40.5}},
+	}
+	encoded, err := wire.EncodeAlert(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const message = `{"customer_id":7,"gateway_id":"gw-abc","node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:05Z",` +
+		`"temperature":31,"humidity":40,"recent":{"age_s":[60,30],"temperature":[30,30.5],"humidity":[41,40.5]}}`
+	if diff := cmp.Diff(message, string(encoded)); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+	got, err := wire.DecodeAlert(encoded)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("after a round trip, %v (-want +got):\n%s", err, diff)
+	}
+	got, err = wire.DecodeAlert([]byte(strings.Replace(message, "[60,30]", "[30,60]", 1)))
+	if want.Recent = (reading.Window{}); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("with a window out of order: %+v, %v", got, err)
 	}
 }
 
 func TestDecodeAlertRefuses(t *testing.T) {
 	t.Parallel()
 	for name, message := range map[string]string{
-		"unknown type": `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","alert_type":"smoke","value":60,"threshold":50,"temperature":60,"humidity":40}`,
-		"no time":      `{"node_id":"n1","message_id":"ab","alert_type":"temperature","value":60,"threshold":50,"temperature":60,"humidity":40}`,
-		"no node":      `{"message_id":"ab","timestamp":"2026-11-20T03:00:00Z","alert_type":"temperature","value":60,"threshold":50,"temperature":60,"humidity":40}`,
-		"a list":       `[]`,
+		"unknown type":        `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","alert_type":"smoke","value":60,"threshold":50,"temperature":60,"humidity":40}`,
+		"no time":             `{"node_id":"n1","message_id":"ab","alert_type":"temperature","value":60,"threshold":50,"temperature":60,"humidity":40}`,
+		"no node":             `{"message_id":"ab","timestamp":"2026-11-20T03:00:00Z","alert_type":"temperature","value":60,"threshold":50,"temperature":60,"humidity":40}`,
+		"a negative customer": `{"customer_id":-1,"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","temperature":60,"humidity":40}`,
+		"no gateway's id":     `{"gateway_id":"mine","node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","temperature":60,"humidity":40}`,
+		"too hot":             `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","temperature":600,"humidity":40}`,
+		"a list":              `[]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -198,8 +228,8 @@ func FuzzDecodeAlert(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := event.Validate(); err != nil {
-			t.Fatalf("accepted an invalid event: %v", err)
+		if err := event.Reading().Validate(); err != nil {
+			t.Fatalf("accepted an invalid reading: %v", err)
 		}
 		if _, err := wire.EncodeAlert(event); err != nil {
 			t.Fatal(err)

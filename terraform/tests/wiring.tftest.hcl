@@ -116,7 +116,8 @@ run "environment" {
         "MAX_ALLOWED_HUMIDITY", "MAX_ALLOWED_TEMP", "MODEL_BUCKET", "PREDICTION_SAMPLE", "PROJECT_ID",
       ]
       storealert = [
-        "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME", "PROJECT_ID",
+        "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME", "MAX_ALLOWED_HUMIDITY",
+        "MAX_ALLOWED_TEMP", "PROJECT_ID",
       ]
       train = [
         "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME",
@@ -161,7 +162,7 @@ run "environment" {
   }
 
   assert {
-    condition     = local.environment.detect.MAX_ALLOWED_TEMP == "50" && local.environment.detect.MAX_ALLOWED_HUMIDITY == "50"
+    condition     = local.environment.detect.MAX_ALLOWED_TEMP == "50" && local.environment.detect.MAX_ALLOWED_HUMIDITY == "50" && local.environment.storealert.MAX_ALLOWED_TEMP == "50"
     error_message = "The limits are not those of the specification."
   }
 

@@ -54,8 +54,8 @@ const sharedNode = "rack-1"
 // storeAlerts stores the alerts of detect as storealert does, without a topic between.
 type storeAlerts struct{ step *storealert.StoreAlert }
 
-func (s storeAlerts) Publish(ctx context.Context, e alert.Event) error {
-	data, err := wire.EncodeAlert(e)
+func (s storeAlerts) Publish(ctx context.Context, a wire.Alert) error {
+	data, err := wire.EncodeAlert(a)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func newChannels(tb testing.TB) *channels {
 	c := &channels{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now)}
 	sensors := sensorcache.New(c.store, time.Now)
 	from := origin.New(c.store, time.Now, origin.Options{})
-	alerts := storeAlerts{storealert.New(c.store, logging.Discard(), nil)}
+	alerts := storeAlerts{storealert.New(c.store, alert.Defaults(), logging.Discard(), nil)}
 	c.ingest = ingest.New(from, ingest.NewStates(c.store), c.readings, sensors, logging.Discard(), nil)
 	c.detect = detect.New(from, sensors, alerts, detect.NewAnomalyDetector(detect.NoModels{}, c.store, 1, logging.Discard(), nil), alert.Defaults(), logging.Discard(), nil)
 	for i := range c.customers {

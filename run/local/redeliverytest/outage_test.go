@@ -208,7 +208,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 	handlers := map[string]push.HandleFunc{
 		"ingest":     ingest.New(from, ingest.NewStates(store.New(pool)), history, sensorcache.New(store.New(pool), clock.Now), logging.Discard(), nil).Handle,
 		"detect":     detect.New(from, sensorcache.New(store.New(pool), clock.Now), events, nil, alert.Defaults(), logging.Discard(), nil).Handle,
-		"storealert": storealert.New(store.New(pool), logging.Discard(), nil).Handle,
+		"storealert": storealert.New(store.New(pool), alert.Defaults(), logging.Discard(), nil).Handle,
 		"train":      func(context.Context, push.Message) error { return nil },
 	}
 	mux := http.NewServeMux()

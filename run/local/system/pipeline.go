@@ -54,7 +54,7 @@ func (s *System) startPipeline(ctx context.Context) error {
 	handlers := map[string]push.HandleFunc{
 		"ingest":     ingest.New(from, ingest.NewStates(metadata), table, sensors, s.log, nil).Handle,
 		"detect":     detect.New(from, sensors, alerts, predictor, detection.Defaults(), s.log, nil).Handle,
-		"storealert": storealert.New(metadata, s.log, nil).Handle,
+		"storealert": storealert.New(metadata, detection.Defaults(), s.log, nil).Handle,
 		"train":      trainer.Handle,
 	}
 	deadLetters := map[string]push.DeadLetter{}

@@ -200,7 +200,7 @@ func detects(t *testing.T, p *fixture) {
 
 func storesAlerts(t *testing.T, p *fixture) {
 	t.Helper()
-	p.take(wire.EncodeAlert(alert.Exceeded(hot(), alert.Defaults())[0]))
+	p.take(wire.EncodeAlert(wire.Alert{Event: alert.Exceeded(hot(), alert.Defaults())[0]}))
 	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, store.AlertQuery{Limit: 10})
 	if err != nil || len(stored) != 1 {
 		t.Errorf("stored %+v, %v\n%s", stored, err, p.Output())
