@@ -57,11 +57,13 @@ locals {
     })
 
     api = merge(local.database_environment.api, local.readings_environment, {
-      PROJECT_ID       = var.project_id
-      DB_MAX_CONNS     = tostring(var.api.connections)
-      MODEL_BUCKET     = module.models.bucket
-      RETRAINING_TOPIC = module.topic["model-retraining"].name
-      ALLOWED_ORIGINS  = join(",", var.allowed_origins)
+      PROJECT_ID         = var.project_id
+      DB_MAX_CONNS       = tostring(var.api.connections)
+      MODEL_BUCKET       = module.models.bucket
+      RETRAINING_TOPIC   = module.topic["model-retraining"].name
+      DATA_TOPIC         = module.topic["data"].name
+      PUBLISHING_ACCOUNT = module.gateways.publishing_account
+      ALLOWED_ORIGINS    = join(",", var.allowed_origins)
       # Only Google's front end connects to an instance; the load balancer of the
       # domain adds its own address to the client's.
       TRUSTED_PROXIES = join(",", concat(["peer"], module.domain[*].address))

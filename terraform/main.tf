@@ -196,6 +196,7 @@ module "gateways" {
   topic        = module.topic["data"].name
   sites        = var.gateway_sites
   trust_anchor = var.gateway_trust_anchor
+  token_maker  = module.api.member
 
   depends_on = [module.services]
 }

@@ -10,7 +10,7 @@
 // A request passes, outside in: trace, request id and log line (requestlog),
 // recovery from panics, CORS, compression, the router (rest); then, within an
 // operation, the token (auth), the limits and validation of its input (rest, input),
-// and the handler (customers, rooms, data, alerts, learning). An operation's Go types
+// and the handler (customers, rooms, gateways, data, alerts, learning). An operation's Go types
 // are the one source of its validation and of its part of the OpenAPI document.
 //
 // Tenants are isolated: every query carries the caller's customer id, and what
@@ -18,6 +18,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -29,6 +30,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/customers"
 	"coldaisle.dev/run/api/data"
+	"coldaisle.dev/run/api/gateways"
 	"coldaisle.dev/run/api/learning"
 	"coldaisle.dev/run/api/pages"
 	"coldaisle.dev/run/api/requestlog"
@@ -38,14 +40,22 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// Config is what the API needs. All fields but Forecaster, Origins,
-// TrustedProxies, PasswordSlots and PasswordCost must be set.
+// Config is what the API needs. All fields but Forecaster, GatewayTokens, Origins,
+// TrustedProxies, MaxUnreported, PasswordSlots and PasswordCost must be set.
 type Config struct {
 	Store     *store.Store
 	Readings  readings.Reader
 	Publisher learning.Publisher
 	// Forecaster computes forecasts; without one every forecast is answered with 404.
 	Forecaster data.Forecaster
+	// GatewayTokens gives the access tokens by which enrolled gateways publish to
+	// DataTopic of ProjectID; without it they get none.
+	GatewayTokens gateways.TokenSource
+	ProjectID     string
+	DataTopic     string
+	// MaxUnreported is how many open holds without a reading a customer may have; 0
+	// takes [store.MaxUnreported].
+	MaxUnreported int
 	// SecretKey is SECRET_KEY: keys of at least 32 bytes, separated by commas;
 	// the first signs, all verify.
 	SecretKey string
@@ -74,9 +84,11 @@ type API struct {
 // New builds the API. It fails when a dependency is missing or the secret key
 // is too short.
 func New(cfg Config) (*API, error) {
-	if cfg.Store == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Clock == nil || cfg.Log == nil {
-		return nil, errors.New("api: store, readings, publisher, clock and log are required")
+	if cfg.Store == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Clock == nil || cfg.Log == nil ||
+		cfg.ProjectID == "" || cfg.DataTopic == "" {
+		return nil, errors.New("api: store, readings, publisher, clock, log, project and topic of readings are required")
 	}
+	cfg.MaxUnreported = cmp.Or(cfg.MaxUnreported, store.MaxUnreported)
 	log := requestlog.NewLogger(cfg.Log)
 	tokens, err := auth.NewTokens(cfg.SecretKey, cfg.Clock)
 	if err != nil {
@@ -90,14 +102,18 @@ func New(cfg Config) (*API, error) {
 	authenticator := &auth.Authenticator{Tokens: tokens, Sessions: sessions, Log: log}
 	retrainer := &learning.Retrainer{Store: cfg.Store, Publisher: cfg.Publisher, Clock: cfg.Clock, Log: log}
 	router := rest.NewRouter()
-	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(), Log: log})
+	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log})
 
 	registerHealth(r)
 	(&customers.Handlers{
 		Store: cfg.Store, Passwords: cfg.passwords(), Tokens: tokens, Sessions: sessions, Clients: clients, Clock: cfg.Clock,
 	}).Register(r)
 	(&rooms.Handlers{Store: cfg.Store}).Register(r)
-	(&rooms.SensorHandlers{Store: cfg.Store}).Register(r)
+	(&rooms.SensorHandlers{Store: cfg.Store, MaxUnreported: cfg.MaxUnreported}).Register(r)
+	(&gateways.Handlers{
+		Store: cfg.Store, Clients: clients, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
+		Clock: cfg.Clock, Log: log,
+	}).Register(r)
 	(&data.Handlers{
 		Store: cfg.Store, Readings: cfg.Readings, Forecaster: cfg.Forecaster, Clock: cfg.Clock,
 	}).Register(r)

@@ -16,6 +16,7 @@ import (
 
 	"coldaisle.dev/run/api/data"
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/wire"
 )
 
 // journey is what Redocly Respect, a contract test tool that knows nothing of
@@ -40,8 +41,12 @@ func TestRespect(t *testing.T) {
 	for i := range 10 {
 		s.reading(t, "node-1", begin.Add(time.Duration(i)*time.Millisecond), 20+float64(i), 40)
 	}
+	gateway := account.enrolled(t, "Basement")
+	status := gateway.next()
+	status.Nodes = []wire.StatusNode{{NodeID: "discovered-1", LastHeartbeat: begin}}
 	inputs, err := json.Marshal(map[string]any{
-		"token": account.token, "customer_id": account.id, "sensor_id": "node-1", "alert_id": s.alert(t, "node-1", begin, 55),
+		"signed_status": json.RawMessage(gateway.signed(t, status)),
+		"token":         account.token, "customer_id": account.id, "sensor_id": "node-1", "alert_id": s.alert(t, "node-1", begin, 55),
 		"start_time": begin.Add(-time.Hour).Format(time.RFC3339), "end_time": begin.Add(time.Hour).Format(time.RFC3339),
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // storeErrors returns the function that turns the store's errors into answers. It
 // is the one place that does.
-func storeErrors() func(error) (*rest.Error, bool) {
+func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 	table := []struct {
 		err    error
 		answer *rest.Error
@@ -22,7 +22,10 @@ func storeErrors() func(error) (*rest.Error, bool) {
 		{store.ErrNoRoom, rest.NotFound("Room not found")},
 		{store.ErrNoSensor, rest.NotFound("Sensor not found")},
 		{store.ErrSensorExists, rest.BadRequest("Sensor already exists")},
-		{store.ErrTooManyUnreported, rest.BadRequest(fmt.Sprintf("At most %d sensors may wait for their first reading; enrol a gateway to have more", store.MaxUnreported))},
+		{store.ErrTooManyUnreported, rest.BadRequest(fmt.Sprintf("At most %d sensors may wait for their first reading; enrol a gateway to have more", maxUnreported))},
+		{store.ErrNoGateway, rest.NotFound("Gateway not found")},
+		{store.ErrGatewayEnrolled, rest.NewError(http.StatusConflict, "The code has enrolled another gateway")},
+		{store.ErrStatusReplayed, rest.NewError(http.StatusConflict, "This status has come already")},
 		{store.ErrNoAlert, rest.NotFound("Alert not found")},
 		{store.ErrNoPrediction, rest.NotFound("Prediction not found")},
 		{store.ErrPredictionExists, rest.BadRequest("Prediction already exists")},

@@ -42,7 +42,7 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	pool := pgtest.New(tb)
 	s := &testAPI{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now), now: time.Now, saved: map[string]string{}}
 	cfg := Config{
-		Store: s.store, Readings: s.readings, Publisher: &publishedRequests{}, SecretKey: secretKey,
+		Store: s.store, Readings: s.readings, Publisher: &publishedRequests{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
 		Clock: s.now, Log: logging.New(tb.Output(), slog.LevelError, ""), PasswordCost: 4,
 	}
 	for _, c := range change {

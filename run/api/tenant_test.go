@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/wire"
 )
 
 // foreignAccess is a call with another customer's identifiers and what it must be
@@ -29,6 +31,12 @@ func TestTenantIsolation(t *testing.T) {
 	s := newTestAPI(t)
 	victim, intruder := s.customer(t), s.customer(t)
 	now := s.now()
+	gateway := victim.enrolled(t, "Vault")
+	heard := gateway.next()
+	heard.Nodes = []wire.StatusNode{{NodeID: "vault-2", LastHeartbeat: now}}
+	if got, _ := gateway.report(t, heard); got.status != 200 {
+		t.Fatalf("status: %d %s", got.status, got.body)
+	}
 	room := victim.create(t, "/api/v1/server_rooms/new_room", `{"name":"Vault"}`)
 	own := intruder.create(t, "/api/v1/server_rooms/new_room", `{"name":"Shed"}`)
 	victim.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"vault-1","name":"Door","type":"DHT22","room_id":%d}`, room))
@@ -71,6 +79,11 @@ func TestTenantIsolation(t *testing.T) {
 		"updateSensor": of("/api/v1/sensors/update_sensor/%s", fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, own), "Sensor not found"),
 		"deleteSensor": of("/api/v1/sensors/delete_sensor/%s", "", "Sensor not found"),
 
+		"createGateway":       {path: "/api/v1/gateways", body: `{"name":""}`, status: 400, detail: "name: expected length >= 1"},
+		"listGateways":        {path: "/api/v1/gateways", status: 200, empty: `[]`},
+		"revokeGateway":       named("/api/v1/gateways/"+gateway.id, "/api/v1/gateways/gw-nobody", "", "Gateway not found"),
+		"listDiscoveredNodes": {path: "/api/v1/gateways/nodes?unclaimed=true", status: 200, empty: `[]`},
+
 		"getLatestReading":  of("/api/v1/data/latest/%s", "", "Sensor not found"),
 		"getHistory":        of("/api/v1/data/historical/%s"+period, "", "Sensor not found"),
 		"getStatistics":     of("/api/v1/data/stats/%s", "", "Sensor not found"),
@@ -103,7 +116,7 @@ func TestTenantIsolation(t *testing.T) {
 		"triggerTraining":  {path: "/api/v1/ml/retraining/trigger", status: 400, detail: "No sensors to learn from"},
 		"getForecast":      of("/api/v1/ml/forecast/%s", "", "Sensor not found"),
 	}
-	public := []string{"getHealth", "registerCustomer", "loginCustomer"}
+	public := []string{"getHealth", "registerCustomer", "loginCustomer", "enrolGateway", "reportGatewayStatus"}
 
 	for _, op := range operations(t, s) {
 		if slices.Contains(public, op.id) {
@@ -152,6 +165,8 @@ func TestTenantIsolation(t *testing.T) {
 		fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction):    `"feedback":null`,
 		fmt.Sprintf("/api/v1/alerts/thresholds/%d", victim.id):       `"max_temperature":50`,
 		fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", victim.id): `"Vault"`,
+		"/api/v1/gateways":                                           `"revoked":false`,
+		"/api/v1/gateways/nodes":                                     `"vault-2"`,
 	} {
 		if got := s.call(t, victim.token, http.MethodGet, path, ""); got.status != 200 || !strings.Contains(string(got.body), want) {
 			t.Errorf("%s: %d %s, want %s", path, got.status, got.body, want)

@@ -132,7 +132,7 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 	}
 	topic.failing(nil)
 	backend, err := New(Config{
-		Store: a.store, Readings: unused{}, Publisher: &topic, SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+		Store: a.store, Readings: unused{}, Publisher: &topic, ProjectID: "project", DataTopic: "data", SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
 	a, _ := newLearningCustomer(t, &publishedRequests{}, 0)
 	second, err := New(Config{
-		Store: a.store, Readings: unused{}, Publisher: &publishedRequests{}, SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+		Store: a.store, Readings: unused{}, Publisher: &publishedRequests{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 	})
 	if err != nil {
 		t.Fatal(err)

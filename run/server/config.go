@@ -37,6 +37,12 @@ type Config struct {
 	ProjectID string `env:"PROJECT_ID,required,notEmpty"`
 	// RetrainingTopic takes retraining requests.
 	RetrainingTopic string `env:"RETRAINING_TOPIC" envDefault:"model-retraining"`
+	// DataTopic takes readings; enrolled gateways publish to it as PublishingAccount,
+	// a service account's e-mail address. Without one they get no access tokens.
+	DataTopic         string `env:"DATA_TOPIC" envDefault:"data"`
+	PublishingAccount string `env:"PUBLISHING_ACCOUNT"`
+	// MaxUnreported is how many sensors of a customer's may wait for their first reading.
+	MaxUnreported int `env:"MAX_UNREPORTED_SENSORS" envDefault:"1000"`
 	// ModelBucket holds the models; without it the API has no forecast.
 	ModelBucket string `env:"MODEL_BUCKET"`
 }
@@ -46,6 +52,9 @@ func (s Config) Validate() error {
 	errs := []error{s.DatabaseConfig.Validate(), s.ReadingsConfig.Validate()}
 	if s.Port < 1 || s.Port > 65535 {
 		errs = append(errs, errors.New("PORT must be between 1 and 65535"))
+	}
+	if s.MaxUnreported < 1 {
+		errs = append(errs, errors.New("MAX_UNREPORTED_SENSORS must be at least 1"))
 	}
 	return errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ import (
 
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/api/data"
+	"coldaisle.dev/run/api/gateways"
 	"coldaisle.dev/run/api/learning"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/shared/closing"
@@ -64,7 +65,11 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 
 	deps := api.Config{
 		Store: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
+		ProjectID: s.ProjectID, DataTopic: s.DataTopic, MaxUnreported: s.MaxUnreported,
 		Origins: s.AllowedOrigins, TrustedProxies: s.TrustedProxies, Clock: clock, Log: log,
+	}
+	if s.PublishingAccount != "" {
+		deps.GatewayTokens = gateways.NewPublishingTokens(s.PublishingAccount, clock)
 	}
 	if s.ModelBucket != "" {
 		bucket, err := modelstore.Open(ctx, s.ModelBucket)

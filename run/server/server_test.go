@@ -33,15 +33,16 @@ func TestConfig(t *testing.T) {
 		t.Errorf("defaults %+v", s)
 	}
 	for setting, want := range map[string]string{
-		"SECRET_KEY=":        "SECRET_KEY",
-		"PROJECT_ID=":        "PROJECT_ID",
-		"DATABASE_URL=":      "DATABASE_URL",
-		"PORT=http":          "PORT",
-		"PORT=0":             "PORT",
-		"READINGS=paper":     "READINGS",
-		"DATASET_ID=a b":     "DATASET_ID",
-		"DB_MAX_CONNS=many":  "DB_MAX_CONNS",
-		"LATEST_CACHE_TTL=x": "LATEST_CACHE_TTL",
+		"SECRET_KEY=":              "SECRET_KEY",
+		"PROJECT_ID=":              "PROJECT_ID",
+		"DATABASE_URL=":            "DATABASE_URL",
+		"PORT=http":                "PORT",
+		"PORT=0":                   "PORT",
+		"MAX_UNREPORTED_SENSORS=0": "MAX_UNREPORTED_SENSORS",
+		"READINGS=paper":           "READINGS",
+		"DATASET_ID=a b":           "DATASET_ID",
+		"DB_MAX_CONNS=many":        "DB_MAX_CONNS",
+		"LATEST_CACHE_TTL=x":       "LATEST_CACHE_TTL",
 	} {
 		_, err := config.Load[Config](append(good[:3:3], setting))
 		if err == nil || !strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), ": "+want) {

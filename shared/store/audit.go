@@ -19,6 +19,18 @@ type AuditEntry struct {
 	After      any // what it is now, as JSON; nil when it is gone
 }
 
+// LockChanges makes the changes of a customer wait for each other until the
+// transaction ends, so that what one of them reads is what it then changes. Call it
+// first in a transaction of [Store.InTx].
+func (s *Store) LockChanges(ctx context.Context, customerID int64) error {
+	_, err := s.pool.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('changes of ' || @customer::bigint, 0))`,
+		pgx.StrictNamedArgs{"customer": customerID})
+	if err != nil {
+		return fmt.Errorf("lock changes of customer %d: %w", customerID, err)
+	}
+	return nil
+}
+
 // Audit appends an entry to the audit log. Call it by the store of [Store.InTx]
 // that makes the change: then neither is kept without the other. Nobody may
 // change or delete an entry, see [Grant].

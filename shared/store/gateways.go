@@ -142,13 +142,13 @@ func (s *Store) Gateway(ctx context.Context, id string) (Gateway, error) {
 	return found, nil
 }
 
-// Gateways lists a customer's gateways that are not revoked, oldest first.
+// Gateways lists a customer's gateways, revoked ones too, oldest first.
 func (s *Store) Gateways(ctx context.Context, customerID int64) ([]Gateway, error) {
 	found, err := queryAll[Gateway](ctx, s, `
 		SELECT `+gatewayColumns+`
 		FROM gateways g
 		JOIN customers c ON c.id = g.customer_id
-		WHERE g.customer_id = @customer AND g.revoked_at IS NULL
+		WHERE g.customer_id = @customer
 		ORDER BY g.created_at, g.id`,
 		pgx.StrictNamedArgs{"customer": customerID})
 	if err != nil {

@@ -139,7 +139,7 @@ func TestGatewaysAreTheCallersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustFail(t, "again", db.RevokeGateway(t.Context(), db.anna, gateway.ID), store.ErrNoGateway)
-	if hers, err := db.Gateways(t.Context(), db.anna); err != nil || len(hers) != 0 {
+	if hers, err := db.Gateways(t.Context(), db.anna); err != nil || len(hers) != 1 || !hers[0].Revoked() {
 		t.Errorf("Anna still sees %+v, %v", hers, err)
 	}
 	if keys, err := db.GatewayKeys(t.Context(), []string{gateway.ID}); err != nil || !keys[gateway.ID].Revoked {

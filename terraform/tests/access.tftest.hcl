@@ -41,6 +41,11 @@ override_resource {
   values = { member = "serviceAccount:migrate" }
 }
 
+override_resource {
+  target = module.gateways.google_service_account.enrolled
+  values = { member = "serviceAccount:gateways", name = "projects/coldaisle-test/serviceAccounts/gateways" }
+}
+
 run "rights" {
   assert {
     condition = { for right in google_pubsub_topic_iam_member.publisher : right.member => "${right.role} ${right.topic}" } == {
@@ -76,6 +81,20 @@ run "rights" {
   assert {
     condition     = module.gateways.roles == { "hall-1" = { topic = "data", role = "roles/pubsub.publisher" } }
     error_message = "A gateway may publish to topic data and nothing else."
+  }
+
+  assert {
+    condition = module.gateways.enrolled == {
+      member = "serviceAccount:gateways"
+      topic  = "data"
+      role   = "roles/pubsub.publisher"
+      tokens = {
+        account = "projects/coldaisle-test/serviceAccounts/gateways"
+        role    = "roles/iam.serviceAccountTokenCreator"
+        member  = "serviceAccount:api"
+      }
+    }
+    error_message = "Enrolled gateways may publish to topic data and nothing else; the API makes tokens of their account, and of no other."
   }
 
   assert {

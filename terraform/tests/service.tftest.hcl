@@ -137,9 +137,10 @@ run "gateways_with_keys" {
   }
 
   variables {
-    project_id = "coldaisle-test"
-    topic      = "data"
-    sites      = ["hall-1", "hall-2"]
+    project_id  = "coldaisle-test"
+    topic       = "data"
+    token_maker = "serviceAccount:api"
+    sites       = ["hall-1", "hall-2"]
   }
 
   assert {
@@ -161,6 +162,7 @@ run "gateways_with_certificates" {
   variables {
     project_id   = "coldaisle-test"
     topic        = "data"
+    token_maker  = "serviceAccount:api"
     sites        = ["hall-1", "hall-2"]
     trust_anchor = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
   }

@@ -124,8 +124,8 @@ run "environment" {
         "MODEL_BUCKET", "PROJECT_ID", "READINGS", "TABLE_ID", "TRAINING_ROWS",
       ]
       api = [
-        "ALLOWED_ORIGINS", "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME", "MODEL_BUCKET",
-        "PROJECT_ID", "READINGS", "RETRAINING_TOPIC", "TABLE_ID", "TRUSTED_PROXIES",
+        "ALLOWED_ORIGINS", "DATASET_ID", "DATA_TOPIC", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME",
+        "MODEL_BUCKET", "PROJECT_ID", "PUBLISHING_ACCOUNT", "READINGS", "RETRAINING_TOPIC", "TABLE_ID", "TRUSTED_PROXIES",
       ]
       migrate = [
         "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DB_USERS", "INSTANCE_CONNECTION_NAME",
@@ -172,7 +172,7 @@ run "environment" {
   }
 
   assert {
-    condition     = local.environment.detect.ALERT_TOPIC == "alerts" && local.environment.api.RETRAINING_TOPIC == "model-retraining"
+    condition     = local.environment.detect.ALERT_TOPIC == "alerts" && local.environment.api.RETRAINING_TOPIC == "model-retraining" && local.environment.api.DATA_TOPIC == "data"
     error_message = "A component publishes to the wrong topic."
   }
 

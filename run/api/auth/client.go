@@ -94,14 +94,14 @@ func (c Clients) of(r *http.Request) netip.Prefix {
 
 type clientKey struct{}
 
-// Identify puts the client's address into the context, for [clientOf].
+// Identify puts the client's address into the context, for [Client].
 func (c Clients) Identify(ctx huma.Context, next func(huma.Context)) {
 	request, _ := humago.Unwrap(ctx)
 	next(huma.WithValue(ctx, clientKey{}, c.of(request)))
 }
 
-// clientOf is the client's address, where the operation asks for it.
-func clientOf(ctx context.Context) netip.Prefix {
+// Client returns the client's address, in operations with [Clients.Identify].
+func Client(ctx context.Context) netip.Prefix {
 	client, _ := ctx.Value(clientKey{}).(netip.Prefix)
 	return client
 }

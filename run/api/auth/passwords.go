@@ -60,7 +60,7 @@ func Busy() *rest.Error {
 // Acquire waits for a password slot, fairly among clients (contract 2.9). Call it
 // before any query of the request, so that a flood does not reach the database.
 func (p *Passwords) Acquire(ctx context.Context) (done func(), err error) {
-	done, err = p.queue.Acquire(ctx, clientOf(ctx))
+	done, err = p.queue.Acquire(ctx, Client(ctx))
 	if errors.Is(err, fairqueue.ErrBusy) {
 		return nil, Busy()
 	}

@@ -37,6 +37,9 @@ func requestRecordOf(ctx context.Context) *requestRecord {
 // SetCustomer adds the customer's id to the log line.
 func SetCustomer(ctx context.Context, customerID int64) { requestRecordOf(ctx).customerID = customerID }
 
+// RequestID returns the id of the context's request, empty outside of one.
+func RequestID(ctx context.Context) string { return requestRecordOf(ctx).requestID }
+
 // HeaderWritten reports whether the answer to the context's request has begun.
 func HeaderWritten(ctx context.Context) bool { return requestRecordOf(ctx).status != 0 }
 

@@ -18,6 +18,7 @@ const (
 	TagCustomers   = "Customers"
 	TagRooms       = "Server rooms"
 	TagSensors     = "Sensors"
+	TagGateways    = "Gateways"
 	TagData        = "Data"
 	TagAlerts      = "Alerts"
 	TagPredictions = "Prediction feedback"
@@ -51,6 +52,7 @@ func (r *API) humaConfig() huma.Config {
 				{Name: TagCustomers, Description: "Registration, login and profile."},
 				{Name: TagRooms, Description: "Server rooms of the caller."},
 				{Name: TagSensors, Description: "Sensor nodes in the caller's rooms."},
+				{Name: TagGateways, Description: "Gateways enrolled to the caller, and the nodes that they hear."},
 				{Name: TagData, Description: "Readings of the caller's sensors."},
 				{Name: TagAlerts, Description: "Alerts and the thresholds that raise them."},
 				{Name: TagPredictions, Description: "Predictions to validate, and their statistics."},

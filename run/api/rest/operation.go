@@ -33,6 +33,14 @@ type Operation struct {
 	Responses map[string]*huma.Response
 }
 
+type operationKey struct{}
+
+// OperationID returns the id of the operation whose handler has the context.
+func OperationID(ctx context.Context) string {
+	id, _ := ctx.Value(operationKey{}).(string)
+	return id
+}
+
 // Register adds an operation. Its handler's errors go through [API.answer].
 func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (*O, error)) {
 	described := huma.Operation{
@@ -70,7 +78,7 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	errs = append(errs, NewError(http.StatusInternalServerError, DetailInternal))
 	r.documentErrors(&described, errs)
 	huma.Register(r.huma, described, func(ctx context.Context, in *I) (*O, error) {
-		limited, cancel := context.WithTimeout(ctx, handlerTimeout)
+		limited, cancel := context.WithTimeout(context.WithValue(ctx, operationKey{}, op.ID), handlerTimeout)
 		defer cancel()
 		out, err := handle(limited, in)
 		if err != nil {

@@ -154,7 +154,11 @@ type updateSensorInput struct {
 }
 
 // SensorHandlers answer the operations on sensors.
-type SensorHandlers struct{ Store *store.Store }
+type SensorHandlers struct {
+	Store *store.Store
+	// MaxUnreported is how many open holds without a reading a customer may have.
+	MaxUnreported int
+}
 
 // Register adds the operations on sensors.
 func (h *SensorHandlers) Register(r *rest.API) {
@@ -192,7 +196,9 @@ func (h *SensorHandlers) Register(r *rest.API) {
 }
 
 func (h *SensorHandlers) createSensor(ctx context.Context, in *newSensorInput) (*sensorOutput, error) {
-	created, err := h.Store.CreateSensor(ctx, auth.Caller(ctx), in.Body.sensor())
+	wanted := in.Body.sensor()
+	wanted.MaxUnreported = h.MaxUnreported
+	created, err := h.Store.CreateSensor(ctx, auth.Caller(ctx), wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,12 @@ type Bodies = {
     { name: "Rack 12 top", type: "ESP32-DHT22", room_id: 3 },
     { name: "Rack 12 top", type: "ESP32-DHT22", room_id: 3, position: "R12/U40" },
   ],
+  createGateway: [{ name: "Basement" }],
+  enrolGateway: [
+    { code: "ABCDE-FGHIJ-KLMNO-PQRST" },
+    { code: "ABCDE-FGHIJ-KLMNO-PQRST", public_key: "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=", confirm: true },
+  ],
+  reportGatewayStatus: [{ gateway_id: "gw-4f7q2m5n3xk6d2hwz7ab", request: "e30=", signature: "AAAA" }],
   getLatestReadings: [{ node_ids: ["esp32-7f3a"] }, { sensor_ids: [] }],
   acknowledgeEpisode: [{ sensor_id: "esp32-7f3a", alert_type: "humidity", start_time: "2026-03-01T12:00:00Z", end_time: "2026-03-01T12:40:00Z" }],
   setThresholds: [{ max_temperature: 32.5 }, { max_humidity: 60 }, { max_temperature: 32.5, max_humidity: 60 }],

@@ -158,6 +158,7 @@ func (s *System) start(ctx context.Context) error {
 	}
 	handler, err := api.New(api.Config{
 		Store: store.New(s.Pool), Readings: s.Readings, Publisher: retraining, SecretKey: secret,
+		ProjectID: Project, DataTopic: pushbridge.TopicData,
 		Forecaster: data.NewModelForecaster(s.loader(), s.Readings), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,
 	})

@@ -1,5 +1,10 @@
 # Gateways stand in server rooms, outside of Google Cloud, and may publish to one
-# topic and do nothing else. Each site has an account of its own: a gateway that
+# topic and do nothing else.
+#
+# Enrolled gateways publish as one account, by short-lived tokens that the API hands
+# out; their signatures tell them apart. No key of the account exists.
+#
+# Gateways that are not enrolled have an account for each site: a gateway that
 # is stolen or sold is shut out alone.
 #
 # With a trust anchor, gateways prove who they are by certificates of the
@@ -8,6 +13,27 @@
 locals {
   pool      = "coldaisle-gateways"
   federated = var.trust_anchor == null ? [] : [var.trust_anchor]
+}
+
+resource "google_service_account" "enrolled" {
+  project      = var.project_id
+  account_id   = "coldaisle-gateways"
+  display_name = "Enrolled gateways"
+  description  = "Publishes the readings of enrolled gateways."
+}
+
+resource "google_pubsub_topic_iam_member" "enrolled" {
+  project = var.project_id
+  topic   = var.topic
+  role    = "roles/pubsub.publisher"
+  member  = google_service_account.enrolled.member
+}
+
+# The API makes the tokens of this account, and of no other.
+resource "google_service_account_iam_member" "enrolled" {
+  service_account_id = google_service_account.enrolled.name
+  role               = "roles/iam.serviceAccountTokenCreator"
+  member             = var.token_maker
 }
 
 resource "google_service_account" "site" {

@@ -8,6 +8,11 @@ variable "topic" {
   type        = string
 }
 
+variable "token_maker" {
+  description = "IAM member that makes access tokens for enrolled gateways."
+  type        = string
+}
+
 variable "sites" {
   description = "Sites that have a gateway."
   type        = set(string)

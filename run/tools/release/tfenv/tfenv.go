@@ -132,6 +132,7 @@ func modules(suffix string) cty.Value {
 		"domain":     cty.EmptyTupleVal, // none, as the variables' defaults have it
 		"readings":   object(map[string]string{"dataset": Dataset, "table": Table}),
 		"models":     object(map[string]string{"bucket": Bucket}),
+		"gateways":   object(map[string]string{"publishing_account": "coldaisle-gateways@" + Project + ".iam.gserviceaccount.com"}),
 		"secret_key": object(map[string]string{"name": "SECRET_KEY"}),
 		"topic": cty.ObjectVal(map[string]cty.Value{
 			"data":             topic(dataTopic),

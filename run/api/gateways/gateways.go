@@ -1,0 +1,197 @@
+// Package gateways has the operations on gateways: how a customer enrols, lists and
+// revokes them, what the gateways themselves ask (enrolment and status, which need
+// no customer's token), and the nodes that they have discovered.
+package gateways
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"coldaisle.dev/run/api/audit"
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+type gateway struct {
+	ID             string     `json:"id" doc:"Identifier of the gateway." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
+	Name           string     `json:"name" doc:"Name of the gateway." example:"Basement"`
+	CreatedAt      time.Time  `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:00Z"`
+	EnrolledAt     *time.Time `json:"enrolled_at" doc:"Time of enrolment, UTC; null while its code waits." example:"2026-03-01T12:05:00Z"`
+	LastSeen       *time.Time `json:"last_seen" doc:"Time of its last status, UTC; null before the first." example:"2026-03-02T12:00:00Z"`
+	Version        string     `json:"version" doc:"Version of its program; empty before its first status." example:"1.4.0"`
+	Role           string     `json:"role" doc:"Role in a pair of gateways; empty before its first status." example:"active"`
+	ClockOffsetMS  int64      `json:"clock_offset_ms" doc:"What it adds to its system clock, in milliseconds." example:"-120"`
+	OutboxReadings int64      `json:"outbox_readings" doc:"Readings that it holds because Pub/Sub has not taken them yet." example:"0"`
+	Nodes          int64      `json:"nodes" doc:"Nodes that it has heard." example:"12"`
+	Revoked        bool       `json:"revoked" doc:"Whether its messages are refused." example:"false"`
+	Clone          bool       `json:"clone" doc:"Whether two machines have used its key within the last 24 hours." example:"false"`
+}
+
+type gatewaysOutput struct {
+	Body []gateway `nullable:"false"`
+}
+
+func (h *Handlers) gatewayOf(g store.Gateway) gateway {
+	return gateway{
+		ID: g.ID, Name: g.Name, CreatedAt: g.CreatedAt.UTC(), EnrolledAt: utc(g.EnrolledAt), LastSeen: utc(g.LastSeen),
+		Version: g.Version, Role: g.Role, ClockOffsetMS: g.ClockOffset.Milliseconds(), OutboxReadings: g.OutboxReadings,
+		Nodes: g.Nodes, Revoked: g.Revoked(), Clone: g.Clone(h.Clock()),
+	}
+}
+
+func utc(at *time.Time) *time.Time {
+	if at == nil {
+		return nil
+	}
+	return new(at.UTC())
+}
+
+type newGateway struct {
+	_    struct{}         `additionalProperties:"true"`
+	Name input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"Name of the gateway, such as its place." example:"Basement"`
+}
+
+type newGatewayInput struct {
+	Body newGateway
+}
+
+type createdGateway struct {
+	ID            string    `json:"id" doc:"Identifier of the gateway." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
+	Name          string    `json:"name" doc:"Name of the gateway." example:"Basement"`
+	EnrolmentCode string    `json:"enrolment_code" doc:"One-time code for monitor-gateway enrol; it is shown here and never again." example:"ABCDE-FGHIJ-KLMNO-PQRST"`
+	ExpiresAt     time.Time `json:"expires_at" doc:"Until when the code can be used, UTC." example:"2026-03-02T12:00:00Z"`
+}
+
+type createdGatewayOutput struct {
+	Body createdGateway
+}
+
+type gatewayPath struct {
+	GatewayID string `path:"gateway_id" doc:"Identifier of one of the caller's gateways." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
+}
+
+type discoveredNode struct {
+	NodeID        string     `json:"node_id" doc:"Identifier of the node hardware." example:"esp32-7f3a"`
+	GatewayID     string     `json:"gateway_id" doc:"The gateway that heard it last." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
+	GatewayName   string     `json:"gateway_name" doc:"Name of that gateway." example:"Basement"`
+	LastHeartbeat *time.Time `json:"last_heartbeat" doc:"Time of its last heartbeat, UTC; null when none came." example:"2026-03-01T12:00:00Z"`
+	LastReading   *time.Time `json:"last_reading" doc:"Time of its last reading, UTC; null when none came." example:"2026-03-01T12:00:00Z"`
+	Temperature   *float64   `json:"temperature" doc:"Temperature of its last reading that has arrived, in degrees Celsius; null when none has." example:"24.3"`
+	Humidity      *float64   `json:"humidity" doc:"Relative humidity of that reading, in percent; null when none has arrived." example:"41.2"`
+}
+
+type discoveredInput struct {
+	Unclaimed string `query:"unclaimed" enum:"true" default:"true" doc:"Only nodes that are no sensors of the caller's; others are never listed." example:"true"`
+}
+
+type discoveredOutput struct {
+	Body []discoveredNode `nullable:"false"`
+}
+
+// Handlers answer the operations on gateways.
+type Handlers struct {
+	Store   *store.Store
+	Clients auth.Clients
+	// Tokens gives the access tokens by which gateways publish; nil where they need
+	// none, as with an emulator.
+	Tokens    TokenSource
+	ProjectID string // in which gateways publish
+	Topic     string // to which they do
+	Clock     func() time.Time
+	Log       *slog.Logger
+
+	guesses guesses
+}
+
+// Register adds the operations on gateways.
+func (h *Handlers) Register(r *rest.API) {
+	// Called by the gateways page. A repeat makes a second gateway, which can be
+	// revoked; its code is the only one that is known.
+	rest.Register(r, rest.Operation{
+		ID: "createGateway", Method: http.MethodPost, Path: "/api/v1/gateways", Tag: rest.TagGateways,
+		Status: http.StatusCreated, Summary: "Create a gateway and its enrolment code",
+		Description: "The code is valid for 24 hours and shown once. On site, `monitor-gateway enrol CODE --api URL` exchanges it.",
+		Errors:      []error{store.ErrNoCustomer},
+	}, h.createGateway)
+	rest.Register(r, rest.Operation{
+		ID: "listGateways", Method: http.MethodGet, Path: "/api/v1/gateways", Tag: rest.TagGateways,
+		Summary: "List the caller's gateways, oldest first",
+	}, h.listGateways)
+	// A repeat is told 404: the gateway is revoked, as was asked.
+	rest.Register(r, rest.Operation{
+		ID: "revokeGateway", Method: http.MethodDelete, Path: "/api/v1/gateways/{gateway_id}", Tag: rest.TagGateways,
+		Status: http.StatusNoContent, Summary: "Revoke a gateway",
+		Description: "Its messages are refused within 15 seconds. What came through it before stays the caller's.",
+		Errors:      []error{store.ErrNoGateway},
+	}, h.revokeGateway)
+	// Called by "Add sensor".
+	rest.Register(r, rest.Operation{
+		ID: "listDiscoveredNodes", Method: http.MethodGet, Path: "/api/v1/gateways/nodes", Tag: rest.TagGateways,
+		Summary: "List the nodes that the caller's gateways report and that are no sensors, those heard last first",
+	}, h.discoveredNodes)
+	h.registerEnrolment(r)
+	h.registerStatus(r)
+}
+
+func subject(id string) string { return "gateway:" + id }
+
+// audited is what the audit log has of a gateway: no code and no key.
+func audited(g store.Gateway) map[string]any {
+	return map[string]any{"name": g.Name, "enrolled": g.EnrolledAt != nil, "revoked": g.Revoked()}
+}
+
+func (h *Handlers) createGateway(ctx context.Context, in *newGatewayInput) (*createdGatewayOutput, error) {
+	var out createdGatewayOutput
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		created, code, err := tx.CreateGateway(ctx, auth.Caller(ctx), string(in.Body.Name))
+		out.Body = createdGateway{
+			ID: created.ID, Name: created.Name, EnrolmentCode: code, ExpiresAt: created.CreatedAt.Add(store.EnrolmentTime).UTC(),
+		}
+		return audit.Entry{Subject: subject(created.ID), After: audited(created)}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+func (h *Handlers) listGateways(ctx context.Context, _ *struct{}) (*gatewaysOutput, error) {
+	found, err := h.Store.Gateways(ctx, auth.Caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &gatewaysOutput{Body: rest.List(found, h.gatewayOf)}, nil
+}
+
+func (h *Handlers) revokeGateway(ctx context.Context, in *gatewayPath) (*struct{}, error) {
+	if wire.ValidateGatewayID(in.GatewayID) != nil {
+		return nil, store.ErrNoGateway
+	}
+	return nil, audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		if err := tx.RevokeGateway(ctx, auth.Caller(ctx), in.GatewayID); err != nil {
+			return audit.Entry{}, err
+		}
+		revoked, err := tx.Gateway(ctx, in.GatewayID)
+		after := audited(revoked)
+		revoked.RevokedAt = nil
+		return audit.Entry{Subject: subject(revoked.ID), Before: audited(revoked), After: after}, err
+	})
+}
+
+func (h *Handlers) discoveredNodes(ctx context.Context, _ *discoveredInput) (*discoveredOutput, error) {
+	found, err := h.Store.DiscoveredNodes(ctx, auth.Caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &discoveredOutput{Body: rest.List(found, func(n store.DiscoveredNode) discoveredNode {
+		return discoveredNode{
+			NodeID: n.NodeID, GatewayID: n.GatewayID, GatewayName: n.GatewayName,
+			LastHeartbeat: utc(n.LastHeartbeat), LastReading: utc(n.LastReading), Temperature: n.Temperature, Humidity: n.Humidity,
+		}
+	})}, nil
+}

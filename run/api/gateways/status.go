@@ -1,0 +1,126 @@
+package gateways
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+// freshness is how far a status may be from our clock, by the gateway's corrected
+// clock. One that is further off is told the time and nothing else happens: it may be a
+// recorded one, and a gateway whose clock was wrong corrects it and asks again.
+const freshness = 5 * time.Minute
+
+// signedStatus is [wire.SignedStatus] for the document.
+type signedStatus struct {
+	_         struct{} `additionalProperties:"true"`
+	GatewayID string   `json:"gateway_id" minLength:"1" maxLength:"100" doc:"Identifier of the gateway." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
+	Request   []byte   `json:"request" doc:"The status as JSON, in base64. Its members are gateway_id, nonce, boot_id, sequence (from 1 in each boot), sent_at (by the system clock), version, role, clock_offset_ms, outbox_readings and nodes, a list of node_id, last_heartbeat and last_reading." example:"e30="`
+	Signature []byte   `json:"signature" doc:"Ed25519 signature, in base64, of the line coldaisle/status/1 followed by the gateway's id, and of the status's bytes after it." example:"AAAA"`
+}
+
+type statusInput struct {
+	Body signedStatus
+}
+
+// statusReply is [wire.StatusReply] for the document.
+type statusReply struct {
+	Nonce          string    `json:"nonce" doc:"The nonce of the status." example:"4f7q2m5n"`
+	Time           time.Time `json:"time" doc:"Time of the answer, UTC: what the gateway corrects its clock by." example:"2026-03-01T12:00:00Z"`
+	Revoked        bool      `json:"revoked" doc:"Whether the gateway's messages are refused." example:"false"`
+	Clone          bool      `json:"clone" doc:"Whether two machines have used its key within the last 24 hours." example:"false"`
+	Account        string    `json:"account" doc:"E-mail address of the customer whose gateway it is." example:"ops@example.com"`
+	AccessToken    string    `json:"access_token,omitzero" doc:"Google access token to publish with; absent where none is needed or to be had." example:"ya29.c.b0Aa"`
+	TokenExpiresAt time.Time `json:"token_expires_at,omitzero" doc:"Until when the access token is valid, UTC; absent without one." example:"2026-03-01T13:00:00Z"`
+	ProjectID      string    `json:"project_id" doc:"Google Cloud project in which it publishes." example:"coldaisle"`
+	Topic          string    `json:"topic" doc:"Topic to which it publishes." example:"data"`
+}
+
+type statusOutput struct {
+	Body statusReply
+}
+
+func (h *Handlers) registerStatus(r *rest.API) {
+	// Called by every enrolled gateway once a minute. A repeat is refused: each
+	// request has a sequence of its own.
+	rest.Register(r, rest.Operation{
+		ID: "reportGatewayStatus", Method: http.MethodPost, Path: "/api/v1/gateways/status", Tag: rest.TagGateways,
+		Public: true, Summary: "Report a gateway's status",
+		Description: "For the gateway's own program; the signature stands in place of a token. A status whose time, `sent_at` and " +
+			"`clock_offset_ms` added, is more than 5 minutes off is answered with the time, without an access token, and is not kept.",
+		Errors: []error{errSignature(), store.ErrStatusReplayed},
+	}, h.status)
+}
+
+// errSignature answers a status that no enrolled gateway signed. It does not say
+// whether there is such a gateway.
+func errSignature() *rest.Error {
+	return rest.NewError(http.StatusUnauthorized, "Could not verify the gateway's signature")
+}
+
+func (h *Handlers) status(ctx context.Context, in *statusInput) (*statusOutput, error) {
+	signed := wire.SignedStatus{GatewayID: in.Body.GatewayID, Request: in.Body.Request, Signature: in.Body.Signature}
+	known, request, err := h.verify(ctx, signed)
+	if err != nil {
+		return nil, err
+	}
+	now := h.Clock().UTC()
+	sentAt := request.SentAt.Add(time.Duration(request.ClockOffsetMS) * time.Millisecond)
+	fresh := now.Sub(sentAt).Abs() <= freshness
+	if fresh {
+		if known, err = h.Store.RecordGatewayStatus(ctx, statusOf(request)); err != nil {
+			return nil, err
+		}
+	}
+	reply := wire.StatusReply{
+		Nonce: request.Nonce, Time: now, Revoked: known.Revoked(), Clone: known.Clone(now), Account: known.Account,
+		ProjectID: h.ProjectID, Topic: h.Topic,
+	}
+	if fresh && !known.Revoked() && h.Tokens != nil {
+		token, err := h.Tokens.Token(ctx)
+		if err != nil {
+			// The gateway has its last token yet, and needs the rest of the answer.
+			h.Log.ErrorContext(ctx, "no access token for a gateway", "gateway", known.ID, "error", err.Error())
+		} else {
+			reply.AccessToken, reply.TokenExpiresAt = token.Value, token.ExpiresAt.UTC()
+		}
+	}
+	reply.Time = h.Clock().UTC() // after all that takes time
+	return &statusOutput{Body: statusReply(reply)}, nil
+}
+
+// verify returns the gateway that signed a status, revoked ones too.
+func (h *Handlers) verify(ctx context.Context, signed wire.SignedStatus) (store.Gateway, wire.StatusRequest, error) {
+	if wire.ValidateGatewayID(signed.GatewayID) != nil {
+		return store.Gateway{}, wire.StatusRequest{}, errSignature()
+	}
+	known, err := h.Store.Gateway(ctx, signed.GatewayID)
+	if errors.Is(err, store.ErrNoGateway) {
+		return store.Gateway{}, wire.StatusRequest{}, errSignature()
+	}
+	if err != nil {
+		return store.Gateway{}, wire.StatusRequest{}, err
+	}
+	request, err := signed.Verify(known.PublicKey)
+	if err != nil {
+		h.Log.InfoContext(ctx, "gateway status refused", "gateway", known.ID, "error", err.Error())
+		return store.Gateway{}, wire.StatusRequest{}, errSignature()
+	}
+	return known, request, nil
+}
+
+func statusOf(r wire.StatusRequest) store.GatewayStatus {
+	nodes := make([]store.ReportedNode, len(r.Nodes))
+	for i, n := range r.Nodes {
+		nodes[i] = store.ReportedNode(n)
+	}
+	return store.GatewayStatus{
+		GatewayID: r.GatewayID, BootID: r.BootID, Sequence: r.Sequence, Version: r.Version, Role: r.Role,
+		ClockOffset: time.Duration(r.ClockOffsetMS) * time.Millisecond, OutboxReadings: r.OutboxReadings, Nodes: nodes,
+	}
+}

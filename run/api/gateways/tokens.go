@@ -1,0 +1,102 @@
+package gateways
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"google.golang.org/api/iamcredentials/v1"
+	"google.golang.org/api/option"
+)
+
+// Token is an access token of Google's.
+type Token struct {
+	Value     string
+	ExpiresAt time.Time
+}
+
+// TokenSource gives access tokens to publish with.
+type TokenSource interface {
+	Token(ctx context.Context) (Token, error)
+}
+
+// Times of tokens. A token is renewed at half of its life, so that gateways can
+// publish for half an hour more while the API or IAM is away. One of a revoked gateway
+// is of use for an hour at most, and its signed messages are refused before.
+const (
+	tokenLife    = time.Hour // IAM's longest, but for an exception of the organisation
+	tokenRenewal = tokenLife / 2
+	tokenTimeout = 5 * time.Second
+	tokenRetry   = 10 * time.Second
+)
+
+// PublishingTokens makes access tokens of one service account, by the IAM
+// Credentials API, and lends each to all gateways until half of its life is over.
+type PublishingTokens struct {
+	account string
+	clock   func() time.Time
+	options []option.ClientOption
+
+	mutex   sync.Mutex
+	service *iamcredentials.Service // nil before the first token
+	token   Token
+	retry   time.Time // not before, after a failure
+	err     error     // of the last try
+}
+
+// NewPublishingTokens takes the account's e-mail address. The caller's own account
+// needs the right to make tokens of it. The client is made for the first token: an API
+// without credentials serves everything else.
+func NewPublishingTokens(account string, clock func() time.Time, options ...option.ClientOption) *PublishingTokens {
+	return &PublishingTokens{account: account, clock: clock, options: options}
+}
+
+// Token implements [TokenSource]. While IAM fails, it gives the token that it has,
+// as long as that is valid, and tries again every ten seconds.
+func (p *PublishingTokens) Token(ctx context.Context) (Token, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	now := p.clock()
+	if p.token.ExpiresAt.Sub(now) < tokenRenewal && !now.Before(p.retry) {
+		made, err := p.generate(ctx)
+		p.err, p.retry = err, time.Time{}
+		if err != nil {
+			p.retry = now.Add(tokenRetry)
+		} else {
+			p.token = made
+		}
+	}
+	if p.token.ExpiresAt.After(now) {
+		return p.token, nil
+	}
+	return Token{}, p.err
+}
+
+// generate makes a token. The caller who waits for it may go away; the others who
+// wait get it yet.
+func (p *PublishingTokens) generate(ctx context.Context) (Token, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenTimeout)
+	defer cancel()
+	if p.service == nil {
+		// The client outlives the request.
+		service, err := iamcredentials.NewService(context.WithoutCancel(ctx), p.options...)
+		if err != nil {
+			return Token{}, fmt.Errorf("IAM credentials client: %w", err)
+		}
+		p.service = service
+	}
+	made, err := p.service.Projects.ServiceAccounts.GenerateAccessToken("projects/-/serviceAccounts/"+p.account,
+		&iamcredentials.GenerateAccessTokenRequest{
+			Scope: []string{pubsub.ScopePubSub}, Lifetime: fmt.Sprintf("%.0fs", tokenLife.Seconds()),
+		}).Context(ctx).Do()
+	if err != nil {
+		return Token{}, fmt.Errorf("access token of %s: %w", p.account, err)
+	}
+	expires, err := time.Parse(time.RFC3339, made.ExpireTime)
+	if err != nil {
+		return Token{}, fmt.Errorf("expiry of an access token of %s: %w", p.account, err)
+	}
+	return Token{Value: made.AccessToken, ExpiresAt: expires}, nil
+}
