@@ -138,6 +138,19 @@ func (s *Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery
 	return found, nil
 }
 
+// Alert returns a customer's alert, or [ErrNoAlert].
+func (s *Store) Alert(ctx context.Context, customerID, id int64) (Alert, error) {
+	found, err := queryOne[Alert](ctx, s, ErrNoAlert, `
+		SELECT `+alertColumns+`
+		FROM alerts
+		WHERE id = @id AND customer_id = @customer`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	if err != nil {
+		return Alert{}, fmt.Errorf("alert %d: %w", id, err)
+	}
+	return found, nil
+}
+
 // AcknowledgeAlert marks a customer's alert as seen, again without effect, or
 // returns [ErrNoAlert].
 func (s *Store) AcknowledgeAlert(ctx context.Context, customerID, id int64) (Alert, error) {

@@ -5,10 +5,12 @@ package alerts
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
@@ -111,9 +113,18 @@ func (h *Handlers) alertHistory(ctx context.Context, in *alertHistoryInput) (*al
 }
 
 func (h *Handlers) acknowledgeAlert(ctx context.Context, in *alertPath) (*alertOutput, error) {
-	acknowledged, err := h.Store.AcknowledgeAlert(ctx, auth.Caller(ctx), in.AlertID)
+	var out alertOutput
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		before, err := tx.Alert(ctx, auth.Caller(ctx), in.AlertID)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		acknowledged, err := tx.AcknowledgeAlert(ctx, auth.Caller(ctx), in.AlertID)
+		out.Body = alertOf(acknowledged)
+		return audit.Entry{Subject: "alert:" + strconv.FormatInt(in.AlertID, 10), Before: alertOf(before), After: out.Body}, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &alertOutput{Body: alertOf(acknowledged)}, nil
+	return &out, nil
 }

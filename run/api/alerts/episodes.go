@@ -2,11 +2,13 @@ package alerts
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
@@ -104,11 +106,18 @@ func (h *Handlers) acknowledgeEpisode(ctx context.Context, in *acknowledgeEpisod
 	if reading.ValidateNodeID(in.Body.SensorID) != nil {
 		return nil, store.ErrNoAlert
 	}
-	marked, err := h.Store.AcknowledgeEpisode(ctx, auth.Caller(ctx), in.Body.SensorID, in.Body.AlertType, in.Body.StartTime.Time, in.Body.EndTime.Time)
+	var out acknowledgeEpisodeOutput
+	start, end := in.Body.StartTime.Time, in.Body.EndTime.Time
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		marked, err := tx.AcknowledgeEpisode(ctx, auth.Caller(ctx), in.Body.SensorID, in.Body.AlertType, start, end)
+		out.Body.Acknowledged = marked
+		what := map[string]any{"alert_type": in.Body.AlertType, "start_time": start.UTC(), "end_time": end.UTC()}
+		before, after := maps.Clone(what), what
+		before["unacknowledged"], after["acknowledged"] = marked, marked
+		return audit.Entry{Subject: "alerts of sensor:" + in.Body.SensorID, Before: before, After: after}, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	var out acknowledgeEpisodeOutput
-	out.Body.Acknowledged = marked
 	return &out, nil
 }

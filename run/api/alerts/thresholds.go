@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
@@ -92,9 +93,20 @@ func (h *ThresholdHandlers) setThresholds(ctx context.Context, in *setThresholds
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
-	updated, err := h.Store.SetThresholds(ctx, auth.Caller(ctx), in.Body.MaxTemperature, in.Body.MaxHumidity)
+	var updated *thresholdsOutput
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		before, err := tx.Thresholds(ctx, auth.Caller(ctx))
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		after, err := tx.SetThresholds(ctx, auth.Caller(ctx), in.Body.MaxTemperature, in.Body.MaxHumidity)
+		updated = thresholdsOf(after)
+		return audit.Entry{
+			Subject: "thresholds of " + audit.CustomerActor(in.CustomerID), Before: thresholdsOf(before).Body, After: updated.Body,
+		}, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return thresholdsOf(updated), nil
+	return updated, nil
 }

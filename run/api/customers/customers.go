@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
@@ -30,6 +31,14 @@ type customerOutput struct {
 
 func customerOf(c store.Customer) *customerOutput {
 	return &customerOutput{Body: customer{ID: c.ID, Email: c.Email, Username: c.Username}}
+}
+
+// changedCustomer is what the audit log has of a changed profile. Of a password it
+// has that it was set.
+type changedCustomer struct {
+	customer
+
+	PasswordSet bool `json:"password_set"`
 }
 
 type registration struct {
@@ -130,13 +139,22 @@ func (h *Handlers) registerCustomer(ctx context.Context, in *registerInput) (*cu
 	if err != nil {
 		return nil, err
 	}
-	created, err := h.Store.CreateCustomer(ctx, store.NewCustomer{
-		Email: string(in.Body.Email), Username: string(in.Body.Username), PasswordHash: hash,
+	var created *customerOutput
+	err = h.Store.InTx(ctx, func(tx *store.Store) error {
+		stored, err := tx.CreateCustomer(ctx, store.NewCustomer{
+			Email: string(in.Body.Email), Username: string(in.Body.Username), PasswordHash: hash,
+		})
+		if err != nil {
+			return err
+		}
+		created = customerOf(stored)
+		actor := audit.CustomerActor(stored.ID)
+		return audit.Append(ctx, tx, stored.ID, actor, audit.Entry{Subject: actor, After: created.Body})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return customerOf(created), nil
+	return created, nil
 }
 
 // errLogin answers a login with an unknown e-mail or a wrong password.
@@ -212,9 +230,21 @@ func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) 
 		// The change may be stored although the answer of the database is lost.
 		defer h.Sessions.Invalidate(in.CustomerID)
 	}
-	updated, err := h.Store.UpdateCustomer(ctx, in.CustomerID, change)
+	var updated *customerOutput
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		before, err := tx.Customer(ctx, in.CustomerID)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		after, err := tx.UpdateCustomer(ctx, in.CustomerID, change)
+		updated = customerOf(after)
+		return audit.Entry{
+			Subject: audit.CustomerActor(in.CustomerID), Before: customerOf(before).Body,
+			After: changedCustomer{updated.Body, change.PasswordHash != nil},
+		}, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return customerOf(updated), nil
+	return updated, nil
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
@@ -148,6 +150,9 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 	}, h.validatePrediction)
 }
 
+// subject names a prediction in the audit log.
+func subject(id int64) string { return "prediction:" + strconv.FormatInt(id, 10) }
+
 func predictionOf(p store.Prediction) prediction {
 	body := prediction{
 		ID: p.ID, SensorID: p.SensorID, Timestamp: p.Time.UTC(),
@@ -184,16 +189,21 @@ func (h *Handlers) prediction(ctx context.Context, in *predictionPath) (*predict
 }
 
 func (h *Handlers) recordPrediction(ctx context.Context, in *newPredictionInput) (*predictionOutput, error) {
-	recorded, err := h.Store.RecordPrediction(ctx, auth.Caller(ctx), store.NewPrediction{
-		SensorID: string(in.Body.SensorID), Time: in.Body.Timestamp.Time,
-		PredictedTemperature: in.Body.PredictedTemp, PredictedHumidity: in.Body.PredictedHumidity,
-		ActualTemperature: in.Body.ActualTemp, ActualHumidity: in.Body.ActualHumidity,
-		AnomalyPredicted: in.Body.AnomalyPredicted,
+	var out predictionOutput
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		recorded, err := tx.RecordPrediction(ctx, auth.Caller(ctx), store.NewPrediction{
+			SensorID: string(in.Body.SensorID), Time: in.Body.Timestamp.Time,
+			PredictedTemperature: in.Body.PredictedTemp, PredictedHumidity: in.Body.PredictedHumidity,
+			ActualTemperature: in.Body.ActualTemp, ActualHumidity: in.Body.ActualHumidity,
+			AnomalyPredicted: in.Body.AnomalyPredicted,
+		})
+		out.Body = predictionOf(recorded)
+		return audit.Entry{Subject: subject(recorded.ID), After: out.Body}, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &predictionOutput{Body: predictionOf(recorded)}, nil
+	return &out, nil
 }
 
 func (h *Handlers) predictionStats(ctx context.Context, _ *struct{}) (*predictionStatsOutput, error) {
@@ -208,7 +218,15 @@ func (h *Handlers) predictionStats(ctx context.Context, _ *struct{}) (*predictio
 }
 
 func (h *Handlers) validatePrediction(ctx context.Context, in *validateInput) (*validatedOutput, error) {
-	updated, err := h.Store.ValidatePrediction(ctx, auth.Caller(ctx), in.ID, store.Feedback(in.Body.Feedback))
+	var updated store.Prediction
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		before, err := tx.Prediction(ctx, auth.Caller(ctx), in.ID)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		updated, err = tx.ValidatePrediction(ctx, auth.Caller(ctx), in.ID, store.Feedback(in.Body.Feedback))
+		return audit.Entry{Subject: subject(in.ID), Before: predictionOf(before), After: predictionOf(updated)}, err
+	})
 	if err != nil {
 		return nil, err
 	}

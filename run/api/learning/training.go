@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
@@ -133,7 +135,11 @@ func (h *Handlers) trainingStatus(ctx context.Context, in *trainingRunPath) (*tr
 // triggerTraining starts a run and publishes its request. If Pub/Sub is
 // unavailable, the run stays started, and [Retrainer.Run] publishes the request later.
 func (h *Handlers) triggerTraining(ctx context.Context, _ *struct{}) (*trainingRunOutput, error) {
-	begun, err := h.Store.BeginManual(ctx, auth.Caller(ctx))
+	var begun store.TrainingRun
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (_ audit.Entry, err error) {
+		begun, err = tx.BeginManual(ctx, auth.Caller(ctx))
+		return audit.Entry{Subject: "training run:" + strconv.FormatInt(begun.ID, 10), After: trainingRunOf(begun)}, err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,9 @@ package rooms
 import (
 	"context"
 	"net/http"
+	"strconv"
 
+	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
@@ -53,6 +55,16 @@ type updateRoomInput struct {
 	Body   roomChange
 }
 
+// deletedRoom is what the audit log has of a room that goes with its sensors.
+type deletedRoom struct {
+	room
+
+	Sensors []sensor `json:"sensors"`
+}
+
+// subject names a room in the audit log.
+func subject(id int64) string { return "room:" + strconv.FormatInt(id, 10) }
+
 // Handlers answer the operations on rooms.
 type Handlers struct{ Store *store.Store }
 
@@ -96,11 +108,16 @@ func (h *Handlers) createRoom(ctx context.Context, in *newRoomInput) (*roomOutpu
 			return nil, err
 		}
 	}
-	created, err := h.Store.CreateRoom(ctx, auth.Caller(ctx), string(in.Body.Name))
+	var out roomOutput
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		created, err := tx.CreateRoom(ctx, auth.Caller(ctx), string(in.Body.Name))
+		out.Body = roomOf(created)
+		return audit.Entry{Subject: subject(created.ID), After: out.Body}, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &roomOutput{Body: roomOf(created)}, nil
+	return &out, nil
 }
 
 func (h *Handlers) listRooms(ctx context.Context, in *input.CustomerPath) (*roomsOutput, error) {
@@ -123,13 +140,35 @@ func (h *Handlers) room(ctx context.Context, in *roomPath) (*roomOutput, error) 
 }
 
 func (h *Handlers) updateRoom(ctx context.Context, in *updateRoomInput) (*roomOutput, error) {
-	updated, err := h.Store.RenameRoom(ctx, auth.Caller(ctx), in.RoomID, string(in.Body.Name))
+	var out roomOutput
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		before, err := tx.Room(ctx, auth.Caller(ctx), in.RoomID)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		updated, err := tx.RenameRoom(ctx, auth.Caller(ctx), in.RoomID, string(in.Body.Name))
+		out.Body = roomOf(updated)
+		return audit.Entry{Subject: subject(in.RoomID), Before: roomOf(before), After: out.Body}, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &roomOutput{Body: roomOf(updated)}, nil
+	return &out, nil
 }
 
 func (h *Handlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, error) {
-	return nil, h.Store.DeleteRoom(ctx, auth.Caller(ctx), in.RoomID)
+	return nil, audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		before := deletedRoom{}
+		found, err := tx.Room(ctx, auth.Caller(ctx), in.RoomID)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		before.room = roomOf(found)
+		sensors, err := tx.Sensors(ctx, auth.Caller(ctx), in.RoomID)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		before.Sensors = rest.List(sensors, sensorOf)
+		return audit.Entry{Subject: subject(in.RoomID), Before: before}, tx.DeleteRoom(ctx, auth.Caller(ctx), in.RoomID)
+	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
@@ -29,6 +30,9 @@ type sensor struct {
 type sensorOutput struct {
 	Body sensor
 }
+
+// sensorSubject names a sensor in the audit log.
+func sensorSubject(id string) string { return "sensor:" + id }
 
 type sensorsOutput struct {
 	Body []sensor `nullable:"false"`
@@ -198,11 +202,16 @@ func (h *SensorHandlers) Register(r *rest.API) {
 func (h *SensorHandlers) createSensor(ctx context.Context, in *newSensorInput) (*sensorOutput, error) {
 	wanted := in.Body.sensor()
 	wanted.MaxUnreported = h.MaxUnreported
-	created, err := h.Store.CreateSensor(ctx, auth.Caller(ctx), wanted)
+	var out sensorOutput
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		created, err := tx.CreateSensor(ctx, auth.Caller(ctx), wanted)
+		out.Body = sensorOf(created)
+		return audit.Entry{Subject: sensorSubject(wanted.ID), After: out.Body}, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &sensorOutput{Body: sensorOf(created)}, nil
+	return &out, nil
 }
 
 func (h *SensorHandlers) listSensors(ctx context.Context, in *roomPath) (*sensorsOutput, error) {
@@ -236,19 +245,34 @@ func (h *SensorHandlers) updateSensor(ctx context.Context, in *updateSensorInput
 	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}
-	updated, err := h.Store.UpdateSensor(ctx, auth.Caller(ctx), in.SensorID, store.SensorChange{
-		Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
-		Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.set,
+	var out sensorOutput
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		before, err := tx.Sensor(ctx, auth.Caller(ctx), in.SensorID)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		updated, err := tx.UpdateSensor(ctx, auth.Caller(ctx), in.SensorID, store.SensorChange{
+			Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
+			Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.set,
+		})
+		out.Body = sensorOf(updated)
+		return audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before), After: out.Body}, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &sensorOutput{Body: sensorOf(updated)}, nil
+	return &out, nil
 }
 
 func (h *SensorHandlers) deleteSensor(ctx context.Context, in *input.SensorPath) (*struct{}, error) {
 	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}
-	return nil, h.Store.DeleteSensor(ctx, auth.Caller(ctx), in.SensorID)
+	return nil, audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		before, err := tx.Sensor(ctx, auth.Caller(ctx), in.SensorID)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		return audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before)}, tx.DeleteSensor(ctx, auth.Caller(ctx), in.SensorID)
+	})
 }

@@ -1,0 +1,275 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/wire"
+)
+
+// auditedChange is a call that changes something, and what the log must have of it.
+type auditedChange struct {
+	path, body    string
+	public        bool   // made without a token
+	actor         string // empty for the customer
+	subject       string
+	before, after []string // parts of the JSON; empty where there must be none
+}
+
+// loggedChange is a row of the audit log.
+type loggedChange struct {
+	CustomerID                           int64
+	Actor, Operation, Subject, RequestID string
+	Before, After                        *string
+}
+
+// TestEveryChangeIsAudited walks every operation of the OpenAPI document that may
+// change something. One without a case fails, unless it is listed with the reason why
+// it needs none. Each case leaves one entry, and changes nothing when its entry cannot
+// be written. Contract 10.8, 10.12.
+func TestEveryChangeIsAudited(t *testing.T) {
+	t.Parallel()
+	changesNothing := map[string]string{
+		"loginCustomer":       "gives a token and stores nothing",
+		"getCustomer":         "is a POST by the specification and only reads",
+		"getLatestReadings":   "is a POST for the length of its list and only reads",
+		"reportGatewayStatus": "is what a gateway measures each minute; nobody decides it",
+	}
+	s := newTestAPI(t)
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	for _, id := range []string{"kept", "gone"} {
+		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+	}
+	doomed := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Doomed"}`)
+	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"doomed-1","name":"Rack","type":"T","room_id":%d}`, doomed))
+	alert, episode := s.alert(t, "kept", s.now(), 55), s.now().Add(-time.Hour)
+	s.alert(t, "kept", episode, 55)
+	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"kept","timestamp":"2026-03-01","anomaly_predicted":true}`)
+	revoked, waiting := a.gateway(t, "Revoked"), a.gateway(t, "Waiting")
+	enrolment, err := json.Marshal(wire.EnrolRequest{Code: waiting.code, PublicKey: waiting.public(), Confirm: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := func(all ...string) []string { return all }
+	in := fmt.Sprintf(`"room_id":%d`, room)
+	cases := map[string]auditedChange{
+		"registerCustomer": {
+			path: "/api/v1/customers/register", body: `{"email":"new@example.com","username":"newcomer","password":"Passw0rd"}`,
+			public: true, actor: "customer:*", subject: "customer:*", after: parts(`"email":"new@example.com"`, `"username":"newcomer"`),
+		},
+		"updateCustomer": {
+			path: fmt.Sprintf("/api/v1/customers/%d", a.id), body: `{"username":"renamed"}`, subject: fmt.Sprintf("customer:%d", a.id),
+			before: parts(`"username":"user`), after: parts(`"username":"renamed"`, `"password_set":false`),
+		},
+		"createRoom": {path: "/api/v1/server_rooms/new_room", body: `{"name":"New"}`, subject: "room:*", after: parts(`"name":"New"`)},
+		"updateRoom": {
+			path: fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room), body: `{"name":"Hall B"}`, subject: fmt.Sprintf("room:%d", room),
+			before: parts(`"name":"Hall"`), after: parts(`"name":"Hall B"`),
+		},
+		"deleteRoom": {
+			path: fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", doomed), subject: fmt.Sprintf("room:%d", doomed),
+			before: parts(`"name":"Doomed"`, `"id":"doomed-1"`),
+		},
+		"createSensor": {
+			path: "/api/v1/sensors/new_sensor", body: `{"id":"new-1","name":"Door","type":"T",` + in + `}`, subject: "sensor:new-1",
+			after: parts(`"id":"new-1"`, `"name":"Door"`, in),
+		},
+		"updateSensor": {
+			path: "/api/v1/sensors/update_sensor/kept", body: `{"name":"Window","type":"T",` + in + `}`, subject: "sensor:kept",
+			before: parts(`"name":"Rack"`), after: parts(`"name":"Window"`),
+		},
+		"deleteSensor":  {path: "/api/v1/sensors/delete_sensor/gone", subject: "sensor:gone", before: parts(`"id":"gone"`)},
+		"createGateway": {path: "/api/v1/gateways", body: `{"name":"New"}`, subject: "gateway:*", after: parts(`"name":"New"`, `"enrolled":false`)},
+		"enrolGateway": {
+			path: "/api/v1/gateways/enrol", body: string(enrolment), public: true, actor: "gateway:" + waiting.id, subject: "gateway:" + waiting.id,
+			before: parts(`"enrolled":false`), after: parts(`"enrolled":true`),
+		},
+		"revokeGateway": {
+			path: "/api/v1/gateways/" + revoked.id, subject: "gateway:" + revoked.id, before: parts(`"revoked":false`), after: parts(`"revoked":true`),
+		},
+		"acknowledgeAlert": {
+			path: fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), subject: fmt.Sprintf("alert:%d", alert),
+			before: parts(`"acknowledged":false`), after: parts(`"acknowledged":true`),
+		},
+		"acknowledgeEpisode": {
+			path: "/api/v1/alerts/episodes/acknowledge", subject: "alerts of sensor:kept",
+			body: fmt.Sprintf(`{"sensor_id":"kept","alert_type":"temperature","start_time":%q,"end_time":%q}`,
+				episode.Add(-time.Minute).Format(time.RFC3339), episode.Add(time.Minute).Format(time.RFC3339)),
+			before: parts(`"unacknowledged":1`), after: parts(`"acknowledged":1`, `"alert_type":"temperature"`),
+		},
+		"setThresholds": {
+			path: fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), body: `{"max_temperature":31}`, subject: fmt.Sprintf("thresholds of customer:%d", a.id),
+			before: parts(`"max_temperature":50`), after: parts(`"max_temperature":31`),
+		},
+		"recordPrediction": {
+			path: "/api/v1/prediction-feedback", body: `{"sensor_id":"kept","timestamp":"2026-03-02","anomaly_predicted":true}`,
+			subject: "prediction:*", after: parts(`"sensor_id":"kept"`, `"feedback":null`),
+		},
+		"validatePrediction": {
+			path: fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction), body: `{"feedback":"ok"}`, subject: fmt.Sprintf("prediction:%d", prediction),
+			before: parts(`"feedback":null`), after: parts(`"feedback":"ok"`),
+		},
+		"triggerTraining": {path: "/api/v1/ml/retraining/trigger", subject: "training run:*", after: parts(`"triggered_by":"manual"`)},
+	}
+	for _, op := range operations(t, s) {
+		if op.method == http.MethodGet {
+			continue
+		}
+		if changesNothing[op.id] != "" {
+			delete(changesNothing, op.id)
+			continue
+		}
+		change, ok := cases[op.id]
+		if !ok {
+			t.Errorf("%s %s (%s) has no case: add one above", op.method, op.path, op.id)
+			continue
+		}
+		delete(cases, op.id)
+		change.check(t, a, op)
+	}
+	for id := range cases {
+		t.Errorf("no operation %s in the document", id)
+	}
+	for id := range changesNothing {
+		t.Errorf("no operation %s in the document", id)
+	}
+
+	// No secret is in it.
+	if got := s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"NewPassw0rd"}`); got.status != 200 {
+		t.Fatalf("password: %d %s", got.status, got.body)
+	}
+	var log string
+	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(l::text, E'\n') FROM audit_log l`).Scan(&log); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"Passw0rd", "$2a$", waiting.code, revoked.code, strings.ReplaceAll(waiting.code, "-", ""), a.token} {
+		if strings.Contains(log, secret) {
+			t.Errorf("%s is in the log", secret)
+		}
+	}
+	if !strings.Contains(log, `""password_set"": true`) {
+		t.Errorf("a new password is not in the log:\n%s", log)
+	}
+}
+
+// check makes the change, first while its entry cannot be written.
+func (c auditedChange) check(t *testing.T, a *testCustomer, op documentedOperation) {
+	t.Helper()
+	token := a.token
+	if c.public {
+		token = ""
+	}
+	a.execute(t, `ALTER TABLE audit_log ADD CONSTRAINT broken CHECK (false) NOT VALID`)
+	before := a.tables(t)
+	if got := a.call(t, token, op.method, c.path, c.body); got.status != 500 {
+		t.Errorf("%s without an entry: %d %s", op.id, got.status, got.body)
+	}
+	if a.tables(t) != before {
+		t.Errorf("%s has changed something without an entry", op.id)
+	}
+	a.execute(t, `ALTER TABLE audit_log DROP CONSTRAINT broken`)
+
+	a.execute(t, `DELETE FROM audit_log`)
+	got := a.call(t, token, op.method, c.path, c.body)
+	if got.status >= 300 {
+		t.Errorf("%s: %d %s", op.id, got.status, got.body)
+		return
+	}
+	rows, _ := a.pool.Query(t.Context(), `SELECT customer_id, actor, operation, subject, request_id, before::text, after::text FROM audit_log`)
+	logged, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[loggedChange])
+	if err != nil {
+		t.Errorf("%s: %v", op.id, err)
+		return
+	}
+	actor := c.actor
+	if actor == "" {
+		actor = fmt.Sprintf("customer:%d", a.id)
+	}
+	if !matches(actor, logged.Actor) || !matches(c.subject, logged.Subject) || logged.Operation != op.id ||
+		logged.RequestID == "" || logged.RequestID != got.header.Get("X-Request-Id") || c.actor != "customer:*" && logged.CustomerID != a.id {
+		t.Errorf("%s has the entry %+v", op.id, logged)
+	}
+	for _, side := range []struct {
+		name string
+		got  *string
+		want []string
+	}{{"before", logged.Before, c.before}, {"after", logged.After, c.after}} {
+		if (side.got == nil) != (len(side.want) == 0) {
+			t.Errorf("%s has %s %v, want %v", op.id, side.name, side.got, side.want)
+			continue
+		}
+		for _, part := range side.want {
+			if !strings.Contains(strings.ReplaceAll(*side.got, `": `, `":`), part) {
+				t.Errorf("%s has %s %s, want %s", op.id, side.name, *side.got, part)
+			}
+		}
+	}
+}
+
+// matches compares a name whose number is not known beforehand.
+func matches(want, got string) bool {
+	if begin, found := strings.CutSuffix(want, "*"); found {
+		return len(got) > len(begin) && strings.HasPrefix(got, begin)
+	}
+	return want == got
+}
+
+func (s *testAPI) execute(tb testing.TB, sql string) {
+	tb.Helper()
+	if _, err := s.pool.Exec(tb.Context(), sql); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// tables is the content of everything that an operation may change.
+func (s *testAPI) tables(tb testing.TB) string {
+	tb.Helper()
+	var all strings.Builder
+	for _, table := range []string{
+		"customers", "server_rooms", "sensors", "sensor_tombstones", "gateways", "alerts", "alert_thresholds", "prediction_feedback", "model_training_runs",
+		"node_state", "rules", "incidents", "maintenance_windows",
+	} {
+		var content string
+		err := s.pool.QueryRow(tb.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&content)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		_, _ = all.WriteString(content + "\n\n")
+	}
+	return all.String()
+}
+
+// TestRefusedChangesHaveNoEntry shows the other side: what was not changed is not in
+// the log.
+func TestRefusedChangesHaveNoEntry(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	s.execute(t, `DELETE FROM audit_log`)
+	for _, refused := range []struct{ method, path, body string }{
+		{http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"x"}`},
+		{http.MethodPut, "/api/v1/server_rooms/update_room/999", `{"name":"x"}`},
+		{http.MethodDelete, "/api/v1/server_rooms/delete_room/999", ""},
+		{http.MethodDelete, "/api/v1/sensors/delete_sensor/nobody", ""},
+		{http.MethodDelete, "/api/v1/gateways/gw-nobody", ""},
+		{http.MethodPost, "/api/v1/alerts/999/acknowledge", ""},
+		{http.MethodPost, "/api/v1/ml/retraining/trigger", ""},
+		{http.MethodPost, "/api/v1/customers/register", fmt.Sprintf(`{"email":%q,"username":"another","password":"Passw0rd"}`, a.email)},
+		{http.MethodPost, "/api/v1/gateways/enrol", `{"code":"WRONG"}`},
+	} {
+		if got := s.call(t, a.token, refused.method, refused.path, refused.body); got.status < 400 {
+			t.Errorf("%s: %d %s", refused.path, got.status, got.body)
+		}
+	}
+	var entries int
+	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM audit_log`).Scan(&entries); err != nil || entries != 0 {
+		t.Errorf("%d entries, %v", entries, err)
+	}
+}
