@@ -1,0 +1,535 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// request is what a node sent, and what it was answered.
+type request struct {
+	Path   string
+	Status int // 0 for no answer
+	After  time.Duration
+
+	ID          string
+	NodeID      string  `json:"node_id"`
+	Address     string  `json:"ip_addr"`
+	Temperature float64 `json:"temperature"`
+	Humidity    float64
+	Age         float64 `json:"age_s"`
+}
+
+// site is a real gateway in a time that the test moves.
+type site struct {
+	t       *testing.T
+	gateway *gateway.Gateway
+	// fail, if it returns a status, answers in place of the gateway; -1 hangs up.
+	fail func(seen int, r request) (status int, body string)
+
+	mu        sync.Mutex
+	passed    time.Duration
+	requests  []request
+	published []reading.Reading
+	refuse    error // of Pub/Sub
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t}
+	box, err := outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = box.Close() })
+	s.gateway = gateway.New(gateway.Config{}, s, box, s.clock, logging.Discard())
+	return s
+}
+
+var start = time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+
+func (s *site) clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return start.Add(s.passed)
+}
+
+func (s *site) Publish(_ context.Context, m gateway.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return s.refuse
+	}
+	data, err := wire.DecodeData(m.Data, start.AddDate(1, 0, 0))
+	if err != nil {
+		return err
+	}
+	s.published = append(s.published, data.Reading)
+	return nil
+}
+
+func (s *site) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		errs[i] = s.Publish(ctx, m)
+	}
+	return errs
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(strings.NewReader(string(body)))
+	got := request{Path: strings.TrimPrefix(r.URL.Path, "/api/v1/")}
+	if err := json.Unmarshal(body, &got); err != nil {
+		s.t.Errorf("a node sent %q: %v", body, err)
+	}
+	s.mu.Lock()
+	seen := len(s.requests)
+	got.After = s.passed
+	s.mu.Unlock()
+	answer := ""
+	if s.fail != nil {
+		got.Status, answer = s.fail(seen, got)
+	}
+	recorder := httptest.NewRecorder()
+	switch {
+	case got.Status == 0:
+		s.gateway.ServeHTTP(recorder, r)
+		got.Status, answer = recorder.Code, recorder.Body.String()
+	case got.Status < 0:
+		got.Status = 0
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, got)
+	s.mu.Unlock()
+	if got.Status == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(got.Status)
+	_, _ = io.WriteString(w, answer)
+}
+
+// on returns the requests of a path.
+func (s *site) on(path string) []request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.requests), func(r request) bool { return r.Path != path })
+}
+
+func (s *site) stored() []reading.Reading {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.published)
+}
+
+// until is a border in whose room it is 24.5 °C, and where the node is switched off after
+// a time.
+func (s *site) until(end time.Duration, room func(after time.Duration) string) border {
+	return func(question []string) (string, bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch question[0] {
+		case "sleep":
+			ms, _ := strconv.Atoi(question[1])
+			s.passed += time.Duration(ms) * time.Millisecond
+			return "", s.passed < end
+		case "measure":
+			if room != nil {
+				return room(s.passed), true
+			}
+			return "24.5 41", true
+		default:
+			return "1", true
+		}
+	}
+}
+
+// serve returns the settings with which a node finds the site.
+func (s *site) serve() string {
+	server := httptest.NewServer(s)
+	s.t.Cleanup(server.Close)
+	host, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	return fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\n", host, port)
+}
+
+func TestNodeRegistersMeasuresAndBeats(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fail = func(seen int, _ request) (int, string) {
+		if seen < 3 {
+			return -1, ""
+		}
+		return 0, ""
+	}
+	power(t, s.until(5*time.Minute, nil), s.serve())
+	registered := s.on("register")
+	var at []float64
+	for _, r := range registered {
+		at = append(at, r.After.Seconds())
+		if r.NodeID != "linux-a4cf1203b1c8" || r.Address != "192.168.1.20" {
+			t.Errorf("registered as %q at %q", r.NodeID, r.Address)
+		}
+	}
+	if len(at) != 4 || !about(at, []float64{0.5, 1.5, 3.5, 7.5}) || registered[3].Status != http.StatusCreated {
+		t.Errorf("registered after %v s, want retries after 1, 2 and 4 s until the answer: %v", at, registered)
+	}
+	readings, ids := s.stored(), map[string]bool{}
+	for i, r := range readings {
+		ids[r.MessageID] = true
+		if r.Temperature != 24.5 || r.Humidity != 41 {
+			t.Errorf("stored %v", r)
+		}
+		if i > 0 && !about([]float64{r.Time.Sub(readings[i-1].Time).Seconds()}, []float64{30}) {
+			t.Errorf("reading %d came %s after the one before, want 30 s", i, r.Time.Sub(readings[i-1].Time))
+		}
+	}
+	if len(readings) != 10 || len(ids) != 10 {
+		t.Errorf("%d readings with %d ids in 5 minutes, want 10 with 10", len(readings), len(ids))
+	}
+	if beats := s.on("heartbeat"); len(beats) < 5 || len(beats) > 7 {
+		t.Errorf("%d heartbeats in 5 minutes, want one each 45 s", len(beats))
+	}
+}
+
+// about compares seconds; a node sleeps in steps of one.
+func about(got, want []float64) bool {
+	return slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1.2 })
+}
+
+func TestNodeGivesUpRegistrationAfterFiveRetries(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fail = func(_ int, r request) (int, string) {
+		if r.Path == "register" {
+			return 503, `{"error":"busy"}`
+		}
+		return 0, ""
+	}
+	power(t, s.until(3*time.Minute, nil), s.serve())
+	if got := len(s.on("register")); got != 6 {
+		t.Errorf("registered %d times, want once and five retries", got)
+	}
+	if got := len(s.stored()); got < 4 {
+		t.Errorf("%d readings without a registration, want one each 30 s", got)
+	}
+}
+
+// TestNodeOutlivesTenMinutesWithoutGateway shows contract 8.6 from the node's side.
+func TestNodeOutlivesTenMinutesWithoutGateway(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fail = func(_ int, r request) (int, string) {
+		if r.After > 2*time.Minute && r.After < 12*time.Minute {
+			return -1, ""
+		}
+		return 0, ""
+	}
+	power(t, s.until(16*time.Minute, nil), s.serve())
+	readings := s.stored()
+	slices.SortFunc(readings, func(a, b reading.Reading) int { return a.Time.Compare(b.Time) })
+	if len(readings) != 32 {
+		t.Errorf("%d readings of 16 minutes were stored, want 32", len(readings))
+	}
+	for i := 1; i < len(readings); i++ {
+		if gap := readings[i].Time.Sub(readings[i-1].Time).Seconds(); !about([]float64{gap}, []float64{30}) {
+			t.Errorf("%g s between readings %d and %d, want 30: what was kept is misdated", gap, i-1, i)
+		}
+	}
+	// The first that got through was a new one.
+	for _, r := range s.on("message") {
+		if r.Status == http.StatusOK && r.After > 12*time.Minute {
+			if r.Age != 0 {
+				t.Errorf("after the outage a reading of %g s ago went first", r.Age)
+			}
+			break
+		}
+	}
+}
+
+func TestNodeKeepsAnHourAndNoMore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fail = func(_ int, r request) (int, string) {
+		if r.After > time.Minute && r.After < 90*time.Minute {
+			return -1, ""
+		}
+		return 0, ""
+	}
+	power(t, s.until(100*time.Minute, nil), s.serve())
+	oldest := 0.0
+	for _, r := range s.on("message") {
+		if r.After < 90*time.Minute {
+			continue
+		}
+		oldest = max(oldest, r.Age)
+		if r.Status != http.StatusOK {
+			t.Errorf("%+v", r)
+		}
+	}
+	if oldest < 3500 || oldest > 3600 {
+		t.Errorf("the oldest reading came with an age of %g s, want nearly 3600", oldest)
+	}
+}
+
+func TestNodeRetriesUnderTheSameID(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		sent   int // how often the reading is sent
+	}{
+		"not published":           {500, `{"error":"Failed to publish to Pub/Sub"}`, 2},
+		"kept by the gateway":     {500, `{"error":"Failed to publish to Pub/Sub","kept":true}`, 1},
+		"too many":                {429, `{"error":"Too many requests"}`, 2},
+		"rejected":                {400, `{"error":"Invalid message format","reason":"id is required"}`, 1},
+		"the answer was lost":     {-1, ``, 2},
+		"another server's page":   {404, `<html>`, 2},
+		"a hotspot's login":       {200, `<html>`, 2},
+		"a hotspot that redirect": {302, ``, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			failed := ""
+			s.fail = func(_ int, r request) (int, string) {
+				if r.Path != "message" || failed != "" {
+					return 0, ""
+				}
+				failed = r.ID
+				return c.status, c.body
+			}
+			console := power(t, s.until(2*time.Minute, nil), s.serve())
+			sent := slices.DeleteFunc(s.on("message"), func(r request) bool { return r.ID != failed })
+			if len(sent) != c.sent {
+				t.Errorf("sent %d times, want %d: %v", len(sent), c.sent, sent)
+			}
+			for _, r := range sent {
+				if r.Temperature != 24.5 || (r.After > 10*time.Second && (r.Age < 29 || r.Age > 32)) {
+					t.Errorf("sent again as %+v", r)
+				}
+			}
+			if c.status == 400 && !strings.Contains(console, "id is required") {
+				t.Errorf("the console does not say why it was rejected:\n%s", console)
+			}
+		})
+	}
+}
+
+// TestNodeIsRecognisedWhenItRetries loses the answer to a reading that the gateway has
+// published.
+func TestNodeIsRecognisedWhenItRetries(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	lost := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/message" && !lost {
+			lost = true
+			s.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	host, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	power(t, s.until(2*time.Minute, nil), fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\n", host, port))
+	copies, readings := map[reading.Identity]int{}, s.stored()
+	for _, r := range readings {
+		copies[r.Identity()]++
+	}
+	if len(copies) != len(readings)-1 {
+		t.Errorf("%d readings are %d, want one that came twice", len(readings), len(copies))
+	}
+}
+
+func TestNodeSendsNothingUntrue(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ sensor, bad, console string }{
+		"a sensor that is not there": {"dht22", "error", "110"},
+		"no number":                  {"dht22", "nan 40", "nan degrees"},
+		"too hot":                    {"dht22", "3276.7 40", "degrees"},
+		"too humid":                  {"dht22", "20 100.1", "percent"},
+		"humidity that is no number": {"dht22", "20 nan", "percent"},
+		"zeros":                      {"dht22", "0 0", "zeros"},
+		"a DS18B20 without power":    {"ds18b20+dht22", "85 40", "power"},
+		"a DS18B20 out of its range": {"ds18b20+dht22", "-127 40", "degrees"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			console := power(t, s.until(4*time.Minute, func(after time.Duration) string {
+				if after > time.Minute && after < 2*time.Minute {
+					return c.bad
+				}
+				return "24.5 41"
+			}), s.serve()+"SENSOR = \""+c.sensor+"\"\n")
+			for _, r := range s.on("message") {
+				if r.Temperature != 24.5 || r.Humidity != 41 || r.Status != http.StatusOK {
+					t.Errorf("sent %+v", r)
+				}
+			}
+			if got := len(s.on("message")); got < 5 || got > 7 {
+				t.Errorf("%d readings in 4 minutes of which the sensor worked 3, want 6", got)
+			}
+			if !strings.Contains(console, c.console) {
+				t.Errorf("the console does not say %q:\n%s", c.console, console)
+			}
+		})
+	}
+}
+
+func TestNodeMeasuresFasterWhileItGetsHotter(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	// A degree a minute from the fifth minute to the tenth.
+	power(t, s.until(20*time.Minute, func(after time.Duration) string {
+		return fmt.Sprintf("%.1f 41", 22+max(0, min(5, after.Minutes()-5)))
+	}), s.serve())
+	in := func(from, to time.Duration) (n int) {
+		for _, r := range s.on("message") {
+			if r.After >= from && r.After < to {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range []struct {
+		from, to    time.Duration
+		least, most int
+	}{{0, 5 * time.Minute, 9, 11}, {7 * time.Minute, 10 * time.Minute, 33, 37}, {13 * time.Minute, 20 * time.Minute, 13, 15}} {
+		if got := in(c.from, c.to); got < c.least || got > c.most {
+			t.Errorf("%d readings from %s to %s, want %d to %d", got, c.from, c.to, c.least, c.most)
+		}
+	}
+}
+
+func TestNodeJoinsTheNetworkAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	hardware := s.until(10*time.Minute, nil)
+	power(t, func(question []string) (string, bool) {
+		s.mu.Lock()
+		away := s.passed > 2*time.Minute && s.passed < 5*time.Minute
+		s.mu.Unlock()
+		if question[0] == "wifi" && away {
+			return "0", true
+		}
+		return hardware(question)
+	}, s.serve())
+	if got := len(s.stored()); got < 19 || got > 20 {
+		t.Errorf("%d readings of 10 minutes, want 20: three minutes without WiFi lose none", got)
+	}
+}
+
+// names answers what a node asks by mDNS. edge-gateway/netnstest shows that the
+// gateway's own announcement answers such a question.
+type names struct {
+	mu      sync.Mutex
+	address net.IP
+	asked   int
+}
+
+func (n *names) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked++
+	answer := new(dns.Msg).SetReply(question)
+	answer.Answer = []dns.RR{
+		&dns.TXT{Hdr: dns.RR_Header{Name: "monitor-gateway._http._tcp.local.", Rrtype: dns.TypeTXT, Class: dns.ClassINET}, Txt: []string{"version=1.0"}},
+		&dns.A{Hdr: dns.RR_Header{Name: "Monitor-Gateway.local.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 10}, A: n.address},
+	}
+	answer.Compress = true
+	_ = w.WriteMsg(answer)
+}
+
+// TestNodeFollowsTheNameToTheStandby stops a gateway, whose name the standby at another
+// address then has.
+func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	active := httptest.NewServer(s)
+	t.Cleanup(active.Close)
+	_, port, _ := net.SplitHostPort(active.Listener.Addr().String())
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Skip("no second address on this machine's loopback: ", err)
+	}
+	other := newSite(t)
+	standby := httptest.NewUnstartedServer(other)
+	_ = standby.Listener.Close()
+	standby.Listener = listener
+	standby.Start()
+	t.Cleanup(standby.Close)
+
+	network := &names{address: net.IPv4(127, 0, 0, 1)}
+	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolver := &dns.Server{PacketConn: packets, Handler: network}
+	go func() { _ = resolver.ActivateAndServe() }()
+	t.Cleanup(func() { _ = resolver.Shutdown() })
+	_, mdns, _ := net.SplitHostPort(packets.LocalAddr().String())
+
+	hardware := s.until(10*time.Minute, nil)
+	power(t, func(question []string) (string, bool) {
+		answer, on := hardware(question)
+		if s.clock().Sub(start) > 5*time.Minute {
+			network.mu.Lock()
+			network.address = net.IPv4(127, 0, 0, 2)
+			network.mu.Unlock()
+			active.Close()
+		}
+		other.mu.Lock()
+		other.passed = s.clock().Sub(start)
+		other.mu.Unlock()
+		return answer, on
+	}, "\nPORT = "+port+"\n", "MDNS="+mdns)
+	first, second := s.stored(), other.stored()
+	if len(first) != 10 || len(second) != 10 {
+		t.Errorf("%d readings at the first gateway and %d at the standby, want 10 and 10", len(first), len(second))
+	}
+	if network.asked < 2 {
+		t.Errorf("the name was asked for %d times, want at the start and when the gateway was gone", network.asked)
+	}
+}
+
+var errAway = errors.New("unavailable")
+
+// TestNodeTrustsAGatewayThatKeeps lets the real gateway be without Pub/Sub. Contract 8.8.
+func TestNodeTrustsAGatewayThatKeeps(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.refuse = errAway
+	power(t, s.until(3*time.Minute, nil), s.serve())
+	ids := map[string]bool{}
+	sent := s.on("message")
+	for _, r := range sent {
+		ids[r.ID] = true
+		if r.Status != http.StatusInternalServerError {
+			t.Errorf("answered %d", r.Status)
+		}
+	}
+	if len(sent) < 5 || len(ids) != len(sent) {
+		t.Errorf("%d messages with %d ids, want none twice", len(sent), len(ids))
+	}
+}
