@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -433,6 +434,24 @@ func TestNewcomersPath(t *testing.T) {
 	for _, link := range links {
 		if !strings.Contains(read(t, link[1]), ") Append(ctx context.Context, rows []reading.Reading) error {") {
 			t.Errorf("%s does not append readings", link[1])
+		}
+	}
+}
+
+// TestDecisionsAreNumbered fails for a number that two records share, and for one
+// whose title or status does not follow the form.
+func TestDecisionsAreNumbered(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("decisions/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatal(len(files), err)
+	}
+	head := regexp.MustCompile(`^# (\d+)\. .+\n\nStatus: .+`)
+	for i, file := range files { // in the order of their names
+		want := strconv.Itoa(i + 1)
+		found := head.FindStringSubmatch(read(t, file))
+		if found == nil || found[1] != want || !strings.HasPrefix(filepath.Base(file), fmt.Sprintf("%04d-", i+1)) {
+			t.Errorf("%s: want number %s in its name and title, and a status", file, want)
 		}
 	}
 }
