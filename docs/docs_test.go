@@ -384,7 +384,7 @@ func TestEveryCountIsDescribed(t *testing.T) {
 		folders   []string
 	}{
 		{"pipeline.md", "`([a-z]+_[a-z_]+)`", `\.Add\(ctx, "([a-z_]+)"`, []string{"../functions", "../shared/function", "../shared/push"}},
-		{"gateway-install.md", "`gateway_([a-z_]+)[`{]", `(?:counter\(|byReason\(|gauge\(|Name: )"([a-z_]+)"`, []string{"../edge-gateway/gateway", "../edge-gateway/announce", "../edge-gateway/discover"}},
+		{"gateway-install.md", "`gateway_([a-z_]+)[`{]", `(?:counter\(|byReason\(|gauge\(|flag\(|Name: )"([a-z_]+)"`, []string{"../edge-gateway/gateway", "../edge-gateway/announce", "../edge-gateway/discover", "../edge-gateway/enrolment"}},
 	} {
 		described := map[string]bool{}
 		for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z_]+.*?`) \\|").FindAllStringSubmatch(read(t, c.page), -1) {

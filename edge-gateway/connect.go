@@ -78,6 +78,12 @@ func (c *connecting) PublishBacklog(ctx context.Context, messages []gateway.Mess
 	return errs
 }
 
+// await returns why there is no topic.
+func (c *connecting) await(ctx context.Context) error {
+	_, err := c.connect(ctx)
+	return err
+}
+
 // close sends what is still held and closes the connection.
 func (c *connecting) close() {
 	c.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -35,9 +36,16 @@ func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock
 		return writeReport(out, doctor.ExamineNetwork(ctx, c))
 	}
 	environ = withServiceEnvironment(environ, installation{"/"})
-	s, google, err := loadSettings(environ, installation{"/"})
+	id, err := identity(environ)
 	if err != nil {
 		return err
+	}
+	s, google, err := loadSettings(withIdentity(environ, id), installation{"/"})
+	if err != nil {
+		return err
+	}
+	if id != nil {
+		c.EnrolledAs = fmt.Sprintf("%s (%s) of %s", id.Name, id.GatewayID, id.Account)
 	}
 	c.Unknown = unknown(environ, installation{"/"})
 	c.ProjectID, c.Topic, c.Port = s.ProjectID, s.DataTopic, s.Port
@@ -51,7 +59,12 @@ func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock
 // at most until the gateway of this machine is well enough to be left alone. One whose
 // Pub/Sub is away is: the program before it would fare no better.
 func healthy(ctx context.Context, environ []string) error {
-	s, _, err := loadSettings(withServiceEnvironment(environ, installation{"/"}), installation{"/"})
+	environ = withServiceEnvironment(environ, installation{"/"})
+	id, err := identity(environ)
+	if err != nil {
+		return err
+	}
+	s, _, err := loadSettings(withIdentity(environ, id), installation{"/"})
 	if err != nil {
 		return err
 	}
@@ -85,7 +98,7 @@ func writeReport(out io.Writer, r *doctor.Report) error {
 func withServiceEnvironment(environ []string, at installation) []string {
 	named := func(variable string) bool { return strings.HasPrefix(variable, "PROJECT_ID=") }
 	settings := at.settings()
-	if slices.ContainsFunc(environ, named) || len(settings) == 0 {
+	if _, err := os.Stat(at.etc("")); err != nil || slices.ContainsFunc(environ, named) {
 		return environ
 	}
 	return slices.Concat([]string{

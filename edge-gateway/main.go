@@ -7,6 +7,7 @@
 //	                          settings and its network, and says what is wrong
 //	monitor-gateway healthy   fails unless a gateway answers on this machine within
 //	                          a minute and neither loses readings nor is unreachable
+//	monitor-gateway enrol     makes the gateway a customer's, by a one-time code
 //	monitor-gateway version   prints what was built
 //	monitor-gateway help      prints what there is, and the settings
 //
@@ -46,6 +47,8 @@ func run(ctx context.Context, args, environ []string) error {
 	switch {
 	case len(args) == 0:
 		return serve(ctx, environ, time.Now)
+	case args[0] == "enrol":
+		return runEnrol(ctx, args[1:], environ, os.Stdin, os.Stdout, installation{"/"})
 	case args[0] == "doctor":
 		return runDoctor(ctx, args[1:], environ, os.Stdout, time.Now)
 	case len(args) > 1:

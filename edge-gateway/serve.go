@@ -12,13 +12,13 @@ import (
 	"strconv"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/doctor"
+	"coldaisle.dev/edge-gateway/enrolment"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
@@ -27,7 +27,11 @@ import (
 // serve runs the gateway until the context ends: then it says goodbye, finishes
 // what is under way, and leaves what it could not publish in the outbox.
 func serve(ctx context.Context, environ []string, clock func() time.Time) error {
-	s, google, err := loadSettings(environ, installation{"/"})
+	id, err := identity(environ)
+	if err != nil {
+		return err
+	}
+	s, google, err := loadSettings(withIdentity(environ, id), installation{"/"})
 	if err != nil {
 		return err
 	}
@@ -35,15 +39,22 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	for _, text := range unknown(environ, installation{"/"}) {
 		log.WarnContext(ctx, "unknown setting, its default holds", "setting", text)
 	}
-	attempts := &gateway.Attempts{}
-	topic := &connecting{
-		open: func() (*pubsub.Client, error) {
-			return pubsub.NewClient(context.WithoutCancel(ctx), s.ProjectID, gateway.ClientOptions(attempts)...)
-		},
-		attempts: attempts, topic: s.DataTopic, timeout: s.PublishTimeout, every: s.ProbeEvery, clock: clock, log: log,
+	var session *enrolment.Session
+	now := clock // by which readings are stamped
+	if id != nil {
+		corrected := openClock(ctx, s.OutboxDir, clock, log)
+		now = corrected.Now
+		session = enrolment.NewSession(id, corrected, clock, buildVersion(), google.Emulator == "", log)
+		log.InfoContext(ctx, "enrolled", "gateway", id.GatewayID, "name", id.Name, "account", id.Account)
 	}
+	topic := newTopic(ctx, s, google, session, clock, log)
 	defer topic.close()
-	box, err := openOutbox(ctx, s, clock, log)
+	aside, err := newWithheld(filepath.Join(s.OutboxDir, "withheld"), outbox.Options{MaxBytes: s.OutboxMaxBytes, Clock: now})
+	if err != nil {
+		log.ErrorContext(ctx, "readings that may not be published cannot be put aside", "error", err.Error())
+	}
+	defer aside.close()
+	box, err := openOutbox(ctx, s, now, log)
 	if err != nil {
 		return err
 	}
@@ -54,7 +65,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	}
 	conduct := gateway.Config{
 		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, AddressRate: s.AddressRate, AddressBurst: int(2*s.AddressRate) + 1, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
-		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), IdleProbe: s.IdleProbe,
+		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), IdleProbe: s.IdleProbe, Withheld: aside,
 		Checks: checks(s, google, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), clock),
 	}
 	announcer, err := announce.New(announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}, SiteToken: s.SiteToken}, clock, log)
@@ -72,16 +83,24 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		conduct.Degraded = func() string { return found().Problem }
 		conduct.Collectors = append(conduct.Collectors, announcer, check)
 	}
-	site := gateway.New(conduct, topic, box, clock, log)
+	if session != nil {
+		conduct.Enrolment = session
+		conduct.Checks = append(conduct.Checks, sessionChecks(session)...)
+		conduct.Collectors = append(conduct.Collectors, session.Collectors()...)
+	}
+	site := gateway.New(conduct, topic, box, now, log)
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })
 	parts.Go(func() error {
-		if _, err := topic.connect(ctx); err != nil {
+		if err := topic.await(ctx); err != nil {
 			site.Unreachable(ctx, err)
 		}
 		return site.Run(ctx)
 	})
+	if session != nil {
+		parts.Go(func() error { return session.Run(ctx, reportOf(site, announcer.State)) })
+	}
 	if s.Announce {
 		parts.Go(func() error { return announcer.Run(ctx) })
 		parts.Go(func() error { return check.Run(ctx) })

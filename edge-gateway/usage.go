@@ -19,6 +19,8 @@ func usage(out io.Writer) error {
                             network, and say what is wrong (doctor -h: more)
   monitor-gateway healthy   fail unless the gateway of this machine is well within a
                             minute, for scripts that upgrade it
+  monitor-gateway enrol CODE --api URL
+                            make this gateway the customer's whose code it is
   monitor-gateway version   print what was built
   monitor-gateway help      print this
 

@@ -48,7 +48,9 @@ func (c Config) gateway(ctx context.Context, r *Report) announce.State {
 	tellName(r, h.Announced)
 	for _, reason := range h.Reasons {
 		check, _, _ := strings.Cut(reason, ":")
-		if check != "publishing" && check != "outbox" && check != "name" { // told above
+		if remedy := remedy(check); remedy != "" {
+			r.problem(check, remedy, "%s", strings.TrimSpace(strings.TrimPrefix(reason, check+":")))
+		} else if check != "publishing" && check != "outbox" && check != "name" { // told above
 			r.warn(subject, "", "says of itself that it is %s: %s", h.Status, reason)
 		}
 	}
@@ -56,6 +58,20 @@ func (c Config) gateway(ctx context.Context, r *Report) announce.State {
 		r.warn(subject, "see what is said of the outbox", "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
 	}
 	return h.Announced
+}
+
+// remedy is what to do about a reason that an enrolled gateway tells; empty for others.
+func remedy(reason string) string {
+	switch reason {
+	case "enrolment":
+		return "when it was revoked or copied, make a new code in the dashboard and enrol this machine with it; when the API does not answer, check the uplink: HTTPS to the API must be open"
+	case "system clock":
+		return setClock
+	case "withheld":
+		return "nothing to do: they belong to another enrolment, or nobody knows when they were; they are in the folder withheld of the outbox"
+	default:
+		return ""
+	}
 }
 
 // tellName tells by which name the gateway is found, and its role in a pair.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -101,6 +102,9 @@ func (g *Gateway) state() (state string, reasons []string) {
 	if stats.Damaged > 0 {
 		add(stateDegraded, "outbox: places of the disk cannot be read")
 	}
+	if n := g.withheldCount(); n > 0 {
+		add(stateDegraded, fmt.Sprintf("withheld: %d readings are kept and not published, taken under another enrolment or at a time that nobody knows", n))
+	}
 	if g.config.Degraded != nil {
 		if reason := g.config.Degraded(); reason != "" {
 			add(stateDegraded, "name: "+reason)
@@ -146,16 +150,20 @@ func (g *Gateway) probeIdle(ctx context.Context) {
 	}
 }
 
-// publishProbe publishes a reading without a time: it is of the moment at which
-// Pub/Sub takes it.
+// publishProbe publishes a reading. That of an open gateway has no time: it is of the
+// moment at which Pub/Sub takes it.
 func (g *Gateway) publishProbe(ctx context.Context) {
-	encoded, err := wire.EncodeData(wire.Data{Reading: reading.Reading{NodeID: probeNode, MessageID: "gateway"}})
+	probe := reading.Reading{NodeID: probeNode, MessageID: "gateway"}
+	if g.config.Enrolment != nil {
+		probe.Time = reading.TruncateTime(g.clock()) // what is signed has one
+	}
+	encoded, err := wire.EncodeData(wire.Data{Reading: probe})
 	if err != nil {
 		return // a reading of zeros has a form in JSON
 	}
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	m := Message{NodeID: probeNode, Data: encoded}
+	m := g.liveMessage(probe, encoded, 0)
 	switch err := g.publisher.Publish(limited, m); {
 	case err == nil:
 		g.publishSucceeded(ctx)

@@ -68,12 +68,18 @@ func (g *Gateway) drainBatch(ctx context.Context, d *drain) time.Duration {
 		}
 		return idleInterval
 	}
+	messages, withheld := g.withholdFirst(ctx, messages)
+	if withheld > 0 {
+		g.consume(ctx, messages[:withheld])
+		return 0
+	}
+	if len(messages) == 0 {
+		return g.config.ProbeEvery
+	}
 	started := g.clock()
 	sent := g.publishBatch(ctx, d, messages)
 	took := g.clock().Sub(started)
-	if err := g.outbox.Consume(messages[:sent]); err != nil {
-		g.log.WarnContext(ctx, "outbox cursor cannot be written, readings may be sent once more", "error", err.Error())
-	}
+	g.consume(ctx, messages[:sent])
 	if sent < len(messages) && len(messages) > 1 {
 		d.windows = nil // those of the others are further on than they
 	}
@@ -84,6 +90,13 @@ func (g *Gateway) drainBatch(ctx context.Context, d *drain) time.Duration {
 		return 0
 	default:
 		return d.pacer.next(took)
+	}
+}
+
+// consume takes messages out of the outbox.
+func (g *Gateway) consume(ctx context.Context, messages []outbox.Message) {
+	if err := g.outbox.Consume(messages); err != nil {
+		g.log.WarnContext(ctx, "outbox cursor cannot be written, readings may be sent once more", "error", err.Error())
 	}
 }
 
@@ -136,16 +149,18 @@ func (g *Gateway) publishBatch(ctx context.Context, d *drain, kept []outbox.Mess
 	if d.windows == nil {
 		d.windows = map[string]*window{}
 		for m := range g.outbox.Before(kept[0], OutboxRetention) {
+			g.retime(&m)
 			d.recent(m)
 		}
 	}
 	messages := make([]Message, 0, len(kept))
 	for _, m := range kept {
+		age := g.retime(&m)
 		encoded, err := encode(wire.Data{Reading: m.Reading, Recent: d.recent(m)})
 		if err != nil { // a reading that is valid has a form in JSON
 			g.log.ErrorContext(ctx, "reading of the outbox cannot be encoded", "node_id", m.Reading.NodeID, "error", err.Error())
 		}
-		messages = append(messages, Message{NodeID: m.Reading.NodeID, Data: encoded, Age: g.boot.age(m.Record)})
+		messages = append(messages, g.keptMessage(m.Record, encoded, age))
 	}
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()

@@ -55,6 +55,12 @@ func timeIsOver(err error) bool {
 // faultKind says in a word why Pub/Sub does not take a message; logs, metrics and
 // /health count by it.
 func faultKind(err error) string {
+	if known, ok := errors.AsType[interface {
+		error
+		Kind() string
+	}](err); ok {
+		return known.Kind()
+	}
 	text := err.Error()
 	code := codes.Unknown
 	for _, cause := range causes(err) {

@@ -36,9 +36,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"coldaisle.dev/edge-gateway/clock"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/httpserver"
 	"coldaisle.dev/shared/tracing"
+	"coldaisle.dev/shared/wire"
 )
 
 // MaxBody is the largest request body, in bytes; a node's are under 200.
@@ -96,9 +98,13 @@ type Config struct {
 	MaxNodes int
 	// ProbeEvery is how often Pub/Sub is tried while it is away; 0 means 1 s.
 	ProbeEvery time.Duration
-	// Enrolment is the id under which the gateway is enrolled, empty for none. It is
-	// kept with each reading in the outbox.
-	Enrolment string
+	// Enrolment is what the gateway is enrolled as; nil for an open gateway.
+	Enrolment Enrolment
+	// Withheld takes readings of the outbox that may not be published. Without it they
+	// stay where they are, and what is behind them waits.
+	Withheld Withheld
+	// Boot is the machine's; the zero value is the one that it runs in.
+	Boot clock.Boot
 	// Version is what /health and /metrics say.
 	Version string
 	// NodesFile keeps the list of nodes over a restart; empty for not at all.
@@ -128,16 +134,16 @@ type Gateway struct {
 	wake      chan struct{} // for Run: something changed
 	// What is logged once in a while: readings that cannot be kept, or that Pub/Sub
 	// refuses, and for each node requests that break a rule.
-	drops, refusals *logLimiter
-	outages         *kindLimiter
-	verdicts        verdicts
-	rejections      *notices
-	damage          damage
-	boot            boot
-	columns         sync.Pool // of *columns
-	clock           func() time.Time
-	log             *slog.Logger
-	handler         http.Handler
+	drops, refusals, withholdings *logLimiter
+	outages                       *kindLimiter
+	verdicts                      verdicts
+	rejections                    *notices
+	damage                        damage
+	boot                          clock.Boot
+	columns                       sync.Pool // of *columns
+	clock                         func() time.Time
+	log                           *slog.Logger
+	handler                       http.Handler
 }
 
 // New returns a gateway that no node has registered with yet.
@@ -150,9 +156,9 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 		limiters: newLimiters(config.MaxNodes, allowance{config.NodeRate, config.NodeBurst}, allowance{config.AddressRate, config.AddressBurst}),
 		uplink:   newUplink(clock()),
 		wake:     make(chan struct{}, 1),
-		drops:    &logLimiter{}, refusals: &logLimiter{}, outages: &kindLimiter{},
+		drops:    &logLimiter{}, refusals: &logLimiter{}, withholdings: &logLimiter{}, outages: &kindLimiter{},
 		rejections: &notices{logged: map[string]time.Time{}},
-		boot:       thisBoot(),
+		boot:       orThisBoot(config.Boot),
 		clock:      clock, log: log,
 	}
 	g.metrics = newMetrics(g)
@@ -166,6 +172,11 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 	}
 	g.handler = tracing.Middleware("gateway", newRouter(g.routes()))
 	return g
+}
+
+// Report returns what an enrolled gateway tells of its nodes and its outbox.
+func (g *Gateway) Report() (nodes []wire.StatusNode, kept int) {
+	return g.nodes.report(), g.outbox.Stats().Pending
 }
 
 // routes are the handlers by path and method. Each stands in openapi.json.

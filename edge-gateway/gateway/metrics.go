@@ -19,6 +19,7 @@ type metrics struct {
 	kept      prometheus.Counter
 	delivered prometheus.Counter
 	dropped   *prometheus.CounterVec
+	withheld  *prometheus.CounterVec
 	latency   prometheus.Histogram
 }
 
@@ -43,6 +44,7 @@ func newMetrics(g *Gateway) *metrics {
 		kept:      counter("outbox_kept_total", "Readings put into the outbox."),
 		delivered: counter("outbox_delivered_total", "Readings of the outbox that Pub/Sub has acknowledged."),
 		dropped:   byReason("outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
+		withheld:  byReason("withheld_total", "Readings of the outbox that may not be published, put aside."),
 		rejected:  byReason("requests_rejected_total", "Requests refused, by reason."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "gateway", Name: "publish_seconds", Help: "Time from a live message to Pub/Sub's answer.",
@@ -54,7 +56,7 @@ func newMetrics(g *Gateway) *metrics {
 	})
 	build.Set(1)
 	m.registry.MustRegister(
-		m.faults, m.accepted, m.rejected, m.published, m.failed, m.refused, m.latency, m.kept, m.delivered, m.dropped, build,
+		m.faults, m.accepted, m.rejected, m.published, m.failed, m.refused, m.latency, m.kept, m.delivered, m.dropped, m.withheld, build,
 		gauge("nodes", "Nodes known.", func() float64 { return float64(g.nodes.count()) }),
 		gauge("publishing", "1 while Pub/Sub answers, 0 while readings go into the outbox.", func() float64 {
 			if g.uplink.isDown() {
@@ -67,6 +69,7 @@ func newMetrics(g *Gateway) *metrics {
 			return float64(slices.Index([]string{stateHealthy, stateDegraded, stateFailing}, state))
 		}),
 		gauge("outbox_readings", "Readings that wait in the outbox.", func() float64 { return float64(g.outbox.Stats().Pending) }),
+		gauge("withheld_readings", "Readings that are kept and may not be published.", func() float64 { return float64(g.withheldCount()) }),
 		gauge("outbox_bytes", "Size of the outbox on disk.", func() float64 { return float64(g.outbox.Stats().Bytes) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

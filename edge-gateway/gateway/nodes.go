@@ -9,6 +9,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
 )
 
 // offlineAfter is how long a node may be silent and still count as online.
@@ -46,6 +47,7 @@ type nodeTable struct {
 type nodeState struct {
 	address                string
 	registeredAt, lastSeen time.Time
+	heartbeat, reading     time.Time // the last ones
 	window                 window
 }
 
@@ -82,12 +84,37 @@ func (n *nodeTable) seen(id, address string, now time.Time) {
 	n.getOrCreate(id, address, now)
 }
 
+// beat notes a heartbeat of a node that has been seen.
+func (n *nodeTable) beat(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if found, ok := n.known[id]; ok {
+		found.heartbeat = found.lastSeen
+	}
+}
+
+// report returns the nodes that this process has heard a heartbeat or a reading of,
+// the newest first.
+func (n *nodeTable) report() []wire.StatusNode {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	found := make([]wire.StatusNode, 0, len(n.known))
+	for id, known := range n.known {
+		if !known.heartbeat.IsZero() || !known.reading.IsZero() {
+			found = append(found, wire.StatusNode{NodeID: id, LastHeartbeat: known.heartbeat, LastReading: known.reading})
+		}
+	}
+	slices.SortFunc(found, func(a, b wire.StatusNode) int { return -n.known[a.NodeID].lastSeen.Compare(n.known[b.NodeID].lastSeen) })
+	return found
+}
+
 // record notes a measurement and returns its time and what came before it, for
 // which there is room.
 func (n *nodeTable) record(id, address string, now time.Time, m measurement, scratch *windowBuffer) timedReading {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found, _ := n.getOrCreate(id, address, now)
+	found.reading = found.lastSeen
 	return found.window.record(m, m.fingerprint(n.seed), now, scratch)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"coldaisle.dev/edge-gateway/keep"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -59,29 +60,13 @@ func (g *Gateway) keepNodes(ctx context.Context) {
 	}
 }
 
-// writeNodes replaces the file at once: after a power failure it is the former one or
-// the new one.
+// writeNodes replaces the file.
 func writeNodes(path string, nodes []NodeInfo) error {
 	content, err := json.Marshal(nodes)
 	if err != nil {
 		return fmt.Errorf("encode nodes: %w", err)
 	}
-	beside := path + ".new"
-	f, err := os.OpenFile(beside, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the setting of whoever runs the gateway
-	if err != nil {
-		return fmt.Errorf("write nodes: %w", err)
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(beside, path)
-	}
-	if err != nil {
+	if err := keep.File(path, content); err != nil {
 		return fmt.Errorf("write nodes: %w", err)
 	}
 	return nil

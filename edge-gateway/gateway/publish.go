@@ -63,7 +63,7 @@ func (u contextWithValuesOf) Value(key any) any { return u.values.Value(key) }
 func (g *Gateway) appendToOutbox(ctx context.Context, m Message, given timedReading) bool {
 	err := g.outbox.Append(outbox.Record{
 		Reading: given.reading, Earlier: g.nodes.earlierThan(m.NodeID, given),
-		Enrolment: g.config.Enrolment, Boot: g.boot.id, Uptime: given.uptime,
+		Enrolment: g.enrolledAs(), Boot: g.boot.ID, Uptime: given.uptime,
 	})
 	if err == nil {
 		g.metrics.kept.Inc()

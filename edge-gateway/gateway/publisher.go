@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -45,6 +46,9 @@ type Message struct {
 	Data   []byte
 	// Age is how long the reading has waited, where that is known; 0 for not at all.
 	Age time.Duration
+	// Signature are the attributes by which an enrolled gateway signs the message, the
+	// age among them; nil for an open gateway.
+	Signature map[string]string
 }
 
 // ErrRefused is the fault of a message that Pub/Sub will never take
@@ -168,7 +172,8 @@ func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Messag
 
 func start(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
 	attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
-	if m.Age >= time.Millisecond {
+	maps.Copy(attributes, m.Signature)
+	if m.Signature == nil && m.Age >= time.Millisecond {
 		attributes[wire.AgeAttribute] = strconv.FormatInt(m.Age.Milliseconds(), 10)
 	}
 	return publisher.Start(ctx, m.Data, attributes)

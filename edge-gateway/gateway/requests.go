@@ -129,7 +129,7 @@ func (g *Gateway) message(w http.ResponseWriter, r *http.Request) {
 	}
 	became := lost
 	if err == nil {
-		became = g.send(r.Context(), Message{NodeID: in.NodeID, Data: encoded, Age: given.age}, given)
+		became = g.send(r.Context(), g.liveMessage(given.reading, encoded, given.age), given)
 	}
 	if became != sent {
 		write(w, http.StatusInternalServerError, errorBody{Error: detailPublish, Kept: became == kept})
@@ -155,7 +155,7 @@ func (g *Gateway) prepare(in messageRequest, address string) (given timedReading
 		Temperature: in.Temperature.value, Humidity: in.Humidity.value,
 	}
 	given.age = max(0, now.Sub(given.at))
-	given.uptime = g.boot.uptime() - given.age
+	given.uptime = g.boot.Uptime() - given.age
 	encoded, err = encode(wire.Data{Reading: given.reading, Recent: given.recent})
 	given.recent = reading.Window{} // the room is the next one's
 	return given, encoded, err
@@ -186,6 +186,7 @@ func (g *Gateway) heartbeat(w http.ResponseWriter, r *http.Request) {
 	if !g.throttle(w, r, in.NodeID) {
 		return
 	}
+	g.nodes.beat(in.NodeID)
 	write(w, http.StatusOK, heartbeatResponse{Status: "alive", NodeID: in.NodeID, Timestamp: reading.TruncateTime(g.clock())})
 }
 

@@ -9,12 +9,14 @@ command -v systemctl >/dev/null || exit 0
 
 previous=${MONITOR_GATEWAY_TEST}/var/lib/monitor-gateway.previous/monitor-gateway
 program=${MONITOR_GATEWAY_TEST}/usr/bin/monitor-gateway
+enrolment=${MONITOR_GATEWAY_TEST}/var/lib/monitor-gateway/outbox/enrolment.json
 settings=${MONITOR_GATEWAY_TEST}/etc/monitor-gateway/environment
 
 systemctl daemon-reload
 systemctl enable --quiet monitor-gateway.socket monitor-gateway.service monitor-gateway-credentials.path
-if ! grep -q '^PROJECT_ID=.' "$settings"; then
-  echo "monitor-gateway: set PROJECT_ID in /etc/monitor-gateway/environment, then: sudo systemctl start monitor-gateway"
+if ! grep -q '^PROJECT_ID=.' "$settings" && [ ! -s "$enrolment" ]; then
+  echo "monitor-gateway: sudo monitor-gateway enrol CODE --api URL, or set PROJECT_ID in /etc/monitor-gateway/environment;"
+  echo "then: sudo systemctl start monitor-gateway"
   exit 0
 fi
 systemctl start monitor-gateway-credentials.path

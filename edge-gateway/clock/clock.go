@@ -1,0 +1,155 @@
+// Package clock is the time of an enrolled gateway: the API tells it, and the
+// machine's uptime carries it on. Whatever sets the system clock, readings keep
+// their times, and a reading that was taken before the time was known gets its own as
+// soon as it is.
+//
+// Until the API has told the time in a boot, the system clock is all there is.
+package clock
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"coldaisle.dev/edge-gateway/keep"
+)
+
+// Limit is how far the system clock may be off. Beyond it certificates and tokens are
+// refused, so that nothing can be published.
+const Limit = 5 * time.Minute
+
+const (
+	// remembered is how many boots the file tells of: more than an outbox has records of.
+	remembered = 256
+	// moved is from which change on the file is written again.
+	moved = time.Second
+)
+
+// Before the year 2000 a reading could not be kept. A clock that begins in 1970 is
+// lifted above that until the time is known.
+const (
+	lift   = 40 * 366 * 24 * time.Hour
+	oldest = 2001
+)
+
+// Clock is safe for concurrent use.
+type Clock struct {
+	system func() time.Time
+	boot   Boot
+	path   string
+
+	mu    sync.Mutex
+	boots []started // oldest first
+	known bool      // the last of boots is this one
+	saved time.Time // what the file says of this boot
+}
+
+// started says when a boot's uptime was zero.
+type started struct {
+	Boot string    `json:"boot"`
+	At   time.Time `json:"started_at"`
+}
+
+// Open returns a clock whose knowledge is kept in a file, so that it outlasts the
+// process, and what is known of earlier boots outlasts theirs.
+func Open(path string, system func() time.Time, boot Boot) (*Clock, error) {
+	c := &Clock{system: system, boot: boot, path: path}
+	content, err := os.ReadFile(path) //nolint:gosec // in the folder that the settings name
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &c.boots)
+	}
+	if err != nil {
+		c.boots = nil
+		return c, fmt.Errorf("read %s: %w", path, err)
+	}
+	if n := len(c.boots); n > 0 && c.boots[n-1].Boot == name(boot.ID) {
+		c.known, c.saved = true, c.boots[n-1].At
+	}
+	return c, nil
+}
+
+func name(boot [16]byte) string { return hex.EncodeToString(boot[:]) }
+
+// Boot is the boot that the clock runs in.
+func (c *Clock) Boot() Boot { return c.boot }
+
+// Now is the time, in UTC; the system clock's until another is known.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		now := c.system().UTC()
+		if now.Year() < oldest {
+			now = now.Add(lift)
+		}
+		return now
+	}
+	return c.boots[len(c.boots)-1].At.Add(c.boot.Uptime())
+}
+
+// Offset is what is added to the system clock, and whether that is known.
+func (c *Clock) Offset() (offset time.Duration, known bool) {
+	now := c.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0, false
+	}
+	return now.Sub(c.system().Round(0)), true
+}
+
+// Time is when something happened, by the boot that it happened in and the machine's
+// uptime then. It is not ok when the time never became known in that boot.
+func (c *Clock) Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, known := range slices.Backward(c.boots) {
+		if known.Boot == name(boot) {
+			return known.At.Add(uptime), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Learn takes a time that somebody told between two uptimes: when they were asked and
+// when the answer was here. The clock moves no further than it must to lie within
+// those bounds, so that it is as good as the fastest answer was. The error is that the
+// knowledge could not be kept; the clock has it all the same.
+func (c *Clock) Learn(asked, answered time.Duration, told time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// The boot began between told - answered and told - asked.
+	earliest, latest := told.Add(-answered).UTC(), told.Add(-asked).UTC()
+	if !c.known {
+		c.known = true
+		c.boots = append(c.boots, started{name(c.boot.ID), earliest.Add(latest.Sub(earliest) / 2)})
+		c.boots = c.boots[max(0, len(c.boots)-remembered):]
+	}
+	this := &c.boots[len(c.boots)-1]
+	if this.At.Before(earliest) {
+		this.At = earliest
+	} else if this.At.After(latest) {
+		this.At = latest
+	}
+	if this.At.Sub(c.saved).Abs() < moved {
+		return nil
+	}
+	content, err := json.Marshal(c.boots)
+	if err == nil {
+		err = keep.File(c.path, content)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the time of this boot: %w", err)
+	}
+	c.saved = this.At
+	return nil
+}

@@ -1,0 +1,135 @@
+package clock_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/clock"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// machine is a machine whose clocks a test moves.
+type machine struct {
+	boot   byte
+	uptime time.Duration
+	wall   time.Time
+}
+
+func (m *machine) open(t *testing.T, path string) *clock.Clock {
+	t.Helper()
+	c, err := clock.Open(path, func() time.Time { return m.wall }, clock.Boot{ID: [16]byte{m.boot}, Uptime: func() time.Duration { return m.uptime }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (m *machine) pass(d time.Duration) {
+	m.uptime += d
+	m.wall = m.wall.Add(d)
+}
+
+func within(t *testing.T, what string, got, want time.Time, bound time.Duration) {
+	t.Helper()
+	if got.Sub(want).Abs() > bound {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// TestClock shows contract 8.20.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "clock.json")
+	m := &machine{boot: 1, uptime: time.Minute, wall: time.Unix(0, 0)}
+	c := m.open(t, path)
+	if _, known := c.Offset(); known || c.Now().Year() < 2000 {
+		t.Errorf("with 1970 at boot the time is %v, known: %v", c.Now(), known)
+	}
+	m.wall = noon.Add(-time.Hour)
+	if !c.Now().Equal(m.wall) {
+		t.Error("before the API has told the time it is not the system clock's")
+	}
+	if err := c.Learn(m.uptime, m.uptime+2*time.Second, noon); err != nil {
+		t.Fatal(err)
+	}
+	m.pass(2 * time.Second)
+	within(t, "after a reply that took 2 s", c.Now(), noon, time.Second)
+
+	// A faster reply is better, a slower one tells nothing new.
+	if err := c.Learn(m.uptime, m.uptime, noon.Add(500*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "after a quick reply", c.Now(), noon.Add(500*time.Millisecond), 0)
+	if err := c.Learn(m.uptime-10*time.Second, m.uptime, noon); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "after a slow reply", c.Now(), noon.Add(500*time.Millisecond), 0)
+
+	// The system clock is set, back and forth; the machine is suspended.
+	now := c.Now()
+	m.wall = noon.Add(-24 * time.Hour)
+	within(t, "system clock set", c.Now(), now, 0)
+	if offset, _ := c.Offset(); offset < 24*time.Hour {
+		t.Errorf("the offset to a clock that is slow by a day is %v", offset)
+	}
+	m.pass(8 * time.Hour)
+	within(t, "suspended", c.Now(), now.Add(8*time.Hour), 0)
+
+	// The process starts again, then the machine.
+	c = m.open(t, path)
+	within(t, "process started again", c.Now(), now.Add(8*time.Hour), time.Second)
+	m.boot, m.uptime, m.wall = 2, 0, time.Unix(0, 0)
+	c = m.open(t, path)
+	if _, known := c.Offset(); known {
+		t.Errorf("another boot begins at %v", c.Now())
+	}
+	at, ok := c.Time([16]byte{1}, time.Minute+2*time.Second)
+	if !ok {
+		t.Fatal("the time of an earlier boot is forgotten")
+	}
+	within(t, "time in an earlier boot", at, noon, time.Second)
+	if _, ok := c.Time([16]byte{2}, 0); ok {
+		t.Error("the time of this boot is known though nobody told it")
+	}
+}
+
+// TestClockFile holds that a clock works without its file.
+func TestClockFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "clock.json")
+	if err := os.WriteFile(path, []byte("no json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{boot: 1, wall: noon}
+	c, err := clock.Open(path, func() time.Time { return m.wall }, clock.Boot{ID: [16]byte{1}, Uptime: func() time.Duration { return m.uptime }})
+	if err == nil {
+		t.Error("a garbled file is not told")
+	}
+	if err := c.Learn(0, 0, noon.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "after a garbled file", c.Now(), noon.Add(time.Hour), 0)
+	c, err = clock.Open(filepath.Join(path, "below-a-file"), func() time.Time { return m.wall }, clock.ThisBoot())
+	if err == nil {
+		err = c.Learn(c.Boot().Uptime(), c.Boot().Uptime(), noon.Add(time.Hour))
+	}
+	if err == nil {
+		t.Error("a file that cannot be written is not told")
+	}
+	if now := c.Now(); now.Sub(noon.Add(time.Hour)) > time.Minute {
+		t.Errorf("without its file the clock says %v", now)
+	}
+}
+
+// TestThisBoot asks the machine that runs the test.
+func TestThisBoot(t *testing.T) {
+	t.Parallel()
+	a, b := clock.ThisBoot(), clock.ThisBoot()
+	before := a.Uptime()
+	if a.ID == ([16]byte{}) || before < 0 || b.Uptime() < before {
+		t.Errorf("boots %v and %v", a.ID, b.ID)
+	}
+}

@@ -1,0 +1,105 @@
+package enrolment
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"coldaisle.dev/shared/wire"
+)
+
+// ErrDeclined is that the person who was asked said no. Nothing has changed.
+var ErrDeclined = errors.New("not enrolled")
+
+// Offer is what a code is for.
+type Offer struct {
+	Name, Account string
+	// Former is the enrolment that would end; nil for none, or when it is the same.
+	Former *Identity
+}
+
+// Enrol exchanges a code for an identity, which it keeps in a folder, after confirm has
+// agreed to what the code is for. The key is on disk before the code is used: whoever
+// did not get the reply enrols once more, with the same code, and gets the same.
+func Enrol(ctx context.Context, folder, code, api string, confirm func(Offer) bool) (*Identity, error) {
+	if err := CheckAPI(api); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("folder of the enrolment: %w", err)
+	}
+	current, err := Load(folder)
+	if err != nil {
+		return nil, err
+	}
+	id, err := identityFor(folder, code, current)
+	if err != nil {
+		return nil, err
+	}
+	id.API = strings.TrimRight(api, "/")
+	client := newClient()
+	request := wire.EnrolRequest{Code: code, PublicKey: id.publicKey()}
+	var reply wire.EnrolReply
+	if err := post(ctx, client, at(api, enrolPath), request, &reply); err != nil {
+		return nil, err
+	}
+	offer := Offer{Name: reply.Name, Account: reply.Account}
+	if current != nil && current.GatewayID != reply.GatewayID {
+		offer.Former = current
+	}
+	if !confirm(offer) {
+		return nil, ErrDeclined
+	}
+	if err := id.write(filepath.Join(folder, pendingFile)); err != nil {
+		return nil, err
+	}
+	request.Confirm = true
+	if err := post(ctx, client, at(api, enrolPath), request, &reply); err != nil {
+		return nil, err
+	}
+	if err := wire.ValidateGatewayID(reply.GatewayID); err != nil || !reply.Confirmed {
+		return nil, fmt.Errorf("the API did not confirm the enrolment of %q", reply.GatewayID)
+	}
+	id.GatewayID, id.Name, id.Account = reply.GatewayID, reply.Name, reply.Account
+	id.ProjectID, id.Topic = reply.ProjectID, reply.Topic
+	if err := id.write(filepath.Join(folder, identityFile)); err != nil {
+		return nil, err
+	}
+	_ = os.Remove(filepath.Join(folder, pendingFile)) // one that is left is used for its code alone
+	return id, nil
+}
+
+// identityFor returns the identity that a code was used for before, or one with a new
+// key.
+func identityFor(folder, code string, current *Identity) (*Identity, error) {
+	hash := hashOf(code)
+	pending, err := read(filepath.Join(folder, pendingFile))
+	if err != nil {
+		return nil, err
+	}
+	for _, known := range []*Identity{current, pending} {
+		if known != nil && bytes.Equal(known.CodeHash, hash) {
+			again := *known
+			return &again, nil
+		}
+	}
+	seed := make([]byte, ed25519.SeedSize)
+	if _, err := rand.Read(seed); err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	return &Identity{Seed: seed, CodeHash: hash}, nil
+}
+
+// hashOf is that of a code as it is read aloud: case, spaces and dashes do not count.
+func hashOf(code string) []byte {
+	plain := strings.NewReplacer(" ", "", "-", "").Replace(strings.ToUpper(code))
+	hash := sha256.Sum256([]byte(plain))
+	return hash[:]
+}

@@ -1,0 +1,280 @@
+package enrolment_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/clock"
+	"coldaisle.dev/edge-gateway/enrolment"
+	"coldaisle.dev/edge-gateway/enrolment/enrolmenttest"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/wire"
+)
+
+func agree(enrolment.Offer) bool { return true }
+
+// TestEnrol shows contract 8.18.
+func TestEnrol(t *testing.T) {
+	t.Parallel()
+	api := enrolmenttest.Start(t)
+	folder := filepath.Join(t.TempDir(), "state")
+	shown := enrolment.Offer{}
+	_, err := enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, api.URL, func(o enrolment.Offer) bool {
+		shown = o
+		return false
+	})
+	if !errors.Is(err, enrolment.ErrDeclined) || shown.Account != "ops@example.com" || shown.Name != "Cellar" || api.Key() != nil {
+		t.Errorf("a declined enrolment showed %+v and ended with %v", shown, err)
+	}
+	if id, err := enrolment.Load(folder); id != nil || err != nil {
+		t.Errorf("a declined enrolment left %+v, %v", id, err)
+	}
+
+	// The reply gets lost: the same code again is the same enrolment.
+	api.Set(func(a *enrolmenttest.API) { a.Lost = true })
+	if _, err := enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, api.URL, agree); err == nil {
+		t.Error("an enrolment without a reply is taken")
+	}
+	key := api.Key()
+	for _, code := range []string{enrolmenttest.Code, enrolmenttest.Code} {
+		id, err := enrolment.Enrol(t.Context(), folder, code, api.URL+"/", agree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id.GatewayID != enrolmenttest.ID || !key.Equal(api.Key()) {
+			t.Errorf("enrolled as %s, with another key: %v", id.GatewayID, !key.Equal(api.Key()))
+		}
+	}
+	id, err := enrolment.Load(folder)
+	if err != nil || id.Account != "ops@example.com" || id.ProjectID != "site" || id.Topic != "data" || id.API != api.URL {
+		t.Errorf("kept is %+v, %v", id, err)
+	}
+	files, err := os.ReadDir(folder)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the folder holds %v, %v", files, err)
+	}
+	info, err := files[0].Info()
+	if err != nil || (runtime.GOOS != "windows" && info.Mode().Perm() != 0o600) {
+		t.Errorf("the key is open to others: %v, %v", info.Mode(), err)
+	}
+
+	// Another machine cannot use the code, and another code changes nothing.
+	if _, err := enrolment.Enrol(t.Context(), t.TempDir(), enrolmenttest.Code, api.URL, agree); err == nil || !strings.Contains(err.Error(), "already enrolled") {
+		t.Errorf("another machine's enrolment ends with %v", err)
+	}
+	if _, err := enrolment.Enrol(t.Context(), folder, "WRONG", api.URL, agree); err == nil || !strings.Contains(err.Error(), "unknown or has expired") {
+		t.Errorf("an unknown code ends with %v", err)
+	}
+	if again, err := enrolment.Load(folder); err != nil || again.GatewayID != id.GatewayID {
+		t.Errorf("after a wrong code the identity is %+v, %v", again, err)
+	}
+}
+
+func TestAddressOfTheAPI(t *testing.T) {
+	t.Parallel()
+	for address, ok := range map[string]bool{
+		"https://api.example.com": true, "http://localhost:8000": true, "http://127.0.0.1:8000": true, "http://[::1]:8000": true,
+		"http://api.example.com": false, "ftp://localhost": false, "api.example.com": false, "": false,
+	} {
+		if err := enrolment.CheckAPI(address); (err == nil) != ok {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
+func TestGarbledIdentity(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{"no json", `{}`, `{"gateway_id":"x","seed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`} {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, "enrolment.json"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if id, err := enrolment.Load(folder); err == nil {
+			t.Errorf("%q is taken as %+v", content, id)
+		}
+	}
+}
+
+// machine is an enrolled gateway whose system clock a test sets.
+type machine struct {
+	api     *enrolmenttest.API
+	session *enrolment.Session
+	wall    time.Time
+	uptime  time.Duration
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{api: enrolmenttest.Start(t), wall: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	m.api.Set(func(a *enrolmenttest.API) { a.Time = func() time.Time { return m.wall } })
+	folder := t.TempDir()
+	id, err := enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, m.api.URL, agree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	system := func() time.Time { return m.wall }
+	boot := clock.Boot{ID: [16]byte{1}, Uptime: func() time.Duration { return m.uptime }}
+	c, err := clock.Open(filepath.Join(folder, "clock.json"), system, boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.session = enrolment.NewSession(id, c, system, "v1", true, logging.Discard())
+	return m
+}
+
+// report sends one status.
+func (m *machine) report(t *testing.T) {
+	t.Helper()
+	_, _ = m.session.Status(t.Context(), enrolment.Report{Role: "active", OutboxReadings: 3, Nodes: []wire.StatusNode{{NodeID: "n1"}}})
+}
+
+func (m *machine) pass(d time.Duration) {
+	m.wall = m.wall.Add(d)
+	m.uptime += d
+}
+
+// reply sets what the API answers and sends a status.
+func (m *machine) reply(t *testing.T, change func(*enrolmenttest.API)) {
+	t.Helper()
+	m.api.Set(change)
+	m.report(t)
+}
+
+func kind(err error) string {
+	blocked, ok := errors.AsType[*enrolment.BlockedError](err)
+	if !ok {
+		return ""
+	}
+	return blocked.Kind()
+}
+
+// TestSession shows contract 8.19.
+func TestSession(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if got := kind(m.session.Ready()); got != "status" {
+		t.Errorf("before the first status publishing is blocked by %q", got)
+	}
+	m.reply(t, func(a *enrolmenttest.API) { a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", m.wall.Add(time.Hour) })
+	got := m.api.Statuses()[0]
+	if got.Sequence != 1 || got.Version != "v1" || got.Role != "active" || got.OutboxReadings != 3 || len(got.Nodes) != 1 || !got.SentAt.Equal(m.wall) {
+		t.Errorf("reported %+v", got)
+	}
+	token, err := m.session.Token()
+	if err != nil || token.AccessToken != "one" || !token.Expiry.IsZero() {
+		t.Errorf("the token is %+v, %v", token, err)
+	}
+
+	// A new one takes the place of the old.
+	m.pass(30 * time.Minute)
+	m.reply(t, func(a *enrolmenttest.API) { a.Reply.AccessToken, a.Reply.TokenExpiresAt = "two", m.wall.Add(time.Hour) })
+	if token, err := m.session.Token(); err != nil || token.AccessToken != "two" {
+		t.Errorf("the token is %+v, %v", token, err)
+	}
+
+	// While the API is away the gateway publishes for as long as the token lives.
+	m.reply(t, func(a *enrolmenttest.API) { a.Away = true })
+	m.pass(59 * time.Minute)
+	m.report(t)
+	if err := m.session.Ready(); err != nil {
+		t.Errorf("while the API is away and the token lives: %v", err)
+	}
+	if m.session.Problem(t.Context()) == nil {
+		t.Error("that the API is away is not told")
+	}
+	m.pass(time.Minute)
+	if got := kind(m.session.Ready()); got != "token" {
+		t.Errorf("after the token's end publishing is blocked by %q", got)
+	}
+	m.reply(t, func(a *enrolmenttest.API) { a.Away, a.Reply.TokenExpiresAt = false, m.wall.Add(time.Hour) })
+	if err := errors.Join(m.session.Ready(), m.session.Problem(t.Context())); err != nil {
+		t.Errorf("after the API has come back: %v", err)
+	}
+
+	// A clone is told, a revocation ends publishing.
+	m.reply(t, func(a *enrolmenttest.API) { a.Reply.Clone = true })
+	if err := m.session.Problem(t.Context()); !errors.Is(err, enrolment.ErrClone) || m.session.Ready() != nil {
+		t.Errorf("a clone is told as %v", err)
+	}
+	m.reply(t, func(a *enrolmenttest.API) { a.Reply.Clone, a.Reply.Revoked = false, true })
+	if err := m.session.Problem(t.Context()); !errors.Is(err, enrolment.ErrRevoked) || kind(m.session.Ready()) != "revoked" {
+		t.Errorf("a revocation is told as %v", err)
+	}
+	if _, err := m.session.Token(); err == nil {
+		t.Error("a revoked gateway uses its token")
+	}
+	m.reply(t, func(a *enrolmenttest.API) { a.Reply.Revoked, a.Reply.Topic = false, "other" })
+	if got := m.session.Target(); got != (enrolment.Target{ProjectID: "site", Topic: "other"}) {
+		t.Errorf("publishes to %+v", got)
+	}
+
+	// A reply to another status, or a captured one, is none.
+	m.pass(time.Minute)
+	m.reply(t, func(a *enrolmenttest.API) { a.Spoil = func(r *wire.StatusReply) { r.Nonce, r.Revoked = "old", true } })
+	if m.session.Ready() != nil || m.session.Problem(t.Context()) == nil {
+		t.Error("the reply to another status is taken")
+	}
+}
+
+// TestSystemClockIsOff shows contract 8.21.
+func TestSystemClockIsOff(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]time.Duration{"slow": -24 * time.Hour, "fast": 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			truth := m.wall
+			m.wall = m.wall.Add(off)
+			m.reply(t, func(a *enrolmenttest.API) {
+				a.Time = func() time.Time { return truth }
+				a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", truth.Add(time.Hour)
+			})
+			if err := m.session.Ready(); kind(err) != "clock" || !strings.Contains(err.Error(), name+" by 24h0m0s") {
+				t.Errorf("publishing is blocked by %v", err)
+			}
+			if m.session.ClockProblem(t.Context()) == nil {
+				t.Error("the clock is not told")
+			}
+			m.report(t) // by the corrected clock: it gets a token
+			m.wall = truth.Add(4 * time.Minute)
+			if err := errors.Join(m.session.Ready(), m.session.ClockProblem(t.Context())); err != nil {
+				t.Errorf("after the clock was set: %v", err)
+			}
+			if got := m.api.Statuses()[1].ClockOffsetMS; got != -off.Milliseconds() {
+				t.Errorf("reported an offset of %d ms", got)
+			}
+		})
+	}
+}
+
+// TestRun holds that a gateway with a wrong clock asks a second time at once.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	truth := m.wall.Add(time.Hour)
+	m.api.Set(func(a *enrolmenttest.API) {
+		a.Time = func() time.Time { return truth }
+		a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", truth.Add(time.Hour)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan error)
+	go func() { ended <- m.session.Run(ctx, func() enrolment.Report { return enrolment.Report{} }) }()
+	<-m.session.Tried()
+	for len(m.api.Statuses()) < 2 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := m.api.Statuses(); len(got) != 2 || got[1].ClockOffsetMS != time.Hour.Milliseconds() || got[0].BootID != got[1].BootID {
+		t.Errorf("reported %+v", got)
+	}
+}

@@ -1,0 +1,87 @@
+// Package enrolment makes a gateway a customer's own: Enrol exchanges a one-time code
+// for an identity, and a Session reports to the API each minute, from which it has the
+// time and the right to publish.
+//
+// The key is made on site and never leaves it. Nothing of Google's lies on site: the
+// access token that the API's replies carry is kept in memory alone.
+package enrolment
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/shared/wire"
+)
+
+// Identity is what an enrolled gateway knows of itself.
+type Identity struct {
+	GatewayID string `json:"gateway_id"`
+	Name      string `json:"name"`
+	Account   string `json:"account"`
+	ProjectID string `json:"project_id"`
+	Topic     string `json:"topic"`
+	API       string `json:"api"` // base address
+	// Seed is that of the Ed25519 key.
+	Seed []byte `json:"seed"`
+	// CodeHash is the SHA-256 of the code, by which the same one is known again.
+	CodeHash []byte `json:"code_hash"`
+}
+
+// Names of files in the state folder.
+const (
+	identityFile = "enrolment.json"
+	// pendingFile has the key of an enrolment whose reply has not come.
+	pendingFile = "enrolment.pending.json"
+)
+
+// Load reads the identity that is kept in a folder; nil for a gateway that is not
+// enrolled.
+func Load(folder string) (*Identity, error) {
+	id, err := read(filepath.Join(folder, identityFile))
+	if err != nil || id == nil {
+		return nil, err
+	}
+	if err := wire.ValidateGatewayID(id.GatewayID); err != nil {
+		return nil, fmt.Errorf("read %s: %w", identityFile, err)
+	}
+	return id, nil
+}
+
+func read(path string) (*Identity, error) {
+	content, err := os.ReadFile(path) //nolint:gosec // in the folder that the settings name
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // there is none, which is no fault
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read enrolment: %w", err)
+	}
+	var id Identity
+	if err := json.Unmarshal(content, &id); err != nil {
+		return nil, fmt.Errorf("read enrolment %s: %w", path, err)
+	}
+	if len(id.Seed) != ed25519.SeedSize {
+		return nil, fmt.Errorf("read enrolment %s: there is no key in it", path)
+	}
+	return &id, nil
+}
+
+func (id *Identity) write(path string) error {
+	content, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode enrolment: %w", err)
+	}
+	return keep.File(path, append(content, '\n'))
+}
+
+func (id *Identity) key() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(id.Seed) }
+
+func (id *Identity) publicKey() ed25519.PublicKey {
+	public, _ := id.key().Public().(ed25519.PublicKey)
+	return public
+}

@@ -1,0 +1,383 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/clock"
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// enrolledSite is a machine with an enrolled gateway whose clocks a test moves. truth
+// is the real time, off what the system clock is ahead of it.
+type enrolledSite struct {
+	*site
+
+	dir       string
+	key       ed25519.PrivateKey
+	id        string
+	corrected *clock.Clock
+	box       *outbox.Outbox
+	aside     *outbox.Outbox
+	stop      func()
+
+	mu     sync.Mutex
+	truth  time.Time
+	off    time.Duration
+	boot   byte
+	uptime time.Duration
+	away   bool
+	sent   []sentMessage
+}
+
+// sentMessage is a message as Pub/Sub got it.
+type sentMessage struct {
+	wire.Data
+
+	origin    wire.Origin
+	published time.Time
+}
+
+func newEnrolledSite(t *testing.T, off time.Duration) *enrolledSite {
+	t.Helper()
+	e := &enrolledSite{
+		dir: t.TempDir(), key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), id: "gw-a", off: off,
+		truth: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), boot: 1, uptime: time.Minute,
+	}
+	e.start(t)
+	return e
+}
+
+// start starts the gateway on the machine.
+func (e *enrolledSite) start(t *testing.T) {
+	t.Helper()
+	var err error
+	boot := clock.Boot{ID: [16]byte{e.boot}, Uptime: func() time.Duration { return e.read().uptime }}
+	e.corrected, err = clock.Open(filepath.Join(e.dir, "clock.json"), func() time.Time { m := e.read(); return m.truth.Add(m.off) }, boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.box = openBox(t, filepath.Join(e.dir, "outbox"), e.corrected.Now)
+	e.aside = openBox(t, filepath.Join(e.dir, "withheld"), e.corrected.Now)
+	config := gateway.Config{ProbeEvery: time.Millisecond, Boot: boot, Withheld: e.aside, IdleProbe: time.Hour}
+	if e.id != "" {
+		config.Enrolment = e
+	}
+	e.site = &site{tb: t}
+	e.gateway = gateway.New(config, e, e.box, e.corrected.Now, logging.Discard())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = e.gateway.Run(ctx) })
+	e.stop = func() {
+		cancel()
+		running.Wait()
+		_ = e.box.Close()
+		_ = e.aside.Close()
+	}
+	t.Cleanup(e.stop)
+}
+
+// reboot starts the machine again, after a time without power.
+func (e *enrolledSite) reboot(t *testing.T, off time.Duration) {
+	t.Helper()
+	e.stop()
+	e.change(func() {
+		e.boot++
+		e.truth = e.truth.Add(10 * time.Minute)
+		e.off, e.uptime = off, time.Second
+	})
+	e.start(t)
+}
+
+type clocks struct {
+	truth  time.Time
+	off    time.Duration
+	uptime time.Duration
+}
+
+func (e *enrolledSite) read() clocks {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return clocks{e.truth, e.off, e.uptime}
+}
+
+func (e *enrolledSite) change(change func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change()
+}
+
+func (e *enrolledSite) pass(d time.Duration) {
+	e.change(func() { e.truth, e.uptime = e.truth.Add(d), e.uptime+d })
+}
+
+// hear has the API tell the time, on a way of some seconds.
+func (e *enrolledSite) hear(t *testing.T) {
+	t.Helper()
+	now := e.read()
+	if err := e.corrected.Learn(now.uptime-3*time.Second, now.uptime, now.truth.Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// measure has a node send a reading that says when it was taken.
+func (e *enrolledSite) measure(t *testing.T) {
+	t.Helper()
+	e.pass(30 * time.Second)
+	now := e.read().truth
+	status, answer := e.send(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":21,"humidity":40}`, now.Unix()))
+	if status != http.StatusOK && !strings.Contains(answer, `"kept":true`) {
+		t.Errorf("answered %d %s", status, answer)
+	}
+}
+
+// ID, Sign and Time are [gateway.Enrolment].
+func (e *enrolledSite) ID() string { return e.id }
+
+func (e *enrolledSite) Sign(at time.Time, age wire.Age, data []byte) map[string]string {
+	return wire.SignData(e.key, e.id, at, age, data)
+}
+
+func (e *enrolledSite) Time(boot [16]byte, uptime time.Duration) (time.Time, bool) {
+	return e.corrected.Time(boot, uptime)
+}
+
+// Publish is [gateway.Publisher], blocked as an enrolment blocks it.
+func (e *enrolledSite) Publish(_ context.Context, m gateway.Message) error {
+	offset, known := e.corrected.Offset()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.away || (e.id != "" && (!known || offset.Abs() > clock.Limit)) {
+		return errAway
+	}
+	origin, err := wire.ParseOrigin(m.Signature)
+	if err != nil {
+		return errors.Join(err, gateway.ErrRefused)
+	}
+	data, err := wire.DecodeData(m.Data, e.truth)
+	e.sent = append(e.sent, sentMessage{data, origin, e.truth})
+	if err == nil && origin.Signed() {
+		public, _ := e.key.Public().(ed25519.PublicKey)
+		if !origin.Verify(public, data.Reading.Time, m.Data) {
+			err = errors.New("wrong signature")
+		}
+	}
+	return err
+}
+
+func (e *enrolledSite) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		errs[i] = e.Publish(ctx, m)
+	}
+	return errs
+}
+
+// readings are those of nodes that were published.
+func (e *enrolledSite) readings() []sentMessage {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var found []sentMessage
+	for _, m := range e.sent {
+		if m.Reading.NodeID == "n1" {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// TestClockFaults shows contract 8.20 and 8.21: whatever the system clock does, every reading
+// ends within 2 minutes of its true time, and detection would take it.
+func TestClockFaults(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	toSetClock := func(e *enrolledSite) { e.change(func() { e.off = 0 }) }
+	for name, c := range map[string]struct {
+		off   time.Duration
+		fault func(t *testing.T, e *enrolledSite)
+		late  bool // the time becomes known behind the fault
+	}{
+		"a day slow": {off: -day},
+		"a day fast": {off: day},
+		"1970 at boot, the API first heard when the clock is set": {
+			off: -time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC).Sub(time.Unix(0, 0)), late: true,
+		},
+		"four minutes slow": {off: -4 * time.Minute},
+		"a jump forward in an outage": {fault: func(t *testing.T, e *enrolledSite) {
+			t.Helper()
+			e.change(func() { e.off = 3 * time.Hour })
+			e.measure(t)
+		}},
+		"a jump back in an outage": {fault: func(t *testing.T, e *enrolledSite) {
+			t.Helper()
+			e.change(func() { e.off = -3 * time.Hour })
+			e.measure(t)
+		}},
+		"a jump before the time was known": {late: true, fault: func(t *testing.T, e *enrolledSite) {
+			t.Helper()
+			e.change(func() { e.off = -20 * time.Minute })
+			e.measure(t)
+		}},
+		"suspended": {fault: func(t *testing.T, e *enrolledSite) {
+			t.Helper()
+			e.pass(8 * time.Hour) // by the boot clock; no timer of the process has gone on
+			e.measure(t)
+		}},
+		"the process started again": {off: -day, fault: func(t *testing.T, e *enrolledSite) {
+			t.Helper()
+			e.stop()
+			e.start(t)
+			e.measure(t)
+		}},
+		"the machine started again with 1970": {fault: func(t *testing.T, e *enrolledSite) {
+			t.Helper()
+			e.reboot(t, -e.read().truth.Sub(time.Unix(0, 0)))
+			e.measure(t)
+			e.hear(t)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnrolledSite(t, c.off)
+			e.change(func() { e.away = true })
+			e.measure(t)
+			if !c.late {
+				e.hear(t)
+			}
+			e.measure(t)
+			if c.fault != nil {
+				c.fault(t, e)
+			}
+			e.measure(t)
+			toSetClock(e)
+			if c.late {
+				e.hear(t)
+			}
+			e.change(func() { e.away = false })
+			e.measure(t)
+			want := 4
+			if c.fault != nil {
+				want = 5
+			}
+			eventually(t, "every reading", func() bool { return len(e.readings()) == want })
+			for _, m := range e.readings() {
+				var taken int64
+				if _, err := fmt.Sscan(m.Reading.MessageID, &taken); err != nil {
+					t.Fatal(err)
+				}
+				if off := m.Reading.Time.Sub(time.Unix(taken, 0)); off.Abs() > 2*time.Minute {
+					t.Errorf("a reading is off by %s", off)
+				}
+				if !m.origin.Signed() || !m.origin.Age.Known {
+					t.Error("a reading is not signed with its age")
+				}
+				if off := m.published.Sub(m.Reading.Time.Add(m.origin.Age.Duration)); off.Abs() > reading.MaxAhead {
+					t.Errorf("time and age of a reading are %s from its publication: it would be refused", off)
+				}
+				for i, age := range m.Recent.Age {
+					if i > 0 && age >= m.Recent.Age[i-1] {
+						t.Errorf("the window of a reading has the ages %v", m.Recent.Age)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestSystemClockOff shows contract 8.21: nodes are answered as in an outage.
+func TestSystemClockOff(t *testing.T) {
+	t.Parallel()
+	e := newEnrolledSite(t, -24*time.Hour)
+	e.hear(t)
+	status, answer := e.send(http.MethodPost, "/api/v1/message", body("a1", 20))
+	if status != 500 || answer != `{"error":"Failed to publish to Pub/Sub","kept":true}` {
+		t.Errorf("answered %d %s", status, answer)
+	}
+	if len(e.readings()) != 0 {
+		t.Error("it was published")
+	}
+}
+
+// TestOtherEnrolments shows contract 8.22.
+func TestOtherEnrolments(t *testing.T) {
+	t.Parallel()
+	e := newEnrolledSite(t, 0)
+	e.change(func() { e.away = true })
+	for _, id := range []string{"", "gw-a", "gw-b"} {
+		e.stop()
+		e.id = id
+		e.start(t)
+		e.hear(t)
+		e.measure(t)
+		e.measure(t)
+	}
+	e.change(func() { e.away = false })
+	eventually(t, "the readings of the open gateway and of this enrolment", func() bool { return len(e.readings()) == 4 })
+	for i, m := range e.readings() {
+		if want := []string{"", "", "gw-b", "gw-b"}[i]; m.origin.GatewayID != want {
+			t.Errorf("reading %d is signed by %q, want %q", i, m.origin.GatewayID, want)
+		}
+	}
+	if got := e.aside.Stats().Pending; got != 2 {
+		t.Errorf("%d readings of the other enrolment are kept", got)
+	}
+	_, health := e.send(http.MethodGet, "/health", "")
+	_, metrics := e.send(http.MethodGet, "/metrics", "")
+	if !strings.Contains(health, "withheld: 2 readings") || !strings.Contains(metrics, `gateway_withheld_total{reason="enrolment"} 2`) || !strings.Contains(metrics, "gateway_withheld_readings 2") {
+		t.Errorf("they are not told: %s", health)
+	}
+
+	// An open gateway publishes none of an enrolment's.
+	e.change(func() { e.away = true })
+	e.measure(t)
+	e.stop()
+	e.id = ""
+	e.start(t)
+	e.change(func() { e.away = false })
+	eventually(t, "the reading put aside", func() bool { return e.aside.Stats().Pending == 3 })
+	if got := len(e.readings()); got != 4 {
+		t.Errorf("an open gateway has published %d readings of an enrolment", got-4)
+	}
+}
+
+// TestUnknownTime shows contract 8.22: no reading is stored under a time that it may not be of.
+func TestUnknownTime(t *testing.T) {
+	t.Parallel()
+	e := newEnrolledSite(t, -24*time.Hour)
+	e.change(func() { e.away = true })
+	e.measure(t)
+	e.reboot(t, 0)
+	e.hear(t)
+	e.change(func() { e.away = false })
+	e.measure(t)
+	eventually(t, "the reading of this boot", func() bool { return len(e.readings()) == 1 })
+	eventually(t, "that of the boot before", func() bool { return e.aside.Stats().Pending == 1 })
+}
+
+// TestReport holds what an enrolled gateway reports of its nodes.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.send(http.MethodPost, "/api/v1/register", `{"node_id":"n0","ip_addr":"192.168.7.8"}`)
+	s.message(body("a1", 20))
+	read := s.clock()
+	s.pass(time.Minute)
+	s.send(http.MethodPost, "/api/v1/heartbeat", `{"node_id":"n2"}`)
+	nodes, kept := s.gateway.Report()
+	if kept != 0 || len(nodes) != 2 || nodes[0].NodeID != "n2" || !nodes[0].LastHeartbeat.Equal(s.clock()) || !nodes[0].LastReading.IsZero() ||
+		nodes[1].NodeID != "n1" || !nodes[1].LastReading.Equal(read) {
+		t.Errorf("reported %+v, %d kept", nodes, kept)
+	}
+}

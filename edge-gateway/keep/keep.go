@@ -1,0 +1,45 @@
+// Package keep writes the small files of a gateway's state folder: its nodes, its
+// clock and its enrolment.
+package keep
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// File replaces a file at once: after a power failure it is the former one or the new
+// one. Nobody but its owner may read it, and that is the folder's owner: who runs a
+// command as root leaves a file that the service can read.
+func File(path string, content []byte) error {
+	beside := path + ".new"
+	if err := write(beside, content); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := giveToOwner(beside, filepath.Dir(path)); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(beside, path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func write(path string, content []byte) error {
+	// A file of that name may be left from an interrupted write, with other rights.
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return err //nolint:wrapcheck // File does
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the setting of whoever runs the gateway
+	if err != nil {
+		return err //nolint:wrapcheck // File does
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
