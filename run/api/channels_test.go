@@ -1,0 +1,280 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/run/api/data"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+// measured is what one customer's node of a shared id has measured: values that
+// occur nowhere else.
+type measured struct {
+	who         *testCustomer
+	channel     reading.Channel
+	temperature float64 // of readings and predictions
+	hot         float64 // of alerts
+	alert       int64
+	prediction  int64
+}
+
+// marks are the texts by which the values are known in any answer.
+func (m *measured) marks() []string {
+	return []string{fmt.Sprint(m.temperature), fmt.Sprint(m.hot)}
+}
+
+// measure stores a reading, an alert and a prediction in the node's channel.
+func (m *measured) measure(t *testing.T, node string, at time.Time) {
+	t.Helper()
+	s := m.who
+	err := s.readings.Append(t.Context(), []reading.Reading{
+		{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.temperature, Humidity: 40},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := s.store.InsertAlert(t.Context(), alert.Event{
+		Channel: m.channel, NodeID: node, MessageID: "same", Time: at, Type: alert.Temperature, Value: m.hot, Threshold: 50, Temperature: m.hot, Humidity: 40,
+	})
+	if err != nil || outcome != store.AlertStored {
+		t.Fatalf("alert: outcome %v, %v", outcome, err)
+	}
+	recorded, err := s.store.RecordDetection(t.Context(), store.NewPrediction{
+		Channel: m.channel, SensorID: node, MessageID: "same", Time: at, ActualTemperature: &m.temperature, AnomalyPredicted: true, SamplingProbability: 1,
+	})
+	if err != nil || !recorded {
+		t.Fatalf("prediction: %v, %v", recorded, err)
+	}
+	for table, id := range map[string]*int64{"alerts": &m.alert, "prediction_feedback": &m.prediction} {
+		if err := s.pool.QueryRow(t.Context(), `SELECT max(id) FROM `+table+` WHERE channel = $1`, int64(m.channel)).Scan(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sharedNode is one node id under three customers at once: two who have enrolled
+// gateways, and one who holds it in the open channel.
+func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured, open *measured) {
+	t.Helper()
+	for i := range 3 {
+		who := s.customer(t)
+		m := &measured{who: who, temperature: 21.0625 + float64(i), hot: 61.5 + float64(i)}
+		if i > 0 {
+			who.enrolled(t, "Basement")
+			m.channel = reading.Channel(who.id)
+		}
+		room := who.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+		who.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, node, room))
+		all = append(all, m)
+	}
+	// What is measured lies within the open hold, and before now.
+	s.execute(t, `UPDATE sensors SET readable_from = now() - interval '5 minutes' WHERE holds_open`)
+	at := s.now().Add(-time.Minute)
+	for _, m := range all {
+		m.measure(t, node, at)
+	}
+	return all, all[0]
+}
+
+// latestForecaster forecasts what was measured last.
+type latestForecaster struct{ readings readings.Reader }
+
+func (f latestForecaster) Forecast(ctx context.Context, node readings.NodeRef) (data.Forecast, error) {
+	latest, err := f.readings.Latest(ctx, []readings.NodeRef{node})
+	if err != nil {
+		return data.Forecast{}, err
+	}
+	last := latest[node.ID]
+	return data.Forecast{Time: last.Time, Temperature: last.Temperature, Humidity: last.Humidity, ModelVersion: "v", Steps: []data.ForecastStep{
+		{After: 5 * time.Second, Temperature: last.Temperature, Humidity: last.Humidity},
+	}}, nil
+}
+
+// TestNothingCrossesChannels asks every operation that reads, for each of three
+// customers who have the same node id at once: each sees what is theirs and nothing
+// of the others. Contract 4.8.
+func TestNothingCrossesChannels(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t, func(c *Config) { c.Forecaster = latestForecaster{c.Readings} })
+	const node = "shared-1"
+	all, open := sharedNode(t, s, node)
+	const history = "/api/v1/data/historical/" + node + "?start_time=2020-01-01&end_time=2090-01-01"
+	// What of an operation must show the caller's own: 0 the reading, 1 the alert.
+	shows := map[string]int{
+		"getLatestReading": 0, "getHistory": 0, "getStatistics": 0, "getLatestReadings": 0, "getForecast": 0, "listPredictions": 0, "getPrediction": 0,
+		"listActiveAlerts": 1, "listAlertHistory": 1, "listEpisodes": 1,
+	}
+	asked := map[string]bool{}
+	for _, m := range all {
+		ask := func(id, method, path, body string) {
+			t.Helper()
+			got := s.call(t, m.who.token, method, path, body)
+			if got.status != 200 {
+				t.Errorf("%s: %d %s", path, got.status, got.body)
+			}
+			asked[id] = true
+			for _, other := range all {
+				for kind, mark := range other.marks() {
+					want := other == m && shows[id] == kind
+					if _, listed := shows[id]; !listed {
+						want = false
+					}
+					if has := strings.Contains(string(got.body), mark); has && other != m || want && !has {
+						t.Errorf("%s of channel %d: %s of channel %d: %v in %s", path, m.channel, mark, other.channel, has, got.body)
+					}
+				}
+			}
+		}
+		for _, op := range operations(t, s) {
+			if op.method != http.MethodGet || !strings.HasPrefix(op.path, "/api/") {
+				continue
+			}
+			path := strings.NewReplacer(
+				"{sensor_id}", node, "{customer_id}", decimal(m.who.id), "{id}", decimal(m.prediction), "{room_id}", roomIDOf(t, m.who),
+			).Replace(op.path)
+			switch op.id {
+			case "getTrainingRun": // there is none
+				continue
+			case "getHistory":
+				for _, form := range []string{"", "&max_points=5", "&format=csv"} {
+					ask(op.id, op.method, history+form, "")
+				}
+				continue
+			}
+			ask(op.id, op.method, path, "")
+			if slices.Contains([]string{"listEpisodes", "listAlertHistory", "listPredictions"}, op.id) {
+				ask(op.id, op.method, path+"?sensor_id="+node, "")
+			}
+		}
+		ask("getLatestReadings", http.MethodPost, "/api/v1/data/multi-sensor", `{"node_ids":["`+node+`"]}`)
+		for _, other := range all {
+			if other == m {
+				continue
+			}
+			for _, call := range []struct{ method, path, body, detail string }{
+				{http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", other.alert), "", "Alert not found"},
+				{http.MethodGet, fmt.Sprintf("/api/v1/prediction-feedback/%d", other.prediction), "", "Prediction not found"},
+				{http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", other.prediction), `{"feedback":"ok"}`, "Prediction not found"},
+			} {
+				s.call(t, m.who.token, call.method, call.path, call.body).says(t, 404, call.detail)
+			}
+		}
+	}
+	for id := range shows {
+		if !asked[id] {
+			t.Errorf("%s was not asked", id)
+		}
+	}
+
+	// The episode of one is acknowledged, and the others' stay.
+	marked := s.call(t, open.who.token, http.MethodPost, "/api/v1/alerts/episodes/acknowledge",
+		`{"sensor_id":"`+node+`","alert_type":"temperature","start_time":"2020-01-01","end_time":"2090-01-01"}`)
+	if marked.status != 200 || string(marked.body) != `{"acknowledged":1}` {
+		t.Errorf("acknowledge: %d %s", marked.status, marked.body)
+	}
+	// Who holds the id deletes it: nothing goes from the others, nor comes to them.
+	if got := s.call(t, open.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, ""); got.status != 204 {
+		t.Fatalf("delete: %d %s", got.status, got.body)
+	}
+	for _, m := range all[1:] {
+		for kind, path := range []string{history, "/api/v1/alerts/active"} {
+			got := string(s.call(t, m.who.token, http.MethodGet, path, "").body)
+			if !strings.Contains(got, m.marks()[kind]) || strings.Contains(got, open.marks()[kind]) {
+				t.Errorf("%s of channel %d after another's deletion: %s", path, m.channel, got)
+			}
+		}
+	}
+	// Their own channel is theirs for ever, and the same sensor again shows it.
+	m := all[1]
+	if got := s.call(t, m.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, ""); got.status != 204 {
+		t.Fatalf("delete: %d %s", got.status, got.body)
+	}
+	m.who.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Again","type":"T","room_id":%s}`, node, roomIDOf(t, m.who)))
+	again := string(s.call(t, m.who.token, http.MethodGet, history, "").body)
+	if !strings.Contains(again, m.marks()[0]) || strings.Contains(again, open.marks()[0]) {
+		t.Errorf("the sensor again shows %s", again)
+	}
+}
+
+// roomIDOf is the id of a customer's one room.
+func roomIDOf(tb testing.TB, a *testCustomer) string {
+	tb.Helper()
+	var id int64
+	if err := a.pool.QueryRow(tb.Context(), `SELECT id FROM server_rooms WHERE customer_id = $1`, a.id).Scan(&id); err != nil {
+		tb.Fatal(err)
+	}
+	return decimal(id)
+}
+
+// TestCreateSensorThatAnotherHolds shows contract 4.5 over HTTP: whose id another
+// holds is refused, until the caller has an enrolled gateway. One that is revoked or
+// waits for its code is none.
+func TestCreateSensorThatAnotherHolds(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	holder, caller := s.customer(t), s.customer(t)
+	body := func(a *testCustomer) string {
+		return fmt.Sprintf(`{"id":"held","name":"Rack","type":"T","room_id":%d}`, a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`))
+	}
+	const path, exists = "/api/v1/sensors/new_sensor", "Sensor already exists"
+	holder.create(t, path, body(holder))
+	refused := func(why string) {
+		t.Helper()
+		if got := s.call(t, caller.token, http.MethodPost, path, body(caller)); got.status != 400 || string(got.body) != `{"detail":"`+exists+`"}` {
+			t.Errorf("%s: %d %s", why, got.status, got.body)
+		}
+	}
+	refused("without a gateway")
+	caller.gateway(t, "Waiting")
+	refused("with a gateway that waits for its code")
+	revoked := caller.enrolled(t, "Revoked")
+	if got := s.call(t, caller.token, http.MethodDelete, "/api/v1/gateways/"+revoked.id, ""); got.status != 204 {
+		t.Fatalf("revoke: %d %s", got.status, got.body)
+	}
+	refused("with a revoked gateway")
+	caller.enrolled(t, "Basement")
+	caller.create(t, path, body(caller))
+	refused("the caller's own")
+	s.call(t, holder.token, http.MethodPost, path, body(holder)).says(t, 400, exists)
+}
+
+// TestUnreportedSensorsAreLimited shows contract 4.9 over HTTP.
+func TestUnreportedSensorsAreLimited(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t, func(c *Config) { c.MaxUnreported = 2 })
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	add := func(id string) reply {
+		t.Helper()
+		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+	}
+	for _, id := range []string{"n1", "n2"} {
+		if got := add(id); got.status != 201 {
+			t.Fatalf("%s: %d %s", id, got.status, got.body)
+		}
+	}
+	add("n3").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
+	err := s.store.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{
+		NodeID: "n1", MessageID: "m", Time: reading.TruncateTime(s.now().Add(time.Second)), Temperature: 20, Humidity: 40,
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := add("n3"); got.status != 201 {
+		t.Errorf("after a reading: %d %s", got.status, got.body)
+	}
+	add("n4").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
+	a.enrolled(t, "Basement")
+	if got := add("n4"); got.status != 201 {
+		t.Errorf("with an enrolled gateway: %d %s", got.status, got.body)
+	}
+}
