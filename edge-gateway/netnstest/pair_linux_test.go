@@ -251,10 +251,11 @@ func (l *ledger) settle(messages []*pstest.Message, ended time.Time) (account, e
 	received := map[string][]reading.Reading{}
 	byNode := map[string][]time.Time{}
 	for _, m := range messages {
-		r, err := wire.DecodeReading(m.Data, m.PublishTime)
+		data, err := wire.DecodeData(m.Data, m.PublishTime)
 		if err != nil {
 			return account{}, err
 		}
+		r := data.Reading
 		if key := r.NodeID + " " + r.MessageID; !l.first[key].IsZero() { // else the gateway's own, to try Pub/Sub
 			received[key] = append(received[key], r)
 		}

@@ -64,7 +64,7 @@ func EncodeData(d Data) ([]byte, error) {
 // A message whose reading is valid but whose recent is not keeps the reading
 // and drops the window: features can be missed, a reading must not be.
 func DecodeData(encoded []byte, published time.Time) (Data, error) {
-	return DecodeDataDated(encoded, dated(published))
+	return DecodeDataDated(encoded, func(stamped time.Time) (time.Time, error) { return reading.Dated(stamped, published), nil })
 }
 
 // DecodeDataDated is [DecodeData] for who dates the reading in another way. date is
@@ -88,23 +88,14 @@ func DecodeDataDated(encoded []byte, date func(stamped time.Time) (time.Time, er
 	return d, nil
 }
 
-// DecodeReading reads the reading of a message of topic data like [DecodeData],
-// without its window, which costs most of the time.
-func DecodeReading(encoded []byte, published time.Time) (reading.Reading, error) {
-	return DecodeReadingDated(encoded, dated(published))
-}
-
-// DecodeReadingDated is [DecodeReading] for who dates the reading in another way.
+// DecodeReadingDated is [DecodeDataDated] without the window, which costs most of
+// the time.
 func DecodeReadingDated(encoded []byte, date func(stamped time.Time) (time.Time, error)) (reading.Reading, error) {
 	var in readingJSON
 	if err := json.Unmarshal(encoded, &in); err != nil {
 		return reading.Reading{}, fmt.Errorf("decode reading: %w", err)
 	}
 	return in.reading(date)
-}
-
-func dated(published time.Time) func(time.Time) (time.Time, error) {
-	return func(stamped time.Time) (time.Time, error) { return reading.Dated(stamped, published), nil }
 }
 
 // reading checks and completes what was decoded.

@@ -197,7 +197,8 @@ func FuzzDecodeData(f *testing.F) {
 		if err := first.Reading.Validate(); err != nil {
 			t.Fatalf("accepted an invalid reading: %v", err)
 		}
-		if alone, err := wire.DecodeReading(message, published); err != nil || alone != first.Reading {
+		dated := func(stamped time.Time) (time.Time, error) { return reading.Dated(stamped, published), nil }
+		if alone, err := wire.DecodeReadingDated(message, dated); err != nil || alone != first.Reading {
 			t.Fatalf("without its window the reading is %+v, %v", alone, err)
 		}
 		if err := first.Recent.Validate(); err != nil {

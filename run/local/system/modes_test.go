@@ -109,9 +109,9 @@ func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 	sensor(t, owner, "rack-1")
 	l := &learner{System: s, t: t, api: owner}
 	l.begin(600, 40, "rack-1")
-	stored, _, err := objects.ListObjectsWithOptions(system.ModelBucket, fakestorage.ListOptions{})
-	if err != nil || len(stored) < 3 {
-		t.Errorf("%d objects in the bucket, %v, want two models and their manifest", len(stored), err)
+	stored, err := objects.ListObjectsWithOptionsPaginated(system.ModelBucket, fakestorage.ListOptions{})
+	if err != nil || len(stored.Objects) < 3 {
+		t.Errorf("%d objects in the bucket, %v, want two models and their manifest", len(stored.Objects), err)
 	}
 	again := start(t, use)
 	if _, err := again.Models.Manifest(t.Context()); err != nil {

@@ -207,7 +207,7 @@ func (s *localSystem) killAll() int {
 	for _, pid := range all {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	_ = <-s.exited // it was killed
+	s.t.Logf("the program ended: %v", <-s.exited)
 	s.command = nil
 	return len(all)
 }
@@ -431,7 +431,7 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 	// still about when the next one starts.
 	before := local.processes()
 	_ = local.command.Process.Kill()
-	_ = <-local.exited // it was killed
+	t.Logf("the program ended: %v", <-local.exited)
 	local.start()
 	if local.credentials != first || first.Password == "" {
 		t.Errorf("sign in with %v, before with %v", local.credentials, first)

@@ -21,13 +21,12 @@ func schema() bigquery.Schema {
 	}
 	var columns bigquery.Schema
 	for _, field := range rowDescriptor().GetField() {
-		column := &bigquery.FieldSchema{Name: field.GetName(), Type: types[field.GetType()], Required: true}
-		switch protowire.Number(field.GetNumber()) {
-		case fieldTimestamp:
+		column := &bigquery.FieldSchema{Name: field.GetName(), Type: types[field.GetType()]}
+		number := protowire.Number(field.GetNumber())
+		if number == fieldTimestamp {
 			column.Type = bigquery.TimestampFieldType // a whole number of microseconds
-		case fieldCustomerID:
-			column.Required = false // came later: old rows have none
 		}
+		column.Required = number != fieldCustomerID // came later: old rows have none
 		columns = append(columns, column)
 	}
 	return columns
