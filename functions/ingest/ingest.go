@@ -8,8 +8,9 @@
 // nothing. Storing a reading twice changes nothing, so every failure may be retried.
 //
 // Whose a reading is and when it was, package origin says. The newest reading of each
-// node is kept in the metadata database before the reading is appended: while that is
-// away nothing is, and hours of redelivery leave no copies in the time-series table.
+// node and its last day in slots of ten minutes are kept in the metadata database before
+// the reading is appended: while that is away nothing is, and hours of redelivery leave
+// no copies in the time-series table.
 package ingest
 
 import (

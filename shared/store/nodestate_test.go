@@ -1,13 +1,16 @@
 package store_test
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/reading"
@@ -74,7 +77,7 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 			want = append(want, stateRow{channel, fmt.Sprint("n", i), &message, &temperature})
 		}
 	}
-	if diff := cmp.Diff(want, db.states(t)); diff != "" {
+	if diff := gocmp.Diff(want, db.states(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -115,5 +118,149 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 	}
 	if got < 55 || got > 65 {
 		t.Errorf("after an hour of a reading a minute %g", got)
+	}
+}
+
+type slotRow struct {
+	Slot                           int16
+	Starts                         time.Time
+	MinTemperature, MaxTemperature float64
+	MinHumidity, MaxHumidity       float64
+	LastAt                         time.Time
+	LastTemperature, LastHumidity  float64
+}
+
+// slots are those of node n.
+func (db fixture) slots(t *testing.T, channel int64) []slotRow {
+	t.Helper()
+	rows, err := db.pool.Query(t.Context(), `
+		SELECT slot, starts, min_temperature, max_temperature, min_humidity, max_humidity, last_at, last_temperature, last_humidity
+		FROM node_slots
+		WHERE channel = $1 AND node_id = 'n'
+		ORDER BY slot`, channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[slotRow])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range found {
+		found[i].Starts, found[i].LastAt = found[i].Starts.UTC(), found[i].LastAt.UTC()
+	}
+	return found
+}
+
+// TestNodeSlotsAreTheLastDayInAnyOrder delivers 30 hours of a node in two channels in
+// disorder, with duplicates and two readings of one time, by several writers at once,
+// and compares with slots that are computed from the readings in order.
+func TestNodeSlotsAreTheLastDayInAnyOrder(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	var all []store.NodeReading
+	want := map[reading.Channel]map[int16]slotRow{0: {}, 1: {}}
+	for i := range 600 {
+		for channel := range reading.Channel(2) {
+			at := instant().Add(time.Duration(i/2*2) * 3 * time.Minute)
+			r := reading.Reading{
+				Channel: channel, NodeID: "n", MessageID: fmt.Sprint("m", i), Time: at,
+				Temperature: float64(i*7%50) + float64(channel)/4, Humidity: float64(i * 3 % 100),
+			}
+			all = append(all, store.NodeReading{Reading: r})
+			starts := at.Truncate(10 * time.Minute)
+			slot := int16(starts.Sub(starts.Truncate(24*time.Hour)) / (10 * time.Minute))
+			now, ok := want[channel][slot]
+			if !ok || now.Starts.Before(starts) {
+				now = slotRow{slot, starts, r.Temperature, r.Temperature, r.Humidity, r.Humidity, at, r.Temperature, r.Humidity}
+			}
+			now.MinTemperature, now.MaxTemperature = min(now.MinTemperature, r.Temperature), max(now.MaxTemperature, r.Temperature)
+			now.MinHumidity, now.MaxHumidity = min(now.MinHumidity, r.Humidity), max(now.MaxHumidity, r.Humidity)
+			if at.After(now.LastAt) || r.Temperature > now.LastTemperature {
+				now.LastAt, now.LastTemperature, now.LastHumidity = at, r.Temperature, r.Humidity
+			}
+			want[channel][slot] = now
+		}
+	}
+	chance := rand.New(rand.NewPCG(1, 2))
+	all = append(all, all[:300]...)
+	var group sync.WaitGroup
+	for writer := range 4 {
+		mine := slices.Clone(all)
+		chance.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+		group.Go(func() {
+			for batch := range slices.Chunk(mine, 20+60*writer) {
+				if err := db.UpdateNodeStates(t.Context(), batch); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	for channel, slots := range want {
+		ordered := slices.SortedFunc(maps.Values(slots), func(a, b slotRow) int { return cmp.Compare(a.Slot, b.Slot) })
+		if len(ordered) < 100 {
+			t.Fatalf("only %d slots", len(ordered))
+		}
+		if diff := gocmp.Diff(ordered, db.slots(t, int64(channel))); diff != "" {
+			t.Errorf("channel %d (-want +got):\n%s", channel, diff)
+		}
+	}
+}
+
+func TestLateReadingLeavesTheSlotOfANewerDay(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	at := time.Date(2026, 11, 20, 23, 59, 59, 0, time.UTC) // of the last slot
+	keep := func(at time.Time, temperature float64) {
+		t.Helper()
+		r := reading.Reading{NodeID: "n", MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
+		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(starts time.Time, low, high, last float64) {
+		t.Helper()
+		got := db.slots(t, 0)
+		if len(got) != 1 || got[0].Slot != 143 || !got[0].Starts.Equal(starts) ||
+			got[0].MinTemperature != low || got[0].MaxTemperature != high || got[0].LastTemperature != last {
+			t.Errorf("slots %+v", got)
+		}
+	}
+	keep(at, 20)
+	keep(at.Add(-24*time.Hour), 90)
+	want(at.Truncate(10*time.Minute), 20, 20, 20)
+	keep(at.Add(-time.Minute), 25)
+	want(at.Truncate(10*time.Minute), 20, 25, 20)
+	keep(at.Add(24*time.Hour), 22)
+	want(at.Add(24*time.Hour).Truncate(10*time.Minute), 22, 22, 22)
+}
+
+// TestSlotsOfAHoldBeginEmpty: what a former holder's node sent is in none of them,
+// however late it comes.
+func TestSlotsOfAHoldBeginEmpty(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	before := store.NodeReading{Reading: reading.Reading{NodeID: "n", MessageID: "m", Time: time.Now().Add(-time.Minute), Temperature: 20}}
+	keep := func(r store.NodeReading) {
+		t.Helper()
+		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(before)
+	if got := db.slots(t, 0); len(got) != 1 {
+		t.Fatalf("before the hold %+v", got)
+	}
+	db.claim(t, db.anna, db.room(t, db.anna), "n")
+	keep(before)
+	if got := db.slots(t, 0); len(got) != 0 {
+		t.Errorf("of the time before the hold %+v", got)
+	}
+	after := before
+	after.Time = time.Now().Add(time.Minute)
+	keep(after)
+	if got := db.slots(t, 0); len(got) != 1 {
+		t.Errorf("after the first reading %+v", got)
 	}
 }

@@ -28,6 +28,7 @@ type database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
 // retry calls do until it succeeds, fails for another reason, or was tried
@@ -62,6 +63,18 @@ func (r retrying) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 		return nil
 	})
 	return tag, err
+}
+
+// ExecBatch runs the statements that queue adds as one transaction, in one round trip.
+func (r retrying) ExecBatch(ctx context.Context, queue func(*pgx.Batch)) error {
+	return retry(ctx, r.attempts, func() error {
+		batch := &pgx.Batch{}
+		queue(batch)
+		if err := r.pool.SendBatch(ctx, batch).Close(); err != nil {
+			return fmt.Errorf("statements: %w", err)
+		}
+		return nil
+	})
 }
 
 // QueryRow runs a query when its row is scanned.
