@@ -130,7 +130,7 @@ func stored(t *testing.T, pool *pgxpool.Pool) []reading.Reading {
 		t.Fatal(err)
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reading.Reading, err error) {
-		err = row.Scan(&r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
+		err = row.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
 		r.Time = r.Time.UTC()
 		return r, err
 	})
