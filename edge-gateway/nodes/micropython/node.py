@@ -107,7 +107,7 @@ class Node:
         message_id, temperature, humidity, at = reading
         message = {"id": message_id, "node_id": self._id, "temperature": temperature, "humidity": humidity}
         age = time.ticks_diff(time.ticks_ms(), at)
-        if age >= 1000:
+        if age >= 100:
             message["age_s"] = age / 1000
         return self._post("message", message)
 

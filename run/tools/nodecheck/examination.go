@@ -1,0 +1,421 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// slowest is a little longer than the gateway takes to answer while it waits for Pub/Sub.
+	slowest = 4500 * time.Millisecond
+	// patience is how long a node may say nothing at least, however short its interval is.
+	patience = 30 * time.Second
+	// silentFor is the same in intervals, and awayFor how long the gateway is gone.
+	silentFor, awayFor = 10, 4
+	// again is how many new readings may come before one that failed comes again, and
+	// insisting how often one may come that was rejected.
+	again, insisting = 3, 3
+	// busiest is how many requests a node may make in an interval: six readings while it
+	// gets hotter, a heartbeat, and some that failed before.
+	busiest, allowance = 12, 200
+)
+
+// findings of an examination.
+type finding struct{ verdict, text string }
+
+const (
+	isRight = "ok"
+	isWrong = "WRONG"
+	isNote  = "note"
+)
+
+// stage is what happens to the next new reading.
+type stage int
+
+const (
+	taken stage = iota
+	refused
+	answerLost
+	kept
+	rejected
+	limited
+	slow
+	away
+	finished
+)
+
+// script is what happens to new readings, in this order.
+var script = []stage{taken, taken, refused, taken, answerLost, taken, kept, taken, rejected, taken, limited, slow, away, taken, taken, finished} //nolint:gochecknoglobals // a constant list
+
+// sample is a message as it came first.
+type sample struct {
+	temperature, humidity string
+	stage                 stage
+	place                 int // among the new readings
+	times                 int
+	at                    time.Time
+}
+
+// examination is an http.Handler between a node and the gateway's own code.
+type examination struct {
+	gateway  http.Handler
+	interval time.Duration
+	clock    func() time.Time
+	done     chan struct{}
+
+	mu       sync.Mutex
+	node     string
+	began    time.Time // the first request
+	last     time.Time
+	requests int
+	found    []finding
+	told     map[string]bool
+
+	registrations int
+	registered    bool
+	beats         int
+	readings      map[string]*sample
+	step          int       // of the script
+	samples       int       // with ids of their own
+	gone          time.Time // when the gateway went away
+	duringOutage  map[string]bool
+	caughtUp      int // readings of the outage that came with their age
+	undated       int // and without
+}
+
+func newExamination(behind http.Handler, interval time.Duration, clock func() time.Time) *examination {
+	return &examination{
+		gateway: behind, interval: interval, clock: clock, done: make(chan struct{}),
+		told: map[string]bool{}, readings: map[string]*sample{}, duringOutage: map[string]bool{},
+	}
+}
+
+// say notes a finding of a kind once.
+func (e *examination) say(verdict, kind, format string, values ...any) {
+	if !e.told[kind] {
+		e.told[kind] = true
+		e.found = append(e.found, finding{verdict, fmt.Sprintf(format, values...)})
+	}
+}
+
+// message is what a node sends; numbers stay as they were written.
+type message struct {
+	ID          string          `json:"id"`
+	MessageID   string          `json:"message_id"`
+	NodeID      string          `json:"node_id"`
+	Temperature json.RawMessage `json:"temperature"`
+	Humidity    json.RawMessage `json:"humidity"`
+	Age         json.RawMessage `json:"age_s"`
+}
+
+// treatment is what becomes of a request: an answer in place of the gateway's, or a
+// pause before it, or none.
+type treatment struct {
+	status int
+	body   string
+	pause  time.Duration
+	hangUp bool // after the gateway had it, where taken
+	taken  bool
+}
+
+// ServeHTTP implements [http.Handler].
+func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, gatewayBody))
+	if err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.say(isWrong, "body", "a request to %s was cut off: Content-Length must be the length of the body in bytes", r.URL.Path)
+		return
+	}
+	var m message
+	_ = json.Unmarshal(body, &m) // the gateway says what is wrong with it
+	what := e.treat(r.URL.Path, m)
+	if what.pause > 0 {
+		timer := time.NewTimer(what.pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.Context().Done():
+			e.mu.Lock()
+			e.say(isWrong, "timeout", "did not wait %s for an answer: the gateway may take 4 s while it waits for Pub/Sub, so a node waits at least 5", what.pause)
+			e.mu.Unlock()
+			return
+		}
+	}
+	if what.status > 0 {
+		w.Header().Set("Content-Type", "application/json")
+		if what.status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
+		w.WriteHeader(what.status)
+		_, _ = io.WriteString(w, what.body)
+		return
+	}
+	if what.hangUp && !what.taken {
+		panic(http.ErrAbortHandler)
+	}
+	recorder := httptest.NewRecorder()
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	e.gateway.ServeHTTP(recorder, r)
+	e.judge(r, recorder, body)
+	if what.hangUp {
+		panic(http.ErrAbortHandler)
+	}
+	maps.Copy(w.Header(), recorder.Header())
+	w.WriteHeader(recorder.Code)
+	_, _ = w.Write(recorder.Body.Bytes())
+}
+
+const gatewayBody = 128 << 10
+
+// treat notes a request and says what becomes of it.
+func (e *examination) treat(path string, m message) treatment {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.clock()
+	if e.began.IsZero() {
+		e.began = now
+	}
+	e.last = now
+	e.requests++
+	if e.node == "" {
+		e.node = m.NodeID
+	}
+	if m.NodeID != e.node && m.NodeID != "" {
+		e.say(isNote, "other "+m.NodeID, "a node %s calls too: it is not examined, unless it is the same one under another id, which is wrong", m.NodeID)
+		return treatment{}
+	}
+	if !e.gone.IsZero() && now.Sub(e.gone) < awayFor*e.interval {
+		if path == "/api/v1/message" && m.id() != "" {
+			e.duringOutage[m.id()] = true
+			e.remember(m, now)
+		}
+		return treatment{hangUp: true}
+	}
+	switch path {
+	case "/api/v1/register":
+		e.registrations++
+		if e.registrations <= 2 && len(e.readings) == 0 {
+			return treatment{hangUp: true}
+		}
+		e.registered = true
+	case "/api/v1/heartbeat":
+		e.beats++
+	case "/api/v1/message":
+		return e.message(m, now)
+	}
+	return treatment{}
+}
+
+func (m message) id() string {
+	if m.ID != "" {
+		return m.ID
+	}
+	return m.MessageID
+}
+
+// remember notes a reading, and says whether it is new.
+func (e *examination) remember(m message, now time.Time) (r *sample, isNew bool) {
+	temperature, humidity := strings.Trim(string(m.Temperature), `"`), strings.Trim(string(m.Humidity), `"`)
+	r, ok := e.readings[m.id()]
+	if !ok {
+		e.samples++
+		r = &sample{temperature: temperature, humidity: humidity, place: e.samples, at: now}
+		e.readings[m.id()] = r
+	}
+	r.times++
+	if r.temperature != temperature || r.humidity != humidity {
+		ok = false // it is examined as the new one that it is
+		e.say(isWrong, "id", "message id %q came with %s °C and %s %%, and before with %s °C and %s %%: every reading needs an id of its own, such as eight random bytes",
+			m.id(), temperature, humidity, r.temperature, r.humidity)
+		e.samples++
+		*r = sample{temperature: temperature, humidity: humidity, place: e.samples, times: 1, at: now}
+	}
+	return r, !ok
+}
+
+// message treats a message by the script.
+func (e *examination) message(m message, now time.Time) treatment {
+	if len(e.readings) == 0 && !e.registered {
+		switch e.registrations {
+		case 0:
+			e.say(isWrong, "register", "sent a reading without having called /api/v1/register: a node registers at boot")
+		default:
+			e.say(isWrong, "register", "gave up registration after %d attempts without an answer: a node makes five retries, with growing pauses", e.registrations)
+		}
+	}
+	if m.id() == "" || !json.Valid(m.Temperature) || !json.Valid(m.Humidity) {
+		return treatment{} // the gateway rejects it
+	}
+	r, isNew := e.remember(m, now)
+	if !isNew {
+		return e.repeated(m, r, now)
+	}
+	r.stage = script[e.step]
+	switch r.stage {
+	case finished:
+		return treatment{}
+	default:
+		e.step++
+	}
+	switch r.stage {
+	case refused:
+		return treatment{status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub"}`}
+	case answerLost:
+		return treatment{hangUp: true, taken: true}
+	case kept:
+		return treatment{status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub","kept":true}`}
+	case rejected:
+		return treatment{status: http.StatusBadRequest, body: `{"error":"Invalid message format","reason":"this is nodecheck: it rejects a reading that is in order"}`}
+	case limited:
+		return treatment{status: http.StatusTooManyRequests, body: `{"error":"Too many requests"}`}
+	case slow:
+		return treatment{pause: slowest}
+	case away:
+		e.gone = now
+		e.duringOutage[m.id()] = true
+		return treatment{hangUp: true}
+	default:
+		return treatment{}
+	}
+}
+
+// repeated treats a message that came before.
+func (e *examination) repeated(m message, r *sample, now time.Time) treatment {
+	if e.duringOutage[m.id()] {
+		delete(e.duringOutage, m.id())
+		if len(m.Age) > 0 {
+			e.caughtUp++
+		} else {
+			e.undated++
+		}
+	}
+	switch r.stage {
+	case kept:
+		e.say(isNote, "kept", `sent a reading again that was answered 500 with "kept": true: it need not, the gateway has it`)
+	case limited:
+		if r.times == 2 && now.Sub(r.at) < 900*time.Millisecond && e.interval > 2*time.Second {
+			e.say(isWrong, "limited", "sent again %s after an answer of 429 with Retry-After: 1", now.Sub(r.at).Round(time.Millisecond))
+		}
+	case rejected:
+		if r.times > insisting {
+			e.say(isWrong, "rejected", "sent a reading %d times that was answered 400: it will be rejected for ever, so drop it and go on", r.times)
+		}
+		return treatment{status: http.StatusBadRequest, body: `{"error":"Invalid message format","reason":"this is nodecheck: it rejects a reading that is in order"}`}
+	default:
+	}
+	return treatment{}
+}
+
+// judge looks at the gateway's own answer.
+func (e *examination) judge(r *http.Request, answer *httptest.ResponseRecorder, body []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var said struct{ Error, Reason string }
+	_ = json.Unmarshal(answer.Body.Bytes(), &said)
+	switch {
+	case answer.Code < 400:
+		if script[e.step] == finished && r.URL.Path == "/api/v1/message" {
+			e.end()
+		}
+	case answer.Code == http.StatusNotFound, answer.Code == http.StatusMethodNotAllowed:
+		e.say(isWrong, "path "+r.URL.Path, "called %s %s, which the gateway does not have (%d %s)", r.Method, r.URL.Path, answer.Code, said.Error)
+	case said.Reason != "":
+		rule, _, _ := strings.Cut(said.Reason, ": got")
+		e.say(isWrong, "invalid "+rule, "sent a message that the gateway rejects: %s. The body was %s", said.Reason, shortened(body))
+	default:
+		e.say(isWrong, "invalid "+r.URL.Path, "%s was answered %d %s. The body was %s", r.URL.Path, answer.Code, said.Error, shortened(body))
+	}
+}
+
+func shortened(body []byte) string {
+	if len(body) > 200 {
+		return string(body[:200]) + "…"
+	}
+	return string(body)
+}
+
+func (e *examination) end() {
+	select {
+	case <-e.done:
+	default:
+		close(e.done)
+	}
+}
+
+// over reports whether all was seen, or the node has fallen silent.
+func (e *examination) over() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	select {
+	case <-e.done:
+		return true
+	default:
+	}
+	if e.began.IsZero() {
+		return false
+	}
+	now := e.clock()
+	if silence := now.Sub(e.last); silence > max(patience, silentFor*e.interval) {
+		e.say(isWrong, "silent", "fell silent: nothing came for %s, after %d requests. Nodes go on whatever they are answered, or not answered", silence.Round(time.Second), e.requests)
+		return true
+	}
+	// A node that comes, and never with what the script waits for.
+	if stuck := now.Sub(e.began); stuck > max(4*patience, 20*silentFor*e.interval) {
+		e.say(isWrong, "stuck", "sent %d readings with ids of their own in %s, too few to examine it", e.samples, stuck.Round(time.Second))
+		return true
+	}
+	return false
+}
+
+// verdict returns what was found, with what was right.
+func (e *examination) verdict() []finding {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.began.IsZero() {
+		return []finding{{isWrong, "no node called"}}
+	}
+	elapsed := e.last.Sub(e.began)
+	for id, r := range e.readings {
+		behind := e.samples - r.place
+		if r.times > 1 || behind < again {
+			continue
+		}
+		switch r.stage {
+		case refused:
+			e.say(isWrong, "refused", "reading %q was answered 500 and never came again under its id: it is lost, or stored twice if it came under another", id)
+		case answerLost:
+			e.say(isWrong, "lost answer", "reading %q got no answer and never came again under its id: a node that hears nothing cannot know, and sends the same message again", id)
+		case limited:
+			e.say(isWrong, "limited", "reading %q was answered 429 and never came again under its id: it is lost", id)
+		default:
+		}
+	}
+	if e.beats == 0 && e.samples > 3*again {
+		e.say(isWrong, "heartbeat", "sent %d readings and no heartbeat: POST /api/v1/heartbeat with {\"node_id\": …} between readings, each 30 to 60 seconds", e.samples)
+	}
+	if most := busiest*int(elapsed/e.interval) + allowance; e.requests > most {
+		e.say(isWrong, "busy", "made %d requests in %d intervals of %s: the gateway answers 429 beyond 50 a second, and a battery is soon empty", e.requests, elapsed/e.interval, e.interval)
+	}
+	if e.undated > 0 {
+		e.say(isNote, "undated", "readings that waited for the gateway came without age_s: they are dated when they arrive")
+	} else if !e.gone.IsZero() && e.caughtUp == 0 {
+		e.say(isNote, "outage", "what was measured while the gateway was away never came: a node may keep an hour of readings, and send them with age_s")
+	}
+	found := e.found
+	for _, f := range found {
+		if f.verdict == isWrong {
+			return found
+		}
+	}
+	return append([]finding{{isRight, fmt.Sprintf("%s: %d registrations, %d readings, %d heartbeats, %d readings of an outage with their age",
+		e.node, e.registrations, e.samples, e.beats, e.caughtUp)}}, found...)
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/nodesim"
+)
+
+// patient is how long a node may take that is in order, however busy the machine is.
+const patient = 3 * time.Minute
+
+// examine checks the node that begin starts with the address of the gateway that it is
+// to call. The node's context ends with the examination.
+func examine(t *testing.T, interval time.Duration, begin func(ctx context.Context, address string) error) []finding {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	ctx, stop := context.WithTimeout(t.Context(), patient)
+	defer stop()
+	var node sync.WaitGroup
+	node.Go(func() {
+		if err := begin(ctx, listener.Addr().String()); err != nil && ctx.Err() == nil {
+			t.Errorf("the node ended: %v", err)
+		}
+	})
+	found, err := check(ctx, listener, interval, time.Now)
+	if err != nil {
+		t.Error(err)
+	}
+	if ctx.Err() != nil {
+		t.Error("the examination did not come to its end")
+	}
+	stop()
+	node.Wait()
+	return found
+}
+
+// inOrder wants no fault, and no note where there should be none.
+func inOrder(t *testing.T, found []finding, notes bool) {
+	t.Helper()
+	for _, f := range found {
+		if f.verdict == isWrong || f.verdict == isNote && !notes {
+			t.Errorf("%s %s", f.verdict, f.text)
+		}
+	}
+	t.Logf("%+v", found)
+}
+
+func TestMicroPythonNodeIsInOrder(t *testing.T) {
+	t.Parallel()
+	found := examine(t, 300*time.Millisecond, func(ctx context.Context, address string) error {
+		host, port, _ := net.SplitHostPort(address)
+		command := micropython(t, fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\nINTERVAL_S = 0.3\n", host, port)) //nolint:contextcheck // it is killed below
+		var console bytes.Buffer
+		command.Stdout, command.Stderr = &console, &console
+		if err := command.Start(); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		t.Log(console.String())
+		return nil
+	})
+	inOrder(t, found, false)
+}
+
+func TestSimulatedNodeIsInOrder(t *testing.T) {
+	t.Parallel()
+	const speed = 150
+	found := examine(t, nodesim.DefaultInterval/speed, func(ctx context.Context, address string) error {
+		simulation, err := nodesim.New(nodesim.Config{Gateway: "http://" + address, Nodes: 1, Speed: speed, Clock: time.Now})
+		if err != nil {
+			return err
+		}
+		return simulation.Run(ctx)
+	})
+	inOrder(t, found, true) // it keeps four readings and sends no age_s
+}
+
+// faulty is a small node that is in order but for what is set.
+type faulty struct {
+	base         string
+	client       *http.Client
+	interval     time.Duration
+	registers    int // attempts
+	beats        bool
+	newIDs       bool // for a reading that is sent again
+	oneID        bool
+	broken       string // a measurement in place of one
+	stubborn     bool   // sends what was rejected until it is taken
+	milliseconds bool   // in age_s
+	address      string // in place of the node's
+	forgetful    bool   // sends nothing again
+	path         string // in place of heartbeat
+}
+
+func inOrderNode() faulty {
+	return faulty{
+		interval: 20 * time.Millisecond, registers: 6, beats: true,
+		client: &http.Client{Timeout: 10 * time.Second}, address: "192.168.1.20", path: "heartbeat",
+	}
+}
+
+func (f faulty) post(ctx context.Context, path, body string) int {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.base+path, strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	response, err := f.client.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, _ := io.ReadAll(response.Body)
+	var answer struct{ Kept bool }
+	_ = json.Unmarshal(content, &answer)
+	if answer.Kept {
+		return http.StatusOK
+	}
+	return response.StatusCode
+}
+
+type waiting struct {
+	id, values string
+	at         time.Time
+}
+
+func (f faulty) run(ctx context.Context, address string) error {
+	f.base = "http://" + address + "/api/v1/"
+	for range f.registers {
+		if f.post(ctx, "register", fmt.Sprintf(`{"node_id":"n1","ip_addr":%q}`, f.address)) == http.StatusCreated {
+			break
+		}
+	}
+	ticker := time.NewTicker(f.interval)
+	defer ticker.Stop()
+	var kept []waiting
+	for count := 0; ctx.Err() == nil; count++ {
+		id := strconv.Itoa(count)
+		if f.oneID {
+			id = "1"
+		}
+		values := fmt.Sprintf(`"temperature":%.1f,"humidity":41`, 20+float64(count%50)/10)
+		if f.broken != "" && count%5 == 4 {
+			values = f.broken
+		}
+		kept = append(kept, waiting{id, values, time.Now()})
+		var left []waiting
+		for i, m := range kept {
+			age := time.Since(m.at).Seconds()
+			if f.milliseconds {
+				age = 1e6 + age*1000
+			}
+			body := fmt.Sprintf(`{"id":%q,"node_id":"n1",%s}`, m.id, m.values)
+			if i < len(kept)-1 {
+				body = fmt.Sprintf(`{"id":%q,"node_id":"n1",%s,"age_s":%.3f}`, m.id, m.values, age)
+			}
+			status := f.post(ctx, "message", body)
+			if status == http.StatusBadRequest && !f.stubborn || status == http.StatusOK || f.forgetful {
+				continue
+			}
+			if f.newIDs {
+				m.id += "-again"
+			}
+			left = append(left, m)
+		}
+		kept = left
+		if f.beats && count%2 == 1 {
+			f.post(ctx, f.path, `{"node_id":"n1"}`)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+func TestWrongNodesAreToldWhy(t *testing.T) {
+	t.Parallel()
+	var examined sync.WaitGroup
+	for name, c := range map[string]struct {
+		change func(*faulty)
+		say    string // empty: nothing is wrong
+	}{
+		"in order":                  {func(*faulty) {}, ""},
+		"gives up registration":     {func(f *faulty) { f.registers = 2 }, "gave up registration after 2 attempts without an answer: a node makes five retries"},
+		"does not register":         {func(f *faulty) { f.registers = 0 }, "sent a reading without having called /api/v1/register"},
+		"registers without address": {func(f *faulty) { f.address = "" }, "/api/v1/register was answered 400 Invalid request body"},
+		"new id for a retry":        {func(f *faulty) { f.newIDs = true }, "never came again under its id: it is lost, or stored twice"},
+		"forgets what failed":       {func(f *faulty) { f.forgetful = true }, "a node that hears nothing cannot know, and sends the same message again"},
+		"one id for all":            {func(f *faulty) { f.oneID = true }, `message id "1" came with 20.1 °C and 41 %, and before with 20.0 °C and 41 %: every reading needs an id of its own`},
+		"not a number":              {func(f *faulty) { f.broken = `"temperature":nan,"humidity":41` }, "sent a message that the gateway rejects: the body is not JSON"},
+		"a disconnected DS18B20":    {func(f *faulty) { f.broken = `"temperature":-127,"humidity":41` }, "rejects: temperature must be between -40 and 125 degrees Celsius: got -127"},
+		"null":                      {func(f *faulty) { f.broken = `"temperature":null,"humidity":null` }, "rejects: temperature is required"},
+		"no heartbeat":              {func(f *faulty) { f.beats = false }, "readings and no heartbeat"},
+		"heartbeat elsewhere":       {func(f *faulty) { f.path = "alive" }, "called POST /api/v1/alive, which the gateway does not have (404 Not found)"},
+		"impatient":                 {func(f *faulty) { f.client = &http.Client{Timeout: 2 * time.Second} }, "did not wait 4.5s for an answer: the gateway may take 4 s"},
+		"stubborn":                  {func(f *faulty) { f.stubborn = true }, "times that was answered 400: it will be rejected for ever, so drop it and go on"},
+		"age in milliseconds":       {func(f *faulty) { f.milliseconds = true }, "rejects: age_s must be between 0 and 3600 seconds"},
+		"never rests":               {func(f *faulty) { f.interval = time.Millisecond }, "intervals of 1s: the gateway answers 429 beyond 50 a second"},
+	} {
+		// All at once, however few processors there are: they mostly wait.
+		examined.Go(func() {
+			node := inOrderNode()
+			c.change(&node)
+			interval := node.interval
+			if name == "never rests" {
+				interval = time.Second
+			}
+			var wrong []string
+			for _, f := range examine(t, interval, node.run) {
+				if f.verdict == isWrong {
+					wrong = append(wrong, f.text)
+				}
+			}
+			text := strings.Join(wrong, "\n")
+			if c.say == "" && text != "" {
+				t.Errorf("%s: was told\n%s", name, text)
+			}
+			if !strings.Contains(text, c.say) || len(wrong) > 3 {
+				t.Errorf("%s: was told\n%s\nwant %q and little else", name, text, c.say)
+			}
+		})
+	}
+	examined.Wait()
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-interval", "0s"}, &out, time.Now); err == nil || !strings.Contains(err.Error(), "over 0") {
+		t.Errorf("an interval of nothing: %v", err)
+	}
+	if err := run(t.Context(), []string{"-listen", "nowhere"}, &out, time.Now); err == nil {
+		t.Error("listens nowhere")
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	err := run(ended, []string{"-listen", "127.0.0.1:0"}, &out, time.Now)
+	if err == nil || errors.Is(err, context.Canceled) {
+		t.Errorf("without a node: %v\n%s", err, out.String())
+	}
+}
+
+// TestSilentNode moves the clock, with a node that calls once.
+func TestSilentNode(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	e := newExamination(http.NotFoundHandler(), time.Second, func() time.Time { return now })
+	if e.over() {
+		t.Error("over before a node called")
+	}
+	e.treat("/api/v1/heartbeat", message{NodeID: "n1"})
+	now = now.Add(29 * time.Second)
+	if e.over() {
+		t.Error("over after 29 s of silence")
+	}
+	now = now.Add(2 * time.Second)
+	if !e.over() || !strings.Contains(fmt.Sprint(e.verdict()), "fell silent: nothing came for 31s, after 1 requests") {
+		t.Errorf("found %v", e.verdict())
+	}
+	recorder := httptest.NewRecorder()
+	e.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/api/v1/alive", http.NoBody))
+	if recorder.Code != http.StatusNotFound {
+		t.Errorf("answered %d", recorder.Code)
+	}
+}
