@@ -31,6 +31,7 @@ import (
 	"coldaisle.dev/run/api/customers"
 	"coldaisle.dev/run/api/data"
 	"coldaisle.dev/run/api/gateways"
+	"coldaisle.dev/run/api/incidents"
 	"coldaisle.dev/run/api/learning"
 	"coldaisle.dev/run/api/pages"
 	"coldaisle.dev/run/api/requestlog"
@@ -119,6 +120,9 @@ func New(cfg Config) (*API, error) {
 	}).Register(r)
 	(&alerts.Handlers{Store: cfg.Store}).Register(r)
 	(&alerts.ThresholdHandlers{Store: cfg.Store}).Register(r)
+	(&incidents.Handlers{Store: cfg.Store, Clock: cfg.Clock}).Register(r)
+	(&incidents.RuleHandlers{Store: cfg.Store, Readings: cfg.Readings, Clock: cfg.Clock}).Register(r)
+	(&incidents.MaintenanceHandlers{Store: cfg.Store, Clock: cfg.Clock}).Register(r)
 	(&learning.Handlers{Store: cfg.Store, Retrainer: retrainer, Log: log}).Register(r)
 
 	document, err := r.Document()

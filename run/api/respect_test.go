@@ -41,6 +41,7 @@ func TestRespect(t *testing.T) {
 	for i := range 10 {
 		s.reading(t, "node-1", begin.Add(time.Duration(i)*time.Millisecond), 20+float64(i), 40)
 	}
+	s.judge(t, "node-1", begin, 55)
 	gateway := account.enrolled(t, "Basement")
 	status := gateway.next()
 	status.Nodes = []wire.StatusNode{{NodeID: "discovered-1", LastHeartbeat: begin}}

@@ -42,6 +42,13 @@ func TestTenantIsolation(t *testing.T) {
 	victim.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"vault-1","name":"Door","type":"DHT22","room_id":%d}`, room))
 	s.reading(t, "vault-1", now.Add(-time.Minute), 20, 40)
 	alert := s.alert(t, "vault-1", now, 60)
+	s.judge(t, "vault-1", now, 60)
+	var hot int64
+	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot); err != nil {
+		t.Fatal(err)
+	}
+	rule := victim.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
+	window := victim.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60}`)
 	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
 		`{"sensor_id":"vault-1","timestamp":%q,"actual_temp":20,"anomaly_predicted":true}`, now.Format(time.RFC3339)))
 
@@ -99,6 +106,21 @@ func TestTenantIsolation(t *testing.T) {
 		"acknowledgeAlert": by("/api/v1/alerts/%d/acknowledge", alert, "", "Alert not found"),
 		"getThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, "", "Customer not found"),
 		"setThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, `{"max_temperature":125}`, "Customer not found"),
+
+		"listIncidents":        {path: "/api/v1/incidents?sensor_id=vault-1", status: 200, empty: `[]`},
+		"getIncident":          by("/api/v1/incidents/%d", hot, "", "Incident not found"),
+		"acknowledgeIncidents": {path: "/api/v1/incidents/acknowledge", body: fmt.Sprintf(`{"ids":["%d"]}`, hot), status: 404, detail: "Incident not found"},
+		"listRules":            {path: "/api/v1/rules", status: 200},
+		"createRule":           {path: "/api/v1/rules", body: fmt.Sprintf(someRule, 30.0, `,"sensor_id":"vault-1"`), status: 404, detail: "Sensor not found"},
+		"updateRule":           by("/api/v1/rules/%d", rule, fmt.Sprintf(someRule, 30.0, ""), "Rule not found"),
+		"deleteRule":           by("/api/v1/rules/%d", rule, "", "Rule not found"),
+		"listPresets":          {path: "/api/v1/rules/presets", status: 200},
+		"applyPreset":          {path: "/api/v1/rules/preset", body: fmt.Sprintf(`{"preset":"ashrae_a1","room_id":%d}`, room), status: 404, detail: "Room not found"},
+		"previewRules":         {path: "/api/v1/rules/preview", body: `{"days":7,"rules":[` + fmt.Sprintf(someRule, 1.0, "") + `]}`, status: 200, empty: `[]`},
+		"listMaintenance":      {path: "/api/v1/maintenance", status: 200, empty: `[]`},
+		"createMaintenance":    {path: "/api/v1/maintenance", body: `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1"}`, status: 404, detail: "Sensor not found"},
+		"updateMaintenance":    by("/api/v1/maintenance/%d", window, `{"start_time":"2026-03-01","duration_s":60}`, "Maintenance window not found"),
+		"deleteMaintenance":    by("/api/v1/maintenance/%d", window, "", "Maintenance window not found"),
 
 		"listPredictions":    {path: "/api/v1/prediction-feedback?sensor_id=vault-1", status: 200, empty: `[]`},
 		"recordPrediction":   {path: "/api/v1/prediction-feedback", body: `{"sensor_id":"vault-1","timestamp":"2026-03-01","anomaly_predicted":true}`, status: 404, detail: "Sensor not found"},
@@ -162,6 +184,9 @@ func TestTenantIsolation(t *testing.T) {
 		"/api/v1/sensors/sensor/vault-1":                             `"name":"Door"`,
 		"/api/v1/data/latest/vault-1":                                `"temperature":20`,
 		"/api/v1/alerts/active":                                      `"acknowledged":false`,
+		"/api/v1/incidents":                                          `"acknowledged":false`,
+		"/api/v1/rules":                                              fmt.Sprintf(`"id":%d,`, rule),
+		"/api/v1/maintenance":                                        fmt.Sprintf(`"id":%d,`, window),
 		fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction):    `"feedback":null`,
 		fmt.Sprintf("/api/v1/alerts/thresholds/%d", victim.id):       `"max_temperature":50`,
 		fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", victim.id): `"Vault"`,

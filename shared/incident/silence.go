@@ -15,3 +15,13 @@ const (
 func SilentFrom(newest time.Time, interval time.Duration) time.Time {
 	return newest.Add(max(minSilence, missedReadings*interval))
 }
+
+// DescribeSilence says in words that a node is silent: "No reading for 12 min,
+// usually one every 30 s".
+func DescribeSilence(newest time.Time, interval time.Duration, now time.Time) string {
+	text := "No reading for " + inWords(now.Sub(newest))
+	if interval > 0 {
+		text += ", usually one every " + inWords(interval)
+	}
+	return text
+}

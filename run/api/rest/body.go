@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -108,7 +109,7 @@ func (r *API) bodyFields(op *huma.Operation) []string {
 	}
 	body := r.Schemas().TypeFromRef(op.RequestBody.Content["application/json"].Schema.Ref)
 	var names []string
-	for field := range body.Fields() {
+	for _, field := range reflect.VisibleFields(body) {
 		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
 			names = append(names, name)
 		}

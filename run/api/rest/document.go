@@ -21,6 +21,7 @@ const (
 	TagGateways    = "Gateways"
 	TagData        = "Data"
 	TagAlerts      = "Alerts"
+	TagIncidents   = "Incidents"
 	TagPredictions = "Prediction feedback"
 	TagLearning    = "Machine learning"
 )
@@ -55,6 +56,7 @@ func (r *API) humaConfig() huma.Config {
 				{Name: TagGateways, Description: "Gateways enrolled to the caller, and the nodes that they hear."},
 				{Name: TagData, Description: "Readings of the caller's sensors."},
 				{Name: TagAlerts, Description: "Alerts and the thresholds that raise them."},
+				{Name: TagIncidents, Description: "What is wrong, where, since when; the rules that say so, and maintenance windows."},
 				{Name: TagPredictions, Description: "Predictions to validate, and their statistics."},
 				{Name: TagLearning, Description: "Training runs and forecasts."},
 			},

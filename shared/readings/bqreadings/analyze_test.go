@@ -50,6 +50,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	columns := map[string][]string{
 		"latest":  {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
 		"range":   {"customer_id", "message_id", "timestamp", "temperature", "humidity"},
+		"ranges":  {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
 		"buckets": append([]string{"part"}, summary...),
 		"stats":   append([]string{"place"}, summary...),
 		"history": {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},

@@ -154,6 +154,29 @@ func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end tim
 	}, start)
 }
 
+// Ranges yields the readings of many nodes by one query, node after node and channel
+// after channel, each oldest first and once. An error is the last thing it yields.
+func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return readings.Fold(func(yield func(reading.Reading, error) bool) {
+		from := end
+		for _, node := range nodes {
+			if begin, ok := visibleFrom(node, start, end); ok && begin.Before(from) {
+				from = begin
+			}
+		}
+		if !from.Before(end) {
+			return
+		}
+		visible := spansOf(nodes...)
+		for row, err := range rows[readingRow](ctx, s, "ranges", visible.with(
+			parameter("ids", visible.ids), parameter("start", from.Add(-readings.FoldWithin)), parameter("end", end))...) {
+			if !yield(row.reading(), err) || err != nil {
+				return
+			}
+		}
+	}, start)
+}
+
 // Buckets summarises a node's readings with start ≤ time < end in at most n
 // parts of equal width; parts without readings are absent.
 func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end time.Time, n int) ([]readings.Bucket, error) {

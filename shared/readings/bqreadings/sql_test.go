@@ -17,6 +17,7 @@ func parameters() map[string][]string {
 	return map[string][]string{
 		"latest":  {"channels", "from", "froms", "ids", "until", "untils"},
 		"range":   {"channels", "end", "froms", "node", "start", "untils"},
+		"ranges":  {"channels", "end", "froms", "ids", "start", "untils"},
 		"buckets": {"channels", "end", "fold", "from", "froms", "node", "start", "untils", "width"},
 		"stats":   {"channels", "end", "fold", "from", "froms", "node", "starts", "untils"},
 		"history": {"end", "limit", "start"},

@@ -211,6 +211,37 @@ func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end tim
 	return readings.Fold(s.pages(ctx, node, start.Add(-readings.FoldWithin), end), start)
 }
 
+// Ranges implements [readings.Reader]. It holds a connection until it is done.
+func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return readings.Fold(func(yield func(reading.Reading, error) bool) {
+		rows, err := s.pool.Query(ctx, `
+			SELECT `+rowColumns+`
+			FROM `+visibleSpans+`
+			JOIN sensor_data.readings r ON r.node_id = v.node_id AND r.customer_id = v.channel
+			    AND r.timestamp >= GREATEST(@start::timestamptz, v.from_time) AND r.timestamp < LEAST(@end::timestamptz, v.until_time)
+			ORDER BY r.node_id, r.customer_id, r.timestamp, r.message_id`,
+			spansOf(nodes...).args(pgx.StrictNamedArgs{"start": start.Add(-readings.FoldWithin), "end": end}))
+		if err != nil {
+			yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			r, err := pgx.RowToStructByName[row](rows)
+			if err != nil {
+				yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
+				return
+			}
+			if !yield(r.reading(), nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
+		}
+	}, start)
+}
+
 // pages yields all rows of a range.
 func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {

@@ -41,6 +41,7 @@ func Run(t *testing.T, store Store) {
 		"same id at another time is another": sameID,
 		"range":                              rangeIsHalfOpen,
 		"range stops when asked":             rangeStops,
+		"ranges of many nodes":               rangesOfMany,
 		"buckets":                            buckets,
 		"buckets of nothing":                 noBuckets,
 		"statistics":                         stats,
@@ -58,6 +59,42 @@ func Run(t *testing.T, store Store) {
 			t.Parallel()
 			test(t, store, strings.ReplaceAll(name, " ", "-"))
 		})
+	}
+}
+
+// rangesOfMany reads three nodes at once, one of them in two channels.
+func rangesOfMany(t *testing.T, store Store, node string) {
+	t.Helper()
+	signed := func(r reading.Reading) reading.Reading {
+		r.Channel = 7
+		return r
+	}
+	first := Now().Add(-time.Hour)
+	want := []reading.Reading{
+		at(node+"-a", "m1", first, 20, 40), at(node+"-a", "m2", first.Add(time.Minute), 21, 40),
+		at(node+"-b", "m1", first.Add(time.Minute), 22, 40), signed(at(node+"-b", "m1", first, 23, 40)),
+	}
+	add(t, store, append(slices.Clone(want), at(node+"-b", "m1", first.Add(2*time.Minute), 22, 40), // a copy
+		at(node+"-a", "early", first.Add(-time.Second), 1, 1), at(node+"-a", "late", Now(), 1, 1), at(node+"-c", "m", first, 1, 1))...)
+	nodes := []readings.NodeRef{
+		open(node + "-b"), open(node + "-a"), {ID: node + "-c"}, open(node + "-none"),
+	}
+	nodes[0].Visible = append(nodes[0].Visible, reading.Span{Channel: 7})
+	var got []reading.Reading
+	for r, err := range store.Ranges(t.Context(), nodes, first, Now()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, err := range store.Ranges(t.Context(), nodes, first, Now()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
 	}
 }
 
