@@ -63,12 +63,16 @@ Coldaisle is running.
   Gateway     %s/api/v1/nodes
   Sign in     %s   %s
 
+  Pub/Sub     %s
+  Functions   %s
+
   Log         %s
   Data        %s
 
 Ctrl-C stops it. Stored data stays.
 
-`, running.APIURL, running.APIURL, running.GatewayURL, credentials.Email, credentials.Password, logFile, data)
+`, running.APIURL, running.APIURL, running.GatewayURL, credentials.Email, credentials.Password,
+		running.PubSubAddress, running.FunctionsURL, logFile, data)
 }
 
 // The status is written often to a terminal, and seldom to a file.

@@ -89,6 +89,7 @@ func (s *System) startPubSub(ctx context.Context) error {
 		s.onStop("Pub/Sub", server.Close)
 		address = server.Address()
 	}
+	s.PubSubAddress = address
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(s.publishAfterTopology))
 	if err != nil {
 		return fmt.Errorf("connect to Pub/Sub at %s: %w", address, err)

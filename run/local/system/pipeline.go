@@ -72,13 +72,13 @@ func (s *System) startPipeline(ctx context.Context) error {
 			Function: function, DeadLetter: deadLetters[function], Clock: s.options.Clock, Log: s.log,
 		}, handler))
 	}
-	address, err := s.serve(ctx, "functions", mux)
-	if err != nil {
+	if s.FunctionsURL, err = s.serve(ctx, "functions", mux); err != nil {
 		return err
 	}
+	s.FunctionsURL += "/"
 	emulator := s.options.PubSubEmulator != ""
 	ensure := func(ctx context.Context) ([]pushbridge.Subscription, error) {
-		return pushbridge.EnsureTopology(ctx, s.PubSub, Project, func(function string) string { return address + "/" + function }, emulator)
+		return pushbridge.EnsureTopology(ctx, s.PubSub, Project, func(function string) string { return s.FunctionsURL + function }, emulator)
 	}
 	subscriptions, err := ensure(ctx)
 	if err != nil {

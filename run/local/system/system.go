@@ -86,6 +86,10 @@ type System struct {
 	APIURL     string
 	GatewayURL string
 	StorageURL string
+	// PubSubAddress is what PUBSUB_EMULATOR_HOST is set to for other programs.
+	PubSubAddress string
+	// FunctionsURL with a function's name behind it is where its messages are posted.
+	FunctionsURL string
 	// PubSub is connected to the system's Pub/Sub; tests publish and pull with it.
 	PubSub *pubsub.Client
 	// Pool is connected to the metadata database.

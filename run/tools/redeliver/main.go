@@ -12,7 +12,7 @@
 // refuses again is in the dead letter anew, by the function's own doing.
 //
 // Where the function is, its push subscription says; -endpoint says it for a function
-// that is paused, or locally. The caller's identity token comes from Application Default
+// that is paused, or for one of `make run`, see docs/one-machine.md. The caller's identity token comes from Application Default
 // Credentials, which must be those of a service account (see docs/pipeline.md).
 // PUBSUB_EMULATOR_HOST names an emulator, whose functions ask for no token.
 package main

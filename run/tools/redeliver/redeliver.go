@@ -215,7 +215,7 @@ func (r *redelivery) target(ctx context.Context, function string) (target, error
 	if endpoint == "" {
 		subscription, err := r.subscriptions.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: r.name(function)})
 		if err != nil {
-			return target{}, fmt.Errorf("subscription of %s: %w", function, err)
+			return target{}, fmt.Errorf("subscription of %s, which -endpoint replaces: %w", function, err)
 		}
 		endpoint = subscription.GetPushConfig().GetPushEndpoint()
 		if endpoint == "" {

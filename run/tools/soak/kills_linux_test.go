@@ -138,6 +138,7 @@ func (s *localSystem) look(said string) (found system.Credentials) {
 	for _, wanted := range []string{
 		fmt.Sprintf("Dashboard   http://127.0.0.1:%d\n", s.api), fmt.Sprintf("API         http://127.0.0.1:%d/docs\n", s.api),
 		fmt.Sprintf("Gateway     http://127.0.0.1:%d/api/v1/nodes\n", s.gateway), filepath.Join(s.data, "coldaisle.log"), "Data        " + s.data + "\n",
+		"Pub/Sub     127.0.0.1:", "Functions   http://127.0.0.1:",
 	} {
 		if !strings.Contains(said, wanted) {
 			s.t.Errorf("it does not say %q:\n%s", wanted, said)
