@@ -91,7 +91,7 @@ func isPagePath(requested string) bool {
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(requested, "/"), "/")
 	switch first {
-	case "", "rooms", "sensors", "alerts", "thresholds", "predictions", "account", "assets", "icon.svg":
+	case "", "rooms", "sensors", "alerts", "thresholds", "predictions", "gateways", "account", "assets", "icon.svg":
 		return true
 	default:
 		return false

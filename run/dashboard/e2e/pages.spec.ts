@@ -13,6 +13,7 @@ const pages = [
   { name: "alerts", path: "/alerts", ready: ".episode" },
   { name: "thresholds", path: "/thresholds", ready: "form" },
   { name: "predictions", path: "/predictions", ready: "canvas" },
+  { name: "gateways", path: "/gateways", ready: ".empty" },
   { name: "account", path: "/account", ready: "form" },
 ] as const;
 

@@ -17,6 +17,7 @@ const SensorPage = chunk("page", () => import("./pages/sensor"));
 const AlertsPage = chunk("page", () => import("./pages/alerts"));
 const ThresholdsPage = chunk("page", () => import("./pages/thresholds"));
 const PredictionsPage = chunk("page", () => import("./pages/predictions"));
+const GatewaysPage = chunk("page", () => import("./pages/gateways"));
 const AccountPage = chunk("page", () => import("./pages/account"));
 
 export function App() {
@@ -42,6 +43,7 @@ export function App() {
             <Route path="/alerts" component={AlertsPage} />
             <Route path="/thresholds" component={ThresholdsPage} />
             <Route path="/predictions" component={PredictionsPage} />
+            <Route path="/gateways" component={GatewaysPage} />
             <Route path="/account" component={AccountPage} />
             <Route><Empty title="There is no such page"><p><Link href="/">Go to the overview</Link></p></Empty></Route>
           </Switch>
@@ -53,7 +55,8 @@ export function App() {
 }
 
 const navigation = [
-  ["/", "Overview"], ["/alerts", "Alerts"], ["/thresholds", "Thresholds"], ["/predictions", "Predictions"], ["/account", "Account"],
+  ["/", "Overview"], ["/alerts", "Alerts"], ["/thresholds", "Thresholds"], ["/predictions", "Predictions"], ["/gateways", "Gateways"],
+  ["/account", "Account"],
 ] as const;
 
 function Header() {

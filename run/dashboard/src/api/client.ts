@@ -6,6 +6,8 @@ import { expire, session } from "./session";
 type Schemas = components["schemas"];
 export type Room = Schemas["Room"];
 export type Sensor = Schemas["Sensor"];
+export type Gateway = Schemas["Gateway"];
+export type DiscoveredNode = Schemas["DiscoveredNode"];
 export type Reading = Schemas["ReadingBody"];
 export type Bucket = Schemas["BucketBody"];
 export type Windows = Schemas["WindowStats"];

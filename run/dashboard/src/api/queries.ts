@@ -27,6 +27,8 @@ const me = () => session.get()?.customerID ?? 0;
 export const keys = {
   rooms: ["rooms"] as const,
   sensors: (roomID: number) => ["sensors", roomID] as const,
+  gateways: ["gateways"] as const,
+  discovered: ["discovered"] as const,
   alerts: ["alerts"] as const,
   thresholds: ["thresholds"] as const,
   predictions: ["predictions"] as const,
@@ -68,6 +70,19 @@ export function useSensor(id: string) {
   return useQuery({
     queryKey: ["sensor", id], staleTime: 60 * second,
     queryFn: () => unwrap(api.GET("/api/v1/sensors/sensor/{sensor_id}", { params: { path: { sensor_id: id } } })),
+  });
+}
+
+/** Oldest first, revoked ones too. */
+export function useGateways() {
+  return useQuery({ queryKey: keys.gateways, refetchInterval: poll, queryFn: () => unwrap(api.GET("/api/v1/gateways")) });
+}
+
+/** Nodes that the customer's gateways hear and that are no sensors, those heard last first. */
+export function useDiscovered() {
+  return useQuery({
+    queryKey: keys.discovered, refetchInterval: poll,
+    queryFn: () => unwrap(api.GET("/api/v1/gateways/nodes", { params: { query: { unclaimed: "true" } } })),
   });
 }
 

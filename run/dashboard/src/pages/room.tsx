@@ -2,11 +2,11 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
-import { api, unwrap, type Room } from "../api/client";
-import { keys, useActiveEpisodes, useLatest, useRooms, useSensors, useThresholds } from "../api/queries";
+import { api, unwrap, type DiscoveredNode, type Room } from "../api/client";
+import { keys, useActiveEpisodes, useDiscovered, useLatest, useRooms, useSensors, useThresholds } from "../api/queries";
 import { conditionOf, severity } from "../logic/condition";
 import { openBySensor } from "../logic/episodes";
-import { plural } from "../logic/format";
+import { ago, decimal, plural } from "../logic/format";
 import { sensorIDError } from "../logic/validation";
 import { useNow } from "../components/clock";
 import { Confirm, Dialog } from "../components/dialog";
@@ -70,14 +70,17 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
   const [name, setName] = useState("");
   const [type, setType] = useState("ESP32-DHT22");
   const queries = useQueryClient();
+  const discovered = useDiscovered();
   const error = id === "" ? null : sensorIDError(id);
   return (
     <Dialog title="Add sensor" onClose={onClose}>
+      <Discovered nodes={discovered.data ?? []} chosen={id} onChoose={setID} />
       <Form
         action="Add sensor" onCancel={onClose}
         onSubmit={async () => {
           if (sensorIDError(id)) return;
           await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { id, name, type, room_id: roomID } }));
+          await queries.invalidateQueries({ queryKey: keys.discovered });
           await queries.invalidateQueries({ queryKey: keys.sensors(roomID) });
           onClose();
         }}
@@ -87,6 +90,35 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
         <Field label="Type" name="type" value={type} onInput={setType} maxLength={50} />
       </Form>
     </Dialog>
+  );
+}
+
+/** The nodes that the customer's gateways hear: choosing one saves typing its id. */
+function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chosen: string; onChoose: (id: string) => void }) {
+  const now = useNow();
+  if (nodes.length === 0) return null;
+  return (
+    <fieldset class="choices">
+      <legend>Discovered by your gateways</legend>
+      {nodes.map((node) => {
+        const heard = node.last_reading ?? node.last_heartbeat;
+        return (
+          <label key={node.node_id}>
+            <input type="radio" name="discovered" checked={chosen === node.node_id} onChange={() => onChoose(node.node_id)} />
+            <span>
+              {node.node_id}
+              <span class="hint">
+                {[
+                  node.temperature === null ? "" : `${decimal(node.temperature)} °C, ${decimal(node.humidity)} %`,
+                  heard === null ? "" : ago(Date.parse(heard), now),
+                  node.gateway_name,
+                ].filter(Boolean).join(" · ")}
+              </span>
+            </span>
+          </label>
+        );
+      })}
+    </fieldset>
   );
 }
 

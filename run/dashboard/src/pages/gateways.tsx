@@ -1,0 +1,112 @@
+// The customer's gateways, with forms to create and revoke one.
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
+import { api, unwrap, type Gateway } from "../api/client";
+import { keys, useGateways } from "../api/queries";
+import { count } from "../logic/format";
+import { useDeletion } from "../components/deletion";
+import { Confirm, Dialog } from "../components/dialog";
+import { Field, Form } from "../components/form";
+import { Empty, Failure, Loading, StatusMark } from "../components/states";
+import { Timestamp } from "../components/timestamp";
+import { useTitle } from "../components/title";
+
+export default function GatewaysPage() {
+  useTitle("Gateways");
+  const { data, error, refetch } = useGateways();
+  const [creating, setCreating] = useState(false);
+  const [revoking, setRevoking] = useState<Gateway | null>(null);
+  return (
+    <>
+      <div class="heading">
+        <h1>Gateways</h1>
+        <button type="button" class="primary" onClick={() => setCreating(true)}>Add gateway</button>
+      </div>
+      <p class="lead">Readings that come through an enrolled gateway are yours alone, whatever node ids others use.</p>
+      {error && <Failure error={error} retry={() => void refetch()} />}
+      {!data && !error && <Loading what="gateways" />}
+      {data?.length === 0 && (
+        <Empty title="Enrol your first gateway"><p>Add it here, then run the command that is shown on the gateway's machine.</p></Empty>
+      )}
+      {data && data.length > 0 && (
+        <div class="scroll" tabIndex={0} role="group" aria-label="Gateways">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Name</th><th scope="col">State</th><th scope="col">Last seen</th><th scope="col">Nodes</th>
+                <th scope="col">Clock offset</th><th scope="col">Version</th><th scope="col">Role</th><th scope="col"><span class="unseen">Actions</span></th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.map((gateway) => (
+                <tr key={gateway.id}>
+                  <th scope="row">{gateway.name}</th>
+                  <td><State gateway={gateway} /></td>
+                  <td>{gateway.last_seen ? <Timestamp at={gateway.last_seen} /> : "Never"}</td>
+                  <td>{count(gateway.nodes)}</td>
+                  <td>{count(gateway.clock_offset_ms)} ms</td>
+                  <td>{gateway.version}</td>
+                  <td>{gateway.role}</td>
+                  <td>{!gateway.revoked && <button type="button" onClick={() => setRevoking(gateway)}>Revoke<span class="unseen"> {gateway.name}</span></button>}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {creating && <AddGateway onClose={() => setCreating(false)} />}
+      {revoking && <RevokeGateway gateway={revoking} onClose={() => setRevoking(null)} />}
+    </>
+  );
+}
+
+function State({ gateway }: { gateway: Gateway }) {
+  if (gateway.revoked) return <span class="badge offline"><StatusMark kind="offline" />Revoked</span>;
+  if (gateway.clone) return <span class="badge alert"><StatusMark kind="alert" />Key used by two machines</span>;
+  if (!gateway.enrolled_at) return <span class="badge waiting"><StatusMark kind="waiting" />Waiting for its code</span>;
+  return <span class="badge online"><StatusMark kind="ok" />Enrolled</span>;
+}
+
+function AddGateway({ onClose }: { onClose: () => void }) {
+  const [name, setName] = useState("");
+  const [code, setCode] = useState<string | null>(null);
+  const queries = useQueryClient();
+  if (code !== null) {
+    return (
+      <Dialog title={`Enrol ${name}`} onClose={onClose}>
+        <p>Run this on the gateway's machine within 24 hours. The code <strong>{code}</strong> is not shown again.</p>
+        <pre><code>{`monitor-gateway enrol ${code} --api ${location.origin}`}</code></pre>
+        <div class="actions"><button type="button" class="primary" onClick={onClose}>Done</button></div>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title="Add gateway" onClose={onClose}>
+      <Form
+        action="Add gateway" onCancel={onClose}
+        onSubmit={async () => {
+          const created = await unwrap(api.POST("/api/v1/gateways", { body: { name } }));
+          setCode(created.enrolment_code);
+          await queries.invalidateQueries({ queryKey: keys.gateways });
+        }}
+      >
+        <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="Where it stands, for example “Basement”." autoFocus />
+      </Form>
+    </Dialog>
+  );
+}
+
+function RevokeGateway({ gateway, onClose }: { gateway: Gateway; onClose: () => void }) {
+  const queries = useQueryClient();
+  const deletion = useDeletion(async () => {
+    await unwrap(api.DELETE("/api/v1/gateways/{gateway_id}", { params: { path: { gateway_id: gateway.id } } }));
+    await queries.invalidateQueries({ queryKey: keys.gateways });
+    onClose();
+  });
+  return (
+    <Confirm title={`Revoke ${gateway.name}?`} action="Revoke gateway" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+      <p>Its readings are refused within 15 seconds. What it has delivered stays. To use it again, enrol it anew.</p>
+      {deletion.errorText}
+    </Confirm>
+  );
+}
