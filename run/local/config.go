@@ -18,6 +18,7 @@ type Config struct {
 	speed                float64
 	seed                 uint64
 	data                 string
+	enrol                bool
 }
 
 func (s *Config) registerFlags(flags *flag.FlagSet) {
@@ -27,6 +28,7 @@ func (s *Config) registerFlags(flags *flag.FlagSet) {
 	flags.IntVar(&s.nodes, "nodes", 8, "simulated nodes; 0 for none")
 	flags.Float64Var(&s.speed, "speed", 1, "simulated seconds per second")
 	flags.Uint64Var(&s.seed, "seed", 1, "seed of the simulated rooms")
+	flags.BoolVar(&s.enrol, "enrol", false, "enrol the gateway to the demo customer")
 	flags.StringVar(&s.data, "data", ".coldaisle", "folder for all data that survives a restart")
 }
 
@@ -34,6 +36,7 @@ func (s *Config) registerFlags(flags *flag.FlagSet) {
 func (s *Config) systemOptions(clock func() time.Time, log *slog.Logger) system.Options {
 	o := s.Options(clock, log)
 	o.DataDir, o.Host, o.APIPort, o.GatewayPort = s.data, s.host, s.apiPort, s.gatewayPort
+	o.Enrol = s.enrol
 	o.Nodes, o.Speed, o.Seed = s.nodes, s.speed, s.seed
 	// A few nodes must soon record a prediction that a user can validate.
 	o.PredictionSample = 10

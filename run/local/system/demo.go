@@ -30,13 +30,8 @@ const (
 // starts the nodes. It uses the API, as a user does. A second start finds what the
 // first one created.
 func (s *System) Demo(ctx context.Context) (Credentials, error) {
-	password, err := readOrCreateSecret(filepath.Join(s.options.DataDir, "demo_password"), func() string { return "Aa1-" + rand.Text() })
+	user, credentials, err := s.demoUser(ctx)
 	if err != nil {
-		return Credentials{}, err
-	}
-	credentials := Credentials{Email: demoEmail, Password: password}
-	user := &APIUser{base: s.APIURL}
-	if err := user.SignIn(ctx, credentials, demoUsername); err != nil {
 		return Credentials{}, err
 	}
 	if s.options.Nodes == 0 {
@@ -56,6 +51,17 @@ func (s *System) Demo(ctx context.Context) (Credentials, error) {
 	}
 	s.runComponent(ctx, "simulated nodes", s.Nodes.Run)
 	return credentials, nil
+}
+
+// demoUser signs in as the demo customer, who is registered first if need be.
+func (s *System) demoUser(ctx context.Context) (*APIUser, Credentials, error) {
+	password, err := readOrCreateSecret(filepath.Join(s.options.DataDir, "demo_password"), func() string { return "Aa1-" + rand.Text() })
+	if err != nil {
+		return nil, Credentials{}, err
+	}
+	credentials := Credentials{Email: demoEmail, Password: password}
+	user := NewAPIUser(s.APIURL)
+	return user, credentials, user.SignIn(ctx, credentials, demoUsername)
 }
 
 // APIUser is a client of the API that signs in as a user does.

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -24,7 +23,6 @@ import (
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/nodesim"
-	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/api/data"
 	"coldaisle.dev/run/api/learning"
@@ -47,6 +45,10 @@ type Options struct {
 	Host        string // address to listen on; empty means 127.0.0.1
 	APIPort     int    // 0 takes a free one
 	GatewayPort int    // 0 takes a free one
+
+	// Enrol enrols the gateway to the demo customer; else its readings are in the open
+	// channel.
+	Enrol bool
 
 	Nodes int     // simulated nodes, with a customer who owns them; 0 for none
 	Speed float64 // simulated seconds per second; 0 means 1
@@ -173,24 +175,7 @@ func (s *System) start(ctx context.Context) error {
 	s.runComponent(ctx, "API", func(ctx context.Context) error {
 		return api.Serve(ctx, apiListener, dashboard.WithPage(handler), s.log)
 	})
-	data := gateway.NewReadingPublisher(s.PubSub, pushbridge.TopicData, 0)
-	s.onStop("data topic", func() error { data.Stop(); return nil })
-	gatewayOutbox, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.OutboxRetention, Clock: o.Clock})
-	if err != nil {
-		return err
-	}
-	s.onStop("outbox", gatewayOutbox.Close)
-	gatewayConfig, err := s.announce(ctx, gatewayListener)
-	if err != nil {
-		return err
-	}
-	gatewayConfig.NodesFile = filepath.Join(o.DataDir, "nodes.json")
-	gatewayHandler := gateway.New(gatewayConfig, data, gatewayOutbox, o.Clock, s.log)
-	s.runComponent(ctx, "gateway's outbox", gatewayHandler.Run)
-	s.runComponent(ctx, "gateway", func(ctx context.Context) error {
-		return gateway.Serve(ctx, gatewayListener, gatewayHandler, s.log)
-	})
-	return nil
+	return s.startGateway(ctx, gatewayListener)
 }
 
 // Failed receives the error of a component that exited unexpectedly.

@@ -1,0 +1,92 @@
+package system_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/pgtest"
+)
+
+// TestEnrolledGateway starts the local system with its gateway enrolled to the demo
+// customer, twice over one folder and database: a reading is in the customer's own
+// channel, and the gateway stays the same until it is revoked.
+func TestEnrolledGateway(t *testing.T) {
+	t.Parallel()
+	folder, database := t.TempDir(), pgtest.URL(t)
+	begin := func(enrol bool) (*system.System, *caller) {
+		t.Helper()
+		s := start(t, func(o *system.Options) { o.DataDir, o.DatabaseURL, o.Enrol = folder, database, enrol })
+		credentials, err := s.Demo(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		user := &caller{t: t, base: s.APIURL}
+		user.token = field[string](t, user.do(http.MethodPost, "/api/v1/customers/login",
+			fmt.Sprintf(`{"email":%q,"password":%q}`, credentials.Email, credentials.Password), 200), "access_token")
+		return s, user
+	}
+	// send has a node measure, and returns the channel in which the reading is stored.
+	send := func(s *system.System, node string) (channel int64) {
+		t.Helper()
+		(&caller{t: t, base: s.GatewayURL}).do(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"m1","node_id":%q,"temperature":21,"humidity":40}`, node), 200)
+		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			err := s.Pool.QueryRow(t.Context(), `SELECT customer_id FROM sensor_data.readings WHERE node_id = $1`, node).Scan(&channel)
+			if err == nil {
+				return channel
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the reading of %s is not stored: %v", node, err)
+			}
+		}
+	}
+	gateways := func(user *caller) []any {
+		t.Helper()
+		all, _ := user.do(http.MethodGet, "/api/v1/gateways", "", 200).([]any)
+		return all
+	}
+	first, user := begin(true)
+	var demo int64
+	if err := first.Pool.QueryRow(t.Context(), `SELECT id FROM customers WHERE email = 'demo@example.com'`).Scan(&demo); err != nil {
+		t.Fatal(err)
+	}
+	if got := send(first, "signed-1"); got != demo {
+		t.Errorf("the reading is in channel %d, want %d", got, demo)
+	}
+	all := gateways(user)
+	if len(all) != 1 || field[string](t, all[0], "version") != "local" {
+		t.Fatalf("gateways %v", all)
+	}
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	again, user := begin(true)
+	if same := gateways(user); len(same) != 1 || field[string](t, same[0], "id") != field[string](t, all[0], "id") {
+		t.Errorf("after a restart: %v, before %v", same, all)
+	}
+	if got := send(again, "signed-2"); got != demo {
+		t.Errorf("after a restart the reading is in channel %d, want %d", got, demo)
+	}
+	user.do(http.MethodDelete, "/api/v1/gateways/"+field[string](t, all[0], "id"), "", 204)
+	if err := again.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	anew, user := begin(true)
+	if two := gateways(user); len(two) != 2 {
+		t.Errorf("after a revocation: %v", two)
+	}
+	if got := send(anew, "signed-3"); got != demo {
+		t.Errorf("after a revocation the reading is in channel %d, want %d", got, demo)
+	}
+	if err := anew.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	open, _ := begin(false)
+	if got := send(open, "open-1"); got != 0 {
+		t.Errorf("without --enrol the reading is in channel %d", got)
+	}
+}

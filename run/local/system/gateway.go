@@ -1,0 +1,137 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/edge-gateway/clock"
+	"coldaisle.dev/edge-gateway/enrolment"
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/run/local/pushbridge"
+)
+
+// gatewayName is that of the local gateway once it is enrolled.
+const gatewayName = "Local gateway"
+
+// startGateway starts the gateway, after the API: an enrolled one has the time from it.
+func (s *System) startGateway(ctx context.Context, listener net.Listener) error {
+	o := s.options
+	topic := gateway.NewReadingPublisher(s.PubSub, pushbridge.TopicData, 0)
+	s.onStop("data topic", func() error { topic.Stop(); return nil })
+	config, err := s.announce(ctx, listener)
+	if err != nil {
+		return err
+	}
+	config.NodesFile = filepath.Join(o.DataDir, "nodes.json")
+	var publisher gateway.Publisher = topic
+	var session *enrolment.Session
+	now := o.Clock
+	if o.Enrol {
+		var corrected *clock.Clock
+		if session, corrected, err = s.enrol(ctx, filepath.Join(o.DataDir, "enrolment")); err != nil {
+			return err
+		}
+		publisher, now = enrolledPublisher{topic, session}, corrected.Now
+		config.Enrolment = session
+		config.Checks = append(config.Checks, gateway.Check{Name: "enrolment", Every: time.Second, Ask: session.Problem})
+	}
+	kept, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.OutboxRetention, Clock: now})
+	if err != nil {
+		return err
+	}
+	s.onStop("outbox", kept.Close)
+	// Readings that it took while it was enrolled as another, or not at all.
+	withheld, err := outbox.Open(filepath.Join(o.DataDir, "withheld"), outbox.Options{Retain: gateway.OutboxRetention, Clock: now})
+	if err != nil {
+		return err
+	}
+	s.onStop("withheld readings", withheld.Close)
+	config.Withheld = withheld
+	site := gateway.New(config, publisher, kept, now, s.log)
+	if session != nil {
+		s.runComponent(ctx, "gateway's session", func(ctx context.Context) error {
+			return session.Run(ctx, func() enrolment.Report {
+				nodes, pending := site.Report()
+				return enrolment.Report{Role: string(announce.RoleActive), OutboxReadings: pending, Nodes: nodes}
+			})
+		})
+		select {
+		case <-session.Tried():
+		case <-ctx.Done():
+			return fmt.Errorf("first status of the gateway: %w", context.Cause(ctx))
+		}
+	}
+	s.runComponent(ctx, "gateway's outbox", site.Run)
+	s.runComponent(ctx, "gateway", func(ctx context.Context) error { return gateway.Serve(ctx, listener, site, s.log) })
+	return nil
+}
+
+// enrol enrols the gateway to the demo customer by the API, as somebody on site does,
+// unless it is enrolled already. What it is enrolled as is kept in a folder.
+func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, *clock.Clock, error) {
+	user, _, err := s.demoUser(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	id, err := enrolment.Load(folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	var known []struct {
+		ID      string `json:"id"`
+		Revoked bool   `json:"revoked"`
+	}
+	if _, err := user.Call(ctx, http.MethodGet, "/api/v1/gateways", nil, &known); err != nil {
+		return nil, nil, err
+	}
+	valid := false
+	for _, g := range known {
+		valid = valid || id != nil && g.ID == id.GatewayID && !g.Revoked
+	}
+	if !valid { // the first start with this database, or after a revocation
+		var created struct {
+			Code string `json:"enrolment_code"`
+		}
+		if _, err := user.Call(ctx, http.MethodPost, "/api/v1/gateways", map[string]any{"name": gatewayName}, &created); err != nil {
+			return nil, nil, err
+		}
+		if id, err = enrolment.Enrol(ctx, folder, created.Code, s.APIURL, func(enrolment.Offer) bool { return true }); err != nil {
+			return nil, nil, fmt.Errorf("enrol the gateway: %w", err)
+		}
+	}
+	id.API = s.APIURL // at another port than before, perhaps
+	corrected, err := clock.Open(filepath.Join(folder, "clock.json"), s.options.Clock, clock.ThisBoot())
+	if err != nil {
+		s.log.WarnContext(ctx, "what was known of the time is lost, the API will tell it", "error", err.Error())
+	}
+	return enrolment.NewSession(id, corrected, s.options.Clock, "local", false, s.log), corrected, nil
+}
+
+// enrolledPublisher publishes while the API lets the gateway.
+type enrolledPublisher struct {
+	gateway.Publisher
+
+	session *enrolment.Session
+}
+
+// Publish implements [gateway.Publisher].
+func (p enrolledPublisher) Publish(ctx context.Context, m gateway.Message) error {
+	if err := p.session.Ready(); err != nil {
+		return err
+	}
+	return p.Publisher.Publish(ctx, m)
+}
+
+// PublishBacklog implements [gateway.Publisher].
+func (p enrolledPublisher) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	if err := p.session.Ready(); err != nil {
+		return []error{err} // the first; the others are not tried
+	}
+	return p.Publisher.PublishBacklog(ctx, messages)
+}
