@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"coldaisle.dev/shared/coalesce"
 )
@@ -106,9 +107,10 @@ func (o *Outbox) admit(entries []entry, faults []error) (joined []byte) {
 	}
 	if short := wanted - o.room(); short > 0 {
 		o.removeConsumed(short)
-		if o.room() < wanted {
-			o.compressSegments()
-		}
+	}
+	// A node's share does not depend on how far the compressor has come.
+	if o.room() < wanted || !o.fair(entries) {
+		o.compressSegments()
 	}
 	joined = make([]byte, 0, wanted)
 	room := o.room()
@@ -120,7 +122,7 @@ func (o *Outbox) admit(entries []entry, faults []error) (joined []byte) {
 		switch {
 		case size > room:
 			faults[i] = ErrFull
-		case !o.held.fair(e.node, occupied, o.options.MaxBytes-o.reserve()-occupied):
+		case !o.held.fair(e.node, occupied, o.unoccupied(occupied)):
 			faults[i] = ErrShare
 		default:
 			room, occupied = room-size, occupied+size
@@ -130,6 +132,17 @@ func (o *Outbox) admit(entries []entry, faults []error) (joined []byte) {
 	}
 	return joined
 }
+
+// fair says whether each of the nodes may have one record more.
+func (o *Outbox) fair(entries []entry) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	occupied := o.occupied()
+	return !slices.ContainsFunc(entries, func(e entry) bool { return !o.held.fair(e.node, occupied, o.unoccupied(occupied)) })
+}
+
+// unoccupied is the space beside so many occupied bytes.
+func (o *Outbox) unoccupied(occupied int64) int64 { return o.options.MaxBytes - o.reserve() - occupied }
 
 // room is how many bytes may still be written. A segment that is being compressed is
 // there twice for a moment.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -289,4 +290,26 @@ func FuzzSegment(f *testing.F) {
 			t.Errorf("%d messages came out, want the %d that were counted and one more", len(got), waiting)
 		}
 	})
+}
+
+// TestShareWithoutCompressor has a node fill an outbox that the compressor has not come
+// to: its share is that of the compressed outbox all the same.
+func TestShareWithoutCompressor(t *testing.T) {
+	t.Parallel()
+	box, err := Open(t.TempDir(), Options{MaxBytes: 64 << 10, Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(box.compressWake)
+	box.compressor.Wait()
+	box.compressWake = nil
+	for i := range 60 {
+		if err := box.Append(rec(strings.Repeat("m", 1000))); err != nil {
+			t.Fatalf("record %d: %v", i, err)
+		}
+	}
+	box.compressWake = make(chan struct{}) // Close closes it
+	if err := box.Close(); err != nil {
+		t.Error(err)
+	}
 }

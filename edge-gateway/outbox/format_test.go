@@ -179,8 +179,16 @@ func TestCapacity(t *testing.T) {
 	if got := box.Stats().Pending; got != total(kept) {
 		t.Errorf("%d readings wait, want %d", got, total(kept))
 	}
-	if err := box.Append(nodeRecord(1, 1, time.Now())); !errors.Is(err, ErrFull) {
-		t.Errorf("a full outbox that was opened again takes a reading: %v", err)
+	// The last segment is compressed now, which leaves a little room.
+	for n := 0; ; n++ {
+		r := nodeRecord(1, 1, time.Now())
+		err := box.Append(r)
+		if errors.Is(err, ErrFull) {
+			break
+		}
+		if kept[r.Reading.NodeID]++; err != nil || n > total(kept)/10 {
+			t.Fatalf("a full outbox that was opened again takes %d readings of a node: %v", n, err)
+		}
 	}
 	last := map[string]time.Time{}
 	for n := 0; ; {
