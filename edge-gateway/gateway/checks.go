@@ -124,10 +124,6 @@ func (g *Gateway) state() (state string, reasons []string) {
 	return state, slices.Compact(reasons)
 }
 
-// probeNode is the reserved node of readings that only show whether the way of
-// readings is open.
-const probeNode = "coldaisle.probe"
-
 // probeIdle publishes a reading of the probe at the start, and whenever nothing has
 // been published for a time: an idle gateway knows whether Pub/Sub would take a
 // reading, before a node finds out.
@@ -153,7 +149,7 @@ func (g *Gateway) probeIdle(ctx context.Context) {
 // publishProbe publishes a reading. That of an open gateway has no time: it is of the
 // moment at which Pub/Sub takes it.
 func (g *Gateway) publishProbe(ctx context.Context) {
-	probe := reading.Reading{NodeID: probeNode, MessageID: "gateway"}
+	probe := reading.Reading{NodeID: reading.ProbeNodeID, MessageID: "gateway"}
 	if g.config.Enrolment != nil {
 		probe.Time = reading.TruncateTime(g.clock()) // what is signed has one
 	}

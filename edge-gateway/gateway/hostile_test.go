@@ -58,6 +58,7 @@ func TestHostileBodies(t *testing.T) {
 		"formula as node id":     {with("node_id", `"=1+1"`), 400},
 		"attribute injection":    {with("node_id", `"n1\",\"admin\":\"yes"`), 400},
 		"node id of 51 letters":  {with("node_id", `"`+strings.Repeat("n", 51)+`"`), 400},
+		"the probe's node id":    {with("node_id", `"coldaisle.probe"`), 400},
 		"not UTF-8":              {with("node_id", "\"n\xff\""), 400},
 		"two values":             {with("id", `"1"`) + with("id", `"2"`), 400},
 		"nothing":                {"", 400},

@@ -89,7 +89,7 @@ func readNodes(path string, now time.Time) []NodeInfo {
 	}
 	for _, n := range all {
 		_, err := netip.ParseAddr(n.Address)
-		if err == nil && reading.ValidateNodeID(n.NodeID) == nil && now.Sub(n.LastSeen).Abs() < nodesRemembered {
+		if err == nil && reading.ValidateSensorID(n.NodeID) == nil && now.Sub(n.LastSeen).Abs() < nodesRemembered {
 			valid = append(valid, n)
 		}
 	}

@@ -21,7 +21,7 @@ type registerRequest struct {
 }
 
 func (in registerRequest) problem() error {
-	if err := reading.ValidateNodeID(in.NodeID); err != nil {
+	if err := reading.ValidateSensorID(in.NodeID); err != nil {
 		return err
 	}
 	if _, err := netip.ParseAddr(in.Address); err != nil {
@@ -76,7 +76,7 @@ var errAge = fmt.Errorf("age_s must be between 0 and %g seconds", maxAge.Seconds
 func (m *messageRequest) problem() error {
 	m.ID = cmp.Or(m.ID, m.MessageID)
 	err := cmp.Or(
-		missing(m.NodeID == "", "node_id"), reading.ValidateNodeID(m.NodeID),
+		missing(m.NodeID == "", "node_id"), reading.ValidateSensorID(m.NodeID),
 		missing(m.ID == "", "id"), reading.ValidateMessageID(m.ID),
 		m.Temperature.required("temperature"), m.Humidity.required("humidity"), m.Age.problem("age_s"),
 	)
@@ -179,7 +179,7 @@ func (g *Gateway) heartbeat(w http.ResponseWriter, r *http.Request) {
 	if !g.decode(w, r, &in, &in.NodeID, detailBody) {
 		return
 	}
-	if err := reading.ValidateNodeID(in.NodeID); err != nil {
+	if err := reading.ValidateSensorID(in.NodeID); err != nil {
 		g.reject(w, r, in.NodeID, rejection{http.StatusBadRequest, "invalid", detailBody, err})
 		return
 	}

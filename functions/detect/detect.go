@@ -82,6 +82,10 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	if err != nil {
 		return err
 	}
+	if data.Reading.NodeID == reading.ProbeNodeID {
+		d.counters.Add(ctx, "probes_received", 1)
+		return nil
+	}
 	node, err := d.statuses.Status(ctx, data.Reading.Node())
 	if err != nil {
 		return fmt.Errorf("thresholds of %s: %w", data.Reading.NodeID, err)

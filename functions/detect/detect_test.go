@@ -84,7 +84,7 @@ func measured(node string, temperature, humidity float64) reading.Reading {
 	return reading.Reading{NodeID: node, MessageID: "m1", Time: noon, Temperature: temperature, Humidity: humidity}
 }
 
-// TestDetect shows contract 6.2, 6.3, 6.5.
+// TestDetect shows contract 6.2, 6.3, 6.5, 8.12.
 func TestDetect(t *testing.T) {
 	t.Parallel()
 	statuses := fakeStatuses{
@@ -105,6 +105,7 @@ func TestDetect(t *testing.T) {
 		"both exceeded raise two alerts":               {reading: measured("owned", 41, 46), want: []alert.Type{alert.Humidity, alert.Temperature}, learned: 1},
 		"owner's thresholds come before the defaults":  {reading: measured("strict", 26, 30), want: []alert.Type{alert.Temperature}, learned: 1},
 		"unowned sensor is checked and not observed":   {reading: measured("unregistered", 41, 45), want: []alert.Type{alert.Temperature}},
+		"probe is ignored":                             {reading: measured("coldaisle.probe", 99, 99)},
 		"deleted sensor is ignored":                    {reading: measured("deleted", 99, 99)},
 		"hot reading of six hours ago raises an alert": {reading: measured("owned", 41, 45), late: 6 * time.Hour, want: []alert.Type{alert.Temperature}, learned: 1},
 		"hot reading of a year ago raises an alert":    {reading: measured("owned", 41, 45), late: 365 * 24 * time.Hour, want: []alert.Type{alert.Temperature}, learned: 1},

@@ -74,6 +74,10 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	if err != nil {
 		return err
 	}
+	if r.NodeID == reading.ProbeNodeID {
+		i.counters.Add(ctx, "probes_received", 1)
+		return nil
+	}
 	// Before the append: while the database is away, each attempt would otherwise leave
 	// another copy in the time-series table.
 	deleted, err := i.deletedSensors.Deleted(ctx, r.Node())

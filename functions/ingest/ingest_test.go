@@ -51,7 +51,7 @@ func (k *fakeReadings) Append(_ context.Context, rows []reading.Reading) error {
 	return k.err
 }
 
-// TestIngest shows contract 4.6, 4.7 (no sensor of these nodes was ever created), 9.8.
+// TestIngest shows contract 4.6, 4.7 (no sensor of these nodes was ever created), 8.12, 9.8.
 func TestIngest(t *testing.T) {
 	t.Parallel()
 	errAway := errors.New("database is away")
@@ -98,6 +98,10 @@ func TestIngest(t *testing.T) {
 		"stores a reading dated 2099 under its publish time": {
 			data: `{"node_id":"n1","message_id":"m1","timestamp":"2099-01-01T00:00:00Z","temperature":21.5,"humidity":40}`,
 			want: []reading.Reading{at(published)},
+		},
+		"stores no reading of the probe": { // contract 8.12
+			data: `{"node_id":"coldaisle.probe","id":"gateway","temperature":0,"humidity":0}`,
+			away: errAway, fails: errAway,
 		},
 		"ignores a deleted sensor": {
 			data: `{"node_id":"gone","id":"m1","temperature":21.5,"humidity":40}`,

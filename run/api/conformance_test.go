@@ -144,6 +144,7 @@ func TestSpecification(t *testing.T) {
 			{"POST", create, withToken, `{"sensor_id":"node-3","room_id":{room_id}}`, 400, detail("expected required property position to be present")},
 			// contract 4.1
 			{"POST", create, withToken, `{"id":"node 3","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: expected string to be letters, digits, '.', '_', ':' or '-', and not '.' or '..'")},
+			{"POST", create, withToken, `{"id":"coldaisle.probe","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: is reserved")},
 			{"POST", create, withToken, `{"id":"` + strings.Repeat("n", 51) + `","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: expected length <= 50")},
 			{"POST", create, withToken, `{"id":"node-3","name":"` + strings.Repeat("n", 81) + `","type":"DHT22","room_id":{room_id}}`, 400, detail("name: expected length <= 80")},
 			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","type":"` + strings.Repeat("t", 51) + `","room_id":{room_id}}`, 400, detail("type: expected length <= 50")},

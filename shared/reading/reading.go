@@ -28,9 +28,14 @@ const (
 	MaxMessageIDLength = 64
 )
 
+// ProbeNodeID is the node of the readings by which an idle gateway finds out whether
+// Pub/Sub takes one. No sensor has it, and its readings are not stored.
+const ProbeNodeID = "coldaisle.probe"
+
 // The errors that [Reading.Validate] reports, each wrapped with the value.
 var (
 	ErrNodeID      = errors.New("node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-', and not '.' or '..'")
+	ErrReserved    = errors.New("node_id must not be " + ProbeNodeID + ", which is reserved")
 	ErrMessageID   = errors.New("message id must be 1 to 64 printable characters")
 	ErrTemperature = errors.New("temperature must be between -40 and 125 degrees Celsius")
 	ErrHumidity    = errors.New("humidity must be between 0 and 100 percent")
@@ -163,6 +168,14 @@ func ValidateNodeID(id string) error {
 		}
 	}
 	return nil
+}
+
+// ValidateSensorID is [ValidateNodeID] for the id of a real sensor, which is not reserved.
+func ValidateSensorID(id string) error {
+	if id == ProbeNodeID {
+		return ErrReserved
+	}
+	return ValidateNodeID(id)
 }
 
 func isNodeIDByte(c byte) bool {

@@ -177,6 +177,14 @@ func (NodeID) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
+// Resolve refuses the id that gateways use for themselves (contract 8.12).
+func (n *NodeID) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	if *n != reading.ProbeNodeID {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: "is reserved"}}
+}
+
 // CustomerPath names the caller.
 type CustomerPath struct {
 	CustomerID int64 `path:"customer_id" doc:"The caller's own id." example:"7"`
