@@ -89,6 +89,9 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		conduct.Collectors = append(conduct.Collectors, session.Collectors()...)
 	}
 	site := gateway.New(conduct, topic, box, now, log)
+	if late, ok := box.(*outbox.Reopening); ok {
+		late.OnOpen(func(opened *outbox.Outbox) { site.Restore(opened) })
+	}
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })

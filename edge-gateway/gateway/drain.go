@@ -57,7 +57,7 @@ func (g *Gateway) drainBatch(ctx context.Context, d *drain) time.Duration {
 	messages, err := g.outbox.Next(size)
 	g.tellDamage(ctx)
 	if err != nil {
-		g.log.ErrorContext(ctx, "outbox cannot be read", "error", err.Error())
+		g.tellDiskFault(ctx, "it cannot be read", err)
 		return idleInterval
 	}
 	if len(messages) == 0 {
@@ -96,7 +96,15 @@ func (g *Gateway) drainBatch(ctx context.Context, d *drain) time.Duration {
 // consume takes messages out of the outbox.
 func (g *Gateway) consume(ctx context.Context, messages []outbox.Message) {
 	if err := g.outbox.Consume(messages); err != nil {
-		g.log.WarnContext(ctx, "outbox cursor cannot be written, readings may be sent once more", "error", err.Error())
+		g.tellDiskFault(ctx, "the cursor cannot be written, readings may be sent once more", err)
+	}
+}
+
+// tellDiskFault logs a fault of the outbox, once within [logInterval] for each kind: a
+// card that has gone read-only fails every write while the backlog goes out.
+func (g *Gateway) tellDiskFault(ctx context.Context, kind string, err error) {
+	if failed, due := g.diskFaults.add(kind, g.clock()); due {
+		g.log.WarnContext(ctx, "the outbox's disk fails", "fault", kind, "error", err.Error(), "failed", failed)
 	}
 }
 

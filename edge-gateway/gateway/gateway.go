@@ -135,7 +135,7 @@ type Gateway struct {
 	// What is logged once in a while: readings that cannot be kept, or that Pub/Sub
 	// refuses, and for each node requests that break a rule.
 	drops, refusals, withholdings *logLimiter
-	outages                       *kindLimiter
+	outages, diskFaults           *kindLimiter
 	verdicts                      verdicts
 	rejections                    *notices
 	damage                        damage
@@ -156,7 +156,7 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 		limiters: newLimiters(config.MaxNodes, allowance{config.NodeRate, config.NodeBurst}, allowance{config.AddressRate, config.AddressBurst}),
 		uplink:   newUplink(clock()),
 		wake:     make(chan struct{}, 1),
-		drops:    &logLimiter{}, refusals: &logLimiter{}, withholdings: &logLimiter{}, outages: &kindLimiter{},
+		drops:    &logLimiter{}, refusals: &logLimiter{}, withholdings: &logLimiter{}, outages: &kindLimiter{}, diskFaults: &kindLimiter{},
 		rejections: &notices{logged: map[string]time.Time{}},
 		boot:       orThisBoot(config.Boot),
 		clock:      clock, log: log,
@@ -167,9 +167,7 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 			g.nodes.remember(n)
 		}
 	}
-	for m := range box.Since(clock().Add(-OutboxRetention)) {
-		g.nodes.restore(m.Record)
-	}
+	g.Restore(box)
 	g.handler = tracing.Middleware("gateway", newRouter(g.routes()))
 	return g
 }
@@ -177,6 +175,14 @@ func New(config Config, publisher Publisher, box Outbox, clock func() time.Time,
 // Report returns what an enrolled gateway tells of its nodes and its outbox.
 func (g *Gateway) Report() (nodes []wire.StatusNode, kept int) {
 	return g.nodes.report(), g.outbox.Stats().Pending
+}
+
+// Restore reads the windows of nodes, and the readings that may be sent once more, from
+// an outbox. New does so; for an outbox that opens later it is called then.
+func (g *Gateway) Restore(box Outbox) {
+	for m := range box.Since(g.clock().Add(-OutboxRetention)) {
+		g.nodes.restore(m.Record)
+	}
 }
 
 // routes are the handlers by path and method. Each stands in openapi.json.

@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -323,4 +325,99 @@ func TestIdleGatewayAsksPubSub(t *testing.T) {
 	}
 	s.published.fail(errAway)
 	eventually(t, "the next outage", up(false))
+}
+
+// readOnly is an outbox on a card that has gone read-only: its cursor cannot be written.
+type readOnly struct{ *outbox.Outbox }
+
+func (o readOnly) Consume(messages []outbox.Message) error {
+	return errors.Join(o.Outbox.Consume(messages), syscall.EROFS)
+}
+
+// TestReadOnlyCardIsLoggedOnceAMinute drains a backlog whose cursor cannot be written:
+// the log has one line a minute, with a count.
+func TestReadOnlyCardIsLoggedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	var mu sync.Mutex
+	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	box := readOnly{openBox(t, t.TempDir(), clock)}
+	var log written
+	published := &record{}
+	site := gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, published, box, clock, logging.New(&log, slog.LevelInfo, ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = site.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	lines := func() []string {
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		var found []string
+		for line := range strings.Lines(log.text.String()) {
+			if strings.Contains(line, "the cursor cannot be written") {
+				found = append(found, line)
+			}
+		}
+		return found
+	}
+	outage := func(first int) {
+		published.fail(errAway)
+		for i := range 5 {
+			post(t, site, "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, first+i))
+		}
+		published.fail(nil)
+		eventually(t, "the backlog", func() bool { return box.Stats().Pending == 0 })
+	}
+	outage(0)
+	outage(5)
+	eventually(t, "the first line", func() bool { return len(lines()) > 0 })
+	mu.Lock()
+	now = now.Add(2 * time.Minute)
+	mu.Unlock()
+	outage(10)
+	eventually(t, "the second line", func() bool { return len(lines()) > 1 })
+	found := lines()
+	if len(found) != 2 || !strings.Contains(found[0], `"failed":1`) || strings.Contains(found[1], `"failed":2,`) || !strings.Contains(found[1], `"failed":`) {
+		t.Errorf("of many failures the log has %q", found)
+	}
+}
+
+// TestOutboxThatOpensLate restarts a gateway whose disk is mounted late. From when its
+// outbox opens, what an earlier process kept is known again: a reading that is sent once
+// more gets the time that it had, and windows are whole. Contract 8.23.
+func TestOutboxThatOpensLate(t *testing.T) {
+	t.Parallel()
+	s := &restartable{site: site{tb: t, published: &record{}, now: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)}, dir: t.TempDir()}
+	s.published.fail(errAway)
+	s.start(s.published)
+	const first = `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`
+	taken := s.clock()
+	s.message(first)
+	s.pass(10 * time.Second)
+	s.message(`{"id":"2","node_id":"n1","temperature":21,"humidity":40}`)
+	s.pass(10 * time.Second)
+	s.stop()
+	s.published.fail(nil)
+
+	late := outbox.NewReopening(func() (*outbox.Outbox, error) {
+		return outbox.Open(s.dir, outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock})
+	}, s.clock, errAway)
+	s.gateway = gateway.New(gateway.Config{}, s.published, late, s.clock, logging.Discard())
+	late.OnOpen(func(opened *outbox.Outbox) { s.gateway.Restore(opened) })
+	defer func() { _ = late.Close() }()
+	s.message(`{"id":"3","node_id":"n1","temperature":22,"humidity":40}`)
+	if got := s.published.last(); got.Recent.Len() != 0 {
+		t.Errorf("before the outbox is open the window is %+v", got.Recent)
+	}
+	s.pass(time.Minute)
+	s.send(http.MethodGet, "/health", "") // asks it
+	s.message(first)
+	if got := s.published.last(); !got.Reading.Time.Equal(taken) {
+		t.Errorf("sent once more it has the time %s, want %s", got.Reading.Time, taken)
+	}
+	s.message(`{"id":"4","node_id":"n1","temperature":23,"humidity":40}`)
+	if diff := cmp.Diff([]float64{20, 21, 22}, s.published.last().Recent.Temperature); diff != "" {
+		t.Errorf("window afterwards (-want +got):\n%s", diff)
+	}
 }

@@ -168,6 +168,9 @@ func (w *window) include(added windowEntry) {
 	for place > 0 && w.entries[place-1].at > added.at {
 		place--
 	}
+	if place == 0 && len(w.entries) > reading.MaxWindow {
+		return // older than all of a full window
+	}
 	w.insert(place, added)
 }
 

@@ -16,6 +16,8 @@ type Reopening struct {
 	open  func() (*Outbox, error)
 	clock func() time.Time
 
+	opened func(*Outbox)
+
 	mu     sync.Mutex
 	box    *Outbox
 	closed bool
@@ -27,6 +29,10 @@ type Reopening struct {
 func NewReopening(open func() (*Outbox, error), clock func() time.Time, fault error) *Reopening {
 	return &Reopening{open: open, clock: clock, fault: fault, tried: clock()}
 }
+
+// OnOpen has a function called when the outbox opens, before anything else is done with
+// it. It must be set before the outbox is used.
+func (r *Reopening) OnOpen(opened func(*Outbox)) { r.opened = opened }
 
 // backend is what an outbox does.
 type backend interface {
@@ -45,6 +51,9 @@ func (r *Reopening) current() backend {
 	if r.box == nil && !r.closed && r.clock().Sub(r.tried).Abs() >= reopenEvery {
 		r.tried = r.clock()
 		r.box, r.fault = r.open()
+		if r.box != nil && r.opened != nil {
+			r.opened(r.box)
+		}
 	}
 	if r.box == nil {
 		return Unavailable{Reason: r.fault}
