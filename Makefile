@@ -70,7 +70,7 @@ $(GOLANGCI):
 # Of what no program reaches, only what tests use may stay: test support and what
 # reads terraform.
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.51.0
-ONLY_TESTS := ^(shared/(openapitest|pgtest|pubsubtest)|shared/reading/moisture.go|shared/(store/(gateways|audit)|wire/(signed|gateway)).go|shared/function/functiontest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)[/:]
+ONLY_TESTS := ^(edge-gateway/enrolment/enrolmenttest|shared/(openapitest|pgtest|pubsubtest)|shared/reading/moisture.go|shared/store/(gateways|audit).go|shared/function/functiontest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)[/:]
 .PHONY: deadcode
 deadcode: ## List functions that no program reaches, and fail when there are any
 	@found=$$(go run $(DEADCODE) ./...); \
