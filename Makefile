@@ -84,7 +84,7 @@ build: page ## Build every program into bin/, the gateway for every machine into
 	edge-gateway/packaging/build.sh bin/gateway $(VERSION)
 
 .PHONY: packages
-packages: build ## Pack the gateway of bin/gateway/ as Debian packages and tarballs, with checksums
+packages: build ## Pack the gateway of bin/gateway/ as Debian packages and tarballs, with checksums, signed with SIGNING_KEY=FILE
 	edge-gateway/packaging/package.sh bin/gateway $(VERSION)
 
 # The dashboard, built when one of its files is newer, and Redoc, which shows the API's

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Packs the programs that build.sh has made in a folder: a Debian package for each
-# Linux machine, a tarball for every other Linux, and the checksums of all.
+# Linux machine, a tarball and install.sh for every other Linux, and the checksums of all.
 #
-#   edge-gateway/packaging/package.sh DIR VERSION
+#   SIGNING_KEY=FILE edge-gateway/packaging/package.sh DIR VERSION
+#
+# signs the checksums with a private key of ssh-keygen -t ed25519, which the release's
+# owner keeps. Without one they are not signed, and install.sh refuses them.
 set -euo pipefail
 
 if [ $# -ne 2 ]; then
@@ -11,6 +14,7 @@ if [ $# -ne 2 ]; then
 fi
 dir=$(cd "$1" && pwd)
 version=$2
+start=$PWD
 cd "$(dirname "$0")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -35,5 +39,11 @@ for target in amd64:amd64:amd64 arm64:arm64:arm64 armv7:armhf:armhf armv6:armhf:
     environment.example "$unpacked/"
   tar -C "$work" --owner=0 --group=0 -czf "$dir/$(basename "$unpacked").tar.gz" "$(basename "$unpacked")"
 done
+cp install.sh "$dir/"
+key=${SIGNING_KEY:+$(cd "$start" && realpath "$SIGNING_KEY")}
 cd "$dir"
-sha256sum -- monitor-gateway* >SHA256SUMS
+sha256sum -- monitor-gateway* install.sh >SHA256SUMS
+rm -f SHA256SUMS.sig
+if [ -n "$key" ]; then
+  ssh-keygen -q -Y sign -f "$key" -n monitor-gateway SHA256SUMS
+fi

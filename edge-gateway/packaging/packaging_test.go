@@ -8,6 +8,7 @@ import (
 	"debug/macho"
 	"debug/pe"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,8 +86,17 @@ func packs(t *testing.T, dir, version string) {
 		t.Log("no dpkg-deb: the packages are not made")
 		return
 	}
-	if output, err := exec.CommandContext(t.Context(), "./package.sh", dir, version).CombinedOutput(); err != nil {
+	signer := filepath.Join(t.TempDir(), "owner")
+	if output, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", signer).CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen: %v\n%s", err, output)
+	}
+	command := exec.CommandContext(t.Context(), "./package.sh", dir, version)
+	command.Env = append(os.Environ(), "SIGNING_KEY="+signer)
+	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("package.sh: %v\n%s", err, output)
+	}
+	if signature, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS.sig")); err != nil || !strings.HasPrefix(string(signature), "-----BEGIN SSH SIGNATURE-----") {
+		t.Errorf("the checksums are not signed: %q, %v", signature, err)
 	}
 	for name, architecture := range map[string]string{"amd64": "amd64", "arm64": "arm64", "armhf": "armhf", "armv6": "armhf"} {
 		path := filepath.Join(dir, "monitor-gateway_9.8.7-test_"+name+".deb")
@@ -160,6 +170,111 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 			told, _ := os.ReadFile(filepath.Join(root, "told"))
 			if restarts := strings.Count(string(told), "restart monitor-gateway.service"); c.fails && restarts != 2 {
 				t.Errorf("systemd was told\n%s", told)
+			}
+		})
+	}
+}
+
+// TestInstall runs install.sh over a folder, with the real ssh-keygen and a systemd that
+// only notes what it is told: it installs, upgrades, and undoes an upgrade to a program
+// that is not healthy; what is not signed by the given key it does not touch.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("the script is for Linux")
+	}
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		t.Skip("there is no ssh-keygen")
+	}
+	const name = "monitor-gateway-v2-linux-arm64"
+	for title, c := range map[string]struct {
+		before, after string // the program installed
+		exit          int    // of the new program's healthy
+		otherKey      bool
+		tampered      bool
+		fails         bool
+		project       string
+		enrolled      bool
+	}{
+		"for the first time":           {after: "new", project: "site"},
+		"before the site is set up":    {after: "new", exit: 1},
+		"for the first time, not well": {after: "new", project: "site", exit: 1, fails: true},
+		"an upgrade":                   {before: "old", after: "new", project: "site"},
+		"an upgrade that is not well":  {before: "old", after: "old", project: "site", exit: 1, fails: true},
+		"of an enrolled one, not well": {before: "old", after: "old", enrolled: true, exit: 1, fails: true},
+		"signed by somebody else":      {before: "old", after: "old", project: "site", otherKey: true, fails: true},
+		"changed after it was signed":  {before: "old", after: "old", project: "site", tampered: true, fails: true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			root, release := filepath.Join(dir, "root"), filepath.Join(dir, "release")
+			write := func(path, content string) {
+				t.Helper()
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run := func(command string, args ...string) {
+				t.Helper()
+				made := exec.CommandContext(t.Context(), command, args...)
+				made.Dir = release
+				if output, err := made.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", command, err, output)
+				}
+			}
+			program := func(label string, exit int) string {
+				return fmt.Sprintf("#!/bin/sh\n# %s\n[ \"$1\" = version ] || exit %d\n", label, exit)
+			}
+			unpacked := filepath.Join(release, name)
+			write(filepath.Join(unpacked, "monitor-gateway"), program("new", c.exit))
+			write(filepath.Join(unpacked, "monitor-gateway.service"), "# new\n")
+			write(filepath.Join(unpacked, "environment.example"), "PROJECT_ID=\n")
+			run("tar", "-czf", name+".tar.gz", name)
+			run("sh", "-c", "sha256sum *.tar.gz >SHA256SUMS")
+			run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "owner")
+			run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "other")
+			run("ssh-keygen", "-q", "-Y", "sign", "-f", "owner", "-n", "monitor-gateway", "SHA256SUMS")
+			if c.tampered {
+				run("sh", "-c", "echo more >>"+name+".tar.gz")
+			}
+			installed, unit := filepath.Join(root, "usr/local/bin/monitor-gateway"), filepath.Join(root, "etc/systemd/system/monitor-gateway.service")
+			kept := filepath.Join(root, "var/lib/monitor-gateway/outbox/0000000000000001.seg")
+			write(kept, "readings")
+			if c.before != "" {
+				write(installed, program(c.before, 0))
+				write(unit, "# "+c.before+"\n")
+			}
+			if c.enrolled {
+				write(filepath.Join(root, "var/lib/monitor-gateway/outbox/enrolment.json"), "{}")
+			}
+			if c.project != "" {
+				write(filepath.Join(root, "etc/monitor-gateway/environment"), "PROJECT_ID="+c.project+"\n")
+			}
+			write(filepath.Join(dir, "bin/systemctl"), "#!/bin/sh\n")
+			key := "owner.pub"
+			if c.otherKey {
+				key = "other.pub"
+			}
+			install, err := filepath.Abs("install.sh")
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := exec.CommandContext(t.Context(), "/bin/sh", install, name+".tar.gz", key)
+			command.Dir = release
+			command.Env = append(os.Environ(), "MONITOR_GATEWAY_TEST="+root, "PATH="+dir+"/bin:"+os.Getenv("PATH"))
+			output, err := command.CombinedOutput()
+			if (err != nil) != c.fails {
+				t.Errorf("ended with %v\n%s", err, output)
+			}
+			for _, path := range []string{installed, unit} {
+				if content, err := os.ReadFile(path); err != nil || !strings.Contains(string(content), "# "+c.after+"\n") {
+					t.Errorf("%s is %q, %v\n%s", path, content, err, output)
+				}
+			}
+			settings, _ := os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment"))
+			if readings, _ := os.ReadFile(kept); string(readings) != "readings" || string(settings) != "PROJECT_ID="+c.project+"\n" {
+				t.Errorf("the outbox is %q, the settings %q", readings, settings)
 			}
 		})
 	}
