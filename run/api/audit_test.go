@@ -39,6 +39,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"loginCustomer":       "gives a token and stores nothing",
 		"getCustomer":         "is a POST by the specification and only reads",
 		"getLatestReadings":   "is a POST for the length of its list and only reads",
+		"previewRules":        "counts and stores nothing",
 		"reportGatewayStatus": "is what a gateway measures each minute; nobody decides it",
 	}
 	s := newTestAPI(t)
@@ -51,6 +52,14 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"doomed-1","name":"Rack","type":"T","room_id":%d}`, doomed))
 	alert, episode := s.alert(t, "kept", s.now(), 55), s.now().Add(-time.Hour)
 	s.alert(t, "kept", episode, 55)
+	s.judge(t, "kept", s.now(), 55)
+	var hot int64
+	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot); err != nil {
+		t.Fatal(err)
+	}
+	rule, doomedRule := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 90.0, "")), a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 91.0, ""))
+	const window = `{"start_time":"2026-03-01","duration_s":%d}`
+	kept, ended := a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 60)), a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 61))
 	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"kept","timestamp":"2026-03-01","anomaly_predicted":true}`)
 	revoked, waiting := a.gateway(t, "Revoked"), a.gateway(t, "Waiting")
 	enrolment, err := json.Marshal(wire.EnrolRequest{Code: waiting.code, PublicKey: waiting.public(), Confirm: true})
@@ -103,6 +112,27 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			body: fmt.Sprintf(`{"sensor_id":"kept","alert_type":"temperature","start_time":%q,"end_time":%q}`,
 				episode.Add(-time.Minute).Format(time.RFC3339), episode.Add(time.Minute).Format(time.RFC3339)),
 			before: parts(`"unacknowledged":1`), after: parts(`"acknowledged":1`, `"alert_type":"temperature"`),
+		},
+		"acknowledgeIncidents": {
+			path: "/api/v1/incidents/acknowledge", body: fmt.Sprintf(`{"ids":["%d"],"comment":"A door"}`, hot), subject: fmt.Sprintf("incident:%d", hot),
+			after: parts(`"comment":"A door"`),
+		},
+		"createRule": {path: "/api/v1/rules", body: fmt.Sprintf(someRule, 92.0, ""), subject: "rule:*", after: parts(`"limit":92`)},
+		"updateRule": {
+			path: fmt.Sprintf("/api/v1/rules/%d", rule), body: fmt.Sprintf(someRule, 93.0, ""), subject: fmt.Sprintf("rule:%d", rule),
+			before: parts(`"limit":90`), after: parts(`"limit":93`),
+		},
+		"deleteRule":  {path: fmt.Sprintf("/api/v1/rules/%d", doomedRule), subject: fmt.Sprintf("rule:%d", doomedRule), before: parts(`"limit":91`)},
+		"applyPreset": {path: "/api/v1/rules/preset", body: `{"preset":"ashrae_a1"}`, subject: "preset:ashrae_a1", after: parts(`"limit":32`, `"limit":15`)},
+		"createMaintenance": {
+			path: "/api/v1/maintenance", body: fmt.Sprintf(window, 62), subject: "maintenance:*", after: parts(`"duration_s":62`),
+		},
+		"updateMaintenance": {
+			path: fmt.Sprintf("/api/v1/maintenance/%d", kept), body: fmt.Sprintf(window, 63), subject: fmt.Sprintf("maintenance:%d", kept),
+			before: parts(`"duration_s":60`), after: parts(`"duration_s":63`),
+		},
+		"deleteMaintenance": {
+			path: fmt.Sprintf("/api/v1/maintenance/%d", ended), subject: fmt.Sprintf("maintenance:%d", ended), before: parts(`"duration_s":61`),
 		},
 		"setThresholds": {
 			path: fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), body: `{"max_temperature":31}`, subject: fmt.Sprintf("thresholds of customer:%d", a.id),

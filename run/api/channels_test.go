@@ -25,6 +25,7 @@ type measured struct {
 	hot         float64 // of alerts
 	alert       int64
 	prediction  int64
+	incident    int64
 }
 
 // marks are the texts by which the values are known in any answer.
@@ -54,7 +55,11 @@ func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	if err != nil || !recorded {
 		t.Fatalf("prediction: %v, %v", recorded, err)
 	}
-	for table, id := range map[string]*int64{"alerts": &m.alert, "prediction_feedback": &m.prediction} {
+	hot := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.hot, Humidity: 40}
+	if err := s.store.Judge(t.Context(), store.Judged{Reading: hot, Arrived: at, Defaults: alert.Defaults()}); err != nil {
+		t.Fatal(err)
+	}
+	for table, id := range map[string]*int64{"incidents": &m.incident, "alerts": &m.alert, "prediction_feedback": &m.prediction} {
 		if err := s.pool.QueryRow(t.Context(), `SELECT max(id) FROM `+table+` WHERE channel = $1`, int64(m.channel)).Scan(id); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +116,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 	// What of an operation must show the caller's own: 0 the reading, 1 the alert.
 	shows := map[string]int{
 		"getLatestReading": 0, "getHistory": 0, "getStatistics": 0, "getLatestReadings": 0, "getForecast": 0, "listPredictions": 0, "getPrediction": 0,
-		"listActiveAlerts": 1, "listAlertHistory": 1, "listEpisodes": 1,
+		"listIncidents": 1, "getIncident": 1, "listActiveAlerts": 1, "listAlertHistory": 1, "listEpisodes": 1,
 	}
 	asked := map[string]bool{}
 	for _, m := range all {
@@ -139,7 +144,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 				continue
 			}
 			path := strings.NewReplacer(
-				"{sensor_id}", node, "{customer_id}", decimal(m.who.id), "{id}", decimal(m.prediction), "{room_id}", roomIDOf(t, m.who),
+				"{sensor_id}", node, "{customer_id}", decimal(m.who.id), "{id}", decimal(m.prediction), "{room_id}", roomIDOf(t, m.who), "{incident_id}", decimal(m.incident),
 			).Replace(op.path)
 			switch op.id {
 			case "getTrainingRun": // there is none
@@ -151,7 +156,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 				continue
 			}
 			ask(op.id, op.method, path, "")
-			if slices.Contains([]string{"listEpisodes", "listAlertHistory", "listPredictions"}, op.id) {
+			if slices.Contains([]string{"listIncidents", "listEpisodes", "listAlertHistory", "listPredictions"}, op.id) {
 				ask(op.id, op.method, path+"?sensor_id="+node, "")
 			}
 		}
@@ -162,6 +167,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 			}
 			for _, call := range []struct{ method, path, body, detail string }{
 				{http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", other.alert), "", "Alert not found"},
+				{http.MethodGet, fmt.Sprintf("/api/v1/incidents/%d", other.incident), "", "Incident not found"},
 				{http.MethodGet, fmt.Sprintf("/api/v1/prediction-feedback/%d", other.prediction), "", "Prediction not found"},
 				{http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", other.prediction), `{"feedback":"ok"}`, "Prediction not found"},
 			} {

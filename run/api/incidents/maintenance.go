@@ -21,7 +21,7 @@ type maintenanceChange struct {
 	_         struct{}          `additionalProperties:"true"`
 	StartTime input.Timestamp   `json:"start_time" doc:"Begin of the window, or of its first occurrence; ISO 8601, UTC where it has no offset." example:"2026-03-01T12:00:00Z"`
 	DurationS float64           `json:"duration_s" exclusiveMinimum:"0" maximum:"604800" doc:"How many seconds an occurrence lasts." example:"3600"`
-	TimeZone  string            `json:"time_zone,omitempty" maxLength:"64" default:"UTC" doc:"IANA time zone whose clocks a recurring window follows." example:"Europe/Zurich"`
+	TimeZone  string            `json:"time_zone,omitempty" maxLength:"64" doc:"IANA time zone whose clocks a recurring window follows; UTC when it is absent." example:"Europe/Zurich"`
 	Weekdays  []int             `json:"weekdays,omitempty" nullable:"false" maxItems:"7" doc:"Days on which it recurs, 0 (Sunday) to 6; without any it happens once." example:"[1,4]"`
 	Until     *input.Timestamp  `json:"until,omitempty" doc:"When it stops recurring; ISO 8601, UTC where it has no offset." example:"2027-03-01T12:00:00Z"`
 	Comment   *input.SingleLine `json:"comment,omitempty" minLength:"1" maxLength:"500" doc:"What it is for." example:"Filters are changed"`

@@ -39,6 +39,26 @@ type Bodies = {
   getLatestReadings: [{ node_ids: ["esp32-7f3a"] }, { sensor_ids: [] }],
   acknowledgeEpisode: [{ sensor_id: "esp32-7f3a", alert_type: "humidity", start_time: "2026-03-01T12:00:00Z", end_time: "2026-03-01T12:40:00Z" }],
   setThresholds: [{ max_temperature: 32.5 }, { max_humidity: 60 }, { max_temperature: 32.5, max_humidity: 60 }],
+  acknowledgeIncidents: [{ ids: ["41"] }, { ids: ["41"], comment: "A door was open" }, { room_id: 3, kind: "silence" }],
+  createRule: [
+    { quantity: "dew_point", direction: "above", limit: 15, for_s: 0, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true },
+    { quantity: "humidity", direction: "below", limit: 20, for_s: 0, clear_margin: 0, clear_for_s: 0, severity: "critical", enabled: false, room_id: 3 },
+  ],
+  updateRule: [
+    { quantity: "temperature", direction: "above", limit: 27, for_s: 120, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true },
+  ],
+  applyPreset: [{ preset: "ashrae_a1" }, { preset: "ashrae_recommended", room_id: 3 }],
+  previewRules: [
+    {
+      days: 30,
+      rules: [{ quantity: "temperature", direction: "above", limit: 27, for_s: 0, clear_margin: 0, clear_for_s: 0, severity: "warning", enabled: true }],
+    },
+  ],
+  createMaintenance: [
+    { start_time: "2026-03-01T12:00:00Z", duration_s: 3600 },
+    { start_time: "2026-03-01T12:00:00Z", duration_s: 3600, time_zone: "Europe/Zurich", weekdays: [1, 4], sensor_id: "esp32-7f3a", comment: "Filters" },
+  ],
+  updateMaintenance: [{ start_time: "2026-03-01T12:00:00Z", duration_s: 3600, until: "2026-06-01T12:00:00Z" }],
   recordPrediction: [
     { sensor_id: "esp32-7f3a", timestamp: "2026-03-01T12:00:00Z", anomaly_predicted: true },
     { sensor_id: "esp32-7f3a", timestamp: "2026-03-01T12:00:00Z", anomaly_predicted: false, predicted_temp: 24.1, actual_humidity: 41.2 },

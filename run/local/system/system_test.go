@@ -214,6 +214,56 @@ func TestPipelineEndToEnd(t *testing.T) {
 
 // TestThresholdsOfTheOwnerDecide changes a limit and sends a reading that only
 // the new one refuses.
+// TestExcursionIsOneIncident sends an excursion through the gateway: it opens one
+// incident, which is acknowledged once, stays so while it lasts, and resolves by itself.
+// Contract 11.1, 11.3.
+func TestExcursionIsOneIncident(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	s := start(t, func(o *system.Options) {
+		o.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	owner, _ := customer(t, s, "operator")
+	sensor(t, owner, "rack-1")
+	node := &caller{t: t, base: s.GatewayURL}
+	node.do(http.MethodPost, "/api/v1/register", `{"node_id":"rack-1","ip_addr":"192.168.1.20"}`, http.StatusCreated)
+	sent := 0
+	incident := func(temperature float64) any {
+		t.Helper()
+		sent++
+		node.do(http.MethodPost, "/api/v1/message",
+			fmt.Sprintf(`{"id":"%08d","node_id":"rack-1","temperature":%g,"humidity":41}`, sent, temperature), http.StatusOK)
+		drain(t, s)
+		ahead.Add(int64(20 * time.Second)) // detection asks anew whether rules remember something
+		all := list(t, owner.do(http.MethodGet, "/api/v1/incidents", "", http.StatusOK))
+		if len(all) != 1 {
+			t.Fatalf("after %d readings %d incidents: %v", sent, len(all), all)
+		}
+		return all[0]
+	}
+	first := incident(60)
+	id := field[string](t, first, "id")
+	if field[string](t, first, "state") != "lasting" || field[bool](t, first, "acknowledged") {
+		t.Errorf("at first %v", first)
+	}
+	owner.do(http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q],"comment":"On my way"}`, id), http.StatusOK)
+	for _, temperature := range []float64{62, 61} {
+		if now := incident(temperature); !field[bool](t, now, "acknowledged") || field[string](t, now, "state") != "lasting" {
+			t.Errorf("while it lasts %v", now)
+		}
+	}
+	if active := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(active) != 0 || count(t, s, "alerts") != 3 {
+		t.Errorf("alerts %v", active)
+	}
+	over := incident(24.5)
+	if field[string](t, over, "id") != id || field[string](t, over, "resolution") != "cleared" || field[float64](t, over, "peak") != 62 {
+		t.Errorf("at last %v", over)
+	}
+	if open := list(t, owner.do(http.MethodGet, "/api/v1/incidents?state=open", "", http.StatusOK)); len(open) != 0 {
+		t.Errorf("open %v", open)
+	}
+}
+
 func TestThresholdsOfTheOwnerDecide(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
