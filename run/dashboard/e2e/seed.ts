@@ -21,6 +21,8 @@ export async function seedReadings(nodes: string[], from: number, to: number, st
           to_char(day, 'YYYYMMDD'), day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC');
       END LOOP;
     END $$`);
+  // A customer sees of the open channel what came since the sensor was created.
+  await query("UPDATE sensors SET readable_from = LEAST(readable_from, now() - make_interval(secs => $2)) WHERE node_id = ANY($1)", [nodes, from]);
   await query(`
     INSERT INTO sensor_data.readings (node_id, timestamp, message_id, temperature, humidity)
     SELECT node, t, 'seed' || extract(epoch FROM t)::bigint,
