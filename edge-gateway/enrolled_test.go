@@ -100,6 +100,7 @@ func TestEnrolledGateway(t *testing.T) {
 	if len(server.Messages()) != published {
 		t.Error("a revoked gateway publishes")
 	}
+	_ = p.end(syscall.SIGKILL) // then the log is whole
 	if !strings.Contains(p.log.String(), "was revoked") {
 		t.Error("the log does not tell of the revocation")
 	}
@@ -210,6 +211,8 @@ func TestAccessToken(t *testing.T) {
 		t.Error(errs[0])
 	}
 	want := "projects/site/topics/data Bearer one\nprojects/site/topics/data Bearer two\nprojects/site/topics/other Bearer two\nprojects/site/topics/other Bearer two"
+	google.mu.Lock()
+	defer google.mu.Unlock()
 	if got := strings.Join(google.seen, "\n"); got != want {
 		t.Errorf("Google was called with\n%s, want\n%s", got, want)
 	}
