@@ -116,7 +116,8 @@ func New(cfg Config) (*API, error) {
 		Clock: cfg.Clock, Log: log,
 	}).Register(r)
 	(&data.Handlers{
-		Store: cfg.Store, Readings: cfg.Readings, Forecaster: cfg.Forecaster, Clock: cfg.Clock,
+		Store: cfg.Store, Readings: cfg.Readings, Newest: data.NewNewest(cfg.Store, cfg.Readings),
+		Forecaster: cfg.Forecaster, Clock: cfg.Clock,
 	}).Register(r)
 	(&alerts.Handlers{Store: cfg.Store}).Register(r)
 	(&alerts.ThresholdHandlers{Store: cfg.Store}).Register(r)

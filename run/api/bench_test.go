@@ -209,7 +209,7 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		found, err := a.readings.Latest(ctx, []readings.NodeRef{n})
+		found, _, err := a.store.NewestReadings(ctx, []readings.NodeRef{n})
 		return bareReadingOf(found[ids[0]]), err
 	})
 	mux.HandleFunc("/multi", func(w http.ResponseWriter, r *http.Request) {
@@ -225,7 +225,7 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		found, err := a.readings.Latest(r.Context(), owned)
+		found, _, err := a.store.NewestReadings(r.Context(), owned)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

@@ -91,14 +91,9 @@ func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured, open *m
 }
 
 // latestForecaster forecasts what was measured last.
-type latestForecaster struct{ readings readings.Reader }
+type latestForecaster struct{}
 
-func (f latestForecaster) Forecast(ctx context.Context, node readings.NodeRef) (data.Forecast, error) {
-	latest, err := f.readings.Latest(ctx, []readings.NodeRef{node})
-	if err != nil {
-		return data.Forecast{}, err
-	}
-	last := latest[node.ID]
+func (latestForecaster) Forecast(_ context.Context, _ readings.NodeRef, last reading.Reading) (data.Forecast, error) {
 	return data.Forecast{Time: last.Time, Temperature: last.Temperature, Humidity: last.Humidity, ModelVersion: "v", Steps: []data.ForecastStep{
 		{After: 5 * time.Second, Temperature: last.Temperature, Humidity: last.Humidity},
 	}}, nil
@@ -109,7 +104,7 @@ func (f latestForecaster) Forecast(ctx context.Context, node readings.NodeRef) (
 // of the others. Contract 4.8.
 func TestNothingCrossesChannels(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t, func(c *Config) { c.Forecaster = latestForecaster{c.Readings} })
+	s := newTestAPI(t, func(c *Config) { c.Forecaster = latestForecaster{} })
 	const node = "shared-1"
 	all, open := sharedNode(t, s, node)
 	const history = "/api/v1/data/historical/" + node + "?start_time=2020-01-01&end_time=2090-01-01"

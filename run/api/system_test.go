@@ -60,14 +60,15 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	return s
 }
 
-// reading stores a reading of a node.
+// reading stores a reading of a node, as ingest does.
 func (s *testAPI) reading(tb testing.TB, node string, at time.Time, temperature, humidity float64) {
 	tb.Helper()
 	s.holdsBefore(tb, node)
-	err := s.readings.Append(tb.Context(), []reading.Reading{
-		{NodeID: node, MessageID: "message", Time: reading.TruncateTime(at), Temperature: temperature, Humidity: humidity},
-	})
-	if err != nil {
+	r := reading.Reading{NodeID: node, MessageID: "message", Time: reading.TruncateTime(at), Temperature: temperature, Humidity: humidity}
+	if err := s.store.UpdateNodeStates(tb.Context(), []store.NodeReading{{Reading: r}}); err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.readings.Append(tb.Context(), []reading.Reading{r}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -76,8 +77,13 @@ func (s *testAPI) reading(tb testing.TB, node string, at time.Time, temperature,
 // older than their sensors.
 func (s *testAPI) holdsBefore(tb testing.TB, node string) {
 	tb.Helper()
-	if _, err := s.pool.Exec(tb.Context(), `UPDATE sensors SET readable_from = NULL WHERE node_id = $1`, node); err != nil {
-		tb.Fatal(err)
+	for _, statement := range []string{
+		`UPDATE sensors SET readable_from = NULL WHERE node_id = $1`,
+		`DELETE FROM node_state WHERE node_id = $1 AND channel = 0 AND timestamp IS NULL`,
+	} {
+		if _, err := s.pool.Exec(tb.Context(), statement, node); err != nil {
+			tb.Fatal(err)
+		}
 	}
 }
 

@@ -3,11 +3,13 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 )
 
 // NodeReading is a reading and the enrolled gateway that sent it; empty in the open
@@ -100,6 +102,113 @@ func (s *Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error
 	})
 	if err != nil {
 		return fmt.Errorf("state of %d nodes: %w", n, err)
+	}
+	return nil
+}
+
+// nodeState is what a row of node_state tells of the newest reading.
+type nodeState struct {
+	Channel               int64
+	NodeID                string
+	Since                 *time.Time // null: from the beginning
+	MessageID             *string    // null with the next three: no reading since
+	Timestamp             *time.Time
+	Temperature, Humidity *float64
+}
+
+// NewestReadings returns the newest visible reading of each node as far as ingest has
+// kept it. Unknown are the nodes that may have a newer one, with the spans in which it
+// may be: of a node without a row, and of a hold that has ended.
+func (s *Store) NewestReadings(ctx context.Context, nodes []readings.NodeRef) (newest map[string]reading.Reading, unknown []readings.NodeRef, err error) {
+	var channels []int64
+	var ids []string
+	for _, node := range nodes {
+		for _, span := range node.Visible {
+			channels, ids = append(channels, int64(span.Channel)), append(ids, node.ID)
+		}
+	}
+	rows, err := queryAll[nodeState](ctx, s, `
+		SELECT channel, node_id, CASE WHEN isfinite(held_since) THEN held_since END AS since, message_id, timestamp, temperature, humidity
+		FROM node_state
+		WHERE (channel, node_id) IN (SELECT * FROM unnest(@channels::bigint[], @nodes::text[]))
+		  AND (timestamp IS NOT NULL OR held_since IS NOT NULL) -- else it is a row to lock that nobody has filled`,
+		pgx.StrictNamedArgs{"channels": channels, "nodes": ids})
+	if err != nil {
+		return nil, nil, fmt.Errorf("newest readings of %d nodes: %w", len(nodes), err)
+	}
+	states := make(map[reading.Node]nodeState, len(rows))
+	for _, row := range rows {
+		states[reading.Node{Channel: reading.Channel(row.Channel), ID: row.NodeID}] = row
+	}
+	newest = make(map[string]reading.Reading, len(nodes))
+	for _, node := range nodes {
+		var open []reading.Span
+		for _, span := range node.Visible {
+			state, ok := states[reading.Node{Channel: span.Channel, ID: node.ID}]
+			switch at := state.Timestamp; {
+			case !ok:
+				open = append(open, span)
+			case at == nil:
+				if state.Since != nil && state.Since.After(span.From) {
+					open = append(open, span)
+				}
+			case at.Before(span.From): // and so is all the rest
+			case !span.Until.IsZero() && !at.Before(span.Until):
+				open = append(open, span)
+			default:
+				if before, ok := newest[node.ID]; !ok || at.After(before.Time) {
+					newest[node.ID] = reading.Reading{
+						Channel: span.Channel, NodeID: node.ID, MessageID: *state.MessageID, Time: at.UTC(),
+						Temperature: *state.Temperature, Humidity: *state.Humidity,
+					}
+				}
+			}
+		}
+		best, ok := newest[node.ID]
+		open = slices.DeleteFunc(open, func(span reading.Span) bool {
+			return ok && !span.Until.IsZero() && !span.Until.After(best.Time)
+		})
+		if len(open) > 0 {
+			unknown = append(unknown, readings.NodeRef{ID: node.ID, Visible: open})
+		}
+	}
+	return newest, unknown, nil
+}
+
+// FillNodeStates notes what history tells of nodes without a row: their newest reading,
+// or that there is none in a span that goes on. What ingest has kept meanwhile stays.
+func (s *Store) FillNodeStates(ctx context.Context, newest []reading.Reading, empty []readings.NodeRef) error {
+	if len(newest) > 0 {
+		batch := make([]NodeReading, len(newest))
+		for i, r := range newest {
+			batch[i].Reading = r
+		}
+		if err := s.UpdateNodeStates(ctx, batch); err != nil {
+			return err
+		}
+	}
+	if len(empty) == 0 {
+		return nil
+	}
+	channels, ids, since := make([]int64, len(empty)), make([]string, len(empty)), make([]*time.Time, len(empty))
+	for i, node := range empty {
+		span := node.Visible[0]
+		channels[i], ids[i] = int64(span.Channel), node.ID
+		if !span.From.IsZero() {
+			since[i] = &span.From
+		}
+	}
+	_, err := s.pool.Exec(ctx, `
+		INSERT INTO node_state AS s (channel, node_id, held_since)
+		SELECT channel, node_id, COALESCE(since, '-infinity')
+		FROM unnest(@channels::bigint[], @nodes::text[], @since::timestamptz[]) AS e (channel, node_id, since)
+		ORDER BY channel, node_id COLLATE "C"
+		ON CONFLICT (channel, node_id) DO UPDATE
+		SET held_since = EXCLUDED.held_since
+		WHERE s.held_since IS NULL AND s.timestamp IS NULL`,
+		pgx.StrictNamedArgs{"channels": channels, "nodes": ids, "since": since})
+	if err != nil {
+		return fmt.Errorf("empty state of %d nodes: %w", len(empty), err)
 	}
 	return nil
 }

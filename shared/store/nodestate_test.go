@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 )
 
@@ -262,5 +263,107 @@ func TestSlotsOfAHoldBeginEmpty(t *testing.T) {
 	keep(after)
 	if got := db.slots(t, 0); len(got) != 1 {
 		t.Errorf("after the first reading %+v", got)
+	}
+}
+
+// TestNewestReadingsAreWithinTheSpans: the state of a node answers for the spans that it
+// knows, and names the others. Contract 4.8.
+func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
+	t.Parallel()
+	t0 := instant()
+	at := func(hours int) time.Time { return t0.Add(time.Duration(hours) * time.Hour) }
+	for name, c := range map[string]struct {
+		kept    map[reading.Channel]int // hours of the newest readings
+		since   *int                    // hours, of the open channel
+		spans   []reading.Span
+		want    int // 0 for none
+		unknown []reading.Span
+	}{
+		"no row":                       {spans: []reading.Span{{}}, unknown: []reading.Span{{}}},
+		"nothing visible":              {kept: map[reading.Channel]int{0: 5}},
+		"within":                       {kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{From: at(5)}}, want: 5},
+		"before the hold":              {kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{From: at(6)}}},
+		"after a hold that has ended":  {kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(5)}}, unknown: []reading.Span{{Until: at(5)}}},
+		"another's channel":            {kept: map[reading.Channel]int{1: 5}, spans: []reading.Span{{}}, unknown: []reading.Span{{}}},
+		"a hold that begins empty":     {since: new(3), spans: []reading.Span{{From: at(3)}}},
+		"older than an empty hold":     {since: new(3), spans: []reading.Span{{From: at(2)}}, unknown: []reading.Span{{From: at(2)}}},
+		"a former hold, empty again":   {since: new(3), spans: []reading.Span{{Until: at(2)}, {From: at(3)}}, unknown: []reading.Span{{Until: at(2)}}},
+		"a former hold, newer reading": {kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(2)}, {From: at(3)}}, want: 5},
+		"the newest of two channels": {
+			kept: map[reading.Channel]int{0: 5, 7: 6}, spans: []reading.Span{{}, {Channel: 7}}, want: 6,
+		},
+		"one channel of two": {
+			kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{}, {Channel: 7}}, want: 5, unknown: []reading.Span{{Channel: 7}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			for channel, hours := range c.kept {
+				r := reading.Reading{Channel: channel, NodeID: "n", MessageID: "m", Time: at(hours), Temperature: float64(hours)}
+				if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.since != nil {
+				db.sql(t, `INSERT INTO node_state (channel, node_id, held_since) VALUES (0, 'n', @since)`, pgx.NamedArgs{"since": at(*c.since)})
+			}
+			newest, unknown, err := db.NewestReadings(t.Context(), []readings.NodeRef{{ID: "n", Visible: c.spans}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []readings.NodeRef
+			if c.unknown != nil {
+				want = []readings.NodeRef{{ID: "n", Visible: c.unknown}}
+			}
+			if diff := gocmp.Diff(want, unknown); diff != "" {
+				t.Errorf("unknown (-want +got):\n%s", diff)
+			}
+			if r, ok := newest["n"]; ok != (c.want != 0) || ok && (!r.Time.Equal(at(c.want)) || r.Temperature != float64(c.want)) {
+				t.Errorf("newest %+v", newest)
+			}
+		})
+	}
+}
+
+// TestFilledStateIsKnown: what history has told of a node is known from then on, that
+// there is nothing too, and never replaces what ingest has kept or another holds.
+func TestFilledStateIsKnown(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	old := reading.Reading{NodeID: "old", MessageID: "m", Time: instant(), Temperature: 20}
+	newer := old
+	newer.Time, newer.Temperature, newer.NodeID = instant().Add(time.Minute), 30, "newer"
+	db.claim(t, db.anna, db.annasRoom, "claimed")
+	db.sql(t, `INSERT INTO node_state (channel, node_id) VALUES (0, 'locked')`, pgx.NamedArgs{})
+	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: newer}}); err != nil {
+		t.Fatal(err)
+	}
+	span := func(id string) readings.NodeRef { return readings.NodeRef{ID: id, Visible: []reading.Span{{}}} }
+	nodes := []readings.NodeRef{span("old"), span("newer"), span("none"), span("locked"), span("claimed")}
+	if _, unknown, err := db.NewestReadings(t.Context(), nodes); err != nil || len(unknown) != 4 {
+		t.Fatalf("unknown before: %v, %v", unknown, err)
+	}
+	late, claimed := old, old
+	late.NodeID, claimed.NodeID = "newer", "claimed"
+	for range 2 {
+		if err := db.FillNodeStates(t.Context(), []reading.Reading{old, late, claimed}, nodes[1:]); err != nil {
+			t.Fatal(err)
+		}
+		newest, unknown, err := db.NewestReadings(t.Context(), nodes)
+		if err != nil || len(unknown) != 1 || unknown[0].ID != "claimed" {
+			t.Errorf("unknown: %v, %v", unknown, err)
+		}
+		if len(newest) != 2 || newest["old"] != old || newest["newer"] != newer {
+			t.Errorf("newest %+v", newest)
+		}
+	}
+	// Ingest goes on from there.
+	newer.NodeID = "none"
+	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: newer}}); err != nil {
+		t.Fatal(err)
+	}
+	if newest, _, err := db.NewestReadings(t.Context(), nodes); err != nil || newest["none"] != newer {
+		t.Errorf("newest %+v, %v", newest, err)
 	}
 }

@@ -84,6 +84,7 @@ type Handlers struct {
 	rest       *rest.API
 	Store      *store.Store
 	Readings   readings.Reader
+	Newest     *Newest
 	Forecaster Forecaster // nil without one
 	Clock      func() time.Time
 }
@@ -126,7 +127,7 @@ func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (*latestOut
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Readings.Latest(ctx, []readings.NodeRef{node})
+	found, err := h.Newest.Latest(ctx, []readings.NodeRef{node})
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (h *Handlers) multiSensor(ctx context.Context, in *multiSensorInput) (*mult
 	if len(owned) == 0 {
 		return &multiSensorOutput{Body: answer}, nil
 	}
-	found, err := h.Readings.Latest(ctx, owned)
+	found, err := h.Newest.Latest(ctx, owned)
 	if err != nil {
 		return nil, err
 	}

@@ -8,15 +8,17 @@ import (
 
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 )
 
 // Forecaster forecasts a sensor's readings of the next seconds.
 type Forecaster interface {
-	// Forecast answers for a sensor from the readings that its owner may see, or
-	// with ErrNoForecast while there is no model or too little to go on.
-	Forecast(ctx context.Context, node readings.NodeRef) (Forecast, error)
+	// Forecast answers for a sensor from the readings that its owner may see, the last
+	// of which is given, or with ErrNoForecast while there is no model or too little
+	// to go on.
+	Forecast(ctx context.Context, node readings.NodeRef, last reading.Reading) (Forecast, error)
 }
 
 // ErrNoForecast says that there is no model, or too few readings for one.
@@ -76,7 +78,15 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (*forecas
 	if h.Forecaster == nil {
 		return nil, errNoForecast()
 	}
-	f, err := h.Forecaster.Forecast(ctx, node)
+	latest, err := h.Newest.Latest(ctx, []readings.NodeRef{node})
+	if err != nil {
+		return nil, err
+	}
+	last, ok := latest[node.ID]
+	if !ok {
+		return nil, errNoForecast()
+	}
+	f, err := h.Forecaster.Forecast(ctx, node, last)
 	if errors.Is(err, ErrNoForecast) {
 		return nil, errNoForecast()
 	}

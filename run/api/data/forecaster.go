@@ -50,19 +50,10 @@ func NewModelForecaster(live Models, table readings.Reader) *ModelForecaster {
 }
 
 // Forecast implements [Forecaster]. It reads the sensor's last hour only if there
-// is a newer reading than that of the cached forecast. A page that polls every
-// few seconds costs one query for the latest reading.
-func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef) (Forecast, error) {
+// is a newer reading than that of the cached forecast.
+func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef, last reading.Reading) (Forecast, error) {
 	forecaster := p.models.Pair(ctx).Forecaster
 	if forecaster == nil {
-		return Forecast{}, ErrNoForecast
-	}
-	latest, err := p.readings.Latest(ctx, []readings.NodeRef{node})
-	if err != nil {
-		return Forecast{}, err
-	}
-	last, ok := latest[node.ID]
-	if !ok {
 		return Forecast{}, ErrNoForecast
 	}
 	kept, ok := p.cache.Get(node.ID)

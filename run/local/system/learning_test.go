@@ -77,8 +77,10 @@ func (l *learner) publish(messages []*pubsubpb.PubsubMessage) {
 func (l *learner) begin(calm, rest int, nodes ...string) {
 	l.t.Helper()
 	// What is published is older than the sensors.
-	if _, err := l.Pool.Exec(l.t.Context(), `UPDATE sensors SET readable_from = NULL`); err != nil {
-		l.t.Fatal(err)
+	for _, statement := range []string{`UPDATE sensors SET readable_from = NULL`, `UPDATE node_state SET held_since = NULL`} {
+		if _, err := l.Pool.Exec(l.t.Context(), statement); err != nil {
+			l.t.Fatal(err)
+		}
 	}
 	now := time.Now()
 	for _, node := range nodes {
