@@ -16,6 +16,7 @@ import (
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/storage"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
@@ -176,7 +177,11 @@ func (s *System) announce(ctx context.Context, listener net.Listener) (gateway.C
 		return gateway.Config{}, err
 	}
 	s.runComponent(ctx, "mDNS", announcer.Run)
-	return gateway.Config{Discovery: func() any { return announcer.State() }}, nil
+	return gateway.Config{
+		Discovery:  func() any { return announcer.State() },
+		Degraded:   func() string { return announcer.State().Problem },
+		Collectors: []prometheus.Collector{announcer},
+	}, nil
 }
 
 // secretKey returns the given key, or one that is created at the first start.

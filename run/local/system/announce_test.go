@@ -1,0 +1,33 @@
+package system
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/logging"
+)
+
+// TestAnnouncedGatewayTellsItsName holds that /health and /metrics of a gateway that is
+// announced are given what they tell of its name.
+func TestAnnouncedGatewayTellsItsName(t *testing.T) {
+	t.Parallel()
+	for address, announced := range map[string]bool{"0.0.0.0:0": true, "127.0.0.1:0": false} {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		s := &System{log: logging.Discard(), failed: make(chan error, 1), options: Options{Clock: time.Now}}
+		config, err := s.announce(t.Context(), listener)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+		if got := config.Discovery != nil && config.Degraded != nil && len(config.Collectors) == 1; got != announced {
+			t.Errorf("%s: %+v", address, config)
+		}
+	}
+}
