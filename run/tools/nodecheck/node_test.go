@@ -172,6 +172,7 @@ func (s *site) serve() string {
 	return fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\n", host, port)
 }
 
+// TestNodeRegistersMeasuresAndBeats shows contract 8.24.
 func TestNodeRegistersMeasuresAndBeats(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -266,6 +267,7 @@ func TestNodeOutlivesTenMinutesWithoutGateway(t *testing.T) {
 	}
 }
 
+// TestNodeKeepsAnHourAndNoMore shows contract 8.24.
 func TestNodeKeepsAnHourAndNoMore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -361,6 +363,7 @@ func TestNodeIsRecognisedWhenItRetries(t *testing.T) {
 	}
 }
 
+// TestNodeSendsNothingUntrue shows contract 8.24.
 func TestNodeSendsNothingUntrue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sensor, bad, console string }{
@@ -397,6 +400,7 @@ func TestNodeSendsNothingUntrue(t *testing.T) {
 	}
 }
 
+// TestNodeMeasuresFasterWhileItGetsHotter shows contract 8.24.
 func TestNodeMeasuresFasterWhileItGetsHotter(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -462,7 +466,7 @@ func (n *names) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
 }
 
 // TestNodeFollowsTheNameToTheStandby stops a gateway, whose name the standby at another
-// address then has.
+// address then has. Contract 8.24.
 func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -193,6 +193,7 @@ func (f faulty) run(ctx context.Context, address string) error {
 	return nil
 }
 
+// TestWrongNodesAreToldWhy shows contract 8.24.
 func TestWrongNodesAreToldWhy(t *testing.T) {
 	t.Parallel()
 	var examined sync.WaitGroup
