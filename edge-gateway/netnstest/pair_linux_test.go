@@ -2,7 +2,6 @@ package netnstest
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -108,7 +107,7 @@ type siteProcess struct {
 	t     *testing.T
 	in    io.Writer
 	lines *bufio.Scanner
-	log   bytes.Buffer
+	log   logBuffer
 }
 
 func (h *host) startSite(t *testing.T, interval time.Duration) *siteProcess {

@@ -192,7 +192,26 @@ type gateway struct {
 	*host
 
 	process *exec.Cmd
-	log     bytes.Buffer
+	log     logBuffer
+}
+
+// logBuffer is what a program has logged so far, to be read while it runs.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 const port = 8080

@@ -182,7 +182,7 @@ func TestTenantIsolation(t *testing.T) {
 	for path, want := range map[string]string{ //nolint:paralleltest // no subtests
 		fmt.Sprintf("/api/v1/server_rooms/room/%d", room):            `"name":"Vault"`,
 		"/api/v1/sensors/sensor/vault-1":                             `"name":"Door"`,
-		"/api/v1/data/latest/vault-1":                                `"temperature":20`,
+		"/api/v1/data/latest/vault-1":                                `"temperature":60`,
 		"/api/v1/alerts/active":                                      `"acknowledged":false`,
 		"/api/v1/incidents":                                          `"acknowledged":false`,
 		"/api/v1/rules":                                              fmt.Sprintf(`"id":%d,`, rule),

@@ -147,7 +147,9 @@ func (s *Store) IncidentTimeline(ctx context.Context, customerID, id int64) ([]I
 		SELECT e.at, e.event, e.actor, e.comment
 		FROM incident_events e
 		JOIN parts p ON p.id = e.incident_id
-		ORDER BY e.at, e.event`,
+		-- What was over with its first reading opened before it cleared.
+		ORDER BY e.at, array_position(
+		    ARRAY['opened', 'reopened', 'merged', 'acknowledged', 'unacknowledged', 'cleared', 'resolved'], e.event::text)`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err != nil {
 		return nil, fmt.Errorf("timeline of incident %d: %w", id, err)

@@ -405,8 +405,12 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	alone := judged("n1", -3600, 55)
 	alone.Arrived = instant().Add(2 * time.Hour)
 	db.judge(t, alone)
-	if all := db.incidents(t, db.anna, store.IncidentQuery{}); len(all) != 2 || !all[1].Late || all[1].Lasting {
-		t.Errorf("one that was over when it arrived: %+v", all)
+	all := db.incidents(t, db.anna, store.IncidentQuery{})
+	if len(all) != 2 || !all[1].Late || all[1].Lasting {
+		t.Fatalf("one that was over when it arrived: %+v", all)
+	}
+	if diff := cmp.Diff([]string{"opened", "cleared"}, db.timeline(t, db.anna, all[1].ID)); diff != "" {
+		t.Errorf("both at one time (-want +got):\n%s", diff)
 	}
 }
 
