@@ -103,6 +103,9 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 	for r, err := range s.Range(t.Context(), node, noon.Add(-time.Hour), noon) {
 		t.Errorf("a reading out of nothing: %+v, %v", r, err)
 	}
+	for r, err := range s.Ranges(t.Context(), []readings.NodeRef{node}, noon.Add(-time.Hour), noon) {
+		t.Errorf("a reading of many nodes out of nothing: %+v, %v", r, err)
+	}
 	if _, err := s.Buckets(t.Context(), node, noon.Add(-time.Hour), noon, 10); err != nil {
 		t.Error(err)
 	}
