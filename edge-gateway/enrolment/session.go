@@ -92,7 +92,7 @@ func NewSession(id *Identity, c *clock.Clock, system func() time.Time, version s
 	}
 }
 
-// Run reports each minute until the context ends, what report returns. The error is
+// Run sends what report returns each minute, until the context ends. The error is
 // always nil, for an errgroup.
 func (s *Session) Run(ctx context.Context, report func() Report) error {
 	for ctx.Err() == nil {
@@ -117,7 +117,7 @@ func (s *Session) Run(ctx context.Context, report func() Report) error {
 	return nil
 }
 
-// Tried is closed when the API has answered the first status, or has not.
+// Tried is closed once the first status has been sent, whether or not the API answered it.
 func (s *Session) Tried() <-chan struct{} { return s.tried }
 
 // status sends one status and takes the reply. corrected says that the reply has moved

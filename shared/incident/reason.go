@@ -67,7 +67,8 @@ func (q Quantity) format(value, limit float64) string {
 	}
 }
 
-// inWords writes a time in the two largest of days, hours, minutes and seconds.
+// inWords writes a time in whole seconds, in whole minutes, in hours and minutes, or in
+// days and hours, as fits its length.
 func inWords(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	_ "time/tzdata" // the same time zones on every machine
+	_ "time/tzdata" // for machines that have no time zones of their own
 )
 
 // MaxDuration is the longest window: a week. What is longer is a change of rules.
@@ -33,17 +33,17 @@ type Window struct {
 
 // Errors that [Window.Validate] wraps.
 var (
-	ErrStart    = errors.New("start_time is missing")
+	ErrStart    = errors.New("start_time must lie between the years 2000 and 2100")
 	ErrDuration = errors.New("a window lasts longer than nothing and at most seven days")
 	ErrWeekday  = errors.New("a weekday is 0 (Sunday) to 6 (Saturday), each at most once")
-	ErrUntil    = errors.New("until must be after start_time")
+	ErrUntil    = errors.New("until must be after start_time and before the year 2100")
 	ErrOverlap  = errors.New("a window must end before its next occurrence begins")
 )
 
 // Validate reports every field that makes no window, joined into one error.
 func (w Window) Validate() error {
 	var problems []error
-	if w.Start.IsZero() {
+	if !inCalendar(w.Start) {
 		problems = append(problems, ErrStart)
 	}
 	if w.Duration <= 0 || w.Duration > MaxDuration {
@@ -56,13 +56,36 @@ func (w Window) Validate() error {
 		}
 		seen[day] = true
 	}
-	if !w.Until.IsZero() && !w.Until.After(w.Start) {
+	if !w.Until.IsZero() && (!w.Until.After(w.Start) || !inCalendar(w.Until)) {
 		problems = append(problems, ErrUntil)
 	}
 	if len(problems) == 0 && len(w.Weekdays) > 0 && w.Duration > w.shortestPause() {
 		problems = append(problems, ErrOverlap)
 	}
 	return errors.Join(problems...)
+}
+
+// inCalendar reports whether a time lies in the years for which readings are kept:
+// every time that follows from it can then be written.
+func inCalendar(t time.Time) bool {
+	year := t.UTC().Year()
+	return year >= 2000 && year < 2100
+}
+
+// ErrZone is the error of a name that is no time zone of the IANA database.
+var ErrZone = errors.New("no time zone of the IANA database")
+
+// Zone returns a time zone by its IANA name. It refuses names that only some
+// machines know, such as posix/Europe/Zurich, and those of the machine's own zone.
+func Zone(name string) (*time.Location, error) {
+	if name == "" || name == "Local" || name[0] < 'A' || name[0] > 'Z' { // localtime, posixrules, right/…
+		return nil, fmt.Errorf("%w: %q", ErrZone, name)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrZone, err)
+	}
+	return zone, nil
 }
 
 // shortestPause is the shortest time between the begins of two occurrences, less an

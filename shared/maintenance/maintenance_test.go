@@ -40,11 +40,30 @@ func TestValidate(t *testing.T) {
 		"a weekday of 7":              {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{7}}, maintenance.ErrWeekday},
 		"a weekday of -1":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{-1}}, maintenance.ErrWeekday},
 		"a weekday twice":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{1, 1}}, maintenance.ErrWeekday},
+		"before 2000":                 {maintenance.Window{Start: time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC), Duration: time.Hour}, maintenance.ErrStart},
+		"from 2000":                   {maintenance.Window{Start: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), Duration: time.Hour}, nil},
+		"from 2100":                   {maintenance.Window{Start: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), Duration: time.Hour}, maintenance.ErrStart},
+		"until after 2100":            {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}, maintenance.ErrUntil},
 		"until its start":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start}, maintenance.ErrUntil},
 		"until later":                 {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start.Add(1)}, nil},
 	} {
 		if err := c.window.Validate(); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+func TestZone(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"UTC", "Europe/Zurich", "America/Argentina/Buenos_Aires", "Etc/GMT+5"} {
+		if zone, err := maintenance.Zone(name); err != nil || zone.String() != name {
+			t.Errorf("%s: %v, %v", name, zone, err)
+		}
+	}
+	// Some machines know these, and others do not.
+	for _, name := range []string{"", "Local", "localtime", "posixrules", "posix/Europe/Zurich", "right/UTC", "Atlantis/Capital", "../etc/passwd"} {
+		if _, err := maintenance.Zone(name); !errors.Is(err, maintenance.ErrZone) {
+			t.Errorf("%q: %v", name, err)
 		}
 	}
 }

@@ -299,6 +299,9 @@ func createDatabase(ctx context.Context, address string) error {
 	return nil
 }
 
+// Exited is closed when the server has ended, for whatever reason.
+func (s *Server) Exited() <-chan struct{} { return s.exited }
+
 // Stop ends the server in order: sessions are cut, what was committed stays.
 func (s *Server) Stop() error {
 	_ = s.process.Signal(syscall.SIGINT) // a fast shutdown; an error means that it has ended

@@ -270,11 +270,20 @@ func (s *Store) RecordGatewayStatus(ctx context.Context, status GatewayStatus) (
 	return gateway, err
 }
 
+// reported is a time that a gateway has reported, or nil when it lies outside the
+// years for which readings are kept: nobody could be shown it.
+func reported(t time.Time) *time.Time {
+	if year := t.UTC().Year(); year < 2000 || year >= 2100 {
+		return nil
+	}
+	return &t
+}
+
 func reportNodes(ctx context.Context, tx pgx.Tx, status GatewayStatus) error {
 	ids := make([]string, len(status.Nodes))
 	heartbeats, readings := make([]*time.Time, len(status.Nodes)), make([]*time.Time, len(status.Nodes))
 	for i, node := range status.Nodes {
-		ids[i], heartbeats[i], readings[i] = node.NodeID, instantOrNull(node.LastHeartbeat), instantOrNull(node.LastReading)
+		ids[i], heartbeats[i], readings[i] = node.NodeID, reported(node.LastHeartbeat), reported(node.LastReading)
 	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO gateway_nodes (gateway_id, node_id, reported_at, last_heartbeat, last_reading)

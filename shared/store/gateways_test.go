@@ -296,3 +296,26 @@ func (db fixture) count(t *testing.T, query string, args pgx.NamedArgs) (n int) 
 	}
 	return n
 }
+
+// TestReportedTimesCanBeShown shows that a time far off, which no answer could be
+// written with, is not taken.
+func TestReportedTimesCanBeShown(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	gateway := db.enrolled(t, db.anna)
+	far, early := time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -23*3600)), time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	if _, err := db.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: 1, Nodes: []store.ReportedNode{
+		{NodeID: "n1", LastHeartbeat: far, LastReading: early}, {NodeID: "n2", LastHeartbeat: instant()},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	found, err := db.DiscoveredNodes(t.Context(), db.anna)
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	for _, n := range found {
+		if (n.LastHeartbeat != nil) != (n.NodeID == "n2") || n.LastReading != nil {
+			t.Errorf("%+v", n)
+		}
+	}
+}

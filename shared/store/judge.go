@@ -47,7 +47,8 @@ func (j Judged) points(known ...time.Time) []incident.Point {
 // the lock on the customer's rules, so that no rule changes meanwhile. A second
 // delivery changes nothing. A reading that no customer may see is ignored.
 //
-// It takes two round trips: one reads, one writes.
+// Besides the transaction's begin and end it takes two round trips: one locks and
+// reads, one writes.
 func (s *Store) Judge(ctx context.Context, j Judged) error {
 	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
 		n, known, err := lockNode(ctx, tx, j)

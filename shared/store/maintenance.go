@@ -49,10 +49,12 @@ type maintenanceRow struct {
 const maintenanceColumns = `w.id, COALESCE(w.room_id, 0) AS room_id, COALESCE(w.node_id, '') AS node_id, w.start_time, w.time_zone,
 	w.duration_s, w.weekdays, w.until_time, w.comment, w.created_by, w.stands_from, NULLIF(w.stands_to, 'infinity') AS stands_to`
 
-func (r maintenanceRow) maintenance() (Maintenance, error) {
-	zone, err := time.LoadLocation(r.TimeZone)
+func (r maintenanceRow) maintenance() Maintenance {
+	zone, err := maintenance.Zone(r.TimeZone)
 	if err != nil {
-		return Maintenance{}, fmt.Errorf("maintenance window %d: %w", r.ID, err)
+		// This machine knows the zone no longer. One window must not take the list of
+		// incidents with it, and its owner must be able to change it.
+		zone = time.UTC
 	}
 	m := Maintenance{
 		ID: r.ID, Scope: incident.Scope{RoomID: r.RoomID, SensorID: r.NodeID}, Comment: r.Comment, CreatedBy: r.CreatedBy,
@@ -68,7 +70,7 @@ func (r maintenanceRow) maintenance() (Maintenance, error) {
 	if r.StandsTo != nil {
 		m.StandsTo = r.StandsTo.UTC()
 	}
-	return m, nil
+	return m
 }
 
 // MaintenanceWindows lists a customer's maintenance windows that stand, in the
@@ -85,9 +87,7 @@ func (s *Store) MaintenanceWindows(ctx context.Context, customerID int64, since 
 	}
 	windows := make([]Maintenance, len(rows))
 	for i, r := range rows {
-		if windows[i], err = r.maintenance(); err != nil {
-			return nil, err
-		}
+		windows[i] = r.maintenance()
 	}
 	return windows, nil
 }
@@ -102,7 +102,7 @@ func (s *Store) MaintenanceWindow(ctx context.Context, customerID, id int64) (Ma
 	if err != nil {
 		return Maintenance{}, fmt.Errorf("maintenance window %d: %w", id, err)
 	}
-	return row.maintenance()
+	return row.maintenance(), nil
 }
 
 // CreateMaintenance adds a window. Errors: [ErrNoRoom] and [ErrNoSensor] when its
@@ -118,7 +118,7 @@ func (s *Store) CreateMaintenance(ctx context.Context, customerID int64, m Maint
 	return created, nil
 }
 
-// insertMaintenance stores a window, with a new id unless it has one.
+// insertMaintenance stores a window. A trigger gives it a new id unless it has one.
 func insertMaintenance(ctx context.Context, tx pgx.Tx, customerID int64, m Maintenance) (Maintenance, error) {
 	weekdays := make([]int, len(m.Window.Weekdays))
 	for i, day := range m.Window.Weekdays {
@@ -150,7 +150,7 @@ func insertMaintenance(ctx context.Context, tx pgx.Tx, customerID int64, m Maint
 	case err != nil:
 		return Maintenance{}, fmt.Errorf("insert: %w", err)
 	case len(found) > 0:
-		return found[0].maintenance()
+		return found[0].maintenance(), nil
 	case m.Scope.RoomID != 0:
 		return Maintenance{}, ErrNoRoom
 	case m.Scope.SensorID != "":

@@ -22,7 +22,7 @@ func TestMaintenanceWindows(t *testing.T) {
 	window := store.Maintenance{
 		Window: maintenance.Window{
 			Start: time.Date(2020, 1, 4, 22, 0, 0, 0, berlin), Duration: 24 * time.Hour,
-			Weekdays: []time.Weekday{0, 1, 2, 3, 4, 5, 6}, Until: time.Date(2100, 1, 1, 0, 0, 0, 0, berlin),
+			Weekdays: []time.Weekday{0, 1, 2, 3, 4, 5, 6}, Until: time.Date(2099, 1, 1, 0, 0, 0, 0, berlin),
 		},
 		Scope: incident.Scope{RoomID: db.annasRoom}, Comment: "filters", CreatedBy: "anna12",
 	}
@@ -85,5 +85,26 @@ func TestMaintenanceWindows(t *testing.T) {
 	if err != nil || len(stood) != 2 || stood[0].StandsTo.IsZero() || !stood[0].Covers(db.annasRoom, "n1", during) ||
 		stood[0].Covers(db.annasRoom, "n1", stood[0].StandsTo) {
 		t.Errorf("what was silenced stays silenced: %+v, %v", stood, err)
+	}
+}
+
+// TestWindowOfAnUnknownZone shows that a zone which this machine does not know takes
+// nothing else with it, and that its owner can end the window.
+func TestWindowOfAnUnknownZone(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	created, err := db.CreateMaintenance(t.Context(), db.anna, store.Maintenance{
+		Window: maintenance.Window{Start: instant(), Duration: time.Hour}, CreatedBy: "anna12",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.sql(t, `UPDATE maintenance_windows SET time_zone = 'posix/Europe/Zurich'`, nil)
+	listed, err := db.MaintenanceWindows(t.Context(), db.anna, time.Time{})
+	if err != nil || len(listed) != 1 || listed[0].Window.Start.Location() != time.UTC || !listed[0].Window.Start.Equal(instant()) {
+		t.Errorf("%+v, %v", listed, err)
+	}
+	if err := db.DeleteMaintenance(t.Context(), db.anna, created.ID); err != nil {
+		t.Error(err)
 	}
 }

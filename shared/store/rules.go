@@ -63,8 +63,8 @@ func convertRules(rows []ruleRow, defaults alert.Thresholds) []incident.Rule {
 	return rules
 }
 
-// Rules lists a customer's rules, the two threshold rules included, in the order
-// of their making. defaults are the limits of the thresholds that the customer
+// Rules lists a customer's rules: the two threshold rules, then the others in the
+// order of their making. defaults are the limits of the thresholds that the customer
 // never set.
 func (s *Store) Rules(ctx context.Context, customerID int64, defaults alert.Thresholds) ([]incident.Rule, error) {
 	rows, err := queryAll[ruleRow](ctx, s, `

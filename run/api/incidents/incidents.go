@@ -208,14 +208,14 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*incidentsOutput, e
 	}
 	slices.SortStableFunc(all, func(a, b Incident) int { return b.StartTime.Compare(a.StartTime) })
 	all = all[:min(len(all), in.Limit)]
-	if err := h.silence(ctx, auth.Caller(ctx), all); err != nil {
+	if err := h.markSilenced(ctx, auth.Caller(ctx), all); err != nil {
 		return nil, err
 	}
 	return &incidentsOutput{Body: group(all)}, nil
 }
 
-// silence marks the incidents that lie in a maintenance window.
-func (h *Handlers) silence(ctx context.Context, customer int64, incidents []Incident) error {
+// markSilenced marks the incidents that lie in a maintenance window.
+func (h *Handlers) markSilenced(ctx context.Context, customer int64, incidents []Incident) error {
 	if len(incidents) == 0 {
 		return nil
 	}
@@ -297,7 +297,7 @@ func (h *Handlers) incident(ctx context.Context, in *incidentPath) (*incidentOut
 		return nil, err
 	}
 	one := []Incident{found}
-	if err := h.silence(ctx, customer, one); err != nil {
+	if err := h.markSilenced(ctx, customer, one); err != nil {
 		return nil, err
 	}
 	timeline := rest.List(events, func(e store.IncidentEvent) timelineEvent {
@@ -420,7 +420,7 @@ func (h *Handlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*ackn
 	if err != nil {
 		return nil, err
 	}
-	if err := h.silence(ctx, customer, seen); err != nil {
+	if err := h.markSilenced(ctx, customer, seen); err != nil {
 		return nil, err
 	}
 	return &acknowledgedOutput{Body: rest.List(seen, func(i Incident) Incident { return i })}, nil

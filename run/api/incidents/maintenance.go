@@ -1,6 +1,7 @@
 package incidents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -43,7 +44,8 @@ func (c *maintenanceChange) Resolve(_ huma.Context, path *huma.PathBuffer) []err
 		{maintenance.ErrDuration, "duration_s", "must be more than 0 and at most seven days"},
 		{maintenance.ErrOverlap, "duration_s", "must end before the next occurrence begins"},
 		{maintenance.ErrWeekday, "weekdays", "must be 0 (Sunday) to 6 (Saturday), each at most once"},
-		{maintenance.ErrUntil, "until", "must be after start_time"},
+		{maintenance.ErrStart, "start_time", "must lie between the years 2000 and 2100"},
+		{maintenance.ErrUntil, "until", "must be after start_time and before the year 2100"},
 	} {
 		if errors.Is(err, rule.broken) {
 			errs = append(errs, &huma.ErrorDetail{Location: path.With(rule.field), Message: rule.message})
@@ -53,12 +55,9 @@ func (c *maintenanceChange) Resolve(_ huma.Context, path *huma.PathBuffer) []err
 }
 
 func (c *maintenanceChange) window() (maintenance.Window, error) {
-	if c.TimeZone == "Local" { // of the machine
-		return maintenance.Window{}, errors.New("no time zone")
-	}
-	zone, err := time.LoadLocation(c.TimeZone)
+	zone, err := maintenance.Zone(cmp.Or(c.TimeZone, "UTC"))
 	if err != nil {
-		return maintenance.Window{}, err //nolint:wrapcheck // Resolve says it in its words
+		return maintenance.Window{}, err
 	}
 	w := maintenance.Window{Start: c.StartTime.In(zone), Duration: seconds(c.DurationS)}
 	for _, day := range c.Weekdays {

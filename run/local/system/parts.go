@@ -52,6 +52,15 @@ func (s *System) startDatabase(ctx context.Context) error {
 			return err
 		}
 		s.onStop("PostgreSQL", server.Stop)
+		// Without it nothing works: the system then ends, so that whoever runs it starts it again.
+		s.runComponent(ctx, "watch PostgreSQL", func(ctx context.Context) error {
+			select {
+			case <-server.Exited():
+				return errors.New("PostgreSQL has ended")
+			case <-ctx.Done():
+				return nil
+			}
+		})
 		s.databaseURL = server.URL()
 	}
 	pool, end, err := cloudsql.Open(ctx, cloudsql.Config{DatabaseURL: s.databaseURL, MaxConns: poolSize})

@@ -155,7 +155,11 @@ func (r *redelivery) handle(ctx context.Context, received *pubsubpb.ReceivedMess
 	}
 	status, err := r.post(ctx, dead)
 	if err != nil || status < 200 || status > 299 {
-		_, _ = fmt.Fprintf(r.out, "%s left: %s answered %d %v\n", m.GetMessageId(), dead.Function, status, err)
+		answer := fmt.Sprintf("answered %d", status)
+		if err != nil {
+			answer = fmt.Sprintf("was not reached: %v", err)
+		}
+		_, _ = fmt.Fprintf(r.out, "%s left: %s %s\n", m.GetMessageId(), dead.Function, answer)
 		total.failed++
 		if r.failures++; r.failures >= maxFailures {
 			return fmt.Errorf("%d messages in a row failed: the cause is not mended", r.failures)

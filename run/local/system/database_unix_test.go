@@ -1,0 +1,54 @@
+//go:build unix
+
+package system_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/logging"
+)
+
+// TestEndOfPostgreSQLEndsTheSystem shows that a database which is killed alone is not
+// served without: whoever runs the system is told, and starts it again.
+func TestEndOfPostgreSQLEndsTheSystem(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s, err := system.Start(t.Context(), system.Options{
+		DataDir: folder, Clock: time.Now, Log: logging.Discard(), PasswordCost: passwordCost,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Stop() }() // which fails for want of a database
+	found, err := filepath.Glob(filepath.Join(folder, "postgres", "*", "postmaster.pid"))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	text, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-s.Failed():
+		if !strings.Contains(err.Error(), "PostgreSQL has ended") {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the system goes on without PostgreSQL")
+	}
+}
