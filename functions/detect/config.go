@@ -2,7 +2,6 @@ package detect
 
 import (
 	"errors"
-	"fmt"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/cloudsql"
@@ -21,20 +20,14 @@ type Config struct {
 	// PredictionSample: one in so many normal readings is recorded for users to
 	// validate.
 	PredictionSample int `env:"PREDICTION_SAMPLE" envDefault:"200"`
-	// The thresholds of sensors whose owner has set none.
-	MaxTemperature float64 `env:"MAX_ALLOWED_TEMP" envDefault:"50.0"`     // °C
-	MaxHumidity    float64 `env:"MAX_ALLOWED_HUMIDITY" envDefault:"50.0"` // % relative humidity
-}
-
-// Defaults are the thresholds of sensors whose owner has set none.
-func (c Config) Defaults() alert.Thresholds {
-	return alert.Thresholds{MaxTemperature: c.MaxTemperature, MaxHumidity: c.MaxHumidity}
+	// Fallback is for customers who have set no thresholds.
+	Fallback alert.Fallback
 }
 
 // Validate implements config.Validator.
 func (c Config) Validate() error {
-	if err := c.Defaults().Validate(); err != nil {
-		return fmt.Errorf("MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY: %w", err)
+	if err := c.Fallback.Validate(); err != nil {
+		return err
 	}
 	if c.PredictionSample < 1 {
 		return errors.New("PREDICTION_SAMPLE must be 1 or more")

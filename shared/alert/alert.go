@@ -44,6 +44,24 @@ func Defaults() Thresholds {
 	return Thresholds{MaxTemperature: DefaultMaxTemperature, MaxHumidity: DefaultMaxHumidity}
 }
 
+// Fallback is what the pipeline's environment says for customers who have set no
+// thresholds, the same in every function that judges by them.
+type Fallback struct {
+	MaxTemperature float64 `env:"MAX_ALLOWED_TEMP" envDefault:"50.0"`     // °C
+	MaxHumidity    float64 `env:"MAX_ALLOWED_HUMIDITY" envDefault:"50.0"` // % relative humidity
+}
+
+// Thresholds returns the two as thresholds.
+func (f Fallback) Thresholds() Thresholds { return Thresholds(f) }
+
+// Validate reports a setting that is no threshold.
+func (f Fallback) Validate() error {
+	if err := f.Thresholds().Validate(); err != nil {
+		return fmt.Errorf("MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY: %w", err)
+	}
+	return nil
+}
+
 // Validate reports a threshold that no reading of the hardware could be
 // compared with.
 func (t Thresholds) Validate() error {
@@ -127,14 +145,6 @@ func (e Event) Message() string {
 	if e.Type == Humidity {
 		name, unit = "humidity", "%"
 	}
-	for decimals := 1; ; decimals++ {
-		value := fmt.Sprintf("%.*f", decimals, e.Value)
-		limit := fmt.Sprintf("%.*f", decimals, e.Threshold)
-		if value != limit || decimals == maxDecimals {
-			return fmt.Sprintf("High %s detected: %s%s (limit %s%s)", name, value, unit, limit, unit)
-		}
-	}
+	value, limit := reading.Beyond(e.Value, e.Threshold)
+	return fmt.Sprintf("High %s detected: %s%s (limit %s%s)", name, value, unit, limit, unit)
 }
-
-// maxDecimals ends the search for a difference in [Event.Message].
-const maxDecimals = 6

@@ -75,11 +75,16 @@ func errorLine(config reflect.Type, err error) error {
 	return fmt.Errorf("config: %w", err)
 }
 
-// variableName finds the environment variable of a field, in embedded structs too.
+// variableName finds the environment variable of a field, in structs within too.
 func variableName(config reflect.Type, field string) string {
-	if f, ok := config.FieldByName(field); ok {
-		if name, _, _ := strings.Cut(f.Tag.Get("env"), ","); name != "" {
+	for f := range config.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("env"), ","); name != "" && f.Name == field {
 			return name
+		}
+		if f.Type.Kind() == reflect.Struct {
+			if name := variableName(f.Type, field); name != field {
+				return name
+			}
 		}
 	}
 	return field

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // Describe says in words what an incident of the rule is, for a list of incidents:
 // "Temperature above 32.0 °C for 12 min, peak 35.1 °C".
 func (r Rule) Describe(i Incident) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s %s", r.Quantity.name(), r.Direction, r.Quantity.format(r.Limit, r.Limit))
+	fmt.Fprintf(&text, "%s %s %.1f %s", r.Quantity.name(), r.Direction, r.Limit, r.Quantity.unit())
 	if lasted := i.End.Sub(i.Start); lasted > 0 {
 		fmt.Fprintf(&text, " for %s", inWords(lasted))
 	}
@@ -18,7 +20,8 @@ func (r Rule) Describe(i Incident) string {
 	if r.Direction == Below {
 		extreme = "lowest"
 	}
-	fmt.Fprintf(&text, ", %s %s", extreme, r.Quantity.format(i.Peak, r.Limit))
+	peak, _ := reading.Beyond(i.Peak, r.Limit)
+	fmt.Fprintf(&text, ", %s %s %s", extreme, peak, r.Quantity.unit())
 	switch i.Reopened {
 	case 0:
 	case 1:
@@ -50,20 +53,6 @@ func (q Quantity) unit() string {
 		return "°C/h"
 	default:
 		return "°C"
-	}
-}
-
-// maxDecimals ends the search for a difference in format.
-const maxDecimals = 6
-
-// format writes a value with the precision of the hardware, one decimal, unless
-// that would make a value beyond the limit look equal to it.
-func (q Quantity) format(value, limit float64) string {
-	for decimals := 1; ; decimals++ {
-		text := fmt.Sprintf("%.*f", decimals, value)
-		if value == limit || decimals == maxDecimals || text != fmt.Sprintf("%.*f", decimals, limit) {
-			return text + " " + q.unit()
-		}
 	}
 }
 

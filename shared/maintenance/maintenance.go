@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 	_ "time/tzdata" // for machines that have no time zones of their own
+
+	"coldaisle.dev/shared/reading"
 )
 
 // MaxDuration is the longest window: a week. What is longer is a change of rules.
@@ -43,7 +45,7 @@ var (
 // Validate reports every field that makes no window, joined into one error.
 func (w Window) Validate() error {
 	var problems []error
-	if !inCalendar(w.Start) {
+	if !reading.InCalendar(w.Start) {
 		problems = append(problems, ErrStart)
 	}
 	if w.Duration <= 0 || w.Duration > MaxDuration {
@@ -56,20 +58,13 @@ func (w Window) Validate() error {
 		}
 		seen[day] = true
 	}
-	if !w.Until.IsZero() && (!w.Until.After(w.Start) || !inCalendar(w.Until)) {
+	if !w.Until.IsZero() && (!w.Until.After(w.Start) || !reading.InCalendar(w.Until)) {
 		problems = append(problems, ErrUntil)
 	}
 	if len(problems) == 0 && len(w.Weekdays) > 0 && w.Duration > w.shortestPause() {
 		problems = append(problems, ErrOverlap)
 	}
 	return errors.Join(problems...)
-}
-
-// inCalendar reports whether a time lies in the years for which readings are kept:
-// every time that follows from it can then be written.
-func inCalendar(t time.Time) bool {
-	year := t.UTC().Year()
-	return year >= 2000 && year < 2100
 }
 
 // ErrZone is the error of a name that is no time zone of the IANA database.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -201,11 +202,35 @@ func ValidateMessageID(id string) error {
 	return nil
 }
 
+// Calendar is the time that a reading can have, from 2000 until 2100.
+func Calendar() Span {
+	return Span{From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), Until: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+// InCalendar reports whether a time lies in the [Calendar].
+func InCalendar(t time.Time) bool {
+	calendar := Calendar()
+	return !t.Before(calendar.From) && t.Before(calendar.Until)
+}
+
+// Beyond writes a value beside a limit that it lies beyond, with the precision of the
+// hardware, one decimal, unless that would make the two look equal.
+func Beyond(value, limit float64) (valueText, limitText string) {
+	const maxDecimals = 6 // ends the search for a difference
+	for decimals := 1; ; decimals++ {
+		valueText = strconv.FormatFloat(value, 'f', decimals, 64)
+		limitText = strconv.FormatFloat(limit, 'f', decimals, 64)
+		if valueText != limitText || decimals == maxDecimals {
+			return valueText, limitText
+		}
+	}
+}
+
 // validateTime keeps times within what every store can partition by day; a
 // node's clock is never used, so anything outside is an error of the sender.
 func validateTime(t time.Time) error {
-	if year := t.UTC().Year(); year < 2000 || year >= 2100 {
-		return fmt.Errorf("%w: got year %d", ErrTime, year)
+	if !InCalendar(t) {
+		return fmt.Errorf("%w: got year %d", ErrTime, t.UTC().Year())
 	}
 	return nil
 }

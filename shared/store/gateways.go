@@ -273,7 +273,7 @@ func (s *Store) RecordGatewayStatus(ctx context.Context, status GatewayStatus) (
 // reported is a time that a gateway has reported, or nil when it lies outside the
 // years for which readings are kept: nobody could be shown it.
 func reported(t time.Time) *time.Time {
-	if year := t.UTC().Year(); year < 2000 || year >= 2100 {
+	if !reading.InCalendar(t) {
 		return nil
 	}
 	return &t

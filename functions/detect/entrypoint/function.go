@@ -56,6 +56,6 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 	detector := detect.NewAnomalyDetector(live, metadata, c.PredictionSample, deps.Log, deps.Counters)
 	statuses := sensorcache.New(metadata, deps.Clock)
 	from := origin.New(metadata, deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
-	step := detect.New(from, statuses, alerts, detector, c.Defaults(), deps.Log, deps.Counters)
+	step := detect.New(from, statuses, alerts, detector, c.Fallback.Thresholds(), deps.Log, deps.Counters)
 	return step.Handle, nil
 }

@@ -38,6 +38,6 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 		return nil, err
 	}
 	deps.Clients.Push("database pool", closing.NoError(closePool))
-	step := storealert.New(store.New(pool), c.Defaults(), deps.Log, deps.Counters)
+	step := storealert.New(store.New(pool), c.Fallback.Thresholds(), deps.Log, deps.Counters)
 	return step.Handle, nil
 }

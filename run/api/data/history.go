@@ -91,15 +91,14 @@ func (h *Handlers) registerHistory(r *rest.API) {
 	}, h.history)
 }
 
-// clampRange limits a query to 2000–2100, the times that a reading can have.
+// clampRange limits a query to the times that a reading can have.
 func clampRange(start, end time.Time) (time.Time, time.Time) {
-	first := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	last := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
-	if start.Before(first) {
-		start = first
+	calendar := reading.Calendar()
+	if start.Before(calendar.From) {
+		start = calendar.From
 	}
-	if end.After(last) {
-		end = last
+	if end.After(calendar.Until) {
+		end = calendar.Until
 	}
 	return start, end
 }

@@ -23,7 +23,7 @@ const gatewayName = "Local gateway"
 func (s *System) startGateway(ctx context.Context, listener net.Listener) error {
 	o := s.options
 	topic := gateway.NewReadingPublisher(s.PubSub, pushbridge.TopicData, 0)
-	s.onStop("data topic", func() error { topic.Stop(); return nil })
+	s.opened.Push("data topic", func() error { topic.Stop(); return nil })
 	config, err := s.announce(ctx, listener)
 	if err != nil {
 		return err
@@ -45,13 +45,13 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 	if err != nil {
 		return err
 	}
-	s.onStop("outbox", kept.Close)
+	s.opened.Push("outbox", kept.Close)
 	// Readings that it took while it was enrolled as another, or not at all.
 	withheld, err := outbox.Open(filepath.Join(o.DataDir, "withheld"), outbox.Options{Retain: gateway.OutboxRetention, Clock: now})
 	if err != nil {
 		return err
 	}
-	s.onStop("withheld readings", withheld.Close)
+	s.opened.Push("withheld readings", withheld.Close)
 	config.Withheld = withheld
 	site := gateway.New(config, publisher, kept, now, s.log)
 	if session != nil {

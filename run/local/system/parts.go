@@ -51,7 +51,7 @@ func (s *System) startDatabase(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.onStop("PostgreSQL", server.Stop)
+		s.opened.Push("PostgreSQL", server.Stop)
 		// Without it nothing works: the system then ends, so that whoever runs it starts it again.
 		s.runComponent(ctx, "watch PostgreSQL", func(ctx context.Context) error {
 			select {
@@ -67,7 +67,7 @@ func (s *System) startDatabase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.onStop("database pool", func() error { end(); return nil })
+	s.opened.Push("database pool", func() error { end(); return nil })
 	s.Pool = pool
 	return store.Migrate(ctx, pool)
 }
@@ -82,7 +82,7 @@ func (s *System) openReadings(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.onStop("BigQuery", table.Close)
+	s.opened.Push("BigQuery", table.Close)
 	s.Readings = table
 	return table.Create(ctx)
 }
@@ -96,7 +96,7 @@ func (s *System) startPubSub(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.onStop("Pub/Sub", server.Close)
+		s.opened.Push("Pub/Sub", server.Close)
 		address = server.Address()
 	}
 	s.PubSubAddress = address
@@ -108,7 +108,7 @@ func (s *System) startPubSub(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("connect to Pub/Sub at %s: %w", address, err), connection.Close())
 	}
-	s.onStop("Pub/Sub client", s.PubSub.Close)
+	s.opened.Push("Pub/Sub client", s.PubSub.Close)
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (s *System) startStorage(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("object storage: %w", err)
 	}
-	s.onStop("object storage", func() error { server.Stop(); return nil })
+	s.opened.Push("object storage", func() error { server.Stop(); return nil })
 	s.StorageURL, err = s.serve(ctx, "object storage", server.HTTPHandler())
 	return err
 }
@@ -164,7 +164,7 @@ func (s *System) openModels(ctx context.Context) (*modelstore.Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.onStop("models", bucket.Close)
+	s.opened.Push("models", bucket.Close)
 	return bucket, nil
 }
 

@@ -47,20 +47,20 @@ func (s *System) startPipeline(ctx context.Context) error {
 	detection := config.Defaults[detect.Config]()
 	sensors := sensorcache.New(metadata, s.options.Clock)
 	alerts := detect.NewAlertPublisher(s.PubSub, pushbridge.TopicAlerts)
-	s.onStop("alerts topic", func() error { alerts.Stop(); return nil })
+	s.opened.Push("alerts topic", func() error { alerts.Stop(); return nil })
 	predictor := detect.NewAnomalyDetector(s.loader(), metadata, cmp.Or(s.options.PredictionSample, detection.PredictionSample), s.log, nil)
 	trainer := train.New(store.New(s.Pool), s.Readings, s.Models, cmp.Or(s.options.TrainingRows, config.Defaults[train.Config]().Rows), s.options.Clock, s.log, nil)
 	from := origin.New(metadata, s.options.Clock, origin.Options{})
 	handlers := map[string]push.HandleFunc{
 		"ingest":     ingest.New(from, ingest.NewStates(metadata), table, sensors, s.log, nil).Handle,
-		"detect":     detect.New(from, sensors, alerts, predictor, detection.Defaults(), s.log, nil).Handle,
-		"storealert": storealert.New(metadata, detection.Defaults(), s.log, nil).Handle,
+		"detect":     detect.New(from, sensors, alerts, predictor, detection.Fallback.Thresholds(), s.log, nil).Handle,
+		"storealert": storealert.New(metadata, detection.Fallback.Thresholds(), s.log, nil).Handle,
 		"train":      trainer.Handle,
 	}
 	deadLetters := map[string]push.DeadLetter{}
 	for _, route := range pushbridge.Routes() {
 		deadLetter := publisher.NewSingle(s.PubSub, route.Topic+pushbridge.DeadLetterSuffix, publishTimeout)
-		s.onStop("dead letter of "+route.Function, func() error { deadLetter.Stop(); return nil })
+		s.opened.Push("dead letter of "+route.Function, func() error { deadLetter.Stop(); return nil })
 		deadLetters[route.Function] = deadLetter
 	}
 	mux := http.NewServeMux()
@@ -110,7 +110,7 @@ func (s *System) pipelinePool(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database pool of the pipeline: %w", err)
 	}
-	s.onStop("database pool of the pipeline", closing.NoError(pool.Close))
+	s.opened.Push("database pool of the pipeline", closing.NoError(pool.Close))
 	return pool, nil
 }
 

@@ -157,7 +157,7 @@ func (s *System) start(ctx context.Context) error {
 		return err
 	}
 	retraining := learning.NewPublisher(s.PubSub, pushbridge.TopicRetraining)
-	s.onStop("retraining topic", func() error { retraining.Stop(); return nil })
+	s.opened.Push("retraining topic", func() error { retraining.Stop(); return nil })
 	secret, err := secretKey(o)
 	if err != nil {
 		return err
@@ -191,8 +191,6 @@ func (s *System) Stop() error {
 	return nil
 }
 
-func (s *System) onStop(name string, end func() error) { s.opened.Push(name, end) }
-
 // runComponent runs a component until the system stops. The component gets a context
 // that outlives the start's, and must return when it ends.
 func (s *System) runComponent(ctx context.Context, name string, component func(context.Context) error) {
@@ -205,7 +203,7 @@ func (s *System) runComponent(ctx context.Context, name string, component func(c
 			s.failed <- fmt.Errorf("%s: %w", name, errors.Join(result, errUnexpectedExit))
 		}
 	})
-	s.onStop(name, func() error {
+	s.opened.Push(name, func() error {
 		cancel()
 		running.Wait()
 		return result
@@ -222,7 +220,7 @@ func (s *System) listen(ctx context.Context, port int, what, flag string) (net.L
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot listen on %s: stop what uses the port, or choose another with %s (%w)", what, address, flag, err)
 	}
-	s.onStop(what+"'s port", func() error { _ = listener.Close(); return nil })
+	s.opened.Push(what+"'s port", func() error { _ = listener.Close(); return nil })
 	return listener, nil
 }
 

@@ -164,11 +164,10 @@ func (a *ReplayReport) countStored(ctx context.Context, running *system.System, 
 		nodes[r.node] = true
 	}
 	a.Stored, a.Rows = 0, 0
-	always, ever := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
-	open := []reading.Span{{Channel: reading.Open, From: always, Until: ever}}
+	always := reading.Calendar() // of the open channel
 	found := map[[2]string]bool{}
 	for node := range nodes {
-		for r, err := range running.Readings.Range(ctx, readings.NodeRef{ID: node, Visible: open}, always, ever) {
+		for r, err := range running.Readings.Range(ctx, readings.NodeRef{ID: node, Visible: []reading.Span{always}}, always.From, always.Until) {
 			if err != nil {
 				return fmt.Errorf("count what was stored: %w", err)
 			}
