@@ -41,11 +41,20 @@ soak: ## Run the system under load while components are killed, and account for 
 
 .PHONY: chaos
 chaos: ## Run the chaos scenarios, from a full disk to a jumping clock, and print the result of each
-	@go test -count=1 -v -timeout 20m -run '^TestChaos$$' ./run/tools/soak
+	@go test -count=1 -v -timeout 20m -run '^(TestChaos|TestReadingsThroughClockFaults)$$' ./run/tools/soak ./run/local/redeliverytest
 
 .PHONY: pair-chaos
 pair-chaos: ## Kill one of two gateways every 20 s for 10 minutes, with 200 nodes, and account for every reading (Linux, root)
 	@PAIR_KILLS=30 PAIR_EVERY=20s PAIR_INTERVAL=10s go test -count=1 -v -timeout 30m -run '^TestPairUnderKills$$' ./edge-gateway/netnstest
+
+.PHONY: beside-old
+beside-old: ## Compare the gateway's throughput with an older one's, in turns (OLD=a commit)
+	@dir=$$(mktemp -d) && trap "rm -rf $$dir" EXIT && git archive $(OLD) | tar x -C $$dir && (cd $$dir && go build -o gateway ./edge-gateway) && \
+		GATEWAY_OLD=$$dir/gateway go test -run '^$$' -bench '^BenchmarkBesideOld$$' -benchtime 3x ./edge-gateway
+
+.PHONY: backlog
+backlog: ## Drain a million readings from a gateway's outbox beside live ones, and compare what these wait (more than 20 minutes)
+	@GATEWAY_BACKLOG=1000000 go test -exec "$$(chrt --fifo 1 true 2>/dev/null && echo chrt --fifo 1)" -timeout 60m -run '^$$' -bench '^BenchmarkBacklog$$' -benchtime 1x ./edge-gateway/gateway
 
 KILLS ?= 20
 .PHONY: kills
@@ -53,6 +62,11 @@ kills: ## Kill the local system and its PostgreSQL under load, and account for e
 	@KILLS=$(KILLS) go test -count=1 -v -timeout 30m -run '^TestLocalSystem$$' ./run/tools/soak
 
 FUZZTIME ?= 30s
+.PHONY: incidents
+incidents: ## Replay a month through killed processes, a day of 5,000 nodes and a backlog of 1,000, and time the list
+	@INCIDENTS=long go test -timeout 3h -v -run 'TestOneIncidentPerExcursion|TestSilences24Hours|TestBacklogIsOneLateGroupPerGateway' ./shared/store
+	@go test -run '^$$' -bench 'Judge|IncidentsPage|ReadingWithMemory|ActiveAlerts' ./shared/store
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while (FUZZTIME=30s)
 	@.ci/fuzz $(FUZZTIME)
@@ -67,6 +81,10 @@ $(GOLANGCI):
 	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv bin/golangci-lint $@
 
+.PHONY: terraform
+terraform: ## Check and test the cloud's configuration, without a project
+	@.ci/terraform
+
 # Of what no program reaches, only what tests use may stay: test support and what
 # reads terraform.
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.51.0
@@ -75,6 +93,10 @@ ONLY_TESTS := ^(edge-gateway/enrolment/enrolmenttest|shared/(openapitest|pgtest|
 deadcode: ## List functions that no program reaches, and fail when there are any
 	@found=$$(go run $(DEADCODE) ./...); \
 	if grep -vE '$(ONLY_TESTS)' <<<"$$found"; then exit 1; fi
+
+.PHONY: rehearsal
+rehearsal: ## Play releases, their failures, roll-back to the version before, and the operating pages, against fakes of Google
+	go test -count=1 -timeout 10m ./run/tools/release
 
 .PHONY: build
 build: page ## Build every program into bin/, the gateway for every machine into bin/gateway/

@@ -235,13 +235,13 @@ func TestClonesCanBeDeleted(t *testing.T) {
 }
 
 // TestCertificatesOfGateways makes an authority and a certificate as
-// gateway-install.md says, and holds them to what terraform and TLS ask of them.
+// gateway.md says, and holds them to what terraform and TLS ask of them.
 func TestCertificatesOfGateways(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip(err)
 	}
-	text := shell(t)["gateway-install.md"]
+	text := shell(t)["gateway.md"]
 	commands := regexp.MustCompile(`(?m)^ {4}((?:openssl|printf) .*)$`).FindAllStringSubmatch(text, -1)
 	if len(commands) != 4 {
 		t.Fatalf("%d commands", len(commands))

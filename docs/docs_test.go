@@ -27,7 +27,37 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// TestThreatModelNamesItsTests looks for every test that SECURITY.md names.
+// runByCI says why CI does not run a test of a package, a make target's or a .hcl file's,
+// or nothing. CI runs every package with make test, without build tags, and every .hcl file
+// of the two folders with make terraform.
+func runByCI(t *testing.T, folder, test string) string {
+	t.Helper()
+	if !regexp.MustCompile(`(?m)^make lint deadcode terraform\nmake test$`).MatchString(read(t, "../.ci/run")) ||
+		!strings.Contains(read(t, "../Makefile"), "\n\tgo test -race -timeout 20m ./...\n") || !strings.Contains(read(t, "../Makefile"), "\n\t@.ci/terraform\n") {
+		return "CI runs neither all packages nor terraform's tests"
+	}
+	if strings.HasSuffix(folder, ".hcl") {
+		if !strings.Contains(read(t, filepath.Join("..", folder)), `run "`+test+`"`) {
+			return folder + " has no run " + test
+		}
+		return ""
+	}
+	sources, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range sources {
+		if text := read(t, source); strings.Contains(text, "func "+test+"(") {
+			if constraint := regexp.MustCompile(`(?m)^//go:build (.+)$`).FindStringSubmatch(text); constraint != nil && constraint[1] != "linux" {
+				return source + " is built only with " + constraint[1]
+			}
+			return ""
+		}
+	}
+	return "package " + folder + " has no test " + test
+}
+
+// TestThreatModelNamesItsTests looks for every test that SECURITY.md names, and that CI runs it.
 func TestThreatModelNamesItsTests(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile("`([a-z0-9/_.-]+) ([A-Za-z_]+)`").FindAllStringSubmatch(read(t, "SECURITY.md"), -1)
@@ -38,14 +68,8 @@ func TestThreatModelNamesItsTests(t *testing.T) {
 			continue
 		}
 		found++
-		if strings.HasSuffix(folder, ".hcl") {
-			if !strings.Contains(read(t, filepath.Join("..", folder)), `run "`+test+`"`) {
-				t.Errorf("%s has no run %s", folder, test)
-			}
-			continue
-		}
-		if !has(t, filepath.Join("..", folder), "func "+test+"(") {
-			t.Errorf("package %s has no test %s", folder, test)
+		if fault := runByCI(t, folder, test); fault != "" {
+			t.Errorf("SECURITY.md: %s", fault)
 		}
 	}
 	if found < 40 {
@@ -53,19 +77,24 @@ func TestThreatModelNamesItsTests(t *testing.T) {
 	}
 }
 
-// has reports whether a test file of a package holds a text.
-func has(t *testing.T, folder, text string) bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
+// TestMishapsNameTheirTests wants a page and tests that CI runs in each row of mishaps.md.
+func TestMishapsNameTheirTests(t *testing.T) {
+	t.Parallel()
+	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| [^|]+ \| \[[^]]+\]\([^)]+\) \| (.+) \|$`).FindAllStringSubmatch(read(t, "mishaps.md"), -1)
+	if len(rows) != 10 {
+		t.Errorf("%d mishaps have a page", len(rows))
 	}
-	for _, file := range files {
-		if strings.Contains(read(t, file), text) {
-			return true
+	for _, row := range rows {
+		named := regexp.MustCompile("`([a-z0-9/-]+) (Test[A-Za-z]+)`").FindAllStringSubmatch(row[2], -1)
+		if len(named) == 0 {
+			t.Errorf("%s: no test", row[1])
+		}
+		for _, name := range named {
+			if fault := runByCI(t, name[1], name[2]); fault != "" {
+				t.Errorf("%s: %s", row[1], fault)
+			}
 		}
 	}
-	return false
 }
 
 // explained reads the rows of a page like dependencies.md: the licence by name,
@@ -290,6 +319,21 @@ func TestEveryAlertHasAPlaybook(t *testing.T) {
 	if len(alerts) != strings.Count(policies, "      title ") {
 		t.Fatalf("some alerts are not seen, only %v", slices.Sorted(maps.Keys(alerts)))
 	}
+	for _, file := range files(t, ".tf") { // of those that have a form of their own
+		for _, page := range regexp.MustCompile(`docs/playbooks/(\w+)\.md`).FindAllStringSubmatch(read(t, file), -1) {
+			alerts[page[1]] = true
+		}
+		if strings.HasSuffix(file, "/objectives.tf") { // by their keys
+			for _, key := range regexp.MustCompile(`(?m)^ {4}(\w+) = \{$`).FindAllStringSubmatch(read(t, file), -1) {
+				alerts[key[1]] = true
+			}
+		}
+		for _, policy := range strings.Split(read(t, file), `resource "google_monitoring_alert_policy"`)[1:] {
+			if policy, _, _ = strings.Cut(policy, "\n}\n"); !strings.Contains(policy, `\n\nPlaybook: docs/playbooks/`) {
+				t.Errorf("%s has an alert whose text names no playbook", file)
+			}
+		}
+	}
 	playbooks, err := filepath.Glob("playbooks/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -363,7 +407,7 @@ func TestOperatingPagesNameTheirLogin(t *testing.T) {
 	for _, page := range regexp.MustCompile(`\(docs/([a-z-]+\.md)\)`).FindAllStringSubmatch(operating, -1) {
 		pages = append(pages, page[1])
 	}
-	pages = slices.DeleteFunc(pages, func(page string) bool { return page == "cost.md" }) // has no commands on the cloud
+	pages = slices.DeleteFunc(pages, func(page string) bool { return page == "cost.md" || page == "mishaps.md" }) // have no commands on the cloud
 	if len(pages) < 17 {
 		t.Errorf("some pages are not seen, only %q", pages)
 	}
@@ -374,7 +418,7 @@ func TestOperatingPagesNameTheirLogin(t *testing.T) {
 	}
 }
 
-// TestEveryCountIsDescribed holds the tables of pipeline.md and gateway-install.md against the
+// TestEveryCountIsDescribed holds the tables of pipeline.md and gateway.md against the
 // names under which functions and gateway count.
 func TestEveryCountIsDescribed(t *testing.T) {
 	t.Parallel()
@@ -384,7 +428,7 @@ func TestEveryCountIsDescribed(t *testing.T) {
 		folders   []string
 	}{
 		{"pipeline.md", "`([a-z]+_[a-z_]+)`", `\.Add\(ctx, "([a-z_]+)"`, []string{"../functions", "../shared/function", "../shared/push"}},
-		{"gateway-install.md", "`gateway_([a-z_]+)[`{]", `(?:counter\(|byReason\(|gauge\(|flag\(|Name: )"([a-z_]+)"`, []string{"../edge-gateway/gateway", "../edge-gateway/announce", "../edge-gateway/discover", "../edge-gateway/enrolment"}},
+		{"gateway.md", "`gateway_([a-z_]+)[`{]", `(?:counter\(|byReason\(|gauge\(|flag\(|Name: )"([a-z_]+)"`, []string{"../edge-gateway/gateway", "../edge-gateway/announce", "../edge-gateway/discover", "../edge-gateway/enrolment"}},
 	} {
 		described := map[string]bool{}
 		for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z_]+.*?`) \\|").FindAllStringSubmatch(read(t, c.page), -1) {

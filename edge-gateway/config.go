@@ -21,9 +21,10 @@ type Config struct {
 	ProbeEvery     time.Duration `env:"PROBE_EVERY"        envDefault:"1s"          help:"how often Pub/Sub is tried while it is away"`
 	IdleProbe      time.Duration `env:"IDLE_PROBE"         envDefault:"5m"          help:"how long nothing may be published before a reading of the probe is, 0 for any time"`
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"    envDefault:"4s"          help:"how long a node waits for Pub/Sub before its reading goes into the outbox"`
-	SiteToken      string        `env:"SITE_TOKEN"                                  help:"secret that the gateways of one site share: two with the same are a pair"`
+	SiteToken      string        `env:"SITE_TOKEN"                                  help:"secret that the open gateways of one site share: two with the same are a pair; enrolled ones need none"`
 	NameCheckEvery time.Duration `env:"NAME_CHECK_EVERY"   envDefault:"1m"          help:"how often the gateway asks for its own name, as a node does"`
 	Announce       bool          `env:"MDNS"               envDefault:"true"        help:"let nodes find the gateway by multicast DNS"`
+	NodeMetrics    bool          `env:"NODE_METRICS"       envDefault:"false"       help:"let /metrics have what each node measures"`
 	LogLevel       string        `env:"LOG_LEVEL"          envDefault:"info"        help:"debug, info, warn or error"`
 }
 

@@ -55,6 +55,11 @@ func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock
 	return writeReport(out, doctor.Examine(ctx, c))
 }
 
+// settled is how many times, a second apart, a degraded gateway is asked until it is left
+// alone: one that keeps no readings is failing once it knows that Pub/Sub takes none
+// either, which takes PUBLISH_TIMEOUT, 8 seconds at most.
+const settled = 10
+
 // healthy is the subcommand of scripts that have replaced the program: it waits a minute
 // at most until the gateway of this machine is well enough to be left alone. One whose
 // Pub/Sub is away is: the program before it would fare no better.
@@ -70,9 +75,11 @@ func healthy(ctx context.Context, environ []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for {
+	for degraded := 0; ; degraded++ {
 		state, err := doctor.State(ctx, s.Port)
-		if err == nil && state != "failing" {
+		if err != nil || state == "failing" {
+			degraded = 0
+		} else if state == "healthy" || degraded == settled {
 			return nil
 		}
 		select {

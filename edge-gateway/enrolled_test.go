@@ -27,6 +27,7 @@ import (
 	"coldaisle.dev/edge-gateway/enrolment/enrolmenttest"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/signature"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -69,7 +70,7 @@ func TestEnrolledGateway(t *testing.T) {
 			t.Fatal(err)
 		}
 		data, err := wire.DecodeData(m.Data, time.Now())
-		if err != nil || !origin.Verify(api.Key(), data.Reading.Time, m.Data) || origin.GatewayID != enrolmenttest.ID || !origin.Age.Known {
+		if err != nil || !origin.Verify(signature.New(), api.Key(), data.Reading.Time, m.Data) || origin.GatewayID != enrolmenttest.ID || !origin.Age.Known {
 			t.Errorf("published %s with %v, %v", m.Data, m.Attributes, err)
 		}
 	}

@@ -6,10 +6,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/reading"
 )
 
 // memoryLimit is what a gateway with 1,000 nodes and full windows may take, in
@@ -67,6 +71,129 @@ func BenchmarkResidentMemory(b *testing.B) {
 		b.Errorf("%.1f MB resident, want at most %d", peak, memoryLimit)
 	}
 	_ = p.end(syscall.SIGTERM)
+}
+
+// startLimit is how long a gateway with a full outbox may take to answer.
+const startLimit = time.Second
+
+// BenchmarkFullOutbox starts a gateway whose outbox has the default size and is full of
+// 1,000 nodes' readings: how long until it answers, with the windows of the last hour
+// restored, and how large it is then. The best of the starts counts, for the machine may
+// have other work.
+func BenchmarkFullOutbox(b *testing.B) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		b.Skip("the system does not tell")
+	}
+	dir := b.TempDir()
+	readings := fillOutbox(b, dir)
+	fastest, least, peak := time.Hour, time.Hour, 0.0
+	for b.Loop() {
+		for range 5 {
+			p := newProcess(b, "127.0.0.1:9", "OUTBOX_DIR="+dir) // where nobody takes anything
+			began := time.Now()
+			p.start()
+			fastest, least = min(fastest, time.Since(began)), min(least, p.cpu())
+			peak = max(peak, p.resident())
+			if h := p.health(); h == nil || h.Outbox.Readings != readings {
+				b.Fatalf("the gateway says %+v, want %d readings", h, readings)
+			}
+			_ = p.end(syscall.SIGKILL)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(readings), "readings")
+	b.ReportMetric(float64(fastest.Milliseconds()), "start-ms")
+	b.ReportMetric(float64(least.Milliseconds()), "start-cpu-ms")
+	b.ReportMetric(peak, "MB-resident")
+	if fastest > startLimit || peak > memoryLimit {
+		b.Errorf("answers after %s with %.1f MB, want %s and %d MB", fastest, peak, startLimit, memoryLimit)
+	}
+}
+
+// fillOutbox fills an outbox with an hour of 1,000 nodes two days ago again and again, and
+// then the last hour, and returns how many readings it holds.
+func fillOutbox(b *testing.B, dir string) (readings int) {
+	b.Helper()
+	old, last := hourOfReadings(b, 48*time.Hour), hourOfReadings(b, 0)
+	size := func(of [][]byte) (bytes int64) {
+		for _, segment := range of {
+			bytes += int64(len(segment))
+		}
+		return bytes
+	}
+	number := 0
+	write := func(segments [][]byte) {
+		for _, content := range segments {
+			number++
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016d.seg.zst", number)), content, 0o600); err != nil {
+				b.Fatal(err)
+			}
+		}
+		readings += hourNodes * hourEach
+	}
+	for left := outbox.DefaultMaxBytes - size(last); left >= size(old); left -= size(old) {
+		write(old)
+	}
+	write(last)
+	return readings
+}
+
+const hourNodes, hourEach = 1000, 120
+
+// hourOfReadings is the compressed segments of an outbox that kept an hour of 1,000 nodes,
+// so long ago.
+func hourOfReadings(b *testing.B, ago time.Duration) (segments [][]byte) {
+	b.Helper()
+	dir := b.TempDir()
+	clock := func() time.Time { return time.Now().Add(-ago) }
+	box, err := outbox.Open(dir, outbox.Options{Clock: clock})
+	if err != nil {
+		b.Fatal(err)
+	}
+	start := clock().Add(-hourEach * 30 * time.Second)
+	var filling sync.WaitGroup
+	for w := range 250 {
+		filling.Go(func() {
+			for i := range hourEach {
+				for n := w; n < hourNodes; n += 250 {
+					err := box.Append(outbox.Record{Reading: reading.Reading{
+						NodeID: fmt.Sprintf("rack-%03d-esp32", n), MessageID: fmt.Sprintf("%08x", uint32(n*hourEach+i)*2654435761), Time: start.Add(time.Duration(i) * 30 * time.Second),
+						Temperature: 20 + float64((i*7+n)%97)/10, Humidity: 40 + float64((i*13+n)%89)/10,
+					}})
+					if err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	filling.Wait()
+	if err := box.Close(); err != nil {
+		b.Fatal(err)
+	}
+	if box, err = outbox.Open(dir, outbox.Options{Clock: clock}); err != nil { // which compresses the last segment
+		b.Fatal(err)
+	}
+	defer func() { _ = box.Close() }()
+	plain := func() int {
+		found, _ := filepath.Glob(filepath.Join(dir, "*.seg")) // fails for malformed patterns only
+		return len(found)
+	}
+	for deadline := time.Now().Add(time.Minute); plain() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatalf("%d segments are not compressed", plain())
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*.seg.zst"))
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		segments = append(segments, content)
+	}
+	return segments
 }
 
 // resident is the physical memory of the process, in MB.

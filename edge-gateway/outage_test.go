@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,8 +43,7 @@ type process struct {
 	environ []string
 	port    int
 	command *exec.Cmd
-	// program makes the command; nil for this test's own program as a gateway.
-	program func(ctx context.Context) *exec.Cmd
+	program string // empty for this test's own program as a gateway
 	log     bytes.Buffer
 }
 
@@ -67,11 +67,7 @@ func (p *process) url() string { return "http://127.0.0.1:" + strconv.Itoa(p.por
 
 func (p *process) start() {
 	p.t.Helper()
-	ctx := context.WithoutCancel(p.t.Context())
-	p.command = exec.CommandContext(ctx, os.Args[0])
-	if p.program != nil {
-		p.command = p.program(ctx)
-	}
+	p.command = exec.CommandContext(context.WithoutCancel(p.t.Context()), cmp.Or(p.program, os.Args[0]))
 	p.command.Env = p.environ
 	p.command.Stderr = &p.log
 	if err := p.command.Start(); err != nil {

@@ -65,10 +65,14 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	}
 	conduct := gateway.Config{
 		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, AddressRate: s.AddressRate, AddressBurst: int(2*s.AddressRate) + 1, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
-		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), IdleProbe: s.IdleProbe, Withheld: aside,
+		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), IdleProbe: s.IdleProbe, Withheld: aside, NodeMetrics: s.NodeMetrics,
 		Checks: checks(s, google, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), clock),
 	}
-	announcer, err := announce.New(announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}, SiteToken: s.SiteToken}, clock, log)
+	announced := announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}, SiteToken: s.SiteToken}
+	if session != nil {
+		announced.Enrolment = session
+	}
+	announcer, err := announce.New(announced, clock, log)
 	if err != nil {
 		return err
 	}

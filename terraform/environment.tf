@@ -27,6 +27,8 @@ locals {
       PROJECT_ID        = var.project_id
       DEAD_LETTER_TOPIC = module.topic["data"].dead_letter.topic
       DB_MAX_CONNS      = tostring(var.functions.ingest.connections)
+
+      REQUIRE_ENROLLED_GATEWAYS = tostring(var.require_enrolled_gateways)
     })
 
     detect = merge(local.database_environment.detect, {
@@ -38,6 +40,8 @@ locals {
       MAX_ALLOWED_HUMIDITY = tostring(var.max_allowed.humidity)
       MODEL_BUCKET         = module.models.bucket
       PREDICTION_SAMPLE    = format("%d", var.learning.prediction_sample)
+
+      REQUIRE_ENROLLED_GATEWAYS = tostring(var.require_enrolled_gateways)
     })
 
     storealert = merge(local.database_environment.storealert, {
@@ -64,6 +68,9 @@ locals {
       DATA_TOPIC         = module.topic["data"].name
       PUBLISHING_ACCOUNT = module.gateways.publishing_account
       ALLOWED_ORIGINS    = join(",", var.allowed_origins)
+
+      MAX_UNREPORTED_SENSORS = format("%d", var.max_unreported_sensors)
+
       # Only Google's front end connects to an instance; the load balancer of the
       # domain adds its own address to the client's.
       TRUSTED_PROXIES = join(",", concat(["peer"], module.domain[*].address))

@@ -21,6 +21,9 @@ locals {
     train      = { topic = "model-retraining", description = "Trains both models and publishes what is better." }
   }
 
+  # Behind a load balancer the API answers at its domain alone.
+  closed = var.domain != null && !var.run_app_open
+
   # Pub/Sub's own account, which pushes and moves to the dead letter.
   pubsub_agent = "serviceAccount:service-${module.build.project_number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
@@ -41,6 +44,41 @@ module "topic" {
   name         = each.key
   pubsub_agent = local.pubsub_agent
   labels       = var.labels
+
+  depends_on = [module.services]
+}
+
+# The probe: a reading that the system publishes itself, by which it knows how late
+# readings are. Without a timestamp its publish time counts.
+resource "google_cloud_scheduler_job" "probe" {
+  project     = var.project_id
+  region      = var.region
+  name        = "coldaisle-probe"
+  description = "Publishes a reading of coldaisle.probe each minute."
+  schedule    = "* * * * *"
+
+  pubsub_target {
+    topic_name = module.topic["data"].id
+    attributes = { node_id = "coldaisle.probe" }
+    data       = base64encode(jsonencode({ node_id = "coldaisle.probe", message_id = "scheduler", temperature = 0, humidity = 0 }))
+  }
+
+  depends_on = [module.services]
+}
+
+# The hour is in UTC: calibrations are of whole days in UTC.
+resource "google_cloud_scheduler_job" "refresh" {
+  project     = var.project_id
+  region      = var.region
+  name        = "coldaisle-daily-refresh"
+  description = "Asks for the calibrations of all customers. It is no training run."
+  schedule    = "30 0 * * *"
+  time_zone   = "Etc/UTC"
+
+  pubsub_target {
+    topic_name = module.topic["model-retraining"].id
+    data       = base64encode(jsonencode({ triggered_by = "daily_refresh" }))
+  }
 
   depends_on = [module.services]
 }
@@ -171,8 +209,11 @@ module "api" {
   secrets               = local.secrets.api
   size                  = var.api
   network               = one(module.network[*].egress)
+  traffic               = var.api_traffic
   deletion_protection   = var.deletion_protection
   labels                = var.labels
+
+  only_behind_load_balancer = local.closed
 
   depends_on = [module.services]
 }
@@ -230,6 +271,20 @@ module "budget" {
   billing_account = var.billing_account
   monthly         = var.monthly_budget
   channels        = slice(module.monitoring.channels, 0, min(5, length(module.monitoring.channels)))
+
+  depends_on = [module.services]
+}
+
+module "nightly" {
+  source = "./modules/nightly"
+  count  = var.nightly == null ? 0 : 1
+
+  project_id = var.project_id
+  region     = var.region
+  repository = var.nightly.repository
+  branch     = var.nightly.branch
+  channels   = module.monitoring.channels
+  labels     = var.labels
 
   depends_on = [module.services]
 }

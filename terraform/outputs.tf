@@ -1,6 +1,16 @@
 output "api_uri" {
   description = "Address of the API and the dashboard; null before there is an image."
-  value       = module.api.uri
+  value       = local.closed ? "https://${var.domain}" : module.api.uri
+}
+
+output "api_next_uri" {
+  description = "Address at which the header X-Coldaisle-Release: next leads to the API's newest revision, whether or not it gets other requests."
+  value       = local.closed ? "https://${var.domain}" : module.api.next_uri
+}
+
+output "takes_open_readings" {
+  description = "Whether readings of gateways that are not enrolled are taken."
+  value       = !var.require_enrolled_gateways
 }
 
 output "domain_address" {

@@ -40,6 +40,17 @@ variable "api_image" {
   }
 }
 
+variable "api_traffic" {
+  description = "Revisions of the API that get its requests, with their percentages; empty for the newest. A release names those of before, and moves the requests itself."
+  type        = map(number)
+  default     = {}
+
+  validation {
+    condition     = length(var.api_traffic) == 0 || sum(concat([0], values(var.api_traffic))) == 100
+    error_message = "api_traffic must add up to 100 percent."
+  }
+}
+
 variable "function_archives" {
   description = "Folder with the functions' archives, NAME.zip each, made by: go run ./run/tools/release/archive -out DIR. Relative to this folder."
   type        = string
@@ -201,6 +212,23 @@ variable "allowed_origins" {
   }
 }
 
+variable "require_enrolled_gateways" {
+  description = "Whether readings that no enrolled gateway has signed go to the dead letter. Turn it on once all gateways are enrolled."
+  type        = bool
+  default     = false
+}
+
+variable "max_unreported_sensors" {
+  description = "Sensors of a customer that may wait for their first reading through a gateway that is not enrolled."
+  type        = number
+  default     = 1000
+
+  validation {
+    condition     = var.max_unreported_sensors >= 1 && floor(var.max_unreported_sensors) == var.max_unreported_sensors
+    error_message = "max_unreported_sensors must be a whole number of 1 or more."
+  }
+}
+
 variable "max_allowed" {
   description = "Limits that apply where the owner of a sensor has set none: degrees Celsius and percent of relative humidity."
   type = object({
@@ -257,7 +285,7 @@ variable "gateway_sites" {
 }
 
 variable "gateway_trust_anchor" {
-  description = "PEM certificate of the authority that signs the gateways' certificates, whose common name is the site: docs/gateway-install.md makes one. Without it gateways need keys, which organisations may forbid."
+  description = "PEM certificate of the authority that signs the gateways' certificates, whose common name is the site: docs/gateway.md makes one. Without it gateways need keys, which organisations may forbid."
   type        = string
   default     = null
 
@@ -307,9 +335,9 @@ variable "billing_account" {
 }
 
 variable "monthly_budget" {
-  description = "Expected cost of a month, in whole units of the billing account's currency."
+  description = "Expected cost of a month, in whole units of the billing account's currency; by default that of 1,000 nodes in docs/cost.md, to the next hundred."
   type        = number
-  default     = 200
+  default     = 300
 
   validation {
     condition     = var.monthly_budget >= 1 && floor(var.monthly_budget) == var.monthly_budget
@@ -342,5 +370,25 @@ variable "labels" {
   validation {
     condition     = alltrue([for key, value in var.labels : can(regex("^[a-z][a-z0-9_-]{0,62}$", key)) && can(regex("^[a-z0-9_-]{0,63}$", value))])
     error_message = "Labels must be lower-case letters, digits, underscores and hyphens, 63 at most, keys beginning with a letter."
+  }
+}
+
+variable "run_app_open" {
+  description = "Whether the API answers at its address of Cloud Run beside domain: until the certificate is issued, and while gateways are enrolled at that address."
+  type        = bool
+  default     = false
+}
+
+variable "nightly" {
+  description = "Repository of Cloud Build, by its full name, and its branch, on which .ci/nightly runs each night; null for never."
+  type = object({
+    repository = string
+    branch     = optional(string, "main")
+  })
+  default = null
+
+  validation {
+    condition     = var.nightly == null || can(regex("^projects/[^/]+/locations/[^/]+/connections/[^/]+/repositories/[^/]+$", var.nightly.repository))
+    error_message = "nightly.repository must look like projects/P/locations/R/connections/github/repositories/coldaisle."
   }
 }

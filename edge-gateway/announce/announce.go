@@ -33,9 +33,20 @@ type Config struct {
 	Name string   // of the instance and of the host, a single label; monitor-gateway
 	Port int      // where the service listens
 	Text []string // of the TXT record, such as version=1.0
-	// SiteToken is the secret that the gateways of one enrolment share; empty for
-	// gateways that are not enrolled.
+	// Enrolment is nil for an open gateway.
+	Enrolment Enrolment
+	// SiteToken is the secret that the open gateways of a site share; it may be empty.
+	// An enrolled one does not use it.
 	SiteToken string
+}
+
+// Enrolment is whose gateway it is.
+type Enrolment interface {
+	// PairKey is the secret that the customer's gateways share.
+	PairKey() []byte
+	// Revoked reports whether the gateway leaves the specified name to whoever wants it:
+	// what nodes send it is not published.
+	Revoked() bool
 }
 
 const (

@@ -74,9 +74,12 @@ func (r *responder) handleResponse(now time.Time, l *link, m *dns.Msg, from neti
 			continue
 		}
 		r.noteConflict(now, l, n, from)
-		if n.phase == probing {
+		switch {
+		case n.phase == probing:
 			r.lose(now, l, n)
-		} else {
+		case n == l.specified && r.yields(l):
+			r.yield(now, l)
+		default:
 			r.defend(now, l)
 		}
 	}

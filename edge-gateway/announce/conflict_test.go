@@ -170,6 +170,36 @@ func TestTwoWhoDefendMakeNoStorm(t *testing.T) {
 	}
 }
 
+// TestOneThatOnlyProbes has a device that probes for the name again and again with records
+// that win (§8.2), and never takes it: the gateway waits for five seconds, then has a name
+// of its own and says who it is.
+func TestOneThatOnlyProbes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 1)
+	s.update(s.now, s.links)
+	theirs := ask(specified, dns.TypeANY, dns.ClassINET)
+	theirs.Ns = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: specified, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 120}, A: []byte{250, 250, 250, 250}}}
+	probed := func(d time.Duration) {
+		for end := s.now.Add(d); s.now.Before(end); s.pass(200 * time.Millisecond) {
+			s.from(eth, "192.168.1.66:5353", theirs)
+		}
+	}
+	l := s.responder.links[eth]
+	probed(reclaimEvery)
+	if l.own != nil || l.specified.held() {
+		t.Errorf("within %s: own name %v, %s", reclaimEvery, l.own != nil, l.specified.phase)
+	}
+	probed(3 * time.Second)
+	got := s.on(eth)
+	if got.Host != "monitor-gateway-010203.local" || got.Phase != "ready" && got.Phase != "announcing" {
+		t.Errorf("afterwards it is %+v", got)
+	}
+	s.pass(10 * time.Second)
+	if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Phase != "ready" {
+		t.Errorf("once the other is silent it is %+v", got)
+	}
+}
+
 // TestProbeIsAnswered holds that an honest newcomer is told at once.
 func TestProbeIsAnswered(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/miekg/dns"
@@ -21,9 +22,9 @@ import (
 // They know one another by a question and an answer of mDNS. A gateway asks for the
 // TXT record of NONCE.pair.monitor-gateway.local, with a nonce that it has just made.
 // Each gateway answers with its id, whether it is active, and an HMAC-SHA256 over
-// these and the nonce, keyed by the site token. So an answer cannot be made without
-// the token, nor be used again. Gateways without a token have the empty key: they
-// are open to one another, and strangers to those with a token.
+// these and the nonce, keyed by the pair key. So an answer cannot be made without
+// the key, nor be used again. Enrolled gateways have the key of their customer's, which
+// the API gives them; open ones their site token, and without one the empty key.
 //
 // All goes from and to port 5353 and the group: other ways are closed by the
 // firewalls of many machines, and a unicast answer may reach another responder of
@@ -171,9 +172,13 @@ func (r *responder) answerPair(now time.Time, l *link, m *dns.Msg) {
 	}
 }
 
-// proof is what nobody can say who does not know the token.
+// proof is what nobody can say who does not know the key.
 func (r *responder) proof(nonce, id string, role Role) string {
-	mac := hmac.New(sha256.New, []byte(r.config.SiteToken))
+	key := []byte(r.config.SiteToken)
+	if r.config.Enrolment != nil {
+		key = r.config.Enrolment.PairKey()
+	}
+	mac := hmac.New(sha256.New, key)
 	_, _ = mac.Write([]byte("coldaisle pair 1\n" + nonce + "\n" + id + "\n" + string(role)))
 	return hex.EncodeToString(mac.Sum(nil))
 }
@@ -241,7 +246,20 @@ func (r *responder) meet(now time.Time, l *link, id string, from netip.Addr, rol
 	r.askSoon(now, l)
 }
 
-// yield leaves the specified name to the other gateway of the pair. Only the
+// yields reports whether the specified name is held and is whoever's who wants it.
+func (r *responder) yields(l *link) bool {
+	return l.specified.held() && r.config.Enrolment != nil && r.config.Enrolment.Revoked()
+}
+
+// yieldTo leaves the specified name to who probes for it, unless nobody else does.
+func (r *responder) yieldTo(now time.Time, l *link, probe *dns.Msg, from netip.Addr) {
+	claims := sync.OnceValue(r.uniqueRecordsOfAllLinks)
+	if slices.ContainsFunc(probe.Ns, func(record dns.RR) bool { return l.specified.has(record) && r.conflicts(claims, record, from) }) {
+		r.yield(now, l)
+	}
+}
+
+// yield leaves the specified name to another gateway. Only the
 // addresses are taken back: the rest of the name's records is the same at both.
 func (r *responder) yield(now time.Time, l *link) {
 	r.multicast(l, &dns.Msg{Answer: withTTL(r.records(l, l.specified).address, 0)})

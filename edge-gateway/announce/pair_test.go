@@ -204,6 +204,186 @@ func TestAnotherEnrolmentIsNoPair(t *testing.T) {
 	}
 }
 
+// ofCustomer is an enrolment.
+type ofCustomer struct {
+	key     string
+	revoked bool
+}
+
+func (c *ofCustomer) PairKey() []byte { return []byte(c.key) }
+func (c *ofCustomer) Revoked() bool   { return c.revoked }
+
+// TestEnrolledAreAPairOfTheirOwn (contract 8.15, 8.16): whatever site token it has, an enrolled
+// gateway is a pair with those of its customer alone.
+func TestEnrolledAreAPairOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	one, other := &ofCustomer{key: "key of a customer"}, &ofCustomer{key: "key of another"}
+	for title, c := range map[string]struct {
+		enrolments [2]*ofCustomer
+		tokens     [2]string
+		pair       bool
+	}{
+		"one customer":                        {enrolments: [2]*ofCustomer{one, one}, pair: true},
+		"one customer, two tokens":            {enrolments: [2]*ofCustomer{one, one}, tokens: [2]string{"a", "b"}, pair: true},
+		"two customers":                       {enrolments: [2]*ofCustomer{one, other}},
+		"two customers, one token":            {enrolments: [2]*ofCustomer{one, other}, tokens: [2]string{"a", "a"}},
+		"enrolled and open":                   {enrolments: [2]*ofCustomer{one, nil}},
+		"enrolled and open, one token":        {enrolments: [2]*ofCustomer{one, nil}, tokens: [2]string{"a", "a"}},
+		"enrolled and open, which has no key": {enrolments: [2]*ofCustomer{{}, nil}, tokens: [2]string{"a", "a"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			first, second := newSite(t, 1), neighbour(t)
+			for n, s := range []*site{first, second} {
+				s.config.SiteToken = c.tokens[n]
+				if c.enrolments[n] != nil {
+					s.config.Enrolment = c.enrolments[n]
+				}
+				s.update(s.now, s.links)
+			}
+			together(20*time.Second, first, second)
+			want := []string{"active specified ready", "conflict own ready"}
+			if c.pair {
+				want[1] = "standby own ready"
+			}
+			if got := roles(first, second); !slices.Equal(got, want) {
+				t.Errorf("they are %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestRevokedLeavesItsName (contract 8.16) revokes the active gateway of a pair: the other has the
+// name within seconds, and keeps it.
+func TestRevokedLeavesItsName(t *testing.T) {
+	t.Parallel()
+	for title, same := range map[string]bool{"to the other of its pair": true, "to a replacement": false} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			enrolments := []*ofCustomer{{key: "of both"}, {key: "of both"}}
+			if !same {
+				enrolments[1].key = "of the new one"
+			}
+			first, second := newSite(t, 1), neighbour(t)
+			first.config.Enrolment, second.config.Enrolment = enrolments[0], enrolments[1]
+			first.update(first.now, first.links)
+			first.pass(10 * time.Second)
+			first.take()
+			second.now = first.now
+			second.update(second.now, second.links)
+			together(20*time.Second, first, second)
+			if first.on(eth).Host != "monitor-gateway.local" {
+				t.Fatalf("before, the first is %+v", first.on(eth))
+			}
+
+			enrolments[0].revoked, enrolments[0].key = true, "of nobody else"
+			together(7*time.Second, first, second)
+			if got := second.on(eth); got.Host != "monitor-gateway.local" || got.Phase == "probing" {
+				t.Errorf("the second is %+v", got)
+			}
+			together(2*time.Minute, first, second)
+			if got := roles(first, second); !slices.Equal(got, []string{"active specified ready", "conflict own ready"}) {
+				t.Errorf("they are %q", got)
+			}
+			if got := first.on(eth).Problem; got != "a gateway of another enrolment, 192.168.1.30, has monitor-gateway.local" {
+				t.Errorf("the revoked one says %q", got)
+			}
+		})
+	}
+	t.Run("to nobody", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, 1)
+		s.config.Enrolment = &ofCustomer{revoked: true}
+		s.update(s.now, s.links)
+		s.pass(10 * time.Second)
+		question := ask(specified, dns.TypeANY, dns.ClassINET)
+		question.Ns = s.records(s.responder.links[eth], s.responder.links[eth].specified).unique()
+		s.from(eth, "192.168.1.20:5353", question) // its own probe, by its other interface
+		s.from(eth, "192.168.1.77:5353", ask(specified, dns.TypeA, dns.ClassINET))
+		if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Role != RoleActive {
+			t.Errorf("alone it is %+v", got)
+		}
+	})
+	t.Run("which another device takes", func(t *testing.T) {
+		t.Parallel()
+		s := started(t)
+		s.config.Enrolment = &ofCustomer{revoked: true}
+		s.from(eth, "192.168.1.66:5353", response(claim()))
+		if got := s.on(eth); got.Host == "monitor-gateway.local" {
+			t.Errorf("claimed by another it is %+v", got)
+		}
+	})
+}
+
+// asked returns the nonce of the question that a gateway has asked on the wired link, if any.
+func (s *site) asked() string {
+	for _, l := range s.takeAll() {
+		if len(l.m.Question) == 1 && l.link == eth && s.nonceOf(l.m.Question[0].Name) != "" {
+			return s.nonceOf(l.m.Question[0].Name)
+		}
+	}
+	return ""
+}
+
+// answers has another gateway answer a question.
+func (s *site) answers(other *site, nonce string, role Role) {
+	s.t.Helper()
+	s.from(eth, "192.168.1.30:5353", response(&dns.TXT{
+		Hdr: dns.RR_Header{Name: nonce + s.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 2},
+		Txt: []string{"id=" + other.id, "role=" + string(role), "proof=" + other.proof(nonce, other.id, role)},
+	}))
+}
+
+// TestNewcomerIsAskedAtOnce asks whoever asks, so that a pair is one within a second, and
+// asks the gateways that it knows no sooner than before.
+func TestNewcomerIsAskedAtOnce(t *testing.T) {
+	t.Parallel()
+	s, other := started(t), neighbour(t)
+	for s.asked() == "" {
+		s.pass(100 * time.Millisecond)
+	}
+	s.pass(2 * time.Second)
+	question := func(nonce string) *dns.Msg { return ask(nonce+s.pairSuffix(), dns.TypeTXT, dns.ClassINET) }
+	s.from(eth, "192.168.1.30:5353", question("00112233445566778899aabbccddeeff"))
+	nonce := s.asked()
+	if nonce == "" {
+		t.Fatal("a newcomer is not asked")
+	}
+	s.answers(other, nonce, RoleStandby)
+	s.pass(2 * time.Second)
+	s.takeAll()
+	s.from(eth, "192.168.1.30:5353", question("ffeeddccbbaa99887766554433221100"))
+	if s.asked() != "" {
+		t.Error("one that is known is asked before it is time")
+	}
+	if got := s.on(eth).Peers; !slices.Equal(got, []string{"192.168.1.30"}) {
+		t.Errorf("it knows %v", got)
+	}
+}
+
+// TestProbeEndsWhenTheActiveOneAnswers has a standby probe, since the active one was silent,
+// and hear it after all: it does not take the name.
+func TestProbeEndsWhenTheActiveOneAnswers(t *testing.T) {
+	t.Parallel()
+	s, other := newSite(t, 1), neighbour(t)
+	s.update(s.now, s.links)
+	l := s.responder.links[eth]
+	s.pass(300 * time.Millisecond)
+	if l.specified.phase != probing {
+		t.Fatalf("it is %s", l.specified.phase)
+	}
+	l.pair.due = s.now
+	s.advance(s.now)
+	s.answers(other, s.asked(), RoleActive)
+	if l.specified.phase != waiting || l.own == nil {
+		t.Errorf("it is %s, with a name of its own: %v", l.specified.phase, l.own != nil)
+	}
+	s.pass(time.Second)
+	if l.specified.held() {
+		t.Error("it takes the name of an active gateway that answers")
+	}
+}
+
 // TestProofIsForOneQuestion sends an answer again, with another's word for it.
 func TestProofIsForOneQuestion(t *testing.T) {
 	t.Parallel()

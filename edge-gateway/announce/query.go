@@ -28,6 +28,9 @@ func (r *responder) receive(now time.Time, p packet) {
 		return
 	}
 	r.answerPair(now, l, &m)
+	if r.yields(l) {
+		r.yieldTo(now, l, &m, p.from.Addr().WithZone(""))
+	}
 	for _, n := range l.names() {
 		if n.phase == probing {
 			r.tieBreak(now, l, n, &m, p.from.Addr().WithZone(""))

@@ -58,6 +58,19 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestOtherClasses asks for any class, which is answered, and for one that is not the
+// Internet's, which is not.
+func TestOtherClasses(t *testing.T) {
+	t.Parallel()
+	for class, answers := range map[uint16]int{dns.ClassANY: 1, dns.ClassCHAOS: 0} {
+		s := started(t)
+		s.from(eth, "192.168.1.7:49152", ask("monitor-gateway.local.", dns.TypeA, class))
+		if sent := s.take(); len(sent) != answers {
+			t.Errorf("class %s: sent %v", dns.ClassToString[class], sent)
+		}
+	}
+}
+
 // TestEachLinkHasItsOwnAddress shows contract 8.13.
 func TestEachLinkHasItsOwnAddress(t *testing.T) {
 	t.Parallel()

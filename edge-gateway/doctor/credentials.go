@@ -14,7 +14,7 @@ import (
 
 const (
 	pubsubScope = "https://www.googleapis.com/auth/pubsub"
-	getKey      = "make a configuration of workload identity federation with a certificate, or a key of the service account, and put it where GOOGLE_APPLICATION_CREDENTIALS says (docs/gateway-install.md); the gateway keeps readings meanwhile, and takes it up when it is there"
+	getKey      = "make a configuration of workload identity federation with a certificate, or a key of the service account, and put it where GOOGLE_APPLICATION_CREDENTIALS says (docs/gateway.md); the gateway keeps readings meanwhile, and takes it up when it is there"
 )
 
 // keyFile is what concerns us of a file of credentials.

@@ -78,7 +78,7 @@ func remedy(reason string) string {
 func tellName(r *Report, state announce.State) {
 	const subject = "gateway"
 	if state.Problem != "" {
-		r.problem(subject, "see \"Two gateways: a pair\" in docs/gateway-install.md; the gateway takes its name back by itself", "is announced as %s: %s", state.Host, state.Problem)
+		r.problem(subject, "see \"Two gateways: a pair\" in docs/gateway.md; the gateway takes its name back by itself", "is announced as %s: %s", state.Host, state.Problem)
 	}
 	for _, l := range state.Links {
 		if len(l.Peers) > 0 {

@@ -22,7 +22,7 @@ import (
 const answerTimeout = 4 * time.Second
 
 const (
-	adviceMulticastBlocked = "multicast may be blocked on the way: see \"The network\" in docs/gateway-install.md, or configure the nodes with the gateway's address"
+	adviceMulticastBlocked = "multicast may be blocked on the way: see \"The network\" in docs/gateway.md, or configure the nodes with the gateway's address"
 	adviceFirewall         = "let a firewall on this machine pass UDP port 5353 in and out; ask again when the gateway has run for some seconds"
 	adviceOtherGateway     = "switch one of them off, or give the nodes a fixed address"
 )

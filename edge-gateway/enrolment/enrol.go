@@ -43,6 +43,7 @@ func Enrol(ctx context.Context, folder, code, api string, confirm func(Offer) bo
 	if err != nil {
 		return nil, err
 	}
+	id.folder = folder
 	id.API = strings.TrimRight(api, "/")
 	client := newClient()
 	request := wire.EnrolRequest{Code: code, PublicKey: id.publicKey()}

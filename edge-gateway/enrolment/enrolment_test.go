@@ -1,6 +1,7 @@
 package enrolment_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -105,6 +106,8 @@ func TestGarbledIdentity(t *testing.T) {
 type machine struct {
 	api     *enrolmenttest.API
 	session *enrolment.Session
+	folder  string
+	clock   *clock.Clock
 	wall    time.Time
 	uptime  time.Duration
 }
@@ -113,18 +116,18 @@ func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{api: enrolmenttest.Start(t), wall: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
 	m.api.Set(func(a *enrolmenttest.API) { a.Time = func() time.Time { return m.wall } })
-	folder := t.TempDir()
-	id, err := enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, m.api.URL, agree)
+	m.folder = t.TempDir()
+	id, err := enrolment.Enrol(t.Context(), m.folder, enrolmenttest.Code, m.api.URL, agree)
 	if err != nil {
 		t.Fatal(err)
 	}
 	system := func() time.Time { return m.wall }
 	boot := clock.Boot{ID: [16]byte{1}, Uptime: func() time.Duration { return m.uptime }}
-	c, err := clock.Open(filepath.Join(folder, "clock.json"), system, boot)
+	m.clock, err = clock.Open(filepath.Join(m.folder, "clock.json"), system, boot)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.session = enrolment.NewSession(id, c, system, "v1", true, logging.Discard())
+	m.session = enrolment.NewSession(id, m.clock, system, "v1", true, logging.Discard())
 	return m
 }
 
@@ -219,6 +222,57 @@ func TestSession(t *testing.T) {
 	m.reply(t, func(a *enrolmenttest.API) { a.Spoil = func(r *wire.StatusReply) { r.Nonce, r.Revoked = "old", true } })
 	if m.session.Ready() != nil || m.session.Problem(t.Context()) == nil {
 		t.Error("the reply to another status is taken")
+	}
+}
+
+// TestPairKey shows contract 8.25: the key of the customer's gateways is the newest
+// status reply's, is kept for a start while the API is away, and ends with the enrolment.
+func TestPairKey(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	again := func() *enrolment.Session {
+		id, err := enrolment.Load(m.folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return enrolment.NewSession(id, m.clock, m.clock.Now, "v1", true, logging.Discard())
+	}
+	if key := m.session.PairKey(); len(key) < 16 || bytes.Equal(key, again().PairKey()) {
+		t.Errorf("without the API's the key is %q, and another session's too", key)
+	}
+	path := filepath.Join(m.folder, "pair.json")
+	for _, want := range []string{"of the customer's gateways", "of them after a revocation"} {
+		m.reply(t, func(a *enrolmenttest.API) { a.Reply.PairKey = []byte(want) })
+		m.reply(t, func(a *enrolmenttest.API) { a.Away = true })
+		m.api.Set(func(a *enrolmenttest.API) { a.Away = false })
+		m.reply(t, func(a *enrolmenttest.API) { a.Reply.PairKey = nil })         // of an older API
+		m.reply(t, func(a *enrolmenttest.API) { a.Reply.PairKey = []byte("x") }) // which anybody could guess
+		for _, session := range []*enrolment.Session{m.session, again()} {
+			if got := string(session.PairKey()); got != want || session.Revoked() {
+				t.Errorf("the key is %q, want %q; revoked: %v", got, want, session.Revoked())
+			}
+		}
+		info, err := os.Stat(path)
+		if err != nil || (runtime.GOOS != "windows" && info.Mode().Perm() != 0o600) {
+			t.Errorf("the key is open to others: %v, %v", info.Mode(), err)
+		}
+	}
+	for _, content := range []string{`{"gateway_id":"gw-other","pair_key":"b2YgYW5vdGhlciBlbnJvbG1lbnQ="}`, `{"gateway_id":"gw-cellar1","pair_key":""}`, "no json"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(again().PairKey(), again().PairKey()) {
+			t.Errorf("%s gives a key", content)
+		}
+	}
+	for range 2 {
+		m.reply(t, func(a *enrolmenttest.API) { a.Reply.Revoked = true })
+		if key := m.session.PairKey(); string(key) == "of them after a revocation" || len(key) < 16 || !m.session.Revoked() {
+			t.Errorf("revoked it has the key %q", key)
+		}
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("revoked it keeps a key: %v", err)
+		}
 	}
 }
 

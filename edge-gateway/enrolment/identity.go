@@ -31,6 +31,8 @@ type Identity struct {
 	Seed []byte `json:"seed"`
 	// CodeHash is the SHA-256 of the code, by which the same one is known again.
 	CodeHash []byte `json:"code_hash"`
+
+	folder string // in which it is kept
 }
 
 // Names of files in the state folder.
@@ -38,6 +40,8 @@ const (
 	identityFile = "enrolment.json"
 	// pendingFile has the key of an enrolment whose reply has not come.
 	pendingFile = "enrolment.pending.json"
+	// pairFile has the pair key of the last status, for a start while the API is away.
+	pairFile = "pair.json"
 )
 
 // Load reads the identity that is kept in a folder; nil for a gateway that is not
@@ -50,6 +54,7 @@ func Load(folder string) (*Identity, error) {
 	if err := wire.ValidateGatewayID(id.GatewayID); err != nil {
 		return nil, fmt.Errorf("read %s: %w", identityFile, err)
 	}
+	id.folder = folder
 	return id, nil
 }
 

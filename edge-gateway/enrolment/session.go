@@ -79,6 +79,7 @@ type Session struct {
 	reply    wire.StatusReply // the newest
 	token    oauth2.Token     // the newest that there was
 	fault    error            // of the newest status
+	pairKey  []byte
 }
 
 // NewSession returns the session of an identity. system is the machine's clock.
@@ -89,6 +90,7 @@ func NewSession(id *Identity, c *clock.Clock, system func() time.Time, version s
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "gateway", Name: "status_failures_total", Help: "Status requests that the API did not answer.",
 		}),
+		pairKey: id.loadPairKey(),
 	}
 }
 
@@ -153,6 +155,7 @@ func (s *Session) status(ctx context.Context, report Report) (corrected bool, er
 		s.log.WarnContext(ctx, "the time is known and cannot be kept for a restart", "error", err.Error())
 	}
 	corrected = s.clock.Now().Sub(before).Abs() > time.Minute
+	s.takePairKey(ctx, reply)
 	s.mu.Lock()
 	s.reply = reply
 	if reply.AccessToken != "" {
@@ -254,6 +257,13 @@ func (s *Session) Target() Target {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Target{cmp.Or(s.reply.ProjectID, s.id.ProjectID), cmp.Or(s.reply.Topic, s.id.Topic)}
+}
+
+// Revoked reports whether the API says that the enrolment is revoked.
+func (s *Session) Revoked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reply.Revoked
 }
 
 // ID is the gateway's, under which readings are taken.

@@ -351,7 +351,7 @@ func backlogSize(b *testing.B) int {
 		}
 		return n
 	}
-	return 20_000
+	return 50_000
 }
 
 // ordered is a Pub/Sub that notes the order in which a node's backlog is taken.
@@ -383,7 +383,12 @@ func (o *ordered) PublishBacklog(ctx context.Context, messages []gateway.Message
 }
 
 // BenchmarkBacklog drains a backlog of 1,000 nodes beside 32 nodes that send 200
-// readings a second, and compares what those wait with a time without a backlog.
+// readings a second. Two seconds without the drain and two with it take turns. The ratio
+// is of the 99th percentiles of two turns that follow one another, and what counts is the
+// median of these ratios: two turns meet the same machine, and what somebody else does to
+// it in one of them moves one ratio, where it would move the 99th percentile of all. On a
+// machine that others fill, either turn mostly waits for a processor, and longer the more
+// the process computes: make backlog has it go first there (chrt --fifo).
 func BenchmarkBacklog(b *testing.B) {
 	const nodes, live, every = 1000, 32, 5 * time.Millisecond
 	size := backlogSize(b)
@@ -427,31 +432,40 @@ func BenchmarkBacklog(b *testing.B) {
 			server.ClearMessages()
 		}
 		send(&span{every: every})
-		alone, beside := span{every: every}, span{every: every}
-		for range 5 {
-			send(&alone)
-		}
-		ctx, stop := context.WithCancel(b.Context())
-		var running sync.WaitGroup
-		began := time.Now()
-		running.Go(func() { _ = site.Run(ctx) })
+		var ratios []float64
+		var alone, beside []time.Duration // 99th percentiles
+		var took time.Duration
 		for box.Stats().Pending > 0 {
-			send(&beside)
+			without, with := span{every: every}, span{every: every}
+			send(&without)
+			ctx, stop := context.WithCancel(b.Context())
+			var running sync.WaitGroup
+			began := time.Now()
+			running.Go(func() { _ = site.Run(ctx) })
+			send(&with)
+			stop()
+			running.Wait()
+			took += time.Since(began)
+			alone, beside = append(alone, without.at(0.99)), append(beside, with.at(0.99))
+			ratios = append(ratios, float64(with.at(0.99))/float64(without.at(0.99)))
 		}
-		took := time.Since(began)
-		stop()
-		running.Wait()
 		if watched.delivered != size/nodes*nodes || watched.disorder > 0 {
 			b.Errorf("%d of %d readings of the backlog, %d out of order", watched.delivered, size, watched.disorder)
 		}
-		ratio := float64(beside.at(0.99)) / float64(alone.at(0.99))
-		if ratio > 2 {
-			b.Errorf("the 99th percentile of live readings rises from %s to %s", alone.at(0.99), beside.at(0.99))
+		slices.Sort(ratios)
+		slices.Sort(alone)
+		slices.Sort(beside)
+		middle := len(ratios) / 2
+		if ratios[middle] > 2 {
+			b.Errorf("the 99th percentile of live readings rises to %.2f of that without a drain, in the median of %d pairs of turns", ratios[middle], len(ratios))
 		}
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(float64(size)/took.Seconds(), "backlog/s")
-		b.ReportMetric(float64(alone.at(0.99).Microseconds()), "alone-p99-µs")
-		b.ReportMetric(float64(beside.at(0.99).Microseconds()), "p99-µs")
-		b.ReportMetric(ratio, "p99-ratio")
+		b.ReportMetric(float64(alone[middle].Microseconds()), "alone-p99-µs")
+		b.ReportMetric(float64(beside[middle].Microseconds()), "p99-µs")
+		b.ReportMetric(ratios[middle], "p99-ratio")
+		b.ReportMetric(ratios[len(ratios)/4], "lower-quarter")
+		b.ReportMetric(ratios[len(ratios)*3/4], "upper-quarter")
+		b.ReportMetric(float64(len(ratios)), "pairs")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/signature"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -170,7 +171,7 @@ func (e *enrolledSite) Publish(_ context.Context, m gateway.Message) error {
 	e.sent = append(e.sent, sentMessage{data, origin, e.truth})
 	if err == nil && origin.Signed() {
 		public, _ := e.key.Public().(ed25519.PublicKey)
-		if !origin.Verify(public, data.Reading.Time, m.Data) {
+		if !origin.Verify(signature.New(), public, data.Reading.Time, m.Data) {
 			err = errors.New("wrong signature")
 		}
 	}

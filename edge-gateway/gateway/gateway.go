@@ -31,6 +31,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,7 +54,11 @@ const (
 	detailPublish = "Failed to publish to Pub/Sub"
 )
 
-const detailTooLarge = "Request body over 65536 bytes"
+// Those of what the specification does not speak of.
+const (
+	detailTooLarge = "Request body over 65536 bytes"
+	detailSlow     = "Request too slow"
+)
 
 // Publisher sends readings to topic data. [ReadingPublisher] is one.
 type Publisher interface {
@@ -118,6 +123,8 @@ type Config struct {
 	IdleProbe time.Duration
 	// Degraded says why nodes may not find the gateway; empty for no reason.
 	Degraded func() string
+	// NodeMetrics is whether /metrics has what the nodes measure.
+	NodeMetrics bool
 	// Collectors are metrics of the parts beside the gateway.
 	Collectors []prometheus.Collector
 }
@@ -132,6 +139,7 @@ type Gateway struct {
 	uplink    *uplink
 	metrics   *metrics
 	wake      chan struct{} // for Run: something changed
+	live      atomic.Int64  // live readings so far
 	// What is logged once in a while: readings that cannot be kept, or that Pub/Sub
 	// refuses, and for each node requests that break a rule.
 	drops, refusals, withholdings *logLimiter

@@ -34,10 +34,10 @@ func TestAnswers(t *testing.T) {
 		answer             string
 	}{
 		"register":                     {"POST", "/api/v1/register", `{"node_id":"n1","ip_addr":"10.0.0.5"}`, 201, `{"message":"Node registered successfully","node_id":"n1"}`},
-		"register without address":     {"POST", "/api/v1/register", `{"node_id":"n1"}`, 400, `{"error":"Invalid request body"}`},
-		"register with a bad address":  {"POST", "/api/v1/register", `{"node_id":"n1","ip_addr":"closet"}`, 400, `{"error":"Invalid request body"}`},
-		"register without node":        {"POST", "/api/v1/register", `{"ip_addr":"10.0.0.5"}`, 400, `{"error":"Invalid request body"}`},
-		"register garbage":             {"POST", "/api/v1/register", `node`, 400, `{"error":"Invalid request body"}`},
+		"register without address":     {"POST", "/api/v1/register", `{"node_id":"n1"}`, 400, `{"error":"Invalid request body","reason":"ip_addr is required"}`},
+		"register with a bad address":  {"POST", "/api/v1/register", `{"node_id":"n1","ip_addr":"closet"}`, 400, `{"error":"Invalid request body","reason":"ip_addr must be an IP address"}`},
+		"register without node":        {"POST", "/api/v1/register", `{"ip_addr":"10.0.0.5"}`, 400, `{"error":"Invalid request body","reason":"node_id is required"}`},
+		"register garbage":             {"POST", "/api/v1/register", `node`, 400, `{"error":"Invalid request body","reason":"the body is not JSON: invalid character 'o' in literal null (expecting 'u')"}`},
 		"message":                      {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`, 200, `{"status":"published","message_id":"a1"}`},
 		"message with message_id":      {"POST", "/api/v1/message", `{"message_id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`, 200, `{"status":"published","message_id":"a1"}`},
 		"message at the limits":        {"POST", "/api/v1/message", `{"id":"a1","node_id":"` + longest + `","temperature":-40,"humidity":100}`, 200, `{"status":"published","message_id":"a1"}`},
@@ -58,7 +58,7 @@ func TestAnswers(t *testing.T) {
 		"message of nothing":           {"POST", "/api/v1/message", ``, 400, `{"error":"Invalid message format","reason":"the body is not JSON: unexpected end of JSON input"}`},
 		"message over the limit":       {"POST", "/api/v1/message", strings.Repeat(" ", gateway.MaxBody+1), 413, `{"error":"Request body over 65536 bytes"}`},
 		"heartbeat":                    {"POST", "/api/v1/heartbeat", `{"node_id":"n1"}`, 200, `{"status":"alive","node_id":"n1","timestamp":"2026-11-20T03:00:00Z"}`},
-		"heartbeat of nobody":          {"POST", "/api/v1/heartbeat", `{}`, 400, `{"error":"Invalid request body"}`},
+		"heartbeat of nobody":          {"POST", "/api/v1/heartbeat", `{}`, 400, `{"error":"Invalid request body","reason":"node_id is required"}`},
 		"nodes":                        {"GET", "/api/v1/nodes", ``, 200, `{"nodes":[],"total":0}`},
 		"health":                       {"GET", "/health", ``, 200, `{"status":"healthy","version":"v1","nodes":0,"publishing":{"up":true,"since":"2026-11-20T03:00:00Z"},"outbox":{"readings":0,"bytes":0,"dropped":0,"damaged":0},"mdns":{"instance":"monitor-gateway._http._tcp.local","host":"monitor-gateway.local","links":null}}`},
 		"unknown path":                 {"GET", "/api/v2/nodes", ``, 404, `{"error":"Not found"}`},
@@ -389,6 +389,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add([]byte(`{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`))
 	f.Add([]byte(`{"message_id":"a1","node_id":"n1","temperature":-0.0,"humidity":1e-300}`))
 	f.Add([]byte(`{"id":"a1","node_id":"n1","temperature":"24.5","humidity":"-0.0","age_s":"3600"}`))
+	f.Add([]byte(`{"id":"a1","node_id":"n1","temperature":" 2.4E+1","humidity":"1e999","age_s":"-"}`))
 	f.Add([]byte(`[[[[`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		published := &record{}

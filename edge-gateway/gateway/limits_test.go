@@ -29,24 +29,26 @@ func TestLimitsOfARequest(t *testing.T) {
 		"a body of 65 KiB":           {post + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", 65<<10, strings.Repeat(" ", 65<<10)), http.StatusRequestEntityTooLarge, false},
 		"a body without length":      {post + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1000\r\n"+strings.Repeat(" ", 4096)+"\r\n", 40), http.StatusRequestEntityTooLarge, false},
 		"a header that does not end": {post, 0, true},
-		"a body that does not end":   {post + "Content-Length: 100\r\n\r\n{", http.StatusBadRequest, true},
+		"a body that does not end":   {post + "Content-Length: 100\r\n\r\n{", http.StatusRequestTimeout, true},
+		"a body that is cut off":     {post + "Content-Length: 100\r\n\r\n{", http.StatusBadRequest, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() && c.slow {
 				t.Skip("takes as long as the gateway is patient")
 			}
-			got, _, _ := exchange(t, address, c.request)
-			if got != c.status {
-				t.Errorf("answered %d, want %d", got, c.status)
+			got, _, body := exchange(t, address, c.request, name == "a body that is cut off")
+			if got != c.status || (got > 0) != strings.HasPrefix(body, `{"error":"`) {
+				t.Errorf("answered %d %q, want %d", got, body, c.status)
 			}
 		})
 	}
 }
 
 // exchange sends bytes over a connection of its own and returns the answer; the
-// status is 0 when the connection is cut off without one.
-func exchange(t *testing.T, address, request string) (status int, header http.Header, body string) {
+// status is 0 when the connection is cut off without one. It may end its own side after
+// the request.
+func exchange(t *testing.T, address, request string, end bool) (status int, header http.Header, body string) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
@@ -54,6 +56,9 @@ func exchange(t *testing.T, address, request string) (status int, header http.He
 	}
 	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, request) // the gateway may hang up before it has read all
+	if tcp, ok := conn.(*net.TCPConn); ok && end {
+		_ = tcp.CloseWrite()
+	}
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
@@ -105,7 +110,7 @@ func TestErrorsAreJSON(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			status, header, body := exchange(t, address, c.request+"\r\n")
+			status, header, body := exchange(t, address, c.request+"\r\n", false)
 			want := fmt.Sprintf("{\"error\":%q}\n", c.error)
 			if status != c.status || body != want || header.Get("Content-Type") != "application/json" || header.Get("Allow") != c.allow {
 				t.Errorf("answered %d %q with %v, want %d %q", status, body, header, c.status, want)

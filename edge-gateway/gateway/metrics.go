@@ -74,6 +74,9 @@ func newMetrics(g *Gateway) *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.registry.MustRegister(g.config.Collectors...)
+	if g.config.NodeMetrics {
+		m.registry.MustRegister(newNodeMetrics(g))
+	}
 	for _, reason := range []string{"full", "share", "disk"} {
 		m.dropped.WithLabelValues(reason)
 	}

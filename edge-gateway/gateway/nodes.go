@@ -108,6 +108,19 @@ func (n *nodeTable) report() []wire.StatusNode {
 	return found
 }
 
+// newest returns the newest measurement of each node that has sent one.
+func (n *nodeTable) newest() map[string]windowEntry {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	newest := make(map[string]windowEntry, len(n.known))
+	for id, known := range n.known {
+		if last := len(known.window.entries) - 1; last >= 0 {
+			newest[id] = known.window.entries[last]
+		}
+	}
+	return newest
+}
+
 // record notes a measurement and returns its time and what came before it, for
 // which there is room.
 func (n *nodeTable) record(id, address string, now time.Time, m measurement, scratch *windowBuffer) timedReading {

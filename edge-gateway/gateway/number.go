@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
-// number is a JSON number, or a string that holds one in plain decimals, as ESPHome
-// sends it. It keeps its fault until [messageRequest.problem] asks for it, so that a
-// fault is told with its field and in a fixed order, and the node id of a faulty
-// message is known.
+// number is a JSON number, or a string that holds one: ESPHome and C's printf send
+// such. It keeps its fault until [messageRequest.problem] asks for it, so that a fault
+// is told with its field and in a fixed order, and the node id of a faulty message is
+// known.
 type number struct {
 	value float64
 	given bool
@@ -19,7 +20,7 @@ type number struct {
 
 // maxNumberText is the longest string that is read as a number. More digits than it
 // holds do not change a float64 in the range of the hardware.
-const maxNumberText = 16
+const maxNumberText = 32
 
 var (
 	errNoNumber = errors.New("must be a number or a string that holds one")
@@ -34,29 +35,24 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	}
 	n.given = true
 	held := string(text)
-	if text[0] == '"' && (json.Unmarshal(text, &held) != nil || !plainDecimal(held)) {
-		n.fault = errNoNumber
-		return nil
+	if text[0] == '"' {
+		if err := json.Unmarshal(text, &held); err != nil || len(held) > maxNumberText {
+			n.fault = errNoNumber
+			return nil
+		}
+		held = strings.TrimSpace(held) // printf pads
 	}
-	if c := held[0]; c != '-' && (c < '0' || c > '9') {
-		n.fault = errNoNumber
-		return nil
-	}
+	// ParseFloat takes nan, inf, hexadecimals and underscores too.
+	strange := func(c rune) bool { return !strings.ContainsRune("+-.0123456789eE", c) }
 	var err error
-	if n.value, err = strconv.ParseFloat(held, 64); err != nil {
-		n.fault = errTooLarge // JSON of a number is in order otherwise
+	n.value, err = strconv.ParseFloat(held, 64)
+	switch {
+	case strings.ContainsFunc(held, strange), errors.Is(err, strconv.ErrSyntax):
+		n.fault = errNoNumber
+	case err != nil:
+		n.fault = errTooLarge
 	}
 	return nil
-}
-
-// plainDecimal reports whether a string is a JSON number without an exponent.
-func plainDecimal(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c != '-' && c != '.' && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return len(text) <= maxNumberText && json.Valid([]byte(text))
 }
 
 // required returns the fault of a number that must be there.

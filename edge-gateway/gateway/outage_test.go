@@ -219,6 +219,37 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestNodeMetrics shows what nodes measure, while they do, and only where it is wanted.
+// Contract 12.8.
+func TestNodeMetrics(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, gateway.Config{NodeMetrics: true}, openBox(t, t.TempDir(), time.Now))
+	s.message(body("1", 20.5))
+	s.send(http.MethodPost, "/api/v1/heartbeat", `{"node_id":"quiet"}`)
+	_, answer := s.send(http.MethodGet, "/metrics", "")
+	for _, line := range []string{
+		`coldaisle_temperature_celsius{node_id="n1"} 20.5`, `coldaisle_relative_humidity_ratio{node_id="n1"} 0.4`, `coldaisle_dew_point_celsius{node_id="n1"} 6.`,
+		`coldaisle_last_reading_timestamp_seconds{node_id="n1"} 1.7`, `coldaisle_sensor_up{node_id="n1"} 1`,
+	} {
+		if !strings.Contains(answer, line) {
+			t.Errorf("no %q in:\n%s", line, answer)
+		}
+	}
+	if strings.Contains(answer, "quiet") {
+		t.Error("a node without a reading has metrics")
+	}
+	s.pass(5 * time.Minute)
+	_, answer = s.send(http.MethodGet, "/metrics", "")
+	if !strings.Contains(answer, `coldaisle_sensor_up{node_id="n1"} 0`) || !strings.Contains(answer, "coldaisle_last_reading") || strings.Contains(answer, "coldaisle_temperature_celsius{") {
+		t.Errorf("5 minutes later:\n%s", answer)
+	}
+	without := newSite(t)
+	without.message(body("1", 20.5))
+	if _, answer = without.send(http.MethodGet, "/metrics", ""); strings.Contains(answer, "coldaisle_") {
+		t.Errorf("unasked:\n%s", answer)
+	}
+}
+
 // TestFlippedBits damages a reading in the outbox: the others are delivered, and
 // the damage is counted and logged once, though it is read again and again.
 func TestFlippedBits(t *testing.T) {

@@ -12,15 +12,32 @@ func TestPace(t *testing.T) {
 		t.Parallel()
 		p := newBatchPacer()
 		for range 10 {
-			if pause := p.next(2 * time.Millisecond); pause != 2*time.Millisecond {
+			if pause := p.next(2*time.Millisecond, false); pause != 2*time.Millisecond {
 				t.Fatalf("a batch of 2 ms is followed by a pause of %s, want as long", pause)
 			}
 		}
 		if p.size != largestBatch {
 			t.Errorf("a batch has %d readings after ten quick ones, want %d", p.size, largestBatch)
 		}
-		if pause := p.next(0); pause < time.Millisecond {
+		if pause := p.next(0, false); pause < time.Millisecond {
 			t.Errorf("a pause of %s leaves a live reading no room", pause)
+		}
+	})
+	t.Run("beside live readings", func(t *testing.T) {
+		t.Parallel()
+		p := newBatchPacer()
+		for range 10 {
+			p.next(2*time.Millisecond, false)
+		}
+		if pause := p.next(2*time.Millisecond, true); pause != 6*time.Millisecond || p.size != largestBeside {
+			t.Errorf("a pause of %s and batches of %d, want three times the batch and %d", pause, p.size, largestBeside)
+		}
+		if pause := p.next(100*time.Millisecond, true); pause != 100*time.Millisecond+longestBeside {
+			t.Errorf("a pause of %s on a long line", pause)
+		}
+		p.next(2*time.Millisecond, true)
+		if pause := p.next(2*time.Millisecond, false); pause != 2*time.Millisecond || p.size != 2*largestBeside {
+			t.Errorf("after them a pause of %s and batches of %d", pause, p.size)
 		}
 	})
 	t.Run("on a line that a large batch fills", func(t *testing.T) {
@@ -29,11 +46,11 @@ func TestPace(t *testing.T) {
 		// 20 ms there and back, and 1 ms for each reading.
 		took := func() time.Duration { return 20*time.Millisecond + time.Duration(p.size)*time.Millisecond }
 		for range 20 {
-			p.next(took())
+			p.next(took(), false)
 		}
 		largest := 0
 		for range 100 {
-			p.next(took())
+			p.next(took(), false)
 			largest = max(largest, p.size)
 		}
 		if largest > 16 {
@@ -46,9 +63,9 @@ func TestPace(t *testing.T) {
 	t.Run("on a line that has become slow for good", func(t *testing.T) {
 		t.Parallel()
 		p := newBatchPacer()
-		p.next(2 * time.Millisecond)
+		p.next(2*time.Millisecond, false)
 		for range 200 {
-			p.next(300 * time.Millisecond)
+			p.next(300*time.Millisecond, false)
 		}
 		if p.size < largestBatch/2 {
 			t.Errorf("batches of %d readings for ever, since the line was faster once", p.size)

@@ -28,6 +28,7 @@ const (
 // cancel this: an accepted reading is published or kept.
 func (g *Gateway) send(ctx context.Context, m Message, given timedReading) outcome {
 	ctx = context.WithoutCancel(ctx)
+	g.live.Add(1)
 	if period, open := g.uplink.allow(); open {
 		started := g.clock()
 		err := g.publisher.Publish(contextWithValuesOf{period, ctx}, m) //nolint:contextcheck // a request's end does not end it

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ func (g *Gateway) reject(w http.ResponseWriter, r *http.Request, nodeID string, 
 		g.log.WarnContext(r.Context(), "request rejected", "request", r.Pattern, "node_id", nodeID, "address", address, "reason", reason)
 	}
 	body := errorBody{Error: why.text}
-	if why.text == detailMessage {
+	if why.status == http.StatusBadRequest {
 		body.Reason = reason
 	}
 	write(w, why.status, body)
@@ -48,6 +49,10 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, into any, nodeI
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		g.reject(w, r, "", rejection{http.StatusRequestEntityTooLarge, "too_large", detailTooLarge, fmt.Errorf("the body is over %d bytes", MaxBody)})
+		return false
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		g.reject(w, r, "", rejection{http.StatusRequestTimeout, "slow", detailSlow, errors.New("the body does not arrive in time")})
 		return false
 	}
 	if err != nil {

@@ -21,8 +21,8 @@ type registerRequest struct {
 }
 
 func (in registerRequest) problem() error {
-	if err := reading.ValidateSensorID(in.NodeID); err != nil {
-		return err
+	if err := cmp.Or(missing(in.NodeID == "", "node_id"), reading.ValidateSensorID(in.NodeID), missing(in.Address == "", "ip_addr")); err != nil {
+		return err //nolint:wrapcheck // it is one of ours
 	}
 	if _, err := netip.ParseAddr(in.Address); err != nil {
 		return errors.New("ip_addr must be an IP address")
@@ -179,7 +179,7 @@ func (g *Gateway) heartbeat(w http.ResponseWriter, r *http.Request) {
 	if !g.decode(w, r, &in, &in.NodeID, detailBody) {
 		return
 	}
-	if err := reading.ValidateSensorID(in.NodeID); err != nil {
+	if err := cmp.Or(missing(in.NodeID == "", "node_id"), reading.ValidateSensorID(in.NodeID)); err != nil {
 		g.reject(w, r, in.NodeID, rejection{http.StatusBadRequest, "invalid", detailBody, err})
 		return
 	}

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -132,7 +133,12 @@ func (s *site) pass(d time.Duration) {
 
 func (s *site) send(method, path, body string) (status int, answer string) {
 	s.tb.Helper()
-	request := httptest.NewRequestWithContext(s.tb.Context(), method, path, strings.NewReader(body))
+	return s.sendFrom(method, path, strings.NewReader(body))
+}
+
+func (s *site) sendFrom(method, path string, body io.Reader) (status int, answer string) {
+	s.tb.Helper()
+	request := httptest.NewRequestWithContext(s.tb.Context(), method, path, body)
 	request.RemoteAddr = "192.168.7.9:50123"
 	recorder := httptest.NewRecorder()
 	s.gateway.ServeHTTP(recorder, request)

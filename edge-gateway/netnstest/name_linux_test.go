@@ -1,8 +1,12 @@
 package netnstest
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -156,6 +160,62 @@ func TestPairFailover(t *testing.T) {
 		start(active)
 		gateways[active].becomes(announce.RoleStandby, "monitor-gateway-")
 		gateways[standby].becomes(announce.RoleActive, "monitor-gateway.local")
+	}
+}
+
+// enrolledAs is the folder of an enrolled gateway whose API is away, with the pair key that
+// the API gave its customer's gateways before.
+func enrolledAs(t *testing.T, id, pairKey string) (setting string) {
+	t.Helper()
+	folder := t.TempDir()
+	for name, content := range map[string]any{
+		"enrolment.json": map[string]any{
+			"gateway_id": id, "account": "ops@example.com", "project_id": "site", "topic": "data", "api": "http://127.0.0.1:9",
+			"seed": make([]byte, 32),
+		},
+		"pair.json": map[string]any{"gateway_id": id, "pair_key": []byte(pairKey)},
+	} {
+		encoded, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), encoded, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return "OUTBOX_DIR=" + folder
+}
+
+// TestPairsOfOneLink has two gateways of one customer, one of another and an open one on a
+// link, all with one site token, while the API is away. Two of them are a pair, and one follows
+// the other when it is killed. Contract 8.15, 8.16, 8.25.
+func TestPairsOfOneLink(t *testing.T) {
+	t.Parallel()
+	hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.4/24", "192.168.77.5/24", "192.168.77.10/24")
+	const token = "SITE_TOKEN=of everybody on this link"
+	active := hosts[0].startGateway(token, enrolledAs(t, "gw-one", "the key of one customer"))
+	active.becomes(announce.RoleActive, "monitor-gateway.local")
+	standby := hosts[1].startGateway(token, enrolledAs(t, "gw-two", "the key of one customer"))
+	foreign := hosts[2].startGateway(token, enrolledAs(t, "gw-three", "the key of another customer"))
+	open := hosts[3].startGateway(token)
+	standby.becomes(announce.RoleStandby, "monitor-gateway-")
+	foreign.becomes(announce.RoleConflict, "monitor-gateway-")
+	open.becomes(announce.RoleConflict, "monitor-gateway-")
+	eventually(t, "the active one knows of its standby", func() bool {
+		links := active.state().Links
+		return len(links) == 1 && slices.Equal(links[0].Peers, []string{"192.168.77.3"})
+	})
+	for _, g := range []*gateway{foreign, open} {
+		eventually(t, "a stranger says who has the name", func() bool {
+			got := g.state()
+			return len(got.Links) == 1 && len(got.Links[0].Peers) == 0 && got.Problem == "a gateway of another enrolment, 192.168.77.2, has monitor-gateway.local"
+		})
+		g.end(syscall.SIGTERM) // it would race the standby for a name that is free
+	}
+	active.end(syscall.SIGKILL)
+	standby.becomes(announce.RoleActive, "monitor-gateway.local")
+	if !hosts[4].finds("192.168.77.3") {
+		t.Error("a node does not find the standby")
 	}
 }
 

@@ -33,6 +33,9 @@ type message struct {
 	NodeID      string  `json:"node_id"`
 	Temperature float64 `json:"temperature"`
 	Humidity    float64 `json:"humidity"`
+	Age         float64 `json:"age_s,omitzero"` // for how many seconds the node has kept it
+
+	at time.Time // when it was measured
 }
 
 type heartbeat struct {
@@ -77,7 +80,8 @@ func newClient(parallel int, transport http.RoundTripper) *client {
 			DisableCompression:  true,
 		}
 	}
-	return &client{http: &http.Client{Transport: transport}, timeout: requestTimeout}
+	calls := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &client{http: calls, timeout: requestTimeout}
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
@@ -105,13 +109,21 @@ func (c *client) postBytes(ctx context.Context, base, path string, body []byte) 
 	}
 	defer func() { _ = response.Body.Close() }()
 	// A connection is reused only when its answer was read to the end.
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	if err != nil {
+		return 0, fmt.Errorf("answer of %s: %w", path, err)
+	}
+	if !json.Valid(answer) {
+		return 0, fmt.Errorf("post %s: %d %w", path, response.StatusCode, errElsewhere)
+	}
 	return response.StatusCode, nil
 }
 
 // Resolve finds the gateway's base address, such as http://192.168.1.20:8080.
 // A node asks at its start and again when the address no longer answers.
 type Resolve func(ctx context.Context) (string, error)
+
+var errElsewhere = errors.New("by another machine than a gateway: no JSON")
 
 var errGateway = errors.New("gateway must be an address such as http://192.168.1.20:8080")
 

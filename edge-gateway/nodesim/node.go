@@ -1,9 +1,13 @@
 package nodesim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
+
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/shared/reading"
 )
 
 // What a node does, in virtual time.
@@ -21,8 +25,9 @@ const (
 	heartbeatTo   = 60 * time.Second
 
 	// maxPending is how many unanswered readings a node keeps for its next cycle.
-	// More would not help: the gateway dates them at receipt.
 	maxPending = 4
+	// minAge is the age below which a node says nothing of it, as the reference node does.
+	minAge = 100 * time.Millisecond
 	// maxIntervalsBehind is how many intervals a node may be behind before it leaves out
 	// measurements.
 	maxIntervalsBehind = 4
@@ -37,6 +42,9 @@ type device struct {
 	boot       time.Duration // virtual
 	ids        rng
 	heartbeats rng
+
+	faults []fault.Fault
+	last   fault.Values // measured
 
 	base    string // of the gateway; empty until found
 	pending []message
@@ -53,6 +61,7 @@ func newDevice(s *Simulation, number int, r room) *device {
 		sensor:     newSensor(r, s.config.Seed, place),
 		boot:       spread * time.Duration(number) / nodes,
 		heartbeats: newRNG(s.config.Seed, 2*noiseStream+place),
+		faults:     fault.Of(s.config.Faults, roomID(s.config.Prefix, number), nodeID(s.config.Prefix, number)),
 	}
 }
 
@@ -72,11 +81,13 @@ func (n *device) run(ctx context.Context, start time.Time) {
 			return
 		}
 		if beat < reading {
-			n.heartbeat(ctx)
+			if _, sent := fault.Sent(n.faults, start.Add(n.sim.wall(beat))); sent {
+				n.heartbeat(ctx)
+			}
 			beat += n.heartbeats.between(heartbeatFrom, heartbeatTo)
 			continue
 		}
-		n.cycle(ctx, reading)
+		n.cycle(ctx, start, reading)
 		reading = n.next(start, reading)
 	}
 }
@@ -134,14 +145,20 @@ func (n *device) heartbeat(ctx context.Context) {
 
 // cycle measures, and sends the unanswered readings of earlier cycles before the
 // new one.
-func (n *device) cycle(ctx context.Context, at time.Duration) {
-	temperature, humidity := n.sensor.measure(at)
+func (n *device) cycle(ctx context.Context, start time.Time, at time.Duration) {
+	now := start.Add(n.sim.wall(at))
+	temperature, humidity := n.measure(now, at)
+	late, sent := fault.Sent(n.faults, now)
+	if !sent || wait(ctx, late) != nil {
+		return
+	}
 	repeated := len(n.pending)
 	n.pending = append(n.pending, message{
 		ID:          n.messageID(),
 		NodeID:      n.id,
 		Temperature: temperature,
 		Humidity:    humidity,
+		at:          n.sim.config.Clock(),
 	})
 	kept := n.pending[:0]
 	reached := true
@@ -157,6 +174,18 @@ func (n *device) cycle(ctx context.Context, at time.Duration) {
 	n.pending = kept
 }
 
+// measure is what the node measures at a virtual time, which is now, with its faults.
+func (n *device) measure(now time.Time, at time.Duration) (temperature, humidity float64) {
+	var healthy fault.Values
+	healthy.Temperature, healthy.Humidity = n.sensor.measure(at)
+	v := fault.Measure(n.faults, now, healthy, func(time.Time) fault.Values { return cmp.Or(n.last, healthy) })
+	n.last = fault.Values{
+		Temperature: roundToTenth(v.Temperature, reading.MinTemperature, reading.MaxTemperature),
+		Humidity:    roundToTenth(v.Humidity, reading.MinHumidity, reading.MaxHumidity),
+	}
+	return n.last.Temperature, n.last.Humidity
+}
+
 // send posts one reading and reports whether the node is done with it. It sets
 // reached to false when the gateway does not answer at all.
 func (n *device) send(ctx context.Context, m message, again bool, reached *bool) bool {
@@ -165,7 +194,14 @@ func (n *device) send(ctx context.Context, m message, again bool, reached *bool)
 	if again {
 		count.retried.Add(1)
 	}
-	switch n.post(ctx, messagePath, m) {
+	end := unreachable
+	if n.find(ctx) { // which may take seconds, in which the reading grows older
+		if age := n.sim.config.Clock().Sub(m.at); age >= minAge {
+			m.Age = age.Seconds()
+		}
+		end = n.post(ctx, messagePath, m)
+	}
+	switch end {
 	case accepted:
 		count.accepted.Add(1)
 		return true
@@ -188,15 +224,23 @@ func (n *device) messageID() string {
 	return fmt.Sprintf("%08x", uint32(n.ids.pcg.Uint64())) //nolint:gosec // the low half is what is wanted
 }
 
-// post sends a request to the gateway, and finds the gateway first if necessary.
+// find finds the gateway if necessary, and reports whether it is found.
+func (n *device) find(ctx context.Context) bool {
+	if n.base != "" {
+		return true
+	}
+	base, err := n.sim.config.Resolve(ctx)
+	if err != nil {
+		n.sim.config.Log.DebugContext(ctx, "simulated node did not find the gateway", "node_id", n.id, "error", err)
+	}
+	n.base = base
+	return err == nil
+}
+
+// post sends a request to the gateway.
 func (n *device) post(ctx context.Context, path string, body any) outcome {
-	if n.base == "" {
-		base, err := n.sim.config.Resolve(ctx)
-		if err != nil {
-			n.sim.config.Log.DebugContext(ctx, "simulated node did not find the gateway", "node_id", n.id, "error", err)
-			return unreachable
-		}
-		n.base = base
+	if !n.find(ctx) {
+		return unreachable
 	}
 	status, err := n.sim.client.post(ctx, n.base, path, body)
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -58,6 +59,10 @@ type Config struct {
 	// cooling fails early enough for that, if necessary before the start. 0 leaves
 	// failures to chance.
 	HotAfter time.Duration
+
+	// Faults are what goes wrong beside the cooling, by the names of [Simulation.NodeIDs]
+	// and of rooms, which are those without the node, at times of the wall clock: the truth about what a gateway receives.
+	Faults []fault.Fault
 
 	Misbehave []Misbehaviour // rogue clients beside the nodes
 
@@ -246,7 +251,12 @@ func (s *Simulation) wall(virtual time.Duration) time.Duration {
 	return time.Duration(float64(virtual) / s.config.Speed)
 }
 
-// nodeID names a node after its room and its place there, both from 1.
+// roomID names a room after its number, from 1.
+func roomID(prefix string, number int) string {
+	return fmt.Sprintf("%s-r%d", prefix, number/nodesPerRoom+1)
+}
+
+// nodeID names a node after its room and its place there, from 1.
 func nodeID(prefix string, number int) string {
-	return fmt.Sprintf("%s-r%d-n%d", prefix, number/nodesPerRoom+1, number%nodesPerRoom+1)
+	return fmt.Sprintf("%s-n%d", roomID(prefix, number), number%nodesPerRoom+1)
 }

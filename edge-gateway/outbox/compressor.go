@@ -70,6 +70,7 @@ func (o *Outbox) compressSegment(s *segment) error {
 		return o.options.disk.Remove(path)
 	}
 	s.path, s.compressed, s.onDisk = path, true, int64(len(packed))
+	s.forgetNodes()
 	return o.options.disk.Remove(plain.path) // else the next Open removes it
 }
 

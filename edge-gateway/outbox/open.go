@@ -99,8 +99,9 @@ func (o *Outbox) load(budget int64) error {
 			o.damaged += damaged
 		}
 		if !begun && s.examined && !o.consumed(s) {
-			o.hold(s.nodes)
+			o.hold(s)
 		}
+		s.forgetNodes()
 	}
 	return nil
 }
@@ -188,14 +189,15 @@ func (o *Outbox) examined(s *segment) error {
 	*s = read
 	o.damaged += damaged
 	if !o.consumed(s) {
-		o.hold(s.nodes)
+		o.hold(s)
 	}
+	s.forgetNodes()
 	return nil
 }
 
 // hold counts records that wait.
-func (o *Outbox) hold(nodes map[string]int) {
-	for node, n := range nodes {
+func (o *Outbox) hold(s *segment) {
+	for node, n := range s.nodes {
 		o.held.add(node, n)
 	}
 }

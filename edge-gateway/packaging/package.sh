@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Packs the programs that build.sh has made in a folder: a Debian package for each
-# Linux machine, a tarball and install.sh for every other Linux, and the checksums of all.
+# Linux machine, a tarball and install.sh for every other Linux, for each program its bill
+# of materials in CycloneDX form, and the checksums of all.
 #
 #   SIGNING_KEY=FILE edge-gateway/packaging/package.sh DIR VERSION
 #
@@ -25,6 +26,8 @@ nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 # In a package the program is in /usr/bin.
 sed 's|^ExecStart=/usr/local/bin/|ExecStart=/usr/bin/|' monitor-gateway.service >"$work/monitor-gateway.service"
 
+go build -o "$work/image" ../../run/tools/release/image
+
 # What build.sh calls it, Debian's name of the architecture, and the package's. Debian
 # calls ARM 6 (Raspberry Pi 1, Zero) and 7 by one name.
 for target in amd64:amd64:amd64 arm64:arm64:arm64 armv7:armhf:armhf armv6:armhf:armv6; do
@@ -37,6 +40,7 @@ for target in amd64:amd64:amd64 arm64:arm64:arm64 armv7:armhf:armhf armv6:armhf:
   cp "$program" "$unpacked/monitor-gateway"
   cp monitor-gateway.service monitor-gateway.socket monitor-gateway-credentials.path monitor-gateway-credentials.service \
     environment.example "$unpacked/"
+  "$work/image" -bill "$program" >"$dir/monitor-gateway-$version-linux-$built.cdx.json"
   tar -C "$work" --owner=0 --group=0 -czf "$dir/$(basename "$unpacked").tar.gz" "$(basename "$unpacked")"
 done
 cp install.sh "$dir/"

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"log/slog"
@@ -9,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/modelstore"
@@ -18,9 +21,9 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// Models gives the models in use, from memory.
+// Models gives the models in use of a customer, from memory.
 type Models interface {
-	Pair(ctx context.Context) modelstore.Pair
+	Pair(ctx context.Context, customer int64) modelstore.Pair
 }
 
 // NoModels stands for the models where no bucket is configured: only the rules
@@ -28,7 +31,7 @@ type Models interface {
 type NoModels struct{}
 
 // Pair implements [Models].
-func (NoModels) Pair(context.Context) modelstore.Pair { return modelstore.Pair{} }
+func (NoModels) Pair(context.Context, int64) modelstore.Pair { return modelstore.Pair{} }
 
 // PredictionStore is the metadata database. RecordDetection returns when the
 // record is durable.
@@ -42,8 +45,10 @@ type PredictionStore interface {
 // readings normal. It implements [AnomalyObserver].
 type AnomalyDetector struct {
 	models      Models
+	finder      *Finder
 	predictions PredictionStore
-	sampleEvery uint64 // one in so many normal readings is recorded
+	sampleEvery uint64               // one in so many normal readings is recorded
+	shipped     *anomaly.Calibration // of customers who have none yet
 	extractors  sync.Pool
 	log         *slog.Logger
 	counters    *logmetrics.Counters
@@ -51,23 +56,25 @@ type AnomalyDetector struct {
 
 // NewAnomalyDetector returns a detector that records one in every so many normal
 // readings. Nil counters count nothing.
-func NewAnomalyDetector(m Models, predictions PredictionStore, every int, log *slog.Logger, counters *logmetrics.Counters) *AnomalyDetector {
+func NewAnomalyDetector(m Models, finder *Finder, predictions PredictionStore, every int, log *slog.Logger, counters *logmetrics.Counters) *AnomalyDetector {
 	return &AnomalyDetector{
-		models: m, predictions: predictions, sampleEvery: uint64(max(every, 1)),
-		extractors: sync.Pool{New: func() any { return new(features.Extractor) }},
-		log:        log, counters: counters,
+		models: m, finder: finder, predictions: predictions, sampleEvery: uint64(max(every, 1)),
+		shipped: anomaly.Calibrate(nil), extractors: sync.Pool{New: func() any { return new(features.Extractor) }},
+		log: log, counters: counters,
 	}
 }
 
 // Observe implements [AnomalyObserver].
-func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data) error {
-	n, record := d.evaluate(d.models.Pair(ctx), data)
+func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor store.SensorStatus) ([]incident.Finding, error) {
+	pair := d.models.Pair(ctx, sensor.CustomerID)
+	n, reason, record := d.evaluate(pair, data)
+	findings := d.finder.Find(ctx, data, sensor, cmp.Or(pair.Calibration, d.shipped), reason == learn.OutOfRange)
 	if !record {
-		return nil
+		return findings, nil
 	}
 	recorded, err := d.predictions.RecordDetection(ctx, n)
 	if err != nil {
-		return err
+		return findings, err
 	}
 	if recorded {
 		d.counters.Add(ctx, "predictions_recorded", 1)
@@ -75,18 +82,18 @@ func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data) error {
 	if recorded && n.AnomalyPredicted {
 		d.log.InfoContext(ctx, "anomaly detected", "node_id", n.SensorID, "reading_id", n.MessageID, "model_version", n.ModelVersion)
 	}
-	return nil
+	return findings, nil
 }
 
 // evaluate runs the models on a reading and reports whether to record the result.
 // Most readings are neither anomalous nor sampled: for them it only detects.
-func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n store.NewPrediction, record bool) {
+func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n store.NewPrediction, reason learn.Reason, record bool) {
 	x, _ := d.extractors.Get().(*features.Extractor)
 	defer d.extractors.Put(x)
 	detection := pair.Detector.Detect(x, data.Recent, data.Reading)
 	sampled := detection.Scored && d.sampled(data.Reading)
 	if !detection.Anomalous() && !sampled {
-		return n, false
+		return n, detection.Reason, false
 	}
 	n = store.NewPrediction{
 		Channel: data.Reading.Channel, SensorID: data.Reading.NodeID, Time: data.Reading.Time, MessageID: data.Reading.MessageID,
@@ -104,7 +111,7 @@ func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n stor
 	} else {
 		n.ActualTemperature, n.ActualHumidity = &data.Reading.Temperature, &data.Reading.Humidity
 	}
-	return n, true
+	return n, detection.Reason, true
 }
 
 // sampled chooses one in every so many readings by a hash of their identity: the

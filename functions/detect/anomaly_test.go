@@ -36,7 +36,7 @@ func series(n int, every time.Duration) []reading.Reading {
 // fixedModels are models that know a series.
 type fixedModels struct{ pair modelstore.Pair }
 
-func (f fixedModels) Pair(context.Context) modelstore.Pair { return f.pair }
+func (f fixedModels) Pair(context.Context, int64) modelstore.Pair { return f.pair }
 
 func train(tb testing.TB, of []reading.Reading) fixedModels {
 	tb.Helper()
@@ -79,10 +79,10 @@ func TestPredictions(t *testing.T) {
 	of := series(900, 30*time.Second)
 	live := train(t, of)
 	kept := &fakePredictions{}
-	p := detect.NewAnomalyDetector(live, kept, 20, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(live, unknownRooms(), kept, 20, logging.Discard(), nil)
 	messages := stream(of)
 	for _, m := range messages {
-		if err := p.Observe(t.Context(), m); err != nil {
+		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,10 +131,10 @@ func TestPredictions(t *testing.T) {
 
 	// Another instance decides alike, and a database that is away is no answer.
 	second := &fakePredictions{err: errors.New("away")}
-	q := detect.NewAnomalyDetector(live, second, 20, logging.Discard(), nil)
+	q := detect.NewAnomalyDetector(live, unknownRooms(), second, 20, logging.Discard(), nil)
 	refused := 0
 	for _, m := range messages {
-		if err := q.Observe(t.Context(), m); errors.Is(err, second.err) {
+		if _, err := q.Observe(t.Context(), m, store.SensorStatus{}); errors.Is(err, second.err) {
 			refused++
 		}
 	}
@@ -147,9 +147,9 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 	t.Parallel()
 	of := series(900, 5*time.Second)
 	kept := &fakePredictions{}
-	p := detect.NewAnomalyDetector(train(t, of), kept, 5, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(train(t, of), unknownRooms(), kept, 5, logging.Discard(), nil)
 	for _, m := range stream(of) {
-		if err := p.Observe(t.Context(), m); err != nil {
+		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,11 +176,11 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 func TestRulesNeedNoModel(t *testing.T) {
 	t.Parallel()
 	kept := &fakePredictions{}
-	p := detect.NewAnomalyDetector(detect.NoModels{}, kept, 1, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(detect.NoModels{}, unknownRooms(), kept, 1, logging.Discard(), nil)
 	of := series(30, 30*time.Second)
 	of[0].Temperature = 90 // out of the sensor's range, with nothing before it
 	for _, m := range stream(of) {
-		if err := p.Observe(t.Context(), m); err != nil {
+		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,7 +194,7 @@ func TestPredictionsAreStoredOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	of := series(900, 30*time.Second)
-	p := detect.NewAnomalyDetector(train(t, of), store.New(pool), 20, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(train(t, of), unknownRooms(), store.New(pool), 20, logging.Discard(), nil)
 	count := func() (n int) {
 		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM prediction_feedback`).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -203,13 +203,13 @@ func TestPredictionsAreStoredOnce(t *testing.T) {
 	}
 	messages := stream(of)
 	for _, m := range messages {
-		if err := p.Observe(t.Context(), m); err != nil {
+		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	first := count()
 	for _, m := range messages {
-		if err := p.Observe(t.Context(), m); err != nil {
+		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,13 +221,33 @@ func TestPredictionsAreStoredOnce(t *testing.T) {
 // BenchmarkObserve is what learning adds to a reading that is not worth a
 // record, which nearly all are.
 func BenchmarkObserve(b *testing.B) {
-	of := series(900, 30*time.Second)
-	p := detect.NewAnomalyDetector(train(b, of), &fakePredictions{}, 1_000_000, logging.Discard(), nil)
-	m := stream(of)[500]
+	observe := observing(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := p.Observe(b.Context(), m); err != nil {
-			b.Fatal(err)
+		observe()
+	}
+}
+
+// All scores of a reading take at most two allocations; BenchmarkObserve has the time.
+func TestObserveHardlyAllocates(t *testing.T) { //nolint:paralleltest // others would allocate meanwhile
+	if allocations := testing.AllocsPerRun(1000, observing(t)); allocations > 2 {
+		t.Errorf("%g allocations for a reading, want at most 2", allocations)
+	}
+}
+
+// observing judges a reading with a full window, of a node with eight neighbours.
+func observing(tb testing.TB) func() {
+	tb.Helper()
+	s := calm(10)
+	of := series(900, 30*time.Second)
+	for i := range of {
+		of[i].Temperature, of[i].Humidity = s.air("n003", of[i].Time)
+	}
+	p := detect.NewAnomalyDetector(train(tb, of), detect.NewFinder(s, s.clock, logging.Discard()), &fakePredictions{}, 1_000_000, logging.Discard(), nil)
+	d, sensor := s.data("n003", reading.MaxWindow), sensorInRoom(false)
+	return func() {
+		if _, err := p.Observe(tb.Context(), d, sensor); err != nil {
+			tb.Fatal(err)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
@@ -45,10 +46,11 @@ type Publisher interface {
 	Publish(ctx context.Context, a wire.Alert) error
 }
 
-// AnomalyObserver looks at each reading of an owned sensor for anomalies. Observe
-// is called once per delivery and returns when what it records is durable.
+// AnomalyObserver looks at each reading of an owned sensor. Observe is called once per
+// delivery and returns when what it records is durable. It returns a finding of each
+// kind that it could judge, also of what does not hold: that ends an incident.
 type AnomalyObserver interface {
-	Observe(ctx context.Context, data wire.Data) error
+	Observe(ctx context.Context, data wire.Data, sensor store.SensorStatus) ([]incident.Finding, error)
 }
 
 // Detect is the function.
@@ -84,7 +86,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	}
 	if data.Reading.NodeID == reading.ProbeNodeID {
 		d.counters.Add(ctx, "probes_received", 1)
-		return nil
+		return d.passProbe(ctx, data.Reading, m.PublishTime)
 	}
 	node, err := d.statuses.Status(ctx, data.Reading.Node())
 	if err != nil {
@@ -95,31 +97,50 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		d.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	if err := d.publishAlerts(ctx, data, source.GatewayID, node); err != nil {
+	if node.Thresholds == nil {
+		node.Thresholds = &d.defaultThresholds
+	}
+	var findings []incident.Finding
+	var failed error
+	if d.observer != nil && node.Owned {
+		if findings, failed = d.observer.Observe(ctx, data, node); failed != nil {
+			failed = fmt.Errorf("observe reading of %s: %w", data.Reading.NodeID, failed)
+		}
+	}
+	if !node.Remembers { // there is nothing to end
+		findings = slices.DeleteFunc(findings, func(f incident.Finding) bool { return !f.Holds })
+	}
+	if err := errors.Join(d.publishAlerts(ctx, data, source.GatewayID, node, findings), failed); err != nil {
 		return err
 	}
 	d.counters.Add(ctx, "readings_checked", 1)
-	if d.observer == nil || !node.Owned {
+	return nil
+}
+
+// passProbe passes a reading of the probe on as an alert of its publish time, so that
+// storealert can tell how late alerts are. What an enrolled gateway signs only tells the
+// gateway whether Pub/Sub takes it.
+func (d *Detect) passProbe(ctx context.Context, r reading.Reading, published time.Time) error {
+	if r.Channel != reading.Open {
 		return nil
 	}
-	if err := d.observer.Observe(ctx, data); err != nil {
-		return fmt.Errorf("observe reading of %s: %w", data.Reading.NodeID, err)
+	event := alert.Event{NodeID: r.NodeID, MessageID: r.MessageID, Time: published, Type: alert.Temperature, Value: 1, Temperature: 1}
+	if err := d.publisher.Publish(ctx, wire.Alert{Event: event}); err != nil {
+		return fmt.Errorf("publish alert of the probe: %w", err)
 	}
 	return nil
 }
 
 // publishAlerts publishes an event for each value above its threshold, also for a
 // node that nobody owns: it may be registered before storealert stores the event.
-func (d *Detect) publishAlerts(ctx context.Context, data wire.Data, gatewayID string, status store.SensorStatus) error {
-	thresholds := d.defaultThresholds
-	if status.Thresholds != nil {
-		thresholds = *status.Thresholds
-	}
+func (d *Detect) publishAlerts(
+	ctx context.Context, data wire.Data, gatewayID string, status store.SensorStatus, findings []incident.Finding,
+) error {
 	r := data.Reading
-	events := alert.Exceeded(r, thresholds)
+	events := alert.Exceeded(r, *status.Thresholds)
 	exceeded := len(events) > 0
 	if !exceeded {
-		if !status.Remembers && !breaks(status.Rules, data) {
+		if !status.Remembers && len(findings) == 0 && !breaks(status.Rules, data) {
 			return nil
 		}
 		events = []alert.Event{alert.OfReading(r)}
@@ -130,7 +151,9 @@ func (d *Detect) publishAlerts(ctx context.Context, data wire.Data, gatewayID st
 	}
 	var errs []error
 	for _, event := range events {
-		if err := d.publisher.Publish(ctx, wire.Alert{Event: event, GatewayID: gatewayID, Recent: recent}); err != nil {
+		if err := d.publisher.Publish(ctx, wire.Alert{
+			Event: event, GatewayID: gatewayID, Recent: recent, Findings: findings, Versions: status.Versions,
+		}); err != nil {
 			errs = append(errs, fmt.Errorf("publish %s alert of %s: %w", event.Type, r.NodeID, err))
 			continue
 		}

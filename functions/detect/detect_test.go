@@ -49,16 +49,17 @@ func (k fakeStatuses) Status(_ context.Context, node reading.Node) (store.Sensor
 }
 
 type fakeObserver struct {
-	mu   sync.Mutex
-	seen []wire.Data
-	err  error
+	mu    sync.Mutex
+	seen  []wire.Data
+	found []incident.Finding
+	err   error
 }
 
-func (o *fakeObserver) Observe(_ context.Context, d wire.Data) error {
+func (o *fakeObserver) Observe(_ context.Context, d wire.Data, _ store.SensorStatus) ([]incident.Finding, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seen = append(o.seen, d)
-	return o.err
+	return o.found, o.err
 }
 
 // topic is topic alerts on a Pub/Sub server in this process.
@@ -105,7 +106,7 @@ func TestDetect(t *testing.T) {
 		"both exceeded raise two alerts":               {reading: measured("owned", 41, 46), want: []alert.Type{alert.Humidity, alert.Temperature}, learned: 1},
 		"owner's thresholds come before the defaults":  {reading: measured("strict", 26, 30), want: []alert.Type{alert.Temperature}, learned: 1},
 		"unowned sensor is checked and not observed":   {reading: measured("unregistered", 41, 45), want: []alert.Type{alert.Temperature}},
-		"probe is ignored":                             {reading: measured("coldaisle.probe", 99, 99)},
+		"probe is passed on":                           {reading: measured("coldaisle.probe", 0, 0), want: []alert.Type{alert.Temperature}},
 		"deleted sensor is ignored":                    {reading: measured("deleted", 99, 99)},
 		"hot reading of six hours ago raises an alert": {reading: measured("owned", 41, 45), late: 6 * time.Hour, want: []alert.Type{alert.Temperature}, learned: 1},
 		"hot reading of a year ago raises an alert":    {reading: measured("owned", 41, 45), late: 365 * 24 * time.Hour, want: []alert.Type{alert.Temperature}, learned: 1},
@@ -186,6 +187,49 @@ func TestDetectPublishesWhatRulesNeed(t *testing.T) {
 				a, err := wire.DecodeAlert(m.Data)
 				if err != nil || a.Type != c.alert || a.Temperature != c.temperature || (a.Recent.Len() == 2) != c.window {
 					t.Errorf("%+v, %v", a, err)
+				}
+			}
+		})
+	}
+}
+
+// TestDetectPublishesFindings shows contract 9.10, 11.8.
+func TestDetectPublishesFindings(t *testing.T) {
+	t.Parallel()
+	holds := incident.Finding{
+		Kind: incident.KindAnomaly, Holds: true, Score: 3, Reason: "Unchanged for 52 min", Severity: incident.Warning, Quantity: incident.Temperature,
+	}
+	over := incident.Finding{Kind: incident.KindForecast}
+	for name, c := range map[string]struct {
+		found     []incident.Finding
+		remembers bool
+		err       error
+		want      []incident.Finding
+		messages  int
+	}{
+		"nothing found":                   {found: []incident.Finding{over}},
+		"one holds":                       {found: []incident.Finding{over, holds}, want: []incident.Finding{holds}, messages: 1},
+		"one may end":                     {found: []incident.Finding{over, holds}, remembers: true, want: []incident.Finding{over, holds}, messages: 1},
+		"learning fails, and rules judge": {remembers: true, err: errAway, messages: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alerts, server := topic(t)
+			versions := map[int64]int64{4: 2}
+			statuses := fakeStatuses{"n1": {Owned: true, Remembers: c.remembers, Versions: versions}}
+			observer := &fakeObserver{found: slices.Clone(c.found), err: c.err}
+			d := detect.New(from, statuses, alerts, observer, alert.Defaults(), logging.Discard(), nil)
+			if err := d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon)); !errors.Is(err, c.err) {
+				t.Error(err)
+			}
+			sent := server.Messages()
+			if len(sent) != c.messages {
+				t.Fatalf("%d messages", len(sent))
+			}
+			for _, m := range sent {
+				a, err := wire.DecodeAlert(m.Data)
+				if diff := cmp.Diff(c.want, a.Findings); diff != "" || err != nil || !cmp.Equal(versions, a.Versions) {
+					t.Errorf("%+v, %v (-want +got):\n%s", a, err, diff)
 				}
 			}
 		})

@@ -58,7 +58,7 @@ func TestProcess(t *testing.T) {
 	now := time.Now()
 	for _, r := range []reading.Reading{
 		{NodeID: "strict", MessageID: "over the owner's limit", Time: now, Temperature: 26},
-		{NodeID: "strict", MessageID: "at the owner's limit", Time: now, Temperature: 25},
+		{NodeID: "strict", MessageID: "at the owner's limit", Time: now, Temperature: 25, Humidity: 40},
 		{NodeID: "strict", MessageID: "six hours late", Time: now.Add(-6 * time.Hour), Temperature: 99},
 		{NodeID: "gone", MessageID: "deleted", Time: now, Temperature: 99},
 		{NodeID: "unregistered", MessageID: "over the default", Time: now, Temperature: 31},

@@ -88,7 +88,7 @@ func instance(b *testing.B, latency, linger time.Duration) http.HandlerFunc {
 	server.Latency = latency
 	server.Discard = true
 	store, err := bqreadings.Open(b.Context(), "test", bqreadings.Config{
-		Dataset: "sensor_data", Table: "readings", MaxBytesBilled: 1 << 30, Linger: linger,
+		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Page: 1 << 30, Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30}, Linger: linger,
 		AppendTimeout: 5 * time.Second, Emulator: "127.0.0.1:1", StorageEmulator: server.Address(),
 	}, time.Now, logging.Discard())
 	if err != nil {

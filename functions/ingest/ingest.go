@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/origin"
@@ -43,9 +44,12 @@ type Origin interface {
 	Reading(ctx context.Context, m push.Message) (reading.Reading, origin.Source, error)
 }
 
-// NodeStates keeps the newest reading of each node. Keep returns when it is durable.
+// NodeStates keeps the newest reading of each node, and when that of the probe was
+// published, of which it returns how long ago that is. Its methods return when it is
+// durable.
 type NodeStates interface {
 	Keep(ctx context.Context, r store.NodeReading) error
+	KeepProbe(ctx context.Context, published time.Time) (time.Duration, error)
 }
 
 // Ingest is the function.
@@ -75,6 +79,15 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 		return err
 	}
 	if r.NodeID == reading.ProbeNodeID {
+		// What an enrolled gateway signs only tells the gateway whether Pub/Sub takes it.
+		if r.Channel == reading.Open {
+			late, err := i.states.KeepProbe(ctx, m.PublishTime)
+			if err != nil {
+				return err
+			}
+			// By which the service level objective is measured.
+			i.log.InfoContext(ctx, "probe readable", "lateness_s", late.Seconds())
+		}
 		i.counters.Add(ctx, "probes_received", 1)
 		return nil
 	}

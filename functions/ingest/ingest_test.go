@@ -1,8 +1,11 @@
 package ingest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +40,60 @@ func (noGateways) GatewayKeys(context.Context, []string) (map[string]store.Gatew
 type fakeStates struct{ err error }
 
 func (s fakeStates) Keep(context.Context, store.NodeReading) error { return s.err }
+func (s fakeStates) KeepProbe(context.Context, time.Time) (time.Duration, error) {
+	return 0, s.err
+}
+
+// keptProbes are the publish times of the probe's readings.
+type keptProbes struct {
+	fakeStates
+
+	published []time.Time
+}
+
+func (p *keptProbes) KeepProbe(_ context.Context, published time.Time) (time.Duration, error) {
+	p.published = append(p.published, published)
+	return 1500 * time.Millisecond, nil
+}
+
+// fixedOrigin decodes every message to one reading.
+type fixedOrigin reading.Reading
+
+func (o fixedOrigin) Reading(context.Context, push.Message) (reading.Reading, origin.Source, error) {
+	return reading.Reading(o), origin.Source{Channel: o.Channel}, nil
+}
+
+// TestProbe shows which readings of the probe are kept: open ones, at their publish
+// time whatever they say. Contract 5.9.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	published := time.Date(2026, 11, 20, 12, 0, 1, 0, time.UTC)
+	for name, c := range map[string]struct {
+		from fixedOrigin
+		want []time.Time
+	}{
+		"of the scheduler":       {fixedOrigin{NodeID: "coldaisle.probe", Time: published}, []time.Time{published}},
+		"of an open gateway":     {fixedOrigin{NodeID: "coldaisle.probe", Time: published.Add(-time.Hour)}, []time.Time{published}},
+		"of an enrolled gateway": {fixedOrigin{NodeID: "coldaisle.probe", Channel: 7, Time: published}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var states keptProbes
+			var log bytes.Buffer
+			step := ingest.New(c.from, &states, &fakeReadings{}, fakeDeleted{}, logging.New(&log, slog.LevelInfo, ""), nil)
+			if err := step.Handle(t.Context(), push.Message{PublishTime: published}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, states.published); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			// What terraform/modules/monitoring/objectives.tf looks for.
+			if logged := strings.Contains(log.String(), `"message":"probe readable","lateness_s":1.5`); logged != (c.want != nil) {
+				t.Errorf("log %s", log.String())
+			}
+		})
+	}
+}
 
 // fakeReadings is a table that keeps rows, or fails.
 type fakeReadings struct {
@@ -99,9 +156,13 @@ func TestIngest(t *testing.T) {
 			data: `{"node_id":"n1","message_id":"m1","timestamp":"2099-01-01T00:00:00Z","temperature":21.5,"humidity":40}`,
 			want: []reading.Reading{at(published)},
 		},
-		"stores no reading of the probe": { // contract 8.12
+		"stores no reading of the probe": { // contract 5.9, 8.12; as terraform has it
+			data:  `{"humidity":0,"message_id":"scheduler","node_id":"coldaisle.probe","temperature":0}`,
+			fails: errAway,
+		},
+		"takes the probe again that could not be kept": {
 			data: `{"node_id":"coldaisle.probe","id":"gateway","temperature":0,"humidity":0}`,
-			away: errAway, fails: errAway,
+			away: errAway, refused: true,
 		},
 		"ignores a deleted sensor": {
 			data: `{"node_id":"gone","id":"m1","temperature":21.5,"humidity":40}`,

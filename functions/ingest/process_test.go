@@ -83,6 +83,23 @@ func TestProcess(t *testing.T) {
 			}
 		}
 	})
+	t.Run("refuses open readings where the open channel is closed", func(t *testing.T) { // contract 10.4
+		t.Parallel()
+		database := pgtest.URL(t)
+		server, dead := deadLetter(t)
+		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", dead, "PUBSUB_EMULATOR_HOST="+server.Addr,
+			"READINGS=postgres", "DATABASE_URL="+database, "REQUIRE_ENROLLED_GATEWAYS=true")
+		m, _ := numbered(t, 1)
+		if got := p.Push(m); got != http.StatusAccepted {
+			t.Errorf("answered %d\n%s", got, p.Output())
+		}
+		if refused := server.Messages(); len(refused) != 1 || string(refused[0].Data) != string(m.Data) {
+			t.Errorf("in the dead letter: %v", refused)
+		}
+		if rows := storedRows(t, database); len(rows) > 0 {
+			t.Errorf("stored %v", rows)
+		}
+	})
 	t.Run("stores in BigQuery", func(t *testing.T) {
 		t.Parallel()
 		table := bqtest.NewAppendServer(t)

@@ -17,17 +17,20 @@ const (
 // StateStore is the metadata database.
 type StateStore interface {
 	UpdateNodeStates(ctx context.Context, batch []store.NodeReading) error
+	KeepProbe(ctx context.Context, published, received time.Time) error
 }
 
 // States keeps the newest reading of each node: the readings of concurrent messages
 // in one statement. It implements [NodeStates].
 type States struct {
+	store StateStore
+	clock func() time.Time
 	group *coalesce.Group[store.NodeReading, struct{}]
 }
 
 // NewStates returns the states of a metadata database.
-func NewStates(states StateStore) *States {
-	return &States{coalesce.New(func(ctx context.Context, batch []store.NodeReading) ([]struct{}, error) {
+func NewStates(states StateStore, clock func() time.Time) *States {
+	return &States{store: states, clock: clock, group: coalesce.New(func(ctx context.Context, batch []store.NodeReading) ([]struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 		defer cancel()
 		return make([]struct{}, len(batch)), states.UpdateNodeStates(ctx, batch)
@@ -38,4 +41,12 @@ func NewStates(states StateStore) *States {
 func (s *States) Keep(ctx context.Context, r store.NodeReading) error {
 	_, err := s.group.Do(ctx, r)
 	return err
+}
+
+// KeepProbe implements [NodeStates].
+func (s *States) KeepProbe(ctx context.Context, published time.Time) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	err := s.store.KeepProbe(ctx, published, s.clock())
+	return max(0, s.clock().Sub(published)), err // clocks differ
 }

@@ -13,10 +13,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
@@ -53,6 +55,9 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 	if err != nil {
 		return push.Permanent(push.ReasonMalformed, err)
 	}
+	if a.NodeID == reading.ProbeNodeID {
+		return s.probe(ctx, a.Event)
+	}
 	if a.Type != "" {
 		if err := s.insert(ctx, a.Event); err != nil {
 			return err
@@ -60,7 +65,18 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 	}
 	return s.alerts.Judge(ctx, store.Judged{
 		Reading: a.Reading(), Window: a.Recent, GatewayID: a.GatewayID, Arrived: m.PublishTime, Defaults: s.defaults,
+		Findings: a.Findings, Versions: a.Versions,
 	})
+}
+
+// probe does with an alert of the probe all that is done with another's: it is nobody's,
+// and so the database stores nothing. By the log the service level objective is measured.
+func (s *StoreAlert) probe(ctx context.Context, event alert.Event) error {
+	if _, err := s.alerts.InsertAlert(ctx, event); err != nil {
+		return fmt.Errorf("store alert of the probe: %w", err)
+	}
+	s.log.InfoContext(ctx, "probe alerted", "lateness_s", time.Since(event.Time).Seconds())
+	return nil
 }
 
 // insert stores an alert.

@@ -1,9 +1,12 @@
 package storealert_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -349,5 +352,30 @@ func TestProcess(t *testing.T) {
 	status, written := functiontest.Exits(t, program, "FUNCTION_TARGET=storealert")
 	if status != 1 || !strings.Contains(written, "PROJECT_ID") {
 		t.Errorf("exit %d: %s", status, written)
+	}
+}
+
+// TestProbe has the database asked and nothing stored, and logs how late alerts are.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	var log bytes.Buffer
+	step := storealert.New(store.New(pool), alert.Defaults(), slog.New(slog.NewJSONHandler(&log, nil)), nil)
+	published := time.Now().Add(-90 * time.Second)
+	probe := alert.Event{NodeID: reading.ProbeNodeID, MessageID: "scheduler", Time: published, Type: alert.Temperature, Value: 1, Temperature: 1}
+	if err := step.Handle(t.Context(), message(t, probe)); err != nil {
+		t.Fatal(err)
+	}
+	var logged struct {
+		Msg      string
+		Lateness float64 `json:"lateness_s"`
+	}
+	if err := json.Unmarshal(log.Bytes(), &logged); err != nil || logged.Msg != "probe alerted" || logged.Lateness < 90 || logged.Lateness > time.Since(published).Seconds() {
+		t.Errorf("%+v, %v of %s", logged, err, log.String())
+	}
+	pool.Close()
+	log.Reset()
+	if err := step.Handle(t.Context(), message(t, probe)); err == nil || log.Len() > 0 {
+		t.Errorf("without a database: %v, %s", err, log.String())
 	}
 }

@@ -1,6 +1,6 @@
 // Package train is the step that retrains the models: it takes a request of
-// topic model-retraining, learns from the newest readings and from the verdicts
-// that no run has used, publishes what passes the gate, and ends the run.
+// topic model-retraining, learns from the readings of one customer and from their
+// verdicts that no run has used, publishes what passes the gate, and ends the run.
 //
 // A request delivered again finds its run ended and does nothing. Whatever goes
 // wrong fails the run with what a person can do about it, and leaves the
@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -25,6 +26,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logmetrics"
@@ -40,9 +42,9 @@ import (
 const (
 	// historySpan is the span of readings that a run reads. Older readings say little
 	// about a room today, and each day costs BigQuery a scan.
-	historySpan = 30 * 24 * time.Hour
-	// minReadingsPerNode is the fewest readings of a node that are used: half an hour.
-	minReadingsPerNode = 60
+	historySpan = 4 * 7 * 24 * time.Hour
+	// minReadingsPerNode is the fewest readings of a node that are asked for: an hour.
+	minReadingsPerNode = 120
 	// maxVerdicts is the most verdicts that one run uses, maxOldVerdicts the most of
 	// earlier runs that the new models are compared on.
 	maxVerdicts    = 2000
@@ -60,8 +62,11 @@ const (
 type RunStore interface {
 	ClaimRun(ctx context.Context, id int64) (store.Claim, error)
 	RenewRun(ctx context.Context, c store.Claim) error
-	UnusedVerdicts(ctx context.Context, limit int) ([]store.Verdict, error)
-	UsedVerdicts(ctx context.Context, limit int) ([]store.Verdict, error)
+	UnusedVerdicts(ctx context.Context, customerID int64, limit int) ([]store.Verdict, error)
+	UsedVerdicts(ctx context.Context, customerID int64, limit int) ([]store.Verdict, error)
+	PlacedNodes(ctx context.Context, customerID int64) ([]store.PlacedNode, error)
+	RightEpisodes(ctx context.Context, customerID int64, since time.Time) (map[string][]anomaly.Episode, error)
+	CustomersWithSensors(ctx context.Context) ([]int64, error)
 	CompleteRun(ctx context.Context, c store.Claim, result store.TrainingResult) (store.TrainingRun, error)
 	FailRun(ctx context.Context, c store.Claim, message string) (store.TrainingRun, error)
 }
@@ -69,7 +74,7 @@ type RunStore interface {
 // Readings is the time-series table.
 type Readings interface {
 	readings.Reader
-	readings.HistoryReader
+	readings.Sampler
 }
 
 // Train is the step.
@@ -97,6 +102,9 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 	request, err := wire.DecodeRetraining(m.Data)
 	if err != nil {
 		return push.Permanent(push.ReasonMalformed, err)
+	}
+	if request.TriggeredBy == wire.DailyRefresh {
+		return t.refresh(ctx)
 	}
 	claim, err := t.runs.ClaimRun(ctx, request.TrainingRunID)
 	switch {
@@ -157,10 +165,13 @@ func keepClaim(ctx context.Context, runs RunStore, claim store.Claim, every time
 	return held, func() { end(nil); renewing.Wait() }
 }
 
+// errShared is the fault of a run that a version before began for all customers together.
+var errShared = errors.New("models are made for each customer now; start a run of your own")
+
 // failureMessage is what a person is told of a failed run.
 func failureMessage(fault error) string {
 	switch {
-	case errors.Is(fault, learn.ErrTooFewRows):
+	case errors.Is(fault, learn.ErrTooFewRows), errors.Is(fault, errShared):
 		return fault.Error()
 	case errors.Is(fault, modelstore.ErrConflict):
 		return "other models were published while this run trained; start it again"
@@ -173,17 +184,20 @@ func failureMessage(fault error) string {
 }
 
 func (t *Train) run(ctx context.Context, claim store.Claim) error {
+	if claim.CustomerID == modelstore.Shared {
+		return errShared
+	}
 	now := t.clock()
-	verdicts, err := t.runs.UnusedVerdicts(ctx, maxVerdicts)
+	verdicts, err := t.runs.UnusedVerdicts(ctx, claim.CustomerID, maxVerdicts)
 	if err != nil {
 		return err
 	}
-	earlier, err := t.runs.UsedVerdicts(ctx, maxOldVerdicts)
+	earlier, err := t.runs.UsedVerdicts(ctx, claim.CustomerID, maxOldVerdicts)
 	if err != nil {
 		return err
 	}
 	in := learn.Input{Seed: uint64(claim.RunID), Run: claim.RunID, Started: now} //nolint:gosec // ids are positive
-	if in.History, err = t.history(ctx, now); err != nil {
+	if in.History, err = t.history(ctx, claim.CustomerID, now); err != nil {
 		return err
 	}
 	if in.NewLabels, err = t.judged(ctx, verdicts); err != nil {
@@ -192,11 +206,11 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 	if in.OldLabels, err = t.judged(ctx, earlier); err != nil {
 		return err
 	}
-	manifest, err := t.models.Manifest(ctx)
-	if err != nil && !errors.Is(err, modelstore.ErrNoManifest) {
+	manifest, err := t.models.Manifest(ctx, claim.CustomerID)
+	if err != nil {
 		return err
 	}
-	live, err := t.models.Load(ctx, manifest)
+	live, _, err := t.models.Load(ctx, claim.CustomerID, manifest)
 	if err != nil {
 		// What cannot be loaded is not in use anywhere; a new one mends it.
 		t.log.ErrorContext(ctx, "models in use cannot be loaded, this run replaces them", "error", err.Error())
@@ -210,7 +224,7 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	published, err := t.models.Publish(ctx, manifest, result.Detector, result.Forecaster, now)
+	published, err := t.models.Publish(ctx, claim.CustomerID, manifest, result.Detector, result.Forecaster, now)
 	if err != nil {
 		return err
 	}
@@ -225,42 +239,51 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 	return nil
 }
 
-// history reads the newest readings of all nodes, equally many of each. Where
-// that leaves each too few to learn from, since there are so many nodes, it takes
-// more than it was told to.
-func (t *Train) history(ctx context.Context, now time.Time) ([]learn.NodeHistory, error) {
-	for limit := t.rows; ; {
-		all, longest, err := t.newest(ctx, now, limit)
-		if err != nil {
-			return nil, err
-		}
-		more := min(maxRows, max(len(all)*minReadingsPerNode, limit))
-		if len(all) == 0 {
-			more = maxRows // none, or more nodes than readings were asked for
-		}
-		if longest >= minReadingsPerNode || more <= limit || (len(all) > 0 && longest < limit/len(all)) {
-			return all, nil
-		}
-		limit = more
+// history reads a sample of a customer's readings, node after node. A customer of less
+// than a week has none in most of its stretches: then the newest readings are read, as
+// many as were asked for of nodes that send twice a minute.
+func (t *Train) history(ctx context.Context, customer int64, now time.Time) ([]learn.NodeHistory, error) {
+	placed, err := t.runs.PlacedNodes(ctx, customer)
+	if err != nil || len(placed) == 0 {
+		return nil, err
 	}
+	nodes := make([]readings.NodeRef, len(placed))
+	for i, node := range placed {
+		nodes[i] = node.NodeRef
+	}
+	rows := min(maxRows, max(t.rows, len(nodes)*minReadingsPerNode))
+	sampled, n, err := collect(t.readings.Sample(ctx, nodes, now.Add(-historySpan), now, rows), maxRows)
+	if err != nil || n >= rows/2 {
+		return sampled, err
+	}
+	span := time.Duration(rows/len(nodes)) * 30 * time.Second
+	newest, m, err := collect(t.readings.Ranges(ctx, nodes, now.Add(-min(span, historySpan)), now), maxRows)
+	if err != nil || m > n {
+		return newest, err
+	}
+	return sampled, nil
 }
 
-// newest reads so many readings of all nodes, and tells how many the node has
-// that has most.
-func (t *Train) newest(ctx context.Context, now time.Time, limit int) (all []learn.NodeHistory, longest int, err error) {
-	var of reading.Node // the last history
-	for r, err := range t.readings.History(ctx, now.Add(-historySpan), now, limit) {
+// collect groups readings, which come node after node, and counts them. It stops at most.
+func collect(all iter.Seq2[reading.Reading, error], most int) (nodes []learn.NodeHistory, rows int, err error) {
+	for r, err := range all {
 		if err != nil {
 			return nil, 0, fmt.Errorf("history: %w", err)
 		}
-		if len(all) == 0 || r.Node() != of {
-			all, of = append(all, learn.NodeHistory{NodeID: r.NodeID}), r.Node()
+		if rows == most {
+			break
 		}
-		last := &all[len(all)-1]
+		if len(nodes) == 0 || r.NodeID != nodes[len(nodes)-1].NodeID {
+			nodes = append(nodes, learn.NodeHistory{NodeID: r.NodeID})
+		}
+		last := &nodes[len(nodes)-1]
 		last.Readings = append(last.Readings, r)
-		longest = max(longest, len(last.Readings))
+		rows++
 	}
-	return all, longest, nil
+	for _, node := range nodes { // of several channels, one after the other
+		slices.SortStableFunc(node.Readings, func(a, b reading.Reading) int { return a.Time.Compare(b.Time) })
+	}
+	return nodes, rows, nil
 }
 
 // verdictSpan is verdicts of one node whose windows overlap: read at once.
@@ -343,7 +366,7 @@ func (t *Train) readWindows(ctx context.Context, s verdictSpan, found []*learn.L
 		}
 		v := s.verdicts[at]
 		found[s.indices[at]] = &learn.Labelled{
-			Reading: series[i], Anomalous: v.Anomalous(), Weight: 1 / v.SamplingProbability,
+			Reading: series[i], Anomalous: v.Anomalous(),
 			Window: reading.Window{
 				Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity),
 			},

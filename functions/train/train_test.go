@@ -1,11 +1,14 @@
 package train_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"google.golang.org/api/option"
 
 	"coldaisle.dev/functions/train"
+	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
@@ -32,22 +36,27 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 type plant struct {
 	*store.Store
 
-	t      *testing.T
-	pool   *pgxpool.Pool
-	table  *pgreadings.Store
-	bucket *modelstore.Bucket
-	server *fakestorage.Server
-	step   *train.Train
-	now    time.Time
-	series []reading.Reading
+	t              *testing.T
+	pool           *pgxpool.Pool
+	table          *pgreadings.Store
+	bucket         *modelstore.Bucket
+	customer, room int64
+	server         *fakestorage.Server
+	step           *train.Train
+	now            time.Time
+	series         []reading.Reading
 }
+
+// began is when all plants begin, so that two may be compared.
+var began = reading.TruncateTime(time.Now().Add(-time.Minute))
 
 func newPlant(t *testing.T, readings int) *plant {
 	t.Helper()
-	p := &plant{t: t, pool: pgtest.New(t), now: reading.TruncateTime(time.Now().Add(-time.Minute))}
+	p := &plant{t: t, pool: pgtest.New(t), now: began}
 	p.Store = store.New(p.pool)
 	clock := func() time.Time { return p.now }
 	p.table = pgreadings.New(p.pool, clock)
+	p.customer, p.room = p.newCustomer("annaanna", "n1")
 	var err error
 	if p.server, err = fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}); err != nil {
 		t.Fatal(err)
@@ -75,24 +84,45 @@ func newPlant(t *testing.T, readings int) *plant {
 	return p
 }
 
+// newCustomer is a customer with sensors in one room, who hold their ids for ever.
+func (p *plant) newCustomer(name string, sensors ...string) (customer, room int64) {
+	p.t.Helper()
+	if err := p.pool.QueryRow(p.t.Context(), `
+		WITH c AS (
+		    INSERT INTO customers (email, username, password_hash) VALUES ($1 || '@example.com', $1, 'x') RETURNING id
+		), r AS (
+		    INSERT INTO server_rooms (customer_id, name) SELECT id, 'Hall' FROM c RETURNING id, customer_id
+		)
+		SELECT customer_id, id FROM r`, name).Scan(&customer, &room); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, id := range sensors {
+		p.sensor(customer, room, id)
+	}
+	return customer, room
+}
+
+func (p *plant) sensor(customer, room int64, id string) {
+	p.t.Helper()
+	if _, err := p.pool.Exec(p.t.Context(), `
+		INSERT INTO sensors (node_id, customer_id, room_id, name, type) VALUES ($1, $2, $3, $1, 'DHT22')`, id, customer, room); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // judge records a verdict on every thirty-seventh reading, which is odd, and on
-// one in ten others; wrong turns all round.
-func (p *plant) judge(wrong bool) (verdicts int) {
+// one in ten others.
+func (p *plant) judge() (verdicts int) {
 	p.t.Helper()
 	for i, r := range p.series {
 		odd := i%37 == 36
 		if i < 10 || (!odd && i%10 != 0) {
 			continue
 		}
-		feedback := "ok"
-		if wrong {
-			feedback = "not_ok"
-		}
 		_, err := p.pool.Exec(p.t.Context(), `
 			INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, anomaly_predicted, feedback)
-			VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO UPDATE SET feedback = $5`,
-			r.NodeID, r.Time, r.MessageID, odd, feedback)
+			VALUES ($1, $2, $3, $4, 'ok')`,
+			r.NodeID, r.Time, r.MessageID, odd)
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -101,10 +131,13 @@ func (p *plant) judge(wrong bool) (verdicts int) {
 	return verdicts
 }
 
-// begin begins a run, by whom does not matter here.
-func (p *plant) begin() (run int64) {
+// begin begins a run.
+func (p *plant) begin() (run int64) { return p.beginOf(p.customer) }
+
+func (p *plant) beginOf(customer int64) (run int64) {
 	p.t.Helper()
-	if err := p.pool.QueryRow(p.t.Context(), `INSERT INTO model_training_runs (triggered_by) VALUES ('manual') RETURNING id`).Scan(&run); err != nil {
+	if err := p.pool.QueryRow(p.t.Context(),
+		`INSERT INTO model_training_runs (triggered_by, customer_id) VALUES ('manual', $1) RETURNING id`, customer).Scan(&run); err != nil {
 		p.t.Fatal(err)
 	}
 	return run
@@ -125,7 +158,7 @@ func (p *plant) ended(run int64) (store.TrainingRun, learn.Metrics) {
 	if err := p.deliver(p.t.Context(), run); err != nil {
 		p.t.Fatal(err)
 	}
-	found, err := p.TrainingRun(p.t.Context(), run)
+	found, err := p.TrainingRun(p.t.Context(), p.customer, run)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -153,13 +186,13 @@ func TestRuns(t *testing.T) {
 	if run.Status != store.RunCompleted || *run.TrainingDataCount < 1000 || *run.ValidatedDataCount != 0 || !m.Anomaly.Published || m.Anomaly.F1 != nil {
 		t.Fatalf("first run: %+v, %+v", run, m)
 	}
-	first, err := p.bucket.Manifest(t.Context())
+	first, err := p.bucket.Manifest(t.Context(), p.customer)
 	if err != nil || first.Version() != *run.ModelVersion {
 		t.Errorf("the manifest names %s, %v, the run %s", first.Version(), err, *run.ModelVersion)
 	}
 
 	p.now = p.now.Add(time.Second)
-	verdicts := p.judge(false)
+	verdicts := p.judge()
 	run, m = p.ended(p.begin())
 	if run.Status != store.RunCompleted || *run.ValidatedDataCount != verdicts || m.Anomaly.F1 == nil || *m.Anomaly.F1 < 0.8 || p.used() != verdicts {
 		t.Fatalf("after %d verdicts, %d of them used: %+v, %+v", verdicts, p.used(), run, m)
@@ -186,7 +219,7 @@ func TestRuns(t *testing.T) {
 	if run.Status != store.RunCompleted || m.Anomaly.Published || !strings.Contains(m.Anomaly.Reason, "the live detector stays") {
 		t.Errorf("after poison: %+v; %+v, live %+v", run, m.Anomaly, live)
 	}
-	if now, err := p.bucket.Manifest(t.Context()); err != nil || !strings.HasPrefix(*run.ModelVersion, now.Detector) || now.Detector == first.Detector {
+	if now, err := p.bucket.Manifest(t.Context(), p.customer); err != nil || !strings.HasPrefix(*run.ModelVersion, now.Detector) || now.Detector == first.Detector {
 		t.Errorf("the manifest names %s, %v, the run %s", now.Version(), err, *run.ModelVersion)
 	}
 	if p.used() != verdicts+100 {
@@ -200,16 +233,16 @@ func TestTwoRunsInOneSecond(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1500)
 	p.ended(p.begin())
-	first, err := p.bucket.Manifest(t.Context())
+	first, err := p.bucket.Manifest(t.Context(), p.customer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.judge(false)
+	p.judge()
 	run, m := p.ended(p.begin()) // by the same clock
 	if run.Status != store.RunCompleted || !m.Anomaly.Published {
 		t.Fatalf("%+v, %+v", run, m)
 	}
-	second, err := p.bucket.Manifest(t.Context())
+	second, err := p.bucket.Manifest(t.Context(), p.customer)
 	if err != nil || second.Detector <= first.Detector || second.Version() != *run.ModelVersion {
 		t.Errorf("in use is %s, %v, before was %s, the run says %s", second.Version(), err, first.Version(), *run.ModelVersion)
 	}
@@ -222,7 +255,7 @@ func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 1500)
 	p.ended(p.begin())
-	live, err := p.bucket.Manifest(t.Context())
+	live, err := p.bucket.Manifest(t.Context(), p.customer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +278,7 @@ func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 		!strings.Contains(m.Anomaly.Reason, "the live detector stays") || !strings.Contains(m.Forecasting.Reason, "the live forecaster stays") {
 		t.Errorf("%+v, %+v", run, m)
 	}
-	after, err := p.bucket.Manifest(t.Context())
+	after, err := p.bucket.Manifest(t.Context(), p.customer)
 	if err != nil || after != live || *run.ModelVersion != live.Version() {
 		t.Errorf("in use is %+v, %v, before was %+v, the run says %s", after, err, live, *run.ModelVersion)
 	}
@@ -255,7 +288,7 @@ func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	few := newPlant(t, 100)
-	verdicts := few.judge(false)
+	verdicts := few.judge()
 	run, _ := few.ended(few.begin())
 	if run.Status != store.RunFailed || run.ErrorMessage == nil || !strings.Contains(*run.ErrorMessage, "too few readings") {
 		t.Errorf("of 100 readings: %+v", run)
@@ -272,7 +305,7 @@ func TestFailures(t *testing.T) {
 	if err := away.deliver(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	if run, err := away.TrainingRun(t.Context(), id); err != nil || run.Status != store.RunFailed || run.ErrorMessage == nil {
+	if run, err := away.TrainingRun(t.Context(), away.customer, id); err != nil || run.Status != store.RunFailed || run.ErrorMessage == nil {
 		t.Errorf("without a bucket: %+v, %v", run, err)
 	}
 
@@ -299,11 +332,11 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, 800)
 	p.ended(p.begin())
-	live, err := p.bucket.Manifest(t.Context())
+	live, err := p.bucket.Manifest(t.Context(), p.customer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	object, err := p.server.GetObject("models", "models/"+live.Detector+".bin")
+	object, err := p.server.GetObject("models", fmt.Sprintf("models/%d/%s.bin", p.customer, live.Detector))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,11 +346,11 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 	if run.Status != store.RunCompleted || !m.Anomaly.Published || !m.Forecasting.Published {
 		t.Errorf("%+v, %+v", run, m)
 	}
-	next, err := p.bucket.Manifest(t.Context())
+	next, err := p.bucket.Manifest(t.Context(), p.customer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.bucket.Load(t.Context(), next); err != nil {
+	if _, _, err := p.bucket.Load(t.Context(), p.customer, next); err != nil {
 		t.Error(err)
 	}
 }
@@ -330,9 +363,10 @@ func TestManyNodes(t *testing.T) {
 	const nodes = 20
 	var rows []reading.Reading
 	for node := range nodes {
+		p.sensor(p.customer, p.room, fmt.Sprintf("n%d", node+2))
 		for i := range 100 {
 			rows = append(rows, reading.Reading{
-				NodeID: fmt.Sprintf("n%d", node), MessageID: "m", Time: p.now.Add(time.Duration(i-100) * 30 * time.Second),
+				NodeID: fmt.Sprintf("n%d", node+2), MessageID: "m", Time: p.now.Add(time.Duration(i-100) * 30 * time.Second),
 				Temperature: 20 + math.Sin(float64(node+i)/9), Humidity: 40 + math.Cos(float64(i)/7),
 			})
 		}
@@ -341,10 +375,187 @@ func TestManyNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, limit := range []int{7 * nodes, nodes / 2} {
-		p.now = p.now.Add(time.Second)
 		p.step = train.New(p.Store, p.table, p.bucket, limit, func() time.Time { return p.now }, logging.Discard(), nil)
 		if run, _ := p.ended(p.begin()); run.Status != store.RunCompleted || *run.TrainingDataCount < 1000 {
 			t.Errorf("of %d nodes with %d rows asked for: %+v", nodes, limit, run)
 		}
+	}
+}
+
+// TestAnotherCustomersNoiseChangesNothing trains two customers of which one sends noise
+// and judges it wrongly, or does neither: the other's models are the same, byte for byte.
+func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
+	t.Parallel()
+	artifacts := func(noise float64) (all [][]byte) {
+		p := newPlant(t, 1000)
+		bruno, _ := p.newCustomer("brunobruno", "b1", "b2")
+		var rows []reading.Reading
+		for i, r := range p.series {
+			for _, id := range []string{"b1", "b2"} {
+				r.NodeID, r.Temperature = id, 20+noise*math.Sin(float64(i*i))
+				rows = append(rows, r)
+			}
+		}
+		if err := p.table.Append(t.Context(), rows); err != nil {
+			t.Fatal(err)
+		}
+		p.judge()
+		if _, err := p.pool.Exec(t.Context(), `
+			INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, anomaly_predicted, feedback)
+			SELECT node_id, timestamp, message_id, $1 = 0, 'not_ok' FROM sensor_data.readings WHERE node_id = 'b1' ORDER BY timestamp LIMIT 300`, noise); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			for _, customer := range []int64{bruno, p.customer} {
+				if err := p.deliver(t.Context(), p.beginOf(customer)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		names, err := p.bucket.List(t.Context(), p.customer)
+		if err != nil || len(names) < 2 {
+			t.Fatalf("%v, %v", names, err)
+		}
+		for _, name := range names {
+			content, err := p.bucket.Artifact(t.Context(), p.customer, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, content)
+		}
+		if theirs, err := p.bucket.Manifest(t.Context(), bruno); err != nil || theirs.Detector == "" {
+			t.Errorf("of the other customer %+v, %v", theirs, err)
+		}
+		return all
+	}
+	if calm, noisy := artifacts(0.1), artifacts(30); !slices.EqualFunc(calm, noisy, bytes.Equal) {
+		t.Errorf("%d artifacts of the one, %d of the other: their bytes differ", len(calm), len(noisy))
+	}
+}
+
+// TestDailyRefresh delivers the day's request twice, and on the next day: each customer has
+// a calibration of the days that were, with neighbours, and only a new day is read.
+func TestDailyRefresh(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 0)
+	today := p.now.UTC().Truncate(24 * time.Hour)
+	p.now = today.Add(time.Hour)
+	var rows []reading.Reading
+	for node := range 6 {
+		id := fmt.Sprintf("c%d", node)
+		p.sensor(p.customer, p.room, id)
+		for i := range 3 * 24 * 60 {
+			rows = append(rows, reading.Reading{
+				NodeID: id, MessageID: "m", Time: today.Add(time.Duration(i-2*24*60) * time.Minute),
+				Temperature: 20 + math.Sin(float64(i)/90) + 0.1*math.Sin(float64(i*i+node)), Humidity: 40 + math.Cos(float64(i)/70),
+			})
+		}
+	}
+	if err := p.table.Append(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	refresh := func(want int) *anomaly.Calibration {
+		t.Helper()
+		if err := p.step.Handle(t.Context(), push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		live, err := p.bucket.Manifest(t.Context(), p.customer)
+		if err != nil || live.Calibration != "calibration_"+p.now.Format("20060102") {
+			t.Fatalf("in use is %+v, %v", live, err)
+		}
+		pair, _, err := p.bucket.Load(t.Context(), p.customer, live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names, err := p.bucket.List(t.Context(), p.customer); err != nil || len(names) != want {
+			t.Errorf("%d artifacts, %v, want %d: %v", len(names), err, want, names)
+		}
+		return pair.Calibration
+	}
+	first := refresh(28 + 1)
+	if got := first.Neighbours("c0"); len(got) != 6 || slices.Contains(got, "c0") {
+		t.Errorf("neighbours of c0 are %v", got)
+	}
+	refresh(28 + 1)
+	if _, err := p.pool.Exec(t.Context(), `DELETE FROM sensor_data.readings WHERE timestamp < $1`, today.Add(-24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	p.now = p.now.Add(24 * time.Hour)
+	refresh(28 + 2)
+}
+
+// TestRightVerdictsLeaveThePast makes calibrations of one past, in which a node jumped about
+// for an hour. The anomaly of that hour counts as usual unless it was judged right, also by
+// a verdict that comes after the hours were read.
+func TestRightVerdictsLeaveThePast(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 0)
+	today := p.now.UTC().Truncate(24 * time.Hour)
+	p.now = today.Add(time.Hour)
+	wild := today.Add(-20 * time.Hour)
+	readings := func(jump float64) (rows []reading.Reading) {
+		for i := range 5 * 24 * 60 {
+			r := reading.Reading{
+				NodeID: "n1", MessageID: "m", Time: today.Add(time.Duration(i-5*24*60) * time.Minute),
+				Temperature: 20 + math.Sin(float64(i)/90) + 0.1*math.Sin(float64(i*i)), Humidity: 40 + math.Cos(float64(i)/70),
+			}
+			if !r.Time.Before(wild) && r.Time.Before(wild.Add(time.Hour)) && i%2 == 0 {
+				r.Temperature += jump
+			}
+			rows = append(rows, r)
+		}
+		return rows
+	}
+	if err := p.table.Append(t.Context(), readings(6)); err != nil {
+		t.Fatal(err)
+	}
+	calibrate := func() []byte {
+		t.Helper()
+		if err := p.step.Handle(t.Context(), push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		live, err := p.bucket.Manifest(t.Context(), p.customer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := p.bucket.Artifact(t.Context(), p.customer, live.Calibration)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The next is made anew, of the same days.
+		if err := p.bucket.PublishCalibration(t.Context(), p.customer, "calibration_20200101", anomaly.Calibrate(nil)); err != nil && !errors.Is(err, modelstore.ErrConflict) {
+			t.Fatal(err)
+		}
+		if err := p.bucket.Delete(t.Context(), p.customer, live.Calibration); err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	unjudged := calibrate()
+	var id int64
+	if err := p.pool.QueryRow(t.Context(), `
+		INSERT INTO incidents (customer_id, kind, channel, node_id, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution)
+		VALUES ($1, 'anomaly', 0, 'n1', 'temperature', 'above', 0, 'warning', $2, $3, false, 0, $2, 'cleared')
+		RETURNING id`, p.customer, wild, wild.Add(59*time.Minute)).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	judged := func(verdict store.IncidentVerdict) []byte {
+		t.Helper()
+		if _, err := p.JudgeIncident(t.Context(), p.customer, id, verdict); err != nil {
+			t.Fatal(err)
+		}
+		return calibrate()
+	}
+	for _, verdict := range []store.IncidentVerdict{store.VerdictWrong, store.VerdictExpected} {
+		if !bytes.Equal(judged(verdict), unjudged) {
+			t.Errorf("the verdict %s changed what is usual", verdict)
+		}
+	}
+	right := judged(store.VerdictRight)
+	if bytes.Equal(right, unjudged) {
+		t.Error("an anomaly that was judged right is still part of what is usual")
+	}
+	if !bytes.Equal(judged(store.VerdictWrong), unjudged) {
+		t.Error("a verdict that was taken back still leaves its hours out")
 	}
 }

@@ -10,8 +10,9 @@
 // A request passes, outside in: trace, request id and log line (requestlog),
 // recovery from panics, CORS, compression, the router (rest); then, within an
 // operation, the token (auth), the limits and validation of its input (rest, input),
-// and the handler (customers, rooms, gateways, data, alerts, learning). An operation's Go types
-// are the one source of its validation and of its part of the OpenAPI document.
+// and the handler (customers, rooms, gateways, data, alerts, incidents, overview, learning).
+// An operation's Go types are the one source of its validation and of its part of the OpenAPI
+// document.
 //
 // Tenants are isolated: every query carries the caller's customer id, and what
 // belongs to another customer is answered exactly as if it did not exist.
@@ -26,13 +27,19 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"coldaisle.dev/run/api/alerts"
+	"coldaisle.dev/run/api/apikeys"
+	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/customers"
 	"coldaisle.dev/run/api/data"
 	"coldaisle.dev/run/api/gateways"
 	"coldaisle.dev/run/api/incidents"
 	"coldaisle.dev/run/api/learning"
+	"coldaisle.dev/run/api/metrics"
+	"coldaisle.dev/run/api/overview"
 	"coldaisle.dev/run/api/pages"
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
@@ -80,6 +87,10 @@ type API struct {
 	http.Handler
 
 	retrainer *learning.Retrainer
+	newest    *data.Newest
+	keys      *auth.Keys
+	watch     *gateways.Watch
+	log       *slog.Logger
 }
 
 // New builds the API. It fails when a dependency is missing or the secret key
@@ -100,7 +111,8 @@ func New(cfg Config) (*API, error) {
 		return nil, err
 	}
 	sessions := auth.NewSessions(cfg.Store.TokensValidAfter, cfg.Clock)
-	authenticator := &auth.Authenticator{Tokens: tokens, Sessions: sessions, Log: log}
+	keys := auth.NewKeys(cfg.Store, cfg.Clock, log)
+	authenticator := &auth.Authenticator{Tokens: tokens, Sessions: sessions, Keys: keys, Log: log}
 	retrainer := &learning.Retrainer{Store: cfg.Store, Publisher: cfg.Publisher, Clock: cfg.Clock, Log: log}
 	router := rest.NewRouter()
 	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log})
@@ -115,16 +127,22 @@ func New(cfg Config) (*API, error) {
 		Store: cfg.Store, Clients: clients, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
 		Clock: cfg.Clock, Log: log,
 	}).Register(r)
+	newest := data.NewNewest(cfg.Store, cfg.Readings)
 	(&data.Handlers{
-		Store: cfg.Store, Readings: cfg.Readings, Newest: data.NewNewest(cfg.Store, cfg.Readings),
+		Store: cfg.Store, Readings: cfg.Readings, Newest: newest,
 		Forecaster: cfg.Forecaster, Clock: cfg.Clock,
 	}).Register(r)
 	(&alerts.Handlers{Store: cfg.Store}).Register(r)
 	(&alerts.ThresholdHandlers{Store: cfg.Store}).Register(r)
-	(&incidents.Handlers{Store: cfg.Store, Clock: cfg.Clock}).Register(r)
+	told := &incidents.Handlers{Store: cfg.Store, Clock: cfg.Clock}
+	told.Register(r)
+	overview.New(cfg.Store, told, cfg.Clock).Register(r)
+	(&metrics.Handlers{Store: cfg.Store, Incidents: told, Clock: cfg.Clock}).Register(r)
+	(&audit.Handlers{Store: cfg.Store}).Register(r)
 	(&incidents.RuleHandlers{Store: cfg.Store, Readings: cfg.Readings, Clock: cfg.Clock}).Register(r)
 	(&incidents.MaintenanceHandlers{Store: cfg.Store, Clock: cfg.Clock}).Register(r)
 	(&learning.Handlers{Store: cfg.Store, Retrainer: retrainer, Log: log}).Register(r)
+	(&apikeys.Handlers{Store: cfg.Store, Keys: keys, Clock: cfg.Clock}).Register(r)
 
 	document, err := r.Document()
 	if err != nil {
@@ -137,7 +155,10 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{Handler: handler, retrainer: retrainer}, nil
+	return &API{
+		Handler: handler, retrainer: retrainer, newest: newest, keys: keys, log: log,
+		watch: &gateways.Watch{Store: cfg.Store, Clock: cfg.Clock, Log: log},
+	}, nil
 }
 
 // passwords returns the hasher of passwords with the defaults filled in.
@@ -152,6 +173,14 @@ func (cfg Config) passwords() *auth.Passwords {
 	return auth.NewPasswords(slots, cost)
 }
 
-// Run starts due training runs and publishes pending requests once a minute,
-// until ctx ends; it then returns nil.
-func (a *API) Run(ctx context.Context) error { return a.retrainer.Run(ctx) }
+// Run starts due training runs and publishes pending requests once a minute, fills the
+// states of nodes that have none, notes when API keys are used, and logs dark sites, until
+// ctx ends; it then returns nil.
+func (a *API) Run(ctx context.Context) error {
+	var running errgroup.Group
+	running.Go(func() error { return a.retrainer.Run(ctx) })
+	running.Go(func() error { return a.newest.Run(ctx, a.log) })
+	running.Go(func() error { return a.keys.Run(ctx) })
+	running.Go(func() error { return a.watch.Run(ctx) })
+	return running.Wait() //nolint:wrapcheck // all return nil
+}

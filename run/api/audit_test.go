@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -50,13 +49,13 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	}
 	doomed := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Doomed"}`)
 	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"doomed-1","name":"Rack","type":"T","room_id":%d}`, doomed))
-	alert, episode := s.alert(t, "kept", s.now(), 55), s.now().Add(-time.Hour)
-	s.alert(t, "kept", episode, 55)
+	alert := s.alert(t, "kept", s.now(), 55)
 	s.judge(t, "kept", s.now(), 55)
 	var hot int64
 	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot); err != nil {
 		t.Fatal(err)
 	}
+	odd := s.anomaly(t, "kept")
 	rule, doomedRule := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 90.0, "")), a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 91.0, ""))
 	const window = `{"start_time":"2026-03-01","duration_s":%d}`
 	kept, ended := a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 60)), a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 61))
@@ -66,6 +65,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	unused := a.key(t, `"scope":"read"`)
 	parts := func(all ...string) []string { return all }
 	in := fmt.Sprintf(`"room_id":%d`, room)
 	cases := map[string]auditedChange{
@@ -94,7 +94,11 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			path: "/api/v1/sensors/update_sensor/kept", body: `{"name":"Window","type":"T",` + in + `}`, subject: "sensor:kept",
 			before: parts(`"name":"Rack"`), after: parts(`"name":"Window"`),
 		},
-		"deleteSensor":  {path: "/api/v1/sensors/delete_sensor/gone", subject: "sensor:gone", before: parts(`"id":"gone"`)},
+		"deleteSensor": {path: "/api/v1/sensors/delete_sensor/gone", subject: "sensor:gone", before: parts(`"id":"gone"`)},
+		"createAPIKey": {path: "/api/v1/api-keys", body: `{"name":"Probe","scope":"read"}`, subject: "key:*", after: parts(`"name":"Probe"`, `"prefix":"cold_`)},
+		"revokeAPIKey": {
+			path: fmt.Sprintf("/api/v1/api-keys/%d", unused.id), subject: fmt.Sprintf("key:%d", unused.id), before: parts(`"name":"A program"`),
+		},
 		"createGateway": {path: "/api/v1/gateways", body: `{"name":"New"}`, subject: "gateway:*", after: parts(`"name":"New"`, `"enrolled":false`)},
 		"enrolGateway": {
 			path: "/api/v1/gateways/enrol", body: string(enrolment), public: true, actor: "gateway:" + waiting.id, subject: "gateway:" + waiting.id,
@@ -107,15 +111,17 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			path: fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), subject: fmt.Sprintf("alert:%d", alert),
 			before: parts(`"acknowledged":false`), after: parts(`"acknowledged":true`),
 		},
-		"acknowledgeEpisode": {
-			path: "/api/v1/alerts/episodes/acknowledge", subject: "alerts of sensor:kept",
-			body: fmt.Sprintf(`{"sensor_id":"kept","alert_type":"temperature","start_time":%q,"end_time":%q}`,
-				episode.Add(-time.Minute).Format(time.RFC3339), episode.Add(time.Minute).Format(time.RFC3339)),
-			before: parts(`"unacknowledged":1`), after: parts(`"acknowledged":1`, `"alert_type":"temperature"`),
-		},
 		"acknowledgeIncidents": {
 			path: "/api/v1/incidents/acknowledge", body: fmt.Sprintf(`{"ids":["%d"],"comment":"A door"}`, hot), subject: fmt.Sprintf("incident:%d", hot),
-			after: parts(`"comment":"A door"`),
+			before: parts(`"acknowledged":[]`), after: parts(`"comment":"A door"`, fmt.Sprintf(`"acknowledged":["%d"]`, hot)),
+		},
+		"judgeIncident": {
+			path: fmt.Sprintf("/api/v1/incidents/%d/verdict", odd), body: `{"verdict":"expected"}`, subject: fmt.Sprintf("incident:%d", odd),
+			before: parts(`"verdict":null`), after: parts(`"verdict":"expected"`),
+		},
+		"setLearningSettings": {
+			path: "/api/v1/ml/settings", body: `{"false_alarms_per_month":0.5}`, subject: "learning settings",
+			before: parts(`"false_alarms_per_month":1`), after: parts(`"false_alarms_per_month":0.5`, `"extrapolated":true`),
 		},
 		"createRule": {path: "/api/v1/rules", body: fmt.Sprintf(someRule, 92.0, ""), subject: "rule:*", after: parts(`"limit":92`)},
 		"updateRule": {
@@ -179,7 +185,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(l::text, E'\n') FROM audit_log l`).Scan(&log); err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{"Passw0rd", "$2a$", waiting.code, revoked.code, strings.ReplaceAll(waiting.code, "-", ""), a.token} {
+	for _, secret := range []string{"Passw0rd", "$2a$", waiting.code, revoked.code, strings.ReplaceAll(waiting.code, "-", ""), a.token, unused.text} {
 		if strings.Contains(log, secret) {
 			t.Errorf("%s is in the log", secret)
 		}
@@ -264,7 +270,7 @@ func (s *testAPI) tables(tb testing.TB) string {
 	var all strings.Builder
 	for _, table := range []string{
 		"customers", "server_rooms", "sensors", "sensor_tombstones", "gateways", "alerts", "alert_thresholds", "prediction_feedback", "model_training_runs",
-		"node_state", "rules", "incidents", "maintenance_windows",
+		"node_state", "rules", "incidents", "maintenance_windows", "api_keys",
 	} {
 		var content string
 		err := s.pool.QueryRow(tb.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&content)

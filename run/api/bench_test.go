@@ -45,6 +45,7 @@ func BenchmarkEndpoints(b *testing.B) {
 		ids[i] = fmt.Sprintf("node-%03d", i)
 		a.create(b, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"DHT22","room_id":%d}`, ids[i], room))
 		s.series(b, ids[i], now.Add(-time.Hour), 10)
+		s.reading(b, ids[i], now.Add(-time.Minute), 22, 40) // and the state of its node
 	}
 	const long = 100_000
 	s.series(b, ids[0], now.Add(-30*24*time.Hour), long)

@@ -1,15 +1,22 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -188,6 +195,10 @@ func TestEnrolment(t *testing.T) {
 		other, _ := thief.enrol(t, confirm)
 		other.says(t, http.StatusConflict, "The code has enrolled another gateway")
 	}
+	for _, key := range []string{"", `,"public_key":null`} {
+		got := s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q%s}`, g.code, key))
+		got.says(t, http.StatusConflict, "The code has enrolled another gateway")
+	}
 
 	for _, body := range []string{`{"code":"NOSUC-HCODE","confirm":true,"public_key":%q}`, `{"code":"NOSUC-HCODE"}`} {
 		if strings.Contains(body, "%q") {
@@ -201,7 +212,7 @@ func TestEnrolment(t *testing.T) {
 	}
 	expired, _ := late.enrol(t, true)
 	expired.says(t, 404, unknown)
-	for _, key := range []string{`"AAAA"`, `null`, `"not base64!"`, `7`} {
+	for _, key := range []string{`"AAAA"`, `null`, `"not base64!"`, `7`, `"` + strings.Repeat("A", 43) + `="`} { // the last is of small order
 		bad := s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q,"public_key":%s,"confirm":true}`, g.code, key))
 		if bad.status != 400 || !strings.Contains(string(bad.body), "public_key") {
 			t.Errorf("key %s: %d %s", key, bad.status, bad.body)
@@ -293,11 +304,30 @@ func TestGatewayStatus(t *testing.T) {
 		t.Errorf("listed as %v", l)
 	}
 
-	// A recording of it is refused, and shows that somebody else has the key.
-	replayed, _ := g.send(t, body)
-	replayed.says(t, http.StatusConflict, "This status has come already")
-	if l := g.listed(t); l["clone"] != true {
-		t.Errorf("after a replay: %v", l)
+	// A recording is refused whatever booted since. It has no secret and blames nobody.
+	recorded := []string{body}
+	for range 3 {
+		for _, recording := range recorded {
+			replayed, _ := g.send(t, recording)
+			replayed.says(t, http.StatusConflict, "This status has come already")
+		}
+		g.boot, g.sequence = rand.Text(), 0
+		recorded = append(recorded, g.signed(t, g.next()))
+		if got, said := g.send(t, recorded[len(recorded)-1]); got.status != 200 || said.Clone || len(said.PairKey) == 0 {
+			t.Errorf("restarted after a recording: %d %s", got.status, got.body)
+		}
+	}
+	if l := g.listed(t); l["clone"] != false {
+		t.Errorf("after recordings: %v", l)
+	}
+	// Who has the key, too, is shown.
+	second := *g
+	second.boot, second.sequence = rand.Text(), 0
+	if got, _ := second.report(t, second.next()); got.status != 200 {
+		t.Errorf("a second machine: %d %s", got.status, got.body)
+	}
+	if got, said := g.report(t, g.next()); got.status != 200 || !said.Clone || g.listed(t)["clone"] != true {
+		t.Errorf("beside a second machine: %d %s", got.status, got.body)
 	}
 
 	other := a.enrolled(t, "Attic")
@@ -324,6 +354,47 @@ func TestGatewayStatus(t *testing.T) {
 		}
 	}
 
+	// What a gateway has signed and no gateway sends names the field.
+	for field, change := range map[string]func(*wire.StatusRequest){
+		"sequence":        func(r *wire.StatusRequest) { r.Sequence = 0 },
+		"nonce":           func(r *wire.StatusRequest) { r.Nonce = "" },
+		"boot_id":         func(r *wire.StatusRequest) { r.BootID = "" },
+		"outbox_readings": func(r *wire.StatusRequest) { r.OutboxReadings = -1 },
+		"clock_offset_ms": func(r *wire.StatusRequest) { r.ClockOffsetMS = math.MaxInt64 / 1_000_000 * 3 },
+		"version":         func(r *wire.StatusRequest) { r.Version = strings.Repeat("v", 100) },
+		"nodes[1]":        func(r *wire.StatusRequest) { r.Nodes = []wire.StatusNode{{NodeID: "n1"}, {NodeID: "n 1"}} },
+	} {
+		status := other.next()
+		change(&status)
+		if got, _ := other.report(t, status); got.status != 400 || !strings.Contains(string(got.body), `"request: `) || !strings.Contains(string(got.body), field) {
+			t.Errorf("wrong %s: %d %s", field, got.status, got.body)
+		}
+	}
+	// What has another type does too, and no type of the program.
+	for request, want := range map[string]string{
+		`{"sequence":"1"}`:                    "sequence: unexpected string",
+		`{"sequence":1.5}`:                    "sequence: unexpected number 1.5",
+		`{"nodes":[{"node_id":7}]}`:           "nodes.node_id: unexpected number",
+		`{"nodes":{}}`:                        "nodes: unexpected object",
+		`[]`:                                  "unexpected array",
+		`{"sent_at":"yesterday"}`:             "times must be in RFC 3339",
+		`{"sent_at":7}`:                       "times must be in RFC 3339",
+		`{"nodes":[{"last_reading":"noon"}]}`: "times must be in RFC 3339",
+		`{`:                                   "unexpected end of JSON input",
+	} {
+		wrong, _ := json.Marshal(wire.SignedStatus{
+			GatewayID: other.id, Request: []byte(request), Signature: ed25519.Sign(other.key, []byte("coldaisle/status/1\n"+other.id+"\n"+request)),
+		})
+		got, _ := other.send(t, string(wrong))
+		got.says(t, http.StatusBadRequest, "request: gateway request is malformed: "+want)
+	}
+	empty, _ := json.Marshal(wire.SignedStatus{
+		GatewayID: other.id, Request: []byte("null"), Signature: ed25519.Sign(other.key, []byte("coldaisle/status/1\n"+other.id+"\nnull")),
+	})
+	if got, _ := other.send(t, string(empty)); got.status != 400 || !strings.Contains(string(got.body), "gateway_id") {
+		t.Errorf("null for a status: %d %s", got.status, got.body)
+	}
+
 	// A gateway whose clock is wrong learns the time, and nothing else happens.
 	wrong := other.next()
 	wrong.SentAt, wrong.Version = time.Unix(0, 0), "of 1970"
@@ -347,6 +418,58 @@ func TestGatewayStatus(t *testing.T) {
 	}
 	if got, said := g.report(t, g.next()); got.status != 200 || !said.Revoked {
 		t.Errorf("revoked: %d %s", got.status, got.body)
+	}
+}
+
+// TestPairKey shows contract 10.14: one secret of each customer's, told to the gateways that may
+// publish, another after a revocation, in no list, audit entry or log.
+func TestPairKey(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	s := newTestAPI(t, func(c *Config) { c.Log = logging.New(&log, slog.LevelDebug, "") })
+	a, b := s.customer(t), s.customer(t)
+	first, second, others := a.enrolled(t, "Basement"), a.enrolled(t, "Attic"), b.enrolled(t, "Elsewhere")
+	key := func(g *testGateway) []byte {
+		t.Helper()
+		got, said := g.report(t, g.next())
+		if got.status != 200 {
+			t.Fatalf("status: %d %s", got.status, got.body)
+		}
+		return said.PairKey
+	}
+	shared, foreign := key(first), key(others)
+	if len(shared) != 32 || !bytes.Equal(shared, key(second)) || !bytes.Equal(shared, key(first)) || bytes.Equal(shared, foreign) {
+		t.Errorf("the keys are %x, %x and, of another customer, %x", shared, key(second), foreign)
+	}
+	stale := first.next()
+	stale.SentAt = stale.SentAt.Add(-6 * time.Minute)
+	if got, said := first.report(t, stale); got.status != 200 || said.PairKey != nil {
+		t.Errorf("a status that is out of date: %d %s", got.status, got.body)
+	}
+	if got := s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+first.id, ""); got.status != 204 {
+		t.Fatalf("revoke: %d %s", got.status, got.body)
+	}
+	if got := key(first); got != nil {
+		t.Errorf("a revoked gateway is told %x", got)
+	}
+	renewed := key(second)
+	if len(renewed) != 32 || bytes.Equal(renewed, shared) || !bytes.Equal(foreign, key(others)) {
+		t.Errorf("after the revocation the key is %x, before it was %x", renewed, shared)
+	}
+	var texts string
+	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(l::text, E'\n') FROM audit_log l`).Scan(&texts); err != nil {
+		t.Fatal(err)
+	}
+	texts += log.String() + string(s.call(t, a.token, http.MethodGet, "/api/v1/gateways", "").body)
+	for _, secret := range [][]byte{shared, renewed} {
+		for _, form := range []string{hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret)} {
+			if strings.Contains(texts, form) {
+				t.Errorf("the key is told:\n%s", texts)
+			}
+		}
+	}
+	if !strings.Contains(texts, "revokeGateway") {
+		t.Errorf("the audit log was not read:\n%s", texts)
 	}
 }
 
@@ -499,4 +622,149 @@ func TestDiscoveredNodes(t *testing.T) {
 	if got := s.call(t, b.token, http.MethodGet, "/api/v1/gateways/nodes", ""); string(got.body) != "[]" {
 		t.Errorf("another sees %s", got.body)
 	}
+}
+
+// TestWrongSystemClockIsLogged holds the line of which terraform makes a metric: once
+// for each status whose gateway corrects a clock that is more than 5 minutes off.
+func TestWrongSystemClockIsLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	s := newTestAPI(t, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	a := s.customer(t)
+	g := a.enrolled(t, "Basement")
+	for _, off := range []time.Duration{0, 5 * time.Minute, -5 * time.Minute, 24 * time.Hour, -24 * time.Hour} {
+		status := g.next()
+		status.SentAt, status.ClockOffsetMS = status.SentAt.Add(-off), off.Milliseconds()
+		if got, _ := g.report(t, status); got.status != 200 {
+			t.Fatalf("%s off: %d %s", off, got.status, got.body)
+		}
+	}
+	recorded := g.next() // and sent again a day later: nobody's clock is off
+	recorded.SentAt = recorded.SentAt.Add(-24 * time.Hour)
+	if got, _ := g.report(t, recorded); got.status != 200 {
+		t.Fatalf("recorded: %d %s", got.status, got.body)
+	}
+	lines := strings.Count(log.String(), `"msg":"a gateway's system clock is off","gateway":"`+g.id+`","clock_offset_ms":`)
+	if lines != 2 {
+		t.Errorf("logged %d times:\n%s", lines, log.String())
+	}
+}
+
+// TestNumberOfGateways shows contract 10.13.
+func TestNumberOfGateways(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a, b := s.customer(t), s.customer(t)
+	limit := func() {
+		t.Helper()
+		got := a.call(t, a.token, http.MethodPost, "/api/v1/gateways", `{"name":"one more"}`)
+		got.says(t, 400, "At most 200 gateways, and 20 whose code waits; revoke some")
+	}
+	change := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := s.pool.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := func() int {
+		t.Helper()
+		var all []map[string]any
+		got := a.call(t, a.token, http.MethodGet, "/api/v1/gateways", "")
+		if err := json.Unmarshal(got.body, &all); err != nil {
+			t.Fatalf("%v in %s", err, got.body)
+		}
+		return len(all)
+	}
+	for range store.MaxEnrolmentCodes {
+		a.gateway(t, "waits")
+	}
+	limit()
+	b.gateway(t, "another customer's")
+
+	// Codes that have expired wait no more. They are shown for a week.
+	change(`UPDATE gateways SET code_expires_at = now() - interval '6 days' WHERE customer_id = $1`, a.id)
+	kept := a.enrolled(t, "kept")
+	if n := listed(); n != store.MaxEnrolmentCodes+1 {
+		t.Errorf("%d gateways are listed", n)
+	}
+	change(`UPDATE gateways SET code_expires_at = now() - interval '8 days' WHERE customer_id = $1`, a.id)
+	if n := listed(); n != 1 {
+		t.Errorf("after a week %d gateways are listed", n)
+	}
+	b.gateway(t, "removes old ones")
+	var left int
+	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM gateways WHERE customer_id = $1`, a.id).Scan(&left); err != nil || left != 1 {
+		t.Errorf("%d gateways are left, %v", left, err)
+	}
+
+	// Revoked ones do not count, and are shown for a year; the audit log has them for ever.
+	change(`
+		INSERT INTO gateways (id, customer_id, name, code_hash, code_expires_at, public_key, enrolled_at)
+		SELECT 'gw-many' || n, $1, 'n', sha256(n::text::bytea), now(), sha256(n::text::bytea), now()
+		FROM generate_series(2, $2) AS n`, a.id, store.MaxGateways)
+	limit()
+	if got := a.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+kept.id, ""); got.status != 204 {
+		t.Fatalf("revoke: %d %s", got.status, got.body)
+	}
+	a.gateway(t, "in its place")
+	limit()
+	if l := kept.listed(t); l["revoked"] != true {
+		t.Errorf("after the revocation: %v", l)
+	}
+	change(`UPDATE gateways SET revoked_at = now() - interval '366 days' WHERE id = $1`, kept.id)
+	b.gateway(t, "removes old ones")
+	var audited int
+	if err := s.pool.QueryRow(t.Context(), `
+		SELECT (SELECT count(*) FROM gateways WHERE id = $1), (SELECT count(*) FROM audit_log WHERE subject = 'gateway:' || $1)`, kept.id).
+		Scan(&left, &audited); err != nil || left != 0 || audited != 3 {
+		t.Errorf("a year later it is there %d times, and %d times in the audit log, %v", left, audited, err)
+	}
+}
+
+// TestPathsHaveOneSpelling shows contract 1.4: an id in a path is written in one way.
+func TestPathsHaveOneSpelling(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	for _, id := range []string{"+1", "%2B1", "01", "-0", "1.0", "1e2", "x", "9999999999999999999"} {
+		a.call(t, a.token, http.MethodGet, "/api/v1/server_rooms/room/"+id, "").says(t, 400, "room_id: invalid integer")
+	}
+	for query, status := range map[string]int{"": 200, "?unclaimed=true": 200, "?unclaimed=false": 400, "?unclaimed=yes": 400, "?unclaimed=1": 400} {
+		if got := a.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes"+query, ""); got.status != status || status == 400 && !strings.Contains(string(got.body), "unclaimed: expected") {
+			t.Errorf("%s: %d %s", query, got.status, got.body)
+		}
+	}
+}
+
+// TestDarkSiteIsLogged has one of two gateways report nothing for 20 minutes.
+func TestDarkSiteIsLogged(t *testing.T) {
+	t.Parallel()
+	read, written := io.Pipe()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	dark, bright := a.enrolled(t, "Basement"), a.enrolled(t, "Attic")
+	for _, g := range []*testGateway{dark, bright} {
+		if got, _ := g.report(t, g.next()); got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+	}
+	if _, err := s.pool.Exec(t.Context(), `UPDATE gateways SET last_seen = last_seen - interval '20 minutes' WHERE id = $1`, dark.id); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		_ = (&gateways.Watch{Store: s.store, Clock: time.Now, Log: slog.New(slog.NewJSONHandler(written, nil))}).Run(ctx)
+		_ = written.Close()
+	})
+	lines := bufio.NewScanner(read)
+	want := regexp.MustCompile(`"msg":"a site is dark","gateway":"` + dark.id + `","customer_id":` + strconv.FormatInt(a.id, 10) + `,"dark_s":12\d\d}$`)
+	if !lines.Scan() || !want.MatchString(lines.Text()) {
+		t.Errorf("logged %s", lines.Text())
+	}
+	cancel()
+	if lines.Scan() {
+		t.Errorf("logged %s too", lines.Text())
+	}
+	watching.Wait()
 }

@@ -185,3 +185,55 @@ func TestHistoryHead(t *testing.T) {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
 }
+
+// limited is a table of which every question would scan too much.
+type limited struct{ readings.Reader }
+
+func (limited) Range(context.Context, readings.NodeRef, time.Time, time.Time) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		yield(reading.Reading{}, fmt.Errorf("asked: %w", &readings.LimitError{Purpose: readings.Export, Err: errors.New("secret cause")}))
+	}
+}
+
+func (limited) Ranges(ctx context.Context, _ []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return limited{}.Range(ctx, readings.NodeRef{}, start, end)
+}
+
+func (limited) Buckets(context.Context, readings.NodeRef, time.Time, time.Time, int) ([]readings.Bucket, error) {
+	return nil, &readings.LimitError{Purpose: readings.Chart, Err: errors.New("secret cause")}
+}
+
+func (limited) Stats(context.Context, readings.NodeRef, time.Time, []time.Time) ([]readings.Stats, error) {
+	return nil, &readings.LimitError{Purpose: readings.Page, Err: errors.New("secret cause")}
+}
+
+// TestLimitsOfScansAreExplained shows contract 5.11.
+func TestLimitsOfScansAreExplained(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t, func(d *Config) { d.Readings = limited{} })
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
+	shorter := `{"detail":"The range holds more readings than one request may scan; ask for a shorter one, several times"}`
+	preview := `{"days":30,"rules":[{"name":"Hot","quantity":"temperature","direction":"above","limit":30,"for_s":60,"clear_for_s":60,"clear_margin":1,"enabled":true,"severity":"warning"}]}`
+	for name, want := range map[string]struct {
+		method, path, body string
+		status             int
+		answer             string
+	}{
+		"export":  {http.MethodGet, wholeRange, "", 400, shorter},
+		"preview": {http.MethodPost, "/api/v1/rules/preview", preview, 400, shorter},
+		"chart": {
+			http.MethodGet, wholeRange + "&max_points=10", "", 400,
+			`{"detail":"The range holds more readings than one chart may scan; ask for a shorter one"}`,
+		},
+		"page": {
+			http.MethodGet, "/api/v1/data/stats/node-1", "", 503,
+			`{"detail":"There are more readings than this question may scan; the operator can allow more by BIGQUERY_MAX_BYTES_PAGE"}`,
+		},
+	} {
+		if got := a.call(t, a.token, want.method, want.path, want.body); got.status != want.status || string(got.body) != want.answer {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+}

@@ -1,17 +1,22 @@
 package api
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
@@ -53,7 +58,12 @@ type shownIncident struct {
 	AcknowledgedBy          string `json:"acknowledged_by"`
 	Resolution              string
 	Acknowledged, Silenced  bool
-	Timeline                []struct{ Event, Actor, Comment string }
+	Members                 []struct {
+		ID           string
+		SensorID     string `json:"sensor_id"`
+		Acknowledged bool
+	}
+	Timeline []struct{ Event, Actor, Comment string }
 }
 
 func get[T any](tb testing.TB, a *testCustomer, method, path, body string) (into T) {
@@ -74,6 +84,107 @@ func (a *testCustomer) incidents(tb testing.TB, query string) []shownIncident {
 }
 
 // TestIncidentFromOpeningToResolution shows contract 11.2, 11.3.
+// anomaly is one of a node, now, as detection finds it.
+func (s *testAPI) anomaly(tb testing.TB, node string) (id int64) {
+	tb.Helper()
+	err := s.store.Judge(tb.Context(), store.Judged{
+		Reading: reading.Reading{NodeID: node, MessageID: "odd", Time: s.now(), Temperature: 20, Humidity: 40}, Arrived: s.now(),
+		Findings: []incident.Finding{{
+			Kind: incident.KindAnomaly, Holds: true, Score: 4, Cause: "unchanged", Reason: "unchanged for 52 min", Severity: incident.Warning,
+			Quantity: incident.Temperature, Value: 20, Low: 21, High: 23, Probability: 0.0001,
+		}},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.pool.QueryRow(tb.Context(), `SELECT id FROM incidents WHERE kind = 'anomaly' AND node_id = $1`, node).Scan(&id); err != nil {
+		tb.Fatal(err)
+	}
+	return id
+}
+
+// TestVerdictOnAnAnomaly shows contract 11.9: an anomaly is one prediction, and both have
+// one verdict, until a training run has used it. It shows contract 11.10 too.
+func TestVerdictOnAnAnomaly(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"odd-1","name":"Rack","type":"T","room_id":%d}`, room))
+	do := func(method, path, body string, status int) (into map[string]any) {
+		t.Helper()
+		got := a.call(t, a.token, method, path, body)
+		if got.status != status {
+			t.Fatalf("%s %s: %d %s", method, path, got.status, got.body)
+		}
+		if err := json.Unmarshal(got.body, &into); err != nil {
+			t.Fatal(err)
+		}
+		return into
+	}
+	path := fmt.Sprintf("/api/v1/incidents/%d", s.anomaly(t, "odd-1"))
+	got := do(http.MethodGet, path, "", 200)
+	if got["verdict"] != nil || got["reason"] != "unchanged for 52 min" || got["band_low"] != 21.0 || got["band_high"] != 23.0 || got["probability"] != 0.0001 {
+		t.Errorf("%v", got)
+	}
+	prediction := func() map[string]any {
+		t.Helper()
+		all := get[[]map[string]any](t, a, http.MethodGet, "/api/v1/prediction-feedback", "")
+		if len(all) != 1 || all[0]["anomaly_predicted"] != true {
+			t.Fatalf("predictions %v, want one for the anomaly", all)
+		}
+		return all[0]
+	}
+	for _, c := range []struct{ verdict, feedback string }{{"right", "ok"}, {"wrong", "not_ok"}, {"expected", "not_ok"}, {"expected", "not_ok"}} {
+		body := do(http.MethodPut, path+"/verdict", fmt.Sprintf(`{"verdict":%q}`, c.verdict), 200)
+		if p := prediction(); body["verdict"] != c.verdict || p["feedback"] != c.feedback {
+			t.Errorf("judged %s: %v, prediction %v", c.verdict, body["verdict"], p["feedback"])
+		}
+	}
+	// The verdict on the prediction is one on the anomaly.
+	feedback := fmt.Sprintf("/api/v1/prediction-feedback/%.0f", prediction()["id"])
+	for _, c := range []struct{ feedback, verdict string }{{"not_ok", "expected"}, {"ok", "right"}, {"not_ok", "wrong"}} {
+		do(http.MethodPut, feedback, fmt.Sprintf(`{"feedback":%q}`, c.feedback), 200)
+		if got := do(http.MethodGet, path, "", 200); got["verdict"] != c.verdict {
+			t.Errorf("after %s: %v, want %s", c.feedback, got["verdict"], c.verdict)
+		}
+	}
+	do(http.MethodPut, path+"/verdict", `{"verdict":"perhaps"}`, 400)
+	do(http.MethodPut, "/api/v1/incidents/silence-1/verdict", `{"verdict":"right"}`, 404)
+	s.judge(t, "odd-1", s.now(), 55)
+	var hot int64
+	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM incidents WHERE kind = 'threshold'`).Scan(&hot); err != nil {
+		t.Fatal(err)
+	}
+	do(http.MethodPut, fmt.Sprintf("/api/v1/incidents/%d/verdict", hot), `{"verdict":"right"}`, 400)
+	if _, err := s.pool.Exec(t.Context(), `UPDATE prediction_feedback SET used_in_training = true`); err != nil {
+		t.Fatal(err)
+	}
+	do(http.MethodPut, path+"/verdict", `{"verdict":"right"}`, 400)
+	if got := do(http.MethodGet, path, "", 200); got["verdict"] != "wrong" {
+		t.Errorf("after training: %v", got["verdict"])
+	}
+
+	const settings = "/api/v1/ml/settings"
+	for _, c := range []struct {
+		body         string
+		status       int
+		extrapolated any
+	}{{"", 200, false}, {`{"false_alarms_per_month":0.3}`, 200, true}, {`{"false_alarms_per_month":30}`, 200, false}, {`{"false_alarms_per_month":0.2}`, 400, nil}, {`{"false_alarms_per_month":31}`, 400, nil}, {`{}`, 400, nil}} {
+		method := http.MethodPut
+		if c.body == "" {
+			method = http.MethodGet
+		}
+		if got := do(method, settings, c.body, c.status); got["extrapolated"] != c.extrapolated {
+			t.Errorf("%s: %v", c.body, got)
+		}
+	}
+	status, err := s.store.SensorStatuses(t.Context(), []reading.Node{{ID: "odd-1"}})
+	if err != nil || status[reading.Node{ID: "odd-1"}].Budget != 30 {
+		t.Errorf("detection is told %+v, %v", status, err)
+	}
+}
+
 func TestIncidentFromOpeningToResolution(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -172,6 +283,51 @@ func TestSilenceIsAnIncident(t *testing.T) {
 	}
 }
 
+// TestAcknowledgedAgainIsNoChange acknowledges a threshold's incident and a silence, by id
+// and by room, several times: the audit log has the first only. Contract 11.3.
+func TestAcknowledgedAgainIsNoChange(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	room := a.heldSensor(t, "hot", "quiet", "mute")
+	s.judge(t, "quiet", s.now().Add(-10*time.Minute), 20)
+	s.judge(t, "mute", s.now().Add(-10*time.Minute), 20)
+	s.judge(t, "hot", s.now(), 55)
+	ids := map[string]string{}
+	for _, i := range a.incidents(t, "") {
+		ids[i.SensorID] = i.ID
+	}
+	s.execute(t, `DELETE FROM audit_log`)
+	for _, c := range []struct {
+		body    string
+		changed []any
+	}{
+		{fmt.Sprintf(`"ids":[%q]`, ids["hot"]), []any{ids["hot"]}},
+		{fmt.Sprintf(`"ids":[%q]`, ids["hot"]), nil},
+		{fmt.Sprintf(`"room_id":%d,"kind":"threshold"`, room), nil},
+		{fmt.Sprintf(`"ids":[%q]`, ids["quiet"]), []any{ids["quiet"]}},
+		{fmt.Sprintf(`"ids":[%q,%q,%q]`, ids["hot"], ids["quiet"], ids["mute"]), []any{ids["mute"]}},
+		{fmt.Sprintf(`"room_id":%d,"kind":"silence"`, room), nil},
+	} {
+		get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{%s,"comment":"Again"}`, c.body))
+		var want []loggedEntry
+		if c.changed != nil {
+			want = []loggedEntry{{
+				Operation: "acknowledgeIncidents", Subject: fmt.Sprintf("incident:%s", c.changed[0]),
+				Before: map[string]any{"acknowledged": []any{}}, After: map[string]any{"acknowledged": c.changed, "comment": "Again"},
+			}}
+		}
+		log := get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")
+		for k := range log {
+			log[k] = loggedEntry{Operation: log[k].Operation, Subject: log[k].Subject, Before: log[k].Before, After: log[k].After}
+		}
+		if diff := cmp.Diff(want, log, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.body, diff)
+		}
+		s.execute(t, `DELETE FROM audit_log`)
+	}
+}
+
 // TestMaintenanceSilences shows contract 11.7.
 func TestMaintenanceSilences(t *testing.T) {
 	t.Parallel()
@@ -212,6 +368,8 @@ func TestMaintenanceSilences(t *testing.T) {
 		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"Local"}`:                 "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
 		`{"start_time":"2026-03-01","duration_s":60,"weekdays":[7]}`:                      "weekdays: must be 0 (Sunday) to 6 (Saturday), each at most once",
 		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-02-01","weekdays":[1]}`: "until: must be after start_time and before the year 2100",
+		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-05-01"}`:                "until: must stand beside weekdays",
+		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-03-02","weekdays":[1]}`: "until: must come after the first occurrence",
 		`{"start_time":"9999-12-31","duration_s":3600,"weekdays":[1]}`:                    "start_time: must lie between the years 2000 and 2100",
 		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"posix/Europe/Zurich"}`:   "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
 		`{"start_time":"2026-03-01","duration_s":90000,"weekdays":[1,2]}`:                 "duration_s: must end before the next occurrence begins",
@@ -221,6 +379,99 @@ func TestMaintenanceSilences(t *testing.T) {
 	} {
 		if got := a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", body); detailOfReply(t, got) != want {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+}
+
+// TestMaintenanceByAKey says that the key set it. Contract 12.7.
+func TestMaintenanceByAKey(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	key := a.key(t, `"scope":"write"`)
+	got := s.call(t, key.text, http.MethodPost, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60}`)
+	if got.status != 201 || !strings.Contains(string(got.body), `"created_by":"API key A program"`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// TestMaintenanceEndsWithItsScope deletes a sensor and a room: the windows of both and of
+// the room's sensors end, each in the audit log, and do not come back with the sensor.
+// Contract 11.7.
+func TestMaintenanceEndsWithItsScope(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a, other := s.customer(t), s.customer(t)
+	room := a.heldSensor(t, "n1", "n2")
+	window := func(a *testCustomer, scope string) string {
+		return fmt.Sprint("maintenance:", a.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60`+scope+`}`))
+	}
+	all, ofRoom, ofN1, ofN2 := window(a, ""), window(a, fmt.Sprintf(`,"room_id":%d`, room)), window(a, `,"sensor_id":"n1"`), window(a, `,"sensor_id":"n2"`)
+	others := window(other, "")
+	left := func(a *testCustomer) (ids []string) {
+		for _, w := range get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/maintenance", "") {
+			ids = append(ids, fmt.Sprint("maintenance:", w.ID))
+		}
+		return ids
+	}
+	for _, c := range []struct {
+		path        string
+		ended, left []string
+	}{
+		{"/api/v1/sensors/delete_sensor/n1", []string{ofN1}, []string{all, ofRoom, ofN2}},
+		{fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room), []string{ofRoom, ofN2}, []string{all}},
+	} {
+		s.execute(t, `DELETE FROM audit_log`)
+		if got := a.call(t, a.token, http.MethodDelete, c.path, ""); got.status != http.StatusNoContent {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		var logged []string
+		for _, entry := range get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "") {
+			if strings.HasPrefix(entry.Subject, "maintenance:") && entry.Before["duration_s"] == 60.0 && entry.After == nil {
+				logged = append(logged, entry.Subject)
+			}
+		}
+		slices.Sort(logged)
+		if diff := cmp.Diff(c.ended, logged); diff != "" {
+			t.Errorf("%s: audited (-want +got):\n%s", c.path, diff)
+		}
+		if diff := cmp.Diff(c.left, left(a)); diff != "" {
+			t.Errorf("%s: left (-want +got):\n%s", c.path, diff)
+		}
+	}
+	a.heldSensor(t, "n1", "n2")
+	if diff := cmp.Diff([]string{all}, left(a)); diff != "" {
+		t.Errorf("made again (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{others}, left(other)); diff != "" {
+		t.Errorf("another's (-want +got):\n%s", diff)
+	}
+}
+
+// TestLimitsOfACustomer shows contract 11.5, 11.7.
+func TestLimitsOfACustomer(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	for path, c := range map[string]struct {
+		fill, body, want string
+	}{
+		"/api/v1/rules": {
+			`INSERT INTO rules (customer_id, quantity, direction, limit_value, for_s, clear_margin, clear_for_s, severity, enabled)
+			SELECT $1, 'temperature', 'above', 60, 0, 0, 0, 'warning', false FROM generate_series(1, 198)`,
+			fmt.Sprintf(someRule, 30.0, ""), "At most 200 rules are possible",
+		},
+		"/api/v1/maintenance": {
+			`INSERT INTO maintenance_windows (id, customer_id, start_time, time_zone, duration_s, created_by)
+			SELECT 0, $1, now(), 'UTC', 60, 'x' FROM generate_series(1, 200)`,
+			`{"start_time":"2026-03-01","duration_s":60}`, "At most 200 maintenance windows are possible",
+		},
+	} {
+		if _, err := s.pool.Exec(t.Context(), c.fill, a.id); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.call(t, a.token, http.MethodPost, path, c.body); got.status != http.StatusBadRequest || detailOfReply(t, got) != c.want {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
 }
@@ -290,6 +541,46 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	}
 }
 
+// TestUnchangedRuleKeepsItsIncidents puts a rule as it was read: its version, its incident
+// and the acknowledgement stay, and the audit log says nothing. Contract 11.5.
+func TestUnchangedRuleKeepsItsIncidents(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	room := a.heldSensor(t, "n1")
+	for name, scope := range map[string]string{"all": "", "room": fmt.Sprintf(`,"room_id":%d`, room), "sensor": `,"sensor_id":"n1"`} {
+		// 1.001 s are no whole number of nanoseconds in binary.
+		body := fmt.Sprintf(strings.Replace(someRule, `"clear_for_s":0`, `"clear_for_s":1.001`, 1), 30.0, scope)
+		path := fmt.Sprintf("/api/v1/rules/%d", a.create(t, "/api/v1/rules", body))
+		s.judge(t, "n1", s.now(), 40)
+		open := a.incidents(t, "?state=lasting")
+		if len(open) != 1 {
+			t.Fatalf("%s: %+v", name, open)
+		}
+		a.call(t, a.token, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q]}`, open[0].ID))
+		s.execute(t, `DELETE FROM audit_log`)
+		before := get[map[string]any](t, a, http.MethodPut, path, body)
+		read, err := json.Marshal(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := get[map[string]any](t, a, http.MethodPut, path, string(read)); before["version"] != 1.0 || after["version"] != 1.0 {
+			t.Errorf("%s: put %v, then %v", name, before, after)
+		}
+		if still := a.incidents(t, "?state=lasting"); len(still) != 1 || still[0].ID != open[0].ID || !still[0].Acknowledged {
+			t.Errorf("%s: %+v", name, still)
+		}
+		if log := get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", ""); len(log) != 0 {
+			t.Errorf("%s: %+v", name, log)
+		}
+		changed := get[map[string]any](t, a, http.MethodPut, path, strings.Replace(body, `"limit":30`, `"limit":35`, 1))
+		if changed["version"] != 2.0 || len(a.incidents(t, "?state=lasting")) != 0 || len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")) != 1 {
+			t.Errorf("%s: changed %v", name, changed)
+		}
+		a.call(t, a.token, http.MethodDelete, path, "")
+	}
+}
+
 // TestPreviewIsWhatHappens shows contract 11.6: the same readings, judged as they came
 // and previewed, give the same incidents.
 func TestPreviewIsWhatHappens(t *testing.T) {
@@ -340,5 +631,125 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 	}
 	if quiet := get[[]shown](t, a, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+fmt.Sprintf(someRule, 40.0, "")+`]}`); len(quiet) != 0 {
 		t.Errorf("%+v", quiet)
+	}
+}
+
+// silentGateway has the customer's gateway send readings of so many nodes at a time and
+// then nothing more, and reports it as seen then.
+func (s *testAPI) silentGateway(tb testing.TB, a *testCustomer, at time.Time, nodes ...string) (gateway string) {
+	tb.Helper()
+	created, code, err := s.store.CreateGateway(tb.Context(), a.id, "Cellar")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := s.store.EnrolGateway(tb.Context(), code, bytes.Repeat([]byte{1}, ed25519.PublicKeySize)); err != nil {
+		tb.Fatal(err)
+	}
+	for _, node := range nodes {
+		r := reading.Reading{Channel: reading.Channel(a.id), NodeID: node, MessageID: "m", Time: reading.TruncateTime(at), Temperature: 20, Humidity: 40}
+		if err := s.store.UpdateNodeStates(tb.Context(), []store.NodeReading{{Reading: r, GatewayID: created.ID}}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return created.ID
+}
+
+// report has the gateway say that it is there, at a time, and what it knows of a node.
+func (s *testAPI) report(tb testing.TB, gateway string, seen time.Time, node store.ReportedNode) {
+	tb.Helper()
+	status := store.GatewayStatus{GatewayID: gateway, BootID: "b", Sequence: time.Now().UnixNano(), Nodes: []store.ReportedNode{node}}
+	if _, err := s.store.RecordGatewayStatus(tb.Context(), status); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := s.pool.Exec(tb.Context(), `UPDATE gateways SET last_seen = $1 WHERE id = $2`, seen, gateway); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// TestSilentGatewayIsOneIncident shows contract 11.4.
+func TestSilentGatewayIsOneIncident(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	room := a.heldSensor(t, "n1", "n2")
+	cut := s.now().Add(-10 * time.Minute)
+	gateway := s.silentGateway(t, a, cut, "n1", "n2", "discovered")
+	list := func(query string) []shownIncident { return a.incidents(t, "?kind=silence"+query) }
+	one := list("")
+	if len(one) != 1 || len(one[0].Members) != 3 || one[0].Reason != "Gateway Cellar alive, no reading of its 3 nodes for 10 min" {
+		t.Fatalf("%+v", one)
+	}
+	for query, want := range map[string]int{"&sensor_id=n2": 1, "&sensor_id=n3": 0, fmt.Sprintf("&room_id=%d", room): 1, "&room_id=99": 0} {
+		if got := list(query); len(got) != want {
+			t.Errorf("%s: %+v", query, got)
+		}
+	}
+	for name, c := range map[string]struct {
+		seen time.Time
+		node store.ReportedNode
+		want string
+	}{
+		"silent": {s.now().Add(-4 * time.Minute), store.ReportedNode{NodeID: "n1"}, "Gateway Cellar silent, no reading of its 3 nodes for 10 min"},
+		"uplink": {s.now(), store.ReportedNode{NodeID: "n1", LastReading: s.now()}, "Gateway Cellar alive, uplink down, no reading of its 3 nodes for 10 min"},
+	} {
+		s.report(t, gateway, c.seen, c.node)
+		if got := list(""); len(got) != 1 || got[0].Reason != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	seen := get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q]}`, one[0].Members[1].ID))
+	if len(seen) != 1 || seen[0].Acknowledged || seen[0].Members[0].Acknowledged || !seen[0].Members[1].Acknowledged {
+		t.Errorf("one member acknowledged: %+v", seen)
+	}
+	seen = get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q]}`, one[0].ID))
+	if len(seen) != 1 || !seen[0].Acknowledged || !seen[0].Members[2].Acknowledged {
+		t.Errorf("acknowledged: %+v", seen)
+	}
+	if detail := get[shownIncident](t, a, http.MethodGet, "/api/v1/incidents/"+one[0].Members[0].ID, ""); detail.ID != one[0].ID {
+		t.Errorf("a member's id gives %+v", detail)
+	}
+	// One node sends again: the others are silent each, as acknowledged as before.
+	r := reading.Reading{Channel: reading.Channel(a.id), NodeID: "n2", MessageID: "m2", Time: reading.TruncateTime(s.now()), Temperature: 20, Humidity: 40}
+	if err := s.store.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r, GatewayID: gateway}}); err != nil {
+		t.Fatal(err)
+	}
+	s.report(t, gateway, s.now(), store.ReportedNode{NodeID: "n1", LastHeartbeat: s.now()})
+	two := list("")
+	if len(two) != 2 || !two[0].Acknowledged || !two[1].Acknowledged || two[0].GroupID != two[1].GroupID || two[0].GroupID != two[0].ID {
+		t.Errorf("%+v", two)
+	}
+	reasons := []string{two[0].Reason, two[1].Reason}
+	slices.Sort(reasons)
+	want := []string{"No reading for 10 min; its gateway does not hear it", "No reading for 10 min; the node is alive and sends nothing"}
+	if diff := cmp.Diff(want, reasons); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// The service itself is late: nobody is blamed.
+	if err := s.store.KeepProbe(t.Context(), s.now().Add(-5*time.Minute), s.now().Add(-5*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if late := list(""); len(late) != 0 {
+		t.Errorf("while the probe is late: %+v", late)
+	}
+}
+
+// TestStillHotWhenItsWindowEnds shows contract 11.7: what lasts is open in the second
+// in which its maintenance window ends.
+func TestStillHotWhenItsWindowEnds(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	s := newTestAPI(t, func(c *Config) { c.Clock = clock })
+	s.now = clock
+	a := s.customer(t)
+	room := a.heldSensor(t, "n1")
+	begin := s.now().Truncate(time.Second)
+	s.judge(t, "n1", begin.Add(-time.Minute), 55)
+	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_id":%d}`, begin.Format(time.RFC3339), room))
+	for offset, want := range map[time.Duration]bool{time.Minute: true, 9*time.Minute + 50*time.Second: true, 10*time.Minute + time.Second: false} {
+		ahead.Store(int64(time.Until(begin.Add(offset))))
+		if got := a.incidents(t, "?state=open&kind=threshold"); len(got) != 1 || got[0].Silenced != want {
+			t.Errorf("%s after the begin: %+v", offset, got)
+		}
 	}
 }

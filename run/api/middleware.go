@@ -35,7 +35,7 @@ const compressFrom = 1400
 func middleware(cfg Config, log *slog.Logger, router http.Handler) (http.Handler, error) {
 	compress, err := gzhttp.NewWrapper(
 		gzhttp.MinSize(compressFrom),
-		gzhttp.ContentTypes([]string{"application/json", "text/csv", "text/html", "text/css", "text/javascript"}),
+		gzhttp.ContentTypes([]string{"application/json", "text/csv", "text/plain", "application/openmetrics-text", "text/html", "text/css", "text/javascript"}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("compression: %w", err)

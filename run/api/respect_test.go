@@ -110,7 +110,7 @@ func TestRespect(t *testing.T) {
 // fixedForecaster forecasts a degree more.
 type fixedForecaster struct{}
 
-func (fixedForecaster) Forecast(_ context.Context, _ readings.NodeRef, _ reading.Reading) (data.Forecast, error) {
+func (fixedForecaster) Forecast(_ context.Context, _ int64, _ readings.NodeRef, _ reading.Reading) (data.Forecast, error) {
 	return data.Forecast{
 		Time: time.Now(), Temperature: 20, Humidity: 40, ModelVersion: "forecasting_v20260301T120004Z",
 		Steps: []data.ForecastStep{{After: 20 * time.Second, Temperature: 21, Humidity: 40}},

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 )
 
-// storeErrors returns the function that turns the store's errors into answers. It
+// storeErrors returns the function that turns the stores' errors into answers. It
 // is the one place that does.
 func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 	table := []struct {
@@ -22,10 +24,13 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		{store.ErrNoRoom, rest.NotFound("Room not found")},
 		{store.ErrNoSensor, rest.NotFound("Sensor not found")},
 		{store.ErrSensorExists, rest.BadRequest("Sensor already exists")},
+		{store.ErrTooManyGateways, rest.BadRequest(fmt.Sprintf("At most %d gateways, and %d whose code waits; revoke some", store.MaxGateways, store.MaxEnrolmentCodes))},
 		{store.ErrTooManyUnreported, rest.BadRequest(fmt.Sprintf("At most %d sensors may wait for their first reading; enrol a gateway to have more", maxUnreported))},
 		{store.ErrNoGateway, rest.NotFound("Gateway not found")},
 		{store.ErrGatewayEnrolled, rest.NewError(http.StatusConflict, "The code has enrolled another gateway")},
 		{store.ErrStatusReplayed, rest.NewError(http.StatusConflict, "This status has come already")},
+		{store.ErrNoAPIKey, rest.NotFound("API key not found")},
+		{store.ErrTooManyAPIKeys, rest.BadRequest(fmt.Sprintf("At most %d API keys; delete some", store.MaxAPIKeys))},
 		{store.ErrNoAlert, rest.NotFound("Alert not found")},
 		{store.ErrNoIncident, rest.NotFound("Incident not found")},
 		{store.ErrNoRule, rest.NotFound("Rule not found")},
@@ -33,6 +38,7 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		{store.ErrNoMaintenance, rest.NotFound("Maintenance window not found")},
 		{store.ErrNoPrediction, rest.NotFound("Prediction not found")},
 		{store.ErrPredictionExists, rest.BadRequest("Prediction already exists")},
+		{store.ErrNoAnomaly, rest.BadRequest("Incident is not an anomaly")},
 		{store.ErrPredictionUsed, rest.BadRequest("Prediction already used in training")},
 		{store.ErrNoRun, rest.NotFound("Training run not found")},
 		{store.ErrNoSensors, rest.BadRequest("No sensors to learn from")},
@@ -42,11 +48,28 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		if soon, ok := errors.AsType[*store.TooSoonError](err); ok {
 			return rest.TooManyRequests("Only one training run in 10 minutes can be started by hand", soon.Wait), true
 		}
+		if limit, ok := errors.AsType[*readings.LimitError](err); ok {
+			return limitAnswer(limit.Purpose), true
+		}
 		for _, known := range table {
 			if errors.Is(err, known.err) {
 				return known.answer, true
 			}
 		}
 		return nil, false
+	}
+}
+
+// limitAnswer is the answer to a question that would scan more than its purpose
+// allows. What the caller can change is 400, what only an operator can is 503.
+func limitAnswer(purpose readings.Purpose) *rest.Error {
+	switch purpose {
+	case readings.Chart:
+		return rest.BadRequest("The range holds more readings than one chart may scan; ask for a shorter one")
+	case readings.Export:
+		return rest.BadRequest("The range holds more readings than one request may scan; ask for a shorter one, several times")
+	default:
+		return rest.NewError(http.StatusServiceUnavailable,
+			"There are more readings than this question may scan; the operator can allow more by BIGQUERY_MAX_BYTES_"+strings.ToUpper(string(purpose)))
 	}
 }

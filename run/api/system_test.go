@@ -24,6 +24,7 @@ import (
 // testAPI is the API over real HTTP on a database of its own. Every answer is
 // checked against its own OpenAPI document.
 type testAPI struct {
+	api      *API
 	url      string
 	client   *http.Client
 	pool     *pgxpool.Pool
@@ -52,6 +53,7 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	s.api = handler
 	server := httptest.NewServer(handler)
 	tb.Cleanup(server.Close)
 	s.url, s.client = server.URL, server.Client()

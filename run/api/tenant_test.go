@@ -21,11 +21,16 @@ type foreignAccess struct {
 	status int
 	detail string // of the error; empty where the answer is empty
 	empty  string // body of a success that must show nothing of the victim
+	// elsewhere is what a key of the victim's for another room is answered, where it is
+	// another success than the intruder's.
+	elsewhere string
 }
 
 // TestTenantIsolation walks every operation of the OpenAPI document with another
-// customer's identifiers and with no token. An operation without a case fails.
-// Contract 1.3.
+// customer's identifiers: without a token, with the other's token and API key, and with
+// keys of the own customer that may do too little or are for another room. An operation
+// without a case fails, and so does one that does not say what keys may do.
+// Contract 1.3, 12.2, 12.3, 12.4.
 func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -52,6 +57,17 @@ func TestTenantIsolation(t *testing.T) {
 	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
 		`{"sensor_id":"vault-1","timestamp":%q,"actual_temp":20,"anomaly_predicted":true}`, now.Format(time.RFC3339)))
 
+	var closet struct {
+		ID int64 `json:"id"`
+	}
+	if got := s.call(t, victim.token, http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"Closet"}`); json.Unmarshal(got.body, &closet) != nil {
+		t.Fatalf("room: %d %s", got.status, got.body)
+	}
+	keys := testKeys{
+		read: victim.key(t, `"scope":"read"`), elsewhere: victim.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, closet.ID)),
+		intruder: intruder.key(t, `"scope":"write"`),
+	}
+
 	id := func(path string, id int64) (string, string) {
 		return fmt.Sprintf(path, id), fmt.Sprintf(path, 999_999)
 	}
@@ -75,7 +91,10 @@ func TestTenantIsolation(t *testing.T) {
 		"updateCustomer": by("/api/v1/customers/%d", victim.id, `{"username":"stolen"}`, "Customer not found"),
 
 		"createRoom": {path: "/api/v1/server_rooms/new_room", body: fmt.Sprintf(`{"name":"x","customer_id":%d}`, victim.id), status: 404, detail: "Customer not found"},
-		"listRooms":  by("/api/v1/server_rooms/list_rooms/%d", victim.id, "", "Customer not found"),
+		"listRooms": {
+			path: fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", victim.id), absent: "/api/v1/server_rooms/list_rooms/999999", status: 404,
+			detail: "Customer not found", elsewhere: fmt.Sprintf(`[{"id":%d,"name":"Closet","customer_id":%d}]`, closet.ID, victim.id),
+		},
 		"getRoom":    by("/api/v1/server_rooms/room/%d", room, "", "Room not found"),
 		"updateRoom": by("/api/v1/server_rooms/update_room/%d", room, `{"name":"Mine"}`, "Room not found"),
 		"deleteRoom": by("/api/v1/server_rooms/delete_room/%d", room, "", "Room not found"),
@@ -86,23 +105,26 @@ func TestTenantIsolation(t *testing.T) {
 		"updateSensor": of("/api/v1/sensors/update_sensor/%s", fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, own), "Sensor not found"),
 		"deleteSensor": of("/api/v1/sensors/delete_sensor/%s", "", "Sensor not found"),
 
+		"listAuditLog": {path: "/api/v1/audit", status: 200},
+		"getMetrics":   {path: "/api/v1/metrics", status: 200},
+		"createAPIKey": {path: "/api/v1/api-keys", body: fmt.Sprintf(`{"name":"x","scope":"read","room_ids":[%d]}`, room), status: 404, detail: "Room not found"},
+		"listAPIKeys":  {path: "/api/v1/api-keys", status: 200},
+		"revokeAPIKey": by("/api/v1/api-keys/%d", keys.read.id, "", "API key not found"),
+
 		"createGateway":       {path: "/api/v1/gateways", body: `{"name":""}`, status: 400, detail: "name: expected length >= 1"},
 		"listGateways":        {path: "/api/v1/gateways", status: 200, empty: `[]`},
 		"revokeGateway":       named("/api/v1/gateways/"+gateway.id, "/api/v1/gateways/gw-nobody", "", "Gateway not found"),
 		"listDiscoveredNodes": {path: "/api/v1/gateways/nodes?unclaimed=true", status: 200, empty: `[]`},
 
+		"getOverview":       {path: "/api/v1/overview", status: 200},
 		"getLatestReading":  of("/api/v1/data/latest/%s", "", "Sensor not found"),
 		"getHistory":        of("/api/v1/data/historical/%s"+period, "", "Sensor not found"),
 		"getStatistics":     of("/api/v1/data/stats/%s", "", "Sensor not found"),
+		"getReport":         by("/api/v1/data/report/%d?start_time=2026-03-01&end_time=2026-04-01", room, "", "Room not found"),
 		"getLatestReadings": {path: "/api/v1/data/multi-sensor", body: `{"node_ids":["vault-1"]}`, status: 200, empty: `{}`},
 
 		"listActiveAlerts": {path: "/api/v1/alerts/active", status: 200, empty: `[]`},
 		"listAlertHistory": {path: "/api/v1/alerts/history", status: 200, empty: `[]`},
-		"listEpisodes":     {path: "/api/v1/alerts/episodes?sensor_id=vault-1", status: 200, empty: `[]`},
-		"acknowledgeEpisode": {
-			path: "/api/v1/alerts/episodes/acknowledge", status: 404, detail: "Alert not found",
-			body: `{"sensor_id":"vault-1","alert_type":"temperature","start_time":"2020-01-01","end_time":"2090-01-01"}`,
-		},
 		"acknowledgeAlert": by("/api/v1/alerts/%d/acknowledge", alert, "", "Alert not found"),
 		"getThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, "", "Customer not found"),
 		"setThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, `{"max_temperature":125}`, "Customer not found"),
@@ -110,6 +132,9 @@ func TestTenantIsolation(t *testing.T) {
 		"listIncidents":        {path: "/api/v1/incidents?sensor_id=vault-1", status: 200, empty: `[]`},
 		"getIncident":          by("/api/v1/incidents/%d", hot, "", "Incident not found"),
 		"acknowledgeIncidents": {path: "/api/v1/incidents/acknowledge", body: fmt.Sprintf(`{"ids":["%d"]}`, hot), status: 404, detail: "Incident not found"},
+		"judgeIncident":        by("/api/v1/incidents/%d/verdict", hot, `{"verdict":"right"}`, "Incident not found"),
+		"getLearningSettings":  {path: "/api/v1/ml/settings", status: 200},
+		"setLearningSettings":  {path: "/api/v1/ml/settings", body: `{"false_alarms_per_month":4}`, status: 200},
 		"listRules":            {path: "/api/v1/rules", status: 200},
 		"createRule":           {path: "/api/v1/rules", body: fmt.Sprintf(someRule, 30.0, `,"sensor_id":"vault-1"`), status: 404, detail: "Sensor not found"},
 		"updateRule":           by("/api/v1/rules/%d", rule, fmt.Sprintf(someRule, 30.0, ""), "Rule not found"),
@@ -164,6 +189,7 @@ func TestTenantIsolation(t *testing.T) {
 			if breach.detail != "" && string(got.body) != fmt.Sprintf(`{"detail":%q}`, breach.detail) {
 				t.Errorf("%s, want %q", got.body, breach.detail)
 			}
+			keys.check(t, s, op, breach, got)
 			if breach.absent == "" {
 				return
 			}
@@ -178,18 +204,26 @@ func TestTenantIsolation(t *testing.T) {
 		t.Errorf("no operation %s in the document", id)
 	}
 
+	for _, path := range []string{"/api/v1/overview", "/api/v1/metrics", "/api/v1/audit"} {
+		if got := s.call(t, intruder.token, http.MethodGet, path, ""); strings.Contains(strings.ToLower(string(got.body)), "vault") {
+			t.Errorf("%s shows what is another's: %s", path, got.body)
+		}
+	}
+
 	// After all of it the victim has everything as it was.
 	for path, want := range map[string]string{ //nolint:paralleltest // no subtests
 		fmt.Sprintf("/api/v1/server_rooms/room/%d", room):            `"name":"Vault"`,
 		"/api/v1/sensors/sensor/vault-1":                             `"name":"Door"`,
 		"/api/v1/data/latest/vault-1":                                `"temperature":60`,
 		"/api/v1/alerts/active":                                      `"acknowledged":false`,
+		"/api/v1/overview":                                           `"id":"vault-1","name":"Door"`,
 		"/api/v1/incidents":                                          `"acknowledged":false`,
 		"/api/v1/rules":                                              fmt.Sprintf(`"id":%d,`, rule),
 		"/api/v1/maintenance":                                        fmt.Sprintf(`"id":%d,`, window),
 		fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction):    `"feedback":null`,
 		fmt.Sprintf("/api/v1/alerts/thresholds/%d", victim.id):       `"max_temperature":50`,
 		fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", victim.id): `"Vault"`,
+		"/api/v1/api-keys":                                           `"scope":"read"`,
 		"/api/v1/gateways":                                           `"revoked":false`,
 		"/api/v1/gateways/nodes":                                     `"vault-2"`,
 	} {
@@ -200,13 +234,95 @@ func TestTenantIsolation(t *testing.T) {
 }
 
 // documented is an operation as the OpenAPI document names it.
-type documentedOperation struct{ id, method, path string }
+type documentedOperation struct {
+	id, method, path string
+
+	description string
+	security    []map[string][]string
+}
+
+// testKey is an API key of a test.
+type testKey struct {
+	id   int64
+	text string
+}
+
+// key creates an API key of a customer.
+func (a *testCustomer) key(tb testing.TB, fields string) testKey {
+	tb.Helper()
+	var created struct {
+		ID  int64
+		Key string
+	}
+	got := a.call(tb, a.token, http.MethodPost, "/api/v1/api-keys", `{"name":"A program",`+fields+`}`)
+	if err := json.Unmarshal(got.body, &created); err != nil || got.status != 201 {
+		tb.Fatalf("key: %d %s", got.status, got.body)
+	}
+	return testKey{id: created.ID, text: created.Key}
+}
+
+// testKeys are API keys of which each may not do something.
+type testKeys struct {
+	read, elsewhere testKey // the victim's: may change nothing; for a room without anything
+	intruder        testKey // another customer's, that may do all that a key may
+}
+
+// check calls an operation with the keys. refused is what the intruder's token was
+// answered.
+func (k testKeys) check(t *testing.T, s *testAPI, op documentedOperation, breach foreignAccess, refused reply) {
+	t.Helper()
+	call := func(who testKey, want int, detail string) reply {
+		t.Helper()
+		got := s.call(t, who.text, op.method, breach.path, breach.body)
+		if got.status != want || detail != "" && string(got.body) != fmt.Sprintf(`{"detail":%q}`, detail) {
+			t.Errorf("%d %s, want %d %s", got.status, got.body, want, detail)
+		}
+		return got
+	}
+	_, sentence, stated := strings.Cut(op.description, "API keys: ")
+	listed := len(op.security) == 2
+	switch {
+	case !stated:
+		t.Fatal("it does not say what API keys may do: set Keys in its rest.Operation")
+	case sentence == "none.":
+		if listed {
+			t.Errorf("security is %v", op.security)
+		}
+		for _, who := range []testKey{k.read, k.elsewhere, k.intruder} {
+			call(who, 403, "API keys may not do this")
+		}
+		return
+	case !listed:
+		t.Errorf("security is %v", op.security)
+	}
+	if strings.HasPrefix(sentence, "scope `write`") {
+		call(k.read, 403, "This needs an API key with the scope write")
+	}
+	if got := call(k.intruder, refused.status, breach.detail); breach.status != 200 && string(got.body) != string(refused.body) {
+		t.Errorf("another's key: %s, another's token: %s", got.body, refused.body)
+	}
+	switch {
+	case strings.HasSuffix(sentence, ", for all rooms."):
+		call(k.elsewhere, 403, "This needs an API key for all rooms")
+	case breach.elsewhere != "":
+		if got := call(k.elsewhere, 200, ""); string(got.body) != breach.elsewhere {
+			t.Errorf("a key for another room: %s, want %s", got.body, breach.elsewhere)
+		}
+	default:
+		got := call(k.elsewhere, breach.status, breach.detail)
+		if breach.empty != "" && string(got.body) != breach.empty || strings.Contains(strings.ToLower(string(got.body)), "vault") {
+			t.Errorf("a key for another room: %s", got.body)
+		}
+	}
+}
 
 func operations(t *testing.T, s *testAPI) []documentedOperation {
 	t.Helper()
 	var document struct {
 		Paths map[string]map[string]struct {
 			OperationID string `json:"operationId"`
+			Description string
+			Security    []map[string][]string
 		}
 	}
 	if err := json.Unmarshal(s.call(t, "", http.MethodGet, "/openapi.json", "").body, &document); err != nil {
@@ -215,7 +331,7 @@ func operations(t *testing.T, s *testAPI) []documentedOperation {
 	var all []documentedOperation
 	for path, methods := range document.Paths {
 		for method, op := range methods {
-			all = append(all, documentedOperation{op.OperationID, strings.ToUpper(method), path})
+			all = append(all, documentedOperation{op.OperationID, strings.ToUpper(method), path, op.Description, op.Security})
 		}
 	}
 	slices.SortFunc(all, func(a, b documentedOperation) int { return strings.Compare(a.id, b.id) })

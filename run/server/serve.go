@@ -77,7 +77,9 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 			return err
 		}
 		opened.Push("models", bucket.Close)
-		deps.Forecaster = data.NewModelForecaster(modelstore.NewLoader(bucket, 0, clock, log), table)
+		loader := modelstore.NewLoader(bucket, 0, clock, log)
+		opened.Push("loader of models", loader.Close)
+		deps.Forecaster = data.NewModelForecaster(loader, table, clock)
 	}
 	handler, err := api.New(deps)
 	if err != nil {
@@ -90,6 +92,9 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return handler.Run(ctx) })
+	if tiered, ok := table.(*backend.Tiered); ok {
+		group.Go(func() error { return tiered.Run(ctx, log) })
+	}
 	group.Go(func() error { return api.Serve(ctx, listener, dashboard.WithPage(handler), log) })
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("serve: %w", err)

@@ -42,7 +42,7 @@ func TestConfig(t *testing.T) {
 		"READINGS=paper":           "READINGS",
 		"DATASET_ID=a b":           "DATASET_ID",
 		"DB_MAX_CONNS=many":        "DB_MAX_CONNS",
-		"LATEST_CACHE_TTL=x":       "LATEST_CACHE_TTL",
+		"APPEND_LINGER=x":          "APPEND_LINGER",
 	} {
 		_, err := config.Load[Config](append(good[:3:3], setting))
 		if err == nil || !strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), ": "+want) {

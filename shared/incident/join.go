@@ -15,7 +15,7 @@ type Incident struct {
 	Peak       float64
 	PeakTime   time.Time
 	Reopened   int  // how often it fired again within [JoinGap] of clearing
-	Late       bool // it was over when its readings arrived; nobody is notified
+	Late       bool // all its readings came late; nobody is notified
 
 	Acknowledged     bool
 	AcknowledgedPeak float64 // the peak that was acknowledged
@@ -23,11 +23,11 @@ type Incident struct {
 
 // Join adds a stretch to the incidents of its rule at its node. It returns the
 // incident that the stretch belongs to, and those of the given ones that are part
-// of it now: all that lie within [JoinGap] of the stretch become the one with the
+// of it now: all that lie within the gap of the stretch become the one with the
 // smallest id. An incident of the same extent and peak is returned unchanged, so
 // that a stretch can be joined any number of times.
 //
-// late says that the stretch was over when it arrived. The result is late only if
+// late says that the stretch arrived [JoinGap] after its end or later. The result is late only if
 // everything in it was. It is acknowledged only if every part was, and nothing
 // worse than the acknowledged peak has come to it since.
 func (r Rule) Join(incidents []Incident, s Stretch, late bool) (joined Incident, absorbed []Incident) {
@@ -35,7 +35,7 @@ func (r Rule) Join(incidents []Incident, s Stretch, late bool) (joined Incident,
 		Start: s.Start, End: s.End, Lasting: s.Lasting, Peak: s.Peak, PeakTime: s.PeakTime, Late: late,
 	}
 	near := slices.Clone(incidents)
-	near = slices.DeleteFunc(near, func(i Incident) bool { return !adjoins(i, s) })
+	near = slices.DeleteFunc(near, func(i Incident) bool { return !r.adjoins(i, s) })
 	if len(near) == 0 {
 		return fresh, nil
 	}
@@ -66,13 +66,21 @@ func (r Rule) Join(incidents []Incident, s Stretch, late bool) (joined Incident,
 	return joined, near
 }
 
-// adjoins reports whether less than [JoinGap] lies between an incident and a
-// stretch. A lasting incident has no end yet.
-func adjoins(i Incident, s Stretch) bool {
-	if !s.Lasting && i.Start.Sub(s.End) >= JoinGap {
+// gap is the shortest time between two stretches that makes them two incidents.
+func (r Rule) gap() time.Duration {
+	if r.Kind == KindAnomaly || r.Kind == KindForecast {
+		return FindingGap
+	}
+	return JoinGap
+}
+
+// adjoins reports whether less than the gap lies between an incident and a stretch. A
+// lasting incident has no end yet.
+func (r Rule) adjoins(i Incident, s Stretch) bool {
+	if !s.Lasting && i.Start.Sub(s.End) >= r.gap() {
 		return false
 	}
-	return i.Lasting || s.Start.Sub(i.End) < JoinGap
+	return i.Lasting || s.Start.Sub(i.End) < r.gap()
 }
 
 // include widens an incident by another.
@@ -99,7 +107,7 @@ func (r Rule) Preview(points []Point) []Incident {
 	var incidents []Incident
 	for _, s := range stretches {
 		last := len(incidents) - 1
-		if last < 0 || !adjoins(incidents[last], s) {
+		if last < 0 || !r.adjoins(incidents[last], s) {
 			joined, _ := r.Join(nil, s, false)
 			incidents = append(incidents, joined)
 			continue

@@ -40,8 +40,10 @@ func (q Quantity) name() string {
 		return "Dew point"
 	case TemperatureRate:
 		return "Temperature change"
-	default:
+	case Temperature:
 		return "Temperature"
+	default:
+		return ""
 	}
 }
 
@@ -69,6 +71,13 @@ func inWords(d time.Duration) string {
 	default:
 		return joinUnits(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
 	}
+}
+
+func countOf(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func joinUnits(large int, largeUnit string, small int, smallUnit string) string {

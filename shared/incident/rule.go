@@ -81,6 +81,7 @@ const (
 type Rule struct {
 	ID      int64
 	Version int64 // grows with every change; memory of another version is void
+	Kind    Kind  // of its incidents; empty is [KindThreshold]
 
 	Quantity    Quantity
 	Direction   Direction

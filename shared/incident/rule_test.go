@@ -172,6 +172,31 @@ func TestSilentFrom(t *testing.T) {
 	}
 }
 
+func TestSilenceInWords(t *testing.T) {
+	t.Parallel()
+	now := noon.Add(12 * time.Minute)
+	for name, c := range map[string]struct {
+		report incident.GatewayReport
+		cause  incident.SilenceCause
+		want   string
+	}{
+		"no enrolled gateway":  {incident.GatewayReport{}, incident.CauseUnknown, ""},
+		"its status is old":    {incident.GatewayReport{Seen: now.Add(-3*time.Minute - 1), LastReading: now}, incident.GatewaySilence, "; its gateway is silent"},
+		"it has a newer one":   {incident.GatewayReport{Seen: now.Add(-3 * time.Minute), LastReading: noon.Add(5 * time.Minute)}, incident.UplinkDown, "; its gateway is alive, the uplink is down"},
+		"one on its way":       {incident.GatewayReport{Seen: now, LastReading: noon.Add(5*time.Minute - 1)}, incident.NodeSilent, "; its gateway does not hear it"},
+		"heartbeats":           {incident.GatewayReport{Seen: now, LastHeartbeat: now.Add(-5*time.Minute + 1)}, incident.NodeAlive, "; the node is alive and sends nothing"},
+		"heartbeats of before": {incident.GatewayReport{Seen: now, LastHeartbeat: now.Add(-5 * time.Minute)}, incident.NodeSilent, "; its gateway does not hear it"},
+	} {
+		got := c.report.Cause(noon, now)
+		if text := incident.DescribeSilence(noon, 30*time.Second, got, now); got != c.cause || text != "No reading for 12 min, usually one every 30 s"+c.want {
+			t.Errorf("%s: %q, %q", name, got, text)
+		}
+	}
+	if got := incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now); got != "Gateway A silent, no reading of its 1 node for 12 min" {
+		t.Error(got)
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	lasted := func(d time.Duration, peak float64, reopened int) incident.Incident {

@@ -3,10 +3,12 @@ package incident
 import "time"
 
 // A node is silent when no reading came for the longer of minSilence and
-// missedReadings of its usual intervals.
+// missedReadings of its usual intervals. An enrolled gateway says each minute that it
+// is there; one that has said nothing for maxStatusAge is silent itself.
 const (
 	minSilence     = 5 * time.Minute
 	missedReadings = 3
+	maxStatusAge   = 3 * time.Minute
 )
 
 // SilentFrom returns when a node counts as silent if nothing newer comes: the time
@@ -16,12 +18,76 @@ func SilentFrom(newest time.Time, interval time.Duration) time.Time {
 	return newest.Add(max(minSilence, missedReadings*interval))
 }
 
+// SilenceCause says where the readings of a silent node stop, as far as its enrolled
+// gateway tells.
+type SilenceCause string
+
+// The causes.
+const (
+	CauseUnknown   SilenceCause = ""                   // no enrolled gateway has sent its readings
+	NodeSilent     SilenceCause = "node_silent"        // the gateway does not hear the node
+	NodeAlive      SilenceCause = "node_sends_nothing" // the gateway hears heartbeats, and no readings
+	UplinkDown     SilenceCause = "uplink_down"        // the gateway has readings that have not come
+	GatewaySilence SilenceCause = "gateway_silent"
+)
+
+// GatewayReport is what an enrolled gateway last said of itself and of a node. Times
+// are zero when there was none.
+type GatewayReport struct {
+	Seen                       time.Time
+	LastHeartbeat, LastReading time.Time // of the node
+}
+
+// Cause tells where the readings of a silent node stop, by its newest reading.
+func (r GatewayReport) Cause(newest, now time.Time) SilenceCause {
+	switch {
+	case r.Seen.IsZero():
+		return CauseUnknown
+	case now.Sub(r.Seen) > maxStatusAge:
+		return GatewaySilence
+	case r.LastReading.Sub(newest) >= minSilence:
+		return UplinkDown
+	case r.LastHeartbeat.After(newest) && now.Before(SilentFrom(r.LastHeartbeat, 0)):
+		return NodeAlive
+	default:
+		return NodeSilent
+	}
+}
+
+func (c SilenceCause) words() string {
+	switch c {
+	case NodeSilent:
+		return "; its gateway does not hear it"
+	case NodeAlive:
+		return "; the node is alive and sends nothing"
+	case UplinkDown:
+		return "; its gateway is alive, the uplink is down"
+	case GatewaySilence:
+		return "; its gateway is silent"
+	default:
+		return ""
+	}
+}
+
 // DescribeSilence says in words that a node is silent: "No reading for 12 min,
-// usually one every 30 s".
-func DescribeSilence(newest time.Time, interval time.Duration, now time.Time) string {
+// usually one every 30 s; its gateway is silent".
+func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCause, now time.Time) string {
 	text := "No reading for " + inWords(now.Sub(newest))
 	if interval > 0 {
 		text += ", usually one every " + inWords(interval)
 	}
-	return text
+	return text + cause.words()
+}
+
+// DescribeGatewaySilence says in words that all nodes of a gateway are silent.
+func DescribeGatewaySilence(gateway string, nodes int, newest time.Time, cause SilenceCause, now time.Time) string {
+	of := ", no reading of its " + countOf(nodes, "node") + " for " + inWords(now.Sub(newest))
+	switch cause {
+	case GatewaySilence:
+		return "Gateway " + gateway + " silent" + of
+	case UplinkDown:
+		return "Gateway " + gateway + " alive, uplink down" + of
+	default:
+		return "Gateway " + gateway + " alive" + of
+	}
 }

@@ -86,11 +86,10 @@ func (r Rule) Advance(m Memory, points []Point) (Memory, []Stretch) {
 			continue
 		}
 		judged = true
-		if value, known := r.value(points[:i+1]); known && m.judge(r, p.Time, value) {
-			stretches = append(stretches, m.stretch(p.Time))
-			m = Memory{Version: m.Version}
+		value, known := r.value(points[:i+1])
+		if stretch, ended := m.step(r, p.Time, value, known); ended {
+			stretches = append(stretches, stretch)
 		}
-		m.Last = p.Time
 	}
 	if m.Firing && judged {
 		stretches = append(stretches, m.stretch(m.Last))
@@ -111,6 +110,16 @@ func (r Rule) Past(points []Point) []Stretch {
 
 func (m Memory) stretch(end time.Time) Stretch {
 	return Stretch{Start: m.Start, End: end, Lasting: m.Firing, Peak: m.Peak, PeakTime: m.PeakTime}
+}
+
+// step moves the memory by one reading, and returns the stretch that ended with it.
+func (m *Memory) step(r Rule, at time.Time, value float64, known bool) (stretch Stretch, ended bool) {
+	if known && m.judge(r, at, value) {
+		stretch, ended = m.stretch(at), true
+		*m = Memory{}
+	}
+	m.Version, m.Last = r.Version, at
+	return stretch, ended
 }
 
 // judge moves the memory by one value and reports whether a firing stretch has

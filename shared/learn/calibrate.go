@@ -22,10 +22,9 @@ const (
 
 // scoredLabel is a judged reading as a detector sees it.
 type scoredLabel struct {
-	score  float64
-	rule   bool // an anomaly by a rule, whatever the score
-	truth  bool
-	weight float64
+	score float64
+	rule  bool // an anomaly by a rule, whatever the score
+	truth bool
 }
 
 // scoreLabels judges readings by a detector.
@@ -35,15 +34,15 @@ func scoreLabels(d *Detector, judged []Labelled) []scoredLabel {
 	for _, each := range judged {
 		j := d.Detect(&x, each.Window, each.Reading)
 		verdicts = append(verdicts, scoredLabel{
-			score: j.Score, rule: j.ByRule(), truth: each.Anomalous, weight: each.Weight,
+			score: j.Score, rule: j.ByRule(), truth: each.Anomalous,
 		})
 	}
 	return verdicts
 }
 
 // calibrate moves the threshold towards the one with the greatest F1 on the
-// verdicts, each weighted by the readings it stands for. How far it moves depends
-// on the number of anomalies among them (trust); minQuantile and maxQuantile bound
+// verdicts. Each verdict counts once: a wrong one of a sampled normal reading once had the
+// weight of 200. How far it moves depends on the number of anomalies among them (trust); minQuantile and maxQuantile bound
 // it. It reports whether there were enough verdicts.
 func (d *Detector) calibrate(scores []float64, verdicts []scoredLabel) bool {
 	positives, negatives := 0, 0
@@ -90,13 +89,13 @@ func countConfusion(verdicts []scoredLabel, threshold float64) confusion {
 	for _, v := range verdicts {
 		switch said := v.rule || v.score > threshold; {
 		case said && v.truth:
-			c.truePositive += v.weight
+			c.truePositive++
 		case said:
-			c.falsePositive += v.weight
+			c.falsePositive++
 		case v.truth:
-			c.falseNegative += v.weight
+			c.falseNegative++
 		default:
-			c.trueNegative += v.weight
+			c.trueNegative++
 		}
 	}
 	return c

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -173,7 +174,10 @@ func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
 	if !factors.Factorize(products) {
 		return nil, fmt.Errorf("temperature: %w: the features depend on one another", forest.ErrTraining)
 	}
-	if err := factors.SolveVecTo(solution, right); err != nil {
+	// What it warns of, a large condition number, comes of features that never change beside
+	// ones that change much: to Cholesky the scale of a column does not matter.
+	err := factors.SolveVecTo(solution, right)
+	if _, badly := errors.AsType[mat.Condition](err); err != nil && !badly {
 		return nil, fmt.Errorf("temperature: %w", err)
 	}
 	r := &ridge{constant: meanTarget, coefficients: make([]float64, columns), least: least, most: most}

@@ -35,8 +35,7 @@ type NodeHistory struct {
 type Labelled struct {
 	Reading   reading.Reading
 	Window    reading.Window
-	Anomalous bool    // the truth, by the person's verdict
-	Weight    float64 // how many readings it stands for: the inverse of how likely it was to be shown at all
+	Anomalous bool // the truth, by the person's verdict
 }
 
 // Input is what a training learns from.

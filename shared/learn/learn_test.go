@@ -62,16 +62,34 @@ func judged(history []learn.NodeHistory, odd [][]bool, wrong bool) []learn.Label
 			if w.Len() < 20 || (!odd[node][i] && i%20 != 0) {
 				continue
 			}
-			weight := 1.0
-			if !odd[node][i] {
-				weight = 20
-			}
 			w = reading.Window{Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity)}
-			all = append(all, learn.Labelled{Reading: s.Readings[i], Window: w, Anomalous: odd[node][i] != wrong, Weight: weight})
+			all = append(all, learn.Labelled{Reading: s.Readings[i], Window: w, Anomalous: odd[node][i] != wrong})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b learn.Labelled) int { return a.Reading.Time.Compare(b.Reading.Time) })
 	return all
+}
+
+// A wrong verdict counts as much as a right one, also on a reading that was sampled
+// among many.
+func TestEachVerdictCountsOnce(t *testing.T) {
+	t.Parallel()
+	history, odd := site(3, 1500, 5)
+	labels := judged(history, odd, false)
+	newest := len(labels) - 1
+	for labels[newest].Anomalous {
+		newest--
+	}
+	right := train(t, learn.Input{History: history, NewLabels: labels}).Metrics.Anomaly
+	labels = slices.Clone(labels)
+	labels[newest].Anomalous = true
+	wrong := train(t, learn.Input{History: history, NewLabels: labels}).Metrics.Anomaly
+	if right.Accuracy == nil || wrong.Accuracy == nil || right.Held != wrong.Held {
+		t.Fatalf("%+v, %+v", right, wrong)
+	}
+	if lost := (*right.Accuracy - *wrong.Accuracy) * float64(right.Held); math.Abs(math.Abs(lost)-1) > 1e-9 {
+		t.Errorf("one verdict of %d changes the accuracy by %.2f verdicts, want by one", right.Held, lost)
+	}
 }
 
 func train(tb testing.TB, in learn.Input) learn.Result {

@@ -39,6 +39,8 @@ var (
 	ErrDuration = errors.New("a window lasts longer than nothing and at most seven days")
 	ErrWeekday  = errors.New("a weekday is 0 (Sunday) to 6 (Saturday), each at most once")
 	ErrUntil    = errors.New("until must be after start_time and before the year 2100")
+	ErrOnce     = errors.New("until needs weekdays")
+	ErrNever    = errors.New("a window must occur before until")
 	ErrOverlap  = errors.New("a window must end before its next occurrence begins")
 )
 
@@ -61,8 +63,17 @@ func (w Window) Validate() error {
 	if !w.Until.IsZero() && (!w.Until.After(w.Start) || !reading.InCalendar(w.Until)) {
 		problems = append(problems, ErrUntil)
 	}
-	if len(problems) == 0 && len(w.Weekdays) > 0 && w.Duration > w.shortestPause() {
+	if !w.Until.IsZero() && len(w.Weekdays) == 0 {
+		problems = append(problems, ErrOnce)
+	}
+	if len(problems) > 0 || len(w.Weekdays) == 0 {
+		return errors.Join(problems...)
+	}
+	if w.Duration > w.shortestPause() {
 		problems = append(problems, ErrOverlap)
+	}
+	if _, _, occurs := w.Next(w.Start); !occurs {
+		problems = append(problems, ErrNever)
 	}
 	return errors.Join(problems...)
 }
@@ -144,7 +155,7 @@ func (w Window) on(t time.Time, days int) (time.Time, bool) {
 	zone := w.Start.Location()
 	year, month, day := t.In(zone).Date()
 	hour, minute, second := w.Start.Clock()
-	start := time.Date(year, month, day+days, hour, minute, second, 0, zone)
+	start := time.Date(year, month, day+days, hour, minute, second, w.Start.Nanosecond(), zone)
 	noon := time.Date(year, month, day+days, 12, 0, 0, 0, time.UTC)
 	occurs := slices.Contains(w.Weekdays, noon.Weekday()) && !start.Before(w.Start) && (w.Until.IsZero() || start.Before(w.Until))
 	return start, occurs

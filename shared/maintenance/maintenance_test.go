@@ -160,3 +160,22 @@ func TestLongestWindow(t *testing.T) {
 		t.Errorf("next %s", next)
 	}
 }
+
+// TestFractionalStart is a window that recurs and does not begin with a second: its first
+// occurrence is one.
+func TestFractionalStart(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 20, 22, 0, 0, 500_000_000, in(t, "Europe/Zurich")) // a Friday
+	w := maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{time.Friday}, Until: start.Add(time.Hour)}
+	if err := w.Validate(); err != nil {
+		t.Error(err)
+	}
+	if next, end, ok := w.Next(start); !ok || !next.Equal(start) || !end.Equal(start.Add(time.Hour)) {
+		t.Errorf("next from its start: %s to %s, %v", next, end, ok)
+	}
+	for offset, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour - 1: true, time.Hour: false} {
+		if _, _, inside := w.At(start.Add(offset)); inside != want {
+			t.Errorf("%s after its start: %v", offset, inside)
+		}
+	}
+}

@@ -1,17 +1,20 @@
-// Package modelstore keeps the learned models in object storage: artifacts that are
-// never changed, and a manifest that names the pair in use. The manifest is
+// Package modelstore keeps what was learned of each customer in object storage: artifacts
+// that are never changed, and one index that names what is in use of whom. The index is
 // written last, and only if it has not changed since it was read: nobody reads half
-// a pair, and two trainers cannot mix theirs. To go back is to name an older pair.
+// a pair, and no trainer undoes another's publication. To go back is to name an older pair.
 package modelstore
 
 import (
+	"cmp"
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,36 +23,43 @@ import (
 	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
 
+	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/learn"
 )
 
-// Names in the bucket.
+// Names in the bucket. Artifacts of a customer are in a folder of theirs.
 const (
-	folder       = "models/"
-	suffix       = ".bin"
-	manifestName = folder + "manifest.json"
+	folder    = "models/"
+	suffix    = ".bin"
+	indexName = folder + "index.json"
+	// sharedName is the manifest of versions that knew one pair for all customers, whose
+	// artifacts are in no customer's folder. It is not written any more.
+	sharedName = folder + "manifest.json"
 )
 
+// Shared stands for the customer in whose place all customers had one pair.
+const Shared int64 = 0
+
 // maxArtifactBytes is how many bytes of an artifact are read: far more than one has.
-const maxArtifactBytes = 64 << 20
+const maxArtifactBytes = 256 << 20
+
+// indexAttempts is how often a change of the index is tried while others change it.
+const indexAttempts = 20
 
 var (
-	// ErrNoManifest says that there is no manifest: nothing was ever published.
-	ErrNoManifest = errors.New("no models have been published")
-	// ErrConflict says that somebody else published meanwhile.
+	// ErrConflict says that somebody else published for the customer meanwhile.
 	ErrConflict = errors.New("other models were published meanwhile")
 	// ErrNoArtifact says that there is no such artifact.
 	ErrNoArtifact = errors.New("no such model")
 )
 
-// Manifest names the pair in use. An empty name is of a kind that was never
-// published.
+// Manifest names what is in use of one customer. An empty name is of a kind that was
+// never published.
 type Manifest struct {
-	Detector   string    `json:"anomaly"`
-	Forecaster string    `json:"forecasting"`
-	Published  time.Time `json:"published"`
-
-	generation int64
+	Detector    string    `json:"anomaly"`
+	Forecaster  string    `json:"forecasting"`
+	Published   time.Time `json:"published"` // the pair
+	Calibration string    `json:"calibration,omitempty"`
 }
 
 // Version is the pair as training runs name it: comma-separated.
@@ -58,11 +68,21 @@ func (m Manifest) Version() string {
 	return strings.Join(names, ",")
 }
 
-// Pair is the models in use; each is nil where there is none.
+// Index names what is in use of all customers. The entry of [Shared] is the pair of
+// versions before, which serves who has no pair of their own.
+type Index struct {
+	Customers map[int64]Manifest `json:"customers"`
+
+	generation int64
+}
+
+// Pair is the models in use, each nil where there is none, and the calibration, nil where
+// the shipped one stands for it. Of a customer without a pair the models are the shared ones.
 type Pair struct {
-	Manifest   Manifest
-	Detector   *learn.Detector
-	Forecaster *learn.Forecaster
+	Manifest    Manifest
+	Detector    *learn.Detector
+	Forecaster  *learn.Forecaster
+	Calibration *anomaly.Calibration
 }
 
 // Bucket is where models are kept. Its methods may be called from many
@@ -90,70 +110,91 @@ func (b *Bucket) Close() error {
 	return nil
 }
 
-// Generation is the manifest's, which changes with every publication: the
-// cheapest way to learn that there is something new. [ErrNoManifest] while there is no
-// manifest.
+// Generation is the index's, which changes with every publication: the cheapest way to
+// learn that there is something new. 0 while there is none.
 func (b *Bucket) Generation(ctx context.Context) (int64, error) {
-	attributes, err := b.bucket.Object(manifestName).Attrs(ctx)
+	attributes, err := b.bucket.Object(indexName).Attrs(ctx)
 	if errors.Is(err, storage.ErrObjectNotExist) {
-		return 0, ErrNoManifest
+		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look at the manifest: %w", err)
+		return 0, fmt.Errorf("look at the index of models: %w", err)
 	}
 	return attributes.Generation, nil
 }
 
-// Manifest reads which pair is in use, or returns [ErrNoManifest].
-func (b *Bucket) Manifest(ctx context.Context) (Manifest, error) {
-	content, generation, err := b.read(ctx, manifestName)
-	if errors.Is(err, storage.ErrObjectNotExist) {
-		return Manifest{}, ErrNoManifest
+// Index reads what is in use. Before the first publication of this version it is the pair
+// that the version before it had for everybody.
+func (b *Bucket) Index(ctx context.Context) (Index, error) {
+	index := Index{Customers: map[int64]Manifest{}}
+	content, generation, err := b.read(ctx, indexName)
+	if err == nil {
+		index.generation = generation
+		err = json.Unmarshal(content, &index)
+	} else if errors.Is(err, storage.ErrObjectNotExist) {
+		if content, _, err = b.read(ctx, sharedName); errors.Is(err, storage.ErrObjectNotExist) {
+			return index, nil
+		}
+		var shared Manifest
+		if err == nil {
+			err = json.Unmarshal(content, &shared)
+		}
+		index.Customers[Shared] = shared
 	}
 	if err != nil {
-		return Manifest{}, fmt.Errorf("manifest: %w", err)
+		return Index{}, fmt.Errorf("index of models: %w", err)
 	}
-	m := Manifest{generation: generation}
-	if err := json.Unmarshal(content, &m); err != nil {
-		return Manifest{}, fmt.Errorf("manifest: %w", err)
-	}
-	return m, nil
+	return index, nil
 }
 
-// Load reads the pair of a manifest. A model that is damaged, or of a version
-// that this program does not know, is an error.
-func (b *Bucket) Load(ctx context.Context, m Manifest) (Pair, error) {
-	pair := Pair{Manifest: m}
-	if m.Detector != "" {
-		content, err := b.artifact(ctx, m.Detector)
-		if err != nil {
-			return Pair{}, err
-		}
-		if pair.Detector, err = learn.DecodeDetector(content); err != nil {
-			return Pair{}, fmt.Errorf("model %s: %w", m.Detector, err)
-		}
-	}
-	if m.Forecaster != "" {
-		content, err := b.artifact(ctx, m.Forecaster)
-		if err != nil {
-			return Pair{}, err
-		}
-		if pair.Forecaster, err = learn.DecodeForecaster(content); err != nil {
-			return Pair{}, fmt.Errorf("model %s: %w", m.Forecaster, err)
-		}
-	}
-	return pair, nil
+// Manifest is what is in use of one customer, see [Bucket.Index].
+func (b *Bucket) Manifest(ctx context.Context, customer int64) (Manifest, error) {
+	index, err := b.Index(ctx)
+	return index.Customers[customer], err
 }
 
-func (b *Bucket) artifact(ctx context.Context, name string) ([]byte, error) {
-	content, _, err := b.read(ctx, folder+name+suffix)
+// Load reads what a manifest of a customer names. What is damaged, or of a version that
+// this program does not know, is an error. bytes is how large it all is.
+func (b *Bucket) Load(ctx context.Context, customer int64, m Manifest) (pair Pair, bytes int, err error) {
+	pair.Manifest = m
+	for _, kind := range []struct {
+		name   string
+		decode func(content []byte) error
+	}{
+		{m.Detector, func(c []byte) (err error) { pair.Detector, err = learn.DecodeDetector(c); return err }},
+		{m.Forecaster, func(c []byte) (err error) { pair.Forecaster, err = learn.DecodeForecaster(c); return err }},
+		{m.Calibration, func(c []byte) (err error) { pair.Calibration, err = anomaly.DecodeCalibration(c); return err }},
+	} {
+		if kind.name == "" {
+			continue
+		}
+		content, err := b.Artifact(ctx, customer, kind.name)
+		if err == nil {
+			err = kind.decode(content)
+		}
+		if err != nil {
+			return Pair{}, 0, fmt.Errorf("model %s: %w", kind.name, err)
+		}
+		bytes += len(content)
+	}
+	return pair, bytes, nil
+}
+
+// folderOf is where the artifacts of a customer are.
+func folderOf(customer int64) string {
+	if customer == Shared {
+		return folder
+	}
+	return folder + strconv.FormatInt(customer, 10) + "/"
+}
+
+// Artifact reads the bytes of an artifact of a customer, or returns [ErrNoArtifact].
+func (b *Bucket) Artifact(ctx context.Context, customer int64, name string) ([]byte, error) {
+	content, _, err := b.read(ctx, folderOf(customer)+name+suffix)
 	if errors.Is(err, storage.ErrObjectNotExist) {
-		err = ErrNoArtifact
+		return nil, ErrNoArtifact
 	}
-	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", name, err)
-	}
-	return content, nil
+	return content, err
 }
 
 func (b *Bucket) read(ctx context.Context, name string) ([]byte, int64, error) {
@@ -169,11 +210,11 @@ func (b *Bucket) read(ctx context.Context, name string) ([]byte, int64, error) {
 	return content, reader.Attrs.Generation, nil
 }
 
-// Publish writes new models and then a manifest that names them instead of those
-// of live, which is what [Bucket.Manifest] said before the training; a nil model
-// leaves the live one of its kind, and two of them write nothing. [ErrConflict] if
-// somebody else published since.
-func (b *Bucket) Publish(ctx context.Context, live Manifest, d *learn.Detector, f *learn.Forecaster, now time.Time) (Manifest, error) {
+// Publish writes new models of a customer and names them in the index instead of those
+// of live, which is what [Bucket.Index] said before the training; a nil model leaves
+// the live one of its kind, and two of them write nothing. [ErrConflict] if somebody else
+// published for the customer since.
+func (b *Bucket) Publish(ctx context.Context, customer int64, live Manifest, d *learn.Detector, f *learn.Forecaster, now time.Time) (Manifest, error) {
 	if d == nil && f == nil {
 		return live, nil
 	}
@@ -181,73 +222,116 @@ func (b *Bucket) Publish(ctx context.Context, live Manifest, d *learn.Detector, 
 	next.Published = now.UTC()
 	if d != nil {
 		next.Detector = d.Info.Name
-		if err := b.writeArtifact(ctx, d.Info.Name, d.MarshalBinary); err != nil {
+		if err := b.Write(ctx, customer, d.Info.Name, d); err != nil {
 			return Manifest{}, err
 		}
 	}
 	if f != nil {
 		next.Forecaster = f.Info.Name
-		if err := b.writeArtifact(ctx, f.Info.Name, f.MarshalBinary); err != nil {
+		if err := b.Write(ctx, customer, f.Info.Name, f); err != nil {
 			return Manifest{}, err
 		}
 	}
-	return b.writeManifest(ctx, next)
+	return b.update(ctx, customer, func(m Manifest) (Manifest, error) {
+		if m.Version() != live.Version() || !m.Published.Equal(live.Published) {
+			return m, ErrConflict
+		}
+		next.Calibration = m.Calibration
+		return next, nil
+	})
 }
 
-// writeArtifact writes an artifact, which must not be there.
-func (b *Bucket) writeArtifact(ctx context.Context, name string, encode func() ([]byte, error)) error {
-	content, err := encode()
-	if err != nil {
+// PublishCalibration writes a customer's calibration by this name and names it in the
+// index. One of this name is of the same day and is left.
+func (b *Bucket) PublishCalibration(ctx context.Context, customer int64, name string, c *anomaly.Calibration) error {
+	if err := b.Write(ctx, customer, name, c); err != nil && !errors.Is(err, ErrConflict) {
 		return err
 	}
-	object := b.bucket.Object(folder + name + suffix).If(storage.Conditions{DoesNotExist: true})
-	if _, err := write(ctx, object, "application/octet-stream", content); err != nil {
+	_, err := b.update(ctx, customer, func(m Manifest) (Manifest, error) {
+		m.Calibration = name
+		return m, nil
+	})
+	return err
+}
+
+// Write writes an artifact of a customer. [ErrConflict] if there is one of its name.
+func (b *Bucket) Write(ctx context.Context, customer int64, name string, artifact encoding.BinaryMarshaler) error {
+	content, err := artifact.MarshalBinary()
+	if err != nil {
+		return fmt.Errorf("model %s: %w", name, err)
+	}
+	object := b.bucket.Object(folderOf(customer) + name + suffix).If(storage.Conditions{DoesNotExist: true})
+	if err := write(ctx, object, "application/octet-stream", content); err != nil {
 		return fmt.Errorf("model %s: %w", name, err)
 	}
 	return nil
 }
 
-// writeManifest writes a manifest over the generation that it was read as.
-func (b *Bucket) writeManifest(ctx context.Context, m Manifest) (Manifest, error) {
-	content, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return Manifest{}, fmt.Errorf("manifest: %w", err)
+// update changes the entry of one customer in the index. Where others write the index at
+// the same time, it reads it again.
+func (b *Bucket) update(ctx context.Context, customer int64, change func(Manifest) (Manifest, error)) (Manifest, error) {
+	for attempt := 1; ; attempt++ {
+		index, err := b.Index(ctx)
+		if err != nil {
+			return Manifest{}, err
+		}
+		next, err := change(index.Customers[customer])
+		if err != nil {
+			return Manifest{}, err
+		}
+		index.Customers[customer] = next
+		content, err := json.MarshalIndent(index, "", "  ")
+		if err != nil {
+			return Manifest{}, fmt.Errorf("index of models: %w", err)
+		}
+		object := b.bucket.Object(indexName).If(storage.Conditions{DoesNotExist: true})
+		if index.generation != 0 {
+			object = b.bucket.Object(indexName).If(storage.Conditions{GenerationMatch: index.generation})
+		}
+		err = write(ctx, object, "application/json", append(content, '\n'))
+		if err == nil {
+			return next, nil
+		}
+		if !errors.Is(err, ErrConflict) || attempt == indexAttempts {
+			return Manifest{}, fmt.Errorf("index of models: %w", err)
+		}
 	}
-	object := b.bucket.Object(manifestName)
-	if m.generation == 0 {
-		object = object.If(storage.Conditions{DoesNotExist: true})
-	} else {
-		object = object.If(storage.Conditions{GenerationMatch: m.generation})
-	}
-	m.generation, err = write(ctx, object, "application/json", append(content, '\n'))
-	if refused, ok := errors.AsType[*googleapi.Error](err); ok && refused.Code == http.StatusPreconditionFailed {
-		err = ErrConflict
-	}
-	if err != nil {
-		return Manifest{}, fmt.Errorf("manifest: %w", err)
-	}
-	return m, nil
 }
 
-func write(ctx context.Context, object *storage.ObjectHandle, contentType string, content []byte) (generation int64, err error) {
+// write writes an object on the condition that it has, else it returns [ErrConflict].
+func write(ctx context.Context, object *storage.ObjectHandle, contentType string, content []byte) error {
 	ctx, cancel := context.WithCancel(ctx) // drops what is half written
 	defer cancel()
 	w := object.NewWriter(ctx)
 	w.ContentType = contentType
 	w.ChunkSize = 0 // in one request
-	if _, err := w.Write(content); err != nil {
-		return 0, fmt.Errorf("write: %w", err)
+	_, err := w.Write(content)
+	if err == nil {
+		err = w.Close()
 	}
-	if err := w.Close(); err != nil {
-		return 0, fmt.Errorf("write: %w", err)
+	if refused, ok := errors.AsType[*googleapi.Error](err); ok && refused.Code == http.StatusPreconditionFailed {
+		return ErrConflict
 	}
-	return w.Attrs().Generation, nil
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
 }
 
-// List returns the names of all artifacts, oldest first within each kind.
-func (b *Bucket) List(ctx context.Context) ([]string, error) {
+// Delete removes artifacts of a customer. What is absent is no error.
+func (b *Bucket) Delete(ctx context.Context, customer int64, names ...string) error {
+	for _, name := range names {
+		if err := b.bucket.Object(folderOf(customer) + name + suffix).Delete(ctx); err != nil && !errors.Is(err, storage.ErrObjectNotExist) {
+			return fmt.Errorf("delete model %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// List returns the names of all artifacts of a customer, oldest first within each kind.
+func (b *Bucket) List(ctx context.Context, customer int64) ([]string, error) {
 	var names []string
-	objects := b.bucket.Objects(ctx, &storage.Query{Prefix: folder})
+	objects := b.bucket.Objects(ctx, &storage.Query{Prefix: folderOf(customer), Delimiter: "/"})
 	for {
 		attributes, err := objects.Next()
 		if errors.Is(err, iterator.Done) {
@@ -257,30 +341,20 @@ func (b *Bucket) List(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list models: %w", err)
 		}
-		if name, ok := strings.CutSuffix(strings.TrimPrefix(attributes.Name, folder), suffix); ok {
+		if name, ok := strings.CutSuffix(strings.TrimPrefix(attributes.Name, folderOf(customer)), suffix); ok {
 			names = append(names, name)
 		}
 	}
 }
 
-// Use names models, as [Bucket.List] tells them, to be in use from now on: the
-// way back to an older pair. Each is read first; an empty name leaves the one of
+// Use names models of a customer, as [Bucket.List] tells them, to be in use from now on:
+// the way back to an older pair. Each is read first; an empty name leaves the one of
 // its kind. Detection and the API follow within a minute.
-func (b *Bucket) Use(ctx context.Context, detector, forecaster string, now time.Time) (Manifest, error) {
-	live, err := b.Manifest(ctx)
-	if err != nil && !errors.Is(err, ErrNoManifest) {
-		return Manifest{}, err
-	}
-	wanted := live
-	wanted.Published = now.UTC()
-	if detector != "" {
-		wanted.Detector = detector
-	}
-	if forecaster != "" {
-		wanted.Forecaster = forecaster
-	}
-	if _, err := b.Load(ctx, wanted); err != nil {
-		return Manifest{}, err
-	}
-	return b.writeManifest(ctx, wanted)
+func (b *Bucket) Use(ctx context.Context, customer int64, detector, forecaster string, now time.Time) (Manifest, error) {
+	return b.update(ctx, customer, func(m Manifest) (Manifest, error) {
+		m.Published = now.UTC()
+		m.Detector, m.Forecaster = cmp.Or(detector, m.Detector), cmp.Or(forecaster, m.Forecaster)
+		_, _, err := b.Load(ctx, customer, m)
+		return m, err
+	})
 }

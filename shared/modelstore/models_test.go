@@ -69,12 +69,12 @@ func newStore(t *testing.T) store {
 
 func (s store) publish(t *testing.T, at time.Time) modelstore.Manifest {
 	t.Helper()
-	live, err := s.Manifest(t.Context())
-	if err != nil && !errors.Is(err, modelstore.ErrNoManifest) {
+	live, err := s.Manifest(t.Context(), 17)
+	if err != nil {
 		t.Fatal(err)
 	}
 	d, f := trained(t, at)
-	published, err := s.Publish(t.Context(), live, d, f, at)
+	published, err := s.Publish(t.Context(), 17, live, d, f, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +84,8 @@ func (s store) publish(t *testing.T, at time.Time) modelstore.Manifest {
 func TestPublishAndUseOlder(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	if _, err := s.Manifest(t.Context()); !errors.Is(err, modelstore.ErrNoManifest) {
-		t.Fatalf("an empty bucket: %v", err)
+	if live, err := s.Manifest(t.Context(), 17); err != nil || live != (modelstore.Manifest{}) {
+		t.Fatalf("an empty bucket: %v, %v", live, err)
 	}
 	first := s.publish(t, noon())
 	if first.Version() != "anomaly_v20260301T120000Z,forecasting_v20260301T120000Z" {
@@ -93,23 +93,23 @@ func TestPublishAndUseOlder(t *testing.T) {
 	}
 	// A run whose detector did not pass publishes a forecaster alone.
 	_, f := trained(t, noon().Add(time.Hour))
-	second, err := s.Publish(t.Context(), first, nil, f, noon().Add(time.Hour))
+	second, err := s.Publish(t.Context(), 17, first, nil, f, noon().Add(time.Hour))
 	if err != nil || second.Version() != "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z" {
 		t.Fatalf("published %s, %v", second.Version(), err)
 	}
-	names, err := s.List(t.Context())
+	names, err := s.List(t.Context(), 17)
 	want := []string{"anomaly_v20260301T120000Z", "forecasting_v20260301T120000Z", "forecasting_v20260301T130000Z"}
 	if err != nil || !slices.Equal(names, want) {
 		t.Errorf("listed %v, %v", names, err)
 	}
-	back, err := s.Use(t.Context(), "", "forecasting_v20260301T120000Z", noon().Add(2*time.Hour))
+	back, err := s.Use(t.Context(), 17, "", "forecasting_v20260301T120000Z", noon().Add(2*time.Hour))
 	if err != nil || back.Version() != first.Version() {
 		t.Errorf("back at %s, %v", back.Version(), err)
 	}
-	if _, err := s.Use(t.Context(), "anomaly_v20200101T000000Z", "", noon()); !errors.Is(err, modelstore.ErrNoArtifact) {
+	if _, err := s.Use(t.Context(), 17, "anomaly_v20200101T000000Z", "", noon()); !errors.Is(err, modelstore.ErrNoArtifact) {
 		t.Errorf("using what there is not: %v", err)
 	}
-	pair, err := s.Load(t.Context(), back)
+	pair, _, err := s.Load(t.Context(), 17, back)
 	if err != nil || pair.Detector == nil || pair.Forecaster == nil || pair.Forecaster.Info.Name != "forecasting_v20260301T120000Z" {
 		t.Errorf("loaded %+v, %v", pair.Manifest, err)
 	}
@@ -126,19 +126,19 @@ func TestGenerationsOfOneSecond(t *testing.T) {
 	for _, run := range []int64{0, 9, 10, 100} {
 		d, _ := trainedBy(t, run, noon())
 		var err error
-		if live, err = s.Publish(t.Context(), live, d, nil, noon()); err != nil {
+		if live, err = s.Publish(t.Context(), 17, live, d, nil, noon()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	names, err := s.List(t.Context())
+	names, err := s.List(t.Context(), 17)
 	if want := []string{old, old + "_000009", old + "_000010", old + "_000100"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("listed %v, %v, want %v", names, err, want)
 	}
-	back, err := s.Use(t.Context(), old, "", noon())
+	back, err := s.Use(t.Context(), 17, old, "", noon())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pair, err := s.Load(t.Context(), back); err != nil || pair.Detector == nil || pair.Detector.Info.Name != old {
+	if pair, _, err := s.Load(t.Context(), 17, back); err != nil || pair.Detector == nil || pair.Detector.Info.Name != old {
 		t.Errorf("loaded %+v, %v", pair.Manifest, err)
 	}
 }
@@ -148,11 +148,11 @@ func TestNothingNewWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	live := s.publish(t, noon())
-	after, err := s.Publish(t.Context(), live, nil, nil, noon().Add(time.Hour))
+	after, err := s.Publish(t.Context(), 17, live, nil, nil, noon().Add(time.Hour))
 	if err != nil || after != live {
 		t.Errorf("published %+v, %v", after, err)
 	}
-	if now, err := s.Manifest(t.Context()); err != nil || now != live {
+	if now, err := s.Manifest(t.Context(), 17); err != nil || now != live {
 		t.Errorf("the manifest is %+v, %v, was %+v", now, err, live)
 	}
 }
@@ -167,7 +167,7 @@ func TestTwoTrainers(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range trainers {
 		d, f := trained(t, noon().Add(time.Duration(i+1)*time.Minute))
-		group.Go(func() { _, faults[i] = s.Publish(context.Background(), live, d, f, noon()) })
+		group.Go(func() { _, faults[i] = s.Publish(context.Background(), 17, live, d, f, noon()) })
 	}
 	group.Wait()
 	taken := 0
@@ -191,7 +191,7 @@ func TestLoaderFollows(t *testing.T) {
 	now := noon()
 	var log bytes.Buffer
 	l := modelstore.NewLoader(s.Bucket, 0, func() time.Time { return now }, slog.New(slog.NewTextHandler(&log, nil)))
-	version := func() string { return l.Pair(t.Context()).Manifest.Version() }
+	version := func() string { return l.Wait(t.Context(), 17).Manifest.Version() }
 	if got := version(); got != "" {
 		t.Errorf("of an empty bucket it loaded %s", got)
 	}
@@ -211,7 +211,7 @@ func TestLoaderFollows(t *testing.T) {
 		"flipped":        func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
 		"a version more": func(b []byte) []byte { b[len("coldaisle model\n")]++; return b },
 	} {
-		object := "models/" + second.Detector + ".bin"
+		object := "models/17/" + second.Detector + ".bin"
 		whole, err := s.server.GetObject("models", object)
 		if err != nil {
 			t.Fatal(err)

@@ -83,7 +83,7 @@ func (d *Document) JudgeAnswer(request *http.Request, status int, header http.He
 			SchemaValidationOptions: formats(),
 		},
 	}
-	if kind, _, _ := strings.Cut(header.Get("Content-Type"), ";"); strings.HasPrefix(kind, "text/") {
+	if kind, _, _ := strings.Cut(header.Get("Content-Type"), ";"); strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "-text") {
 		answer.Options.ExcludeResponseBody = true // the filter reads JSON alone
 		if content := input.Route.Operation.Responses.Status(status); content == nil || content.Value.Content[kind] == nil {
 			return fmt.Errorf("%s %s answered %d with %s, which is not documented", request.Method, request.URL.Path, status, kind)

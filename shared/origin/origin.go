@@ -19,6 +19,7 @@ import (
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/signature"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
 )
@@ -55,6 +56,8 @@ type Verifier struct {
 	clock   func() time.Time
 	cache   *expirable.LRU[string, entry]
 	lookups *coalesce.Group[string, entry]
+
+	signatures *signature.Verifier
 }
 
 type entry struct {
@@ -66,7 +69,7 @@ type entry struct {
 // New returns a verifier over the metadata store.
 func New(keys Keys, clock func() time.Time, options Options) *Verifier {
 	return &Verifier{
-		options: options, clock: clock,
+		options: options, clock: clock, signatures: signature.New(),
 		cache: expirable.NewLRU[string, entry](capacity, nil, MaxAge),
 		lookups: coalesce.New(func(ctx context.Context, ids []string) ([]entry, error) {
 			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
@@ -104,6 +107,9 @@ func (v *Verifier) Data(ctx context.Context, m push.Message) (wire.Data, Source,
 		return wire.Data{}, Source{}, v.refused(ctx, err)
 	}
 	d.Reading.Channel = source.Channel
+	if err := v.admit(d.Reading); err != nil {
+		return wire.Data{}, Source{}, err
+	}
 	return d, source, nil
 }
 
@@ -118,7 +124,19 @@ func (v *Verifier) Reading(ctx context.Context, m push.Message) (reading.Reading
 		return reading.Reading{}, Source{}, v.refused(ctx, err)
 	}
 	r.Channel = source.Channel
+	if err := v.admit(r); err != nil {
+		return reading.Reading{}, Source{}, err
+	}
 	return r, source, nil
+}
+
+// admit refuses a reading of the open channel where that is closed. The probe's are
+// no sensor's, and nobody signs them.
+func (v *Verifier) admit(r reading.Reading) error {
+	if v.options.RequireEnrolled && r.Channel == reading.Open && r.NodeID != reading.ProbeNodeID {
+		return push.Permanent(push.ReasonUnsigned, errors.New("no enrolled gateway has signed the message"))
+	}
+	return nil
 }
 
 // refused marks the error of a message that cannot be decoded, unless it is marked.
@@ -139,9 +157,6 @@ func (v *Verifier) source(ctx context.Context, m push.Message) (Source, func(tim
 		return Source{}, nil, push.Permanent(push.ReasonMalformed, err)
 	}
 	if !claimed.Signed() {
-		if v.options.RequireEnrolled {
-			return Source{}, nil, push.Permanent(push.ReasonUnsigned, errors.New("no enrolled gateway has signed the message"))
-		}
 		return Source{}, v.dateOpen(ctx, m.PublishTime), nil
 	}
 	gateway, err := v.gateway(ctx, claimed.GatewayID)
@@ -154,7 +169,7 @@ func (v *Verifier) source(ctx context.Context, m push.Message) (Source, func(tim
 		return Source{}, nil, push.Permanent(push.ReasonRevoked, fmt.Errorf("gateway %s is revoked", claimed.GatewayID))
 	}
 	date := func(stamped time.Time) (time.Time, error) {
-		if !claimed.Verify(gateway.key.PublicKey, stamped, m.Data) {
+		if !claimed.Verify(v.signatures, gateway.key.PublicKey, stamped, m.Data) {
 			return time.Time{}, push.Permanent(push.ReasonSignature, fmt.Errorf("wrong signature of gateway %s", claimed.GatewayID))
 		}
 		at, err := reading.SignedTime(stamped, claimed.Age.Duration, m.PublishTime)

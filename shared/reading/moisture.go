@@ -1,6 +1,10 @@
 package reading
 
-import "math"
+import (
+	"math"
+
+	"coldaisle.dev/shared/portable"
+)
 
 // The constants of the Magnus formula over water, for which Sonntag (1990,
 // Zeitschrift für Meteorologie 70) gives less than 0.3 % error from -45 to
@@ -33,6 +37,12 @@ const driest = 0.1
 // relative humidity in % must cool for its water to condense. Below [driest] it is
 // that of the driest air.
 func DewPoint(temperature, humidity float64) float64 {
-	exponent := math.Log(max(humidity, driest)/100) + magnusSlope*temperature/(magnusOffset+temperature)
+	exponent := portable.Log(max(humidity, driest)/100) + magnusSlope*temperature/(magnusOffset+temperature)
 	return magnusOffset * exponent / (magnusSlope - exponent)
+}
+
+// RelativeHumidity is that of air of a temperature and a dew point, both in °C, in
+// percent: the inverse of [DewPoint].
+func RelativeHumidity(temperature, dewPoint float64) float64 {
+	return 100 * math.Exp(magnusSlope*dewPoint/(magnusOffset+dewPoint)-magnusSlope*temperature/(magnusOffset+temperature))
 }

@@ -40,22 +40,95 @@ func (n NodeRef) Key() string {
 	return key.String()
 }
 
-// Bucket summarises the readings of one part of a range; temperatures are in
-// °C, humidities in % relative humidity.
-type Bucket struct {
-	Start                                          time.Time
-	AvgTemperature, MinTemperature, MaxTemperature float64
-	AvgHumidity, MinHumidity, MaxHumidity          float64
-	Count                                          int64
-}
-
-// Stats summarises the readings of a window, in the same units. With a Count of
-// 0 the rest means nothing.
+// Stats summarises readings; temperatures are in °C, humidities in % relative
+// humidity. With a Count of 0 the rest means nothing.
 type Stats struct {
 	AvgTemperature, MinTemperature, MaxTemperature float64
 	AvgHumidity, MinHumidity, MaxHumidity          float64
 	Count                                          int64
 }
+
+// Combine returns the summary of the readings of both.
+func Combine(a, b Stats) Stats {
+	if a.Count == 0 || b.Count == 0 {
+		if a.Count == 0 {
+			return b
+		}
+		return a
+	}
+	weight := float64(b.Count) / float64(a.Count+b.Count)
+	return Stats{
+		AvgTemperature: a.AvgTemperature + weight*(b.AvgTemperature-a.AvgTemperature),
+		MinTemperature: min(a.MinTemperature, b.MinTemperature), MaxTemperature: max(a.MaxTemperature, b.MaxTemperature),
+		AvgHumidity: a.AvgHumidity + weight*(b.AvgHumidity-a.AvgHumidity),
+		MinHumidity: min(a.MinHumidity, b.MinHumidity), MaxHumidity: max(a.MaxHumidity, b.MaxHumidity),
+		Count: a.Count + b.Count,
+	}
+}
+
+// Bucket summarises the readings of one part of a range.
+type Bucket struct {
+	Start time.Time
+	Stats
+}
+
+// Hour is the summary of an hour of a node in a channel.
+type Hour struct {
+	NodeID  string
+	Channel reading.Channel
+	Bucket
+}
+
+// Aggregated is what runs that aggregate by hours have done.
+type Aggregated struct {
+	Started, Until time.Time   // the last began then, and left all complete until then
+	Days           []time.Time // that were aggregated, perhaps several times
+	All            bool        // whether all days may have been
+}
+
+// HourlyFrom is from what length on a range is summarised by whole hours.
+const HourlyFrom = 7 * 24 * time.Hour
+
+// Parts cuts a range into at most n parts of equal width and returns the begin of the
+// first. From [HourlyFrom] on they are whole hours, and the first begins with the hour
+// of start: what is before start is in none.
+func Parts(start, end time.Time, n int) (first time.Time, width time.Duration) {
+	unit := reading.Precision
+	if end.Sub(start) >= HourlyFrom {
+		unit = time.Hour
+		start = start.Truncate(unit)
+	}
+	parts := int64(n) * int64(unit)
+	return start, time.Duration((int64(end.Sub(start))+parts-1)/parts) * unit
+}
+
+// Purpose is what a query is for. Where a query is paid by the bytes that it scans,
+// each purpose has a limit of its own.
+type Purpose string
+
+// The purposes.
+const (
+	Page     Purpose = "page"     // what every open page asks: statistics
+	Chart    Purpose = "chart"    // a range in parts
+	Export   Purpose = "export"   // all readings of a range, of one node or of many
+	Training Purpose = "training" // a sample of all readings of a customer
+)
+
+// LimitError is the error of a query that was not run, because it would scan more
+// bytes than its purpose allows.
+type LimitError struct {
+	Purpose Purpose
+	Bytes   int64 // allowed
+	Err     error
+}
+
+// Error implements error.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("a query for purpose %s would scan more than %d bytes: %v", e.Purpose, e.Bytes, e.Err)
+}
+
+// Unwrap returns the backend's own error.
+func (e *LimitError) Unwrap() error { return e.Err }
 
 // Reader answers the API's questions.
 type Reader interface {
@@ -69,8 +142,8 @@ type Reader interface {
 	// a node channel after channel, oldest first, without holding them all in memory.
 	// An error is the last thing it yields.
 	Ranges(ctx context.Context, nodes []NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
-	// Buckets summarises a range in at most n parts of equal width, oldest
-	// first; parts without readings are absent.
+	// Buckets summarises a range in at most n parts, see [Parts], oldest first; parts
+	// without readings are absent.
 	Buckets(ctx context.Context, node NodeRef, start, end time.Time, n int) ([]Bucket, error)
 	// Stats summarises the windows from each of starts to end, in their order.
 	Stats(ctx context.Context, node NodeRef, end time.Time, starts []time.Time) ([]Stats, error)
@@ -90,17 +163,17 @@ type Appender interface {
 	Append(ctx context.Context, rows []reading.Reading) error
 }
 
-// HistoryReader answers training's question.
-type HistoryReader interface {
-	// History yields at most limit readings with start ≤ time < end, of all
-	// nodes of all channels: the newest of each node, equally many of each as far as
-	// it has them, node after node, oldest first. An error is the last thing it yields.
-	History(ctx context.Context, start, end time.Time, limit int) iter.Seq2[reading.Reading, error]
+// Sampler answers training's question for one customer.
+type Sampler interface {
+	// Sample yields at most so many readings of nodes, stratified over weeks, hours and
+	// nodes: those of [Stretches], node after node, oldest first. An error is the last
+	// thing it yields.
+	Sample(ctx context.Context, nodes []NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error]
 }
 
 // Store is the time-series table, written and read.
 type Store interface {
 	Appender
 	Reader
-	HistoryReader
+	Sampler
 }

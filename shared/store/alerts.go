@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -97,18 +98,41 @@ func (s *Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, e
 	}
 }
 
-// ActiveAlerts lists a customer's unacknowledged alerts, newest first.
-func (s *Store) ActiveAlerts(ctx context.Context, customerID int64) ([]Alert, error) {
-	found, err := queryAll[Alert](ctx, s, `
-		SELECT `+alertColumns+`
-		FROM alerts
-		WHERE customer_id = @customer AND NOT acknowledged AND NOT `+alertAcknowledged+`
-		ORDER BY timestamp DESC, id DESC`,
-		pgx.StrictNamedArgs{"customer": customerID})
-	if err != nil {
-		return nil, fmt.Errorf("active alerts of customer %d: %w", customerID, err)
+// activePage is how many active alerts are read at once.
+const activePage = 1000
+
+// ActiveAlerts gives a customer's unacknowledged alerts, newest first. After hours of
+// backlog there are a million: it reads them in pages, and holds neither them nor a
+// connection while the caller is busy.
+func (s *Store) ActiveAlerts(ctx context.Context, customerID int64) iter.Seq2[Alert, error] {
+	return func(yield func(Alert, error) bool) {
+		var after *time.Time
+		var id int64
+		for {
+			page, err := queryAll[Alert](ctx, s, `
+				SELECT `+alertColumns+`
+				FROM alerts
+				WHERE customer_id = @customer AND NOT acknowledged AND NOT `+alertAcknowledged+` AND `+sensorInRooms("alerts.customer_id", "alerts.sensor_id")+`
+				  AND (timestamp, alerts.id) < (COALESCE(@after::timestamptz, 'infinity'), @id::bigint)
+				ORDER BY timestamp DESC, id DESC
+				LIMIT @page`,
+				pgx.StrictNamedArgs{"customer": customerID, "after": after, "id": id, "page": activePage, "rooms": RoomsOf(ctx)})
+			if err != nil {
+				yield(Alert{}, fmt.Errorf("active alerts of customer %d: %w", customerID, err))
+				return
+			}
+			for _, a := range page {
+				if !yield(a, nil) {
+					return
+				}
+			}
+			if len(page) < activePage {
+				return
+			}
+			last := page[len(page)-1]
+			after, id = &last.Time, last.ID
+		}
 	}
-	return found, nil
 }
 
 // AlertQuery says which alerts [Store.AlertHistory] lists.
@@ -125,12 +149,12 @@ func (s *Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery
 	found, err := queryAll[Alert](ctx, s, `
 		SELECT `+alertColumns+`
 		FROM alerts
-		WHERE customer_id = @customer AND (@sensor = '' OR sensor_id = @sensor)
+		WHERE customer_id = @customer AND (@sensor = '' OR sensor_id = @sensor) AND `+sensorInRooms("alerts.customer_id", "alerts.sensor_id")+`
 		  AND timestamp >= COALESCE(@start::timestamptz, '-infinity') AND timestamp < COALESCE(@end::timestamptz, 'infinity')
 		ORDER BY timestamp DESC, id DESC
 		LIMIT @limit`,
 		pgx.StrictNamedArgs{
-			"customer": customerID, "sensor": q.SensorID, "start": instantOrNull(q.Start), "end": instantOrNull(q.End), "limit": q.Limit,
+			"customer": customerID, "sensor": q.SensorID, "start": instantOrNull(q.Start), "end": instantOrNull(q.End), "limit": q.Limit, "rooms": RoomsOf(ctx),
 		})
 	if err != nil {
 		return nil, fmt.Errorf("alert history of customer %d: %w", customerID, err)
@@ -143,8 +167,8 @@ func (s *Store) Alert(ctx context.Context, customerID, id int64) (Alert, error) 
 	found, err := queryOne[Alert](ctx, s, ErrNoAlert, `
 		SELECT `+alertColumns+`
 		FROM alerts
-		WHERE id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		WHERE id = @id AND customer_id = @customer AND `+sensorInRooms("alerts.customer_id", "alerts.sensor_id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return Alert{}, fmt.Errorf("alert %d: %w", id, err)
 	}
@@ -157,9 +181,9 @@ func (s *Store) AcknowledgeAlert(ctx context.Context, customerID, id int64) (Ale
 	acknowledged, err := queryOne[Alert](ctx, s, ErrNoAlert, `
 		UPDATE alerts
 		SET acknowledged = true
-		WHERE id = @id AND customer_id = @customer
+		WHERE id = @id AND customer_id = @customer AND `+sensorInRooms("alerts.customer_id", "alerts.sensor_id")+`
 		RETURNING `+alertColumns,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return Alert{}, fmt.Errorf("acknowledge alert %d: %w", id, err)
 	}
@@ -225,4 +249,12 @@ func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperat
 		return Thresholds{}, fmt.Errorf("set thresholds of customer %d: %w", customerID, err)
 	}
 	return set, nil
+}
+
+// instantOrNull is NULL for the zero time.
+func instantOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }

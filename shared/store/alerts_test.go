@@ -1,11 +1,13 @@
 package store_test
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/readings"
@@ -77,12 +79,56 @@ func TestRedeliveryKeepsTheAcknowledgement(t *testing.T) {
 		}
 	}
 	db.insert(t, hot("n1", "a"), store.AlertDuplicate)
-	active, err := db.ActiveAlerts(t.Context(), db.anna)
+	active, err := db.active(t.Context(), db.anna)
 	if err != nil || len(active) != 0 {
 		t.Errorf("active %+v, %v", active, err)
 	}
 	if found := db.history(t, db.anna, 50); len(found) != 1 || !found[0].Acknowledged {
 		t.Errorf("history %+v", found)
+	}
+}
+
+// active gathers a customer's active alerts.
+func (db fixture) active(ctx context.Context, customer int64) (alerts []store.Alert, err error) {
+	for a, err := range db.ActiveAlerts(ctx, customer) {
+		if err != nil {
+			return nil, err
+		}
+		alerts = append(alerts, a)
+	}
+	return alerts, nil
+}
+
+// TestActiveAlertsAreReadInPages takes away those that are not read yet once the first
+// is given: what follows is the rest of the first page, all that is held of them.
+func TestActiveAlertsAreReadInPages(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sql(t, `
+		INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
+		SELECT @anna, 'n1', 'temperature', 'High', now() - make_interval(secs => i / 3), i::text, 55.2, 50
+		FROM generate_series(1, 2500) AS i`, pgx.NamedArgs{"anna": db.anna})
+	all, err := db.active(t.Context(), db.anna)
+	seen := map[int64]bool{}
+	for i, a := range all {
+		if seen[a.ID] = true; i > 0 && a.Time.After(all[i-1].Time) {
+			t.Errorf("alert %d is newer than the one before", i)
+		}
+	}
+	if err != nil || len(all) != 2500 || len(seen) != 2500 {
+		t.Fatalf("%d alerts, %d different ones, %v", len(all), len(seen), err)
+	}
+	given := 0
+	for _, err := range db.ActiveAlerts(t.Context(), db.anna) {
+		if given++; given == 1 {
+			db.sql(t, `DELETE FROM alerts`, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if given != 1000 {
+		t.Errorf("%d alerts were held", given)
 	}
 }
 
@@ -145,7 +191,7 @@ func TestHistoryIsNewestFirstAndLimited(t *testing.T) {
 	if diff := cmp.Diff([]int{5, 4, 3}, minutes(db.history(t, db.anna, 3))); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	active, err := db.ActiveAlerts(t.Context(), db.anna)
+	active, err := db.active(t.Context(), db.anna)
 	if diff := cmp.Diff([]int{5, 4, 3, 2, 1}, minutes(active)); diff != "" || err != nil {
 		t.Errorf("active, %v (-want +got):\n%s", err, diff)
 	}

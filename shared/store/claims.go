@@ -26,6 +26,7 @@ const RetryAfter = 10 * time.Minute
 // has expired.
 type Claim struct {
 	RunID       int64
+	CustomerID  int64 // whose models to train; 0 of versions that made one pair for all
 	TriggeredBy string
 	Attempt     int // counts the claims of the run, from 1
 }
@@ -39,14 +40,17 @@ func (s *Store) ClaimRun(ctx context.Context, id int64) (Claim, error) {
 		SET attempts = attempts + 1, claimed_at = now(), requested_at = COALESCE(requested_at, now())
 		WHERE id = @id AND status = 'running'
 		  AND (claimed_at IS NULL OR claimed_at < now() - make_interval(secs => @claim_time))
-		RETURNING id AS run_id, triggered_by, attempts AS attempt`,
+		RETURNING id AS run_id, COALESCE(customer_id, 0) AS customer_id, triggered_by, attempts AS attempt`,
 		pgx.StrictNamedArgs{"id": id, "claim_time": ClaimTime.Seconds()})
 	if errors.Is(err, ErrNoRun) {
-		run, absent := s.TrainingRun(ctx, id)
+		var status string
+		absent := s.pool.QueryRow(ctx, `SELECT status FROM model_training_runs WHERE id = @id`, pgx.StrictNamedArgs{"id": id}).Scan(&status)
 		switch {
+		case errors.Is(absent, pgx.ErrNoRows):
+			// It stays what it is.
 		case absent != nil:
-			return Claim{}, absent
-		case run.Status == RunRunning:
+			return Claim{}, fmt.Errorf("training run %d: %w", id, absent)
+		case status == RunRunning:
 			err = ErrRunClaimed
 		default:
 			err = ErrRunEnded
@@ -76,37 +80,36 @@ func (s *Store) RenewRun(ctx context.Context, c Claim) error {
 
 // Verdict is a user's answer to a prediction, from which training learns.
 type Verdict struct {
-	ID                  int64
-	Channel             reading.Channel
-	SensorID            string
-	Time                time.Time // of the reading
-	MessageID           string    // of the reading; empty for predictions of other models
-	AnomalyPredicted    bool
-	Feedback            Feedback
-	SamplingProbability float64 // how likely a reading like this one was to be recorded at all
-	Score               *float64
+	ID               int64
+	Channel          reading.Channel
+	SensorID         string
+	Time             time.Time // of the reading
+	MessageID        string    // of the reading; empty for predictions of other models
+	AnomalyPredicted bool
+	Feedback         Feedback
+	Score            *float64
 }
 
-// UnusedVerdicts returns the oldest verdicts of all customers that no run has
-// used.
-func (s *Store) UnusedVerdicts(ctx context.Context, limit int) ([]Verdict, error) {
-	return s.verdicts(ctx, `NOT used_in_training`, `id`, limit)
+// UnusedVerdicts returns the oldest verdicts of a customer that no run has used.
+func (s *Store) UnusedVerdicts(ctx context.Context, customerID int64, limit int) ([]Verdict, error) {
+	return s.verdicts(ctx, customerID, unusedVerdicts, `p.id`, limit)
 }
 
-// UsedVerdicts returns the newest verdicts of all customers that runs have used:
-// what a new detector is held against.
-func (s *Store) UsedVerdicts(ctx context.Context, limit int) ([]Verdict, error) {
-	return s.verdicts(ctx, `used_in_training`, `id DESC`, limit)
+// UsedVerdicts returns the newest verdicts of a customer that runs have used: what a new
+// detector is held against.
+func (s *Store) UsedVerdicts(ctx context.Context, customerID int64, limit int) ([]Verdict, error) {
+	return s.verdicts(ctx, customerID, `p.used_in_training`, `p.id DESC`, limit)
 }
 
-func (s *Store) verdicts(ctx context.Context, which, order string, limit int) ([]Verdict, error) {
+func (s *Store) verdicts(ctx context.Context, customerID int64, which, order string, limit int) ([]Verdict, error) {
 	found, err := queryAll[Verdict](ctx, s, `
-		SELECT id, channel, sensor_id, timestamp AS time, message_id, anomaly_predicted, feedback, sampling_probability, score
-		FROM prediction_feedback
-		WHERE feedback IS NOT NULL AND `+which+`
+		SELECT p.id, p.channel, p.sensor_id, p.timestamp AS time, p.message_id, p.anomaly_predicted, p.feedback, p.score
+		FROM visible_spans v
+		JOIN prediction_feedback p ON `+visibleToCustomer+`
+		WHERE p.feedback IS NOT NULL AND `+which+`
 		ORDER BY `+order+`
 		LIMIT @limit`,
-		pgx.StrictNamedArgs{"limit": limit})
+		pgx.StrictNamedArgs{"customer": customerID, "limit": limit})
 	if err != nil {
 		return nil, fmt.Errorf("verdicts: %w", err)
 	}

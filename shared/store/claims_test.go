@@ -36,7 +36,7 @@ func training(t *testing.T, db fixture) (store.Claim, []store.Verdict) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdicts, err := db.UnusedVerdicts(t.Context(), 10)
+	verdicts, err := db.UnusedVerdicts(t.Context(), db.anna, 10)
 	if err != nil || len(verdicts) != 2 {
 		t.Fatalf("verdicts %+v, %v", verdicts, err)
 	}
@@ -98,7 +98,7 @@ func TestVerdictChangedDuringARunWaitsForTheNext(t *testing.T) {
 	if diff := cmp.Diff([]int64{verdicts[1].ID}, db.used(t)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
-	left, err := db.UnusedVerdicts(t.Context(), 10)
+	left, err := db.UnusedVerdicts(t.Context(), db.anna, 10)
 	if err != nil || len(left) != 1 || left[0].ID != verdicts[0].ID || left[0].Feedback != store.FeedbackNotOK {
 		t.Errorf("left %+v, %v", left, err)
 	}
@@ -119,7 +119,7 @@ func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
 	if err != nil || failed.Status != store.RunFailed || failed.CompletedAt == nil || *failed.ErrorMessage != "Fewer than 500 readings: train again later." {
 		t.Errorf("failed %+v, %v", failed, err)
 	}
-	if left, err := db.UnusedVerdicts(t.Context(), 10); err != nil || len(left) != 2 {
+	if left, err := db.UnusedVerdicts(t.Context(), db.anna, 10); err != nil || len(left) != 2 {
 		t.Errorf("left %+v, %v", left, err)
 	}
 }
@@ -138,14 +138,14 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.verdicts(t, "n1", 1)
-	got, err := db.UnusedVerdicts(t.Context(), 1) // the oldest
+	got, err := db.UnusedVerdicts(t.Context(), db.anna, 1) // the oldest
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	got[0].Time = got[0].Time.UTC()
 	want := store.Verdict{
 		ID: recorded.ID, Channel: reading.Channel(db.anna), SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true,
-		Feedback: store.FeedbackOK, SamplingProbability: 0.25, Score: new(0.75),
+		Feedback: store.FeedbackOK, Score: new(0.75),
 	}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -217,12 +217,12 @@ func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {
 	if _, err := db.FailRun(t.Context(), claim, "no"); err != nil {
 		t.Fatal(err)
 	}
-	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || begun {
+	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
 		t.Errorf("at once: %v, %v", begun, err)
 	}
 	db.sql(t, `UPDATE model_training_runs SET completed_at = now() - make_interval(secs => @age)`,
 		pgx.NamedArgs{"age": (store.RetryAfter + time.Second).Seconds()})
-	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || !begun {
+	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
 		t.Errorf("after a while: %v, %v", begun, err)
 	}
 }

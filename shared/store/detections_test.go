@@ -13,7 +13,7 @@ import (
 
 func detection(minutes float64, anomaly bool) store.NewPrediction {
 	return store.NewPrediction{
-		SensorID: "n1", Time: minute(minutes), MessageID: strconv.FormatFloat(minutes, 'f', -1, 64),
+		SensorID: "n1", Time: instant().Add(time.Duration(minutes * float64(time.Minute))), MessageID: strconv.FormatFloat(minutes, 'f', -1, 64),
 		AnomalyPredicted: anomaly, SamplingProbability: 1,
 	}
 }

@@ -19,6 +19,20 @@ import (
 // EnrolmentTime is how long an enrolment code is valid.
 const EnrolmentTime = 24 * time.Hour
 
+// Bounds of a customer's gateways.
+const (
+	// MaxGateways is how many a customer may have that are enrolled or wait for their code.
+	MaxGateways = 200
+	// MaxEnrolmentCodes is how many of them may wait.
+	MaxEnrolmentCodes = 20
+)
+
+// forgotten are the gateways g that are not shown any more and are removed: a week
+// after their code expired without being used, and a year after they were revoked. The audit log
+// keeps what was done with them.
+const forgotten = `(g.enrolled_at IS NULL AND COALESCE(g.revoked_at, g.code_expires_at) < now() - interval '7 days'
+	OR g.revoked_at < now() - interval '1 year')`
+
 // CloneShown is how long a gateway is shown as cloned after two boots of its key
 // were seen at once.
 const CloneShown = 24 * time.Hour
@@ -41,6 +55,8 @@ type Gateway struct {
 	OutboxReadings int64
 	Nodes          int64      // that it reports
 	CloneSeenAt    *time.Time // when two boots of its key were last seen at once
+	// PairKey is the secret of the customer's gateways, see [Store.RevokeGateway].
+	PairKey []byte
 }
 
 // Revoked reports whether the gateway's messages are refused.
@@ -54,11 +70,28 @@ func (g Gateway) Clone(now time.Time) bool {
 // gatewayColumns are of gateways g and customers c.
 const gatewayColumns = `g.id, g.customer_id, g.name, c.email AS account, g.created_at, g.enrolled_at, g.revoked_at, g.public_key,
 	g.last_seen, g.version, g.role, g.clock_offset_ms * interval '1 millisecond' AS clock_offset, g.outbox_readings,
-	(SELECT count(*) FROM gateway_nodes n WHERE n.gateway_id = g.id) AS nodes, g.clone_seen_at`
+	(SELECT count(*) FROM gateway_nodes n WHERE n.gateway_id = g.id) AS nodes, g.clone_seen_at, c.pair_key`
 
 // CreateGateway makes a gateway that waits for its one-time code, which is
-// returned here and nowhere else.
+// returned here and nowhere else. It removes those of all customers that are not shown
+// any more. Errors: [ErrNoCustomer], [ErrTooManyGateways]. Two calls for one customer must not run
+// at once: see [Store.LockChanges].
 func (s *Store) CreateGateway(ctx context.Context, customerID int64, name string) (Gateway, string, error) {
+	if _, err := s.pool.Exec(ctx, `DELETE FROM gateways g WHERE `+forgotten); err != nil {
+		return Gateway{}, "", fmt.Errorf("remove old gateways: %w", err)
+	}
+	var full bool
+	err := s.pool.QueryRow(ctx, `
+		SELECT count(*) >= @most OR count(*) FILTER (WHERE enrolled_at IS NULL) >= @most_codes
+		FROM gateways
+		WHERE customer_id = @customer AND revoked_at IS NULL AND (enrolled_at IS NOT NULL OR code_expires_at > now())`,
+		pgx.StrictNamedArgs{"customer": customerID, "most": MaxGateways, "most_codes": MaxEnrolmentCodes}).Scan(&full)
+	if err == nil && full {
+		err = ErrTooManyGateways
+	}
+	if err != nil {
+		return Gateway{}, "", fmt.Errorf("create gateway of customer %d: %w", customerID, err)
+	}
 	text := rand.Text() // 130 bits in base32
 	code := strings.Join([]string{text[:5], text[5:10], text[10:15], text[15:20]}, "-")
 	created, err := queryOne[Gateway](ctx, s, ErrNoCustomer, `
@@ -142,13 +175,14 @@ func (s *Store) Gateway(ctx context.Context, id string) (Gateway, error) {
 	return found, nil
 }
 
-// Gateways lists a customer's gateways, revoked ones too, oldest first.
+// Gateways lists a customer's gateways, oldest first; revoked ones for a year, those
+// whose code was not used for a week after its end.
 func (s *Store) Gateways(ctx context.Context, customerID int64) ([]Gateway, error) {
 	found, err := queryAll[Gateway](ctx, s, `
 		SELECT `+gatewayColumns+`
 		FROM gateways g
 		JOIN customers c ON c.id = g.customer_id
-		WHERE g.customer_id = @customer
+		WHERE g.customer_id = @customer AND NOT COALESCE(`+forgotten+`, false)
 		ORDER BY g.created_at, g.id`,
 		pgx.StrictNamedArgs{"customer": customerID})
 	if err != nil {
@@ -158,13 +192,20 @@ func (s *Store) Gateways(ctx context.Context, customerID int64) ([]Gateway, erro
 }
 
 // RevokeGateway ends a customer's gateway: its messages are refused within 15
-// seconds. What came before stays the customer's. Again, or another's, is
-// [ErrNoGateway].
+// seconds. What came before stays the customer's. The others of the customer get
+// another pair key, which this one cannot know. Again, or another's, is [ErrNoGateway].
 func (s *Store) RevokeGateway(ctx context.Context, customerID int64, id string) error {
 	done, err := s.pool.Exec(ctx, `
-		UPDATE gateways
-		SET revoked_at = now()
-		WHERE id = @id AND customer_id = @customer AND revoked_at IS NULL`,
+		WITH revoked AS (
+		    UPDATE gateways
+		    SET revoked_at = now()
+		    WHERE id = @id AND customer_id = @customer AND revoked_at IS NULL
+		    RETURNING customer_id
+		)
+		UPDATE customers
+		SET pair_key = DEFAULT
+		FROM revoked
+		WHERE customers.id = revoked.customer_id`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err == nil && done.RowsAffected() == 0 {
 		err = ErrNoGateway
@@ -207,7 +248,8 @@ func (s *Store) GatewayKeys(ctx context.Context, ids []string) (map[string]Gatew
 type GatewayStatus struct {
 	GatewayID      string
 	BootID         string
-	Sequence       int64 // counts the statuses of a boot
+	Sequence       int64     // counts the statuses of a boot
+	SignedAt       time.Time // by its corrected clock
 	Version, Role  string
 	ClockOffset    time.Duration
 	OutboxReadings int64
@@ -223,42 +265,20 @@ type ReportedNode struct {
 // maxReportedNodes is how many nodes of a gateway are kept: those reported last.
 const maxReportedNodes = 5000
 
+// maxBoots is how many boots of a gateway are remembered after another followed. A
+// status can be replayed for ten minutes (contract 10.11): no gateway starts that often.
+const maxBoots = 1000
+
 // RecordGatewayStatus keeps what a gateway says of itself and returns the gateway.
-// A revoked one is returned as it is, and nothing is kept. A boot that another
-// followed and that speaks again, or a sequence that has come already, is a second
-// user of the key: it is noted, and of the latter the status is [ErrStatusReplayed].
+// A revoked one is returned as it is, and nothing is kept. A sequence that has come
+// already is [ErrStatusReplayed], and so is a boot that another followed, unless it
+// signed later than every status before: then a second machine uses the key, which is
+// noted. A recording was signed before, and is no sign of one.
 func (s *Store) RecordGatewayStatus(ctx context.Context, status GatewayStatus) (Gateway, error) {
 	var replayed bool
-	err := s.pool.inTx(ctx, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `
-			WITH before AS (
-			    SELECT id, boot_id, previous_boot_id, sequence
-			    FROM gateways
-			    WHERE id = @id AND revoked_at IS NULL AND public_key IS NOT NULL
-			    FOR NO KEY UPDATE
-			)
-			UPDATE gateways AS g
-			SET last_seen = now(),
-			    clone_seen_at = CASE WHEN @boot = before.previous_boot_id OR (@boot = before.boot_id AND @sequence <= before.sequence)
-			        THEN now() ELSE g.clone_seen_at END,
-			    previous_boot_id = CASE WHEN @boot = before.boot_id THEN before.previous_boot_id ELSE before.boot_id END,
-			    boot_id = @boot,
-			    sequence = CASE WHEN @boot = before.boot_id THEN GREATEST(@sequence, before.sequence) ELSE @sequence END,
-			    version = @version, role = @role, clock_offset_ms = @offset, outbox_readings = @outbox
-			FROM before
-			WHERE g.id = before.id
-			RETURNING @boot = before.boot_id AND @sequence <= before.sequence`,
-			pgx.StrictNamedArgs{
-				"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "version": status.Version,
-				"role": status.Role, "offset": status.ClockOffset.Milliseconds(), "outbox": status.OutboxReadings,
-			}).Scan(&replayed)
-		if errors.Is(err, pgx.ErrNoRows) || replayed {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("update: %w", err)
-		}
-		return reportNodes(ctx, tx, status)
+	err := s.pool.inTx(ctx, func(tx pgx.Tx) (err error) {
+		replayed, err = recordStatus(ctx, tx, status)
+		return err
 	})
 	if err != nil {
 		return Gateway{}, fmt.Errorf("status of gateway %s: %w", status.GatewayID, err)
@@ -268,6 +288,80 @@ func (s *Store) RecordGatewayStatus(ctx context.Context, status GatewayStatus) (
 		return gateway, fmt.Errorf("status of gateway %s: %w", status.GatewayID, ErrStatusReplayed)
 	}
 	return gateway, err
+}
+
+func recordStatus(ctx context.Context, tx pgx.Tx, status GatewayStatus) (replayed bool, err error) {
+	// The lock is a statement of its own: the next one sees what the status before wrote.
+	locked, err := tx.Exec(ctx, `
+		SELECT
+		FROM gateways
+		WHERE id = @id AND revoked_at IS NULL AND public_key IS NOT NULL
+		FOR NO KEY UPDATE`, pgx.StrictNamedArgs{"id": status.GatewayID})
+	if err != nil {
+		return false, fmt.Errorf("lock: %w", err)
+	}
+	if locked.RowsAffected() == 0 {
+		return false, nil
+	}
+	signedAt := status.SignedAt.Truncate(time.Microsecond) // as the column has it
+	var repeated, followed, later bool
+	err = tx.QueryRow(ctx, `
+		SELECT boot_id = @boot AND sequence >= @sequence,
+		       boot_id <> @boot AND EXISTS (SELECT FROM gateway_boots b WHERE b.gateway_id = g.id AND b.boot_id = @boot),
+		       COALESCE(@signed > signed_at, true)
+		FROM gateways g
+		WHERE id = @id`,
+		pgx.StrictNamedArgs{
+			"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "signed": signedAt,
+		}).Scan(&repeated, &followed, &later)
+	if err != nil {
+		return false, fmt.Errorf("compare: %w", err)
+	}
+	clone := (repeated || followed) && later
+	if clone {
+		_, err := tx.Exec(ctx, `UPDATE gateways SET clone_seen_at = now(), signed_at = @signed WHERE id = @id`,
+			pgx.StrictNamedArgs{"id": status.GatewayID, "signed": signedAt})
+		if err != nil {
+			return false, fmt.Errorf("note clone: %w", err)
+		}
+	}
+	if repeated || followed && !clone {
+		return true, nil
+	}
+	_, err = tx.Exec(ctx, `
+		WITH before AS (
+		    INSERT INTO gateway_boots (gateway_id, boot_id)
+		    SELECT id, boot_id
+		    FROM gateways
+		    WHERE id = @id AND boot_id NOT IN ('', @boot)
+		    ON CONFLICT (gateway_id, boot_id) DO UPDATE
+		    SET followed_at = now()
+		    RETURNING gateway_id
+		)
+		DELETE FROM gateway_boots
+		WHERE gateway_id IN (SELECT gateway_id FROM before) AND boot_id IN (
+		    SELECT boot_id
+		    FROM gateway_boots
+		    WHERE gateway_id = @id
+		    ORDER BY followed_at DESC, boot_id
+		    OFFSET @most)`,
+		pgx.StrictNamedArgs{"id": status.GatewayID, "boot": status.BootID, "most": maxBoots})
+	if err != nil {
+		return false, fmt.Errorf("boot before: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE gateways
+		SET last_seen = now(), boot_id = @boot, sequence = @sequence, signed_at = GREATEST(@signed, signed_at),
+		    version = @version, role = @role, clock_offset_ms = @offset, outbox_readings = @outbox
+		WHERE id = @id`,
+		pgx.StrictNamedArgs{
+			"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "signed": signedAt, "version": status.Version,
+			"role": status.Role, "offset": status.ClockOffset.Milliseconds(), "outbox": status.OutboxReadings,
+		})
+	if err != nil {
+		return false, fmt.Errorf("update: %w", err)
+	}
+	return false, reportNodes(ctx, tx, status)
 }
 
 // reported is a time that a gateway has reported, or nil when it lies outside the

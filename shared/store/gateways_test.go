@@ -176,28 +176,43 @@ func TestGatewayStatusIsKept(t *testing.T) {
 	mustFail(t, "unknown", err, store.ErrNoGateway)
 }
 
-// TestTwoBootsOfOneKeyAreAClone shows contract 10.6.
+// TestTwoBootsOfOneKeyAreAClone shows contract 10.6: who signs later than the boot that followed, or a
+// sequence again, has the key. A recording, which was signed before, blames nobody.
 func TestTwoBootsOfOneKeyAreAClone(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	for name, c := range map[string]struct {
-		boots     []string // boot and sequence
+		statuses  []string // boot, sequence and second in which it is signed
 		wantClone bool
 		wantLast  error
 	}{
-		"one boot":                      {boots: []string{"a1", "a2", "a5"}},
-		"restarted twice":               {boots: []string{"a1", "a2", "b1", "c1", "c2"}},
-		"the boot before speaks again":  {boots: []string{"a1", "b1", "a2"}, wantClone: true},
-		"the same status again":         {boots: []string{"a1", "a2", "a2"}, wantClone: true, wantLast: store.ErrStatusReplayed},
-		"a copy of the running machine": {boots: []string{"a1", "a2", "a3", "a2"}, wantClone: true, wantLast: store.ErrStatusReplayed},
+		"one boot":                            {statuses: []string{"a1@1", "a2@2", "a5@3"}},
+		"its clock is set back":               {statuses: []string{"a1@200", "a2@2", "b1@3"}},
+		"restarted twice":                     {statuses: []string{"a1@1", "a2@2", "b1@3", "c1@4", "c2@5"}},
+		"the boot before speaks again":        {statuses: []string{"a1@1", "b1@2", "a2@3"}, wantClone: true},
+		"one of three speaks again":           {statuses: []string{"a1@1", "b1@2", "c1@3", "a2@4"}, wantClone: true},
+		"two in turn":                         {statuses: []string{"a1@1", "b1@2", "a2@3", "b2@4"}, wantClone: true},
+		"a copy of the running machine":       {statuses: []string{"a1@1", "a2@2", "a3@3", "a2@4"}, wantClone: true, wantLast: store.ErrStatusReplayed},
+		"the same status again":               {statuses: []string{"a1@1", "a2@2", "a2@2"}, wantLast: store.ErrStatusReplayed},
+		"a recording of the boot":             {statuses: []string{"a1@1", "a2@2", "a3@3", "a1@1"}, wantLast: store.ErrStatusReplayed},
+		"a recording of the boot before":      {statuses: []string{"a1@1", "a2@2", "b1@3", "a2@2"}, wantLast: store.ErrStatusReplayed},
+		"a recording of an earlier boot":      {statuses: []string{"a1@1", "b1@2", "c1@3", "a1@1"}, wantLast: store.ErrStatusReplayed},
+		"a recording from before a set clock": {statuses: []string{"a1@200", "a2@2", "b1@3", "a1@200"}, wantLast: store.ErrStatusReplayed},
+		"the gateway after a recording":       {statuses: []string{"a1@1", "b1@2", "c1@3", "a1@1", "b1@2", "c2@4"}},
+		"a clone's recording":                 {statuses: []string{"a1@1", "b1@2", "a2@3", "b1@2"}, wantClone: true, wantLast: store.ErrStatusReplayed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			gateway := db.enrolled(t, db.anna)
+			begin := time.Now().Truncate(time.Microsecond).Add(789) // a column has no nanoseconds
 			var err error
-			for _, boot := range c.boots {
+			for _, status := range c.statuses {
+				boot, second, _ := strings.Cut(status, "@")
 				sequence, _ := strconv.ParseInt(boot[1:], 10, 64)
-				gateway, err = db.RecordGatewayStatus(t.Context(), store.GatewayStatus{GatewayID: gateway.ID, BootID: boot[:1], Sequence: sequence})
+				seconds, _ := strconv.Atoi(second)
+				gateway, err = db.RecordGatewayStatus(t.Context(), store.GatewayStatus{
+					GatewayID: gateway.ID, BootID: boot[:1], Sequence: sequence, SignedAt: begin.Add(time.Duration(seconds) * time.Second),
+				})
 			}
 			mustFail(t, "last", err, c.wantLast)
 			if got := gateway.Clone(time.Now()); got != c.wantClone {

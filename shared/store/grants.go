@@ -24,29 +24,37 @@ func componentGrants() map[string]map[string]string {
 		edit   = "SELECT, UPDATE"
 		keep   = "SELECT, INSERT, UPDATE"
 		all    = "SELECT, INSERT, UPDATE, DELETE"
+		empty  = "TRUNCATE"
 	)
 	return map[string]map[string]string{
 		"ingest": {
 			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read, "gateways": read,
-			"node_state": keep, "node_slots": keep, "customer_rules": read, "rule_memory": read,
+			"node_state": keep, "node_slots": keep, "probe": keep, "customer_rules": read, "rule_memory": read, "learning_settings": read,
+			"recent_readings": append, "recent_days": keep, "recent_kept": keep,
+			"recent_readings_0": empty, "recent_readings_1": empty, "recent_readings_2": empty, "recent_readings_3": empty,
 		},
 		"detect": {
 			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read, "gateways": read, "visible_spans": read,
 			"prediction_feedback": append, "customer_rules": read, "rule_memory": read,
+			"node_state": read, "node_slots": read, "node_learning": keep, "learning_settings": read,
 		},
 		"storealert": {
 			"sensors": read, "visible_spans": read, "alerts": append,
 			"server_rooms": read, "sensor_tombstones": read, "customer_rules": read,
-			"node_state": keep, "rule_memory": all, "incidents": keep, "incident_events": append,
+			"node_state": keep, "rule_memory": all, "incidents": keep, "incident_events": all, "incident_groups": all, "prediction_feedback": keep,
 		},
-		"train": {"prediction_feedback": edit, "model_training_runs": edit},
+		"train": {
+			"prediction_feedback": edit, "model_training_runs": edit, "sensors": read, "visible_spans": read, "gateways": read, "incidents": read,
+			"recent_readings": read, "recent_days": read, "recent_kept": read,
+		},
 		"api": {
 			"customers": all, "server_rooms": all, "sensors": all, "sensor_tombstones": append,
 			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
-			"gateways": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all,
-			"audit_log": append,
-			"rules":     all, "customer_rules": read, "rule_memory": read, "incidents": keep, "incident_events": append,
-			"silence_acknowledgements": append, "maintenance_windows": keep,
+			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all, "probe": read,
+			"audit_log": append, "api_keys": all,
+			"rules": all, "customer_rules": read, "rule_memory": read, "incidents": keep, "incident_events": append, "incident_groups": read,
+			"silence_acknowledgements": append, "maintenance_windows": keep, "learning_settings": keep, "node_learning": read,
+			"recent_readings": read, "recent_days": read, "recent_kept": read, "recent_hours": all, "recent_hours_run": edit,
 		},
 	}
 }

@@ -126,7 +126,8 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	}
 	nodes := []reading.Node{{ID: "n1"}, {Channel: reading.Channel(db.bruno), ID: "n1"}, {Channel: reading.Channel(db.anna), ID: "n1"}}
 	got, err := db.SensorStatuses(t.Context(), nodes)
-	want := map[reading.Node]store.SensorStatus{nodes[0]: {Owned: true}, nodes[1]: {Deleted: true}, nodes[2]: {Owned: true}}
+	annas := store.SensorStatus{Owned: true, CustomerID: db.anna, RoomID: db.annasRoom, Budget: 1, Versions: map[int64]int64{1: 1, 2: 1}} // of her two thresholds
+	want := map[reading.Node]store.SensorStatus{nodes[0]: annas, nodes[1]: {Deleted: true}, nodes[2]: annas}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("statuses, %v (-want +got):\n%s", err, diff)
 	}

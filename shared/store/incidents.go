@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/incident"
 )
 
@@ -38,12 +39,56 @@ type Incident struct {
 	AcknowledgedBy   string
 	AcknowledgedPeak *float64
 	Comment          string
-	AlertCount       int64    // alert records of its limit in its time
-	ValueNow         *float64 // of a quantity that is measured, while it lasts
+	Verdict          IncidentVerdict // on an anomaly; empty while there is none
+	Finding          *Finding        // of learning; nil for an incident of a rule
+	GroupID          int64           // the first of those of its room and kind that overlap
+	AlertCount       int64           // alert records of its limit in its time
+	ValueNow         *float64        // of a quantity that is measured, while it lasts
+
+	// NewlyAcknowledged is set by [Store.AcknowledgeIncidents] where nobody had seen it before.
+	NewlyAcknowledged bool `db:"-"`
+}
+
+// IncidentVerdict is what a person says of an anomaly; empty while nobody has.
+type IncidentVerdict string
+
+// The verdicts. What was right is taken out of the past that detection calls usual.
+const (
+	VerdictRight    IncidentVerdict = "right"
+	VerdictWrong    IncidentVerdict = "wrong"
+	VerdictExpected IncidentVerdict = "expected" // unusual, and nothing to be told of
+)
+
+// Finding is what learning said in an incident: of its worst anomaly, or of its newest
+// forecast. See [incident.Finding].
+type Finding struct {
+	Cause       string   `json:"cause"`
+	Reason      string   `json:"reason"`
+	Value       float64  `json:"value"`
+	Low         *float64 `json:"low,omitempty"` // nil with High: there is no band
+	High        *float64 `json:"high,omitempty"`
+	Probability float64  `json:"probability,omitempty"`
+	// The limit will be passed between these times; nil for an anomaly.
+	Earliest *time.Time `json:"earliest,omitempty"`
+	Latest   *time.Time `json:"latest,omitempty"`
+}
+
+func newFinding(f incident.Finding, at time.Time) Finding {
+	shown := Finding{Cause: f.Cause, Reason: f.Reason, Value: f.Value, Probability: f.Probability}
+	if f.Low != 0 || f.High != 0 {
+		shown.Low, shown.High = &f.Low, &f.High
+	}
+	if f.Kind == incident.KindForecast {
+		shown.Earliest, shown.Latest = new(at.Add(f.Earliest).UTC()), new(at.Add(f.Latest).UTC())
+	}
+	return shown
 }
 
 // Describe says in words what the incident is.
 func (i Incident) Describe() string {
+	if i.Finding != nil {
+		return i.Finding.Reason
+	}
 	rule := incident.Rule{Quantity: incident.Quantity(i.Quantity), Direction: incident.Direction(i.Direction), Limit: i.LimitValue}
 	return rule.Describe(incident.Incident{Start: i.StartTime, End: i.EndTime, Peak: i.Peak, Reopened: i.Reopened})
 }
@@ -51,11 +96,13 @@ func (i Incident) Describe() string {
 // incidentColumns are of incidents i.
 const incidentColumns = `i.id, i.kind, i.channel, i.node_id, i.sensor_name, COALESCE(i.room_id, 0) AS room_id, i.room_name, i.gateway_id,
 	i.rule_id, i.quantity, i.direction, i.limit_value, i.severity, i.start_time, i.end_time, i.lasting, i.peak, i.peak_time, i.reopened,
-	i.late, i.resolution, i.acknowledged_at, i.acknowledged_by, i.acknowledged_peak, i.comment,
+	i.late, i.resolution, i.acknowledged_at, i.acknowledged_by, i.acknowledged_peak, i.comment, i.finding,
+	COALESCE(i.verdict, '') AS verdict,
+	COALESCE((SELECT g.group_id FROM incident_groups g WHERE g.incident_id = i.id), i.id) AS group_id,
 	CASE WHEN i.specified THEN (
 	    SELECT count(*)
 	    FROM alerts a
-	    WHERE a.customer_id = i.customer_id AND a.sensor_id = i.node_id AND a.channel = i.channel AND a.alert_type = i.quantity
+	    WHERE a.customer_id = i.customer_id AND a.sensor_id = i.node_id COLLATE "default" AND a.channel = i.channel AND a.alert_type = i.quantity
 	      AND a.timestamp BETWEEN i.start_time AND i.end_time) ELSE 0 END AS alert_count,
 	CASE WHEN i.lasting AND i.quantity IN ('temperature', 'humidity') THEN (
 	    SELECT CASE i.quantity WHEN 'temperature' THEN n.temperature ELSE n.humidity END
@@ -91,7 +138,7 @@ func (s *Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery
 	found, err := queryAll[Incident](ctx, s, `
 		SELECT `+incidentColumns+`
 		FROM incidents i
-		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND `+condition+`
+		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND `+condition+` AND `+inRooms("i.room_id")+`
 		  AND (@room::bigint = 0 OR i.room_id = @room) AND (@node = '' OR i.node_id = @node) AND (@kind = '' OR i.kind = @kind)
 		  AND i.start_time < COALESCE(@end::timestamptz, 'infinity')
 		  AND (i.lasting OR i.end_time >= COALESCE(@start::timestamptz, '-infinity'))
@@ -99,7 +146,7 @@ func (s *Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery
 		LIMIT @limit`,
 		pgx.StrictNamedArgs{
 			"customer": customerID, "room": q.RoomID, "node": q.SensorID, "kind": q.Kind,
-			"start": instantOrNull(q.Start), "end": instantOrNull(q.End), "limit": q.Limit,
+			"start": instantOrNull(q.Start), "end": instantOrNull(q.End), "limit": q.Limit, "rooms": RoomsOf(ctx),
 		})
 	if err != nil {
 		return nil, fmt.Errorf("incidents of customer %d: %w", customerID, err)
@@ -119,8 +166,8 @@ func (s *Store) Incident(ctx context.Context, customerID, id int64) (Incident, e
 		SELECT `+incidentColumns+`
 		FROM incidents i
 		JOIN chain c ON c.id = i.id AND c.merged_into IS NULL
-		WHERE i.customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		WHERE i.customer_id = @customer AND `+inRooms("i.room_id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return Incident{}, fmt.Errorf("incident %d: %w", id, err)
 	}
@@ -176,12 +223,12 @@ func (s *Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Ac
 			WITH RECURSIVE chain AS (
 			    SELECT id, merged_into
 			    FROM incidents
-			    WHERE customer_id = @customer
+			    WHERE customer_id = @customer AND `+inRooms("room_id")+`
 			      AND (id = ANY(@ids) OR (room_id = @room AND kind = @kind AND acknowledged_at IS NULL AND merged_into IS NULL))
 			    UNION
 			    SELECT n.id, n.merged_into FROM incidents n JOIN chain c ON n.id = c.merged_into
 			), wanted AS (
-			    SELECT i.id FROM incidents i JOIN chain c ON c.id = i.id WHERE i.merged_into IS NULL ORDER BY i.id FOR UPDATE OF i
+			    SELECT i.id FROM incidents i JOIN chain c ON c.id = i.id WHERE i.merged_into IS NULL ORDER BY i.id FOR NO KEY UPDATE OF i
 			), marked AS (
 			    UPDATE incidents i
 			    SET acknowledged_at = clock_timestamp(), acknowledged_by = @by, acknowledged_peak = i.peak, comment = @comment
@@ -192,19 +239,26 @@ func (s *Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Ac
 			    INSERT INTO incident_events (incident_id, at, event, actor, comment)
 			    SELECT id, clock_timestamp(), 'acknowledged', @by, @comment FROM marked
 			)
-			SELECT id FROM wanted`,
+			SELECT w.id, m.id IS NOT NULL AS newly FROM wanted w LEFT JOIN marked m ON m.id = w.id`,
 			pgx.StrictNamedArgs{
-				"customer": customerID, "ids": a.IDs, "room": a.RoomID, "kind": a.Kind, "by": a.By, "comment": a.Comment,
+				"customer": customerID, "ids": a.IDs, "room": a.RoomID, "kind": a.Kind, "by": a.By, "comment": a.Comment, "rooms": RoomsOf(ctx),
 			})
 		if err != nil {
 			return fmt.Errorf("mark: %w", err)
 		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		var id int64
+		var newly bool
+		var ids []int64
+		marked := map[int64]bool{}
+		_, err = pgx.ForEachRow(rows, []any{&id, &newly}, func() error {
+			ids, marked[id] = append(ids, id), newly
+			return nil
+		})
 		if err != nil {
 			return fmt.Errorf("mark: %w", err)
 		}
-		known, err := tx.Query(ctx, `SELECT id FROM incidents WHERE customer_id = @customer AND id = ANY(@ids)`,
-			pgx.StrictNamedArgs{"customer": customerID, "ids": a.IDs})
+		known, err := tx.Query(ctx, `SELECT id FROM incidents WHERE customer_id = @customer AND id = ANY(@ids) AND `+inRooms("room_id"),
+			pgx.StrictNamedArgs{"customer": customerID, "ids": a.IDs, "rooms": RoomsOf(ctx)})
 		if err != nil {
 			return fmt.Errorf("look up: %w", err)
 		}
@@ -227,12 +281,60 @@ func (s *Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Ac
 		if seen, err = pgx.CollectRows(rows, pgx.RowToStructByName[Incident]); err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
+		for k := range seen {
+			seen[k].NewlyAcknowledged = marked[seen[k].ID]
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("acknowledge incidents of customer %d: %w", customerID, err)
 	}
 	return seen, nil
+}
+
+// JudgeIncident gives a customer's anomaly a verdict, which may change until a training
+// run has used it. It is the verdict of its prediction, too: right is ok, and what was
+// wrong or expected is not_ok. Errors: [ErrNoIncident], [ErrNoAnomaly],
+// [ErrPredictionUsed].
+func (s *Store) JudgeIncident(ctx context.Context, customerID, id int64, verdict IncidentVerdict) (Incident, error) {
+	found, err := s.Incident(ctx, customerID, id)
+	if err != nil {
+		return Incident{}, err
+	}
+	if found.Kind != string(incident.KindAnomaly) {
+		return Incident{}, ErrNoAnomaly
+	}
+	feedback := FeedbackNotOK
+	if verdict == VerdictRight {
+		feedback = FeedbackOK
+	}
+	err = s.pool.inTx(ctx, func(tx pgx.Tx) error {
+		done, err := tx.Exec(ctx, `
+			WITH RECURSIVE parts AS (
+			    SELECT id FROM incidents WHERE id = @id AND customer_id = @customer
+			    UNION ALL
+			    SELECT n.id FROM incidents n JOIN parts p ON n.merged_into = p.id
+			), theirs AS (
+			    SELECT p.id, p.used_in_training FROM prediction_feedback p WHERE p.incident_id IN (SELECT id FROM parts) ORDER BY p.id FOR UPDATE
+			), told AS (
+			    UPDATE prediction_feedback p SET feedback = @feedback FROM theirs t WHERE p.id = t.id AND NOT t.used_in_training
+			)
+			UPDATE incidents SET verdict = @verdict
+			WHERE id = @id AND customer_id = @customer AND NOT EXISTS (SELECT FROM theirs WHERE used_in_training)`,
+			pgx.StrictNamedArgs{"id": found.ID, "customer": customerID, "verdict": string(verdict), "feedback": string(feedback)})
+		if err != nil {
+			return fmt.Errorf("update: %w", err)
+		}
+		if done.RowsAffected() == 0 {
+			return ErrPredictionUsed
+		}
+		return nil
+	})
+	if err != nil {
+		return Incident{}, fmt.Errorf("judge incident %d: %w", id, err)
+	}
+	found.Verdict = verdict
+	return found, nil
 }
 
 func distinct(ids []int64) int {
@@ -243,76 +345,47 @@ func distinct(ids []int64) int {
 	return len(seen)
 }
 
-// Silence is a sensor of which no reading came for longer than it usually takes.
-type Silence struct {
-	Channel        int64
-	NodeID         string
-	SensorName     string
-	RoomID         int64
-	RoomName       string
-	GatewayID      string // that sent its newest reading; empty in the open channel
-	Newest         time.Time
-	Interval       time.Duration // between its readings, usually; zero while unknown
-	AcknowledgedAt *time.Time
-	AcknowledgedBy string
-	Comment        string
+// IncidentCount is how many incidents of a kind and severity last in a room.
+type IncidentCount struct {
+	Kind, Severity, RoomName string
+	Incidents                int
 }
 
-// Since is when the sensor began to count as silent.
-func (s Silence) Since() time.Time { return incident.SilentFrom(s.Newest, s.Interval) }
-
-// Silences lists the sensors of a customer that are silent at a time, by id. A
-// sensor that never sent a reading is not silent, it has not begun.
-func (s *Store) Silences(ctx context.Context, customerID int64, now time.Time) ([]Silence, error) {
-	found, err := queryAll[Silence](ctx, s, `
-		SELECT n.channel, n.node_id, v.name AS sensor_name, v.room_id, r.name AS room_name, COALESCE(n.gateway_id, '') AS gateway_id,
-		       n.timestamp AS newest, COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval,
-		       a.acknowledged_at, COALESCE(a.acknowledged_by, '') AS acknowledged_by, COALESCE(a.comment, '') AS comment
-		FROM sensors v
-		JOIN server_rooms r ON r.id = v.room_id
-		JOIN LATERAL (
-		    SELECT *
-		    FROM node_state n
-		    WHERE n.node_id = v.node_id AND n.timestamp IS NOT NULL
-		      AND (n.channel = v.customer_id
-		           OR (n.channel = 0 AND v.holds_open AND (v.readable_from IS NULL OR n.timestamp >= v.readable_from)))
-		    ORDER BY n.timestamp DESC
-		    LIMIT 1
-		) n ON true
-		LEFT JOIN silence_acknowledgements a
-		    ON a.customer_id = v.customer_id AND a.channel = n.channel AND a.node_id = n.node_id AND a.newest_at = n.timestamp
-		WHERE v.customer_id = @customer
-		ORDER BY n.node_id`,
-		pgx.StrictNamedArgs{"customer": customerID})
+// LastingIncidents counts a customer's incidents that last, by kind, severity and room.
+func (s *Store) LastingIncidents(ctx context.Context, customerID int64) ([]IncidentCount, error) {
+	found, err := queryAll[IncidentCount](ctx, s, `
+		SELECT i.kind, i.severity, COALESCE(r.name, '') AS room_name, count(*) AS incidents
+		FROM incidents i
+		LEFT JOIN server_rooms r ON r.id = i.room_id
+		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND `+inRooms("i.room_id")+`
+		GROUP BY i.kind, i.severity, r.name
+		ORDER BY i.kind, i.severity, r.name`,
+		pgx.StrictNamedArgs{"customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
-		return nil, fmt.Errorf("silences of customer %d: %w", customerID, err)
+		return nil, fmt.Errorf("lasting incidents of customer %d: %w", customerID, err)
 	}
-	var silent []Silence
-	for _, silence := range found {
-		if !now.Before(silence.Since()) {
-			silent = append(silent, silence)
-		}
-	}
-	return silent, nil
+	return found, nil
 }
 
-// AcknowledgeSilences marks silences as seen, again without effect. Each is the
-// sensor and its newest reading: when another comes, that silence is over.
-func (s *Store) AcknowledgeSilences(ctx context.Context, customerID int64, silences []Silence, by, comment string) error {
-	channels, nodes, newest := make([]int64, len(silences)), make([]string, len(silences)), make([]time.Time, len(silences))
-	for i, silence := range silences {
-		channels[i], nodes[i], newest[i] = silence.Channel, silence.NodeID, silence.Newest
+// RightEpisodes are the anomalies of a customer's nodes that people judged right and that
+// ended after a time, the oldest of a node first.
+func (s *Store) RightEpisodes(ctx context.Context, customerID int64, since time.Time) (map[string][]anomaly.Episode, error) {
+	type row struct {
+		NodeID             string
+		StartTime, EndTime time.Time
 	}
-	_, err := s.pool.Exec(ctx, `
-		INSERT INTO silence_acknowledgements (customer_id, channel, node_id, newest_at, acknowledged_by, comment)
-		SELECT @customer, channel, node_id, newest_at, @by, @comment
-		FROM unnest(@channels::bigint[], @nodes::text[], @newest::timestamptz[]) AS n (channel, node_id, newest_at)
-		ON CONFLICT DO NOTHING`,
-		pgx.StrictNamedArgs{
-			"customer": customerID, "by": by, "comment": comment, "channels": channels, "nodes": nodes, "newest": newest,
-		})
+	found, err := queryAll[row](ctx, s, `
+		SELECT node_id, start_time, end_time
+		FROM incidents
+		WHERE customer_id = @customer AND kind = 'anomaly' AND verdict = 'right' AND merged_into IS NULL AND end_time > @since
+		ORDER BY start_time, id`,
+		pgx.StrictNamedArgs{"customer": customerID, "since": since})
 	if err != nil {
-		return fmt.Errorf("acknowledge silences of customer %d: %w", customerID, err)
+		return nil, fmt.Errorf("episodes of customer %d that were right: %w", customerID, err)
 	}
-	return nil
+	right := map[string][]anomaly.Episode{}
+	for _, r := range found {
+		right[r.NodeID] = append(right[r.NodeID], anomaly.Episode{Start: r.StartTime, End: r.EndTime})
+	}
+	return right, nil
 }

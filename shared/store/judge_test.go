@@ -439,7 +439,7 @@ func TestAcknowledgementLasts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if active, err := db.ActiveAlerts(t.Context(), db.anna); err != nil || len(active) != 0 {
+	if active, err := db.active(t.Context(), db.anna); err != nil || len(active) != 0 {
 		t.Errorf("alerts of an acknowledged incident: %+v, %v", active, err)
 	}
 	db.judge(t, judged("n1", 60, 20))
@@ -451,7 +451,7 @@ func TestAcknowledgementLasts(t *testing.T) {
 	if _, err := db.InsertAlert(t.Context(), after); err != nil {
 		t.Fatal(err)
 	}
-	active, err := db.ActiveAlerts(t.Context(), db.anna)
+	active, err := db.active(t.Context(), db.anna)
 	if err != nil || len(active) != 1 || !active[0].Time.Equal(after.Time) {
 		t.Errorf("an alert after the incident: %+v, %v", active, err)
 	}
@@ -479,7 +479,7 @@ func TestSilences(t *testing.T) {
 	}
 	silent := func(second int) []string {
 		t.Helper()
-		found, err := db.Silences(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second))
+		found, _, err := db.Silences(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -495,7 +495,7 @@ func TestSilences(t *testing.T) {
 		}
 	}
 	now := instant().Add(310 * time.Second)
-	found, err := db.Silences(t.Context(), db.anna, now)
+	found, _, err := db.Silences(t.Context(), db.anna, now)
 	if err != nil || len(found) != 1 || found[0].RoomName != "Room" || found[0].SensorName != "Rack" {
 		t.Fatalf("%+v, %v", found, err)
 	}
@@ -504,13 +504,13 @@ func TestSilences(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if again, _ := db.Silences(t.Context(), db.anna, now); again[0].AcknowledgedAt == nil || again[0].AcknowledgedBy != "anna12" || again[0].Comment != "rack is off" {
+	if again, _, _ := db.Silences(t.Context(), db.anna, now); again[0].AcknowledgedAt == nil || again[0].AcknowledgedBy != "anna12" || again[0].Comment != "rack is off" {
 		t.Errorf("%+v", again)
 	}
 	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{state("n1", 320)}); err != nil {
 		t.Fatal(err)
 	}
-	later, _ := db.Silences(t.Context(), db.anna, instant().Add(1300*time.Second)) // its interval is 320 s now
+	later, _, _ := db.Silences(t.Context(), db.anna, instant().Add(1300*time.Second)) // its interval is 320 s now
 	if len(later) != 2 || later[0].NodeID != "n1" || later[0].AcknowledgedAt != nil {
 		t.Errorf("another silence is not acknowledged: %+v", later)
 	}
@@ -540,10 +540,19 @@ func TestSensorStatusHasTheRules(t *testing.T) {
 	own, others := reading.Node{ID: "n1"}, reading.Node{ID: "n2"}
 	discovered := reading.Node{Channel: reading.Channel(db.anna), ID: "new"}
 	want := map[reading.Node]store.SensorStatus{
-		own: {Owned: true, Rules: []incident.Rule{room}}, others: {Owned: true}, discovered: {Rules: []incident.Rule{all}},
+		own:    {Owned: true, CustomerID: db.anna, RoomID: db.annasRoom, Budget: 1, Rules: []incident.Rule{room}},
+		others: {Owned: true, CustomerID: db.bruno, RoomID: db.brunosRoom, Budget: 1}, discovered: {Budget: 1, Rules: []incident.Rule{all}},
 	}
 	nodes := []reading.Node{own, others, discovered, {ID: "nobody"}}
 	got, err := db.SensorStatuses(t.Context(), nodes)
+	for node, rules := range map[reading.Node]int{own: 4, others: 2, discovered: 3} { // with the two thresholds
+		status := got[node]
+		if status.Versions[all.ID] != 1 && node != others || len(status.Versions) != rules {
+			t.Errorf("versions of %v: %v", node, status.Versions)
+		}
+		status.Versions = nil
+		got[node] = status
+	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

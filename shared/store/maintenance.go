@@ -186,6 +186,27 @@ func (s *Store) DeleteMaintenance(ctx context.Context, customerID, id int64) err
 	return nil
 }
 
+// EndMaintenanceOf ends a customer's windows for a sensor, or for a room and the sensors
+// in it, and returns them. Call it before these are deleted.
+func (s *Store) EndMaintenanceOf(ctx context.Context, customerID int64, scope incident.Scope) ([]Maintenance, error) {
+	rows, err := queryAll[maintenanceRow](ctx, s, `
+		UPDATE maintenance_windows w
+		SET stands_to = now()
+		WHERE w.customer_id = @customer AND w.stands_to = 'infinity'
+		  AND (w.room_id = @room OR w.node_id = @node
+		       OR w.node_id IN (SELECT s.node_id FROM sensors s WHERE s.customer_id = @customer AND s.room_id = @room))
+		RETURNING `+maintenanceColumns,
+		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
+	if err != nil {
+		return nil, fmt.Errorf("end maintenance windows: %w", err)
+	}
+	windows := make([]Maintenance, len(rows))
+	for i, r := range rows {
+		windows[i] = r.maintenance()
+	}
+	return windows, nil
+}
+
 func endMaintenance(ctx context.Context, tx pgx.Tx, customerID, id int64) error {
 	done, err := tx.Exec(ctx, `
 		UPDATE maintenance_windows

@@ -175,6 +175,38 @@ func (s *Store) NewestReadings(ctx context.Context, nodes []readings.NodeRef) (n
 	return newest, unknown, nil
 }
 
+// UnfilledNodes returns sensors of any customer whose state nobody has filled, at most so
+// many, with the span that goes on: those of a version before there were states.
+func (s *Store) UnfilledNodes(ctx context.Context, limit int) ([]readings.NodeRef, error) {
+	type row struct {
+		NodeID  string
+		Channel int64
+		From    *time.Time // null: from the beginning
+	}
+	found, err := queryAll[row](ctx, s, `
+		SELECT v.node_id, v.channel, CASE v.channel WHEN 0 THEN NULLIF(v.visible_from, '-infinity') ELSE g.enrolled_at - interval '10 minutes' END AS "from"
+		FROM visible_spans v
+		LEFT JOIN (SELECT customer_id, min(enrolled_at) AS enrolled_at FROM gateways GROUP BY customer_id) AS g ON g.customer_id = v.customer_id
+		LEFT JOIN node_state n ON n.channel = v.channel AND n.node_id = v.node_id
+		WHERE v.visible_until = 'infinity' AND (v.channel = 0 OR g.enrolled_at IS NOT NULL)
+		  AND n.timestamp IS NULL AND n.held_since IS NULL
+		ORDER BY v.channel, v.node_id
+		LIMIT @limit`,
+		pgx.StrictNamedArgs{"limit": limit})
+	if err != nil {
+		return nil, fmt.Errorf("unfilled nodes: %w", err)
+	}
+	nodes := make([]readings.NodeRef, len(found))
+	for i, r := range found {
+		span := reading.Span{Channel: reading.Channel(r.Channel)}
+		if r.From != nil {
+			span.From = r.From.UTC()
+		}
+		nodes[i] = readings.NodeRef{ID: r.NodeID, Visible: []reading.Span{span}}
+	}
+	return nodes, nil
+}
+
 // FillNodeStates notes what history tells of nodes without a row: their newest reading,
 // or that there is none in a span that goes on. What ingest has kept meanwhile stays.
 func (s *Store) FillNodeStates(ctx context.Context, newest []reading.Reading, empty []readings.NodeRef) error {

@@ -70,8 +70,7 @@ type PredictionFilter struct {
 // PredictionStats counts the predictions of a customer's sensors.
 type PredictionStats struct {
 	Total, Validated, OK, NotOK int
-	// ReadyForRetraining is whether RetrainingCount unused verdicts of all
-	// customers wait.
+	// ReadyForRetraining is whether RetrainingCount unused verdicts wait.
 	ReadyForRetraining bool
 }
 
@@ -112,9 +111,9 @@ func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPre
 		n.SamplingProbability = 1
 	}
 	args := insertPredictionArgs(n)
-	args["customer"] = customerID
+	args["customer"], args["rooms"] = customerID, RoomsOf(ctx)
 	recorded, err := queryOne[Prediction](ctx, s, ErrNoSensor, insertPrediction+`
-		FROM (SELECT customer_id AS channel FROM sensors WHERE node_id = @sensor::varchar AND customer_id = @customer) AS n
+		FROM (SELECT customer_id AS channel FROM sensors WHERE node_id = @sensor::varchar AND customer_id = @customer AND `+inRooms("room_id")+`) AS n
 		RETURNING `+predictionColumns,
 		args)
 	if violates(err, "prediction_feedback_reading_key") {
@@ -139,10 +138,10 @@ func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionF
 		    ORDER BY p.timestamp DESC, p.id DESC
 		    LIMIT @limit
 		) AS p
-		WHERE v.customer_id = @customer AND (@sensor = '' OR v.node_id = @sensor)
+		WHERE v.customer_id = @customer AND (@sensor = '' OR v.node_id = @sensor) AND `+sensorInRooms("v.customer_id", "v.node_id")+`
 		ORDER BY p.time DESC, p.id DESC
 		LIMIT @limit`,
-		pgx.StrictNamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "limit": f.Limit})
+		pgx.StrictNamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "limit": f.Limit, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("predictions of customer %d: %w", customerID, err)
 	}
@@ -155,8 +154,8 @@ func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Predictio
 		SELECT `+predictionColumns+`
 		FROM prediction_feedback p
 		JOIN visible_spans v ON `+visibleToCustomer+`
-		WHERE p.id = @id`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		WHERE p.id = @id AND `+sensorInRooms("v.customer_id", "v.node_id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return Prediction{}, fmt.Errorf("prediction %d: %w", id, err)
 	}
@@ -168,12 +167,20 @@ func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Predictio
 // [ErrPredictionUsed].
 func (s *Store) ValidatePrediction(ctx context.Context, customerID, id int64, verdict Feedback) (Prediction, error) {
 	validated, err := queryOne[Prediction](ctx, s, ErrNoPrediction, `
-		UPDATE prediction_feedback p
-		SET feedback = @feedback
-		FROM visible_spans v
-		WHERE p.id = @id AND `+visibleToCustomer+` AND NOT p.used_in_training
-		RETURNING `+predictionColumns,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "feedback": string(verdict)})
+		WITH p AS (
+		    UPDATE prediction_feedback p
+		    SET feedback = @feedback
+		    FROM visible_spans v
+		    WHERE p.id = @id AND `+visibleToCustomer+` AND NOT p.used_in_training AND `+sensorInRooms("v.customer_id", "v.node_id")+`
+		    RETURNING p.*
+		), told AS ( -- the anomaly that it is has the same verdict
+		    UPDATE incidents i
+		    SET verdict = CASE WHEN @feedback = 'ok' THEN 'right' WHEN i.verdict = 'expected' THEN 'expected' ELSE 'wrong' END
+		    FROM p
+		    WHERE i.id = p.incident_id AND i.customer_id = @customer
+		)
+		SELECT `+predictionColumns+` FROM p`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "feedback": string(verdict), "rooms": RoomsOf(ctx)})
 	if errors.Is(err, ErrNoPrediction) {
 		if _, absent := s.Prediction(ctx, customerID, id); absent != nil {
 			return Prediction{}, absent
@@ -193,8 +200,7 @@ func (s *Store) PredictionStats(ctx context.Context, customerID int64) (Predicti
 		       count(p.feedback) AS validated,
 		       count(*) FILTER (WHERE p.feedback = 'ok') AS ok,
 		       count(*) FILTER (WHERE p.feedback = 'not_ok') AS not_ok,
-		       (SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
-		           AS ready_for_retraining
+		       count(*) FILTER (WHERE `+unusedVerdicts+`) >= @due AS ready_for_retraining
 		FROM visible_spans v
 		JOIN prediction_feedback p ON `+visibleToCustomer,
 		pgx.StrictNamedArgs{"customer": customerID, "due": RetrainingCount})

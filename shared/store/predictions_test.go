@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ func (db fixture) prediction(t *testing.T, customer int64, sensor string, minute
 	if err != nil {
 		t.Fatal(err)
 	}
+	// As detection records it: what comes by the API never counts towards a run.
+	db.sql(t, `UPDATE prediction_feedback SET message_id = 'm' WHERE id = @id`, pgx.NamedArgs{"id": recorded.ID})
 	return recorded
 }
 
@@ -199,20 +202,27 @@ func TestPredictionStats(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check := func(ready bool) {
+	check := func(of string, more int, ready bool) {
 		t.Helper()
 		got, err := db.PredictionStats(t.Context(), db.anna)
-		want := store.PredictionStats{Total: 4, Validated: 3, OK: 2, NotOK: 1, ReadyForRetraining: ready}
+		want := store.PredictionStats{Total: 4 + more, Validated: 3 + more, OK: 2 + more, NotOK: 1, ReadyForRetraining: ready}
 		if err != nil || got != want {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
+			t.Errorf("%s: %+v, %v, want %+v", of, got, err, want)
 		}
 	}
-	check(false)
-	db.verdicts(t, "n2", store.RetrainingCount-3-1)
-	check(false)
-	db.verdicts(t, "n2", 1)
-	check(true)
-	if count, err := db.ValidatedCount(t.Context()); err != nil || count != store.RetrainingCount {
+	check("at first", 0, false)
+	db.verdicts(t, "n2", store.RetrainingCount)
+	check("another's", 0, false)
+	db.verdicts(t, "n1", store.RetrainingCount-3-1)
+	other := db.prediction(t, db.anna, "n1", 9)
+	db.sql(t, `UPDATE prediction_feedback SET message_id = '', feedback = 'ok' WHERE id = @id`, pgx.NamedArgs{"id": other.ID})
+	check("of another model", store.RetrainingCount-3, false)
+	db.verdicts(t, "n1", 1)
+	check("the hundredth", store.RetrainingCount-3+1, true)
+	if due, err := db.DueCustomers(t.Context()); err != nil || !slices.Equal(due, []int64{db.anna, db.bruno}) {
+		t.Errorf("due are %v, %v", due, err)
+	}
+	if count, err := db.ValidatedCount(t.Context(), db.anna); err != nil || count != store.RetrainingCount {
 		t.Errorf("%d verdicts, %v", count, err)
 	}
 }

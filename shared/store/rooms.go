@@ -35,9 +35,9 @@ func (s *Store) Rooms(ctx context.Context, customerID int64) ([]Room, error) {
 	found, err := queryAll[Room](ctx, s, `
 		SELECT `+roomColumns+`
 		FROM server_rooms
-		WHERE customer_id = @customer
+		WHERE customer_id = @customer AND `+inRooms("id")+`
 		ORDER BY id`,
-		pgx.StrictNamedArgs{"customer": customerID})
+		pgx.StrictNamedArgs{"customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("rooms of customer %d: %w", customerID, err)
 	}
@@ -49,8 +49,8 @@ func (s *Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
 	found, err := queryOne[Room](ctx, s, ErrNoRoom, `
 		SELECT `+roomColumns+`
 		FROM server_rooms
-		WHERE id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		WHERE id = @id AND customer_id = @customer AND `+inRooms("id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return Room{}, fmt.Errorf("room %d: %w", id, err)
 	}
@@ -62,9 +62,9 @@ func (s *Store) RenameRoom(ctx context.Context, customerID, id int64, name strin
 	renamed, err := queryOne[Room](ctx, s, ErrNoRoom, `
 		UPDATE server_rooms
 		SET name = @name
-		WHERE id = @id AND customer_id = @customer
+		WHERE id = @id AND customer_id = @customer AND `+inRooms("id")+`
 		RETURNING `+roomColumns,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "name": name})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "name": name, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return Room{}, fmt.Errorf("rename room %d: %w", id, err)
 	}
@@ -76,8 +76,8 @@ func (s *Store) RenameRoom(ctx context.Context, customerID, id int64, name strin
 func (s *Store) DeleteRoom(ctx context.Context, customerID, id int64) error {
 	done, err := s.pool.Exec(ctx, `
 		DELETE FROM server_rooms
-		WHERE id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		WHERE id = @id AND customer_id = @customer AND `+inRooms("id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return fmt.Errorf("delete room %d: %w", id, err)
 	}

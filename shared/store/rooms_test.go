@@ -45,7 +45,7 @@ func TestTenantIsolation(t *testing.T) {
 	if _, err := db.InsertAlert(t.Context(), hot("annas", "a")); err != nil {
 		t.Fatal(err)
 	}
-	active, err := db.ActiveAlerts(t.Context(), db.anna)
+	active, err := db.active(t.Context(), db.anna)
 	if err != nil || len(active) != 1 {
 		t.Fatalf("%v, %v", active, err)
 	}
@@ -103,11 +103,7 @@ func TestTenantIsolation(t *testing.T) {
 			found, err := db.VisibleNodes(ctx, db.bruno, []string{"annas"})
 			return len(found), err
 		},
-		"ActiveAlerts": func() (int, error) { found, err := db.ActiveAlerts(ctx, db.bruno); return len(found), err },
-		"Episodes": func() (int, error) {
-			found, err := db.Episodes(ctx, db.bruno, store.EpisodeQuery{Limit: 50})
-			return len(found), err
-		},
+		"ActiveAlerts": func() (int, error) { found, err := db.active(ctx, db.bruno); return len(found), err },
 		"AlertHistory": func() (int, error) {
 			found, err := db.AlertHistory(ctx, db.bruno, store.AlertQuery{Limit: 50})
 			return len(found), err
@@ -128,7 +124,7 @@ func TestTenantIsolation(t *testing.T) {
 	if err != nil || sensor.Name != "Rack" || sensor.RoomID != db.annasRoom {
 		t.Errorf("sensor %+v, %v", sensor, err)
 	}
-	if after, err := db.ActiveAlerts(ctx, db.anna); err != nil || len(after) != 1 {
+	if after, err := db.active(ctx, db.anna); err != nil || len(after) != 1 {
 		t.Errorf("alerts %+v, %v", after, err)
 	}
 	if after, err := db.Prediction(ctx, db.anna, prediction.ID); err != nil || after.Feedback != "" {

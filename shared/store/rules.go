@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,11 +31,12 @@ type ruleRow struct {
 	Enabled             bool
 	Threshold           bool
 	Assumed             bool
+	ChangedAt           *time.Time // null: never, since this is noted
 }
 
 // ruleColumns are of customer_rules r.
 const ruleColumns = `r.id, r.version, r.quantity, r.direction, r.limit_value, r.for_s::float8, r.clear_margin::float8, r.clear_for_s::float8,
-	r.severity, r.room_id, r.node_id, r.enabled, r.threshold, r.assumed`
+	r.severity, r.room_id, r.node_id, r.enabled, r.threshold, r.assumed, r.changed_at`
 
 // rule converts a row. A limit that nobody has set is that of the defaults.
 func (r ruleRow) rule(defaults alert.Thresholds) incident.Rule {
@@ -53,7 +55,7 @@ func (r ruleRow) rule(defaults alert.Thresholds) incident.Rule {
 	}
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
 func convertRules(rows []ruleRow, defaults alert.Thresholds) []incident.Rule {
 	rules := make([]incident.Rule, len(rows))
@@ -136,7 +138,7 @@ func scopeError(err error) error {
 }
 
 // UpdateRule changes a customer's rule and resolves its incidents in the same
-// transaction. Of a threshold rule only the limit can be changed, which changes the
+// transaction; a rule that is so already stays as it is, with its incidents. Of a threshold rule only the limit can be changed, which changes the
 // customer's thresholds: anything else is [ErrThresholdRule]. Other errors are those
 // of [Store.CreateRule], and [ErrNoRule].
 func (s *Store) UpdateRule(ctx context.Context, customerID int64, r incident.Rule) (incident.Rule, error) {
@@ -149,14 +151,13 @@ func (s *Store) UpdateRule(ctx context.Context, customerID int64, r incident.Rul
 	}
 	args := ruleArgs(customerID, r)
 	args["id"] = r.ID
-	done, err := s.pool.Exec(ctx, `
+	_, err = s.pool.Exec(ctx, `
 		UPDATE rules
 		SET quantity = @quantity, direction = @direction, limit_value = @limit, for_s = @for, clear_margin = @margin,
 		    clear_for_s = @clear_for, severity = @severity, room_id = @room, node_id = @node, enabled = @enabled
-		WHERE id = @id AND customer_id = @customer`, args)
-	if err == nil && done.RowsAffected() == 0 {
-		err = ErrNoRule // deleted meanwhile
-	}
+		WHERE id = @id AND customer_id = @customer
+		  AND (quantity, direction, limit_value, for_s, clear_margin, clear_for_s, severity, room_id, node_id, enabled)
+		      IS DISTINCT FROM (@quantity, @direction, @limit, @for, @margin, @clear_for, @severity, @room, @node, @enabled)`, args)
 	if err != nil {
 		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, scopeError(err))
 	}

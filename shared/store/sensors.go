@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -68,10 +69,10 @@ func (s *Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor)
 			INSERT INTO sensors (node_id, name, type, room_id, customer_id, position, holds_open)
 			SELECT @id, @name, @type, id, customer_id, @position, @open
 			FROM server_rooms
-			WHERE id = @room AND customer_id = @customer
+			WHERE id = @room AND customer_id = @customer AND `+inRooms("id")+`
 			FOR KEY SHARE`,
 			pgx.StrictNamedArgs{
-				"id": n.ID, "name": n.Name, "type": n.Type, "position": n.Position,
+				"rooms": RoomsOf(ctx), "id": n.ID, "name": n.Name, "type": n.Type, "position": n.Position,
 				"room": n.RoomID, "customer": customerID, "open": open,
 			})
 		if err != nil {
@@ -186,8 +187,8 @@ func (s *Store) Sensor(ctx context.Context, customerID int64, id string) (Sensor
 	found, err := queryOne[Sensor](ctx, s, ErrNoSensor, `
 		SELECT `+sensorColumns+`
 		FROM sensors
-		WHERE node_id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		WHERE node_id = @id AND customer_id = @customer AND `+inRooms("room_id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return Sensor{}, fmt.Errorf("sensor %s: %w", id, err)
 	}
@@ -200,9 +201,9 @@ func (s *Store) Sensors(ctx context.Context, customerID, roomID int64) ([]Sensor
 	found, err := queryAll[Sensor](ctx, s, `
 		SELECT `+sensorColumns+`
 		FROM sensors
-		WHERE room_id = @room AND customer_id = @customer
+		WHERE room_id = @room AND customer_id = @customer AND `+inRooms("room_id")+`
 		ORDER BY node_id`,
-		pgx.StrictNamedArgs{"room": roomID, "customer": customerID})
+		pgx.StrictNamedArgs{"room": roomID, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("sensors of room %d: %w", roomID, err)
 	}
@@ -231,9 +232,9 @@ func (s *Store) VisibleNodes(ctx context.Context, customerID int64, ids []string
 		CROSS JOIN (SELECT min(enrolled_at) AS enrolled_at FROM gateways WHERE customer_id = @customer) AS g
 		LEFT JOIN visible_spans v ON v.customer_id = s.customer_id AND v.node_id = s.node_id
 		    AND (v.channel = 0 OR g.enrolled_at IS NOT NULL)
-		WHERE s.customer_id = @customer AND s.node_id = ANY(@ids)
+		WHERE s.customer_id = @customer AND s.node_id = ANY(@ids) AND `+inRooms("s.room_id")+`
 		ORDER BY s.node_id, v.channel, v.visible_from`,
-		pgx.StrictNamedArgs{"ids": ids, "customer": customerID})
+		pgx.StrictNamedArgs{"ids": ids, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("%d nodes of customer %d: %w", len(ids), customerID, err)
 	}
@@ -258,6 +259,56 @@ func (s *Store) VisibleNodes(ctx context.Context, customerID int64, ids []string
 	return nodes, nil
 }
 
+// CustomersWithSensors lists the customers who have one, in order.
+func (s *Store) CustomersWithSensors(ctx context.Context) ([]int64, error) {
+	type row struct{ CustomerID int64 }
+	found, err := queryAll[row](ctx, s, `SELECT DISTINCT customer_id FROM sensors ORDER BY customer_id`, pgx.StrictNamedArgs{})
+	if err != nil {
+		return nil, fmt.Errorf("customers with sensors: %w", err)
+	}
+	ids := make([]int64, len(found))
+	for i, r := range found {
+		ids[i] = r.CustomerID
+	}
+	return ids, nil
+}
+
+// PlacedNode is a sensor with the room that it is in.
+type PlacedNode struct {
+	readings.NodeRef
+
+	RoomID int64
+}
+
+// PlacedNodes returns all sensors of a customer, room after room.
+func (s *Store) PlacedNodes(ctx context.Context, customerID int64) ([]PlacedNode, error) {
+	type row struct {
+		NodeID string
+		RoomID int64
+	}
+	found, err := queryAll[row](ctx, s, `SELECT node_id, room_id FROM sensors WHERE customer_id = @customer`,
+		pgx.StrictNamedArgs{"customer": customerID})
+	if err != nil {
+		return nil, fmt.Errorf("sensors of customer %d: %w", customerID, err)
+	}
+	rooms, ids := make(map[string]int64, len(found)), make([]string, len(found))
+	for i, r := range found {
+		ids[i], rooms[r.NodeID] = r.NodeID, r.RoomID
+	}
+	visible, err := s.VisibleNodes(ctx, customerID, ids)
+	if err != nil {
+		return nil, err
+	}
+	placed := make([]PlacedNode, len(visible))
+	for i, node := range visible {
+		placed[i] = PlacedNode{NodeRef: node, RoomID: rooms[node.ID]}
+	}
+	slices.SortFunc(placed, func(a, b PlacedNode) int {
+		return cmp.Or(cmp.Compare(a.RoomID, b.RoomID), cmp.Compare(a.ID, b.ID))
+	})
+	return placed, nil
+}
+
 // VisibleNode returns one of a customer's sensors like [Store.VisibleNodes], or
 // [ErrNoSensor].
 func (s *Store) VisibleNode(ctx context.Context, customerID int64, id string) (readings.NodeRef, error) {
@@ -277,16 +328,16 @@ func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, c
 	updated, err := queryOne[Sensor](ctx, s, ErrNoRoom, `
 		WITH r AS (
 		    -- The room before the sensor, as everywhere: its deletion locks it and then its sensors.
-		    SELECT id, customer_id FROM server_rooms WHERE id = @room AND customer_id = @customer FOR KEY SHARE
+		    SELECT id, customer_id FROM server_rooms WHERE id = @room AND customer_id = @customer AND `+inRooms("id")+` FOR KEY SHARE
 		)
 		UPDATE sensors
 		SET name = @name, type = @type, room_id = r.id, position = CASE WHEN @keep THEN position ELSE @position END
 		FROM r
-		WHERE sensors.node_id = @id AND sensors.customer_id = r.customer_id
+		WHERE sensors.node_id = @id AND sensors.customer_id = r.customer_id AND `+inRooms("sensors.room_id")+`
 		RETURNING `+sensorColumns,
 		pgx.StrictNamedArgs{
 			"id": id, "name": change.Name, "type": change.Type, "position": change.Position,
-			"keep": change.KeepPosition, "room": change.RoomID, "customer": customerID,
+			"keep": change.KeepPosition, "room": change.RoomID, "customer": customerID, "rooms": RoomsOf(ctx),
 		})
 	if errors.Is(err, ErrNoRoom) { // or there is no such sensor
 		if _, absent := s.Sensor(ctx, customerID, id); absent != nil {
@@ -304,8 +355,8 @@ func (s *Store) UpdateSensor(ctx context.Context, customerID int64, id string, c
 func (s *Store) DeleteSensor(ctx context.Context, customerID int64, id string) error {
 	done, err := s.pool.Exec(ctx, `
 		DELETE FROM sensors
-		WHERE node_id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		WHERE node_id = @id AND customer_id = @customer AND `+inRooms("room_id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
 	if err != nil {
 		return fmt.Errorf("delete sensor %s: %w", id, err)
 	}

@@ -15,9 +15,13 @@ import (
 // pipeline serves all of them and shows it to none.
 type SensorStatus struct {
 	Owned      bool              // it is a customer's sensor: in the open channel, of who holds the id
+	CustomerID int64             // whose sensor it is; 0 if it is nobody's
+	RoomID     int64             // the sensor's
+	Budget     float64           // of false alarms per node and month that the customer stands
 	Deleted    bool              // it was, and is nobody's now
 	Thresholds *alert.Thresholds // its owner's; nil when they never set any
 	Rules      []incident.Rule   // that judge it, without the two thresholds
+	Versions   map[int64]int64   // of those rules and the two thresholds, by id
 	Remembers  bool              // one of its rules needs the next reading, whatever it is
 }
 
@@ -32,11 +36,14 @@ func (s *Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[r
 	type row struct {
 		Channel        reading.Channel
 		NodeID         string
-		Owned, Deleted bool
+		Deleted        bool
+		CustomerID     int64
 		RoomID         int64
+		Budget         float64
 		MaxTemperature *float64
 		MaxHumidity    *float64
 		Rules          []ruleRow
+		Versions       map[int64]int64
 		Remembers      bool
 	}
 	defaults := alert.Defaults()
@@ -45,9 +52,10 @@ func (s *Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[r
 		channels[i], ids[i] = int64(node.Channel), node.ID
 	}
 	found, err := queryAll[row](ctx, s, `
-		SELECT n.channel, n.node_id, o.customer_id IS NOT NULL AS owned, COALESCE(o.room_id, 0) AS room_id,
+		SELECT n.channel, n.node_id, COALESCE(o.customer_id, 0) AS customer_id, COALESCE(o.room_id, 0) AS room_id,
+		       COALESCE(b.false_alarms_per_month, 1) AS budget,
 		       o.customer_id IS NULL AND EXISTS (SELECT FROM sensor_tombstones t WHERE `+buried+`) AS deleted,
-		       l.max_temperature, l.max_humidity, r.rules,
+		       l.max_temperature, l.max_humidity, r.rules, r.versions,
 		       EXISTS (SELECT FROM rule_memory m WHERE m.channel = n.channel AND m.node_id = n.node_id) AS remembers
 		FROM unnest(@channels::bigint[], @ids::text[]) AS n (channel, node_id)
 		LEFT JOIN LATERAL (
@@ -56,6 +64,7 @@ func (s *Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[r
 		    WHERE s.node_id = n.node_id AND ((n.channel = 0 AND s.holds_open) OR s.customer_id = n.channel)
 		    LIMIT 1
 		) AS o ON true
+		LEFT JOIN learning_settings b ON b.customer_id = o.customer_id
 		-- The version before this one sets a record and leaves it assumed: by its values it is known.
 		LEFT JOIN alert_thresholds l ON l.customer_id = COALESCE(o.customer_id, n.channel)
 		    AND NOT (l.assumed AND l.max_temperature = @default_temperature AND l.max_humidity = @default_humidity)
@@ -63,9 +72,10 @@ func (s *Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[r
 		    SELECT json_agg(json_build_object(
 		        'ID', r.id, 'Version', r.version, 'Quantity', r.quantity, 'Direction', r.direction, 'LimitValue', r.limit_value,
 		        'ForS', r.for_s, 'ClearMargin', r.clear_margin, 'ClearForS', r.clear_for_s, 'Severity', r.severity,
-		        'RoomID', r.room_id, 'NodeID', r.node_id, 'Enabled', r.enabled) ORDER BY r.id) AS rules
+		        'RoomID', r.room_id, 'NodeID', r.node_id, 'Enabled', r.enabled) ORDER BY r.id) FILTER (WHERE NOT r.threshold) AS rules,
+		        json_object_agg(r.id, r.version) AS versions
 		    FROM customer_rules r
-		    WHERE r.customer_id = COALESCE(o.customer_id, n.channel) AND NOT r.threshold AND r.enabled
+		    WHERE r.customer_id = COALESCE(o.customer_id, n.channel) AND r.enabled
 		      AND r.room_id IN (0, o.room_id) AND r.node_id IN ('', n.node_id)
 		) AS r ON true`,
 		pgx.StrictNamedArgs{
@@ -82,10 +92,13 @@ func (s *Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[r
 			continue
 		}
 		sensor := ""
-		if r.Owned {
+		if r.CustomerID != 0 {
 			sensor = r.NodeID
 		}
-		status := SensorStatus{Owned: r.Owned, Remembers: r.Remembers, Rules: incident.Effective(convertRules(r.Rules, defaults), r.RoomID, sensor)}
+		status := SensorStatus{
+			Owned: r.CustomerID != 0, CustomerID: r.CustomerID, RoomID: r.RoomID, Budget: r.Budget,
+			Remembers: r.Remembers, Rules: incident.Effective(convertRules(r.Rules, defaults), r.RoomID, sensor), Versions: r.Versions,
+		}
 		if r.MaxTemperature != nil && r.MaxHumidity != nil {
 			status.Thresholds = &alert.Thresholds{MaxTemperature: *r.MaxTemperature, MaxHumidity: *r.MaxHumidity}
 		}

@@ -35,21 +35,29 @@ var (
 	ErrNoRule        = fmt.Errorf("rule %w", ErrNotFound)
 	ErrNoIncident    = fmt.Errorf("incident %w", ErrNotFound)
 	ErrNoMaintenance = fmt.Errorf("maintenance window %w", ErrNotFound)
+	ErrNoAPIKey      = fmt.Errorf("API key %w", ErrNotFound)
 
 	ErrEmailTaken    = errors.New("email already registered")
 	ErrUsernameTaken = errors.New("username already taken")
 	ErrSensorExists  = errors.New("sensor already exists")
+	// ErrTooManyGateways is a customer's who has [MaxGateways], or [MaxEnrolmentCodes] of
+	// them that are not enrolled.
+	ErrTooManyGateways = errors.New("too many gateways")
 	// ErrTooManyUnreported is a customer's who has [MaxUnreported] open holds without
 	// a reading and no enrolled gateway.
 	ErrTooManyUnreported = errors.New("too many sensors without a reading")
 	ErrPredictionExists  = errors.New("prediction already exists")
-	ErrPredictionUsed    = errors.New("prediction already used in training")
-	ErrNoSensors         = errors.New("the customer has no sensors")
-	ErrRunning           = errors.New("a training run is under way")
-	ErrRunEnded          = errors.New("the training run has ended")
-	ErrRunClaimed        = errors.New("the training run is another trainer's")
-	ErrGatewayEnrolled   = errors.New("the code has enrolled another gateway")
-	ErrStatusReplayed    = errors.New("a status of this gateway has come already")
+	// ErrNoAnomaly is an incident's that is none: nobody predicted it.
+	ErrNoAnomaly       = errors.New("not an anomaly")
+	ErrPredictionUsed  = errors.New("prediction already used in training")
+	ErrNoSensors       = errors.New("the customer has no sensors")
+	ErrRunning         = errors.New("a training run is under way")
+	ErrRunEnded        = errors.New("the training run has ended")
+	ErrRunClaimed      = errors.New("the training run is another trainer's")
+	ErrGatewayEnrolled = errors.New("the code has enrolled another gateway")
+	// ErrTooManyAPIKeys is a customer's who has [MaxAPIKeys].
+	ErrTooManyAPIKeys = errors.New("too many API keys")
+	ErrStatusReplayed = errors.New("a status of this gateway has come already")
 )
 
 // Store is the metadata database, or one transaction of it, see [Store.InTx].

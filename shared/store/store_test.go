@@ -16,7 +16,12 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	if address := os.Getenv("JUDGE_WORKER"); address != "" {
+		os.Exit(judgeWorker(address))
+	}
+	os.Exit(pgtest.Main(m))
+}
 
 // instant is a time of readings in these tests.
 func instant() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
@@ -33,11 +38,23 @@ type fixture struct {
 
 func open(tb testing.TB) fixture {
 	tb.Helper()
-	pool := pgtest.New(tb)
+	_, db := openURL(tb)
+	return db
+}
+
+// openURL is open, and the address of the database.
+func openURL(tb testing.TB) (string, fixture) {
+	tb.Helper()
+	address := pgtest.URL(tb)
+	pool, err := pgxpool.New(tb.Context(), address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
 	db := fixture{Store: store.New(pool), pool: pool}
 	db.anna, db.bruno = db.customer(tb, "anna12"), db.customer(tb, "bruno1")
 	db.annasRoom, db.brunosRoom = db.room(tb, db.anna), db.room(tb, db.bruno)
-	return db
+	return address, db
 }
 
 func (db fixture) customer(tb testing.TB, name string) int64 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,9 +32,10 @@ const (
 	TriggeredManually      = "manual"
 )
 
-// TrainingRun is one retraining of the models.
+// TrainingRun is one retraining of a customer's models.
 type TrainingRun struct {
 	ID                 int64
+	CustomerID         int64 // 0 of versions that made one pair for all
 	StartedAt          time.Time
 	CompletedAt        *time.Time
 	Status             string
@@ -46,31 +48,31 @@ type TrainingRun struct {
 	ErrorMessage       *string
 }
 
-const runColumns = `r.id, r.started_at, r.completed_at, r.status, r.model_type, r.training_data_count, r.validated_data_count,
+const runColumns = `r.id, COALESCE(r.customer_id, 0) AS customer_id, r.started_at, r.completed_at, r.status, r.model_type, r.training_data_count, r.validated_data_count,
 	r.metrics, r.model_version, r.triggered_by, r.error_message`
 
-// TrainingRuns lists runs, newest first. They are of all customers: there is
-// one pair of models.
-func (s *Store) TrainingRuns(ctx context.Context, limit int) ([]TrainingRun, error) {
+// TrainingRuns lists a customer's runs, newest first.
+func (s *Store) TrainingRuns(ctx context.Context, customerID int64, limit int) ([]TrainingRun, error) {
 	found, err := queryAll[TrainingRun](ctx, s, `
 		SELECT `+runColumns+`
 		FROM model_training_runs AS r
+		WHERE customer_id = @customer
 		ORDER BY started_at DESC, id DESC
 		LIMIT @limit`,
-		pgx.StrictNamedArgs{"limit": limit})
+		pgx.StrictNamedArgs{"customer": customerID, "limit": limit})
 	if err != nil {
 		return nil, fmt.Errorf("training runs: %w", err)
 	}
 	return found, nil
 }
 
-// TrainingRun returns a run, or [ErrNoRun].
-func (s *Store) TrainingRun(ctx context.Context, id int64) (TrainingRun, error) {
+// TrainingRun returns a customer's run, or [ErrNoRun].
+func (s *Store) TrainingRun(ctx context.Context, customerID, id int64) (TrainingRun, error) {
 	found, err := queryOne[TrainingRun](ctx, s, ErrNoRun, `
 		SELECT `+runColumns+`
 		FROM model_training_runs AS r
-		WHERE id = @id`,
-		pgx.StrictNamedArgs{"id": id})
+		WHERE id = @id AND customer_id = @customer`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if err != nil {
 		return TrainingRun{}, fmt.Errorf("training run %d: %w", id, err)
 	}
@@ -103,7 +105,7 @@ func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun,
 		var wait float64 // seconds
 		err := tx.QueryRow(ctx, `
 			SELECT EXISTS (SELECT FROM sensors WHERE customer_id = @customer),
-			       EXISTS (SELECT FROM model_training_runs WHERE status = 'running'),
+			       EXISTS (SELECT FROM model_training_runs WHERE customer_id = @customer AND status = 'running'),
 			       COALESCE((SELECT @every::float8 - extract(epoch FROM clock_timestamp() - max(started_at))
 			                 FROM model_training_runs WHERE customer_id = @customer), 0)`,
 			pgx.StrictNamedArgs{"customer": customerID, "every": ManualEvery.Seconds()}).Scan(&sensors, &running, &wait)
@@ -129,29 +131,60 @@ func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun,
 	return run, nil
 }
 
-// BeginAutomatic starts a run when enough verdicts are unused, no run is active and
-// none failed within [RetryAfter]. Of concurrent calls one returns true.
-func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
+// unusedVerdicts is the condition that prediction p has a verdict from which training may
+// learn still. Those of other models, which came by the API, have no message id.
+const unusedVerdicts = `p.feedback IS NOT NULL AND NOT p.used_in_training AND p.message_id <> ''`
+
+// countUnused counts a customer's verdicts that no run has used.
+const countUnused = `(SELECT count(*) FROM visible_spans v JOIN prediction_feedback p ON ` + visibleToCustomer + ` WHERE ` + unusedVerdicts + `)`
+
+// DueCustomers lists the customers with enough unused verdicts for a run.
+func (s *Store) DueCustomers(ctx context.Context) ([]int64, error) {
+	type row struct{ CustomerID int64 }
+	found, err := queryAll[row](ctx, s, `
+		SELECT v.customer_id
+		FROM prediction_feedback p
+		JOIN visible_spans v ON v.node_id = p.sensor_id AND v.channel = p.channel
+		    AND v.visible_from <= LEAST(p.timestamp, p.created_at) AND v.visible_until > LEAST(p.timestamp, p.created_at)
+		WHERE `+unusedVerdicts+`
+		GROUP BY v.customer_id
+		HAVING count(*) >= @due
+		ORDER BY v.customer_id`,
+		pgx.StrictNamedArgs{"due": RetrainingCount})
+	if err != nil {
+		return nil, fmt.Errorf("customers with unused verdicts: %w", err)
+	}
+	due := make([]int64, len(found))
+	for i, r := range found {
+		due[i] = r.CustomerID
+	}
+	return due, nil
+}
+
+// BeginAutomatic starts a run of a customer when enough of their verdicts are unused, no
+// run of theirs is active and none failed within [RetryAfter]. Of concurrent calls one
+// returns true.
+func (s *Store) BeginAutomatic(ctx context.Context, customerID int64) (TrainingRun, bool, error) {
 	if err := s.ExpireRuns(ctx); err != nil {
 		return TrainingRun{}, false, err
 	}
-	const isDue = `(SELECT count(*) FROM prediction_feedback WHERE feedback IS NOT NULL AND NOT used_in_training) >= @due
+	const isDue = countUnused + ` >= @due
 		AND NOT EXISTS (
 		    SELECT FROM model_training_runs
-		    WHERE status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after))`
+		    WHERE customer_id = @customer AND status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after))`
 	var run TrainingRun
 	err := s.pool.inTx(ctx, func(tx pgx.Tx) (err error) {
-		run, err = insertRun(ctx, tx, isDue, pgx.StrictNamedArgs{
-			"triggered_by": TriggeredAutomatically, "customer": nil, "due": RetrainingCount, "retry_after": RetryAfter.Seconds(),
-		})
+		due := pgx.StrictNamedArgs{"customer": customerID, "due": RetrainingCount, "retry_after": RetryAfter.Seconds()}
+		asked := maps.Clone(due)
+		asked["triggered_by"] = TriggeredAutomatically
+		run, err = insertRun(ctx, tx, isDue, asked)
 		if err != nil {
 			return err
 		}
 		// The condition is checked again: the insertion may have waited for another
 		// run, which has used the counted verdicts meanwhile, or has failed.
 		var still bool
-		if err := tx.QueryRow(ctx, `SELECT `+isDue,
-			pgx.StrictNamedArgs{"due": RetrainingCount, "retry_after": RetryAfter.Seconds()}).Scan(&still); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT `+isDue, due).Scan(&still); err != nil {
 			return fmt.Errorf("count verdicts: %w", err)
 		}
 		if !still {
@@ -169,7 +202,7 @@ func (s *Store) BeginAutomatic(ctx context.Context) (TrainingRun, bool, error) {
 }
 
 // insertRun inserts a run where the condition holds, or returns [ErrNotFound]: it
-// does not hold, or a run is under way.
+// does not hold, or a run of the customer is under way.
 func insertRun(ctx context.Context, tx pgx.Tx, condition string, args pgx.StrictNamedArgs) (TrainingRun, error) {
 	rows, err := tx.Query(ctx, `
 		INSERT INTO model_training_runs AS r (triggered_by, customer_id)
@@ -190,13 +223,15 @@ func insertRun(ctx context.Context, tx pgx.Tx, condition string, args pgx.Strict
 	return run, nil
 }
 
-// UnrequestedRun returns the run under way whose request Pub/Sub does not have
+// UnrequestedRun returns the first run under way whose request Pub/Sub does not have
 // yet: just begun, or left by a publish that failed.
 func (s *Store) UnrequestedRun(ctx context.Context) (TrainingRun, bool, error) {
 	run, err := queryOne[TrainingRun](ctx, s, ErrNoRun, `
 		SELECT `+runColumns+`
 		FROM model_training_runs AS r
-		WHERE status = 'running' AND requested_at IS NULL`,
+		WHERE status = 'running' AND requested_at IS NULL
+		ORDER BY id
+		LIMIT 1`,
 		pgx.StrictNamedArgs{})
 	if errors.Is(err, ErrNoRun) {
 		return TrainingRun{}, false, nil
@@ -220,13 +255,10 @@ func (s *Store) MarkRequested(ctx context.Context, id int64) error {
 	return nil
 }
 
-// ValidatedCount counts the verdicts of all customers that no run has used.
-func (s *Store) ValidatedCount(ctx context.Context) (int, error) {
+// ValidatedCount counts the verdicts of a customer that no run has used.
+func (s *Store) ValidatedCount(ctx context.Context, customerID int64) (int, error) {
 	var count int
-	err := s.pool.QueryRow(ctx, `
-		SELECT count(*)
-		FROM prediction_feedback
-		WHERE feedback IS NOT NULL AND NOT used_in_training`).Scan(&count)
+	err := s.pool.QueryRow(ctx, `SELECT `+countUnused, pgx.StrictNamedArgs{"customer": customerID}).Scan(&count)
 	if err != nil {
 		return 0, fmt.Errorf("count unused verdicts: %w", err)
 	}

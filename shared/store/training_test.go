@@ -24,7 +24,7 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	for minute := range people {
 		unvalidated = append(unvalidated, db.prediction(t, db.anna, "n1", minute+1).ID)
 	}
-	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || begun {
+	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
 		t.Fatalf("before enough verdicts: %v, %v", begun, err)
 	}
 	var started atomic.Int32
@@ -34,7 +34,7 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 			if _, err := db.ValidatePrediction(t.Context(), db.anna, id, store.FeedbackOK); err != nil {
 				t.Error(err)
 			}
-			run, begun, err := db.BeginAutomatic(t.Context())
+			run, begun, err := db.BeginAutomatic(t.Context(), db.anna)
 			if err != nil {
 				t.Error(err)
 			}
@@ -50,7 +50,7 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	if started.Load() != 1 {
 		t.Errorf("%d runs began, want 1", started.Load())
 	}
-	if runs, err := db.TrainingRuns(t.Context(), 20); err != nil || len(runs) != 1 {
+	if runs, err := db.TrainingRuns(t.Context(), db.anna, 20); err != nil || len(runs) != 1 {
 		t.Errorf("%d runs stand in the table, %v", len(runs), err)
 	}
 }
@@ -60,7 +60,7 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	db.verdicts(t, "n1", store.RetrainingCount)
-	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || !begun {
+	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
 		t.Fatalf("the first: %v, %v", begun, err)
 	}
 	end, err := db.pool.Begin(t.Context())
@@ -78,7 +78,7 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || begun {
+		if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
 			t.Errorf("began %v, %v: its verdicts were used", begun, err)
 		}
 	})
@@ -100,14 +100,21 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	}
 	_, err = db.BeginManual(t.Context(), db.anna)
 	mustFail(t, "a second one", err, store.ErrRunning)
-	_, err = db.BeginManual(t.Context(), db.bruno)
-	mustFail(t, "another customer's", err, store.ErrRunning)
+	others, err := db.BeginManual(t.Context(), db.bruno)
+	if err != nil {
+		t.Errorf("another customer's: %v", err)
+	}
+	_, err = db.TrainingRun(t.Context(), db.anna, others.ID)
+	mustFail(t, "another customer's", err, store.ErrNoRun)
+	if runs, err := db.TrainingRuns(t.Context(), db.anna, 20); err != nil || len(runs) != 1 || runs[0].ID != run.ID {
+		t.Errorf("her runs are %+v, %v", runs, err)
+	}
 	db.verdicts(t, "n1", store.RetrainingCount)
-	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || begun {
+	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
 		t.Errorf("an automatic one beside it: %v, %v", begun, err)
 	}
 	db.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now()`, nil)
-	if _, begun, err := db.BeginAutomatic(t.Context()); err != nil || !begun {
+	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
 		t.Errorf("an automatic one after it: %v, %v", begun, err)
 	}
 }
@@ -148,8 +155,8 @@ func TestManualRunsAtOnceBeginOne(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if began.Load() != 1 {
-		t.Errorf("%d began, want 1", began.Load())
+	if began.Load() != 2 {
+		t.Errorf("%d began, want one of each customer", began.Load())
 	}
 }
 
@@ -249,11 +256,11 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 		}
 	}
 	age(store.RunTimeout - time.Minute)
-	if got, err := db.TrainingRun(t.Context(), run.ID); err != nil || got.Status != store.RunRunning {
+	if got, err := db.TrainingRun(t.Context(), db.anna, run.ID); err != nil || got.Status != store.RunRunning {
 		t.Errorf("just before: %+v, %v", got, err)
 	}
 	age(store.RunTimeout + time.Second)
-	got, err := db.TrainingRun(t.Context(), run.ID)
+	got, err := db.TrainingRun(t.Context(), db.anna, run.ID)
 	if err != nil || got.Status != store.RunFailed || got.CompletedAt == nil || got.ErrorMessage == nil {
 		t.Errorf("after: %+v, %v", got, err)
 	}
@@ -261,14 +268,14 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	if err != nil || next.ID == run.ID {
 		t.Errorf("the next: %+v, %v", next, err)
 	}
-	runs, err := db.TrainingRuns(t.Context(), 20)
+	runs, err := db.TrainingRuns(t.Context(), db.anna, 20)
 	if err != nil || len(runs) != 2 || runs[0].ID != next.ID {
 		t.Errorf("history %+v, %v", runs, err)
 	}
-	if runs, err := db.TrainingRuns(t.Context(), 1); err != nil || len(runs) != 1 {
+	if runs, err := db.TrainingRuns(t.Context(), db.anna, 1); err != nil || len(runs) != 1 {
 		t.Errorf("history of one: %+v, %v", runs, err)
 	}
-	_, err = db.TrainingRun(t.Context(), -1)
+	_, err = db.TrainingRun(t.Context(), db.anna, -1)
 	mustFail(t, "unknown run", err, store.ErrNoRun)
 }
 

@@ -19,8 +19,16 @@ const (
 	gatewayIDPrefix = "gw-"
 )
 
-// ErrGateway is the error of an enrolment or a status that no gateway sends.
-var ErrGateway = errors.New("gateway request is malformed")
+// Errors of an enrolment or a status that no gateway sends.
+var (
+	ErrGateway = errors.New("gateway request is malformed")
+	// ErrSignature is that of a status which the key's owner has not signed.
+	ErrSignature = errors.New("wrong signature")
+)
+
+// maxClockOffset bounds a correction, in milliseconds: 200 years. A clock that begins
+// in 1970 is off by less.
+const maxClockOffset = 200 * 366 * 24 * 3600 * 1000
 
 // ValidateGatewayID reports whether an id may name a gateway: gw- and lower-case
 // letters and digits.
@@ -84,6 +92,9 @@ type StatusReply struct {
 	TokenExpiresAt time.Time `json:"token_expires_at,omitzero"`
 	ProjectID      string    `json:"project_id"`
 	Topic          string    `json:"topic"`
+	// PairKey is the secret by which the gateways of one customer know one another on
+	// a link. Like the token, it is for a fresh status of a gateway that is not revoked.
+	PairKey []byte `json:"pair_key,omitzero"` // base64
 }
 
 // SignedStatus is the body of a status request: the JSON of a [StatusRequest],
@@ -106,19 +117,32 @@ func SignStatus(key ed25519.PrivateKey, r StatusRequest) (SignedStatus, error) {
 	}, nil
 }
 
-// Verify decodes a status request that the key's owner signed.
+// Verify decodes a status request that the key's owner signed. Errors: [ErrSignature];
+// [ErrGateway], which names the field.
 func (s SignedStatus) Verify(key ed25519.PublicKey) (StatusRequest, error) {
 	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, signedStatus(s.GatewayID, s.Request), s.Signature) {
-		return StatusRequest{}, fmt.Errorf("%w: wrong signature", ErrGateway)
+		return StatusRequest{}, ErrSignature
 	}
 	var r StatusRequest
 	if err := json.Unmarshal(s.Request, &r); err != nil {
-		return StatusRequest{}, fmt.Errorf("%w: %w", ErrGateway, err)
+		return StatusRequest{}, fmt.Errorf("%w: %w", ErrGateway, malformed(err))
 	}
 	if r.GatewayID != s.GatewayID {
-		return StatusRequest{}, fmt.Errorf("%w: signed by %s for %s", ErrGateway, s.GatewayID, r.GatewayID)
+		return StatusRequest{}, fmt.Errorf("%w: gateway_id: signed by %s for %q", ErrGateway, s.GatewayID, r.GatewayID)
 	}
 	return r, r.Validate()
+}
+
+// malformed says what is wrong with a status in words of JSON, where the library has
+// words of Go.
+func malformed(err error) error {
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return errors.New(strings.TrimPrefix(mismatch.Field+": unexpected "+mismatch.Value, ": "))
+	}
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return err
+	}
+	return errors.New("times must be in RFC 3339") // nothing else decodes itself
 }
 
 func signedStatus(gatewayID string, request []byte) []byte {
@@ -135,15 +159,23 @@ func (r StatusRequest) Validate() error {
 			return fmt.Errorf("%w: %s must be at most %d printable characters", ErrGateway, field, maxGatewayText)
 		}
 	}
-	if r.Nonce == "" || r.BootID == "" {
-		return fmt.Errorf("%w: nonce and boot_id are required", ErrGateway)
+	switch {
+	case r.Nonce == "":
+		return fmt.Errorf("%w: nonce is required", ErrGateway)
+	case r.BootID == "":
+		return fmt.Errorf("%w: boot_id is required", ErrGateway)
+	case r.Sequence < 1:
+		return fmt.Errorf("%w: sequence must be 1 or more", ErrGateway)
+	case r.OutboxReadings < 0:
+		return fmt.Errorf("%w: outbox_readings must be 0 or more", ErrGateway)
+	case r.ClockOffsetMS < -maxClockOffset || r.ClockOffsetMS > maxClockOffset:
+		return fmt.Errorf("%w: clock_offset_ms must be within 200 years", ErrGateway)
+	case len(r.Nodes) > MaxStatusNodes:
+		return fmt.Errorf("%w: nodes must be at most %d", ErrGateway, MaxStatusNodes)
 	}
-	if r.Sequence < 1 || r.OutboxReadings < 0 || len(r.Nodes) > MaxStatusNodes {
-		return fmt.Errorf("%w: sequence %d, outbox_readings %d, %d nodes", ErrGateway, r.Sequence, r.OutboxReadings, len(r.Nodes))
-	}
-	for _, node := range r.Nodes {
+	for i, node := range r.Nodes {
 		if err := reading.ValidateNodeID(node.NodeID); err != nil {
-			return fmt.Errorf("%w: %w", ErrGateway, err)
+			return fmt.Errorf("%w: nodes[%d]: %w", ErrGateway, i, err)
 		}
 	}
 	return nil

@@ -15,6 +15,10 @@ type Retraining struct {
 	RequestedAt    time.Time `json:"requested_at"`
 }
 
+// DailyRefresh is what triggers the calibrations of all customers, once a day. It is no
+// training run and has no id.
+const DailyRefresh = "daily_refresh"
+
 // EncodeRetraining writes a message of topic model-retraining.
 func EncodeRetraining(r Retraining) ([]byte, error) {
 	encoded, err := json.Marshal(r)
@@ -25,11 +29,14 @@ func EncodeRetraining(r Retraining) ([]byte, error) {
 }
 
 // DecodeRetraining reads a message of topic model-retraining and refuses one
-// that names no run.
+// that names no run, but for the [DailyRefresh].
 func DecodeRetraining(encoded []byte) (Retraining, error) {
 	var r Retraining
 	if err := json.Unmarshal(encoded, &r); err != nil {
 		return Retraining{}, fmt.Errorf("decode retraining request: %w", err)
+	}
+	if r.TriggeredBy == DailyRefresh && r.TrainingRunID == 0 {
+		return r, nil
 	}
 	if r.TrainingRunID < 1 {
 		return Retraining{}, fmt.Errorf("decode retraining request: training_run_id must be positive, got %d", r.TrainingRunID)

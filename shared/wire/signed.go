@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/signature"
 )
 
 // Attributes of topic data besides [NodeIDAttribute].
@@ -91,8 +92,8 @@ func (o Origin) Signed() bool { return o.GatewayID != "" }
 
 // Verify reports whether the key's owner signed the data with these attributes.
 // at is the timestamp that the data names.
-func (o Origin) Verify(key ed25519.PublicKey, at time.Time, data []byte) bool {
-	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, signedData(o.GatewayID, at, o.Age, data), o.Signature)
+func (o Origin) Verify(keys *signature.Verifier, key ed25519.PublicKey, at time.Time, data []byte) bool {
+	return keys.Verify(key, signedHead(o.GatewayID, at, o.Age, 0), data, o.Signature)
 }
 
 // SignData returns the attributes by which an enrolled gateway signs a message of
@@ -109,7 +110,7 @@ func (o Origin) Verify(key ed25519.PublicKey, at time.Time, data []byte) bool {
 func SignData(key ed25519.PrivateKey, gatewayID string, at time.Time, age Age, data []byte) map[string]string {
 	attributes := map[string]string{
 		GatewayIDAttribute: gatewayID,
-		SignatureAttribute: base64.StdEncoding.EncodeToString(ed25519.Sign(key, signedData(gatewayID, at, age, data))),
+		SignatureAttribute: base64.StdEncoding.EncodeToString(ed25519.Sign(key, append(signedHead(gatewayID, at, age, len(data)), data...))),
 	}
 	if age.Known {
 		attributes[AgeAttribute] = age.attribute()
@@ -117,11 +118,11 @@ func SignData(key ed25519.PrivateKey, gatewayID string, at time.Time, age Age, d
 	return attributes
 }
 
-func signedData(gatewayID string, at time.Time, age Age, data []byte) []byte {
-	signed := make([]byte, 0, len(dataPrefix)+len(gatewayID)+64+len(data))
-	signed = append(signed, dataPrefix...)
-	signed = append(append(signed, gatewayID...), '\n')
-	signed = append(reading.TruncateTime(at).AppendFormat(signed, time.RFC3339Nano), '\n')
-	signed = append(append(signed, age.attribute()...), '\n')
-	return append(signed, data...)
+// signedHead is what is signed before the data, with room for that.
+func signedHead(gatewayID string, at time.Time, age Age, room int) []byte {
+	head := make([]byte, 0, len(dataPrefix)+len(gatewayID)+64+room)
+	head = append(head, dataPrefix...)
+	head = append(append(head, gatewayID...), '\n')
+	head = append(reading.TruncateTime(at).AppendFormat(head, time.RFC3339Nano), '\n')
+	return append(append(head, age.attribute()...), '\n')
 }

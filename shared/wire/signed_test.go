@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/signature"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -20,6 +22,9 @@ import (
 func key(seed byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 }
+
+// signatures verifies, as functions do.
+var signatures = signature.New()
 
 func public(k ed25519.PrivateKey) ed25519.PublicKey {
 	public, _ := k.Public().(ed25519.PublicKey)
@@ -49,19 +54,19 @@ func TestSignedDataIsVerified(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !origin.Signed() || origin.Age != age || !origin.Verify(public(key(1)), r.Time, data) {
+			if !origin.Signed() || origin.Age != age || !origin.Verify(signatures, public(key(1)), r.Time, data) {
 				t.Errorf("%+v of %v is not verified", origin, attributes)
 			}
-			if origin.Verify(public(key(2)), r.Time, data) || origin.Verify(nil, r.Time, data) {
+			if origin.Verify(signatures, public(key(2)), r.Time, data) || origin.Verify(signatures, nil, r.Time, data) {
 				t.Error("verified by another key")
 			}
-			if origin.Verify(public(key(1)), r.Time.Add(time.Microsecond), data) {
+			if origin.Verify(signatures, public(key(1)), r.Time.Add(time.Microsecond), data) {
 				t.Error("verified for another time")
 			}
 			for change, value := range map[string]string{wire.AgeAttribute: "1", wire.GatewayIDAttribute: "gw-abd"} {
 				altered := maps.Clone(attributes)
 				altered[change] = value
-				if o, err := wire.ParseOrigin(altered); err == nil && o.Verify(public(key(1)), r.Time, data) {
+				if o, err := wire.ParseOrigin(altered); err == nil && o.Verify(signatures, public(key(1)), r.Time, data) {
 					t.Errorf("verified with %s altered", change)
 				}
 			}
@@ -131,7 +136,7 @@ func TestSignedStatus(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after a round trip (-want +got):\n%s", diff)
 	}
-	if _, err := signed.Verify(public(key(2))); !errors.Is(err, wire.ErrGateway) {
+	if _, err := signed.Verify(public(key(2))); !errors.Is(err, wire.ErrSignature) {
 		t.Errorf("verified by another key: %v", err)
 	}
 	// A signature of data is none of a status, however the two are put together.
@@ -153,6 +158,8 @@ func TestStatusRefuses(t *testing.T) {
 		"no boot":        func(r *wire.StatusRequest) { r.BootID = "" },
 		"sequence":       func(r *wire.StatusRequest) { r.Sequence = 0 },
 		"outbox":         func(r *wire.StatusRequest) { r.OutboxReadings = -1 },
+		"offset":         func(r *wire.StatusRequest) { r.ClockOffsetMS = math.MaxInt64 },
+		"offset before":  func(r *wire.StatusRequest) { r.ClockOffsetMS = math.MinInt64 },
 		"gateway":        func(r *wire.StatusRequest) { r.GatewayID = "abc" },
 		"control":        func(r *wire.StatusRequest) { r.Version = "1\x00" },
 		"long":           func(r *wire.StatusRequest) { r.Role = strings.Repeat("a", 65) },
@@ -190,7 +197,7 @@ func FuzzSignedData(f *testing.F) {
 			t.Fatalf("age %q was read as %v", age, origin.Age.Duration)
 		}
 		decoded, err := wire.DecodeData(data, published)
-		if err != nil || !origin.Signed() || !origin.Verify(public(key(1)), decoded.Reading.Time, data) {
+		if err != nil || !origin.Signed() || !origin.Verify(signatures, public(key(1)), decoded.Reading.Time, data) {
 			return
 		}
 		if !maps.Equal(attributes, good) {

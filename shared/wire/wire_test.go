@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -118,14 +119,21 @@ func TestReadingWithoutAnAlertIsAMessageOfAlerts(t *testing.T) {
 	cool := reading.Reading{Channel: 7, NodeID: "n1", MessageID: "ab", Time: published, Temperature: 31, Humidity: 40}
 	want := wire.Alert{
 		Event: alert.OfReading(cool), GatewayID: "gw-abc",
-		Recent: reading.Window{Age: []float64{60, 30}, Temperature: []float64{30, 30.5}, Humidity: []float64{41, 40.5}},
+		Recent:   reading.Window{Age: []float64{60, 30}, Temperature: []float64{30, 30.5}, Humidity: []float64{41, 40.5}},
+		Versions: map[int64]int64{12: 3},
+		Findings: []incident.Finding{{Kind: incident.KindForecast}, {
+			Kind: incident.KindAnomaly, Holds: true, Score: 3, Reason: "Unchanged for 52 min", Severity: incident.Warning, Quantity: incident.Temperature,
+			Value: 22.5, Probability: 0.5, Earliest: 9 * time.Second, Latest: 10 * time.Second,
+		}},
 	}
 	encoded, err := wire.EncodeAlert(want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const message = `{"customer_id":7,"gateway_id":"gw-abc","node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:05Z",` +
-		`"temperature":31,"humidity":40,"recent":{"age_s":[60,30],"temperature":[30,30.5],"humidity":[41,40.5]}}`
+		`"temperature":31,"humidity":40,"recent":{"age_s":[60,30],"temperature":[30,30.5],"humidity":[41,40.5]},` +
+		`"findings":[{"kind":"forecast","holds":false},{"kind":"anomaly","holds":true,"score":3,"reason":"Unchanged for 52 min",` +
+		`"severity":"warning","quantity":"temperature","value":22.5,"probability":0.5,"earliest_s":9,"latest_s":10}],"rule_versions":{"12":3}}`
 	if diff := cmp.Diff(message, string(encoded)); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}
@@ -148,6 +156,7 @@ func TestDecodeAlertRefuses(t *testing.T) {
 		"a negative customer": `{"customer_id":-1,"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","temperature":60,"humidity":40}`,
 		"no gateway's id":     `{"gateway_id":"mine","node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","temperature":60,"humidity":40}`,
 		"too hot":             `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","temperature":600,"humidity":40}`,
+		"a finding of a rule": `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:00Z","temperature":60,"humidity":40,"findings":[{"kind":"threshold"}]}`,
 		"a list":              `[]`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,9 +56,10 @@ locals {
   # Roles on the project with which everything in .. can be made, and why.
   roles = {
     "roles/artifactregistry.admin"          = "repositories, their rights, and pushing the API's image"
-    "roles/bigquery.dataOwner"              = "dataset and table and their rights"
-    "roles/cloudbuild.builds.viewer"        = "whether the release that holds the lock is over"
+    "roles/bigquery.admin"                  = "dataset and tables, their rights, and the scheduled query"
+    "roles/cloudbuild.builds.editor"        = "whether the release that holds the lock is over, and the trigger of the nightly checks"
     "roles/cloudfunctions.admin"            = "functions"
+    "roles/cloudscheduler.admin"            = "the probe and the nightly checks"
     "roles/cloudsql.admin"                  = "the database and its users"
     "roles/compute.loadBalancerAdmin"       = "the load balancer of an own domain"
     "roles/compute.networkAdmin"            = "the private network"

@@ -42,6 +42,11 @@ override_resource {
 }
 
 override_resource {
+  target = module.readings.google_service_account.hourly
+  values = { member = "serviceAccount:hourly" }
+}
+
+override_resource {
   target = module.gateways.google_service_account.enrolled
   values = { member = "serviceAccount:gateways", name = "projects/coldaisle-test/serviceAccounts/gateways" }
 }
@@ -62,6 +67,11 @@ run "rights" {
       "serviceAccount:api"    = "roles/bigquery.dataViewer"
     }
     error_message = "Ingest writes readings, API and training read them, and nobody else sees them."
+  }
+
+  assert {
+    condition     = { for table, right in google_bigquery_table_iam_member.aggregates : table => "${right.role} ${right.member}" } == { for table in ["readings_hourly", "readings_hourly_runs"] : table => "roles/bigquery.dataViewer serviceAccount:api" }
+    error_message = "The API reads the hourly aggregates, and nobody else but who makes them."
   }
 
   assert {
@@ -144,7 +154,7 @@ run "redelivery" {
 
 run "project_roles" {
   assert {
-    condition     = toset([for right in google_project_iam_member.queries : "${right.member} ${right.role}"]) == toset(["serviceAccount:train roles/bigquery.jobUser", "serviceAccount:api roles/bigquery.jobUser"])
+    condition     = toset([for right in google_project_iam_member.queries : "${right.member} ${right.role}"]) == toset(["serviceAccount:train roles/bigquery.jobUser", "serviceAccount:api roles/bigquery.jobUser", "serviceAccount:hourly roles/bigquery.jobUser"])
     error_message = "Who queries may run queries in the project, and nobody else."
   }
 
@@ -209,8 +219,8 @@ run "text" {
   }
 
   assert {
-    condition     = toset([for name, text in output.files : name if strcontains(text, "resource \"google_project_iam_member\"") && !startswith(name, "bootstrap/")]) == toset(["access.tf", "modules/build/main.tf"])
-    error_message = "A role on the project is given outside of access.tf and modules/build, where these tests look."
+    condition     = toset([for name, text in output.files : name if strcontains(text, "resource \"google_project_iam_member\"") && !startswith(name, "bootstrap/")]) == toset(["access.tf", "modules/build/main.tf", "modules/nightly/main.tf"])
+    error_message = "A role on the project is given outside of access.tf, modules/build and modules/nightly, where these tests look."
   }
 
   assert {
@@ -224,8 +234,8 @@ run "text" {
   }
 
   assert {
-    condition     = toset([for name, text in output.files : name if strcontains(text, "resource \"google_pubsub_topic\"")]) == toset(["modules/topic/main.tf"])
-    error_message = "A topic is made outside of the module that gives each one its dead letter."
+    condition     = toset([for name, text in output.files : name if strcontains(text, "resource \"google_pubsub_topic\"")]) == toset(["modules/nightly/main.tf", "modules/topic/main.tf"])
+    error_message = "A topic is made outside of the module that gives each one its dead letter, and is not that of the nightly checks."
   }
 
   assert {

@@ -71,13 +71,42 @@ run "api" {
   }
 
   assert {
-    condition     = [for target in google_cloud_run_v2_service.this[0].traffic : "${target.type} ${target.percent}"] == ["TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST 100"]
+    condition     = [for target in google_cloud_run_v2_service.this[0].traffic : "${target.type} ${target.percent} ${target.tag}"] == ["TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST 100 next"]
     error_message = "After a roll-back, which names a revision, the next release would get no requests."
   }
 
   assert {
     condition     = google_cloud_run_v2_service.this[0].deletion_protection && google_cloud_run_v2_service.this[0].template[0].vpc_access[0].egress == "PRIVATE_RANGES_ONLY"
     error_message = "The API can be deleted, or does not reach private addresses."
+  }
+}
+
+run "api_in_a_release" {
+  module {
+    source = "./modules/api"
+  }
+
+  variables {
+    project_id                = "coldaisle-test"
+    region                    = "europe-west1"
+    image                     = "europe-west1-docker.pkg.dev/coldaisle-test/coldaisle/api@sha256:0123"
+    environment               = {}
+    migration_environment     = {}
+    secrets                   = {}
+    size                      = { min_instances = 1, max_instances = 4, concurrency = 80, cpu = "1", memory = "512Mi" }
+    traffic                   = { api-00001-abc = 90, api-00002-def = 10 }
+    only_behind_load_balancer = true
+    deletion_protection       = true
+  }
+
+  assert {
+    condition     = { for target in google_cloud_run_v2_service.this[0].traffic : coalesce(target.revision, target.tag) => target.percent } == { api-00001-abc = 90, api-00002-def = 10, next = 0 }
+    error_message = "The newest revision gets requests before its smoke test, or has no address."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this[0].ingress == "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER"
+    error_message = "The API answers at two addresses."
   }
 }
 
@@ -126,8 +155,18 @@ run "domain" {
   }
 
   assert {
-    condition     = google_compute_region_network_endpoint_group.this.cloud_run[0].service == "api"
-    error_message = "The load balancer does not lead to the API."
+    condition     = { for name, group in google_compute_region_network_endpoint_group.this : name => "${group.cloud_run[0].service} ${coalesce(group.cloud_run[0].tag, "-")}" } == { coldaisle = "api -", coldaisle-next = "api next" }
+    error_message = "The load balancer does not lead to the API and to its newest revision."
+  }
+
+  assert {
+    condition = (
+      google_compute_url_map.this.default_service == google_compute_backend_service.this["coldaisle"].id
+      && google_compute_url_map.this.path_matcher[0].default_service == google_compute_backend_service.this["coldaisle"].id
+      && google_compute_url_map.this.path_matcher[0].route_rules[0].service == google_compute_backend_service.this["coldaisle-next"].id
+      && google_compute_url_map.this.path_matcher[0].route_rules[0].match_rules[0].header_matches[0].exact_match == "next"
+    )
+    error_message = "A revision that no release has looked at gets requests."
   }
 }
 
@@ -201,7 +240,7 @@ run "monitoring" {
 
   assert {
     condition = keys(google_monitoring_alert_policy.this) == [
-      "api_errors", "api_latency", "database_connections", "database_disk", "dead_letter", "function_errors", "messages_refused", "no_readings", "oldest_unacked", "readings_clamped", "uptime",
+      "api_errors", "api_latency", "database_connections", "database_disk", "dead_letter", "function_errors", "gateway_clock", "messages_refused", "no_readings", "oldest_unacked", "readings_clamped", "site_dark", "uptime",
     ]
     error_message = "Something is not watched."
   }
@@ -209,6 +248,11 @@ run "monitoring" {
   assert {
     condition     = alltrue([for policy in google_monitoring_alert_policy.this : policy.notification_channels == tolist([google_monitoring_notification_channel.email["one@example.com"].name]) && length(policy.documentation[0].content) > 40])
     error_message = "An alert reaches nobody, or does not say what to do."
+  }
+
+  assert {
+    condition     = strcontains(google_logging_metric.clock.filter, "a gateway's system clock is off") && google_monitoring_alert_policy.this["gateway_clock"].conditions[0].condition_threshold[0].aggregations[0].group_by_fields == tolist(["metric.labels.gateway"])
+    error_message = "A gateway's wrong clock is not told, or not which gateway's."
   }
 
   assert {
@@ -226,8 +270,8 @@ run "monitoring" {
   }
 
   assert {
-    condition     = google_monitoring_alert_policy.this["no_readings"].conditions[0].condition_threshold[0].evaluation_missing_data == "EVALUATION_MISSING_DATA_ACTIVE" && google_monitoring_alert_policy.this["no_readings"].conditions[0].condition_threshold[0].comparison == "COMPARISON_LT"
-    error_message = "Silence must count as trouble."
+    condition     = google_monitoring_alert_policy.this["no_readings"].conditions[0].condition_threshold[0].evaluation_missing_data == "EVALUATION_MISSING_DATA_ACTIVE" && google_monitoring_alert_policy.this["no_readings"].conditions[0].condition_threshold[0].comparison == "COMPARISON_LT" && strcontains(google_monitoring_alert_policy.this["no_readings"].conditions[0].condition_threshold[0].filter, "user/coldaisle/readings_stored")
+    error_message = "Silence must count as trouble, whatever the probe does."
   }
 
   assert {
@@ -238,6 +282,56 @@ run "monitoring" {
   assert {
     condition     = alltrue([for policy in google_monitoring_alert_policy.this : strcontains(policy.conditions[0].condition_threshold[0].filter, "resource.type = ") && strcontains(policy.conditions[0].condition_threshold[0].filter, "metric.type = ")])
     error_message = "Cloud Monitoring wants both a metric and a resource in a filter."
+  }
+
+  assert {
+    condition = (
+      { for key, objective in google_monitoring_slo.this : key => try(objective.request_based_sli[0].distribution_cut[0].range[0].max, "ratio") } == { probe_late = 10, alerts_late = 30, api_unavailable = "ratio" }
+      && alltrue([for objective in google_monitoring_slo.this : objective.goal == 0.999])
+    )
+    error_message = "The objectives are not 99.9 % within 10 and 30 seconds, and of requests."
+  }
+
+  assert {
+    condition = (
+      strcontains(google_monitoring_slo.this["probe_late"].request_based_sli[0].distribution_cut[0].distribution_filter, "user/coldaisle/probe_lateness")
+      && strcontains(google_monitoring_slo.this["alerts_late"].request_based_sli[0].distribution_cut[0].distribution_filter, "user/coldaisle/alert_lateness")
+      && { for key, metric in google_logging_metric.probe : key => "${metric.value_extractor} ${strcontains(metric.filter, "probe alerted")}" } == { probe_lateness = "EXTRACT(jsonPayload.lateness_s) false", alert_lateness = "EXTRACT(jsonPayload.lateness_s) true" }
+      && alltrue([for metric in google_logging_metric.probe : length(setintersection(metric.bucket_options[0].explicit_buckets[0].bounds, [10, 30])) == 2])
+    )
+    error_message = "What is measured is not what ingest and storealert log, or no bucket ends where an objective does."
+  }
+
+  assert {
+    condition = (
+      strcontains(google_monitoring_slo.this["api_unavailable"].request_based_sli[0].good_total_ratio[0].bad_service_filter, "service_name = \"api\"")
+      && strcontains(google_monitoring_slo.this["api_unavailable"].request_based_sli[0].good_total_ratio[0].bad_service_filter, "\"5xx\"")
+      && !strcontains(google_monitoring_slo.this["api_unavailable"].request_based_sli[0].good_total_ratio[0].total_service_filter, "5xx")
+    )
+    error_message = "The API's availability is not the share of requests without a fault."
+  }
+
+  assert {
+    condition = (
+      { for key, policy in google_monitoring_alert_policy.objective : key => [for condition in policy.conditions : condition.condition_threshold[0].threshold_value if length(condition.condition_threshold) > 0] } == { probe_late = [40, 4], alerts_late = [40, 4], api_unavailable = [6, 14.4] }
+      && { for key, policy in google_monitoring_alert_policy.objective : key => [for condition in policy.conditions : condition.condition_absent[0].duration if length(condition.condition_absent) > 0] } == { probe_late = ["300s"], alerts_late = ["300s"], api_unavailable = [] }
+      && alltrue([for key, policy in google_monitoring_alert_policy.objective : length(policy.notification_channels) == 1 && endswith(policy.documentation[0].content, "\n\nPlaybook: docs/playbooks/${key}.md")])
+    )
+    error_message = "A budget that burns, or a probe that does not come, raises no alert, or the alert names no playbook."
+  }
+
+  assert {
+    condition     = alltrue([for key, policy in google_monitoring_alert_policy.this : endswith(policy.documentation[0].content, "\n\nPlaybook: docs/playbooks/${key}.md")])
+    error_message = "An alert's text does not name its playbook."
+  }
+
+  assert {
+    condition = (
+      google_monitoring_alert_policy.this["site_dark"].conditions[0].condition_threshold[0].aggregations[0].group_by_fields == tolist(["metric.labels.gateway", "metric.labels.customer"])
+      && strcontains(google_logging_metric.dark.filter, "\"a site is dark\"")
+      && google_logging_metric.dark.label_extractors == tomap({ gateway = "EXTRACT(jsonPayload.gateway)", customer = "EXTRACT(jsonPayload.customer_id)" })
+    )
+    error_message = "A dark site is not told, or not which gateway and customer."
   }
 
   assert {
@@ -272,5 +366,39 @@ run "budget" {
   assert {
     condition     = anytrue([for rule in google_billing_budget.this.threshold_rules : rule.spend_basis == "FORECASTED_SPEND"])
     error_message = "Nobody is warned before the money is spent."
+  }
+}
+
+run "nightly" {
+  module {
+    source = "./modules/nightly"
+  }
+
+  variables {
+    project_id = "coldaisle-test"
+    region     = "europe-west1"
+    repository = "projects/coldaisle-test/locations/europe-west1/connections/github/repositories/coldaisle"
+    branch     = "main"
+    channels   = ["projects/coldaisle-test/notificationChannels/1"]
+  }
+
+  assert {
+    condition = (
+      google_cloud_scheduler_job.this.pubsub_target[0].topic_name == google_pubsub_topic.this.id
+      && google_cloudbuild_trigger.this.pubsub_config[0].topic == google_pubsub_topic.this.id
+      && strcontains(google_cloudbuild_trigger.this.build[0].step[0].script, "\n.ci/nightly\n")
+      && google_cloudbuild_trigger.this.source_to_build[0].ref == "refs/heads/main"
+    )
+    error_message = "Nothing runs the nightly checks."
+  }
+
+  assert {
+    condition     = google_cloudbuild_trigger.this.service_account == google_service_account.this.id && google_project_iam_member.log.role == "roles/logging.logWriter"
+    error_message = "The nightly checks run as somebody who may more than write a log."
+  }
+
+  assert {
+    condition     = strcontains(google_monitoring_alert_policy.failed.conditions[0].condition_threshold[0].filter, google_logging_metric.failed.name) && length(google_monitoring_alert_policy.failed.notification_channels) == 1
+    error_message = "Nobody hears when they fail."
   }
 }

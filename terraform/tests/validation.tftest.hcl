@@ -339,6 +339,30 @@ run "half_a_sample" {
   expect_failures = [var.learning]
 }
 
+run "no_unreported_sensors" {
+  command = plan
+
+  variables {
+    max_unreported_sensors = 0
+  }
+
+  expect_failures = [var.max_unreported_sensors]
+}
+
+run "enrolled_gateways_alone" {
+  command = plan
+
+  variables {
+    require_enrolled_gateways = true
+    max_unreported_sensors    = 50
+  }
+
+  assert {
+    condition     = local.environment.ingest.REQUIRE_ENROLLED_GATEWAYS == "true" && local.environment.detect.REQUIRE_ENROLLED_GATEWAYS == "true" && local.environment.api.MAX_UNREPORTED_SENSORS == "50"
+    error_message = "The functions and the API do not get what was set."
+  }
+}
+
 run "more_clients_than_connections" {
   command = plan
 

@@ -69,6 +69,17 @@ run "whole" {
   }
 
   assert {
+    condition = (
+      google_cloud_scheduler_job.probe.schedule == "* * * * *"
+      && google_cloud_scheduler_job.probe.pubsub_target[0].topic_name == module.topic["data"].id
+      && google_cloud_scheduler_job.probe.pubsub_target[0].attributes == tomap({ node_id = "coldaisle.probe" })
+      # As functions/ingest tests it: without a timestamp the publish time counts.
+      && base64decode(google_cloud_scheduler_job.probe.pubsub_target[0].data) == "{\"humidity\":0,\"message_id\":\"scheduler\",\"node_id\":\"coldaisle.probe\",\"temperature\":0}"
+    )
+    error_message = "No reading of the probe is published each minute."
+  }
+
+  assert {
     condition     = alltrue([for name, function in module.function : function.dead_letter_topic == module.topic[local.functions[name].topic].dead_letter.topic])
     error_message = "A push subscription's dead letter is not that of its topic."
   }
@@ -109,11 +120,12 @@ run "environment" {
     condition = { for component, environment in local.environment : component => keys(environment) } == {
       ingest = [
         "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME", "PROJECT_ID",
-        "READINGS", "TABLE_ID",
+        "READINGS", "REQUIRE_ENROLLED_GATEWAYS", "TABLE_ID",
       ]
       detect = [
         "ALERT_TOPIC", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME",
         "MAX_ALLOWED_HUMIDITY", "MAX_ALLOWED_TEMP", "MODEL_BUCKET", "PREDICTION_SAMPLE", "PROJECT_ID",
+        "REQUIRE_ENROLLED_GATEWAYS",
       ]
       storealert = [
         "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME", "MAX_ALLOWED_HUMIDITY",
@@ -125,7 +137,7 @@ run "environment" {
       ]
       api = [
         "ALLOWED_ORIGINS", "DATASET_ID", "DATA_TOPIC", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "INSTANCE_CONNECTION_NAME",
-        "MODEL_BUCKET", "PROJECT_ID", "PUBLISHING_ACCOUNT", "READINGS", "RETRAINING_TOPIC", "TABLE_ID", "TRUSTED_PROXIES",
+        "MAX_UNREPORTED_SENSORS", "MODEL_BUCKET", "PROJECT_ID", "PUBLISHING_ACCOUNT", "READINGS", "RETRAINING_TOPIC", "TABLE_ID", "TRUSTED_PROXIES",
       ]
       migrate = [
         "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DB_USERS", "INSTANCE_CONNECTION_NAME",
@@ -164,6 +176,11 @@ run "environment" {
   assert {
     condition     = local.environment.detect.MAX_ALLOWED_TEMP == "50" && local.environment.detect.MAX_ALLOWED_HUMIDITY == "50" && local.environment.storealert.MAX_ALLOWED_TEMP == "50"
     error_message = "The limits are not those of the specification."
+  }
+
+  assert {
+    condition     = local.environment.ingest.REQUIRE_ENROLLED_GATEWAYS == "false" && local.environment.detect.REQUIRE_ENROLLED_GATEWAYS == "false" && local.environment.api.MAX_UNREPORTED_SENSORS == "1000"
+    error_message = "Gateways need not be enrolled as specified, or the API does not begin with its default."
   }
 
   assert {
@@ -237,6 +254,11 @@ run "extras" {
   }
 
   assert {
+    condition     = module.api.ingress == "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER" && output.api_uri == "https://climate.example.com" && output.api_next_uri == output.api_uri
+    error_message = "Behind a load balancer the API answers at Cloud Run's address too, or a release asks there."
+  }
+
+  assert {
     condition     = length(output.gateway_accounts) == 2 && output.gateway_provider != null && contains(keys(output.alert_policies), "no_readings")
     error_message = "Each site needs an account, and with gateways silence is trouble."
   }
@@ -249,6 +271,18 @@ run "extras" {
   assert {
     condition     = local.environment.train.TRAINING_ROWS == "500000"
     error_message = "A large number is not written in digits."
+  }
+}
+
+run "domain_beside_cloud_run" {
+  variables {
+    domain       = "climate.example.com"
+    run_app_open = true
+  }
+
+  assert {
+    condition     = module.api.ingress == "INGRESS_TRAFFIC_ALL" && output.api_uri == module.api.uri
+    error_message = "The address of Cloud Run is closed before the domain's certificate is issued."
   }
 }
 

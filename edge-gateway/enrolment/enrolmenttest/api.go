@@ -131,7 +131,7 @@ func (a *API) status(w http.ResponseWriter, r *http.Request) {
 	reply.Nonce, reply.Time = request.Nonce, a.Time()
 	sent := request.SentAt.Add(time.Duration(request.ClockOffsetMS) * time.Millisecond)
 	if reply.Time.Sub(sent).Abs() > 5*time.Minute || reply.Revoked {
-		reply.AccessToken, reply.TokenExpiresAt = "", time.Time{}
+		reply.AccessToken, reply.TokenExpiresAt, reply.PairKey = "", time.Time{}, nil
 	}
 	if a.Spoil != nil {
 		a.Spoil(&reply)

@@ -1,4 +1,4 @@
-# The board: WiFi, watchdog, and the chip's own number.
+# The board: its settings, WiFi, watchdog, and the chip's own number.
 import binascii
 import sys
 import time
@@ -10,8 +10,23 @@ RETRY_MS = 15000  # a join takes up to 10 s
 HOPELESS_MS = 3600000  # readings are worthless after an hour: a fresh start loses nothing
 
 
+# Refuses settings with which the board would only seem to work.
+def check(config):
+    if config.WIFI == "the network's name":
+        raise ValueError("config.py: WIFI is still the example's")
+    if not 0 < config.INTERVAL_S <= 600:
+        raise ValueError("config.py: INTERVAL_S must be 600 seconds at most")
+    gateway = config.GATEWAY.lower()
+    if not gateway.endswith(".local") and not gateway.replace(".", "").isdigit():
+        raise ValueError("config.py: GATEWAY must be a name that ends in .local or an IPv4 address")
+    allowed = "abcdefghijklmnopqrstuvwxyz0123456789._:-"
+    if len(config.NODE_ID) > 50 or any(c not in allowed for c in config.NODE_ID.lower()) or config.NODE_ID == "coldaisle.probe":
+        raise ValueError("config.py: NODE_ID must be up to 50 letters, digits or . _ : -, and not coldaisle.probe")
+
+
 class Watchdog:
-    # Of the boards here the Pico W allows the least, 8388 ms. An ESP8266 has a fixed time.
+    # The Pico W allows the least of the others, 8388 ms. An ESP8266's time is fixed, at
+    # 1.6 to 3.2 s, and its constructor refuses another.
     def __init__(self):
         if sys.platform == "esp8266":
             self._wdt = machine.WDT()
@@ -25,14 +40,18 @@ class Watchdog:
 class Radio:
     def __init__(self, config):
         self._config = config
+        # An ESP8266 comes with an open network of its own, MicroPython-xxxxxx.
+        network.WLAN(network.AP_IF).active(False)
         self._wlan = network.WLAN(network.STA_IF)
         self._wlan.active(True)
-        self._lost = None  # since when, in ticks
+        self._lost = time.ticks_ms()  # since when, None while joined
         self._tried = None
 
     # Joins the network when it was lost, and says whether it is there. Never waits.
     def joined(self):
         if self._wlan.isconnected():
+            if self._lost is not None:
+                print("wifi: joined", self._config.WIFI, "as", self.address())
             self._lost = self._tried = None
             return True
         now = time.ticks_ms()
@@ -42,6 +61,7 @@ class Radio:
             machine.reset()
         if self._tried is None or time.ticks_diff(now, self._tried) > RETRY_MS:
             self._tried = now
+            print("wifi: joining", self._config.WIFI)
             try:
                 self._wlan.disconnect()
                 self._wlan.connect(self._config.WIFI, self._config.PASSWORD)

@@ -1,5 +1,6 @@
-# Drivers. Each has read(), which returns °C and percent and raises OSError or ValueError
-# when the sensor has nothing true to say. Drivers of DHT22 and DS18B20 are MicroPython's.
+# Drivers. Each has read(), which returns °C and percent and raises an Exception when the
+# sensor has nothing true to say. Drivers of DHT22 and DS18B20 are MicroPython's, which for
+# a wrong checksum raise no narrower one.
 import struct
 import time
 
@@ -19,11 +20,6 @@ def open(config):
     raise ValueError("SENSOR: " + kind)
 
 
-# A value with the sensors' precision, 0.1.
-def rounded(value):
-    return round(value, 1)
-
-
 class DHT22:
     def __init__(self, pin):
         import dht
@@ -35,7 +31,7 @@ class DHT22:
         temperature, humidity = self._dht.temperature(), self._dht.humidity()
         if temperature == 0 and humidity == 0:  # zeros have a right checksum: no sensor
             raise ValueError("nothing but zeros")
-        return rounded(temperature), rounded(humidity)
+        return temperature, humidity
 
 
 class DS18B20:
@@ -54,7 +50,7 @@ class DS18B20:
         value = self._bus.read_temp(found[0])  # the driver compares the checksum
         if value == 85:  # what the register holds before the first conversion
             raise ValueError("the DS18B20 did not convert: look at its power")
-        return rounded(value)
+        return value
 
 
 class Both:
@@ -77,7 +73,7 @@ class SHT31:
             if crc8(word[:2]) != word[2]:
                 raise ValueError("wrong checksum of the SHT31")
         t, h = struct.unpack(">HxH", raw)
-        return rounded(-45 + 175 * t / 65535), rounded(100 * h / 65535)
+        return -45 + 175 * t / 65535, 100 * h / 65535
 
 
 # Sensirion's checksum: polynomial 0x31, begun at 0xFF.
@@ -117,7 +113,7 @@ class BME280:
         if t == 0x80000 or h == 0x8000:  # what the registers hold without a measurement
             raise ValueError("the BME280 did not measure")
         fine = self._fine(t)
-        return rounded(fine / 5120), rounded(self._humidity(h, fine))
+        return fine / 5120, self._humidity(h, fine)
 
     # The temperature in units of 1/5120 °C (datasheet, 4.2.3), in floating point.
     def _fine(self, raw):

@@ -17,11 +17,12 @@ import (
 func gateway(t *testing.T) (address string, messages *atomic.Int64) {
 	t.Helper()
 	messages = &atomic.Int64{}
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/message" {
 			messages.Add(1)
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, "{}")
 	}))
 	t.Cleanup(server.Close)
 	return server.URL, messages

@@ -5,12 +5,12 @@
 set -e
 [ "$1" = configure ] || exit 0
 command -v systemctl >/dev/null || exit 0
-[ -d /run/systemd/system ] || [ -n "$MONITOR_GATEWAY_TEST" ] || exit 0
+[ -d "$DPKG_ROOT/run/systemd/system" ] || exit 0
 
-previous=${MONITOR_GATEWAY_TEST}/var/lib/monitor-gateway.previous/monitor-gateway
-program=${MONITOR_GATEWAY_TEST}/usr/bin/monitor-gateway
-enrolment=${MONITOR_GATEWAY_TEST}/var/lib/monitor-gateway/outbox/enrolment.json
-settings=${MONITOR_GATEWAY_TEST}/etc/monitor-gateway/environment
+previous=$DPKG_ROOT/var/lib/monitor-gateway.previous/monitor-gateway
+program=$DPKG_ROOT/usr/bin/monitor-gateway
+enrolment=$DPKG_ROOT/var/lib/monitor-gateway/outbox/enrolment.json
+settings=$DPKG_ROOT/etc/monitor-gateway/environment
 
 systemctl daemon-reload
 systemctl enable --quiet monitor-gateway.socket monitor-gateway.service monitor-gateway-credentials.path

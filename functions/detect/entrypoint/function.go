@@ -51,9 +51,12 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 			return nil, err
 		}
 		deps.Clients.Push("models", bucket.Close)
-		live = modelstore.NewLoader(bucket, 0, deps.Clock, deps.Log)
+		loader := modelstore.NewLoader(bucket, 0, deps.Clock, deps.Log)
+		deps.Clients.Push("loader of models", loader.Close)
+		live = loader
 	}
-	detector := detect.NewAnomalyDetector(live, metadata, c.PredictionSample, deps.Log, deps.Counters)
+	finder := detect.NewFinder(metadata, deps.Clock, deps.Log)
+	detector := detect.NewAnomalyDetector(live, finder, metadata, c.PredictionSample, deps.Log, deps.Counters)
 	statuses := sensorcache.New(metadata, deps.Clock)
 	from := origin.New(metadata, deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
 	step := detect.New(from, statuses, alerts, detector, c.Fallback.Thresholds(), deps.Log, deps.Counters)

@@ -49,6 +49,6 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 	deps.Clients.Push("readings", closeTable)
 	metadata := store.New(pool)
 	from := origin.New(metadata, deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
-	step := ingest.New(from, ingest.NewStates(metadata), table, sensorcache.New(metadata, deps.Clock), deps.Log, deps.Counters)
+	step := ingest.New(from, ingest.NewStates(metadata, deps.Clock), table, sensorcache.New(metadata, deps.Clock), deps.Log, deps.Counters)
 	return step.Handle, nil
 }

@@ -1,10 +1,10 @@
-// Package alerts has the operations on alerts, on their episodes, and on the
-// thresholds that raise them.
+// Package alerts has the operations on alerts and on the thresholds that raise them.
 package alerts
 
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -46,61 +46,69 @@ type alertPath struct {
 	AlertID int64 `path:"alert_id" doc:"Id of an alert of one of the caller's sensors." example:"41"`
 }
 
-// Range narrows a list of alerts. It is exported only because huma reads no embedded
-// fields of unexported types.
-type Range struct {
+type alertHistoryInput struct {
 	SensorID  string          `query:"sensor_id" doc:"Only alerts of this sensor, deleted ones included." example:"esp32-7f3a"`
 	StartTime input.Timestamp `query:"start_time" doc:"Only alerts from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
 	EndTime   input.Timestamp `query:"end_time" doc:"Only alerts before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+	Limit     int             `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many alerts at most." example:"50"`
 }
 
 // Resolve refuses a range that ends before it starts.
-func (r *Range) Resolve(huma.Context) []error { return input.CheckRange(r.StartTime, r.EndTime) }
-
-// cannotMatch reports that the sensor_id is no sensor id, so that no alert matches.
-func (r *Range) cannotMatch() bool {
-	return r.SensorID != "" && reading.ValidateNodeID(r.SensorID) != nil
+func (in *alertHistoryInput) Resolve(huma.Context) []error {
+	return input.CheckRange(in.StartTime, in.EndTime)
 }
 
-type alertHistoryInput struct {
-	Range
+// Handlers answer the operations on alerts.
+type Handlers struct {
+	Store *store.Store
 
-	Limit int `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many alerts at most." example:"50"`
+	rest *rest.API
 }
 
-// Handlers answer the operations on alerts and their episodes.
-type Handlers struct{ Store *store.Store }
-
-// Register adds the operations on alerts and episodes.
+// Register adds the operations on alerts.
 func (h *Handlers) Register(r *rest.API) {
-	// Polled by the dashboard every few seconds.
+	h.rest = r
+	list := &huma.Schema{Type: huma.TypeArray, Items: r.Schemas().Schema(reflect.TypeFor[alertBody](), true, "AlertBody")}
 	rest.Register(r, rest.Operation{
 		ID: "listActiveAlerts", Method: http.MethodGet, Path: "/api/v1/alerts/active", Tag: rest.TagAlerts,
-		Summary: "List unacknowledged alerts, newest first",
+		Keys: rest.ReadKeys, ByRoom: true,
+		Summary:   "List unacknowledged alerts, newest first",
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/json": {Schema: list}}}},
 	}, h.activeAlerts)
 	rest.Register(r, rest.Operation{
 		ID: "listAlertHistory", Method: http.MethodGet, Path: "/api/v1/alerts/history", Tag: rest.TagAlerts,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List the last alerts, acknowledged or not, newest first",
 	}, h.alertHistory)
-	// Called by the dashboard's button. A repeat answers the same alert, unchanged.
+	// A repeat answers the same alert, unchanged.
 	rest.Register(r, rest.Operation{
 		ID: "acknowledgeAlert", Method: http.MethodPost, Path: "/api/v1/alerts/{alert_id}/acknowledge", Tag: rest.TagAlerts,
+		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Acknowledge an alert",
 		Errors:  []error{store.ErrNoAlert},
 	}, h.acknowledgeAlert)
-	h.registerEpisodes(r)
 }
 
-func (h *Handlers) activeAlerts(ctx context.Context, _ *struct{}) (*alertsOutput, error) {
-	found, err := h.Store.ActiveAlerts(ctx, auth.Caller(ctx))
-	if err != nil {
-		return nil, err
+// activeAlerts streams: there may be a million.
+func (h *Handlers) activeAlerts(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
+	rows := rest.RowEncoder[store.Alert]{
+		ContentType: "application/json", Begin: "[", Between: ",", End: "]\n",
+		Append: func(b []byte, a store.Alert) []byte {
+			encoded, err := rest.Encode(alertOf(a))
+			if err != nil { // no alert has a value that JSON cannot write
+				return append(b, "null"...)
+			}
+			return append(b, encoded...)
+		},
 	}
-	return &alertsOutput{Body: rest.List(found, alertOf)}, nil
+	customer := auth.Caller(ctx)
+	return &huma.StreamResponse{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
+		rest.StreamRows(h.rest, hc, rows, h.Store.ActiveAlerts(hc.Context(), customer))
+	}}, nil
 }
 
 func (h *Handlers) alertHistory(ctx context.Context, in *alertHistoryInput) (*alertsOutput, error) {
-	if in.cannotMatch() {
+	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil { // no alert matches
 		return &alertsOutput{Body: []alertBody{}}, nil
 	}
 	found, err := h.Store.AlertHistory(ctx, auth.Caller(ctx), store.AlertQuery{

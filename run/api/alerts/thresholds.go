@@ -66,12 +66,14 @@ type ThresholdHandlers struct{ Store *store.Store }
 func (h *ThresholdHandlers) Register(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "getThresholds", Method: http.MethodGet, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
+		Keys:    rest.ReadKeys,
 		Summary: "Read the caller's thresholds",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.thresholds)
 	// Called by the settings page. A repeat sets the same values again.
 	rest.Register(r, rest.Operation{
 		ID: "setThresholds", Method: http.MethodPost, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
+		Keys:        rest.WriteKeys,
 		Summary:     "Change the caller's thresholds",
 		Description: "At least one of the two must be given. Detection follows within 15 seconds.",
 		Errors:      []error{store.ErrNoCustomer},

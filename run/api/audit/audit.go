@@ -16,12 +16,14 @@ import (
 // Entry is what an operation changed. Before and After are what the API shows of
 // it: never a password, a hash, a code or a key.
 type Entry struct {
-	Subject string // such as sensor:rack-1
-	Before  any    // nil when it was not there
-	After   any    // nil when it is gone
+	Subject string  // such as sensor:rack-1
+	Before  any     // nil when it was not there
+	After   any     // nil when it is gone
+	Also    []Entry // what changed with it
 }
 
-// Change makes a change of the caller's and appends its entry. Changes of one
+// Change makes a change of the caller's and appends its entry, unless do found nothing
+// to change and returns the zero entry. Changes of one
 // customer wait for each other, so that Before is what the change found. The
 // function may be called several times, see [store.Store.InTx].
 func Change(ctx context.Context, s *store.Store, do func(tx *store.Store) (Entry, error)) error {
@@ -31,15 +33,31 @@ func Change(ctx context.Context, s *store.Store, do func(tx *store.Store) (Entry
 			return err
 		}
 		e, err := do(tx)
-		if err != nil {
+		if err != nil || e.Subject == "" {
 			return err
 		}
-		return Append(ctx, tx, caller, CustomerActor(caller), e)
+		for _, entry := range append([]Entry{e}, e.Also...) {
+			if err := Append(ctx, tx, caller, actor(ctx), entry); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
 // CustomerActor names a customer who changes something.
 func CustomerActor(id int64) string { return "customer:" + strconv.FormatInt(id, 10) }
+
+// KeyActor names an API key that changes something.
+func KeyActor(id int64) string { return "key:" + strconv.FormatInt(id, 10) }
+
+// actor names the caller.
+func actor(ctx context.Context) string {
+	if key, ok := auth.Key(ctx); ok {
+		return KeyActor(key.ID)
+	}
+	return CustomerActor(auth.Caller(ctx))
+}
 
 // Append adds the entry of a change in tx to a customer's log. It is for the
 // operations that have no caller; the others use [Change].

@@ -117,6 +117,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// reads.
 	rest.Register(r, rest.Operation{
 		ID: "getCustomer", Method: http.MethodPost, Path: "/api/v1/customers/info/{customer_id}", Tag: rest.TagCustomers,
+		Keys:    rest.NoKeys,
 		Summary: "Read the caller's profile",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.customerInfo)
@@ -125,6 +126,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// repeats a password change revokes the tokens issued in between.
 	rest.Register(r, rest.Operation{
 		ID: "updateCustomer", Method: http.MethodPatch, Path: "/api/v1/customers/{customer_id}", Tag: rest.TagCustomers,
+		Keys:        rest.NoKeys,
 		Middlewares: huma.Middlewares{h.Clients.Identify},
 		Summary:     "Change the caller's profile",
 		Description: "All fields are optional. A new password makes every token issued before it invalid.",

@@ -95,6 +95,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// Polled by a sensor's page.
 	rest.Register(r, rest.Operation{
 		ID: "getLatestReading", Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Read a sensor's latest reading",
 		Errors:  []error{store.ErrNoSensor, errNoReadings()},
 	}, h.latest)
@@ -102,11 +103,13 @@ func (h *Handlers) Register(r *rest.API) {
 	// the list may be longer than an address.
 	rest.Register(r, rest.Operation{
 		ID: "getLatestReadings", Method: http.MethodPost, Path: "/api/v1/data/multi-sensor", Tag: rest.TagData,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary:     "Read the latest readings of several sensors",
 		Description: "The answer is keyed by sensor; sensors without readings, and what is no sensor of the caller's, are absent.",
 	}, h.multiSensor)
 	h.registerHistory(r)
 	h.registerStats(r)
+	h.registerReport(r)
 	h.registerForecast(r)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/reading"
@@ -18,7 +19,7 @@ type Forecaster interface {
 	// Forecast answers for a sensor from the readings that its owner may see, the last
 	// of which is given, or with ErrNoForecast while there is no model or too little
 	// to go on.
-	Forecast(ctx context.Context, node readings.NodeRef, last reading.Reading) (Forecast, error)
+	Forecast(ctx context.Context, customer int64, node readings.NodeRef, last reading.Reading) (Forecast, error)
 }
 
 // ErrNoForecast says that there is no model, or too few readings for one.
@@ -62,6 +63,7 @@ func (h *Handlers) registerForecast(r *rest.API) {
 	// Called by a sensor's page.
 	rest.Register(r, rest.Operation{
 		ID: "getForecast", Method: http.MethodGet, Path: "/api/v1/ml/forecast/{sensor_id}", Tag: rest.TagLearning,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Forecast the next 20 seconds of a sensor",
 		Errors:  []error{store.ErrNoSensor, errNoForecast()},
 	}, h.forecast)
@@ -86,7 +88,7 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (*forecas
 	if !ok {
 		return nil, errNoForecast()
 	}
-	f, err := h.Forecaster.Forecast(ctx, node, last)
+	f, err := h.Forecaster.Forecast(ctx, auth.Caller(ctx), node, last)
 	if errors.Is(err, ErrNoForecast) {
 		return nil, errNoForecast()
 	}

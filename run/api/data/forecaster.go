@@ -20,15 +20,16 @@ func forecastSteps() [4]time.Duration {
 // maxForecasts bounds the cache.
 const maxForecasts = 10_000
 
-// Models gives the models in use, from memory.
+// Models gives the models in use of a customer, and loads what is not in memory.
 type Models interface {
-	Pair(ctx context.Context) modelstore.Pair
+	Wait(ctx context.Context, customer int64) modelstore.Pair
 }
 
 // ModelForecaster forecasts by the models in use. It implements [Forecaster].
 type ModelForecaster struct {
 	models   Models
 	readings readings.Reader
+	clock    func() time.Time
 	cache    *lru.Cache[string, cachedForecast] // by sensor
 }
 
@@ -40,19 +41,21 @@ type cachedForecast struct {
 	forecast Forecast
 }
 
-// NewModelForecaster returns a forecaster that reads from a time-series table.
-func NewModelForecaster(live Models, table readings.Reader) *ModelForecaster {
+// NewModelForecaster returns a forecaster that reads from a time-series table, of which
+// it asks for the last two hours alone: those cost nothing, see package backend.
+func NewModelForecaster(live Models, table readings.Reader, clock func() time.Time) *ModelForecaster {
 	cache, err := lru.New[string, cachedForecast](maxForecasts)
 	if err != nil {
 		panic(err) // only of a size below one
 	}
-	return &ModelForecaster{models: live, readings: table, cache: cache}
+	return &ModelForecaster{models: live, readings: table, clock: clock, cache: cache}
 }
 
 // Forecast implements [Forecaster]. It reads the sensor's last hour only if there
-// is a newer reading than that of the cached forecast.
-func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef, last reading.Reading) (Forecast, error) {
-	forecaster := p.models.Pair(ctx).Forecaster
+// is a newer reading than that of the cached forecast. Of a sensor that has been silent
+// for longer than that there is none.
+func (p *ModelForecaster) Forecast(ctx context.Context, customer int64, node readings.NodeRef, last reading.Reading) (Forecast, error) {
+	forecaster := p.models.Wait(ctx, customer).Forecaster
 	if forecaster == nil {
 		return Forecast{}, ErrNoForecast
 	}
@@ -61,6 +64,9 @@ func (p *ModelForecaster) Forecast(ctx context.Context, node readings.NodeRef, l
 		return kept.forecast, nil
 	}
 	const span = time.Duration(reading.MaxWindowAge * float64(time.Second))
+	if p.clock().Sub(last.Time) > span {
+		return Forecast{}, ErrNoForecast
+	}
 	var series []reading.Reading
 	for r, err := range p.readings.Range(ctx, node, last.Time.Add(-span), last.Time.Add(reading.Precision)) {
 		if err != nil {

@@ -26,7 +26,7 @@ func TestCSVCells(t *testing.T) {
 		t.Errorf("cells %q", got)
 	}
 	buckets := bucketRows("node-1", true)
-	text = string(buckets.Append([]byte(buckets.Begin), readings.Bucket{Count: 2}))
+	text = string(buckets.Append([]byte(buckets.Begin), readings.Bucket{Stats: readings.Stats{Count: 2}}))
 	records, err = csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil || len(records) != 2 {
 		t.Errorf("%q: %v", text, err)

@@ -2,6 +2,7 @@ package data
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -18,11 +19,14 @@ const (
 	maxLookups = 1000
 	// lookupTimeout is for one lookup, which may scan all of a sensor's readings.
 	lookupTimeout = time.Minute
+	// fillInterval is how often [Newest.Run] looks for nodes whose state nobody has filled.
+	fillInterval = 10 * time.Minute
 )
 
 // NodeStates is what ingest keeps of nodes.
 type NodeStates interface {
 	NewestReadings(ctx context.Context, nodes []readings.NodeRef) (newest map[string]reading.Reading, unknown []readings.NodeRef, err error)
+	UnfilledNodes(ctx context.Context, limit int) ([]readings.NodeRef, error)
 	FillNodeStates(ctx context.Context, newest []reading.Reading, empty []readings.NodeRef) error
 }
 
@@ -65,6 +69,39 @@ func (n *Newest) Latest(ctx context.Context, nodes []readings.NodeRef) (map[stri
 	}
 	newest, _, err = n.known(ctx, nodes)
 	return newest, err
+}
+
+// Run fills the states of nodes that have none, from history and in the background, until
+// ctx ends; it then returns nil. After an upgrade from a version before there were states
+// these are all nodes that do not send.
+func (n *Newest) Run(ctx context.Context, log *slog.Logger) error {
+	ticker := time.NewTicker(fillInterval)
+	defer ticker.Stop()
+	for {
+		if err := n.fill(ctx); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "states of nodes cannot be filled from history, which is tried again", "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// fill fills the states of all nodes that have none.
+func (n *Newest) fill(ctx context.Context) error {
+	before := ""
+	for {
+		unfilled, err := n.states.UnfilledNodes(ctx, maxLookups)
+		if err != nil || len(unfilled) == 0 || unfilled[0].Key() == before {
+			return err
+		}
+		if _, err := n.lookups.DoAll(ctx, unfilled); err != nil {
+			return err
+		}
+		before = unfilled[0].Key()
+	}
 }
 
 // known returns what is known without history, and the spans that are not.

@@ -50,8 +50,8 @@ type allStats struct {
 type windowStats struct {
 	Hour  periodStats `json:"1h" doc:"The last hour."`
 	Day   periodStats `json:"24h" doc:"The last 24 hours."`
-	Week  periodStats `json:"7d" doc:"The last 7 days."`
-	Month periodStats `json:"30d" doc:"The last 30 days."`
+	Week  periodStats `json:"7d" doc:"The last 7 days, from a whole hour on."`
+	Month periodStats `json:"30d" doc:"The last 30 days, from a whole hour on."`
 }
 
 // statsAnswer is one window when the caller named one, else all of them.
@@ -84,8 +84,9 @@ func (h *Handlers) registerStats(r *rest.API) {
 	// Polled by a sensor's page.
 	rest.Register(r, rest.Operation{
 		ID: "getStatistics", Method: http.MethodGet, Path: "/api/v1/data/stats/{sensor_id}", Tag: rest.TagData,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Summarise a sensor's readings over windows that end now",
-		Errors:  []error{store.ErrNoSensor},
+		Errors:  []error{store.ErrNoSensor, &readings.LimitError{Purpose: readings.Page}},
 	}, h.stats)
 }
 
@@ -99,7 +100,13 @@ func (h *Handlers) stats(ctx context.Context, in *statsInput) (*statsOutput, err
 		asked = slices.DeleteFunc(asked, func(w window) bool { return w.name != in.Period })
 	}
 	now := h.Clock()
-	starts := rest.List(asked, func(w window) time.Time { return now.Add(-w.length) })
+	starts := rest.List(asked, func(w window) time.Time {
+		if start := now.Add(-w.length); w.length < readings.HourlyFrom {
+			return start
+		} else {
+			return start.Truncate(time.Hour) // what is aggregated by hours need not be read raw
+		}
+	})
 	measured, err := h.Readings.Stats(ctx, node, now, starts)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/signature"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
 )
@@ -24,16 +25,24 @@ import (
 type enrolment struct {
 	_         struct{} `additionalProperties:"true"`
 	Code      string   `json:"code" minLength:"1" maxLength:"100" doc:"The one-time code; case, spaces and dashes do not matter." example:"ABCDE-FGHIJ-KLMNO-PQRST"`
-	PublicKey []byte   `json:"public_key,omitempty" nullable:"true" doc:"The gateway's Ed25519 public key, 32 bytes in base64; needed to confirm." example:"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="`
+	PublicKey []byte   `json:"public_key,omitempty" nullable:"true" doc:"The gateway's Ed25519 public key, 32 bytes in base64; needed to confirm, and once the code has enrolled." example:"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="`
 	Confirm   bool     `json:"confirm,omitempty" doc:"Whether to enrol; without it the answer says what the code is for, and nothing changes." example:"true"`
 }
 
 // Resolve refuses what is no public key.
 func (e *enrolment) Resolve(huma.Context, *huma.PathBuffer) []error {
-	if len(e.PublicKey) == ed25519.PublicKeySize || len(e.PublicKey) == 0 && !e.Confirm {
+	message := "expected 32 bytes in base64"
+	if len(e.PublicKey) == ed25519.PublicKeySize {
+		err := signature.CheckKey(e.PublicKey)
+		if err == nil {
+			return nil
+		}
+		message = err.Error()
+	}
+	if len(e.PublicKey) == 0 && !e.Confirm {
 		return nil
 	}
-	return []error{&huma.ErrorDetail{Location: "body.public_key", Message: "expected 32 bytes in base64"}}
+	return []error{&huma.ErrorDetail{Location: "body.public_key", Message: message}}
 }
 
 type enrolInput struct {
@@ -94,7 +103,9 @@ func (h *Handlers) enrol(ctx context.Context, in *enrolInput) (*enrolOutput, err
 }
 
 // exchange returns the gateway of a code, with the public key if the request
-// confirms. Only the first enrolment changes something and has an entry.
+// confirms. Only the first enrolment changes something and has an entry. A code that
+// has enrolled says whose gateway it is only with the key that it enrolled: it may
+// lie about in a shell's history.
 func (h *Handlers) exchange(ctx context.Context, e enrolment) (store.Gateway, error) {
 	key := ed25519.PublicKey(e.PublicKey)
 	found, err := h.Store.GatewayByCode(ctx, e.Code)
@@ -102,7 +113,7 @@ func (h *Handlers) exchange(ctx context.Context, e enrolment) (store.Gateway, er
 		return store.Gateway{}, err
 	}
 	if found.PublicKey != nil {
-		if len(key) > 0 && !found.PublicKey.Equal(key) {
+		if !found.PublicKey.Equal(key) {
 			return store.Gateway{}, store.ErrGatewayEnrolled
 		}
 		return found, nil

@@ -114,17 +114,21 @@ func (h *Handlers) Register(r *rest.API) {
 	// revoked; its code is the only one that is known.
 	rest.Register(r, rest.Operation{
 		ID: "createGateway", Method: http.MethodPost, Path: "/api/v1/gateways", Tag: rest.TagGateways,
+		Keys:   rest.NoKeys,
 		Status: http.StatusCreated, Summary: "Create a gateway and its enrolment code",
 		Description: "The code is valid for 24 hours and shown once. On site, `monitor-gateway enrol CODE --api URL` exchanges it.",
-		Errors:      []error{store.ErrNoCustomer},
+		Errors:      []error{store.ErrNoCustomer, store.ErrTooManyGateways},
 	}, h.createGateway)
 	rest.Register(r, rest.Operation{
 		ID: "listGateways", Method: http.MethodGet, Path: "/api/v1/gateways", Tag: rest.TagGateways,
-		Summary: "List the caller's gateways, oldest first",
+		Keys:        rest.NoKeys,
+		Summary:     "List the caller's gateways, oldest first",
+		Description: "A revoked gateway is listed for a year, one whose code was not used for a week after its end.",
 	}, h.listGateways)
 	// A repeat is told 404: the gateway is revoked, as was asked.
 	rest.Register(r, rest.Operation{
 		ID: "revokeGateway", Method: http.MethodDelete, Path: "/api/v1/gateways/{gateway_id}", Tag: rest.TagGateways,
+		Keys:   rest.NoKeys,
 		Status: http.StatusNoContent, Summary: "Revoke a gateway",
 		Description: "Its messages are refused within 15 seconds. What came through it before stays the caller's.",
 		Errors:      []error{store.ErrNoGateway},
@@ -132,6 +136,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// Called by "Add sensor".
 	rest.Register(r, rest.Operation{
 		ID: "listDiscoveredNodes", Method: http.MethodGet, Path: "/api/v1/gateways/nodes", Tag: rest.TagGateways,
+		Keys:    rest.NoKeys,
 		Summary: "List the nodes that the caller's gateways report and that are no sensors, those heard last first",
 	}, h.discoveredNodes)
 	h.registerEnrolment(r)

@@ -39,6 +39,7 @@ type statusReply struct {
 	TokenExpiresAt time.Time `json:"token_expires_at,omitzero" doc:"Until when the access token is valid, UTC; absent without one." example:"2026-03-01T13:00:00Z"`
 	ProjectID      string    `json:"project_id" doc:"Google Cloud project in which it publishes." example:"coldaisle"`
 	Topic          string    `json:"topic" doc:"Topic to which it publishes." example:"data"`
+	PairKey        []byte    `json:"pair_key,omitzero" doc:"Secret by which the customer's gateways know one another in a network, in base64; another one once a gateway of the customer is revoked. Absent where there is no access token for it either: for a revoked gateway, and for a status that is too far off." example:"AAAA"`
 }
 
 type statusOutput struct {
@@ -53,7 +54,7 @@ func (h *Handlers) registerStatus(r *rest.API) {
 		Public: true, Summary: "Report a gateway's status",
 		Description: "For the gateway's own program; the signature stands in place of a token. A status whose time, `sent_at` and " +
 			"`clock_offset_ms` added, is more than 5 minutes off is answered with the time, without an access token, and is not kept.",
-		Errors: []error{errSignature(), store.ErrStatusReplayed},
+		Errors: []error{errSignature(), errRequest(wire.ErrGateway), store.ErrStatusReplayed},
 	}, h.status)
 }
 
@@ -62,6 +63,9 @@ func (h *Handlers) registerStatus(r *rest.API) {
 func errSignature() *rest.Error {
 	return rest.NewError(http.StatusUnauthorized, "Could not verify the gateway's signature")
 }
+
+// errRequest answers a status that its gateway signed and that is malformed.
+func errRequest(err error) *rest.Error { return rest.BadRequest("request: " + err.Error()) }
 
 func (h *Handlers) status(ctx context.Context, in *statusInput) (*statusOutput, error) {
 	signed := wire.SignedStatus{GatewayID: in.Body.GatewayID, Request: in.Body.Request, Signature: in.Body.Signature}
@@ -72,14 +76,21 @@ func (h *Handlers) status(ctx context.Context, in *statusInput) (*statusOutput, 
 	now := h.Clock().UTC()
 	sentAt := request.SentAt.Add(time.Duration(request.ClockOffsetMS) * time.Millisecond)
 	fresh := now.Sub(sentAt).Abs() <= freshness
+	if offset := sentAt.Sub(request.SentAt); fresh && offset.Abs() > freshness {
+		// Terraform makes a metric and an alert of it.
+		h.Log.WarnContext(ctx, "a gateway's system clock is off", "gateway", known.ID, "clock_offset_ms", request.ClockOffsetMS)
+	}
 	if fresh {
-		if known, err = h.Store.RecordGatewayStatus(ctx, statusOf(request)); err != nil {
+		if known, err = h.Store.RecordGatewayStatus(ctx, statusOf(request, sentAt)); err != nil {
 			return nil, err
 		}
 	}
 	reply := wire.StatusReply{
 		Nonce: request.Nonce, Time: now, Revoked: known.Revoked(), Clone: known.Clone(now), Account: known.Account,
 		ProjectID: h.ProjectID, Topic: h.Topic,
+	}
+	if fresh && !known.Revoked() {
+		reply.PairKey = known.PairKey
 	}
 	if fresh && !known.Revoked() && h.Tokens != nil {
 		token, err := h.Tokens.Token(ctx)
@@ -109,18 +120,21 @@ func (h *Handlers) verify(ctx context.Context, signed wire.SignedStatus) (store.
 	request, err := signed.Verify(known.PublicKey)
 	if err != nil {
 		h.Log.InfoContext(ctx, "gateway status refused", "gateway", known.ID, "error", err.Error())
-		return store.Gateway{}, wire.StatusRequest{}, errSignature()
+		if errors.Is(err, wire.ErrSignature) {
+			return store.Gateway{}, wire.StatusRequest{}, errSignature()
+		}
+		return store.Gateway{}, wire.StatusRequest{}, errRequest(err)
 	}
 	return known, request, nil
 }
 
-func statusOf(r wire.StatusRequest) store.GatewayStatus {
+func statusOf(r wire.StatusRequest, sentAt time.Time) store.GatewayStatus {
 	nodes := make([]store.ReportedNode, len(r.Nodes))
 	for i, n := range r.Nodes {
 		nodes[i] = store.ReportedNode(n)
 	}
 	return store.GatewayStatus{
-		GatewayID: r.GatewayID, BootID: r.BootID, Sequence: r.Sequence, Version: r.Version, Role: r.Role,
+		GatewayID: r.GatewayID, BootID: r.BootID, Sequence: r.Sequence, SignedAt: sentAt, Version: r.Version, Role: r.Role,
 		ClockOffset: time.Duration(r.ClockOffsetMS) * time.Millisecond, OutboxReadings: r.OutboxReadings, Nodes: nodes,
 	}
 }

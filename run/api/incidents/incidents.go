@@ -4,7 +4,6 @@ package incidents
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,17 +21,13 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// The kinds of incidents.
-const (
-	kindThreshold = "threshold"
-	kindSilence   = "silence"
-)
-
 // Incident is what the operations answer. It is exported only because huma reads no
 // embedded fields of unexported types.
 type Incident struct {
 	ID             string     `json:"id" doc:"Identifier of the incident." example:"41"`
-	Kind           string     `json:"kind" enum:"threshold,silence" doc:"A value beyond the limit of a rule, or a sensor that sends nothing." example:"threshold"`
+	Members        []member   `json:"members" nullable:"false" doc:"Of the silence of a gateway: its nodes, of which the first is that of sensor_id; else empty."`
+	GroupID        string     `json:"group_id" doc:"The same for incidents of one room and kind that overlap: the id of the first of them." example:"41"`
+	Kind           string     `json:"kind" enum:"threshold,silence,anomaly,forecast" doc:"threshold: a value beyond the limit of a rule, of whatever quantity; silence: no readings; anomaly: readings unlike the others; forecast: a limit will be passed." example:"threshold"`
 	Reason         string     `json:"reason" doc:"What it is, in words." example:"Temperature above 50.0 °C for 12 min, peak 55.1 °C"`
 	Severity       string     `json:"severity" enum:"warning,critical" doc:"How urgent it is." example:"critical"`
 	State          string     `json:"state" enum:"lasting,resolved" doc:"Whether it lasts." example:"lasting"`
@@ -42,34 +37,44 @@ type Incident struct {
 	RoomID         *int64     `json:"room_id" doc:"Room of the sensor when it began; null for a node that is no sensor yet." example:"3"`
 	RoomName       *string    `json:"room_name" doc:"Name of that room." example:"Hall A"`
 	GatewayID      *string    `json:"gateway_id" doc:"Enrolled gateway that its readings came through; null for others." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
-	RuleID         *int64     `json:"rule_id" doc:"Rule that fired; null for a silence." example:"12"`
-	Quantity       *string    `json:"quantity" doc:"What the rule watches; null for a silence." example:"temperature"`
-	Direction      *string    `json:"direction" doc:"On which side of the limit it fires; null for a silence." example:"above"`
-	Limit          *float64   `json:"limit" doc:"Limit of the rule when it began; null for a silence." example:"50"`
+	RuleID         *int64     `json:"rule_id" doc:"Rule that fired; null for other kinds than threshold." example:"12"`
+	Quantity       *string    `json:"quantity" doc:"What is watched; null for a silence." example:"temperature"`
+	Direction      *string    `json:"direction" doc:"On which side of the limit it fires; null for a silence and an anomaly." example:"above"`
+	Limit          *float64   `json:"limit" doc:"Limit when it began; null for a silence and an anomaly." example:"50"`
 	StartTime      time.Time  `json:"start_time" doc:"First reading beyond the limit, or since when the sensor counts as silent, UTC." example:"2026-03-01T12:00:00Z"`
 	EndTime        *time.Time `json:"end_time" doc:"The reading that ended it, UTC; null while it lasts." example:"2026-03-01T12:40:00Z"`
 	LastTime       time.Time  `json:"last_time" doc:"Newest reading of it, UTC; of a silence the newest before it." example:"2026-03-01T12:40:00Z"`
 	Peak           *float64   `json:"peak" doc:"Worst value; null for a silence." example:"57.4"`
 	PeakTime       *time.Time `json:"peak_time" doc:"Time of the worst value, UTC; null for a silence." example:"2026-03-01T12:20:00Z"`
+	Cause          *string    `json:"cause" doc:"For programs: what carried an anomaly or a forecast; of a silence, as far as an enrolled gateway tells, node_silent, node_sends_nothing, uplink_down or gateway_silent; else null." example:"unchanged"`
+	BandLow        *float64   `json:"band_low" doc:"Begin of the ordinary band at the peak of an anomaly, else null." example:"22.5"`
+	BandHigh       *float64   `json:"band_high" doc:"End of that band." example:"24.5"`
+	Probability    *float64   `json:"probability" doc:"How probable the peak of an anomaly is when nothing is wrong, else null." example:"0.0004"`
+	Verdict        *verdict   `json:"verdict" doc:"What somebody said of an anomaly; null while nobody has, and for other kinds." example:"right"`
+	Earliest       *time.Time `json:"earliest" doc:"Of a forecast: when the limit will be passed at the earliest, UTC; else null." example:"2026-03-01T12:09:00Z"`
+	Latest         *time.Time `json:"latest" doc:"Of a forecast: when at the latest." example:"2026-03-01T12:14:00Z"`
 	ValueNow       *float64   `json:"value_now" doc:"Newest temperature or humidity while it lasts, else null." example:"53.2"`
 	Reopened       int        `json:"reopened" doc:"How often it came back within 10 minutes of ending." example:"0"`
-	Late           bool       `json:"late" doc:"Whether it was over when its readings arrived." example:"false"`
+	Late           bool       `json:"late" doc:"Whether all its readings came 10 minutes late or more: nobody is notified." example:"false"`
 	AlertCount     int64      `json:"alert_count" doc:"Alerts of its threshold in its time." example:"24"`
 	Silenced       bool       `json:"silenced" doc:"Whether a maintenance window covers it: now while it lasts, else its begin and its end." example:"false"`
 	Acknowledged   bool       `json:"acknowledged" doc:"Whether somebody has seen to it." example:"false"`
 	AcknowledgedAt *time.Time `json:"acknowledged_at" doc:"When, UTC." example:"2026-03-01T12:05:00Z"`
-	AcknowledgedBy *string    `json:"acknowledged_by" doc:"User name of who did." example:"coldaisle"`
+	AcknowledgedBy *string    `json:"acknowledged_by" doc:"User name of who did, or the API key." example:"coldaisle"`
 	Comment        *string    `json:"comment" doc:"What they said." example:"A door was open"`
 }
 
-type listedIncident struct {
-	Incident
+// verdict is what somebody said, if anybody did.
+type verdict string
 
-	GroupID string `json:"group_id" doc:"The same for incidents of one room and kind that overlap: the id of the first of them." example:"41"`
+// TransformSchema lists null among the values, as JSON Schema wants it.
+func (verdict) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Enum = []any{string(store.VerdictRight), string(store.VerdictWrong), string(store.VerdictExpected), nil}
+	return s
 }
 
 type incidentsOutput struct {
-	Body []listedIncident `nullable:"false"`
+	Body []Incident `nullable:"false"`
 }
 
 type timelineEvent struct {
@@ -97,6 +102,13 @@ func nonzero[T comparable](value T) *T {
 	return &value
 }
 
+func deref[T any](value *T) (zero T) {
+	if value == nil {
+		return zero
+	}
+	return *value
+}
+
 func utc(at *time.Time) *time.Time {
 	if at == nil {
 		return nil
@@ -104,34 +116,27 @@ func utc(at *time.Time) *time.Time {
 	return new(at.UTC())
 }
 
-func thresholdOf(i store.Incident) Incident {
+func incidentOf(i store.Incident) Incident {
 	body := Incident{
-		ID: strconv.FormatInt(i.ID, 10), Kind: kindThreshold, Reason: i.Describe(), Severity: i.Severity, State: "resolved",
+		ID: strconv.FormatInt(i.ID, 10), GroupID: strconv.FormatInt(i.GroupID, 10), Kind: i.Kind, Reason: i.Describe(), Severity: i.Severity, State: "resolved",
 		Resolution: nonzero(i.Resolution), SensorID: i.NodeID, SensorName: nonzero(i.SensorName), RoomID: nonzero(i.RoomID),
 		RoomName: nonzero(i.RoomName), GatewayID: nonzero(i.GatewayID), RuleID: &i.RuleID, Quantity: &i.Quantity, Direction: &i.Direction,
 		Limit: &i.LimitValue, StartTime: i.StartTime.UTC(), EndTime: new(i.EndTime.UTC()), LastTime: i.EndTime.UTC(), Peak: &i.Peak,
-		PeakTime: new(i.PeakTime.UTC()), ValueNow: i.ValueNow, Reopened: i.Reopened, Late: i.Late, AlertCount: i.AlertCount,
+		Members: []member{}, PeakTime: new(i.PeakTime.UTC()), ValueNow: i.ValueNow, Reopened: i.Reopened, Late: i.Late, AlertCount: i.AlertCount,
 		Acknowledged: i.AcknowledgedAt != nil, AcknowledgedAt: utc(i.AcknowledgedAt), AcknowledgedBy: nonzero(i.AcknowledgedBy), Comment: nonzero(i.Comment),
 	}
+	body.Verdict = nonzero(verdict(i.Verdict))
 	if i.Lasting {
 		body.State, body.EndTime = "lasting", nil
 	}
-	return body
-}
-
-func silenceOf(s store.Silence, now time.Time) Incident {
-	return Incident{
-		ID: silenceID(s), Kind: kindSilence, Reason: incident.DescribeSilence(s.Newest, s.Interval, now), Severity: string(incident.Warning),
-		State: "lasting", SensorID: s.NodeID, SensorName: nonzero(s.SensorName), RoomID: nonzero(s.RoomID), RoomName: nonzero(s.RoomName),
-		GatewayID: nonzero(s.GatewayID), StartTime: s.Since().UTC(), LastTime: s.Newest.UTC(), Acknowledged: s.AcknowledgedAt != nil,
-		AcknowledgedAt: utc(s.AcknowledgedAt), AcknowledgedBy: nonzero(s.AcknowledgedBy), Comment: nonzero(s.Comment),
+	if f := i.Finding; f != nil {
+		body.RuleID, body.Peak, body.Cause, body.Probability = nil, &f.Value, nonzero(f.Cause), nonzero(f.Probability)
+		body.BandLow, body.BandHigh, body.Earliest, body.Latest = f.Low, f.High, utc(f.Earliest), utc(f.Latest)
+		if i.Kind == string(incident.KindAnomaly) {
+			body.Direction, body.Limit = nil, nil
+		}
 	}
-}
-
-// silenceID is the id of a silence: the node and the time of its newest reading. When
-// another reading comes, there is no such silence any more.
-func silenceID(s store.Silence) string {
-	return fmt.Sprintf("silence.%d.%d.%s", s.Channel, s.Newest.UnixMicro(), s.NodeID)
+	return body
 }
 
 // Handlers answer the operations on incidents.
@@ -145,12 +150,14 @@ func (h *Handlers) Register(r *rest.API) {
 	// Polled by the dashboard every few seconds.
 	rest.Register(r, rest.Operation{
 		ID: "listIncidents", Method: http.MethodGet, Path: "/api/v1/incidents", Tag: rest.TagIncidents,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List incidents, newest first",
 		Description: "`open` are those that last and those that nobody has acknowledged. A silence is computed when it is asked for: " +
 			"it is listed while it lasts.",
 	}, h.list)
 	rest.Register(r, rest.Operation{
 		ID: "getIncident", Method: http.MethodGet, Path: "/api/v1/incidents/{incident_id}", Tag: rest.TagIncidents,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary:     "Read an incident and what happened to it",
 		Description: "The id of an incident that became part of an older one gives the older one.",
 		Errors:      []error{store.ErrNoIncident},
@@ -158,18 +165,28 @@ func (h *Handlers) Register(r *rest.API) {
 	// A repeat answers the same incidents, unchanged.
 	rest.Register(r, rest.Operation{
 		ID: "acknowledgeIncidents", Method: http.MethodPost, Path: "/api/v1/incidents/acknowledge", Tag: rest.TagIncidents,
+		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Acknowledge incidents, by their ids or all of a room and kind",
 		Description: "An incident stays acknowledged while it lasts, and its alerts with it. An id that is not the caller's is 404, and nothing is " +
 			"acknowledged then.",
 		Errors: []error{store.ErrNoIncident, store.ErrNoRoom},
 	}, h.acknowledge)
+	// A repeat sets the same verdict again, until a training run has used it.
+	rest.Register(r, rest.Operation{
+		ID: "judgeIncident", Method: http.MethodPut, Path: "/api/v1/incidents/{incident_id}/verdict", Tag: rest.TagIncidents,
+		Keys: rest.WriteKeys, ByRoom: true,
+		Summary: "Say whether an anomaly was right, wrong or expected",
+		Description: "The hours of what was right are taken out of what counts as usual; wrong and expected leave it as it is. " +
+			"It is the verdict on the anomaly's prediction, too: `ok` for right, else `not_ok`.",
+		Errors: []error{store.ErrNoIncident, store.ErrNoAnomaly, store.ErrPredictionUsed},
+	}, h.judge)
 }
 
 type listInput struct {
 	State     string          `query:"state" enum:"open,lasting,resolved" doc:"Only those that are open (lasting, or not acknowledged), that last, or that ended." example:"open"`
 	RoomID    int64           `query:"room_id" minimum:"1" doc:"Only those of this room." example:"3"`
 	SensorID  string          `query:"sensor_id" doc:"Only those of this sensor, deleted ones included." example:"esp32-7f3a"`
-	Kind      string          `query:"kind" enum:"threshold,silence" doc:"Only those of this kind." example:"threshold"`
+	Kind      string          `query:"kind" enum:"threshold,silence,anomaly,forecast" doc:"Only those of this kind." example:"threshold"`
 	StartTime input.Timestamp `query:"start_time" doc:"Only those that had not ended at this time; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
 	EndTime   input.Timestamp `query:"end_time" doc:"Only those that began before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
 	Limit     int             `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"How many incidents at most." example:"100"`
@@ -180,10 +197,16 @@ func (in *listInput) Resolve(huma.Context) []error { return input.CheckRange(in.
 
 func (h *Handlers) list(ctx context.Context, in *listInput) (*incidentsOutput, error) {
 	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil {
-		return &incidentsOutput{Body: []listedIncident{}}, nil
+		return &incidentsOutput{Body: []Incident{}}, nil
 	}
+	found, err := h.find(ctx, in)
+	return &incidentsOutput{Body: found}, err
+}
+
+// find lists the caller's incidents, newest first.
+func (h *Handlers) find(ctx context.Context, in *listInput) ([]Incident, error) {
 	var all []Incident
-	if in.Kind != kindSilence {
+	if in.Kind != string(incident.KindSilence) {
 		found, err := h.Store.Incidents(ctx, auth.Caller(ctx), store.IncidentQuery{
 			State: store.IncidentState(in.State), RoomID: in.RoomID, SensorID: in.SensorID, Kind: in.Kind,
 			Start: in.StartTime.Time, End: in.EndTime.Time, Limit: in.Limit,
@@ -191,18 +214,18 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*incidentsOutput, e
 		if err != nil {
 			return nil, err
 		}
-		all = rest.List(found, thresholdOf)
+		all = rest.List(found, incidentOf)
 	}
-	if in.Kind != kindThreshold && in.State != string(store.IncidentsResolved) {
+	if (in.Kind == "" || in.Kind == string(incident.KindSilence)) && in.State != string(store.IncidentsResolved) {
 		now := h.Clock()
-		silences, err := h.Store.Silences(ctx, auth.Caller(ctx), now)
+		silent, err := silences(ctx, h.Store, auth.Caller(ctx), now)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range silences {
-			inRange := in.EndTime.IsZero() || s.Since().Before(in.EndTime.Time)
-			if inRange && (in.RoomID == 0 || s.RoomID == in.RoomID) && (in.SensorID == "" || s.NodeID == in.SensorID) {
-				all = append(all, silenceOf(s, now))
+		for _, s := range silent {
+			inRange := in.EndTime.IsZero() || s.nodes[0].Since().Before(in.EndTime.Time)
+			if inRange && (in.RoomID == 0 || s.in(in.RoomID)) && (in.SensorID == "" || s.of(in.SensorID)) {
+				all = append(all, s.incident(now))
 			}
 		}
 	}
@@ -211,7 +234,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*incidentsOutput, e
 	if err := h.markSilenced(ctx, auth.Caller(ctx), all); err != nil {
 		return nil, err
 	}
-	return &incidentsOutput{Body: group(all)}, nil
+	return rest.List(all, func(i Incident) Incident { return i }), nil
 }
 
 // markSilenced marks the incidents that lie in a maintenance window.
@@ -232,12 +255,16 @@ func (h *Handlers) markSilenced(ctx context.Context, customer int64, incidents [
 	}
 	for k := range incidents {
 		i := &incidents[k]
-		var room int64
-		if i.RoomID != nil {
-			room = *i.RoomID
+		covers := func(room int64, sensor string, at time.Time) bool {
+			return slices.ContainsFunc(windows, func(m store.Maintenance) bool { return m.Covers(room, sensor, at) })
 		}
 		covered := func(at time.Time) bool {
-			return slices.ContainsFunc(windows, func(m store.Maintenance) bool { return m.Covers(room, i.SensorID, at) })
+			for _, m := range i.Members {
+				if !covers(deref(m.RoomID), m.SensorID, at) {
+					return false
+				}
+			}
+			return len(i.Members) > 0 || covers(deref(i.RoomID), i.SensorID, at)
 		}
 		if i.EndTime == nil {
 			i.Silenced = covered(now)
@@ -248,51 +275,13 @@ func (h *Handlers) markSilenced(ctx context.Context, customer int64, incidents [
 	return nil
 }
 
-// group gives the incidents of one room and kind that overlap the id of the first of
-// them. The silent sensors of an enrolled gateway are of one group, whatever their
-// rooms. The incidents come newest first.
-func group(incidents []Incident) []listedIncident {
-	type key struct {
-		kind, gateway string
-		room          int64
-	}
-	type span struct {
-		id   string
-		end  time.Time
-		open bool
-	}
-	newest := map[key]span{}
-	grouped := make([]listedIncident, len(incidents))
-	for k, i := range slices.Backward(incidents) {
-		of := key{kind: i.Kind}
-		switch {
-		case i.GatewayID != nil && (i.Kind == kindSilence || i.RoomID == nil):
-			of.gateway = *i.GatewayID
-		case i.RoomID != nil:
-			of.room = *i.RoomID
-		}
-		g, ok := newest[of]
-		if !ok || (!g.open && g.end.Before(i.StartTime)) {
-			g = span{id: i.ID}
-		}
-		if i.EndTime == nil {
-			g.open = true
-		} else if i.EndTime.After(g.end) {
-			g.end = *i.EndTime
-		}
-		newest[of] = g
-		grouped[k] = listedIncident{Incident: i, GroupID: g.id}
-	}
-	return grouped
-}
-
 type incidentPath struct {
 	IncidentID string `path:"incident_id" doc:"Identifier of one of the caller's incidents." example:"41"`
 }
 
 func (h *Handlers) incident(ctx context.Context, in *incidentPath) (*incidentOutput, error) {
 	customer := auth.Caller(ctx)
-	found, events, err := h.find(ctx, customer, in.IncidentID)
+	found, events, err := h.byID(ctx, customer, in.IncidentID)
 	if err != nil {
 		return nil, err
 	}
@@ -306,35 +295,33 @@ func (h *Handlers) incident(ctx context.Context, in *incidentPath) (*incidentOut
 	return &incidentOutput{Body: incidentDetail{Incident: one[0], Timeline: timeline}}, nil
 }
 
-func (h *Handlers) find(ctx context.Context, customer int64, id string) (Incident, []store.IncidentEvent, error) {
+func (h *Handlers) byID(ctx context.Context, customer int64, id string) (Incident, []store.IncidentEvent, error) {
 	if number, err := strconv.ParseInt(id, 10, 64); err == nil {
 		found, err := h.Store.Incident(ctx, customer, number)
 		if err != nil {
 			return Incident{}, nil, err
 		}
 		events, err := h.Store.IncidentTimeline(ctx, customer, found.ID)
-		return thresholdOf(found), events, err
+		return incidentOf(found), events, err
 	}
 	now := h.Clock()
-	silences, err := silencesOf(ctx, h.Store, customer, now, func(s store.Silence) bool { return silenceID(s) == id })
+	all, err := silences(ctx, h.Store, customer, now)
 	if err != nil {
 		return Incident{}, nil, err
 	}
-	if len(silences) == 0 {
+	k := slices.IndexFunc(all, func(s silence) bool {
+		return s.id() == id || slices.ContainsFunc(s.nodes, func(n store.Silence) bool { return nodeSilenceID(n) == id })
+	})
+	if k < 0 {
 		return Incident{}, nil, store.ErrNoIncident
 	}
-	s := silences[0]
-	events := []store.IncidentEvent{{At: s.Since(), Event: "opened"}}
-	if s.AcknowledgedAt != nil {
-		events = append(events, store.IncidentEvent{At: *s.AcknowledgedAt, Event: "acknowledged", Actor: s.AcknowledgedBy, Comment: s.Comment})
+	events := []store.IncidentEvent{{At: all[k].nodes[0].Since(), Event: "opened"}}
+	for _, n := range all[k].nodes {
+		if n.AcknowledgedAt != nil {
+			events = append(events, store.IncidentEvent{At: *n.AcknowledgedAt, Event: "acknowledged", Actor: n.AcknowledgedBy, Comment: n.Comment})
+		}
 	}
-	return silenceOf(s, now), events, nil
-}
-
-// silencesOf returns those silences of a customer that are wanted.
-func silencesOf(ctx context.Context, s *store.Store, customer int64, now time.Time, wanted func(store.Silence) bool) ([]store.Silence, error) {
-	all, err := s.Silences(ctx, customer, now)
-	return slices.DeleteFunc(all, func(s store.Silence) bool { return !wanted(s) }), err
+	return all[k].incident(now), slices.Compact(events), nil
 }
 
 // incidentAcknowledgement names the incidents that a user has seen.
@@ -342,7 +329,7 @@ type incidentAcknowledgement struct {
 	_       struct{}          `additionalProperties:"true"`
 	IDs     []string          `json:"ids,omitempty" nullable:"false" minItems:"1" maxItems:"500" doc:"Incidents that were seen." example:"41,42"`
 	RoomID  int64             `json:"room_id,omitempty" minimum:"1" doc:"With kind: all incidents of this room to be seen." example:"3"`
-	Kind    string            `json:"kind,omitempty" enum:"threshold,silence" doc:"With room_id: all of this kind." example:"threshold"`
+	Kind    string            `json:"kind,omitempty" enum:"threshold,silence,anomaly,forecast" doc:"With room_id: all of this kind." example:"threshold"`
 	Comment *input.SingleLine `json:"comment,omitempty" minLength:"1" maxLength:"500" doc:"What to tell others." example:"A door was open"`
 }
 
@@ -375,9 +362,18 @@ type acknowledgedOutput struct {
 	Body []Incident `nullable:"false"`
 }
 
+// who names the caller to others: a customer by the user name, an API key by its own.
+func who(ctx context.Context, s *store.Store) (string, error) {
+	if key, ok := auth.Key(ctx); ok {
+		return "API key " + key.Name, nil
+	}
+	customer, err := s.Customer(ctx, auth.Caller(ctx))
+	return customer.Username, err
+}
+
 func (h *Handlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*acknowledgedOutput, error) {
 	customer := auth.Caller(ctx)
-	who, err := h.Store.Customer(ctx, customer)
+	by, err := who(ctx, h.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -385,7 +381,7 @@ func (h *Handlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*ackn
 	if in.Body.Comment != nil {
 		comment = string(*in.Body.Comment)
 	}
-	a := store.Acknowledgement{RoomID: in.Body.RoomID, Kind: in.Body.Kind, By: who.Username, Comment: comment}
+	a := store.Acknowledgement{RoomID: in.Body.RoomID, Kind: in.Body.Kind, By: by, Comment: comment}
 	silent := map[string]bool{}
 	for _, id := range in.Body.IDs {
 		if number, err := strconv.ParseInt(id, 10, 64); err == nil {
@@ -397,25 +393,32 @@ func (h *Handlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*ackn
 	var seen []Incident
 	err = audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
 		seen = nil
+		ids := []string{}
 		if a.RoomID != 0 {
 			if _, err := tx.Room(ctx, customer, a.RoomID); err != nil {
 				return audit.Entry{}, err
 			}
 		}
-		if len(a.IDs) > 0 || a.Kind == kindThreshold {
+		if len(a.IDs) > 0 || (a.Kind != "" && a.Kind != string(incident.KindSilence)) {
 			marked, err := tx.AcknowledgeIncidents(ctx, customer, a)
 			if err != nil {
 				return audit.Entry{}, err
 			}
-			seen = rest.List(marked, thresholdOf)
+			seen = rest.List(marked, incidentOf)
+			for k, i := range marked {
+				if i.NewlyAcknowledged {
+					ids = append(ids, seen[k].ID)
+				}
+			}
 		}
-		silences, err := h.acknowledgeSilences(ctx, tx, customer, a, silent)
-		seen = append(seen, silences...)
-		ids := make([]string, len(seen))
-		for k, i := range seen {
-			ids[k] = i.ID
+		silences, newly, err := acknowledgeSilences(ctx, tx, customer, a, silent, h.Clock())
+		seen, ids = append(seen, silences...), append(ids, newly...)
+		if err != nil || len(ids) == 0 {
+			return audit.Entry{}, err
 		}
-		return audit.Entry{Subject: subject("incident", ids), After: map[string]any{"acknowledged": ids, "comment": comment}}, err
+		return audit.Entry{
+			Subject: subject("incident", ids), Before: map[string]any{"acknowledged": []string{}}, After: map[string]any{"acknowledged": ids, "comment": comment},
+		}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -426,27 +429,44 @@ func (h *Handlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*ackn
 	return &acknowledgedOutput{Body: rest.List(seen, func(i Incident) Incident { return i })}, nil
 }
 
-// acknowledgeSilences acknowledges the silences of the ids, or of a room.
-func (h *Handlers) acknowledgeSilences(ctx context.Context, tx *store.Store, customer int64, a store.Acknowledgement, ids map[string]bool) ([]Incident, error) {
-	if len(ids) == 0 && a.Kind != kindSilence {
-		return nil, nil
+type judgeInput struct {
+	IncidentID string `path:"incident_id" doc:"Identifier of one of the caller's anomalies." example:"41"`
+	Body       incidentVerdict
+}
+
+type incidentVerdict struct {
+	_       struct{} `additionalProperties:"true"`
+	Verdict string   `json:"verdict" enum:"right,wrong,expected" doc:"right: something was wrong; wrong: nothing was; expected: somebody knew of it." example:"right"`
+}
+
+type judgedOutput struct {
+	Body Incident
+}
+
+func (h *Handlers) judge(ctx context.Context, in *judgeInput) (*judgedOutput, error) {
+	id, err := strconv.ParseInt(in.IncidentID, 10, 64)
+	if err != nil { // a silence, or nothing
+		if _, _, err := h.byID(ctx, auth.Caller(ctx), in.IncidentID); err != nil {
+			return nil, err
+		}
+		return nil, store.ErrNoAnomaly
 	}
-	now := h.Clock()
-	wanted := func(s store.Silence) bool {
-		return ids[silenceID(s)] || (a.Kind == kindSilence && s.RoomID == a.RoomID)
-	}
-	silences, err := silencesOf(ctx, tx, customer, now, wanted)
+	one := make([]Incident, 1)
+	err = audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		before, err := tx.Incident(ctx, auth.Caller(ctx), id)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		after, err := tx.JudgeIncident(ctx, auth.Caller(ctx), id, store.IncidentVerdict(in.Body.Verdict))
+		one[0] = incidentOf(after)
+		return audit.Entry{
+			Subject: "incident:" + one[0].ID, Before: map[string]any{"verdict": nonzero(string(before.Verdict))}, After: map[string]any{"verdict": in.Body.Verdict},
+		}, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	if len(silences) < len(ids) {
-		return nil, store.ErrNoIncident
-	}
-	if err := tx.AcknowledgeSilences(ctx, customer, silences, a.By, a.Comment); err != nil {
-		return nil, err
-	}
-	silences, err = silencesOf(ctx, tx, customer, now, wanted)
-	return rest.List(silences, func(s store.Silence) Incident { return silenceOf(s, now) }), err
+	return &judgedOutput{Body: one[0]}, h.markSilenced(ctx, auth.Caller(ctx), one)
 }
 
 // maxSubject is how many characters of a subject the audit log has.

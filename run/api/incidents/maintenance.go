@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -46,6 +47,8 @@ func (c *maintenanceChange) Resolve(_ huma.Context, path *huma.PathBuffer) []err
 		{maintenance.ErrWeekday, "weekdays", "must be 0 (Sunday) to 6 (Saturday), each at most once"},
 		{maintenance.ErrStart, "start_time", "must lie between the years 2000 and 2100"},
 		{maintenance.ErrUntil, "until", "must be after start_time and before the year 2100"},
+		{maintenance.ErrOnce, "until", "must stand beside weekdays"},
+		{maintenance.ErrNever, "until", "must come after the first occurrence"},
 	} {
 		if errors.Is(err, rule.broken) {
 			errs = append(errs, &huma.ErrorDetail{Location: path.With(rule.field), Message: rule.message})
@@ -88,7 +91,7 @@ type maintenanceBody struct {
 	RoomID    *int64     `json:"room_id" doc:"Only for sensors of this room; null for all." example:"3"`
 	SensorID  *string    `json:"sensor_id" doc:"Only for this sensor; null for all." example:"esp32-7f3a"`
 	Comment   *string    `json:"comment" doc:"What it is for." example:"Filters are changed"`
-	CreatedBy string     `json:"created_by" doc:"User name of who set it." example:"coldaisle"`
+	CreatedBy string     `json:"created_by" doc:"User name of who set it, or the API key." example:"coldaisle"`
 	Active    bool       `json:"active" doc:"Whether an occurrence is under way." example:"false"`
 	NextStart *time.Time `json:"next_start" doc:"Begin of the next occurrence, UTC; null when none comes." example:"2026-03-02T12:00:00Z"`
 }
@@ -126,6 +129,13 @@ type updateMaintenanceInput struct {
 	Body     maintenanceChange
 }
 
+// maxWindows is how many windows a customer may have.
+const maxWindows = 200
+
+func errTooManyWindows() error {
+	return rest.BadRequest(fmt.Sprintf("At most %d maintenance windows are possible", maxWindows))
+}
+
 // MaintenanceHandlers answer the operations on maintenance windows.
 type MaintenanceHandlers struct {
 	Store *store.Store
@@ -136,23 +146,27 @@ type MaintenanceHandlers struct {
 func (h *MaintenanceHandlers) Register(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "listMaintenance", Method: http.MethodGet, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
+		Keys:    rest.ReadKeys,
 		Summary: "List the caller's maintenance windows",
 	}, h.list)
 	// A repeat makes a second window, which changes nothing.
 	rest.Register(r, rest.Operation{
 		ID: "createMaintenance", Method: http.MethodPost, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
+		Keys:   rest.WriteKeys,
 		Status: http.StatusCreated, Summary: "Create a maintenance window",
 		Description: "Nothing is lost in one: incidents in it are marked as silenced. What still lasts at its end is not silenced from then on.",
-		Errors:      []error{store.ErrNoRoom, store.ErrNoSensor},
+		Errors:      []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows()},
 	}, h.create)
 	rest.Register(r, rest.Operation{
 		ID: "updateMaintenance", Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
+		Keys:    rest.WriteKeys,
 		Summary: "Replace a maintenance window from now on",
 		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor},
 	}, h.update)
 	// A repeat is told 404: the window is gone, as was asked.
 	rest.Register(r, rest.Operation{
 		ID: "deleteMaintenance", Method: http.MethodDelete, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
+		Keys:   rest.WriteKeys,
 		Status: http.StatusNoContent, Summary: "End a maintenance window",
 		Description: "What it silenced until now stays silenced.",
 		Errors:      []error{store.ErrNoMaintenance},
@@ -173,11 +187,11 @@ func (h *MaintenanceHandlers) change(
 	ctx context.Context, body maintenanceChange, id int64, write func(tx *store.Store, m store.Maintenance) (store.Maintenance, error),
 ) (*maintenanceOutput, error) {
 	customer := auth.Caller(ctx)
-	who, err := h.Store.Customer(ctx, customer)
+	by, err := who(ctx, h.Store)
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := body.maintenance(who.Username)
+	wanted, err := body.maintenance(by)
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +224,13 @@ func maintenanceSubject(id int64) string { return "maintenance:" + strconv.Forma
 
 func (h *MaintenanceHandlers) create(ctx context.Context, in *maintenanceInput) (*maintenanceOutput, error) {
 	return h.change(ctx, in.Body, 0, func(tx *store.Store, m store.Maintenance) (store.Maintenance, error) {
+		existing, err := tx.MaintenanceWindows(ctx, auth.Caller(ctx), time.Time{})
+		if err != nil {
+			return store.Maintenance{}, err
+		}
+		if len(existing) >= maxWindows {
+			return store.Maintenance{}, errTooManyWindows()
+		}
 		return tx.CreateMaintenance(ctx, auth.Caller(ctx), m)
 	})
 }

@@ -70,20 +70,14 @@ func (h *RuleHandlers) preview(ctx context.Context, in *previewInput) (*previewO
 // judging returns the rules that would judge each of the customer's sensors that any
 // of them would.
 func (h *RuleHandlers) judging(ctx context.Context, customer int64, rules []incident.Rule) (map[string][]incident.Rule, error) {
-	rooms, err := h.Store.Rooms(ctx, customer)
+	sensors, err := h.Store.LiveSensors(ctx, customer)
 	if err != nil {
 		return nil, err
 	}
 	judging := map[string][]incident.Rule{}
-	for _, room := range rooms {
-		sensors, err := h.Store.Sensors(ctx, customer, room.ID)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range sensors {
-			if effective := incident.Effective(rules, room.ID, s.ID); len(effective) > 0 {
-				judging[s.ID] = effective
-			}
+	for _, s := range sensors {
+		if effective := incident.Effective(rules, s.RoomID, s.NodeID); len(effective) > 0 {
+			judging[s.NodeID] = effective
 		}
 	}
 	return judging, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -81,7 +82,7 @@ func (c *ruleChange) rule() incident.Rule {
 	}
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
 // Resolve refuses what the schema cannot: a limit out of the range of its quantity,
 // and a scope of two.
@@ -145,43 +146,50 @@ type RuleHandlers struct {
 func (h *RuleHandlers) Register(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "listRules", Method: http.MethodGet, Path: "/api/v1/rules", Tag: rest.TagIncidents,
+		Keys:        rest.ReadKeys,
 		Summary:     "List the caller's rules, the two thresholds first",
 		Description: "Of the rules of one quantity, direction and severity those of the narrowest scope judge a sensor; the thresholds judge all.",
 	}, h.list)
 	// A repeat makes a second rule, and an incident of each.
 	rest.Register(r, rest.Operation{
 		ID: "createRule", Method: http.MethodPost, Path: "/api/v1/rules", Tag: rest.TagIncidents,
+		Keys:   rest.WriteKeys,
 		Status: http.StatusCreated, Summary: "Create a rule",
 		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
 	}, h.create)
-	// A repeat changes nothing but the version.
+	// A repeat changes nothing.
 	rest.Register(r, rest.Operation{
 		ID: "updateRule", Method: http.MethodPut, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
+		Keys:        rest.WriteKeys,
 		Summary:     "Replace a rule",
-		Description: "Its incidents that last are resolved, with that reason. Of a threshold only the limit can be changed.",
+		Description: "Its incidents that last are resolved, with that reason, unless it is so already. Of a threshold only the limit can be changed.",
 		Errors:      []error{store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, store.ErrThresholdRule},
 	}, h.update)
 	// A repeat is told 404: the rule is gone, as was asked.
 	rest.Register(r, rest.Operation{
 		ID: "deleteRule", Method: http.MethodDelete, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
+		Keys:   rest.WriteKeys,
 		Status: http.StatusNoContent, Summary: "Delete a rule",
 		Description: "Its incidents that last are resolved, with that reason. The thresholds stay.",
 		Errors:      []error{store.ErrNoRule, store.ErrThresholdRule},
 	}, h.delete)
 	rest.Register(r, rest.Operation{
 		ID: "listPresets", Method: http.MethodGet, Path: "/api/v1/rules/presets", Tag: rest.TagIncidents,
+		Keys:        rest.ReadKeys,
 		Summary:     "List the presets: sets of rules to apply with one call",
 		Description: "Limits of ASHRAE TC 9.9, Thermal Guidelines for Data Processing Environments, 5th edition (2021).",
 	}, h.presets)
 	// A repeat adds nothing.
 	rest.Register(r, rest.Operation{
 		ID: "applyPreset", Method: http.MethodPost, Path: "/api/v1/rules/preset", Tag: rest.TagIncidents,
+		Keys:    rest.WriteKeys,
 		Summary: "Add the rules of a preset that are not there yet",
 		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
 	}, h.applyPreset)
 	// Called while somebody edits a rule. It changes nothing, though it is POST.
 	rest.Register(r, rest.Operation{
 		ID: "previewRules", Method: http.MethodPost, Path: "/api/v1/rules/preview", Tag: rest.TagIncidents,
+		Keys:        rest.ReadKeys,
 		Summary:     "Count the incidents that rules would have made",
 		Description: "On the stored readings of the last days, per sensor and day (UTC) of their begin; sensors and days without any are absent.",
 	}, h.preview)
@@ -228,7 +236,10 @@ func (h *RuleHandlers) update(ctx context.Context, in *updateRuleInput) (*ruleOu
 		wanted.ID = in.RuleID
 		stored, err := tx.UpdateRule(ctx, auth.Caller(ctx), wanted)
 		updated = ruleOf(stored)
-		return audit.Entry{Subject: ruleSubject(in.RuleID), Before: ruleOf(before), After: updated}, err
+		if err != nil || stored == before {
+			return audit.Entry{}, err
+		}
+		return audit.Entry{Subject: ruleSubject(in.RuleID), Before: ruleOf(before), After: updated}, nil
 	})
 	if err != nil {
 		return nil, err

@@ -98,7 +98,7 @@ type predictionStats struct {
 	ValidatedCount     int  `json:"validated_count" doc:"Of these, with a verdict." example:"87"`
 	OkCount            int  `json:"ok_count" doc:"Verdicts that the prediction was right." example:"61"`
 	NotOkCount         int  `json:"not_ok_count" doc:"Verdicts that it was wrong." example:"26"`
-	ReadyForRetraining bool `json:"ready_for_retraining" doc:"Whether 100 validated predictions of all customers wait for training." example:"false"`
+	ReadyForRetraining bool `json:"ready_for_retraining" doc:"Whether 100 validated predictions of ours wait for training; those of other models do not count." example:"false"`
 }
 
 type predictionStatsOutput struct {
@@ -116,27 +116,32 @@ type Handlers struct {
 func (h *Handlers) Register(r *rest.API) {
 	h.registerPredictions(r)
 	h.registerTraining(r)
+	h.registerSettings(r)
 }
 
 func (h *Handlers) registerPredictions(r *rest.API) {
 	// Called by the validation page.
 	rest.Register(r, rest.Operation{
 		ID: "listPredictions", Method: http.MethodGet, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List predictions, newest first",
 	}, h.listPredictions)
 	// Called by models other than ours. A repeat for the same sensor and time is
 	// told that the prediction exists.
 	rest.Register(r, rest.Operation{
 		ID: "recordPrediction", Method: http.MethodPost, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
+		Keys: rest.WriteKeys, ByRoom: true,
 		Status: http.StatusCreated, Summary: "Record a prediction of another model",
 		Errors: []error{store.ErrNoSensor, store.ErrPredictionExists},
 	}, h.recordPrediction)
 	rest.Register(r, rest.Operation{
 		ID: "getPredictionStatistics", Method: http.MethodGet, Path: "/api/v1/prediction-feedback/stats", Tag: rest.TagPredictions,
+		Keys:    rest.ReadKeys,
 		Summary: "Count predictions and verdicts",
 	}, h.predictionStats)
 	rest.Register(r, rest.Operation{
 		ID: "getPrediction", Method: http.MethodGet, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Read a prediction",
 		Errors:  []error{store.ErrNoPrediction},
 	}, h.prediction)
@@ -144,8 +149,9 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 	// a training run has used it.
 	rest.Register(r, rest.Operation{
 		ID: "validatePrediction", Method: http.MethodPut, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
+		Keys: rest.WriteKeys, ByRoom: true,
 		Summary:     "Validate a prediction",
-		Description: "When 100 validated predictions wait for training, both models are retrained.",
+		Description: "When 100 validated predictions of the caller's wait for training, both models are retrained.",
 		Errors:      []error{store.ErrNoPrediction, store.ErrPredictionUsed},
 	}, h.validatePrediction)
 }
@@ -230,7 +236,7 @@ func (h *Handlers) validatePrediction(ctx context.Context, in *validateInput) (*
 	if err != nil {
 		return nil, err
 	}
-	h.Retrainer.tryStartDueRun(ctx)
+	h.Retrainer.tryStartDueRun(ctx, auth.Caller(ctx))
 	return &validatedOutput{Body: validated{
 		ID: updated.ID, Feedback: string(updated.Feedback), UsedInTraining: updated.UsedInTraining,
 	}}, nil

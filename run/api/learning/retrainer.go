@@ -41,7 +41,9 @@ func (r *Retrainer) Run(ctx context.Context) error {
 	ticker := time.NewTicker(retrainInterval)
 	defer ticker.Stop()
 	for {
-		r.tryStartDueRun(ctx)
+		due, err := r.Store.DueCustomers(ctx)
+		r.logFailure(ctx, err)
+		r.tryStartDueRun(ctx, due...)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -50,48 +52,51 @@ func (r *Retrainer) Run(ctx context.Context) error {
 	}
 }
 
-// startDueRun starts an automatic run when enough verdicts wait, and publishes the
-// pending request of any run. Of several concurrent callers the database lets one
-// start the run. What fails is retried by the next validation or by [Retrainer.Run].
-func (r *Retrainer) startDueRun(ctx context.Context) error {
-	begun, ok, err := r.Store.BeginAutomatic(ctx)
-	if err != nil {
-		return err
+// tryStartDueRun starts an automatic run of each of these customers who has enough
+// verdicts, and publishes the pending requests of all runs. Of several concurrent callers
+// the database lets one start the run. An error is logged, since the validation before it
+// has succeeded, and retried by the next validation or by [Retrainer.Run].
+func (r *Retrainer) tryStartDueRun(ctx context.Context, customers ...int64) {
+	for _, customer := range customers {
+		begun, ok, err := r.Store.BeginAutomatic(ctx, customer)
+		r.logFailure(ctx, err)
+		if ok {
+			r.Log.InfoContext(ctx, "training run started", "training_run_id", begun.ID, "customer_id", customer)
+		}
 	}
-	if ok {
-		r.Log.InfoContext(ctx, "training run started", "training_run_id", begun.ID)
-	}
-	return r.publishPendingRequest(ctx)
+	r.logFailure(ctx, r.publishPendingRequests(ctx))
 }
 
-// publishPendingRequest publishes the request that is not published yet, if any.
+// publishPendingRequests publishes the requests that are not published yet.
 // When two instances publish the same one, training runs once.
-func (r *Retrainer) publishPendingRequest(ctx context.Context) error {
+func (r *Retrainer) publishPendingRequests(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retrainTimeout)
 	defer cancel()
 	r.publishMu.Lock()
 	defer r.publishMu.Unlock()
-	run, waiting, err := r.Store.UnrequestedRun(ctx)
-	if err != nil || !waiting {
-		return err
+	for {
+		run, waiting, err := r.Store.UnrequestedRun(ctx)
+		if err != nil || !waiting {
+			return err
+		}
+		count, err := r.Store.ValidatedCount(ctx, run.CustomerID)
+		if err != nil {
+			return err
+		}
+		err = r.Publisher.Publish(ctx, wire.Retraining{
+			TrainingRunID: run.ID, TriggeredBy: run.TriggeredBy, ValidatedCount: count, RequestedAt: r.Clock().UTC(),
+		})
+		if err != nil {
+			return fmt.Errorf("retraining request %d: %w", run.ID, err)
+		}
+		if err := r.Store.MarkRequested(ctx, run.ID); err != nil {
+			return err
+		}
 	}
-	count, err := r.Store.ValidatedCount(ctx)
-	if err != nil {
-		return err
-	}
-	err = r.Publisher.Publish(ctx, wire.Retraining{
-		TrainingRunID: run.ID, TriggeredBy: run.TriggeredBy, ValidatedCount: count, RequestedAt: r.Clock().UTC(),
-	})
-	if err != nil {
-		return fmt.Errorf("retraining request %d: %w", run.ID, err)
-	}
-	return r.Store.MarkRequested(ctx, run.ID)
 }
 
-// tryStartDueRun calls startDueRun and logs an error: the validation before it has
-// succeeded.
-func (r *Retrainer) tryStartDueRun(ctx context.Context) {
-	if err := r.startDueRun(ctx); err != nil && !errors.Is(err, context.Canceled) {
+func (r *Retrainer) logFailure(ctx context.Context, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		r.Log.ErrorContext(ctx, "starting a due training run failed", "error", err.Error())
 	}
 }

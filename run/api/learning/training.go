@@ -90,10 +90,12 @@ type trainingHistoryInput struct {
 func (h *Handlers) registerTraining(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "listTrainingRuns", Method: http.MethodGet, Path: "/api/v1/ml/retraining/history", Tag: rest.TagLearning,
+		Keys:    rest.ReadKeys,
 		Summary: "List training runs, newest first",
 	}, h.trainingHistory)
 	rest.Register(r, rest.Operation{
 		ID: "getTrainingRun", Method: http.MethodGet, Path: "/api/v1/ml/retraining/status/{id}", Tag: rest.TagLearning,
+		Keys:    rest.ReadKeys,
 		Summary: "Read a training run",
 		Errors:  []error{store.ErrNoRun},
 	}, h.trainingStatus)
@@ -101,6 +103,7 @@ func (h *Handlers) registerTraining(r *rest.API) {
 	// while the first is running, and 429 until ten minutes have passed.
 	rest.Register(r, rest.Operation{
 		ID: "triggerTraining", Method: http.MethodPost, Path: "/api/v1/ml/retraining/trigger", Tag: rest.TagLearning,
+		Keys:   rest.WriteKeys,
 		Status: http.StatusAccepted, Summary: "Retrain both models now",
 		Description: "For customers with sensors, once in 10 minutes each. Models are published where readings or verdicts show that they are no worse than those in use.",
 		Errors: []error{
@@ -114,7 +117,7 @@ func (h *Handlers) trainingHistory(ctx context.Context, in *trainingHistoryInput
 	if err := h.Store.ExpireRuns(ctx); err != nil {
 		return nil, err
 	}
-	found, err := h.Store.TrainingRuns(ctx, in.Limit)
+	found, err := h.Store.TrainingRuns(ctx, auth.Caller(ctx), in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +128,7 @@ func (h *Handlers) trainingStatus(ctx context.Context, in *trainingRunPath) (*tr
 	if err := h.Store.ExpireRuns(ctx); err != nil {
 		return nil, err
 	}
-	found, err := h.Store.TrainingRun(ctx, in.ID)
+	found, err := h.Store.TrainingRun(ctx, auth.Caller(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +146,7 @@ func (h *Handlers) triggerTraining(ctx context.Context, _ *struct{}) (*trainingR
 	if err != nil {
 		return nil, err
 	}
-	if err := h.Retrainer.publishPendingRequest(ctx); err != nil {
+	if err := h.Retrainer.publishPendingRequests(ctx); err != nil {
 		h.Log.ErrorContext(ctx, "retraining request publish failed, will retry", "error", err.Error())
 	}
 	return &trainingRunOutput{Body: trainingRunOf(begun)}, nil

@@ -24,10 +24,15 @@ const (
 	TagIncidents   = "Incidents"
 	TagPredictions = "Prediction feedback"
 	TagLearning    = "Machine learning"
+	TagKeys        = "API keys"
+	TagAudit       = "Audit"
 )
 
-// bearerScheme is the security scheme's name in the document.
-const bearerScheme = "bearer"
+// The security schemes' names in the document.
+const (
+	bearerScheme = "bearer"
+	keyScheme    = "apiKey"
+)
 
 // schemaPrefix begins the reference to a named schema.
 const schemaPrefix = "#/components/schemas/"
@@ -35,6 +40,7 @@ const schemaPrefix = "#/components/schemas/"
 const overview = `Environmental monitoring of server rooms: temperature and relative humidity of sensors, alerts over thresholds, and predictions to validate.
 
 Register, log in, and send the token as ` + "`Authorization: Bearer <ACCESS_TOKEN>`" + `; it is valid for 30 minutes.
+Programs send an API key in its place; each operation says what a key may do.
 Temperatures are in degrees Celsius, humidity in percent, times in RFC 3339 (UTC).
 Every error has the body ` + "`{\"detail\": \"...\"}`" + `; what belongs to another customer is answered as if it did not exist.`
 
@@ -59,12 +65,17 @@ func (r *API) humaConfig() huma.Config {
 				{Name: TagIncidents, Description: "What is wrong, where, since when; the rules that say so, and maintenance windows."},
 				{Name: TagPredictions, Description: "Predictions to validate, and their statistics."},
 				{Name: TagLearning, Description: "Training runs and forecasts."},
+				{Name: TagKeys, Description: "Keys by which programs call, in place of a login."},
+				{Name: TagAudit, Description: "Who changed what."},
 			},
 			Components: &huma.Components{
 				Schemas: huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer),
 				SecuritySchemes: map[string]*huma.SecurityScheme{bearerScheme: {
 					Type: "http", Scheme: "bearer", BearerFormat: "JWT",
 					Description: "The access_token of POST /api/v1/customers/login.",
+				}, keyScheme: {
+					Type: "http", Scheme: "bearer", BearerFormat: "cold_…",
+					Description: "An API key of POST /api/v1/api-keys. It may do what each operation says; what it may not do is 403.",
 				}},
 			},
 		},

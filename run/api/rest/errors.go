@@ -137,6 +137,9 @@ func (r *API) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 	if first.Message == input.InvalidEmail || strings.HasPrefix(first.Message, "expected string to be RFC 5322 email") {
 		return input.InvalidEmail
 	}
+	if first.Location == "body" && first.Message == "expected object" {
+		return "request body: expected a JSON object"
+	}
 	if field := fieldOf(first.Location); field != "" {
 		return field + ": " + first.Message
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/big"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,10 +58,11 @@ func readJSON(data []byte, into any) error {
 		err = json.Unmarshal(normalizeIntegers(data), into)
 	}
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		field := embedded.ReplaceAllString(typeErr.Field, "")
 		if notInteger(err) {
-			return fmt.Errorf("%s: expected an integer of at most 64 bits", typeErr.Field)
+			return fmt.Errorf("%s: expected an integer of at most 64 bits", field)
 		}
-		return fmt.Errorf("%s: unexpected %s", typeErr.Field, typeErr.Value)
+		return fmt.Errorf("%s: unexpected %s", field, typeErr.Value)
 	}
 	if err != nil {
 		return fmt.Errorf(malformedJSON+": %w", err)
@@ -68,13 +70,18 @@ func readJSON(data []byte, into any) error {
 	return nil
 }
 
-// readPlain reads a body as maps, lists, texts and numbers. Go matches names of
-// fields without regard to case, so {"name": "ok", "NAME": "…"} could have one
-// value validated and the other used. Such a body is refused (contract 1.5).
+// embedded finds the names of embedded structs, which encoding/json adds to the path of
+// a field. They alone begin with a capital: names in JSON are written in snake case.
+var embedded = regexp.MustCompile(`\b[A-Z]\w*\.`)
+
+// readPlain reads a body as maps, lists, texts and numbers.
 func readPlain(data []byte) (any, error) {
 	var whole json.RawMessage
 	if err := json.Unmarshal(data, &whole); err != nil {
 		return nil, fmt.Errorf(malformedJSON+": %w", err)
+	}
+	if err := refuseTwice(decoderOf(data)); err != nil {
+		return nil, err
 	}
 	return convert(decodeNumbers(data), func(number json.Number) (any, bool) {
 		value, err := number.Float64()
@@ -82,19 +89,51 @@ func readPlain(data []byte) (any, error) {
 	})
 }
 
+// refuseTwice refuses a value of which an object has a field twice: one could be
+// validated and the other used. So could fields whose names differ only in case, since Go
+// matches names without regard to it (contract 1.5). What is read is known to be JSON.
+func refuseTwice(decoder *json.Decoder) error {
+	token, _ := decoder.Token()
+	begun, ok := token.(json.Delim)
+	if !ok {
+		return nil
+	}
+	seen := map[string]struct{}{}
+	for decoder.More() {
+		if begun == '{' {
+			token, _ := decoder.Token()
+			name, _ := token.(string)
+			folded := foldCase(name)
+			if _, twice := seen[folded]; twice {
+				return fmt.Errorf("field %.40q is given twice", folded)
+			}
+			seen[folded] = struct{}{}
+		}
+		if err := refuseTwice(decoder); err != nil {
+			return err
+		}
+	}
+	_, _ = decoder.Token() // the end
+	return nil
+}
+
+// decoderOf keeps numbers as they are written.
+func decoderOf(data []byte) *json.Decoder {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	return decoder
+}
+
 // decodeNumbers decodes what is known to be JSON, with its numbers as they are
 // written.
 func decodeNumbers(data []byte) any {
 	var value any
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	_ = decoder.Decode(&value)
+	_ = decoderOf(data).Decode(&value)
 	return value
 }
 
 // convert gives every number of a decoded value another form. It refuses
-// numbers that have none, and two fields of one object whose names differ only
-// in case.
+// numbers that have none.
 func convert(value any, number func(json.Number) (any, bool)) (any, error) {
 	switch v := value.(type) {
 	case json.Number:
@@ -104,13 +143,7 @@ func convert(value any, number func(json.Number) (any, bool)) (any, error) {
 		}
 		return converted, nil
 	case map[string]any:
-		seen := make(map[string]struct{}, len(v))
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			folded := foldCase(name)
-			if _, twice := seen[folded]; twice {
-				return nil, fmt.Errorf("field %.40q is given twice in different case", folded)
-			}
-			seen[folded] = struct{}{}
 			converted, err := convert(v[name], number)
 			if err != nil {
 				return nil, inField(name, err)

@@ -4,10 +4,14 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
 // handlerTimeout bounds the work of a handler, its waiting for the database
@@ -24,6 +28,12 @@ type Operation struct {
 	Description string
 	Status      int  // of success; 200 when zero
 	Public      bool // needs no token
+	// Keys says which API keys may call it. An operation that does not say so is
+	// refused to all of them, and is not in the document's list of what keys may do.
+	Keys KeyUse
+	// ByRoom is whether a key for some rooms may call it: all that the handler reads
+	// and changes then comes by queries that honour [store.InRooms].
+	ByRoom bool
 	// Middlewares run between authentication and the reading of the body.
 	Middlewares huma.Middlewares
 	// Errors are those that the handler returns, besides those of every operation.
@@ -31,6 +41,45 @@ type Operation struct {
 	Errors []error
 	// Responses replaces what huma derives for the success, for streams.
 	Responses map[string]*huma.Response
+}
+
+// KeyUse is what API keys may do with an operation.
+type KeyUse string
+
+// The uses of API keys.
+const (
+	NoKeys    KeyUse = "none"
+	ReadKeys  KeyUse = "read"  // it changes nothing, whatever its method
+	WriteKeys KeyUse = "write" // it changes something
+)
+
+// The errors of API keys that may not do what they are used for.
+const (
+	DetailNoKeys   = "API keys may not do this"
+	DetailReadKey  = "This needs an API key with the scope write"
+	DetailRoomsKey = "This needs an API key for all rooms"
+)
+
+// describe is the sentence of the document, and the errors.
+func (op Operation) describe() (sentence string, errs []*Error) {
+	forbid := func(detail string) { errs = append(errs, NewError(http.StatusForbidden, detail)) }
+	switch op.Keys {
+	case ReadKeys:
+		sentence = "API keys: scope `read` or `write`"
+	case WriteKeys:
+		sentence = "API keys: scope `write`"
+		forbid(DetailReadKey)
+	case NoKeys:
+		forbid(DetailNoKeys)
+		return "API keys: none.", errs
+	default:
+		return "", nil
+	}
+	if op.ByRoom {
+		return sentence + "; a key for some rooms knows these alone.", errs
+	}
+	forbid(DetailRoomsKey)
+	return sentence + ", for all rooms.", errs
 }
 
 type operationKey struct{}
@@ -70,11 +119,17 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		described.Security = []map[string][]string{}
 	} else {
 		described.Security = []map[string][]string{{bearerScheme: {}}}
-		described.Middlewares = append(described.Middlewares, r.config.Authenticate)
+		if op.Keys == ReadKeys || op.Keys == WriteKeys {
+			described.Security = append(described.Security, map[string][]string{keyScheme: {}})
+		}
+		sentence, forbidden := op.describe()
+		described.Description = strings.TrimSpace(op.Description + "\n\n" + sentence)
+		described.Middlewares = append(described.Middlewares, r.config.Authenticate(op))
 		errs = append(errs, NewError(http.StatusUnauthorized, DetailCredentials))
+		errs = append(errs, forbidden...)
 	}
 	described.Middlewares = append(described.Middlewares, op.Middlewares...)
-	described.Middlewares = append(described.Middlewares, r.receiveBody)
+	described.Middlewares = append(described.Middlewares, r.checkQuery, r.receiveBody)
 	errs = append(errs, NewError(http.StatusInternalServerError, DetailInternal))
 	r.documentErrors(&described, errs)
 	huma.Register(r.huma, described, func(ctx context.Context, in *I) (*O, error) {
@@ -114,12 +169,12 @@ func (r *API) findOperation(op Operation) *huma.Operation {
 }
 
 // inputErrors are the errors that follow from an operation's input. One without a
-// body, whose parameters take any text, has none.
+// body and a query, whose path takes any text, has none.
 func inputErrors(op *huma.Operation) []*Error {
 	var errs []*Error
 	for _, parameter := range op.Parameters {
 		s := parameter.Schema
-		if s.Type != huma.TypeString || parameter.Required && parameter.In == "query" || len(s.Enum) > 0 {
+		if s.Type != huma.TypeString || parameter.In == "query" || len(s.Enum) > 0 {
 			errs = append(errs, BadRequest(parameter.Name+": invalid "+s.Type))
 			break
 		}
@@ -167,6 +222,22 @@ func (r *API) documentErrors(op *huma.Operation, errs []*Error) {
 	}
 }
 
+// checkQuery refuses a query with a text that is no UTF-8 or has a NUL, for which
+// PostgreSQL has no form.
+func (r *API) checkQuery(ctx huma.Context, next func(huma.Context)) {
+	for _, parameter := range ctx.Operation().Parameters {
+		if parameter.In != "query" {
+			continue
+		}
+		if text := ctx.Query(parameter.Name); !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+			_, writer := humago.Unwrap(ctx)
+			WriteError(writer, BadRequest(parameter.Name+": expected UTF-8 without NUL"))
+			return
+		}
+	}
+	next(ctx)
+}
+
 // adaptHuma changes two habits of huma: validation errors get status 400 instead
 // of 422, and bodies are JSON whatever the request's headers say.
 func adaptHuma(ctx huma.Context, next func(huma.Context)) {
@@ -201,4 +272,18 @@ func (c humaContext) Header(name string) string {
 		return "application/json"
 	}
 	return c.baseContext.Header(name)
+}
+
+// Param implements [huma.Context]. An integer has one spelling in a path: what strconv
+// takes besides, such as +1 and 007, comes to huma as no integer.
+func (c humaContext) Param(name string) string {
+	value := c.baseContext.Param(name)
+	isInteger := func(p *huma.Param) bool { return p.In == "path" && p.Name == name && p.Schema.Type == huma.TypeInteger }
+	if !slices.ContainsFunc(c.Operation().Parameters, isInteger) {
+		return value
+	}
+	if n, err := strconv.ParseInt(value, 10, 64); err != nil || strconv.FormatInt(n, 10) != value {
+		return "not an integer"
+	}
+	return value
 }

@@ -24,8 +24,8 @@ type API struct {
 
 // Config is what the operations have in common.
 type Config struct {
-	// Authenticate is the middleware of every operation that is not public.
-	Authenticate func(ctx huma.Context, next func(huma.Context))
+	// Authenticate makes the middleware of an operation that is not public.
+	Authenticate func(op Operation) func(ctx huma.Context, next func(huma.Context))
 	// MapError returns the answer to an error of a handler that is no [Error], or
 	// false for an internal one.
 	MapError func(error) (*Error, bool)

@@ -5,11 +5,13 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 )
 
@@ -62,6 +64,29 @@ type deletedRoom struct {
 	Sensors []sensor `json:"sensors"`
 }
 
+// endedWindow is what the audit log has of a maintenance window that ends with its room
+// or sensor.
+type endedWindow struct {
+	ID        int64     `json:"id"`
+	StartTime time.Time `json:"start_time"`
+	DurationS float64   `json:"duration_s"`
+	RoomID    int64     `json:"room_id,omitempty"`
+	SensorID  string    `json:"sensor_id,omitempty"`
+	Comment   string    `json:"comment"`
+}
+
+// endMaintenance ends the maintenance windows of what is about to be deleted: they must
+// not come back with a sensor that is made again.
+func endMaintenance(ctx context.Context, tx *store.Store, scope incident.Scope) ([]audit.Entry, error) {
+	ended, err := tx.EndMaintenanceOf(ctx, auth.Caller(ctx), scope)
+	return rest.List(ended, func(m store.Maintenance) audit.Entry {
+		return audit.Entry{Subject: "maintenance:" + strconv.FormatInt(m.ID, 10), Before: endedWindow{
+			ID: m.ID, StartTime: m.Window.Start.UTC(), DurationS: m.Window.Duration.Seconds(),
+			RoomID: m.Scope.RoomID, SensorID: m.Scope.SensorID, Comment: m.Comment,
+		}}
+	}), err
+}
+
 // subject names a room in the audit log.
 func subject(id int64) string { return "room:" + strconv.FormatInt(id, 10) }
 
@@ -74,28 +99,33 @@ func (h *Handlers) Register(r *rest.API) {
 	// which is allowed; the page disables its button meanwhile.
 	rest.Register(r, rest.Operation{
 		ID: "createRoom", Method: http.MethodPost, Path: "/api/v1/server_rooms/new_room", Tag: rest.TagRooms,
+		Keys:   rest.WriteKeys,
 		Status: http.StatusCreated, Summary: "Create a room",
 		Errors: []error{store.ErrNoCustomer},
 	}, h.createRoom)
 	rest.Register(r, rest.Operation{
 		ID: "listRooms", Method: http.MethodGet, Path: "/api/v1/server_rooms/list_rooms/{customer_id}", Tag: rest.TagRooms,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List the caller's rooms",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.listRooms)
 	rest.Register(r, rest.Operation{
 		ID: "getRoom", Method: http.MethodGet, Path: "/api/v1/server_rooms/room/{room_id}", Tag: rest.TagRooms,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Read a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.room)
 	// A repeat sets the same name again.
 	rest.Register(r, rest.Operation{
 		ID: "updateRoom", Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
+		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Rename a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.updateRoom)
 	// A repeat is told 404: the room is gone, as was asked.
 	rest.Register(r, rest.Operation{
 		ID: "deleteRoom", Method: http.MethodDelete, Path: "/api/v1/server_rooms/delete_room/{room_id}", Tag: rest.TagRooms,
+		Keys: rest.WriteKeys, ByRoom: true,
 		Status: http.StatusNoContent, Summary: "Delete a room and its sensors",
 		Description: "Readings already stored are kept.",
 		Errors:      []error{store.ErrNoRoom},
@@ -169,6 +199,10 @@ func (h *Handlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, err
 			return audit.Entry{}, err
 		}
 		before.Sensors = rest.List(sensors, sensorOf)
-		return audit.Entry{Subject: subject(in.RoomID), Before: before}, tx.DeleteRoom(ctx, auth.Caller(ctx), in.RoomID)
+		ended, err := endMaintenance(ctx, tx, incident.Scope{RoomID: in.RoomID})
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		return audit.Entry{Subject: subject(in.RoomID), Before: before, Also: ended}, tx.DeleteRoom(ctx, auth.Caller(ctx), in.RoomID)
 	})
 }

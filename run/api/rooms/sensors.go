@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
@@ -170,29 +171,34 @@ func (h *SensorHandlers) Register(r *rest.API) {
 	// repeat is told that the sensor exists.
 	rest.Register(r, rest.Operation{
 		ID: "createSensor", Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
+		Keys: rest.WriteKeys, ByRoom: true,
 		Status: http.StatusCreated, Summary: "Register a sensor",
 		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
 		Errors:      []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
 	}, h.createSensor)
 	rest.Register(r, rest.Operation{
 		ID: "listSensors", Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List the sensors of a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.listSensors)
 	rest.Register(r, rest.Operation{
 		ID: "getSensor", Method: http.MethodGet, Path: "/api/v1/sensors/sensor/{sensor_id}", Tag: rest.TagSensors,
+		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Read a sensor",
 		Errors:  []error{store.ErrNoSensor},
 	}, h.sensor)
 	// A repeat sets the same values again.
 	rest.Register(r, rest.Operation{
 		ID: "updateSensor", Method: http.MethodPut, Path: "/api/v1/sensors/update_sensor/{sensor_id}", Tag: rest.TagSensors,
+		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Change or move a sensor",
 		Errors:  []error{store.ErrNoSensor, store.ErrNoRoom},
 	}, h.updateSensor)
 	// A repeat is told 404: the sensor is gone, as was asked.
 	rest.Register(r, rest.Operation{
 		ID: "deleteSensor", Method: http.MethodDelete, Path: "/api/v1/sensors/delete_sensor/{sensor_id}", Tag: rest.TagSensors,
+		Keys: rest.WriteKeys, ByRoom: true,
 		Status: http.StatusNoContent, Summary: "Delete a sensor",
 		Description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
 		Errors:      []error{store.ErrNoSensor},
@@ -273,6 +279,10 @@ func (h *SensorHandlers) deleteSensor(ctx context.Context, in *input.SensorPath)
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		return audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before)}, tx.DeleteSensor(ctx, auth.Caller(ctx), in.SensorID)
+		ended, err := endMaintenance(ctx, tx, incident.Scope{SensorID: in.SensorID})
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		return audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before), Also: ended}, tx.DeleteSensor(ctx, auth.Caller(ctx), in.SensorID)
 	})
 }

@@ -28,22 +28,22 @@ async function withFailing(page: Page, name: string, way: (route: Route) => Prom
   return state;
 }
 
-const openAlerts = (page: Page) => page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Alerts" }).click();
+const openIncidents = (page: Page) => page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Incidents" }).click();
 const heading = (page: Page, name: string) => page.getByRole("heading", { name, level: 1 });
 
 for (const [what, way] of Object.entries(ways)) {
   test(`a chunk that ${what} once costs one reload`, async ({ page }) => {
-    const state = await withFailing(page, "alerts", way);
+    const state = await withFailing(page, "incidents", way);
     state.mendedByLoad = true;
-    await openAlerts(page);
-    await expect(heading(page, "Alerts")).toBeVisible();
+    await openIncidents(page);
+    await expect(heading(page, "Incidents")).toBeVisible();
     expect(state.loads).toBe(1);
-    await expect(page).toHaveURL(url("/alerts"));
+    await expect(page).toHaveURL(url("/incidents"));
   });
 
   test(`a chunk that ${what} for ever is told, after one reload`, async ({ page }) => {
-    const state = await withFailing(page, "alerts", way);
-    await openAlerts(page);
+    const state = await withFailing(page, "incidents", way);
+    await openIncidents(page);
     const told = page.getByRole("alert").filter({ hasText: "The page could not be loaded. A file is missing, or was lost on the way." });
     await expect(told).toBeVisible();
     await page.waitForLoadState("networkidle");
@@ -63,30 +63,30 @@ for (const [what, way] of Object.entries(ways)) {
     await expect(told).toBeVisible();
     state.failing = false;
     await page.getByRole("button", { name: "Try again" }).click();
-    await expect(heading(page, "Alerts")).toBeVisible();
+    await expect(heading(page, "Incidents")).toBeVisible();
     expect(state.loads, "what comes needs no reload").toBe(2);
   });
 }
 
 test("while the service is away the page stays, and does not reload into nothing", async ({ page }) => {
-  const state = await withFailing(page, "alerts", ways["is answered with 503"]);
+  const state = await withFailing(page, "incidents", ways["is answered with 503"]);
   await page.route(url("/"), (route) => (state.failing ? route.fulfill({ status: 503, body: "no healthy upstream" }) : route.continue()));
-  await openAlerts(page);
+  await openIncidents(page);
   await expect(page.getByText("The page could not be loaded. The service answered 503.")).toBeVisible();
   await page.getByRole("link", { name: "Overview" }).click();
   await expect(heading(page, "Overview")).toBeVisible();
-  await openAlerts(page);
+  await openIncidents(page);
   await expect(page.getByText("The service answered 503.")).toBeVisible();
   state.failing = false;
   await page.getByRole("button", { name: "Try again" }).click();
-  await expect(heading(page, "Alerts")).toBeVisible();
+  await expect(heading(page, "Incidents")).toBeVisible();
   expect(state.loads).toBe(0);
 });
 
 test("without a network the page says so, and goes on when there is one", async ({ page, context }) => {
-  const state = await withFailing(page, "alerts", ways["is lost on the way"]);
+  const state = await withFailing(page, "incidents", ways["is lost on the way"]);
   await context.setOffline(true);
-  await openAlerts(page);
+  await openIncidents(page);
   await expect(page.getByText("The page could not be loaded. The service cannot be reached.")).toBeVisible();
   await page.screenshot({ path: `${pictures}chunk-offline.png` });
   const asked = page.waitForEvent("requestfailed", (request) => request.method() === "HEAD");
@@ -95,7 +95,7 @@ test("without a network the page says so, and goes on when there is one", async 
   await expect(page.getByText("The page could not be loaded. The service cannot be reached.")).toBeVisible();
   state.failing = false;
   await context.setOffline(false);
-  await expect(heading(page, "Alerts")).toBeVisible();
+  await expect(heading(page, "Incidents")).toBeVisible();
   expect(state.loads).toBe(0);
 });
 
@@ -106,8 +106,14 @@ test("an idle page has loaded every chunk, and needs no network to open another"
     .toEqual(expect.arrayContaining(built));
   await page.waitForLoadState("networkidle");
   await context.setOffline(true);
-  for (const name of ["Alerts", "Thresholds", "Predictions"]) {
-    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name }).click();
+  const go = (nav: string, name: string) => page.getByRole("navigation", { name: nav }).getByRole("link", { name }).click();
+  for (const name of ["Incidents", "Predictions"]) {
+    await go("Pages", name);
+    await expect(heading(page, name)).toBeVisible();
+  }
+  await go("Pages", "Settings");
+  for (const name of ["Rules", "Maintenance", "Gateways"]) {
+    await go("Settings", name);
     await expect(heading(page, name)).toBeVisible();
   }
 });
@@ -120,27 +126,25 @@ test("missing charts leave the rest of their page, and reload it once", async ({
   await sendReading(node, 21.5, 40);
   await page.getByRole("link", { name: "Rack 1" }).click();
   await expect(page.getByText("The charts could not be loaded.", { exact: false })).toHaveCount(1, { timeout: 30_000 });
-  await expect(page.getByText("21.5 °C")).toBeVisible();
+  await expect(page.getByText("21.5 °C")).toBeVisible({ timeout: 25_000 });
   await page.waitForLoadState("networkidle");
   expect(state.loads).toBe(1);
   await page.screenshot({ path: `${pictures}charts-missing.png` });
   state.failing = false;
   await page.getByRole("button", { name: "Try again" }).click();
-  await expect(page.locator("canvas")).toHaveCount(2);
+  await expect(page.locator("canvas")).toHaveCount(3);
 });
 
 test("an error of one page is kept to that page", async ({ page }) => {
   // An answer of a proxy that is no list.
-  await page.route(/\/api\/v1\/alerts\/episodes\?limit/, (route) => route.fulfill({ json: {} }));
+  await page.route(/\/api\/v1\/rules$/, (route) => route.fulfill({ json: {} }));
   await signUp(page);
-  await openAlerts(page);
-  await page.getByRole("button", { name: "History" }).click();
+  await page.getByRole("link", { name: "Settings" }).click();
+  await page.getByRole("link", { name: "Rules" }).click();
   await expect(page.getByText("This page has an error:", { exact: false })).toBeVisible();
   await page.screenshot({ path: `${pictures}page-error.png` });
-  await page.getByRole("link", { name: "Thresholds" }).click();
-  await expect(heading(page, "Thresholds")).toBeVisible();
-  await openAlerts(page);
-  await expect(heading(page, "Alerts")).toBeVisible();
+  await openIncidents(page);
+  await expect(heading(page, "Incidents")).toBeVisible();
 });
 
 test("a page whose own script does not come says so", async ({ page }) => {
@@ -164,7 +168,7 @@ test("a browser that forbids all storage has a session as long as the page", asy
     const page = await context.newPage();
     const errors: string[] = [];
     page.on("pageerror", (error) => errors.push(String(error)));
-    const state = await withFailing(page, "alerts", ways["is missing"]);
+    const state = await withFailing(page, "incidents", ways["is missing"]);
     expect(await page.evaluate(() => { try { return localStorage.length; } catch (error) { return (error as Error).name; } })).toBe("SecurityError");
     await addRoom(page, "Basement");
     await page.getByRole("button", { name: "Colours: auto" }).click();
@@ -173,13 +177,13 @@ test("a browser that forbids all storage has a session as long as the page", asy
     await page.screenshot({ path: `${pictures}storage-blocked.png` });
 
     // A reload would sign out: the page leaves it to the user.
-    await openAlerts(page);
+    await openIncidents(page);
     await expect(page.getByText("If it stays so, reload this window and sign in again.", { exact: false })).toBeVisible();
     expect(state.loads).toBe(0);
     await page.screenshot({ path: `${pictures}storage-blocked-chunk.png` });
     state.failing = false;
     await page.getByRole("button", { name: "Try again" }).click();
-    await expect(heading(page, "Alerts")).toBeVisible();
+    await expect(heading(page, "Incidents")).toBeVisible();
 
     await page.getByRole("button", { name: "Sign out" }).click();
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();

@@ -35,7 +35,7 @@ export async function seedReadings(nodes: string[], from: number, to: number, st
     ON CONFLICT DO NOTHING`, [nodes, from, to, step]);
 }
 
-/** A month of readings, an old episode, predictions to judge and training runs for the demonstration's customer. */
+/** A month of readings, an old incident and maintenance, predictions to judge and training runs for the demonstration's customer. */
 export async function seedDemo(): Promise<void> {
   const sensors = await query("SELECT s.node_id, s.customer_id FROM sensors s JOIN customers c ON c.id = s.customer_id WHERE c.email = 'demo@example.com' ORDER BY s.key");
   const nodes = sensors.map((row) => row.node_id as string);
@@ -50,15 +50,24 @@ export async function seedDemo(): Promise<void> {
       now() - interval '14 hours' + i * interval '30 seconds', true, 'seed' || i, 50.4 + 3 * sin(i / 8.0), 50
     FROM generate_series(1, 24) AS i ON CONFLICT DO NOTHING`, [customer, node]);
   await query(`
+    INSERT INTO incidents (customer_id, kind, channel, node_id, sensor_name, room_id, room_name, rule_id, specified, quantity, direction, limit_value,
+      severity, start_time, end_time, lasting, peak, peak_time, resolution)
+    SELECT $1, 'threshold', 0, s.node_id, s.name, r.id, r.name, t.temperature_rule_id, true, 'temperature', 'above', 50,
+      'critical', now() - interval '14 hours', now() - interval '13.8 hours', false, 53.4, now() - interval '13.9 hours', 'cleared'
+    FROM sensors s JOIN server_rooms r ON r.id = s.room_id JOIN alert_thresholds t ON t.customer_id = s.customer_id WHERE s.customer_id = $1 AND s.node_id = $2`, [customer, node]);
+  await query(`
+    INSERT INTO maintenance_windows (id, customer_id, start_time, duration_s, time_zone, weekdays, comment, created_by)
+    VALUES (0, $1, date_trunc('day', now()) - interval '7 days' + interval '7 hours', 7200, 'Europe/Berlin', '{2,4}', 'Filters are changed', 'demo01')`, [customer]);
+  await query(`
     INSERT INTO prediction_feedback (sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, feedback, message_id)
     SELECT $1, now() - i * interval '11 minutes', 23.4, 44.1, 23.4 + CASE WHEN i % 4 = 0 THEN 3.2 ELSE 0.2 END, 44.6, i % 4 = 0,
       CASE WHEN i > 12 THEN CASE WHEN i % 5 = 0 THEN 'not_ok' ELSE 'ok' END END, 'seed' || i
     FROM generate_series(1, 50) AS i ON CONFLICT DO NOTHING`, [node]);
   await query(`
-    INSERT INTO model_training_runs (started_at, completed_at, requested_at, status, model_type, training_data_count, validated_data_count, metrics, model_version, triggered_by)
-    SELECT now() - (7 - i) * interval '4 days', now() - (7 - i) * interval '4 days' + interval '4 seconds', now() - (7 - i) * interval '4 days', 'completed', 'both', 8000 + i * 900, 100,
+    INSERT INTO model_training_runs (customer_id, started_at, completed_at, requested_at, status, model_type, training_data_count, validated_data_count, metrics, model_version, triggered_by)
+    SELECT $1, now() - (7 - i) * interval '4 days', now() - (7 - i) * interval '4 days' + interval '4 seconds', now() - (7 - i) * interval '4 days', 'completed', 'both', 8000 + i * 900, 100,
       jsonb_build_object('anomaly', jsonb_build_object('f1_score', 0.71 + i * 0.03 - (i % 2) * 0.02, 'accuracy', 0.88 + i * 0.015),
         'forecasting', jsonb_build_object('rmse_temp', 0.42 - i * 0.03 + (i % 3) * 0.01, 'mae_humidity', 1.1 - i * 0.07)),
       'anomaly_seed_' || i || ',forecast_seed_' || i, CASE WHEN i = 4 THEN 'manual' ELSE 'auto_100_validated' END
-    FROM generate_series(1, 6) AS i`);
+    FROM generate_series(1, 6) AS i`, [customer]);
 }

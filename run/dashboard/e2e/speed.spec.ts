@@ -24,7 +24,7 @@ test("200 sensors are seen within 1.5 s on a CPU four times slower", async ({ pa
   await browser.send("Emulation.setCPUThrottlingRate", { rate: 4 });
   await page.addInitScript(() => {
     const watch = new MutationObserver(() => {
-      if (document.querySelectorAll(".tile .figures").length < 200) return;
+      if (document.querySelectorAll(".cell").length < 200) return;
       watch.disconnect();
       requestAnimationFrame(() => setTimeout(() => performance.mark("seen")));
     });

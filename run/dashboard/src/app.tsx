@@ -3,66 +3,99 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
-import { Link, Route, Switch, useLocation } from "wouter-preact";
-import { useActiveEpisodes } from "./api/queries";
+import { Link, Redirect, Route, Switch, useLocation } from "wouter-preact";
+import { forgetTold } from "./api/alarm";
+import { preferences } from "./api/preferences";
 import { session } from "./api/session";
 import { OverviewPage } from "./pages/overview";
+import { AlarmButton } from "./components/alarm";
 import { chunk, preloadChunks } from "./components/chunk";
-import { SignInAgain, SignInPage } from "./components/signin";
+import { SessionEnd, SignInPage } from "./components/signin";
 import { Boundary, Empty } from "./components/states";
 import { ThemeButton } from "./components/theme";
+import { useWaiting } from "./components/title";
 
 const RoomPage = chunk("page", () => import("./pages/room"));
 const SensorPage = chunk("page", () => import("./pages/sensor"));
-const AlertsPage = chunk("page", () => import("./pages/alerts"));
-const ThresholdsPage = chunk("page", () => import("./pages/thresholds"));
+const IncidentsPage = chunk("page", () => import("./pages/incidents"));
+const MaintenancePage = chunk("page", () => import("./pages/maintenance"));
+const RulesPage = chunk("page", () => import("./pages/rules"));
 const PredictionsPage = chunk("page", () => import("./pages/predictions"));
 const GatewaysPage = chunk("page", () => import("./pages/gateways"));
+const KeysPage = chunk("page", () => import("./pages/keys"));
+const AuditPage = chunk("page", () => import("./pages/audit"));
+const WallPage = chunk("page", () => import("./pages/wall"));
 const AccountPage = chunk("page", () => import("./pages/account"));
+const ReportPage = chunk("page", () => import("./pages/report"));
+const SetupPage = chunk("page", () => import("./pages/setup"));
+const SettingsPage = chunk("page", () => import("./pages/settings"));
 
 export function App() {
   const [path] = useLocation();
+  const queries = useQueryClient();
   const signedIn = useSyncExternalStore(session.subscribe, session.get);
-  const expired = useSyncExternalStore(session.subscribe, session.expired);
+  // What is shown depends on them everywhere.
+  const { unit, zone } = useSyncExternalStore(preferences.subscribe, preferences.get);
+  const display = path === "/settings" ? "" : unit + zone;
   const present = signedIn !== null;
   useEffect(() => {
     if (present) preloadChunks();
+    // Signed out, here or in another tab: who signs in next must not see what was here.
+    else {
+      queries.clear();
+      forgetTold();
+    }
   }, [present]);
   if (!signedIn) return <SignInPage />;
+  // A key reads the overview alone.
+  if (signedIn.key || path === "/wall") return <main id="main"><Boundary><WallPage /></Boundary>{!signedIn.key && <SessionEnd />}</main>;
   return (
     <>
       <a class="skip" href="#main">Skip to content</a>
       <Header />
       <main id="main" tabIndex={-1}>
-        {/* When another customer signs in again over this page, it is rendered anew. */}
-        <Boundary key={`${signedIn.customerID} ${path}`}>
+        {/* When another customer signs in again over this page, or units were changed in another tab, it is rendered anew. */}
+        <Boundary key={`${signedIn.customerID} ${path} ${display}`}>
           <Switch>
             <Route path="/" component={OverviewPage} />
             <Route path="/rooms/:id">{({ id }) => <RoomPage key={id} id={Number(id)} />}</Route>
             <Route path="/sensors/:id">{({ id }) => <SensorPage key={id} id={decodeURIComponent(id)} />}</Route>
-            <Route path="/alerts" component={AlertsPage} />
-            <Route path="/thresholds" component={ThresholdsPage} />
+            <Route path="/incidents" component={IncidentsPage} />
+            <Route path="/maintenance" component={MaintenancePage} />
+            <Route path="/rules" component={RulesPage} />
+            {/* What these pages were called, for bookmarks. */}
+            <Route path="/alerts"><Redirect to="/incidents" replace /></Route>
+            <Route path="/thresholds"><Redirect to="/rules" replace /></Route>
             <Route path="/predictions" component={PredictionsPage} />
             <Route path="/gateways" component={GatewaysPage} />
+            <Route path="/keys" component={KeysPage} />
+            <Route path="/audit" component={AuditPage} />
             <Route path="/account" component={AccountPage} />
+            <Route path="/report" component={ReportPage} />
+            <Route path="/setup" component={SetupPage} />
+            <Route path="/settings" component={SettingsPage} />
             <Route><Empty title="There is no such page"><p><Link href="/">Go to the overview</Link></p></Empty></Route>
           </Switch>
         </Boundary>
       </main>
-      {expired && <SignInAgain />}
+      <SessionEnd />
     </>
   );
 }
 
 const navigation = [
-  ["/", "Overview"], ["/alerts", "Alerts"], ["/thresholds", "Thresholds"], ["/predictions", "Predictions"], ["/gateways", "Gateways"],
-  ["/account", "Account"],
+  ["/", "Overview"], ["/incidents", "Incidents"], ["/predictions", "Predictions"], ["/report", "Report"], ["/settings", "Settings"],
+] as const;
+
+const settings = [
+  ["/settings", "Display"], ["/rules", "Rules"], ["/maintenance", "Maintenance"], ["/gateways", "Gateways"],
+  ["/keys", "API keys"], ["/audit", "Audit log"], ["/account", "Account"],
 ] as const;
 
 function Header() {
   const [path] = useLocation();
-  const queries = useQueryClient();
-  const open = useActiveEpisodes().data?.length ?? 0;
+  const open = useWaiting();
+  const setting = settings.some(([href]) => href === path);
   const first = useRef(true);
   useEffect(() => {
     // A new page begins at its top, not where the old one was scrolled to.
@@ -77,16 +110,22 @@ function Header() {
       <Link href="/" class="brand"><img src="/icon.svg" alt="" width="28" height="28" /> Coldaisle</Link>
       <nav aria-label="Pages">
         {navigation.map(([href, name]) => (
-          <Link key={href} href={href} aria-current={path === href ? "page" : undefined}>
+          <Link key={href} href={href} aria-current={path === href ? "page" : href === "/settings" && setting ? "true" : undefined}>
             {name}
-            {href === "/alerts" && open > 0 && <span class="count">{open}<span class="unseen"> open</span></span>}
+            {href === "/incidents" && open > 0 && <span class="count">{open}<span class="unseen"> to be seen</span></span>}
           </Link>
         ))}
       </nav>
       <div class="tools">
+        <AlarmButton />
         <ThemeButton />
-        <button type="button" class="quiet" onClick={() => { session.end(); queries.clear(); }}>Sign out</button>
+        <button type="button" class="quiet" onClick={() => session.end()}>Sign out</button>
       </div>
+      {setting && (
+        <nav class="sub" aria-label="Settings">
+          {settings.map(([href, name]) => <Link key={href} href={href} aria-current={path === href ? "page" : undefined}>{name}</Link>)}
+        </nav>
+      )}
     </header>
   );
 }

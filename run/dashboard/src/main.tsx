@@ -1,6 +1,6 @@
 import { QueryClientProvider } from "@tanstack/react-query";
 import { render } from "preact";
-import { queryClient } from "./api/queries";
+import { followOverview, queryClient } from "./api/queries";
 import { App } from "./app";
 import { applyTheme } from "./components/theme";
 import "./styles/tokens.css";
@@ -8,6 +8,7 @@ import "./styles/base.css";
 import "./styles/components.css";
 
 applyTheme();
+followOverview();
 const root = document.getElementById("app");
 if (root) {
   root.replaceChildren();

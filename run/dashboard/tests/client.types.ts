@@ -31,15 +31,17 @@ type Bodies = {
     { name: "Rack 12 top", type: "ESP32-DHT22", room_id: 3, position: "R12/U40" },
   ],
   createGateway: [{ name: "Basement" }],
+  createAPIKey: [{ name: "Prometheus", scope: "read" }, { name: "Script", scope: "write", room_ids: [3], expires_at: "2027-03-01" }],
   enrolGateway: [
     { code: "ABCDE-FGHIJ-KLMNO-PQRST" },
     { code: "ABCDE-FGHIJ-KLMNO-PQRST", public_key: "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=", confirm: true },
   ],
   reportGatewayStatus: [{ gateway_id: "gw-4f7q2m5n3xk6d2hwz7ab", request: "e30=", signature: "AAAA" }],
   getLatestReadings: [{ node_ids: ["esp32-7f3a"] }, { sensor_ids: [] }],
-  acknowledgeEpisode: [{ sensor_id: "esp32-7f3a", alert_type: "humidity", start_time: "2026-03-01T12:00:00Z", end_time: "2026-03-01T12:40:00Z" }],
   setThresholds: [{ max_temperature: 32.5 }, { max_humidity: 60 }, { max_temperature: 32.5, max_humidity: 60 }],
   acknowledgeIncidents: [{ ids: ["41"] }, { ids: ["41"], comment: "A door was open" }, { room_id: 3, kind: "silence" }],
+  judgeIncident: [{ verdict: "right" }, { verdict: "expected" }],
+  setLearningSettings: [{ false_alarms_per_month: 0.5 }],
   createRule: [
     { quantity: "dew_point", direction: "above", limit: 15, for_s: 0, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true },
     { quantity: "humidity", direction: "below", limit: 20, for_s: 0, clear_margin: 0, clear_for_s: 0, severity: "critical", enabled: false, room_id: 3 },

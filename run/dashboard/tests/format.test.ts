@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, decimal, duration, plural, utcTime } from "../src/logic/format";
+import { ago, decimal, duration, fromUnit, inWords, plural, setDisplay, timeIn, utcTime, withUnit } from "../src/logic/format";
 import { passwordError, sensorIDError, usernameError } from "../src/logic/validation";
 
 test.each([
@@ -29,4 +29,30 @@ test("the service's rules are told beforehand", () => {
   for (const weak of ["Aa34567", "aa345678", "AA345678", "Aaaaaaaa", `Aa1${"ä".repeat(35)}`]) expect(passwordError(weak)).not.toBeNull();
   expect(sensorIDError("esp32:7f-3a_1.b")).toBeNull();
   for (const bad of ["", "a b", "x".repeat(51), "ä"]) expect(sensorIDError(bad)).not.toBeNull();
+});
+
+test("temperatures are shown in the unit that the user wants, differences and rates without the zero", () => {
+  expect(withUnit(27)).toBe("27.0 °C");
+  expect(withUnit(null)).toBe("–");
+  setDisplay({ unit: "°F", zone: "" });
+  expect(withUnit(27)).toBe("80.6 °F");
+  expect(withUnit(0.5, "°C", true)).toBe("0.9 °F");
+  expect(withUnit(20, "°C/h")).toBe("36.0 °F/h");
+  expect(withUnit(43, "%")).toBe("43.0 %");
+  expect(fromUnit(80.6, "°C")).toBe(27);
+  expect(fromUnit(0.9, "°C", true)).toBe(0.5);
+  expect(inWords("Temperature above 50.0 °C for 12 min, peak 55.1 °C, rises 4 °C/min, was −5.0 °C, 60 %"))
+    .toBe("Temperature above 122.0 °F for 12 min, peak 131.2 °F, rises 7.2 °F/min, was 23.0 °F, 60 %");
+  setDisplay({ unit: "°C", zone: "" });
+  expect(inWords("peak 55.1 °C")).toBe("peak 55.1 °C");
+});
+
+test("times are those of the zone that the user wants", () => {
+  const time = Date.UTC(2026, 6, 1, 12, 30);
+  const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
+  setDisplay({ unit: "°C", zone: "Asia/Tokyo" });
+  expect(timeIn(time, clock)).toBe("21:30");
+  setDisplay({ unit: "°C", zone: "America/New_York" });
+  expect(timeIn(time, clock)).toBe("08:30");
+  setDisplay({ unit: "°C", zone: "" });
 });

@@ -206,7 +206,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 	t.Cleanup(events.Stop)
 	from := origin.New(store.New(pool), clock.Now, origin.Options{})
 	handlers := map[string]push.HandleFunc{
-		"ingest":     ingest.New(from, ingest.NewStates(store.New(pool)), history, sensorcache.New(store.New(pool), clock.Now), logging.Discard(), nil).Handle,
+		"ingest":     ingest.New(from, ingest.NewStates(store.New(pool), clock.Now), history, sensorcache.New(store.New(pool), clock.Now), logging.Discard(), nil).Handle,
 		"detect":     detect.New(from, sensorcache.New(store.New(pool), clock.Now), events, nil, alert.Defaults(), logging.Discard(), nil).Handle,
 		"storealert": storealert.New(store.New(pool), alert.Defaults(), logging.Discard(), nil).Handle,
 		"train":      func(context.Context, push.Message) error { return nil },
@@ -321,6 +321,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 	if len(rows) != len(sent) {
 		t.Errorf("%d readings stored, %d sent", len(rows), len(sent))
 	}
+	checkLiveState(t, pool, appends.Rows())
 	published := map[string]int{} // alerts that detection has raised
 	for _, m := range server.Messages() {
 		if strings.HasSuffix(m.Topic, "/"+pushbridge.TopicAlerts) {

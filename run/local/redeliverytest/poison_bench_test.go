@@ -85,7 +85,7 @@ func offer(b *testing.B, poison bool) []time.Duration {
 		b.Fatal(err)
 	}
 	defer func() { _ = history.Close() }()
-	step := ingest.New(origin.New(store.New(pool), time.Now, origin.Options{}), ingest.NewStates(store.New(pool)), history, sensorcache.New(store.New(pool), time.Now), logging.Discard(), nil)
+	step := ingest.New(origin.New(store.New(pool), time.Now, origin.Options{}), ingest.NewStates(store.New(pool), time.Now), history, sensorcache.New(store.New(pool), time.Now), logging.Discard(), nil)
 	dead := publisher.NewSingle(client, pushbridge.TopicData+pushbridge.DeadLetterSuffix, 10*time.Second)
 	defer dead.Stop()
 	web := httptest.NewServer(push.Handler(push.Config{Function: "ingest", DeadLetter: dead, Clock: time.Now, Log: logging.Discard()},

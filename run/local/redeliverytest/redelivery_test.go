@@ -54,8 +54,8 @@ func size(t *testing.T) int {
 // process of its own that is killed and started again all the time, behind a
 // network that fails at every tenth message, before or after the effect, and
 // delivers some twice. Messages arrive out of order, some of them twice, some
-// malformed. In the end each reading and each due alert is stored once. After dead
-// letters were redelivered, only the malformed messages are left there.
+// malformed. In the end each reading and each due alert is stored once, and the live state
+// of each node is what its history says. After dead letters were redelivered, only the malformed messages are left there.
 func TestRedelivery(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"postgres", "bigquery"} {
@@ -189,6 +189,7 @@ func run(t *testing.T, table string, n int) {
 	if len(distinct) != len(want) {
 		t.Errorf("%d distinct readings stored, %d sent", len(distinct), len(want))
 	}
+	checkLiveState(t, pool, got)
 	raised := alerts(t, pool, customer)
 	for _, a := range raised {
 		if !due[a] {
@@ -222,8 +223,10 @@ func nodes(t *testing.T, pool *pgxpool.Pool) (customer int64) {
 		t.Fatal(err)
 	}
 	// What is published may be older than the sensors.
-	if _, err := pool.Exec(t.Context(), `UPDATE sensors SET readable_from = NULL`); err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{`UPDATE sensors SET readable_from = NULL`, `DELETE FROM node_state`} {
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	temperature, humidity := 45.0, 55.0
 	if _, err := s.SetThresholds(t.Context(), c.ID, &temperature, &humidity); err != nil {
@@ -247,11 +250,12 @@ func publish(t *testing.T, client *pubsub.Client, bridge *pushbridge.Bridge, n i
 	chance := rand.New(rand.NewPCG(uint64(n), 1))
 	ids := append(owned(), "deleted", "unknown")
 	start := reading.TruncateTime(time.Now())
+	const span = 30 * time.Hour // longer than the day of the slots
 	messages := make([][]byte, 0, n+n/20)
 	for i := range n {
 		r := reading.Reading{
 			NodeID: ids[chance.IntN(len(ids))], MessageID: fmt.Sprintf("%08x", chance.Uint32()),
-			Time:        start.Add(time.Duration(i) * time.Microsecond),
+			Time:        reading.TruncateTime(start.Add(time.Duration(i-n) * (span / time.Duration(n)))),
 			Temperature: 20 + 28*chance.Float64(), Humidity: 30 + 28*chance.Float64(), // a tenth over each limit
 		}
 		sent = append(sent, r)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
 )
 
@@ -19,8 +20,8 @@ func TestAnnouncedGatewayTellsItsName(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = listener.Close() })
 		s := &System{log: logging.Discard(), failed: make(chan error, 1), options: Options{Clock: time.Now}}
-		config, err := s.announce(t.Context(), listener)
-		if err != nil {
+		var config gateway.Config
+		if err := s.announce(t.Context(), listener, nil, &config); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Stop(); err != nil {

@@ -24,23 +24,25 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 	o := s.options
 	topic := gateway.NewReadingPublisher(s.PubSub, pushbridge.TopicData, 0)
 	s.opened.Push("data topic", func() error { topic.Stop(); return nil })
-	config, err := s.announce(ctx, listener)
-	if err != nil {
-		return err
-	}
-	config.NodesFile = filepath.Join(o.DataDir, "nodes.json")
 	var publisher gateway.Publisher = topic
 	var session *enrolment.Session
 	now := o.Clock
+	var config gateway.Config
+	var enrolled announce.Enrolment
 	if o.Enrol {
 		var corrected *clock.Clock
+		var err error
 		if session, corrected, err = s.enrol(ctx, filepath.Join(o.DataDir, "enrolment")); err != nil {
 			return err
 		}
-		publisher, now = enrolledPublisher{topic, session}, corrected.Now
+		publisher, now, enrolled = enrolledPublisher{topic, session}, corrected.Now, session
 		config.Enrolment = session
 		config.Checks = append(config.Checks, gateway.Check{Name: "enrolment", Every: time.Second, Ask: session.Problem})
 	}
+	if err := s.announce(ctx, listener, enrolled, &config); err != nil {
+		return err
+	}
+	config.NodesFile = filepath.Join(o.DataDir, "nodes.json")
 	kept, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.OutboxRetention, Clock: now})
 	if err != nil {
 		return err

@@ -114,8 +114,8 @@ func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 		t.Errorf("%d objects in the bucket, %v, want two models and their manifest", len(stored.Objects), err)
 	}
 	again := start(t, use)
-	if _, err := again.Models.Manifest(t.Context()); err != nil {
-		t.Errorf("the next system finds no models: %v", err)
+	if live, err := again.Models.Manifest(t.Context(), l.customer()); err != nil || live.Detector == "" {
+		t.Errorf("the next system finds no models: %v, %v", live, err)
 	}
 }
 

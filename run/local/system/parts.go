@@ -29,6 +29,7 @@ import (
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/postgres"
+	"coldaisle.dev/shared/readings/backend"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
@@ -83,7 +84,7 @@ func (s *System) openReadings(ctx context.Context) error {
 		return err
 	}
 	s.opened.Push("BigQuery", table.Close)
-	s.Readings = table
+	s.Readings = backend.NewTiered(table, pgreadings.NewRecent(s.Pool, s.options.Clock))
 	return table.Create(ctx)
 }
 
@@ -171,26 +172,29 @@ func (s *System) openModels(ctx context.Context) (*modelstore.Bucket, error) {
 // loader returns a loader of the models in use; each component has its own, as in
 // production.
 func (s *System) loader() *modelstore.Loader {
-	return modelstore.NewLoader(s.Models, s.options.ModelRefreshInterval, s.options.Clock, s.log)
+	loader := modelstore.NewLoader(s.Models, s.options.ModelRefreshInterval, s.options.Clock, s.log)
+	s.opened.Push("loader of models", loader.Close)
+	return loader
 }
 
 // announce announces the gateway by mDNS, unless it listens on the loopback interface
-// only.
-func (s *System) announce(ctx context.Context, listener net.Listener) (gateway.Config, error) {
+// only. The gateway tells of it.
+func (s *System) announce(ctx context.Context, listener net.Listener, enrolled announce.Enrolment, config *gateway.Config) error {
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok || address.IP.IsLoopback() {
-		return gateway.Config{}, nil
+		return nil
 	}
-	announcer, err := announce.New(announce.Config{Name: discover.Name, Port: address.Port, Text: []string{"version=1.0"}}, s.options.Clock, s.log)
+	announcer, err := announce.New(announce.Config{
+		Name: discover.Name, Port: address.Port, Text: []string{"version=1.0"}, Enrolment: enrolled,
+	}, s.options.Clock, s.log)
 	if err != nil {
-		return gateway.Config{}, err
+		return err
 	}
 	s.runComponent(ctx, "mDNS", announcer.Run)
-	return gateway.Config{
-		Discovery:  func() any { return announcer.State() },
-		Degraded:   func() string { return announcer.State().Problem },
-		Collectors: []prometheus.Collector{announcer},
-	}, nil
+	config.Discovery = func() any { return announcer.State() }
+	config.Degraded = func() string { return announcer.State().Problem }
+	config.Collectors = []prometheus.Collector{announcer}
+	return nil
 }
 
 // secretKey returns the given key, or one that is created at the first start.

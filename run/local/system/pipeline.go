@@ -29,7 +29,7 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// publishTimeout bounds a publish to a dead letter topic.
+// publishTimeout bounds a publish of the system itself.
 const publishTimeout = 4 * time.Second
 
 // startPipeline serves the functions over HTTP and starts the bridge that pushes the
@@ -48,11 +48,12 @@ func (s *System) startPipeline(ctx context.Context) error {
 	sensors := sensorcache.New(metadata, s.options.Clock)
 	alerts := detect.NewAlertPublisher(s.PubSub, pushbridge.TopicAlerts)
 	s.opened.Push("alerts topic", func() error { alerts.Stop(); return nil })
-	predictor := detect.NewAnomalyDetector(s.loader(), metadata, cmp.Or(s.options.PredictionSample, detection.PredictionSample), s.log, nil)
+	finder := detect.NewFinder(metadata, s.options.Clock, s.log)
+	predictor := detect.NewAnomalyDetector(s.loader(), finder, metadata, cmp.Or(s.options.PredictionSample, detection.PredictionSample), s.log, nil)
 	trainer := train.New(store.New(s.Pool), s.Readings, s.Models, cmp.Or(s.options.TrainingRows, config.Defaults[train.Config]().Rows), s.options.Clock, s.log, nil)
 	from := origin.New(metadata, s.options.Clock, origin.Options{})
 	handlers := map[string]push.HandleFunc{
-		"ingest":     ingest.New(from, ingest.NewStates(metadata), table, sensors, s.log, nil).Handle,
+		"ingest":     ingest.New(from, ingest.NewStates(metadata, s.options.Clock), table, sensors, s.log, nil).Handle,
 		"detect":     detect.New(from, sensors, alerts, predictor, detection.Fallback.Thresholds(), s.log, nil).Handle,
 		"storealert": storealert.New(metadata, detection.Fallback.Thresholds(), s.log, nil).Handle,
 		"train":      trainer.Handle,

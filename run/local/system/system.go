@@ -156,6 +156,9 @@ func (s *System) start(ctx context.Context) error {
 	if err := s.startPipeline(ctx); err != nil {
 		return err
 	}
+	for name, j := range jobs() {
+		s.runComponent(ctx, name, func(ctx context.Context) error { return s.runJob(ctx, name, j) })
+	}
 	retraining := learning.NewPublisher(s.PubSub, pushbridge.TopicRetraining)
 	s.opened.Push("retraining topic", func() error { retraining.Stop(); return nil })
 	secret, err := secretKey(o)
@@ -165,7 +168,7 @@ func (s *System) start(ctx context.Context) error {
 	handler, err := api.New(api.Config{
 		Store: store.New(s.Pool), Readings: s.Readings, Publisher: retraining, SecretKey: secret,
 		ProjectID: Project, DataTopic: pushbridge.TopicData,
-		Forecaster: data.NewModelForecaster(s.loader(), s.Readings), Clock: o.Clock, Log: s.log,
+		Forecaster: data.NewModelForecaster(s.loader(), s.Readings, o.Clock), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,
 	})
 	if err != nil {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,5 +48,55 @@ func TestModel(t *testing.T) {
 	near(t, "scan of one node of many blocks", scannedBytes(1000*block, 1)/block, 1)
 	if message, err := messageBytes(); err != nil || message > 2.5*kib {
 		t.Errorf("a message is %g bytes, %v", message, err)
+	}
+}
+
+// TestIntervalsAreThoseOfThePage holds the assumptions to the code that polls.
+func TestIntervalsAreThoseOfThePage(t *testing.T) {
+	t.Parallel()
+	var source []byte
+	for _, file := range []string{"api/queries.ts", "logic/range.ts"} {
+		text, err := os.ReadFile("../../dashboard/src/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, text...)
+	}
+	for _, line := range []string{
+		fmt.Sprintf("export const refreshEvery = %g * second;", poll),
+		fmt.Sprintf("export const pastEvery = %g * second;", pastEvery),
+		`queryKey: ["stats", id], staleTime: pastEvery, refetchInterval: pastEvery,`,
+		`queryKey: ["history", id, start, end, points], staleTime: pastEvery, enabled`,
+		// Of the chart of a day, which the page shows first; longer ones are asked for less often.
+		fmt.Sprintf(`lengths[period] >= lengths["7d"] ? 3_600_000 : Math.max(120_000, lengths[period] / %g);`, 86_400/pastEvery),
+	} {
+		if !strings.Contains(string(source), line) {
+			t.Errorf("the page does not say %s", line)
+		}
+	}
+	script, err := os.ReadFile("../../../terraform/modules/readings/main.tf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if every := fmt.Sprintf(`"every %g hours"`, 24/runsPerDay); !strings.Contains(string(script), every) {
+		t.Errorf("the scheduled query does not run %s", every)
+	}
+}
+
+// TestBudgetFollows holds the default of terraform's monthly_budget to the cost of 1,000
+// nodes, to the next hundred.
+func TestBudgetFollows(t *testing.T) {
+	t.Parallel()
+	cost, err := compute(1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables, err := os.ReadFile("../../../terraform/variables.tf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, budget, _ := strings.Cut(string(variables), `variable "monthly_budget" {`)
+	if want := fmt.Sprintf("  default     = %g\n", 100*math.Ceil(cost.Total/100)); !strings.Contains(budget[:400], want) {
+		t.Errorf("monthly_budget has no %q: %s", want, budget[:400])
 	}
 }

@@ -21,7 +21,8 @@ const (
 	runFreeCPU      = 180_000.0 // vCPU-seconds
 	runFreeGiB      = 360_000.0 // GiB-seconds
 	runFreeCalls    = 2e6
-	runMinBilled    = 0.1 // fewest seconds billed for a request
+	runMinBilled    = 0.1  // fewest seconds billed for a request
+	sqlPerGiB       = 0.34 // SSD of a database with a standby
 	storageActive   = 0.02
 	storageOld      = 0.01 // a partition not changed for 90 days
 	storageFreeGiB  = 10.0
@@ -30,7 +31,6 @@ const (
 	queryPerTiB     = 6.25
 	queryFreeTiB    = 1.0
 	queryMinBilled  = 10 * mib
-	memoryPerGiB    = 30.36 // BI Engine, a GiB for a month
 )
 
 const (
@@ -42,35 +42,46 @@ const (
 
 // Assumptions about use. They are meant to be changed.
 const (
-	interval       = 30.0                // seconds between a node's readings
-	month          = 730.0               // hours
-	days           = month / 24          // of a month
-	alertShare     = 0.001               // readings that raise an alert
-	cpu            = 1.0                 // of an instance
-	memory         = 0.5                 // GiB of an instance
-	perInstance    = 1000.0              // messages a second; measured: several times that
-	pageNodes      = 50.0                // nodes on one open dashboard
-	openHours      = 8.0                 // hours a day that it is open
-	poll           = 30.0                // seconds between its polls
-	chartsPerHour  = 12.0                // ranges, buckets and statistics looked at per open dashboard
-	chartDays      = 7.0                 // days that such a query covers
-	block          = 128 * mib           // smallest unit that clustering can skip
-	latestDays     = 1.5                 // day partitions that the last 24 hours touch, the present one half full
-	keptMonths     = 12.0                // readings are kept for ever; the figure is that after a year
-	activeMonths   = 3.0                 // of them at the full price
-	rowBytes       = 2 + 12 + 2 + 8 + 24 // two strings, a timestamp and two floats, as BigQuery counts them
-	pushAttributes = 120.0               // bytes of attributes, message id and timestamp, as Pub/Sub counts them
+	interval       = 30.0                     // seconds between a node's readings
+	month          = 730.0                    // hours
+	days           = month / 24               // of a month
+	alertShare     = 0.001                    // readings that raise an alert
+	cpu            = 1.0                      // of an instance
+	memory         = 0.5                      // GiB of an instance
+	perInstance    = 1000.0                   // messages a second; measured: several times that
+	pageNodes      = 50.0                     // nodes on one open dashboard
+	openHours      = 8.0                      // hours a day that it is open
+	poll           = 15.0                     // seconds between its requests for the overview
+	sensorShare    = 0.1                      // of the time that it shows a sensor
+	pastEvery      = 300.0                    // seconds between that page's requests for a chart and for statistics
+	viewsPerHour   = 12.0                     // sensors looked at per open dashboard, with a chart of a week and statistics
+	apiPerInstance = 100.0                    // requests a second that an instance of the API takes
+	block          = 128 * mib                // smallest unit that clustering can skip
+	chartMonths    = 1.25                     // month partitions of the aggregates that a week touches
+	monthsCopied   = 1.25                     // month partitions of the days that a run has changed
+	oldShare       = 0.01                     // charts of what is older than a month
+	hourRow        = 200.0                    // bytes of a copied hour with its index, measured
+	runsPerDay     = 8.0                      // of the scheduled query
+	runDays        = 2.0                      // day partitions that it reads: yesterday, which gets late readings, and the one before
+	keptMonths     = 12.0                     // readings are kept for ever; the figure is that after a year
+	activeMonths   = 3.0                      // of them at the full price
+	recentDays     = 3.0                      // of readings in PostgreSQL at most: today, two days before
+	copiedHours    = 32 * 24.0                // of each node in PostgreSQL
+	recentRow      = 207.0                    // bytes of each with its index, measured
+	rowBytes       = 2 + 12 + 2 + 8 + 24      // two strings, a timestamp and two floats, as BigQuery counts them
+	hourBytes      = 2 + 12 + 8 + 8 + 8 + 6*8 // of an hour of a node
+	pushAttributes = 120.0                    // bytes of attributes, message id and timestamp, as Pub/Sub counts them
 )
 
 // monthlyCost is the cost of one month, in dollars.
 type monthlyCost struct {
-	Nodes                                  int
-	Readings                               float64 // in the month
-	PubSub, Functions, Storage, Writes     float64
-	Queries                                float64 // on demand
-	InMemory                               float64 // queries, when BI Engine caches what the dashboards poll
-	LatestScan, InMemoryGiB, QueriedTiB    float64
-	Total, TotalInMemory, TotalPerNodeYear float64
+	Nodes                              int
+	Readings                           float64 // in the month
+	PubSub, Functions, Storage, Writes float64
+	Queries, Aggregation, API, Recent  float64
+	Chart, Month                       float64 // bytes that an old chart, and 30 days of all nodes scan
+	DataPath                           float64 // all but the functions
+	Total, PerNodeYear                 float64
 }
 
 func compute(nodes int) (monthlyCost, error) {
@@ -89,21 +100,34 @@ func compute(nodes int) (monthlyCost, error) {
 	b.Storage = max(0, b.Storage-storageFreeGiB*storageActive)
 	b.Writes = max(0, storedGiB-writeFreeGiB) * writePerGiB
 
-	day := b.Readings / days * rowBytes
-	dashboards := math.Ceil(float64(nodes) / pageNodes)
-	onPage := min(pageNodes, float64(nodes))
-	b.LatestScan = scannedBytes(day*latestDays, onPage)
-	polls := dashboards * openHours * days * 3600 / poll
-	charts := dashboards * openHours * days * chartsPerHour
-	b.QueriedTiB = (polls*b.LatestScan + charts*chartDays*scannedBytes(day, 1)) / tib
-	b.Queries = max(0, b.QueriedTiB-queryFreeTiB) * queryPerTiB
-	b.InMemoryGiB = math.Ceil(day * latestDays / gib)
-	b.InMemory = min(b.Queries, b.InMemoryGiB*memoryPerGiB+max(0, charts*chartDays*scannedBytes(day, 1)/tib-queryFreeTiB)*queryPerTiB)
+	day, hours := b.Readings/days*rowBytes, float64(nodes)*month*hourBytes
+	open := math.Ceil(float64(nodes)/pageNodes) * openHours * days // hours of dashboards
+	b.Month = 30 * day
+	// The run reads days and merges a month, which then is copied to PostgreSQL: charts and
+	// statistics of the last month cost nothing. What is older is read from BigQuery.
+	aggregated := runsPerDay * days * (runDays*day + (1+monthsCopied)*hours)
+	b.Chart = chartMonths * scannedBytes(hours, 1)
+	looks := open * (viewsPerHour + sensorShare*3600/pastEvery)
+	queried := looks*oldShare*b.Chart + aggregated
+	all := max(0, queried/tib-queryFreeTiB) * queryPerTiB
+	b.Aggregation = all * aggregated / queried
+	b.Queries = all - b.Aggregation
+	requests := open*3600/poll + 2*looks
+	b.API = instances(requests/(openHours*days*3600), apiPerInstance, openHours*days*3600, requests)
 
-	rest := b.PubSub + b.Functions + b.Storage + b.Writes
-	b.Total, b.TotalInMemory = rest+b.Queries, rest+b.InMemory
-	b.TotalPerNodeYear = 12 * b.TotalInMemory / float64(nodes)
+	b.Recent = b.Readings / days * recentDays * recentRow / gib * sqlPerGiB
+	b.Recent += float64(nodes) * copiedHours * hourRow / gib * sqlPerGiB
+	b.DataPath = b.Recent + b.PubSub + b.Storage + b.Writes + b.Queries + b.Aggregation + b.API
+	b.Total = b.DataPath + b.Functions
+	b.PerNodeYear = 12 * b.Total / float64(nodes)
 	return b, nil
+}
+
+// instances bills instances that take so many requests a second each, for the seconds
+// in which requests come at a rate, without the free tier, which the functions use up.
+func instances(rate, each, seconds, requests float64) float64 {
+	busy := (1 - math.Exp(-rate*runMinBilled)) * math.Ceil(rate/each) * seconds
+	return busy*(cpu*runPerCPU+memory*runPerGiB) + requests/1e6*runPerMillion
 }
 
 // messageBytes is the size of a message of topic data with a full window, by

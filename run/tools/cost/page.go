@@ -15,7 +15,7 @@ var pageText string
 // render writes the page.
 func render() (string, error) {
 	var costs []monthlyCost
-	for _, nodes := range []int{10, 1_000, 100_000, 1_000_000} {
+	for _, nodes := range []int{10, 1_000, 20_000, 100_000, 1_000_000} {
 		b, err := compute(nodes)
 		if err != nil {
 			return "", err
@@ -34,10 +34,9 @@ func render() (string, error) {
 	}
 	var out strings.Builder
 	err = page.Execute(&out, map[string]any{
-		"Bills": costs[:3], "Million": costs[3], "Message": message, "Row": rowBytes,
-		"Rate": float64(costs[3].Nodes) / interval, "Instances": math.Ceil(float64(costs[3].Nodes) / interval / perInstance),
-		"Wide":    scannedBytes(costs[3].Readings/days*rowBytes*latestDays, 2*pageNodes),
-		"Written": float64(costs[3].Nodes) / interval * rowBytes, "Pushed": float64(costs[3].Nodes) / interval * message,
+		"Bills": costs[:4], "Million": costs[4], "Message": message, "Row": rowBytes, "RecentRow": recentRow, "HourRow": hourRow, "OldOneIn": 1 / oldShare,
+		"Rate": float64(costs[4].Nodes) / interval, "Instances": math.Ceil(float64(costs[4].Nodes) / interval / perInstance),
+		"Written": float64(costs[4].Nodes) / interval * rowBytes, "Pushed": float64(costs[4].Nodes) / interval * message,
 	})
 	if err != nil {
 		return "", fmt.Errorf("page: %w", err)

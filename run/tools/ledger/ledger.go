@@ -43,8 +43,8 @@ type sentReading struct {
 
 // attempt is one request with the reading and its result.
 type attempt struct {
-	sent, ended time.Time
-	status      int // 0 for no answer
+	sent, ended time.Time // sent: less the age that the node gave the reading
+	status      int       // 0 for no answer
 }
 
 // accepted reports whether the gateway accepted the reading. It answers 200 after
@@ -75,12 +75,13 @@ func (r recordingTransport) RoundTrip(request *http.Request) (*http.Response, er
 		NodeID      string  `json:"node_id"`
 		Temperature float64 `json:"temperature"`
 		Humidity    float64 `json:"humidity"`
+		Age         float64 `json:"age_s"`
 	}
 	if body, err := request.GetBody(); err == nil {
 		// A body that is not a reading is left for the gateway to reject.
 		_ = json.NewDecoder(io.LimitReader(body, 1<<16)).Decode(&sent)
 	}
-	began := r.ledger.clock()
+	began := r.ledger.clock().Add(-time.Duration(sent.Age * float64(time.Second))) // when it was measured
 	e := r.ledger.begin(sent.NodeID, sent.ID, sent.Temperature, sent.Humidity)
 	response, err := r.base.RoundTrip(request)
 	a := attempt{sent: began, ended: r.ledger.clock()}

@@ -55,16 +55,19 @@ func TestLedger(t *testing.T) {
 		temperature float64 // as stored; 0 for as sent
 		noAlert     bool
 		humid       bool // an alert of humidity, which nothing calls for
+		age         int  // seconds that the node has kept it, as it says
 		want        ledger.Totals
 		wantErr     string
 	}{
-		"published":                     {answers: []int{200}, stored: []time.Time{second(0)}, want: once},
-		"kept and delivered later":      {answers: []int{500}, stored: []time.Time{second(0)}, want: once},
-		"sent again after a failure":    {answers: []int{500, 200}, stored: []time.Time{second(0)}, want: once},
-		"lost":                          {answers: []int{200}, want: unexplained, wantErr: "is not stored"},
-		"lost though the outbox had it": {answers: []int{500}, want: unexplained, wantErr: "is not stored"},
-		"stored twice":                  {answers: []int{500, 200}, stored: []time.Time{second(0), second(1)}, want: unexplained, wantErr: "stored 2 times"},
-		"stored again after a death":    {answers: []int{0, 200}, stored: []time.Time{second(0), second(1)}, want: with(func(s *ledger.Totals) { s.Duplicated = 1 })},
+		"published":                                     {answers: []int{200}, stored: []time.Time{second(0)}, want: once},
+		"kept and delivered later":                      {answers: []int{500}, stored: []time.Time{second(0)}, want: once},
+		"sent again after a failure":                    {answers: []int{500, 200}, stored: []time.Time{second(0)}, want: once},
+		"sent later, by its age":                        {answers: []int{200}, age: 30, stored: []time.Time{second(-30)}, want: once},
+		"sent later, not by its age":                    {answers: []int{200}, age: 30, stored: []time.Time{second(-31)}, want: unexplained, wantErr: "is not stored"},
+		"lost":                                          {answers: []int{200}, want: unexplained, wantErr: "is not stored"},
+		"lost though the outbox had it":                 {answers: []int{500}, want: unexplained, wantErr: "is not stored"},
+		"stored twice":                                  {answers: []int{500, 200}, stored: []time.Time{second(0), second(1)}, want: unexplained, wantErr: "stored 2 times"},
+		"stored again after a death":                    {answers: []int{0, 200}, stored: []time.Time{second(0), second(1)}, want: with(func(s *ledger.Totals) { s.Duplicated = 1 })},
 		"stored more often than requests had no answer": {answers: []int{0, 200}, stored: []time.Time{second(0), second(1), second(1).Add(time.Millisecond)}, want: unexplained, wantErr: "stored 3 times"},
 		"without an answer":                             {answers: []int{0}, want: ledger.Totals{Node: "rack-1", Sent: 1, Unanswered: 1}},
 		"stored, the answer lost":                       {answers: []int{0}, stored: []time.Time{second(0)}, want: with(func(s *ledger.Totals) { s.Answered, s.Unanswered = 0, 1 })},
@@ -83,7 +86,7 @@ func TestLedger(t *testing.T) {
 			l := ledger.New(func(string) alert.Thresholds { return alert.Defaults() }, func() time.Time { return now })
 			client := &http.Client{Transport: tick{l.Transport(&gateway{c.answers}), &now}}
 			for range c.answers {
-				post(t, client)
+				post(t, client, c.age)
 			}
 			for _, at := range c.stored {
 				r := reading.Reading{NodeID: "rack-1", MessageID: "1", Time: at, Temperature: 60, Humidity: 40}
@@ -123,10 +126,10 @@ func (c tick) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-func post(t *testing.T, client *http.Client) {
+func post(t *testing.T, client *http.Client, age int) {
 	t.Helper()
-	response, err := client.Post("http://gateway/api/v1/message", "application/json",
-		strings.NewReader(`{"id":"1","node_id":"rack-1","temperature":60,"humidity":40}`))
+	body := fmt.Sprintf(`{"id":"1","node_id":"rack-1","temperature":60,"humidity":40,"age_s":%d}`, age)
+	response, err := client.Post("http://gateway/api/v1/message", "application/json", strings.NewReader(body))
 	if err == nil {
 		_ = response.Body.Close()
 	}

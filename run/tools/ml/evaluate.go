@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"coldaisle.dev/run/tools/ml/labelled"
+	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
 )
@@ -26,9 +27,29 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	other := flags.String("train", "", "CSV file to learn from instead, its labels taken for verdicts")
 	faults := flags.Bool("faults", false, "sow faults into what is measured on, in place of the labels there")
 	seed := flags.Uint64("seed", 1, "of the random draws")
-	paths, err := parse(flags, arguments, 1)
+	truth := flags.String("truth", "", "CSV file of what was wrong, as simulate writes it, instead of the labels")
+	benchmark := flags.String("nab", "", "folder of the Numenta Anomaly Benchmark: score its data for its own scorer, and nothing else")
+	simulated := flags.String("fleet", "", "measure the targets on simulated fleets instead: test (seeds that nothing was tuned on), tuning or verdicts")
+	paths, err := parse(flags, arguments, 0)
 	if err != nil {
 		return err
+	}
+	switch *simulated {
+	case "":
+	case "test":
+		return fleets(ctx, trial.TestSeeds(), out)
+	case "tuning":
+		return fleets(ctx, trial.TuningSeeds(), out)
+	case "verdicts":
+		return verdicts(ctx, trial.TestSeeds()[0], out)
+	default:
+		return fmt.Errorf("-fleet %s: say test, tuning or verdicts", *simulated)
+	}
+	if *benchmark != "" {
+		return nab(*benchmark, out)
+	}
+	if len(paths) == 0 {
+		return errors.New("evaluate: name at least 1 CSV file")
 	}
 	nodes, quickened, err := load(paths, out)
 	if err != nil {
@@ -52,6 +73,15 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 		return err
 	}
 	_, _ = fmt.Fprint(out, e)
+	tracks := trial.Recorded(nodes)
+	if *truth != "" {
+		if err := trueEvents(tracks, *truth); err != nil {
+			return err
+		}
+	}
+	if err := onFile(ctx, tracks, out); err != nil {
+		return err
+	}
 	if *report == "" {
 		return nil
 	}

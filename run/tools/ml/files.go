@@ -2,15 +2,20 @@ package main
 
 import (
 	"encoding/csv"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/edge-gateway/nodesim/site"
 	"coldaisle.dev/run/tools/ml/labelled"
+	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/learn"
 )
 
@@ -75,8 +80,12 @@ func simulate(arguments []string, out io.Writer) error {
 	readings := flags.Int("readings", 2880, "of each node, one every 30 s: a day")
 	seed := flags.Uint64("seed", 1, "another seed, another site")
 	faults := flags.Bool("faults", true, "sow faults and label them")
+	truth := flags.String("truth", "", "simulate rooms of six over weeks instead, and write what is wrong there into this CSV `file`")
 	if _, err := parse(flags, arguments, 0); err != nil {
 		return err
+	}
+	if *truth != "" {
+		return simulateSite(*nodes, *readings, *seed, *truth, out)
 	}
 	lines := csv.NewWriter(out)
 	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity", "label"})
@@ -95,6 +104,48 @@ func simulate(arguments []string, out io.Writer) error {
 	lines.Flush()
 	if err := lines.Error(); err != nil {
 		return fmt.Errorf("simulate: %w", err)
+	}
+	return nil
+}
+
+// simulateSite writes the readings of a site with two of each ordinary kind of fault per
+// node and month, and the faults into a file.
+func simulateSite(nodes, readings int, seed uint64, truth string, out io.Writer) error {
+	const perRoom = 6
+	tracks, _ := trial.Made{
+		Site: site.Options{Seed: seed, Rooms: (nodes + perRoom - 1) / perRoom, PerRoom: perRoom, Interval: 30 * time.Second},
+		Now:  time.Duration(readings) * 30 * time.Second, After: fault.Ordinary(),
+	}.Tracks()
+	var faults []fault.Fault
+	lines := csv.NewWriter(out)
+	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity"})
+	for _, t := range tracks {
+		faults = append(faults, t.Events...)
+		for _, r := range t.Readings {
+			_ = lines.Write([]string{t.Node, r.Time.Format(time.RFC3339Nano), decimal(r.Temperature), decimal(r.Humidity)})
+		}
+	}
+	lines.Flush()
+	file, err := os.Create(truth) //nolint:gosec // what the person named
+	if err != nil {
+		return fmt.Errorf("truth: %w", err)
+	}
+	return errors.Join(lines.Error(), fault.Write(file, faults), file.Close())
+}
+
+// trueEvents replaces the events of tracks by those that a file tells of their nodes.
+func trueEvents(tracks []trial.Track, path string) error {
+	file, err := os.Open(path) //nolint:gosec // what the person named
+	if err != nil {
+		return fmt.Errorf("truth: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	faults, err := fault.Read(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for i := range tracks {
+		tracks[i].Events = slices.DeleteFunc(slices.Clone(faults), func(f fault.Fault) bool { return f.Node != tracks[i].Node })
 	}
 	return nil
 }

@@ -6,6 +6,7 @@
 //	coldaisle-ml score -model FILE FILE.csv        # a judgement of every reading, as CSV
 //	coldaisle-ml evaluate -report R.html FILE.csv... # ROC AUC, F1, forecast skill, with plots
 //	coldaisle-ml simulate -nodes 52 > FILE.csv     # a made-up site to try these on
+//	coldaisle-ml shipped > FILE                    # the calibration that customers begin with
 //	coldaisle-ml bench                             # speed, beside scikit-learn where it is installed
 //
 // The form of the files is in the documentation of package shared/recording.
@@ -27,7 +28,7 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
-	const usage = "say what to do: train, score, evaluate, simulate or bench (each with -h)"
+	const usage = "say what to do: train, score, evaluate, simulate, shipped or bench (each with -h)"
 	if len(arguments) == 0 {
 		return errors.New(usage)
 	}
@@ -41,6 +42,8 @@ func run(ctx context.Context, arguments []string, out io.Writer, clock func() ti
 		return evaluate(ctx, rest, out, clock)
 	case "simulate":
 		return simulate(rest, out)
+	case "shipped":
+		return shipped(out)
 	case "bench":
 		return bench(ctx, rest, out, clock)
 	default:

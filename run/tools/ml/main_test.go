@@ -91,3 +91,73 @@ func TestCurves(t *testing.T) {
 		t.Errorf("best F1 %v at %v", best, at)
 	}
 }
+
+// The layout is that of the benchmark's repository: data/GROUP/NAME.csv and
+// labels/combined_windows.json in, results/DETECTOR/GROUP/DETECTOR_NAME.csv out, with the
+// columns of its other detectors that its scorer reads.
+func TestNAB(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write := func(name, text string) {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var series strings.Builder
+	series.WriteString("timestamp,value\n")
+	for i := range 300 {
+		value := 10 + math.Sin(float64(i))
+		if i == 250 {
+			value = 14
+		}
+		series.WriteString(noon().Add(time.Duration(i)*time.Minute).Format(time.DateTime) + "," + decimal(value) + "\n")
+	}
+	write("data/realKnownCause/one.csv", series.String())
+	write("labels/combined_windows.json", `{"realKnownCause/one.csv": [["2026-03-03 16:00:00.000000", "2026-03-03 16:20:00.000000"]]}`)
+	if got := said(t, "evaluate", "-nab", folder); !strings.Contains(got, "1 files scored") {
+		t.Error(got)
+	}
+	scored, err := os.ReadFile(filepath.Join(folder, "results/coldaisle/realKnownCause/coldaisle_one.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(scored)), "\n")
+	if len(lines) != 301 || lines[0] != "timestamp,value,anomaly_score,label" || lines[1] != "2026-03-03 12:00:00,10.00,0,0" {
+		t.Errorf("%d lines, beginning %q", len(lines), lines[:2])
+	}
+	if odd := strings.Split(lines[251], ","); odd[0] != "2026-03-03 16:10:00" || odd[2] != "1" || odd[3] != "1" {
+		t.Errorf("%q", odd)
+	}
+	if err := run(t.Context(), []string{"evaluate", "-nab", t.TempDir()}, &bytes.Buffer{}, noon); err == nil {
+		t.Error("scored a folder without the benchmark")
+	}
+	if err := run(t.Context(), []string{"evaluate", "-fleet", "nonsense"}, &bytes.Buffer{}, noon); err == nil {
+		t.Error("measured nonsense")
+	}
+}
+
+// What simulate says of a site's faults, evaluate finds again.
+func TestTruth(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	truth, series := filepath.Join(folder, "truth.csv"), filepath.Join(folder, "site.csv")
+	if err := os.WriteFile(series, []byte(said(t, "simulate", "-nodes", "6", "-readings", "11520", "-truth", truth)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := said(t, "evaluate", "-truth", truth, series)
+	for _, want := range []string{"statistics and neighbours", "healthy hours", "intervals of 90 %: "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "of 0 ") {
+		t.Errorf("no events:\n%s", got)
+	}
+	if err := run(t.Context(), []string{"evaluate", "-truth", series, series}, &bytes.Buffer{}, noon); err == nil {
+		t.Error("took readings for the truth")
+	}
+}

@@ -67,7 +67,7 @@ func train(ctx context.Context, arguments []string, out io.Writer, clock func() 
 }
 
 // verdictsOf takes labels for what people said: of every anomalous reading and
-// of every twentieth other, which then stands for twenty.
+// of every twentieth other.
 func verdictsOf(nodes []labelled.Series) []learn.Labelled {
 	var judged []learn.Labelled
 	for _, n := range nodes {
@@ -78,12 +78,8 @@ func verdictsOf(nodes []labelled.Series) []learn.Labelled {
 			if w.Len() < features.MinPrevious || (!n.Labels[i] && i%perVerdict != 0) {
 				continue
 			}
-			weight := 1.0
-			if !n.Labels[i] {
-				weight = perVerdict
-			}
 			judged = append(judged, learn.Labelled{
-				Reading: n.Readings[i], Anomalous: n.Labels[i], Weight: weight,
+				Reading: n.Readings[i], Anomalous: n.Labels[i],
 				Window: reading.Window{
 					Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity),
 				},

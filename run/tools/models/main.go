@@ -1,8 +1,10 @@
 // Command models shows the learned models in a bucket and puts others in use: the
 // way back to an older pair.
 //
-//	models -bucket NAME                                  list them, those in use with a star
-//	models -bucket NAME -anomaly NAME -forecasting NAME  use these from now on, or one of them
+//	models -bucket NAME -customer ID                                  list them, those in use with a star
+//	models -bucket NAME -customer ID -anomaly NAME -forecasting NAME  use these from now on, or one of them
+//
+// Customer 0 is the pair of versions before, which serves customers without a pair of theirs.
 //
 // Detection and the API follow within a minute. With STORAGE_EMULATOR_HOST the
 // bucket is there.
@@ -28,6 +30,7 @@ func main() {
 func run(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("models", flag.ContinueOnError)
 	name := flags.String("bucket", "", "`name` of the bucket")
+	customer := flags.Int64("customer", modelstore.Shared, "`id` of the customer")
 	detector := flags.String("anomaly", "", "`name` of the detector to put in use")
 	forecaster := flags.String("forecasting", "", "`name` of the forecaster to put in use")
 	if err := flags.Parse(arguments); err != nil {
@@ -42,24 +45,24 @@ func run(ctx context.Context, arguments []string, out io.Writer, clock func() ti
 	}
 	defer func() { _ = bucket.Close() }()
 	if *detector != "" || *forecaster != "" {
-		used, err := bucket.Use(ctx, *detector, *forecaster, clock())
+		used, err := bucket.Use(ctx, *customer, *detector, *forecaster, clock())
 		if err != nil {
 			return err
 		}
 		_, _ = fmt.Fprintf(out, "in use within a minute: %s\n", used.Version())
 		return nil
 	}
-	live, err := bucket.Manifest(ctx)
-	if err != nil && !errors.Is(err, modelstore.ErrNoManifest) {
+	live, err := bucket.Manifest(ctx, *customer)
+	if err != nil {
 		return err
 	}
-	names, err := bucket.List(ctx)
+	names, err := bucket.List(ctx, *customer)
 	if err != nil {
 		return err
 	}
 	for _, each := range names {
 		mark := " "
-		if each == live.Detector || each == live.Forecaster {
+		if each == live.Detector || each == live.Forecaster || each == live.Calibration {
 			mark = "*"
 		}
 		_, _ = fmt.Fprintln(out, mark, each)

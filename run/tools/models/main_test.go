@@ -42,14 +42,14 @@ func TestGoingBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if live, err = bucket.Publish(t.Context(), live, result.Detector, result.Forecaster, at); err != nil {
+		if live, err = bucket.Publish(t.Context(), 17, live, result.Detector, result.Forecaster, at); err != nil {
 			t.Fatal(err)
 		}
 	}
 	says := func(arguments ...string) string {
 		t.Helper()
 		var out bytes.Buffer
-		if err := run(t.Context(), append([]string{"-bucket", "b"}, arguments...), &out, time.Now); err != nil {
+		if err := run(t.Context(), append([]string{"-bucket", "b", "-customer", "17"}, arguments...), &out, time.Now); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

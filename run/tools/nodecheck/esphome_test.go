@@ -21,7 +21,11 @@ const esphome = "../../../edge-gateway/nodes/esphome"
 // documented are the keys that ESPHome's documentation has for what the files use, by
 // component. Nothing here asks ESPHome itself.
 var documented = map[string]string{
-	"http_request":      "timeout verify_ssl",                                      // HTTP Request: "timeout: Defaults to 4.5s", "verify_ssl: Must be explicitly set to false on ESP8266"
+	// HTTP Request (esphome.io/components/http_request): "timeout (Optional, Time): Timeout for request. Defaults to 4.5s.",
+	// "follow_redirects (Optional, boolean): Enable following HTTP redirects. Defaults to true.", "watchdog_timeout
+	// (Optional, Time): Change the watchdog timeout during connection/data transfer.", "verify_ssl: [...] Supported on
+	// ESP32 only; must be explicitly set to false on other platforms."
+	"http_request":      "timeout verify_ssl watchdog_timeout follow_redirects",
 	"http_request.post": "url json capture_response on_response",                   // http_request.post Action: "json: A HTTP body in JSON format. Values are templatable"
 	"wifi":              "ssid password on_connect",                                // WiFi Component
 	"esphome":           "name",                                                    // ESPHome Core Configuration
@@ -89,8 +93,9 @@ func esphomeFile(t *testing.T, file string) map[string]any {
 	return read
 }
 
-// TestESPHomeFiles sends the real gateway what the files' posts send: in the map form of
-// json, ESPHome makes a string of every value. Contract 8.1.
+// TestESPHomeFiles sends the real gateway what the files' posts send. In the map form of
+// json, ESPHome makes a string of every value: esphome/components/http_request/__init__.py
+// has cv.Schema({cv.string: cv.templatable(cv.string_strict)}). Contract 8.1.
 func TestESPHomeFiles(t *testing.T) {
 	t.Parallel()
 	common := esphomeFile(t, esphome+"/coldaisle.yaml")
@@ -98,6 +103,10 @@ func TestESPHomeFiles(t *testing.T) {
 	timeout, _ := request["timeout"].(string)
 	if waits, err := time.ParseDuration(timeout); err != nil || waits <= slowest {
 		t.Errorf("posts wait %s %v, want longer than the gateway may take, %s", waits, err, slowest)
+	}
+	watchdog, _ := request["watchdog_timeout"].(string)
+	if bites, err := time.ParseDuration(watchdog); err != nil || bites <= 10*time.Second || request["follow_redirects"] != false {
+		t.Errorf("%v: the watchdog must wait for longer than a post, which must not follow to a hotspot's page", request)
 	}
 	s := newSite(t)
 	posts := map[string]bool{}
@@ -122,6 +131,10 @@ func TestESPHomeFiles(t *testing.T) {
 		recorder := httptest.NewRecorder()
 		path := strings.TrimPrefix(url, "${gateway}")
 		s.gateway.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, path, strings.NewReader(string(body))))
+		// What on_response looks for.
+		if path == "/api/v1/message" && !strings.Contains(recorder.Body.String(), `"message_id":"00c0ffee"`) {
+			t.Errorf("a reading is answered %s", recorder.Body)
+		}
 		if recorder.Code >= 300 {
 			t.Errorf("%s %s is answered %d %s", path, body, recorder.Code, recorder.Body)
 		}

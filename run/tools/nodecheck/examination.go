@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +27,8 @@ const (
 	// again is how many new readings may come before one that failed comes again, and
 	// insisting how often one may come that was rejected.
 	again, insisting = 3, 3
+	// vague is by how much a node may err about the age of a reading.
+	vague = 3 * time.Second
 	// busiest is how many requests a node may make in an interval: six readings while it
 	// gets hotter, a heartbeat, and some that failed before.
 	busiest, allowance = 12, 200
@@ -47,19 +53,48 @@ const (
 	kept
 	rejected
 	limited
+	timedOut
+	login
+	proxy
+	unknown
+	redirected
 	slow
 	away
 	finished
 )
 
 // script is what happens to new readings, in this order.
-var script = []stage{taken, taken, refused, taken, answerLost, taken, kept, taken, rejected, taken, limited, slow, away, taken, taken, finished} //nolint:gochecknoglobals // a constant list
+//
+//nolint:gochecknoglobals // a constant list
+var script = []stage{
+	taken, taken, refused, taken, answerLost, taken, kept, taken, rejected, taken, limited, taken, timedOut, taken,
+	login, taken, proxy, taken, unknown, taken, redirected, slow, away, taken, taken, finished,
+}
+
+// inTrouble has the answers that are not of the gateway's code here: those of a gateway in
+// trouble, and pages of other machines that have its address now, such as a hotspot's login.
+//
+//nolint:gochecknoglobals // a constant map
+var inTrouble = map[stage]treatment{
+	refused:    {status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub"}`},
+	kept:       {status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub","kept":true}`},
+	rejected:   {status: http.StatusBadRequest, body: `{"error":"Invalid message format","reason":"this is nodecheck: it rejects a reading that is in order"}`},
+	limited:    {status: http.StatusTooManyRequests, body: `{"error":"Too many requests"}`},
+	timedOut:   {status: http.StatusRequestTimeout, body: `{"error":"Request too slow"}`},
+	login:      {status: http.StatusOK, body: page},
+	proxy:      {status: http.StatusServiceUnavailable, body: page},
+	unknown:    {status: http.StatusNotFound, body: page},
+	redirected: {status: http.StatusFound, body: page},
+}
+
+const page = "<!DOCTYPE html><title>Sign in</title>"
 
 // sample is a message as it came first.
 type sample struct {
 	temperature, humidity string
 	stage                 stage
 	place                 int // among the new readings
+	measured              time.Time
 	times                 int
 	at                    time.Time
 }
@@ -73,6 +108,7 @@ type examination struct {
 
 	mu       sync.Mutex
 	node     string
+	host     string    // of its first request
 	began    time.Time // the first request
 	last     time.Time
 	requests int
@@ -137,6 +173,11 @@ func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var m message
 	_ = json.Unmarshal(body, &m) // the gateway says what is wrong with it
+	e.meet(r, m)
+	if r.URL.Path == "/login" {
+		_, _ = io.WriteString(w, page)
+		return
+	}
 	what := e.treat(r.URL.Path, m)
 	if what.pause > 0 {
 		timer := time.NewTimer(what.pause)
@@ -152,7 +193,11 @@ func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if what.status > 0 {
 		w.Header().Set("Content-Type", "application/json")
-		if what.status == http.StatusTooManyRequests {
+		switch {
+		case what.body == page:
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("Location", "/login") // where it is 302
+		case what.status == http.StatusTooManyRequests:
 			w.Header().Set("Retry-After", "1")
 		}
 		w.WriteHeader(what.status)
@@ -172,6 +217,20 @@ func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	maps.Copy(w.Header(), recorder.Header())
 	w.WriteHeader(recorder.Code)
 	_, _ = w.Write(recorder.Body.Bytes())
+}
+
+// meet looks where a request comes from.
+func (e *examination) meet(r *http.Request, m message) {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.host == "" {
+		e.host = host
+	}
+	if host != e.host && m.NodeID == e.node {
+		e.say(isNote, "two", "%s calls from %s and from %s: unless the network gave the board another address, two boards have one node_id, and Coldaisle takes them for one sensor",
+			e.node, e.host, host)
+	}
 }
 
 const gatewayBody = 128 << 10
@@ -222,13 +281,22 @@ func (m message) id() string {
 	return m.MessageID
 }
 
+// age is what the message says of it, 0 where the gateway will reject what it says.
+func (m message) age() time.Duration {
+	seconds, err := strconv.ParseFloat(strings.Trim(string(m.Age), `"`), 64)
+	if err != nil || seconds < 0 || seconds > 3600 {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
 // remember notes a reading, and says whether it is new.
 func (e *examination) remember(m message, now time.Time) (r *sample, isNew bool) {
 	temperature, humidity := strings.Trim(string(m.Temperature), `"`), strings.Trim(string(m.Humidity), `"`)
 	r, ok := e.readings[m.id()]
 	if !ok {
 		e.samples++
-		r = &sample{temperature: temperature, humidity: humidity, place: e.samples, at: now}
+		r = &sample{temperature: temperature, humidity: humidity, place: e.samples, at: now, measured: now.Add(-m.age())}
 		e.readings[m.id()] = r
 	}
 	r.times++
@@ -237,7 +305,11 @@ func (e *examination) remember(m message, now time.Time) (r *sample, isNew bool)
 		e.say(isWrong, "id", "message id %q came with %s °C and %s %%, and before with %s °C and %s %%: every reading needs an id of its own, such as eight random bytes",
 			m.id(), temperature, humidity, r.temperature, r.humidity)
 		e.samples++
-		*r = sample{temperature: temperature, humidity: humidity, place: e.samples, times: 1, at: now}
+		*r = sample{temperature: temperature, humidity: humidity, place: e.samples, times: 1, at: now, measured: now.Add(-m.age())}
+	}
+	if off := now.Add(-m.age()).Sub(r.measured); ok && len(m.Age) > 0 && off.Abs() > vague {
+		e.say(isWrong, "age", "message id %q came with an age_s of %s, %s after it came first with an age of %s: age_s is the seconds from the measurement to this request",
+			m.id(), m.Age, now.Sub(r.at).Round(time.Millisecond), r.at.Sub(r.measured).Round(time.Millisecond))
 	}
 	return r, !ok
 }
@@ -267,16 +339,8 @@ func (e *examination) message(m message, now time.Time) treatment {
 		e.step++
 	}
 	switch r.stage {
-	case refused:
-		return treatment{status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub"}`}
 	case answerLost:
 		return treatment{hangUp: true, taken: true}
-	case kept:
-		return treatment{status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub","kept":true}`}
-	case rejected:
-		return treatment{status: http.StatusBadRequest, body: `{"error":"Invalid message format","reason":"this is nodecheck: it rejects a reading that is in order"}`}
-	case limited:
-		return treatment{status: http.StatusTooManyRequests, body: `{"error":"Too many requests"}`}
 	case slow:
 		return treatment{pause: slowest}
 	case away:
@@ -284,7 +348,7 @@ func (e *examination) message(m message, now time.Time) treatment {
 		e.duringOutage[m.id()] = true
 		return treatment{hangUp: true}
 	default:
-		return treatment{}
+		return inTrouble[r.stage]
 	}
 }
 
@@ -309,7 +373,7 @@ func (e *examination) repeated(m message, r *sample, now time.Time) treatment {
 		if r.times > insisting {
 			e.say(isWrong, "rejected", "sent a reading %d times that was answered 400: it will be rejected for ever, so drop it and go on", r.times)
 		}
-		return treatment{status: http.StatusBadRequest, body: `{"error":"Invalid message format","reason":"this is nodecheck: it rejects a reading that is in order"}`}
+		return inTrouble[rejected]
 	default:
 	}
 	return treatment{}
@@ -328,11 +392,11 @@ func (e *examination) judge(r *http.Request, answer *httptest.ResponseRecorder, 
 		}
 	case answer.Code == http.StatusNotFound, answer.Code == http.StatusMethodNotAllowed:
 		e.say(isWrong, "path "+r.URL.Path, "called %s %s, which the gateway does not have (%d %s)", r.Method, r.URL.Path, answer.Code, said.Error)
-	case said.Reason != "":
+	case said.Reason != "" && r.URL.Path == "/api/v1/message":
 		rule, _, _ := strings.Cut(said.Reason, ": got")
 		e.say(isWrong, "invalid "+rule, "sent a message that the gateway rejects: %s. The body was %s", said.Reason, shortened(body))
 	default:
-		e.say(isWrong, "invalid "+r.URL.Path, "%s was answered %d %s. The body was %s", r.URL.Path, answer.Code, said.Error, shortened(body))
+		e.say(isWrong, "invalid "+r.URL.Path, "%s was answered %d %s. The body was %s", r.URL.Path, answer.Code, cmp.Or(said.Reason, said.Error), shortened(body))
 	}
 }
 
@@ -384,20 +448,30 @@ func (e *examination) verdict() []finding {
 		return []finding{{isWrong, "no node called"}}
 	}
 	elapsed := e.last.Sub(e.began)
+	var answered, pages []string // statuses, of readings that never came again
 	for id, r := range e.readings {
 		behind := e.samples - r.place
 		if r.times > 1 || behind < again {
 			continue
 		}
 		switch r.stage {
-		case refused:
-			e.say(isWrong, "refused", "reading %q was answered 500 and never came again under its id: it is lost, or stored twice if it came under another", id)
+		case refused, limited, timedOut:
+			answered = append(answered, strconv.Itoa(inTrouble[r.stage].status))
 		case answerLost:
 			e.say(isWrong, "lost answer", "reading %q got no answer and never came again under its id: a node that hears nothing cannot know, and sends the same message again", id)
-		case limited:
-			e.say(isWrong, "limited", "reading %q was answered 429 and never came again under its id: it is lost", id)
+		case login, proxy, unknown, redirected:
+			pages = append(pages, strconv.Itoa(inTrouble[r.stage].status))
 		default:
 		}
+	}
+	slices.Sort(answered)
+	slices.Sort(pages)
+	if len(answered) > 0 {
+		e.say(isWrong, "answered", "never sent a reading again under its id that was answered %s: it is lost, or stored twice if it came under another", strings.Join(answered, ", "))
+	}
+	if len(pages) > 0 {
+		e.say(isWrong, "pages", "never sent a reading again under its id that was answered %s with a web page: only JSON with its message_id is the gateway's answer, another machine has the address, so ask for the name again",
+			strings.Join(pages, ", "))
 	}
 	if e.beats == 0 && e.samples > 3*again {
 		e.say(isWrong, "heartbeat", "sent %d readings and no heartbeat: POST /api/v1/heartbeat with {\"node_id\": …} between readings, each 30 to 60 seconds", e.samples)

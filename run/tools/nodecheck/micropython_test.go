@@ -40,7 +40,7 @@ func micropython(t *testing.T, settings string, environment ...string) *exec.Cmd
 				t.Fatal(err)
 			}
 			if filepath.Base(file) == "config.py" {
-				content = append(content, settings...)
+				content = append(content, "\nWIFI = \"the test's\"\n"+settings...)
 			}
 			if err := os.WriteFile(filepath.Join(board, filepath.Base(file)), content, 0o600); err != nil {
 				t.Fatal(err)
@@ -49,7 +49,13 @@ func micropython(t *testing.T, settings string, environment ...string) *exec.Cmd
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(stop)
-	command := exec.CommandContext(ctx, interpreter, filepath.Join(board, "run.py"))
+	arguments := []string{filepath.Join(board, "run.py")}
+	for _, setting := range environment {
+		if size, ok := strings.CutPrefix(setting, "HEAP="); ok {
+			arguments = append([]string{"-X", "heapsize=" + size}, arguments...)
+		}
+	}
+	command := exec.CommandContext(ctx, interpreter, arguments...)
 	command.Env = append(os.Environ(), environment...)
 	return command
 }

@@ -191,7 +191,7 @@ func TestNodeRegistersMeasuresAndBeats(t *testing.T) {
 			t.Errorf("registered as %q at %q", r.NodeID, r.Address)
 		}
 	}
-	if len(at) != 4 || !about(at, []float64{0.5, 1.5, 3.5, 7.5}) || registered[3].Status != http.StatusCreated {
+	if len(at) != 4 || !about(at, []float64{5.5, 6.5, 8.5, 12.5}) || registered[3].Status != http.StatusCreated {
 		t.Errorf("registered after %v s, want retries after 1, 2 and 4 s until the answer: %v", at, registered)
 	}
 	readings, ids := s.stored(), map[string]bool{}
@@ -303,6 +303,11 @@ func TestNodeRetriesUnderTheSameID(t *testing.T) {
 		"not published":           {500, `{"error":"Failed to publish to Pub/Sub"}`, 2},
 		"kept by the gateway":     {500, `{"error":"Failed to publish to Pub/Sub","kept":true}`, 1},
 		"too many":                {429, `{"error":"Too many requests"}`, 2},
+		"too slow":                {408, `{"error":"Request too slow"}`, 2},
+		"too large":               {413, `{"error":"Request body over 65536 bytes"}`, 1},
+		"rejected by another":     {400, `{"error":"Bad Request"}`, 2},
+		"busy by another":         {503, `<html>`, 2},
+		"another's message":       {200, `{"status":"published","message_id":"0"}`, 2},
 		"rejected":                {400, `{"error":"Invalid message format","reason":"id is required"}`, 1},
 		"the answer was lost":     {-1, ``, 2},
 		"another server's page":   {404, `<html>`, 2},
@@ -330,7 +335,7 @@ func TestNodeRetriesUnderTheSameID(t *testing.T) {
 					t.Errorf("sent again as %+v", r)
 				}
 			}
-			if c.status == 400 && !strings.Contains(console, "id is required") {
+			if c.sent == 1 && c.status == 400 && !strings.Contains(console, "id is required") {
 				t.Errorf("the console does not say why it was rejected:\n%s", console)
 			}
 		})
@@ -373,6 +378,7 @@ func TestNodeSendsNothingUntrue(t *testing.T) {
 		"too humid":                  {"dht22", "20 100.1", "percent"},
 		"humidity that is no number": {"dht22", "20 nan", "percent"},
 		"zeros":                      {"dht22", "0 0", "zeros"},
+		"a wrong checksum":           {"dht22", "checksum", "checksum error"},
 		"a DS18B20 without power":    {"ds18b20+dht22", "85 40", "power"},
 		"a DS18B20 out of its range": {"ds18b20+dht22", "-127 40", "degrees"},
 	} {
@@ -448,14 +454,17 @@ func TestNodeJoinsTheNetworkAgain(t *testing.T) {
 // gateway's own announcement answers such a question.
 type names struct {
 	mu      sync.Mutex
-	address net.IP
-	asked   int
+	address net.IP // nil: nobody answers
+	lost    int    // questions to lose
 }
 
 func (n *names) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.asked++
+	if n.lost > 0 || n.address == nil {
+		n.lost--
+		return
+	}
 	answer := new(dns.Msg).SetReply(question)
 	answer.Answer = []dns.RR{
 		&dns.TXT{Hdr: dns.RR_Header{Name: "monitor-gateway._http._tcp.local.", Rrtype: dns.TypeTXT, Class: dns.ClassINET}, Txt: []string{"version=1.0"}},
@@ -465,55 +474,89 @@ func (n *names) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
 	_ = w.WriteMsg(answer)
 }
 
-// TestNodeFollowsTheNameToTheStandby stops a gateway, whose name the standby at another
-// address then has. Contract 8.24.
-func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	active := httptest.NewServer(s)
-	t.Cleanup(active.Close)
-	_, port, _ := net.SplitHostPort(active.Listener.Addr().String())
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:"+port)
-	if err != nil {
-		t.Skip("no second address on this machine's loopback: ", err)
-	}
-	other := newSite(t)
-	standby := httptest.NewUnstartedServer(other)
-	_ = standby.Listener.Close()
-	standby.Listener = listener
-	standby.Start()
-	t.Cleanup(standby.Close)
+func (n *names) lose(questions int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lost = questions
+}
 
-	network := &names{address: net.IPv4(127, 0, 0, 1)}
+// serve returns a node's setting with which it asks here.
+func (n *names) serve(t *testing.T) string {
+	t.Helper()
 	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolver := &dns.Server{PacketConn: packets, Handler: network}
+	resolver := &dns.Server{PacketConn: packets, Handler: n}
 	go func() { _ = resolver.ActivateAndServe() }()
 	t.Cleanup(func() { _ = resolver.Shutdown() })
-	_, mdns, _ := net.SplitHostPort(packets.LocalAddr().String())
+	_, port, _ := net.SplitHostPort(packets.LocalAddr().String())
+	return "MDNS=" + port
+}
 
-	hardware := s.until(10*time.Minute, nil)
-	power(t, func(question []string) (string, bool) {
-		answer, on := hardware(question)
-		if s.clock().Sub(start) > 5*time.Minute {
-			network.mu.Lock()
-			network.address = net.IPv4(127, 0, 0, 2)
-			network.mu.Unlock()
-			active.Close()
-		}
-		other.mu.Lock()
-		other.passed = s.clock().Sub(start)
-		other.mu.Unlock()
-		return answer, on
-	}, "\nPORT = "+port+"\n", "MDNS="+mdns)
-	first, second := s.stored(), other.stored()
-	if len(first) != 10 || len(second) != 10 {
-		t.Errorf("%d readings at the first gateway and %d at the standby, want 10 and 10", len(first), len(second))
-	}
-	if network.asked < 2 {
-		t.Errorf("the name was asked for %d times, want at the start and when the gateway was gone", network.asked)
+// TestNodeFollowsTheNameToTheStandby stops a gateway, or puts another machine in its place,
+// while the standby at another address has the name. Contract 8.24.
+func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
+	t.Parallel()
+	const page = "<html>"
+	for name, c := range map[string]struct {
+		status int // 0: nobody is there
+		answer string
+	}{
+		"stopped":                       {},
+		"a hotspot's login":             {200, page},
+		"a hotspot that redirects":      {302, page},
+		"another server":                {404, page},
+		"a proxy that lost it":          {503, page},
+		"a service that answers alike":  {200, `{"status":"ok"}`},
+		"a gateway that is busy":        {503, `{"error":"Busy"}`},
+		"a gateway that is always busy": {429, `{"error":"Too many requests"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, other := newSite(t), newSite(t)
+			s.fail = func(_ int, r request) (int, string) {
+				if r.After > 5*time.Minute {
+					return c.status, c.answer
+				}
+				return 0, ""
+			}
+			active := httptest.NewServer(s)
+			t.Cleanup(active.Close)
+			_, port, _ := net.SplitHostPort(active.Listener.Addr().String())
+			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:"+port)
+			if err != nil {
+				t.Skip("no second address on this machine's loopback: ", err)
+			}
+			standby := httptest.NewUnstartedServer(other)
+			_ = standby.Listener.Close()
+			standby.Listener = listener
+			standby.Start()
+			t.Cleanup(standby.Close)
+
+			network := &names{address: net.IPv4(127, 0, 0, 1)}
+			hardware := s.until(10*time.Minute, nil)
+			power(t, func(question []string) (string, bool) {
+				answer, on := hardware(question)
+				passed := s.clock().Sub(start)
+				if passed > 5*time.Minute {
+					network.mu.Lock()
+					network.address = net.IPv4(127, 0, 0, 2)
+					network.mu.Unlock()
+					if c.status == 0 {
+						active.Close()
+					}
+				}
+				other.mu.Lock()
+				other.passed = passed
+				other.mu.Unlock()
+				return answer, on
+			}, "\nGATEWAY = \"Monitor-Gateway.LOCAL\"\nPORT = "+port+"\n", network.serve(t))
+			first, second := s.stored(), other.stored()
+			if len(first) != 10 || len(second) != 10 {
+				t.Errorf("%d readings at the first gateway and %d at the standby, want 10 and 10", len(first), len(second))
+			}
+		})
 	}
 }
 

@@ -108,6 +108,9 @@ type faulty struct {
 	milliseconds bool   // in age_s
 	address      string // in place of the node's
 	forgetful    bool   // sends nothing again
+	trusting     bool   // looks at the status alone
+	dropping     int    // forgets what was answered so
+	frozen       bool   // its age_s is always the same
 	path         string // in place of heartbeat
 }
 
@@ -130,7 +133,9 @@ func (f faulty) post(ctx context.Context, path, body string) int {
 	defer func() { _ = response.Body.Close() }()
 	content, _ := io.ReadAll(response.Body)
 	var answer struct{ Kept bool }
-	_ = json.Unmarshal(content, &answer)
+	if err := json.Unmarshal(content, &answer); err != nil && !f.trusting {
+		return 0
+	}
 	if answer.Kept {
 		return http.StatusOK
 	}
@@ -168,12 +173,15 @@ func (f faulty) run(ctx context.Context, address string) error {
 			if f.milliseconds {
 				age = 1e6 + age*1000
 			}
+			if f.frozen {
+				age = 600
+			}
 			body := fmt.Sprintf(`{"id":%q,"node_id":"n1",%s}`, m.id, m.values)
 			if i < len(kept)-1 {
 				body = fmt.Sprintf(`{"id":%q,"node_id":"n1",%s,"age_s":%.3f}`, m.id, m.values, age)
 			}
 			status := f.post(ctx, "message", body)
-			if status == http.StatusBadRequest && !f.stubborn || status == http.StatusOK || f.forgetful {
+			if status == http.StatusBadRequest && !f.stubborn || status == http.StatusOK || f.dropping > 0 && status == f.dropping || f.forgetful {
 				continue
 			}
 			if f.newIDs {
@@ -204,8 +212,8 @@ func TestWrongNodesAreToldWhy(t *testing.T) {
 		"in order":                  {func(*faulty) {}, ""},
 		"gives up registration":     {func(f *faulty) { f.registers = 2 }, "gave up registration after 2 attempts without an answer: a node makes five retries"},
 		"does not register":         {func(f *faulty) { f.registers = 0 }, "sent a reading without having called /api/v1/register"},
-		"registers without address": {func(f *faulty) { f.address = "" }, "/api/v1/register was answered 400 Invalid request body"},
-		"new id for a retry":        {func(f *faulty) { f.newIDs = true }, "never came again under its id: it is lost, or stored twice"},
+		"registers without address": {func(f *faulty) { f.address = "" }, "/api/v1/register was answered 400 ip_addr is required"},
+		"new id for a retry":        {func(f *faulty) { f.newIDs = true }, "never sent a reading again under its id that was answered 408, 429, 500: it is lost, or stored twice"},
 		"forgets what failed":       {func(f *faulty) { f.forgetful = true }, "a node that hears nothing cannot know, and sends the same message again"},
 		"one id for all":            {func(f *faulty) { f.oneID = true }, `message id "1" came with 20.1 °C and 41 %, and before with 20.0 °C and 41 %: every reading needs an id of its own`},
 		"not a number":              {func(f *faulty) { f.broken = `"temperature":nan,"humidity":41` }, "sent a message that the gateway rejects: the body is not JSON"},
@@ -215,6 +223,11 @@ func TestWrongNodesAreToldWhy(t *testing.T) {
 		"heartbeat elsewhere":       {func(f *faulty) { f.path = "alive" }, "called POST /api/v1/alive, which the gateway does not have (404 Not found)"},
 		"impatient":                 {func(f *faulty) { f.client = &http.Client{Timeout: 2 * time.Second} }, "did not wait 4.5s for an answer: the gateway may take 4 s"},
 		"stubborn":                  {func(f *faulty) { f.stubborn = true }, "times that was answered 400: it will be rejected for ever, so drop it and go on"},
+		"believes any page":         {func(f *faulty) { f.trusting = true }, "never sent a reading again under its id that was answered 200, 302 with a web page: only JSON with its message_id is the gateway's answer"},
+		"believes a 404":            {func(f *faulty) { f.trusting, f.dropping = true, 404 }, "answered 200, 302, 404 with a web page"},
+		"believes a proxy":          {func(f *faulty) { f.trusting, f.dropping = true, 503 }, "answered 200, 302, 503 with a web page"},
+		"drops what was slow":       {func(f *faulty) { f.dropping = 408 }, "never sent a reading again under its id that was answered 408: it is lost"},
+		"an age of its own":         {func(f *faulty) { f.frozen = true }, "age_s is the seconds from the measurement to this request"},
 		"age in milliseconds":       {func(f *faulty) { f.milliseconds = true }, "rejects: age_s must be between 0 and 3600 seconds"},
 		"never rests":               {func(f *faulty) { f.interval = time.Millisecond }, "intervals of 1s: the gateway answers 429 beyond 50 a second"},
 	} {
@@ -242,6 +255,20 @@ func TestWrongNodesAreToldWhy(t *testing.T) {
 		})
 	}
 	examined.Wait()
+}
+
+// TestTwoBoardsWithOneID has two machines call with one node_id.
+func TestTwoBoardsWithOneID(t *testing.T) {
+	t.Parallel()
+	e := newExamination(http.NotFoundHandler(), time.Second, time.Now)
+	for _, host := range []string{"192.168.1.20", "192.168.1.20", "192.168.1.21"} {
+		request := httptest.NewRequest(http.MethodPost, "/api/v1/heartbeat", strings.NewReader(`{"node_id":"n1"}`))
+		request.RemoteAddr = host + ":40000"
+		e.ServeHTTP(httptest.NewRecorder(), request)
+	}
+	if found := fmt.Sprint(e.verdict()); !strings.Contains(found, "n1 calls from 192.168.1.20 and from 192.168.1.21") {
+		t.Errorf("found %s", found)
+	}
 }
 
 func TestCommandLine(t *testing.T) {

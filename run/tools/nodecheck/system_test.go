@@ -108,12 +108,15 @@ func TestReadingOfTheNodeReachesItsOwner(t *testing.T) {
 	if len(alerts) != 1 || alerts[0].Message != "High temperature detected: 55.2°C (limit 50.0°C)" {
 		t.Errorf("alerts %+v", alerts)
 	}
-	var incidents int
-	var peak float64
-	err = s.Pool.QueryRow(t.Context(), `
-		SELECT count(*), COALESCE(max(peak), 0) FROM incidents
-		WHERE customer_id = $1 AND node_id = $2 AND quantity = 'temperature' AND lasting`, signedIn.Customer, node).Scan(&incidents, &peak)
-	if err != nil || incidents != 1 || peak != 55.2 {
-		t.Errorf("%d incidents with a peak of %g: %v", incidents, peak, err)
+	var incidents []struct {
+		Kind, State, Quantity string
+		Peak                  float64
+		Sensor                string `json:"sensor_id"`
+		Room                  string `json:"room_name"`
+	}
+	call(http.MethodGet, "incidents?state=lasting", "", &incidents)
+	if len(incidents) != 1 || incidents[0].Kind != "threshold" || incidents[0].Quantity != "temperature" ||
+		incidents[0].Peak != 55.2 || incidents[0].Sensor != node || incidents[0].Room != "Vault" {
+		t.Errorf("incidents %+v", incidents)
 	}
 }

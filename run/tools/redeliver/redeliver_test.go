@@ -72,7 +72,7 @@ func newPipeline(t *testing.T) *pipeline {
 	dead := publisher.NewSingle(p.client, "data-dead-letter", 10*time.Second)
 	t.Cleanup(dead.Stop)
 	from := origin.New(store.New(pool), time.Now, origin.Options{})
-	table := ingest.New(from, ingest.NewStates(store.New(pool)), pgreadings.New(pool, time.Now), sensors, logging.Discard(), nil)
+	table := ingest.New(from, ingest.NewStates(store.New(pool), time.Now), pgreadings.New(pool, time.Now), sensors, logging.Discard(), nil)
 	handlers := map[string]push.HandleFunc{
 		"ingest": func(ctx context.Context, m push.Message) error {
 			if p.away.Load() {

@@ -47,6 +47,11 @@ type cloud struct {
 	users map[string]bool
 	// executions of the migration: its image and arguments, and what came of it.
 	executions []string
+	// registered is the password of the release's customer, sensor his sensor's id, hot
+	// the last reading above the limit and latest the last one, of it.
+	registered, sensor, hot, latest string
+	// deliver, if not nil, gets what is published instead.
+	deliver func(data []byte, attributes map[string]string) error
 	// history is every change of traffic, as SERVICE REVISION.
 	history []string
 }
@@ -169,27 +174,114 @@ func (c *cloud) routes() http.Handler {
 
 	// What terraform's provider does, in one call: see deploy.
 	mux.HandleFunc("POST /terraform/{component}", func(w http.ResponseWriter, r *http.Request) {
-		if err := c.deploy(r.PathValue("component"), r.FormValue("image"), r.FormValue("components")); err != nil {
+		if err := c.deploy(r.PathValue("component"), r.FormValue("image"), r.FormValue("components"), r.FormValue("traffic")); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
 	})
 
-	// The API that serves, as the smoke test sees it.
+	// The API that serves, and below /next its newest revision, as the smoke test sees them.
 	for path, answer := range map[string]string{
-		"GET /health": "200 healthy", "GET /openapi.json": `200 "openapi"`, "GET /{$}": `200 <script type="module"`,
-		"GET /api/v1/alerts/active": "401 detail", "POST /api/v1/customers/login": "401 detail",
+		"GET %s/health": "200 healthy", "GET %s/openapi.json": `200 "openapi"`, "GET %s/{$}": `200 <script type="module"`,
+		"GET %s/api/v1/alerts/active": "401 detail", "POST %s/api/v1/customers/login": "401 detail",
 	} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			status, text, _ := strings.Cut(answer, " ")
-			code, _ := strconv.Atoi(status)
-			if strings.Contains(c.serves("api"), "ill") {
-				code = http.StatusInternalServerError
-			}
-			w.WriteHeader(code)
-			_, _ = io.WriteString(w, text)
-		})
+		for prefix, revision := range map[string]func(*service) string{"": (*service).serving, "/next": func(s *service) string { return s.ready }} {
+			mux.HandleFunc(fmt.Sprintf(path, prefix), func(w http.ResponseWriter, r *http.Request) {
+				status, text, _ := strings.Cut(answer, " ")
+				code, _ := strconv.Atoi(status)
+				if c.answers(revision, "ill") {
+					code = http.StatusInternalServerError
+				} else if prefix == "" && c.customer(w, r) {
+					return
+				}
+				w.WriteHeader(code)
+				_, _ = io.WriteString(w, text)
+			})
+		}
 	}
+	for _, path := range []string{
+		"POST /api/v1/customers/register", "GET /api/v1/server_rooms/list_rooms/{id}", "POST /api/v1/server_rooms/new_room",
+		"GET /api/v1/sensors/sensor/{id}", "POST /api/v1/sensors/new_sensor", "GET /api/v1/data/latest/{id}", "POST /api/v1/alerts/{id}/acknowledge",
+	} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { c.customer(w, r) })
+	}
+	handle("POST /v1/projects/"+project+"/topics/data:publish", c.publish)
 	return mux
+}
+
+// answers reports whether the image of the API's revision has a word in its name.
+func (c *cloud) answers(revision func(*service) string, word string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.services["api"]
+	return s != nil && strings.Contains(s.images[revision(s)], word)
+}
+
+// customer answers the release's customer as the API does, for as much as
+// [TestSyntheticReading] sees of the real one. A pipeline that is deaf stores no alert.
+func (c *cloud) customer(w http.ResponseWriter, r *http.Request) bool {
+	deaf := c.answers((*service).serving, "deaf")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var body struct{ Password, ID string }
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	status, text := http.StatusOK, ""
+	switch known := r.Header.Get("Authorization") == "Bearer t"; {
+	case strings.HasSuffix(r.URL.Path, "/login"):
+		if c.registered == "" || c.registered != body.Password {
+			return false
+		}
+		text = `{"access_token":"t","token_type":"bearer","customer_id":7}`
+	case strings.HasSuffix(r.URL.Path, "/register"):
+		c.registered, status = body.Password, http.StatusCreated
+	case !known:
+		return false
+	case strings.HasSuffix(r.URL.Path, "/new_sensor"):
+		c.sensor, status = body.ID, http.StatusCreated
+	case strings.HasSuffix(r.URL.Path, "/new_room"):
+		status, text = http.StatusCreated, `{"id":3,"name":"Release","customer_id":7}`
+	case strings.Contains(r.URL.Path, "/list_rooms/"):
+		text = `[]`
+	case strings.Contains(r.URL.Path, "/sensor/") && c.sensor == "":
+		status = http.StatusNotFound
+	case strings.Contains(r.URL.Path, "/latest/"):
+		text = `{"node_id":"` + c.sensor + `","temperature":` + c.latest + `,"humidity":30}`
+	case strings.HasSuffix(r.URL.Path, "/active") && c.hot != "" && !deaf:
+		text = `[{"id":1,"sensor_id":"other"},{"id":5,"sensor_id":"` + c.sensor + `","message":"High temperature detected: ` + c.hot + `°C"}]`
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+	return true
+}
+
+func (c *cloud) publish(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+	var sent struct {
+		Messages []struct {
+			Data       []byte
+			Attributes map[string]string
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil || len(sent.Messages) != 1 {
+		return nil, &fault{http.StatusBadRequest, "no message"}
+	}
+	m := sent.Messages[0]
+	if c.deliver != nil {
+		if err := c.deliver(m.Data, m.Attributes); err != nil {
+			return nil, &fault{http.StatusInternalServerError, err.Error()}
+		}
+		return map[string]any{"messageIds": []string{"1"}}, nil
+	}
+	var reading struct {
+		NodeID      string `json:"node_id"`
+		Temperature json.Number
+	}
+	if err := json.Unmarshal(m.Data, &reading); err != nil || reading.NodeID != c.sensor || m.Attributes["node_id"] != c.sensor {
+		return nil, &fault{http.StatusBadRequest, "another's reading"}
+	}
+	c.latest = reading.Temperature.String()
+	if value, _ := reading.Temperature.Float64(); value > 50 {
+		c.hot = c.latest
+	}
+	return map[string]any{"messageIds": []string{"1"}}, nil
 }
 
 type fault struct {
@@ -336,8 +428,13 @@ func (c *cloud) replaceService(_ http.ResponseWriter, r *http.Request) (any, *fa
 	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
 		return nil, &fault{http.StatusBadRequest, err.Error()}
 	}
+	before := s.serving()
 	for _, target := range wanted.Spec.Traffic {
 		if target.Percent == 0 {
+			continue
+		}
+		if target.LatestRevision && target.Percent == 100 {
+			s.pinned = ""
 			continue
 		}
 		if target.Percent != 100 || !slices.Contains(s.revisions, target.RevisionName) {
@@ -346,7 +443,9 @@ func (c *cloud) replaceService(_ http.ResponseWriter, r *http.Request) (any, *fa
 		s.pinned = target.RevisionName
 	}
 	s.generation++
-	c.history = append(c.history, name+" "+s.serving())
+	if s.serving() != before {
+		c.history = append(c.history, name+" "+s.serving())
+	}
 	return s.render(name), nil
 }
 
@@ -430,7 +529,7 @@ func renderExecution(number int, did string) map[string]any {
 // service, all requests to the newest, for the API the migration's job too; or,
 // without an image, the end of the component. An image that does not start leaves the
 // requests where they are.
-func (c *cloud) deploy(component, image, components string) error {
+func (c *cloud) deploy(component, image, components, traffic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if image == "" {
@@ -448,8 +547,12 @@ func (c *cloud) deploy(component, image, components string) error {
 		s = &service{images: map[string]string{}}
 		c.services[component] = s
 	}
-	s.image, s.pinned = image, ""
 	s.generation++
+	s.pinned, _, _ = strings.Cut(traffic, "=")
+	if s.image == image && len(s.revisions) > 0 { // the same template is no new revision
+		return nil
+	}
+	s.image = image
 	revision := fmt.Sprintf("%s-%05d", component, len(s.revisions)+1)
 	s.revisions = append(s.revisions, revision)
 	s.images[revision] = image
@@ -457,7 +560,9 @@ func (c *cloud) deploy(component, image, components string) error {
 		return fmt.Errorf("revision %s is not ready", revision)
 	}
 	s.ready = revision
-	c.history = append(c.history, component+" "+revision)
+	if s.pinned == "" {
+		c.history = append(c.history, component+" "+revision)
+	}
 	return nil
 }
 

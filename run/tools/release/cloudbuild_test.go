@@ -70,12 +70,12 @@ func TestOrder(t *testing.T) {
 			mayFail = append(mayFail, s.ID)
 		}
 	}
-	want := []string{"dashboard", "test", "lint", "image", "archives", "lock", "before", "plan", "migrate", "apply", "grant", "smoke", "finish"}
+	want := []string{"dashboard", "test", "lint", "terraform", "image", "archives", "lock", "before", "plan", "migrate", "apply", "grant", "smoke", "synthetic", "finish"}
 	if diff := cmp.Diff(want, order); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 	// Who has the lock comes to the step that gives it back.
-	if diff := cmp.Diff([]string{"before", "plan", "migrate", "apply", "grant", "smoke"}, mayFail); diff != "" {
+	if diff := cmp.Diff([]string{"before", "plan", "migrate", "apply", "grant", "smoke", "synthetic"}, mayFail); diff != "" {
 		t.Errorf("steps that may fail (-want +got):\n%s", diff)
 	}
 	if !b.Options.AutomapSubstitutions || !strings.Contains(b.ServiceAccount, "/coldaisle-deployer@") {
@@ -83,13 +83,14 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// scripts are those of cloudbuild.yaml and of this folder, by name.
+// scripts are those of cloudbuild.yaml, of this folder, and what a step's shell runs, by name.
 func scripts(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, s := range parsed(t).Steps {
 		all["cloudbuild.yaml "+s.ID] = s.Script
 	}
+	all[".ci/terraform"] = read(t, ".ci/terraform")
 	entries, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +138,7 @@ func TestScripts(t *testing.T) {
 					t.Errorf("no target %s", target)
 				}
 			}
-			for _, path := range slices.Concat(found(script, `go run \./(\S+)`), found(script, `(?m)^(\.ci/\S+|run/\S+)`)) {
+			for _, path := range slices.Concat(found(script, `go run \./(\S+)`), found(script, `(?m)^(?:CI=true )?(\.ci/\S+|run/\S+)`)) {
 				if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 					t.Error(err)
 				}

@@ -41,7 +41,9 @@ func commands() map[string]command {
 		"storage objects list":        {everywhere, 1, gcloud.listObjects},
 		"builds describe":             {run, 1, gcloud.describeBuild},
 		"run services list":           {run, 0, gcloud.listServices},
-		"run services update-traffic": {run + "to-revisions", 1, gcloud.updateTraffic},
+		"run services describe":       {run, 1, gcloud.describeService},
+		"run services update-traffic": {run + "to-revisions to-latest!", 1, gcloud.updateTraffic},
+		"pubsub topics publish":       {everywhere + "attribute message", 1, gcloud.publish},
 		"run jobs list":               {run + "filter", 0, gcloud.listJobs},
 		"run jobs update":             {run + "image", 1, gcloud.updateJob},
 		"run jobs execute":            {run + "args wait!", 1, gcloud.executeJob},
@@ -266,8 +268,26 @@ func (g gcloud) listServices() error {
 	return g.print(answer.Items...)
 }
 
+func (g gcloud) describeService() error {
+	var answer any
+	if err := call(http.MethodGet, g.services()+"/"+g.arguments[0], nil, &answer); err != nil {
+		return err
+	}
+	return g.print(answer)
+}
+
+func (g gcloud) publish() error {
+	name, value, _ := strings.Cut(g.flags["attribute"], "=")
+	message := map[string]any{"data": []byte(g.flags["message"]), "attributes": map[string]string{name: value}}
+	return call(http.MethodPost, "/v1/projects/"+g.flags["project"]+"/topics/"+g.arguments[0]+":publish", map[string]any{"messages": []any{message}}, nil)
+}
+
 func (g gcloud) updateTraffic() error {
 	var targets []any
+	if g.flags["to-latest"] != "" {
+		targets = append(targets, map[string]any{"latestRevision": true, "percent": 100})
+		return call(http.MethodPut, g.services()+"/"+g.arguments[0], map[string]any{"spec": map[string]any{"traffic": targets}}, nil)
+	}
 	for target := range strings.SplitSeq(g.flags["to-revisions"], ",") {
 		revision, percent, _ := strings.Cut(target, "=")
 		targets = append(targets, map[string]any{"revisionName": revision, "percent": json.Number(percent)})

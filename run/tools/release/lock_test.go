@@ -75,7 +75,7 @@ func TestHeldLock(t *testing.T) {
 // from then on, and takes nothing back.
 func TestBrokenLock(t *testing.T) {
 	t.Parallel()
-	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2-ill", "ingest:2", "detect:2")
+	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2-deaf", "ingest:2", "detect:2")
 	const other = "anna@laptop\n2026-11-20T12:00:00Z\n1\n"
 	for step, live := range map[string]version{"migrate": first, "finish": second} {
 		t.Run(step, func(t *testing.T) {

@@ -28,7 +28,7 @@ func (c *cloud) realTools(t *testing.T) map[string]string {
 			"CLOUDSDK_CORE_DISABLE_USAGE_REPORTING=true", "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK=true",
 			"CLOUDSDK_PROXY_TYPE=http_no_tunnel", "CLOUDSDK_PROXY_ADDRESS=" + address.Hostname(), "CLOUDSDK_PROXY_PORT=" + address.Port(),
 			"CLOUDSDK_API_ENDPOINT_OVERRIDES_RUN=http://run.invalid/", "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD=http://cloudbuild.invalid/",
-			"CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=http://storage.invalid/storage/v1/", "PATH=" + os.Getenv("PATH"),
+			"CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB=http://pubsub.invalid/", "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=http://storage.invalid/storage/v1/", "PATH=" + os.Getenv("PATH"),
 		},
 		"terraform": {"STORAGE_EMULATOR_HOST=" + c.URL, "GOOGLE_OAUTH_ACCESS_TOKEN=none", "CHECKPOINT_DISABLE=1"},
 	}

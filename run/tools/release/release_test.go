@@ -14,7 +14,11 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
 	second := pipeline("api:2", "ingest:2", "detect:1")
-	c.begin(t, "b1", second, folders).want(true, second.live(), nil)
+	r := c.begin(t, "b1", second, folders)
+	r.want(true, second.live(), nil)
+	_, notes, _ := strings.Cut(read(t, "docs/CHANGELOG.md"), "## [Unreleased]\n")
+	notes, _, _ = strings.Cut(notes, "\n## [")
+	r.says("What changes with it:\n" + notes)
 	want := []string{
 		"migrate of api:1 with api,detect,ingest",
 		"migrate expand of api:2 with api,detect,ingest",
@@ -34,13 +38,13 @@ func TestRelease(t *testing.T) {
 func TestOverlappingReleases(t *testing.T) {
 	t.Parallel()
 	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
-	good, bad := pipeline("api:2", "ingest:2", "detect:1"), pipeline("api:3-ill", "ingest:3", "detect:3")
+	good, bad := pipeline("api:2", "ingest:2", "detect:1"), pipeline("api:3-deaf", "ingest:3", "detect:3")
 	a, b := c.begin(t, "b1", good, folders), c.begin(t, "b2", bad, folders)
 	var both sync.WaitGroup
 	a.want(true, good.live(), map[string]func(){"migrate": func() {
 		both.Go(func() {
 			if b.play(nil) {
-				t.Error("a release that is ill succeeded")
+				t.Error("a release that is deaf succeeded")
 			}
 		})
 		b.await("Waiting for another release: build b1 global")

@@ -1,18 +1,29 @@
 package release
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	pubsub "cloud.google.com/go/pubsub/v2"
+
+	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/push"
 )
 
 // smoke runs the smoke test, which asks once and no more.
@@ -79,4 +90,59 @@ func TestSmokeFaults(t *testing.T) {
 	if output, err := smoke(t, other.URL); err == nil || !strings.Contains(output, "/health: 200, want 200 with \"healthy\"") {
 		t.Errorf("of another server: %v, %s", err, output)
 	}
+}
+
+// TestSyntheticReading sends readings through the whole system, twice: the second finds
+// the customer and the sensor that the first has made, and no alert of the first. A
+// system whose detection is away does not pass.
+func TestSyntheticReading(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	s, err := system.Start(t.Context(), system.Options{
+		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+		WrapHandler: func(function string, next push.HandleFunc) push.HandleFunc {
+			return func(ctx context.Context, m push.Message) error {
+				if function == "detect" && away.Load() {
+					return errors.New("away")
+				}
+				return next(ctx, m)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop() })
+	c := newCloud(t)
+	topic := s.PubSub.Publisher("data")
+	t.Cleanup(topic.Stop)
+	c.deliver = func(data []byte, attributes map[string]string) error {
+		_, err := topic.Publish(t.Context(), &pubsub.Message{Data: data, Attributes: attributes}).Get(t.Context())
+		return err
+	}
+	r := c.begin(t, "b1", pipeline("api:1", "ingest:1", "detect:1"), c.machine(t, nil))
+	if err := os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	send := func(wait string) error {
+		r.environ = append(r.environ, "SYNTHETIC_WAIT="+wait)
+		return r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+s.APIURL)
+	}
+	for range 2 {
+		if err := send("120"); err != nil {
+			t.Fatal(err, r.output())
+		}
+	}
+	if got := strings.Count(r.output(), "came back with its alert"); got != 2 {
+		t.Errorf("%d readings came back:\n%s", got, r.output())
+	}
+	account := c.object("release/account")
+	if !regexp.MustCompile(`^Aa1-[0-9a-f]{24} release-[0-9a-f]{24}\n$`).MatchString(account) {
+		t.Errorf("account %q", account)
+	}
+	away.Store(true)
+	if err := send("1"); err == nil {
+		t.Error("without detection a release is good")
+	}
+	r.says("does not come back with its alert")
 }

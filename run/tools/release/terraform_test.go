@@ -62,10 +62,16 @@ func runTerraform(arguments []string) error {
 		return planTerraform(flags)
 	case strings.HasPrefix(command, "apply -json ") && len(rest) == 2:
 		return applyTerraform(flags, rest[1])
-	case command == "output -raw api_uri":
+	case command == "output -raw api_uri", command == "output -raw api_next_uri":
 		uri, err := os.ReadFile("uri")
 		fmt.Print(string(uri))
+		if strings.HasSuffix(command, "next_uri") {
+			fmt.Print("/next")
+		}
 		return err
+	case command == "output -raw takes_open_readings":
+		fmt.Print("true")
+		return nil
 	default:
 		return fmt.Errorf("no command %q", command)
 	}
@@ -122,7 +128,7 @@ func planTerraform(flags map[string]string) error {
 			return err
 		}
 		components := strings.Join(append([]string{"api"}, slices.Sorted(maps.Keys(plan.Desired))...), ",")
-		plan.Desired["api"] = flags["api_image"] + " " + components
+		plan.Desired["api"] = flags["api_image"] + " " + components + " " + strings.NewReplacer("{", "", "}", "", `"`, "").Replace(flags["api_traffic"])
 		encoded, err := json.Marshal(plan)
 		if err != nil {
 			return err
@@ -193,11 +199,11 @@ func tell(level, message, rest string) {
 }
 
 // deploy has the cloud do what terraform's provider asks of Google:
-// PART [IMAGE [PARTS]].
+// PART [IMAGE [PARTS [TRAFFIC]]].
 func deploy(arguments []string) error {
-	for len(arguments) < 3 {
+	for len(arguments) < 4 {
 		arguments = append(arguments, "")
 	}
-	form := url.Values{"image": {arguments[1]}, "components": {arguments[2]}}
+	form := url.Values{"image": {arguments[1]}, "components": {arguments[2]}, "traffic": {arguments[3]}}
 	return send(http.MethodPost, "/terraform/"+arguments[0], "application/x-www-form-urlencoded", strings.NewReader(form.Encode()), nil)
 }

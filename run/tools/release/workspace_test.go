@@ -22,7 +22,7 @@ import (
 // standIns are the programs that this test's own binary can be instead, by the
 // name in the variable RELEASE_STAND_IN.
 func standIns() map[string]func([]string) error {
-	return map[string]func([]string) error{"gcloud": runGcloud, "terraform": runTerraform, "deploy": deploy}
+	return map[string]func([]string) error{"gcloud": runGcloud, "terraform": runTerraform, "deploy": deploy, "page": page}
 }
 
 func TestMain(m *testing.M) {
@@ -42,10 +42,10 @@ const ownMachine = "a person's own machine"
 // images are the programs that the steps' images have, of those that scripts use.
 // The first has busybox's, and a shell that is not bash.
 func images() map[string][]string {
-	usual := []string{"cat", "cp", "date", "dirname", "env", "grep", "mkdir", "mv", "rm", "sed", "sh", "sleep", "sort", "tee", "touch", "whoami"}
+	usual := []string{"cat", "cp", "date", "dirname", "env", "grep", "mkdir", "mv", "od", "rm", "sed", "sh", "sleep", "sort", "tee", "touch", "tr", "whoami"}
 	return map[string][]string{
 		"hashicorp/terraform":                             append([]string{"terraform", "deploy"}, usual...),
-		"gcr.io/google.com/cloudsdktool/google-cloud-cli": append([]string{"gcloud", "bash", "awk"}, usual...),
+		"gcr.io/google.com/cloudsdktool/google-cloud-cli": append([]string{"gcloud", "bash", "awk", "curl"}, usual...),
 		"golang":   append([]string{"bash", "awk", "curl"}, usual...),
 		ownMachine: append([]string{"terraform", "deploy", "gcloud", "bash", "awk", "curl"}, usual...),
 	}
@@ -171,7 +171,7 @@ func (c *cloud) begin(t *testing.T, id string, v version, folders map[string]str
 	c.components[v.api] = append(slices.Sorted(maps.Keys(v.functions)), "api")
 	r.environ = []string{
 		"PROJECT_ID=" + project, "_REGION=" + region, "BUILD_ID=" + id, "LOCATION=global", "HOME=" + r.folder, "HOSTNAME=machine",
-		"TF_IN_AUTOMATION=1", "TF_INPUT=0", "SMOKE_RETRIES=0", "LOCK_POLL=0.05", "LOCK_WAIT=600",
+		"TF_IN_AUTOMATION=1", "TF_INPUT=0", "SMOKE_RETRIES=0", "SYNTHETIC_WAIT=2", "LOCK_POLL=0.05", "LOCK_WAIT=600",
 	}
 	return r
 }

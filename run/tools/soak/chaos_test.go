@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -243,7 +244,8 @@ func (env *environment) finish() error {
 		env.t.Fatal(err)
 	}
 	defer func() { _ = db.Close(context.WithoutCancel(env.t.Context())) }()
-	return env.ledger.Close(env.t.Context(), db)
+	_, err = ledger.Incidents(env.t.Context(), db)
+	return errors.Join(env.ledger.Close(env.t.Context(), db), err)
 }
 
 // call calls the API as a signed-in user and returns the status.

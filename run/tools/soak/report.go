@@ -30,6 +30,8 @@ func (s *soak) report(ctx context.Context) error {
 	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 	var errs []error
 	errs = append(errs, s.ledger.Close(ctx, db))
+	incidents, err := ledger.Incidents(ctx, db)
+	errs = append(errs, err)
 	sum := s.ledger.Sum()
 	if sum.Answered == 0 || sum.Alerted == 0 {
 		errs = append(errs, fmt.Errorf("%d readings answered, %d alerts: no readings or alerts during the soak", sum.Answered, sum.Alerted))
@@ -51,6 +53,7 @@ func (s *soak) report(ctx context.Context) error {
 	_, _ = fmt.Fprintf(out, "\nreadings\tsent %d\tanswered %d\tunanswered %d\tstored %d\tduplicated %d\tunexplained %d\n",
 		sum.Sent, sum.Answered, sum.Unanswered, sum.Stored, sum.Duplicated, sum.Unexplained)
 	_, _ = fmt.Fprintf(out, "alerts\tdue %d\tstored %d\n", sum.Due, sum.Alerted)
+	_, _ = fmt.Fprintf(out, "incidents\tstored %d, of these alerts\n", incidents)
 	_, _ = fmt.Fprintf(out, "predictions\t%s\n", verdicts)
 	_, _ = fmt.Fprintf(out, "users\tcalls %d\tfailed during a chaos event %d\tfailed otherwise %d\n",
 		s.users.calls, len(s.users.failed)-len(unexplained), len(unexplained))

@@ -142,6 +142,9 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
+// PID is the id of the process.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
 // Output is what the process has written so far.
 func (p *Process) Output() string { return p.output.String() }
 

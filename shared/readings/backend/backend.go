@@ -1,5 +1,5 @@
-// Package backend opens the backend of the readings that the config names:
-// BigQuery or PostgreSQL.
+// Package backend opens the backend of the readings that the config names: PostgreSQL, or
+// BigQuery with the recent readings in PostgreSQL.
 package backend
 
 import (
@@ -41,7 +41,7 @@ func (c Config) Validate() error {
 	}
 }
 
-// Open opens the backend: BigQuery in a project, or the metadata database, whose
+// Open opens the backend: BigQuery in a project, beside the metadata database, or the metadata database, whose
 // pool stays the caller's to close. The returned function closes the store.
 func Open(ctx context.Context, project string, c Config, pool *pgxpool.Pool, clock func() time.Time, log *slog.Logger) (readings.Store, func() error, error) {
 	if c.Readings == PostgreSQL {
@@ -51,5 +51,9 @@ func Open(ctx context.Context, project string, c Config, pool *pgxpool.Pool, clo
 	if err != nil {
 		return nil, nil, err
 	}
-	return table, table.Close, nil
+	hours := pgreadings.NewHours(pool, clock)
+	table.ReadHoursFrom(hours)
+	tiered := NewTiered(table, pgreadings.NewRecent(pool, clock))
+	tiered.refresh = func(ctx context.Context) error { return hours.Refresh(ctx, table) }
+	return tiered, table.Close, nil
 }

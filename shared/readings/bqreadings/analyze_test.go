@@ -5,6 +5,7 @@ package bqreadings
 import (
 	"testing"
 
+	"cloud.google.com/go/bigquery"
 	"github.com/goccy/go-googlesql"
 	"github.com/google/go-cmp/cmp"
 )
@@ -30,30 +31,33 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	whole, instant = got(types.GetInt64())(t), got(types.GetTimestamp())(t)
 	texts, wholes := got(types.MakeArrayType(text))(t), got(types.MakeArrayType(whole))(t)
 
-	table := got(googlesql.NewSimpleTable("project.dataset.table", 0))(t)
-	for _, column := range []struct {
-		name string
-		kind kind
-	}{{"node_id", text}, {"message_id", text}, {"timestamp", instant}, {"temperature", number}, {"humidity", number}, {"customer_id", whole}} {
-		check(t, table.AddColumn2(got(googlesql.NewSimpleColumn("table", column.name, column.kind, false, true))(t), false))
+	columnKinds := map[bigquery.FieldType]kind{
+		bigquery.StringFieldType: text, bigquery.FloatFieldType: number, bigquery.IntegerFieldType: whole, bigquery.TimestampFieldType: instant,
 	}
-	check(t, catalog.AddTable(table))
+	for name, columns := range map[string]bigquery.Schema{"table": schema(), "table_hourly": hourlySchema(), "table_hourly_runs": runsSchema()} {
+		table := got(googlesql.NewSimpleTable("project.dataset."+name, 0))(t)
+		for _, column := range columns {
+			check(t, table.AddColumn2(got(googlesql.NewSimpleColumn(name, column.Name, columnKinds[column.Type], false, true))(t), false))
+		}
+		check(t, catalog.AddTable(table))
+	}
 
 	kinds := map[string]kind{
-		"node": text, "ids": texts, "width": whole, "limit": whole, "fold": whole, "starts": wholes,
+		"node": text, "ids": texts, "width": whole, "limit": whole, "fold": whole, "starts": wholes, "leads": wholes,
 		"channels": wholes, "froms": wholes, "untils": wholes,
-		"start": instant, "end": instant, "from": instant, "until": instant,
+		"start": instant, "first": instant, "end": instant, "from": instant, "until": instant,
 	}
 	summary := []string{
 		"avg_temperature", "min_temperature", "max_temperature", "avg_humidity", "min_humidity", "max_humidity", "readings",
 	}
 	columns := map[string][]string{
-		"latest":  {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
-		"range":   {"customer_id", "message_id", "timestamp", "temperature", "humidity"},
-		"ranges":  {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
-		"buckets": append([]string{"part"}, summary...),
-		"stats":   append([]string{"place"}, summary...),
-		"history": {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
+		"latest":          {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
+		"range":           {"customer_id", "message_id", "timestamp", "temperature", "humidity"},
+		"ranges":          {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
+		"summary buckets": append([]string{"part"}, summary...),
+		"summary stats":   append([]string{"part"}, summary...),
+		"hours":           append([]string{"hour"}, summary...),
+		"complete":        {"until"},
 	}
 	for name, used := range parameters() {
 		t.Run(name, func(t *testing.T) {
@@ -62,8 +66,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 			for _, parameter := range used {
 				check(t, options.AddQueryParameter(parameter, kinds[parameter]))
 			}
-			sql := got(statement(name, quotedTable("project", "dataset", "table")))(t)
-			output := got(googlesql.AnalyzeStatement(sql, options, catalog, types))(t)
+			output := got(googlesql.AnalyzeStatement(statementText(t, name), options, catalog, types))(t)
 			resolved, ok := got(output.ResolvedStatement())(t).(*googlesql.ResolvedQueryStmt)
 			if !ok {
 				t.Fatal("not a query")

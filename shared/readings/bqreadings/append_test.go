@@ -21,8 +21,8 @@ import (
 
 func config(server *bqtest.AppendServer) bqreadings.Config {
 	return bqreadings.Config{
-		Dataset: "sensor_data", Table: "readings", MaxBytesBilled: 1 << 30,
-		Linger: 2 * time.Millisecond, LatestTTL: time.Second, AppendTimeout: 5 * time.Second,
+		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Page: 1 << 30, Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
+		Linger: 2 * time.Millisecond, AppendTimeout: 5 * time.Second,
 		Emulator: "127.0.0.1:1", StorageEmulator: server.Address(), // no queries here
 	}
 }

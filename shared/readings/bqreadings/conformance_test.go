@@ -3,8 +3,11 @@ package bqreadings_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,9 +15,13 @@ import (
 	"google.golang.org/api/option"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/readings/readingstest"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // TestConformance holds the store to what every table of readings does, on an
 // emulator (BIGQUERY_EMULATOR_HOST and BIGQUERY_STORAGE_EMULATOR_HOST, its REST
@@ -26,7 +33,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	c := bqreadings.Config{
-		Dataset: "test_" + strings.ToLower(rand.Text()), Table: "readings", MaxBytesBilled: 1 << 30,
+		Dataset: "test_" + strings.ToLower(rand.Text()), Table: "readings", MaxBytes: bqreadings.MaxBytes{Page: 1 << 30, Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
 		Linger: time.Millisecond, AppendTimeout: 10 * time.Second,
 		Emulator: os.Getenv("BIGQUERY_EMULATOR_HOST"), StorageEmulator: os.Getenv("BIGQUERY_STORAGE_EMULATOR_HOST"),
 	}
@@ -39,8 +46,10 @@ func TestConformance(t *testing.T) {
 	default:
 		c.Emulator, c.StorageEmulator = "", ""
 	}
+	var clock atomic.Int64 // ahead of that of the readings
+	now := func() time.Time { return readingstest.Now().Add(time.Duration(clock.Load())) }
 	openTable := func() *bqreadings.Store {
-		s, err := bqreadings.Open(context.WithoutCancel(t.Context()), project, c, readingstest.Now, logging.Discard())
+		s, err := bqreadings.Open(context.WithoutCancel(t.Context()), project, c, now, logging.Discard())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,10 +62,42 @@ func TestConformance(t *testing.T) {
 		deleteAtEnd(t, project, c)
 		return s
 	}
-	t.Run("history", func(t *testing.T) { //nolint:paralleltest // the tables are deleted after it
-		readingstest.RunHistory(t, openTable())
+	t.Run("hourly", func(t *testing.T) { //nolint:paralleltest // the tables are deleted after it
+		s := openTable()
+		// What is aggregated is read from a copy.
+		hours := pgreadings.NewHours(pgtest.New(t), now)
+		s.ReadHoursFrom(hours)
+		client := newClient(t, project, c)
+		run(t, client, "CREATE TABLE `"+c.Dataset+".partitions` (table_name STRING, partition_id STRING, last_modified_time TIMESTAMP)")
+		if c.Emulator != "" { // its MERGE takes no FLOAT64 for a column that was made as FLOAT, which is the same
+			hourly := c.Dataset + "." + c.Table + "_hourly"
+			run(t, client, "DROP TABLE `"+hourly+"`")
+			run(t, client, "CREATE TABLE `"+hourly+"` (node_id STRING, customer_id INT64, hour TIMESTAMP, readings INT64, avg_temperature FLOAT64, "+
+				"min_temperature FLOAT64, max_temperature FLOAT64, avg_humidity FLOAT64, min_humidity FLOAT64, max_humidity FLOAT64)")
+		}
+		readingstest.RunHourly(t, s, func(days []time.Time) {
+			clock.Add(int64(time.Hour)) // what the store knows of the last run is old
+			for _, day := range days {
+				run(t, client, fmt.Sprintf("INSERT INTO `%s.partitions` VALUES ('readings', '%s', TIMESTAMP '%s')",
+					c.Dataset, day.Format("20060102"), now().Add(-time.Second).Format(time.RFC3339)))
+			}
+			for _, statement := range aggregation(t, project, c, now()) {
+				run(t, client, statement)
+			}
+			if err := hours.Refresh(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if _, until, err := hours.Range(t.Context()); err != nil || until.IsZero() {
+				t.Fatalf("copied until %s, %v", until, err)
+			}
+		})
 	})
-	c.Dataset += "_2"
+	c.Dataset += "_3"
+	clock.Store(0)                       // the next suite looks at what lies ahead
+	t.Run("sample", func(t *testing.T) { //nolint:paralleltest // the tables are deleted after it
+		readingstest.RunSample(t, openTable())
+	})
+	c.Dataset += "_4"
 	s := openTable()
 	t.Run("store", func(t *testing.T) { //nolint:paralleltest // the tables are deleted after it
 		readingstest.Run(t, s)
@@ -66,16 +107,70 @@ func TestConformance(t *testing.T) {
 // deleteAtEnd deletes the dataset when the test ends.
 func deleteAtEnd(t *testing.T, project string, c bqreadings.Config) {
 	t.Helper()
+	client := newClient(t, project, c)
+	t.Cleanup(func() { _ = client.Dataset(c.Dataset).DeleteWithContents(context.WithoutCancel(t.Context())) })
+}
+
+func newClient(t *testing.T, project string, c bqreadings.Config) *bigquery.Client {
+	t.Helper()
 	var options []option.ClientOption
 	if c.Emulator != "" {
 		options = append(options, option.WithEndpoint("http://"+strings.TrimPrefix(c.Emulator, "http://")+"/bigquery/v2/"), option.WithoutAuthentication())
 	}
-	client, err := bigquery.NewClient(t.Context(), project, options...)
+	client, err := bigquery.NewClient(context.WithoutCancel(t.Context()), project, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = client.Dataset(c.Dataset).DeleteWithContents(context.WithoutCancel(t.Context()))
-		_ = client.Close()
-	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func run(t *testing.T, client *bigquery.Client, statement string) {
+	t.Helper()
+	if _, err := client.Query(statement).Read(t.Context()); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// aggregation returns the statements of the scheduled query as one run executes them:
+// the emulator knows no scripts of several kinds of statements, no temporary tables and
+// no INFORMATION_SCHEMA.PARTITIONS. So variables are replaced by what they are declared
+// as, and the view by a table.
+func aggregation(t *testing.T, project string, c bqreadings.Config, now time.Time) []string {
+	t.Helper()
+	content, err := os.ReadFile("../../../terraform/modules/readings/hourly.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "TIMESTAMP '" + now.UTC().Format(time.RFC3339) + "'"
+	script := strings.NewReplacer(
+		"${project}", project, "${dataset}.INFORMATION_SCHEMA.PARTITIONS", c.Dataset+".partitions", "${dataset}", c.Dataset,
+		"${readings}", c.Table, "${hourly}", c.Table+"_hourly", "${runs}", c.Table+"_hourly_runs", "CURRENT_TIMESTAMP()", at,
+	).Replace(regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(string(content), ""))
+	var statements []string
+	fresh := "`" + project + "." + c.Dataset + ".fresh_" + strings.ToLower(rand.Text()) + "`"
+	values := map[string]string{}
+	for statement := range strings.SplitSeq(script, ";") {
+		statement = strings.TrimSpace(statement)
+		for name, value := range values {
+			statement = regexp.MustCompile(`\b`+name+`\b`).ReplaceAllLiteralString(statement, "("+value+")")
+		}
+		if declared := regexp.MustCompile(`(?s)^DECLARE (\w+) \S+ DEFAULT (.*)$`).FindStringSubmatch(statement); declared != nil {
+			values[declared[1]] = declared[2]
+			continue
+		}
+		_, statement, _ = strings.Cut("THEN\n"+strings.TrimPrefix(statement, "END IF"), "THEN\n")
+		if body, ok := strings.CutPrefix(strings.TrimSpace(statement), "IF "); ok {
+			_, statement, _ = strings.Cut(body, "THEN\n")
+		}
+		statement = strings.ReplaceAll(statement, "CREATE TEMP TABLE fresh", "CREATE TABLE "+fresh)
+		statement = strings.ReplaceAll(statement, "USING fresh ", "USING "+fresh+" ")
+		if statement = strings.TrimSpace(statement); statement != "" {
+			statements = append(statements, statement)
+		}
+	}
+	if len(statements) != 3 {
+		t.Fatalf("%d statements: %q", len(statements), statements)
+	}
+	return statements
 }

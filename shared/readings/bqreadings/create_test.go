@@ -30,7 +30,7 @@ func TestCreate(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&resource); err != nil {
 			t.Error(err)
 		}
-		if resource["schema"] != nil {
+		if reference, ok := resource["tableReference"].(map[string]any); ok && reference["tableId"] == "readings" {
 			table = resource
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -42,7 +42,7 @@ func TestCreate(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(resource)
 	}))
 	t.Cleanup(server.Close)
-	c := bqreadings.Config{Dataset: "sensor_data", Table: "readings", MaxBytesBilled: 1 << 30, AppendTimeout: time.Second, Emulator: server.URL}
+	c := bqreadings.Config{Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Page: 1 << 30, Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30}, AppendTimeout: time.Second, Emulator: server.URL}
 	s, err := bqreadings.Open(t.Context(), "project", c, readingstest.Now, logging.Discard())
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,8 @@ func TestCreate(t *testing.T) {
 	if err := s.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	calls := []string{"POST /bigquery/v2/projects/project/datasets", "POST /bigquery/v2/projects/project/datasets/sensor_data/tables"}
+	tables := "POST /bigquery/v2/projects/project/datasets/sensor_data/tables"
+	calls := []string{"POST /bigquery/v2/projects/project/datasets", tables, tables, tables}
 	if diff := cmp.Diff(calls, made); diff != "" {
 		t.Errorf("calls (-want +got)\n%s", diff)
 	}

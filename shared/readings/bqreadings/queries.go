@@ -11,20 +11,31 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// tablePlaceholder stands for the table in a statement: names of tables cannot be
-// parameters. It is replaced by a name made of checked identifiers only.
-const tablePlaceholder = "{{readings}}"
+// tables are the quoted paths that stand for placeholders in statements: names of
+// tables cannot be parameters. They are made of checked identifiers only.
+type tables struct{ readings, hourly, runs string }
 
-// statement returns a query's text on a table given as a quoted path.
-func statement(name, table string) (string, error) {
+func newTables(project string, c Config) tables {
+	quoted := func(table string) string { return "`" + project + "." + c.Dataset + "." + table + "`" }
+	return tables{readings: quoted(c.Table), hourly: quoted(c.Table + hourlySuffix), runs: quoted(c.Table + runsSuffix)}
+}
+
+// The tables of the hourly aggregates and of the runs that made them are called after
+// the table of readings.
+const (
+	hourlySuffix = "_hourly"
+	runsSuffix   = "_hourly_runs"
+)
+
+// statement returns a query's text, with other texts for further placeholders.
+func (t tables) statement(name string, texts map[string]string) (string, error) {
 	text, err := statements.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		return "", fmt.Errorf("statement %s: %w", name, err)
 	}
-	return strings.ReplaceAll(string(text), tablePlaceholder, table), nil
-}
-
-// quotedTable is the table's path as it stands in a query.
-func quotedTable(project, dataset, table string) string {
-	return "`" + project + "." + dataset + "." + table + "`"
+	pairs := []string{"{{readings}}", t.readings, "{{hourly}}", t.hourly, "{{runs}}", t.runs}
+	for placeholder, text := range texts {
+		pairs = append(pairs, "{{"+placeholder+"}}", text)
+	}
+	return strings.NewReplacer(pairs...).Replace(string(text)), nil
 }

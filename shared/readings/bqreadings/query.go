@@ -10,57 +10,80 @@ import (
 	"time"
 
 	"cloud.google.com/go/bigquery"
+	"google.golang.org/api/googleapi"
 	"google.golang.org/api/iterator"
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 )
 
-// query prepares a statement with its parameters.
-func (s *Store) query(name string, parameters ...bigquery.QueryParameter) (*bigquery.Query, error) {
-	text, err := statement(name, s.table)
+// question is a statement, what it is for, and what it is asked with.
+type question struct {
+	statement  string
+	purpose    readings.Purpose
+	parameters []bigquery.QueryParameter
+	texts      map[string]string // what stands for placeholders besides the tables
+}
+
+// query prepares a question.
+func (s *Store) query(asked question) (*bigquery.Query, error) {
+	text, err := s.tables.statement(asked.statement, asked.texts)
 	if err != nil {
 		return nil, err
 	}
 	q := s.client.Query(text)
-	q.Parameters = parameters
-	q.MaxBytesBilled = s.config.MaxBytesBilled
+	q.Parameters = asked.parameters
+	q.MaxBytesBilled = s.config.maxBytes(asked.purpose)
 	q.JobCreationMode = bigquery.JobCreationModeOptional
-	q.Labels = map[string]string{"statement": name} // tells the costs apart in INFORMATION_SCHEMA.JOBS
+	// They tell the costs apart in INFORMATION_SCHEMA.JOBS.
+	q.Labels = map[string]string{"statement": asked.statement, "purpose": string(asked.purpose)}
 	return q, nil
+}
+
+// bytesLimited is the reason that BigQuery gives when a query would bill more than its
+// maximum: "Query exceeded limit for bytes billed: 1000000. 10485760 or higher
+// required.", https://cloud.google.com/bigquery/docs/best-practices-costs. It has not
+// run then, and costs nothing.
+const bytesLimited = "bytesBilledLimitExceeded"
+
+// queryError names the question in an error, and the limit that it has met.
+func (s *Store) queryError(asked question, err error) error {
+	err = fmt.Errorf("query %s: %w", asked.statement, err)
+	limited := false
+	if refused, ok := errors.AsType[*googleapi.Error](err); ok {
+		limited = slices.ContainsFunc(refused.Errors, func(e googleapi.ErrorItem) bool { return e.Reason == bytesLimited })
+	}
+	if failed, ok := errors.AsType[*bigquery.Error](err); ok { // of a job that had begun
+		limited = limited || failed.Reason == bytesLimited
+	}
+	if limited {
+		return &readings.LimitError{Purpose: asked.purpose, Bytes: s.config.maxBytes(asked.purpose), Err: err}
+	}
+	return err
 }
 
 func parameter(name string, value any) bigquery.QueryParameter {
 	return bigquery.QueryParameter{Name: name, Value: value}
 }
 
-// rows runs a statement and yields what it returns, page by page.
-func rows[T any](ctx context.Context, s *Store, name string, parameters ...bigquery.QueryParameter) iter.Seq2[T, error] {
+// rows asks a question and yields what is answered, page by page.
+func rows[T any](ctx context.Context, s *Store, asked question) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		q, err := s.query(name, parameters...)
+		q, err := s.query(asked)
 		if err != nil {
 			yield(none, err)
 			return
 		}
 		found, err := q.Read(ctx)
-		if err != nil {
-			yield(none, fmt.Errorf("query %s: %w", name, err))
-			return
-		}
-		for {
+		for err == nil {
 			var row T
-			err := found.Next(&row)
-			if errors.Is(err, iterator.Done) {
+			if err = found.Next(&row); err == nil && !yield(row, nil) {
 				return
 			}
-			if err != nil {
-				yield(none, fmt.Errorf("read %s: %w", name, err))
-				return
-			}
-			if !yield(row, nil) {
-				return
-			}
+		}
+		if !errors.Is(err, iterator.Done) {
+			yield(none, s.queryError(asked, err))
 		}
 	}
 }
@@ -80,17 +103,6 @@ func (r readingRow) reading() reading.Reading {
 		Channel: reading.Channel(r.CustomerID), NodeID: r.NodeID, MessageID: r.MessageID, Time: reading.TruncateTime(r.Timestamp),
 		Temperature: r.Temperature, Humidity: r.Humidity,
 	}
-}
-
-// summaryRow is what queries return about many readings.
-type summaryRow struct {
-	AvgTemperature float64 `bigquery:"avg_temperature"`
-	MinTemperature float64 `bigquery:"min_temperature"`
-	MaxTemperature float64 `bigquery:"max_temperature"`
-	AvgHumidity    float64 `bigquery:"avg_humidity"`
-	MinHumidity    float64 `bigquery:"min_humidity"`
-	MaxHumidity    float64 `bigquery:"max_humidity"`
-	Readings       int64   `bigquery:"readings"`
 }
 
 // spans are what is visible of nodes, an item for each span, as parameters: times
@@ -143,8 +155,8 @@ func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end tim
 		if !ok {
 			return
 		}
-		found := rows[readingRow](ctx, s, "range", spansOf(node).with(
-			parameter("node", node.ID), parameter("start", from.Add(-readings.FoldWithin)), parameter("end", end))...)
+		found := rows[readingRow](ctx, s, question{statement: "range", purpose: readings.Export, parameters: spansOf(node).with(
+			parameter("node", node.ID), parameter("start", from.Add(-readings.FoldWithin)), parameter("end", end))})
 		for row, err := range found {
 			row.NodeID = node.ID
 			if !yield(row.reading(), err) || err != nil {
@@ -157,95 +169,28 @@ func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end tim
 // Ranges yields the readings of many nodes by one query, node after node and channel
 // after channel, each oldest first and once. An error is the last thing it yields.
 func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return s.ranges(ctx, readings.Export, nodes, start, end)
+}
+
+func (s *Store) ranges(ctx context.Context, purpose readings.Purpose, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return readings.Fold(func(yield func(reading.Reading, error) bool) {
-		from := end
+		var pieces []piece
 		for _, node := range nodes {
-			if begin, ok := visibleFrom(node, start, end); ok && begin.Before(from) {
-				from = begin
-			}
+			raw, _ := split(node.Visible, start, end, time.Time{}, nil)
+			pieces = append(pieces, raw...)
 		}
-		if !from.Before(end) {
+		if len(pieces) == 0 {
 			return
 		}
+		from := slices.MinFunc(pieces, func(a, b piece) int { return a.lead.Compare(b.lead) }).lead
 		visible := spansOf(nodes...)
-		for row, err := range rows[readingRow](ctx, s, "ranges", visible.with(
-			parameter("ids", visible.ids), parameter("start", from.Add(-readings.FoldWithin)), parameter("end", end))...) {
+		for row, err := range rows[readingRow](ctx, s, question{statement: "ranges", purpose: purpose, texts: map[string]string{"days": days(pieces)}, parameters: visible.with(
+			parameter("ids", visible.ids), parameter("start", from), parameter("end", end))}) {
 			if !yield(row.reading(), err) || err != nil {
 				return
 			}
 		}
 	}, start)
-}
-
-// Buckets summarises a node's readings with start ≤ time < end in at most n
-// parts of equal width; parts without readings are absent.
-func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end time.Time, n int) ([]readings.Bucket, error) {
-	start, end = reading.TruncateTime(start), reading.TruncateTime(end)
-	from, ok := visibleFrom(node, start, end)
-	if n < 1 || !ok {
-		return nil, nil
-	}
-	width := (end.Sub(start).Microseconds() + int64(n) - 1) / int64(n)
-	type bucketRow struct {
-		summaryRow
-
-		Part int64 `bigquery:"part"`
-	}
-	var buckets []readings.Bucket
-	found := rows[bucketRow](ctx, s, "buckets", spansOf(node).with(parameter("node", node.ID), parameter("start", start),
-		parameter("from", from.Add(-readings.FoldWithin)), parameter("end", end), parameter("width", width),
-		parameter("fold", readings.FoldWithin.Microseconds()))...)
-	for row, err := range found {
-		if err != nil {
-			return nil, err
-		}
-		buckets = append(buckets, readings.Bucket{
-			Start:          start.Add(time.Duration(row.Part*width) * time.Microsecond),
-			AvgTemperature: row.AvgTemperature, MinTemperature: row.MinTemperature, MaxTemperature: row.MaxTemperature,
-			AvgHumidity: row.AvgHumidity, MinHumidity: row.MinHumidity, MaxHumidity: row.MaxHumidity,
-			Count: row.Readings,
-		})
-	}
-	return buckets, nil
-}
-
-// Stats summarises a node's readings with each start ≤ time < end, in the order
-// of starts.
-func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time, starts []time.Time) ([]readings.Stats, error) {
-	stats := make([]readings.Stats, len(starts))
-	if len(starts) == 0 {
-		return stats, nil
-	}
-	from, ok := visibleFrom(node, slices.MinFunc(starts, time.Time.Compare), end)
-	if !ok {
-		return stats, nil
-	}
-	bounded := make([]int64, len(starts))
-	for i, start := range starts {
-		bounded[i] = microsecond(start)
-	}
-	type statsRow struct {
-		summaryRow
-
-		Place int64 `bigquery:"place"`
-	}
-	found := rows[statsRow](ctx, s, "stats", spansOf(node).with(parameter("node", node.ID),
-		parameter("from", from.Add(-readings.FoldWithin)), parameter("end", end), parameter("starts", bounded),
-		parameter("fold", readings.FoldWithin.Microseconds()))...)
-	for row, err := range found {
-		if err != nil {
-			return nil, err
-		}
-		if row.Place < 0 || row.Place >= int64(len(stats)) {
-			return nil, fmt.Errorf("read stats: window %d of %d", row.Place, len(stats))
-		}
-		stats[row.Place] = readings.Stats{
-			AvgTemperature: row.AvgTemperature, MinTemperature: row.MinTemperature, MaxTemperature: row.MaxTemperature,
-			AvgHumidity: row.AvgHumidity, MinHumidity: row.MinHumidity, MaxHumidity: row.MaxHumidity,
-			Count: row.Readings,
-		}
-	}
-	return stats, nil
 }
 
 // microsecond is the first microsecond since 1970 that is not before a time.

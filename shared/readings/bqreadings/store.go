@@ -9,9 +9,13 @@
 // counts it once.
 //
 // Reading is by queries of named parameters that always bound the partition
-// column, name their columns, and carry a limit on the bytes they may bill.
-// Latest readings, which every open dashboard polls, are cached for seconds
-// and fetched once for all who ask at the same time.
+// column, name their columns, and carry a limit on the bytes they may bill for their
+// purpose. Ranges of a week or more are summarised from hourly aggregates, which a
+// scheduled query makes (terraform/modules/readings/hourly.sql), and from the raw
+// readings of what these do not tell: what is newer, and hours that are not wholly
+// visible or not wholly asked for.
+// Newest readings are asked for here only when nothing else knows them: dashboards poll
+// the states of nodes in the metadata database.
 //
 // functions/ingest writes with it, run/api and functions/train read.
 package bqreadings
@@ -34,6 +38,7 @@ import (
 
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 )
 
 // Config says where the table is and what using it may cost. Embed it in a
@@ -41,12 +46,9 @@ import (
 type Config struct {
 	Dataset string `env:"DATASET_ID" envDefault:"sensor_data"`
 	Table   string `env:"TABLE_ID" envDefault:"readings"`
-	// MaxBytesBilled fails a query that would bill more bytes than this. The
-	// default, 10 GiB or some 6 cents, is far above any query on few nodes.
-	MaxBytesBilled int64 `env:"BIGQUERY_MAX_BYTES_BILLED" envDefault:"10737418240"`
-	// LatestTTL is how old a latest reading from the cache may be; 0 caches
-	// nothing.
-	LatestTTL time.Duration `env:"LATEST_CACHE_TTL" envDefault:"3s"`
+	// MaxBytes are limits on the bytes that one query may bill. BigQuery runs no query
+	// that would bill more.
+	MaxBytes MaxBytes
 	// Linger is how long a row waits for rows of other requests while appends are
 	// in flight; 0 sends every request's rows in an append of their own.
 	Linger time.Duration `env:"APPEND_LINGER" envDefault:"2ms"`
@@ -57,6 +59,29 @@ type Config struct {
 	// and gRPC servers; both or neither.
 	Emulator        string `env:"BIGQUERY_EMULATOR_HOST"`
 	StorageEmulator string `env:"BIGQUERY_STORAGE_EMULATOR_HOST"`
+}
+
+// MaxBytes has a limit for each purpose of a query, in bytes. 16 GiB cost some 10
+// cents.
+type MaxBytes struct {
+	Page     int64 `env:"BIGQUERY_MAX_BYTES_PAGE" envDefault:"4294967296"`
+	Chart    int64 `env:"BIGQUERY_MAX_BYTES_CHART" envDefault:"17179869184"`
+	Export   int64 `env:"BIGQUERY_MAX_BYTES_EXPORT" envDefault:"68719476736"`
+	Training int64 `env:"BIGQUERY_MAX_BYTES_TRAINING" envDefault:"68719476736"`
+}
+
+// maxBytes is the limit of a purpose.
+func (c Config) maxBytes(purpose readings.Purpose) int64 {
+	switch purpose {
+	case readings.Chart:
+		return c.MaxBytes.Chart
+	case readings.Export:
+		return c.MaxBytes.Export
+	case readings.Training:
+		return c.MaxBytes.Training
+	default:
+		return c.MaxBytes.Page
+	}
 }
 
 // Bounds of one append. BigQuery takes 10 MB a request; more rows than these
@@ -81,17 +106,16 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is not a valid name", name))
 		}
 	}
-	if c.MaxBytesBilled < 10<<20 {
-		errs = append(errs, errors.New("BIGQUERY_MAX_BYTES_BILLED must be at least 10485760, the least that a query bills"))
+	for name, limit := range map[string]int64{"PAGE": c.MaxBytes.Page, "CHART": c.MaxBytes.Chart, "EXPORT": c.MaxBytes.Export, "TRAINING": c.MaxBytes.Training} {
+		if limit < 10<<20 {
+			errs = append(errs, fmt.Errorf("BIGQUERY_MAX_BYTES_%s must be at least 10485760, the least that a query bills", name))
+		}
 	}
 	if c.Linger < 0 || c.Linger > time.Second {
 		errs = append(errs, errors.New("APPEND_LINGER must lie between 0s and 1s"))
 	}
 	if c.AppendTimeout < time.Millisecond || c.AppendTimeout > 20*time.Second {
 		errs = append(errs, errors.New("APPEND_TIMEOUT must lie between 1ms and 20s"))
-	}
-	if c.LatestTTL < 0 || c.LatestTTL > time.Minute {
-		errs = append(errs, errors.New("LATEST_CACHE_TTL must lie between 0s and 1m"))
 	}
 	return errors.Join(errs...)
 }
@@ -102,8 +126,9 @@ type Store struct {
 	client  *bigquery.Client
 	writer  *writer
 	appends *coalesce.Group[[]byte, error] // encoded rows; the results are nil where the row is durable
-	latest  *latestCache
-	table   string // quoted
+	tables  tables
+	hourly  completeness
+	copied  HourCopy // nil without one
 	clock   func() time.Time
 }
 
@@ -129,10 +154,9 @@ func Open(ctx context.Context, project string, config Config, clock func() time.
 		appends: coalesce.New(func(_ context.Context, rows [][]byte) ([]error, error) {
 			return w.append(rows), nil //nolint:contextcheck // ends with the store, not with a caller
 		}, appendOptions(config.Linger)),
-		table: quotedTable(project, config.Dataset, config.Table),
-		clock: clock,
+		tables: newTables(project, config),
+		clock:  clock,
 	}
-	s.latest = newLatestCache(config.LatestTTL, clock, s.queryLatest)
 	return s, nil
 }
 
@@ -190,7 +214,6 @@ func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
 // the connections. No method may be called after it.
 func (s *Store) Close() error {
 	s.appends.Close()
-	s.latest.close()
 	s.writer.close()
 	if err := s.client.Close(); err != nil {
 		return fmt.Errorf("close BigQuery client: %w", err)

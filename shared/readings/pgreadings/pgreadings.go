@@ -4,20 +4,26 @@
 //
 // functions/ingest writes with it, run/api and functions/train read. The
 // identity of a reading is the primary key, so that what arrives twice is
-// stored once.
+// stored once. There are no hourly aggregates: a node's readings of a day lie
+// together in the index, those of a month are some 90,000 rows that are summarised in
+// a tenth of a second, and nobody is billed for them.
 package pgreadings
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 )
@@ -26,13 +32,47 @@ import (
 type Store struct {
 	pool       *pgxpool.Pool
 	clock      func() time.Time
+	table      string
 	partitions partitions
+	appends    *coalesce.Group[reading.Reading, error]
 }
 
 // New returns the table over a pool whose schema store.Migrate has brought up
 // to date. The pool stays the caller's to close.
 func New(pool *pgxpool.Pool, clock func() time.Time) *Store {
-	return &Store{pool: pool, clock: clock}
+	s := &Store{pool: pool, clock: clock, table: "sensor_data.readings"}
+	s.appends = coalesceAppends(s.append)
+	return s
+}
+
+// Bounds of one append.
+const (
+	maxAppendRows = 500
+	appendTimeout = 8 * time.Second
+)
+
+// coalesceAppends lets concurrent callers share a statement and a commit. Where the rows
+// of a batch are refused, each is appended alone: no row fails because of another.
+func coalesceAppends(run func(context.Context, []reading.Reading) error) *coalesce.Group[reading.Reading, error] {
+	return coalesce.New(func(ctx context.Context, rows []reading.Reading) ([]error, error) {
+		ctx, cancel := context.WithTimeout(ctx, appendTimeout)
+		defer cancel()
+		errs := make([]error, len(rows))
+		err := run(ctx, rows)
+		if refused := refusal(err); !refused || len(rows) == 1 {
+			return errs, err
+		}
+		for i, row := range rows {
+			errs[i] = run(ctx, []reading.Reading{row})
+		}
+		return errs, nil
+	}, coalesce.Options[reading.Reading]{MaxItems: maxAppendRows})
+}
+
+// refusal reports whether the database takes some row never: SQLSTATE class 22 or 23.
+func refusal(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (strings.HasPrefix(refused.Code, "22") || strings.HasPrefix(refused.Code, "23"))
 }
 
 // recent is how far back the newest readings are looked for before the whole
@@ -45,6 +85,14 @@ func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
 	if len(rows) == 0 {
 		return nil
 	}
+	errs, err := s.appends.DoAll(ctx, rows)
+	if err != nil {
+		return err
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) append(ctx context.Context, rows []reading.Reading) error {
 	if err := s.partitions.ensure(ctx, s.pool, rows); err != nil {
 		return err
 	}
@@ -76,10 +124,15 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 		nodes[i], messages[i], channels[i], times[i] = r.NodeID, r.MessageID, int64(r.Channel), reading.TruncateTime(r.Time)
 		temperatures[i], humidities[i] = r.Temperature, r.Humidity
 	}
+	var ring struct{ column, value string }
+	if s.table == recentTable {
+		ring.column, ring.value = ", ring", ", "+ringOf
+	}
 	_, err := s.pool.Exec(ctx, `
-		INSERT INTO sensor_data.readings (node_id, message_id, customer_id, timestamp, temperature, humidity)
-		SELECT * FROM unnest(
+		INSERT INTO `+s.table+` (node_id, message_id, customer_id, timestamp, temperature, humidity`+ring.column+`)
+		SELECT *`+ring.value+` FROM unnest(
 		    @nodes::text[], @messages::text[], @channels::bigint[], @times::timestamptz[], @temperatures::float8[], @humidities::float8[])
+		    AS r (node_id, message_id, customer_id, timestamp, temperature, humidity)
 		ON CONFLICT DO NOTHING`,
 		pgx.StrictNamedArgs{
 			"nodes": nodes, "messages": messages, "channels": channels, "times": times,
@@ -140,17 +193,19 @@ const visibleSpans = `unnest(@ids::text[], @channels::bigint[], @froms::timestam
 
 // folded are the visible readings of one node from @start to @end without copies,
 // as [readings.Fold] leaves them. Copies are found among those of a span.
-const folded = `
+func (s *Store) folded() string {
+	return `
 	SELECT r.timestamp, r.temperature, r.humidity
 	FROM ` + visibleSpans + `
 	CROSS JOIN LATERAL (
 	    SELECT timestamp, temperature, humidity,
 	           timestamp - lag(timestamp) OVER (PARTITION BY message_id, temperature, humidity ORDER BY timestamp) < @fold::interval AS is_copy
-	    FROM sensor_data.readings
+	    FROM ` + s.table + `
 	    WHERE node_id = v.node_id AND customer_id = v.channel
 	      AND timestamp >= GREATEST(@start::timestamptz - @fold::interval, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
 	) AS r
 	WHERE r.is_copy IS NOT TRUE AND r.timestamp >= @start::timestamptz`
+}
 
 // Latest implements [readings.Reader].
 func (s *Store) Latest(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
@@ -180,7 +235,7 @@ func (s *Store) latestWithin(ctx context.Context, nodes []readings.NodeRef, sinc
 		FROM `+visibleSpans+`
 		CROSS JOIN LATERAL (
 		    SELECT *
-		    FROM sensor_data.readings
+		    FROM `+s.table+`
 		    WHERE node_id = v.node_id AND customer_id = v.channel
 		      AND timestamp >= GREATEST(@since::timestamptz, v.from_time) AND timestamp < LEAST(@until::timestamptz, v.until_time)
 		    ORDER BY timestamp DESC, message_id DESC
@@ -217,7 +272,7 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 		rows, err := s.pool.Query(ctx, `
 			SELECT `+rowColumns+`
 			FROM `+visibleSpans+`
-			JOIN sensor_data.readings r ON r.node_id = v.node_id AND r.customer_id = v.channel
+			JOIN `+s.table+` r ON r.node_id = v.node_id AND r.customer_id = v.channel
 			    AND r.timestamp >= GREATEST(@start::timestamptz, v.from_time) AND r.timestamp < LEAST(@end::timestamptz, v.until_time)
 			ORDER BY r.node_id, r.customer_id, r.timestamp, r.message_id`,
 			spansOf(nodes...).args(pgx.StrictNamedArgs{"start": start.Add(-readings.FoldWithin), "end": end}))
@@ -272,7 +327,7 @@ func (s *Store) page(ctx context.Context, node readings.NodeRef, after row, end 
 		FROM `+visibleSpans+`
 		CROSS JOIN LATERAL (
 		    SELECT *
-		    FROM sensor_data.readings
+		    FROM `+s.table+`
 		    WHERE node_id = v.node_id AND customer_id = v.channel
 		      AND timestamp >= GREATEST(@after::timestamptz, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
 		      AND (timestamp, message_id, customer_id) > (@after::timestamptz, @message::text, @channel::bigint)
@@ -300,22 +355,28 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 	if n < 1 || !start.Before(end) {
 		return nil, nil
 	}
-	width := (end.Sub(start).Microseconds() + int64(n) - 1) / int64(n)
+	first, width := readings.Parts(start, end, n)
+	return s.Parts(ctx, node, start, end, first, width)
+}
+
+// Parts summarises a range in parts of a width, one of which begins at first; parts
+// without readings are absent.
+func (s *Store) Parts(ctx context.Context, node readings.NodeRef, start, end, first time.Time, width time.Duration) ([]readings.Bucket, error) {
 	rows, err := s.pool.Query(ctx, `
-		SELECT date_bin(@width * interval '1 microsecond', r.timestamp, @start) AS start,
+		SELECT date_bin(@width::interval, r.timestamp, @first) AS start,
 		       avg(r.temperature) AS avg_temperature, min(r.temperature) AS min_temperature, max(r.temperature) AS max_temperature,
 		       avg(r.humidity) AS avg_humidity, min(r.humidity) AS min_humidity, max(r.humidity) AS max_humidity,
 		       count(*) AS count
-		FROM (`+folded+`) AS r
+		FROM (`+s.folded()+`) AS r
 		GROUP BY 1
 		ORDER BY 1`,
-		spansOf(node).args(pgx.StrictNamedArgs{"width": width, "start": start, "end": end, "fold": readings.FoldWithin}))
+		spansOf(node).args(pgx.StrictNamedArgs{"width": width, "first": first, "start": start, "end": end, "fold": readings.FoldWithin}))
 	if err != nil {
-		return nil, fmt.Errorf("%d buckets of %s: %w", n, node.ID, err)
+		return nil, fmt.Errorf("buckets of %s: %w", node.ID, err)
 	}
 	buckets, err := pgx.CollectRows(rows, pgx.RowToStructByName[readings.Bucket])
 	if err != nil {
-		return nil, fmt.Errorf("%d buckets of %s: %w", n, node.ID, err)
+		return nil, fmt.Errorf("buckets of %s: %w", node.ID, err)
 	}
 	for i := range buckets {
 		buckets[i].Start = buckets[i].Start.UTC()
@@ -329,7 +390,7 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 		return nil, nil
 	}
 	rows, err := s.pool.Query(ctx, `
-		WITH seen AS MATERIALIZED (`+folded+`)
+		WITH seen AS MATERIALIZED (`+s.folded()+`)
 		SELECT COALESCE(r.avg_temperature, 0) AS avg_temperature, COALESCE(r.min_temperature, 0) AS min_temperature,
 		       COALESCE(r.max_temperature, 0) AS max_temperature, COALESCE(r.avg_humidity, 0) AS avg_humidity,
 		       COALESCE(r.min_humidity, 0) AS min_humidity, COALESCE(r.max_humidity, 0) AS max_humidity, r.count

@@ -63,7 +63,12 @@ func TestTableIsPartitionedByDayAndRefusesImpossibleValues(t *testing.T) {
 	}
 }
 
-func TestHistory(t *testing.T) {
+func TestHourly(t *testing.T) {
 	t.Parallel()
-	readingstest.RunHistory(t, pgreadings.New(pgtest.New(t), readingstest.Now))
+	readingstest.RunHourly(t, pgreadings.New(pgtest.New(t), readingstest.Now), func([]time.Time) {}) // it keeps none
+}
+
+func TestSample(t *testing.T) {
+	t.Parallel()
+	readingstest.RunSample(t, pgreadings.New(pgtest.New(t), readingstest.Now))
 }

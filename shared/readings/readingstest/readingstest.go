@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
@@ -292,9 +294,9 @@ func buckets(t *testing.T, store Store, node string) {
 		t.Fatal(err)
 	}
 	want := []readings.Bucket{
-		{Start: start, AvgTemperature: 21, MinTemperature: 20, MaxTemperature: 22, AvgHumidity: 42, MinHumidity: 40, MaxHumidity: 44, Count: 2},
-		{Start: start.Add(30 * time.Minute), AvgTemperature: 30, MinTemperature: 30, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 50, MaxHumidity: 50, Count: 1},
-		{Start: start.Add(45 * time.Minute), AvgTemperature: 31, MinTemperature: 31, MaxTemperature: 31, AvgHumidity: 51, MinHumidity: 51, MaxHumidity: 51, Count: 1},
+		{Start: start, Stats: readings.Stats{AvgTemperature: 21, MinTemperature: 20, MaxTemperature: 22, AvgHumidity: 42, MinHumidity: 40, MaxHumidity: 44, Count: 2}},
+		{Start: start.Add(30 * time.Minute), Stats: readings.Stats{AvgTemperature: 30, MinTemperature: 30, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 50, MaxHumidity: 50, Count: 1}},
+		{Start: start.Add(45 * time.Minute), Stats: readings.Stats{AvgTemperature: 31, MinTemperature: 31, MaxTemperature: 31, AvgHumidity: 51, MinHumidity: 51, MaxHumidity: 51, Count: 1}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -306,6 +308,109 @@ func buckets(t *testing.T, store Store, node string) {
 			t.Errorf("asked for %d buckets, got %d, %v", n, len(got), err)
 		}
 	}
+}
+
+// RunHourly holds summaries of more than a week to what readings add up to, before
+// there are hourly aggregates, with them, and with readings that came since. The
+// function brings the aggregates up to date that the store keeps, when readings of
+// these days have come since it was called before.
+func RunHourly(t *testing.T, store Store, aggregate func(days []time.Time)) {
+	t.Helper()
+	const node = "hourly"
+	random := rand.New(rand.NewPCG(16, 1)) //nolint:gosec // the same numbers each time
+	end := Now().Add(7*time.Minute + 30*time.Second)
+	first := end.AddDate(0, 0, -12)
+	var rows []reading.Reading
+	for when := first; when.Before(end); when = when.Add(time.Duration(4+random.IntN(60)) * time.Minute) {
+		r := at(node, strconv.Itoa(len(rows)), when.Truncate(time.Second), 20+random.NormFloat64(), 40+random.NormFloat64())
+		r.Channel = reading.Channel(random.IntN(3))
+		rows = append(rows, r)
+		if random.IntN(4) == 0 { // a copy, often in the next hour
+			r.Time = r.Time.Add(time.Duration(1+random.IntN(11)) * time.Minute)
+			rows = append(rows, r)
+		}
+	}
+	midnight := at(node, "midnight", Now().Truncate(24*time.Hour).AddDate(0, 0, -3).Add(-time.Minute), 30, 50)
+	copied := midnight
+	copied.Time = copied.Time.Add(2 * time.Minute)
+	add(t, store, append(slices.Clone(rows), midnight, copied, midnight)...)
+	check := func(when string) {
+		t.Helper()
+		for name, visible := range map[string][]reading.Span{
+			"the open channel":       {{}},
+			"a hold":                 {{From: first.Add(50*time.Hour + 17*time.Minute), Until: end.Add(-49*time.Hour - 3*time.Minute)}},
+			"a hold from an hour on": {{From: Now().AddDate(0, 0, -9)}},
+			"enrolled, with holds": {
+				{Channel: 2, From: first.Add(100*time.Hour + time.Second)},
+				{Until: first.Add(30*time.Hour + 59*time.Minute)},
+				{From: first.Add(31*time.Hour + time.Minute)},
+			},
+		} {
+			ref := readings.NodeRef{ID: node, Visible: visible}
+			for _, n := range []int{9, 500} {
+				start := end.Add(-10*24*time.Hour - 11*time.Minute)
+				begin, width := readings.Parts(start, end, n)
+				want := map[time.Time]readings.Stats{}
+				for _, r := range collect(t, store, ref, start, end) {
+					part := begin.Add(r.Time.Sub(begin) / width * width)
+					want[part] = including(want[part], r)
+				}
+				got := map[time.Time]readings.Stats{}
+				parts, err := store.Buckets(t.Context(), ref, start, end, n)
+				for _, part := range parts {
+					got[part.Start] = part.Stats
+				}
+				if err != nil || len(parts) != len(got) || len(parts) > n {
+					t.Errorf("%s: %s: %d buckets of %d, %v", when, name, len(parts), n, err)
+				}
+				if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+					t.Errorf("%s: %s in %d (-want +got):\n%s", when, name, n, diff)
+				}
+			}
+			starts := []time.Time{end.Add(-time.Hour), end.AddDate(0, 0, -7), end.AddDate(0, 0, -11)}
+			want := make([]readings.Stats, len(starts))
+			for i, start := range starts {
+				for _, r := range collect(t, store, ref, start, end) {
+					want[i] = including(want[i], r)
+				}
+			}
+			got, err := store.Stats(t.Context(), ref, end, starts)
+			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" || err != nil {
+				t.Errorf("%s: statistics of %s (-want +got), %v:\n%s", when, name, err, diff)
+			}
+		}
+	}
+	check("before")
+	var days []time.Time
+	for day := first.Truncate(24 * time.Hour); day.Before(end); day = day.AddDate(0, 0, 1) {
+		days = append(days, day)
+	}
+	aggregate(days)
+	check("aggregated")
+	add(t, store, at(node, "newest", end.Add(-time.Second), 60, 60))
+	check("with a newer one")
+	late := at(node, "late", days[4].Add(-2*time.Minute), -30, 10)
+	repeated := late
+	repeated.Time = days[4].Add(time.Minute)
+	add(t, store, repeated)
+	aggregate(days[4:5])
+	check("with one that came late")
+	add(t, store, late) // of which that is a copy
+	aggregate(days[3:4])
+	check("with one that came later")
+}
+
+// including returns a summary with one more reading.
+func including(s readings.Stats, r reading.Reading) readings.Stats {
+	if s.Count == 0 {
+		s = readings.Stats{MinTemperature: r.Temperature, MaxTemperature: r.Temperature, MinHumidity: r.Humidity, MaxHumidity: r.Humidity}
+	}
+	s.Count++
+	s.AvgTemperature += (r.Temperature - s.AvgTemperature) / float64(s.Count)
+	s.AvgHumidity += (r.Humidity - s.AvgHumidity) / float64(s.Count)
+	s.MinTemperature, s.MaxTemperature = min(s.MinTemperature, r.Temperature), max(s.MaxTemperature, r.Temperature)
+	s.MinHumidity, s.MaxHumidity = min(s.MinHumidity, r.Humidity), max(s.MaxHumidity, r.Humidity)
+	return s
 }
 
 func noBuckets(t *testing.T, store Store, node string) {

@@ -35,7 +35,7 @@ run "bootstrap" {
   }
 
   assert {
-    condition     = contains([for right in google_project_iam_member.deployer : right.role], "roles/cloudbuild.builds.viewer")
+    condition     = contains([for right in google_project_iam_member.deployer : right.role], "roles/cloudbuild.builds.editor")
     error_message = "A release cannot see whether the one that holds the lock is over."
   }
 

@@ -25,7 +25,7 @@ resource "google_cloud_run_v2_service" "this" {
   location            = var.region
   name                = "api"
   description         = "Backend API and dashboard."
-  ingress             = "INGRESS_TRAFFIC_ALL"
+  ingress             = var.only_behind_load_balancer ? "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER" : "INGRESS_TRAFFIC_ALL"
   deletion_protection = var.deletion_protection
   labels              = var.labels
 
@@ -116,9 +116,21 @@ resource "google_cloud_run_v2_service" "this" {
     }
   }
 
+  # A release keeps the requests where they are until the newest revision, which has an
+  # address by its tag, has passed a smoke test.
+  dynamic "traffic" {
+    for_each = var.traffic
+    content {
+      type     = "TRAFFIC_TARGET_ALLOCATION_TYPE_REVISION"
+      revision = traffic.key
+      percent  = traffic.value
+    }
+  }
+
   traffic {
     type    = "TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST"
-    percent = 100
+    percent = length(var.traffic) == 0 ? 100 : 0
+    tag     = "next"
   }
 
   lifecycle {

@@ -42,3 +42,13 @@ output "open" {
   description = "Whether everybody may call the service without a token of Google's, or null before there is an image."
   value       = one(google_cloud_run_v2_service.this[*].invoker_iam_disabled)
 }
+
+output "next_uri" {
+  description = "Address of the newest revision, or null without an image."
+  value       = try(one([for target in google_cloud_run_v2_service.this[0].traffic_statuses : target.uri if target.tag == "next"]), one(google_cloud_run_v2_service.this[*].uri))
+}
+
+output "ingress" {
+  description = "Where requests may come from, or null before there is an image."
+  value       = one(google_cloud_run_v2_service.this[*].ingress)
+}

@@ -55,3 +55,15 @@ variable "labels" {
   type        = map(string)
   default     = {}
 }
+
+variable "traffic" {
+  description = "Revisions that get the requests, with their percentages; empty for the newest."
+  type        = map(number)
+  default     = {}
+}
+
+variable "only_behind_load_balancer" {
+  description = "Whether requests come by the load balancer alone, and none at the address of Cloud Run."
+  type        = bool
+  default     = false
+}

@@ -2,6 +2,7 @@
 # that Google renews, and a load balancer that also sends http to https.
 locals {
   name = "coldaisle"
+  tags = { (local.name) = null, "${local.name}-next" = "next" }
 }
 
 resource "google_compute_global_address" "this" {
@@ -23,25 +24,32 @@ resource "google_compute_managed_ssl_certificate" "this" {
   }
 }
 
+# The service, and its newest revision by the tag: a release looks at that one before it
+# gets requests.
 resource "google_compute_region_network_endpoint_group" "this" {
+  for_each = local.tags
+
   project               = var.project_id
   region                = var.region
-  name                  = local.name
+  name                  = each.key
   network_endpoint_type = "SERVERLESS"
 
   cloud_run {
     service = var.service
+    tag     = each.value
   }
 }
 
 resource "google_compute_backend_service" "this" {
+  for_each = local.tags
+
   project               = var.project_id
-  name                  = local.name
+  name                  = each.key
   protocol              = "HTTPS"
   load_balancing_scheme = "EXTERNAL_MANAGED"
 
   backend {
-    group = google_compute_region_network_endpoint_group.this.id
+    group = google_compute_region_network_endpoint_group.this[each.key].id
   }
 
   log_config {
@@ -52,7 +60,31 @@ resource "google_compute_backend_service" "this" {
 resource "google_compute_url_map" "this" {
   project         = var.project_id
   name            = local.name
-  default_service = google_compute_backend_service.this.id
+  default_service = google_compute_backend_service.this[local.name].id
+
+  host_rule {
+    hosts        = [var.domain]
+    path_matcher = "release"
+  }
+
+  path_matcher {
+    name            = "release"
+    default_service = google_compute_backend_service.this[local.name].id
+
+    route_rules {
+      priority = 1
+      service  = google_compute_backend_service.this["${local.name}-next"].id
+
+      match_rules {
+        prefix_match = "/"
+
+        header_matches {
+          header_name = "X-Coldaisle-Release"
+          exact_match = "next"
+        }
+      }
+    }
+  }
 }
 
 resource "google_compute_url_map" "redirect" {

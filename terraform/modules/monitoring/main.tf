@@ -67,6 +67,77 @@ resource "google_logging_metric" "clamped" {
   }
 }
 
+# The API logs each status of an enrolled gateway that has to correct its system clock by
+# more than five minutes.
+resource "google_logging_metric" "clock" {
+  project     = var.project_id
+  name        = "coldaisle/gateway_clock_off"
+  description = "Statuses of enrolled gateways whose system clock is more than five minutes off, by gateway."
+  filter      = "resource.type=\"cloud_run_revision\" AND jsonPayload.message=\"a gateway's system clock is off\""
+
+  metric_descriptor {
+    metric_kind = "DELTA"
+    value_type  = "INT64"
+    unit        = "1"
+
+    labels {
+      key         = "gateway"
+      value_type  = "STRING"
+      description = "Id of the gateway."
+    }
+  }
+
+  label_extractors = {
+    gateway = "EXTRACT(jsonPayload.gateway)"
+  }
+}
+
+# The API logs each dark site every five minutes: an enrolled gateway, or a customer whose
+# other gateways send nothing.
+resource "google_logging_metric" "dark" {
+  project     = var.project_id
+  name        = "coldaisle/site_dark"
+  description = "Looks at which a site had said nothing for 15 minutes, by gateway and customer."
+  filter      = "resource.type=\"cloud_run_revision\" AND jsonPayload.message=\"a site is dark\""
+
+  metric_descriptor {
+    metric_kind = "DELTA"
+    value_type  = "INT64"
+    unit        = "1"
+
+    labels {
+      key         = "gateway"
+      value_type  = "STRING"
+      description = "Id of the gateway, or not enrolled."
+    }
+
+    labels {
+      key         = "customer"
+      value_type  = "INT64"
+      description = "Id of the customer."
+    }
+  }
+
+  label_extractors = {
+    gateway  = "EXTRACT(jsonPayload.gateway)"
+    customer = "EXTRACT(jsonPayload.customer_id)"
+  }
+}
+
+# The probe calls ingest each minute, so that requests do not tell whether gateways do.
+resource "google_logging_metric" "stored" {
+  project     = var.project_id
+  name        = "coldaisle/readings_stored"
+  description = "Minutes of an instance in which readings were stored."
+  filter      = "resource.type=\"cloud_run_revision\" AND jsonPayload.readings_stored>0"
+
+  metric_descriptor {
+    metric_kind = "DELTA"
+    value_type  = "INT64"
+    unit        = "1"
+  }
+}
+
 resource "google_monitoring_uptime_check_config" "api" {
   count = var.uptime_check_enabled ? 1 : 0
 

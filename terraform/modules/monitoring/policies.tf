@@ -45,6 +45,30 @@ locals {
       threshold         = 0
       duration_seconds  = 600
     }
+    gateway_clock = {
+      title             = "A gateway's system clock is off"
+      runbook           = "The system clock of an enrolled gateway is more than five minutes off. It publishes nothing until the clock is set; its readings are kept and get their true times."
+      metric            = "logging.googleapis.com/user/${google_logging_metric.clock.name}"
+      filter            = "resource.type = \"cloud_run_revision\""
+      alignment_seconds = 300
+      aligner           = "ALIGN_DELTA"
+      reducer           = "REDUCE_SUM"
+      group             = ["metric.labels.gateway"]
+      threshold         = 0
+      duration_seconds  = 300
+    }
+    site_dark = {
+      title             = "A site is dark"
+      runbook           = "An enrolled gateway has reported nothing for 15 minutes or, where the gateway is called not enrolled, no reading of that customer has come. Other sites may be well."
+      metric            = "logging.googleapis.com/user/${google_logging_metric.dark.name}"
+      filter            = "resource.type = \"cloud_run_revision\""
+      alignment_seconds = 600
+      aligner           = "ALIGN_DELTA"
+      reducer           = "REDUCE_SUM"
+      group             = ["metric.labels.gateway", "metric.labels.customer"]
+      threshold         = 0
+      duration_seconds  = 0
+    }
     function_errors = {
       title             = "A function fails"
       runbook           = "A function answers with 5xx, and Pub/Sub delivers those messages again. Its log names the cause; the database or BigQuery may be unavailable."
@@ -122,8 +146,8 @@ locals {
     for no_readings in var.readings_expected ? ["no_readings"] : [] : no_readings => {
       title              = "No readings arrive"
       runbook            = "Ingest has stored nothing for 15 minutes. Either no gateway publishes (metric of topic ${var.data_topic}, log of a gateway), or ingest fails."
-      metric             = "run.googleapis.com/request_count"
-      filter             = "resource.type = \"cloud_run_revision\" AND resource.labels.service_name = \"${var.ingest}\" AND metric.labels.response_code_class = \"2xx\""
+      metric             = "logging.googleapis.com/user/${google_logging_metric.stored.name}"
+      filter             = "resource.type = \"cloud_run_revision\" AND resource.labels.service_name = \"${var.ingest}\""
       alignment_seconds  = 300
       aligner            = "ALIGN_DELTA"
       reducer            = "REDUCE_SUM"
@@ -157,7 +181,7 @@ resource "google_monitoring_alert_policy" "this" {
   display_name          = "Coldaisle: ${each.value.title}"
   combiner              = "OR"
   notification_channels = local.channels
-  severity              = contains(["readings_clamped", "database_disk", "database_connections", "api_latency"], each.key) ? "WARNING" : "ERROR"
+  severity              = contains(["readings_clamped", "gateway_clock", "site_dark", "database_disk", "database_connections", "api_latency"], each.key) ? "WARNING" : "ERROR"
 
   conditions {
     display_name = each.value.title

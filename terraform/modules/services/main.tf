@@ -4,11 +4,13 @@ resource "google_project_service" "this" {
   for_each = toset([
     "artifactregistry.googleapis.com",
     "bigquery.googleapis.com",
+    "bigquerydatatransfer.googleapis.com",
     "bigquerystorage.googleapis.com",
     "billingbudgets.googleapis.com",
     "cloudbuild.googleapis.com",
     "cloudfunctions.googleapis.com",
     "cloudresourcemanager.googleapis.com",
+    "cloudscheduler.googleapis.com",
     "compute.googleapis.com",
     "iam.googleapis.com",
     "iamcredentials.googleapis.com",

@@ -1,14 +1,15 @@
 import border
 
-STA_IF = 0
+STA_IF, AP_IF = 0, 1
 
 
 class WLAN:
     def __init__(self, interface):
-        self._joined = False
+        self._joined, self._interface = False, interface
 
     def active(self, on):
-        pass
+        if self._interface == AP_IF and not on:
+            print("access point off")
 
     def connect(self, name, password):
         self._joined = True

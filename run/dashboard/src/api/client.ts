@@ -7,6 +7,8 @@ type Schemas = components["schemas"];
 export type Room = Schemas["Room"];
 export type Sensor = Schemas["Sensor"];
 export type Gateway = Schemas["Gateway"];
+export type ApiKey = Schemas["ApiKey"];
+export type LoggedChange = Schemas["LoggedChange"];
 export type DiscoveredNode = Schemas["DiscoveredNode"];
 export type Reading = Schemas["ReadingBody"];
 export type Bucket = Schemas["BucketBody"];
@@ -22,7 +24,17 @@ export class ApiError extends Error {
   }
 }
 
-export const api = createClient<paths, "application/json">({ baseUrl: "/", headers: { "Content-Type": "application/json" } });
+/** How long an answer may take, its body included, before the page says that there is none: milliseconds. */
+function patience(request: Request): number {
+  // A download is as long as it is, a preview and a report read months: the service gives it up after 30 s.
+  if (request.url.includes("format=csv")) return 600_000;
+  return /\/rules\/preview$|\/data\/report\//.test(request.url) ? 40_000 : 10_000;
+}
+
+export const api = createClient<paths, "application/json">({
+  baseUrl: "/", headers: { "Content-Type": "application/json" },
+  fetch: (request) => fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(patience(request))]) }),
+});
 
 api.use({
   onRequest({ request }) {
@@ -46,8 +58,12 @@ export async function unwrap<T>(call: Promise<{ data?: T; error?: unknown; respo
   throw new ApiError(response.status, detail ?? `The service answered ${response.status}.`);
 }
 
+/** Whether there was no answer in time. */
+export const hung = (error: unknown) => error instanceof DOMException && error.name === "TimeoutError";
+
 /** The text that a user sees for an error. */
 export function messageOf(error: unknown): string {
   if (error instanceof ApiError) return error.message;
+  if (hung(error)) return "The service does not answer.";
   return "The service cannot be reached.";
 }

@@ -6,9 +6,14 @@ export async function downloadReadings(sensorID: string, start: number, end: num
   const blob = (await unwrap(
     api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: sensorID }, query }, parseAs: "blob" }),
   )) as unknown as Blob;
+  save(blob, `${sensorID.replaceAll(":", "-")}-${query.start_time.slice(0, 10)}.csv`);
+}
+
+/** Saves a file under a name. */
+export function save(blob: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
-  link.download = `${sensorID.replaceAll(":", "-")}-${query.start_time.slice(0, 10)}.csv`;
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -1,20 +1,27 @@
 // The queries of the pages, and how fresh each answer must be.
-import { QueryClient, useQueries, useQuery } from "@tanstack/react-query";
-import { api, unwrap, ApiError, type Bucket, type Reading, type Room, type Sensor, type Windows } from "./client";
-import type { Episode } from "../logic/episodes";
+import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { api, hung, unwrap, ApiError, type Bucket, type Room, type Sensor, type Windows } from "./client";
+import { joined, type Incident } from "../logic/incidents";
+import type { Overview } from "../logic/overview";
+import { hearOverview } from "./alarm";
+import { askNow, errorOf, listen } from "./live";
+import type { Told } from "./poll";
 import { byName } from "../logic/names";
 import { session } from "./session";
 
 const second = 1000;
 /** Nodes report every 30 s. With half of that the page is at most one reading behind. */
 export const refreshEvery = 15 * second;
+/** What has been is asked for anew every 5 minutes: it may cost money by the request. */
+export const pastEvery = 300 * second;
 
 export const queryClient = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 5 * second,
-      // Only an API that cannot be reached is tried again: what it refuses, it refuses again.
-      retry: (failures, error) => failures < 2 && !(error instanceof ApiError && error.status < 500),
+      // Only an API that cannot be reached is tried again at once: what it refuses, it refuses again, and
+      // after one that hangs for 10 s the user is told.
+      retry: (failures, error) => failures < 2 && !(error instanceof ApiError && error.status < 500) && !hung(error),
       refetchOnWindowFocus: true,
     },
   },
@@ -24,17 +31,70 @@ export const queryClient = new QueryClient({
 const poll = () => (session.expired() ? false : refreshEvery);
 const me = () => session.get()?.customerID ?? 0;
 
+const live = ["live"] as const;
+
 export const keys = {
-  rooms: ["rooms"] as const,
-  sensors: (roomID: number) => ["sensors", roomID] as const,
+  /** All that the overview shows: what changes a room, a sensor, an incident or a rule makes this stale. */
+  live,
+  overview: [...live, "overview"] as const,
+  rooms: [...live, "rooms"] as const,
+  sensors: (roomID: number) => [...live, "sensors", roomID] as const,
+  incidents: [...live, "incidents"] as const,
+  rules: [...live, "rules"] as const,
+  maintenance: [...live, "maintenance"] as const,
   gateways: ["gateways"] as const,
   discovered: ["discovered"] as const,
-  alerts: ["alerts"] as const,
+  presets: ["presets"] as const,
   thresholds: ["thresholds"] as const,
   predictions: ["predictions"] as const,
   runs: ["runs"] as const,
   profile: ["profile"] as const,
+  apiKeys: ["api-keys"] as const,
+  audit: ["audit"] as const,
 };
+
+/** What the overview said last: the answer, and what its ETag was. */
+type Seen = Overview & { etag: string | null; /** The service's clock less this one's, in milliseconds. */ ahead: number };
+
+function seen({ overview, etag, ahead }: Extract<Told, { etag: unknown }>): Seen {
+  if (!overview) throw new ApiError(502, "The service answered nothing.");
+  hearOverview(overview);
+  return { ...overview, etag, ahead: ahead ?? 0 };
+}
+
+/** What the worker told and no query has taken yet. */
+let told: Told | undefined;
+
+/** Rooms, sensors, newest readings and open incidents: the worker polls them, whether the tab is hidden or not. */
+export function useOverview() {
+  return useQuery({
+    queryKey: keys.overview, staleTime: 5 * second,
+    // It is replaced as a whole, and asked for even where the browser thinks that it is offline. The worker tries again.
+    structuralSharing: false, networkMode: "always", retry: false,
+    queryFn: async ({ client }): Promise<Seen> => {
+      const before = client.getQueryData<Seen>(keys.overview);
+      const heard = told ?? await askNow(before?.etag ?? null);
+      told = undefined;
+      if ("failure" in heard) throw errorOf(heard);
+      if (heard.overview) return seen(heard);
+      if (before && before.etag === heard.etag) return before;
+      // Unchanged for another tab, which saw what this one missed.
+      const whole = await askNow(null);
+      if ("failure" in whole) throw errorOf(whole);
+      return seen(whole);
+    },
+  });
+}
+
+/** Begins to take what the worker tells. */
+export function followOverview(): void {
+  listen((heard) => {
+    told = heard;
+    void queryClient.refetchQueries({ queryKey: keys.overview, exact: true }, { cancelRefetch: false }).finally(() => {
+      if (told === heard) told = undefined;
+    });
+  });
+}
 
 /** By name. */
 export function useRooms() {
@@ -44,25 +104,11 @@ export function useRooms() {
   });
 }
 
-const sensorsOf = (roomID: number) => ({
-  queryKey: keys.sensors(roomID), staleTime: 60 * second, select: byName<Sensor>,
-  queryFn: () => unwrap(api.GET("/api/v1/sensors/list_sensors/{room_id}", { params: { path: { room_id: roomID } } })),
-});
-
 /** By name. */
 export function useSensors(roomID: number) {
-  return useQuery(sensorsOf(roomID));
-}
-
-/** The sensors of all rooms, sorted by name in each room; undefined until every list is there. */
-export function useAllSensors(rooms: readonly Room[] | undefined) {
-  return useQueries({
-    queries: (rooms ?? []).map((room) => sensorsOf(room.id)),
-    combine: (lists) => ({
-      error: lists.find((list) => list.error)?.error ?? null,
-      retry: () => lists.forEach((list) => list.error && void list.refetch()),
-      data: rooms && lists.every((list) => list.data) ? lists.flatMap((list): Sensor[] => list.data ?? []) : undefined,
-    }),
+  return useQuery({
+    queryKey: keys.sensors(roomID), staleTime: 60 * second, select: byName<Sensor>,
+    queryFn: () => unwrap(api.GET("/api/v1/sensors/list_sensors/{room_id}", { params: { path: { room_id: roomID } } })),
   });
 }
 
@@ -86,64 +132,93 @@ export function useDiscovered() {
   });
 }
 
-/** multi-sensor takes so many ids in one request. */
-const idsPerRequest = 1000;
+/** The most incidents that the API lists at once. */
+const listLimit = 500;
+/** How many of the history come at once. */
+export const pageLength = 100;
 
-/** The latest reading of each sensor by id: one request for all of them. */
-export function useLatest(ids: readonly string[] | undefined) {
+/** Incidents that last, and those that nobody has acknowledged: newest first. */
+export function useOpenIncidents() {
   return useQuery({
-    queryKey: ["latest", ids], enabled: ids !== undefined && ids.length > 0, refetchInterval: poll,
-    placeholderData: (before) => before,
-    queryFn: async () => {
-      const latest: Record<string, Reading> = {};
-      for (let i = 0; i < (ids?.length ?? 0); i += idsPerRequest) {
-        const part = ids?.slice(i, i + idsPerRequest) ?? [];
-        Object.assign(latest, await unwrap(api.POST("/api/v1/data/multi-sensor", { body: { node_ids: part } })));
-      }
-      return latest;
+    queryKey: [...keys.incidents, "open"], refetchInterval: poll,
+    queryFn: () => unwrap(api.GET("/api/v1/incidents", { params: { query: { state: "open", limit: listLimit } } })),
+  });
+}
+
+export interface HistoryFilter {
+  roomID: number | undefined;
+  kind: Incident["kind"] | undefined;
+  /** Milliseconds since the epoch. */
+  from: number | undefined;
+  to: number | undefined;
+}
+
+const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
+
+/** All incidents, newest first, page by page. */
+export function useIncidentHistory({ roomID, kind, from, to }: HistoryFilter, enabled: boolean) {
+  return useInfiniteQuery({
+    queryKey: [...keys.incidents, "history", roomID, kind, from, to], enabled, initialPageParam: to,
+    queryFn: ({ pageParam: before }) => unwrap(api.GET("/api/v1/incidents", {
+      params: { query: { room_id: roomID, kind, start_time: iso(from), end_time: iso(before), limit: pageLength } },
+    })),
+    // The next page begins with those of the same millisecond again, so that none between two pages is lost.
+    getNextPageParam: (page, _, before) => {
+      const last = page.at(-1);
+      const next = last && Date.parse(last.start_time) + 1;
+      return page.length < pageLength || next === before ? undefined : next;
     },
   });
 }
 
-/** The most alerts, and the most episodes, that the API lists. */
-export const listLimit = 500;
-
-/** Episodes with unacknowledged alerts. */
-export function useActiveEpisodes() {
+/** Incidents of one sensor in a range of milliseconds; without one, its newest. */
+export function useIncidentsOf(id: string, range?: readonly [start: number, end: number]) {
   return useQuery({
-    queryKey: [...keys.alerts, "active"], refetchInterval: poll,
-    queryFn: () => unwrap(api.GET("/api/v1/alerts/episodes", { params: { query: { active: true, limit: listLimit } } })),
-  });
-}
-
-export function usePastEpisodes(enabled: boolean) {
-  return useQuery({
-    queryKey: [...keys.alerts, "past"], refetchInterval: poll, enabled,
-    queryFn: () => unwrap(api.GET("/api/v1/alerts/episodes", { params: { query: { limit: listLimit } } })),
-  });
-}
-
-/** Episodes of one sensor in a range of milliseconds; without one, its newest. */
-export function useEpisodesOf(id: string, range?: readonly [start: number, end: number]) {
-  const bounds = range && { start_time: new Date(range[0]).toISOString(), end_time: new Date(range[1]).toISOString() };
-  return useQuery({
-    queryKey: [...keys.alerts, "sensor", id, range], refetchInterval: range ? false : poll,
+    queryKey: [...keys.incidents, "sensor", id, range],
     placeholderData: (before, query) => (query?.queryKey[2] === id ? before : undefined),
-    queryFn: () => unwrap(api.GET("/api/v1/alerts/episodes", { params: { query: { sensor_id: id, limit: listLimit, ...bounds } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/incidents", {
+      params: { query: { sensor_id: id, start_time: iso(range?.[0]), end_time: iso(range?.[1]), limit: range ? listLimit : 50 } },
+    })),
   });
 }
 
-/** The alerts of an episode, newest first. */
-export function useAlertsOf(episode: Episode) {
+/** All incidents that were in a range of milliseconds, newest first. */
+export function useIncidentsBetween(roomID: number | undefined, start: number, end: number) {
   return useQuery({
-    queryKey: [...keys.alerts, "episode", episode], placeholderData: (before) => before,
-    queryFn: async () => {
-      const after = new Date(Date.parse(episode.end_time) + 1).toISOString();
-      const query = { sensor_id: episode.sensor_id, start_time: episode.start_time, end_time: after, limit: listLimit };
-      const alerts = await unwrap(api.GET("/api/v1/alerts/history", { params: { query } }));
-      return alerts.filter((alert) => alert.alert_type === episode.alert_type);
+    queryKey: [...keys.incidents, "between", roomID, start, end], staleTime: 60 * second,
+    queryFn: async ({ signal }) => {
+      const pages: Incident[][] = [];
+      for (let before = end; ;) {
+        const page = await unwrap(api.GET("/api/v1/incidents", { signal, params: { query: { room_id: roomID, start_time: iso(start), end_time: iso(before), limit: listLimit } } }));
+        pages.push(page);
+        // As in the history: the border comes twice.
+        const next = Date.parse(page.at(-1)?.start_time ?? "") + 1;
+        if (page.length < listLimit || next === before) return joined(pages);
+        before = next;
+      }
     },
   });
+}
+
+/** One incident and what happened to it. */
+export function useIncident(id: string) {
+  return useQuery({
+    queryKey: [...keys.incidents, "one", id], refetchInterval: poll,
+    queryFn: () => unwrap(api.GET("/api/v1/incidents/{incident_id}", { params: { path: { incident_id: id } } })),
+  });
+}
+
+/** The two thresholds first. */
+export function useRules() {
+  return useQuery({ queryKey: keys.rules, staleTime: 60 * second, queryFn: () => unwrap(api.GET("/api/v1/rules")) });
+}
+
+export function usePresets() {
+  return useQuery({ queryKey: keys.presets, staleTime: Infinity, queryFn: () => unwrap(api.GET("/api/v1/rules/presets")) });
+}
+
+export function useMaintenance() {
+  return useQuery({ queryKey: keys.maintenance, refetchInterval: 4 * refreshEvery, queryFn: () => unwrap(api.GET("/api/v1/maintenance")) });
 }
 
 export function useThresholds() {
@@ -153,35 +228,24 @@ export function useThresholds() {
   });
 }
 
-function rows(id: string, start: number, end: number, points: number | undefined, signal?: AbortSignal) {
-  const query = {
-    start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(),
-    ...(points === undefined ? {} : { max_points: points }),
-  };
-  return unwrap(api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: id }, query }, signal }));
-}
-
 /** Readings of a range in milliseconds, in so many buckets at most. */
 export async function history(id: string, start: number, end: number, points: number, signal?: AbortSignal): Promise<Bucket[]> {
-  return (await rows(id, start, end, points, signal)).flatMap((row) => ("count" in row ? [row] : []));
+  const query = { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), max_points: points };
+  const rows = await unwrap(api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: id }, query }, signal }));
+  return rows.flatMap((row) => ("count" in row ? [row] : []));
 }
 
-/** Every reading of a range in milliseconds. */
-export function readings(id: string, start: number, end: number, signal?: AbortSignal): Promise<Reading[]> {
-  return rows(id, start, end, undefined, signal);
-}
-
-export function useHistory(id: string, start: number, end: number, points: number) {
+export function useHistory(id: string | undefined, start: number, end: number, points: number) {
   return useQuery<Bucket[]>({
-    queryKey: ["history", id, start, end, points], staleTime: 5 * 60 * second,
+    queryKey: ["history", id, start, end, points], staleTime: pastEvery, enabled: id !== undefined,
     placeholderData: (before, query) => (query?.queryKey[1] === id ? before : undefined),
-    queryFn: ({ signal }) => history(id, start, end, points, signal),
+    queryFn: ({ signal }) => history(id ?? "", start, end, points, signal),
   });
 }
 
 export function useStats(id: string) {
   return useQuery({
-    queryKey: ["stats", id], staleTime: 60 * second, refetchInterval: 4 * refreshEvery,
+    queryKey: ["stats", id], staleTime: pastEvery, refetchInterval: pastEvery,
     queryFn: async (): Promise<Partial<Windows>> => {
       const stats = await unwrap(api.GET("/api/v1/data/stats/{sensor_id}", { params: { path: { sensor_id: id } } }));
       return "windows" in stats ? stats.windows : {};
@@ -192,7 +256,7 @@ export function useStats(id: string) {
 /** null while there is no model, or too little to forecast from. */
 export function useForecast(id: string) {
   return useQuery({
-    queryKey: ["forecast", id], refetchInterval: poll,
+    queryKey: ["forecast", id], refetchInterval: () => (poll() ? 4 * refreshEvery : false),
     queryFn: () =>
       unwrap(api.GET("/api/v1/ml/forecast/{sensor_id}", { params: { path: { sensor_id: id } } })).catch((error: unknown) => {
         if (error instanceof ApiError && error.status === 404) return null;

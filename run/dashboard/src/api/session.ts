@@ -1,5 +1,6 @@
 // Who is signed in. The token is kept in memory, and in session storage where the
-// browser allows it, so that it survives a reload. It is gone when the tab is closed.
+// browser allows it, so that it survives a reload. Tabs tell each other: a new one is
+// signed in where another is, and when the last one is closed the token is gone.
 import { Stored } from "./storage";
 
 export interface Session {
@@ -8,6 +9,8 @@ export interface Session {
   email: string;
   /** Milliseconds since the epoch. */
   expires: number;
+  /** Of an API key: it reads alone, shows the wall, and is no other tab's. */
+  key?: true;
 }
 
 const stored = new Stored("sessionStorage", "coldaisle.session");
@@ -16,6 +19,7 @@ let current: Session | null = restore();
 let kept = current !== null;
 let expired = current !== null && current.expires <= Date.now();
 let timer: ReturnType<typeof setTimeout> | undefined;
+const tabs = openTabs();
 arm();
 
 function restore(): Session | null {
@@ -29,7 +33,45 @@ function restore(): Session | null {
 
 function arm(): void {
   clearTimeout(timer);
-  if (current && !expired) timer = setTimeout(expire, Math.max(0, current.expires - Date.now()));
+  if (current && !expired && !current.key) timer = setTimeout(expire, Math.max(0, current.expires - Date.now()));
+}
+
+type Told = { ask: true } | { started: Session } | { ended: number };
+
+/** The other tabs of this browser; undefined where it has no such channel. */
+function openTabs(): BroadcastChannel | undefined {
+  let channel: BroadcastChannel;
+  try {
+    channel = new BroadcastChannel("coldaisle.session");
+  } catch {
+    return undefined;
+  }
+  channel.onmessage = ({ data }: MessageEvent<Told>) => {
+    if ("ask" in data) {
+      if (current && !expired && !current.key) channel.postMessage({ started: current } satisfies Told);
+    } else if ("started" in data) {
+      // Another customer's session is another tab's own.
+      if (!current || (current.customerID === data.started.customerID && (expired || data.started.expires > current.expires))) adopt(data.started);
+    } else if (current?.customerID === data.ended) {
+      leave();
+    }
+  };
+  if (!current || expired) channel.postMessage({ ask: true } satisfies Told);
+  return channel;
+}
+
+function adopt(started: Session): void {
+  current = started;
+  expired = false;
+  kept = stored.set(JSON.stringify(current));
+  changed();
+}
+
+function leave(): void {
+  current = null;
+  expired = false;
+  stored.set(null);
+  changed();
 }
 
 function changed(): void {
@@ -50,21 +92,23 @@ export const session = {
   expired: () => expired,
   /** Whether it survives a reload. */
   kept: () => kept,
+  /** Tabs of one name show the same. */
+  name: ({ key, token, customerID }: Session) => (key ? `key ${token.slice(-8)}` : `${customerID}`),
   subscribe(listener: () => void): () => void {
     listeners.add(listener);
     return () => listeners.delete(listener);
   },
   start(token: string, email: string): void {
-    current = { token, email, ...claimsOf(token) };
-    expired = false;
-    kept = stored.set(JSON.stringify(current));
-    changed();
+    const started = { token, email, ...claimsOf(token) };
+    adopt(started);
+    tabs?.postMessage({ started } satisfies Told);
+  },
+  startKey(token: string): void {
+    adopt({ token, customerID: 0, email: "", expires: Number.MAX_SAFE_INTEGER, key: true });
   },
   end(): void {
-    current = null;
-    expired = false;
-    stored.set(null);
-    changed();
+    if (current && !current.key) tabs?.postMessage({ ended: current.customerID } satisfies Told);
+    leave();
   },
 };
 

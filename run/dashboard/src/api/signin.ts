@@ -17,6 +17,22 @@ export async function signIn(email: string, password: string): Promise<void> {
   session.start(answer.access_token, email);
 }
 
+/**
+ * Begins a session of an API key, which a screen on a wall may keep: it cannot change
+ * anything. A key that may is refused: its body here is one that no service takes.
+ */
+export async function beginWithKey(key: string): Promise<void> {
+  const ask = (method: string, path: string, body?: string) => fetch(path, {
+    method, headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" }, signal: AbortSignal.timeout(10_000), ...(body === undefined ? {} : { body }),
+  });
+  const overview = await ask("GET", "/api/v1/overview");
+  if (overview.status === 401) throw new ApiError(401, "The service does not know this key.");
+  if (!overview.ok) throw new ApiError(overview.status, `The service answered ${overview.status}.`);
+  const change = await ask("PUT", "/api/v1/sensors/update_sensor/none", "{}");
+  if (change.status !== 403) throw new ApiError(change.status, "This key may change things. Make one with the scope read.");
+  session.startKey(key);
+}
+
 export async function signUp(email: string, username: string, password: string): Promise<void> {
   await post("/api/v1/customers/register", { email, username, password });
   await signIn(email, password);

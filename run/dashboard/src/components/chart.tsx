@@ -1,32 +1,47 @@
-// A chart of one quantity over time: mean, band from minimum to maximum, threshold,
-// alerts, forecast. Only the pages that have charts load it.
+// A chart of one quantity over time: mean, band from minimum to maximum, limits,
+// incidents, maintenance, forecasts, and other sensors to compare with. A chart is made
+// once: new data, limits and ranges are given to the one that stands. Only the pages that
+// have charts load it.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
-import type { Span } from "../logic/episodes";
-import { decimal, plural, utcTime } from "../logic/format";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { decimal, inUnit, plural, shownZone, timeIn, unitName, withUnit } from "../logic/format";
+import type { Span } from "../logic/incidents";
 import type { Columns } from "../logic/series";
 
+/** A limit of a rule. */
+export interface ChartLimit { limit: number; direction: "above" | "below"; severity: "warning" | "critical" }
+/** What is expected: the value now, and when it passes a limit, at the earliest and at the latest. */
+export interface Fan { time: number; value: number; limit: number; earliest: number; latest: number }
+
+/** Times are seconds since the epoch, values in °C or %. */
 export interface ChartProps {
   label: string;
-  unit: string;
+  unit: "°C" | "%";
   /** The custom property of its colour. */
-  colour: "--temperature" | "--humidity";
+  colour: "--temperature" | "--humidity" | "--dew";
   columns: Columns;
-  /** Seconds since the epoch. */
+  others?: readonly { name: string; columns: Columns }[];
   start: number;
   end: number;
-  limit?: number;
-  /** When the threshold was exceeded. */
-  alerts?: readonly Span[];
+  limits?: readonly ChartLimit[];
+  /** The recommended range. */
+  normal?: { low: number; high: number };
+  /** When it was beyond a limit or, with a band, unlike what was ordinary. */
+  incidents?: readonly Span[];
+  maintenance?: readonly Span[];
+  fan?: Fan | undefined;
   forecast?: readonly { time: number; value: number }[];
   /** The reading that the prediction is about. */
   marked?: number;
   onRange?: (start: number, end: number) => void;
+  /** Charts with the same key have one cursor. */
+  cursor?: { key: string; time: number | null; onTime: (time: number | null) => void };
 }
 
 const height = 240;
+const none: readonly never[] = [];
 
 /** Loads the chart component once for several charts. */
 export default function Charts({ children }: { children: (chart: typeof Chart) => ComponentChildren }) {
@@ -35,166 +50,283 @@ export default function Charts({ children }: { children: (chart: typeof Chart) =
 
 function Chart(props: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
-  const onRange = useRef(props.onRange);
-  onRange.current = props.onRange;
-  const { columns, start, end, limit, alerts, forecast, marked, unit, colour, label } = props;
+  const plot = useRef<uPlot>();
+  const latest = useRef(props);
+  latest.current = props;
+  const { columns, others = none, forecast = none, start, end, limits, normal, incidents, maintenance, fan, marked, unit, colour, label, cursor } = props;
+  const names = others.map(({ name }) => name).join("\n");
+  // A plot knows its colours, its unit and its lines from its beginning.
+  const [look, setLook] = useState(0);
+  const made = [look, unitName(unit), shownZone(), colour, label, names, cursor?.key];
 
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const draw = () => {
-      const begun = performance.now();
-      const plot = new uPlot(options(element, props, onRange), dataOf(columns, forecast), element);
-      performance.measure("chart", { start: begun, end: performance.now() });
-      return plot;
-    };
-    let plot = draw();
+    const drawn = measured(() => new uPlot(options(element, latest), dataOf(latest.current), element));
+    plot.current = drawn;
     const resize = new ResizeObserver(() => {
-      if (element.clientWidth > 0 && element.clientWidth !== plot.width) plot.setSize({ width: element.clientWidth, height });
+      if (element.clientWidth > 0 && element.clientWidth !== drawn.width) drawn.setSize({ width: element.clientWidth, height });
     });
     resize.observe(element);
-    const redraw = () => {
-      plot.destroy();
-      plot = draw();
-    };
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    dark.addEventListener("change", redraw);
-    addEventListener("themechange", redraw);
     return () => {
-      removeEventListener("themechange", redraw);
-      dark.removeEventListener("change", redraw);
       resize.disconnect();
-      plot.destroy();
+      drawn.destroy();
+      plot.current = undefined;
     };
-  }, [columns, start, end, limit, alerts, forecast, marked, unit, colour, label]);
+  }, made);
+
+  useEffect(() => {
+    const restyle = () => setLook((before) => before + 1);
+    const media = [matchMedia("(prefers-color-scheme: dark)"), matchMedia("(forced-colors: active)")];
+    for (const query of media) query.addEventListener("change", restyle);
+    addEventListener("themechange", restyle);
+    return () => {
+      removeEventListener("themechange", restyle);
+      for (const query of media) query.removeEventListener("change", restyle);
+    };
+  }, []);
+
+  const first = useRef(true);
+  useEffect(() => {
+    if (!first.current) measured(() => plot.current?.setData(dataOf(latest.current)));
+    first.current = false;
+  }, [columns, others, forecast, start, end, limits, normal, incidents, maintenance, fan, marked]);
+
+  const time = cursor?.time ?? null;
+  useEffect(() => {
+    const drawn = plot.current;
+    if (!drawn || time === null || drawn.cursor.idx != null && drawn.data[0][drawn.cursor.idx] === time) return;
+    drawn.setCursor({ left: drawn.valToPos(time, "x"), top: 0 }, false);
+  }, [time]);
 
   return <div ref={box} class="chart" role="img" aria-label={summary(props)} />;
 }
 
+function measured<T>(draw: () => T): T {
+  const begun = performance.now();
+  const result = draw();
+  performance.measure("chart", { start: begun, end: performance.now() });
+  return result;
+}
+
 /** The chart as a sentence, for screen readers. */
-function summary({ label, unit, columns, limit, alerts }: ChartProps): string {
+function summary({ label, unit, columns, limits = [], incidents = [], maintenance = [], others = [], fan }: ChartProps): string {
   let low = Infinity;
   let high = -Infinity;
   for (const value of columns.low) if (value !== null && value < low) low = value;
   for (const value of columns.high) if (value !== null && value > high) high = value;
   if (low === Infinity) return `${label}: no readings in this range`;
-  const limited = limit === undefined ? "" : `, limit ${decimal(limit)} ${unit}`;
-  const raised = (alerts ?? []).reduce((sum, span) => sum + span.alerts, 0);
-  const alerted = raised > 0 ? `, ${plural(raised, "alert")}` : "";
-  return `${label} from ${decimal(low)} to ${decimal(high)} ${unit}${limited}${alerted}`;
-}
-
-function dataOf(columns: Columns, forecast: ChartProps["forecast"]): uPlot.AlignedData {
-  const ahead = forecast ?? [];
-  const blank = ahead.map(() => null);
-  // The forecast begins at the last reading, so that the two lines meet.
-  const past: (number | null)[] = columns.mean.map((value, i) => (ahead.length > 0 && i === columns.mean.length - 1 ? value : null));
   return [
-    [...columns.time, ...ahead.map((step) => step.time)],
-    [...columns.high, ...blank], [...columns.low, ...blank], [...columns.mean, ...blank],
-    [...past, ...ahead.map((step) => step.value)],
-  ];
+    `${label} from ${decimal(inUnit(low, unit))} to ${withUnit(high, unit)}`,
+    ...limits.map(({ limit, direction }) => `limit ${direction === "above" ? "" : "below "}${withUnit(limit, unit)}`),
+    ...(incidents.length > 0 ? [plural(incidents.length, "incident")] : []), ...(maintenance.length > 0 ? [plural(maintenance.length, "maintenance window")] : []),
+    ...(fan ? [`expected to pass ${withUnit(fan.limit, unit)} between ${clock(fan.earliest)} and ${clock(fan.latest)}`] : []),
+    ...(others.length > 0 ? [`beside ${others.map(({ name }) => name).join(", ")}`] : []),
+  ].join(", ");
 }
 
-function options(element: HTMLElement, props: ChartProps, onRange: { current?: (start: number, end: number) => void }): uPlot.Options {
+const clock = (seconds: number) => timeIn(seconds * 1000, { hour: "2-digit", minute: "2-digit" });
+
+function dataOf({ columns, others = [], forecast = [], unit }: ChartProps): uPlot.AlignedData {
+  const shown = (values: readonly (number | null)[]) => values.map((value) => (value === null ? null : inUnit(value, unit)));
+  const tables: uPlot.AlignedData[] = [
+    [columns.time, shown(columns.high), shown(columns.low), shown(columns.mean)],
+    ...others.map((other): uPlot.AlignedData => [other.columns.time, shown(other.columns.mean)]),
+  ];
+  // The forecast begins at the last reading, so that the two lines meet.
+  const last = columns.time.at(-1);
+  const ahead = last === undefined || forecast.length === 0 ? [] : [{ time: last, value: columns.mean.at(-1) ?? null }, ...forecast];
+  tables.push([ahead.map((step) => step.time), shown(ahead.map((step) => step.value))]);
+  return uPlot.join(tables);
+}
+
+/** The lines of compared sensors differ in dashes as well as in colour. */
+const dashes = [[8, 4], [2, 3], [10, 3, 2, 3]];
+
+function options(element: HTMLElement, latest: { current: ChartProps }): uPlot.Options {
+  const { colour, unit, label, others = [], cursor } = latest.current;
   const css = getComputedStyle(element);
-  const property = (name: string) => css.getPropertyValue(name).trim();
-  const line = property(props.colour);
-  const band = property(`${props.colour}-band`);
+  const forced = matchMedia("(forced-colors: active)").matches;
+  const property = (name: string) => (forced ? (/band|line|soft/.test(name) ? "GrayText" : "CanvasText") : css.getPropertyValue(name).trim());
+  const line = property(colour);
+  const band = forced ? "transparent" : property(`${colour}-band`);
   const text = property("--text-soft");
   const grid = { stroke: property("--line"), width: 1 };
-  const font = `12px ${property("--font")}`;
-  const shown = (_: uPlot, value: number | null) => (value === null ? "–" : `${decimal(value)} ${props.unit}`);
+  const font = `12px ${css.getPropertyValue("--font").trim()}`;
+  const zone = shownZone();
+  const hidden = { points: { show: false } };
   return {
     width: Math.max(element.clientWidth, 200), height,
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
+    legend: { show: false },
     scales: {
-      x: { time: true, range: [props.start, props.end] },
-      y: { range: (_, low, high) => yRange(low, high, props.limit) },
+      x: { time: true, range: () => [latest.current.start, latest.current.end] },
+      y: { range: (_, low, high) => yRange(low, high, latest.current) },
     },
     axes: [
-      { stroke: text, grid, ticks: grid, font, space: 64, values: dates },
-      { stroke: text, grid, ticks: grid, font, size: 52, values: (_, ticks) => ticks.map((tick) => `${Number(tick.toFixed(1))}${props.unit === "%" ? " %" : "°"}`) },
+      { stroke: text, grid, ticks: grid, font, space: 72, values: (_, ticks, __, ___, step) => timeLabels(ticks, step) },
+      { stroke: text, grid, ticks: grid, font, size: 52, values: (_, ticks) => ticks.map((tick) => `${Number(tick.toFixed(1))}${unit === "%" ? " %" : "°"}`) },
     ],
     series: [
-      { label: "Time", value: (_, seconds: number | null) => (seconds === null ? "–" : `${new Date(seconds * 1000).toLocaleString()} (${utcTime(seconds * 1000)})`) },
-      { label: "Highest", stroke: band, width: 1, points: { show: false }, value: shown },
-      { label: "Lowest", stroke: band, width: 1, points: { show: false }, value: shown },
-      { label: props.label, stroke: line, width: 2, value: shown },
-      { label: "Forecast", stroke: line, width: 2, dash: [4, 4], value: shown, show: (props.forecast?.length ?? 0) > 0 },
+      {},
+      { label: "Highest", stroke: band, width: 1, ...hidden },
+      { label: "Lowest", stroke: band, width: 1, ...hidden },
+      { label, stroke: line, width: 2 },
+      ...others.map(({ name }, i) => ({ label: name, stroke: property(`--compared${i + 1}`), width: 1.5, dash: dashes[i] ?? [], ...hidden })),
+      { label: "Forecast", stroke: line, width: 2, dash: [4, 4], ...hidden },
     ],
     bands: [{ series: [1, 2], fill: band }],
-    cursor: { drag: { x: true, y: false, setScale: false } },
+    cursor: { y: false, drag: { x: true, y: false, setScale: false }, ...(cursor && { sync: { key: cursor.key, setSeries: false, filters: { sub: (type) => type === "mousemove" || type === "mouseleave" } } }) },
     hooks: {
-      draw: [(plot) => drawMarks(plot, props, property)],
+      drawClear: [(plot) => drawBehind(plot, latest.current, property)],
+      draw: [(plot) => drawMarks(plot, latest.current, property, font)],
+      setCursor: [(plot) => {
+        const { idx } = plot.cursor;
+        latest.current.cursor?.onTime(idx == null ? null : (plot.data[0][idx] ?? null));
+      }],
       setSelect: [(plot) => {
         if (plot.select.width < 4) return;
         const from = plot.posToVal(plot.select.left, "x");
         const to = plot.posToVal(plot.select.left + plot.select.width, "x");
         plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-        onRange.current?.(from, to);
+        latest.current.onRange?.(from, to);
       }],
     },
   };
 }
 
-/** Labels of the time axis, by the distance between two: a 24-hour clock, and names of days. */
-const minute = 60;
 const day = 86_400;
-const dates: NonNullable<uPlot.Axis["values"]> = [
-  // distance, label, and what is added below where the year, month, day, hour, minute or second changes
-  [day, "{D} {MMM}", null, null, null, null, null, null, 1],
-  [minute, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
-  [1, "{HH}:{mm}:{ss}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
-];
 
-/** The range of the value axis: the values and, unless it is far off, the threshold. At least two units. */
-function yRange(low: number | null, high: number | null, limit: number | undefined): [number, number] {
+/** Labels of the time axis by the distance between two: names of days, or the clock with the day where it changes. */
+function timeLabels(ticks: readonly number[], step: number): string[] {
+  let before = "";
+  return ticks.map((tick) => {
+    const date = timeIn(tick * 1000, { day: "numeric", month: "short" });
+    const changed = date !== before;
+    before = date;
+    if (step >= day) return date;
+    const time = timeIn(tick * 1000, { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }) });
+    return changed ? `${time}\n${date}` : time;
+  });
+}
+
+/** The range of the value axis: the values and each limit that is not far off. At least two units. */
+function yRange(low: number | null, high: number | null, { limits = [], fan, unit }: ChartProps): [number, number] {
   if (low === null || high === null) return [0, 1];
-  const top = limit !== undefined && limit - high < Math.max(10, 2 * (high - low)) ? Math.max(high, limit) : high;
-  const bottom = limit !== undefined && low > limit ? limit : low;
+  let [bottom, top] = [low, high];
+  const near = Math.max(10, 2 * (high - low));
+  for (const { limit, direction } of limits) {
+    const shown = inUnit(limit, unit);
+    if (direction === "above" ? shown - high < near : low - shown < near) [bottom, top] = [Math.min(bottom, shown), Math.max(top, shown)];
+  }
+  if (fan) [bottom, top] = [Math.min(bottom, inUnit(fan.limit, unit)), Math.max(top, inUnit(fan.limit, unit))];
   const margin = Math.max((top - bottom) * 0.08, 1);
   return [bottom - margin, top + margin];
 }
 
-function drawMarks(plot: uPlot, props: ChartProps, property: (name: string) => string) {
+function within(plot: uPlot, draw: (ctx: CanvasRenderingContext2D, bbox: uPlot.BBox, ratio: number) => void) {
   const { ctx, bbox } = plot;
-  const ratio = devicePixelRatio;
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
-  ctx.fillStyle = ctx.strokeStyle = property("--bad");
-  ctx.lineWidth = 1.5 * ratio;
-  if (props.limit !== undefined) {
-    const y = plot.valToPos(props.limit, "y", true);
-    ctx.setLineDash([8 * ratio, 5 * ratio]);
-    ctx.beginPath();
-    ctx.moveTo(bbox.left, y);
-    ctx.lineTo(bbox.left + bbox.width, y);
-    ctx.stroke();
-    ctx.setLineDash([]);
-    ctx.font = `${12 * ratio}px ${property("--font")}`;
-    ctx.textAlign = "right";
-    ctx.fillText(`limit ${decimal(props.limit)} ${props.unit}`, bbox.left + bbox.width - 6 * ratio, y - 5 * ratio);
-  }
-  const foot = bbox.top + bbox.height;
-  for (const { start, end } of props.alerts ?? []) {
-    const x = plot.valToPos(start, "x", true);
-    ctx.fillRect(x, foot - 3 * ratio, plot.valToPos(end, "x", true) - x, 3 * ratio);
-    ctx.beginPath();
-    ctx.moveTo(x, foot - 9 * ratio);
-    ctx.lineTo(x - 5 * ratio, foot);
-    ctx.lineTo(x + 5 * ratio, foot);
-    ctx.fill();
-  }
-  if (props.marked !== undefined) {
-    const x = plot.valToPos(props.marked, "x", true);
-    ctx.strokeStyle = property("--text");
-    ctx.setLineDash([3 * ratio, 3 * ratio]);
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
-    ctx.lineTo(x, foot);
-    ctx.stroke();
-  }
+  draw(ctx, bbox, devicePixelRatio);
   ctx.restore();
+}
+
+/** Behind the lines: the recommended range, what lies beyond the limits, maintenance. */
+function drawBehind(plot: uPlot, { limits = [], normal, maintenance = [], unit }: ChartProps, property: (name: string) => string) {
+  within(plot, (ctx, bbox, ratio) => {
+    const y = (value: number) => plot.valToPos(inUnit(value, unit), "y", true);
+    const foot = bbox.top + bbox.height;
+    if (normal) {
+      ctx.fillStyle = property("--normal-band");
+      ctx.fillRect(bbox.left, y(normal.high), bbox.width, y(normal.low) - y(normal.high));
+    }
+    for (const { limit, direction, severity } of limits) {
+      ctx.fillStyle = property(severity === "critical" ? "--bad-band" : "--warn-band");
+      if (direction === "above") ctx.fillRect(bbox.left, bbox.top, bbox.width, y(limit) - bbox.top);
+      else ctx.fillRect(bbox.left, y(limit), bbox.width, foot - y(limit));
+    }
+    ctx.fillStyle = ctx.strokeStyle = property("--text-soft");
+    ctx.font = `${11 * ratio}px ${property("--font")}`;
+    for (const { start, end } of maintenance) {
+      const [from, to] = [plot.valToPos(start, "x", true), plot.valToPos(end, "x", true)];
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(from, bbox.top, to - from, bbox.height);
+      ctx.clip();
+      ctx.globalAlpha = 0.35;
+      ctx.lineWidth = ratio;
+      ctx.beginPath();
+      for (let x = from - bbox.height; x < to; x += 9 * ratio) {
+        ctx.moveTo(x, foot);
+        ctx.lineTo(x + bbox.height, bbox.top);
+      }
+      ctx.stroke();
+      ctx.globalAlpha = 1;
+      ctx.restore();
+    }
+  });
+}
+
+/** Over the lines: limits, incidents, what is expected, the marked reading. */
+function drawMarks(plot: uPlot, { limits = [], incidents = [], fan, marked, unit }: ChartProps, property: (name: string) => string, font: string) {
+  within(plot, (ctx, bbox, ratio) => {
+    const x = (time: number) => plot.valToPos(time, "x", true);
+    const y = (value: number) => plot.valToPos(inUnit(value, unit), "y", true);
+    const stroke = (...points: [number, number][]) => {
+      ctx.beginPath();
+      for (const [i, point] of points.entries()) i === 0 ? ctx.moveTo(...point) : ctx.lineTo(...point);
+      ctx.stroke();
+    };
+    const foot = bbox.top + bbox.height;
+    ctx.lineWidth = 1.5 * ratio;
+    ctx.font = font.replace(/^\d+/, String(12 * ratio));
+    ctx.textAlign = "right";
+    ctx.textBaseline = "alphabetic";
+    for (const { limit, direction, severity } of limits) {
+      ctx.fillStyle = ctx.strokeStyle = property(severity === "critical" ? "--bad" : "--warn");
+      ctx.setLineDash(severity === "critical" ? [8 * ratio, 5 * ratio] : [3 * ratio, 4 * ratio]);
+      stroke([bbox.left, y(limit)], [bbox.left + bbox.width, y(limit)]);
+      ctx.setLineDash([]);
+      // Where the line is near the top there is no room over it.
+      const under = direction === "below" || y(limit) - bbox.top < 18 * ratio;
+      ctx.fillText(`${severity} ${direction} ${withUnit(limit, unit)}`, bbox.left + bbox.width - 6 * ratio, y(limit) + (under ? 14 : -5) * ratio);
+    }
+    for (const { start, end, low, high } of incidents) {
+      ctx.fillStyle = ctx.strokeStyle = property("--bad");
+      const [from, to] = [x(start), Math.max(x(end), x(start) + ratio)];
+      ctx.fillRect(from, foot - 3 * ratio, to - from, 3 * ratio);
+      ctx.beginPath();
+      ctx.moveTo(from, foot - 9 * ratio);
+      ctx.lineTo(from - 5 * ratio, foot);
+      ctx.lineTo(from + 5 * ratio, foot);
+      ctx.fill();
+      if (low === undefined || high === undefined) continue;
+      // What would have been ordinary.
+      ctx.fillStyle = property("--normal-band");
+      ctx.strokeStyle = property("--text-soft");
+      ctx.setLineDash([2 * ratio, 2 * ratio]);
+      ctx.fillRect(from, y(high), to - from, y(low) - y(high));
+      ctx.strokeRect(from, y(high), to - from, y(low) - y(high));
+      ctx.setLineDash([]);
+    }
+    if (fan) {
+      ctx.fillStyle = property("--warn-band");
+      ctx.strokeStyle = property("--warn");
+      ctx.beginPath();
+      ctx.moveTo(x(fan.time), y(fan.value));
+      ctx.lineTo(x(fan.earliest), y(fan.limit));
+      ctx.lineTo(x(fan.latest), y(fan.limit));
+      ctx.closePath();
+      ctx.fill();
+      stroke([x(fan.earliest), y(fan.limit)], [x(fan.time), y(fan.value)], [x(fan.latest), y(fan.limit)]);
+    }
+    if (marked !== undefined) {
+      ctx.strokeStyle = property("--text");
+      ctx.setLineDash([3 * ratio, 3 * ratio]);
+      stroke([x(marked), bbox.top], [x(marked), foot]);
+    }
+  });
 }

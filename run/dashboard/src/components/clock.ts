@@ -1,4 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
+import { useOverview } from "../api/queries";
 
 /** The time, updated at an interval in milliseconds while the tab is visible. */
 export function useNow(every = 5000): number {
@@ -15,4 +16,10 @@ export function useNow(every = 5000): number {
     };
   }, [every]);
   return now;
+}
+
+/** The time by the service's clock, by which ages of readings are told: this computer's may be wrong. */
+export function useServiceTime(): number {
+  const ahead = useOverview().data?.ahead ?? 0;
+  return useNow() + ahead;
 }

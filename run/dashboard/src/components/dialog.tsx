@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 
 /** A modal dialog. The browser keeps the focus inside and restores it afterwards. */
-export function Dialog(props: { title: string; onClose?: () => void; children: ComponentChildren }) {
+export function Dialog(props: { title: string; onClose?: () => void; wide?: boolean; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
   useEffect(() => {
@@ -12,7 +12,7 @@ export function Dialog(props: { title: string; onClose?: () => void; children: C
   }, []);
   return (
     <dialog
-      ref={dialog} aria-labelledby={title}
+      ref={dialog} class={props.wide ? "wide" : undefined} aria-labelledby={title}
       onCancel={(event) => {
         event.preventDefault();
         props.onClose?.();

@@ -23,6 +23,24 @@ export function Field(props: {
   );
 }
 
+/** A labelled choice. Its options are those of a native select, which every phone and screen reader knows. */
+export function Select<T extends string | number>(props: {
+  label: string; value: T; options: readonly (readonly [value: T, name: string])[]; onChange: (value: T) => void;
+}) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{props.label}</label>
+      <select id={id} value={props.value} onChange={(event) => {
+        const chosen = props.options[event.currentTarget.selectedIndex];
+        if (chosen) props.onChange(chosen[0]);
+      }}>
+        {props.options.map(([value, name]) => <option key={value} value={value}>{name}</option>)}
+      </select>
+    </div>
+  );
+}
+
 /** A form that shows the error of the API, and cannot be submitted twice at once. */
 export function Form(props: {
   action: string; busyText?: string; onSubmit: () => Promise<unknown>; onCancel?: () => void; children: ComponentChildren;

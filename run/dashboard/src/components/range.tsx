@@ -2,35 +2,31 @@
 import { useEffect, useState } from "preact/hooks";
 import { messageOf } from "../api/client";
 import { downloadReadings } from "../api/download";
-
-export type Range = { period: "1h" | "24h" | "7d" | "30d" } | { period?: undefined; start: number; end: number };
-
-/** A time in the form that an input of type datetime-local takes. */
-function inputValue(time: number): string {
-  const local = new Date(time - new Date(time).getTimezoneOffset() * 60_000);
-  return local.toISOString().slice(0, 16);
-}
+import { shownZone } from "../logic/format";
+import { inputTime, inputValue } from "../logic/maintenance";
+import { lengths, zoomedOut, type Period, type Range } from "../logic/range";
 
 export function RangeBar(props: { sensorID: string; range: Range; start: number; end: number; onChange: (range: Range) => void }) {
   const { range, start, end, onChange } = props;
   const [from, setFrom] = useState("");
   const [to, setTo] = useState("");
   useEffect(() => {
-    setFrom(inputValue(start));
-    setTo(inputValue(end));
-  }, [range]);
+    setFrom(inputValue(start, shownZone()));
+    setTo(inputValue(end, shownZone()));
+  }, [range.period, range.period === undefined && start, range.period === undefined && end]);
   const show = (event: Event) => {
     event.preventDefault();
-    const [a, b] = [Date.parse(from), Date.parse(to)];
+    const [a, b] = [inputTime(from, shownZone()), inputTime(to, shownZone())];
     if (a < b) onChange({ start: a, end: b });
   };
   return (
     <div class="range">
       <div class="segments" role="group" aria-label="Period">
-        {(["1h", "24h", "7d", "30d"] as const).map((period) => (
+        {(Object.keys(lengths) as Period[]).map((period) => (
           <button key={period} type="button" aria-pressed={range.period === period} onClick={() => onChange({ period })}>{period}</button>
         ))}
       </div>
+      <button type="button" onClick={() => onChange(zoomedOut(start, end, Date.now()))}>Zoom out</button>
       <form onSubmit={show} class="inline">
         <label>From <input type="datetime-local" value={from} required onInput={(event) => setFrom(event.currentTarget.value)} /></label>
         <label>to <input type="datetime-local" value={to} required min={from} onInput={(event) => setTo(event.currentTarget.value)} /></label>

@@ -47,7 +47,7 @@ export function Empty({ title, children }: { title: string; children: ComponentC
   );
 }
 
-export type MarkKind = "ok" | "alert" | "offline" | "late" | "waiting" | "up" | "drop";
+export type MarkKind = "ok" | "alert" | "offline" | "late" | "waiting" | "up" | "down";
 
 const shapes: Record<MarkKind, string> = {
   ok: "M3 8.5l3.5 3.5L13 5",
@@ -56,7 +56,7 @@ const shapes: Record<MarkKind, string> = {
   late: "M8 4.5V8l2.5 1.5M8 2a6 6 0 1 1 0 12A6 6 0 0 1 8 2z",
   waiting: "M4 8v.2M8 8v.2M12 8v.2",
   up: "M8 13V3M4 7l4-4 4 4",
-  drop: "M8 2c3 4 4 5.5 4 7.5a4 4 0 0 1-8 0C4 7.5 5 6 8 2z",
+  down: "M8 3v10M4 9l4 4 4-4",
 };
 
 /** An icon whose shape says the same as its colour. */

@@ -1,4 +1,5 @@
 // The dew point of room air, and the recommended range of temperature and humidity.
+import { withUnit } from "./format";
 
 /**
  * Dew point in degrees Celsius by the Magnus formula (coefficients of Sonntag
@@ -22,8 +23,8 @@ export const recommended = {
 
 /** Advice on a temperature threshold, or null. */
 export function temperatureLimitHint(limit: number): string | null {
-  if (limit > 45) return "Above every ASHRAE class (A4 allows 45 °C): equipment fails before this limit warns.";
-  if (limit > recommended.temperature.high) return "Above the recommended 27 °C: you are warned only beyond the recommended range.";
+  if (limit > 45) return `Above every ASHRAE class (A4 allows ${withUnit(45)}): equipment fails before this limit warns.`;
+  if (limit > recommended.temperature.high) return `Above the recommended ${withUnit(27)}: you are warned only beyond the recommended range.`;
   if (limit < recommended.temperature.low) return "Below the recommended range: a healthy room would raise alerts all day.";
   return null;
 }

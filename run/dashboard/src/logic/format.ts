@@ -41,11 +41,68 @@ export function ago(time: number, now: number): string {
   return `${Math.floor(seconds / 86_400)} d ago`;
 }
 
-/** In the browser's time zone. */
+/** How the user wants temperatures and times; the default is the browser's. */
+export interface Display {
+  unit: "°C" | "°F";
+  /** A time zone by its IANA name; empty for the browser's. */
+  zone: string;
+}
+
+let display: Display = { unit: "°C", zone: "" };
+let formats = new Map<string, Intl.DateTimeFormat>();
+
+export function setDisplay(wanted: Display): void {
+  display = wanted;
+  formats = new Map();
+}
+
+const fahrenheit = (unit: string) => display.unit === "°F" && unit.startsWith("°C");
+
+/** The unit in which values of a unit are shown. */
+export function unitName(unit: string): string {
+  return fahrenheit(unit) ? unit.replace("°C", "°F") : unit;
+}
+
+/** A value as it is shown. Differences and rates have no zero to move. */
+export function inUnit(value: number, unit: string, difference = unit !== "°C"): number {
+  return fahrenheit(unit) ? value * 1.8 + (difference ? 0 : 32) : value;
+}
+
+/** The value of one that was typed as it is shown. */
+export function fromUnit(shown: number, unit: string, difference = unit !== "°C"): number {
+  return fahrenheit(unit) ? Number(((shown - (difference ? 0 : 32)) / 1.8).toFixed(4)) : shown;
+}
+
+/** "23.4 °C". */
+export function withUnit(value: number | null | undefined, unit = "°C", difference?: boolean): string {
+  return value === null || value === undefined ? none : `${decimal(inUnit(value, unit, difference))} ${unitName(unit)}`;
+}
+
+/** A text of the service, which has its temperatures in degrees Celsius. */
+export function inWords(text: string): string {
+  return display.unit === "°C" ? text : text.replace(/([-−]?\d+(?:\.\d+)?) °C(\/\w+)?/g, (_, value: string, per = "") => withUnit(Number(value.replace("−", "-")), `°C${per}`));
+}
+
+/** The time zone in which times are shown. */
+export function shownZone(): string {
+  return display.zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
+/** A time in the zone that the user wants, on the clock of the browser's language: 24 hours or 12. */
+export function timeIn(time: number, options: Intl.DateTimeFormatOptions): string {
+  const key = JSON.stringify(options);
+  const format = formats.get(key) ?? new Intl.DateTimeFormat(undefined, { timeZone: shownZone(), ...options });
+  formats.set(key, format);
+  return format.format(time);
+}
+
 export function localTime(time: number): string {
-  return new Intl.DateTimeFormat(undefined, {
-    month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false,
-  }).format(time);
+  return timeIn(time, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+}
+
+/** Hours and minutes. */
+export function timeOfDay(time: number): string {
+  return timeIn(time, { hour: "2-digit", minute: "2-digit" });
 }
 
 /** The same time in UTC, shown on hover. */

@@ -1,4 +1,5 @@
 // Readings and buckets as columns for a chart.
+import { dewPoint } from "./climate";
 
 export interface Point {
   timestamp: string;
@@ -44,6 +45,34 @@ export function columnsOf(points: readonly Point[], quantity: "temperature" | "h
     previous = time;
   }
   return columns;
+}
+
+/** The dew point of the means of each bucket; of the extremes nobody knows which belong together. */
+export function dewColumns(temperature: Columns, humidity: Columns): Columns {
+  const mean = temperature.mean.map((value, i) => {
+    const moisture = humidity.mean[i];
+    return value === null || moisture === null || moisture === undefined ? null : dewPoint(value, moisture);
+  });
+  return { time: temperature.time, mean, low: mean, high: mean };
+}
+
+/** Columns with a newer reading at their end. */
+export function withNewest(columns: Columns, time: number, value: number): Columns {
+  if (time <= (columns.time.at(-1) ?? -Infinity)) return columns;
+  return { time: [...columns.time, time], mean: [...columns.mean, value], low: [...columns.low, value], high: [...columns.high, value] };
+}
+
+/** The mean nearest to a time, or null where there is none within so many seconds. */
+export function valueAt({ time, mean }: Columns, at: number, within: number): number | null {
+  let best: number | null = null;
+  let least = within;
+  for (const [i, known] of time.entries()) {
+    const distance = Math.abs(known - at);
+    if (distance > least || mean[i] == null) continue;
+    least = distance;
+    best = mean[i] ?? null;
+  }
+  return best;
 }
 
 /** An SVG path through values over times, broken at gaps, in a box of width × height. */

@@ -5,10 +5,10 @@ import { api, unwrap, type Gateway } from "../api/client";
 import { keys, useGateways } from "../api/queries";
 import { count } from "../logic/format";
 import { useDeletion } from "../components/deletion";
-import { Confirm, Dialog } from "../components/dialog";
-import { Field, Form } from "../components/form";
+import { Confirm } from "../components/dialog";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { Timestamp } from "../components/timestamp";
+import { AddGateway } from "../components/enrolment";
 import { useTitle } from "../components/title";
 
 export default function GatewaysPage() {
@@ -61,39 +61,10 @@ export default function GatewaysPage() {
 }
 
 function State({ gateway }: { gateway: Gateway }) {
-  if (gateway.revoked) return <span class="badge offline"><StatusMark kind="offline" />Revoked</span>;
-  if (gateway.clone) return <span class="badge alert"><StatusMark kind="alert" />Key used by two machines</span>;
+  if (gateway.revoked) return <span class="badge"><StatusMark kind="offline" />Revoked</span>;
+  if (gateway.clone) return <span class="badge critical"><StatusMark kind="alert" />Key used by two machines</span>;
   if (!gateway.enrolled_at) return <span class="badge waiting"><StatusMark kind="waiting" />Waiting for its code</span>;
-  return <span class="badge online"><StatusMark kind="ok" />Enrolled</span>;
-}
-
-function AddGateway({ onClose }: { onClose: () => void }) {
-  const [name, setName] = useState("");
-  const [code, setCode] = useState<string | null>(null);
-  const queries = useQueryClient();
-  if (code !== null) {
-    return (
-      <Dialog title={`Enrol ${name}`} onClose={onClose}>
-        <p>Run this on the gateway's machine within 24 hours. The code <strong>{code}</strong> is not shown again.</p>
-        <pre><code>{`monitor-gateway enrol ${code} --api ${location.origin}`}</code></pre>
-        <div class="actions"><button type="button" class="primary" onClick={onClose}>Done</button></div>
-      </Dialog>
-    );
-  }
-  return (
-    <Dialog title="Add gateway" onClose={onClose}>
-      <Form
-        action="Add gateway" onCancel={onClose}
-        onSubmit={async () => {
-          const created = await unwrap(api.POST("/api/v1/gateways", { body: { name } }));
-          setCode(created.enrolment_code);
-          await queries.invalidateQueries({ queryKey: keys.gateways });
-        }}
-      >
-        <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="Where it stands, for example “Basement”." autoFocus />
-      </Form>
-    </Dialog>
-  );
+  return <span class="badge"><StatusMark kind="ok" />Enrolled</span>;
 }
 
 function RevokeGateway({ gateway, onClose }: { gateway: Gateway; onClose: () => void }) {

@@ -4,8 +4,9 @@ import { Fragment, type ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, messageOf, ApiError, type Prediction } from "../api/client";
+import { preferences } from "../api/preferences";
 import { keys, useHistory, usePredictions, usePredictionStats, useThresholds } from "../api/queries";
-import { count, decimal } from "../logic/format";
+import { count, withUnit } from "../logic/format";
 import { columnsOf } from "../logic/series";
 import { Charts } from "../components/chunk";
 import { Timestamp } from "../components/timestamp";
@@ -97,6 +98,7 @@ type Feedback = (typeof verdicts)[number]["feedback"];
 function Verdict({ prediction, children, onNext, onChange }: {
   prediction: Prediction; children: ComponentChildren; onNext: () => void; onChange: () => void;
 }) {
+  const keyed = preferences.get().singleKeys;
   const [sending, setSending] = useState(false);
   const [error, setError] = useState<unknown>(null);
   // The button that was pressed too late, its text since then, and the reason.
@@ -132,7 +134,7 @@ function Verdict({ prediction, children, onNext, onChange }: {
   useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || document.querySelector("dialog[open]") || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
+      if (!preferences.get().singleKeys || event.ctrlKey || event.metaKey || event.altKey || event.repeat || document.querySelector("dialog[open]") || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
       const verdict = verdicts.find(({ key }) => key === event.key);
       if (verdict) void judge(verdict.feedback);
       else if (event.key === "s" && !sending) onNext();
@@ -152,10 +154,10 @@ function Verdict({ prediction, children, onNext, onChange }: {
             key={key} type="button" class={feedback === "ok" ? "primary" : undefined}
             aria-disabled={sending || late !== null} onClick={() => void judge(feedback)}
           >
-            {late?.feedback === feedback ? late.label : <>{name} <kbd>{key}</kbd></>}
+            {late?.feedback === feedback ? late.label : <>{name}{keyed && <kbd>{key}</kbd>}</>}
           </button>
         ))}
-        <button type="button" class="quiet" aria-disabled={sending} onClick={() => { if (!sending) onNext(); }}>{late ? "Next" : "Skip"} <kbd>s</kbd></button>
+        <button type="button" class="quiet" aria-disabled={sending} onClick={() => { if (!sending) onNext(); }}>{late ? "Next" : "Skip"}{keyed && <kbd>s</kbd>}</button>
         <span class="hint" aria-live="polite">{children}</span>
       </div>
     </>
@@ -170,11 +172,13 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
   const start = at - before;
   const end = at + after;
   const context = useHistory(prediction.sensor_id, start, end, 240);
-  const { data: limits } = useThresholds();
   const columns = useMemo(() => ({
     temperature: columnsOf(context.data ?? [], "temperature", (end - start) / 240_000),
     humidity: columnsOf(context.data ?? [], "humidity", (end - start) / 240_000),
   }), [context.data, start, end]);
+  const { data: limits } = useThresholds();
+  const limitOf = (limit: number | undefined) => (limit === undefined ? [] : [{ limit, direction: "above", severity: "critical" } as const]);
+  const drawn = useMemo(() => ({ temperature: limitOf(limits?.max_temperature), humidity: limitOf(limits?.max_humidity) }), [limits]);
   const shared = { start: start / 1000, end: end / 1000, marked: at / 1000 };
   return (
     <>
@@ -197,8 +201,8 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
       {context.data && context.data.length > 0 && (
         <Charts>{(Chart) => (
           <div class="pair">
-            <Chart {...shared} label="Temperature" unit="°C" colour="--temperature" columns={columns.temperature} limit={limits?.max_temperature} />
-            <Chart {...shared} label="Humidity" unit="%" colour="--humidity" columns={columns.humidity} limit={limits?.max_humidity} />
+            <Chart {...shared} label="Temperature" unit="°C" colour="--temperature" columns={columns.temperature} limits={drawn.temperature} />
+            <Chart {...shared} label="Humidity" unit="%" colour="--humidity" columns={columns.humidity} limits={drawn.humidity} />
           </div>
         )}</Charts>
       )}
@@ -211,9 +215,9 @@ function Compared({ name, unit, forecast, actual }: { name: string; unit: string
   return (
     <tr>
       <th scope="row">{name}</th>
-      <td>{forecast === null ? "none" : `${decimal(forecast)} ${unit}`}</td>
-      <td>{decimal(actual)} {unit}</td>
-      <td>{off === null ? "–" : `${off > 0 ? "+" : ""}${decimal(off)} ${unit}`}</td>
+      <td>{forecast === null ? "none" : withUnit(forecast, unit)}</td>
+      <td>{withUnit(actual, unit)}</td>
+      <td>{off === null ? "–" : `${off > 0 ? "+" : ""}${withUnit(off, unit, true)}`}</td>
     </tr>
   );
 }

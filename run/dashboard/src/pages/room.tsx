@@ -2,65 +2,68 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
-import { api, unwrap, type DiscoveredNode, type Room } from "../api/client";
-import { keys, useActiveEpisodes, useDiscovered, useLatest, useRooms, useSensors, useThresholds } from "../api/queries";
-import { conditionOf, severity } from "../logic/condition";
-import { openBySensor } from "../logic/episodes";
-import { ago, decimal, plural } from "../logic/format";
+import { api, unwrap, type DiscoveredNode } from "../api/client";
+import { keys, useDiscovered, useOverview } from "../api/queries";
+import { ago, decimal, plural, withUnit } from "../logic/format";
+import { tileOf } from "../logic/floor";
+import { roomsOf } from "../logic/overview";
 import { sensorIDError } from "../logic/validation";
-import { useNow } from "../components/clock";
+import { useServiceTime } from "../components/clock";
+import { ContactNotice, useLostContact } from "../components/contact";
+import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form } from "../components/form";
 import { Empty, Failure, Loading } from "../components/states";
+import { SensorTile } from "../components/tile";
+import { chunk } from "../components/chunk";
+import { RoomMap } from "../components/heatmap";
 import { useTitle } from "../components/title";
-import { useDeletion } from "../components/deletion";
-import { SensorTile } from "./overview";
+
+const Arrange = chunk("floor plan", () => import("../components/arrange"));
+/** Above so many sensors the map is shown, and tiles when somebody wants them. */
+const tilesUpTo = 60;
 
 export default function RoomPage({ id }: { id: number }) {
-  const now = useNow();
-  const rooms = useRooms();
-  const sensors = useSensors(id);
-  const ids = useMemo(() => sensors.data?.map((sensor) => sensor.id), [sensors.data]);
-  const latest = useLatest(ids);
-  const { data: episodes } = useActiveEpisodes();
-  const { data: limits } = useThresholds();
-  const [open, setOpen] = useState<"add" | "rename" | "delete" | null>(null);
-  const room = rooms.data?.find((candidate) => candidate.id === id);
+  const now = useServiceTime();
+  const { data, error, refetch } = useOverview();
+  const lost = useLostContact();
+  const [form, setForm] = useState<"add" | "rename" | "delete" | "arrange" | null>(null);
+  const room = useMemo(() => data && roomsOf(data).find((candidate) => candidate.id === id), [data, id]);
   useTitle(room?.name ?? "Room");
-  const close = () => setOpen(null);
+  const [tiles, setTiles] = useState(false);
+  const close = () => setForm(null);
 
-  if (rooms.data && !room) return <Empty title="Room not found"><p><Link href="/">Go to the overview</Link></p></Empty>;
-  if (rooms.error ?? sensors.error) {
-    return <Failure error={rooms.error ?? sensors.error} retry={() => { void rooms.refetch(); void sensors.refetch(); }} />;
-  }
-  if (!room || !sensors.data) return <Loading what="the room" />;
-  const alerts = openBySensor(episodes ?? []);
-  const tiles = sensors.data
-    .map((sensor) => {
-      const reading = latest.data?.[sensor.id];
-      return { sensor, reading, condition: conditionOf(reading, limits, alerts.get(sensor.id) ?? 0, now) };
-    })
-    .sort((a, b) => severity(b.condition) - severity(a.condition));
+  if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="the room" />;
+  if (!room) return <Empty title="Room not found"><p><Link href="/">Go to the overview</Link></p></Empty>;
 
+  const many = room.sensors.length > tilesUpTo;
   return (
     <>
       <nav class="crumbs" aria-label="Where you are"><Link href="/">Overview</Link></nav>
       <div class="heading">
         <h1>{room.name}</h1>
-        <button type="button" class="primary" onClick={() => setOpen("add")}>Add sensor</button>
-        <button type="button" onClick={() => setOpen("rename")}>Rename</button>
-        <button type="button" onClick={() => setOpen("delete")}>Delete</button>
+        <button type="button" class="primary" onClick={() => setForm("add")}>Add sensor</button>
+        {room.sensors.length > 0 && <button type="button" onClick={() => setForm("arrange")}>Arrange</button>}
+        <button type="button" onClick={() => setForm("rename")}>Rename</button>
+        <button type="button" onClick={() => setForm("delete")}>Delete</button>
       </div>
-      {latest.error && <Failure error={latest.error} retry={() => void latest.refetch()} />}
-      {tiles.length === 0 && (
+      <ContactNotice />
+      {room.sensors.length === 0 && (
         <Empty title="Add the first sensor of this room">
           <p>You need the id that its node sends: it is printed on the node's label or in its boot log.</p>
         </Empty>
       )}
-      <ul class="tiles">{tiles.map((tile) => <li key={tile.sensor.id}><SensorTile {...tile} now={now} /></li>)}</ul>
-      {open === "add" && <AddSensor roomID={id} onClose={close} />}
-      {open === "rename" && <RenameRoom room={room} onClose={close} />}
-      {open === "delete" && <DeleteRoom room={room} sensors={sensors.data.length} onClose={close} />}
+      {form === "arrange" && <Arrange room={room} onClose={close} />}
+      {form !== "arrange" && (many || room.sensors.some(({ position }) => tileOf(position))) && (
+        <div class={`rooms ${many ? "medium" : "large"}${lost === null ? "" : " stale"}`}>
+          <RoomMap room={room} overview={data} density={many ? "medium" : "large"} untitled />
+        </div>
+      )}
+      {many && <p><button type="button" aria-expanded={tiles} onClick={() => setTiles(!tiles)}>{tiles ? "Hide the tiles" : `Show ${room.sensors.length} tiles`}</button></p>}
+      {(tiles || !many) && <ul class={`tiles${lost === null ? "" : " stale"}`}>{room.sensors.map((sensor) => <li key={sensor.id}><SensorTile sensor={sensor} overview={data} now={now} /></li>)}</ul>}
+      {form === "add" && <AddSensor roomID={id} onClose={close} />}
+      {form === "rename" && <RenameRoom room={room} onClose={close} />}
+      {form === "delete" && <DeleteRoom room={room} sensors={room.sensors.length} onClose={close} />}
     </>
   );
 }
@@ -81,7 +84,7 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
           if (sensorIDError(id)) return;
           await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { id, name, type, room_id: roomID } }));
           await queries.invalidateQueries({ queryKey: keys.discovered });
-          await queries.invalidateQueries({ queryKey: keys.sensors(roomID) });
+          await queries.invalidateQueries({ queryKey: keys.live });
           onClose();
         }}
       >
@@ -95,7 +98,7 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
 
 /** The nodes that the customer's gateways hear: choosing one saves typing its id. */
 function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chosen: string; onChoose: (id: string) => void }) {
-  const now = useNow();
+  const now = useServiceTime();
   if (nodes.length === 0) return null;
   return (
     <fieldset class="choices">
@@ -109,7 +112,7 @@ function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chos
               {node.node_id}
               <span class="hint">
                 {[
-                  node.temperature === null ? "" : `${decimal(node.temperature)} °C, ${decimal(node.humidity)} %`,
+                  node.temperature === null ? "" : `${withUnit(node.temperature)}, ${decimal(node.humidity)} %`,
                   heard === null ? "" : ago(Date.parse(heard), now),
                   node.gateway_name,
                 ].filter(Boolean).join(" · ")}
@@ -122,7 +125,7 @@ function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chos
   );
 }
 
-function RenameRoom({ room, onClose }: { room: Room; onClose: () => void }) {
+function RenameRoom({ room, onClose }: { room: { id: number; name: string }; onClose: () => void }) {
   const [name, setName] = useState(room.name);
   const queries = useQueryClient();
   return (
@@ -131,7 +134,7 @@ function RenameRoom({ room, onClose }: { room: Room; onClose: () => void }) {
         action="Save" onCancel={onClose}
         onSubmit={async () => {
           await unwrap(api.PUT("/api/v1/server_rooms/update_room/{room_id}", { params: { path: { room_id: room.id } }, body: { name } }));
-          await queries.invalidateQueries({ queryKey: keys.rooms });
+          await queries.invalidateQueries({ queryKey: keys.live });
           onClose();
         }}
       >
@@ -141,14 +144,13 @@ function RenameRoom({ room, onClose }: { room: Room; onClose: () => void }) {
   );
 }
 
-function DeleteRoom({ room, sensors, onClose }: { room: Room; sensors: number; onClose: () => void }) {
+function DeleteRoom({ room, sensors, onClose }: { room: { id: number; name: string }; sensors: number; onClose: () => void }) {
   const [, go] = useLocation();
   const queries = useQueryClient();
   const deletion = useDeletion(async () => {
     await unwrap(api.DELETE("/api/v1/server_rooms/delete_room/{room_id}", { params: { path: { room_id: room.id } } }));
     go("/");
-    queries.removeQueries({ queryKey: keys.sensors(room.id) });
-    await queries.invalidateQueries({ queryKey: keys.rooms });
+    await queries.invalidateQueries({ queryKey: keys.live });
   });
   return (
     <Confirm title={`Delete ${room.name}?`} action="Delete room" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>

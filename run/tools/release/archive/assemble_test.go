@@ -130,7 +130,7 @@ func TestArchiveChangesWithItsFunctionOnly(t *testing.T) {
 		{"functions/ingest/entrypoint/function.go", "\n// Changed.\n", []string{"ingest"}},
 		{"functions/train/train_test.go", "\n// Changed.\n", nil},
 		{"shared/pgtest/pgtest.go", "\n// Changed.\n", nil},
-		{"shared/readings/bqreadings/sql/history.sql", "-- Changed.\n", []string{"ingest", "train"}},
+		{"shared/readings/bqreadings/sql/ranges.sql", "-- Changed.\n", []string{"ingest", "train"}},
 		{"shared/push/message.go", "\n// Changed.\n", []string{"detect", "ingest", "storealert", "train"}},
 		{"go.mod", "\nrequire rsc.io/quote v1.5.2\n", nil},
 	} {

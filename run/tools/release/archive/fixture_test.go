@@ -220,11 +220,11 @@ func trains(t *testing.T, p *fixture) {
 		t.Fatal(err)
 	}
 	p.take(wire.EncodeRetraining(wire.Retraining{TrainingRunID: run.ID, TriggeredBy: store.TriggeredManually, RequestedAt: time.Now()}))
-	ended, err := p.metadata.TrainingRun(t.Context(), run.ID)
+	ended, err := p.metadata.TrainingRun(t.Context(), p.customer, run.ID)
 	if err != nil || ended.Status != store.RunCompleted {
 		t.Fatalf("the run ended as %+v, %v\n%s", ended, err, p.Output())
 	}
-	if _, err := p.objects.GetObject(tfenv.Bucket, "models/manifest.json"); err != nil {
+	if _, err := p.objects.GetObject(tfenv.Bucket, "models/index.json"); err != nil {
 		t.Errorf("the models: %v", err)
 	}
 	asked := p.queried.Requests()

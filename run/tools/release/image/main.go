@@ -6,7 +6,7 @@
 // It prints the image by digest, which is what terraform's api_image takes. Equal
 // sources on an equal base give an equal digest. The program's bill of materials, read
 // from its build information, is written as a CycloneDX document and attached to the
-// image.
+// image. With -bill it prints that of any program, as the gateway's packages need it.
 package main
 
 import (
@@ -32,6 +32,7 @@ type buildOptions struct {
 	repository string // without the image's own name
 	root       string // folder of the module's go.mod
 	sbom       string // file for the bill of materials; empty for none
+	bill       string // program whose bill of materials alone is wanted
 }
 
 func main() {
@@ -40,8 +41,14 @@ func main() {
 	flag.StringVar(&s.repository, "repository", "", "where to push to, as terraform output image_repository says")
 	flag.StringVar(&s.root, "root", ".", "folder of the module's go.mod")
 	flag.StringVar(&s.sbom, "sbom", "", "file to write the bill of materials to as well")
+	flag.StringVar(&s.bill, "bill", "", "build nothing, and print the bill of materials of this program")
 	flag.Parse()
 	config.Main("image", func(ctx context.Context) error {
+		if s.bill != "" {
+			materials, err := sbom(s.bill)
+			fmt.Print(string(materials))
+			return err
+		}
 		reference, err := run(ctx, s)
 		if err == nil {
 			fmt.Println(reference)

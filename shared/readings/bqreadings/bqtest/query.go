@@ -19,6 +19,9 @@ type Answer struct {
 	Reason string     // of an error, such as bytesBilledLimitExceeded
 }
 
+// Null is the value NULL.
+const Null = "\x00"
+
 // Column describes a column of an answer.
 func Column(name, kind string) *bq.TableFieldSchema {
 	return &bq.TableFieldSchema{Name: name, Type: kind, Mode: "NULLABLE"}
@@ -81,6 +84,9 @@ func (s *QueryServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		cells := make([]*bq.TableCell, len(row))
 		for i, value := range row {
 			cells[i] = &bq.TableCell{V: value}
+			if value == Null {
+				cells[i].V = nil
+			}
 		}
 		response.Rows = append(response.Rows, &bq.TableRow{F: cells})
 	}

@@ -5,8 +5,8 @@
 -- their channels and times, in microseconds since 1970; no two of a node overlap. The
 -- casts are for the emulator, where every array parameter is one of strings.
 --
--- Scans all six columns of the day partitions that overlap the range, and of
--- those only the blocks whose nodes are among @ids.
+-- Scans all six columns of the day partitions {{days}}, and of those only the blocks
+-- whose nodes are among @ids.
 SELECT
   r.node_id,
   IFNULL(r.customer_id, 0) AS customer_id,
@@ -19,6 +19,7 @@ INNER JOIN UNNEST(@ids) AS id WITH OFFSET AS place
   ON r.node_id = id
 WHERE r.timestamp >= @start
   AND r.timestamp < @end
+  AND DATE(r.timestamp) IN ({{days}})
   AND r.node_id IN UNNEST(@ids)
   AND IFNULL(r.customer_id, 0) = CAST(@channels[OFFSET(place)] AS INT64)
   AND UNIX_MICROS(r.timestamp) >= CAST(@froms[OFFSET(place)] AS INT64)

@@ -12,6 +12,10 @@ variable "api_image" {
   type = string
 }
 
+variable "api_traffic" {
+  type = map(number)
+}
+
 module "function" {
   source   = "./modules/function"
   for_each = jsondecode(file("${path.root}/functions.json")) # image by name
@@ -23,10 +27,20 @@ module "function" {
 module "api" {
   source = "./modules/api"
 
-  image = var.api_image
+  image   = var.api_image
+  traffic = join(",", [for revision, percent in var.api_traffic : "${revision}=${percent}"])
+
   components = concat(["api"], [for function in module.function : function.name])
 }
 
 output "api_uri" {
   value = file("${path.root}/uri")
+}
+
+output "api_next_uri" {
+  value = "${file("${path.root}/uri")}/next"
+}
+
+output "takes_open_readings" {
+  value = true
 }

@@ -1,0 +1,70 @@
+package enrolment
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/shared/wire"
+)
+
+// minPairKey keeps a pair key from being guessed, in bytes.
+const minPairKey = 16
+
+// pairKey is what the pair file holds.
+type pairKey struct {
+	GatewayID string `json:"gateway_id"` // that the key was given to
+	Key       []byte `json:"pair_key"`
+}
+
+// loadPairKey returns the key that is kept for an identity, or one that nobody else has:
+// a gateway without the customer's is a pair with none, least of all with an open one.
+// The next status has the key again when its file cannot be read.
+func (id *Identity) loadPairKey() []byte {
+	var kept pairKey
+	content, err := os.ReadFile(filepath.Join(id.folder, pairFile))
+	if err != nil || json.Unmarshal(content, &kept) != nil || kept.GatewayID != id.GatewayID || len(kept.Key) < minPairKey {
+		return []byte(rand.Text())
+	}
+	return kept.Key
+}
+
+// takePairKey keeps the pair key of a reply, or forgets it when the gateway is revoked.
+// A reply without one says nothing of it.
+func (s *Session) takePairKey(ctx context.Context, reply wire.StatusReply) {
+	key, path := reply.PairKey, filepath.Join(s.id.folder, pairFile)
+	err := error(nil)
+	switch {
+	case reply.Revoked:
+		key = []byte(rand.Text())
+		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	case len(key) < minPairKey || bytes.Equal(key, s.PairKey()):
+		return
+	default:
+		var content []byte
+		if content, err = json.Marshal(pairKey{s.id.GatewayID, key}); err == nil {
+			err = keep.File(path, append(content, '\n'))
+		}
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "the pair key cannot be kept for a restart", "error", err.Error())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pairKey = key
+}
+
+// PairKey is the secret by which gateways of the customer know one another on a link.
+func (s *Session) PairKey() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pairKey
+}

@@ -1,0 +1,166 @@
+package fault
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Place is a node and its room.
+type Place struct{ Room, Node string }
+
+// Plan says what to sow.
+type Plan struct {
+	Seed     uint64
+	From, To time.Time
+	Interval time.Duration // between readings, which a [Spike] lasts one to three of
+	Scale    float64       // of all peaks; 0 means 1
+	Rates    map[Kind]Rate // of one node, or with Room of one room, in 30 days
+}
+
+// Rate is how often a kind of fault comes.
+type Rate struct {
+	PerMonth float64       // in 30 days
+	Room     bool          // whole rooms
+	Lasts    time.Duration // fixed; 0 for the kind's own
+}
+
+// Ordinary are the faults of sensors and of the air around one node, each of the seven
+// twice in 30 days.
+func Ordinary() map[Kind]Rate {
+	rates := map[Kind]Rate{}
+	for _, kind := range []Kind{Spike, Drift, Stuck, Dropout, Noise, Leak, Cooling} {
+		rates[kind] = Rate{PerMonth: 2}
+	}
+	return rates
+}
+
+// apart is the time between two faults of one node, so that each is found, or missed,
+// by itself.
+const apart = 3 * time.Hour
+
+// Sow draws faults, those that come first in front. No two befall a node within three
+// hours.
+func Sow(p Plan, places []Place) []Fault {
+	var sown []Fault
+	months := p.To.Sub(p.From).Hours() / (30 * 24)
+	for _, kind := range Kinds() {
+		rate := p.Rates[kind]
+		seen := map[Place]bool{}
+		for _, place := range places {
+			if rate.Room {
+				place.Node = ""
+			}
+			if seen[place] {
+				continue
+			}
+			seen[place] = true
+			d := draws{seed: p.Seed, place: hash(place.Room + "/" + place.Node + "/" + string(kind))}
+			count := int(math.Floor(rate.PerMonth*months + d.next()))
+			for range count {
+				if f, ok := d.fault(p, kind, rate, place, sown); ok {
+					sown = append(sown, f)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(sown, func(a, b Fault) int {
+		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.Room, b.Room), cmp.Compare(a.Node, b.Node))
+	})
+	return sown
+}
+
+// draws are the random numbers of one kind at one place.
+type draws struct{ seed, place, drawn uint64 }
+
+func (d *draws) next() float64 {
+	d.drawn++
+	return Uniform(d.seed, d.place, d.drawn)
+}
+
+func (d *draws) between(low, high float64) float64 { return low + (high-low)*d.next() }
+
+func (d *draws) minutes(low, high float64) time.Duration {
+	return time.Duration(d.between(low, high) * float64(time.Minute)).Truncate(time.Second)
+}
+
+func (d *draws) sign() float64 {
+	if d.next() < 0.5 {
+		return -1
+	}
+	return 1
+}
+
+// fault draws one that comes near no other; false where there is no room left.
+func (d *draws) fault(p Plan, kind Kind, rate Rate, place Place, sown []Fault) (Fault, bool) {
+	f := d.sized(p, kind)
+	lasts := f.End.Sub(f.Start)
+	if rate.Lasts > 0 {
+		lasts = rate.Lasts
+	}
+	f.Kind, f.Room, f.Node = kind, place.Room, place.Node
+	if rate.Room {
+		f.Cause += " in the whole room"
+	}
+	free := p.To.Sub(p.From) - lasts
+	for range 100 {
+		f.Start = p.From.Add(time.Duration(d.next() * float64(free))).Truncate(p.Interval)
+		f.End = f.Start.Add(lasts)
+		if free > 0 && !slices.ContainsFunc(sown, f.near) {
+			return f, true
+		}
+	}
+	return Fault{}, false
+}
+
+func (f Fault) near(other Fault) bool {
+	return f.Room == other.Room && (f.Node == other.Node || f.Node == "" || other.Node == "") &&
+		f.Start.Before(other.Settled().Add(apart)) && other.Start.Before(f.Settled().Add(apart))
+}
+
+// sized draws how large a fault is and how long it lasts. Peaks are of faults that a
+// person at the chart would see; [Plan] scales them.
+func (d *draws) sized(p Plan, kind Kind) Fault {
+	f := Fault{Kind: kind, Constant: d.minutes(20, 60)}
+	scale := cmp.Or(p.Scale, 1)
+	var lasts time.Duration
+	switch kind {
+	case Spike:
+		lasts = time.Duration(1+int(3*d.next())) * p.Interval
+		f.Peak, f.PeakHumidity = scale*d.sign()*d.between(1, 4), scale*d.sign()*d.between(3, 12)
+		f.Cause = "interference on the sensor's line"
+	case Drift:
+		lasts, f.Peak = d.minutes(120, 480), scale*d.sign()*d.between(1, 3)
+		f.Cause = "the sensor ages"
+	case Stuck:
+		lasts = d.minutes(20, 180)
+		f.Cause = "the node sends its last values again"
+	case Dropout:
+		lasts = d.minutes(20, 90)
+		f.Peak, f.PeakHumidity = -scale*d.between(1, 6), -scale*d.between(2, 10)
+		f.Cause = "a loose contact"
+	case Noise:
+		lasts = d.minutes(60, 240)
+		f.Peak, f.PeakHumidity = scale*d.between(0.2, 0.8), scale*d.between(0.5, 2.5)
+		f.Cause = "a failing supply of the sensor"
+	case Leak:
+		lasts, f.Peak = d.minutes(60, 300), scale*d.between(1, 4)
+		f.Cause = "water evaporates near the node"
+	case Cooling:
+		lasts, f.Peak = d.minutes(20, 90), scale*d.between(1.5, 8)
+		f.Cause = "cooling fails"
+	case Excursion, Wander:
+		lasts, f.Peak = d.minutes(20, 120), 50.5
+		f.Cause = fmt.Sprintf("the air is near %g °C", f.Peak)
+	case Cut:
+		lasts, f.Cause = d.minutes(10, 120), "no way to the gateway"
+	case Lossy:
+		lasts, f.Peak, f.Cause = d.minutes(60, 600), d.between(0.1, 0.5), "a weak radio link"
+	case Jitter:
+		lasts, f.Peak, f.Cause = d.minutes(60, 600), d.between(2, 20), "a busy radio channel"
+	}
+	f.End = f.Start.Add(lasts)
+	return f
+}

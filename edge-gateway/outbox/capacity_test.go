@@ -1,0 +1,312 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// node is a reading as a site's node sends it, which is taken at a time.
+func nodeRecord(node, i int, at time.Time) Record {
+	return Record{
+		Reading: reading.Reading{
+			NodeID: fmt.Sprintf("rack-%03d-esp32", node), MessageID: fmt.Sprintf("%08x", uint32(i)*2654435761), Time: at,
+			Temperature: 20 + float64((i*7+node)%97)/10, Humidity: 40 + float64((i*13+node)%89)/10,
+		},
+		Boot: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, Uptime: at.Sub(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)),
+	}
+}
+
+// fillUp has nodes append by turns until nothing more is kept, and returns how many
+// records each has in it.
+func fillUp(t *testing.T, box *Outbox, nodes int) map[string]int {
+	t.Helper()
+	var mu sync.Mutex
+	kept := map[string]int{}
+	var next, refused atomic.Int64
+	var appending sync.WaitGroup
+	start := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	for range 256 {
+		appending.Go(func() {
+			for refused.Load() < int64(nodes) {
+				i := int(next.Add(1))
+				r := nodeRecord(i%nodes, i, start.Add(time.Duration(i)*30*time.Second/time.Duration(nodes)))
+				err := box.Append(r)
+				switch {
+				case errors.Is(err, ErrFull):
+					refused.Add(1)
+				case err != nil:
+					t.Error(err)
+					return
+				default:
+					mu.Lock()
+					kept[r.Reading.NodeID]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	appending.Wait()
+	return kept
+}
+
+func total(kept map[string]int) int {
+	n := 0
+	for _, of := range kept {
+		n += of
+	}
+	return n
+}
+
+// capacityBytes is the bound of the outbox that TestCapacity fills. With
+// OUTBOX_CAPACITY=268435456 it fills one of the default size.
+func capacityBytes(t *testing.T) int64 {
+	t.Helper()
+	size := int64(2 << 20)
+	if text := os.Getenv("OUTBOX_CAPACITY"); text != "" {
+		if _, err := fmt.Sscan(text, &size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return size
+}
+
+// TestCapacity fills an outbox by 1,000 nodes: in proportion, one of the default size
+// holds 1.5 million readings. Opened again it is ready before it has been read, each
+// node has its share, and every reading comes out, in the order of its node.
+func TestCapacity(t *testing.T) {
+	t.Parallel()
+	const nodes = 1000
+	dir := t.TempDir()
+	options := Options{Clock: time.Now, MaxBytes: capacityBytes(t)}
+	box, err := Open(dir, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := fillUp(t, box, nodes)
+	if got := int64(total(kept)) * (DefaultMaxBytes / options.MaxBytes); got < 1_500_000 {
+		t.Errorf("%d readings in %d bytes: %d in an outbox of the default size", total(kept), options.MaxBytes, got)
+	}
+	if got := box.Stats().Bytes; got > options.MaxBytes {
+		t.Errorf("%d bytes on disk, over %d", got, options.MaxBytes)
+	}
+	least, most := 1<<30, 0
+	for _, n := range kept {
+		least, most = min(least, n), max(most, n)
+	}
+	if len(kept) != nodes || least < most/2 {
+		t.Errorf("%d nodes have from %d to %d readings in it", len(kept), least, most)
+	}
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	counting := &countingDisk{}
+	options.disk = counting
+	began := time.Now()
+	if box, err = Open(dir, options); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = box.Close() }()
+	t.Logf("%d readings, opened in %s by reading %d bytes", total(kept), time.Since(began), counting.read.Load())
+	if got := box.Stats().Pending; got != total(kept) {
+		t.Errorf("%d readings wait, want %d", got, total(kept))
+	}
+	// The last segment is compressed now, which leaves a little room.
+	for n := 0; ; n++ {
+		r := nodeRecord(1, 1, time.Now())
+		err := box.Append(r)
+		if errors.Is(err, ErrFull) {
+			break
+		}
+		if kept[r.Reading.NodeID]++; err != nil || n > total(kept)/10 {
+			t.Fatalf("a full outbox that was opened again takes %d readings of a node: %v", n, err)
+		}
+	}
+	last := map[string]time.Time{}
+	for n := 0; ; {
+		messages, err := box.Next(256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range messages {
+			n++
+			if m.Reading.Time.Before(last[m.Reading.NodeID].Add(-time.Minute)) { // 256 append at once
+				t.Fatalf("%s: %s comes after %s", m.Reading.NodeID, m.Reading.Time, last[m.Reading.NodeID])
+			}
+			last[m.Reading.NodeID] = m.Reading.Time
+			kept[m.Reading.NodeID]--
+		}
+		if err := box.Consume(messages); err != nil {
+			t.Fatal(err)
+		}
+		if len(messages) == 0 {
+			break
+		}
+	}
+	for node, left := range kept {
+		if left != 0 {
+			t.Errorf("%d readings of %s are missing", left, node)
+		}
+	}
+}
+
+// countingDisk counts what is read.
+type countingDisk struct {
+	osDisk
+
+	read atomic.Int64
+}
+
+func (d *countingDisk) Open(path string) (file, error) {
+	f, err := d.osDisk.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &countingFile{file: f, disk: d}, nil
+}
+
+type countingFile struct {
+	file
+
+	disk *countingDisk
+}
+
+func (f *countingFile) ReadAt(b []byte, offset int64) (int, error) {
+	n, err := f.file.ReadAt(b, offset)
+	f.disk.read.Add(int64(n))
+	return n, err
+}
+
+// TestOpenReadsAPart opens an outbox of plain segments, as kills leave them, that are
+// larger than what is read at once; what was estimated is known a little later.
+func TestOpenReadsAPart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const segments, each = 12, 6000
+	encoded := make([]byte, 0, 1<<20)
+	for i := range each {
+		encoded = appendRecord(encoded, nodeRecord(i%100, i, time.Now().UTC()), time.Now())
+	}
+	for i := range segments {
+		if err := os.WriteFile(segmentPath(dir, firstV2+uint64(i)+1, suffixPlain), encoded, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk := &countingDisk{}
+	reads := make(chan struct{})
+	held := &heldDisk{countingDisk: disk, release: reads}
+	box, err := Open(dir, Options{Clock: time.Now, disk: held})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = box.Close() }()
+	if n := disk.read.Load(); n > examinedAtOnce {
+		t.Errorf("Open read %d bytes", n)
+	}
+	if got := box.Stats().Pending; got < segments*each/2 || got > segments*each*2 {
+		t.Errorf("%d readings are estimated, there are %d", got, segments*each)
+	}
+	close(reads)
+	deadline := time.Now().Add(time.Minute)
+	for compressed := 0; compressed < segments; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d segments of %d are compressed", compressed, segments)
+		}
+		found, err := filepath.Glob(filepath.Join(dir, "*"+suffixCompressed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		compressed = len(found)
+		time.Sleep(time.Millisecond)
+	}
+	if got := box.Stats().Pending; got != segments*each {
+		t.Errorf("%d readings wait, want %d", got, segments*each)
+	}
+}
+
+// heldDisk lets nobody read the ninth segment and further ones until it is released.
+type heldDisk struct {
+	*countingDisk
+
+	release chan struct{}
+}
+
+func (d *heldDisk) Open(path string) (file, error) {
+	if number, suffix := segmentNumber(filepath.Base(path)); suffix == suffixPlain && number > firstV2+8 {
+		<-d.release
+	}
+	return d.countingDisk.Open(path)
+}
+
+// TestFairWhenFull has one node flood the outbox: it gets half of it, the others find
+// room after it, and what was kept stays.
+func TestFairWhenFull(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	options := Options{Clock: time.Now, MaxBytes: 48 << 10}
+	box, err := Open(dir, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood := func() (kept int) {
+		for ; ; kept++ {
+			if err := box.Append(nodeRecord(0, kept, time.Now())); errors.Is(err, ErrShare) {
+				return kept
+			} else if err != nil {
+				t.Fatalf("after %d: %v", kept, err)
+			}
+		}
+	}
+	flooded := flood()
+	if got := box.Stats(); got.Bytes < options.MaxBytes/3 || got.Bytes > options.MaxBytes*2/3 || got.Err != nil {
+		t.Errorf("a single node takes %d of %d bytes; %v", got.Bytes, options.MaxBytes, got.Err)
+	}
+	if err := box.Close(); err != nil { // who holds what is known after a restart
+		t.Fatal(err)
+	}
+	if box, err = Open(dir, options); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = box.Close() }()
+	flooded += flood()
+	for node := 1; node <= 10; node++ {
+		for i := range 10 {
+			if err := box.Append(nodeRecord(node, i, time.Now())); err != nil {
+				t.Fatalf("reading %d of node %d: %v", i, node, err)
+			}
+		}
+	}
+	if more := flood(); more > flooded/4 {
+		t.Errorf("the node got room for %d more while others came", more)
+	}
+	if got := box.Stats().Pending; got < flooded+100 {
+		t.Errorf("%d readings wait, want %d", got, flooded+100)
+	}
+}
+
+// TestInventedNodesShare holds that nodes beyond those that are counted share one
+// node's part.
+func TestInventedNodesShare(t *testing.T) {
+	t.Parallel()
+	var h holdings
+	for i := range maxHolders + 5000 {
+		h.add(strconv.Itoa(i), 1)
+	}
+	if len(h.nodes) > maxHolders+1 || h.total != maxHolders+5000 || h.of("another") != 5000 || h.of("7") != 1 {
+		t.Errorf("%d are counted, %d in all, %d for a new one", len(h.nodes), h.total, h.of("another"))
+	}
+	for i := range maxHolders + 5000 {
+		h.add(strconv.Itoa(i), -1)
+	}
+	if len(h.nodes) != 0 || h.total != 0 {
+		t.Errorf("%v remain", h)
+	}
+}

@@ -1,0 +1,178 @@
+package packaging_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/pubsubtest"
+)
+
+// systemctl stands in for systemd: it starts the program that is installed, as the unit
+// says, and like a service of Type=notify returns when it serves.
+const systemctl = `#!/bin/sh
+case "$*" in
+"restart monitor-gateway.service")
+  if [ -f ROOT/pid ]; then kill "$(cat ROOT/pid)" && tail --pid="$(cat ROOT/pid)" -f /dev/null; fi
+  OUTBOX_DIR=ROOT/var/lib/monitor-gateway/outbox ROOT/usr/bin/monitor-gateway >>ROOT/log 2>&1 &
+  echo $! >ROOT/pid
+  for _ in $(seq 600); do
+    curl --silent --fail --output /dev/null "http://127.0.0.1:$PORT/health" && exit 0
+    kill -0 "$(cat ROOT/pid)" || exit 1
+    sleep 0.1
+  done
+  exit 1
+  ;;
+esac
+`
+
+// TestDebianPackage installs, upgrades and rolls back by dpkg itself, with the packages
+// that are released and the real program. Only systemd is a stand-in, and the package's
+// files go to a folder.
+func TestDebianPackage(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the gateway and packs it")
+	}
+	for _, needed := range []string{"dpkg", "curl"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			missing(t, err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		missing(t, "dpkg installs as root")
+	}
+	root, work := t.TempDir(), t.TempDir()
+	write := func(path, content string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(environ []string, name string, args ...string) (string, error) {
+		command := exec.CommandContext(t.Context(), name, args...)
+		command.Env = append(os.Environ(), environ...)
+		output, err := command.CombinedOutput()
+		return string(output), err
+	}
+	unit, err := os.ReadFile("monitor-gateway.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(filepath.Join(work, "monitor-gateway.service"), string(unit))
+	pack := func(version, program string) string {
+		t.Helper()
+		deb := filepath.Join(work, version+".deb")
+		output, err := run([]string{"WORK=" + work, "PROGRAM=" + program, "ARCHITECTURE=" + runtime.GOARCH, "VERSION=" + version},
+			"go", "run", nfpm(t), "package", "--config", "nfpm.yaml", "--packager", "deb", "--target", deb)
+		if err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		return deb
+	}
+	build := func(version string) string {
+		t.Helper()
+		program := filepath.Join(work, version)
+		if output, err := run([]string{"CGO_ENABLED=0"}, "go", "build", "-ldflags", "-X main.version="+version, "-o", program, ".."); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		return program
+	}
+	first, second := build("1.0.0"), build("2.0.0")
+	// The real program, by whose settings it does not serve, or serves and keeps no reading:
+	// Pub/Sub is away, so it is failing.
+	misled := func(version, setting string) string {
+		program := filepath.Join(work, version)
+		write(program, "#!/bin/sh\n[ $# = 0 ] || exec "+second+" \"$@\"\n"+setting+" exec "+second+"\n")
+		return program
+	}
+	unusable := filepath.Join(work, "unusable")
+	write(filepath.Join(unusable, "lock/none"), "") // a folder in the place of the outbox's lock
+	bad := []string{misled("3.0.0", "PORT=none"), misled("4.0.0", "OUTBOX_DIR="+unusable)}
+
+	write(filepath.Join(root, "bin/systemctl"), strings.ReplaceAll(systemctl, "ROOT", root))
+	write(filepath.Join(root, "run/systemd/system/none"), "")
+	write(filepath.Join(root, "var/lib/dpkg/status"), "")
+	t.Cleanup(func() {
+		if pid, err := os.ReadFile(filepath.Join(root, "pid")); err == nil {
+			_ = exec.Command("kill", strings.TrimSpace(string(pid))).Run()
+		}
+	})
+	address := "http://127.0.0.1:" + strconv.Itoa(pubsubtest.FreePort(t))
+	environ := []string{
+		"PATH=" + root + "/bin:" + os.Getenv("PATH"), "PORT=" + address[len("http://127.0.0.1:"):], "MDNS=false",
+		"PROJECT_ID=site", "PUBSUB_EMULATOR_HOST=127.0.0.1:9",
+	}
+	install := func(deb string) error {
+		t.Helper()
+		output, err := run(environ, "dpkg", "--instdir="+root, "--admindir="+root+"/var/lib/dpkg", "--log="+root+"/dpkg.log",
+			"--force-script-chrootless,depends,confold", "--install", deb)
+		t.Logf("%s: %v\n%s", filepath.Base(deb), err, output)
+		return err
+	}
+	serves := func(version string) {
+		t.Helper()
+		health, err := run(nil, "curl", "--silent", address+"/health")
+		if err != nil || !strings.Contains(health, fmt.Sprintf("%q", version)) {
+			log, _ := os.ReadFile(filepath.Join(root, "log"))
+			t.Fatalf("want version %s: %v %s\n%s", version, err, health, log)
+		}
+	}
+	if err := install(pack("1.0.0", first)); err != nil {
+		t.Fatal(err)
+	}
+	// The site sets it up, and starts it.
+	write(filepath.Join(root, "etc/monitor-gateway/environment"), "PROJECT_ID=site\n")
+	if output, err := run(environ, root+"/bin/systemctl", "restart", "monitor-gateway.service"); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	serves("1.0.0")
+	const reading = `{"id":"a1","node_id":"n1","temperature":21.5,"humidity":40}`
+	if answer, err := run(nil, "curl", "--silent", "--data", reading, address+"/api/v1/message"); err != nil || !strings.Contains(answer, `"kept":true`) {
+		t.Fatalf("answered %s, %v", answer, err)
+	}
+	if err := install(pack("2.0.0", second)); err != nil {
+		t.Fatal(err)
+	}
+	serves("2.0.0")
+	for _, program := range bad {
+		version := filepath.Base(program)
+		began := time.Now()
+		if err := install(pack(version, program)); err == nil {
+			t.Errorf("version %s, which is not well, is installed", version)
+		}
+		serves("2.0.0")
+		if took := time.Since(began); version == "4.0.0" && took < time.Minute {
+			t.Errorf("a version that serves was given %s to become well, want a minute", took)
+		}
+		log, err := os.ReadFile(filepath.Join(root, "log"))
+		if err != nil || version == "4.0.0" && !strings.Contains(string(log), "outbox cannot be opened") {
+			t.Errorf("version %s was not tried: %v\n%s", version, err, log)
+		}
+	}
+	if health, _ := run(nil, "curl", "--silent", address+"/health"); !strings.Contains(health, `"readings":1`) {
+		t.Errorf("the outbox: %s", health)
+	}
+	if settings, err := os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment")); err != nil || string(settings) != "PROJECT_ID=site\n" {
+		t.Errorf("the settings: %q, %v", settings, err)
+	}
+}
+
+// nfpm is what package.sh packs with.
+func nfpm(t *testing.T) string {
+	t.Helper()
+	script, err := os.ReadFile("package.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(script), "\nnfpm=")
+	name, _, _ := strings.Cut(after, "\n")
+	return name
+}

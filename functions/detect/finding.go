@@ -1,0 +1,144 @@
+package detect
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+// forecastFor is how late a reading may come for a limit that it will pass to be of use
+// to anybody.
+const forecastFor = 5 * time.Minute
+
+// rangeScore is the score of a value that the sensor cannot measure: once in a million
+// hours.
+const rangeScore = 6.0
+
+// Finder says of a reading what is unusual and which limit will be passed.
+type Finder struct {
+	rooms *surroundings
+	clock func() time.Time
+	log   *slog.Logger
+}
+
+// NewFinder returns a finder over the metadata database.
+func NewFinder(live LiveState, clock func() time.Time, log *slog.Logger) *Finder {
+	return &Finder{rooms: newSurroundings(live, clock, log), clock: clock, log: log}
+}
+
+// Find returns what holds of a reading, and while the sensor's rules remember something
+// what does not. Without the state of the room nothing can be judged.
+func (f *Finder) Find(ctx context.Context, data wire.Data, sensor store.SensorStatus, c *anomaly.Calibration, outOfRange bool) []incident.Finding {
+	r := data.Reading
+	room, known := f.rooms.room(ctx, sensor, c)
+	if !known {
+		return nil
+	}
+	room.mu.Lock()
+	defer room.mu.Unlock()
+	n, ok := room.nodes[r.Node()]
+	if !ok { // its first reading, or the first since it came into the room
+		n = &roomNode{inside: true}
+		room.nodes[r.Node()] = n
+	}
+	w, by := data.Recent, store.ByWindow
+	if w.Len() == 0 {
+		w, by = n.windowOf(r), store.ByLiveState
+	}
+	n.learn(w, r, by)
+	var findings []incident.Finding
+	if found, judged := anomalyOf(n, w, r, sensor, c, outOfRange); judged && (found.Holds || sensor.Remembers) {
+		findings = append(findings, found)
+	}
+	if f.clock().Sub(r.Time) < forecastFor {
+		if found, judged := passing(w, r, sensor, n.width); judged && (found.Holds || sensor.Remembers) {
+			findings = append(findings, found)
+		}
+	}
+	return slices.DeleteFunc(findings, func(found incident.Finding) bool {
+		err := found.Validate()
+		if err != nil {
+			f.log.ErrorContext(ctx, "a finding that no incident can show", "node_id", r.NodeID, "error", err.Error())
+		}
+		return err != nil
+	})
+}
+
+// anomalyOf judges how unusual a reading is for its node.
+func anomalyOf(
+	n *roomNode, w reading.Window, r reading.Reading, sensor store.SensorStatus, c *anomaly.Calibration, outOfRange bool,
+) (found incident.Finding, judged bool) {
+	place := strconv.FormatInt(sensor.RoomID, 10)
+	v := anomaly.Statistics(w, r, &n.day, n.around(r.Time))
+	score, _ := c.Score(r.NodeID, place, v)
+	found = incident.Finding{Kind: incident.KindAnomaly}
+	alarm := anomaly.Alarm(sensor.Budget)
+	switch {
+	case outOfRange:
+		found.Holds, found.Score, found.Cause = true, max(score, rangeScore), "range"
+		found.Reason, found.Quantity, found.Value = "a value that the sensor cannot measure", incident.Temperature, r.Temperature
+		if r.Humidity <= 0 || r.Humidity >= 100 {
+			found.Quantity, found.Value = incident.Humidity, r.Humidity
+		}
+	case score <= alarm:
+		return found, score > 0
+	default:
+		reason := c.Explain(r.NodeID, place, r, v)
+		found.Holds, found.Score, found.Cause, found.Reason = true, score, reason.Statistic.String(), reason.String()
+		found.Quantity, found.Value, found.Low, found.High = incident.Temperature, r.Temperature, reason.Low, reason.High
+		switch reason.Quantity {
+		case "humidity":
+			found.Quantity, found.Value = incident.Humidity, r.Humidity
+		case "dew_point":
+			found.Quantity, found.Value = incident.DewPoint, reading.DewPoint(r.Temperature, r.Humidity)
+		}
+	}
+	found.Severity, found.Probability = incident.Warning, math.Pow(10, -found.Score)
+	return found, true
+}
+
+// passing forecasts the lowest limit of the temperature that the node will pass: its
+// threshold, or a critical rule's.
+func passing(w reading.Window, r reading.Reading, sensor store.SensorStatus, width anomaly.Width) (found incident.Finding, judged bool) {
+	found = incident.Finding{Kind: incident.KindForecast}
+	if _, judged = anomaly.TrendOf(w, r, 0); !judged {
+		return found, false
+	}
+	limit, p, passes := math.Inf(1), anomaly.Passing{}, false
+	try := func(l float64) {
+		if l < limit {
+			if next, ok := anomaly.Passes(w, r, l, width); ok {
+				limit, p, passes = l, next, true
+			}
+		}
+	}
+	if sensor.Thresholds != nil {
+		try(sensor.Thresholds.MaxTemperature)
+	}
+	for _, rule := range sensor.Rules {
+		if rule.Quantity == incident.Temperature && rule.Direction == incident.Above && rule.Severity == incident.Critical {
+			try(rule.Limit)
+		}
+	}
+	if !passes {
+		return found, true
+	}
+	return incident.Finding{
+		Kind: incident.KindForecast, Holds: true, Score: anomaly.Horizon / max(1, p.Earliest), Cause: "limit", Reason: p.Sentence(limit),
+		Severity: incident.Warning, Quantity: incident.Temperature, Value: r.Temperature, Limit: limit,
+		Earliest: minutes(p.Earliest), Latest: minutes(p.Latest),
+	}, true
+}
+
+func minutes(m float64) time.Duration {
+	return time.Duration(m * float64(time.Minute)).Round(time.Second)
+}

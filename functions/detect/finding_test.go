@@ -1,0 +1,378 @@
+package detect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
+)
+
+// site is live state: rooms of nodes whose air is a function of the time.
+type site struct {
+	mu      sync.Mutex
+	now     time.Time
+	rooms   map[int64][]reading.Node
+	air     func(node string, at time.Time) (temperature, humidity float64)
+	silent  map[string]bool // have sent nothing for an hour
+	queries int
+	learned []store.Learned
+	width   float64
+	err     error
+}
+
+func (s *site) clock() time.Time { return s.now }
+
+func (s *site) RoomNodes(_ context.Context, _, room int64, named []string) (nodes []store.RoomNode, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, in := range s.rooms {
+		for _, n := range in {
+			if id == room || strings.Contains(strings.Join(named, " "), n.ID) {
+				nodes = append(nodes, store.RoomNode{Node: n, RoomID: id})
+			}
+		}
+	}
+	return nodes, s.err
+}
+
+func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int64) (all []store.NodeAir, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queries++
+	for _, n := range nodes {
+		a := store.NodeAir{Node: n, At: s.now.Add(-10 * time.Second), Interval: 30, Width: s.width}
+		if s.silent[n.ID] {
+			a.At = s.now.Add(-time.Hour)
+		}
+		a.Temperature, a.Humidity = s.air(n.ID, a.At)
+		for slot := from; slot < until; slot++ {
+			t, h := s.air(n.ID, time.Unix((slot+1)*600-1, 0))
+			a.Slots = append(a.Slots, store.SlotAir{Slot: slot, Temperature: t, Humidity: h})
+		}
+		all = append(all, a)
+	}
+	return all, s.err
+}
+
+func (s *site) KeepLearned(_ context.Context, learned []store.Learned, _ float64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.learned = append(s.learned, learned...)
+	return s.err
+}
+
+// unknownRooms is a finder whose database is away.
+func unknownRooms() *detect.Finder {
+	return detect.NewFinder(&site{err: errors.New("away")}, time.Now, logging.Discard())
+}
+
+// calm is a room of so many nodes, each with its own offset, that sway together.
+func calm(nodes int) *site {
+	s := &site{now: noon, rooms: map[int64][]reading.Node{}, air: usualAir}
+	for i := range nodes {
+		s.rooms[1] = append(s.rooms[1], reading.Node{ID: fmt.Sprintf("n%03d", i)})
+	}
+	return s
+}
+
+func usualAir(node string, at time.Time) (temperature, humidity float64) {
+	offset := float64(node[len(node)-1] - '0')
+	phase := float64(at.Unix()) / 7000
+	noise := math.Mod(float64(at.Unix())*(7.3+offset), 1.7)/10 - 0.08
+	return reading.Round(21 + offset/4 + math.Sin(phase) + noise), reading.Round(42 - offset/2 + math.Cos(phase) + 3*noise)
+}
+
+// data is a reading of a node at the site's time, with the window before it.
+func (s *site) data(node string, window int) wire.Data {
+	d := wire.Data{Reading: reading.Reading{NodeID: node, MessageID: "m", Time: s.now}}
+	d.Reading.Temperature, d.Reading.Humidity = s.air(node, s.now)
+	for i := window; i > 0; i-- {
+		t, h := s.air(node, s.now.Add(time.Duration(-30*i)*time.Second))
+		d.Recent.Age = append(d.Recent.Age, float64(30*i))
+		d.Recent.Temperature, d.Recent.Humidity = append(d.Recent.Temperature, t), append(d.Recent.Humidity, h)
+	}
+	return d
+}
+
+func sensorInRoom(remembers bool) store.SensorStatus {
+	return store.SensorStatus{
+		Owned: true, CustomerID: 1, RoomID: 1, Budget: 1, Remembers: remembers,
+		Thresholds: &alert.Thresholds{MaxTemperature: 32, MaxHumidity: 90},
+	}
+}
+
+func ofKind(findings []incident.Finding, kind incident.Kind) (incident.Finding, bool) {
+	for _, f := range findings {
+		if f.Kind == kind {
+			return f, true
+		}
+	}
+	return incident.Finding{}, false
+}
+
+// A node whose air leaves its neighbours' is found within the hour, with a reason and a
+// band; a room that changes as a whole and a node that is as ever are not.
+func TestFindingIsOfTheNodeThatLeavesItsNeighbours(t *testing.T) {
+	t.Parallel()
+	s := calm(8)
+	f := detect.NewFinder(s, s.clock, logging.Discard())
+	c := anomaly.Calibrate(nil)
+	for _, remembers := range []bool{false, true} {
+		found, told := ofKind(f.Find(t.Context(), s.data("n003", 100), sensorInRoom(remembers), c, false), incident.KindAnomaly)
+		if told != remembers || found.Holds {
+			t.Errorf("a node as ever, remembering %t: %+v", remembers, found)
+		}
+	}
+	began := s.now.Add(10 * time.Minute)
+	s.air = func(node string, at time.Time) (float64, float64) {
+		temperature, humidity := usualAir(node, at)
+		if node == "n003" && at.After(began) { // a leak
+			humidity += min(30, 2*at.Sub(began).Minutes())
+		}
+		return temperature, humidity
+	}
+	s.now = began
+	var found incident.Finding
+	for !found.Holds && s.now.Before(began.Add(time.Hour)) {
+		s.now = s.now.Add(30 * time.Second)
+		found, _ = ofKind(f.Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false), incident.KindAnomaly)
+		if other, _ := ofKind(f.Find(t.Context(), s.data("n004", 100), sensorInRoom(true), c, false), incident.KindAnomaly); other.Holds {
+			t.Fatalf("its neighbour: %+v", other)
+		}
+	}
+	if !found.Holds || found.Validate() != nil || !strings.Contains(found.Reason, "neighbours") || found.Low >= found.High || found.Value <= found.High {
+		t.Errorf("%+v", found)
+	}
+	if limit := math.Pow(10, -anomaly.Alarm(1)); found.Probability >= limit || found.Probability <= 0 {
+		t.Errorf("probability %g, want below %g", found.Probability, limit)
+	}
+	// A customer who stands thirty as many is told before, one who stands fewer later.
+	patient := sensorInRoom(true)
+	patient.Budget = 0.3
+	if anomaly.Alarm(0.3) <= anomaly.Alarm(30) {
+		t.Error("a larger budget does not lower the alarm")
+	}
+	if again, _ := ofKind(f.Find(t.Context(), s.data("n003", 100), patient, c, false), incident.KindAnomaly); again.Score != found.Score {
+		t.Errorf("the budget moved the score from %g to %g", found.Score, again.Score)
+	}
+}
+
+// A loss of cooling warms a whole room: no node is unlike its neighbours, but the limit
+// is forecast, minutes before it is passed, by the nearest critical limit.
+func TestLimitIsForecast(t *testing.T) {
+	t.Parallel()
+	s := calm(8)
+	f := detect.NewFinder(s, s.clock, logging.Discard())
+	c := anomaly.Calibrate(nil)
+	began := s.now
+	s.air = func(node string, at time.Time) (float64, float64) {
+		temperature, humidity := usualAir(node, at)
+		if at.After(began) {
+			temperature += 20 * (1 - math.Exp(-at.Sub(began).Minutes()/25))
+		}
+		return temperature, humidity
+	}
+	sensor := sensorInRoom(true)
+	sensor.Thresholds.MaxTemperature = 50
+	sensor.Rules = []incident.Rule{
+		{Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning},
+		{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical},
+		{Quantity: incident.Humidity, Direction: incident.Above, Limit: 24, Severity: incident.Critical},
+	}
+	var found incident.Finding
+	for !found.Holds {
+		if now, _ := s.air("n003", s.now); now > 32 {
+			t.Fatal("the limit was passed without a warning")
+		}
+		s.now = s.now.Add(30 * time.Second)
+		found, _ = ofKind(f.Find(t.Context(), s.data("n003", 100), sensor, c, false), incident.KindForecast)
+	}
+	if found.Validate() != nil || found.Limit != 32 || !strings.HasPrefix(found.Reason, "passes 32 °C in ") || found.Latest > 30*time.Minute {
+		t.Errorf("%+v", found)
+	}
+	now, _ := s.air("n003", s.now)
+	passed := s.now
+	for at := now; at < 32; at, _ = s.air("n003", passed) {
+		passed = passed.Add(30 * time.Second)
+	}
+	if lead := passed.Sub(s.now); lead < 5*time.Minute || lead < found.Earliest || lead > found.Latest+time.Minute {
+		t.Errorf("warned %s before, with %+v", lead, found)
+	}
+	s.now = passed.Add(time.Minute)
+	if over, judged := ofKind(f.Find(t.Context(), s.data("n003", 100), sensor, c, false), incident.KindForecast); !judged || (over.Holds && over.Limit <= 32) {
+		t.Errorf("after the limit: %+v", over)
+	}
+	// What came late helps nobody.
+	late := s.data("n003", 100)
+	s.now = s.now.Add(10 * time.Minute)
+	if told, judged := ofKind(f.Find(t.Context(), late, sensor, c, false), incident.KindForecast); judged {
+		t.Errorf("a late forecast: %+v", told)
+	}
+}
+
+// A room costs a query in 20 seconds, however many readings come.
+func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
+	t.Parallel()
+	s := calm(10)
+	f := detect.NewFinder(s, s.clock, logging.Discard())
+	c := anomaly.Calibrate(nil)
+	for range 3 {
+		var group sync.WaitGroup
+		for i := range 10 {
+			d := s.data(fmt.Sprintf("n%03d", i), 20)
+			group.Go(func() {
+				for range 50 {
+					f.Find(t.Context(), d, sensorInRoom(false), c, false)
+				}
+			})
+		}
+		group.Wait()
+		s.now = s.now.Add(detect.RoomAge)
+	}
+	if s.queries != 3 {
+		t.Errorf("%d queries for 1500 readings in a minute, want 3", s.queries)
+	}
+	// While the database is away, what was known serves.
+	s.err = errors.New("away")
+	s.now = s.now.Add(time.Minute)
+	if _, judged := ofKind(f.Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false), incident.KindAnomaly); !judged {
+		t.Error("nothing is judged while the database is away")
+	}
+	if found := unknownRooms().Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false); len(found) > 0 {
+		t.Errorf("judged without a state: %+v", found)
+	}
+}
+
+// A reading without a window, as after the start of a gateway, is judged by what ingest
+// has kept, and the node's state says so until a window comes.
+func TestWithoutWindowLiveStateStands(t *testing.T) {
+	t.Parallel()
+	s := calm(8)
+	stuck := func(node string, at time.Time) (float64, float64) {
+		if node == "n003" {
+			at = noon.Add(-8 * time.Hour)
+		}
+		return usualAir(node, at)
+	}
+	s.air = stuck
+	f := detect.NewFinder(s, s.clock, logging.Discard())
+	c := anomaly.Calibrate(nil)
+	found, _ := ofKind(f.Find(t.Context(), s.data("n003", 0), sensorInRoom(false), c, false), incident.KindAnomaly)
+	if !found.Holds || !strings.HasPrefix(found.Reason, "unchanged for ") {
+		t.Errorf("a node that was stuck for hours: %+v", found)
+	}
+	for i, by := range []store.JudgedBy{store.ByLiveState, store.ByWindow} {
+		s.now = s.now.Add(detect.RoomAge)
+		f.Find(t.Context(), s.data("n003", 50), sensorInRoom(false), c, false)
+		if len(s.learned) != i+1 || s.learned[i].JudgedBy != by || s.learned[i].ID != "n003" {
+			t.Fatalf("learned %+v, want %s", s.learned, by)
+		}
+		s.now = s.now.Add(detect.RoomAge)
+	}
+}
+
+// What the readings teach of the width of intervals reaches the database, each ten
+// minutes, once.
+func TestWidthIsKept(t *testing.T) {
+	t.Parallel()
+	s := calm(8)
+	f := detect.NewFinder(s, s.clock, logging.Discard())
+	c := anomaly.Calibrate(nil)
+	want, taught := 0.0, 0
+	for range 45 { // 22 minutes
+		d := s.data("n003", 100)
+		width := anomaly.Width(anomaly.FirstWidth + want)
+		if next, _, known := width.Update(d.Recent, d.Reading); known {
+			want += float64(next) - float64(width)
+			taught++
+		}
+		f.Find(t.Context(), d, sensorInRoom(false), c, false)
+		s.mu.Lock()
+		s.width = anomaly.FirstWidth
+		for _, l := range s.learned {
+			s.width += l.Wider
+		}
+		s.mu.Unlock()
+		s.now = s.now.Add(30 * time.Second)
+	}
+	s.now = s.now.Add(10 * time.Minute)
+	f.Find(t.Context(), s.data("n003", 0), sensorInRoom(false), c, false)
+	got := 0.0
+	for _, l := range s.learned {
+		got += l.Wider
+	}
+	if taught < 40 || math.Abs(got-want) > 1e-9 || len(s.learned) > 6 {
+		t.Errorf("learned %g in %d writes, want %g of %d readings", got, len(s.learned), want, taught)
+	}
+}
+
+// What cannot be measured is an anomaly whatever its node did before.
+func TestRangeIsAFinding(t *testing.T) {
+	t.Parallel()
+	s := calm(3)
+	f := detect.NewFinder(s, s.clock, logging.Discard())
+	d := s.data("n001", 40)
+	d.Reading.Humidity = 0
+	found, _ := ofKind(f.Find(t.Context(), d, sensorInRoom(false), anomaly.Calibrate(nil), true), incident.KindAnomaly)
+	if !found.Holds || found.Cause != "range" || found.Quantity != incident.Humidity || found.Validate() != nil {
+		t.Errorf("%+v", found)
+	}
+}
+
+// The cache holds the nodes that docs/learning.md says in the memory that it says.
+func TestMemoryOfRooms(t *testing.T) { //nolint:paralleltest // it measures the heap
+	const nodes, inRoom, kilobytes = 5000, 50, 2.0
+	s := calm(0)
+	for i := range nodes {
+		room := int64(1 + i/inRoom)
+		s.rooms[room] = append(s.rooms[room], reading.Node{ID: fmt.Sprintf("node-%06d", i)})
+	}
+	f := detect.NewFinder(s, s.clock, logging.Discard())
+	c := anomaly.Calibrate(nil)
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for room, in := range s.rooms {
+		for _, n := range in {
+			sensor := sensorInRoom(false)
+			sensor.RoomID = room
+			f.Find(t.Context(), s.data(n.ID, 30), sensor, c, false)
+		}
+	}
+	each := float64(heap()-before) / nodes / 1024
+	if each > kilobytes {
+		t.Errorf("%.2f KB for each node, want at most %g", each, kilobytes)
+	}
+	t.Logf("%.2f KB for each node, %.0f MB for %d", each, each*detect.MaxNodes/1024, detect.MaxNodes)
+	runtime.KeepAlive(f)
+}
+
+// BenchmarkFind is what the statistics add to a reading of a node with eight neighbours.
+func BenchmarkFind(b *testing.B) {
+	s := calm(10)
+	f := detect.NewFinder(s, s.clock, logging.Discard())
+	c := anomaly.Calibrate(nil)
+	d, sensor := s.data("n003", reading.MaxWindow), sensorInRoom(false)
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Find(b.Context(), d, sensor, c, false)
+	}
+}

@@ -1,0 +1,261 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+const (
+	day = 24 * time.Hour
+	// daysKept is how many days of hours a calibration is made of.
+	daysKept = anomaly.Hours / 24
+	// calibrationsKept is how many calibrations of a customer are kept, to go back to.
+	calibrationsKept = 7
+	// maxTogether is how many nodes are read at a time, with two days of readings each:
+	// some 250 MB. They come room after room, and neighbours are found among them.
+	maxTogether = 512
+	// tick is how often what is known of neighbours is renewed, as in detection.
+	tick = 30 * time.Second
+
+	hoursPrefix       = "hours_"
+	calibrationPrefix = "calibration_"
+)
+
+// refresh makes today's calibration of each customer who has none yet. What fails with one
+// customer is tried again with the next delivery, in which the others are done.
+func (t *Train) refresh(ctx context.Context) error {
+	today := t.clock().UTC().Truncate(day)
+	customers, err := t.runs.CustomersWithSensors(ctx)
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, customer := range customers {
+		if err := t.calibrate(ctx, customer, today); err != nil {
+			faults = append(faults, fmt.Errorf("calibration of customer %d: %w", customer, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// calibrate makes a customer's calibration of the days before today. The hours of a day are
+// an artifact, which is made once: only days without one are read. What people judged right
+// is left out afterwards, so that a verdict may come, or change, weeks later.
+func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) error {
+	name := calibrationPrefix + today.Format("20060102")
+	manifest, err := t.models.Manifest(ctx, customer)
+	if err != nil || manifest.Calibration == name {
+		return err
+	}
+	nodes, err := t.runs.PlacedNodes(ctx, customer)
+	if err != nil {
+		return err
+	}
+	right, err := t.runs.RightEpisodes(ctx, customer, today.Add(-(daysKept+1)*day))
+	if err != nil {
+		return err
+	}
+	past, heard := make([]anomaly.NodeHours, len(nodes)), make([][]time.Time, len(nodes))
+	places := make(map[string]int, len(nodes))
+	for i, n := range nodes {
+		past[i] = anomaly.NodeHours{Node: n.ID, Room: strconv.FormatInt(n.RoomID, 10)}
+		places[n.ID] = i
+	}
+	kept := map[string]bool{name: true}
+	for back := daysKept; back > 0; back-- {
+		start := today.Add(-time.Duration(back) * day)
+		hours, err := t.hoursOf(ctx, customer, nodes, start)
+		if err != nil {
+			return err
+		}
+		kept[hoursPrefix+start.Format("20060102")] = true
+		for _, n := range hours {
+			if i, ok := places[n.Node]; ok {
+				past[i].Neighbours = n.Neighbours
+				for hour, h := range n.Hours {
+					if !h.Silent() { // the share that verdicts may take is of what was heard
+						past[i].Hours = append(past[i].Hours, h)
+						heard[i] = append(heard[i], start.Add(time.Duration(hour)*time.Hour))
+					}
+				}
+			}
+		}
+	}
+	for i := range past {
+		healthy := anomaly.Healthy(heard[i], right[past[i].Node])
+		next := 0
+		past[i].Hours = slices.DeleteFunc(past[i].Hours, func(anomaly.Hour) bool {
+			next++
+			return !healthy[next-1]
+		})
+	}
+	if err := t.models.PublishCalibration(ctx, customer, name, anomaly.Calibrate(past)); err != nil {
+		return err
+	}
+	names, err := t.models.List(ctx, customer)
+	if err != nil {
+		return err
+	}
+	calibrations := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasPrefix(n, calibrationPrefix) })
+	for _, n := range calibrations[max(0, len(calibrations)-calibrationsKept):] {
+		kept[n] = true
+	}
+	return t.models.Delete(ctx, customer, slices.DeleteFunc(names, func(n string) bool {
+		return kept[n] || !strings.HasPrefix(n, hoursPrefix) && !strings.HasPrefix(n, calibrationPrefix)
+	})...)
+}
+
+// dayHours are the hours of a day of some nodes.
+type dayHours []anomaly.NodeHours
+
+// MarshalBinary implements [encoding.BinaryMarshaler].
+func (d dayHours) MarshalBinary() ([]byte, error) {
+	var content bytes.Buffer
+	if err := gob.NewEncoder(&content).Encode([]anomaly.NodeHours(d)); err != nil {
+		return nil, fmt.Errorf("hours: %w", err)
+	}
+	return content.Bytes(), nil
+}
+
+// hoursOf returns the hours of a day, from the artifact where there is one.
+func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []store.PlacedNode, start time.Time) (dayHours, error) {
+	name := hoursPrefix + start.Format("20060102")
+	content, err := t.models.Artifact(ctx, customer, name)
+	if err == nil {
+		var hours []anomaly.NodeHours
+		if err := gob.NewDecoder(bytes.NewReader(content)).Decode(&hours); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return hours, nil
+	}
+	if !errors.Is(err, modelstore.ErrNoArtifact) {
+		return nil, err
+	}
+	var hours dayHours
+	for part := range slices.Chunk(nodes, maxTogether) {
+		refs := make([]readings.NodeRef, len(part))
+		for i, n := range part {
+			refs[i] = n.NodeRef
+		}
+		series, _, err := collect(t.readings.Ranges(ctx, refs, start.Add(-day), start.Add(day)), math.MaxInt)
+		if err != nil {
+			return nil, err
+		}
+		byName := make(map[string][]reading.Reading, len(series))
+		for _, s := range series {
+			byName[s.NodeID] = s.Readings
+		}
+		hours = append(hours, replay(part, byName, start)...)
+	}
+	if err := t.models.Write(ctx, customer, name, hours); err != nil && !errors.Is(err, modelstore.ErrConflict) {
+		return nil, err
+	}
+	return hours, nil
+}
+
+// playing is a node whose readings are played.
+type playing struct {
+	series []reading.Reading
+	next   int
+	window func() (int, reading.Window, bool)
+	day    anomaly.Day
+	now    anomaly.Air
+	heard  time.Time
+	hour   int64 // of what follows
+	usual  anomaly.Air
+	excess []anomaly.Air
+	hours  [24]anomaly.Hour
+}
+
+// replay plays two days of nodes as detection saw them and returns the hours of the second.
+func replay(nodes []store.PlacedNode, series map[string][]reading.Reading, start time.Time) []anomaly.NodeHours {
+	first := anomaly.SlotOf(start.Add(-day))
+	all, placed := make([]*playing, len(nodes)), make([]anomaly.Placed, len(nodes))
+	for i, n := range nodes {
+		p := &playing{series: series[n.ID]}
+		var stop func()
+		p.window, stop = iter.Pull2(features.Windows(p.series))
+		defer stop()
+		slots := make([]float32, 2*day/anomaly.SlotWidth)
+		for j := range slots {
+			slots[j] = float32(math.NaN())
+		}
+		for _, r := range p.series {
+			slots[anomaly.SlotOf(r.Time)-first] = float32(r.Temperature)
+		}
+		for j := range p.hours {
+			p.hours[j] = anomaly.Quiet()
+		}
+		all[i], placed[i] = p, anomaly.Placed{Node: n.ID, Room: strconv.FormatInt(n.RoomID, 10), Slots: slots}
+	}
+	neighbours := anomaly.Neighbours(placed)
+	for now := start.Add(-day); now.Before(start.Add(day)); now = now.Add(tick) {
+		for i, p := range all {
+			p.advance(now, start, all, neighbours[i])
+		}
+	}
+	past := make([]anomaly.NodeHours, len(nodes))
+	for i, p := range all {
+		past[i] = anomaly.NodeHours{Node: nodes[i].ID, Hours: p.hours[:]}
+		for _, other := range neighbours[i] {
+			past[i].Neighbours = append(past[i].Neighbours, nodes[other].ID)
+		}
+	}
+	return past
+}
+
+// advance takes the readings of one tick.
+func (p *playing) advance(now, start time.Time, all []*playing, neighbours []int) {
+	var around anomaly.Surroundings
+	for known := false; p.next < len(p.series) && p.series[p.next].Time.Before(now.Add(tick)); p.next++ {
+		r := p.series[p.next]
+		_, w, _ := p.window()
+		if !r.Time.Before(start) {
+			if !known {
+				around, known = p.surround(now, all, neighbours), true
+			}
+			p.hours[int(r.Time.Sub(start)/time.Hour)].Add(anomaly.Statistics(w, r, &p.day, around))
+		}
+		p.now, p.heard = anomaly.AirOf(r.Temperature, r.Humidity), r.Time
+		p.day.Put(anomaly.SlotOf(r.Time), p.now)
+	}
+}
+
+// surround is what is known of a node's neighbours.
+func (p *playing) surround(now time.Time, all []*playing, neighbours []int) anomaly.Surroundings {
+	slot := anomaly.SlotOf(now)
+	if hour := now.Unix() / 3600; hour != p.hour { // what is usual for a day changes little in an hour
+		p.hour, p.usual, p.excess = hour, p.day.Median(slot), p.excess[:0]
+		for _, other := range neighbours {
+			p.excess = append(p.excess, anomaly.Excess(slot, &p.day, &all[other].day))
+		}
+	}
+	theirs := make([]anomaly.Neighbour, len(neighbours))
+	for k, other := range neighbours {
+		its := all[other]
+		theirs[k] = anomaly.Neighbour{Now: its.now, Day: &its.day, Excess: p.excess[k]}
+		if now.Sub(its.heard) > 5*time.Minute {
+			theirs[k].Now.Temperature = math.NaN()
+		}
+	}
+	return anomaly.Surround(slot, theirs, p.usual)
+}

@@ -1,0 +1,154 @@
+// Package apikeys has the operations on API keys, by which programs call in place of a
+// login. Customers call them; no key does.
+package apikeys
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"coldaisle.dev/run/api/audit"
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/store"
+)
+
+// Fields is exported only because huma reads no embedded fields of unexported types.
+type Fields struct {
+	ID        int64      `json:"id" doc:"Primary key." example:"5"`
+	Name      string     `json:"name" doc:"What the key is for." example:"Prometheus"`
+	Prefix    string     `json:"prefix" doc:"The key's begin, to know it by." example:"cold_7Fq2"`
+	Scope     string     `json:"scope" enum:"read,write" doc:"What it may do; write includes read." example:"read"`
+	RoomIDs   []int64    `json:"room_ids" doc:"The rooms that it knows; null for all." example:"[3,4]"`
+	CreatedAt time.Time  `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:00Z"`
+	ExpiresAt *time.Time `json:"expires_at" doc:"Until when it can be used, UTC; null for ever." example:"2027-03-01T12:00:00Z"`
+}
+
+type apiKey struct {
+	Fields
+
+	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, UTC, to a minute; null when never." example:"2026-03-02T12:00:00Z"`
+}
+
+type createdKey struct {
+	Fields
+
+	Key string `json:"key" doc:"The key, to send as Authorization: Bearer. It is shown here and never again." example:"cold_7Fq2…"`
+}
+
+func fieldsOf(k store.APIKey) Fields {
+	return Fields{
+		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Scope: k.Scope, RoomIDs: k.RoomIDs, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: utc(k.ExpiresAt),
+	}
+}
+
+func utc(at *time.Time) *time.Time {
+	if at == nil {
+		return nil
+	}
+	return new(at.UTC())
+}
+
+type newKey struct {
+	_         struct{}         `additionalProperties:"true"`
+	Name      input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"What the key is for." example:"Prometheus"`
+	Scope     string           `json:"scope" enum:"read,write" doc:"What it may do; write includes read." example:"read"`
+	RoomIDs   []int64          `json:"room_ids,omitempty" nullable:"true" minItems:"1" maxItems:"100" doc:"The caller's rooms that it knows; left out or null, all." example:"[3,4]"`
+	ExpiresAt *input.Timestamp `json:"expires_at,omitempty" doc:"Until when it can be used; left out, for ever." example:"2027-03-01T12:00:00Z"`
+}
+
+type newKeyInput struct{ Body newKey }
+
+type createdOutput struct{ Body createdKey }
+
+type listOutput struct {
+	Body []apiKey `nullable:"false"`
+}
+
+type keyPath struct {
+	KeyID int64 `path:"key_id" doc:"Id of one of the caller's API keys." example:"5"`
+}
+
+// Handlers answer the operations on API keys.
+type Handlers struct {
+	Store *store.Store
+	Keys  *auth.Keys
+	Clock func() time.Time
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(r *rest.API) {
+	// A repeat makes a second key, which can be revoked; its text is the only one that
+	// is known.
+	rest.Register(r, rest.Operation{
+		ID: "createAPIKey", Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
+		Keys:   rest.NoKeys,
+		Status: http.StatusCreated, Summary: "Create an API key",
+		Description: "The key is in the answer and shown once. A new password of the customer's does not end it.",
+		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast()},
+	}, h.create)
+	rest.Register(r, rest.Operation{
+		ID: "listAPIKeys", Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
+		Keys:    rest.NoKeys,
+		Summary: "List the caller's API keys, oldest first",
+	}, h.list)
+	// A repeat is told 404: the key is gone, as was asked.
+	rest.Register(r, rest.Operation{
+		ID: "revokeAPIKey", Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
+		Keys:   rest.NoKeys,
+		Status: http.StatusNoContent, Summary: "Revoke an API key",
+		Description: "It is refused within 5 seconds.",
+		Errors:      []error{store.ErrNoAPIKey},
+	}, h.revoke)
+}
+
+func errPast() *rest.Error { return rest.BadRequest("expires_at: is past") }
+
+func subject(id int64) string { return audit.KeyActor(id) }
+
+func (h *Handlers) create(ctx context.Context, in *newKeyInput) (*createdOutput, error) {
+	wanted := store.NewAPIKey{Name: string(in.Body.Name), Scope: in.Body.Scope}
+	if in.Body.RoomIDs != nil {
+		wanted.RoomIDs = slices.Clone(in.Body.RoomIDs)
+		slices.Sort(wanted.RoomIDs)
+		wanted.RoomIDs = slices.Compact(wanted.RoomIDs)
+	}
+	if in.Body.ExpiresAt != nil {
+		wanted.ExpiresAt = &in.Body.ExpiresAt.Time
+		if !wanted.ExpiresAt.After(h.Clock()) {
+			return nil, errPast()
+		}
+	}
+	var out createdOutput
+	out.Body.Key, wanted.Prefix, wanted.Hash = auth.NewKey()
+	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		created, err := tx.CreateAPIKey(ctx, auth.Caller(ctx), wanted)
+		out.Body.Fields = fieldsOf(created)
+		return audit.Entry{Subject: subject(created.ID), After: out.Body.Fields}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+func (h *Handlers) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
+	found, err := h.Store.APIKeys(ctx, auth.Caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &listOutput{Body: rest.List(found, func(k store.APIKey) apiKey {
+		return apiKey{Fields: fieldsOf(k), LastUsedAt: utc(k.LastUsedAt)}
+	})}, nil
+}
+
+func (h *Handlers) revoke(ctx context.Context, in *keyPath) (*struct{}, error) {
+	// The deletion may be stored although the answer of the database is lost.
+	defer h.Keys.Invalidate()
+	return nil, audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+		deleted, err := tx.DeleteAPIKey(ctx, auth.Caller(ctx), in.KeyID)
+		return audit.Entry{Subject: subject(in.KeyID), Before: fieldsOf(deleted)}, err
+	})
+}

@@ -1,0 +1,181 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/store"
+)
+
+// TestAPIKeyLife follows a key from its creation to its end over HTTP.
+// Contract 12.1, 12.4, 12.6, 12.7.
+func TestAPIKeyLife(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	running, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.api.Run(running) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	a := s.customer(t)
+	hall, lab := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`), a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Lab"}`)
+	for id, room := range map[string]int64{"hall-1": hall, "lab-1": lab} {
+		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+		s.reading(t, id, s.now(), 60, 40)
+		s.alert(t, id, s.now(), 60)
+		s.judge(t, id, s.now(), 60)
+	}
+	get := func(key testKey, path string, want int, parts ...string) {
+		t.Helper()
+		got := s.call(t, key.text, http.MethodGet, path, "")
+		for _, part := range parts {
+			if !strings.Contains(string(got.body), part) {
+				t.Errorf("%s: %s, want %s", path, got.body, part)
+			}
+		}
+		if got.status != want {
+			t.Errorf("%s: %d %s, want %d", path, got.status, got.body, want)
+		}
+	}
+
+	// What it is when it is made; the text is nowhere else.
+	created := s.call(t, a.token, http.MethodPost, "/api/v1/api-keys", fmt.Sprintf(`{"name":"Grafana","scope":"read","room_ids":[%d,%d],"expires_at":"2090-01-01"}`, hall, hall))
+	for _, part := range []string{`"name":"Grafana"`, `"prefix":"cold_`, `"scope":"read"`, fmt.Sprintf(`"room_ids":[%d]`, hall), `"expires_at":"2090-01-01T00:00:00Z"`, `"key":"cold_`} {
+		if created.status != 201 || !strings.Contains(string(created.body), part) {
+			t.Errorf("%d %s, want %s", created.status, created.body, part)
+		}
+	}
+	all, limited := a.key(t, `"scope":"write"`), a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, hall))
+	if got := s.call(t, a.token, http.MethodGet, "/api/v1/api-keys", ""); strings.Contains(string(got.body), `"key"`) || strings.Contains(string(got.body), all.text) ||
+		!strings.Contains(string(got.body), `"last_used_at":null`) {
+		t.Errorf("list: %s", got.body)
+	}
+	for body, detail := range map[string]string{
+		`{"name":"x","scope":"all"}`:                                                  "scope: expected value to be one of ",
+		`{"name":"x","scope":"read","room_ids":[]}`:                                   "room_ids: expected array length >= 1",
+		`{"name":"x","scope":"read","room_ids":[999999]}`:                             "Room not found",
+		`{"name":"x","scope":"read","expires_at":"2020-01-01"}`:                       "expires_at: is past",
+		`{"name":"x","scope":"read","expires_at":"soon"}`:                             "expires_at: must be a time",
+		`{"name":" ","scope":"read"}`:                                                 "name: ",
+		`{"scope":"read"}`:                                                            "name",
+		`{"name":"` + strings.Repeat("x", 81) + `","scope":"read"}`:                   "name: expected length <= 80",
+		`{"name":"x","scope":"read","room_ids":[` + strings.Repeat("1,", 100) + `1]}`: "room_ids: expected array length <= 100",
+	} {
+		if got := s.call(t, a.token, http.MethodPost, "/api/v1/api-keys", body); got.status < 400 || got.status >= 500 || !strings.Contains(string(got.body), detail) {
+			t.Errorf("%.80s: %d %s, want %s", body, got.status, got.body, detail)
+		}
+	}
+
+	// A key for all rooms knows all, one for a room that room.
+	get(all, "/api/v1/overview", 200, "hall-1", "lab-1")
+	for path, other := range map[string]string{
+		"/api/v1/overview": "lab-1", "/api/v1/alerts/active": "lab-1", "/api/v1/alerts/history": "lab-1", "/api/v1/incidents": "lab-1",
+		"/api/v1/incidents?state=open": "lab-1", fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id): "Lab",
+	} {
+		got := s.call(t, limited.text, http.MethodGet, path, "")
+		if own := strings.Replace(strings.Replace(other, "lab", "hall", 1), "Lab", "Hall", 1); strings.Contains(string(got.body), other) || !strings.Contains(string(got.body), own) {
+			t.Errorf("%s with a key for the hall: %s", path, got.body)
+		}
+	}
+	get(limited, "/api/v1/data/latest/hall-1", 200)
+	get(limited, "/api/v1/data/latest/lab-1", 404, "Sensor not found")
+	if got := s.call(t, limited.text, http.MethodPost, "/api/v1/data/multi-sensor", `{"node_ids":["hall-1","lab-1"]}`); strings.Contains(string(got.body), "lab-1") {
+		t.Errorf("multi-sensor: %s", got.body)
+	}
+	// It can move no sensor out of its rooms, and none into them.
+	for id, room := range map[string]int64{"hall-1": lab, "lab-1": hall} {
+		if got := s.call(t, limited.text, http.MethodPut, "/api/v1/sensors/update_sensor/"+id, fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, room)); got.status != 404 {
+			t.Errorf("move %s: %d %s", id, got.status, got.body)
+		}
+	}
+	if got := s.call(t, limited.text, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"room_id":%d,"kind":"threshold","comment":"seen"}`, hall)); got.status != 200 ||
+		!strings.Contains(string(got.body), `"acknowledged_by":"API key A program"`) {
+		t.Errorf("acknowledge: %d %s", got.status, got.body)
+	}
+	// What it changed is under its own name in the log, and when it was used in the list.
+	var actor string
+	if err := s.pool.QueryRow(t.Context(), `SELECT actor FROM audit_log WHERE operation = 'acknowledgeIncidents'`).Scan(&actor); err != nil || actor != fmt.Sprintf("key:%d", limited.id) {
+		t.Errorf("actor %s, %v", actor, err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		list := s.call(t, a.token, http.MethodGet, "/api/v1/api-keys", "").body
+		if strings.Count(string(list), `"last_used_at":null`) == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("uses are not noted: %s", list)
+		}
+	}
+
+	// A new password ends no key; revocation does.
+	if got := s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"N3wPassword"}`); got.status != 200 {
+		t.Fatalf("password: %d %s", got.status, got.body)
+	}
+	get(all, "/api/v1/overview", 200)
+	a.password = "N3wPassword"
+	a.login(t)
+	for _, want := range []int{204, 404} {
+		if got := s.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/api-keys/%d", all.id), ""); got.status != want {
+			t.Errorf("revoke: %d %s, want %d", got.status, got.body, want)
+		}
+	}
+	get(all, "/api/v1/overview", 401, `{"detail":"Could not validate credentials"}`)
+	get(limited, "/api/v1/overview", 200)
+
+	// At most a hundred.
+	for range store.MaxAPIKeys - 2 {
+		a.key(t, `"scope":"read"`)
+	}
+	if got := s.call(t, a.token, http.MethodPost, "/api/v1/api-keys", `{"name":"x","scope":"read"}`); got.status != 400 || !strings.Contains(string(got.body), "At most 100 API keys") {
+		t.Errorf("the 101st: %d %s", got.status, got.body)
+	}
+}
+
+// TestAPIKeyIsRevokedEverywhere revokes a key through one instance and has another
+// refuse it 5 seconds later, by its clock. The customer's end is that of the keys, too.
+// Contract 12.5.
+func TestAPIKeyIsRevokedEverywhere(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	s := newTestAPI(t)
+	other := newTestAPI(t, func(cfg *Config) {
+		cfg.Store = s.store
+		cfg.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	a := s.customer(t)
+	key, last := a.key(t, `"scope":"read"`), a.key(t, `"scope":"read"`)
+	status := func(instance *testAPI) int {
+		return instance.call(t, key.text, http.MethodGet, "/api/v1/overview", "").status
+	}
+	if here, there := status(s), status(other); here != 200 || there != 200 {
+		t.Fatalf("%d and %d", here, there)
+	}
+	if got := s.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/api-keys/%d", key.id), ""); got.status != 204 {
+		t.Fatalf("revoke: %d %s", got.status, got.body)
+	}
+	if got := status(s); got != 401 {
+		t.Errorf("where it was revoked: %d", got)
+	}
+	ahead.Store(int64(5 * time.Second))
+	if got := status(other); got != 401 {
+		t.Errorf("at another instance, 5 s later: %d", got)
+	}
+	key = last
+	if got := status(other); got != 200 {
+		t.Errorf("another key: %d", got)
+	}
+	s.execute(t, fmt.Sprintf(`DELETE FROM customers WHERE id = %d`, a.id))
+	ahead.Store(int64(10 * time.Second))
+	if got := status(other); got != 401 {
+		t.Errorf("a key of a customer that is gone: %d", got)
+	}
+}

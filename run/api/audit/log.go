@@ -1,0 +1,158 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/negotiation"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/store"
+)
+
+type loggedChange struct {
+	ID        int64           `json:"id" doc:"Primary key; it grows." example:"311"`
+	At        time.Time       `json:"at" doc:"When, UTC." example:"2026-03-01T12:00:00Z"`
+	ActorKind string          `json:"actor_kind" enum:"account,key,gateway,system" doc:"What kind of actor." example:"account"`
+	Actor     string          `json:"actor" doc:"Who: customer:ID, key:ID, gateway:ID, or a part of the service." example:"customer:7"`
+	Operation string          `json:"operation" doc:"The operation of this document." example:"setThresholds"`
+	Subject   string          `json:"subject" doc:"What was changed." example:"room:3"`
+	RequestID string          `json:"request_id" doc:"X-Request-Id of the answer." example:"6f1d2c3b"`
+	Before    json.RawMessage `json:"before" doc:"What it was; null when it was not there."`
+	After     json.RawMessage `json:"after" doc:"What it is; null when it is gone."`
+}
+
+// TransformSchema says that what was changed may be anything.
+func (loggedChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	for field, example := range map[string]any{"before": map[string]any{"name": "Hall A"}, "after": map[string]any{"name": "Hall B"}} {
+		s.Properties[field] = &huma.Schema{
+			Description: s.Properties[field].Description, Examples: []any{example},
+			AnyOf: []*huma.Schema{{Type: huma.TypeObject, Nullable: true}, {Type: huma.TypeArray, Nullable: true, Items: &huma.Schema{}}},
+		}
+	}
+	return s
+}
+
+func loggedOf(c store.LoggedChange) loggedChange {
+	return loggedChange{
+		ID: c.ID, At: c.At.UTC(), ActorKind: kindOf(c.Actor), Actor: c.Actor, Operation: c.Operation, Subject: c.Subject,
+		RequestID: c.RequestID, Before: c.Before, After: c.After,
+	}
+}
+
+func kindOf(actor string) string {
+	switch kind, _, _ := strings.Cut(actor, ":"); kind {
+	case "customer":
+		return "account"
+	case "key", "gateway":
+		return kind
+	default:
+		return "system"
+	}
+}
+
+type logInput struct {
+	ActorKind string          `query:"actor_kind" enum:"account,key,gateway,system" doc:"Only changes of this kind of actor." example:"key"`
+	Actor     string          `query:"actor" maxLength:"80" doc:"Only changes of this actor." example:"customer:7"`
+	Operation string          `query:"operation" maxLength:"80" doc:"Only changes by this operation." example:"setThresholds"`
+	Subject   string          `query:"subject" maxLength:"200" doc:"Only changes of this." example:"room:3"`
+	StartTime input.Timestamp `query:"start_time" doc:"Only changes from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   input.Timestamp `query:"end_time" doc:"Only changes before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+	BeforeID  int64           `query:"before_id" minimum:"1" doc:"Only entries with a smaller id: for the next page, the last id of this one." example:"9007199254740991"`
+	Limit     int             `query:"limit" minimum:"1" maximum:"1000" doc:"How many entries at most; without, 100 as JSON, and all as CSV." example:"100"`
+	Format    string          `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"json"`
+	Accept    string          `header:"Accept" hidden:"true"`
+}
+
+// Resolve refuses a range that ends before it starts.
+func (in *logInput) Resolve(huma.Context) []error { return input.CheckRange(in.StartTime, in.EndTime) }
+
+// defaultLimit is how many entries a list has.
+const defaultLimit = 100
+
+const (
+	contentJSON = "application/json"
+	contentCSV  = "text/csv"
+)
+
+// Handlers answer the operation on the log.
+type Handlers struct {
+	Store *store.Store
+
+	rest *rest.API
+}
+
+// Register adds the operation.
+func (h *Handlers) Register(r *rest.API) {
+	h.rest = r
+	list := &huma.Schema{Type: huma.TypeArray, Items: r.Schemas().Schema(reflect.TypeFor[loggedChange](), true, "LoggedChange")}
+	// Called by the audit page, and by people who export.
+	rest.Register(r, rest.Operation{
+		ID: "listAuditLog", Method: http.MethodGet, Path: "/api/v1/audit", Tag: rest.TagAudit,
+		Keys:        rest.ReadKeys,
+		Summary:     "List who changed what, newest first",
+		Description: "Nobody changes or removes an entry. CSV has the same columns; `before` and `after` are JSON in it.",
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
+			contentJSON: {Schema: list},
+			contentCSV:  {Schema: &huma.Schema{Type: huma.TypeString}, Example: csvHeader + "311,2026-03-01T12:00:00Z,account,customer:7,deleteSensor,sensor:rack-1,6f1d2c3b,,\n"},
+		}}},
+	}, h.list)
+}
+
+func (h *Handlers) list(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
+	q := store.AuditQuery{
+		ActorKind: strings.Replace(in.ActorKind, "account", "customer", 1), Actor: in.Actor, Operation: in.Operation, Subject: in.Subject, Start: in.StartTime.Time, End: in.EndTime.Time,
+		Before: in.BeforeID, Limit: in.Limit,
+	}
+	isCSV := in.Format == "csv" || in.Format == "" && negotiation.SelectQValueFast(in.Accept, []string{contentJSON, contentCSV}) == contentCSV
+	if q.Limit == 0 && !isCSV {
+		q.Limit = defaultLimit
+	}
+	rows := rest.RowEncoder[store.LoggedChange]{ContentType: contentJSON, Begin: "[", Between: ",", End: "]\n", Append: appendJSON}
+	if isCSV {
+		rows = rest.RowEncoder[store.LoggedChange]{ContentType: contentCSV + "; charset=utf-8", Begin: csvHeader, Append: appendCSV}
+	}
+	customer := auth.Caller(ctx)
+	return &huma.StreamResponse{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
+		rest.StreamRows(h.rest, hc, rows, h.Store.AuditLog(hc.Context(), customer, q))
+	}}, nil
+}
+
+func appendJSON(b []byte, c store.LoggedChange) []byte {
+	encoded, err := rest.Encode(loggedOf(c))
+	if err != nil {
+		panic(err) // what PostgreSQL has as JSON is JSON
+	}
+	return append(b, encoded...)
+}
+
+const csvHeader = "id,at,actor_kind,actor,operation,subject,request_id,before,after\n"
+
+func appendCSV(b []byte, c store.LoggedChange) []byte {
+	l := loggedOf(c)
+	var row bytes.Buffer
+	w := csv.NewWriter(&row)
+	cells := []string{
+		strconv.FormatInt(l.ID, 10), l.At.Format(time.RFC3339Nano), l.ActorKind, l.Actor, l.Operation, l.Subject, l.RequestID,
+		string(l.Before), string(l.After),
+	}
+	for i, cell := range cells {
+		// A spreadsheet takes such a cell for a formula (contract 5.4).
+		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+			cells[i] = "'" + cell
+		}
+	}
+	_ = w.Write(cells) // to memory
+	w.Flush()
+	return append(b, row.Bytes()...)
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// loggedEntry is an entry as the API shows it.
+type loggedEntry struct {
+	ID                                   int64
+	At                                   time.Time
+	ActorKind                            string `json:"actor_kind"`
+	Actor, Operation, Subject, RequestID string
+	Before, After                        map[string]any
+}
+
+// TestAuditLog reads the log by every filter, page by page, and as CSV. Contract 12.9.
+func TestAuditLog(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a, other := s.customer(t), s.customer(t)
+	began := s.now()
+	key := a.key(t, `"scope":"write"`)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"=1+1"}`)
+	rename := fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room)
+	for token, name := range map[string]string{a.token: "Hall", key.text: "Lab"} {
+		if got := s.call(t, token, http.MethodPut, rename, fmt.Sprintf(`{"name":%q}`, name)); got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+	}
+	a.enrolled(t, "Basement")
+	s.execute(t, fmt.Sprintf(`INSERT INTO audit_log (customer_id, actor, operation, subject) VALUES (%d, 'storealert', 'resolve', '-1')`, a.id))
+	other.create(t, "/api/v1/server_rooms/new_room", `{"name":"Theirs"}`)
+
+	list := func(query string) []loggedEntry {
+		t.Helper()
+		got := s.call(t, a.token, http.MethodGet, "/api/v1/audit"+query, "")
+		var entries []loggedEntry
+		if err := json.Unmarshal(got.body, &entries); err != nil || got.status != 200 {
+			t.Fatalf("%s: %d %s, %v", query, got.status, got.body, err)
+		}
+		return entries
+	}
+	operations := func(entries []loggedEntry) string {
+		var all []string
+		for _, e := range entries {
+			all = append(all, e.ActorKind+" "+e.Operation)
+		}
+		return strings.Join(all, ", ")
+	}
+	const whole = "system resolve, gateway enrolGateway, account createGateway, X updateRoom, X updateRoom, account createRoom, account createAPIKey, account registerCustomer"
+	all := list("")
+	if got := strings.NewReplacer("account updateRoom", "X updateRoom", "key updateRoom", "X updateRoom").Replace(operations(all)); got != whole {
+		t.Errorf("%s, want %s", got, whole)
+	}
+	byKey := list(fmt.Sprintf("?actor=key:%d", key.id))
+	if len(byKey) != 1 || byKey[0].After["name"] != "Lab" || byKey[0].Subject != fmt.Sprintf("room:%d", room) || byKey[0].At.Before(began) {
+		t.Errorf("by the key: %+v", byKey)
+	}
+	for query, want := range map[string]int{
+		"?actor_kind=account": 5, "?actor_kind=key": 1, "?actor_kind=gateway": 1, "?actor_kind=system": 1,
+		"?operation=updateRoom":                                            2,
+		fmt.Sprintf("?subject=room:%d", room):                              3,
+		fmt.Sprintf("?subject=room:%d&operation=createRoom", room):         1,
+		"?start_time=" + began.UTC().Format("2006-01-02T15:04:05.000000Z"): 7,
+		"?end_time=" + began.UTC().Format("2006-01-02T15:04:05.000000Z"):   1,
+		"?start_time=2020-01-01&end_time=2020-01-02":                       0,
+		"?actor=customer:" + decimal(other.id):                             0,
+		"?limit=3":                                                         3,
+		fmt.Sprintf("?before_id=%d", all[4].ID):                            3,
+	} {
+		if got := list(query); len(got) != want {
+			t.Errorf("%s: %s, want %d", query, operations(got), want)
+		}
+	}
+	var paged []loggedEntry
+	for before := all[0].ID + 1; ; before = paged[len(paged)-1].ID {
+		page := list(fmt.Sprintf("?limit=3&before_id=%d", before))
+		if paged = append(paged, page...); len(page) < 3 {
+			break
+		}
+	}
+	if operations(paged) != operations(all) {
+		t.Errorf("in pages: %s", operations(paged))
+	}
+	for _, wrong := range []string{"?limit=0", "?limit=1001", "?start_time=soon", "?start_time=2021-01-01&end_time=2020-01-01", "?before_id=0", "?format=xml", "?actor_kind=root"} {
+		if got := s.call(t, a.token, http.MethodGet, "/api/v1/audit"+wrong, ""); got.status != 400 {
+			t.Errorf("%s: %d %s", wrong, got.status, got.body)
+		}
+	}
+
+	// CSV has all, however many pages the database gives them in.
+	s.execute(t, fmt.Sprintf(`INSERT INTO audit_log (customer_id, actor, operation, subject) SELECT %d, 'customer:%d', 'x', '' FROM generate_series(1, 2500)`, a.id, a.id))
+	rows, err := csv.NewReader(strings.NewReader(string(s.call(t, a.token, http.MethodGet, "/api/v1/audit?format=csv", "").body))).ReadAll()
+	if err != nil || len(rows) != 1+2500+8 || strings.Join(rows[0], ",") != "id,at,actor_kind,actor,operation,subject,request_id,before,after" {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	system, made := rows[1+2500], rows[1+2500+5]
+	if system[5] != "'-1" || system[2] != "system" || system[7] != "" || made[4] != "createRoom" || !strings.Contains(made[8], `"name": "=1+1"`) {
+		t.Errorf("%q\n%q", system, made)
+	}
+	if got := list(""); len(got) != 100 {
+		t.Errorf("%d without a limit", len(got))
+	}
+
+	// A read key may read it, one for a room may not.
+	if got := s.call(t, key.text, http.MethodGet, "/api/v1/audit?limit=1", ""); got.status != 200 {
+		t.Errorf("a key: %d %s", got.status, got.body)
+	}
+}
+
+// TestQueryIsText walks every parameter of every operation's query: none takes a text for
+// which PostgreSQL has no form. Contract 1.4.
+func TestQueryIsText(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	s.document = nil // which has no form for them either
+	a := s.customer(t)
+	var document struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name, In string }
+		}
+	}
+	if err := json.Unmarshal(s.call(t, "", http.MethodGet, "/openapi.json", "").body, &document); err != nil {
+		t.Fatal(err)
+	}
+	walked := 0
+	for path, methods := range document.Paths {
+		for method, op := range methods {
+			for _, p := range op.Parameters {
+				if p.In != "query" {
+					continue
+				}
+				walked++
+				for _, text := range []string{"%00", "a%00b", "%ff", "%ed%a0%80"} {
+					target := strings.NewReplacer("{", "", "}", "").Replace(path) + "?" + p.Name + "=" + text
+					if got := s.call(t, a.token, strings.ToUpper(method), target, ""); got.status != 400 || !strings.HasPrefix(detailOfReply(t, got), p.Name+": ") {
+						t.Errorf("%s %s: %d %s", method, target, got.status, got.body)
+					}
+				}
+			}
+		}
+	}
+	if walked < 20 {
+		t.Errorf("%d parameters", walked)
+	}
+}

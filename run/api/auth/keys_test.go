@@ -1,0 +1,229 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/store"
+)
+
+// fakeKeys counts queries, each of which takes a millisecond.
+type fakeKeys struct {
+	mutex   sync.Mutex
+	keys    map[store.KeyHash]store.APIKey
+	queries int
+	noted   []int64
+	err     error
+}
+
+func (f *fakeKeys) APIKeysByHash(_ context.Context, hashes []store.KeyHash) (map[store.KeyHash]store.APIKey, error) {
+	time.Sleep(time.Millisecond)
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.queries++
+	found := map[store.KeyHash]store.APIKey{}
+	for _, hash := range hashes {
+		if key, ok := f.keys[hash]; ok {
+			found[hash] = key
+		}
+	}
+	return found, f.err
+}
+
+func (f *fakeKeys) NoteAPIKeyUses(_ context.Context, ids []int64) error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.noted = append(f.noted, ids...)
+	return f.err
+}
+
+// add stores a new key.
+func (f *fakeKeys) add(id int64, expires *time.Time) string {
+	text, _, hash := NewKey()
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.keys[hash] = store.APIKey{ID: id, CustomerID: 7, Scope: store.ScopeRead, ExpiresAt: expires}
+	return text
+}
+
+func (f *fakeKeys) remove(text string) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	delete(f.keys, sha256.Sum256([]byte(text)))
+}
+
+// TestKeyForm holds keys to the regular expression that SECURITY.md gives to scanners,
+// and shows that one with another character anywhere needs no query. Contract 12.1.
+func TestKeyForm(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const form = `cold_[0-9A-Za-z]{49}`
+	if !strings.Contains(string(page), "`"+form+"`") {
+		t.Errorf("SECURITY.md has no %s", form)
+	}
+	seen := map[string]bool{}
+	for range 100 {
+		text, shown, hash := NewKey()
+		if !regexp.MustCompile("^"+form+"$").MatchString(text) || !strings.HasPrefix(text, shown) || len(shown) != 9 || hash != sha256.Sum256([]byte(text)) {
+			t.Fatalf("%s, %s, %x", text, shown, hash)
+		}
+		if !wellFormed(text) || seen[text] {
+			t.Errorf("%s is not well-formed, or not new", text)
+		}
+		seen[text] = true
+	}
+	text, _, _ := NewKey()
+	for i := range text {
+		other := byte('x')
+		if text[i] == other {
+			other = 'y'
+		}
+		if changed := text[:i] + string(other) + text[i+1:]; wellFormed(changed) {
+			t.Errorf("%s is well-formed", changed)
+		}
+	}
+	for _, wrong := range []string{"", keyPrefix, text[:53], text + "0", "cold_" + strings.Repeat("é", 24) + "x", strings.Repeat("0", 54)} {
+		if wellFormed(wrong) {
+			t.Errorf("%q is well-formed", wrong)
+		}
+	}
+}
+
+// TestKeyCache follows a key through its cache. Contract 12.5.
+func TestKeyCache(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stored := &fakeKeys{keys: map[store.KeyHash]store.APIKey{}}
+		k, other := NewKeys(stored, time.Now, logging.Discard()), NewKeys(stored, time.Now, logging.Discard())
+		find := func(where *Keys, text string, want error) {
+			t.Helper()
+			if key, err := where.find(t.Context(), text); !errors.Is(err, want) || err == nil && key.CustomerID != 7 {
+				t.Errorf("%+v, %v, want %v", key, err, want)
+			}
+		}
+		text := stored.add(1, nil)
+		for range 100 {
+			find(k, text, nil)
+			find(other, text, nil)
+		}
+		if stored.queries != 2 {
+			t.Errorf("%d queries, want one of each instance", stored.queries)
+		}
+		// Revoked here: refused at once. There: within 5 s.
+		stored.remove(text)
+		k.Invalidate()
+		find(k, text, errToken)
+		find(other, text, nil)
+		time.Sleep(sessionCacheTTL)
+		find(other, text, errToken)
+
+		// A key ends in time, whatever the cache says.
+		brief := stored.add(2, new(time.Now().Add(2*time.Second)))
+		find(k, brief, nil)
+		time.Sleep(2 * time.Second)
+		find(k, brief, errToken)
+
+		// One query for a key that is not known, however often it is tried.
+		stored.queries = 0
+		wrong, _, _ := NewKey()
+		for range 100 {
+			find(k, wrong, errToken)
+		}
+		find(k, "cold_"+strings.Repeat("0", 49), errToken) // its sum is wrong: none
+		if stored.queries != 1 {
+			t.Errorf("%d queries", stored.queries)
+		}
+		stored.err = errors.New("the database is away")
+		find(k, stored.add(3, nil), stored.err)
+	})
+}
+
+// TestKeyGuesses has somebody try different keys: they are looked up together, and
+// those who have a key notice nothing. Contract 12.5.
+func TestKeyGuesses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stored := &fakeKeys{keys: map[store.KeyHash]store.APIKey{}}
+		k := NewKeys(stored, time.Now, logging.Discard())
+		text := stored.add(1, nil)
+		if _, err := k.find(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		stored.queries = 0
+		const guesses = maxKeys + 1000
+		var all sync.WaitGroup
+		for range guesses {
+			all.Go(func() {
+				guess, _, _ := NewKey()
+				if _, err := k.find(t.Context(), guess); !errors.Is(err, errToken) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if most := guesses/maxKeyLookups + 2; stored.queries > most {
+			t.Errorf("%d queries for %d guesses, want %d at most", stored.queries, guesses, most)
+		}
+		if k.unknown.Len() != maxKeys || k.known.Len() != 1 {
+			t.Errorf("%d unknown keys and %d known ones are remembered", k.unknown.Len(), k.known.Len())
+		}
+		stored.queries = 0
+		if _, err := k.find(t.Context(), text); err != nil || stored.queries != 0 {
+			t.Errorf("guesses have evicted a key: %v, %d queries", err, stored.queries)
+		}
+	})
+}
+
+// TestKeyIsRefusedByDefault shows that an operation which does not say what keys may do is
+// for none. Contract 12.2.
+func TestKeyIsRefusedByDefault(t *testing.T) {
+	t.Parallel()
+	if got := refusal(rest.Operation{ByRoom: true}, store.APIKey{Scope: store.ScopeWrite}); got != rest.DetailNoKeys {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestKeyUse notes a use once a minute, while no request waits for it. Contract 12.6.
+func TestKeyUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stored := &fakeKeys{keys: map[store.KeyHash]store.APIKey{}}
+		k := NewKeys(stored, time.Now, logging.Discard())
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = k.Run(ctx) }()
+		text := stored.add(1, nil)
+		for second := range 150 {
+			if _, err := k.find(ctx, text); err != nil {
+				t.Fatal(second, err)
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if got := fmt.Sprint(stored.noted); got != "[1 1 1]" {
+			t.Errorf("noted in 150 s: %s", got)
+		}
+	})
+	// With nobody who notes, requests go on.
+	stored := &fakeKeys{keys: map[store.KeyHash]store.APIKey{}}
+	k := NewKeys(stored, time.Now, logging.Discard())
+	for id := range int64(maxKeyLookups + 10) {
+		if _, err := k.find(t.Context(), stored.add(id, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

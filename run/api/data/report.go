@@ -1,0 +1,156 @@
+package data
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+// longestReport is a month of 31 days, one of them with 25 hours.
+const longestReport = 31*24*time.Hour + time.Hour
+
+// reportedFor is how long a reading stands for what follows it, at most: from then on
+// its node is silent.
+const reportedFor = 5 * time.Minute
+
+type reportInput struct {
+	RoomID    int64           `path:"room_id" doc:"Primary key of one of the caller's rooms." example:"3"`
+	StartTime input.Timestamp `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   input.Timestamp `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset. At most 31 days and an hour after the begin." example:"2026-04-01T00:00:00Z"`
+	Allowable string          `query:"allowable" enum:"ashrae_a1,ashrae_a2,ashrae_a3,ashrae_a4" default:"ashrae_a1" doc:"The preset whose limits are the allowable range." example:"ashrae_a2"`
+}
+
+// Resolve refuses a range that ends before it starts, or is longer than a month.
+func (in *reportInput) Resolve(huma.Context) []error {
+	if in.EndTime.Sub(in.StartTime.Time) > longestReport {
+		return []error{&huma.ErrorDetail{Location: "query.end_time", Message: "must be at most 31 days and an hour after start_time"}}
+	}
+	return input.CheckRange(in.StartTime, in.EndTime)
+}
+
+type reportedSensor struct {
+	SensorID           string   `json:"sensor_id" doc:"Identifier of the sensor." example:"esp32-7f3a"`
+	Name               string   `json:"name" doc:"Name of the sensor." example:"Rack 3"`
+	MinutesReported    float64  `json:"minutes_reported" doc:"How long readings tell of: each until the next, 5 minutes at most." example:"44620.5"`
+	OutsideRecommended float64  `json:"minutes_outside_recommended" doc:"Of these, how long outside the recommended range of temperature, dew point or humidity." example:"95.5"`
+	OutsideAllowable   float64  `json:"minutes_outside_allowable" doc:"Of these, how long outside the allowable range." example:"0"`
+	MinTemperature     *float64 `json:"min_temperature" doc:"Lowest, in degrees Celsius; null without readings." example:"21.2"`
+	MaxTemperature     *float64 `json:"max_temperature" doc:"Highest, in degrees Celsius; null without readings." example:"28.4"`
+}
+
+type reportOutput struct {
+	Body []reportedSensor `nullable:"false"`
+}
+
+func (h *Handlers) registerReport(r *rest.API) {
+	// Called by the report's page, a room at a time, and by people.
+	rest.Register(r, rest.Operation{
+		ID: "getReport", Method: http.MethodGet, Path: "/api/v1/data/report/{room_id}", Tag: rest.TagData,
+		Keys: rest.ReadKeys, ByRoom: true,
+		Summary: "Sum up how long the sensors of a room were outside their ranges",
+		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes are those of all readings, read by one query. " +
+			"Sensors are those that the room has now.",
+		Errors: []error{store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}},
+	}, h.report)
+}
+
+func (h *Handlers) report(ctx context.Context, in *reportInput) (*reportOutput, error) {
+	customer := auth.Caller(ctx)
+	sensors, err := h.Store.Sensors(ctx, customer, in.RoomID)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := h.Store.VisibleNodes(ctx, customer, rest.List(sensors, func(s store.Sensor) string { return s.ID }))
+	if err != nil {
+		return nil, err
+	}
+	recommended, err := incident.Recommended.Rules(incident.Scope{})
+	if err != nil {
+		return nil, err
+	}
+	allowable, err := incident.Preset(in.Allowable).Rules(incident.Scope{})
+	if err != nil {
+		return nil, err
+	}
+	start, end := clampRange(in.StartTime.Time, in.EndTime.Time)
+	// What has not been yet is not reported.
+	if now := h.Clock(); end.After(now) {
+		end = now
+	}
+	found := map[string]*reported{}
+	if len(nodes) > 0 && start.Before(end) {
+		for r, err := range h.Readings.Ranges(ctx, nodes, start, end) {
+			if err != nil {
+				return nil, err
+			}
+			of := found[r.NodeID]
+			if of == nil {
+				of = &reported{lowest: r.Temperature, highest: r.Temperature}
+				found[r.NodeID] = of
+			}
+			of.add(r, recommended, allowable)
+		}
+	}
+	return &reportOutput{Body: rest.List(sensors, func(s store.Sensor) reportedSensor {
+		body := reportedSensor{SensorID: s.ID, Name: s.Name}
+		if of := found[s.ID]; of != nil {
+			of.stand(end)
+			body.MinutesReported, body.OutsideRecommended, body.OutsideAllowable = of.told.Minutes(), of.recommended.Minutes(), of.allowable.Minutes()
+			body.MinTemperature, body.MaxTemperature = &of.lowest, &of.highest
+		}
+		return body
+	})}, nil
+}
+
+// reported sums up the readings of a node, which come channel after channel, oldest
+// first.
+type reported struct {
+	told, recommended, allowable       time.Duration
+	lowest, highest                    float64
+	last                               reading.Reading
+	outsideRecommended, outsideAllowed bool // the last
+}
+
+func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule) {
+	if r.Channel == t.last.Channel {
+		t.stand(r.Time)
+	} else {
+		t.stand(t.last.Time.Add(reportedFor))
+	}
+	point := []incident.Point{{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity}}
+	outside := func(rules []incident.Rule) bool {
+		for _, rule := range rules {
+			if rule.Breaks(point) {
+				return true
+			}
+		}
+		return false
+	}
+	t.last, t.outsideRecommended, t.outsideAllowed = r, outside(recommended), outside(allowable)
+	t.lowest, t.highest = min(t.lowest, r.Temperature), max(t.highest, r.Temperature)
+}
+
+// stand counts the last reading until a time.
+func (t *reported) stand(until time.Time) {
+	if t.last.Time.IsZero() {
+		return
+	}
+	length := min(until.Sub(t.last.Time), reportedFor)
+	t.told += length
+	if t.outsideRecommended {
+		t.recommended += length
+	}
+	if t.outsideAllowed {
+		t.allowable += length
+	}
+}

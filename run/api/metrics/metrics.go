@@ -1,0 +1,178 @@
+// Package metrics has the one operation that a Prometheus server scrapes: what is so now
+// of the caller's sensors, as gauges. It asks the metadata database alone.
+package metrics
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/incidents"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// Handlers answer the operation.
+type Handlers struct {
+	Store     *store.Store
+	Incidents *incidents.Handlers
+	Clock     func() time.Time
+}
+
+// OpenMetrics is the type of the answer that Prometheus asks for.
+const OpenMetrics = "application/openmetrics-text"
+
+type input struct {
+	Accept string `header:"Accept" hidden:"true"`
+}
+
+type output struct {
+	Body func(huma.Context)
+}
+
+const example = `# HELP coldaisle_temperature_celsius Temperature. Absent while the sensor is silent.
+# TYPE coldaisle_temperature_celsius gauge
+# UNIT coldaisle_temperature_celsius celsius
+coldaisle_temperature_celsius{node_id="esp32-7f3a",sensor="Rack 12 top",room="Hall A",gateway=""} 24.3
+# EOF
+`
+
+// Register adds the operation.
+func (h *Handlers) Register(r *rest.API) {
+	text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
+	// Scraped by Prometheus every 15 to 60 seconds.
+	rest.Register(r, rest.Operation{
+		ID: "getMetrics", Method: http.MethodGet, Path: "/api/v1/metrics", Tag: rest.TagData,
+		Keys: rest.ReadKeys, ByRoom: true,
+		Summary: "Read what is so now as metrics for Prometheus",
+		Description: "OpenMetrics 1.0 if it is asked for, as Prometheus does, else the text format of Prometheus. The values of a silent sensor are " +
+			"absent; `coldaisle_sensor_up` is 0 then.",
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{OpenMetrics: text, "text/plain": text}}},
+	}, h.metrics)
+}
+
+func (h *Handlers) metrics(ctx context.Context, in *input) (*output, error) {
+	families, err := h.families(ctx)
+	if err != nil {
+		return nil, err
+	}
+	format := expfmt.NegotiateAccept(http.Header{"Accept": {in.Accept}}, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtText)
+	var text bytes.Buffer
+	encoder := expfmt.NewEncoder(&text, format)
+	for _, f := range families {
+		if err := encoder.Encode(f); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", f.GetName(), err)
+		}
+	}
+	if end, ok := encoder.(expfmt.Closer); ok {
+		if err := end.Close(); err != nil {
+			return nil, fmt.Errorf("encode the end: %w", err)
+		}
+	}
+	return &output{Body: func(hc huma.Context) {
+		hc.SetHeader("Content-Type", string(format))
+		hc.AppendHeader("Vary", "Accept")
+		hc.SetStatus(http.StatusOK)
+		_, _ = hc.BodyWriter().Write(text.Bytes()) // the client may have gone
+	}}, nil
+}
+
+// family is one metric of many sensors.
+type family struct{ *dto.MetricFamily }
+
+func newFamily(name, unit, help string) family {
+	if unit != "" {
+		name += "_" + unit
+	}
+	f := &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_GAUGE.Enum()}
+	if unit != "" {
+		f.Unit = &unit
+	}
+	return family{f}
+}
+
+func (f family) add(labels []*dto.LabelPair, value float64) {
+	f.Metric = append(f.Metric, &dto.Metric{Label: labels, Gauge: &dto.Gauge{Value: &value}})
+}
+
+func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
+
+// families computes the metrics. Names and units are those of
+// https://prometheus.io/docs/practices/naming/.
+func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
+	customer, now := auth.Caller(ctx), h.Clock()
+	probe, err := h.Store.Probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rooms, err := h.Store.Rooms(ctx, customer)
+	if err != nil {
+		return nil, err
+	}
+	live, err := h.Store.LiveSensors(ctx, customer)
+	if err != nil {
+		return nil, err
+	}
+	lasting, err := h.Incidents.Lasting(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[int64]string{}
+	for _, r := range rooms {
+		names[r.ID] = r.Name
+	}
+	var (
+		temperature = newFamily("coldaisle_temperature", "celsius", "Temperature. Absent while the sensor is silent.")
+		humidity    = newFamily("coldaisle_relative_humidity", "ratio", "Relative humidity, 0 to 1. Absent while the sensor is silent.")
+		dewPoint    = newFamily("coldaisle_dew_point", "celsius", "Temperature at which water condenses. Absent while the sensor is silent.")
+		newest      = newFamily("coldaisle_last_reading_timestamp", "seconds", "Time of the newest reading, in seconds since 1970.")
+		up          = newFamily("coldaisle_sensor_up", "", "1 while readings come, 0 while the sensor is silent or has never sent one.")
+		counts      = newFamily("coldaisle_incidents", "", "Incidents that last.")
+		late        = newFamily("coldaisle_probe_lateness", "seconds", "How late readings of the service's own probe are: more than 60 is an outage of the service.")
+	)
+	for _, l := range live {
+		labels := []*dto.LabelPair{label("node_id", l.NodeID), label("sensor", l.Name), label("room", names[l.RoomID]), label("gateway", l.GatewayID)}
+		if l.Timestamp == nil {
+			up.add(labels, 0)
+			continue
+		}
+		newest.add(labels, float64(l.Timestamp.UnixMilli())/1000) //nolint:mnd // ms
+		if probe.Silent(*l.Timestamp, l.Interval, now) {
+			up.add(labels, 0)
+			continue
+		}
+		up.add(labels, 1)
+		temperature.add(labels, *l.Temperature)
+		humidity.add(labels, *l.Humidity/100) //nolint:mnd // percent
+		dewPoint.add(labels, reading.DewPoint(*l.Temperature, *l.Humidity))
+	}
+	summed := map[store.IncidentCount]int{} // two rooms may have one name
+	for _, c := range lasting {
+		summed[store.IncidentCount{Kind: c.Kind, Severity: c.Severity, RoomName: c.RoomName}] += c.Incidents
+	}
+	inOrder := func(a, b store.IncidentCount) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.RoomName, b.RoomName))
+	}
+	for _, c := range slices.SortedFunc(maps.Keys(summed), inOrder) {
+		counts.add([]*dto.LabelPair{label("kind", c.Kind), label("severity", c.Severity), label("room", c.RoomName)}, float64(summed[c]))
+	}
+	late.add(nil, probe.Lateness(now).Seconds())
+	var some []*dto.MetricFamily
+	for _, f := range []family{temperature, humidity, dewPoint, newest, up, counts, late} {
+		if len(f.Metric) > 0 { // the encoder refuses an empty one
+			some = append(some, f.MetricFamily)
+		}
+	}
+	return some, nil
+}

@@ -1,0 +1,274 @@
+// Package overview has the one operation that a page polls: all that there is to see
+// now of the caller's rooms and sensors. It asks the metadata database alone.
+package overview
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/incidents"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store"
+)
+
+// Head is what differs from answer to answer though nothing has changed. Like [Body] it
+// is exported only because huma reads no embedded fields of unexported types.
+type Head struct {
+	Time  time.Time  `json:"time" doc:"When this was true, UTC." example:"2026-03-01T12:00:00Z"`
+	Probe probeState `json:"probe" doc:"How late readings are that the service itself publishes each minute."`
+}
+
+type probeState struct {
+	Late      bool       `json:"late" doc:"Whether the service is late: then no sensor counts as silent." example:"false"`
+	LatenessS float64    `json:"lateness_s" doc:"Seconds since a reading of the probe should have been readable that is not." example:"0"`
+	Published *time.Time `json:"published" doc:"When the newest was published that can be read, UTC; null where there never was one." example:"2026-03-01T11:59:00Z"`
+}
+
+type liveRoom struct {
+	ID   int64  `json:"id" doc:"Primary key." example:"3"`
+	Name string `json:"name" doc:"Name of the room." example:"Hall A"`
+}
+
+type liveLimit struct {
+	Quantity  string  `json:"quantity" enum:"temperature,humidity,dew_point,temperature_rate" doc:"What the rule watches: °C, %, °C, or °C per hour." example:"temperature"`
+	Direction string  `json:"direction" enum:"above,below" doc:"On which side of the limit it fires." example:"above"`
+	Limit     float64 `json:"limit" doc:"The limit, in the unit of the quantity." example:"27"`
+	Severity  string  `json:"severity" enum:"warning,critical" doc:"How urgent an incident is." example:"warning"`
+}
+
+type liveSensor struct {
+	ID          string     `json:"id" doc:"Identifier of the node hardware." example:"esp32-7f3a"`
+	Name        string     `json:"name" doc:"Name of the sensor." example:"Rack 3"`
+	RoomID      int64      `json:"room_id" doc:"Room of the sensor." example:"3"`
+	Position    *string    `json:"position" doc:"Where in the room; null when not given. One that begins with a floor tile, such as C7, has a place on the room's map." example:"C7 U40"`
+	State       string     `json:"state" enum:"ok,warning,critical,silent,late,unreported" doc:"The worst of what is so now: a critical incident lasts, it is silent, a warning lasts, its reading is overdue while the service is late, it never sent a reading, or none of these." example:"ok"`
+	Temperature *float64   `json:"temperature" doc:"Newest, in degrees Celsius; null before the first reading." example:"24.3"`
+	Humidity    *float64   `json:"humidity" doc:"Newest relative humidity in percent; null before the first reading." example:"41.2"`
+	Timestamp   *time.Time `json:"timestamp" doc:"Time of the newest reading, UTC, in whole seconds; null before the first." example:"2026-03-01T12:00:00Z"`
+	GatewayID   *string    `json:"gateway_id" doc:"Enrolled gateway that sent it; null for others." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
+	Limits      int        `json:"limits" doc:"Which of the lists in limits applies." example:"0"`
+	Sparkline   string     `json:"sparkline" doc:"The highest temperature of each half hour from sparkline_start, in tenths of a degree: the first as it is, each other as its difference from the one before; parted by commas, empty without a reading. What is empty at the end is left out." example:"243,0,1,,-2"`
+}
+
+type sensorCounts struct {
+	Sensors    int `json:"sensors" doc:"All sensors." example:"12"`
+	OK         int `json:"ok" doc:"Sensors in this state." example:"9"`
+	Warning    int `json:"warning" doc:"Sensors in this state." example:"1"`
+	Critical   int `json:"critical" doc:"Sensors in this state." example:"1"`
+	Silent     int `json:"silent" doc:"Sensors in this state." example:"1"`
+	Late       int `json:"late" doc:"Sensors in this state." example:"0"`
+	Unreported int `json:"unreported" doc:"Sensors in this state." example:"0"`
+}
+
+// Body is what has changed when the entity tag has.
+type Body struct {
+	Rooms          []liveRoom               `json:"rooms" nullable:"false" doc:"All rooms."`
+	Limits         [][]liveLimit            `json:"limits" nullable:"false" doc:"The limits of the rules that apply to a sensor, each list once."`
+	SparklineStart time.Time                `json:"sparkline_start" doc:"Begin of the first half hour of the sparklines, UTC." example:"2026-02-28T12:30:00Z"`
+	Sensors        []liveSensor             `json:"sensors" nullable:"false" doc:"All sensors, by id."`
+	Incidents      []incidents.OpenIncident `json:"incidents" nullable:"false" doc:"Open incidents, newest first, at most 200."`
+	Counts         sensorCounts             `json:"counts" doc:"How many sensors are in each state."`
+}
+
+// overview is the whole answer as the document has it.
+type overview struct {
+	Head
+	Body
+}
+
+// Handlers answer the operation.
+type Handlers struct {
+	store     *store.Store
+	incidents *incidents.Handlers
+	clock     func() time.Time
+	views     *lru.Cache[string, *view] // by customer, and the rooms of a key
+}
+
+// maxViews bounds what is kept between requests, at half a megabyte for a thousand
+// sensors.
+const maxViews = 100
+
+// New returns the handlers.
+func New(metadata *store.Store, told *incidents.Handlers, clock func() time.Time) *Handlers {
+	views, err := lru.New[string, *view](maxViews)
+	if err != nil {
+		panic(err) // only of a size below one
+	}
+	return &Handlers{store: metadata, incidents: told, clock: clock, views: views}
+}
+
+type input struct {
+	IfNoneMatch string `header:"If-None-Match" doc:"The ETag of the last answer: 304 if nothing has changed." example:"W/\"6f1d\""`
+}
+
+type output struct {
+	Body func(huma.Context)
+}
+
+// Register adds the operation.
+func (h *Handlers) Register(r *rest.API) {
+	schema := r.Schemas().Schema(reflect.TypeFor[overview](), true, "Overview")
+	tag := map[string]*huma.Param{"ETag": {Description: "Changes with the answer, but for its time and the probe.", Schema: &huma.Schema{Type: huma.TypeString}}}
+	// Polled by every open page each 10 to 15 seconds.
+	rest.Register(r, rest.Operation{
+		ID: "getOverview", Method: http.MethodGet, Path: "/api/v1/overview", Tag: rest.TagData,
+		Keys: rest.ReadKeys, ByRoom: true,
+		Summary:     "Read all that there is to see now: rooms, sensors, newest readings, open incidents",
+		Description: "One request for a page that shows everything. Send `If-None-Match`: an answer that has not changed is 304.",
+		Responses: map[string]*huma.Response{
+			"200": {Description: "OK", Headers: tag, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}},
+			"304": {Description: "Not Modified", Headers: tag},
+		},
+	}, h.overview)
+}
+
+func (h *Handlers) overview(ctx context.Context, in *input) (*output, error) {
+	customer := auth.Caller(ctx)
+	seen := fmt.Sprint(customer, store.RoomsOf(ctx))
+	v := newView()
+	if kept, ok := h.views.Get(seen); ok {
+		v = kept
+	} else if kept, ok, _ := h.views.PeekOrAdd(seen, v); ok {
+		v = kept
+	}
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for another overview: %w", ctx.Err())
+	}
+	now := h.clock()
+	if err := h.refresh(ctx, v, customer, now); err != nil {
+		return nil, err
+	}
+	first, err := rest.Encode(v.head(now))
+	if err != nil {
+		return nil, err
+	}
+	tag, second := v.tag, v.body
+	return &output{Body: func(hc huma.Context) {
+		hc.SetHeader("Cache-Control", "private, no-cache")
+		hc.SetHeader("ETag", tag)
+		if matches(in.IfNoneMatch, tag) {
+			hc.SetStatus(http.StatusNotModified)
+			return
+		}
+		hc.SetHeader("Content-Type", "application/json")
+		hc.SetStatus(http.StatusOK)
+		for _, part := range [][]byte{bytes.TrimSuffix(first, []byte("}")), []byte(","), bytes.TrimPrefix(second, []byte("{")), []byte("\n")} {
+			_, _ = hc.BodyWriter().Write(part) // the client may have gone
+		}
+	}}, nil
+}
+
+// matches reports whether the caller has the answer of a tag (RFC 9110 §13.1.2).
+func matches(ifNoneMatch, tag string) bool {
+	for theirs := range strings.SplitSeq(ifNoneMatch, ",") {
+		if theirs = strings.TrimSpace(theirs); theirs == "*" || "W/"+strings.TrimPrefix(theirs, "W/") == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// build writes the overview anew.
+func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
+	rooms, err := h.store.Rooms(ctx, customer)
+	if err != nil {
+		return err
+	}
+	rules, err := h.store.Rules(ctx, customer, alert.Defaults())
+	if err != nil {
+		return err
+	}
+	live, err := h.store.LiveSensors(ctx, customer)
+	if err != nil {
+		return err
+	}
+	open, err := h.incidents.Open(ctx, store.MaxOpenIncidents)
+	if err != nil {
+		return err
+	}
+	if err := v.day.refresh(ctx, h.store, customer, live, now); err != nil {
+		return err
+	}
+	body := Body{
+		Rooms:          rest.List(rooms, func(r store.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name} }),
+		Limits:         [][]liveLimit{},
+		SparklineStart: v.day.start,
+		Sensors:        make([]liveSensor, len(live)),
+		Incidents:      open,
+		Counts:         sensorCounts{Sensors: len(live)},
+	}
+	applies := limits{rules: rules, known: map[incident.Scope]int{}, body: &body}
+	for i, l := range live {
+		body.Sensors[i] = liveSensor{
+			ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, State: body.Counts.count(v.stateOf(l, now)),
+			Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID),
+		}
+		if l.Timestamp != nil {
+			body.Sensors[i].Timestamp = new(l.Timestamp.UTC().Truncate(time.Second))
+		}
+		if l.GatewayID != "" {
+			body.Sensors[i].GatewayID = &l.GatewayID
+		}
+	}
+	return v.encode(body)
+}
+
+// count counts a sensor in a state, which it returns.
+func (c *sensorCounts) count(state string) string {
+	switch state {
+	case stateOK:
+		c.OK++
+	case stateWarning:
+		c.Warning++
+	case stateCritical:
+		c.Critical++
+	case stateSilent:
+		c.Silent++
+	case stateLate:
+		c.Late++
+	default:
+		c.Unreported++
+	}
+	return state
+}
+
+// limits finds the list of limits that applies to a sensor.
+type limits struct {
+	rules []incident.Rule
+	known map[incident.Scope]int // by room, and by sensor where a rule names it
+	body  *Body
+}
+
+func (a *limits) of(l store.LiveSensor) int {
+	scope := incident.Scope{RoomID: l.RoomID}
+	if slices.ContainsFunc(a.rules, func(r incident.Rule) bool { return r.Scope.SensorID == l.NodeID }) {
+		scope.SensorID = l.NodeID
+	}
+	if place, ok := a.known[scope]; ok {
+		return place
+	}
+	list := rest.List(incident.Effective(a.rules, l.RoomID, l.NodeID), func(r incident.Rule) liveLimit {
+		return liveLimit{Quantity: string(r.Quantity), Direction: string(r.Direction), Limit: r.Limit, Severity: string(r.Severity)}
+	})
+	place := slices.IndexFunc(a.body.Limits, func(other []liveLimit) bool { return slices.Equal(other, list) })
+	if place < 0 {
+		place, a.body.Limits = len(a.body.Limits), append(a.body.Limits, list)
+	}
+	a.known[scope] = place
+	return place
+}

@@ -1,0 +1,137 @@
+package overview
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store"
+)
+
+const (
+	// minAge is how old an answer must be to be written anew for new readings alone: the
+	// pages of one customer share it. Whatever else changes is seen at once.
+	minAge = time.Second
+	// maxAge is how old it may be, for what no version tells: late readings in the
+	// sparklines, and since when a sensor is silent.
+	maxAge = time.Minute
+)
+
+// view is the last answer to one customer, and what it was true of.
+type view struct {
+	turn chan struct{} // held by who uses the rest
+
+	version store.LiveVersion
+	windows []store.Maintenance
+	inside  []bool // which of the windows cover the time
+	probe   incident.Probe
+	late    bool // the probe, when the answer was written
+	built   time.Time
+	until   time.Time // when a sensor falls silent if nothing comes, or the answer is too old
+	day     day
+	body    []byte
+	tag     string
+}
+
+func newView() *view { return &view{turn: make(chan struct{}, 1)} }
+
+// refresh makes the view what it is now.
+func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now time.Time) error {
+	seen, err := h.store.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	// Before all else is read: what changes meanwhile changes the next version.
+	version, err := h.store.LiveVersion(ctx, customer)
+	if err != nil {
+		return err
+	}
+	sameProbe := seen.LateAt.Equal(v.probe.LateAt) && seen.Late(now) == v.late
+	v.probe = seen
+	if sameProbe && v.isOf(version, now) {
+		return nil
+	}
+	v.tag = "" // until it is whole
+	if v.windows, err = h.store.MaintenanceWindows(ctx, customer, now); err != nil {
+		return err
+	}
+	v.inside, v.late, v.version, v.built, v.until = v.insideAt(now), seen.Late(now), version, now, now.Add(maxAge)
+	return h.build(ctx, v, customer, now)
+}
+
+// isOf reports whether the view is that of a version and a time.
+func (v *view) isOf(version store.LiveVersion, now time.Time) bool {
+	return v.tag != "" && version.Rest == v.version.Rest && now.Before(v.until) && !now.Before(v.built) &&
+		(version.Readings == v.version.Readings || now.Sub(v.built) < minAge) && slices.Equal(v.insideAt(now), v.inside)
+}
+
+func (v *view) insideAt(now time.Time) []bool {
+	return rest.List(v.windows, func(m store.Maintenance) bool {
+		_, _, inside := m.Window.At(now)
+		return inside
+	})
+}
+
+func (v *view) head(now time.Time) Head {
+	head := Head{Time: now.UTC(), Probe: probeState{Late: v.probe.Late(now), LatenessS: v.probe.Lateness(now).Seconds()}}
+	if !v.probe.Published.IsZero() {
+		head.Probe.Published = &v.probe.Published
+	}
+	return head
+}
+
+// encode writes the body, and its tag with whether the service is late.
+func (v *view) encode(body Body) error {
+	text, err := rest.Encode(body)
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	_, _ = hash.Write(text)
+	if v.late {
+		_, _ = hash.Write([]byte(v.probe.Published.String()))
+	}
+	v.body, v.tag = text, `W/"`+hex.EncodeToString(hash.Sum(nil)[:12])+`"`
+	return nil
+}
+
+// The states of a sensor.
+const (
+	stateOK         = "ok"
+	stateWarning    = "warning"
+	stateCritical   = "critical"
+	stateSilent     = "silent"
+	stateLate       = "late"
+	stateUnreported = "unreported"
+)
+
+// stateOf is the worst of what is so of a sensor.
+func (v *view) stateOf(l store.LiveSensor, now time.Time) string {
+	overdue := false
+	if l.Timestamp != nil {
+		for _, from := range []time.Time{*l.Timestamp, v.probe.LateAt} {
+			if due := incident.SilentFrom(from, l.Interval); due.After(now) && due.Before(v.until) {
+				v.until = due
+			}
+		}
+		overdue = !now.Before(incident.SilentFrom(*l.Timestamp, l.Interval))
+	}
+	switch {
+	case l.Severity == string(incident.Critical):
+		return stateCritical
+	case overdue && v.probe.Silent(*l.Timestamp, l.Interval, now):
+		return stateSilent
+	case l.Severity != "":
+		return stateWarning
+	case l.Timestamp == nil:
+		return stateUnreported
+	case overdue:
+		return stateLate
+	default:
+		return stateOK
+	}
+}

@@ -1,0 +1,149 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// BenchmarkOverview measures the overview of 2,000 sensors that have sent for a day,
+// compressed, as a page asks for it: after readings of some of them each time, and
+// unchanged. Run it with
+//
+//	go test ./run/api -run '^$' -bench Overview -benchtime 200x
+func BenchmarkOverview(b *testing.B) {
+	const sensors = 2000
+	var ahead atomic.Int64 // ns
+	clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	s := newTestAPI(b, func(c *Config) { c.Log, c.Clock = logging.New(io.Discard, slog.LevelInfo, ""), clock })
+	s.document = nil
+	a := s.customer(b)
+	ids := a.fleet(b, sensors)
+	chance := rand.New(rand.NewPCG(2, 2))
+	report := func() {
+		ahead.Add(int64(3 * time.Second)) // longer than an answer is kept
+		at, batch := clock(), []store.NodeReading(nil)
+		for range sensors / 3 { // what comes in ten seconds
+			at = at.Add(time.Millisecond)
+			batch = append(batch, store.NodeReading{Reading: reading.Reading{
+				NodeID: ids[chance.IntN(sensors)], MessageID: "m", Time: reading.TruncateTime(at), Temperature: 22 + float64(chance.IntN(40))/10, Humidity: 40,
+			}})
+		}
+		if err := s.store.UpdateNodeStates(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	ask := func(tag string) (took time.Duration, size int, again string) {
+		request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.url+"/api/v1/overview", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+a.token)
+		request.Header.Set("Accept-Encoding", "gzip")
+		request.Header.Set("If-None-Match", tag)
+		began := time.Now()
+		response, err := s.client.Do(request)
+		if err != nil {
+			b.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		took = time.Since(began)
+		_ = response.Body.Close()
+		if err != nil || (response.StatusCode == http.StatusOK) != (len(body) > 0) {
+			b.Fatal(response.StatusCode, len(body), err)
+		}
+		if response.StatusCode == http.StatusOK {
+			if response.Header.Get("Content-Encoding") != "gzip" {
+				b.Fatal("it is not compressed")
+			}
+		}
+		return took, len(body), response.Header.Get("ETag")
+	}
+	print := func(b *testing.B, times []time.Duration, size int) {
+		b.Helper()
+		slices.Sort(times)
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(float64(size)/1000, "KB")
+		b.ReportMetric(float64(quantile(times, 0.5).Microseconds())/1000, "p50-ms")
+		b.ReportMetric(float64(quantile(times, 0.99).Microseconds())/1000, "p99-ms")
+	}
+	_, _, tag := ask("") // which reads the day of all
+	b.Run("changed", func(b *testing.B) {
+		var times []time.Duration
+		var size int
+		for b.Loop() {
+			report()
+			took, bytes, next := ask(tag)
+			if next == tag {
+				b.Fatal("it has not changed")
+			}
+			times, size, tag = append(times, took), bytes, next
+		}
+		print(b, times, size)
+	})
+	b.Run("unchanged", func(b *testing.B) {
+		var times []time.Duration
+		for b.Loop() {
+			took, size, _ := ask(tag)
+			if size > 0 {
+				b.Fatal("it has changed")
+			}
+			times = append(times, took)
+		}
+		print(b, times, 0)
+	})
+}
+
+// fleet gives the customer sensors in twenty rooms that have sent for a day.
+func (a *testCustomer) fleet(tb testing.TB, count int) (ids []string) {
+	tb.Helper()
+	ctx, chance := tb.Context(), rand.New(rand.NewPCG(1, 1))
+	var rooms []int64
+	for i := range 20 {
+		rooms = append(rooms, a.create(tb, "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":"Hall %d"}`, i)))
+	}
+	now := time.Now().UTC()
+	var sensors, states, slots [][]any
+	for i := range count {
+		id := fmt.Sprintf("esp32-%06x", chance.IntN(1<<24))
+		ids = append(ids, id)
+		sensors = append(sensors, []any{id, a.id, rooms[i*len(rooms)/count], fmt.Sprintf("Rack %d %s", i/4%60, []string{"top", "middle", "bottom", "door"}[i%4]), "ESP32-DHT22"})
+		temperature, humidity := 18+chance.Float64()*10, 30+chance.Float64()*20
+		for k := range 144 {
+			starts := now.Truncate(10 * time.Minute).Add(time.Duration(k-143) * 10 * time.Minute)
+			temperature += float64(chance.IntN(7)-3) / 10
+			temperature = min(max(temperature, 15), 35)
+			low, high := round(temperature-0.2), round(temperature+0.2)
+			slots = append(slots, []any{0, id, (starts.Hour()*60 + starts.Minute()) / 10, starts, low, high, humidity, humidity, starts.Add(time.Minute), low, humidity})
+		}
+		states = append(states, []any{0, id, "m", now.Add(-time.Duration(chance.IntN(30_000)) * time.Millisecond), round(temperature), round(humidity), 30.0})
+	}
+	load := func(table string, rows [][]any, columns ...string) {
+		if _, err := a.pool.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromRows(rows)); err != nil {
+			tb.Fatal(err)
+		}
+		if _, err := a.pool.Exec(context.WithoutCancel(ctx), `VACUUM ANALYZE `+table); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	load("sensors", sensors, "node_id", "customer_id", "room_id", "name", "type")
+	load("node_state", states, "channel", "node_id", "message_id", "timestamp", "temperature", "humidity", "usual_interval_s")
+	load("node_slots", slots, "channel", "node_id", "slot", "starts", "min_temperature", "max_temperature", "min_humidity", "max_humidity",
+		"last_at", "last_temperature", "last_humidity")
+	return ids
+}
+
+func round(value float64) float64 { return float64(int(value*10+0.5)) / 10 }

@@ -1,0 +1,190 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// overviewBody is what the tests read of an overview.
+type overviewBody struct {
+	Time  time.Time
+	Probe struct {
+		Late      bool
+		LatenessS float64 `json:"lateness_s"`
+	}
+	Rooms  []struct{ Name string }
+	Limits [][]struct {
+		Quantity, Direction, Severity string
+		Limit                         float64
+	}
+	SparklineStart time.Time `json:"sparkline_start"`
+	Sensors        []struct {
+		ID, Name, State, Sparkline string
+		Temperature, Humidity      *float64
+		Timestamp                  *time.Time
+		GatewayID                  *string `json:"gateway_id"`
+		Limits                     int
+	}
+	Incidents []struct {
+		Kind, Reason, Severity string
+		SensorID               string `json:"sensor_id"`
+	}
+	Counts map[string]int
+}
+
+func (a *testCustomer) overview(t *testing.T, tag string) (overviewBody, reply) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/api/v1/overview", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	request.Header.Set("If-None-Match", tag)
+	got := a.do(t, request)
+	var body overviewBody
+	if got.status == http.StatusOK {
+		if err := json.Unmarshal(got.body, &body); err != nil {
+			t.Fatalf("%s: %v", got.body, err)
+		}
+	} else if got.status != http.StatusNotModified || len(got.body) > 0 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	return body, got
+}
+
+// TestOverview shows contract 5.10: each state of a sensor, its limits and its day.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC().Truncate(30 * time.Minute).Add(40 * time.Minute)
+	s := newTestAPI(t, func(c *Config) { c.Clock = func() time.Time { return now } })
+	s.now = func() time.Time { return now }
+	a := s.customer(t)
+	gateway := a.enrolled(t, "Basement")
+	hall, attic := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`), a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Attic"}`)
+	for id, room := range map[string]int64{"critical": hall, "warm": hall, "fine": attic, "never": attic, "silent": hall} {
+		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+	}
+	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, fmt.Sprintf(`,"room_id":%d`, hall)))
+	report := func(id string, before time.Duration, temperature float64) {
+		t.Helper()
+		r := reading.Reading{
+			Channel: reading.Channel(a.id), NodeID: id, MessageID: fmt.Sprint(before), Time: now.Add(-before), Temperature: temperature, Humidity: 40,
+		}
+		if err := s.store.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r, GatewayID: gateway.id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// In the order of time, from which its usual interval follows.
+	report("fine", 24*time.Hour, 99)
+	report("fine", 23*time.Hour+40*time.Minute, 20)
+	report("fine", 23*time.Hour+35*time.Minute, 19)
+	report("fine", time.Hour, 25.26)
+	report("fine", time.Minute, 24.9)
+	for _, id := range []string{"critical", "warm"} {
+		report(id, 30*time.Second, 31)
+	}
+	report("silent", 6*time.Minute, 22)
+	for id, temperature := range map[string]float64{"critical": 55, "warm": 31} {
+		r := reading.Reading{Channel: reading.Channel(a.id), NodeID: id, MessageID: "m", Time: now, Temperature: temperature, Humidity: 40}
+		if err := s.store.Judge(t.Context(), store.Judged{Reading: r, Arrived: now, Defaults: alert.Defaults()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	states := func(body overviewBody) map[string]string {
+		all := map[string]string{}
+		for _, sensor := range body.Sensors {
+			all[sensor.ID] = sensor.State
+		}
+		return all
+	}
+	body, got := a.overview(t, "")
+	want := map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "never": "unreported", "silent": "silent"}
+	if diff := cmp.Diff(want, states(body)); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{"sensors": 5, "ok": 1, "warning": 1, "critical": 1, "silent": 1, "late": 0, "unreported": 1}, body.Counts); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+	if len(body.Rooms) != 2 || len(body.Incidents) != 4 { // two of the critical one
+		t.Errorf("rooms %v, incidents %v", body.Rooms, body.Incidents)
+	}
+	fine, warm := body.Sensors[1], body.Sensors[4]
+	if *fine.Temperature != 24.9 || !fine.Timestamp.Equal(now.Add(-time.Minute)) || *fine.GatewayID != gateway.id {
+		t.Errorf("newest: %+v", fine)
+	}
+	if wantLine := "200" + strings.Repeat(",", 45) + "53,,-4"; fine.Sparkline != wantLine || !body.SparklineStart.Equal(now.Add(-23*time.Hour-40*time.Minute)) {
+		t.Errorf("sparkline %q from %v, want %q", fine.Sparkline, body.SparklineStart, wantLine)
+	}
+	if len(body.Limits[fine.Limits]) != 2 || len(body.Limits[warm.Limits]) != 3 || body.Limits[warm.Limits][2].Limit != 30 {
+		t.Errorf("limits %v of %d and %d", body.Limits, fine.Limits, warm.Limits)
+	}
+	if got.header.Get("Cache-Control") != "private, no-cache" {
+		t.Errorf("Cache-Control %q", got.header.Get("Cache-Control"))
+	}
+
+	// Unchanged, and each thing that changes it.
+	tag := got.header.Get("ETag")
+	unchanged := func() {
+		t.Helper()
+		if _, again := a.overview(t, `"other", `+tag); again.status != http.StatusNotModified || again.header.Get("ETag") != tag {
+			t.Fatalf("%d with %s, want %s", again.status, again.header.Get("ETag"), tag)
+		}
+	}
+	changed := func(what string) overviewBody {
+		t.Helper()
+		now = now.Add(3 * time.Second) // longer than an answer may be kept
+		body, again := a.overview(t, tag)
+		if again.status != http.StatusOK {
+			t.Fatalf("%s: %d", what, again.status)
+		}
+		tag = again.header.Get("ETag")
+		unchanged()
+		return body
+	}
+	unchanged()
+	report("fine", time.Second, 26)
+	if body := changed("a reading"); *body.Sensors[1].Temperature != 26 {
+		t.Errorf("%+v", body.Sensors[1])
+	}
+	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 25.0, `,"sensor_id":"fine"`))
+	if body := changed("a rule"); len(body.Limits[body.Sensors[1].Limits]) != 3 {
+		t.Errorf("%v", body.Limits)
+	}
+	if got := s.call(t, a.token, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"room_id":%d,"kind":"silence"}`, hall)); got.status != 200 {
+		t.Fatal(string(got.body))
+	}
+	changed("an acknowledgement")
+	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":7200}`, now.Add(-time.Hour).Format(time.RFC3339)))
+	changed("a maintenance window")
+	if got := s.call(t, a.token, http.MethodPut, "/api/v1/server_rooms/update_room/"+strconv.FormatInt(hall, 10), `{"name":"Vault"}`); got.status != 200 {
+		t.Fatal(string(got.body))
+	}
+	changed("a name")
+	if got := s.call(t, a.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/never", ""); got.status != 204 {
+		t.Fatal(string(got.body))
+	}
+	changed("a deletion")
+
+	// The service is late: nobody is blamed.
+	if err := s.store.KeepProbe(t.Context(), now, now); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(10 * time.Minute)
+	body = changed("lateness")
+	want = map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "silent": "late"} // the fine one sends seldom
+	if diff := cmp.Diff(want, states(body)); diff != "" || !body.Probe.Late || body.Probe.LatenessS != 543 {
+		t.Errorf("%+v, states (-want +got):\n%s", body.Probe, diff)
+	}
+}

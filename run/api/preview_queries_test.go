@@ -1,0 +1,83 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
+)
+
+// countedQueries counts the statements of a pool.
+type countedQueries struct{ asked atomic.Int64 }
+
+func (q *countedQueries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	q.asked.Add(1)
+	return ctx
+}
+
+func (q *countedQueries) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestPreviewAsksAsMuchForManyRooms previews rules for one room and for thirty: the same
+// number of statements.
+func TestPreviewAsksAsMuchForManyRooms(t *testing.T) {
+	t.Parallel()
+	var config Config
+	s := newTestAPI(t, func(c *Config) { config = *c })
+	a := s.customer(t)
+	settings := s.pool.Config()
+	queries := &countedQueries{}
+	settings.ConnConfig.Tracer = queries
+	settings.MaxConns = 2
+	pool, err := pgxpool.NewWithConfig(t.Context(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	config.Store, config.Readings = store.New(pool), pgreadings.New(pool, time.Now)
+	counted, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sensors := 0
+	preview := func() int64 {
+		t.Helper()
+		before := queries.asked.Load()
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/rules/preview",
+			strings.NewReader(`{"days":7,"rules":[{"name":"Warm","quantity":"temperature","direction":"above","limit":20,"for_s":0,"clear_for_s":60,"clear_margin":1,"enabled":true,"severity":"warning"}]}`))
+		request.Header.Set("Authorization", "Bearer "+a.token)
+		request.Header.Set("Content-Type", "application/json")
+		got := httptest.NewRecorder()
+		counted.ServeHTTP(got, request)
+		if found := strings.Count(got.Body.String(), `"sensor_id"`); got.Code != http.StatusOK || found != sensors {
+			t.Fatalf("%d %s", got.Code, got.Body)
+		}
+		return queries.asked.Load() - before
+	}
+	add := func(rooms int) {
+		t.Helper()
+		for range rooms {
+			id := fmt.Sprint("node-", sensors)
+			room := a.create(t, "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":"Hall %d"}`, sensors))
+			a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+			s.reading(t, id, time.Now().Add(-time.Hour), 30, 40)
+			sensors++
+		}
+	}
+	add(1)
+	preview() // the connection and what the API caches
+	one := preview()
+	add(29)
+	if many := preview(); many != one || one > 6 {
+		t.Errorf("%d statements for a room, %d for thirty", one, many)
+	}
+}

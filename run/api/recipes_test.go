@@ -1,0 +1,453 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"coldaisle.dev/shared/pubsubtest"
+)
+
+// recipe is a section of docs/recipes.md.
+type recipe struct {
+	title, text string
+	commands    []string          // its shell blocks
+	files       map[string]string // its other blocks, by the name in their first line
+}
+
+func recipes(t *testing.T) map[string]recipe {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```([a-z]*)\n(.*?)```")
+	found := map[string]recipe{}
+	for _, section := range strings.Split(string(page), "\n## ")[1:] {
+		title, _, _ := strings.Cut(section, "\n")
+		r := recipe{title: title, text: section, files: map[string]string{}}
+		for _, match := range block.FindAllStringSubmatch(section, -1) {
+			if match[1] == "sh" {
+				r.commands = append(r.commands, match[2])
+				continue
+			}
+			name, _, _ := strings.Cut(match[2], "\n")
+			r.files[strings.TrimPrefix(name, "# ")] = match[2]
+		}
+		found[title] = r
+	}
+	return found
+}
+
+// run runs the recipe's commands in a folder and returns what each said.
+func (r recipe) run(t *testing.T, folder string, environment ...string) []string {
+	t.Helper()
+	var said []string
+	for _, command := range r.commands {
+		var errors bytes.Buffer
+		shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
+		shell.Dir, shell.Env, shell.Stderr = folder, append(os.Environ(), environment...), &errors
+		out, err := shell.Output()
+		if err != nil {
+			t.Fatalf("%s\n%v: %s%s", command, err, out, errors.String())
+		}
+		said = append(said, string(out))
+	}
+	return said
+}
+
+// TestRecipes runs what docs/recipes.md tells people to do, or shows that the page says
+// that it is not run, and holds that against what those projects document.
+func TestRecipes(t *testing.T) {
+	t.Parallel()
+	all := recipes(t)
+	tests := map[string]func(*testing.T, recipe){
+		"curl and jq": testShellRecipe, "Prometheus and Alertmanager": testPrometheusRecipe,
+		"Grafana": testGrafanaRecipe, "Home Assistant": testHomeAssistantRecipe,
+	}
+	for title, r := range all {
+		test, ok := tests[title]
+		if !ok {
+			t.Errorf("%s is not tested", title)
+			continue
+		}
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			test(t, r)
+		})
+	}
+	if len(all) != len(tests) {
+		t.Errorf("the page has %d recipes, want %d", len(all), len(tests))
+	}
+}
+
+// recipeRoom has a sensor at a temperature and one that was never heard of.
+func recipeRoom(t *testing.T, s *testAPI, temperature float64) *testCustomer {
+	t.Helper()
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	for _, id := range []string{"esp32-7f3a", "silent"} {
+		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack 12","type":"T","room_id":%d}`, id, room))
+	}
+	s.reading(t, "esp32-7f3a", s.now(), temperature, 40)
+	s.judge(t, "esp32-7f3a", s.now(), temperature)
+	return a
+}
+
+func testShellRecipe(t *testing.T, r recipe) {
+	t.Helper()
+	debian(t, "curl", "curl")
+	debian(t, "jq", "jq")
+	s := newTestAPI(t)
+	a := recipeRoom(t, s, 55)
+	folder := t.TempDir()
+	said := r.run(t, folder, "COLDAISLE_URL="+s.url, "EMAIL="+a.email, "PASSWORD="+a.password)
+	for i, want := range []string{
+		"", "", "esp32-7f3a\tRack 12\tcritical\t55\nsilent\tRack 12\tunreported\t\n", "Hall: Temperature above 50.0 °C", "node_id,timestamp,", "createAPIKey",
+	} {
+		if !strings.Contains(said[i], want) || (want == "") != (said[i] == "") {
+			t.Errorf("%s\nsaid %q, want %q", r.commands[i], said[i], want)
+		}
+	}
+	if len(said) != 6 {
+		t.Errorf("%d commands", len(said))
+	}
+	for _, name := range []string{"coldaisle.key", "coldaisle.header"} {
+		if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}
+
+// testPrometheusRecipe has Debian's Prometheus scrape by the recipe's configuration, fire
+// by its rules, and Debian's Alertmanager send e-mail and call a webhook.
+func testPrometheusRecipe(t *testing.T, r recipe) {
+	t.Helper()
+	debian(t, "promtool", "prometheus")
+	debian(t, "amtool", "prometheus-alertmanager")
+	server, sender := debian(t, "prometheus", "prometheus"), debian(t, "prometheus-alertmanager", "prometheus-alertmanager")
+	s := newTestAPI(t)
+	a := recipeRoom(t, s, 55)
+	folder := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	called := make(chan string, 100)
+	webhook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		called <- string(body)
+	}))
+	t.Cleanup(webhook.Close)
+	mailServer, mails := smtpSink(t)
+	at, alerts := fmt.Sprint("127.0.0.1:", pubsubtest.FreePort(t)), fmt.Sprint("127.0.0.1:", pubsubtest.FreePort(t))
+	// Only addresses, paths and times are other than in the recipe.
+	local := strings.NewReplacer(
+		"/etc/prometheus/coldaisle.key", write("coldaisle.key", a.key(t, `"scope":"read"`).text),
+		"/etc/prometheus/smtp.password", write("smtp.password", "secret"),
+		"scheme: https", "scheme: http", "coldaisle.example.com", strings.TrimPrefix(s.url, "http://"), "localhost:9093", alerts,
+		"mail.example.com:587", mailServer+"\n  smtp_require_tls: false", "https://sms.example.com/alertmanager", webhook.URL,
+		// A scrape may take as long as its interval, on a machine that has much to do.
+		"scrape_interval: 30s", "scrape_interval: 3s", "evaluation_interval: 30s", "evaluation_interval: 1s", "group_wait: 30s", "group_wait: 100ms", "for: 5m", "for: 0s", "for: 10m", "for: 0s",
+	)
+	for name, content := range r.files {
+		write(name, local.Replace(content))
+	}
+	r.run(t, folder)
+	start(t, folder, sender, "--config.file=alertmanager.yml", "--storage.path=alerts", "--web.listen-address="+alerts, "--cluster.listen-address=")
+	start(t, folder, server, "--config.file=prometheus.yml", "--storage.tsdb.path=data", "--web.listen-address="+at)
+
+	var got []string // in whatever order they come
+	expect := func(from <-chan string, parts ...string) {
+		t.Helper()
+		for deadline := time.After(90 * time.Second); ; {
+			if slices.ContainsFunc(got, func(one string) bool {
+				return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(one, part) })
+			}) {
+				return
+			}
+			select {
+			case one := <-from:
+				got = append(got, one)
+			case <-deadline:
+				t.Fatalf("nothing with %q came: %.3000q", parts, got)
+			}
+		}
+	}
+	expect(called, `"alertname":"ColdaisleTooWarm"`, `Rack 12 in Hall is at 55.0 °C`)
+	expect(called, `"alertname":"ColdaisleIncident"`, `1 critical threshold in Hall`)
+	expect(mails, "RCPT TO:<ops@example.com>", "ColdaisleSensorSilent")
+
+	// What the dashboard of the other recipe asks, there is.
+	for _, query := range dashboardQueries(t) {
+		query = strings.ReplaceAll(query, "$room", ".*")
+		var answer struct {
+			Data struct{ Result []any }
+		}
+		response, err := http.Get("http://" + at + "/api/v1/query?query=" + url.QueryEscape(query))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = json.NewDecoder(response.Body).Decode(&answer)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK || len(answer.Data.Result) == 0 {
+			t.Errorf("%s: %d %+v, %v", query, response.StatusCode, answer, err)
+		}
+	}
+}
+
+// start runs a program until the test ends.
+func start(t *testing.T, folder, program string, arguments ...string) {
+	t.Helper()
+	var said bytes.Buffer
+	command := exec.CommandContext(t.Context(), program, arguments...)
+	command.Dir, command.Stdout, command.Stderr = folder, &said, &said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if t.Failed() {
+			t.Logf("%s: %s", program, said.String())
+		}
+	})
+}
+
+// smtpSink takes mails, and gives each as what its sender said (RFC 5321).
+func smtpSink(t *testing.T) (address string, mails <-chan string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan string, 100)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = connection.SetDeadline(time.Now().Add(time.Minute))
+			taken <- receiveMail(connection)
+			_ = connection.Close()
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		serving.Wait()
+	})
+	return listener.Addr().String(), taken
+}
+
+func receiveMail(connection net.Conn) string {
+	var said strings.Builder
+	answer := func(line string) { _, _ = io.WriteString(connection, line+"\r\n") }
+	answer("220 sink")
+	content := false
+	for lines := bufio.NewScanner(connection); lines.Scan(); {
+		line := lines.Text()
+		_, _ = said.WriteString(line + "\n")
+		verb, _, _ := strings.Cut(strings.ToUpper(line), " ")
+		switch {
+		case content && line == ".":
+			content = false
+			answer("250 taken")
+		case content:
+		case verb == "EHLO":
+			answer("250-sink\r\n250 AUTH PLAIN")
+		case verb == "AUTH":
+			answer("235 welcome")
+		case verb == "DATA":
+			content = true
+			answer("354 go on")
+		case verb == "QUIT":
+			answer("221 bye")
+			return said.String()
+		default:
+			answer("250 ok")
+		}
+	}
+	return said.String()
+}
+
+// dashboard is what Grafana's dashboard JSON model has of what ours uses:
+// https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/.
+type dashboard struct {
+	UID           string `json:"uid"`
+	Title         string
+	Tags          []string
+	Timezone      string
+	Editable      bool
+	Refresh       string
+	SchemaVersion int
+	Time          struct{ From, To string }
+	Templating    struct {
+		List []struct {
+			Name, Label, Type, Query, AllValue string
+			Datasource                         dataSource
+			Refresh                            int
+			IncludeAll, Multi                  bool
+			Current                            struct{}
+		}
+	}
+	Panels []struct {
+		ID          int `json:"id"`
+		Type, Title string
+		Datasource  dataSource
+		GridPos     struct{ X, Y, W, H int }
+		Options     struct{}
+		FieldConfig struct {
+			Defaults  struct{ Unit string }
+			Overrides []struct{}
+		}
+		Targets []struct {
+			RefID              string `json:"refId"`
+			Expr, LegendFormat string
+			Datasource         dataSource
+		}
+	}
+}
+
+type dataSource struct {
+	Type string
+	UID  string `json:"uid"`
+}
+
+func readDashboard(t *testing.T) dashboard {
+	t.Helper()
+	file, err := os.Open("../../docs/recipes/grafana-dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // of a test
+	var d dashboard
+	decoder := json.NewDecoder(file)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func dashboardQueries(t *testing.T) []string {
+	t.Helper()
+	var queries []string
+	for _, panel := range readDashboard(t).Panels {
+		for _, target := range panel.Targets {
+			queries = append(queries, target.Expr)
+		}
+	}
+	return queries
+}
+
+func notRun(t *testing.T, r recipe) {
+	t.Helper()
+	if !strings.Contains(r.text, "*Not run: ") || len(r.commands) > 0 {
+		t.Errorf("%s does not say that it is not run, or has commands %q", r.title, r.commands)
+	}
+}
+
+func testGrafanaRecipe(t *testing.T, r recipe) {
+	t.Helper()
+	notRun(t, r)
+	d := readDashboard(t)
+	// The fields of https://grafana.com/docs/grafana/latest/administration/provisioning/#data-sources.
+	var sources []string
+	for _, content := range r.files {
+		var file struct {
+			APIVersion  int `yaml:"apiVersion"`
+			Datasources []struct {
+				Name, UID, Type, Access, URL string
+				JSONData                     struct {
+					AuthMethod   string   `yaml:"auth_method"`
+					AllowedHosts []string `yaml:"allowedHosts"`
+				} `yaml:"jsonData"`
+				SecureJSONData struct {
+					BearerToken string `yaml:"bearerToken"`
+				} `yaml:"secureJsonData"`
+			}
+		}
+		decoder := yaml.NewDecoder(strings.NewReader(content))
+		decoder.KnownFields(true)
+		if err := decoder.Decode(&file); err != nil || file.APIVersion != 1 || len(file.Datasources) != 1 {
+			t.Fatalf("%+v, %v", file, err)
+		}
+		sources = append(sources, file.Datasources[0].UID)
+	}
+	ids := map[int]bool{}
+	for _, panel := range d.Panels {
+		if !slices.Contains(sources, panel.Datasource.UID) || ids[panel.ID] || panel.GridPos.X+panel.GridPos.W > 24 || panel.GridPos.W == 0 || panel.GridPos.H == 0 {
+			t.Errorf("panel %+v", panel)
+		}
+		ids[panel.ID] = true
+	}
+}
+
+func testHomeAssistantRecipe(t *testing.T, r recipe) {
+	t.Helper()
+	notRun(t, r)
+	// Of https://www.home-assistant.io/integrations/rest/: resource is "The resource or endpoint
+	// that contains the value", headers "The headers for the requests", scan_interval "Define the
+	// refrequency to call the REST endpoint in seconds", sensor "A list of sensors to create from
+	// the shared data", with what /integrations/sensor.rest has.
+	var configuration struct {
+		REST []struct {
+			Resource     string
+			Headers      map[string]string
+			ScanInterval int `yaml:"scan_interval"`
+			Sensor       []struct {
+				Name              string
+				UniqueID          string `yaml:"unique_id"`
+				ValueTemplate     string `yaml:"value_template"`
+				UnitOfMeasurement string `yaml:"unit_of_measurement"`
+				DeviceClass       string `yaml:"device_class"`
+				StateClass        string `yaml:"state_class"`
+			}
+		} `yaml:"rest"`
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(r.files["configuration.yaml"]))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&configuration); err != nil || len(configuration.REST) != 1 || len(configuration.REST[0].Sensor) != 2 {
+		t.Fatalf("%+v, %v", configuration, err)
+	}
+	s := newTestAPI(t)
+	a := recipeRoom(t, s, 24.3)
+	asked := configuration.REST[0]
+	address, err := url.Parse(asked.Resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.call(t, a.key(t, `"scope":"read"`).text, http.MethodGet, address.Path, "")
+	var answer map[string]any
+	if err := json.Unmarshal(got.body, &answer); err != nil || got.status != 200 {
+		t.Fatalf("%d %s, %v", got.status, got.body, err)
+	}
+	for _, sensor := range asked.Sensor {
+		field := strings.TrimSuffix(strings.TrimPrefix(sensor.ValueTemplate, "{{ value_json."), " }}")
+		if _, ok := answer[field].(float64); !ok || field != sensor.DeviceClass {
+			t.Errorf("%s: %v", sensor.ValueTemplate, answer)
+		}
+	}
+}

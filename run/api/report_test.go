@@ -1,0 +1,74 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// What a report counts: each reading until the next, five minutes at most, and never
+// what has not been yet. Contract 5.13.
+func TestReportCountsMinutesOutsideRanges(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	for _, id := range []string{"quiet", "rack"} {
+		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+	}
+	begin := s.now().Add(-20 * time.Minute).Truncate(time.Second)
+	var rows []reading.Reading
+	for i, at := range []struct {
+		minute      int
+		temperature float64
+	}{{0, 20}, {1, 28}, {2, 33}, {3, 20}, {13, 21}} {
+		rows = append(rows, reading.Reading{
+			NodeID: "rack", MessageID: strconv.Itoa(i), Time: begin.Add(time.Duration(at.minute) * time.Minute), Temperature: at.temperature, Humidity: 45,
+		})
+	}
+	if err := s.readings.Append(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	s.execute(t, `UPDATE sensors SET readable_from = NULL`)
+	path := func(end time.Time, more string) string {
+		return fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s%s", room, url.QueryEscape(begin.Format(time.RFC3339)), url.QueryEscape(end.Format(time.RFC3339)), more)
+	}
+	low, high := 20.0, 33.0
+	type sensor struct {
+		SensorID    string   `json:"sensor_id"`
+		Reported    float64  `json:"minutes_reported"`
+		Recommended float64  `json:"minutes_outside_recommended"`
+		Allowable   float64  `json:"minutes_outside_allowable"`
+		Lowest      *float64 `json:"min_temperature"`
+		Highest     *float64 `json:"max_temperature"`
+	}
+	later := begin.Add(30 * 24 * time.Hour)
+	for _, c := range []struct {
+		name string
+		path string
+		want sensor
+	}{
+		{"until now, though it ends later", path(later, ""), sensor{"rack", 13, 2, 1, &low, &high}},
+		{"by the limits of another class", path(later, "&allowable=ashrae_a2"), sensor{"rack", 13, 2, 0, &low, &high}},
+		{"until the end within a reading's time", path(begin.Add(150*time.Second), ""), sensor{"rack", 2.5, 1.5, 0.5, &low, &high}},
+	} {
+		got := s.call(t, a.token, "GET", c.path, "")
+		var body []sensor
+		if err := json.Unmarshal([]byte(got.body), &body); err != nil {
+			t.Fatalf("%s: %d %s", c.name, got.status, got.body)
+		}
+		if diff := cmp.Diff([]sensor{{SensorID: "quiet"}, c.want}, body); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+	if got := s.call(t, a.token, "GET", path(begin.Add(32*24*time.Hour), ""), ""); got.status != 400 {
+		t.Errorf("32 days: %d %s", got.status, got.body)
+	}
+}

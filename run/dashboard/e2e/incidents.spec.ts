@@ -1,0 +1,179 @@
+// Incidents, rules and maintenance windows. What is only about the page's own states
+// is answered in place of the API.
+import type { Page } from "@playwright/test";
+import { addRoom, addSensor, ask, expect, expectAccessible, sendReading, signUp, test, tokenOf, url } from "./user";
+
+/** A customer with two hot sensors in a room, whose incidents are there. */
+async function withTwo(page: Page): Promise<string> {
+  await signUp(page);
+  await addRoom(page, "Attic");
+  const room = page.url().split("/").at(-1) ?? "";
+  const stamp = Date.now();
+  await addSensor(page, `inc-a-${stamp}`, "Door");
+  await addSensor(page, `inc-b-${stamp}`, "Window");
+  await sendReading(`inc-a-${stamp}`, 51, 40);
+  await sendReading(`inc-b-${stamp}`, 53.5, 40);
+  const token = await tokenOf(page);
+  await expect.poll(async () => (await ask<unknown[]>(token, "GET", "/api/v1/incidents?state=open")).length, { timeout: 25_000 }).toBe(2);
+  await page.goto(url("/incidents"));
+  await expect(page.getByText("2 open incidents, 2 to be seen.")).toBeVisible();
+  return room;
+}
+
+test("a group is unfolded, told apart and acknowledged at once, by keys alone", async ({ page }) => {
+  await withTwo(page);
+  const group = page.getByRole("button", { name: /^Temperature above 50.0 °C: 2 sensors/ });
+  await group.focus();
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("list", { name: "What happened" })).toContainText("Opened");
+  await expectAccessible(page);
+  await page.keyboard.press("ArrowUp");
+  await expect(group).toBeFocused();
+  await page.keyboard.press("a");
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByLabel("Comment")).toBeFocused();
+  await expectAccessible(page);
+  await page.keyboard.type("Fan is being replaced");
+  await page.keyboard.press("Enter");
+  await expect(dialog).toHaveCount(0);
+  await expect(page.getByText("2 open incidents, 0 to be seen.")).toBeVisible();
+  await expect(page.getByText("Fan is being replaced", { exact: false }).first()).toBeVisible();
+});
+
+test("filters are in the address, and survive a reload", async ({ page }) => {
+  const room = await withTwo(page);
+  await page.getByRole("button", { name: "History" }).click();
+  await page.getByLabel("Text").fill("window");
+  await page.getByLabel("Room").selectOption("Attic");
+  await expect(page.getByText("1 incident of the newest 2, newest first.")).toBeVisible();
+  await expect(page).toHaveURL(url(`/incidents?state=all&text=window&room=${room}`));
+  await page.reload();
+  await expect(page.getByLabel("Text")).toHaveValue("window");
+  await expect(page.getByRole("button", { name: /^Window/ })).toBeVisible();
+  await expect(page.getByRole("button", { name: /^Door/ })).toHaveCount(0);
+  await page.getByLabel("Kind").selectOption("Silence");
+  await expect(page.getByText("None like that")).toBeVisible();
+  await page.getByLabel("Kind").selectOption("All kinds");
+  await page.getByLabel("To", { exact: true }).fill("2026-01-01");
+  await expect(page.getByText("None like that")).toBeVisible();
+});
+
+test("the history comes page by page, and none is lost between two", async ({ page }) => {
+  await signUp(page);
+  // 150 incidents, of which those on the border of the pages began at the same time.
+  const all = Array.from({ length: 150 }, (_, i) => {
+    const start = new Date(Date.UTC(2026, 2, 1) - (i > 94 && i < 106 ? 95 : i) * 3_600_000).toISOString();
+    return {
+      id: String(150 - i), group_id: String(150 - i), kind: "threshold", reason: "Temperature above 27.0 °C", severity: "warning", state: "resolved", resolution: "cleared",
+      sensor_id: `n${i}`, sensor_name: `Rack ${i}`, room_id: 1, room_name: "Hall", gateway_id: null, rule_id: 1, quantity: "temperature", direction: "above", limit: 27,
+      start_time: start, end_time: start, last_time: start, peak: 28, peak_time: start, value_now: null, reopened: 0, late: false, alert_count: 0,
+      silenced: false, acknowledged: true, acknowledged_at: start, acknowledged_by: "anna", comment: null, members: [],
+    };
+  });
+  await page.route(/\/api\/v1\/incidents\?limit=100|\/api\/v1\/incidents\?.*end_time=/, (route) => {
+    const end = new URL(route.request().url()).searchParams.get("end_time");
+    return route.fulfill({ json: all.filter((one) => end === null || one.start_time < end).slice(0, 100) });
+  });
+  await page.goto(url("/incidents?state=all"));
+  await expect(page.getByText("100 incidents, newest first.")).toBeVisible();
+  await page.getByRole("button", { name: "Show 100 older ones" }).click();
+  await expect(page.getByText("150 incidents, newest first.")).toBeVisible();
+  await expect(page.getByRole("button", { name: /older ones/ })).toHaveCount(0);
+});
+
+test("a rule is tried on the past, added, changed and deleted", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Lab");
+  const node = `limits-${Date.now()}`;
+  await addSensor(page, node, "Bench");
+  for (const temperature of [24, 29.5, 24, 30]) await sendReading(node, temperature, 40);
+  await page.goto(url("/rules"));
+  await page.getByRole("button", { name: "Add rule" }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByText("Within the recommended range.")).toHaveCount(0);
+  await dialog.getByLabel("Limit, °C").fill("46");
+  await expect(dialog.getByText("Above every ASHRAE class", { exact: false })).toBeVisible();
+  await dialog.getByLabel("Limit, °C").fill("29");
+  await dialog.getByLabel("Must hold for, minutes").fill("0");
+  await dialog.getByLabel("and stays there, minutes").fill("0");
+  await expect(async () => {
+    await dialog.getByRole("button", { name: "Preview incidents" }).click();
+    await expect(dialog.getByText("1 incident in the last 7 days, at 1 sensor", { exact: false })).toBeVisible({ timeout: 2000 });
+  }).toPass({ timeout: 30_000 });
+  await expectAccessible(page);
+  await dialog.getByLabel("Room").selectOption("Lab");
+  await dialog.getByLabel("Sensor").selectOption("Bench");
+  await dialog.getByRole("button", { name: "Add rule" }).click();
+  const row = page.getByRole("row", { name: /Temperature above 29.0 °C/ });
+  await expect(row).toContainText(`Sensor ${node}`);
+  await row.getByRole("button", { name: "Change" }).click();
+  await dialog.getByLabel("Switched on").uncheck();
+  await dialog.getByRole("button", { name: "Save rule" }).click();
+  await expect(row).toContainText("switched off");
+  await row.getByRole("button", { name: "Delete" }).click();
+  await dialog.getByRole("button", { name: "Delete rule" }).click();
+  await expect(row).toHaveCount(0);
+
+  const threshold = page.getByRole("row", { name: /Temperature above 50.0 °C/ });
+  await threshold.getByRole("button", { name: "Change" }).click();
+  await expect(dialog.getByText("only its limit can be changed", { exact: false })).toBeVisible();
+  await dialog.getByLabel("Limit, °C").fill("32");
+  await dialog.getByRole("button", { name: "Save rule" }).click();
+  await expect(page.getByRole("row", { name: /Temperature above 32.0 °C/ })).toContainText("Threshold");
+});
+
+test("a preset is previewed and applied to a room", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Lab");
+  await page.goto(url("/rules"));
+  await page.getByLabel("Preset", { exact: true }).selectOption({ index: 2 });
+  await page.getByLabel("Room").selectOption("Lab");
+  await page.getByRole("button", { name: "Preview incidents" }).click();
+  await expect(page.getByText("No incident in the last 7 days.")).toBeVisible();
+  await page.getByRole("button", { name: "Add these rules" }).click();
+  await expect(page.getByText("The rules of “Allowable A1” are in force.")).toBeVisible();
+  await expect(page.getByRole("row", { name: /Temperature above 32.0 °C for 2 min/ })).toContainText("Lab");
+});
+
+test("a weekly maintenance window is added, seen in the calendar, silences, and is ended", async ({ page }) => {
+  await withTwo(page);
+  await page.getByRole("link", { name: "Maintenance windows" }).click();
+  await expect(page.getByText("No maintenance ahead")).toBeVisible();
+  await page.getByRole("button", { name: "Add window" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("What for").fill("Filters are changed");
+  // Yesterday, every day: its zone's midnight is within it.
+  await dialog.getByLabel("Begins").fill(new Date(Date.now() - 86_400_000).toISOString().slice(0, 16));
+  await dialog.getByLabel("Lasts, hours").fill("22");
+  await dialog.getByLabel("Time zone").selectOption("UTC");
+  await dialog.getByLabel("Every week").check();
+  for (const day of ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]) await dialog.getByLabel(day).check();
+  await expectAccessible(page);
+  await dialog.getByRole("button", { name: "Add window" }).click();
+  const first = page.locator(".calendar li").first();
+  await expect(first).toContainText("Filters are changed");
+  await expect(first).toContainText("every day");
+  await expect(first).toContainText("Under way");
+  expect(await page.locator(".calendar li").count()).toBeGreaterThanOrEqual(28);
+  await expectAccessible(page);
+  await page.goto(url("/incidents"));
+  await expect(page.getByText("Silenced").first()).toBeVisible();
+  await expect(page.getByText("2 open incidents, 0 to be seen.")).toBeVisible();
+  await page.goto(url("/maintenance"));
+  await first.getByRole("button", { name: /^End/ }).click();
+  await dialog.getByRole("button", { name: "End window" }).click();
+  await expect(page.getByText("No maintenance ahead")).toBeVisible();
+});
+
+test("an API that hangs is told after 10 s, and asked again", async ({ page }) => {
+  await signUp(page);
+  let hung = true;
+  await page.route(/\/api\/v1\/rules$/, (route) => (hung ? undefined : route.continue()));
+  await page.goto(url("/rules"));
+  await expect(page.getByText("The service does not answer.")).toBeVisible({ timeout: 20_000 });
+  hung = false;
+  await page.getByRole("button", { name: "Try again" }).click();
+  await expect(page.getByRole("row", { name: /Temperature above 50.0 °C/ })).toBeVisible();
+});

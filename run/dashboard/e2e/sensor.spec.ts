@@ -1,0 +1,119 @@
+// The sensor's page: charts that stay, an address that can be shared, a cursor for the keyboard.
+import type { Page } from "@playwright/test";
+import { addRoom, addSensor, ask, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
+import { seedReadings } from "./seed";
+
+const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
+const charts = (page: Page) => page.locator(".chart canvas");
+
+/** A room with three sensors that have measured for a day, on the page of the first. */
+async function withThree(page: Page): Promise<string[]> {
+  await signUp(page);
+  await addRoom(page, "Hall");
+  const stamp = Date.now();
+  const nodes = ["a", "b", "c"].map((name) => `chart-${name}-${stamp}`);
+  for (const [i, node] of nodes.entries()) await addSensor(page, node, `Rack ${i + 1}`);
+  await seedReadings(nodes, 86_400, 30, 120);
+  await page.goto(url(`/sensors/${nodes[0]}`));
+  await expect(charts(page)).toHaveCount(3);
+  return nodes;
+}
+
+test("charts are made once: no refetch, range or zoom destroys them", async ({ page }) => {
+  await withThree(page);
+  await charts(page).evaluateAll((found) => found.forEach((canvas) => { canvas.dataset.first = "yes"; }));
+  const first = page.locator(".chart canvas[data-first]");
+  for (const period of ["7d", "1h"]) {
+    const answered = page.waitForResponse((response) => response.url().includes("/historical/"));
+    await page.getByRole("button", { name: period, exact: true }).click();
+    await (await answered).finished();
+    await expect(page.getByRole("button", { name: period, exact: true })).toHaveAttribute("aria-pressed", "true");
+    await expect(first).toHaveCount(3);
+  }
+  await page.getByRole("button", { name: "Zoom out" }).click();
+  await expect(page).toHaveURL(/from=.*to=/);
+  await expect(first).toHaveCount(3);
+  // Another sensor beside it is another line: the charts are made anew, but never absent.
+  await page.getByText("Compare with sensors of the room").click();
+  await page.getByLabel("Rack 2").check();
+  await expect(page.getByRole("row", { name: /^Rack 2/ })).toBeVisible();
+  await expect(charts(page)).toHaveCount(3);
+});
+
+test("range, zoom and compared sensors are in the address: shared, and gone back to", async ({ page, context }) => {
+  const [, second] = await withThree(page);
+  await page.getByRole("button", { name: "7d" }).click();
+  await page.getByText("Compare with sensors of the room").click();
+  await page.getByLabel("Rack 2").check();
+  await expect(page).toHaveURL(new RegExp(`range=7d&with=${second}`));
+  const box = await page.locator(".u-over").first().boundingBox();
+  if (!box) throw new Error("the chart has no place");
+  await page.mouse.move(box.x + box.width / 4, box.y + 50);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width / 2, box.y + 60, { steps: 5 });
+  await page.mouse.up();
+  await expect(page).toHaveURL(/from=/);
+  const shared = await context.newPage();
+  await shared.goto(page.url());
+  await expect(shared.getByLabel("Rack 2")).toBeChecked();
+  await expect(shared.getByRole("button", { name: "7d" })).toHaveAttribute("aria-pressed", "false");
+  expect(await shared.getByLabel("From").inputValue()).toBe(await page.getByLabel("From").inputValue());
+  await shared.close();
+  await page.goBack();
+  await expect(page.getByRole("button", { name: "7d" })).toHaveAttribute("aria-pressed", "true");
+  await page.goBack();
+  await expect(page.getByLabel("Rack 2")).not.toBeChecked();
+  await page.goBack();
+  await expect(page.getByRole("button", { name: "24h" })).toHaveAttribute("aria-pressed", "true");
+});
+
+test("one cursor in all charts is moved and read by keyboard", async ({ page }) => {
+  const [, second] = await withThree(page);
+  await page.goto(`${page.url()}?with=${second}`);
+  await expect(charts(page)).toHaveCount(3);
+  const slider = page.getByRole("slider", { name: "Cursor of the charts" });
+  await slider.focus();
+  for (let i = 0; i < 40; i++) await page.keyboard.press("ArrowLeft");
+  await expect(page.getByRole("columnheader", { name: /^At the cursor/ })).toBeVisible();
+  expect(await slider.getAttribute("aria-valuetext")).toMatch(/Rack 1: Temperature \d+\.\d °C, Humidity \d+\.\d %, Dew point \d+\.\d °C\. Rack 2: Temperature \d+\.\d °C/);
+  const lines = await page.locator(".u-cursor-x").evaluateAll((found) => found.map((line) => Math.round(line.getBoundingClientRect().x)));
+  expect(lines).toHaveLength(3);
+  expect(Math.max(...lines) - Math.min(...lines), "the charts have one cursor").toBeLessThanOrEqual(2);
+  await expectAccessible(page);
+});
+
+test("limits, anomalies, maintenance and what is expected are drawn and said", async ({ page }) => {
+  const [node] = await withThree(page);
+  const token = await tokenOf(page);
+  await ask(token, "POST", "/api/v1/rules", { quantity: "temperature", direction: "above", limit: 27, for_s: 120, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true });
+  await ask(token, "POST", "/api/v1/maintenance", { start_time: new Date(Date.now() - 20 * 60_000).toISOString(), duration_s: 600, sensor_id: node });
+  const at = (minutes: number) => new Date(Date.now() + minutes * 60_000).toISOString();
+  const incident = {
+    group_id: "1", severity: "warning", state: "lasting", resolution: null, sensor_id: node, sensor_name: "Rack 1", room_id: 1, room_name: "Hall", gateway_id: null, rule_id: null,
+    quantity: "temperature", direction: "above", limit: 27, start_time: at(-12), end_time: null, last_time: at(-1), peak: 26, peak_time: at(-1), value_now: 26, reopened: 0, late: false,
+    alert_count: 0, silenced: false, acknowledged: false, acknowledged_at: null, acknowledged_by: null, comment: null, members: [], cause: null, band_low: null, band_high: null, probability: null,
+    earliest: null, latest: null,
+  };
+  await page.route(/\/api\/v1\/incidents\?sensor_id=/, (route) => route.fulfill({ json: [
+    { ...incident, id: "2", kind: "forecast", reason: "passes 27 °C in 9 to 14 min", earliest: at(9), latest: at(14) },
+    { ...incident, id: "3", kind: "anomaly", reason: "warmer than its neighbours", direction: null, limit: null, band_low: 22, band_high: 23.5 },
+  ] }));
+  await page.goto(url(`/sensors/${node}?range=1h`));
+  const chart = page.getByRole("img", { name: /^Temperature from/ });
+  await expect(chart).toHaveAccessibleName(/limit 27\.0 °C.*1 incident, 1 maintenance window, expected to pass 27\.0 °C between \d\d:\d\d and \d\d:\d\d/);
+  await expect(page.getByText("passes 27 °C in 9 to 14 min").first()).toBeVisible();
+  await expectAccessible(page);
+  await page.screenshot({ path: `${pictures}sensor-fan.png`, fullPage: true });
+});
+
+test("an idle page of a sensor asks at most 8 times a minute", async ({ page }) => {
+  await page.clock.install();
+  await withThree(page);
+  await page.clock.runFor(5000);
+  await page.waitForLoadState("networkidle");
+  const asked: string[] = [];
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+  for (let i = 0; i < 20; i++) await page.clock.runFor(15_000);
+  await page.waitForLoadState("networkidle");
+  expect(asked.length / 5, asked.join("\n")).toBeLessThanOrEqual(8);
+});

@@ -1,0 +1,45 @@
+// A session over several tabs and near its end.
+import { expect, expectAccessible, password, signUp, test, tokenOf, url } from "./user";
+
+test("tabs share a session: a new one is signed in, and signing out is of all", async ({ page, context }) => {
+  await signUp(page);
+  const token = await tokenOf(page);
+  const second = await context.newPage();
+  await second.goto(url("/rules"));
+  await expect(second.getByRole("heading", { name: "Rules", level: 1 })).toBeVisible();
+  expect(await tokenOf(second)).toBe(token);
+  await second.getByRole("button", { name: "Sign out" }).click();
+  await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
+  await second.close();
+});
+
+test("three minutes before its end a session is renewed in place, in every tab, and nothing typed is lost", async ({ page, context }) => {
+  await page.clock.install();
+  await signUp(page);
+  await page.goto(url("/maintenance"));
+  await page.clock.fastForward("27:30");
+  await expect(page.getByText("Your session ends in 3 min.")).toBeVisible();
+  await expectAccessible(page);
+  const second = await context.newPage();
+  await second.goto(url());
+  await expect(second.getByText("Add your first server room")).toBeVisible();
+  const old = await tokenOf(second);
+
+  await page.getByRole("button", { name: "Stay signed in" }).click();
+  const dialog = page.getByRole("dialog", { name: "Stay signed in" });
+  await dialog.getByLabel("Password").fill(password.slice(0, 5));
+  // The end comes while the password is typed.
+  await page.clock.fastForward("03:00");
+  const ended = page.getByRole("dialog", { name: "Your session has ended" });
+  await expect(ended.getByLabel("Password")).toHaveValue(password.slice(0, 5));
+  await expectAccessible(page);
+  await page.clock.setSystemTime(new Date());
+  // A token's second must be another one for the tokens to differ.
+  await expect(async () => {
+    await ended.getByLabel("Password").fill(password);
+    await ended.getByRole("button", { name: "Sign in" }).click();
+    await expect(ended).toHaveCount(0, { timeout: 5000 });
+  }).toPass();
+  await expect.poll(() => tokenOf(second)).not.toBe(old);
+  await second.close();
+});

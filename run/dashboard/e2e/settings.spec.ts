@@ -1,0 +1,66 @@
+// How a user wants to see and use the page.
+import { addRoom, addSensor, expect, expectAccessible, sendReading, signUp, test, url } from "./user";
+
+const toSettings = async (page: Parameters<typeof signUp>[0]) => {
+  await page.goto(url("/settings"));
+  await expect(page.getByRole("heading", { name: "Display" })).toBeVisible();
+};
+
+test("in degrees Fahrenheit and the site's time zone, everywhere", async ({ page, context }) => {
+  await signUp(page);
+  await addRoom(page, "Attic");
+  const node = `fahrenheit-${Date.now()}`;
+  await addSensor(page, node, "Door");
+  await sendReading(node, 51, 40);
+  const other = await context.newPage();
+  await other.goto(url());
+  await expect(other.getByText("Door: Temperature above 50.0 °C", { exact: false })).toBeVisible({ timeout: 25_000 });
+  await toSettings(page);
+  await expectAccessible(page);
+  await page.getByLabel("Temperatures").selectOption("°F");
+  await page.getByLabel("Times are those of").selectOption("Asia/Tokyo");
+  await expect(page.getByText("the recommended range ends at 80.6 °F", { exact: false })).toBeVisible();
+  // Another tab follows.
+  await expect(other.getByText("Door: Temperature above 122.0 °F", { exact: false })).toBeVisible();
+  await other.close();
+  await page.goto(url("/incidents"));
+  const row = page.getByRole("row", { name: /Door/ });
+  await expect(row).toContainText("Temperature above 122.0 °F");
+  await expect(row).toContainText("123.8 °F");
+  const shown = await row.locator("time").first().evaluate((element: HTMLTimeElement) => [element.textContent, element.dateTime] as const);
+  const tokyo = new Intl.DateTimeFormat("en-GB", { timeZone: "Asia/Tokyo", hour: "2-digit", minute: "2-digit" }).format(Date.parse(shown[1]));
+  expect(shown[0]).toContain(tokyo);
+  // A limit is typed as it is shown.
+  await page.goto(url("/rules"));
+  await page.getByRole("button", { name: "Add rule" }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByLabel("Limit, °F")).toHaveValue("80.6");
+  await dialog.getByLabel("Limit, °F").fill("86");
+  const sent = page.waitForRequest((request) => request.method() === "POST" && request.url().endsWith("/rules"));
+  await dialog.getByRole("button", { name: "Add rule" }).click();
+  expect((await sent).postDataJSON()).toMatchObject({ limit: 30, clear_margin: 0.5 });
+  await expect(page.getByRole("row", { name: /Temperature above 86.0 °F/ })).toBeVisible();
+});
+
+test("letters alone do nothing when they are switched off", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Attic");
+  const node = `silent-keys-${Date.now()}`;
+  await addSensor(page, node, "Door");
+  await sendReading(node, 51, 40);
+  await toSettings(page);
+  await page.getByLabel("Letters alone act").uncheck();
+  await page.goto(url("/incidents"));
+  const row = page.getByRole("button", { name: /^Door/ });
+  await expect(row).toBeVisible({ timeout: 25_000 });
+  await row.focus();
+  await page.keyboard.press("a");
+  await expect(row).toBeFocused();
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await page.goto(url("/settings"));
+  await page.getByLabel("Letters alone act").check();
+  await page.goto(url("/incidents"));
+  await row.focus();
+  await page.keyboard.press("a");
+  await expect(page.getByRole("dialog")).toBeVisible();
+});

@@ -1,0 +1,60 @@
+// From an empty account to limits, and the page as an installed program.
+import { addGateway, enrol } from "./gateway";
+import { expect, expectAccessible, signUp, test, url } from "./user";
+
+const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
+
+test("an empty account is led to rooms, a gateway, sensors and limits", async ({ page, context }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await signUp(page);
+  await page.getByRole("link", { name: "Or be led through it" }).click();
+  await expect(page.getByRole("heading", { name: "First steps" })).toBeVisible();
+  await page.getByRole("button", { name: "Add room" }).click();
+  await page.getByRole("dialog").getByLabel("Name").fill("Hall");
+  await page.getByRole("dialog").getByRole("button", { name: "Add room" }).click();
+  const step = (title: string) => page.getByRole("listitem").filter({ has: page.getByRole("heading", { name: title }) });
+  await expect(step("Add your rooms")).toContainText("Done");
+
+  await page.getByRole("button", { name: "Add gateway" }).click();
+  const code = await addGateway(page, "Basement");
+  await expect(step("Enrol a gateway")).toContainText("run the command on its machine");
+  const report = await enrol(code);
+  const nodes = ["a", "b"].map((name) => `setup-${name}-${Date.now()}`);
+  await report(nodes);
+  await page.reload();
+  await expect(step("Enrol a gateway")).toContainText("Done");
+  await expectAccessible(page);
+  await page.screenshot({ path: `${pictures}setup.png`, fullPage: true });
+  // One click each, and the focus goes on to the next.
+  const place = (node: string | undefined) => page.getByRole("button", { name: `Put ${node} into Hall` });
+  await place(nodes[0]).click();
+  await expect(place(nodes[0])).toHaveCount(0);
+  await expect(place(nodes[1])).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(step("Put nodes into rooms")).toContainText("2 sensors so far");
+
+  await page.getByRole("button", { name: "Preview incidents" }).click();
+  await expect(page.getByText("No incident in the last 7 days.")).toBeVisible();
+  await page.getByRole("button", { name: "Add these rules" }).click();
+  await expect(step("Choose limits")).toContainText("Done");
+  await page.getByRole("link", { name: "To the overview" }).click();
+  await expect(page.getByRole("link", { name: "Hall" })).toBeVisible();
+});
+
+test("the page can be installed", async ({ page }) => {
+  await page.goto(url());
+  const link = await page.locator("link[rel=manifest]").getAttribute("href");
+  const manifest = (await (await page.request.get(url(link ?? ""))).json()) as { name: string; start_url: string; display: string; icons: { src: string; type: string; sizes: string }[] };
+  expect(manifest).toMatchObject({ name: "Coldaisle", start_url: "/", display: "standalone" });
+  for (const { src, type, sizes } of manifest.icons) {
+    const answer = await page.request.get(url(src));
+    expect(answer.headers()["content-type"], src).toContain(type);
+    if (type !== "image/png") continue;
+    const bytes = await answer.body();
+    expect(`${bytes.readUInt32BE(16)}x${bytes.readUInt32BE(20)}`).toBe(sizes);
+  }
+  // What the browser itself finds wrong with it.
+  const browser = await page.context().newCDPSession(page);
+  const { errors } = await browser.send("Page.getAppManifest");
+  expect(errors).toEqual([]);
+});

@@ -1,0 +1,96 @@
+// How a person is told of a new incident: by title, icon, sound and notification, in a
+// hidden tab as well, and of several tabs by one.
+import type { BrowserContext, Page } from "@playwright/test";
+import { answer, asked, hot } from "./answers";
+import { expect, expectAccessible, signUp, test, url } from "./user";
+
+type Recorded = Window & { shown: string[] };
+
+/** Answers to every tab, and how often one asked. */
+async function answerAll(context: BrowserContext, first: object) {
+  const state = { body: first, asked: 0 };
+  await context.route(asked, (route) => {
+    state.asked++;
+    return route.fulfill({ json: state.body });
+  });
+  return state;
+}
+
+/** Records notifications as they are shown. */
+const record = (page: Page) => page.addInitScript(() => {
+  const recorded = window as unknown as Recorded;
+  recorded.shown = [];
+  const Real = Notification;
+  window.Notification = class extends Real {
+    constructor(title: string, options?: NotificationOptions) {
+      super(title, options);
+      recorded.shown.push(`${title}: ${options?.body ?? ""}`);
+    }
+  };
+});
+
+/** A tab behind another, as its page knows it. */
+const hide = (page: Page) => page.evaluate(() => {
+  Object.defineProperty(document, "hidden", { get: () => true });
+  Object.defineProperty(document, "visibilityState", { get: () => "hidden" });
+  document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
+});
+
+const rings = (page: Page) => page.evaluate(() => performance.getEntriesByName("ring").length);
+const shown = (page: Page) => page.evaluate(() => (window as unknown as Recorded).shown);
+
+test("hidden tabs are told of a new incident, one asks for all of them, and one rings", async ({ page, context }) => {
+  await context.grantPermissions(["notifications"]);
+  await record(page);
+  await signUp(page);
+  const state = await answerAll(context, answer(4, 12, {}, { incidents: [hot("s1")] }));
+  await page.reload();
+  await page.getByRole("button", { name: "Alarm: off" }).click();
+  const dialog = page.getByRole("dialog", { name: "Alarm" });
+  await dialog.getByLabel("Play a sound").check();
+  await dialog.getByLabel("Show a notification").check();
+  await expectAccessible(page);
+  await dialog.getByRole("button", { name: "Done" }).click();
+  await expect(page.getByRole("button", { name: "Alarm: on" })).toBeVisible();
+
+  const second = await context.newPage();
+  await record(second);
+  await second.goto(url("/rules"));
+  await second.getByRole("heading", { name: "Rules", level: 1 }).click();
+  for (const tab of [page, second]) {
+    await expect(tab).toHaveTitle(/^\(1\) /);
+    await hide(tab);
+  }
+  const before = { page: await rings(page), asked: state.asked };
+  // One that is over, one that came late, and one that is new.
+  state.body = answer(4, 12, { s36: { state: "critical", temperature: 35 } }, {
+    incidents: [hot("s1"), hot("s2", { id: "2", group_id: "2", lasting: false }), hot("s3", { id: "3", group_id: "3", late: true }), hot("s36", { id: "4", group_id: "4" })],
+  });
+  for (const tab of [page, second]) await expect(tab).toHaveTitle(/^\(4\) /, { timeout: 30_000 });
+  expect(state.asked - before.asked, "requests of two tabs").toBeLessThanOrEqual(2);
+  await expect.poll(async () => (await rings(page)) - before.page + (await rings(second))).toBe(1);
+  await expect.poll(async () => [...await shown(page), ...await shown(second)]).toEqual(["Hall 4, Rack 7: Temperature above 32.0 °C for 12 min, peak 35.1 °C"]);
+  await expect(page.locator("link[rel=icon]")).toHaveAttribute("href", "/icon-open.svg");
+
+  // The tab that asked is closed: the other goes on by itself.
+  await page.close();
+  state.body = answer(4, 12);
+  await expect(second).toHaveTitle(/^Rules/, { timeout: 30_000 });
+  await second.close();
+});
+
+test("a hidden tab says in its title that it has no contact", async ({ page }) => {
+  await signUp(page);
+  await hide(page);
+  await page.route(asked, (route) => route.abort("connectionreset"));
+  await expect(page).toHaveTitle("No contact · Overview · Coldaisle", { timeout: 30_000 });
+  await page.unroute(asked);
+  await expect(page).toHaveTitle("Overview · Coldaisle", { timeout: 30_000 });
+});
+
+test("a tab whose worker does not come asks by itself", async ({ page }) => {
+  await page.route(/\/assets\/worker-[^/]*\.js$/, (route) => route.fulfill({ status: 404, body: "" }));
+  await signUp(page);
+  await expect(page.getByText("Add your first server room")).toBeVisible();
+  await page.waitForResponse((response) => asked.test(response.url()) && response.status() === 304, { timeout: 30_000 });
+});

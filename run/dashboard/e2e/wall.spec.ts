@@ -1,0 +1,95 @@
+// The wall, and the floor plan of a room.
+import { answer, hot, show } from "./answers";
+import { addRoom, addSensor, ask, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
+
+const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
+
+test("a wall shows one room after the other, those in trouble alone, and keeps the screen awake", async ({ page }) => {
+  await page.addInitScript(() => {
+    const held = window as unknown as { locks: number };
+    held.locks = 0;
+    Object.defineProperty(navigator, "wakeLock", { value: { request: async () => { held.locks++; return { release: async () => { held.locks--; } }; } } });
+  });
+  await signUp(page);
+  await show(page, answer(3, 24));
+  await page.clock.install();
+  await page.goto(url("/wall"));
+  await expect(page.getByRole("heading", { name: "Hall 1" })).toBeVisible();
+  expect(await page.evaluate(() => (window as unknown as { locks: number }).locks)).toBe(1);
+  await page.clock.fastForward("00:20");
+  await expect(page.getByRole("heading", { name: "Hall 2" })).toBeVisible();
+  await show(page, answer(3, 24, { s50: { state: "critical", temperature: 35 } }, { incidents: [hot("s50", { sensor_name: "Rack 3", room_id: 3 })] }));
+  await page.reload();
+  await expect(page.getByRole("heading", { name: "Hall 3" })).toBeVisible();
+  await page.clock.fastForward("00:20");
+  await expect(page.getByRole("heading", { name: "Hall 3" })).toBeVisible();
+  await expectAccessible(page);
+  await page.setViewportSize({ width: 1920, height: 1080 });
+  await page.screenshot({ path: `${pictures}wall.png` });
+  await page.getByRole("button", { name: "Leave" }).click();
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeAttached();
+  expect(await page.evaluate(() => (window as unknown as { locks: number }).locks)).toBe(0);
+});
+
+test("a wall has the session of a key that reads alone, and says when it was revoked", async ({ page, context }) => {
+  await signUp(page);
+  const token = await tokenOf(page);
+  const key = (scope: string) => ask<{ id: number; key: string }>(token, "POST", "/api/v1/api-keys", { name: "Wall", scope });
+  const [read, write] = [await key("read"), await key("write")];
+  await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Hall" });
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("button", { name: "Show on a wall" }).click();
+  await page.getByLabel("API key").fill(write.key);
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await expect(page.getByText("This key may change things.", { exact: false })).toBeVisible();
+  await expectAccessible(page);
+  await page.goto(url(`/wall#key=${read.key}`));
+  await expect(page.getByText("No room has a sensor yet")).toBeVisible();
+  await expect(page, "the key is not left in the address").toHaveURL(url("/wall"));
+  await expect(page.getByRole("navigation")).toHaveCount(0);
+  // It is no other tab's session.
+  const second = await context.newPage();
+  await second.goto(url());
+  await expect(second.getByRole("heading", { name: "Sign in" })).toBeVisible();
+  await second.close();
+  await ask(token, "DELETE", `/api/v1/api-keys/${read.id}`);
+  await expect(page.getByText("The API key has ended", { exact: false })).toBeVisible({ timeout: 40_000 });
+  await page.getByRole("button", { name: "Leave" }).click();
+  await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
+});
+
+test("a room is arranged on its floor by drag and by keyboard, and its map follows", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Basement");
+  const id = `floor-${Date.now()}`;
+  for (const n of [1, 2, 3]) await addSensor(page, `${id}-${n}`, `Rack ${n}`);
+  const token = await tokenOf(page);
+  await ask(token, "PUT", `/api/v1/sensors/update_sensor/${id}-2`, { name: "Rack 2", type: "ESP32-DHT22", room_id: Number(page.url().split("/").pop()), position: "R2/U40" });
+  await page.getByRole("button", { name: "Arrange" }).click();
+  const rack = (n: number) => page.getByRole("button", { name: `Rack ${n}`, exact: true });
+  const tile = (name: string) => page.locator(`[data-tile="${name}"]`);
+  await rack(1).dragTo(tile("C2"));
+  await expect(tile("C2").getByText("Rack 1")).toBeVisible();
+  await rack(2).focus();
+  for (const key of ["ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown"]) await page.keyboard.press(key);
+  // From the first free tile, two to the right and one down: there they change places.
+  await expect(tile("C2").getByText("Rack 2")).toBeVisible();
+  await expect(tile("C1").getByText("Rack 1")).toBeVisible();
+  await expect(rack(2)).toBeFocused();
+  await expect(page.getByRole("status").filter({ hasText: "Rack 2 on C2" })).toBeAttached();
+  await expectAccessible(page);
+  await page.screenshot({ path: `${pictures}arrange.png` });
+  await page.getByRole("button", { name: "Set out the rest in rows" }).click();
+  await expect(tile("A3").getByText("Rack 3")).toBeVisible();
+  await page.getByRole("button", { name: "Save the arrangement" }).click();
+  const map = page.getByRole("listbox", { name: "Sensors of Basement" });
+  await expect(map.getByRole("option", { name: /^Rack 1/ })).toHaveCSS("grid-column-start", "3");
+  await expect(map.getByRole("option", { name: /^Rack 2/ })).toHaveCSS("grid-row-start", "2");
+  await expect(map.getByRole("option", { name: /^Rack 3/ })).toHaveCSS("grid-column-start", "1");
+  const kept = await ask<{ position: string }>(token, "GET", `/api/v1/sensors/sensor/${id}-2`);
+  expect(kept.position, "what else the position said stays").toBe("C2 R2/U40");
+  await page.getByRole("link", { name: "Overview" }).first().click();
+  await expect(page.getByRole("option", { name: /^Rack 1/ })).toHaveCSS("grid-column-start", "3");
+  await expectAccessible(page);
+  await page.screenshot({ path: `${pictures}overview-floor.png` });
+});

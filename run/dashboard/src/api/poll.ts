@@ -1,0 +1,106 @@
+// Asks for the overview every 15 s, in a worker, so that a hidden tab is told as soon as
+// a visible one. Of the tabs of one session one asks, the others are told what it heard.
+import { byName } from "../logic/names";
+import type { Overview } from "../logic/overview";
+
+/** With half of the 30 s at which nodes report a page is at most one reading behind. */
+const interval = 15_000;
+/** How long an answer may take, its body included. */
+const patience = 10_000;
+
+/** Who asks: tabs of one name share their answers. */
+export interface Who { name: string; token: string }
+
+export type Command =
+  | { who: Who | null }
+  /** At once, for a page that has the answer of this tag; its number comes back with the answer. */
+  | { ask: string | null; number: number };
+
+export type Told = Answer & { /** Of what was asked; none of a poll. */ number?: number };
+
+type Answer = {
+  /** Without the overview where it is that of the tag still. */
+  etag: string | null;
+  overview?: Overview;
+  /** The service's clock less this one's, in milliseconds; only with an overview. */
+  ahead?: number;
+} | {
+  failure: "hung" | "unreachable" | { status: number; detail: string | undefined };
+  /** The token that was refused. */
+  refused?: string;
+};
+
+export const channelOf = (name: string) => `coldaisle.overview.${name}`;
+
+async function ask(token: string, etag: string | null): Promise<Answer> {
+  const asked = Date.now();
+  try {
+    const response = await fetch("/api/v1/overview", {
+      headers: { Authorization: `Bearer ${token}`, ...(etag === null ? {} : { "If-None-Match": etag }) },
+      cache: "no-store", signal: AbortSignal.timeout(patience),
+    });
+    if (response.status === 304) return { etag };
+    if (!response.ok) {
+      const { detail } = (await response.json().catch(() => ({}))) as { detail?: string };
+      return { failure: { status: response.status, detail }, ...(response.status === 401 ? { refused: token } : {}) };
+    }
+    const overview = (await response.json()) as Overview;
+    const ahead = Date.parse(overview.time) - (asked + Date.now()) / 2;
+    // In order here: two thousand names take a slow computer's page longer than a frame.
+    return { etag: response.headers.get("ETag"), overview: { ...overview, sensors: byName(overview.sensors) }, ahead };
+  } catch (error) {
+    return { failure: error instanceof DOMException && error.name === "TimeoutError" ? "hung" : "unreachable" };
+  }
+}
+
+/** What a tab's worker does. Where there are no workers the tab does it itself. */
+export function poller(tell: (told: Told) => void): (command: Command) => void {
+  let who: Who | null = null;
+  let turn = new AbortController();
+  let channel: BroadcastChannel | undefined;
+  let seen: string | null = null;
+
+  const answer = async (etag: string | null, number?: number) => {
+    const asking = who;
+    const told: Answer = asking ? await ask(asking.token, etag) : { failure: "unreachable" };
+    if (who?.name === asking?.name) {
+      if ("etag" in told) seen = told.etag;
+      // What a poll hears comes to this tab by the channel too, if there is one.
+      channel?.postMessage(told);
+      if (number === undefined && channel) return;
+    }
+    tell(number === undefined ? told : { ...told, number });
+  };
+  const pollUntil = async (signal: AbortSignal) => {
+    while (!signal.aborted) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, interval);
+        signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+      });
+      if (!signal.aborted) await answer(seen);
+    }
+  };
+  const use = (next: Who | null) => {
+    const same = next?.name === who?.name;
+    who = next;
+    if (same) return;
+    turn.abort();
+    turn = new AbortController();
+    channel?.close();
+    channel = undefined;
+    seen = null;
+    if (!next) return;
+    const { signal } = turn;
+    if (!("locks" in navigator) || !("BroadcastChannel" in self)) {
+      void pollUntil(signal);
+      return;
+    }
+    channel = new BroadcastChannel(channelOf(next.name));
+    // The lock is free as soon as the tab that had it is closed.
+    navigator.locks.request(channelOf(next.name), { signal }, () => pollUntil(signal)).catch(() => undefined);
+  };
+  return (command) => {
+    if ("who" in command) use(command.who);
+    else void answer(command.ask, command.number);
+  };
+}

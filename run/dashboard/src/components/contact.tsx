@@ -1,0 +1,35 @@
+// Whether what the page shows is so now: when there is no contact with the service,
+// the last values stay, dimmed, and say since when.
+import { useEffect, useState } from "preact/hooks";
+import { useOverview } from "../api/queries";
+import { timeOfDay } from "../logic/format";
+import { messageOf } from "../api/client";
+import { StatusMark } from "./states";
+
+/** Two answers that did not come, and a little. */
+const patience = 40_000;
+
+/** Since when there is no contact with the service, or null: milliseconds. */
+export function useLostContact(): number | null {
+  const { isError, data, dataUpdatedAt } = useOverview();
+  const [old, setOld] = useState(false);
+  useEffect(() => {
+    setOld(false);
+    // A timer, not a clock: what shows thousands of cells is rendered when something has changed.
+    const timer = setTimeout(() => setOld(true), patience);
+    return () => clearTimeout(timer);
+  }, [dataUpdatedAt]);
+  return data !== undefined && (isError || old) ? dataUpdatedAt : null;
+}
+
+export function ContactNotice() {
+  const { error, refetch, isFetching } = useOverview();
+  const lost = useLostContact();
+  if (lost === null) return null;
+  return (
+    <div class="notice" role="alert">
+      <p><StatusMark kind="offline" /> No contact since {timeOfDay(lost)}. What you see was so then. {error !== null && messageOf(error)}</p>
+      <button type="button" disabled={isFetching} onClick={() => void refetch()}>{isFetching ? "Trying…" : "Try now"}</button>
+    </div>
+  );
+}

@@ -1,0 +1,145 @@
+// Rooms as maps: a cell for each sensor, coloured by its temperature against its
+// limits. A map is one stop for the keyboard; arrows move within it.
+import { memo } from "preact/compat";
+import { useId, useMemo, useState } from "preact/hooks";
+import { Link, useLocation } from "wouter-preact";
+import { ago, decimal, inUnit, plural, withUnit } from "../logic/format";
+import { floorOf, neighbour, type Floor } from "../logic/floor";
+import { limitsOf, stateNames, stepOf, type LiveSensor, type Overview, type RoomView } from "../logic/overview";
+import { useServiceTime } from "./clock";
+import { useTurn } from "./turns";
+
+/** Cells with name and value, with the value, or of colour alone. */
+export type Density = "large" | "medium" | "small";
+
+const silent = (sensor: LiveSensor) => sensor.state === "silent" || sensor.state === "late" || sensor.temperature === null;
+
+/** A sensor in words. */
+export function describe(sensor: LiveSensor): string {
+  const value = sensor.temperature === null ? "" : `, ${withUnit(sensor.temperature)}`;
+  return `${sensor.name}${value}${sensor.state === "ok" ? "" : `, ${stateNames[sensor.state].toLowerCase()}`}`;
+}
+
+interface MapProps {
+  room: RoomView;
+  overview: Overview;
+  density: Density;
+  /** On the page of the room itself. */
+  untitled?: boolean;
+}
+
+/** How many cells are drawn in one turn. */
+const turnSize = 50;
+
+export const RoomMap = memo(function RoomMap({ room, overview, density, untitled }: MapProps) {
+  const [active, setActive] = useState(0);
+  const [peeked, setPeeked] = useState<string | null>(null);
+  const [, go] = useLocation();
+  const id = useId();
+  const { sensors } = room;
+  const [floor, blocks] = useMemo(() => {
+    const places = floorOf(sensors);
+    return [places, Array.from({ length: Math.ceil(sensors.length / turnSize) }, (_, i) => ({ overview, floor: places, sensors: sensors.slice(i * turnSize, (i + 1) * turnSize) }))];
+  }, [overview, sensors]);
+  const shown = peeked === null ? undefined : room.sensors.find((sensor) => sensor.id === peeked);
+  const cellOf = (target: EventTarget | null) => (target as HTMLElement | null)?.closest<HTMLElement>("[data-sensor]");
+  const open = (sensorID: string | undefined) => sensorID && go(`/sensors/${encodeURIComponent(sensorID)}`);
+  const move = (event: KeyboardEvent) => {
+    const list = event.currentTarget as HTMLElement;
+    const cells = [...list.children] as HTMLElement[];
+    // A row is as long as the width allows.
+    const columns = Math.max(1, cells.filter((cell) => cell.offsetTop === cells[0]?.offsetTop).length);
+    const to = (floor && neighbour(floor.places, active, event.key)) ?? {
+      ArrowRight: active + 1, ArrowLeft: active - 1, ArrowDown: active + columns, ArrowUp: active - columns, Home: 0, End: cells.length - 1,
+    }[event.key];
+    if (event.key === "Enter" || event.key === " ") open(sensors[active]?.id);
+    else if (to === undefined) return;
+    event.preventDefault();
+    const next = to === undefined ? undefined : sensors[to];
+    if (to === undefined || !next) return;
+    setActive(to);
+    setPeeked(next.id);
+    cells[to]?.scrollIntoView({ block: "nearest" });
+  };
+  return (
+    <section class={`room ${room.state} ${density}`} aria-labelledby={`room-${room.id}`}>
+      <h2 id={`room-${room.id}`} class={untitled ? "unseen" : undefined}><Link href={`/rooms/${room.id}`}>{room.name}</Link></h2>
+      <p class="peek">{shown
+        ? <Peek sensor={shown} />
+        : <>{room.range && <>{decimal(inUnit(room.range[0], "°C"))}–{withUnit(room.range[1])} · </>}{plural(room.sensors.length, "sensor")}</>}
+      </p>
+      {room.sensors.length === 0 ? <p class="hint">No sensor here yet. <Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</p> : (
+        <ul
+          class={floor ? "cells floor" : "cells"} style={floor ? { "--columns": `${floor.columns}` } : undefined} role="listbox" tabIndex={0} aria-label={`Sensors of ${room.name}`} aria-activedescendant={`${id}-${active}`}
+          onKeyDown={move} onFocus={() => setPeeked(sensors[active]?.id ?? null)} onBlur={() => setPeeked(null)}
+          onMouseOver={(event) => setPeeked(cellOf(event.target)?.dataset.sensor ?? null)} onMouseLeave={() => setPeeked(null)}
+          onClick={(event) => open(cellOf(event.target)?.dataset.sensor)}
+        >
+          {blocks.map((block, i) => <Block key={i} block={block} density={density} id={id} from={i * turnSize} active={Math.floor(active / turnSize) === i ? active : -1} />)}
+        </ul>
+      )}
+    </section>
+  );
+});
+
+interface CellsProps {
+  block: { overview: Overview; floor: Floor | null; sensors: readonly LiveSensor[] };
+  density: Density;
+  id: string;
+  /** The place of the first in the room, and of the one that the keyboard is on, or -1. */
+  from: number;
+  active: number;
+}
+
+/** Some cells, drawn anew when it is their turn. */
+function Block({ block, ...rest }: CellsProps) {
+  const turn = useTurn(block);
+  return turn && <Cells block={turn} {...rest} />;
+}
+
+function placeOf(floor: Floor | null, i: number) {
+  const place = floor?.places[i];
+  return place && { gridColumn: `${place.column}`, gridRow: `${place.row}` };
+}
+
+const Cells = memo(function Cells({ block: { overview, floor, sensors }, density, id, from, active }: CellsProps) {
+  return (
+    <>
+      {sensors.map((sensor, i) => (
+        <li
+          key={sensor.id} id={`${id}-${from + i}`} style={placeOf(floor, from + i)} role="option" aria-selected={from + i === active} data-sensor={sensor.id} aria-label={describe(sensor)}
+          class={`cell ${sensor.state} ${silent(sensor) ? "blank" : `step${stepOf(sensor.temperature ?? 0, limitsOf(overview, sensor))}`}${from + i === active ? " active" : ""}`}
+        >
+          {density !== "small" && <b>{sensor.temperature === null ? "–" : decimal(inUnit(sensor.temperature, "°C"))}</b>}
+          {density === "large" && <span>{sensor.name}</span>}
+        </li>
+      ))}
+    </>
+  );
+});
+
+/** A sensor in a line. It has the clock, so that a map is rendered by what is measured alone. */
+function Peek({ sensor }: { sensor: LiveSensor }) {
+  const now = useServiceTime();
+  return (
+    <>
+      <strong>{sensor.name}</strong> {sensor.temperature !== null && `${withUnit(sensor.temperature)} · ${decimal(sensor.humidity)} % · `}
+      {sensor.state !== "ok" && `${stateNames[sensor.state]} · `}{sensor.timestamp && ago(Date.parse(sensor.timestamp), now)}
+    </>
+  );
+}
+
+const steps = [-4, -3, -2, -1, 0, 1, 2, 3, 4];
+
+export const Legend = memo(function Legend() {
+  return (
+    <div class="legend">
+      <span>too cold</span>
+      <span class="scale" aria-hidden="true">{steps.map((step) => <i key={step} class={`step${step}`} />)}</span>
+      <span>too hot, by each sensor's limits</span>
+      <span><i class="cell blank silent" aria-hidden="true" /> silent</span>
+      <span><i class="cell blank" aria-hidden="true" /> no reading yet, or late</span>
+      <span><i class="cell step0 critical" aria-hidden="true" /> incident</span>
+    </div>
+  );
+});

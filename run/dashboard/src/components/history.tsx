@@ -1,0 +1,212 @@
+// The past of a sensor: charts with one cursor, beside other sensors of its room. What
+// is shown is in the address, so that it can be shared and gone back to.
+import { useQueryClient } from "@tanstack/react-query";
+import { useCallback, useEffect, useId, useMemo, useState } from "preact/hooks";
+import { useSearchParams } from "wouter-preact";
+import type { Bucket, Sensor } from "../api/client";
+import { keys, useForecast, useHistory, useIncidentsOf, useMaintenance, useOverview } from "../api/queries";
+import { recommended } from "../logic/climate";
+import { localTime, withUnit } from "../logic/format";
+import { passingOf, spansOf, type Charted } from "../logic/incidents";
+import { occurrences } from "../logic/maintenance";
+import { byName } from "../logic/names";
+import { limitsOf, type Overview } from "../logic/overview";
+import { boundsOf, rangeOf, withRange, type Range } from "../logic/range";
+import { columnsOf, dewColumns, valueAt, withNewest, type Columns } from "../logic/series";
+import { Charts } from "./chunk";
+import { useNow } from "./clock";
+import { RangeBar } from "./range";
+import { Failure, Loading } from "./states";
+
+/** About one point per two pixels of a wide screen. */
+const points = 720;
+/** More lines than that nobody can tell apart. */
+const mostCompared = 3;
+
+const quantities = [
+  { chart: "temperature", label: "Temperature", unit: "°C", colour: "--temperature", normal: recommended.temperature },
+  { chart: "humidity", label: "Humidity", unit: "%", colour: "--humidity", normal: undefined },
+  { chart: "dew_point", label: "Dew point", unit: "°C", colour: "--dew", normal: recommended.dewPoint },
+] as const;
+
+type Curves = Record<Charted, Columns>;
+
+/** The curves of buckets and, in a range that ends now, the newest reading. */
+function curvesOf(buckets: readonly Bucket[] | undefined, bucket: number, newest: Overview["sensors"][number] | undefined): Curves {
+  let temperature = columnsOf(buckets ?? [], "temperature", bucket);
+  let humidity = columnsOf(buckets ?? [], "humidity", bucket);
+  if (newest?.timestamp && newest.temperature !== null && newest.humidity !== null && temperature.time.length > 0) {
+    const time = Date.parse(newest.timestamp) / 1000;
+    // What is older than a bucket or two would be a line over a gap.
+    if (time - (temperature.time.at(-1) ?? 0) < Math.max(600, 3 * bucket)) {
+      temperature = withNewest(temperature, time, newest.temperature);
+      humidity = withNewest(humidity, time, newest.humidity);
+    }
+  }
+  return { temperature, humidity, dew_point: dewColumns(temperature, humidity) };
+}
+
+export function HistoryPanel({ sensor }: { sensor: Sensor }) {
+  const { id } = sensor;
+  const [search, setSearch] = useSearchParams();
+  const range = useMemo(() => rangeOf(search), [search]);
+  const compared = useMemo(() => [...new Set((search.get("with") ?? "").split(",").filter((other) => other && other !== id))].slice(0, mostCompared), [search, id]);
+  const setRange = useCallback((next: Range) => setSearch((before) => withRange(before, next)), [setSearch]);
+  const now = useNow(15_000);
+  const live = range.period !== undefined;
+  const [start, end] = boundsOf(range, now);
+  const bounds = useMemo(() => [start, end] as const, [start, end]);
+  const bucket = (end - start) / points / 1000;
+
+  const { data: overview } = useOverview();
+  const history = useHistory(id, start, end, points);
+  const others = Array.from({ length: mostCompared }, (_, i) => useHistory(compared[i], start, end, points));
+  const { data: incidents } = useIncidentsOf(id, bounds);
+  useNewIncidents(id, overview);
+  const { data: windows } = useMaintenance();
+  const { data: forecast } = useForecast(id);
+
+  const newest = (of: string) => (live ? overview?.sensors.find((candidate) => candidate.id === of) : undefined);
+  const own = newest(id);
+  const curves = useMemo(() => curvesOf(history.data, bucket, own), [history.data, bucket, own?.timestamp]);
+  const beside = compared.map((other, i) => ({
+    id: other, name: overview?.sensors.find((candidate) => candidate.id === other)?.name ?? other, buckets: others[i]?.data, newest: newest(other), error: others[i]?.error,
+  }));
+  // Equal parts are the same objects, so that a chart is drawn again only when there is something new.
+  const signature = beside.map(({ name, buckets, newest: last }) => `${name} ${buckets?.length} ${buckets?.at(0)?.timestamp} ${last?.timestamp}`).join();
+  const besides = useMemo(() => beside.map(({ name, buckets, newest: last }) => ({ name, curves: curvesOf(buckets, bucket, last) })), [signature, bucket]);
+  const maintenance = useMemo(() => occurrences((windows ?? []).filter(({ room_id, sensor_id }) =>
+    (room_id === null && sensor_id === null) || sensor_id === id || room_id === sensor.room_id), start, end)
+    .map((window) => ({ start: window.start / 1000, end: window.end / 1000 })), [windows, id, sensor.room_id, start, end]);
+  const present = overview?.sensors.find((candidate) => candidate.id === id);
+  const limits = useMemo(() => (overview && present ? limitsOf(overview, present) : []), [JSON.stringify(overview && present && limitsOf(overview, present))]);
+
+  const charts = useMemo(() => quantities.map((quantity) => {
+    const { chart } = quantity;
+    const passing = live ? passingOf(incidents ?? [], chart) : undefined;
+    const [time, value] = [curves[chart].time.at(-1), curves[chart].mean.at(-1)];
+    return {
+      ...quantity, columns: curves[chart], incidents: spansOf(incidents ?? [], chart), maintenance,
+      limits: limits.filter((limit) => limit.quantity === chart),
+      others: besides.map(({ name, curves: of }) => ({ name, columns: of[chart] })),
+      fan: passing && time !== undefined && value != null ? { ...passing, time, value } : undefined,
+      forecast: range.period === "1h" && chart !== "dew_point" ? (forecast?.forecast ?? []).map((step) => ({ time: Date.parse(step.timestamp) / 1000, value: step[chart] })) : [],
+    };
+  }), [curves, incidents, maintenance, limits, besides, live, range.period, forecast]);
+  // What is expected must have room to be drawn.
+  const last = Math.max(...charts.flatMap(({ fan, forecast: steps }) => [fan?.latest ?? 0, steps.at(-1)?.time ?? 0]));
+  const until = Math.max(end / 1000, last === 0 ? 0 : last + (end - start) / 100_000);
+
+  const key = useId();
+  const [time, onTime] = useState<number | null>(null);
+  const cursor = useMemo(() => ({ key, time, onTime }), [key, time]);
+  const drag = useCallback((from: number, to: number) => setRange({ start: Math.floor(from * 1000), end: Math.ceil(to * 1000) }), [setRange]);
+  const lines = [{ name: sensor.name, curves }, ...besides];
+  return (
+    <section class="card" aria-labelledby="past">
+      <h2 id="past">Readings</h2>
+      <RangeBar sensorID={id} range={range} start={start} end={end} onChange={setRange} />
+      <Comparison
+        sensor={sensor} overview={overview} compared={compared}
+        onChange={(chosen) => setSearch((before) => {
+          const next = new URLSearchParams(before);
+          if (chosen.length > 0) next.set("with", chosen.join(","));
+          else next.delete("with");
+          return next;
+        })}
+      />
+      {history.error && <Failure error={history.error} retry={() => void history.refetch()} />}
+      {beside.map(({ id: other, error }, i) => error && <Failure key={other} error={error} retry={() => void others[i]?.refetch()} />)}
+      {!history.data && !history.error && <Loading what="readings" />}
+      {history.data?.length === 0 && <p class="hint">No readings in this range.</p>}
+      {history.data && history.data.length > 0 && (
+        <Charts>{(Chart) => <>
+          <Readout lines={lines} time={time} start={start / 1000} end={end / 1000} step={Math.max(1, Math.round(bucket))} onTime={onTime} />
+          {charts.map(({ chart, ...quantity }) => (
+            <div key={chart}>
+              <h3>{quantity.label}</h3>
+              <Chart {...quantity} start={start / 1000} end={until} onRange={drag} cursor={cursor} />
+            </div>
+          ))}
+          <p class="hint">
+            Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched: maintenance. Triangles and bars below: incidents.
+            Drag across a chart for a closer look.
+          </p>
+        </>}</Charts>
+      )}
+    </section>
+  );
+}
+
+/** Incidents of a sensor are asked for again when the overview tells of a change. */
+function useNewIncidents(id: string, overview: Overview | undefined): void {
+  const queries = useQueryClient();
+  const told = overview?.incidents.filter(({ sensor_id }) => sensor_id === id).map(({ id: incident, lasting, acknowledged, silenced }) => `${incident}${lasting}${acknowledged}${silenced}`).join();
+  useEffect(() => {
+    if (told !== undefined) void queries.invalidateQueries({ queryKey: [...keys.incidents, "sensor", id] });
+  }, [queries, told, id]);
+}
+
+function Comparison({ sensor, overview, compared, onChange }: {
+  sensor: Sensor; overview: Overview | undefined; compared: readonly string[]; onChange: (compared: string[]) => void;
+}) {
+  const neighbours = useMemo(() => byName((overview?.sensors ?? []).filter(({ room_id, id }) => room_id === sensor.room_id && id !== sensor.id)), [overview, sensor]);
+  if (neighbours.length === 0) return null;
+  return (
+    <details class="compare" open={compared.length > 0 ? true : undefined}>
+      <summary>Compare with sensors of the room{compared.length > 0 && ` (${compared.length})`}</summary>
+      <ul>
+        {neighbours.map(({ id, name }) => {
+          const chosen = compared.includes(id);
+          return (
+            <li key={id}>
+              <label class="check">
+                <input
+                  type="checkbox" checked={chosen} disabled={!chosen && compared.length >= mostCompared}
+                  onChange={() => onChange(chosen ? compared.filter((other) => other !== id) : [...compared, id])}
+                /> {name}
+              </label>
+            </li>
+          );
+        })}
+      </ul>
+      <p class="hint">Up to {mostCompared} at once.</p>
+    </details>
+  );
+}
+
+/** The values under the cursor of the charts, which arrow keys move too. */
+function Readout({ lines, time, start, end, step, onTime }: {
+  lines: readonly { name: string; curves: Curves }[]; time: number | null; start: number; end: number; step: number; onTime: (time: number | null) => void;
+}) {
+  const id = useId();
+  const newest = lines[0]?.curves.temperature.time.at(-1) ?? end;
+  const at = time ?? newest;
+  const near = Math.max(2 * step, 120);
+  const values = lines.map(({ name, curves }) => ({
+    name, shown: quantities.map(({ chart, label, unit }) => ({ label, text: withUnit(valueAt(curves[chart], at, near), unit) })),
+  }));
+  const spoken = `${localTime(at * 1000)}. ${values.map(({ name, shown }) => `${name}: ${shown.map(({ label, text }) => `${label} ${text}`).join(", ")}`).join(". ")}`;
+  return (
+    <div class="readout">
+      <table>
+        <thead><tr><th scope="col">{time === null ? "Newest" : "At the cursor"}, {localTime(at * 1000)}</th>{quantities.map(({ label }) => <th key={label} scope="col">{label}</th>)}</tr></thead>
+        <tbody>
+          {values.map(({ name, shown }, i) => (
+            <tr key={name}>
+              <th scope="row">
+                <svg class={`swatch line${i}`} viewBox="0 0 28 8" aria-hidden="true"><path d="M0 4h28" /></svg> {name}
+              </th>
+              {shown.map(({ label, text }) => <td key={label}>{text}</td>)}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <label for={id} class="unseen">Cursor of the charts</label>
+      <input
+        id={id} type="range" min={Math.floor(start)} max={Math.ceil(end)} step={step} value={at} aria-valuetext={spoken}
+        onInput={(event) => onTime(Number(event.currentTarget.value))}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,43 @@
+// One sensor in a box: its newest reading and its day.
+import { Link } from "wouter-preact";
+import { dewPoint } from "../logic/climate";
+import { ago, decimal, inUnit, unitName } from "../logic/format";
+import { beyond, limitsOf, type LiveSensor, type Overview } from "../logic/overview";
+import { StateBadge } from "./badge";
+import { Sparkline } from "./sparkline";
+
+const degrees = (value: number | null) => decimal(value === null ? null : inUnit(value, "°C"));
+
+export function SensorFigures({ sensor, overview, large }: { sensor: LiveSensor; overview: Overview; large?: boolean }) {
+  const { temperature, humidity } = sensor;
+  const limits = limitsOf(overview, sensor);
+  const old = sensor.state === "silent" || sensor.state === "late";
+  const over = (quantity: "temperature" | "humidity" | "dew_point", value: number | null) => (!old && beyond(limits, quantity, value) ? "over" : "");
+  const dew = temperature === null || humidity === null ? null : dewPoint(temperature, humidity);
+  return (
+    <dl class={`figures ${large ? "large" : ""} ${old ? "old" : ""}`}>
+      <div class={over("temperature", temperature)}><dt>Temperature</dt><dd>{degrees(temperature)}<small> {unitName("°C")}</small></dd></div>
+      <div class={over("humidity", humidity)}><dt>Humidity</dt><dd>{decimal(humidity)}<small> %</small></dd></div>
+      <div class={over("dew_point", dew)}><dt>Dew point</dt><dd>{degrees(dew)}<small> {unitName("°C")}</small></dd></div>
+    </dl>
+  );
+}
+
+export function SensorTile({ sensor, overview, now }: { sensor: LiveSensor; overview: Overview; now: number }) {
+  return (
+    <article class={`tile ${sensor.state}`}>
+      <div class="tile-head">
+        <h3><Link href={`/sensors/${encodeURIComponent(sensor.id)}`} class="cover">{sensor.name}</Link></h3>
+        <StateBadge state={sensor.state} />
+      </div>
+      {sensor.timestamp ? (
+        <>
+          <SensorFigures sensor={sensor} overview={overview} />
+          <div class="tile-foot"><Sparkline line={sensor.sparkline} start={overview.sparkline_start} /><span>{ago(Date.parse(sensor.timestamp), now)}</span></div>
+        </>
+      ) : (
+        <p class="hint">Check that the node sends the id <code>{sensor.id}</code> and reaches the gateway.</p>
+      )}
+    </article>
+  );
+}

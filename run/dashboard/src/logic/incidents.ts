@@ -1,0 +1,161 @@
+// Incidents in the order and the words in which a user sees them.
+import type { components } from "../api/schema";
+import { duration, inWords, none, plural, timeIn, withUnit } from "./format";
+import { byName } from "./names";
+import { quantities, type Quantity } from "./rules";
+
+export type Incident = components["schemas"]["Incident"];
+
+export const kinds: Record<Incident["kind"], string> = { threshold: "Limits", silence: "Silence", anomaly: "Anomalies", forecast: "Forecasts" };
+
+function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    groups.get(key)?.push(item) ?? groups.set(key, [item]);
+  }
+  return groups;
+}
+
+/** Whether somebody must still look: it is neither acknowledged nor expected by a maintenance window. */
+export function waits(incident: Incident): boolean {
+  return !incident.acknowledged && !incident.silenced;
+}
+
+/** Larger is worse: what lasts before what is over, what waits before what somebody has, critical before warning. */
+export function urgency(incident: Incident): number {
+  return (waits(incident) ? 4 : 0) + (incident.state === "lasting" ? 2 : 0) + (incident.severity === "critical" ? 1 : 0);
+}
+
+function worstFirst(a: Incident, b: Incident): number {
+  return urgency(b) - urgency(a) || Date.parse(b.start_time) - Date.parse(a.start_time);
+}
+
+/** What is wrong, without what its own columns say: "Temperature above 27.0 °C". */
+export function wrong(incident: Incident): string {
+  const quantity = incident.quantity && quantities[incident.quantity as Quantity];
+  if (!quantity || incident.kind !== "threshold") return inWords(incident.reason);
+  return `${quantity.name} ${incident.direction} ${withUnit(incident.limit, quantity.unit)}`;
+}
+
+/** A value of an incident with its unit. */
+export function valueOf(incident: Incident, value: number | null): string {
+  const unit = incident.quantity && quantities[incident.quantity as Quantity]?.unit;
+  return unit ? withUnit(value, unit) : none;
+}
+
+/** Whom it is about: a sensor, a node that is none yet, or all of a gateway that is silent. */
+export function nameOf({ members, sensor_name, sensor_id }: Incident): string {
+  return members.length > 0 ? `${plural(members.length, "sensor")} of one gateway` : (sensor_name ?? sensor_id);
+}
+
+/** How long it lasts, or has lasted: whole minutes once it is one. */
+export function lasting(incident: Incident, now: number): string {
+  const end = incident.end_time === null ? now : Date.parse(incident.end_time);
+  const milliseconds = end - Date.parse(incident.start_time);
+  return duration(milliseconds < 60_000 ? milliseconds : Math.floor(milliseconds / 60_000) * 60_000);
+}
+
+/** One incident, or several of one room and kind that overlap and are shown as one. */
+export interface Entry {
+  id: string;
+  /** Worst first. */
+  members: [Incident, ...Incident[]];
+}
+
+/** Incidents under one heading. */
+export interface Section {
+  key: string;
+  title: string;
+  entries: Entry[];
+}
+
+const kindTitles: Record<Incident["kind"], string> = {
+  threshold: "Beyond their limits", silence: "Silent", anomaly: "Unlike the others", forecast: "Will pass a limit",
+};
+
+/** What a group of several incidents is about. */
+export function groupTitle({ members: [first, ...others] }: Entry): string {
+  const sensors = new Set([first, ...others].map((incident) => incident.sensor_id)).size;
+  const same = others.every((incident) => wrong(incident) === wrong(first));
+  const what = same && first.kind === "threshold" ? wrong(first) : kindTitles[first.kind];
+  return `${what}: ${sensors === 1 ? nameOf(first) : plural(sensors, "sensor")}`;
+}
+
+function entriesOf(incidents: readonly Incident[]): Entry[] {
+  return [...groupBy(incidents, ({ group_id }) => group_id)].flatMap(([id, found]) => {
+    const [first, ...others] = found.toSorted(worstFirst);
+    return first ? [{ id, members: [first, ...others] }] : [];
+  });
+}
+
+function roomOf({ members }: Entry): { key: string; name: string } {
+  const rooms = new Set(members.flatMap((incident) => [incident, ...incident.members]).map(({ room_id }) => room_id));
+  if (rooms.size > 1) return { key: "several", name: "Several rooms" };
+  const [first] = members;
+  return first.room_id === null ? { key: "none", name: "In no room yet" } : { key: String(first.room_id), name: first.room_name ?? `Room ${first.room_id}` };
+}
+
+/** Open incidents by room: the room with the worst first, then by name. */
+export function byRoom(incidents: readonly Incident[]): Section[] {
+  const entries = entriesOf(incidents).toSorted((a, b) => worstFirst(a.members[0], b.members[0]));
+  const rooms = [...groupBy(entries, (entry) => roomOf(entry).key)].flatMap(([key, members]) => {
+    const [worst] = members;
+    return worst ? [{ key, name: roomOf(worst).name, title: roomOf(worst).name, entries: members, worst: urgency(worst.members[0]) }] : [];
+  });
+  return byName(rooms).toSorted((a, b) => b.worst - a.worst).map(({ key, title, entries: found }) => ({ key, title, entries: found }));
+}
+
+/** Past incidents by the day on which they began, newest first; none is folded into another. */
+export function byDay(incidents: readonly Incident[]): Section[] {
+  return [...groupBy(incidents, ({ start_time }) => timeIn(Date.parse(start_time), { weekday: "short", day: "numeric", month: "short", year: "numeric" }))]
+    .map(([title, found]) => ({ key: title, title, entries: found.map((incident): Entry => ({ id: incident.id, members: [incident] })) }));
+}
+
+/** Those in which every word of a text is found. */
+export function matching(incidents: readonly Incident[], text: string): Incident[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return incidents.filter((incident) => {
+    const { sensor_name, sensor_id, room_name, gateway_id, reason, comment, acknowledged_by, severity } = incident;
+    const where = [sensor_name, sensor_id, room_name, gateway_id, reason, comment, acknowledged_by, severity].join(" ").toLowerCase();
+    return words.every((word) => where.includes(word));
+  });
+}
+
+/** The pages of a list in one: an incident on the border of two comes once. */
+export function joined(pages: readonly (readonly Incident[])[]): Incident[] {
+  return [...new Map(pages.flat().map((incident) => [incident.id, incident])).values()];
+}
+
+/** A stretch of a chart, in seconds since the epoch: an incident or, with a band, what was ordinary in an anomaly. */
+export interface Span {
+  start: number;
+  end: number;
+  low?: number;
+  high?: number;
+}
+
+const drawn = { temperature: ["temperature", "temperature_rate"], humidity: ["humidity"], dew_point: ["dew_point"] };
+export type Charted = keyof typeof drawn;
+
+/** When a chart's quantity was beyond a limit, or unlike what it was before. What is only expected is no span. */
+export function spansOf(incidents: readonly Incident[], chart: Charted): Span[] {
+  return incidents
+    .filter(({ kind, quantity }) => kind !== "forecast" && quantity !== null && drawn[chart].includes(quantity))
+    .map(({ start_time, last_time, band_low, band_high }) => ({
+      start: Date.parse(start_time) / 1000, end: Date.parse(last_time) / 1000, ...(band_low !== null && band_high !== null && { low: band_low, high: band_high }),
+    }));
+}
+
+/** When a limit will be passed, at the earliest and at the latest: seconds since the epoch. */
+export interface Passing {
+  limit: number;
+  earliest: number;
+  latest: number;
+}
+
+export function passingOf(incidents: readonly Incident[], chart: Charted): Passing | undefined {
+  const found = incidents.find(({ kind, state, quantity, limit, earliest, latest }) =>
+    kind === "forecast" && state === "lasting" && quantity !== null && drawn[chart].includes(quantity) && limit !== null && earliest !== null && latest !== null);
+  return found && { limit: found.limit ?? 0, earliest: Date.parse(found.earliest ?? "") / 1000, latest: Date.parse(found.latest ?? "") / 1000 };
+}

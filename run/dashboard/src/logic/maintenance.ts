@@ -1,0 +1,67 @@
+// Maintenance windows as a calendar: which days they fall on, on the clocks of their zone.
+import type { components } from "../api/schema";
+
+export type Window = components["schemas"]["MaintenanceBody"];
+
+export const weekdays = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+/** The date and time of day of an instant on the clocks of a zone, as if they were UTC. */
+function wall(time: number, zone: string): number {
+  const parts = new Intl.DateTimeFormat("en-US", {
+    timeZone: zone, hourCycle: "h23", year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric",
+  }).formatToParts(time);
+  const of = (type: string) => Number(parts.find((part) => part.type === type)?.value);
+  return Date.UTC(of("year"), of("month") - 1, of("day"), of("hour"), of("minute"), of("second"));
+}
+
+/** The instant at which the clocks of a zone show a time, which is given as if it were UTC. */
+export function instantOf(shown: number, zone: string): number {
+  // The offset at the guess may be that of the other side of a change of the clocks: once more at the first result.
+  const first = shown - (wall(shown, zone) - shown);
+  return shown - (wall(first, zone) - first);
+}
+
+/** What an input of type datetime-local shows for an instant in a zone. */
+export function inputValue(time: number, zone: string): string {
+  return new Date(wall(time, zone)).toISOString().slice(0, 16);
+}
+
+/** The instant of what such an input shows. */
+export function inputTime(value: string, zone: string): number {
+  return instantOf(Date.parse(`${value}Z`), zone);
+}
+
+export interface Occurrence {
+  window: Window;
+  start: number;
+  end: number;
+}
+
+const day = 86_400_000;
+
+/** The occurrences of windows that touch a range of milliseconds, oldest first. */
+export function occurrences(windows: readonly Window[], from: number, to: number): Occurrence[] {
+  const found = windows.flatMap((window) => {
+    const first = Date.parse(window.start_time);
+    const length = window.duration_s * 1000;
+    if (window.weekdays.length === 0) return [{ window, start: first, end: first + length }];
+    const until = window.until === null ? Infinity : Date.parse(window.until);
+    const clock = wall(first, window.time_zone) % day;
+    const all: Occurrence[] = [];
+    // A day more on either side: the days of the zone are not those of UTC.
+    for (let date = Math.floor((from - length) / day) - 1; date <= Math.floor(to / day) + 1; date++) {
+      if (!window.weekdays.includes(new Date(date * day).getUTCDay())) continue;
+      const start = instantOf(date * day + clock, window.time_zone);
+      if (start >= first && start < until) all.push({ window, start, end: start + length });
+    }
+    return all;
+  });
+  return found.filter(({ start, end }) => end > from && start < to).sort((a, b) => a.start - b.start);
+}
+
+/** "once", or "every Monday and Thursday". */
+export function recurrence(window: Pick<Window, "weekdays">): string {
+  if (window.weekdays.length === 0) return "once";
+  if (window.weekdays.length === 7) return "every day";
+  return `every ${new Intl.ListFormat("en").format(window.weekdays.map((index) => weekdays[index] ?? ""))}`;
+}

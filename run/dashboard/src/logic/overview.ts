@@ -1,0 +1,174 @@
+// What the overview says: one sentence that is true, which room is worst, and the
+// colour of each sensor.
+import type { components } from "../api/schema";
+import { dewPoint, recommended } from "./climate";
+import { count, decimal, duration, inWords, plural, withUnit } from "./format";
+import { byName } from "./names";
+import type { Columns } from "./series";
+
+type Schemas = components["schemas"];
+export type Overview = Schemas["Overview"];
+export type LiveSensor = Schemas["LiveSensor"];
+export type State = LiveSensor["state"];
+type Limit = Schemas["LiveLimit"];
+
+/** Worst first. */
+const order: State[] = ["critical", "silent", "warning", "late", "unreported", "ok"];
+
+export const stateNames: Record<State, string> = {
+  critical: "Critical", silent: "Silent", warning: "Warning", late: "Not here yet", unreported: "No reading yet", ok: "Within limits",
+};
+
+/** The limits that apply to a sensor. */
+export function limitsOf(overview: Overview, sensor: LiveSensor): readonly Limit[] {
+  return overview.limits[sensor.limits] ?? [];
+}
+
+/** Whether a value is strictly beyond one of the limits, as detection compares. */
+export function beyond(limits: readonly Limit[], quantity: Limit["quantity"], value: number | null): boolean {
+  return value !== null && limits.some((limit) => limit.quantity === quantity && (limit.direction === "above" ? value > limit.limit : value < limit.limit));
+}
+
+/**
+ * Where a temperature lies between the limits of its sensor: -4 and 4 are beyond a
+ * critical limit, -2 and 2 beyond a warning or, where there is none, beyond the
+ * recommended range. 0 is the middle.
+ */
+export function stepOf(temperature: number, limits: readonly Limit[]): number {
+  const { hottest, coldest, warm, cool } = edgesOf(limits);
+  if (temperature > hottest) return 4;
+  if (temperature < coldest) return -4;
+  // Between a warning and the critical limit the colour goes on; without one it does within 10 °C.
+  const outside = (by: number, room: number) => (by < Math.min(room, 20) / 2 ? 2 : 3);
+  if (temperature > warm) return outside(temperature - warm, hottest - warm);
+  if (temperature < cool) return -outside(cool - temperature, cool - coldest);
+  const half = (warm - cool) / 2;
+  const middle = cool + half;
+  return Math.abs(temperature - middle) <= 0.75 * half ? 0 : temperature > middle ? 1 : -1;
+}
+
+interface Edges { hottest: number; coldest: number; warm: number; cool: number }
+
+/** By list of limits: thousands of sensors share a few. */
+const known = new WeakMap<readonly Limit[], Edges>();
+
+function edgesOf(limits: readonly Limit[]): Edges {
+  const before = known.get(limits);
+  if (before) return before;
+  const edge = (direction: Limit["direction"], severity: Limit["severity"]) => {
+    const found = limits.filter((limit) => limit.quantity === "temperature" && limit.direction === direction && limit.severity === severity).map(({ limit }) => limit);
+    return found.length === 0 ? undefined : direction === "above" ? Math.min(...found) : Math.max(...found);
+  };
+  const { low: coolest, high: warmest } = recommended.temperature;
+  const hottest = edge("above", "critical") ?? Infinity;
+  const coldest = edge("below", "critical") ?? -Infinity;
+  const edges = {
+    hottest, coldest, warm: Math.min(edge("above", "warning") ?? warmest, hottest), cool: Math.max(edge("below", "warning") ?? coolest, coldest),
+  };
+  known.set(limits, edges);
+  return edges;
+}
+
+export interface RoomView {
+  id: number;
+  name: string;
+  /** The worst state of its sensors. */
+  state: State;
+  /** In the order of the overview. */
+  sensors: LiveSensor[];
+  /** Of those that report: lowest and highest temperature, or null. */
+  range: [low: number, high: number] | null;
+}
+
+/** Rooms, the worst first; equal ones by name. Sensors come by name from the worker. */
+export function roomsOf(overview: Overview): RoomView[] {
+  const members = new Map<number, LiveSensor[]>(overview.rooms.map(({ id }) => [id, []]));
+  for (const sensor of overview.sensors) members.get(sensor.room_id)?.push(sensor);
+  return byName(overview.rooms).map(({ id, name }): RoomView => {
+    const sensors = members.get(id) ?? [];
+    const temperatures = sensors.flatMap(({ temperature, state }) => (temperature === null || state === "silent" || state === "late" ? [] : [temperature]));
+    return {
+      id, name, sensors, state: order.find((state) => sensors.some((sensor) => sensor.state === state)) ?? "ok",
+      range: temperatures.length > 0 ? [Math.min(...temperatures), Math.max(...temperatures)] : null,
+    };
+  }).sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
+}
+
+/** The rooms that a wall shows in turn: those in trouble, or else all with a sensor. */
+export function rotation(rooms: readonly RoomView[]): RoomView[] {
+  const inTrouble = rooms.filter(({ state }) => state === "critical" || state === "silent" || state === "warning");
+  return inTrouble.length > 0 ? inTrouble : rooms.filter(({ sensors }) => sensors.length > 0);
+}
+
+/** How grave the sentence is. */
+export type Tone = "quiet" | "note" | "warning" | "critical";
+
+export interface Verdict {
+  tone: Tone;
+  text: string;
+  /** The incident that it is about, with its sensor. */
+  sensorID?: string;
+}
+
+/** How many incidents wait for somebody: groups count once. */
+export function waiting(overview: Overview): number {
+  return new Set(overview.incidents.filter(({ acknowledged, silenced }) => !acknowledged && !silenced).map(({ group_id }) => group_id)).size;
+}
+
+/** The answer to "is everything all right?", and nothing that is not so. */
+export function verdict(overview: Overview): Verdict {
+  const { counts, probe } = overview;
+  const lasting = overview.incidents.filter((incident) => incident.lasting && !incident.silenced);
+  const open = lasting.filter(({ acknowledged }) => !acknowledged);
+  const rooms = new Map(overview.rooms.map(({ id, name }) => [id, name]));
+  const heat = new Map(overview.sensors.map(({ id, temperature }) => [id, temperature ?? 0]));
+  const [worst] = lasting.toSorted((a, b) => Number(a.acknowledged) - Number(b.acknowledged)
+    || Number(b.severity === "critical") - Number(a.severity === "critical") || (heat.get(b.sensor_id) ?? 0) - (heat.get(a.sensor_id) ?? 0));
+  if (worst) {
+    const groups = new Set(lasting.map(({ group_id }) => group_id)).size;
+    const place = [worst.room_id === null ? undefined : rooms.get(worst.room_id), worst.sensor_name ?? worst.sensor_id].filter(Boolean).join(", ");
+    const handled = open.length === 0 ? ", all acknowledged" : "";
+    const text = lasting.length === 1 ? `${place}: ${inWords(worst.reason)}${handled && ", acknowledged"}` : `${groups === 1 ? plural(lasting.length, "sensor") : plural(groups, "incident")}${handled}, worst: ${place}. ${inWords(worst.reason)}`;
+    return { tone: open.length === 0 ? "note" : worst.severity, text, sensorID: worst.sensor_id };
+  }
+  if (probe.late) {
+    return { tone: "note", text: `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. Readings are on their way; no sensor is to blame.` };
+  }
+  const over = overview.incidents.filter(({ acknowledged, silenced }) => !acknowledged && !silenced).length;
+  if (over > 0) return { tone: "note", text: `Nothing is wrong now. ${plural(over, "incident")} ${over === 1 ? "is" : "are"} over, and nobody has seen ${over === 1 ? "it" : "them"}.` };
+  const reporting = overview.sensors.filter(({ state }) => state === "ok" || state === "warning" || state === "critical");
+  const silenced = counts.silent > 0 ? ` ${plural(counts.silent, "sensor")} ${counts.silent === 1 ? "is" : "are"} silent in maintenance.` : "";
+  const waits = counts.unreported > 0 ? ` ${plural(counts.unreported, "sensor")} ${counts.unreported === 1 ? "waits" : "wait"} for ${counts.unreported === 1 ? "its" : "their"} first reading.` : "";
+  const outside = reporting.filter((sensor) => !isRecommended(sensor));
+  const told = `${count(reporting.length)} of ${count(counts.sensors)} reporting.${silenced}${waits}`;
+  if (reporting.length === 0) return { tone: "note", text: `No sensor reports.${silenced}${waits}` };
+  if (outside.length === 0) return { tone: "quiet", text: `All within the recommended range, ${told}` };
+  const warmest = outside.reduce((a, b) => ((b.temperature ?? 0) > (a.temperature ?? 0) ? b : a));
+  return {
+    tone: "quiet", sensorID: warmest.id,
+    text: `No limit is broken, but ${plural(outside.length, "sensor")} ${outside.length === 1 ? "is" : "are"} outside the recommended range: ${warmest.name} has ${withUnit(warmest.temperature)}, ${decimal(warmest.humidity)} %. ${told}`,
+  };
+}
+
+/** Within the recommended envelope for clean air. */
+function isRecommended({ temperature, humidity }: LiveSensor): boolean {
+  if (temperature === null || humidity === null) return true;
+  const dew = dewPoint(temperature, humidity) ?? -Infinity;
+  const { temperature: range, dewPoint: moisture } = recommended;
+  return temperature >= range.low && temperature <= range.high && dew >= moisture.low && dew <= moisture.high && humidity <= recommended.humidity.high;
+}
+
+const halfHour = 1800;
+
+/** A sparkline's text as the columns of a chart: the first in tenths of a degree, each other as its difference. */
+export function sparkColumns(sparkline: string, start: string): Columns {
+  const first = Date.parse(start) / 1000;
+  const columns: Columns = { time: [], mean: [], low: [], high: [] };
+  let tenths = 0;
+  for (const [i, part] of (sparkline === "" ? [] : sparkline.split(",")).entries()) {
+    if (part !== "") tenths += Number(part);
+    columns.time.push(first + (i + 0.5) * halfHour);
+    columns.mean.push(part === "" ? null : tenths / 10);
+  }
+  return columns;
+}

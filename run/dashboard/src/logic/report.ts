@@ -1,0 +1,56 @@
+// The report of a month: its bounds, its rows, and the file of them.
+import type { components } from "../api/schema";
+import { instantOf } from "./maintenance";
+import type { Incident } from "./incidents";
+
+export type ReportedSensor = components["schemas"]["ReportedSensor"];
+
+/** A room with what its sensors report. */
+export interface ReportedRoom {
+  name: string;
+  sensors: readonly ReportedSensor[];
+}
+
+/** A month ("2026-03") on the clocks of a zone: milliseconds. */
+export function monthBounds(month: string, zone: string): [start: number, end: number] {
+  const [year = 0, number = 1] = month.split("-").map(Number);
+  return [instantOf(Date.UTC(year, number - 1, 1), zone), instantOf(Date.UTC(year, number, 1), zone)];
+}
+
+/** The newest months, this one first. */
+export function months(now: number, count: number): string[] {
+  const last = new Date(now);
+  return Array.from({ length: count }, (_, i) => new Date(Date.UTC(last.getUTCFullYear(), last.getUTCMonth() - i, 1)).toISOString().slice(0, 7));
+}
+
+/** Sums of several sensors. */
+export function totals(sensors: readonly ReportedSensor[]) {
+  const sum = (of: (sensor: ReportedSensor) => number) => sensors.reduce((all, sensor) => all + of(sensor), 0);
+  return {
+    reported: sum((sensor) => sensor.minutes_reported), recommended: sum((sensor) => sensor.minutes_outside_recommended), allowable: sum((sensor) => sensor.minutes_outside_allowable),
+  };
+}
+
+/** A field of a CSV file. What a spreadsheet would take for a formula is text. */
+function field(value: string | number | null): string {
+  const text = typeof value === "number" ? String(Number(value.toFixed(2))) : (value ?? "");
+  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+const table = (rows: readonly (readonly (string | number | null)[])[]) => rows.map((row) => row.map(field).join(",")).join("\r\n");
+
+/** Two tables: sensors, and after an empty line incidents. Times are UTC, temperatures °C. */
+export function reportCSV(rooms: readonly ReportedRoom[], incidents: readonly Incident[]): string {
+  return `${table([
+    ["room", "sensor_id", "name", "minutes_reported", "minutes_outside_recommended", "minutes_outside_allowable", "min_temperature", "max_temperature"],
+    ...rooms.flatMap((room) => room.sensors.map((s) => [
+      room.name, s.sensor_id, s.name, s.minutes_reported, s.minutes_outside_recommended, s.minutes_outside_allowable, s.min_temperature, s.max_temperature,
+    ])),
+  ])}\r\n\r\n${table([
+    ["room", "sensor_id", "sensor", "kind", "severity", "reason", "start_time", "end_time", "peak", "acknowledged_by", "acknowledged_at", "comment"],
+    ...incidents.map((i) => [
+      i.room_name, i.sensor_id, i.sensor_name, i.kind, i.severity, i.reason, i.start_time, i.end_time, i.peak, i.acknowledged_by, i.acknowledged_at, i.comment,
+    ]),
+  ])}\r\n`;
+}

@@ -1,0 +1,115 @@
+// Who changed what: the audit log, newest first, by filters, and as CSV.
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
+import { api, messageOf, unwrap, type LoggedChange } from "../api/client";
+import { save } from "../api/download";
+import { keys, pageLength } from "../api/queries";
+import { Empty, Failure, Loading } from "../components/states";
+import { Timestamp } from "../components/timestamp";
+import { useTitle } from "../components/title";
+
+interface Filter { actor_kind?: LoggedChange["actor_kind"]; actor?: string; operation?: string; subject?: string; start_time?: string; end_time?: string }
+
+export default function AuditPage() {
+  useTitle("Audit log");
+  const [filter, setFilter] = useState<Filter>({});
+  const [refused, setRefused] = useState<unknown>(null);
+  const { data, error, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+    queryKey: [...keys.audit, filter], initialPageParam: undefined as number | undefined,
+    queryFn: ({ pageParam: before_id }) => unwrap(api.GET("/api/v1/audit", { params: { query: { ...filter, before_id, limit: pageLength } } })),
+    getNextPageParam: (page) => (page.length < pageLength ? undefined : page.at(-1)?.id),
+  });
+  const entries = data?.pages.flat();
+  const download = () => {
+    setRefused(null);
+    unwrap(api.GET("/api/v1/audit", { params: { query: { ...filter, format: "csv" } }, parseAs: "blob" }))
+      .then((csv) => save(csv as unknown as Blob, "audit.csv"), setRefused);
+  };
+  return (
+    <>
+      <div class="heading">
+        <h1>Audit log</h1>
+        <button type="button" onClick={download}>Download CSV</button>
+      </div>
+      <p class="lead">Every change of your account, by people, keys and gateways. Nobody can change or remove an entry.</p>
+      {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
+      <Filters onFilter={setFilter} />
+      {error && <Failure error={error} retry={() => void refetch()} />}
+      {!entries && !error && <Loading what="the audit log" />}
+      {entries?.length === 0 && <Empty title="No such change"><p>Nothing in the log matches.</p></Empty>}
+      {entries && entries.length > 0 && (
+        <div class="scroll" tabIndex={0} role="group" aria-label="Audit log">
+          <table>
+            <thead>
+              <tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">What</th><th scope="col">Of</th><th scope="col">Change</th></tr>
+            </thead>
+            <tbody>
+              {entries.map((entry) => (
+                <tr key={entry.id}>
+                  <td><Timestamp at={entry.at} /></td>
+                  <td>{entry.actor}</td>
+                  <td>{entry.operation}</td>
+                  <td>{entry.subject}</td>
+                  <td><Change entry={entry} /></td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {hasNextPage && (
+        <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>{isFetchingNextPage ? "One moment…" : "Show more"}</button>
+      )}
+    </>
+  );
+}
+
+function Change({ entry: { operation, subject, before, after } }: { entry: LoggedChange }) {
+  return (
+    <details>
+      <summary>Show<span class="unseen"> {operation} of {subject}</span></summary>
+      {before !== null && <><p>Before</p><pre tabIndex={0}>{JSON.stringify(before, null, 2)}</pre></>}
+      {after !== null && <><p>After</p><pre tabIndex={0}>{JSON.stringify(after, null, 2)}</pre></>}
+    </details>
+  );
+}
+
+function Filters({ onFilter }: { onFilter: (filter: Filter) => void }) {
+  const filter = (event: Event) => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget as HTMLFormElement);
+    const kind = kinds.find(([value]) => value === given.get("actor_kind"))?.[0];
+    const chosen: Filter = kind ? { actor_kind: kind } : {};
+    for (const [name] of fields) {
+      const value = String(given.get(name) ?? "").trim();
+      // The times are the browser's own.
+      if (value) chosen[name] = name.endsWith("_time") ? new Date(value).toISOString() : value;
+    }
+    onFilter(chosen);
+  };
+  return (
+    <form class="filters" role="search" onSubmit={filter}>
+      <div class="field">
+        <label for="actor_kind">By</label>
+        <select id="actor_kind" name="actor_kind">
+          <option value="">Everybody</option>
+          {kinds.map(([value, name]) => <option key={value} value={value}>{name}</option>)}
+        </select>
+      </div>
+      {fields.map(([name, label, type, example]) => (
+        <div key={name} class="field">
+          <label for={name}>{label}</label>
+          <input id={name} name={name} type={type} placeholder={example} />
+        </div>
+      ))}
+      <button class="primary">Filter</button>
+    </form>
+  );
+}
+
+const kinds = [["account", "People"], ["key", "API keys"], ["gateway", "Gateways"], ["system", "The service"]] as const;
+
+const fields = [
+  ["actor", "Who", "text", "key:5"], ["operation", "What", "text", "deleteSensor"], ["subject", "Of", "text", "room:3"],
+  ["start_time", "From", "datetime-local", ""], ["end_time", "Before", "datetime-local", ""],
+] as const;

@@ -1,0 +1,151 @@
+// The customer's API keys, with forms to create and revoke one.
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
+import { Link } from "wouter-preact";
+import { api, unwrap, type ApiKey } from "../api/client";
+import { keys, useRooms } from "../api/queries";
+import { useDeletion } from "../components/deletion";
+import { Confirm, Dialog } from "../components/dialog";
+import { Field, Form, Select } from "../components/form";
+import { Empty, Failure, Loading } from "../components/states";
+import { Timestamp } from "../components/timestamp";
+import { useTitle } from "../components/title";
+
+export default function KeysPage() {
+  useTitle("API keys");
+  const { data, error, refetch } = useQuery({ queryKey: keys.apiKeys, queryFn: () => unwrap(api.GET("/api/v1/api-keys")) });
+  const [creating, setCreating] = useState(false);
+  const [revoking, setRevoking] = useState<ApiKey | null>(null);
+  return (
+    <>
+      <div class="heading">
+        <h1>API keys</h1>
+        <button type="button" class="primary" onClick={() => setCreating(true)}>Create key</button>
+      </div>
+      <p class="lead">Programs call by a key instead of your password. What they change is in the <Link href="/audit">audit log</Link>.</p>
+      {error && <Failure error={error} retry={() => void refetch()} />}
+      {!data && !error && <Loading what="keys" />}
+      {data?.length === 0 && <Empty title="Create your first key"><p>Prometheus, Grafana or a script reads your rooms with it.</p></Empty>}
+      {data && data.length > 0 && (
+        <div class="scroll" tabIndex={0} role="group" aria-label="API keys">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Name</th><th scope="col">Begins with</th><th scope="col">May</th><th scope="col">Rooms</th>
+                <th scope="col">Created</th><th scope="col">Expires</th><th scope="col">Last used</th><th scope="col"><span class="unseen">Actions</span></th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.map((key) => (
+                <tr key={key.id}>
+                  <th scope="row">{key.name}</th>
+                  <td><code>{key.prefix}</code></td>
+                  <td>{scopes[key.scope]}</td>
+                  <td><Rooms ids={key.room_ids} /></td>
+                  <td><Timestamp at={key.created_at} /></td>
+                  <td>{key.expires_at ? <Timestamp at={key.expires_at} /> : "Never"}</td>
+                  <td>{key.last_used_at ? <Timestamp at={key.last_used_at} /> : "Never"}</td>
+                  <td><button type="button" onClick={() => setRevoking(key)}>Revoke<span class="unseen"> {key.name}</span></button></td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {creating && <CreateKey onClose={() => setCreating(false)} />}
+      {revoking && <RevokeKey revoked={revoking} onClose={() => setRevoking(null)} />}
+    </>
+  );
+}
+
+const scopes = { read: "Read", write: "Read and change" } as const;
+
+function Rooms({ ids }: { ids: number[] | null }) {
+  const { data } = useRooms();
+  if (!ids) return <>All</>;
+  return <>{ids.map((id) => data?.find((room) => room.id === id)?.name ?? `Room ${id}, deleted`).join(", ")}</>;
+}
+
+function CreateKey({ onClose }: { onClose: () => void }) {
+  const queries = useQueryClient();
+  const { data: rooms } = useRooms();
+  const [name, setName] = useState("");
+  const [scope, setScope] = useState<keyof typeof scopes>("read");
+  const [days, setDays] = useState(0);
+  const [some, setSome] = useState<number[]>([]);
+  const [text, setText] = useState<string | null>(null);
+  if (text !== null) return <Created name={name} text={text} onClose={onClose} />;
+  return (
+    <Dialog title="Create key" onClose={onClose}>
+      <Form
+        action="Create key" onCancel={onClose}
+        onSubmit={async () => {
+          const body = {
+            name, scope,
+            ...(some.length > 0 && { room_ids: some }),
+            ...(days > 0 && { expires_at: new Date(Date.now() + days * 86_400_000).toISOString() }),
+          };
+          setText((await unwrap(api.POST("/api/v1/api-keys", { body }))).key);
+          await queries.invalidateQueries({ queryKey: keys.apiKeys });
+        }}
+      >
+        <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="What it is for, for example “Prometheus”." autoFocus />
+        <Select label="It may" value={scope} onChange={setScope} options={[["read", scopes.read], ["write", scopes.write]]} />
+        <Select label="Expires" value={days} onChange={setDays} options={[[0, "Never"], [30, "In 30 days"], [90, "In 90 days"], [365, "In a year"]]} />
+        {rooms && rooms.length > 0 && (
+          <fieldset class="choices">
+            <legend>Rooms</legend>
+            <p class="hint">Of other rooms the key knows nothing. With none chosen it knows all.</p>
+            {rooms.map((room) => (
+              <label key={room.id} class="check">
+                <input
+                  type="checkbox" checked={some.includes(room.id)}
+                  onChange={(event) => setSome(event.currentTarget.checked ? [...some, room.id] : some.filter((id) => id !== room.id))}
+                /> {room.name}
+              </label>
+            ))}
+          </fieldset>
+        )}
+      </Form>
+    </Dialog>
+  );
+}
+
+function Created({ name, text, onClose }: { name: string; text: string; onClose: () => void }) {
+  const [copied, setCopied] = useState<boolean | null>(null);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text); // there is none on a page without HTTPS
+      setCopied(true);
+    } catch {
+      setCopied(false);
+    }
+  };
+  // Escape does not close it: the key would be lost.
+  return (
+    <Dialog title={`Key for ${name}`}>
+      <p>Copy the key now. It is not shown again.</p>
+      <pre tabIndex={0}><code>{text}</code></pre>
+      <p role="status" class="hint">{copied === null ? "" : copied ? "Copied." : "The browser did not copy it: mark it and copy it yourself."}</p>
+      <div class="actions">
+        <button type="button" class="primary" onClick={() => void copy()}>Copy</button>
+        <button type="button" onClick={onClose}>Done</button>
+      </div>
+    </Dialog>
+  );
+}
+
+function RevokeKey({ revoked, onClose }: { revoked: ApiKey; onClose: () => void }) {
+  const queries = useQueryClient();
+  const deletion = useDeletion(async () => {
+    await unwrap(api.DELETE("/api/v1/api-keys/{key_id}", { params: { path: { key_id: revoked.id } } }));
+    await queries.invalidateQueries({ queryKey: keys.apiKeys });
+    onClose();
+  });
+  return (
+    <Confirm title={`Revoke ${revoked.name}?`} action="Revoke key" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+      <p>Programs that use it are refused within 5 seconds.</p>
+      {deletion.errorText}
+    </Confirm>
+  );
+}

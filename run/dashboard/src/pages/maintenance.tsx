@@ -1,0 +1,143 @@
+// Maintenance windows: a calendar of the next weeks, and forms.
+import { useQueryClient } from "@tanstack/react-query";
+import { useMemo, useState } from "preact/hooks";
+import { api, unwrap } from "../api/client";
+import { keys, useMaintenance } from "../api/queries";
+import { duration, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
+import { inputTime, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window } from "../logic/maintenance";
+import { useNow } from "../components/clock";
+import { useDeletion } from "../components/deletion";
+import { Confirm, Dialog } from "../components/dialog";
+import { Field, Form, Select } from "../components/form";
+import { ScopeField, ScopeName, scopeOf } from "../components/scope";
+import { Empty, Failure, Loading, StatusMark } from "../components/states";
+import { useTitle } from "../components/title";
+
+const day = 86_400_000;
+const ahead = 28 * day;
+
+export default function MaintenancePage() {
+  useTitle("Maintenance");
+  const now = useNow(30_000);
+  const { data, error, refetch } = useMaintenance();
+  const [editing, setEditing] = useState<Window | "new" | null>(null);
+  const [ending, setEnding] = useState<Window | null>(null);
+  const coming = useMemo(() => occurrences(data ?? [], now, now + ahead), [data, now]);
+  const known = new Set(coming.map(({ window }) => window.id));
+  const later = data?.filter((window) => !known.has(window.id) && window.next_start !== null) ?? [];
+  const row = { now, onChange: setEditing, onEnd: setEnding };
+  return (
+    <>
+      <div class="heading">
+        <h1>Maintenance</h1>
+        <button type="button" class="primary" onClick={() => setEditing("new")}>Add window</button>
+      </div>
+      <p class="lead">Incidents inside a window are kept and marked as silenced. What still lasts when it ends is open at once.</p>
+      {error && <Failure error={error} retry={() => void refetch()} />}
+      {!data && !error && <Loading what="maintenance windows" />}
+      {data && coming.length + later.length === 0 && <Empty title="No maintenance ahead"><p>Add a window before work that makes a room warm or a sensor silent.</p></Empty>}
+      {coming.length > 0 && <Calendar title="Next four weeks" coming={coming} {...row} />}
+      {later.length > 0 && <Calendar title="Later" coming={later.map((window): Occurrence => ({ window, start: Date.parse(window.next_start ?? ""), end: Date.parse(window.next_start ?? "") + window.duration_s * 1000 }))} {...row} />}
+      {editing && <WindowForm window={editing === "new" ? undefined : editing} onClose={() => setEditing(null)} />}
+      {ending && <EndWindow window={ending} onClose={() => setEnding(null)} />}
+    </>
+  );
+}
+
+const dateOf = (time: number) => timeIn(time, { weekday: "short", day: "numeric", month: "short" });
+
+function Calendar({ title, coming, now, onChange, onEnd }: {
+  title: string; coming: Occurrence[]; now: number; onChange: (window: Window) => void; onEnd: (window: Window) => void;
+}) {
+  return (
+    <section class="card" aria-label={title}>
+      <h2>{title}</h2>
+      <ol class="calendar">
+        {coming.map(({ window, start, end }, i) => {
+          const shown = dateOf(start);
+          const what = window.comment ?? "Maintenance";
+          // A window is changed and deleted as a whole: where it comes first.
+          const first = coming.findIndex((other) => other.window.id === window.id) === i;
+          return (
+            <li key={`${window.id} ${start}`} class={first ? "" : "again"}>
+              <span class="day">{i > 0 && dateOf(coming[i - 1]?.start ?? 0) === shown ? "" : shown}</span>
+              <span>{timeOfDay(start)}–{dateOf(end) === shown ? timeOfDay(end) : localTime(end)}</span>
+              <span class="what">{first ? <strong>{what}</strong> : what}{first && <small><ScopeName scope={window} /> · {duration(window.duration_s * 1000)}, {recurrence(window)} · by {window.created_by}</small>}</span>
+              <span>{start <= now && <span class="badge"><StatusMark kind="late" />Under way</span>}</span>
+              <span class="actions">{first && <>
+                <button type="button" class="quiet" onClick={() => onChange(window)}>Change<span class="unseen"> {what}, {shown}</span></button>
+                <button type="button" class="quiet" onClick={() => onEnd(window)}>{start <= now ? "End" : "Delete"}<span class="unseen"> {what}, {shown}</span></button>
+              </>}</span>
+            </li>
+          );
+        })}
+      </ol>
+    </section>
+  );
+}
+
+function WindowForm({ window, onClose }: { window: Window | undefined; onClose: () => void }) {
+  const queries = useQueryClient();
+  const [zone, setZone] = useState(window && window.weekdays.length > 0 ? window.time_zone : shownZone());
+  const [start, setStart] = useState(() => inputValue(window ? Date.parse(window.start_time) : Math.ceil(Date.now() / 3_600_000) * 3_600_000, zone));
+  const [hours, setHours] = useState(String((window?.duration_s ?? 7200) / 3600));
+  const [days, setDays] = useState<readonly number[]>(window?.weekdays ?? []);
+  const [repeats, setRepeats] = useState(days.length > 0);
+  const [until, setUntil] = useState(() => (window?.until ? inputValue(Date.parse(window.until), zone) : ""));
+  const [comment, setComment] = useState(window?.comment ?? "");
+  const [scope, setScope] = useState({ roomID: window?.room_id ?? 0, sensorID: window?.sensor_id ?? "" });
+  const zones = [...new Set([zone, shownZone(), "UTC", ...Intl.supportedValuesOf("timeZone")])].map((name) => [name, name] as const);
+  return (
+    <Dialog title={window ? "Change window" : "Add maintenance window"} onClose={onClose} wide>
+      <Form
+        action={window ? "Save window" : "Add window"} onCancel={onClose}
+        onSubmit={async () => {
+          const body = {
+            start_time: new Date(inputTime(start, zone)).toISOString(), duration_s: Number(hours) * 3600, time_zone: zone, weekdays: repeats ? [...days] : [],
+            ...(repeats && until && { until: new Date(inputTime(until, zone)).toISOString() }), ...(comment.trim() && { comment: comment.trim() }), ...scopeOf(scope),
+          };
+          await unwrap(window
+            ? api.PUT("/api/v1/maintenance/{window_id}", { params: { path: { window_id: window.id } }, body })
+            : api.POST("/api/v1/maintenance", { body }));
+          await queries.invalidateQueries({ queryKey: keys.live });
+          onClose();
+        }}
+      >
+        <Field label="What for" name="comment" value={comment} onInput={setComment} maxLength={500} required={false} hint="For example “Filters are changed”." autoFocus />
+        <ScopeField scope={scope} onChange={setScope} />
+        <div class="pair">
+          <Field label={repeats ? "First begins" : "Begins"} name="start" type="datetime-local" value={start} onInput={setStart} />
+          <Field label="Lasts, hours" name="hours" type="number" min="0.05" max="168" step="any" value={hours} onInput={setHours} />
+        </div>
+        <Select label="Time zone" value={zone} onChange={setZone} options={zones} />
+        <label class="check"><input type="checkbox" checked={repeats} onChange={(event) => setRepeats(event.currentTarget.checked)} /> Every week</label>
+        {repeats && (
+          <fieldset class="weekdays">
+            <legend>On</legend>
+            {[1, 2, 3, 4, 5, 6, 0].map((index) => (
+              <label key={index} class="check">
+                <input type="checkbox" checked={days.includes(index)} onChange={() => setDays(days.includes(index) ? days.filter((other) => other !== index) : [...days, index].sort())} /> {weekdays[index]}
+              </label>
+            ))}
+          </fieldset>
+        )}
+        {repeats && <Field label="Until" name="until" type="datetime-local" value={until} onInput={setUntil} required={false} hint="Empty: for ever. It follows the clocks of its zone, summer and winter." />}
+      </Form>
+    </Dialog>
+  );
+}
+
+function EndWindow({ window, onClose }: { window: Window; onClose: () => void }) {
+  const queries = useQueryClient();
+  const deletion = useDeletion(async () => {
+    await unwrap(api.DELETE("/api/v1/maintenance/{window_id}", { params: { path: { window_id: window.id } } }));
+    await queries.invalidateQueries({ queryKey: keys.live });
+    onClose();
+  });
+  return (
+    <Confirm title={`End “${window.comment ?? "Maintenance"}”?`} action="End window" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+      <p>It comes no more{window.weekdays.length > 0 && `, on no ${recurrence(window).replace("every ", "")}`}. What it silenced until now stays silenced.</p>
+      {deletion.errorText}
+    </Confirm>
+  );
+}

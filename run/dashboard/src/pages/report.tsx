@@ -1,0 +1,132 @@
+// A month of a room, or of all, to print or to save: how long it was outside its
+// ranges, and what was told when and to whom.
+import { useQueries } from "@tanstack/react-query";
+import { useMemo } from "preact/hooks";
+import { useSearchParams } from "wouter-preact";
+import { api, unwrap } from "../api/client";
+import { save } from "../api/download";
+import { useIncidentsBetween, useRooms } from "../api/queries";
+import { count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName } from "../logic/format";
+import { lasting, nameOf } from "../logic/incidents";
+import { months, monthBounds, reportCSV, totals, type ReportedRoom } from "../logic/report";
+import { presetNames } from "../logic/rules";
+import { Select } from "../components/form";
+import { Empty, Failure, Loading } from "../components/states";
+import { Timestamp } from "../components/timestamp";
+import { useTitle } from "../components/title";
+
+const classes = ["ashrae_a1", "ashrae_a2", "ashrae_a3", "ashrae_a4"] as const;
+
+export default function ReportPage() {
+  useTitle("Report");
+  const [search, setSearch] = useSearchParams();
+  const set = (name: string, value: string) => setSearch((before) => {
+    const next = new URLSearchParams(before);
+    if (value) next.set(name, value);
+    else next.delete(name);
+    return next;
+  }, { replace: true });
+  const choice = months(Date.now(), 24);
+  const month = choice.find((candidate) => candidate === search.get("month")) ?? choice[0] ?? "";
+  const allowable = classes.find((candidate) => candidate === search.get("allowable")) ?? "ashrae_a1";
+  const zone = shownZone();
+  const [start, end] = useMemo(() => monthBounds(month, zone), [month, zone]);
+  const rooms = useRooms();
+  const roomID = Number(search.get("room")) || 0;
+  const shown = rooms.data?.filter(({ id }) => roomID === 0 || id === roomID) ?? [];
+  const reports = useQueries({
+    queries: shown.map(({ id }) => ({
+      queryKey: ["report", id, start, end, allowable], staleTime: 10 * 60_000,
+      queryFn: ({ signal }: { signal: AbortSignal }) => unwrap(api.GET("/api/v1/data/report/{room_id}", {
+        signal, params: { path: { room_id: id }, query: { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), allowable } },
+      })),
+    })),
+  });
+  const incidents = useIncidentsBetween(roomID || undefined, start, end);
+  const failed = reports.find(({ error }) => error !== null);
+  const done = shown.flatMap(({ name }, i): ReportedRoom[] => (reports[i]?.data ? [{ name, sensors: reports[i].data }] : []));
+  const complete = rooms.data !== undefined && done.length === shown.length && incidents.data !== undefined;
+  const title = `${roomID === 0 ? "All rooms" : (shown[0]?.name ?? "Room")}, ${timeIn(start + 86_400_000, { month: "long", year: "numeric" })}`;
+  const sums = totals(done.flatMap(({ sensors }) => sensors));
+  return (
+    <>
+      <div class="heading">
+        <h1>Report</h1>
+        <button type="button" disabled={!complete} onClick={() => print()}>Print</button>
+        <button type="button" disabled={!complete} onClick={() => save(new Blob([reportCSV(done, incidents.data ?? [])], { type: "text/csv" }), `report-${month}.csv`)}>Download CSV</button>
+      </div>
+      <div class="filters" role="search">
+        <Select label="Month" value={month} onChange={(chosen) => set("month", chosen)} options={choice.map((value) => [value, timeIn(Date.parse(`${value}-15`), { month: "long", year: "numeric" })] as const)} />
+        <Select label="Room" value={roomID} onChange={(chosen) => set("room", chosen ? String(chosen) : "")} options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
+        <Select label="Allowable" value={allowable} onChange={(chosen) => set("allowable", chosen === "ashrae_a1" ? "" : chosen)} options={classes.map((value) => [value, presetNames[value]?.name ?? value] as const)} />
+      </div>
+      {rooms.error && <Failure error={rooms.error} retry={() => void rooms.refetch()} />}
+      {failed?.error && <Failure error={failed.error} retry={() => { for (const { error, refetch } of reports) if (error) void refetch(); }} />}
+      {incidents.error && <Failure error={incidents.error} retry={() => void incidents.refetch()} />}
+      {!complete && !failed && !rooms.error && !incidents.error && <Loading what={`the report, ${done.length} of ${plural(shown.length, "room")}`} />}
+      {rooms.data?.length === 0 && <Empty title="Nothing to report"><p>There is no room yet.</p></Empty>}
+      {done.length > 0 && (
+        <section class="card report" aria-labelledby="sum">
+          <h2 id="sum">{title}</h2>
+          <dl class="figures">
+            <div><dt>Outside recommended</dt><dd>{spell(sums.recommended)}</dd></div>
+            <div><dt>Outside {presetNames[allowable]?.name.replace("A", "a")}</dt><dd>{spell(sums.allowable)}</dd></div>
+            <div><dt>Incidents</dt><dd>{incidents.data ? count(incidents.data.length) : "–"}</dd></div>
+          </dl>
+          <p class="hint">Times of all sensors together, of {spell(sums.reported)} that readings tell of. By the clocks of {zone}.</p>
+          {done.map((room) => <RoomTable key={room.name} {...room} />)}
+        </section>
+      )}
+      {done.length > 0 && incidents.data && (
+        <section class="card report" aria-labelledby="told">
+          <h2 id="told">Incidents</h2>
+          {incidents.data.length === 0 ? <p class="hint">None.</p> : (
+            <div class="scroll" tabIndex={0} role="group" aria-label="Incidents">
+              <table>
+                <thead><tr><th scope="col">Began</th><th scope="col">Where</th><th scope="col">What</th><th scope="col">Lasted</th><th scope="col">Who saw to it</th></tr></thead>
+                <tbody>
+                  {incidents.data.map((incident) => (
+                    <tr key={incident.id}>
+                      <td><Timestamp at={incident.start_time} /></td>
+                      <td>{nameOf(incident)}<small>{incident.room_name}</small></td>
+                      <td class="wraps">{inWords(incident.reason)}</td>
+                      <td>{lasting(incident, Date.now())}</td>
+                      <td class="wraps">{incident.acknowledged ? incident.acknowledged_by : "Nobody"}{incident.acknowledged_at && <small><Timestamp at={incident.acknowledged_at} />{incident.comment && ` · ${incident.comment}`}</small>}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )}
+        </section>
+      )}
+    </>
+  );
+}
+
+const spell = (minutes: number) => (minutes === 0 ? "none" : minutes < 1 ? "under 1 min" : duration(Math.round(minutes) * 60_000));
+
+function RoomTable({ name, sensors }: ReportedRoom) {
+  const degrees = (value: number | null) => decimal(value === null ? null : inUnit(value, "°C"));
+  const sums = totals(sensors);
+  return (
+    <div class="scroll" tabIndex={0} role="group" aria-label={name}>
+      <table class="numbers">
+        <caption>{name}</caption>
+        <thead>
+          <tr><th scope="col">Sensor</th><th scope="col">Outside recommended</th><th scope="col">Outside allowable</th><th scope="col">Reported</th><th scope="col">Lowest {unitName("°C")}</th><th scope="col">Highest {unitName("°C")}</th></tr>
+        </thead>
+        <tbody>
+          {sensors.map((sensor) => (
+            <tr key={sensor.sensor_id}>
+              <th scope="row">{sensor.name}</th>
+              <td>{spell(sensor.minutes_outside_recommended)}</td><td>{spell(sensor.minutes_outside_allowable)}</td><td>{spell(sensor.minutes_reported)}</td>
+              <td>{degrees(sensor.min_temperature)}</td><td>{degrees(sensor.max_temperature)}</td>
+            </tr>
+          ))}
+        </tbody>
+        {sensors.length > 1 && <tfoot><tr><th scope="row">Together</th><td>{spell(sums.recommended)}</td><td>{spell(sums.allowable)}</td><td>{spell(sums.reported)}</td><td /><td /></tr></tfoot>}
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,133 @@
+// The rules that make incidents, presets of them, and what they would have told.
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
+import { api, unwrap } from "../api/client";
+import { keys, useRules } from "../api/queries";
+import { humidityLimitHint, temperatureLimitHint } from "../logic/climate";
+import { clearing, condition, quantities, type Quantity, type Rule, type RuleChange } from "../logic/rules";
+import { fromUnit, inUnit, unitName } from "../logic/format";
+import { useDeletion } from "../components/deletion";
+import { Confirm, Dialog } from "../components/dialog";
+import { Field, Form, Select } from "../components/form";
+import { Presets } from "../components/presets";
+import { RulePreview } from "../components/preview";
+import { ScopeField, ScopeName, scopeOf } from "../components/scope";
+import { Failure, Loading } from "../components/states";
+import { useTitle } from "../components/title";
+
+export default function RulesPage() {
+  useTitle("Rules");
+  const { data, error, refetch } = useRules();
+  const [editing, setEditing] = useState<Rule | "new" | null>(null);
+  const [deleting, setDeleting] = useState<Rule | null>(null);
+  return (
+    <>
+      <div class="heading">
+        <h1>Rules</h1>
+        <button type="button" class="primary" onClick={() => setEditing("new")}>Add rule</button>
+      </div>
+      <p class="lead">A value strictly beyond the limit of a rule makes an incident. A change is in force within 15 seconds.</p>
+      {error && <Failure error={error} retry={() => void refetch()} />}
+      {!data && !error && <Loading what="rules" />}
+      {data && (
+        <section class="card" aria-label="Rules in force">
+          <div class="scroll" tabIndex={0} role="group" aria-label="Rules in force">
+            <table class="rules">
+              <thead><tr><th scope="col">Incident when</th><th scope="col">Over when</th><th scope="col">For</th><th scope="col">Severity</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+              <tbody>
+                {data.map((rule) => (
+                  <tr key={rule.id} class={rule.enabled ? "" : "off"}>
+                    <th scope="row">{condition(rule)}{rule.threshold && <small>Threshold, raises the specified alerts</small>}{!rule.enabled && <small>switched off</small>}</th>
+                    <td>{clearing(rule)}</td><td><ScopeName scope={rule} /></td><td class={rule.severity}>{rule.severity}</td>
+                    <td>
+                      <div class="actions">
+                        <button type="button" class="quiet" onClick={() => setEditing(rule)}>Change<span class="unseen"> {condition(rule)}</span></button>
+                        {!rule.threshold && <button type="button" class="quiet" onClick={() => setDeleting(rule)}>Delete<span class="unseen"> {condition(rule)}</span></button>}
+                      </div>
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </section>
+      )}
+      <Presets />
+      {editing && <RuleForm rule={editing === "new" ? undefined : editing} onClose={() => setEditing(null)} />}
+      {deleting && <DeleteRule rule={deleting} onClose={() => setDeleting(null)} />}
+    </>
+  );
+}
+
+const quantityOptions = () => Object.entries(quantities).map(([value, { name, unit }]) => [value as Quantity, `${name}, ${unitName(unit)}`] as const);
+const shownNumber = (value: number, quantity: Quantity, difference?: boolean) => String(Number(inUnit(value, quantities[quantity].unit, difference).toFixed(2)));
+
+function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => void }) {
+  const queries = useQueryClient();
+  const [quantity, setQuantity] = useState<Quantity>(rule?.quantity ?? "temperature");
+  const [direction, setDirection] = useState(rule?.direction ?? "above");
+  const [severity, setSeverity] = useState(rule?.severity ?? "warning");
+  const [limit, setLimit] = useState(() => shownNumber(rule?.limit ?? 27, quantity));
+  const [held, setHeld] = useState(String((rule?.for_s ?? 120) / 60));
+  const [margin, setMargin] = useState(() => shownNumber(rule?.clear_margin ?? 0.5, quantity, true));
+  const [clear, setClear] = useState(String((rule?.clear_for_s ?? 120) / 60));
+  const [enabled, setEnabled] = useState(rule?.enabled ?? true);
+  const [scope, setScope] = useState({ roomID: rule?.room_id ?? 0, sensorID: rule?.sensor_id ?? "" });
+  const change: RuleChange = {
+    quantity, direction, severity, limit: fromUnit(Number(limit), quantities[quantity].unit), for_s: Number(held) * 60, clear_margin: fromUnit(Number(margin), quantities[quantity].unit, true), clear_for_s: Number(clear) * 60, enabled, ...scopeOf(scope),
+  };
+  const hint = direction === "below" ? null : quantity === "temperature" ? temperatureLimitHint(change.limit) : quantity === "humidity" ? humidityLimitHint(change.limit) : null;
+  const unit = unitName(quantities[quantity].unit);
+  const fixed = rule?.threshold ?? false;
+  return (
+    <Dialog title={rule ? "Change rule" : "Add rule"} onClose={onClose} wide>
+      <Form
+        action={rule ? "Save rule" : "Add rule"} onCancel={onClose}
+        onSubmit={async () => {
+          await unwrap(rule
+            ? api.PUT("/api/v1/rules/{rule_id}", { params: { path: { rule_id: rule.id } }, body: change })
+            : api.POST("/api/v1/rules", { body: change }));
+          await Promise.all([queries.invalidateQueries({ queryKey: keys.live }), queries.invalidateQueries({ queryKey: keys.thresholds })]);
+          onClose();
+        }}
+      >
+        {fixed ? <p>A threshold holds for all sensors at once and is always on: only its limit can be changed.</p> : (
+          <div class="pair">
+            <Select label="Quantity" value={quantity} onChange={setQuantity} options={quantityOptions()} />
+            <Select label="Side" value={direction} onChange={setDirection} options={[["above", "above the limit"], ["below", "below the limit"]]} />
+          </div>
+        )}
+        <div class="pair">
+          <Field label={`Limit, ${unit}`} name="limit" type="number" step="any" value={limit} onInput={setLimit} hint={hint ?? undefined} autoFocus />
+          {!fixed && <Field label="Must hold for, minutes" name="for" type="number" min="0" max="60" step="0.5" value={held} onInput={setHeld} />}
+        </div>
+        {!fixed && <>
+          <div class="pair">
+            <Field label={`Over when back by, ${unit}`} name="margin" type="number" min="0" max="50" step="any" value={margin} onInput={setMargin} />
+            <Field label="and stays there, minutes" name="clear" type="number" min="0" max="60" step="0.5" value={clear} onInput={setClear} />
+          </div>
+          <ScopeField scope={scope} onChange={setScope} />
+          <Select label="Severity" value={severity} onChange={setSeverity} options={[["warning", "Warning"], ["critical", "Critical"]]} />
+          <label class="check"><input type="checkbox" checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} /> Switched on</label>
+        </>}
+        <RulePreview rules={[change]} />
+        {rule && <p class="hint">Incidents of this rule that last are ended, and begin anew by the changed one.</p>}
+      </Form>
+    </Dialog>
+  );
+}
+
+function DeleteRule({ rule, onClose }: { rule: Rule; onClose: () => void }) {
+  const queries = useQueryClient();
+  const deletion = useDeletion(async () => {
+    await unwrap(api.DELETE("/api/v1/rules/{rule_id}", { params: { path: { rule_id: rule.id } } }));
+    await queries.invalidateQueries({ queryKey: keys.live });
+    onClose();
+  });
+  return (
+    <Confirm title="Delete this rule?" action="Delete rule" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+      <p>{condition(rule)}. Its incidents that last are ended; past ones are kept.</p>
+      {deletion.errorText}
+    </Confirm>
+  );
+}

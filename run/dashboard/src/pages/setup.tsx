@@ -1,0 +1,98 @@
+// The way from an empty account to limits that tell: one step after the other, each
+// with what is there already.
+import { useQueryClient } from "@tanstack/react-query";
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { Link } from "wouter-preact";
+import { api, messageOf, unwrap, type DiscoveredNode, type Room } from "../api/client";
+import { keys, useDiscovered, useGateways, useOverview, useRooms, useRules } from "../api/queries";
+import { plural, withUnit } from "../logic/format";
+import { AddGateway } from "../components/enrolment";
+import { AddRoom } from "../components/addroom";
+import { Presets } from "../components/presets";
+import { Failure, Loading, StatusMark } from "../components/states";
+import { useTitle } from "../components/title";
+
+export default function SetupPage() {
+  useTitle("First steps");
+  const rooms = useRooms();
+  const gateways = useGateways();
+  const nodes = useDiscovered();
+  const rules = useRules();
+  const { data: overview } = useOverview();
+  const [adding, setAdding] = useState<"room" | "gateway" | null>(null);
+  const failed = [rooms, gateways, nodes, rules].find(({ error }) => error !== null);
+  if (failed?.error) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
+  if (!rooms.data || !gateways.data || !nodes.data || !rules.data) return <Loading what="what is there" />;
+  const present = gateways.data.filter(({ revoked }) => !revoked);
+  const enrolled = present.filter(({ enrolled_at }) => enrolled_at !== null);
+  const sensors = overview?.sensors.length ?? 0;
+  return (
+    <>
+      <h1>First steps</h1>
+      <p class="lead">Four steps, in any order. What you have done already is marked, and you may leave and come back.</p>
+      <ol class="steps">
+        <Step title="Add your rooms" done={rooms.data.length > 0} note={rooms.data.length > 0 ? rooms.data.map(({ name }) => name).join(", ") : "A room holds the sensors that measure in it."}>
+          <button type="button" class={rooms.data.length === 0 ? "primary" : undefined} onClick={() => setAdding("room")}>Add room</button>
+        </Step>
+        <Step
+          title="Enrol a gateway" done={enrolled.length > 0}
+          note={enrolled.length > 0 ? enrolled.map(({ name }) => name).join(", ")
+            : present.length > 0 ? `${present.map(({ name }) => name).join(", ")}: run the command on its machine. This page notices by itself.`
+              : "It stands in your network, finds the nodes and passes their readings on. You get a command to copy."}
+        >
+          <button type="button" class={present.length === 0 ? "primary" : undefined} onClick={() => setAdding("gateway")}>Add gateway</button>
+        </Step>
+        <Step title="Put nodes into rooms" done={sensors > 0} note={sensors > 0 ? `${plural(sensors, "sensor")} so far.` : "The nodes that your gateways hear appear here."}>
+          {nodes.data.length > 0 && rooms.data.length > 0 && <ul class="plain nodes">{nodes.data.map((node) => <Node key={node.node_id} node={node} rooms={rooms.data} />)}</ul>}
+          {nodes.data.length > 0 && rooms.data.length === 0 && <p>{plural(nodes.data.length, "node")} found. Add a room first.</p>}
+          {nodes.data.length === 0 && rooms.data.length > 0 && <p>None waits. You can also <Link href={`/rooms/${rooms.data[0]?.id}`}>add one by its id</Link>.</p>}
+        </Step>
+        <Step title="Choose limits" done={rules.data.some(({ threshold }) => !threshold)} note={`Until then you are told only above ${withUnit(50)} and 50 %.`}>
+          <Presets />
+        </Step>
+      </ol>
+      {sensors > 0 && <p><Link href="/">To the overview</Link></p>}
+      {adding === "room" && <AddRoom onClose={() => setAdding(null)} />}
+      {adding === "gateway" && <AddGateway onClose={() => setAdding(null)} />}
+    </>
+  );
+}
+
+function Step({ title, done, note, children }: { title: string; done: boolean; note: string; children: ComponentChildren }) {
+  return (
+    <li class={done ? "done" : undefined}>
+      <h2>{title}{done && <span class="badge"><StatusMark kind="ok" />Done</span>}</h2>
+      <p class="hint">{note}</p>
+      {children}
+    </li>
+  );
+}
+
+/** A node with a button for each room: one click makes it a sensor. */
+function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] }) {
+  const queries = useQueryClient();
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const add = async (room: Room) => {
+    setBusy(true);
+    try {
+      await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { id: node.node_id, name: node.node_id, type: "ESP32-DHT22", room_id: room.id } }));
+      await Promise.all([queries.invalidateQueries({ queryKey: keys.discovered }), queries.invalidateQueries({ queryKey: keys.live })]);
+      // The button is gone with the node: the focus goes on to the next one.
+      (document.querySelector<HTMLElement>(".nodes button") ?? document.getElementById("main"))?.focus();
+    } catch (refused) {
+      setError(refused);
+    }
+    setBusy(false);
+  };
+  return (
+    <li>
+      <span><code>{node.node_id}</code>{node.temperature !== null && <small> {withUnit(node.temperature)}</small>}</span>
+      <span class="actions">{rooms.map((room) => (
+        <button key={room.id} type="button" disabled={busy} onClick={() => void add(room)}><span class="unseen">Put {node.node_id} into </span>{room.name}</button>
+      ))}</span>
+      {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
+    </li>
+  );
+}

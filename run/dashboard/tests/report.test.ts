@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import type { Incident } from "../src/logic/incidents";
+import { monthBounds, months, reportCSV, totals, type ReportedSensor } from "../src/logic/report";
+
+const sensor = (name: string, minutes: number): ReportedSensor => ({
+  sensor_id: "n1", name, minutes_reported: 10 * minutes, minutes_outside_recommended: minutes, minutes_outside_allowable: 0, min_temperature: 20, max_temperature: null,
+});
+
+test("a month is one on the clocks of its zone, summer and winter", () => {
+  const [start, end] = monthBounds("2026-03", "Europe/Berlin");
+  expect(new Date(start).toISOString()).toBe("2026-02-28T23:00:00.000Z");
+  expect(new Date(end).toISOString()).toBe("2026-03-31T22:00:00.000Z");
+  expect(monthBounds("2026-12", "UTC")).toEqual([Date.UTC(2026, 11, 1), Date.UTC(2027, 0, 1)]);
+  expect(months(Date.UTC(2026, 0, 31), 3)).toEqual(["2026-01", "2025-12", "2025-11"]);
+});
+
+test("the file has both tables, and no name is a formula", () => {
+  const incident = {
+    room_name: "Hall", sensor_id: "n1", sensor_name: "Rack", kind: "threshold", severity: "critical", reason: "Temperature above 27.0 °C, peak 30.1 °C", start_time: "2026-03-01T12:00:00Z",
+    end_time: null, peak: 30.1, acknowledged_by: "anna", acknowledged_at: "2026-03-01T12:05:00Z", comment: 'A "door"\nwas open',
+  } as Incident;
+  const lines = reportCSV([{ name: "Hall", sensors: [sensor("=1+1", 2), sensor("Rack 1, top", 0.125)] }], [incident]).split("\r\n");
+  expect(lines.slice(1, 4)).toEqual(["Hall,n1,'=1+1,20,2,0,20,", 'Hall,n1,"Rack 1, top",1.25,0.13,0,20,', ""]);
+  expect(lines[5]).toBe('Hall,n1,Rack,threshold,critical,"Temperature above 27.0 °C, peak 30.1 °C",2026-03-01T12:00:00Z,,30.1,anna,2026-03-01T12:05:00Z,"A ""door""\nwas open"');
+  expect(totals([sensor("a", 2), sensor("b", 3)])).toEqual({ reported: 50, recommended: 5, allowable: 0 });
+});

@@ -1,0 +1,97 @@
+package redeliverytest
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// slotRow is a row of node_slots.
+type slotRow struct {
+	Starts                                                   time.Time
+	MinTemperature, MaxTemperature, MinHumidity, MaxHumidity float64
+	LastAt                                                   time.Time
+	LastTemperature, LastHumidity                            float64
+}
+
+type slotKey struct {
+	node reading.Node
+	slot int
+}
+
+// checkLiveState compares the live state of the nodes, row by row, with what the readings
+// of the history say: the newest of each node, and its day in slots of ten minutes, where
+// a slot holds the readings of its newest day.
+func checkLiveState(t *testing.T, pool *pgxpool.Pool, history []reading.Reading) {
+	t.Helper()
+	newest := map[reading.Node]reading.Reading{}
+	slots := map[slotKey]slotRow{}
+	sorted := slices.Clone(history) // the last of each is the one that stands
+	slices.SortFunc(sorted, func(a, b reading.Reading) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.MessageID, b.MessageID), cmp.Compare(a.Temperature, b.Temperature), cmp.Compare(a.Humidity, b.Humidity))
+	})
+	for _, r := range sorted {
+		newest[r.Node()] = r
+		starts := r.Time.Truncate(10 * time.Minute)
+		key := slotKey{r.Node(), (starts.Hour()*60 + starts.Minute()) / 10}
+		s, ok := slots[key]
+		if !ok || s.Starts.Before(starts) {
+			s = slotRow{starts, r.Temperature, r.Temperature, r.Humidity, r.Humidity, r.Time, r.Temperature, r.Humidity}
+		}
+		s.MinTemperature, s.MaxTemperature = min(s.MinTemperature, r.Temperature), max(s.MaxTemperature, r.Temperature)
+		s.MinHumidity, s.MaxHumidity = min(s.MinHumidity, r.Humidity), max(s.MaxHumidity, r.Humidity)
+		s.LastAt, s.LastTemperature, s.LastHumidity = r.Time, r.Temperature, r.Humidity
+		slots[key] = s
+	}
+	if len(newest) == 0 {
+		t.Error("there is no history")
+	}
+
+	gotNewest := map[reading.Node]reading.Reading{}
+	rows, err := pool.Query(t.Context(), `
+		SELECT channel, node_id, message_id, timestamp, temperature, humidity FROM node_state WHERE timestamp IS NOT NULL`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r reading.Reading
+	if _, err := pgx.ForEachRow(rows, []any{&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity}, func() error {
+		r.Time = r.Time.UTC()
+		gotNewest[r.Node()] = r
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(newest, gotNewest); diff != "" {
+		t.Errorf("newest readings (-history +live):\n%s", diff)
+	}
+
+	gotSlots := map[slotKey]slotRow{}
+	rows, err = pool.Query(t.Context(), `
+		SELECT channel, node_id, slot, starts, min_temperature, max_temperature, min_humidity, max_humidity, last_at, last_temperature, last_humidity
+		FROM node_slots`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var key slotKey
+	var s slotRow
+	if _, err := pgx.ForEachRow(rows, []any{
+		&key.node.Channel, &key.node.ID, &key.slot, &s.Starts, &s.MinTemperature, &s.MaxTemperature, &s.MinHumidity, &s.MaxHumidity,
+		&s.LastAt, &s.LastTemperature, &s.LastHumidity,
+	}, func() error {
+		s.Starts, s.LastAt = s.Starts.UTC(), s.LastAt.UTC()
+		gotSlots[key] = s
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(slots, gotSlots, gocmp.AllowUnexported(slotKey{})); diff != "" {
+		t.Errorf("slots (-history +live):\n%s", diff)
+	}
+}

@@ -1,0 +1,36 @@
+package system
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestJobsAreThoseOfCloudScheduler compares what is published here with terraform.
+func TestJobsAreThoseOfCloudScheduler(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../../../terraform/main.tf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inProduction := map[string]string{}
+	member := regexp.MustCompile(`(\w+) = `)
+	for _, block := range strings.Split(string(source), "\nresource \"google_cloud_scheduler_job\" ")[1:] {
+		topic := regexp.MustCompile(`topic_name = module\.topic\["([\w-]+)"\]`).FindStringSubmatch(block)
+		data := regexp.MustCompile(`base64encode\(jsonencode\(\{ (.*) \}\)\)`).FindStringSubmatch(block)
+		if topic == nil || data == nil {
+			t.Fatalf("no topic or no data in %s", block)
+		}
+		inProduction[topic[1]] = "{" + strings.ReplaceAll(member.ReplaceAllString(data[1], `"$1":`), ", ", ",") + "}"
+	}
+	here := map[string]string{}
+	for _, j := range jobs() {
+		here[j.topic] = j.data
+	}
+	if diff := cmp.Diff(inProduction, here); diff != "" {
+		t.Errorf("(-terraform +local):\n%s", diff)
+	}
+}

@@ -1,0 +1,92 @@
+package ledger_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/run/tools/ledger"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// TestIncidentsAreCompared stores alerts and incidents as storealert does, and then
+// breaks them in each of the ways that the comparison names.
+func TestIncidentsAreCompared(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ change, want string }{
+		"as they are":          {`SELECT`, ""},
+		"an incident is lost":  {`DELETE FROM incidents WHERE id = (SELECT min(id) FROM incidents)`, "is in 0 incidents"},
+		"one is there twice":   {`INSERT INTO incidents (customer_id, kind, channel, node_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution) SELECT customer_id, kind, channel, node_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution FROM incidents WHERE NOT lasting`, "is in 2 incidents"},
+		"a peak is wrong":      {`UPDATE incidents SET peak = 99 WHERE lasting`, "has peak 99"},
+		"one begins too early": {`UPDATE incidents SET start_time = start_time - interval '1 second' WHERE lasting`, "its alerts begin"},
+		"one is two":           {`UPDATE incidents SET end_time = end_time + interval '5 minutes' WHERE NOT lasting`, "should be one"},
+		"one does not end":     {`UPDATE node_state SET timestamp = timestamp + interval '2 minutes'`, "its node sent at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, err := pgx.Connect(t.Context(), storeIncidents(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close(t.Context()) }()
+			if _, err := db.Exec(t.Context(), c.change); err != nil {
+				t.Fatal(err)
+			}
+			count, err := ledger.Incidents(t.Context(), db)
+			if c.want == "" && (err != nil || count != 2) {
+				t.Errorf("%d incidents, %v", count, err)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%d incidents, %v, want %q", count, err, c.want)
+			}
+		})
+	}
+}
+
+// storeIncidents has a sensor be too hot twice, the second time until now.
+func storeIncidents(t *testing.T) (address string) {
+	t.Helper()
+	address = pgtest.URL(t)
+	pool, err := pgxpool.New(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s := store.New(pool)
+	customer, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room, err := s.CreateRoom(t.Context(), customer.ID, "Room")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CreateSensor(t.Context(), customer.ID, store.NewSensor{ID: "n1", Name: "Rack", Type: "T", RoomID: room.ID}); err != nil {
+		t.Fatal(err)
+	}
+	first := time.Now().UTC().Truncate(time.Second).Add(time.Minute) // after the hold began
+	for minute, temperature := range []float64{51, 53, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 52, 51} {
+		r := reading.Reading{
+			NodeID: "n1", MessageID: first.Add(time.Duration(minute) * time.Minute).Format("150405"), Time: first.Add(time.Duration(minute) * time.Minute),
+			Temperature: temperature, Humidity: 40,
+		}
+		for _, event := range alert.Exceeded(r, alert.Defaults()) {
+			if _, err := s.InsertAlert(t.Context(), event); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Judge(t.Context(), store.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return address
+}

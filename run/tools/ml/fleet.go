@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/edge-gateway/nodesim/site"
+	"coldaisle.dev/run/tools/ml/trial"
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/learn"
+)
+
+const day = 24 * time.Hour
+
+// target is one line of the table: what was asked and what each seed gave.
+type target struct {
+	Name, Asked string
+	Got         []float64 // of each seed
+	Met         func(value float64) bool
+	format      string
+}
+
+func atLeast(least float64) func(float64) bool { return func(v float64) bool { return v >= least } }
+func atMost(most float64) func(float64) bool   { return func(v float64) bool { return v <= most } }
+
+// fleets measures the targets of learning on simulated fleets and writes them as a table
+// in Markdown, misses included.
+func fleets(ctx context.Context, seeds []uint64, out io.Writer) error {
+	lines := make([][]target, len(seeds))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, seed := range seeds {
+		group.Go(func() (err error) {
+			lines[i], err = fleet(ctx, seed)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("simulated fleets: %w", err)
+	}
+	_, _ = fmt.Fprintf(out, "| measured on simulated fleets | asked | seeds %s | |\n|---|---|---|---|\n", strings.Trim(fmt.Sprint(seeds), "[]"))
+	for i, t := range lines[0] {
+		var got []string
+		met := "yes"
+		if t.Met == nil {
+			met = ""
+		}
+		for _, of := range lines {
+			got = append(got, fmt.Sprintf(t.format, of[i].Got[0]))
+			if t.Met != nil && !t.Met(of[i].Got[0]) {
+				met = "**no**"
+			}
+		}
+		_, _ = fmt.Fprintf(out, "| %s | %s | %s | %s |\n", t.Name, t.Asked, strings.Join(got, ", "), met)
+	}
+	return nil
+}
+
+// fleetOptions are 24 nodes in four rooms, with a reading a minute.
+func fleetOptions(seed uint64, unlike bool) site.Options {
+	return site.Options{Seed: seed, Rooms: 4, PerRoom: 6, Interval: time.Minute, Loss: 0.01, Jitter: time.Second, Unlike: unlike}
+}
+
+// fleet measures one seed: every scenario has two weeks of a past with half a fault per
+// node and month, from which thresholds are learned, and then ten days in which each of
+// seven kinds of faults befalls a node twice a month.
+func fleet(ctx context.Context, seed uint64) ([]target, error) {
+	var lines []target
+	add := func(name, asked string, got float64, met func(float64) bool, format string) {
+		lines = append(lines, target{Name: name, Asked: asked, Got: []float64{got}, Met: met, format: format})
+	}
+	few := map[fault.Kind]fault.Rate{}
+	for kind := range fault.Ordinary() {
+		few[kind] = fault.Rate{PerMonth: 0.5 / 7}
+	}
+	made := func(unlike bool, scale float64, after map[fault.Kind]fault.Rate) ([]trial.Track, time.Time) {
+		return trial.Made{Site: fleetOptions(seed, unlike), Past: 14 * day, Now: 10 * day, Before: few, After: after, Scale: scale}.Tracks()
+	}
+	caught := func(name string, tracks []trial.Track, scores []trial.Scores, now time.Time, least [3]float64) []trial.Outcome {
+		var found []trial.Outcome
+		for i, budget := range trial.Budgets() {
+			o := trial.Measure(tracks, scores, anomaly.Alarm(budget), now)
+			found = append(found, o)
+			add(fmt.Sprintf("%s: caught at a budget of %g", name, budget), fmt.Sprintf("≥ %.2f", least[i]), o.Share(), atLeast(least[i]), "%.2f")
+		}
+		return found
+	}
+	for _, s := range []struct {
+		name           string
+		unlike, single bool
+		scale          float64
+		least          [3]float64
+	}{
+		{"ordinary faults", false, false, 1, [3]float64{.82, .90, .95}},
+		{"a third as large", false, false, 1.0 / 3, [3]float64{.50, .62, .84}},
+		{"unlike nodes", true, false, 1, [3]float64{.45, .58, .80}},
+		{"a single node", false, true, 1, [3]float64{.70, .78, .85}},
+	} {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("stopped: %w", err)
+		}
+		tracks, now := made(s.unlike, s.scale, fault.Ordinary())
+		scores, _ := trial.Replay(tracks, trial.Options{Frozen: now, Single: s.single, Tick: time.Minute})
+		found := caught(s.name, tracks, scores, now, s.least)
+		add(s.name+": false alarms at a budget of 1", "≤ 2", found[0].False, atMost(2), "%.1f")
+		add(s.name+": median delay at a budget of 1, minutes", "", found[0].Delay.Minutes(), nil, "%.0f")
+		if s.name != "ordinary faults" {
+			continue
+		}
+		add("first named reason right", "≥ .90", float64(found[0].Right)/float64(max(1, found[0].Caught)), atLeast(.9), "%.2f")
+		add("PR AUC", "", trial.PRAUC(tracks, scores, now), nil, "%.2f")
+		if err := baselines(ctx, tracks, now, add); err != nil {
+			return nil, err
+		}
+	}
+
+	// A site that begins: what stands in for its past is shipped.
+	cold := trial.Made{Site: fleetOptions(seed, false), Past: 0, Now: 21 * day, After: few}
+	tracks, now := cold.Tracks()
+	scores, _ := trial.Replay(tracks, trial.Options{Tick: time.Minute})
+	add("three weeks from the first reading: false alarms at a budget of 1", "≤ 2", trial.Measure(tracks, scores, anomaly.Alarm(1), now).False, atMost(2), "%.1f")
+
+	// Whole rooms, of which no neighbour knows better.
+	tracks, now = made(false, 1, map[fault.Kind]fault.Rate{fault.Cooling: {PerMonth: 12, Room: true}})
+	scores, _ = trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	add("loss of cooling of a whole room: caught at a budget of 1", "", trial.Measure(tracks, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
+	steady := trial.Forecast(tracks, now)
+	add("intervals: nodes whose 90 % hold 88 to 92 %", "≥ .95", float64(steady.Covered)/float64(steady.Nodes), atLeast(.95), "%.2f")
+	add("intervals: hours under 70 %", "≤ .12", float64(steady.Poor)/float64(max(1, steady.Hours)), atMost(.12), "%.3f")
+	add("losses of cooling warned of before the limit", "≥ .92", float64(steady.Warned)/float64(max(1, steady.Passed)), atLeast(.92), "%.2f")
+	add("lead of those warnings, share of the time there was", "≥ .6", steady.Lead, atLeast(.6), "%.2f")
+	add("false warnings in 30 days of a node, steady rooms", "≤ 2", steady.False, atMost(2), "%.2f")
+	tracks, now = made(true, 1, map[fault.Kind]fault.Rate{fault.Cooling: {PerMonth: 12, Room: true}})
+	add("false warnings of a room and day, restless rooms", "≤ 1", trial.Forecast(tracks, now).FalseRooms, atMost(1), "%.2f")
+
+	// A sensor that ages over three weeks, by 1 to 3 °C, beside how often something else
+	// happens to alarm in such a time.
+	slow := trial.Made{Site: fleetOptions(seed, false), Past: 7 * day, Now: 24 * day, After: map[fault.Kind]fault.Rate{fault.Drift: {PerMonth: 0.6, Lasts: 21 * day}}}
+	tracks, now = slow.Tracks()
+	scores, _ = trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	add("drift over three weeks: alarmed at a budget of 1", "", trial.Measure(tracks, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
+	slow.After = nil
+	healthy, _ := slow.Tracks()
+	scores, _ = trial.Replay(healthy, trial.Options{Frozen: now, Tick: time.Minute})
+	for i := range healthy {
+		healthy[i].Events = tracks[i].Events
+	}
+	add("the same without the drift", "", trial.Measure(healthy, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
+	return lines, nil
+}
+
+// baselines adds what simple detectors find on the same readings.
+func baselines(ctx context.Context, tracks []trial.Track, now time.Time, add func(string, string, float64, func(float64) bool, string)) error {
+	first := tracks[:6] // a forest takes long
+	forest, err := trial.Forest(ctx, first, now)
+	if err != nil {
+		return err
+	}
+	for _, b := range []struct {
+		name   string
+		tracks []trial.Track
+		scores []trial.Scores
+	}{{"rate of change against the last 24 h", tracks, trial.RateOfChange(tracks)}, {"isolation forest, one room", first, forest}} {
+		for _, budget := range trial.Budgets() {
+			o := trial.Measure(b.tracks, b.scores, trial.Learned(b.tracks, b.scores, budget, now), now)
+			add(fmt.Sprintf("ordinary faults, %s: caught at a budget of %g", b.name, budget), "", o.Share(), nil, "%.2f")
+		}
+		add(fmt.Sprintf("ordinary faults, %s: PR AUC", b.name), "", trial.PRAUC(b.tracks, b.scores, now), nil, "%.2f")
+	}
+	o := trial.Measure(tracks, trial.Limits(tracks), 0.5, now)
+	add("ordinary faults, limits of 15 to 32 °C and 20 to 80 %: caught", "", o.Share(), nil, "%.2f")
+	return nil
+}
+
+// verdicts writes what wrong verdicts and unreported faults cost: the share of ordinary
+// faults that is caught at a budget of 1, after four weeks in which people judged every
+// episode.
+func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
+	_, _ = fmt.Fprintf(out, "| faults in the past, per node and month | nobody judges | 0 %% wrong | 10 %% | 20 %% | 40 %% |\n|---|---|---|---|---|---|\n")
+	for _, rate := range []float64{0.5, 4.5, 38} {
+		row := fmt.Sprintf("| %g |", rate)
+		before := maps.Clone(fault.Ordinary())
+		for kind := range before {
+			before[kind] = fault.Rate{PerMonth: rate / 7}
+		}
+		tracks, now := trial.Made{Site: fleetOptions(seed, false), Past: 28 * day, Now: 7 * day, Before: before, After: fault.Ordinary()}.Tracks()
+		var rowSb197 strings.Builder
+		for _, wrong := range []float64{-1, 0, .1, .2, .4} {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("stopped: %w", err)
+			}
+			o := trial.Options{Frozen: now, Tick: time.Minute}
+			if wrong >= 0 {
+				o.Judge = trial.Judge(tracks, seed, wrong)
+			}
+			scores, _ := trial.Replay(tracks, o)
+			m := trial.Measure(tracks, scores, anomaly.Alarm(1), now)
+			fmt.Fprintf(&rowSb197, " %.2f (%.1f false) |", m.Share(), m.False)
+		}
+		row += rowSb197.String()
+		_, _ = fmt.Fprintln(out, row)
+	}
+	return nil
+}
+
+// shown is how many episodes of a node are told, the newest.
+const shown = 3
+
+// onFile compares the recipe and the baselines on recorded tracks: thresholds from the
+// first half, found in the second.
+func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
+	begin, end := time.Time{}, time.Time{}
+	for _, t := range tracks {
+		if first := t.Readings[0].Time; begin.IsZero() || first.Before(begin) {
+			begin = first
+		}
+		if last := t.Readings[len(t.Readings)-1].Time; last.After(end) {
+			end = last
+		}
+	}
+	now := begin.Add(end.Sub(begin) / 2)
+	scores, _ := trial.Replay(tracks, trial.Options{Frozen: now})
+	type detector struct {
+		name   string
+		scores []trial.Scores
+	}
+	detectors := []detector{
+		{"statistics and neighbours", scores},
+		{"rate of change against the last 24 h", trial.RateOfChange(tracks)},
+		{"limits 15 to 32 °C, 20 to 80 %", trial.Limits(tracks)},
+	}
+	forest, err := trial.Forest(ctx, tracks, now)
+	switch {
+	case err == nil:
+		detectors = append(detectors, detector{"isolation forest", forest})
+	case !errors.Is(err, learn.ErrTooFewRows): // too few of them are no reason to measure nothing
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "\nthresholds from before %s, measured after it; false alarms per node and month\n", now.UTC().Format("2006-01-02 15:04"))
+	_, _ = fmt.Fprintf(out, "%-44s %8s %8s %12s %10s %8s\n", "", "budget", "caught", "delay", "false", "PR AUC")
+	for _, d := range detectors {
+		area := trial.PRAUC(tracks, d.scores, now)
+		for i, budget := range trial.Budgets() {
+			threshold := trial.Learned(tracks, d.scores, budget, now)
+			switch {
+			case d.scores[0].By != nil:
+				threshold = anomaly.Alarm(budget)
+			case strings.HasPrefix(d.name, "limits"):
+				threshold = 0.5
+			}
+			o := trial.Measure(tracks, d.scores, threshold, now)
+			name, pr := d.name, fmt.Sprintf("%.3f", area)
+			if math.IsNaN(area) {
+				pr = "no event"
+			}
+			if i > 0 {
+				name, pr = "", ""
+			}
+			_, _ = fmt.Fprintf(out, "%-44s %8g %3d of %-3d %11s %10.1f %8s\n", name, budget, o.Caught, o.Events, o.Delay.Round(time.Second), o.False, pr)
+		}
+	}
+	for i, t := range tracks {
+		for _, e := range scores[i].Episodes[max(0, len(scores[i].Episodes)-shown):] {
+			_, _ = fmt.Fprintf(out, "%s, %s for %s: %s; once in %.0f healthy hours\n",
+				t.Node, e.Start.UTC().Format("2006-01-02 15:04"), e.End.Sub(e.Start).Round(time.Minute), e.First, e.First.Once())
+		}
+	}
+	f := trial.Forecast(tracks, now)
+	if f.Last != "" {
+		_, _ = fmt.Fprintf(out, "the last warning: %s\n", f.Last)
+	}
+	_, _ = fmt.Fprintf(out, "intervals of 90 %%: %d of %d nodes within 88 to 92 %%; %d of %d hours under 70 %%\n", f.Covered, f.Nodes, f.Poor, f.Hours)
+	_, _ = fmt.Fprintf(out, "warnings of a limit %d °C above the warmest of before, where nothing was wrong: %.1f of a node in 30 days\n", 3, f.False)
+	return nil
+}

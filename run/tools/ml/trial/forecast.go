@@ -1,0 +1,150 @@
+package trial
+
+import (
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/reading"
+)
+
+// Forecasts are how good the intervals and the warnings of a limit were.
+type Forecasts struct {
+	Nodes, Covered int // nodes, and those whose intervals of 90 % held 88 to 92 % of the readings
+	Hours, Poor    int // hours, and those in which an interval held less than 70 %
+
+	Passed, Warned int     // limits that were passed in a fault, and those warned of before
+	Lead           float64 // median, share of the time from the fault's start to the passing that the warning left
+	False          float64 // warnings of a node in 30 days in which nothing was wrong
+	FalseRooms     float64 // the same of a room and day
+
+	Last string // the last warning, as a person would read it
+}
+
+// above is how far over the warmest healthy reading of the past the limits of trials lie, °C.
+const above = 3.0
+
+// Forecast plays tracks from a time on; the limits are the warmest of what came before,
+// and a little.
+func Forecast(tracks []Track, from time.Time) Forecasts {
+	var f Forecasts
+	var leads []float64
+	falseAlarms, roomAlarms, days := 0, map[string]map[int64]bool{}, 0.0
+	for _, t := range tracks {
+		limit := math.Inf(-1)
+		for _, r := range t.Readings {
+			if r.Time.Before(from) && !slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, r.Time) }) {
+				limit = max(limit, r.Temperature)
+			}
+		}
+		limit += above
+		warned, watched := f.walk(t, limit, from)
+		days += watched.Hours() / 24
+		last := time.Time{}
+		for _, at := range warned {
+			if slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, at) }) {
+				continue
+			}
+			if at.Sub(last) > joined {
+				falseAlarms++
+			}
+			last = at
+			if roomAlarms[t.Room] == nil {
+				roomAlarms[t.Room] = map[int64]bool{}
+			}
+			roomAlarms[t.Room][at.Unix()/int64(joined.Seconds())] = true
+		}
+		for _, e := range t.Events {
+			if e.Kind != fault.Cooling || e.Start.Before(from) {
+				continue
+			}
+			passing := slices.IndexFunc(t.Readings, func(r reading.Reading) bool {
+				return r.Temperature >= limit && !r.Time.Before(e.Start) && r.Time.Before(e.End)
+			})
+			if passing < 0 {
+				continue
+			}
+			f.Passed++
+			passed := t.Readings[passing].Time
+			for _, at := range warned {
+				if !at.Before(e.Start) && at.Before(passed) {
+					f.Warned++
+					leads = append(leads, float64(passed.Sub(at))/float64(passed.Sub(e.Start)))
+					break
+				}
+			}
+		}
+	}
+	if len(leads) > 0 {
+		slices.Sort(leads)
+		f.Lead = leads[len(leads)/2]
+	}
+	f.False = float64(falseAlarms) * 30 / max(1, days)
+	rooms := 0
+	for _, halfHours := range roomAlarms {
+		rooms += len(halfHours)
+	}
+	names := map[string]bool{}
+	for _, t := range tracks {
+		names[t.Room] = true
+	}
+	f.FalseRooms = float64(rooms) / max(1, days/float64(len(tracks))*float64(len(names)))
+	return f
+}
+
+func wrongAt(e fault.Fault, at time.Time) bool {
+	return !at.Before(e.Start) && at.Before(e.Settled().Add(afterwards))
+}
+
+// walk counts what a node's intervals held, from a day after its first reading, and
+// returns when it was warned of the limit.
+func (f *Forecasts) walk(t Track, limit float64, from time.Time) (warned []time.Time, watched time.Duration) {
+	next, stop := iter.Pull2(features.Windows(t.Readings))
+	defer stop()
+	var width anomaly.Width
+	inside, all, hourInside, hourAll := 0, 0, 0, 0
+	hour := int64(0)
+	for _, r := range t.Readings {
+		_, w, _ := next()
+		wider, hit, known := width.Update(w, r)
+		width = wider
+		if known && r.Time.Sub(t.Readings[0].Time) > 24*time.Hour {
+			if now := r.Time.Unix() / 3600; now != hour {
+				if hourAll > 0 {
+					f.Hours++
+					if 10*hourInside < 7*hourAll {
+						f.Poor++
+					}
+				}
+				hour, hourInside, hourAll = now, 0, 0
+			}
+			all++
+			hourAll++
+			if hit {
+				inside++
+				hourInside++
+			}
+		}
+		if r.Time.Before(from) {
+			continue
+		}
+		if p, ok := anomaly.Passes(w, r, limit, width); ok {
+			warned = append(warned, r.Time)
+			f.Last = t.Node + " " + p.Sentence(limit)
+		}
+	}
+	if all > 0 {
+		f.Nodes++
+		if share := float64(inside) / float64(all); share >= 0.88 && share <= 0.92 {
+			f.Covered++
+		}
+	}
+	if n := len(t.Readings); n > 0 && t.Readings[n-1].Time.After(from) {
+		watched = t.Readings[n-1].Time.Sub(from)
+	}
+	return warned, watched
+}

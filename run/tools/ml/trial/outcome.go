@@ -1,0 +1,190 @@
+package trial
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/shared/anomaly"
+)
+
+// Budgets are the false alarms per node and month that detectors are compared at.
+func Budgets() []float64 { return []float64{1, 4, 30} }
+
+const (
+	// joined is how far alarms of one episode lie apart.
+	joined = 30 * time.Minute
+	// afterwards is how long after a fault's effect is gone alarms are neither right nor wrong: a value that
+	// comes back is a change too.
+	afterwards = 2 * time.Hour
+	// month is the time that budgets are for.
+	month = 30 * 24 * time.Hour
+)
+
+// Outcome is what a detector found at one threshold.
+type Outcome struct {
+	Threshold      float64
+	Events, Caught int
+	Delay          time.Duration         // median, of those caught
+	False          float64               // episodes per node and month
+	Right          int                   // of those caught whose first reason fits
+	ByKind         map[fault.Kind][2]int // caught, of so many
+}
+
+// Share of the events that were caught.
+func (o Outcome) Share() float64 { return float64(o.Caught) / float64(max(1, o.Events)) }
+
+// fits are the statistics that name a kind of fault rightly.
+func fits(kind fault.Kind, by anomaly.Statistic) bool {
+	temperature := []anomaly.Statistic{anomaly.TemperatureStep, anomaly.TemperatureChange, anomaly.OwnTemperature1, anomaly.OwnTemperature2}
+	dew := []anomaly.Statistic{anomaly.DewPointLevel, anomaly.DewPointChange, anomaly.OwnDewPoint15, anomaly.OwnDewPoint60, anomaly.OwnDewPoint240}
+	switch kind {
+	case fault.Spike, fault.Dropout:
+		return by == anomaly.TemperatureStep || by == anomaly.HumidityStep || by == anomaly.Roughness
+	case fault.Noise:
+		return by == anomaly.Roughness || by == anomaly.TemperatureStep || by == anomaly.HumidityStep
+	case fault.Stuck:
+		return by == anomaly.Unchanged
+	case fault.Leak:
+		return slices.Contains(dew, by)
+	case fault.Cooling, fault.Excursion:
+		return slices.Contains(temperature, by)
+	case fault.Drift: // of the temperature: the dew point that is computed drifts with it
+		return slices.Contains(temperature, by) || slices.Contains(dew, by)
+	default:
+		return true
+	}
+}
+
+// Measure compares scores above a threshold with the events from a time on.
+func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time) Outcome {
+	o := Outcome{Threshold: threshold, ByKind: map[fault.Kind][2]int{}}
+	var delays []time.Duration
+	watched := time.Duration(0)
+	episodes := 0
+	for i, t := range tracks {
+		events := make([]fault.Fault, 0, len(t.Events))
+		for _, e := range t.Events {
+			if !e.Start.Before(from) {
+				events = append(events, e)
+			}
+		}
+		caught := make([]bool, len(events))
+		var last time.Time
+		for j, r := range t.Readings {
+			if r.Time.Before(from) || float64(scores[i].Score[j]) <= threshold {
+				continue
+			}
+			concerned := false
+			for k, e := range t.Events {
+				if r.Time.Before(e.Start) || !r.Time.Before(e.Settled().Add(afterwards)) {
+					continue
+				}
+				concerned = true
+				at := k - (len(t.Events) - len(events))
+				if at >= 0 && !caught[at] && r.Time.Before(e.Settled().Add(15*time.Minute)) {
+					caught[at] = true
+					delays = append(delays, r.Time.Sub(e.Start))
+					if scores[i].By != nil && fits(e.Kind, scores[i].By[j]) {
+						o.Right++
+					}
+				}
+			}
+			if !concerned {
+				if last.IsZero() || r.Time.Sub(last) > joined {
+					episodes++
+				}
+				last = r.Time
+			}
+		}
+		for k, e := range events {
+			n := o.ByKind[e.Kind]
+			n[1]++
+			o.Events++
+			if caught[k] {
+				n[0]++
+				o.Caught++
+			}
+			o.ByKind[e.Kind] = n
+		}
+		if n := len(t.Readings); n > 0 && t.Readings[n-1].Time.After(from) {
+			begin := t.Readings[0].Time
+			if from.After(begin) {
+				begin = from
+			}
+			watched += t.Readings[n-1].Time.Sub(begin)
+		}
+	}
+	slices.Sort(delays)
+	if len(delays) > 0 {
+		o.Delay = delays[len(delays)/2]
+	}
+	o.False = float64(episodes) * float64(month) / float64(max(1, watched))
+	return o
+}
+
+// PRAUC is the area under the curve of precision over recall of the readings from a time
+// on: average precision, readings of equal score in one step.
+func PRAUC(tracks []Track, scores []Scores, from time.Time) float64 {
+	type judged struct {
+		score float32
+		wrong bool
+	}
+	var all []judged
+	positives := 0.0
+	for i, t := range tracks {
+		for j, r := range t.Readings {
+			if r.Time.Before(from) {
+				continue
+			}
+			wrong := slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return e.Active(r.Time) })
+			if wrong {
+				positives++
+			}
+			all = append(all, judged{scores[i].Score[j], wrong})
+		}
+	}
+	if positives == 0 {
+		return math.NaN()
+	}
+	slices.SortFunc(all, func(a, b judged) int { return cmp.Compare(b.score, a.score) })
+	area, found, recall := 0.0, 0.0, 0.0
+	for i, j := range all {
+		if j.wrong {
+			found++
+		}
+		if i+1 == len(all) || all[i+1].score != j.score {
+			area += (found/positives - recall) * found / float64(i+1)
+			recall = found / positives
+		}
+	}
+	return area
+}
+
+// Learned is the threshold that a score must exceed for so many false alarms per node
+// and month, by the largest scores of the hours before a time.
+func Learned(tracks []Track, scores []Scores, budget float64, before time.Time) float64 {
+	var largest []float64
+	for i, t := range tracks {
+		hour, most := time.Time{}, math.Inf(-1)
+		for j, r := range t.Readings {
+			if !r.Time.Before(before) {
+				break
+			}
+			if at := r.Time.Truncate(time.Hour); !at.Equal(hour) {
+				if !hour.IsZero() {
+					largest = append(largest, most)
+				}
+				hour, most = at, math.Inf(-1)
+			}
+			most = max(most, float64(scores[i].Score[j]))
+		}
+	}
+	if len(largest) == 0 {
+		return math.Inf(1)
+	}
+	slices.Sort(largest)
+	return largest[int(float64(len(largest)-1)*(1-budget/month.Hours()))]
+}

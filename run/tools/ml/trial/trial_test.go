@@ -1,0 +1,140 @@
+package trial_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/edge-gateway/nodesim/site"
+	"coldaisle.dev/run/tools/ml/trial"
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/reading"
+)
+
+const day = 24 * time.Hour
+
+func made(seed uint64, past, now time.Duration, after map[fault.Kind]fault.Rate) ([]trial.Track, time.Time) {
+	return trial.Made{
+		Site: site.Options{Seed: seed, Rooms: 1, PerRoom: 6, Interval: time.Minute}, Past: past, Now: now, After: after,
+	}.Tracks()
+}
+
+// The recipe finds more than the best of the simple baselines, at the same budget, with
+// thresholds from the past alone.
+func TestBetterThanTheBaselines(t *testing.T) {
+	t.Parallel()
+	tracks, now := made(11, 7*day, 6*day, fault.Ordinary())
+	scores, _ := trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	ours := trial.Measure(tracks, scores, anomaly.Alarm(1), now)
+	rates := trial.RateOfChange(tracks)
+	theirs := trial.Measure(tracks, rates, trial.Learned(tracks, rates, 1, now), now)
+	if ours.Share() < 0.8 || ours.Share() <= theirs.Share() {
+		t.Errorf("caught %.2f of %d, the rate of change %.2f", ours.Share(), ours.Events, theirs.Share())
+	}
+	if trial.PRAUC(tracks, scores, now) <= trial.PRAUC(tracks, rates, now) {
+		t.Error("the readings of faults are no more apart than by the rate of change")
+	}
+}
+
+// A whole room that warms is told of, though every neighbour warms too.
+func TestRoomIsNotExcused(t *testing.T) {
+	t.Parallel()
+	tracks, now := made(12, 7*day, 4*day, map[fault.Kind]fault.Rate{fault.Cooling: {PerMonth: 20, Room: true}})
+	scores, _ := trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	if o := trial.Measure(tracks, scores, anomaly.Alarm(1), now); o.Share() < 0.7 {
+		t.Errorf("caught %d of %d", o.Caught, o.Events)
+	}
+}
+
+// What becomes of a node that changes for good, or comes back: an episode at most, and
+// judged as before a day later.
+func TestLasting(t *testing.T) {
+	t.Parallel()
+	healthy, _ := made(13, 7*day, 10*day, nil)
+	from := trial.From().Add(7 * day)
+	undisturbed, _ := trial.Replay(healthy, trial.Options{Tick: time.Minute})
+	usual := trial.Measure(healthy[1:], undisturbed[1:], anomaly.Alarm(1), from).False
+	for name, change := range map[string]func(r reading.Reading) (reading.Reading, bool){
+		"a sensor that is replaced by one that says 2 °C more": func(r reading.Reading) (reading.Reading, bool) {
+			r.Temperature += 2
+			return r, true
+		},
+		"a sensor that is moved to the hot aisle": func(r reading.Reading) (reading.Reading, bool) {
+			warm := r.Temperature + 6
+			r.Humidity = reading.RelativeHumidity(warm, reading.DewPoint(r.Temperature, r.Humidity))
+			r.Temperature = warm
+			return r, true
+		},
+		"a sensor that is silent for a week": func(r reading.Reading) (reading.Reading, bool) {
+			return r, !r.Time.Before(from.Add(7 * day))
+		},
+		"a site whose days begin an hour earlier": func(r reading.Reading) (reading.Reading, bool) {
+			r.Time = r.Time.Add(-time.Hour)
+			return r, !r.Time.Before(from)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tracks := slices.Clone(healthy)
+			first := slices.IndexFunc(tracks[0].Readings, func(r reading.Reading) bool { return !r.Time.Before(from) })
+			readings := slices.Clone(tracks[0].Readings[:first])
+			for _, r := range tracks[0].Readings[first:] {
+				if r, sent := change(r); sent {
+					readings = append(readings, r)
+				}
+			}
+			settled := from.Add(3 * day)
+			if back := readings[first].Time; back.After(settled) {
+				settled = back.Add(day)
+			}
+			readings = slices.DeleteFunc(readings, func(r reading.Reading) bool { return r.Time.After(settled.Add(2 * day)) })
+			tracks[0].Readings = readings
+			scores, _ := trial.Replay(tracks, trial.Options{Tick: time.Minute})
+			if late := trial.Measure(tracks[:1], scores[:1], anomaly.Alarm(1), settled); late.False*2/30 > 1.5 {
+				t.Errorf("%.0f episodes in the two days after it had settled", late.False*2/30)
+			}
+			if others := trial.Measure(tracks[1:], scores[1:], anomaly.Alarm(1), from); others.False > usual+4 {
+				t.Errorf("its neighbours alarm %.1f times a month, %.1f without it", others.False, usual)
+			}
+		})
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	at := func(minute int) time.Time { return trial.From().Add(time.Duration(minute) * time.Minute) }
+	track := trial.Track{Events: []fault.Fault{{Kind: fault.Stuck, Start: at(100), End: at(200)}, {Kind: fault.Spike, Start: at(1000), End: at(1001)}}}
+	score := make([]float32, 3000)
+	for i := range score {
+		track.Readings = append(track.Readings, reading.Reading{Time: at(i)})
+		switch i {
+		case 10, 20, 110, 250, 2000, 2040: // an episode, found, afterwards, two episodes
+			score[i] = 5
+		}
+	}
+	o := trial.Measure([]trial.Track{track}, []trial.Scores{{Score: score}}, 4, time.Time{})
+	if o.Events != 2 || o.Caught != 1 || o.Delay != 10*time.Minute || math.Abs(o.False-3*30*24*60/2999.0) > 1e-6 {
+		t.Errorf("%+v", o)
+	}
+	if o := trial.Measure([]trial.Track{track}, []trial.Scores{{Score: score}}, 4, at(500)); o.Events != 1 || o.Caught != 0 {
+		t.Errorf("from later on: %+v", o)
+	}
+	if area := trial.PRAUC([]trial.Track{track}, []trial.Scores{{Score: score}}, time.Time{}); area < 0.02 || area > 0.1 {
+		t.Errorf("area %.3f", area)
+	}
+	if got := trial.Learned([]trial.Track{track}, []trial.Scores{{Score: score}}, 30, at(2999)); got != 5 {
+		t.Errorf("threshold %g, want that of the most of its hours", got)
+	}
+}
+
+// No seed is used for two things.
+func TestSeedsAreApart(t *testing.T) {
+	t.Parallel()
+	all := slices.Concat(trial.TuningSeeds(), trial.TestSeeds(), []uint64{trial.ShippedSeed})
+	slices.Sort(all)
+	if len(slices.Compact(slices.Clone(all))) != len(all) {
+		t.Errorf("%v", all)
+	}
+}

@@ -1,0 +1,134 @@
+package release
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/pgtest"
+)
+
+// before writes the sources of the commit before the newest migration into a folder. CI has
+// the history, of which a shallow clone is fetched as much as is needed; where sources
+// come without any, as to Cloud Build, the test is skipped, which CI had passed.
+func before(t *testing.T) string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		t.Skip("these sources have no history")
+	}
+	git := func(arguments ...string) string {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), "git", arguments...)
+		c.Dir = root
+		output, err := c.Output()
+		if err != nil {
+			t.Fatalf("git %s: %v", strings.Join(arguments, " "), err)
+		}
+		return strings.TrimSpace(string(output))
+	}
+	if git("rev-parse", "--is-shallow-repository") == "true" {
+		git("fetch", "--quiet", "--unshallow")
+	}
+	newest := git("log", "-1", "--format=%H", "--diff-filter=A", "--", "shared/store/migrations")
+	folder := t.TempDir()
+	archive := filepath.Join(t.TempDir(), "before.tar")
+	git("archive", "--output", archive, newest+"^")
+	if output, err := exec.CommandContext(t.Context(), "tar", "-xf", archive, "-C", folder).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return folder
+}
+
+// lockedBuffer is what a program has written so far. It embeds no buffer: os/exec would
+// write by that one's ReadFrom, past the lock.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// TestVersionBeforeOnTheNewSchema runs the API and all functions of the version before the
+// newest migration on the schema of this version: the smoke test passes, and a reading
+// comes back with its alert. So a roll-back needs no older schema, and the version before
+// serves while the migration runs.
+func TestVersionBeforeOnTheNewSchema(t *testing.T) {
+	t.Parallel()
+	sources := before(t)
+	program := filepath.Join(t.TempDir(), "local")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./run/local")
+	build.Dir = sources
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	database := pgtest.URL(t)
+	migrate := exec.CommandContext(t.Context(), functiontest.Build(t, "../../server"), "migrate")
+	migrate.Env = append(os.Environ(), "DATABASE_URL="+database)
+	if output, err := migrate.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+
+	var said lockedBuffer
+	serve := exec.CommandContext(t.Context(), program, "-nodes", "0", "-api-port", "0", "-gateway-port", "0", "-data", t.TempDir())
+	serve.Env = append(os.Environ(), "DATABASE_URL="+database, "QUICK_RETRIES=true")
+	serve.Stdout, serve.Stderr = &said, &said
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = serve.Process.Kill(); _ = serve.Wait() })
+	pattern := regexp.MustCompile(`(?s)(http://127\.0\.0\.1:\d+).*Pub/Sub +(127\.0\.0\.1:\d+)`)
+	var addresses []string
+	for deadline := time.Now().Add(5 * time.Minute); addresses == nil; time.Sleep(20 * time.Millisecond) { // between two looks
+		if addresses = pattern.FindStringSubmatch(said.String()); addresses == nil && time.Now().After(deadline) {
+			t.Fatalf("it does not serve: %s", said.String())
+		}
+	}
+	client, err := pubsub.NewClient(t.Context(), system.Project, option.WithEndpoint(addresses[2]), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	topic := client.Publisher("data")
+	t.Cleanup(topic.Stop)
+	c := newCloud(t)
+	c.deliver = func(data []byte, attributes map[string]string) error {
+		_, err := topic.Publish(t.Context(), &pubsub.Message{Data: data, Attributes: attributes}).Get(t.Context())
+		return err
+	}
+	r := c.begin(t, "b1", pipeline("api:1", "ingest:1", "detect:1"), c.machine(t, nil))
+	if err := os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.environ = append(r.environ, "SYNTHETIC_WAIT=120")
+	const page = `<html><script type="module" src="/assets/index.js"></script></html>`
+	if output, err := smoke(t, showing(t, addresses[1], page)); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+	if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+addresses[1]); err != nil {
+		t.Errorf("%v\n%s\n%s", err, r.output(), said.String())
+	}
+}

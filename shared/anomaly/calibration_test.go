@@ -1,0 +1,200 @@
+package anomaly_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/portable"
+)
+
+// fleet is a past of nodes whose strengths are drawn alike, but for a node's own level.
+func fleet(nodes, hours int) []anomaly.NodeHours {
+	random := rand.New(rand.NewPCG(1, 2))
+	past := make([]anomaly.NodeHours, nodes)
+	for i := range past {
+		past[i] = anomaly.NodeHours{Node: fmt.Sprintf("n%02d", i), Room: fmt.Sprintf("r%d", i/4)}
+		level := 1 + random.Float64()
+		for range hours {
+			h := anomaly.Quiet()
+			for s := range h {
+				h[s] = float32(level - float64(0.3*portable.Log(1-random.Float64())))
+			}
+			past[i].Hours = append(past[i].Hours, h)
+		}
+	}
+	return past
+}
+
+// alarms counts the hours of a past whose readings would have been alarms.
+func alarms(c *anomaly.Calibration, past []anomaly.NodeHours, budget float64) (n int) {
+	for _, node := range past {
+		for _, h := range node.Hours {
+			if score, _ := c.Score(node.Node, node.Room, valuesOf(h)); score > anomaly.Alarm(budget) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// valuesOf is what has the strengths of an hour.
+func valuesOf(h anomaly.Hour) anomaly.Values {
+	var v anomaly.Values
+	floors := [anomaly.Count]float64{0.1, 0.3, 300, 0.3, 0.2, 0.2, 1, 0.2, 0.2, 0.2, 0.2, 0.3}
+	for i, s := range h {
+		strength := float64(s)
+		if anomaly.Statistic(i) == anomaly.Roughness {
+			strength = math.Expm1(strength)
+		}
+		v[i] = floors[i] * math.Expm1(strength)
+	}
+	return v
+}
+
+// The false alarms of healthy hours are what the budget says.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	past := fleet(48, 1344)
+	var before, after []anomaly.NodeHours
+	for _, n := range past {
+		before = append(before, anomaly.NodeHours{Node: n.Node, Room: n.Room, Hours: n.Hours[:672]})
+		after = append(after, anomaly.NodeHours{Node: n.Node, Room: n.Room, Hours: n.Hours[672:]})
+	}
+	c := anomaly.Calibrate(before)
+	for _, budget := range []float64{0.3, 1, 4, 30} {
+		got := float64(alarms(c, after, budget)) / 48 * 720 / 672
+		if want := budget; math.Abs(got-want) > 3*math.Sqrt(want/48)+0.1*want {
+			t.Errorf("%.2f alarms per node and month at a budget of %g", got, budget)
+		}
+	}
+	if anomaly.Alarm(0.01) != anomaly.Alarm(0.3) || anomaly.Alarm(1000) != anomaly.Alarm(30) || anomaly.Alarm(0) != anomaly.Alarm(0.3) {
+		t.Error("budgets beyond their bounds are taken")
+	}
+}
+
+// A calibration knows its nodes by name, whatever their order, and nothing of another
+// customer's.
+func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
+	t.Parallel()
+	past := fleet(12, 200)
+	encode := func(past []anomaly.NodeHours) []byte {
+		content, err := anomaly.Calibrate(past).MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	first := encode(past)
+	// These are the bytes on every machine: run the tests for arm64 under an emulator.
+	if got := fmt.Sprintf("%x", sha256.Sum256(first)); got[:16] != "33b3880eafce0a89" {
+		t.Errorf("other bytes: %s", got)
+	}
+	for _, n := range past {
+		slices.Reverse(n.Hours)
+	}
+	slices.Reverse(past)
+	if !slices.Equal(first, encode(past)) {
+		t.Error("another order gives other bytes")
+	}
+	past[3].Hours[7][anomaly.Unchanged] += 3
+	if slices.Equal(first, encode(past)) {
+		t.Error("another past gives the same bytes")
+	}
+}
+
+func TestCalibrationSurvivesItsCodec(t *testing.T) {
+	t.Parallel()
+	past := fleet(8, 100)
+	c := anomaly.Calibrate(past)
+	content, err := c.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := anomaly.DecodeCalibration(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range append(past, anomaly.NodeHours{Node: "new", Room: "r1", Hours: past[0].Hours}, anomaly.NodeHours{Node: "new", Room: "new", Hours: past[0].Hours}) {
+		v := valuesOf(n.Hours[0])
+		want, by := c.Score(n.Node, n.Room, v)
+		if got, its := read.Score(n.Node, n.Room, v); got != want || its != by {
+			t.Errorf("%s: %g by %d, before %g by %d", n.Node, got, its, want, by)
+		}
+	}
+	for cut := range len(content) {
+		if _, err := anomaly.DecodeCalibration(content[:cut]); err == nil {
+			t.Fatalf("read %d of %d bytes", cut, len(content))
+		}
+	}
+	for i := range content {
+		changed := slices.Clone(content)
+		changed[i] ^= 4
+		if _, err := anomaly.DecodeCalibration(changed); err == nil {
+			t.Fatalf("byte %d is changed and it is read", i)
+		}
+	}
+}
+
+// With few hours of its own a customer has the shipped tails, more and more its own.
+func TestFewHours(t *testing.T) {
+	t.Parallel()
+	w, r := past(steady(22), steady(40))
+	v := anomaly.Statistics(w, r, dayOf(22, 40), anomaly.Surroundings{})
+	v[anomaly.TemperatureStep] = 8
+	shipped, _ := anomaly.Calibrate(nil).Score("n", "r", v)
+	few, _ := anomaly.Calibrate(fleet(1, 30)).Score("new", "r", v)
+	if shipped < anomaly.Alarm(1) || few < anomaly.Alarm(1) {
+		t.Errorf("a step of 8 °C has the score %.2f without a past, %.2f with little: no alarm", shipped, few)
+	}
+}
+
+func TestDecodeRefusesTrash(t *testing.T) {
+	t.Parallel()
+	for _, trash := range [][]byte{nil, []byte("calibration"), make([]byte, 1000)} {
+		if _, err := anomaly.DecodeCalibration(trash); err == nil {
+			t.Errorf("read %d bytes of trash", len(trash))
+		}
+	}
+}
+
+// One reading with all its scores: at most 25 µs and two allocations.
+func BenchmarkScore(b *testing.B) {
+	c := anomaly.Calibrate(fleet(48, 100))
+	w, r := past(func(ago float64) float64 { return 22 + math.Sin(ago) }, func(ago float64) float64 { return 40 + math.Sin(ago) })
+	day, other := dayOf(22, 40), dayOf(21, 41)
+	slot := anomaly.SlotOf(r.Time)
+	var neighbours []anomaly.Neighbour
+	for range anomaly.MaxNeighbours {
+		neighbours = append(neighbours, anomaly.Neighbour{Now: anomaly.AirOf(21, 41), Day: other, Excess: anomaly.Excess(slot, day, other)})
+	}
+	usual := day.Median(slot)
+	limit, width := 30.0, anomaly.Width(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		v := anomaly.Statistics(w, r, day, anomaly.Surround(slot, neighbours, usual))
+		if score, _ := c.Score("n07", "r1", v); math.IsNaN(score) {
+			b.Fatal(score)
+		}
+		width, _, _ = width.Update(w, r)
+		anomaly.Passes(w, r, limit, width)
+	}
+}
+
+func TestScoreAllocatesNothing(t *testing.T) { //nolint:paralleltest // AllocsPerRun allows no others beside it
+	c := anomaly.Calibrate(fleet(48, 100))
+	w, r := past(steady(22), steady(40))
+	day := dayOf(22, 40)
+	if n := testing.AllocsPerRun(100, func() {
+		v := anomaly.Statistics(w, r, day, anomaly.Surroundings{})
+		c.Score("n07", "r1", v)
+		anomaly.Width(0).Update(w, r)
+		anomaly.Passes(w, r, 30, 0)
+	}); n > 2 {
+		t.Errorf("%g allocations, want at most 2", n)
+	}
+}

@@ -1,0 +1,165 @@
+package anomaly
+
+import (
+	"fmt"
+	"math"
+
+	"coldaisle.dev/shared/portable"
+	"coldaisle.dev/shared/reading"
+)
+
+// The forecast of a limit. A room without cooling warms ever more slowly: its slope falls
+// with a time constant, here one that is longer than most rooms', so that the forecast
+// errs on the early side.
+const (
+	trendSpan = 600.0 // seconds over which the slope is fitted
+	reach     = 40.0  // minutes, the time constant
+	// Horizon is how far ahead limits are looked for, in minutes.
+	Horizon = 30.0
+	// inARow is how many readings must say so one after the other.
+	inARow = 3
+)
+
+// Trend is where a node's temperature goes.
+type Trend struct {
+	Level float64 // °C now, on the line
+	Slope float64 // °C a minute
+	Error float64 // standard error of the slope
+}
+
+// TrendOf fits a line to the ten minutes before the reading that is back readings older
+// than r; false with fewer than five readings, or less than five minutes of them.
+func TrendOf(w reading.Window, r reading.Reading, back int) (Trend, bool) {
+	last := w.Len() - back // place of the reading: w.Len() is r itself
+	if last < 0 {
+		return Trend{}, false
+	}
+	at := func(i int) (minutes, value float64) {
+		if i == w.Len() {
+			return 0, r.Temperature
+		}
+		return -w.Age[i] / 60, w.Temperature[i]
+	}
+	origin, base := at(last)
+	n, st, sv, stt, stv, svv := 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+	earliest := 0.0
+	for i := last; i >= 0; i-- {
+		t, v := at(i)
+		t, v = t-origin, v-base
+		if t < -trendSpan/60 {
+			break
+		}
+		earliest = t
+		n++
+		st += t
+		sv += v
+		stt += float64(t * t)
+		stv += float64(t * v)
+		svv += float64(v * v)
+	}
+	spread := stt - float64(st*st)/n
+	if n < 5 || earliest > -trendSpan/120 || spread <= 0 {
+		return Trend{}, false
+	}
+	shared := stv - float64(st*sv)/n
+	slope := shared / spread
+	residual := max(0, svv-float64(sv*sv)/n-float64(slope*shared))
+	return Trend{
+		Level: base + sv/n - float64(slope*st)/n, Slope: slope, Error: math.Sqrt(residual / (n - 2) / spread),
+	}, true
+}
+
+// At is the temperature so many minutes later, °C. A room that cools is taken to stay.
+func (t Trend) At(minutes float64) float64 {
+	return t.Level + float64(float64(max(t.Slope, 0)*reach)*(1-portable.Exp(-minutes/reach)))
+}
+
+// unsure is what a forecast so many minutes ahead is wrong by, up to a factor that the
+// node's own past errors give, °C.
+func (t Trend) unsure(minutes float64) float64 {
+	return 0.15 + float64(float64(0.5*math.Abs(t.Slope))*minutes) + float64(float64(0.3*t.Error)*minutes)
+}
+
+// Width is the factor by which a node's intervals of 90 % are wider than its uncertainty.
+// It is kept in the node's state; 0 stands for the first one.
+type Width float64
+
+const (
+	// FirstWidth is the width of a node of which nothing is known.
+	FirstWidth = 2.0
+	adaptation = 0.02 // of FirstWidth, with each reading
+	// Narrowest is the smallest width.
+	Narrowest = 0.1
+	missed    = 0.1 // share of the readings outside
+)
+
+func (q Width) or() float64 {
+	if q == 0 {
+		return FirstWidth
+	}
+	return float64(q)
+}
+
+// Interval is where the temperature will be in 9 of 10 cases, °C.
+func (t Trend) Interval(q Width, minutes float64) (low, high float64) {
+	middle, half := t.At(minutes), float64(q.or()*t.unsure(minutes))
+	return middle - half, middle + half
+}
+
+// Update compares a reading with what was forecast [Horizon] minutes ago, from the same
+// window, and returns the width with what that teaches. inside is false, known true,
+// when the reading lay outside the interval. Every reading counts once: call it for
+// new ones only.
+func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, known bool) {
+	const oldest = (Horizon + 2) * 60 // seconds
+	origin := w.Len() - 1
+	for origin >= 0 && w.Age[origin] < Horizon*60 {
+		origin--
+	}
+	if origin < 0 || w.Age[origin] > oldest {
+		return q, false, false
+	}
+	t, ok := TrendOf(w, r, w.Len()-origin)
+	if !ok {
+		return q, false, false
+	}
+	low, high := t.Interval(q, w.Age[origin]/60)
+	inside = low <= r.Temperature && r.Temperature <= high
+	step := -missed
+	if !inside {
+		step = 1 - missed
+	}
+	return Width(max(Narrowest, q.or()+float64(adaptation*FirstWidth*step))), inside, true
+}
+
+// Passing is when a limit will be passed, in minutes from now.
+type Passing struct{ Earliest, Latest float64 }
+
+// Passes forecasts when the temperature passes a limit above it. It reports true when
+// this reading and the two before it all say that it will within [Horizon]. Latest is
+// Horizon where the interval has no later end.
+func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passing, bool) {
+	for back := range inARow {
+		t, ok := TrendOf(w, r, back)
+		if !ok || t.Level >= limit || t.At(Horizon) < limit {
+			return Passing{}, false
+		}
+	}
+	t, _ := TrendOf(w, r, 0)
+	first, last := Horizon, Horizon
+	for minute := Horizon; minute >= 0; minute-- {
+		low, high := t.Interval(q, minute)
+		if high >= limit {
+			first = minute
+		}
+		if low >= limit {
+			last = minute
+		}
+	}
+	return Passing{Earliest: first, Latest: last}, true
+}
+
+// Sentence is what a person is told of a limit in °C.
+func (p Passing) Sentence(limit float64) string {
+	return fmt.Sprintf("passes %g °C in %.0f to %.0f min", limit, p.Earliest, p.Latest)
+}

@@ -1,0 +1,146 @@
+package anomaly
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"coldaisle.dev/shared/portable"
+	"coldaisle.dev/shared/reading"
+)
+
+// Reason is why a reading is unusual, for a person.
+type Reason struct {
+	Statistic Statistic
+	Value     float64 // in its unit, signed
+	Usual     float64 // the size in its unit that this node passes once a month
+	Score     float64 // see [Calibration.Score]
+
+	// The band in which the quantity would be usual, for the chart: of the temperature in
+	// °C, the humidity in % or the dew point in °C. Quantity is empty where there is none.
+	Quantity  string
+	Low, High float64
+}
+
+// Explain says why a reading has its score. It is for alarms; [Calibration.Score] is for
+// every reading.
+func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
+	score, by := c.Score(node, room, v)
+	u := c.of(node, room)
+	strength := float64(u.middle[by]) + float64(max(leastScale, float64(u.scale[by]))*c.tails[by].beyond(logShare(1.0/hoursOfMonth)))
+	if by == Roughness {
+		strength = portable.Exp(strength) - 1
+	}
+	reason := Reason{Statistic: by, Value: v[by], Score: score, Usual: float64(floors()[by] * (portable.Exp(strength) - 1))}
+	now := 0.0
+	switch by {
+	case TemperatureStep, TemperatureChange, OwnTemperature1, OwnTemperature2:
+		reason.Quantity, now = "temperature", r.Temperature
+	case HumidityStep:
+		reason.Quantity, now = "humidity", r.Humidity
+	case DewPointLevel, DewPointChange, OwnDewPoint15, OwnDewPoint60, OwnDewPoint240:
+		reason.Quantity, now = "dew_point", reading.DewPoint(r.Temperature, r.Humidity)
+	default:
+		return reason
+	}
+	reason.Low, reason.High = now-v[by]-reason.Usual, now-v[by]+reason.Usual
+	return reason
+}
+
+// Once is in how many healthy hours of a node, on average, one reading is so unusual.
+func (r Reason) Once() float64 { return portable.Exp(float64(r.Score * math.Ln10)) }
+
+// String is the reason as a sentence without a full stop.
+func (r Reason) String() string {
+	size := strconv.FormatFloat(math.Abs(r.Value), 'f', 1, 64)
+	way, moved := "above", "rose"
+	if r.Value < 0 {
+		way, moved = "below", "fell"
+	}
+	switch r.Statistic {
+	case TemperatureStep:
+		return size + " °C step in temperature"
+	case HumidityStep:
+		return fmt.Sprintf("%.0f %% step in humidity", math.Abs(r.Value))
+	case Unchanged:
+		return fmt.Sprintf("unchanged for %.0f min", r.Value/60)
+	case DewPointLevel:
+		return fmt.Sprintf("dew point %s °C %s what its neighbours and its own day say", size, way)
+	case TemperatureChange:
+		return fmt.Sprintf("temperature %s %s °C more than its neighbours' in two hours", moved, size)
+	case DewPointChange:
+		return fmt.Sprintf("dew point %s %s °C more than its neighbours' in a quarter of an hour", moved, size)
+	case Roughness:
+		return fmt.Sprintf("readings go to and fro, %.1f times as much as in its roughest hour of a month", r.Value/r.Usual)
+	case OwnTemperature1:
+		return fmt.Sprintf("temperature %s %s °C in an hour", moved, size)
+	case OwnTemperature2:
+		return fmt.Sprintf("temperature %s %s °C in two hours", moved, size)
+	case OwnDewPoint15:
+		return fmt.Sprintf("dew point %s %s °C in a quarter of an hour", moved, size)
+	case OwnDewPoint60:
+		return fmt.Sprintf("dew point %s %s °C in an hour", moved, size)
+	case OwnDewPoint240:
+		return fmt.Sprintf("dew point %s %s °C in four hours", moved, size)
+	default:
+		return ""
+	}
+}
+
+// Joined is how far apart alarms of one episode may lie.
+const Joined = 30 * time.Minute
+
+// Episode is a stretch of alarms of one node: what a person is told of, once.
+type Episode struct {
+	Start, End time.Time // of the first and of the last alarm
+	First      Reason    // of the first alarm
+	Peak       float64   // largest score
+}
+
+// Extend adds an alarm and reports whether it belongs to the episode; if not, the
+// caller begins another with it. Alarms may come in disorder.
+func (e *Episode) Extend(at time.Time, reason Reason) bool {
+	if at.Before(e.Start.Add(-Joined)) || at.After(e.End.Add(Joined)) {
+		return false
+	}
+	if at.Before(e.Start) {
+		e.Start, e.First = at, reason
+	}
+	if at.After(e.End) {
+		e.End = at
+	}
+	e.Peak = max(e.Peak, reason.Score)
+	return true
+}
+
+// Begin starts an episode with its first alarm.
+func Begin(at time.Time, reason Reason) Episode {
+	return Episode{Start: at, End: at, First: reason, Peak: reason.Score}
+}
+
+// unhealthy is the largest share of a node's hours that verdicts may take out of its
+// past: a node that was wrong for longer is usual so.
+const unhealthy = 0.05
+
+// Healthy returns which hours of a node count for calibration: all but those of episodes
+// that people judged right, and the two hours after each, the newest episodes first and
+// at most a twentieth of all. Episodes that were wrong or expected stay, as do those that
+// nobody judged. hours are the beginnings of the node's hours.
+func Healthy(hours []time.Time, right []Episode) []bool {
+	healthy := make([]bool, len(hours))
+	for i := range healthy {
+		healthy[i] = true
+	}
+	left := int(unhealthy * float64(len(hours)))
+	for _, e := range slices.Backward(right) {
+		for j, at := range hours {
+			if left > 0 && healthy[j] && at.Add(time.Hour).After(e.Start) && at.Before(e.End.Add(2*time.Hour)) {
+				healthy[j] = false
+				left--
+			}
+		}
+	}
+	return healthy
+}

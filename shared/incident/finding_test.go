@@ -1,0 +1,108 @@
+package incident_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/incident"
+)
+
+func found(kind incident.Kind) incident.Finding {
+	return incident.Finding{
+		Kind: kind, Holds: true, Score: 3, Cause: "unchanged", Reason: "Unchanged for 52 min", Severity: incident.Warning,
+		Quantity: incident.Temperature, Value: 22, Low: 20, High: 21, Probability: 0.001,
+	}
+}
+
+func TestFindingValidate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(f *incident.Finding)
+		valid  bool
+	}{
+		"as it is":                {func(*incident.Finding) {}, true},
+		"over, and nothing else":  {func(f *incident.Finding) { *f = incident.Finding{Kind: incident.KindForecast} }, true},
+		"of a rule":               {func(f *incident.Finding) { f.Kind = incident.KindThreshold }, false},
+		"over, of a rule":         {func(f *incident.Finding) { *f = incident.Finding{Kind: incident.KindSilence} }, false},
+		"no score":                {func(f *incident.Finding) { f.Score = 0 }, false},
+		"a score that is none":    {func(f *incident.Finding) { f.Score = math.NaN() }, false},
+		"a value without end":     {func(f *incident.Finding) { f.Value = math.Inf(1) }, false},
+		"sure":                    {func(f *incident.Finding) { f.Probability = 0 }, true},
+		"improbable":              {func(f *incident.Finding) { f.Probability = -0.1 }, false},
+		"more than certain":       {func(f *incident.Finding) { f.Probability = 1.1 }, false},
+		"certain":                 {func(f *incident.Finding) { f.Probability = 1 }, true},
+		"a band of one value":     {func(f *incident.Finding) { f.Low = f.High }, true},
+		"a band upside down":      {func(f *incident.Finding) { f.Low = 30 }, false},
+		"no reason":               {func(f *incident.Finding) { f.Reason = "" }, false},
+		"the longest reason":      {func(f *incident.Finding) { f.Reason = strings.Repeat("ö", 200) }, true},
+		"too long a reason":       {func(f *incident.Finding) { f.Reason = strings.Repeat("o", 201) }, false},
+		"the longest cause":       {func(f *incident.Finding) { f.Cause = strings.Repeat("ö", 40) }, true},
+		"too long a cause":        {func(f *incident.Finding) { f.Cause = strings.Repeat("o", 41) }, false},
+		"critical":                {func(f *incident.Finding) { f.Severity = incident.Critical }, true},
+		"no severity":             {func(f *incident.Finding) { f.Severity = "" }, false},
+		"no quantity":             {func(f *incident.Finding) { f.Quantity = "" }, false},
+		"passes in the past":      {func(f *incident.Finding) { f.Earliest = -1 }, false},
+		"passes at once":          {func(f *incident.Finding) { f.Earliest, f.Latest = time.Second, time.Second }, true},
+		"passes before it begins": {func(f *incident.Finding) { f.Earliest = time.Second }, false},
+	} {
+		f := found(incident.KindAnomaly)
+		c.change(&f)
+		if err := f.Validate(); (err == nil) != c.valid || (err != nil && !errors.Is(err, incident.ErrFinding)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFindingAdvances(t *testing.T) {
+	t.Parallel()
+	over := incident.Finding{Kind: incident.KindAnomaly}
+	worse := found(incident.KindAnomaly)
+	worse.Score = 5
+	var memory incident.Memory
+	step := func(f incident.Finding, second int, want ...incident.Stretch) {
+		t.Helper()
+		var got []incident.Stretch
+		memory, got = f.Advance(memory, after(second))
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("after %d s (-want +got):\n%s", second, diff)
+		}
+	}
+	step(over, 0)
+	step(found(incident.KindAnomaly), 30, incident.Stretch{Start: after(30), End: after(30), Lasting: true, Peak: 3, PeakTime: after(30)})
+	step(worse, 60, incident.Stretch{Start: after(30), End: after(60), Lasting: true, Peak: 5, PeakTime: after(60)})
+	step(worse, 60) // again
+	step(over, 45)  // older
+	step(over, 90, incident.Stretch{Start: after(30), End: after(90), Peak: 5, PeakTime: after(60)})
+	if !memory.Settled() || !memory.Last.Equal(after(90)) {
+		t.Errorf("%+v", memory)
+	}
+	want := []incident.Stretch{{Start: after(7), End: after(7), Peak: 3, PeakTime: after(7)}}
+	if diff := gocmp.Diff(want, found(incident.KindForecast).Past(after(7))); diff != "" || over.Past(after(7)) != nil {
+		t.Errorf("of the past (-want +got):\n%s", diff)
+	}
+}
+
+// TestFindingsJoinWithinHalfAnHour shows contract 11.8.
+func TestFindingsJoinWithinHalfAnHour(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[incident.Kind]bool{incident.KindAnomaly: true, incident.KindForecast: true, incident.KindThreshold: false} {
+		rule := found(kind).Rule()
+		before := []incident.Incident{{ID: 1, Start: after(0), End: after(60)}}
+		near := incident.Stretch{Start: after(60 + 1799), End: after(60 + 1799)}
+		if joined, _ := rule.Join(before, near, false); (joined.ID == 1) != want {
+			t.Errorf("%s: %+v", kind, joined)
+		}
+		if joined, _ := rule.Join(before, incident.Stretch{Start: after(60 + 1800), End: after(60 + 1800)}, false); joined.ID != 0 {
+			t.Errorf("%s, after half an hour: %+v", kind, joined)
+		}
+	}
+	// By which the database knows their memory.
+	if a, f := found(incident.KindAnomaly).Rule().ID, found(incident.KindForecast).Rule().ID; a != -1 || f != -2 {
+		t.Errorf("rules %d and %d", a, f)
+	}
+}

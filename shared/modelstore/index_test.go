@@ -1,0 +1,117 @@
+package modelstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/modelstore"
+)
+
+func (s store) loader(t *testing.T, clock func() time.Time) *modelstore.Loader {
+	t.Helper()
+	l := modelstore.NewLoader(s.Bucket, 0, clock, logging.Discard())
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// calibration is one of so many nodes.
+func calibration(nodes int) *anomaly.Calibration {
+	past := make([]anomaly.NodeHours, nodes)
+	for i := range past {
+		past[i] = anomaly.NodeHours{Node: fmt.Sprint("node-", i), Room: "1", Neighbours: []string{"node-0", "absent"}}
+	}
+	return anomaly.Calibrate(past)
+}
+
+// TestUpgrade begins with the one pair of the version before. It serves every customer
+// until they have their own, and a calibration alone does not take it away.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	d, f := trained(t, noon())
+	if err := errors.Join(s.Write(t.Context(), modelstore.Shared, d.Info.Name, d), s.Write(t.Context(), modelstore.Shared, f.Info.Name, f)); err != nil {
+		t.Fatal(err)
+	}
+	s.server.CreateObject(fakestorage.Object{
+		ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "models", Name: "models/manifest.json"},
+		Content:     fmt.Appendf(nil, `{"anomaly": %q, "forecasting": %q, "published": "2026-03-01T12:00:00Z"}`, d.Info.Name, f.Info.Name),
+	})
+	now := noon()
+	l := s.loader(t, func() time.Time { return now })
+	old := d.Info.Name + "," + f.Info.Name
+	if pair := l.Wait(t.Context(), 17); pair.Manifest.Version() != old || pair.Detector == nil || pair.Forecaster == nil {
+		t.Errorf("at first %+v", pair)
+	}
+	if err := s.PublishCalibration(t.Context(), 17, "calibration_v20260301", calibration(3)); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(modelstore.RefreshInterval)
+	if pair := l.Wait(t.Context(), 17); pair.Manifest.Version() != old || pair.Detector == nil || pair.Calibration == nil ||
+		fmt.Sprint(pair.Calibration.Neighbours("node-1")) != "[node-0]" {
+		t.Errorf("with a calibration %+v", pair)
+	}
+	own := s.publish(t, noon().Add(time.Hour))
+	now = now.Add(modelstore.RefreshInterval)
+	if pair := l.Wait(t.Context(), 17); pair.Manifest != own || own.Calibration != "calibration_v20260301" || pair.Detector.Info.Name != own.Detector {
+		t.Errorf("with a pair of their own %+v, want %+v", pair.Manifest, own)
+	}
+	if pair := l.Wait(t.Context(), 18); pair.Manifest.Version() != old || pair.Calibration != nil || pair.Manifest.Calibration != "" {
+		t.Errorf("another customer has %+v", pair)
+	}
+}
+
+// TestPublishingTogether lets many customers publish at once: none is lost.
+func TestPublishingTogether(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	var group sync.WaitGroup
+	faults := make([]error, 6)
+	for i := range faults {
+		group.Go(func() {
+			faults[i] = s.PublishCalibration(t.Context(), int64(i+1), "calibration_v20260301", calibration(i+1))
+		})
+	}
+	group.Wait()
+	index, err := s.Index(t.Context())
+	if err := errors.Join(append(faults, err)...); err != nil || len(index.Customers) != len(faults) {
+		t.Errorf("%v, %v", index, err)
+	}
+}
+
+// TestMissingPairNeverWaits asks for customers whose models are not loaded, and with more
+// of them than memory has room for.
+func TestMissingPairNeverWaits(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	long := make([]anomaly.NodeHours, 32)
+	for i := range long {
+		long[i].Node = strings.Repeat("x", 1<<20) + strconv.Itoa(i) // the cheapest way to 32 MB each
+	}
+	large := anomaly.Calibrate(long)
+	for customer := range int64(6) {
+		if err := s.PublishCalibration(t.Context(), customer+1, "calibration_v20260301", large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := s.loader(t, noon)
+	if pair := l.Pair(t.Context(), 1); pair.Calibration != nil {
+		t.Errorf("before anything can have been loaded: %+v", pair.Manifest)
+	}
+	for customer := range int64(6) {
+		if pair := l.Wait(t.Context(), customer+1); pair.Calibration == nil {
+			t.Errorf("customer %d has no calibration", customer+1)
+		}
+	}
+	if l.Pair(t.Context(), 1).Calibration != nil || l.Pair(t.Context(), 6).Calibration == nil {
+		t.Error("the customer who was asked for first is kept, or the last one is not")
+	}
+}

@@ -1,0 +1,15 @@
+package pgreadings
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+)
+
+// Sample implements [readings.Sampler].
+func (s *Store) Sample(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
+	return readings.AtMost(s.Ranges(ctx, readings.Stretches(nodes, start, end, rows), start, end), rows/max(1, len(nodes)))
+}

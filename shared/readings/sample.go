@@ -1,0 +1,73 @@
+package readings
+
+import (
+	"iter"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+const (
+	// stretch is how long the readings of a sample follow each other: an hour, and the
+	// hour before that is its first readings' window.
+	stretch = 2 * time.Hour
+	// stretchReadings is how many a stretch has of a node that sends every 30 seconds.
+	stretchReadings = int(stretch / (30 * time.Second))
+	daySlots        = int(24 * time.Hour / stretch)
+	week            = 7 * 24 * time.Hour
+)
+
+// Stretches choose what a sample of at most so many readings is drawn from: each node
+// with its visible spans cut to stretches of two hours. They lie in one day of each
+// week, another day of the week each, so that few days are scanned; nodes have other
+// hours, and as many of them as the sample has room for. The same question has the same
+// answer.
+func Stretches(nodes []NodeRef, start, end time.Time, rows int) []NodeRef {
+	weeks := int(end.Sub(start) / week)
+	if len(nodes) == 0 || weeks == 0 {
+		return nil
+	}
+	each := max(1, min(weeks*daySlots, rows/len(nodes)/stretchReadings))
+	chosen := make([]NodeRef, len(nodes))
+	for i, node := range nodes {
+		chosen[i].ID = node.ID
+		for j := range each {
+			w := (i + j) % weeks
+			day := end.Add(-time.Duration(w+1) * week).Add(time.Duration(w*3%7) * 24 * time.Hour).Truncate(24 * time.Hour)
+			from := day.Add(time.Duration((i*5+w*7+j/weeks*5)%daySlots) * stretch)
+			for _, span := range node.Visible {
+				part := reading.Span{Channel: span.Channel, From: from, Until: from.Add(stretch)}
+				if part.From.Before(start) {
+					part.From = start
+				}
+				if part.From.Before(span.From) {
+					part.From = span.From
+				}
+				if !span.Until.IsZero() && span.Until.Before(part.Until) {
+					part.Until = span.Until
+				}
+				if part.From.Before(part.Until) {
+					chosen[i].Visible = append(chosen[i].Visible, part)
+				}
+			}
+		}
+	}
+	return chosen
+}
+
+// AtMost yields so many readings of each node id at most. They come node after node.
+func AtMost(all iter.Seq2[reading.Reading, error], each int) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		var node string
+		seen := 0
+		for r, err := range all {
+			if r.NodeID != node {
+				node, seen = r.NodeID, 0
+			}
+			seen++
+			if (err != nil || seen <= each) && !yield(r, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// TestBacklogIsOneLateGroupPerGateway judges what hot nodes of two gateways measured in
+// an outage of twelve hours and send when it is over, each the oldest first, whatever
+// their rooms: one late group per gateway, and nobody is notified, since nothing in it
+// is in time. Contract 11.1, 11.2.
+func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
+	t.Parallel()
+	nodes, every := 24, 30*time.Minute
+	if long() {
+		nodes, every = 1000, 10*time.Minute
+	}
+	db := open(t)
+	other := db.room(t, db.anna)
+	db.sql(t, `INSERT INTO sensors (node_id, customer_id, room_id, name, type, holds_open)
+		SELECT 'n' || i, @anna, CASE WHEN i % 3 = 0 THEN @room::bigint ELSE @other::bigint END, 'Rack', 'T', false FROM generate_series(0, @last) AS i`,
+		pgx.NamedArgs{"anna": db.anna, "room": db.annasRoom, "other": other, "last": nodes - 1})
+	random := rand.New(rand.NewPCG(2, 2))
+	end := instant().Add(12 * time.Hour)
+	deliver := func(i int, at time.Time, temperature float64, arrived time.Time) {
+		t.Helper()
+		j := store.Judged{
+			Reading: reading.Reading{
+				Channel: reading.Channel(db.anna), NodeID: fmt.Sprint("n", i), MessageID: strconv.FormatInt(at.UnixMicro(), 10), Time: at,
+				Temperature: temperature, Humidity: 40,
+			},
+			GatewayID: fmt.Sprint("gw-", i%2), Arrived: arrived, Defaults: alert.Defaults(),
+		}
+		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: j.Reading, GatewayID: j.GatewayID}}); err != nil {
+			t.Fatal(err)
+		}
+		db.judge(t, j)
+	}
+	begin := time.Now()
+	readings := 0
+	for at := instant(); at.Before(end.Add(-time.Hour)); at = at.Add(every) {
+		for i := range nodes {
+			deliver(i, at.Add(time.Duration(i)*time.Second), 55+random.Float64(), end)
+			readings++
+		}
+		if at.Equal(instant().Add(6 * time.Hour)) {
+			for _, i := range db.incidents(t, db.anna, store.IncidentQuery{}) {
+				if !i.Late {
+					t.Fatalf("while the backlog drains somebody is notified of %+v", i)
+				}
+			}
+		}
+	}
+	t.Logf("%d readings, %s each", readings, time.Since(begin)/time.Duration(readings))
+	for i := range nodes {
+		deliver(i, end.Add(-time.Hour+time.Duration(i)*time.Second), 20, end)
+	}
+	groups, found := map[string]int64{}, 0
+	for i := range nodes {
+		for _, i := range db.incidents(t, db.anna, store.IncidentQuery{SensorID: fmt.Sprint("n", i)}) {
+			found++
+			if group, known := groups[i.GatewayID]; !i.Late || i.Lasting || known && group != i.GroupID {
+				t.Errorf("%+v", i)
+			}
+			groups[i.GatewayID] = i.GroupID
+		}
+	}
+	if len(groups) != 2 || groups["gw-0"] == groups["gw-1"] {
+		t.Errorf("%d incidents in groups %v", found, groups)
+	}
+	// One that is hot in time is told of, in its room.
+	deliver(0, end, 55, end)
+	deliver(3, end, 55, end)
+	lasting := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsLasting})
+	if len(lasting) != 2 || lasting[0].Late || lasting[0].GroupID != lasting[1].GroupID || lasting[0].GroupID == groups["gw-0"] {
+		t.Errorf("%+v", lasting)
+	}
+}

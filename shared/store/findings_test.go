@@ -1,0 +1,302 @@
+package store_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store"
+)
+
+func anomaly(score float64) incident.Finding {
+	return incident.Finding{
+		Kind: incident.KindAnomaly, Holds: true, Score: score, Cause: "unchanged", Reason: "Unchanged for 52 min", Severity: incident.Warning,
+		Quantity: incident.Temperature, Value: 22.5, Low: 20, High: 22, Probability: 0.001,
+	}
+}
+
+func forecast() incident.Finding {
+	return incident.Finding{
+		Kind: incident.KindForecast, Holds: true, Score: 1, Reason: "Passes 32 °C in 9 to 14 min", Severity: incident.Critical,
+		Quantity: incident.Temperature, Value: 31, Limit: 32, Earliest: 9 * time.Minute, Latest: 14 * time.Minute,
+	}
+}
+
+func over(kind incident.Kind) incident.Finding { return incident.Finding{Kind: kind} }
+
+func found(node string, second int, findings ...incident.Finding) store.Judged {
+	j := judged(node, second, 22)
+	j.Findings = findings
+	return j
+}
+
+// TestFindingOpensAndEndsAnIncident shows contract 11.8.
+func TestFindingOpensAndEndsAnIncident(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.judge(t, found("n1", 0, over(incident.KindAnomaly)), found("n1", 30, anomaly(3)), found("n1", 30, anomaly(3)))
+	lasting := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsLasting, Kind: "anomaly"})
+	if len(lasting) != 1 || lasting[0].Describe() != "Unchanged for 52 min" || lasting[0].Severity != "warning" || lasting[0].Finding.Value != 22.5 ||
+		*lasting[0].Finding.Low != 20 || lasting[0].Finding.Probability != 0.001 || lasting[0].RoomID != db.annasRoom {
+		t.Fatalf("%+v", lasting)
+	}
+	worse := anomaly(5)
+	worse.Reason, worse.Severity = "Step of 4 °C", incident.Critical
+	db.judge(t, found("n1", 60, worse), found("n1", 90, anomaly(4)))
+	if now := db.incidents(t, db.anna, store.IncidentQuery{}); len(now) != 1 || now[0].Describe() != "Step of 4 °C" || now[0].Severity != "critical" {
+		t.Errorf("the worst is shown: %+v", now)
+	}
+	if _, err := db.AcknowledgeIncidents(t.Context(), db.anna, store.Acknowledgement{RoomID: db.annasRoom, Kind: "anomaly", By: "anna12"}); err != nil {
+		t.Fatal(err)
+	}
+	db.judge(t, found("n1", 100)) // learning could not judge: that ends nothing
+	db.judge(t, found("n1", 120, over(incident.KindAnomaly)), found("n1", 90, over(incident.KindAnomaly)))
+	ended := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsResolved})
+	if len(ended) != 1 || !ended[0].EndTime.Equal(instant().Add(2*time.Minute)) || ended[0].Resolution != "cleared" || ended[0].AcknowledgedAt == nil {
+		t.Errorf("%+v", ended)
+	}
+	db.judge(t, found("n1", 120+29*60, anomaly(2)), found("n1", 120+29*60+30, over(incident.KindAnomaly)))
+	if again := db.incidents(t, db.anna, store.IncidentQuery{}); len(again) != 1 || again[0].Reopened != 1 || again[0].Describe() != "Step of 4 °C" {
+		t.Errorf("within 30 minutes: %+v", again)
+	}
+	db.judge(t, found("n1", 2*3600, anomaly(2)))
+	if two := db.incidents(t, db.anna, store.IncidentQuery{}); len(two) != 2 || two[0].Describe() != "Unchanged for 52 min" {
+		t.Errorf("after 30 minutes: %+v", two)
+	}
+	status, err := db.SensorStatuses(t.Context(), openNodes("n1"))
+	if err != nil || !status[openNodes("n1")[0]].Remembers {
+		t.Errorf("detection is not asked for the next: %+v, %v", status, err)
+	}
+}
+
+func TestLateFindingIsOfThePast(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: judged("n1", 7200, 22).Reading}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, second := range []int{60, 0, 30, 30} {
+		late := found("n1", second, anomaly(3))
+		late.Arrived = instant().Add(2 * time.Hour)
+		db.judge(t, late)
+	}
+	got := db.incidents(t, db.anna, store.IncidentQuery{})
+	if len(got) != 1 || !got[0].Late || got[0].Lasting || !got[0].StartTime.Equal(instant()) || !got[0].EndTime.Equal(instant().Add(time.Minute)) {
+		t.Fatalf("%+v", got)
+	}
+	if diff := cmp.Diff([]string{"opened", "cleared"}, db.timeline(t, db.anna, got[0].ID)); diff != "" {
+		t.Errorf("timeline (-want +got):\n%s", diff)
+	}
+}
+
+// TestForecastsOfARoomAreOneIncident shows contract 11.8: it lasts until no node of the
+// room has one.
+func TestForecastsOfARoomAreOneIncident(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.anna, db.annasRoom, "n2")
+	other := db.room(t, db.anna)
+	db.sensor(t, db.anna, other, "n3")
+	db.judge(t, found("n1", 0, forecast()), found("n2", 10, forecast()), found("n3", 10, forecast()))
+	newer := forecast()
+	newer.Reason = "Passes 32 °C in 3 to 5 min"
+	db.judge(t, found("n2", 40, newer), found("n1", 60, over(incident.KindForecast)))
+	query := store.IncidentQuery{Kind: "forecast", RoomID: db.annasRoom}
+	got := db.incidents(t, db.anna, query)
+	if len(got) != 1 || !got[0].Lasting || got[0].NodeID != "n1" || got[0].LimitValue != 32 || got[0].Describe() != newer.Reason ||
+		!got[0].Finding.Earliest.Equal(instant().Add(40*time.Second+9*time.Minute)) {
+		t.Fatalf("%+v", got)
+	}
+	db.judge(t, found("n2", 70, over(incident.KindForecast)))
+	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Lasting || !got[0].EndTime.Equal(instant().Add(70*time.Second)) {
+		t.Errorf("after the last node: %+v", got)
+	}
+	db.judge(t, found("n1", 600, forecast()))
+	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Reopened != 1 {
+		t.Errorf("within 30 minutes: %+v", got)
+	}
+	if got := db.incidents(t, db.anna, store.IncidentQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
+		t.Errorf("of the other room: %+v", got)
+	}
+	// The incident of a room does not outlive the sensors that it is of.
+	db.judge(t, found("n2", 610, forecast()))
+	for _, id := range []string{"n1", "n2"} {
+		if _, err := db.UpdateSensor(t.Context(), db.anna, id, store.SensorChange{Name: "Rack", Type: "T", RoomID: other}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Lasting || got[0].Resolution != "sensor_moved" {
+		t.Errorf("after both sensors left: %+v", got)
+	}
+}
+
+// TestGroupIsTheSameForWhoeverAsks shows contract 11.2: incidents of one room and kind
+// that overlap are one group, whatever page they are on.
+func TestGroupIsTheSameForWhoeverAsks(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	for _, id := range []string{"n1", "n2", "n3", "n4"} {
+		db.sensor(t, db.anna, db.annasRoom, id)
+	}
+	db.judge(t, judged("n1", 0, 51), judged("n2", 60, 51), judged("n1", 90, 20), judged("n3", 95, 51), judged("n2", 100, 20), judged("n3", 100, 20))
+	db.judge(t, judged("n4", 3000, 51), judged("n4", 3030, 20))
+	groups := func() map[string]int64 {
+		byNode := map[string]int64{}
+		for limit := range 4 {
+			found, err := db.Incidents(t.Context(), db.anna, store.IncidentQuery{Limit: limit + 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range found {
+				if before, ok := byNode[i.NodeID]; ok && before != i.GroupID {
+					t.Errorf("%s is of group %d on one page and of %d on another", i.NodeID, before, i.GroupID)
+				}
+				byNode[i.NodeID] = i.GroupID
+			}
+		}
+		return byNode
+	}
+	got := groups()
+	if got["n1"] == 0 || got["n2"] != got["n1"] || got["n3"] != got["n1"] || got["n4"] == got["n1"] {
+		t.Errorf("%v", got)
+	}
+	// A late one connects the two groups.
+	db.sql(t, `UPDATE node_state SET timestamp = @at, message_id = 'm', temperature = 20, humidity = 40 WHERE node_id = 'n2'`, pgx.NamedArgs{"at": instant().Add(time.Hour)})
+	for second := 400; second < 3200; second += 300 {
+		db.judge(t, judged("n2", second, 51))
+	}
+	if got = groups(); got["n4"] != got["n1"] {
+		t.Errorf("after a late one that overlaps both: %v", got)
+	}
+}
+
+// TestTimelineOfLateReadings shows contract 11.1 for what is told of an incident.
+func TestTimelineOfLateReadings(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.judge(t, judged("n1", 300, 51), judged("n1", 330, 20), judged("n1", 600, 52), judged("n1", 630, 20))
+	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: judged("n1", 900, 20).Reading}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, second := range []int{0, 700} {
+		late := judged("n1", second, 53)
+		late.Arrived = instant().Add(2 * time.Hour)
+		db.judge(t, late, late)
+	}
+	got := db.incidents(t, db.anna, store.IncidentQuery{})
+	if len(got) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	events, err := db.IncidentTimeline(t.Context(), db.anna, got[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type told struct {
+		Event  string
+		Second float64
+	}
+	var timeline []told
+	for _, e := range events {
+		timeline = append(timeline, told{e.Event, e.At.Sub(instant()).Seconds()})
+	}
+	want := []told{{"opened", 0}, {"cleared", 330}, {"reopened", 600}, {"cleared", 700}}
+	if diff := cmp.Diff(want, timeline); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestIncidentBelongsToAFormerHolder shows contract 11.1: who may see a reading is
+// what readings, alerts and incidents agree on.
+func TestIncidentBelongsToAFormerHolder(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sql(t, `UPDATE sensors SET holds_open = false WHERE node_id = 'n1'`, nil)
+	db.sql(t, `INSERT INTO sensor_tombstones (node_id, customer_id, held_open, deleted_at, lapsed) VALUES ('n1', @anna, true, @at, true)`,
+		pgx.NamedArgs{"anna": db.anna, "at": instant().Add(time.Hour)})
+	db.judge(t, judged("n1", 60, 51), judged("n1", 3700, 51))
+	got := db.incidents(t, db.anna, store.IncidentQuery{})
+	if len(got) != 1 || got[0].Lasting || !got[0].StartTime.Equal(instant().Add(time.Minute)) {
+		t.Errorf("%+v: what came before the hold ended, and of it nothing that lasts", got)
+	}
+	var remembered int
+	if err := db.pool.QueryRow(t.Context(), `SELECT count(*) FROM rule_memory`).Scan(&remembered); err != nil || remembered != 0 {
+		t.Errorf("%d memories, %v", remembered, err)
+	}
+}
+
+// TestRuleJudgesWhatCameSinceItsChange shows contract 11.5.
+func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sql(t, `UPDATE sensors SET placed_at = NULL`, nil)
+	rule, err := db.CreateRule(t.Context(), db.anna, incident.Rule{
+		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, Severity: incident.Warning, Enabled: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := time.Now().Add(time.Second)
+	db.sql(t, `ALTER TABLE rules DISABLE TRIGGER USER`, nil)
+	db.sql(t, `UPDATE rules SET changed_at = @at`, pgx.NamedArgs{"at": changed})
+	at := func(second int, window ...int) store.Judged {
+		offset := int(changed.Sub(instant()).Seconds()) + second
+		var points []incident.Point
+		for _, w := range window {
+			points = append(points, incident.Point{Time: instant().Add(time.Duration(offset-second+w) * time.Second), Temperature: 31, Humidity: 40})
+		}
+		return judged("n1", offset, 31, points...)
+	}
+	known := at(60, -60, -30, 30)
+	known.Versions = map[int64]int64{rule.ID: rule.Version - 1}
+	db.judge(t, known)
+	unknown := known
+	unknown.Versions = map[int64]int64{}
+	db.judge(t, unknown)
+	if got := db.incidents(t, db.anna, store.IncidentQuery{}); len(got) != 0 {
+		t.Errorf("detection did not know the rule: %+v", got)
+	}
+	known.Versions[rule.ID] = rule.Version
+	db.judge(t, known)
+	got := db.incidents(t, db.anna, store.IncidentQuery{})
+	if len(got) != 1 || got[0].StartTime.Before(changed) || got[0].StartTime.Sub(changed) > time.Minute {
+		t.Errorf("begins %s, the rule changed at %s", got[0].StartTime, changed)
+	}
+}
+
+// TestTwoNodesAtOnceAreOneGroup judges nodes of a room that break a limit in the same
+// moment, by several instances.
+func TestTwoNodesAtOnceAreOneGroup(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	const nodes = 8
+	for i := range nodes {
+		db.sensor(t, db.anna, db.annasRoom, fmt.Sprint("n", i))
+	}
+	var instances sync.WaitGroup
+	for i := range nodes {
+		instances.Go(func() {
+			if err := db.Judge(t.Context(), judged(fmt.Sprint("n", i), i, 51)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	instances.Wait()
+	groups := map[int64]bool{}
+	for _, i := range db.incidents(t, db.anna, store.IncidentQuery{}) {
+		groups[i.GroupID] = true
+	}
+	if len(groups) != 1 {
+		t.Errorf("groups %v", groups)
+	}
+}

@@ -1,0 +1,162 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// site is a simulated fleet: nodes of enrolled gateways that send every 30 s to 2 min
+// with jitter and lose readings, and are cut at random.
+type site struct {
+	nodes   []*simNode
+	byID    map[string]*simNode
+	pending []store.NodeReading // what the service has not taken yet
+}
+
+type simNode struct {
+	id, gateway string
+	interval    time.Duration
+	loss        float64
+	next        time.Time
+	newest      time.Time // that the service has
+	cut, back   time.Time
+	told        bool
+}
+
+func (n *simNode) isCut(at time.Time) bool { return !at.Before(n.cut) && at.Before(n.back) }
+
+const simTick = 10 * time.Second
+
+// TestSilences24Hours simulates nodes that are cut at random. Each silence is told
+// within its time and ten seconds, none falsely; a gateway that is cut is silent as a
+// whole; while the service itself is late, and after, nobody is blamed. Contract 11.4.
+func TestSilences24Hours(t *testing.T) {
+	t.Parallel()
+	count, lasts, gateways := 60, 150*time.Minute, 6
+	if long() {
+		count, lasts, gateways = 5000, 24*time.Hour, 100
+	}
+	db := open(t)
+	random := rand.New(rand.NewPCG(3, 1))
+	begin, end := instant(), instant().Add(lasts)
+	s := site{byID: map[string]*simNode{}}
+	for i := range count {
+		n := &simNode{id: fmt.Sprint("n", i), gateway: fmt.Sprintf("gw-%d", i%gateways), interval: 30 * time.Second, loss: 0.05}
+		if i%7 == 0 { // three of its intervals are longer than five minutes
+			n.interval, n.loss = 2*time.Minute, 0
+		}
+		n.next = begin.Add(time.Duration(random.Int64N(int64(n.interval))))
+		n.cut, n.back = end, end
+		if i%3 == 0 {
+			n.cut = begin.Add(20*time.Minute + time.Duration(random.Int64N(int64(lasts-time.Hour))))
+			n.back = n.cut.Add(20*time.Minute + time.Duration(random.IntN(40))*time.Minute)
+		}
+		s.nodes = append(s.nodes, n)
+		s.byID[n.id] = n
+	}
+	gatewayCut := begin.Add(60 * time.Minute)
+	for _, n := range s.nodes {
+		if n.gateway == "gw-1" {
+			n.cut, n.back = gatewayCut, gatewayCut.Add(30*time.Minute)
+		}
+	}
+	db.sql(t, `INSERT INTO sensors (node_id, customer_id, room_id, name, type, holds_open)
+		SELECT 'n' || i, @anna, @room, 'Rack', 'T', false FROM generate_series(0, @last) AS i`,
+		pgx.NamedArgs{"anna": db.anna, "room": db.annasRoom, "last": count - 1})
+	outage, over := begin.Add(110*time.Minute), begin.Add(122*time.Minute)
+	var probed time.Time
+	told, whole, largest := 0, 0, time.Duration(0)
+	for now := begin; now.Before(end); now = now.Add(simTick) {
+		s.send(random, db, now)
+		late := !now.Before(outage) && now.Before(over)
+		if !late {
+			s.deliver(t, db)
+			if now.Sub(probed) >= time.Minute {
+				probed = now
+				if err := db.KeepProbe(t.Context(), now, now); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		silent, cutGateways, err := db.Silences(t.Context(), db.anna, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blamed := map[string]bool{}
+		for _, silence := range silent {
+			n := s.byID[silence.NodeID]
+			blamed[n.id] = true
+			if !n.cut.Before(now) || !n.back.After(n.newest) { // it was not cut since then
+				t.Fatalf("%s after %s: %s is blamed, its newest reading is %s old", now.Sub(begin), n.interval, n.id, now.Sub(n.newest))
+			}
+			if due := incident.SilentFrom(silence.Newest, silence.Interval); !n.told {
+				n.told = true
+				told++
+				if due.Before(outage) || due.Sub(over) > 7*time.Minute { // else it waits anew, see incident.Probe
+					largest = max(largest, now.Sub(due))
+				}
+			}
+		}
+		if late && now.Sub(outage) > 3*time.Minute && len(silent) > 0 {
+			t.Fatalf("%d nodes are blamed while the service is late", len(silent))
+		}
+		settled := now.Before(outage) || now.Sub(over) > 7*time.Minute
+		for _, n := range s.nodes {
+			interval := n.interval * 6 / 5 // as lost and late readings make it appear
+			if due := incident.SilentFrom(n.newest, interval).Add(simTick); settled && n.isCut(now) && n.newest.Before(n.cut.Add(time.Second)) && now.After(due) && !blamed[n.id] {
+				t.Fatalf("%s: %s is cut for %s and not told", now.Sub(begin), n.id, now.Sub(n.cut))
+			}
+		}
+		for gateway := range cutGateways {
+			if gateway == "gw-1" && now.Sub(gatewayCut) > 6*time.Minute && now.Before(gatewayCut.Add(30*time.Minute)) {
+				whole++
+			}
+		}
+	}
+	if largest > simTick || told < count/4 || whole < 20 {
+		t.Errorf("%d silences told, the last %s after its time; the gateway was silent as a whole %d times", told, largest, whole)
+	}
+	t.Logf("%d silences told, at most %s after their time", told, largest)
+}
+
+// send makes the readings until now: they wait until the service takes them.
+func (s *site) send(random *rand.Rand, db fixture, now time.Time) {
+	for _, n := range s.nodes {
+		for !n.next.After(now) {
+			at := n.next
+			n.next = at.Add(n.interval + time.Duration(random.NormFloat64()*float64(n.interval)/60))
+			if n.isCut(at) || random.Float64() < n.loss {
+				continue
+			}
+			s.pending = append(s.pending, store.NodeReading{GatewayID: n.gateway, Reading: reading.Reading{
+				Channel: reading.Channel(db.anna), NodeID: n.id, MessageID: strconv.FormatInt(at.UnixMicro(), 10), Time: reading.TruncateTime(at), Temperature: 22, Humidity: 40,
+			}})
+		}
+	}
+}
+
+func (s *site) deliver(t *testing.T, db fixture) {
+	t.Helper()
+	if len(s.pending) == 0 {
+		return
+	}
+	if err := db.UpdateNodeStates(t.Context(), s.pending); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.pending {
+		n := s.byID[r.NodeID]
+		if r.Time.After(n.newest) {
+			n.newest, n.told = r.Time, false
+		}
+	}
+	s.pending = s.pending[:0]
+}

@@ -1,0 +1,101 @@
+package store_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// TestSurroundingsAreOfTheCustomersRoom asks for a room and for a node of another by its
+// name. What others have, and what was sent before a hold began, is absent.
+func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	other := db.room(t, db.anna)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.anna, db.annasRoom, "n2")
+	db.sensor(t, db.anna, other, "far")
+	db.sensor(t, db.anna, other, "unnamed")
+	db.sensor(t, db.bruno, db.brunosRoom, "bruno")
+	at := db.now(t).Add(time.Hour).Truncate(10 * time.Minute)
+	send := func(channel int64, node string, when time.Time, temperature float64) {
+		t.Helper()
+		r := reading.Reading{Channel: reading.Channel(channel), NodeID: node, MessageID: "m", Time: when, Temperature: temperature, Humidity: 40}
+		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range []string{"n1", "far", "unnamed", "bruno"} {
+		for i := range 3 {
+			send(0, node, at.Add(time.Duration(i*10+3)*time.Minute), 20+float64(i))
+		}
+	}
+	send(db.anna, "n2", at, 30)
+	send(db.bruno, "n1", at, 99) // another's node of this id
+	nodes, err := db.RoomNodes(t.Context(), db.anna, db.annasRoom, []string{"far", "bruno"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []store.RoomNode{
+		{Node: reading.Node{ID: "far"}, RoomID: other},
+		{Node: reading.Node{ID: "n1"}, RoomID: db.annasRoom},
+		{Node: reading.Node{Channel: reading.Channel(db.anna), ID: "n2"}, RoomID: db.annasRoom},
+	}
+	if diff := cmp.Diff(want, nodes); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	first := at.Unix() / 600
+	air, err := db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first+2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAir := []store.NodeAir{{
+		Node: reading.Node{ID: "n1"}, At: at.Add(23 * time.Minute), Temperature: 22, Humidity: 40, Interval: 600,
+		Slots: []store.SlotAir{{Slot: first, Temperature: 20, Humidity: 40}, {Slot: first + 1, Temperature: 21, Humidity: 40}},
+	}}
+	if diff := cmp.Diff(wantAir, air); diff != "" {
+		t.Errorf("air (-want +got):\n%s", diff)
+	}
+	db.sql(t, `UPDATE node_state SET held_since = @at WHERE node_id = 'n1' AND channel = 0`, pgx.NamedArgs{"at": at.Add(5 * time.Minute)})
+	if air, err = db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first+2); err != nil || len(air) != 1 || len(air[0].Slots) != 1 {
+		t.Errorf("of before the hold: %+v %v", air, err)
+	}
+	if air, err = db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first); err != nil || len(air) != 1 || len(air[0].Slots) != 0 {
+		t.Errorf("without slots: %+v %v", air, err)
+	}
+}
+
+// TestLearnedAddsUp holds that what several instances learn of a node adds up, and that
+// the next owner of the node begins anew.
+func TestLearnedAddsUp(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	node := reading.Node{ID: "n1"}
+	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}); err != nil {
+		t.Fatal(err)
+	}
+	for i, wider := range []float64{0.5, -0.25, -1.5, -1.5} {
+		if err := db.KeepLearned(t.Context(), []store.Learned{{Node: node, Wider: wider, JudgedBy: store.ByWindow}}, 2); err != nil {
+			t.Fatal(err)
+		}
+		air, err := db.NodesAir(t.Context(), []reading.Node{node}, 0, 0)
+		if want := []float64{2.5, 2.25, 0.75, 0.1}[i]; err != nil || math.Abs(air[0].Width-want) > 1e-9 || air[0].JudgedBy != store.ByWindow {
+			t.Errorf("%+v %v, want the width %g", air, err, want)
+		}
+	}
+	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	db.sensor(t, db.bruno, db.brunosRoom, "n1")
+	var kept int
+	if err := db.pool.QueryRow(t.Context(), `SELECT count(*) FROM node_learning`).Scan(&kept); err != nil || kept != 0 {
+		t.Errorf("the next owner begins with %d rows, %v", kept, err)
+	}
+}
