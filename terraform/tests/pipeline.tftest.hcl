@@ -53,7 +53,7 @@ run "topic_refuses_another_agent" {
   expect_failures = [var.pubsub_agent]
 }
 
-# Contract 9.6: five attempts, 10 to 600 seconds apart; undelivered messages are kept for 7 days.
+# Contract 9.6: a hundred attempts, 10 to 600 seconds apart; undelivered messages are kept for 7 days.
 run "function" {
   module {
     source = "./modules/function"

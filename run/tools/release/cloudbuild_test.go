@@ -1,6 +1,7 @@
 package release
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -195,5 +196,44 @@ func TestNamesAreTerraforms(t *testing.T) {
 	}
 	if account := "coldaisle-deployer"; !strings.Contains(parsed(t).ServiceAccount, "/"+account+"@") || !strings.Contains(read(t, "terraform/bootstrap/main.tf"), `"`+account+`"`) {
 		t.Errorf("the build does not run as %s", account)
+	}
+}
+
+// TestNightlyTellsOfEachStep has steps of the nightly checks fail: the others run all the
+// same, the end says what came of each, and the whole fails.
+func TestNightlyTellsOfEachStep(t *testing.T) {
+	t.Parallel()
+	// nightly runs the script with stand-ins that fail when they are called with these words.
+	nightly := func(failing string, steps ...string) (string, error) {
+		folder := t.TempDir()
+		standIn := "#!/usr/bin/env bash\n[[ \"${0##*/} $*\" != *" + failing + "* ]]\n"
+		for name, text := range map[string]string{
+			".ci/nightly": read(t, ".ci/nightly"), ".ci/install": standIn, ".ci/fuzz": standIn, ".ci/bigquery": standIn, "bin/go": standIn, "bin/make": standIn,
+		} {
+			path := filepath.Join(folder, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := exec.CommandContext(t.Context(), filepath.Join(folder, ".ci/nightly"), steps...)
+		c.Env = append(os.Environ(), "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
+		output, err := c.CombinedOutput()
+		_, report, _ := strings.Cut(string(output), "--- The nightly checks\n")
+		return regexp.MustCompile(`, \d+ s`).ReplaceAllString(report, ""), err
+	}
+	const good = "install: passed\nlint: passed\ntests: passed\nfuzz: passed\nbigquery: passed\nredelivery: passed\nincidents: passed\nsoak: passed\nchaos: passed\nvulnerabilities: passed\n"
+	if report, err := nightly("nothing"); err != nil || report != good {
+		t.Errorf("%v\n%s", err, report)
+	}
+	for failing, step := range map[string]string{"fuzz": "fuzz", "'make soak'": "soak", "govulncheck": "vulnerabilities"} {
+		if report, err := nightly(failing); err == nil || report != strings.Replace(good, step+": passed", step+": FAILED", 1) {
+			t.Errorf("%s fails: %v\n%s", failing, err, report)
+		}
+	}
+	if report, err := nightly("fuzz", "lint", "soak"); err != nil || report != "lint: passed\nsoak: passed\n" {
+		t.Errorf("two steps: %v\n%s", err, report)
+	}
+	if _, err := nightly("nothing", "unknown"); err == nil {
+		t.Error("a step that does not exist passed")
 	}
 }
