@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // tokenLifetime is how long a token is valid after its issue.
@@ -28,12 +30,23 @@ type Tokens struct {
 	keys       jwt.VerificationKeySet
 	parser     *jwt.Parser
 	clock      func() time.Time
+	// known are the tokens whose signature was verified, by their SHA-256: an open page
+	// sends one token many times, and to verify it is a third of what the API adds to a
+	// cheap request. Times are checked for each request anew.
+	known *lru.Cache[[sha256.Size]byte, identity]
 }
+
+// maxKnownTokens bounds the cache, to about 3 MB.
+const maxKnownTokens = 10_000
 
 // NewTokens takes SECRET_KEY: keys separated by commas, of which the first
 // signs and all verify, so that a key can be rotated without ending sessions.
 func NewTokens(secret string, clock func() time.Time) (*Tokens, error) {
-	t := &Tokens{clock: clock}
+	known, err := lru.New[[sha256.Size]byte, identity](maxKnownTokens)
+	if err != nil {
+		return nil, fmt.Errorf("cache of tokens: %w", err)
+	}
+	t := &Tokens{clock: clock, known: known}
 	for key := range strings.SplitSeq(secret, ",") {
 		key = strings.TrimSpace(key)
 		if len(key) < minKeyBytes {
@@ -111,10 +124,10 @@ func (c *claims) GetSubject() (string, error) { return c.Subject, nil }
 // GetAudience is not among our claims.
 func (c *claims) GetAudience() (jwt.ClaimStrings, error) { return nil, nil }
 
-// identity is the customer of a valid token, and when it was issued.
+// identity is the customer of a token, and its times.
 type identity struct {
-	customerID int64
-	issuedAt   time.Time
+	customerID                     int64
+	issuedAt, notBefore, expiresAt time.Time
 }
 
 var errToken = errors.New("token is not valid")
@@ -143,6 +156,31 @@ func (t *Tokens) Issue(customerID int64, validAfter time.Time) (string, error) {
 // verify checks a token: signed with HS256 by one of our keys, with a subject,
 // an issue and an expiry, and valid now.
 func (t *Tokens) verify(text string) (identity, error) {
+	sum := sha256.Sum256([]byte(text))
+	who, known := t.known.Get(sum)
+	if !known {
+		var err error
+		if who, err = t.read(text); err != nil {
+			return identity{}, err
+		}
+	}
+	now := t.clock()
+	switch {
+	case !now.Before(who.expiresAt):
+		return identity{}, fmt.Errorf("%w: expired", errToken)
+	case who.issuedAt.After(now.Add(clockSkew)):
+		return identity{}, fmt.Errorf("%w: issued in the future", errToken)
+	case who.notBefore.After(now.Add(clockSkew)):
+		return identity{}, fmt.Errorf("%w: not valid yet", errToken)
+	}
+	if !known {
+		t.known.Add(sum, who)
+	}
+	return who, nil
+}
+
+// read checks all of a token but its times.
+func (t *Tokens) read(text string) (identity, error) {
 	var c claims
 	token, err := t.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return t.keys, nil })
 	if err != nil {
@@ -153,20 +191,16 @@ func (t *Tokens) verify(text string) (identity, error) {
 	if _, demanded := token.Header["crit"]; demanded {
 		return identity{}, fmt.Errorf("%w: crit names extensions that are not known", errToken)
 	}
-	now := t.clock()
-	switch {
-	case c.Subject == "" || c.IssuedAt == nil || c.ExpiresAt == nil:
+	if c.Subject == "" || c.IssuedAt == nil || c.ExpiresAt == nil {
 		return identity{}, fmt.Errorf("%w: a claim is missing", errToken)
-	case !now.Before(c.ExpiresAt.Time):
-		return identity{}, fmt.Errorf("%w: expired", errToken)
-	case c.IssuedAt.After(now.Add(clockSkew)):
-		return identity{}, fmt.Errorf("%w: issued in the future", errToken)
-	case c.NotBefore != nil && c.NotBefore.After(now.Add(clockSkew)):
-		return identity{}, fmt.Errorf("%w: not valid yet", errToken)
 	}
 	id, err := strconv.ParseInt(c.Subject, 10, 64)
 	if err != nil || id < 1 || strconv.FormatInt(id, 10) != c.Subject {
 		return identity{}, fmt.Errorf("%w: subject is no customer", errToken)
 	}
-	return identity{customerID: id, issuedAt: c.IssuedAt.Time}, nil
+	who := identity{customerID: id, issuedAt: c.IssuedAt.Time, expiresAt: c.ExpiresAt.Time}
+	if c.NotBefore != nil {
+		who.notBefore = c.NotBefore.Time
+	}
+	return who, nil
 }
