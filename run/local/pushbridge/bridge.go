@@ -27,6 +27,7 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"golang.org/x/sync/errgroup"
 
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/push"
 )
 
@@ -43,6 +44,9 @@ const (
 	MinBackoff  = 10 * time.Second
 	MaxBackoff  = 600 * time.Second
 )
+
+// maxAcknowledged bounds the ids of one request, of which Google takes 512 KiB.
+const maxAcknowledged = 500
 
 // maxHeld bounds the messages of one subscription that wait for their next attempt.
 const maxHeld = 4096
@@ -195,6 +199,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 // others from theirs.
 func (b *Bridge) serve(ctx context.Context, s Subscription, emptyPulls *atomic.Int64) {
 	q := &queue{posts: make(chan struct{}, b.config.MaxOutstanding), held: map[string]struct{}{}}
+	q.done = coalesce.New(func(ctx context.Context, ids []string) ([]struct{}, error) {
+		return make([]struct{}, len(ids)), b.acknowledge(ctx, s, ids)
+	}, coalesce.Options[string]{MaxItems: maxAcknowledged})
 	var deliveries sync.WaitGroup
 	defer deliveries.Wait()
 	deliveries.Go(func() { b.renew(ctx, s, q) })
@@ -228,7 +235,8 @@ func (b *Bridge) serve(ctx context.Context, s Subscription, emptyPulls *atomic.I
 
 // queue is what a subscription's messages wait for.
 type queue struct {
-	posts chan struct{} // holds a token for each post
+	posts chan struct{}                     // holds a token for each post
+	done  *coalesce.Group[string, struct{}] // acknowledges
 
 	mu      sync.Mutex
 	held    map[string]struct{} // acknowledgement ids
@@ -270,7 +278,7 @@ func (q *queue) ids() []string {
 // here, which may take longer than any acknowledgement deadline.
 func (b *Bridge) renew(ctx context.Context, s Subscription, q *queue) {
 	for wait(ctx, b.config.AckDeadline/5); ctx.Err() == nil; wait(ctx, b.config.AckDeadline/5) {
-		for ids := range slices.Chunk(q.ids(), 500) {
+		for ids := range slices.Chunk(q.ids(), maxAcknowledged) {
 			err := b.client.SubscriptionAdminClient.ModifyAckDeadline(ctx, &pubsubpb.ModifyAckDeadlineRequest{
 				Subscription: s.Name, AckIds: ids, AckDeadlineSeconds: int32(b.config.AckDeadline.Seconds()),
 			})
@@ -336,7 +344,13 @@ func (b *Bridge) deliver(ctx context.Context, s Subscription, received *pubsubpb
 		}
 		backoff = min(2*backoff, b.config.MaxBackoff)
 	}
-	b.acknowledge(ctx, s, received)
+	// Even when the bridge is stopping, because the function has done its work. When it
+	// fails, the message is redelivered, which does no harm.
+	_, err := q.done.Do(context.WithoutCancel(ctx), received.GetAckId())
+	if err != nil && !errors.Is(err, context.Canceled) {
+		b.log.WarnContext(ctx, "acknowledge failed, message will be redelivered",
+			"subscription", s.Name, "message_id", m.GetMessageId(), "error", err.Error())
+	}
 	b.config.OnDone(m.GetMessageId())
 }
 
@@ -393,18 +407,15 @@ func (b *Bridge) publishDeadLetter(ctx context.Context, s Subscription, m *pubsu
 	return true
 }
 
-// acknowledge runs even when the bridge is stopping, because the function has done
-// its work. When it fails, the message is redelivered, which does no harm.
-func (b *Bridge) acknowledge(ctx context.Context, s Subscription, received *pubsubpb.ReceivedMessage) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+// acknowledge tells Pub/Sub what is delivered.
+func (b *Bridge) acknowledge(ctx context.Context, s Subscription, ids []string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err := b.client.SubscriptionAdminClient.Acknowledge(ctx, &pubsubpb.AcknowledgeRequest{
-		Subscription: s.Name, AckIds: []string{received.GetAckId()},
-	})
-	if err != nil && !errors.Is(err, context.Canceled) {
-		b.log.WarnContext(ctx, "acknowledge failed, message will be redelivered",
-			"subscription", s.Name, "message_id", received.GetMessage().GetMessageId(), "error", err.Error())
+	err := b.client.SubscriptionAdminClient.Acknowledge(ctx, &pubsubpb.AcknowledgeRequest{Subscription: s.Name, AckIds: ids})
+	if err != nil {
+		return fmt.Errorf("acknowledge %d messages: %w", len(ids), err)
 	}
+	return nil
 }
 
 func wait(ctx context.Context, d time.Duration) {

@@ -117,12 +117,18 @@ func send(ctx context.Context, gateway string, nodes []string, rate int) {
 					return
 				case <-time.After(time.Until(due)):
 				}
-				body := fmt.Sprintf(`{"id":"%x","node_id":%q,"temperature":21.5,"humidity":40.1}`, n, nodes[int(n)%len(nodes)])
-				_ = post(context.WithoutCancel(ctx), client, gateway, body)
+				_ = post(context.WithoutCancel(ctx), client, gateway, reading(int(n), nodes))
 			}
 		})
 	}
 	senders.Wait()
+}
+
+// reading is the n-th of nodes that take turns. It changes from one to the next: a sensor
+// that is stuck would be recorded at each.
+func reading(n int, nodes []string) string {
+	return fmt.Sprintf(`{"id":"%x","node_id":%q,"temperature":%.1f,"humidity":%.1f}`,
+		n, nodes[n%len(nodes)], 21+float64(n/len(nodes)*7%11)/10, 40+float64(n/len(nodes)*5%13)/10)
 }
 
 func post(ctx context.Context, client *http.Client, gateway, body string) error {
