@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -83,7 +84,6 @@ func (a *testCustomer) incidents(tb testing.TB, query string) []shownIncident {
 	return get[[]shownIncident](tb, a, http.MethodGet, "/api/v1/incidents"+query, "")
 }
 
-// TestIncidentFromOpeningToResolution shows contract 11.2, 11.3.
 // anomaly is one of a node, now, as detection finds it.
 func (s *testAPI) anomaly(tb testing.TB, node string) (id int64) {
 	tb.Helper()
@@ -185,6 +185,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	}
 }
 
+// TestIncidentFromOpeningToResolution shows contract 11.2, 11.3.
 func TestIncidentFromOpeningToResolution(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -242,6 +243,44 @@ func TestIncidentFromOpeningToResolution(t *testing.T) {
 		if got := a.call(t, a.token, http.MethodPost, "/api/v1/incidents/acknowledge", body); detailOfReply(t, got) != want {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
+	}
+}
+
+// TestIncidentsAreFoundByWords shows contract 11.2: every word must stand somewhere, of a
+// silence as of what is stored, and no word is a pattern.
+func TestIncidentsAreFoundByWords(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a, other := s.customer(t), s.customer(t)
+	a.heldSensor(t, "hot_1", "quiet")
+	other.heldSensor(t, "hot_2")
+	s.judge(t, "hot_1", s.now().Add(-time.Minute), 55.1)
+	s.judge(t, "hot_2", s.now().Add(-time.Minute), 55.1)
+	s.judge(t, "quiet", s.now().Add(-10*time.Minute), 20)
+	for _, i := range a.incidents(t, "?q=critical") {
+		get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q],"comment":"100%% Löschgas"}`, i.ID))
+	}
+	for text, want := range map[string][]string{
+		"":  {"hot_1", "quiet"},
+		" ": {"hot_1", "quiet"}, "RACK hall": {"hot_1", "quiet"}, "temperature ABOVE 50.0": {"hot_1"}, "55.1": {"hot_1"},
+		"Löschgas user": {"hot_1"}, "100%": {"hot_1"}, "_1": {"hot_1"}, "%": {"hot_1"}, "no reading 10": {"quiet"}, "silence rack": {"quiet"},
+		"rack nowhere": nil, "hot_2": nil, `\`: nil, "'": nil,
+	} {
+		var got []string
+		for _, i := range a.incidents(t, "?q="+url.QueryEscape(text)) {
+			got = append(got, i.SensorID)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q finds %v, want %v", text, got, want)
+		}
+	}
+	// The limit counts what is found, however much newer there is.
+	if got := a.incidents(t, "?q=quiet&limit=1"); len(got) != 1 || got[0].SensorID != "quiet" {
+		t.Errorf("of one at most: %+v", got)
+	}
+	if got := a.call(t, a.token, http.MethodGet, "/api/v1/incidents?q="+strings.Repeat("a", 101), ""); got.status != http.StatusBadRequest {
+		t.Errorf("101 letters: %d %s", got.status, got.body)
 	}
 }
 

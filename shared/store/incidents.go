@@ -126,11 +126,18 @@ type IncidentQuery struct {
 	RoomID     int64
 	SensorID   string
 	Kind       string
+	Words      []string  // each stands in its texts, in upper or lower case
 	Start, End time.Time // those that overlap this time, End excluded
 	Limit      int       // incidents at most
 }
 
-// Incidents lists a customer's incidents, newest first.
+// incidentText is what is searched of incidents i: what people see of it.
+const incidentText = `lower(concat_ws(' ', i.node_id COLLATE "default", i.sensor_name, i.room_name, i.gateway_id, i.kind, i.severity,
+	translate(i.quantity, '_', ' '), i.direction, round(i.limit_value::numeric, 1), round(i.peak::numeric, 1), i.finding->>'reason',
+	i.acknowledged_by, i.comment))`
+
+// Incidents lists a customer's incidents, newest first. Words have no index: their search
+// ends with the limit, or with the customer's incidents of the time.
 func (s *Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery) ([]Incident, error) {
 	condition := map[IncidentState]string{
 		IncidentsAll: "true", IncidentsOpen: "(i.lasting OR i.acknowledged_at IS NULL)", IncidentsLasting: "i.lasting", IncidentsResolved: "NOT i.lasting",
@@ -142,10 +149,11 @@ func (s *Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery
 		  AND (@room::bigint = 0 OR i.room_id = @room) AND (@node = '' OR i.node_id = @node) AND (@kind = '' OR i.kind = @kind)
 		  AND i.start_time < COALESCE(@end::timestamptz, 'infinity')
 		  AND (i.lasting OR i.end_time >= COALESCE(@start::timestamptz, '-infinity'))
+		  AND NOT EXISTS (SELECT FROM unnest(@words::text[]) AS w (word) WHERE position(lower(w.word) IN `+incidentText+`) = 0)
 		ORDER BY i.start_time DESC, i.id DESC
 		LIMIT @limit`,
 		pgx.StrictNamedArgs{
-			"customer": customerID, "room": q.RoomID, "node": q.SensorID, "kind": q.Kind,
+			"customer": customerID, "room": q.RoomID, "node": q.SensorID, "kind": q.Kind, "words": q.Words,
 			"start": instantOrNull(q.Start), "end": instantOrNull(q.End), "limit": q.Limit, "rooms": RoomsOf(ctx),
 		})
 	if err != nil {

@@ -187,6 +187,7 @@ type listInput struct {
 	RoomID    int64           `query:"room_id" minimum:"1" doc:"Only those of this room." example:"3"`
 	SensorID  string          `query:"sensor_id" doc:"Only those of this sensor, deleted ones included." example:"esp32-7f3a"`
 	Kind      string          `query:"kind" enum:"threshold,silence,anomaly,forecast" doc:"Only those of this kind." example:"threshold"`
+	Text      string          `query:"q" maxLength:"100" doc:"Only those in which each of these words stands: in the names and ids of sensor, room and gateway, the kind, the severity, what was measured, the limit, the peak, a finding's reason, who has it, or the comment; upper or lower case." example:"rack door"`
 	StartTime input.Timestamp `query:"start_time" doc:"Only those that had not ended at this time; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
 	EndTime   input.Timestamp `query:"end_time" doc:"Only those that began before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
 	Limit     int             `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"How many incidents at most." example:"100"`
@@ -206,9 +207,10 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*incidentsOutput, e
 // find lists the caller's incidents, newest first.
 func (h *Handlers) find(ctx context.Context, in *listInput) ([]Incident, error) {
 	var all []Incident
+	words := strings.Fields(in.Text)
 	if in.Kind != string(incident.KindSilence) {
 		found, err := h.Store.Incidents(ctx, auth.Caller(ctx), store.IncidentQuery{
-			State: store.IncidentState(in.State), RoomID: in.RoomID, SensorID: in.SensorID, Kind: in.Kind,
+			State: store.IncidentState(in.State), RoomID: in.RoomID, SensorID: in.SensorID, Kind: in.Kind, Words: words,
 			Start: in.StartTime.Time, End: in.EndTime.Time, Limit: in.Limit,
 		})
 		if err != nil {
@@ -225,7 +227,9 @@ func (h *Handlers) find(ctx context.Context, in *listInput) ([]Incident, error) 
 		for _, s := range silent {
 			inRange := in.EndTime.IsZero() || s.nodes[0].Since().Before(in.EndTime.Time)
 			if inRange && (in.RoomID == 0 || s.in(in.RoomID)) && (in.SensorID == "" || s.of(in.SensorID)) {
-				all = append(all, s.incident(now))
+				if one := s.incident(now); one.has(words) {
+					all = append(all, one)
+				}
 			}
 		}
 	}

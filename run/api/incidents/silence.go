@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"coldaisle.dev/run/api/rest"
@@ -128,6 +129,17 @@ func (s silence) incident(now time.Time) Incident {
 	}
 	shown.Cause = nonzero(string(cause))
 	return shown
+}
+
+// has reports whether each word stands in the texts of a silence, as [store.Store.Incidents]
+// looks for it in those of other kinds.
+func (i Incident) has(words []string) bool {
+	texts := []string{i.SensorID, deref(i.SensorName), deref(i.RoomName), deref(i.GatewayID), i.Kind, i.Severity, i.Reason, deref(i.AcknowledgedBy), deref(i.Comment)}
+	for _, m := range i.Members {
+		texts = append(texts, m.SensorID, deref(m.SensorName), deref(m.RoomName))
+	}
+	text := strings.ToLower(strings.Join(texts, " "))
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, strings.ToLower(word)) })
 }
 
 // acknowledgeSilences acknowledges the silences of the ids, or of a room: each of their

@@ -1,6 +1,7 @@
 // Incidents, rules and maintenance windows. What is only about the page's own states
 // is answered in place of the API.
 import type { Page } from "@playwright/test";
+import { query } from "./seed";
 import { addRoom, addSensor, ask, expect, expectAccessible, sendReading, signUp, test, tokenOf, url } from "./user";
 
 /** A customer with two hot sensors in a room, whose incidents are there. */
@@ -47,7 +48,7 @@ test("filters are in the address, and survive a reload", async ({ page }) => {
   await page.getByRole("button", { name: "History" }).click();
   await page.getByLabel("Text").fill("window");
   await page.getByLabel("Room").selectOption("Attic");
-  await expect(page.getByText("1 incident of the newest 2, newest first.")).toBeVisible();
+  await expect(page.getByText("1 incident, newest first.")).toBeVisible();
   await expect(page).toHaveURL(url(`/incidents?state=all&text=window&room=${room}`));
   await page.reload();
   await expect(page.getByLabel("Text")).toHaveValue("window");
@@ -58,6 +59,31 @@ test("filters are in the address, and survive a reload", async ({ page }) => {
   await page.getByLabel("Kind").selectOption("All kinds");
   await page.getByLabel("To", { exact: true }).fill("2026-01-01");
   await expect(page.getByText("None like that")).toBeVisible();
+});
+
+test("what is looked for is found among all incidents, not only among those that are shown", async ({ page }) => {
+  test.setTimeout(120_000);
+  const email = await signUp(page);
+  // 620 that are open, and an older one that is over and seen.
+  await query(`INSERT INTO incidents (customer_id, kind, channel, node_id, sensor_name, room_name, quantity, direction, limit_value, severity, start_time, end_time,
+      lasting, peak, peak_time, resolution, acknowledged_at, acknowledged_peak, comment)
+    SELECT (SELECT id FROM customers WHERE email = $1), 'threshold', 0, 'many-' || i, 'Rack ' || i, 'Hall', 'temperature', 'above', 27, 'warning', at, at,
+      i < 620, 28, at, CASE WHEN i < 620 THEN '' ELSE 'cleared' END, CASE WHEN i = 620 THEN at END, CASE WHEN i = 620 THEN 28 END, CASE WHEN i = 620 THEN 'Needle' ELSE '' END
+    FROM (SELECT i, now() - i * interval '1 hour' AS at FROM generate_series(0, 620) AS i) AS began`, [email]);
+  await page.goto(url("/incidents"));
+  await expect(page.getByText("The newest 500 open incidents, 500 to be seen.")).toBeVisible();
+  await page.getByRole("button", { name: "Show older ones" }).click();
+  await expect(page.getByText("620 open incidents, 620 to be seen.", { exact: true })).toBeVisible();
+  await expect(page.getByRole("button", { name: "Show older ones" })).toHaveCount(0);
+  await page.getByLabel("Text").fill("rack 617");
+  await expect(page.getByText("1 open incident, 1 to be seen.")).toBeVisible({ timeout: 30_000 });
+  await expect(page.getByLabel("Text"), "the focus stays in the field").toBeFocused();
+  await expect(page.getByRole("button", { name: "Rack 617", exact: true })).toBeVisible();
+  await page.getByLabel("Text").fill("NEEDLE");
+  await expect(page.getByText("None like that")).toBeVisible();
+  await page.getByRole("button", { name: "History" }).click();
+  await expect(page.getByRole("button", { name: "Rack 620", exact: true })).toBeVisible();
+  await expect(page.getByText("1 incident, newest first.")).toBeVisible();
 });
 
 test("the history comes page by page, and none is lost between two", async ({ page }) => {
@@ -77,8 +103,8 @@ test("the history comes page by page, and none is lost between two", async ({ pa
     return route.fulfill({ json: all.filter((one) => end === null || one.start_time < end).slice(0, 100) });
   });
   await page.goto(url("/incidents?state=all"));
-  await expect(page.getByText("100 incidents, newest first.")).toBeVisible();
-  await page.getByRole("button", { name: "Show 100 older ones" }).click();
+  await expect(page.getByText("The newest 100 incidents.")).toBeVisible();
+  await page.getByRole("button", { name: "Show older ones" }).click();
   await expect(page.getByText("150 incidents, newest first.")).toBeVisible();
   await expect(page.getByRole("button", { name: /older ones/ })).toHaveCount(0);
 });

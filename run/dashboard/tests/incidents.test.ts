@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { byDay, byRoom, groupTitle, joined, lasting, matching, nameOf, spansOf, urgency, wrong, type Incident } from "../src/logic/incidents";
+import { byDay, byRoom, groupTitle, joined, lasting, nameOf, spansOf, urgency, wrong, type Incident } from "../src/logic/incidents";
 
 function incident(more: Partial<Incident>): Incident {
   const id = more.id ?? "1";
@@ -56,12 +56,6 @@ test("a group says what its members have in common", () => {
 test("the history is of days, and folds nothing", () => {
   const days = byDay([incident({ id: "1", group_id: "g" }), incident({ id: "2", group_id: "g" }), incident({ id: "3", start_time: "2026-02-27T12:00:00Z" })]);
   expect(days.map(({ entries }) => entries.length)).toEqual([2, 1]);
-});
-
-test("a text is looked for word by word, in names, reasons and comments", () => {
-  const all = [incident({ id: "1" }), incident({ id: "2", room_name: "Attic", comment: "Door was open" })];
-  expect(matching(all, "rack ATTIC door").map(({ id }) => id)).toEqual(["2"]);
-  expect(matching(all, " ").length).toBe(2);
 });
 
 test("what stands on two pages comes once", () => {

@@ -137,17 +137,11 @@ const listLimit = 500;
 /** How many of the history come at once. */
 export const pageLength = 100;
 
-/** Incidents that last, and those that nobody has acknowledged: newest first. */
-export function useOpenIncidents() {
-  return useQuery({
-    queryKey: [...keys.incidents, "open"], refetchInterval: poll,
-    queryFn: () => unwrap(api.GET("/api/v1/incidents", { params: { query: { state: "open", limit: listLimit } } })),
-  });
-}
-
-export interface HistoryFilter {
+export interface IncidentFilter {
   roomID: number | undefined;
   kind: Incident["kind"] | undefined;
+  /** Words that all stand in an incident. */
+  text: string;
   /** Milliseconds since the epoch. */
   from: number | undefined;
   to: number | undefined;
@@ -155,18 +149,27 @@ export interface HistoryFilter {
 
 const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
 
-/** All incidents, newest first, page by page. */
-export function useIncidentHistory({ roomID, kind, from, to }: HistoryFilter, enabled: boolean) {
+/** Incidents, newest first, page by page: all, or those that last or nobody has acknowledged, which are followed. */
+export function useIncidents({ roomID, kind, text, from, to }: IncidentFilter, past: boolean) {
+  const limit = past ? pageLength : listLimit;
+  const mode = past ? "history" : "open";
   return useInfiniteQuery({
-    queryKey: [...keys.incidents, "history", roomID, kind, from, to], enabled, initialPageParam: to,
-    queryFn: ({ pageParam: before }) => unwrap(api.GET("/api/v1/incidents", {
-      params: { query: { room_id: roomID, kind, start_time: iso(from), end_time: iso(before), limit: pageLength } },
+    queryKey: [...keys.incidents, mode, roomID, kind, text, past && from, past && to], initialPageParam: past ? to : undefined,
+    queryFn: ({ pageParam: before, signal }): Promise<Incident[]> => unwrap(api.GET("/api/v1/incidents", {
+      signal, params: { query: { state: past ? undefined : "open", room_id: roomID, kind, q: text || undefined, start_time: past ? iso(from) : undefined, end_time: iso(before), limit } },
     })),
+    // What was found before stays while somebody types.
+    placeholderData: (before, query) => (query?.queryKey[2] === mode ? before : undefined),
+    // As many requests a minute, however many pages are shown.
+    refetchInterval: ({ state }): number | false => {
+      const every = past ? false : poll();
+      return every && every * (state.data?.pages.length ?? 1);
+    },
     // The next page begins with those of the same millisecond again, so that none between two pages is lost.
     getNextPageParam: (page, _, before) => {
       const last = page.at(-1);
       const next = last && Date.parse(last.start_time) + 1;
-      return page.length < pageLength || next === before ? undefined : next;
+      return page.length < limit || next === before ? undefined : next;
     },
   });
 }

@@ -2,6 +2,7 @@
 // unfolded. The keys work on the row that has the focus, and nowhere else.
 import { useQueryClient } from "@tanstack/react-query";
 import { Fragment } from "preact";
+import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap } from "../api/client";
@@ -17,7 +18,8 @@ import { Timestamp } from "./timestamp";
 
 interface Acknowledging { title: string; incidents: readonly Incident[] }
 
-export function IncidentTable({ sections, dated = false }: { sections: readonly Section[]; dated?: boolean }) {
+/** Dated: of the past. Hundreds of rows are rendered anew for new incidents only. */
+export const IncidentTable = memo(function IncidentTable({ sections, dated = false }: { sections: readonly Section[]; dated?: boolean }) {
   const now = useNow(15_000);
   const [acknowledging, setAcknowledging] = useState<Acknowledging | null>(null);
   const acknowledge = (title: string, incidents: readonly Incident[]) => setAcknowledging({ title, incidents: incidents.filter(({ acknowledged }) => !acknowledged) });
@@ -51,7 +53,7 @@ export function IncidentTable({ sections, dated = false }: { sections: readonly 
       {acknowledging && <Acknowledge {...acknowledging} onClose={() => setAcknowledging(null)} />}
     </>
   );
-}
+});
 
 /** Arrows move between rows, and "a" acknowledges the row that has the focus. */
 function moveAlong(event: KeyboardEvent) {

@@ -112,16 +112,6 @@ export function byDay(incidents: readonly Incident[]): Section[] {
     .map(([title, found]) => ({ key: title, title, entries: found.map((incident): Entry => ({ id: incident.id, members: [incident] })) }));
 }
 
-/** Those in which every word of a text is found. */
-export function matching(incidents: readonly Incident[], text: string): Incident[] {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  return incidents.filter((incident) => {
-    const { sensor_name, sensor_id, room_name, gateway_id, reason, comment, acknowledged_by, severity } = incident;
-    const where = [sensor_name, sensor_id, room_name, gateway_id, reason, comment, acknowledged_by, severity].join(" ").toLowerCase();
-    return words.every((word) => where.includes(word));
-  });
-}
-
 /** The pages of a list in one: an incident on the border of two comes once. */
 export function joined(pages: readonly (readonly Incident[])[]): Incident[] {
   return [...new Map(pages.flat().map((incident) => [incident.id, incident])).values()];

@@ -1,13 +1,26 @@
 // Incidents: those that are open by room, and the history by day.
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link, useSearchParams } from "wouter-preact";
-import { pageLength, useIncidentHistory, useOpenIncidents, useRooms } from "../api/queries";
+import { useIncidents, useRooms } from "../api/queries";
 import { count, plural } from "../logic/format";
-import { byDay, byRoom, joined, kinds, matching, waits, type Incident } from "../logic/incidents";
+import { byDay, byRoom, joined, kinds, waits, type Incident } from "../logic/incidents";
 import { Select } from "../components/form";
 import { IncidentTable } from "../components/incidents";
 import { Empty, Failure, Loading } from "../components/states";
 import { useTitle } from "../components/title";
+
+/** The longest text that the API looks for. */
+const longestText = 100;
+
+/** A value as soon as it stays the same for a moment. */
+function useSettled<T>(value: T): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), 250);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
+}
 
 /** What is shown, as the address says it, so that it can be shared and gone back to. */
 function useFilter() {
@@ -22,7 +35,7 @@ function useFilter() {
   const kind = search.get("kind");
   const to = day("to");
   return {
-    set, past: search.get("state") === "all", text: search.get("text") ?? "", fromDay: search.get("from") ?? "", toDay: search.get("to") ?? "",
+    set, past: search.get("state") === "all", text: (search.get("text") ?? "").slice(0, longestText), fromDay: search.get("from") ?? "", toDay: search.get("to") ?? "",
     roomID: Number(search.get("room")) || undefined, kind: kind !== null && kind in kinds ? (kind as Incident["kind"]) : undefined,
     // The day that is chosen as the last one is shown whole.
     from: day("from"), to: to === undefined ? undefined : new Date(to).setDate(new Date(to).getDate() + 1),
@@ -33,23 +46,18 @@ export default function IncidentsPage() {
   useTitle("Incidents");
   const filter = useFilter();
   const { past, text, roomID, kind, set } = filter;
-  const open = useOpenIncidents();
-  const history = useIncidentHistory(filter, past);
+  const words = useSettled(text);
+  const shown = useIncidents({ ...filter, text: words }, past);
   const rooms = useRooms();
   const search = useRef<HTMLInputElement>(null);
   useEffect(() => {
     if (search.current && document.activeElement !== search.current) search.current.value = text;
   }, [text]);
 
-  const shown = past ? history : open;
-  const loaded = useMemo(
-    () => (past ? joined(history.data?.pages ?? []) : (open.data ?? []).filter((incident) =>
-      (roomID === undefined || incident.room_id === roomID) && (kind === undefined || incident.kind === kind))),
-    [past, history.data, open.data, roomID, kind],
-  );
-  const found = useMemo(() => matching(loaded, text), [loaded, text]);
+  const found = useMemo(() => joined(shown.data?.pages ?? []), [shown.data]);
   const sections = useMemo(() => (past ? byDay(found) : byRoom(found)), [past, found]);
   const filtered = text !== "" || roomID !== undefined || kind !== undefined || (past && (filter.fromDay || filter.toDay));
+  const searching = words !== text || shown.isPlaceholderData;
 
   return (
     <>
@@ -69,26 +77,27 @@ export default function IncidentsPage() {
           <div class="field"><label for="from">From</label><input id="from" type="date" value={filter.fromDay} onChange={(event) => set("from", event.currentTarget.value)} /></div>
           <div class="field"><label for="to">To</label><input id="to" type="date" value={filter.toDay} onChange={(event) => set("to", event.currentTarget.value)} /></div>
         </>}
-        <div class="field grows"><label for="text">Text</label><input id="text" ref={search} type="search" defaultValue={text} onInput={(event) => set("text", event.currentTarget.value)} /></div>
+        <div class="field grows"><label for="text">Text</label><input id="text" ref={search} type="search" maxLength={longestText} defaultValue={text} onInput={(event) => set("text", event.currentTarget.value)} /></div>
       </div>
       {shown.error && <Failure error={shown.error} retry={() => void shown.refetch()} />}
       {!shown.data && !shown.error && <Loading what="incidents" />}
       {shown.data && (
         <p class="hint" aria-live="polite">
-          {past
-            ? `${plural(found.length, "incident")}${text ? ` of the newest ${count(loaded.length)}` : ""}, newest first.`
-            : `${plural(found.length, "open incident")}, ${count(found.filter(waits).length)} to be seen.`}
+          {searching ? "Searching…" : <>
+            {shown.hasNextPage && "The newest "}{plural(found.length, past ? "incident" : "open incident")}
+            {past ? shown.hasNextPage ? "." : ", newest first." : `, ${count(found.filter(waits).length)} to be seen.`}
+          </>}
         </p>
       )}
-      {shown.data && found.length === 0 && (
+      {shown.data && !searching && found.length === 0 && (
         <Empty title={filtered ? "None like that" : past ? "No incident yet" : "Nothing to see to"}>
           <p>{filtered ? "No incident fits these filters." : <>A value beyond the limit of a <Link href="/rules">rule</Link>, or a sensor that falls silent, makes an incident.</>}</p>
         </Empty>
       )}
-      {found.length > 0 && <IncidentTable sections={sections} dated={past} />}
-      {past && history.hasNextPage && (
-        <button type="button" disabled={history.isFetchingNextPage} onClick={() => void history.fetchNextPage()}>
-          {history.isFetchingNextPage ? "Loading…" : `Show ${pageLength} older ones`}
+      {found.length > 0 && <div class={searching ? "old" : undefined}><IncidentTable sections={sections} dated={past} /></div>}
+      {shown.hasNextPage && (
+        <button type="button" aria-disabled={shown.isFetchingNextPage} onClick={() => !shown.isFetchingNextPage && void shown.fetchNextPage()}>
+          {shown.isFetchingNextPage ? "Loading…" : "Show older ones"}
         </button>
       )}
     </>
