@@ -200,10 +200,7 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 	if in.History, err = t.history(ctx, claim.CustomerID, now); err != nil {
 		return err
 	}
-	if in.NewLabels, err = t.judged(ctx, verdicts); err != nil {
-		return err
-	}
-	if in.OldLabels, err = t.judged(ctx, earlier); err != nil {
+	if in.Labels, err = t.judged(ctx, slices.Concat(verdicts, earlier)); err != nil {
 		return err
 	}
 	manifest, err := t.models.Manifest(ctx, claim.CustomerID)

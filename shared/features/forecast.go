@@ -17,6 +17,10 @@ const (
 
 	// ForecastCount is how many there are.
 	ForecastCount = 2*lagsPerQuantity + 1
+
+	// TemperatureTrend and HumidityTrend are the places of the slopes over five minutes.
+	TemperatureTrend = 9
+	HumidityTrend    = lagsPerQuantity + TemperatureTrend
 )
 
 // lagSpans are how far back, in seconds, the forecaster compares.

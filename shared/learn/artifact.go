@@ -23,6 +23,9 @@ var ErrArtifact = errors.New("not a usable model")
 const (
 	magic   = "coldaisle model\n"
 	version = 2
+	// withStill is the version of forecasters that know when nothing changes. Those of
+	// version 2 forecast a change always.
+	withStill = 3
 )
 
 const (
@@ -33,7 +36,7 @@ const (
 const prefixLength = len(magic) + 2 + 4
 
 // seal puts a body behind its header and signs both.
-func seal(kind byte, info Info, body []byte) ([]byte, error) {
+func seal(version, kind byte, info Info, body []byte) ([]byte, error) {
 	header, err := json.Marshal(info)
 	if err != nil {
 		return nil, fmt.Errorf("encode model %s: %w", info.Name, err)
@@ -45,17 +48,19 @@ func seal(kind byte, info Info, body []byte) ([]byte, error) {
 	return append(b, sum[:]...), nil
 }
 
-// open checks an artifact and returns its header and body.
-func open(kind byte, b []byte, names []string) (Info, []byte, error) {
-	fail := func(format string, arguments ...any) (Info, []byte, error) {
-		return Info{}, nil, fmt.Errorf("%w: %s", ErrArtifact, fmt.Sprintf(format, arguments...))
+// open checks an artifact of a version up to the newest and returns its header, its body
+// and its version.
+func open(newest, kind byte, b []byte, names []string) (Info, []byte, byte, error) {
+	fail := func(format string, arguments ...any) (Info, []byte, byte, error) {
+		return Info{}, nil, 0, fmt.Errorf("%w: %s", ErrArtifact, fmt.Sprintf(format, arguments...))
 	}
 	if len(b) < prefixLength+sha256.Size || !bytes.HasPrefix(b, []byte(magic)) {
 		return fail("%d bytes without the beginning of one", len(b))
 	}
 	signed := b[:len(b)-sha256.Size]
-	if got := b[len(magic)]; got != version {
-		return fail("version %d of the form, this program knows %d", got, version)
+	its := b[len(magic)]
+	if its < version || its > newest {
+		return fail("version %d of the form, this program knows %d to %d", its, version, newest)
 	}
 	if sum := sha256.Sum256(signed); !bytes.Equal(sum[:], b[len(signed):]) {
 		return fail("damaged: its checksum does not fit")
@@ -74,7 +79,7 @@ func open(kind byte, b []byte, names []string) (Info, []byte, error) {
 	if !slices.Equal(info.Features, names) {
 		return fail("trained on other features: %v", info.Features)
 	}
-	return info, signed[prefixLength+length:], nil
+	return info, signed[prefixLength+length:], its, nil
 }
 
 // MarshalBinary implements [encoding.BinaryMarshaler]: the form that
@@ -85,13 +90,13 @@ func (d *Detector) MarshalBinary() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode model %s: %w", d.Info.Name, err)
 	}
-	return seal(kindDetector, d.Info, body)
+	return seal(version, kindDetector, d.Info, body)
 }
 
 // DecodeDetector reads what [Detector.MarshalBinary] wrote, or returns an
 // [ErrArtifact].
 func DecodeDetector(b []byte) (*Detector, error) {
-	info, body, err := open(kindDetector, b, features.DetectionNames())
+	info, body, _, err := open(version, kindDetector, b, features.DetectionNames())
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +125,8 @@ const (
 // [DecodeForecaster] reads.
 func (f *Forecaster) MarshalBinary() ([]byte, error) {
 	body := []byte{0}
+	body = binary.LittleEndian.AppendUint64(body, math.Float64bits(f.stillTemperature))
+	body = binary.LittleEndian.AppendUint64(body, math.Float64bits(f.stillHumidity))
 	var err error
 	if f.temperature {
 		body[0] |= hasTemperature
@@ -136,13 +143,13 @@ func (f *Forecaster) MarshalBinary() ([]byte, error) {
 			return nil, fmt.Errorf("encode model %s: %w", f.Info.Name, err)
 		}
 	}
-	return seal(kindForecaster, f.Info, body)
+	return seal(withStill, kindForecaster, f.Info, body)
 }
 
 // DecodeForecaster reads what [Forecaster.MarshalBinary] wrote, or returns an
 // [ErrArtifact].
 func DecodeForecaster(b []byte) (*Forecaster, error) {
-	info, body, err := open(kindForecaster, b, features.ForecastNames())
+	info, body, its, err := open(withStill, kindForecaster, b, features.ForecastNames())
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +158,17 @@ func DecodeForecaster(b []byte) (*Forecaster, error) {
 	}
 	f, has := &Forecaster{Info: info}, body[0]
 	body = body[1:]
+	if its == withStill {
+		if len(body) < 16 {
+			return nil, fmt.Errorf("%w: cut short", ErrArtifact)
+		}
+		f.stillTemperature = math.Float64frombits(binary.LittleEndian.Uint64(body))
+		f.stillHumidity = math.Float64frombits(binary.LittleEndian.Uint64(body[8:]))
+		body = body[16:]
+		if !(f.stillTemperature >= 0 && f.stillHumidity >= 0) {
+			return nil, fmt.Errorf("%w: nothing changes beneath %g and %g", ErrArtifact, f.stillTemperature, f.stillHumidity)
+		}
+	}
 	if has&hasTemperature != 0 {
 		if f.slopes, body, err = decodeRidge(body); err == nil {
 			f.residual, body, err = decodeForest(body)

@@ -43,7 +43,7 @@ func smallArtifacts(t *testing.T) (detector, forecaster []byte) {
 		t.Fatal(err)
 	}
 	info.Name, info.Features = "forecasting_v20260301T120000Z", features.ForecastNames()
-	f := &Forecaster{Info: info, slopes: slopes, residual: trees, temperature: true, humidity: trees}
+	f := &Forecaster{Info: info, slopes: slopes, residual: trees, temperature: true, humidity: trees, stillTemperature: 0.2, stillHumidity: 0.3}
 	if forecaster, err = f.MarshalBinary(); err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +84,48 @@ func TestEveryByteOfAnArtifact(t *testing.T) {
 	}
 }
 
+// TestForecasterOfBefore reads a forecaster of version 2, which has no bounds beneath which
+// nothing changes.
+func TestForecasterOfBefore(t *testing.T) {
+	t.Parallel()
+	_, forecaster := smallArtifacts(t)
+	newer, err := DecodeForecaster(forecaster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, body, _, err := open(withStill, kindForecaster, forecaster, features.ForecastNames())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := seal(version, kindForecaster, info, slices.Concat(body[:1], body[17:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, err := DecodeForecaster(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	still, lively := make([]float64, features.ForecastCount), make([]float64, features.ForecastCount)
+	lively[features.TemperatureTrend], lively[features.HumidityTrend] = -0.2, 0.3
+	for _, row := range [][]float64{still, lively} {
+		temperature, humidity := older.change(row)
+		if temperature == 0 || humidity == 0 {
+			t.Errorf("of before: no change of %v", row)
+		}
+		t2, h2 := newer.change(row)
+		if moving := row[features.TemperatureTrend] != 0; (t2 == temperature) != moving || (h2 == humidity) != moving || (t2 == 0) == moving || (h2 == 0) == moving {
+			t.Errorf("forecast %g and %g, before %g and %g", t2, h2, temperature, humidity)
+		}
+	}
+}
+
 // FuzzBody tries bodies behind a right checksum: whatever decodes must be safe
 // to use.
 func FuzzBody(f *testing.F) {
 	f.Add([]byte{0})
 	f.Add([]byte{hasHumidity, 29, 0, 0})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		sealed, err := seal(kindForecaster, Info{Features: features.ForecastNames()}, body)
+		sealed, err := seal(withStill, kindForecaster, Info{Features: features.ForecastNames()}, body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +134,7 @@ func FuzzBody(f *testing.F) {
 		} else if !errors.Is(err, ErrArtifact) {
 			t.Errorf("refused with %v", err)
 		}
-		if sealed, err = seal(kindDetector, Info{Features: features.DetectionNames()}, body); err != nil {
+		if sealed, err = seal(version, kindDetector, Info{Features: features.DetectionNames()}, body); err != nil {
 			t.Fatal(err)
 		}
 		if model, err := DecodeDetector(sealed); err == nil {

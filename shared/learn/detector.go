@@ -120,14 +120,19 @@ func stuck(w reading.Window, r reading.Reading) bool {
 	return now >= stuckRatio*longest
 }
 
+// contamination is the share of the readings learned from that are taken for anomalies.
+// Nothing else sets the threshold: moved by verdicts, it got worse where a tenth of them
+// was wrong.
+const contamination = 0.05
+
 // growDetector grows a forest; the threshold is its contamination's.
-func growDetector(rows forest.Matrix, info Info, workers int) (*Detector, []float64, error) {
+func growDetector(rows forest.Matrix, info Info, workers int) (*Detector, error) {
 	grown, err := forest.GrowIsolation(rows, forest.IsolationOptions{
 		Trees: detectorTrees, Sample: detectorSample, Seed: info.Seed, Workers: workers,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("detector: %w", err)
+		return nil, fmt.Errorf("detector: %w", err)
 	}
 	scores := sorted(grown.ScoreAll(rows, workers))
-	return &Detector{Info: info, Threshold: quantile(scores, 1-contamination), forest: grown}, scores, nil
+	return &Detector{Info: info, Threshold: quantile(scores, 1-contamination), forest: grown}, nil
 }

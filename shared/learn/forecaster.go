@@ -3,6 +3,7 @@ package learn
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -40,6 +41,9 @@ type Forecaster struct {
 	residual    *forest.Regression // of what slopes leave
 	temperature bool               // whether the two are used
 	humidity    *forest.Regression // nil for persistence
+
+	// Trends, °C and % a minute, beneath which no change is forecast.
+	stillTemperature, stillHumidity float64
 }
 
 // Forecast predicts temperature, °C, and relative humidity, %, some time after a
@@ -59,10 +63,10 @@ func (f *Forecaster) Forecast(x *features.Extractor, w reading.Window, r reading
 
 // change is what the models expect within the horizon.
 func (f *Forecaster) change(row []float64) (temperature, humidity float64) {
-	if f.temperature {
+	if f.temperature && math.Abs(row[features.TemperatureTrend]) >= f.stillTemperature {
 		temperature = f.slopes.predict(row) + f.residual.Predict(row)
 	}
-	if f.humidity != nil {
+	if f.humidity != nil && math.Abs(row[features.HumidityTrend]) >= f.stillHumidity {
 		humidity = f.humidity.Predict(row)
 	}
 	return temperature, humidity
@@ -90,6 +94,47 @@ func growForecaster(rows forest.Matrix, temperature, humidity []float64, info In
 		return nil, fmt.Errorf("humidity: %w", err)
 	}
 	return &Forecaster{Info: info, slopes: slopes, residual: residual, temperature: true, humidity: humid}, nil
+}
+
+// learnStillness finds the trends beneath which no change is at least as good a forecast,
+// from rows in the order of time that the models did not learn from.
+func (f *Forecaster) learnStillness(rows forest.Matrix, temperature, humidity []float64) {
+	n := len(temperature)
+	trends, said := [2][]float64{make([]float64, n), make([]float64, n)}, [2][]float64{make([]float64, n), make([]float64, n)}
+	for i := range n {
+		row := rows.Row(i)
+		said[0][i], said[1][i] = f.change(row)
+		trends[0][i], trends[1][i] = math.Abs(row[features.TemperatureTrend]), math.Abs(row[features.HumidityTrend])
+	}
+	f.stillTemperature = stillness(trends[0], said[0], temperature, 2)
+	f.stillHumidity = stillness(trends[1], said[1], humidity, 1)
+}
+
+// stillness is the trend beneath which the forecasts said are not clearly better than none:
+// trends are taken together by shares of the rows, from the smallest to the first share in
+// which the forecasts are.
+func stillness(trends, said, truths []float64, power float64) (bound float64) {
+	ordered, sizes := sorted(trends), make([]float64, len(truths))
+	for i, v := range truths {
+		sizes[i] = math.Abs(v)
+	}
+	slices.Sort(sizes)
+	most := quantile(sizes, 1-ridgeTail) // what nobody can foresee, such as a spike, must not decide
+	for _, share := range [...]float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95} {
+		next := quantile(ordered, share)
+		var e errorSums
+		for i, trend := range trends {
+			if trend >= bound && trend < next {
+				truth := min(max(truths[i], -most), most)
+				e.add(i*blocks/len(trends), math.Pow(math.Abs(truth-said[i]), power), math.Pow(math.Abs(truth), power))
+			}
+		}
+		if e.clear() {
+			break
+		}
+		bound = next
+	}
+	return bound
 }
 
 // ridge is a linear model: a constant and a coefficient for each feature. Features

@@ -1,7 +1,7 @@
 // Package learn makes the two models of Coldaisle and uses them: the detector,
-// an isolation forest with a threshold that people's verdicts move and two rules
-// for what a forest misses, and the forecaster, which predicts how temperature
-// and humidity change within 20 seconds.
+// an isolation forest and two rules for what a forest misses, and the forecaster, which
+// predicts how temperature and humidity change within 20 seconds. People's verdicts
+// measure the detector and change nothing in it.
 //
 // It knows forests, features and readings, and nothing of storage, topics or
 // functions: training takes readings and verdicts and returns models, detection
@@ -41,11 +41,8 @@ type Labelled struct {
 // Input is what a training learns from.
 type Input struct {
 	History []NodeHistory
-	// NewLabels are the verdicts that no training has used, oldest first.
-	NewLabels []Labelled
-	// OldLabels are verdicts that earlier trainings used: what the new detector has
-	// to know still.
-	OldLabels []Labelled
+	// Labels are what people said of readings. The detector is measured on them.
+	Labels []Labelled
 	// The models in use; nil if there are none. Each stays unless something shows
 	// that the new one is no worse.
 	LiveDetector   *Detector

@@ -80,10 +80,10 @@ func TestEachVerdictCountsOnce(t *testing.T) {
 	for labels[newest].Anomalous {
 		newest--
 	}
-	right := train(t, learn.Input{History: history, NewLabels: labels}).Metrics.Anomaly
+	right := train(t, learn.Input{History: history, Labels: labels}).Metrics.Anomaly
 	labels = slices.Clone(labels)
 	labels[newest].Anomalous = true
-	wrong := train(t, learn.Input{History: history, NewLabels: labels}).Metrics.Anomaly
+	wrong := train(t, learn.Input{History: history, Labels: labels}).Metrics.Anomaly
 	if right.Accuracy == nil || wrong.Accuracy == nil || right.Held != wrong.Held {
 		t.Fatalf("%+v, %+v", right, wrong)
 	}
@@ -104,30 +104,56 @@ func train(tb testing.TB, in learn.Input) learn.Result {
 	return result
 }
 
-func TestVerdictsMakeTheDetectorBetter(t *testing.T) {
+// TestVerdictsMeasureAndMoveNothing trains on the same readings with right verdicts, with
+// wrong ones and with none: the detectors judge alike, and only what was measured differs.
+func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 	t.Parallel()
-	history, _ := site(4, 600, 1)
-	first := train(t, learn.Input{History: history, Seed: 1})
-	if m := first.Metrics.Anomaly; !m.Published || first.Detector == nil || m.F1 != nil || m.LiveF1 != nil {
+	history, odd := site(4, 600, 1)
+	unjudged := train(t, learn.Input{History: history, Seed: 1})
+	if m := unjudged.Metrics.Anomaly; !m.Published || m.F1 != nil || m.LiveF1 != nil || m.Accuracy != nil {
 		t.Fatalf("the first detector, of which nobody has said anything: %+v", m)
 	}
-	later, odd := site(4, 600, 50)
-	verdicts := judged(later, odd, false)
-	second := train(t, learn.Input{History: later, NewLabels: verdicts, LiveDetector: first.Detector, Seed: 2, Run: 2, Started: noon().Add(time.Hour)})
-	m := second.Metrics.Anomaly
-	if !m.Published || m.F1 == nil || m.LiveF1 == nil || *m.F1 < *m.LiveF1 || *m.F1 < 0.8 {
-		t.Fatalf("after verdicts: %+v", m)
+	right := train(t, learn.Input{History: history, Labels: judged(history, odd, false), Seed: 1})
+	wrong := train(t, learn.Input{History: history, Labels: judged(history, odd, true), Seed: 1})
+	if r, w := right.Metrics.Anomaly, wrong.Metrics.Anomaly; *r.F1 < 0.8 || *w.F1 > 0.2 || math.Abs(*r.Accuracy+*w.Accuracy-1) > 1e-9 {
+		t.Errorf("by right verdicts %+v, by wrong ones %+v", r, w)
 	}
-	if second.Detector.Info.Name != "anomaly_v20260301T130000Z_000002" {
-		t.Errorf("called %s", second.Detector.Info.Name)
+	var x features.Extractor
+	for i, w := range features.Windows(history[0].Readings) {
+		r := history[0].Readings[i]
+		if a := unjudged.Detector.Detect(&x, w, r); a != right.Detector.Detect(&x, w, r) || a != wrong.Detector.Detect(&x, w, r) {
+			t.Fatalf("verdicts change the judgement of reading %d", i)
+		}
 	}
+}
 
-	// Everything turned round: the live detector stays, and the run says why.
-	poisoned := train(t, learn.Input{
-		History: later, NewLabels: judged(later, odd, true), OldLabels: verdicts, LiveDetector: second.Detector, Seed: 3, Started: noon().Add(2 * time.Hour),
-	})
-	if m := poisoned.Metrics.Anomaly; m.Published || poisoned.Detector != nil || m.Reason == "" {
-		t.Errorf("after poisoned verdicts: %+v", m)
+// TestGate holds that a detector takes the place of one that agrees less with the verdicts,
+// and of no other.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	history, odd := site(4, 600, 1)
+	labels := judged(history, odd, false)
+	live := train(t, learn.Input{History: history, Seed: 1}).Detector
+	jumpy, calm := *live, *live
+	jumpy.Threshold, calm.Threshold = 0, 1
+	for _, worse := range []*learn.Detector{&jumpy, &calm} {
+		m := train(t, learn.Input{History: history, Labels: labels, LiveDetector: worse, Seed: 2, Run: 2}).Metrics.Anomaly
+		if !m.Published || *m.F1 <= *m.LiveF1 {
+			t.Errorf("in place of one with threshold %g: %+v", worse.Threshold, m)
+		}
+	}
+	noise, _ := site(4, 600, 50)
+	for i := range noise {
+		for j := range noise[i].Readings {
+			noise[i].Readings[j].Temperature += float64(8 * (j % 2))
+		}
+	}
+	result := train(t, learn.Input{History: noise, Labels: labels, LiveDetector: live, Seed: 3})
+	if m := result.Metrics.Anomaly; m.Published || result.Detector != nil || !strings.Contains(m.Reason, "the live detector stays: on") {
+		t.Errorf("trained on noise: %+v", m)
+	}
+	if name := train(t, learn.Input{History: history, Run: 2, Started: noon().Add(time.Hour)}).Detector.Info.Name; name != "anomaly_v20260301T130000Z_000002" {
+		t.Errorf("called %s", name)
 	}
 }
 
@@ -140,7 +166,7 @@ func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	live := train(t, learn.Input{History: history, Seed: 1}).Detector
 	gate := func(live *learn.Detector, verdicts []learn.Labelled) learn.AnomalyMetrics {
 		t.Helper()
-		result := train(t, learn.Input{History: history, NewLabels: verdicts, LiveDetector: live, Seed: 2})
+		result := train(t, learn.Input{History: history, Labels: verdicts, LiveDetector: live, Seed: 2})
 		if m := result.Metrics.Anomaly; m.Published != (result.Detector != nil) {
 			t.Errorf("%+v, and the detector is %v", m, result.Detector)
 		}
@@ -213,6 +239,50 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	}
 }
 
+// TestNothingChangesInStillStretches holds that a forecaster that is good where the cooling
+// comes and goes forecasts no change in the hours in which a value only wanders.
+func TestNothingChangesInStillStretches(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	history := make([]learn.NodeHistory, 4)
+	lively := func(i int) bool { return i%400 >= 280 }
+	for node := range history {
+		value := 22.0
+		for i := range 2000 {
+			if lively(i) {
+				value += 0.25 * math.Sin(float64(i%400-280)/120*2*math.Pi)
+			} else {
+				value += 0.02 * random.NormFloat64()
+			}
+			history[node].Readings = append(history[node].Readings, reading.Reading{
+				NodeID: "n", MessageID: "m", Time: noon().Add(time.Duration(30*i) * time.Second), Temperature: value, Humidity: 90 - 2*value,
+			})
+		}
+		history[node].NodeID = string(rune('a' + node))
+	}
+	result := train(t, learn.Input{History: history, Seed: 1})
+	m := result.Metrics.Forecasting
+	if m.Temperature != "forest" || m.Humidity != "forest" || *m.SkillTemperature < 0.5 || *m.SkillHumidity < 0.5 || !strings.Contains(m.Reason, "no change beneath a trend of 0.") {
+		t.Fatalf("%+v", m)
+	}
+	var x features.Extractor
+	still, moved := 0, 0
+	for i, w := range features.Windows(history[0].Readings) {
+		r := history[0].Readings[i]
+		temperature, humidity, ok := result.Forecaster.Forecast(&x, w, r, learn.Horizon)
+		switch {
+		case !ok:
+		case lively(i) && temperature != r.Temperature && humidity != r.Humidity:
+			moved++
+		case i%400 > 20 && !lively(i) && temperature == r.Temperature && humidity == r.Humidity:
+			still++
+		}
+	}
+	if still < 1000 || moved < 500 {
+		t.Errorf("no change in %d of 1300 still readings, a change in %d of 600 others", still, moved)
+	}
+}
+
 // TestTooFewReadings shows contract 7.10.
 func TestTooFewReadings(t *testing.T) {
 	t.Parallel()
@@ -225,7 +295,7 @@ func TestTooFewReadings(t *testing.T) {
 func TestReproducible(t *testing.T) {
 	t.Parallel()
 	history, odd := site(3, 400, 1)
-	in := learn.Input{History: history, NewLabels: judged(history, odd, false), Seed: 5, Workers: 1}
+	in := learn.Input{History: history, Labels: judged(history, odd, false), Seed: 5, Workers: 1}
 	artifacts := func(in learn.Input) []byte {
 		t.Helper()
 		result := train(t, in)
@@ -448,7 +518,7 @@ func BenchmarkTrain(b *testing.B) {
 	verdicts = verdicts[:100]
 	live := train(b, learn.Input{History: history, Seed: 1}).Detector
 	for b.Loop() {
-		train(b, learn.Input{History: history, NewLabels: verdicts, LiveDetector: live, Seed: 2})
+		train(b, learn.Input{History: history, Labels: verdicts, LiveDetector: live, Seed: 2})
 	}
 }
 

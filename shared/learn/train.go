@@ -15,11 +15,10 @@ import (
 )
 
 const (
-	// heldShare is the part of history, and of the verdicts, that the models are
-	// measured on and do not learn from: the newest.
+	// heldShare is the part of history that the forecaster is measured on and that neither
+	// model learns from: the newest.
 	heldShare = 0.25
-	heldTruth = 0.4
-	// blocks of time in which the forecaster must beat persistence, most of them.
+	// blocks of time in which a forecaster is compared with persistence.
 	blocks = 5
 )
 
@@ -125,36 +124,25 @@ func examplesOfNode(x *features.Extractor, s NodeHistory) []example {
 	return found
 }
 
-// detector grows, calibrates and measures a detector.
+// detector grows a detector and measures it on verdicts, of which it learns nothing.
 func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetrics, error) {
 	rows := forest.Matrix{Columns: features.DetectionCount, Data: make([]float64, 0, len(learned)*features.DetectionCount)}
 	for _, e := range learned {
 		rows.Data = append(rows.Data, e.detection[:]...)
 	}
-	d, scores, err := growDetector(rows, info, in.Workers)
+	d, err := growDetector(rows, info, in.Workers)
 	if err != nil {
 		return nil, AnomalyMetrics{}, err
 	}
-	taught := in.NewLabels[:len(in.NewLabels)-int(heldTruth*float64(len(in.NewLabels)))]
-	held := in.NewLabels[len(taught):]
-	calibrated := d.calibrate(scores, scoreLabels(d, taught))
-	m := AnomalyMetrics{Threshold: d.Threshold, Rows: len(learned), Held: len(held) + len(in.OldLabels)}
-	c := countConfusion(scoreLabels(d, slices.Concat(held, in.OldLabels)), d.Threshold)
+	m := AnomalyMetrics{Threshold: d.Threshold, Rows: len(learned), Held: len(in.Labels)}
+	c := countConfusion(scoreLabels(d, in.Labels), d.Threshold)
 	if c.measured() {
 		m.F1 = new(c.f1())
 		m.Recall = share(c.truePositive, c.truePositive+c.falseNegative)
 	}
 	m.Accuracy = c.accuracy()
 	m.Precision = share(c.truePositive, c.truePositive+c.falsePositive)
-	if live := in.LiveDetector; live != nil {
-		if live := countConfusion(scoreLabels(live, slices.Concat(held, in.OldLabels)), live.Threshold); live.measured() {
-			m.LiveF1 = new(live.f1())
-		}
-	}
-	m.Published, m.Reason = in.gate(d, held)
-	if m.Published && !calibrated {
-		m.Reason += "; too few verdicts of both kinds to move the threshold"
-	}
+	m.Published, m.Reason = in.gate(c, &m)
 	if !m.Published {
 		return nil, m, nil
 	}
@@ -162,38 +150,28 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 	return d, m, nil
 }
 
-// gate decides whether a new detector takes the place of the live one: it must
-// be no worse on the verdicts held out from this training, nor on those that
-// earlier trainings used. A batch of wrong verdicts may make it better on
-// itself, but not on what people said before. Where there is no verdict to
-// compare by, nothing speaks for the new one, and the live one stays.
-func (in Input) gate(d *Detector, held []Labelled) (published bool, reason string) {
+// gate decides whether a new detector takes the place of the live one: it must be no
+// worse on the verdicts. Where there are none, nothing speaks for the new one, and the
+// live one stays.
+func (in Input) gate(after confusion, m *AnomalyMetrics) (published bool, reason string) {
 	live := in.LiveDetector
 	if live == nil {
 		return true, "there was no detector before"
 	}
-	if len(held)+len(in.OldLabels) == 0 {
+	if len(in.Labels) == 0 {
 		return false, "the live detector stays: there is no verdict to compare by"
 	}
-	for _, set := range []struct {
-		name   string
-		judged []Labelled
-	}{{"held-out verdicts", held}, {"verdicts of earlier runs", in.OldLabels}} {
-		if len(set.judged) == 0 {
-			continue
-		}
-		before := countConfusion(scoreLabels(live, set.judged), live.Threshold)
-		after := countConfusion(scoreLabels(d, set.judged), d.Threshold)
-		measure, was, is := "F1", before.f1(), after.f1()
-		if !after.measured() { // no anomaly to find: false alarms alone tell them apart
-			measure, was, is = "accuracy", *before.accuracy(), *after.accuracy()
-		}
-		if is < was {
-			return false, fmt.Sprintf("the live detector stays: on %d %s its %s is %.3f, that of the new one %.3f",
-				len(set.judged), set.name, measure, was, is)
-		}
+	before := countConfusion(scoreLabels(live, in.Labels), live.Threshold)
+	measure, was, is := "accuracy", *before.accuracy(), *after.accuracy()
+	if after.measured() { // otherwise there is no anomaly to find: false alarms alone tell them apart
+		m.LiveF1 = new(before.f1())
+		measure, was, is = "F1", before.f1(), after.f1()
 	}
-	return true, "not worse than the live one on any verdicts"
+	if is < was {
+		return false, fmt.Sprintf("the live detector stays: on %d verdicts its %s is %.3f, that of the new one %.3f",
+			len(in.Labels), measure, was, is)
+	}
+	return true, "not worse than the live one on the verdicts"
 }
 
 // forecaster grows and measures a forecaster and leaves persistence in the place
@@ -224,6 +202,7 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 	if m.Held < blocks {
 		return unmeasured("nothing to measure the forecaster on")
 	}
+	f.learnStillness(test, trueTemperature, trueHumidity)
 	t, h := errorsOf(f, test, trueTemperature, trueHumidity)
 	m.RMSETemperature, m.MAEHumidity = new(math.Sqrt(t.mean())), new(h.mean())
 	if still := math.Sqrt(t.still()); still > 0 {
@@ -233,18 +212,19 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 		m.SkillHumidity = new(1 - *m.MAEHumidity/still)
 	}
 	var reasons []string
-	judge := func(name string, e errorSums, label *string, drop func()) {
-		won := e.won()
-		if 2*won > blocks {
-			*label = "forest"
-			reasons = append(reasons, fmt.Sprintf("%s beats persistence in %d of %d blocks of time", name, won, blocks))
+	judge := func(name, unit string, e errorSums, still float64, label *string, drop func()) {
+		better, worse := e.compared()
+		won := fmt.Sprintf("better than persistence in %d and worse in %d of %d blocks of time", better, worse, blocks)
+		if !e.clear() {
+			drop()
+			reasons = append(reasons, fmt.Sprintf("%s: persistence, the forest is %s", name, won))
 			return
 		}
-		drop()
-		reasons = append(reasons, fmt.Sprintf("%s: persistence, beaten in only %d of %d blocks of time", name, won, blocks))
+		*label = "forest"
+		reasons = append(reasons, fmt.Sprintf("%s: %s, with no change beneath a trend of %.3g %s a minute", name, won, still, unit))
 	}
-	judge("temperature", t, &m.Temperature, func() { f.temperature, f.slopes, f.residual = false, nil, nil })
-	judge("humidity", h, &m.Humidity, func() { f.humidity = nil })
+	judge("temperature", "°C", t, f.stillTemperature, &m.Temperature, func() { f.temperature, f.slopes, f.residual = false, nil, nil })
+	judge("humidity", "%", h, f.stillHumidity, &m.Humidity, func() { f.humidity = nil })
 	m.Reason = strings.Join(reasons, "; ")
 	if live := in.LiveForecaster; live != nil {
 		t, h = errorsOf(f, test, trueTemperature, trueHumidity) // with persistence where it did not win
@@ -303,15 +283,24 @@ func (e errorSums) average(of [blocks]float64) float64 {
 func (e errorSums) mean() float64  { return e.average(e.model) }
 func (e errorSums) still() float64 { return e.average(e.nothing) }
 
-// won is in how many blocks the model is better.
-func (e errorSums) won() int {
-	won := 0
+// compared is in how many blocks the model is better, and worse.
+func (e errorSums) compared() (better, worse int) {
 	for i := range e.model {
-		if e.model[i] < e.nothing[i] {
-			won++
+		switch {
+		case e.model[i] < e.nothing[i]:
+			better++
+		case e.model[i] > e.nothing[i]:
+			worse++
 		}
 	}
-	return won
+	return better, worse
+}
+
+// clear reports whether the model is better in four blocks for each in which it is worse:
+// with three of five it was often worse afterwards.
+func (e errorSums) clear() bool {
+	better, worse := e.compared()
+	return better > 0 && better >= 4*worse
 }
 
 // errorsOf measures a forecaster on rows in the order of time: squares for

@@ -139,7 +139,7 @@ type point struct{ x, y float64 }
 func (e *evaluation) measure(ctx context.Context, nodes, taught []labelled.Series, quickened bool) error {
 	in := learn.Input{History: historyOf(nodes), Seed: e.Seed, Started: e.At}
 	if taught != nil {
-		in.History, in.NewLabels = historyOf(taught), verdictsOf(taught)
+		in.History, in.Labels = historyOf(taught), verdictsOf(taught)
 	}
 	result, err := learn.Train(ctx, in)
 	if err != nil {

@@ -39,7 +39,7 @@ func train(ctx context.Context, arguments []string, out io.Writer, clock func() 
 	}
 	in := learn.Input{History: historyOf(nodes), Seed: *seed, Started: clock()}
 	if *verdicts {
-		in.NewLabels = verdictsOf(nodes)
+		in.Labels = verdictsOf(nodes)
 	}
 	result, err := learn.Train(ctx, in)
 	if err != nil {
