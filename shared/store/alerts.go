@@ -196,10 +196,11 @@ type Thresholds struct {
 	CustomerID     int64
 	MaxTemperature float64 // °C
 	MaxHumidity    float64 // % relative humidity
+	Assumed        bool    // whether the customer has never set any
 }
 
 const thresholdColumns = `alert_thresholds.id, alert_thresholds.customer_id,
-	alert_thresholds.max_temperature, alert_thresholds.max_humidity`
+	alert_thresholds.max_temperature, alert_thresholds.max_humidity, alert_thresholds.assumed`
 
 // Thresholds returns a customer's thresholds, or [ErrNoCustomer]. A customer who
 // never set any gets a record of the defaults (contract 6.10). Until the customer

@@ -202,7 +202,7 @@ func TestThresholds(t *testing.T) {
 	db := open(t)
 	got, err := db.Thresholds(t.Context(), db.anna)
 	id := got.ID
-	if want := (store.Thresholds{ID: id, CustomerID: db.anna, MaxTemperature: 50, MaxHumidity: 50}); err != nil || id == 0 || got != want {
+	if want := (store.Thresholds{ID: id, CustomerID: db.anna, MaxTemperature: 50, MaxHumidity: 50, Assumed: true}); err != nil || id == 0 || got != want {
 		t.Errorf("never set: %+v, %v", got, err)
 	}
 	steps := []struct {

@@ -27,14 +27,6 @@ type alertBody struct {
 	Acknowledged bool      `json:"acknowledged" doc:"Whether someone has seen to it." example:"false"`
 }
 
-type alertOutput struct {
-	Body alertBody
-}
-
-type alertsOutput struct {
-	Body []alertBody `nullable:"false"`
-}
-
 func alertOf(a store.Alert) alertBody {
 	return alertBody{
 		ID: a.ID, SensorID: a.SensorID, AlertType: string(a.Type), Message: a.Message,
@@ -75,13 +67,13 @@ func (h *Handlers) Register(r *rest.API) {
 		Summary:   "List unacknowledged alerts, newest first",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/json": {Schema: list}}}},
 	}, h.activeAlerts)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listAlertHistory", Method: http.MethodGet, Path: "/api/v1/alerts/history", Tag: rest.TagAlerts,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List the last alerts, acknowledged or not, newest first",
 	}, h.alertHistory)
 	// A repeat answers the same alert, unchanged.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "acknowledgeAlert", Method: http.MethodPost, Path: "/api/v1/alerts/{alert_id}/acknowledge", Tag: rest.TagAlerts,
 		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Acknowledge an alert",
@@ -107,32 +99,24 @@ func (h *Handlers) activeAlerts(ctx context.Context, _ *struct{}) (*huma.StreamR
 	}}, nil
 }
 
-func (h *Handlers) alertHistory(ctx context.Context, in *alertHistoryInput) (*alertsOutput, error) {
+func (h *Handlers) alertHistory(ctx context.Context, in *alertHistoryInput) ([]alertBody, error) {
 	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil { // no alert matches
-		return &alertsOutput{Body: []alertBody{}}, nil
+		return []alertBody{}, nil
 	}
 	found, err := h.Store.AlertHistory(ctx, auth.Caller(ctx), store.AlertQuery{
 		SensorID: in.SensorID, Start: in.StartTime.Time, End: in.EndTime.Time, Limit: in.Limit,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &alertsOutput{Body: rest.List(found, alertOf)}, nil
+	return rest.List(found, alertOf), err
 }
 
-func (h *Handlers) acknowledgeAlert(ctx context.Context, in *alertPath) (*alertOutput, error) {
-	var out alertOutput
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+func (h *Handlers) acknowledgeAlert(ctx context.Context, in *alertPath) (alertBody, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (alertBody, audit.Entry, error) {
 		before, err := tx.Alert(ctx, auth.Caller(ctx), in.AlertID)
 		if err != nil {
-			return audit.Entry{}, err
+			return alertBody{}, audit.Entry{}, err
 		}
 		acknowledged, err := tx.AcknowledgeAlert(ctx, auth.Caller(ctx), in.AlertID)
-		out.Body = alertOf(acknowledged)
-		return audit.Entry{Subject: "alert:" + strconv.FormatInt(in.AlertID, 10), Before: alertOf(before), After: out.Body}, err
+		out := alertOf(acknowledged)
+		return out, audit.Entry{Subject: "alert:" + strconv.FormatInt(in.AlertID, 10), Before: alertOf(before), After: out}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }

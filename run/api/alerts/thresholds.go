@@ -20,14 +20,15 @@ type thresholds struct {
 	MaxHumidity    float64 `json:"max_humidity" doc:"Highest relative humidity that raises no alert, in percent." example:"50"`
 }
 
-type thresholdsOutput struct {
-	Body thresholds
+func thresholdsOf(t store.Thresholds) thresholds {
+	return thresholds{ID: t.ID, CustomerID: t.CustomerID, MaxTemperature: t.MaxTemperature, MaxHumidity: t.MaxHumidity}
 }
 
-func thresholdsOf(t store.Thresholds) *thresholdsOutput {
-	return &thresholdsOutput{Body: thresholds{
-		ID: t.ID, CustomerID: t.CustomerID, MaxTemperature: t.MaxTemperature, MaxHumidity: t.MaxHumidity,
-	}}
+// auditedThresholds tells thresholds that nobody set: to set the same values is a change.
+type auditedThresholds struct {
+	thresholds
+
+	Assumed bool `json:"assumed,omitempty"`
 }
 
 type thresholdsChange struct {
@@ -64,14 +65,14 @@ type ThresholdHandlers struct{ Store *store.Store }
 
 // Register adds the operations on thresholds.
 func (h *ThresholdHandlers) Register(r *rest.API) {
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getThresholds", Method: http.MethodGet, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
 		Keys:    rest.ReadKeys,
 		Summary: "Read the caller's thresholds",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.thresholds)
 	// Called by the settings page. A repeat sets the same values again.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "setThresholds", Method: http.MethodPost, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
 		Keys:        rest.WriteKeys,
 		Summary:     "Change the caller's thresholds",
@@ -80,35 +81,28 @@ func (h *ThresholdHandlers) Register(r *rest.API) {
 	}, h.setThresholds)
 }
 
-func (h *ThresholdHandlers) thresholds(ctx context.Context, in *input.CustomerPath) (*thresholdsOutput, error) {
+func (h *ThresholdHandlers) thresholds(ctx context.Context, in *input.CustomerPath) (thresholds, error) {
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
-		return nil, err
+		return thresholds{}, err
 	}
 	found, err := h.Store.Thresholds(ctx, auth.Caller(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return thresholdsOf(found), nil
+	return thresholdsOf(found), err
 }
 
-func (h *ThresholdHandlers) setThresholds(ctx context.Context, in *setThresholdsInput) (*thresholdsOutput, error) {
+func (h *ThresholdHandlers) setThresholds(ctx context.Context, in *setThresholdsInput) (thresholds, error) {
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
-		return nil, err
+		return thresholds{}, err
 	}
-	var updated *thresholdsOutput
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (thresholds, audit.Entry, error) {
 		before, err := tx.Thresholds(ctx, auth.Caller(ctx))
 		if err != nil {
-			return audit.Entry{}, err
+			return thresholds{}, audit.Entry{}, err
 		}
 		after, err := tx.SetThresholds(ctx, auth.Caller(ctx), in.Body.MaxTemperature, in.Body.MaxHumidity)
-		updated = thresholdsOf(after)
-		return audit.Entry{
-			Subject: "thresholds of " + audit.CustomerActor(in.CustomerID), Before: thresholdsOf(before).Body, After: updated.Body,
+		updated := thresholdsOf(after)
+		return updated, audit.Entry{
+			Subject: "thresholds of " + audit.CustomerActor(in.CustomerID),
+			Before:  auditedThresholds{thresholdsOf(before), before.Assumed}, After: auditedThresholds{updated, after.Assumed},
 		}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return updated, nil
 }

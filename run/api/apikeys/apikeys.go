@@ -59,14 +59,6 @@ type newKey struct {
 	ExpiresAt *input.Timestamp `json:"expires_at,omitempty" doc:"Until when it can be used; left out, for ever." example:"2027-03-01T12:00:00Z"`
 }
 
-type newKeyInput struct{ Body newKey }
-
-type createdOutput struct{ Body createdKey }
-
-type listOutput struct {
-	Body []apiKey `nullable:"false"`
-}
-
 type keyPath struct {
 	KeyID int64 `path:"key_id" doc:"Id of one of the caller's API keys." example:"5"`
 }
@@ -82,14 +74,14 @@ type Handlers struct {
 func (h *Handlers) Register(r *rest.API) {
 	// A repeat makes a second key, which can be revoked; its text is the only one that
 	// is known.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "createAPIKey", Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Keys:   rest.NoKeys,
 		Status: http.StatusCreated, Summary: "Create an API key",
 		Description: "The key is in the answer and shown once. A new password of the customer's does not end it.",
 		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast()},
 	}, h.create)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listAPIKeys", Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Keys:    rest.NoKeys,
 		Summary: "List the caller's API keys, oldest first",
@@ -108,7 +100,7 @@ func errPast() *rest.Error { return rest.BadRequest("expires_at: is past") }
 
 func subject(id int64) string { return audit.KeyActor(id) }
 
-func (h *Handlers) create(ctx context.Context, in *newKeyInput) (*createdOutput, error) {
+func (h *Handlers) create(ctx context.Context, in *rest.Body[newKey]) (createdKey, error) {
 	wanted := store.NewAPIKey{Name: string(in.Body.Name), Scope: in.Body.Scope}
 	if in.Body.RoomIDs != nil {
 		wanted.RoomIDs = slices.Clone(in.Body.RoomIDs)
@@ -118,30 +110,23 @@ func (h *Handlers) create(ctx context.Context, in *newKeyInput) (*createdOutput,
 	if in.Body.ExpiresAt != nil {
 		wanted.ExpiresAt = &in.Body.ExpiresAt.Time
 		if !wanted.ExpiresAt.After(h.Clock()) {
-			return nil, errPast()
+			return createdKey{}, errPast()
 		}
 	}
-	var out createdOutput
-	out.Body.Key, wanted.Prefix, wanted.Hash = auth.NewKey()
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+	var out createdKey
+	out.Key, wanted.Prefix, wanted.Hash = auth.NewKey()
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (createdKey, audit.Entry, error) {
 		created, err := tx.CreateAPIKey(ctx, auth.Caller(ctx), wanted)
-		out.Body.Fields = fieldsOf(created)
-		return audit.Entry{Subject: subject(created.ID), After: out.Body.Fields}, err
+		out.Fields = fieldsOf(created)
+		return out, audit.Entry{Subject: subject(created.ID), After: out.Fields}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }
 
-func (h *Handlers) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
+func (h *Handlers) list(ctx context.Context, _ *struct{}) ([]apiKey, error) {
 	found, err := h.Store.APIKeys(ctx, auth.Caller(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &listOutput{Body: rest.List(found, func(k store.APIKey) apiKey {
+	return rest.List(found, func(k store.APIKey) apiKey {
 		return apiKey{Fields: fieldsOf(k), LastUsedAt: utc(k.LastUsedAt)}
-	})}, nil
+	}), err
 }
 
 func (h *Handlers) revoke(ctx context.Context, in *keyPath) (*struct{}, error) {

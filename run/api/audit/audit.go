@@ -5,6 +5,7 @@ package audit
 
 import (
 	"context"
+	"reflect"
 	"strconv"
 
 	"coldaisle.dev/run/api/auth"
@@ -22,10 +23,10 @@ type Entry struct {
 	Also    []Entry // what changed with it
 }
 
-// Change makes a change of the caller's and appends its entry, unless do found nothing
-// to change and returns the zero entry. Changes of one
-// customer wait for each other, so that Before is what the change found. The
-// function may be called several times, see [store.Store.InTx].
+// Change makes a change of the caller's and appends its entry, unless nothing has
+// changed: Before and After are the same, as in the zero entry. Changes of one customer
+// wait for each other, so that Before is what the change found. The function may be
+// called several times, see [store.Store.InTx].
 func Change(ctx context.Context, s *store.Store, do func(tx *store.Store) (Entry, error)) error {
 	caller := auth.Caller(ctx)
 	return s.InTx(ctx, func(tx *store.Store) error {
@@ -33,7 +34,7 @@ func Change(ctx context.Context, s *store.Store, do func(tx *store.Store) (Entry
 			return err
 		}
 		e, err := do(tx)
-		if err != nil || e.Subject == "" {
+		if err != nil || reflect.DeepEqual(e.Before, e.After) {
 			return err
 		}
 		for _, entry := range append([]Entry{e}, e.Also...) {
@@ -43,6 +44,16 @@ func Change(ctx context.Context, s *store.Store, do func(tx *store.Store) (Entry
 		}
 		return nil
 	})
+}
+
+// Changed is [Change] for an operation that answers what it made or changed.
+func Changed[T any](ctx context.Context, s *store.Store, do func(tx *store.Store) (T, Entry, error)) (T, error) {
+	var changed T
+	err := Change(ctx, s, func(tx *store.Store) (e Entry, err error) {
+		changed, e, err = do(tx)
+		return e, err
+	})
+	return changed, err
 }
 
 // CustomerActor names a customer who changes something.

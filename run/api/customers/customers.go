@@ -25,12 +25,8 @@ type customer struct {
 	Username string `json:"username" doc:"Unique name." example:"coldaisle"`
 }
 
-type customerOutput struct {
-	Body customer
-}
-
-func customerOf(c store.Customer) *customerOutput {
-	return &customerOutput{Body: customer{ID: c.ID, Email: c.Email, Username: c.Username}}
+func customerOf(c store.Customer) customer {
+	return customer{ID: c.ID, Email: c.Email, Username: c.Username}
 }
 
 // changedCustomer is what the audit log has of a changed profile. Of a password it
@@ -48,28 +44,16 @@ type registration struct {
 	Password input.Password `json:"password"`
 }
 
-type registerInput struct {
-	Body registration
-}
-
 type credentials struct {
 	_        struct{} `additionalProperties:"true"`
 	Email    string   `json:"email" doc:"E-mail address; compared without regard to case." example:"ops@example.com"`
 	Password string   `json:"password" format:"password" writeOnly:"true" doc:"Password." example:"Rack42door"`
 }
 
-type loginInput struct {
-	Body credentials
-}
-
 type token struct {
 	AccessToken string `json:"access_token" doc:"JWT to send as Authorization: Bearer; valid for 30 minutes." example:"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiI3In0.c2lnbmF0dXJl"`
 	TokenType   string `json:"token_type" enum:"bearer" doc:"Always bearer." example:"bearer"`
 	CustomerID  int64  `json:"customer_id" doc:"The customer's own id, which other paths ask for." example:"7"`
-}
-
-type loginOutput struct {
-	Body token
 }
 
 type profileChange struct {
@@ -98,7 +82,7 @@ type Handlers struct {
 func (h *Handlers) Register(r *rest.API) {
 	// Called by the registration form. A repeat after a lost answer is told that
 	// the e-mail is taken; the account exists and login works.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "registerCustomer", Method: http.MethodPost, Path: "/api/v1/customers/register", Tag: rest.TagCustomers,
 		Public: true, Middlewares: huma.Middlewares{h.Clients.Identify}, Status: http.StatusCreated,
 		Summary: "Register a customer",
@@ -106,7 +90,7 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.registerCustomer)
 
 	// Called by the login form and by scripts; each call gives a new token.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "loginCustomer", Method: http.MethodPost, Path: "/api/v1/customers/login", Tag: rest.TagCustomers,
 		Public: true, Middlewares: huma.Middlewares{h.Clients.Identify},
 		Summary: "Log in",
@@ -115,7 +99,7 @@ func (h *Handlers) Register(r *rest.API) {
 
 	// Called by the profile page. It is a POST by the specification, though it only
 	// reads.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getCustomer", Method: http.MethodPost, Path: "/api/v1/customers/info/{customer_id}", Tag: rest.TagCustomers,
 		Keys:    rest.NoKeys,
 		Summary: "Read the caller's profile",
@@ -124,7 +108,7 @@ func (h *Handlers) Register(r *rest.API) {
 
 	// Called by the profile page. A repeat sets the same values again; one that
 	// repeats a password change revokes the tokens issued in between.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "updateCustomer", Method: http.MethodPatch, Path: "/api/v1/customers/{customer_id}", Tag: rest.TagCustomers,
 		Keys:        rest.NoKeys,
 		Middlewares: huma.Middlewares{h.Clients.Identify},
@@ -136,12 +120,12 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.updateCustomer)
 }
 
-func (h *Handlers) registerCustomer(ctx context.Context, in *registerInput) (*customerOutput, error) {
+func (h *Handlers) registerCustomer(ctx context.Context, in *rest.Body[registration]) (customer, error) {
 	hash, err := h.Passwords.Hash(ctx, string(in.Body.Password))
 	if err != nil {
-		return nil, err
+		return customer{}, err
 	}
-	var created *customerOutput
+	var created customer
 	err = h.Store.InTx(ctx, func(tx *store.Store) error {
 		stored, err := tx.CreateCustomer(ctx, store.NewCustomer{
 			Email: string(in.Body.Email), Username: string(in.Body.Username), PasswordHash: hash,
@@ -151,12 +135,9 @@ func (h *Handlers) registerCustomer(ctx context.Context, in *registerInput) (*cu
 		}
 		created = customerOf(stored)
 		actor := audit.CustomerActor(stored.ID)
-		return audit.Append(ctx, tx, stored.ID, actor, audit.Entry{Subject: actor, After: created.Body})
+		return audit.Append(ctx, tx, stored.ID, actor, audit.Entry{Subject: actor, After: created})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return created, nil
+	return created, err
 }
 
 // errLogin answers a login with an unknown e-mail or a wrong password.
@@ -166,19 +147,16 @@ func errLogin() *rest.Error {
 
 // login gives an unknown e-mail address and a wrong password the same answer in the
 // same time, because both compare one hash (contract 2.6).
-func (h *Handlers) login(ctx context.Context, in *loginInput) (*loginOutput, error) {
+func (h *Handlers) login(ctx context.Context, in *rest.Body[credentials]) (token, error) {
 	found, matches, err := h.check(ctx, in.Body)
 	if err != nil {
-		return nil, err
+		return token{}, err
 	}
 	if !matches {
-		return nil, errLogin()
+		return token{}, errLogin()
 	}
 	signed, err := h.Tokens.Issue(found.ID, found.TokensValidAfter)
-	if err != nil {
-		return nil, err
-	}
-	return &loginOutput{Body: token{AccessToken: signed, TokenType: "bearer", CustomerID: found.ID}}, nil
+	return token{AccessToken: signed, TokenType: "bearer", CustomerID: found.ID}, err
 }
 
 // check waits for a password slot, finds the customer with the e-mail address and
@@ -205,20 +183,17 @@ func isStorableText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
-func (h *Handlers) customerInfo(ctx context.Context, in *input.CustomerPath) (*customerOutput, error) {
+func (h *Handlers) customerInfo(ctx context.Context, in *input.CustomerPath) (customer, error) {
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
-		return nil, err
+		return customer{}, err
 	}
 	found, err := h.Store.Customer(ctx, in.CustomerID)
-	if err != nil {
-		return nil, err
-	}
-	return customerOf(found), nil
+	return customerOf(found), err
 }
 
-func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) (*customerOutput, error) {
+func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) (customer, error) {
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
-		return nil, err
+		return customer{}, err
 	}
 	change := store.CustomerChange{
 		Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username), ChangedAt: h.Clock(),
@@ -226,27 +201,22 @@ func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) 
 	if in.Body.Password != nil {
 		hash, err := h.Passwords.Hash(ctx, string(*in.Body.Password))
 		if err != nil {
-			return nil, err
+			return customer{}, err
 		}
 		change.PasswordHash = &hash
 		// The change may be stored although the answer of the database is lost.
 		defer h.Sessions.Invalidate(in.CustomerID)
 	}
-	var updated *customerOutput
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (customer, audit.Entry, error) {
 		before, err := tx.Customer(ctx, in.CustomerID)
 		if err != nil {
-			return audit.Entry{}, err
+			return customer{}, audit.Entry{}, err
 		}
 		after, err := tx.UpdateCustomer(ctx, in.CustomerID, change)
-		updated = customerOf(after)
-		return audit.Entry{
-			Subject: audit.CustomerActor(in.CustomerID), Before: customerOf(before).Body,
-			After: changedCustomer{updated.Body, change.PasswordHash != nil},
+		updated := customerOf(after)
+		return updated, audit.Entry{
+			Subject: audit.CustomerActor(in.CustomerID), Before: changedCustomer{customerOf(before), false},
+			After: changedCustomer{updated, change.PasswordHash != nil},
 		}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return updated, nil
 }

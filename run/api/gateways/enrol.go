@@ -45,10 +45,6 @@ func (e *enrolment) Resolve(huma.Context, *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: "body.public_key", Message: message}}
 }
 
-type enrolInput struct {
-	Body enrolment
-}
-
 // enrolled is [wire.EnrolReply] for the document.
 type enrolled struct {
 	GatewayID string `json:"gateway_id" doc:"Identifier of the gateway." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
@@ -59,14 +55,10 @@ type enrolled struct {
 	Topic     string `json:"topic" doc:"Topic to which it publishes." example:"data"`
 }
 
-type enrolOutput struct {
-	Body enrolled
-}
-
 func (h *Handlers) registerEnrolment(r *rest.API) {
 	// Called by monitor-gateway enrol, first to show whose gateway it would be and
 	// then to enrol it. A repeat with the same key gets the same answer.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "enrolGateway", Method: http.MethodPost, Path: "/api/v1/gateways/enrol", Tag: rest.TagGateways,
 		Public: true, Middlewares: huma.Middlewares{h.Clients.Identify},
 		Summary: "Enrol a gateway by its code",
@@ -83,23 +75,20 @@ func errGuesses(wait time.Duration) *rest.Error {
 	return rest.TooManyRequests("Too many unknown enrolment codes", wait)
 }
 
-func (h *Handlers) enrol(ctx context.Context, in *enrolInput) (*enrolOutput, error) {
+func (h *Handlers) enrol(ctx context.Context, in *rest.Body[enrolment]) (enrolled, error) {
 	right, err := h.guesses.begin(auth.Client(ctx), h.Clock())
 	if err != nil {
-		return nil, err
+		return enrolled{}, err
 	}
 	found, err := h.exchange(ctx, in.Body)
 	if errors.Is(err, store.ErrNoGateway) {
-		return nil, errCode()
+		return enrolled{}, errCode()
 	}
 	right()
-	if err != nil {
-		return nil, err
-	}
-	return &enrolOutput{Body: enrolled(wire.EnrolReply{
+	return enrolled(wire.EnrolReply{
 		GatewayID: found.ID, Name: found.Name, Account: found.Account, Confirmed: in.Body.Confirm,
 		ProjectID: h.ProjectID, Topic: h.Topic,
-	})}, nil
+	}), err
 }
 
 // exchange returns the gateway of a code, with the public key if the request

@@ -32,10 +32,6 @@ type gateway struct {
 	Clone          bool       `json:"clone" doc:"Whether two machines have used its key within the last 24 hours." example:"false"`
 }
 
-type gatewaysOutput struct {
-	Body []gateway `nullable:"false"`
-}
-
 func (h *Handlers) gatewayOf(g store.Gateway) gateway {
 	return gateway{
 		ID: g.ID, Name: g.Name, CreatedAt: g.CreatedAt.UTC(), EnrolledAt: utc(g.EnrolledAt), LastSeen: utc(g.LastSeen),
@@ -56,19 +52,11 @@ type newGateway struct {
 	Name input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"Name of the gateway, such as its place." example:"Basement"`
 }
 
-type newGatewayInput struct {
-	Body newGateway
-}
-
 type createdGateway struct {
 	ID            string    `json:"id" doc:"Identifier of the gateway." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
 	Name          string    `json:"name" doc:"Name of the gateway." example:"Basement"`
 	EnrolmentCode string    `json:"enrolment_code" doc:"One-time code for monitor-gateway enrol; it is shown here and never again." example:"ABCDE-FGHIJ-KLMNO-PQRST"`
 	ExpiresAt     time.Time `json:"expires_at" doc:"Until when the code can be used, UTC." example:"2026-03-02T12:00:00Z"`
-}
-
-type createdGatewayOutput struct {
-	Body createdGateway
 }
 
 type gatewayPath struct {
@@ -87,10 +75,6 @@ type discoveredNode struct {
 
 type discoveredInput struct {
 	Unclaimed string `query:"unclaimed" enum:"true" default:"true" doc:"Only nodes that are no sensors of the caller's; others are never listed." example:"true"`
-}
-
-type discoveredOutput struct {
-	Body []discoveredNode `nullable:"false"`
 }
 
 // Handlers answer the operations on gateways.
@@ -112,14 +96,14 @@ type Handlers struct {
 func (h *Handlers) Register(r *rest.API) {
 	// Called by the gateways page. A repeat makes a second gateway, which can be
 	// revoked; its code is the only one that is known.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "createGateway", Method: http.MethodPost, Path: "/api/v1/gateways", Tag: rest.TagGateways,
 		Keys:   rest.NoKeys,
 		Status: http.StatusCreated, Summary: "Create a gateway and its enrolment code",
 		Description: "The code is valid for 24 hours and shown once. On site, `monitor-gateway enrol CODE --api URL` exchanges it.",
 		Errors:      []error{store.ErrNoCustomer, store.ErrTooManyGateways},
 	}, h.createGateway)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listGateways", Method: http.MethodGet, Path: "/api/v1/gateways", Tag: rest.TagGateways,
 		Keys:        rest.NoKeys,
 		Summary:     "List the caller's gateways, oldest first",
@@ -134,7 +118,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Errors:      []error{store.ErrNoGateway},
 	}, h.revokeGateway)
 	// Called by "Add sensor".
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listDiscoveredNodes", Method: http.MethodGet, Path: "/api/v1/gateways/nodes", Tag: rest.TagGateways,
 		Keys:    rest.NoKeys,
 		Summary: "List the nodes that the caller's gateways report and that are no sensors, those heard last first",
@@ -150,27 +134,19 @@ func audited(g store.Gateway) map[string]any {
 	return map[string]any{"name": g.Name, "enrolled": g.EnrolledAt != nil, "revoked": g.Revoked()}
 }
 
-func (h *Handlers) createGateway(ctx context.Context, in *newGatewayInput) (*createdGatewayOutput, error) {
-	var out createdGatewayOutput
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+func (h *Handlers) createGateway(ctx context.Context, in *rest.Body[newGateway]) (createdGateway, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (createdGateway, audit.Entry, error) {
 		created, code, err := tx.CreateGateway(ctx, auth.Caller(ctx), string(in.Body.Name))
-		out.Body = createdGateway{
+		out := createdGateway{
 			ID: created.ID, Name: created.Name, EnrolmentCode: code, ExpiresAt: created.CreatedAt.Add(store.EnrolmentTime).UTC(),
 		}
-		return audit.Entry{Subject: subject(created.ID), After: audited(created)}, err
+		return out, audit.Entry{Subject: subject(created.ID), After: audited(created)}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }
 
-func (h *Handlers) listGateways(ctx context.Context, _ *struct{}) (*gatewaysOutput, error) {
+func (h *Handlers) listGateways(ctx context.Context, _ *struct{}) ([]gateway, error) {
 	found, err := h.Store.Gateways(ctx, auth.Caller(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &gatewaysOutput{Body: rest.List(found, h.gatewayOf)}, nil
+	return rest.List(found, h.gatewayOf), err
 }
 
 func (h *Handlers) revokeGateway(ctx context.Context, in *gatewayPath) (*struct{}, error) {
@@ -188,15 +164,12 @@ func (h *Handlers) revokeGateway(ctx context.Context, in *gatewayPath) (*struct{
 	})
 }
 
-func (h *Handlers) discoveredNodes(ctx context.Context, _ *discoveredInput) (*discoveredOutput, error) {
+func (h *Handlers) discoveredNodes(ctx context.Context, _ *discoveredInput) ([]discoveredNode, error) {
 	found, err := h.Store.DiscoveredNodes(ctx, auth.Caller(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &discoveredOutput{Body: rest.List(found, func(n store.DiscoveredNode) discoveredNode {
+	return rest.List(found, func(n store.DiscoveredNode) discoveredNode {
 		return discoveredNode{
 			NodeID: n.NodeID, GatewayID: n.GatewayID, GatewayName: n.GatewayName,
 			LastHeartbeat: utc(n.LastHeartbeat), LastReading: utc(n.LastReading), Temperature: n.Temperature, Humidity: n.Humidity,
 		}
-	})}, nil
+	}), err
 }

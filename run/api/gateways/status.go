@@ -24,10 +24,6 @@ type signedStatus struct {
 	Signature []byte   `json:"signature" doc:"Ed25519 signature, in base64, of the line coldaisle/status/1 followed by the gateway's id, and of the status's bytes after it." example:"AAAA"`
 }
 
-type statusInput struct {
-	Body signedStatus
-}
-
 // statusReply is [wire.StatusReply] for the document.
 type statusReply struct {
 	Nonce          string    `json:"nonce" doc:"The nonce of the status." example:"4f7q2m5n"`
@@ -42,14 +38,10 @@ type statusReply struct {
 	PairKey        []byte    `json:"pair_key,omitzero" doc:"Secret by which the customer's gateways know one another in a network, in base64; another one once a gateway of the customer is revoked. Absent where there is no access token for it either: for a revoked gateway, and for a status that is too far off." example:"AAAA"`
 }
 
-type statusOutput struct {
-	Body statusReply
-}
-
 func (h *Handlers) registerStatus(r *rest.API) {
 	// Called by every enrolled gateway once a minute. A repeat is refused: each
 	// request has a sequence of its own.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "reportGatewayStatus", Method: http.MethodPost, Path: "/api/v1/gateways/status", Tag: rest.TagGateways,
 		Public: true, Summary: "Report a gateway's status",
 		Description: "For the gateway's own program; the signature stands in place of a token. A status whose time, `sent_at` and " +
@@ -67,11 +59,11 @@ func errSignature() *rest.Error {
 // errRequest answers a status that its gateway signed and that is malformed.
 func errRequest(err error) *rest.Error { return rest.BadRequest("request: " + err.Error()) }
 
-func (h *Handlers) status(ctx context.Context, in *statusInput) (*statusOutput, error) {
+func (h *Handlers) status(ctx context.Context, in *rest.Body[signedStatus]) (statusReply, error) {
 	signed := wire.SignedStatus{GatewayID: in.Body.GatewayID, Request: in.Body.Request, Signature: in.Body.Signature}
 	known, request, err := h.verify(ctx, signed)
 	if err != nil {
-		return nil, err
+		return statusReply{}, err
 	}
 	now := h.Clock().UTC()
 	sentAt := request.SentAt.Add(time.Duration(request.ClockOffsetMS) * time.Millisecond)
@@ -82,7 +74,7 @@ func (h *Handlers) status(ctx context.Context, in *statusInput) (*statusOutput, 
 	}
 	if fresh {
 		if known, err = h.Store.RecordGatewayStatus(ctx, statusOf(request, sentAt)); err != nil {
-			return nil, err
+			return statusReply{}, err
 		}
 	}
 	reply := wire.StatusReply{
@@ -102,7 +94,7 @@ func (h *Handlers) status(ctx context.Context, in *statusInput) (*statusOutput, 
 		}
 	}
 	reply.Time = h.Clock().UTC() // after all that takes time
-	return &statusOutput{Body: statusReply(reply)}, nil
+	return statusReply(reply), nil
 }
 
 // verify returns the gateway that signed a status, revoked ones too.

@@ -96,12 +96,6 @@ type maintenanceBody struct {
 	NextStart *time.Time `json:"next_start" doc:"Begin of the next occurrence, UTC; null when none comes." example:"2026-03-02T12:00:00Z"`
 }
 
-type maintenanceOutput struct{ Body maintenanceBody }
-
-type maintenancesOutput struct {
-	Body []maintenanceBody `nullable:"false"`
-}
-
 func maintenanceOf(m store.Maintenance, now time.Time) maintenanceBody {
 	body := maintenanceBody{
 		ID: m.ID, StartTime: m.Window.Start.UTC(), DurationS: m.Window.Duration.Seconds(), TimeZone: m.Window.Start.Location().String(),
@@ -117,8 +111,6 @@ func maintenanceOf(m store.Maintenance, now time.Time) maintenanceBody {
 	}
 	return body
 }
-
-type maintenanceInput struct{ Body maintenanceChange }
 
 type maintenancePath struct {
 	WindowID int64 `path:"window_id" doc:"Id of one of the caller's maintenance windows." example:"5"`
@@ -144,20 +136,20 @@ type MaintenanceHandlers struct {
 
 // Register adds the operations on maintenance windows.
 func (h *MaintenanceHandlers) Register(r *rest.API) {
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listMaintenance", Method: http.MethodGet, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
 		Keys:    rest.ReadKeys,
 		Summary: "List the caller's maintenance windows",
 	}, h.list)
 	// A repeat makes a second window, which changes nothing.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "createMaintenance", Method: http.MethodPost, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
 		Keys:   rest.WriteKeys,
 		Status: http.StatusCreated, Summary: "Create a maintenance window",
 		Description: "Nothing is lost in one: incidents in it are marked as silenced. What still lasts at its end is not silenced from then on.",
 		Errors:      []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows()},
 	}, h.create)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "updateMaintenance", Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Keys:    rest.WriteKeys,
 		Summary: "Replace a maintenance window from now on",
@@ -173,56 +165,44 @@ func (h *MaintenanceHandlers) Register(r *rest.API) {
 	}, h.delete)
 }
 
-func (h *MaintenanceHandlers) list(ctx context.Context, _ *struct{}) (*maintenancesOutput, error) {
+func (h *MaintenanceHandlers) list(ctx context.Context, _ *struct{}) ([]maintenanceBody, error) {
 	found, err := h.Store.MaintenanceWindows(ctx, auth.Caller(ctx), time.Time{})
-	if err != nil {
-		return nil, err
-	}
 	now := h.Clock()
-	return &maintenancesOutput{Body: rest.List(found, func(m store.Maintenance) maintenanceBody { return maintenanceOf(m, now) })}, nil
+	return rest.List(found, func(m store.Maintenance) maintenanceBody { return maintenanceOf(m, now) }), err
 }
 
 // change makes or replaces a window, and says which.
 func (h *MaintenanceHandlers) change(
 	ctx context.Context, body maintenanceChange, id int64, write func(tx *store.Store, m store.Maintenance) (store.Maintenance, error),
-) (*maintenanceOutput, error) {
+) (maintenanceBody, error) {
 	customer := auth.Caller(ctx)
 	by, err := who(ctx, h.Store)
 	if err != nil {
-		return nil, err
+		return maintenanceBody{}, err
 	}
 	wanted, err := body.maintenance(by)
 	if err != nil {
-		return nil, err
+		return maintenanceBody{}, err
 	}
 	wanted.ID = id
-	var changed maintenanceBody
-	err = audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
-		var entry audit.Entry
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (changed maintenanceBody, entry audit.Entry, err error) {
 		if id != 0 {
 			before, err := tx.MaintenanceWindow(ctx, customer, id)
 			if err != nil {
-				return entry, err
+				return changed, entry, err
 			}
 			entry.Before = maintenanceOf(before, h.Clock())
 		}
 		stored, err := write(tx, wanted)
-		if err != nil {
-			return entry, err
-		}
 		changed = maintenanceOf(stored, h.Clock())
 		entry.Subject, entry.After = maintenanceSubject(stored.ID), changed
-		return entry, nil
+		return changed, entry, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &maintenanceOutput{Body: changed}, nil
 }
 
 func maintenanceSubject(id int64) string { return "maintenance:" + strconv.FormatInt(id, 10) }
 
-func (h *MaintenanceHandlers) create(ctx context.Context, in *maintenanceInput) (*maintenanceOutput, error) {
+func (h *MaintenanceHandlers) create(ctx context.Context, in *rest.Body[maintenanceChange]) (maintenanceBody, error) {
 	return h.change(ctx, in.Body, 0, func(tx *store.Store, m store.Maintenance) (store.Maintenance, error) {
 		existing, err := tx.MaintenanceWindows(ctx, auth.Caller(ctx), time.Time{})
 		if err != nil {
@@ -235,7 +215,7 @@ func (h *MaintenanceHandlers) create(ctx context.Context, in *maintenanceInput) 
 	})
 }
 
-func (h *MaintenanceHandlers) update(ctx context.Context, in *updateMaintenanceInput) (*maintenanceOutput, error) {
+func (h *MaintenanceHandlers) update(ctx context.Context, in *updateMaintenanceInput) (maintenanceBody, error) {
 	return h.change(ctx, in.Body, in.WindowID, func(tx *store.Store, m store.Maintenance) (store.Maintenance, error) {
 		return tx.UpdateMaintenance(ctx, auth.Caller(ctx), m)
 	})

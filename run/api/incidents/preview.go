@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 )
@@ -16,8 +17,6 @@ type previewRequest struct {
 	Rules []ruleChange `json:"rules" nullable:"false" minItems:"1" maxItems:"50" doc:"Rules to try."`
 	Days  int          `json:"days" minimum:"1" maximum:"92" doc:"How many days of the past." example:"30"`
 }
-
-type previewInput struct{ Body previewRequest }
 
 type previewDay struct {
 	Date      string `json:"date" format:"date" doc:"Day of the begin, UTC." example:"2026-03-01"`
@@ -30,11 +29,7 @@ type previewSensor struct {
 	Days      []previewDay `json:"days" nullable:"false" doc:"Days with incidents, oldest first."`
 }
 
-type previewOutput struct {
-	Body []previewSensor `nullable:"false"`
-}
-
-func (h *RuleHandlers) preview(ctx context.Context, in *previewInput) (*previewOutput, error) {
+func (h *RuleHandlers) preview(ctx context.Context, in *rest.Body[previewRequest]) ([]previewSensor, error) {
 	customer := auth.Caller(ctx)
 	rules := make([]incident.Rule, len(in.Body.Rules))
 	for i := range in.Body.Rules {
@@ -64,7 +59,7 @@ func (h *RuleHandlers) preview(ctx context.Context, in *previewInput) (*previewO
 		}
 	}
 	p.finish()
-	return &previewOutput{Body: p.answer()}, nil
+	return p.answer(), nil
 }
 
 // judging returns the rules that would judge each of the customer's sensors that any

@@ -118,14 +118,6 @@ func ruleOf(r incident.Rule) rule {
 	}
 }
 
-type ruleOutput struct{ Body rule }
-
-type rulesOutput struct {
-	Body []rule `nullable:"false"`
-}
-
-type ruleInput struct{ Body ruleChange }
-
 type rulePath struct {
 	RuleID int64 `path:"rule_id" doc:"Id of one of the caller's rules." example:"12"`
 }
@@ -144,21 +136,21 @@ type RuleHandlers struct {
 
 // Register adds the operations on rules.
 func (h *RuleHandlers) Register(r *rest.API) {
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listRules", Method: http.MethodGet, Path: "/api/v1/rules", Tag: rest.TagIncidents,
 		Keys:        rest.ReadKeys,
 		Summary:     "List the caller's rules, the two thresholds first",
 		Description: "Of the rules of one quantity, direction and severity those of the narrowest scope judge a sensor; the thresholds judge all.",
 	}, h.list)
 	// A repeat makes a second rule, and an incident of each.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "createRule", Method: http.MethodPost, Path: "/api/v1/rules", Tag: rest.TagIncidents,
 		Keys:   rest.WriteKeys,
 		Status: http.StatusCreated, Summary: "Create a rule",
 		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
 	}, h.create)
 	// A repeat changes nothing.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "updateRule", Method: http.MethodPut, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
 		Keys:        rest.WriteKeys,
 		Summary:     "Replace a rule",
@@ -173,21 +165,21 @@ func (h *RuleHandlers) Register(r *rest.API) {
 		Description: "Its incidents that last are resolved, with that reason. The thresholds stay.",
 		Errors:      []error{store.ErrNoRule, store.ErrThresholdRule},
 	}, h.delete)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listPresets", Method: http.MethodGet, Path: "/api/v1/rules/presets", Tag: rest.TagIncidents,
 		Keys:        rest.ReadKeys,
 		Summary:     "List the presets: sets of rules to apply with one call",
 		Description: "Limits of ASHRAE TC 9.9, Thermal Guidelines for Data Processing Environments, 5th edition (2021).",
 	}, h.presets)
 	// A repeat adds nothing.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "applyPreset", Method: http.MethodPost, Path: "/api/v1/rules/preset", Tag: rest.TagIncidents,
 		Keys:    rest.WriteKeys,
 		Summary: "Add the rules of a preset that are not there yet",
 		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
 	}, h.applyPreset)
 	// Called while somebody edits a rule. It changes nothing, though it is POST.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "previewRules", Method: http.MethodPost, Path: "/api/v1/rules/preview", Tag: rest.TagIncidents,
 		Keys:        rest.ReadKeys,
 		Summary:     "Count the incidents that rules would have made",
@@ -195,56 +187,40 @@ func (h *RuleHandlers) Register(r *rest.API) {
 	}, h.preview)
 }
 
-func (h *RuleHandlers) list(ctx context.Context, _ *struct{}) (*rulesOutput, error) {
+func (h *RuleHandlers) list(ctx context.Context, _ *struct{}) ([]rule, error) {
 	found, err := h.Store.Rules(ctx, auth.Caller(ctx), alert.Defaults())
-	if err != nil {
-		return nil, err
-	}
-	return &rulesOutput{Body: rest.List(found, ruleOf)}, nil
+	return rest.List(found, ruleOf), err
 }
 
 func ruleSubject(id int64) string { return "rule:" + strconv.FormatInt(id, 10) }
 
-func (h *RuleHandlers) create(ctx context.Context, in *ruleInput) (*ruleOutput, error) {
-	var created rule
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+func (h *RuleHandlers) create(ctx context.Context, in *rest.Body[ruleChange]) (rule, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (rule, audit.Entry, error) {
 		existing, err := tx.Rules(ctx, auth.Caller(ctx), alert.Defaults())
 		if err != nil {
-			return audit.Entry{}, err
+			return rule{}, audit.Entry{}, err
 		}
 		if len(existing) >= maxRules {
-			return audit.Entry{}, errTooManyRules()
+			return rule{}, audit.Entry{}, errTooManyRules()
 		}
 		stored, err := tx.CreateRule(ctx, auth.Caller(ctx), in.Body.rule())
-		created = ruleOf(stored)
-		return audit.Entry{Subject: ruleSubject(stored.ID), After: created}, err
+		created := ruleOf(stored)
+		return created, audit.Entry{Subject: ruleSubject(stored.ID), After: created}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &ruleOutput{Body: created}, nil
 }
 
-func (h *RuleHandlers) update(ctx context.Context, in *updateRuleInput) (*ruleOutput, error) {
-	var updated rule
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+func (h *RuleHandlers) update(ctx context.Context, in *updateRuleInput) (rule, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (rule, audit.Entry, error) {
 		before, err := tx.Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
 		if err != nil {
-			return audit.Entry{}, err
+			return rule{}, audit.Entry{}, err
 		}
 		wanted := in.Body.rule()
 		wanted.ID = in.RuleID
 		stored, err := tx.UpdateRule(ctx, auth.Caller(ctx), wanted)
-		updated = ruleOf(stored)
-		if err != nil || stored == before {
-			return audit.Entry{}, err
-		}
-		return audit.Entry{Subject: ruleSubject(in.RuleID), Before: ruleOf(before), After: updated}, nil
+		updated := ruleOf(stored)
+		return updated, audit.Entry{Subject: ruleSubject(in.RuleID), Before: ruleOf(before), After: updated}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &ruleOutput{Body: updated}, nil
 }
 
 func (h *RuleHandlers) delete(ctx context.Context, in *rulePath) (*struct{}, error) {
@@ -262,20 +238,16 @@ type preset struct {
 	Rules  []RuleFields `json:"rules" nullable:"false" doc:"Its rules."`
 }
 
-type presetsOutput struct {
-	Body []preset `nullable:"false"`
-}
-
-func (h *RuleHandlers) presets(context.Context, *struct{}) (*presetsOutput, error) {
-	var out presetsOutput
+func (h *RuleHandlers) presets(context.Context, *struct{}) ([]preset, error) {
+	var out []preset
 	for _, name := range incident.Presets() {
 		rules, err := name.Rules(incident.Scope{})
 		if err != nil {
 			return nil, err
 		}
-		out.Body = append(out.Body, preset{Preset: string(name), Rules: rest.List(rules, fieldsOf)})
+		out = append(out, preset{Preset: string(name), Rules: rest.List(rules, fieldsOf)})
 	}
-	return &out, nil
+	return out, nil
 }
 
 type presetChoice struct {
@@ -289,43 +261,38 @@ func (c *presetChoice) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return c.check(path.String())
 }
 
-type presetInput struct{ Body presetChoice }
-
-func (h *RuleHandlers) applyPreset(ctx context.Context, in *presetInput) (*rulesOutput, error) {
+func (h *RuleHandlers) applyPreset(ctx context.Context, in *rest.Body[presetChoice]) ([]rule, error) {
 	wanted, err := incident.Preset(in.Body.Preset).Rules(in.Body.scope())
 	if err != nil {
 		return nil, err
 	}
-	var applied []incident.Rule
-	err = audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
-		applied = nil
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) ([]rule, audit.Entry, error) {
 		existing, err := tx.Rules(ctx, auth.Caller(ctx), alert.Defaults())
 		if err != nil {
-			return audit.Entry{}, err
+			return nil, audit.Entry{}, err
 		}
 		if len(existing)+len(wanted) > maxRules {
-			return audit.Entry{}, errTooManyRules()
+			return nil, audit.Entry{}, errTooManyRules()
 		}
-		var added []rule
+		var applied, added []rule
 		for _, r := range wanted {
 			same := slices.IndexFunc(existing, func(e incident.Rule) bool {
 				e.ID, e.Version = 0, 0
 				return e == r
 			})
 			if same >= 0 {
-				applied = append(applied, existing[same])
+				applied = append(applied, ruleOf(existing[same]))
 				continue
 			}
 			created, err := tx.CreateRule(ctx, auth.Caller(ctx), r)
 			if err != nil {
-				return audit.Entry{}, err
+				return nil, audit.Entry{}, err
 			}
-			applied, added = append(applied, created), append(added, ruleOf(created))
+			applied, added = append(applied, ruleOf(created)), append(added, ruleOf(created))
 		}
-		return audit.Entry{Subject: "preset:" + in.Body.Preset, After: added}, nil
+		if len(added) == 0 {
+			return applied, audit.Entry{}, nil
+		}
+		return applied, audit.Entry{Subject: "preset:" + in.Body.Preset, After: added}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &rulesOutput{Body: rest.List(applied, ruleOf)}, nil
 }

@@ -40,14 +40,6 @@ func (feedback) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-type predictionOutput struct {
-	Body prediction
-}
-
-type predictionsOutput struct {
-	Body []prediction `nullable:"false"`
-}
-
 type predictionPath struct {
 	ID int64 `path:"id" doc:"Id of a prediction for one of the caller's sensors." example:"118"`
 }
@@ -69,10 +61,6 @@ type newPrediction struct {
 	AnomalyPredicted  bool            `json:"anomaly_predicted" doc:"Whether the reading was judged anomalous." example:"true"`
 }
 
-type newPredictionInput struct {
-	Body newPrediction
-}
-
 type verdict struct {
 	_        struct{} `additionalProperties:"true"`
 	Feedback string   `json:"feedback" enum:"ok,not_ok" doc:"Whether the prediction was right." example:"ok"`
@@ -89,20 +77,12 @@ type validated struct {
 	UsedInTraining bool   `json:"used_in_training" doc:"Whether a training run has read the verdict." example:"false"`
 }
 
-type validatedOutput struct {
-	Body validated
-}
-
 type predictionStats struct {
 	TotalPredictions   int  `json:"total_predictions" doc:"Predictions for the caller's sensors." example:"412"`
 	ValidatedCount     int  `json:"validated_count" doc:"Of these, with a verdict." example:"87"`
 	OkCount            int  `json:"ok_count" doc:"Verdicts that the prediction was right." example:"61"`
 	NotOkCount         int  `json:"not_ok_count" doc:"Verdicts that it was wrong." example:"26"`
 	ReadyForRetraining bool `json:"ready_for_retraining" doc:"Whether 100 validated predictions of ours wait for training; those of other models do not count." example:"false"`
-}
-
-type predictionStatsOutput struct {
-	Body predictionStats
 }
 
 // Handlers answer the operations on predictions and training runs.
@@ -121,25 +101,25 @@ func (h *Handlers) Register(r *rest.API) {
 
 func (h *Handlers) registerPredictions(r *rest.API) {
 	// Called by the validation page.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listPredictions", Method: http.MethodGet, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List predictions, newest first",
 	}, h.listPredictions)
 	// Called by models other than ours. A repeat for the same sensor and time is
 	// told that the prediction exists.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "recordPrediction", Method: http.MethodPost, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Keys: rest.WriteKeys, ByRoom: true,
 		Status: http.StatusCreated, Summary: "Record a prediction of another model",
 		Errors: []error{store.ErrNoSensor, store.ErrPredictionExists},
 	}, h.recordPrediction)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getPredictionStatistics", Method: http.MethodGet, Path: "/api/v1/prediction-feedback/stats", Tag: rest.TagPredictions,
 		Keys:    rest.ReadKeys,
 		Summary: "Count predictions and verdicts",
 	}, h.predictionStats)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getPrediction", Method: http.MethodGet, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Read a prediction",
@@ -147,7 +127,7 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 	}, h.prediction)
 	// Called by the validation page. A repeat sets the same verdict again, until
 	// a training run has used it.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "validatePrediction", Method: http.MethodPut, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
 		Keys: rest.WriteKeys, ByRoom: true,
 		Summary:     "Validate a prediction",
@@ -173,71 +153,54 @@ func predictionOf(p store.Prediction) prediction {
 	return body
 }
 
-func (h *Handlers) listPredictions(ctx context.Context, in *listPredictionsInput) (*predictionsOutput, error) {
+func (h *Handlers) listPredictions(ctx context.Context, in *listPredictionsInput) ([]prediction, error) {
 	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil {
-		return &predictionsOutput{Body: []prediction{}}, nil
+		return []prediction{}, nil
 	}
 	found, err := h.Store.Predictions(ctx, auth.Caller(ctx), store.PredictionFilter{
 		Status: in.Status, SensorID: in.SensorID, Limit: in.Limit,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &predictionsOutput{Body: rest.List(found, predictionOf)}, nil
+	return rest.List(found, predictionOf), err
 }
 
-func (h *Handlers) prediction(ctx context.Context, in *predictionPath) (*predictionOutput, error) {
+func (h *Handlers) prediction(ctx context.Context, in *predictionPath) (prediction, error) {
 	found, err := h.Store.Prediction(ctx, auth.Caller(ctx), in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &predictionOutput{Body: predictionOf(found)}, nil
+	return predictionOf(found), err
 }
 
-func (h *Handlers) recordPrediction(ctx context.Context, in *newPredictionInput) (*predictionOutput, error) {
-	var out predictionOutput
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+func (h *Handlers) recordPrediction(ctx context.Context, in *rest.Body[newPrediction]) (prediction, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (prediction, audit.Entry, error) {
 		recorded, err := tx.RecordPrediction(ctx, auth.Caller(ctx), store.NewPrediction{
 			SensorID: string(in.Body.SensorID), Time: in.Body.Timestamp.Time,
 			PredictedTemperature: in.Body.PredictedTemp, PredictedHumidity: in.Body.PredictedHumidity,
 			ActualTemperature: in.Body.ActualTemp, ActualHumidity: in.Body.ActualHumidity,
 			AnomalyPredicted: in.Body.AnomalyPredicted,
 		})
-		out.Body = predictionOf(recorded)
-		return audit.Entry{Subject: subject(recorded.ID), After: out.Body}, err
+		out := predictionOf(recorded)
+		return out, audit.Entry{Subject: subject(recorded.ID), After: out}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }
 
-func (h *Handlers) predictionStats(ctx context.Context, _ *struct{}) (*predictionStatsOutput, error) {
+func (h *Handlers) predictionStats(ctx context.Context, _ *struct{}) (predictionStats, error) {
 	counted, err := h.Store.PredictionStats(ctx, auth.Caller(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &predictionStatsOutput{Body: predictionStats{
+	return predictionStats{
 		TotalPredictions: counted.Total, ValidatedCount: counted.Validated,
 		OkCount: counted.OK, NotOkCount: counted.NotOK, ReadyForRetraining: counted.ReadyForRetraining,
-	}}, nil
+	}, err
 }
 
-func (h *Handlers) validatePrediction(ctx context.Context, in *validateInput) (*validatedOutput, error) {
-	var updated store.Prediction
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+func (h *Handlers) validatePrediction(ctx context.Context, in *validateInput) (validated, error) {
+	updated, err := audit.Changed(ctx, h.Store, func(tx *store.Store) (store.Prediction, audit.Entry, error) {
 		before, err := tx.Prediction(ctx, auth.Caller(ctx), in.ID)
 		if err != nil {
-			return audit.Entry{}, err
+			return before, audit.Entry{}, err
 		}
-		updated, err = tx.ValidatePrediction(ctx, auth.Caller(ctx), in.ID, store.Feedback(in.Body.Feedback))
-		return audit.Entry{Subject: subject(in.ID), Before: predictionOf(before), After: predictionOf(updated)}, err
+		updated, err := tx.ValidatePrediction(ctx, auth.Caller(ctx), in.ID, store.Feedback(in.Body.Feedback))
+		return updated, audit.Entry{Subject: subject(in.ID), Before: predictionOf(before), After: predictionOf(updated)}, err
 	})
 	if err != nil {
-		return nil, err
+		return validated{}, err
 	}
 	h.Retrainer.tryStartDueRun(ctx, auth.Caller(ctx))
-	return &validatedOutput{Body: validated{
-		ID: updated.ID, Feedback: string(updated.Feedback), UsedInTraining: updated.UsedInTraining,
-	}}, nil
+	return validated{ID: updated.ID, Feedback: string(updated.Feedback), UsedInTraining: updated.UsedInTraining}, nil
 }

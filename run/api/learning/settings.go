@@ -15,14 +15,6 @@ type settings struct {
 	Extrapolated        bool    `json:"extrapolated" doc:"Whether it is below 1: how rare such alarms are is then told by the shape of what was measured alone." example:"false"`
 }
 
-type settingsOutput struct {
-	Body settings
-}
-
-type settingsInput struct {
-	Body settingsChange
-}
-
 type settingsChange struct {
 	_                   struct{} `additionalProperties:"true"`
 	FalseAlarmsPerMonth float64  `json:"false_alarms_per_month" minimum:"0.3" maximum:"30" doc:"How many false alarms of learning are stood, per sensor and month." example:"1"`
@@ -33,12 +25,12 @@ func settingsOf(falseAlarms float64) settings {
 }
 
 func (h *Handlers) registerSettings(r *rest.API) {
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getLearningSettings", Method: http.MethodGet, Path: "/api/v1/ml/settings", Tag: rest.TagPredictions,
 		Keys:    rest.ReadKeys,
 		Summary: "Read how many false alarms are stood",
 	}, h.settings)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "setLearningSettings", Method: http.MethodPut, Path: "/api/v1/ml/settings", Tag: rest.TagPredictions,
 		Keys:        rest.WriteKeys,
 		Summary:     "Set how many false alarms are stood",
@@ -46,23 +38,19 @@ func (h *Handlers) registerSettings(r *rest.API) {
 	}, h.setSettings)
 }
 
-func (h *Handlers) settings(ctx context.Context, _ *struct{}) (*settingsOutput, error) {
+func (h *Handlers) settings(ctx context.Context, _ *struct{}) (settings, error) {
 	falseAlarms, err := h.Store.FalseAlarms(ctx, auth.Caller(ctx))
-	return &settingsOutput{Body: settingsOf(falseAlarms)}, err
+	return settingsOf(falseAlarms), err
 }
 
-func (h *Handlers) setSettings(ctx context.Context, in *settingsInput) (*settingsOutput, error) {
-	out := settingsOutput{Body: settingsOf(in.Body.FalseAlarmsPerMonth)}
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+func (h *Handlers) setSettings(ctx context.Context, in *rest.Body[settingsChange]) (settings, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (settings, audit.Entry, error) {
 		before, err := tx.FalseAlarms(ctx, auth.Caller(ctx))
 		if err != nil {
-			return audit.Entry{}, err
+			return settings{}, audit.Entry{}, err
 		}
-		return audit.Entry{Subject: "learning settings", Before: settingsOf(before), After: out.Body},
+		after := settingsOf(in.Body.FalseAlarmsPerMonth)
+		return after, audit.Entry{Subject: "learning settings", Before: settingsOf(before), After: after},
 			tx.SetFalseAlarms(ctx, auth.Caller(ctx), in.Body.FalseAlarmsPerMonth)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }

@@ -71,14 +71,6 @@ func (trainingMetrics) Schema(huma.Registry) *huma.Schema {
 	}
 }
 
-type trainingRunOutput struct {
-	Body trainingRun
-}
-
-type trainingRunsOutput struct {
-	Body []trainingRun `nullable:"false"`
-}
-
 type trainingRunPath struct {
 	ID int64 `path:"id" doc:"Id of a training run." example:"5"`
 }
@@ -88,12 +80,12 @@ type trainingHistoryInput struct {
 }
 
 func (h *Handlers) registerTraining(r *rest.API) {
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listTrainingRuns", Method: http.MethodGet, Path: "/api/v1/ml/retraining/history", Tag: rest.TagLearning,
 		Keys:    rest.ReadKeys,
 		Summary: "List training runs, newest first",
 	}, h.trainingHistory)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getTrainingRun", Method: http.MethodGet, Path: "/api/v1/ml/retraining/status/{id}", Tag: rest.TagLearning,
 		Keys:    rest.ReadKeys,
 		Summary: "Read a training run",
@@ -101,7 +93,7 @@ func (h *Handlers) registerTraining(r *rest.API) {
 	}, h.trainingStatus)
 	// Called by the dashboard's button. A repeat starts no second run: it gets 409
 	// while the first is running, and 429 until ten minutes have passed.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "triggerTraining", Method: http.MethodPost, Path: "/api/v1/ml/retraining/trigger", Tag: rest.TagLearning,
 		Keys:   rest.WriteKeys,
 		Status: http.StatusAccepted, Summary: "Retrain both models now",
@@ -113,43 +105,37 @@ func (h *Handlers) registerTraining(r *rest.API) {
 	}, h.triggerTraining)
 }
 
-func (h *Handlers) trainingHistory(ctx context.Context, in *trainingHistoryInput) (*trainingRunsOutput, error) {
+func (h *Handlers) trainingHistory(ctx context.Context, in *trainingHistoryInput) ([]trainingRun, error) {
 	if err := h.Store.ExpireRuns(ctx); err != nil {
 		return nil, err
 	}
 	found, err := h.Store.TrainingRuns(ctx, auth.Caller(ctx), in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	return &trainingRunsOutput{Body: rest.List(found, trainingRunOf)}, nil
+	return rest.List(found, trainingRunOf), err
 }
 
-func (h *Handlers) trainingStatus(ctx context.Context, in *trainingRunPath) (*trainingRunOutput, error) {
+func (h *Handlers) trainingStatus(ctx context.Context, in *trainingRunPath) (trainingRun, error) {
 	if err := h.Store.ExpireRuns(ctx); err != nil {
-		return nil, err
+		return trainingRun{}, err
 	}
 	found, err := h.Store.TrainingRun(ctx, auth.Caller(ctx), in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &trainingRunOutput{Body: trainingRunOf(found)}, nil
+	return trainingRunOf(found), err
 }
 
 // triggerTraining starts a run and publishes its request. If Pub/Sub is
 // unavailable, the run stays started, and [Retrainer.Run] publishes the request later.
-func (h *Handlers) triggerTraining(ctx context.Context, _ *struct{}) (*trainingRunOutput, error) {
-	var begun store.TrainingRun
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (_ audit.Entry, err error) {
-		begun, err = tx.BeginManual(ctx, auth.Caller(ctx))
-		return audit.Entry{Subject: "training run:" + strconv.FormatInt(begun.ID, 10), After: trainingRunOf(begun)}, err
+func (h *Handlers) triggerTraining(ctx context.Context, _ *struct{}) (trainingRun, error) {
+	begun, err := audit.Changed(ctx, h.Store, func(tx *store.Store) (trainingRun, audit.Entry, error) {
+		stored, err := tx.BeginManual(ctx, auth.Caller(ctx))
+		begun := trainingRunOf(stored)
+		return begun, audit.Entry{Subject: "training run:" + strconv.FormatInt(begun.ID, 10), After: begun}, err
 	})
 	if err != nil {
-		return nil, err
+		return trainingRun{}, err
 	}
 	if err := h.Retrainer.publishPendingRequests(ctx); err != nil {
 		h.Log.ErrorContext(ctx, "retraining request publish failed, will retry", "error", err.Error())
 	}
-	return &trainingRunOutput{Body: trainingRunOf(begun)}, nil
+	return begun, nil
 }
 
 // trainingRunOf is a run as callers see it.

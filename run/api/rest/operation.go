@@ -151,6 +151,23 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	}
 }
 
+// Answer adds an operation whose handler returns the body of the answer. A list is
+// never null (contract 1.13).
+func Answer[I, B any](r *API, op Operation, handle func(context.Context, *I) (B, error)) {
+	type output struct{ Body B }
+	Register(r, op, func(ctx context.Context, in *I) (*output, error) {
+		body, err := handle(ctx, in)
+		return &output{Body: body}, err
+	})
+	for _, response := range r.findOperation(op).Responses {
+		for _, content := range response.Content {
+			if content.Schema.Type == huma.TypeArray {
+				content.Schema.Nullable = false
+			}
+		}
+	}
+}
+
 // findOperation finds an operation in the document as huma has described it.
 func (r *API) findOperation(op Operation) *huma.Operation {
 	path := r.huma.OpenAPI().Paths[op.Path]

@@ -64,3 +64,6 @@ func List[A, B any](list []A, convert func(A) B) []B {
 	}
 	return converted
 }
+
+// Body is the input of an operation that takes a body and nothing else.
+type Body[T any] struct{ Body T }

@@ -21,14 +21,6 @@ type room struct {
 	CustomerID int64  `json:"customer_id" doc:"Owner of the room." example:"7"`
 }
 
-type roomOutput struct {
-	Body room
-}
-
-type roomsOutput struct {
-	Body []room `nullable:"false"`
-}
-
 func roomOf(r store.Room) room {
 	return room{ID: r.ID, Name: r.Name, CustomerID: r.CustomerID}
 }
@@ -41,10 +33,6 @@ type newRoom struct {
 	_          struct{}         `additionalProperties:"true"`
 	Name       input.SingleLine `json:"name" minLength:"1" maxLength:"120" doc:"Name of the room; need not be unique." example:"Hall A"`
 	CustomerID *int64           `json:"customer_id,omitempty" doc:"Owner; if given, the caller's own id." example:"7"`
-}
-
-type newRoomInput struct {
-	Body newRoom
 }
 
 type roomChange struct {
@@ -97,26 +85,26 @@ type Handlers struct{ Store *store.Store }
 func (h *Handlers) Register(r *rest.API) {
 	// Called by the rooms page. A repeat makes a second room of the same name,
 	// which is allowed; the page disables its button meanwhile.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "createRoom", Method: http.MethodPost, Path: "/api/v1/server_rooms/new_room", Tag: rest.TagRooms,
 		Keys:   rest.WriteKeys,
 		Status: http.StatusCreated, Summary: "Create a room",
 		Errors: []error{store.ErrNoCustomer},
 	}, h.createRoom)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listRooms", Method: http.MethodGet, Path: "/api/v1/server_rooms/list_rooms/{customer_id}", Tag: rest.TagRooms,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List the caller's rooms",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.listRooms)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getRoom", Method: http.MethodGet, Path: "/api/v1/server_rooms/room/{room_id}", Tag: rest.TagRooms,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Read a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.room)
 	// A repeat sets the same name again.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "updateRoom", Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
 		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Rename a room",
@@ -132,58 +120,42 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.deleteRoom)
 }
 
-func (h *Handlers) createRoom(ctx context.Context, in *newRoomInput) (*roomOutput, error) {
+func (h *Handlers) createRoom(ctx context.Context, in *rest.Body[newRoom]) (room, error) {
 	if in.Body.CustomerID != nil {
 		if err := auth.RequireSelf(ctx, *in.Body.CustomerID); err != nil {
-			return nil, err
+			return room{}, err
 		}
 	}
-	var out roomOutput
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (room, audit.Entry, error) {
 		created, err := tx.CreateRoom(ctx, auth.Caller(ctx), string(in.Body.Name))
-		out.Body = roomOf(created)
-		return audit.Entry{Subject: subject(created.ID), After: out.Body}, err
+		out := roomOf(created)
+		return out, audit.Entry{Subject: subject(created.ID), After: out}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }
 
-func (h *Handlers) listRooms(ctx context.Context, in *input.CustomerPath) (*roomsOutput, error) {
+func (h *Handlers) listRooms(ctx context.Context, in *input.CustomerPath) ([]room, error) {
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
 	found, err := h.Store.Rooms(ctx, auth.Caller(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &roomsOutput{Body: rest.List(found, roomOf)}, nil
+	return rest.List(found, roomOf), err
 }
 
-func (h *Handlers) room(ctx context.Context, in *roomPath) (*roomOutput, error) {
+func (h *Handlers) room(ctx context.Context, in *roomPath) (room, error) {
 	found, err := h.Store.Room(ctx, auth.Caller(ctx), in.RoomID)
-	if err != nil {
-		return nil, err
-	}
-	return &roomOutput{Body: roomOf(found)}, nil
+	return roomOf(found), err
 }
 
-func (h *Handlers) updateRoom(ctx context.Context, in *updateRoomInput) (*roomOutput, error) {
-	var out roomOutput
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+func (h *Handlers) updateRoom(ctx context.Context, in *updateRoomInput) (room, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (room, audit.Entry, error) {
 		before, err := tx.Room(ctx, auth.Caller(ctx), in.RoomID)
 		if err != nil {
-			return audit.Entry{}, err
+			return room{}, audit.Entry{}, err
 		}
 		updated, err := tx.RenameRoom(ctx, auth.Caller(ctx), in.RoomID, string(in.Body.Name))
-		out.Body = roomOf(updated)
-		return audit.Entry{Subject: subject(in.RoomID), Before: roomOf(before), After: out.Body}, err
+		out := roomOf(updated)
+		return out, audit.Entry{Subject: subject(in.RoomID), Before: roomOf(before), After: out}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }
 
 func (h *Handlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, error) {

@@ -28,16 +28,8 @@ type sensor struct {
 	Position *string `json:"position" doc:"Where in the room, such as a rack position; null when not given." example:"R12/U40"`
 }
 
-type sensorOutput struct {
-	Body sensor
-}
-
 // sensorSubject names a sensor in the audit log.
 func sensorSubject(id string) string { return "sensor:" + id }
-
-type sensorsOutput struct {
-	Body []sensor `nullable:"false"`
-}
 
 func sensorOf(s store.Sensor) sensor {
 	return sensor{ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position}
@@ -141,10 +133,6 @@ func (p *nullablePosition) Resolve(ctx huma.Context, path *huma.PathBuffer) []er
 	return p.Text.Resolve(ctx, path)
 }
 
-type newSensorInput struct {
-	Body newSensor
-}
-
 type sensorChange struct {
 	_        struct{}         `additionalProperties:"true"`
 	Name     input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"New name of the sensor." example:"Rack 12 top"`
@@ -169,27 +157,27 @@ type SensorHandlers struct {
 func (h *SensorHandlers) Register(r *rest.API) {
 	// Called by the sensors page and by scripts that register many nodes. A
 	// repeat is told that the sensor exists.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "createSensor", Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
 		Keys: rest.WriteKeys, ByRoom: true,
 		Status: http.StatusCreated, Summary: "Register a sensor",
 		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
 		Errors:      []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
 	}, h.createSensor)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listSensors", Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List the sensors of a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.listSensors)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getSensor", Method: http.MethodGet, Path: "/api/v1/sensors/sensor/{sensor_id}", Tag: rest.TagSensors,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Read a sensor",
 		Errors:  []error{store.ErrNoSensor},
 	}, h.sensor)
 	// A repeat sets the same values again.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "updateSensor", Method: http.MethodPut, Path: "/api/v1/sensors/update_sensor/{sensor_id}", Tag: rest.TagSensors,
 		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Change or move a sensor",
@@ -205,27 +193,19 @@ func (h *SensorHandlers) Register(r *rest.API) {
 	}, h.deleteSensor)
 }
 
-func (h *SensorHandlers) createSensor(ctx context.Context, in *newSensorInput) (*sensorOutput, error) {
+func (h *SensorHandlers) createSensor(ctx context.Context, in *rest.Body[newSensor]) (sensor, error) {
 	wanted := in.Body.sensor()
 	wanted.MaxUnreported = h.MaxUnreported
-	var out sensorOutput
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (sensor, audit.Entry, error) {
 		created, err := tx.CreateSensor(ctx, auth.Caller(ctx), wanted)
-		out.Body = sensorOf(created)
-		return audit.Entry{Subject: sensorSubject(wanted.ID), After: out.Body}, err
+		out := sensorOf(created)
+		return out, audit.Entry{Subject: sensorSubject(wanted.ID), After: out}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }
 
-func (h *SensorHandlers) listSensors(ctx context.Context, in *roomPath) (*sensorsOutput, error) {
+func (h *SensorHandlers) listSensors(ctx context.Context, in *roomPath) ([]sensor, error) {
 	found, err := h.Store.Sensors(ctx, auth.Caller(ctx), in.RoomID)
-	if err != nil {
-		return nil, err
-	}
-	return &sensorsOutput{Body: rest.List(found, sensorOf)}, nil
+	return rest.List(found, sensorOf), err
 }
 
 // checkSensorID returns 404 for a text that is no sensor id, without a query.
@@ -236,38 +216,30 @@ func checkSensorID(sensorID string) error {
 	return nil
 }
 
-func (h *SensorHandlers) sensor(ctx context.Context, in *input.SensorPath) (*sensorOutput, error) {
+func (h *SensorHandlers) sensor(ctx context.Context, in *input.SensorPath) (sensor, error) {
 	if err := checkSensorID(in.SensorID); err != nil {
-		return nil, err
+		return sensor{}, err
 	}
 	found, err := h.Store.Sensor(ctx, auth.Caller(ctx), in.SensorID)
-	if err != nil {
-		return nil, err
-	}
-	return &sensorOutput{Body: sensorOf(found)}, nil
+	return sensorOf(found), err
 }
 
-func (h *SensorHandlers) updateSensor(ctx context.Context, in *updateSensorInput) (*sensorOutput, error) {
+func (h *SensorHandlers) updateSensor(ctx context.Context, in *updateSensorInput) (sensor, error) {
 	if err := checkSensorID(in.SensorID); err != nil {
-		return nil, err
+		return sensor{}, err
 	}
-	var out sensorOutput
-	err := audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+	return audit.Changed(ctx, h.Store, func(tx *store.Store) (sensor, audit.Entry, error) {
 		before, err := tx.Sensor(ctx, auth.Caller(ctx), in.SensorID)
 		if err != nil {
-			return audit.Entry{}, err
+			return sensor{}, audit.Entry{}, err
 		}
 		updated, err := tx.UpdateSensor(ctx, auth.Caller(ctx), in.SensorID, store.SensorChange{
 			Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
 			Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.set,
 		})
-		out.Body = sensorOf(updated)
-		return audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before), After: out.Body}, err
+		out := sensorOf(updated)
+		return out, audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before), After: out}, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }
 
 func (h *SensorHandlers) deleteSensor(ctx context.Context, in *input.SensorPath) (*struct{}, error) {
