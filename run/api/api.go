@@ -121,8 +121,9 @@ func New(cfg Config) (*API, error) {
 	(&customers.Handlers{
 		Store: cfg.Store, Passwords: cfg.passwords(), Tokens: tokens, Sessions: sessions, Clients: clients, Clock: cfg.Clock,
 	}).Register(r)
-	(&rooms.Handlers{Store: cfg.Store}).Register(r)
-	(&rooms.SensorHandlers{Store: cfg.Store, MaxUnreported: cfg.MaxUnreported}).Register(r)
+	maintenance := &incidents.MaintenanceHandlers{Store: cfg.Store, Clock: cfg.Clock}
+	(&rooms.Handlers{Store: cfg.Store, End: maintenance.End}).Register(r)
+	(&rooms.SensorHandlers{Store: cfg.Store, End: maintenance.End, MaxUnreported: cfg.MaxUnreported}).Register(r)
 	(&gateways.Handlers{
 		Store: cfg.Store, Clients: clients, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
 		Clock: cfg.Clock, Log: log,
@@ -140,7 +141,7 @@ func New(cfg Config) (*API, error) {
 	(&metrics.Handlers{Store: cfg.Store, Incidents: told, Clock: cfg.Clock}).Register(r)
 	(&audit.Handlers{Store: cfg.Store}).Register(r)
 	(&incidents.RuleHandlers{Store: cfg.Store, Readings: cfg.Readings, Clock: cfg.Clock}).Register(r)
-	(&incidents.MaintenanceHandlers{Store: cfg.Store, Clock: cfg.Clock}).Register(r)
+	maintenance.Register(r)
 	(&learning.Handlers{Store: cfg.Store, Retrainer: retrainer, Log: log}).Register(r)
 	(&apikeys.Handlers{Store: cfg.Store, Keys: keys, Clock: cfg.Clock}).Register(r)
 

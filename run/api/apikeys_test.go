@@ -4,11 +4,16 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -97,6 +102,13 @@ func TestAPIKeyLife(t *testing.T) {
 			t.Errorf("move %s: %d %s", id, got.status, got.body)
 		}
 	}
+	// It can make none: ids are one for all rooms, and a sensor that is made again has its past.
+	for _, id := range []string{"new-1", "lab-1"} {
+		got := s.call(t, limited.text, http.MethodPost, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"x","type":"y","room_id":%d}`, id, hall))
+		if got.status != 403 || string(got.body) != `{"detail":"This needs an API key for all rooms"}` {
+			t.Errorf("make %s: %d %s", id, got.status, got.body)
+		}
+	}
 	if got := s.call(t, limited.text, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"room_id":%d,"kind":"threshold","comment":"seen"}`, hall)); got.status != 200 ||
 		!strings.Contains(string(got.body), `"acknowledged_by":"API key A program"`) {
 		t.Errorf("acknowledge: %d %s", got.status, got.body)
@@ -137,6 +149,50 @@ func TestAPIKeyLife(t *testing.T) {
 	}
 	if got := s.call(t, a.token, http.MethodPost, "/api/v1/api-keys", `{"name":"x","scope":"read"}`); got.status != 400 || !strings.Contains(string(got.body), "At most 100 API keys") {
 		t.Errorf("the 101st: %d %s", got.status, got.body)
+	}
+}
+
+// TestKeyOfOneRoomSeesItsOwnGroup has one gateway deliver late what happened in two rooms:
+// the account sees one group, and a key of the second room none of the first.
+// Contract 11.2, 12.4.
+func TestKeyOfOneRoomSeesItsOwnGroup(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	rooms := map[string]int64{"first": a.heldSensor(t, "first"), "second": a.heldSensor(t, "second", "third")}
+	at := reading.TruncateTime(s.now().Add(-time.Hour))
+	for _, node := range []string{"first", "second", "third"} {
+		r := reading.Reading{NodeID: node, MessageID: "m", Channel: reading.Channel(a.id), Time: at, Temperature: 70, Humidity: 40}
+		if err := s.store.Judge(t.Context(), store.Judged{Reading: r, GatewayID: "gw-1", Arrived: s.now(), Defaults: alert.Defaults()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, group := map[string]string{}, map[string]string{}
+	for _, i := range a.incidents(t, "") {
+		id[i.SensorID], group[i.SensorID] = i.ID, i.GroupID
+	}
+	if len(id) != 3 || group["first"] != id["first"] || group["second"] != id["first"] || group["third"] != id["first"] {
+		t.Fatalf("incidents %v, groups %v", id, group)
+	}
+	account := a.token
+	for room, want := range map[string]map[string]string{
+		"first": {"first": id["first"]}, "second": {"second": id["second"], "third": id["second"]},
+	} {
+		a.token = a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, rooms[room])).text
+		ids := []string{}
+		check := func(how string, found []shownIncident) {
+			t.Helper()
+			got := map[string]string{}
+			for _, i := range found {
+				got[i.SensorID], ids = i.GroupID, append(ids, strconv.Quote(i.ID))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s room, %s (-want +got):\n%s", room, how, diff)
+			}
+		}
+		check("listed", a.incidents(t, ""))
+		check("acknowledged", get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", `{"ids":[`+strings.Join(ids, ",")+`]}`))
+		a.token = account
 	}
 }
 

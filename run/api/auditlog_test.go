@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,58 @@ func TestAuditLog(t *testing.T) {
 	// A read key may read it, one for a room may not.
 	if got := s.call(t, key.text, http.MethodGet, "/api/v1/audit?limit=1", ""); got.status != 200 {
 		t.Errorf("a key: %d %s", got.status, got.body)
+	}
+}
+
+// TestUnchangedIsNotAudited repeats calls that set what is so already: the log has the first
+// of each. To set thresholds that were assumed is a change. Contract 10.12.
+func TestUnchangedIsNotAudited(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	room := a.heldSensor(t, "n1")
+	alert := s.alert(t, "n1", s.now(), 55)
+	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"n1","timestamp":"2026-03-01","anomaly_predicted":true}`)
+	for _, c := range []struct{ method, path, body string }{
+		{http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_temperature":50}`},
+		{http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_humidity":60}`},
+		{http.MethodPost, "/api/v1/rules/preset", `{"preset":"ashrae_a1"}`},
+		{http.MethodPut, fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room), `{"name":"Lab"}`},
+		{http.MethodPut, "/api/v1/sensors/update_sensor/n1", fmt.Sprintf(`{"name":"Door","type":"T","room_id":%d}`, room)},
+		{http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"renamed"}`},
+		{http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), ""},
+		{http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction), `{"feedback":"ok"}`},
+		{http.MethodPut, "/api/v1/ml/settings", `{"false_alarms_per_month":2}`},
+	} {
+		s.execute(t, `DELETE FROM audit_log`)
+		for range 2 {
+			get[json.RawMessage](t, a, c.method, c.path, c.body)
+			if log := get[[]json.RawMessage](t, a, http.MethodGet, "/api/v1/audit", ""); len(log) != 1 {
+				t.Errorf("%s %s has %d entries, want 1", c.path, c.body, len(log))
+			}
+		}
+	}
+}
+
+// TestRequestIDOfAnEntryIsOurs sends two changes under one id of the caller's: the entries
+// have those of the answers. Contract 1.10.
+func TestRequestIDOfAnEntryIsOurs(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	s.execute(t, `DELETE FROM audit_log`)
+	var want []string
+	for range 2 {
+		got := answer(t, s.api, http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`,
+			map[string]string{"Authorization": "Bearer " + a.token, "X-Request-Id": "mine"})
+		want = append(want, got.Header().Get("X-Request-Id"))
+	}
+	var got []string
+	if err := s.pool.QueryRow(t.Context(), `SELECT array_agg(request_id ORDER BY id) FROM audit_log`).Scan(&got); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) || want[0] == "" || want[0] == want[1] || slices.Contains(want, "mine") {
+		t.Errorf("entries of %q, answers of %q", got, want)
 	}
 }
 

@@ -434,10 +434,10 @@ func TestMaintenanceByAKey(t *testing.T) {
 	}
 }
 
-// TestMaintenanceEndsWithItsScope deletes a sensor and a room: the windows of both and of
-// the room's sensors end, each in the audit log, and do not come back with the sensor.
-// Contract 11.7.
-func TestMaintenanceEndsWithItsScope(t *testing.T) {
+// TestScopeTakesItsRulesAndWindows deletes a sensor and a room: the rules and windows of
+// both and of the room's sensors end, each in the audit log, and do not come back with the
+// sensor. Contract 11.5, 11.7.
+func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
 	a, other := s.customer(t), s.customer(t)
@@ -445,7 +445,12 @@ func TestMaintenanceEndsWithItsScope(t *testing.T) {
 	window := func(a *testCustomer, scope string) string {
 		return fmt.Sprint("maintenance:", a.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60`+scope+`}`))
 	}
-	all, ofRoom, ofN1, ofN2 := window(a, ""), window(a, fmt.Sprintf(`,"room_id":%d`, room)), window(a, `,"sensor_id":"n1"`), window(a, `,"sensor_id":"n2"`)
+	rule := func(scope string) string {
+		return fmt.Sprint("rule:", a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 60.0, scope)))
+	}
+	inRoom := fmt.Sprintf(`,"room_id":%d`, room)
+	all, ofRoom, ofN1, ofN2 := window(a, ""), window(a, inRoom), window(a, `,"sensor_id":"n1"`), window(a, `,"sensor_id":"n2"`)
+	ruleOfAll, ruleOfRoom, ruleOfN1, ruleOfN2 := rule(""), rule(inRoom), rule(`,"sensor_id":"n1"`), rule(`,"sensor_id":"n2"`)
 	others := window(other, "")
 	left := func(a *testCustomer) (ids []string) {
 		for _, w := range get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/maintenance", "") {
@@ -457,8 +462,8 @@ func TestMaintenanceEndsWithItsScope(t *testing.T) {
 		path        string
 		ended, left []string
 	}{
-		{"/api/v1/sensors/delete_sensor/n1", []string{ofN1}, []string{all, ofRoom, ofN2}},
-		{fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room), []string{ofRoom, ofN2}, []string{all}},
+		{"/api/v1/sensors/delete_sensor/n1", []string{ofN1, ruleOfN1}, []string{all, ofRoom, ofN2}},
+		{fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room), []string{ofRoom, ofN2, ruleOfRoom, ruleOfN2}, []string{all}},
 	} {
 		s.execute(t, `DELETE FROM audit_log`)
 		if got := a.call(t, a.token, http.MethodDelete, c.path, ""); got.status != http.StatusNoContent {
@@ -466,7 +471,8 @@ func TestMaintenanceEndsWithItsScope(t *testing.T) {
 		}
 		var logged []string
 		for _, entry := range get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "") {
-			if strings.HasPrefix(entry.Subject, "maintenance:") && entry.Before["duration_s"] == 60.0 && entry.After == nil {
+			kind, _, _ := strings.Cut(entry.Subject, ":")
+			if value := map[string]string{"maintenance": "duration_s", "rule": "limit"}[kind]; entry.Before[value] == 60.0 && entry.After == nil {
 				logged = append(logged, entry.Subject)
 			}
 		}
@@ -479,6 +485,9 @@ func TestMaintenanceEndsWithItsScope(t *testing.T) {
 		}
 	}
 	a.heldSensor(t, "n1", "n2")
+	if rules := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/rules", ""); len(rules) != 3 || fmt.Sprint("rule:", rules[2].ID) != ruleOfAll {
+		t.Errorf("rules left: %v", rules)
+	}
 	if diff := cmp.Diff([]string{all}, left(a)); diff != "" {
 		t.Errorf("made again (-want +got):\n%s", diff)
 	}

@@ -7,6 +7,7 @@ package maintenance
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 	_ "time/tzdata" // for machines that have no time zones of their own
@@ -82,9 +83,10 @@ func (w Window) Validate() error {
 var ErrZone = errors.New("no time zone of the IANA database")
 
 // Zone returns a time zone by its IANA name. It refuses names that only some
-// machines know, such as posix/Europe/Zurich, and those of the machine's own zone.
+// machines know, such as posix/Europe/Zurich, those of the machine's own zone, and other
+// spellings of a path, such as Europe//Zurich.
 func Zone(name string) (*time.Location, error) {
-	if name == "" || name == "Local" || name[0] < 'A' || name[0] > 'Z' { // localtime, posixrules, right/…
+	if name == "" || name == "Local" || name[0] < 'A' || name[0] > 'Z' || !fs.ValidPath(name) { // localtime, posixrules, right/…
 		return nil, fmt.Errorf("%w: %q", ErrZone, name)
 	}
 	zone, err := time.LoadLocation(name)

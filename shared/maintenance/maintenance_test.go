@@ -61,7 +61,7 @@ func TestZone(t *testing.T) {
 		}
 	}
 	// Some machines know these, and others do not.
-	for _, name := range []string{"", "Local", "localtime", "posixrules", "posix/Europe/Zurich", "right/UTC", "Atlantis/Capital", "../etc/passwd"} {
+	for _, name := range []string{"", "Local", "localtime", "posixrules", "posix/Europe/Zurich", "right/UTC", "Atlantis/Capital", "Europe//Zurich", "Europe/./Zurich", "Europe/Zurich/", "../etc/passwd"} {
 		if _, err := maintenance.Zone(name); !errors.Is(err, maintenance.ErrZone) {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -93,12 +93,20 @@ func (i Incident) Describe() string {
 	return rule.Describe(incident.Incident{Start: i.StartTime, End: i.EndTime, Peak: i.Peak, Reopened: i.Reopened})
 }
 
-// incidentColumns are of incidents i.
+// incidentColumns are of incidents i. Who knows some rooms alone is told of a group by
+// its first incident there.
 const incidentColumns = `i.id, i.kind, i.channel, i.node_id, i.sensor_name, COALESCE(i.room_id, 0) AS room_id, i.room_name, i.gateway_id,
 	i.rule_id, i.quantity, i.direction, i.limit_value, i.severity, i.start_time, i.end_time, i.lasting, i.peak, i.peak_time, i.reopened,
 	i.late, i.resolution, i.acknowledged_at, i.acknowledged_by, i.acknowledged_peak, i.comment, i.finding,
 	COALESCE(i.verdict, '') AS verdict,
-	COALESCE((SELECT g.group_id FROM incident_groups g WHERE g.incident_id = i.id), i.id) AS group_id,
+	COALESCE((
+	    SELECT CASE WHEN @rooms::bigint[] IS NULL THEN g.group_id ELSE (
+	        SELECT min(o.incident_id)
+	        FROM incident_groups o
+	        JOIN incidents theirs ON theirs.id = o.incident_id AND theirs.room_id = ANY (@rooms::bigint[])
+	        WHERE o.group_id = g.group_id) END
+	    FROM incident_groups g
+	    WHERE g.incident_id = i.id), i.id) AS group_id,
 	CASE WHEN i.specified THEN (
 	    SELECT count(*)
 	    FROM alerts a
@@ -282,7 +290,7 @@ func (s *Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Ac
 			FROM incidents i
 			WHERE i.id = ANY(@ids)
 			ORDER BY i.start_time DESC, i.id DESC`,
-			pgx.StrictNamedArgs{"ids": ids})
+			pgx.StrictNamedArgs{"ids": ids, "rooms": RoomsOf(ctx)})
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}

@@ -81,6 +81,23 @@ func (s *Store) Rules(ctx context.Context, customerID int64, defaults alert.Thre
 	return convertRules(rows, defaults), nil
 }
 
+// RulesOf lists a customer's rules for a sensor, or for a room and the sensors in it:
+// they are deleted with these.
+func (s *Store) RulesOf(ctx context.Context, customerID int64, scope incident.Scope) ([]incident.Rule, error) {
+	rows, err := queryAll[ruleRow](ctx, s, `
+		SELECT `+ruleColumns+`
+		FROM customer_rules r
+		WHERE r.customer_id = @customer
+		  AND (r.room_id = NULLIF(@room::bigint, 0) OR r.node_id = NULLIF(@node, '')
+		       OR r.node_id IN (SELECT s.node_id FROM sensors s WHERE s.customer_id = @customer AND s.room_id = @room))
+		ORDER BY r.id`,
+		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
+	if err != nil {
+		return nil, fmt.Errorf("rules of what is deleted: %w", err)
+	}
+	return convertRules(rows, alert.Defaults()), nil
+}
+
 // Rule returns a customer's rule, or [ErrNoRule].
 func (s *Store) Rule(ctx context.Context, customerID, id int64, defaults alert.Thresholds) (incident.Rule, error) {
 	row, err := queryOne[ruleRow](ctx, s, ErrNoRule, `

@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/maintenance"
 	"coldaisle.dev/shared/store"
 )
@@ -198,6 +199,21 @@ func (h *MaintenanceHandlers) change(
 		entry.Subject, entry.After = maintenanceSubject(stored.ID), changed
 		return changed, entry, err
 	})
+}
+
+// End ends the windows of a sensor, or of a room and its sensors, before these are
+// deleted. It returns the entries of these windows, and of the rules that go with them.
+func (h *MaintenanceHandlers) End(ctx context.Context, tx *store.Store, scope incident.Scope) ([]audit.Entry, error) {
+	windows, err := tx.EndMaintenanceOf(ctx, auth.Caller(ctx), scope)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := tx.RulesOf(ctx, auth.Caller(ctx), scope)
+	return append(rest.List(windows, func(m store.Maintenance) audit.Entry {
+		return audit.Entry{Subject: maintenanceSubject(m.ID), Before: maintenanceOf(m, h.Clock())}
+	}), rest.List(rules, func(r incident.Rule) audit.Entry {
+		return audit.Entry{Subject: ruleSubject(r.ID), Before: ruleOf(r)}
+	})...), err
 }
 
 func maintenanceSubject(id int64) string { return "maintenance:" + strconv.FormatInt(id, 10) }

@@ -74,9 +74,13 @@ const (
 )
 
 // Resolve refuses characters that cannot be seen (contract 2.3). With them, two
-// customers could have names that look alike.
+// customers could have names that look alike. What an API key has done is told of as
+// that of "API key" and its name.
 func (u *Username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || isZeroWidth(r) }
+	if strings.HasPrefix(strings.ToLower(strings.ReplaceAll(string(*u), " ", "")), "apikey") {
+		return []error{&huma.ErrorDetail{Location: path.String(), Message: "must not begin like the name of an API key"}}
+	}
 	if !strings.ContainsFunc(string(*u), unprintable) {
 		return nil
 	}

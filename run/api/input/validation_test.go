@@ -42,6 +42,20 @@ func FuzzEmail(f *testing.F) {
 	})
 }
 
+// TestUsernameLikeAKeys shows contract 2.3: nobody is called like what a key's deeds are
+// told under.
+func TestUsernameLikeAKeys(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]bool{
+		"API key X": true, "api KEY x": true, "API  key": true, "apikeys": true, "my API key": false, "coldaisle": false,
+	} {
+		given := Username(name)
+		if got := given.Resolve(nil, huma.NewPathBuffer(nil, 0)); (len(got) > 0) != refused {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
+
 func TestPasswordRules(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

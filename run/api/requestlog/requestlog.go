@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// RequestIDHeader carries the id of a request back: ours or the caller's (contract 1.10).
+// RequestIDHeader carries the id of a request back (contract 1.10).
 const RequestIDHeader = "X-Request-Id"
 
 // requestRecord holds what the log says of one request and its answer.
@@ -19,8 +19,9 @@ type requestRecord struct {
 	http.ResponseWriter
 
 	requestID  string
-	customerID int64 // 0 before or without authentication
-	status     int   // 0 until the answer begins
+	callerID   string // the caller's own id of it; empty without one that is safe to log
+	customerID int64  // 0 before or without authentication
+	status     int    // 0 until the answer begins
 	bytes      int64
 }
 
@@ -74,7 +75,7 @@ func (rec *requestRecord) Flush() { _ = http.NewResponseController(rec.ResponseW
 func Middleware(log *slog.Logger, clock func() time.Time, quiet string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := clock()
-		rec := &requestRecord{ResponseWriter: w, requestID: requestID(r)}
+		rec := &requestRecord{ResponseWriter: w, requestID: rand.Text(), callerID: callerID(r)}
 		w.Header().Set(RequestIDHeader, rec.requestID)
 		ctx := context.WithValue(r.Context(), requestRecordKey{}, rec)
 		inside := r.WithContext(ctx)
@@ -128,20 +129,24 @@ func httpRequestAttrs(r *http.Request, rec *requestRecord, status int, latency t
 	if rec.customerID != 0 {
 		attributes = append(attributes, slog.Int64("customer_id", rec.customerID))
 	}
+	if rec.callerID != "" {
+		attributes = append(attributes, slog.String("caller_request_id", rec.callerID))
+	}
 	return attributes
 }
 
-// requestID returns the caller's id if it is safe to log, else a new one.
-func requestID(r *http.Request) string {
+// callerID returns the caller's id if it is safe to log. It is no id of ours: a caller
+// could give two requests the same one, and the audit log names a change by its request.
+func callerID(r *http.Request) string {
 	given := r.Header.Get(RequestIDHeader)
-	if given == "" || len(given) > 64 {
-		return rand.Text()
+	if len(given) > 64 {
+		return ""
 	}
 	for i := range len(given) {
 		c := given[i]
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 		if !letter && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return rand.Text()
+			return ""
 		}
 	}
 	return given

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
@@ -52,34 +51,18 @@ type deletedRoom struct {
 	Sensors []sensor `json:"sensors"`
 }
 
-// endedWindow is what the audit log has of a maintenance window that ends with its room
-// or sensor.
-type endedWindow struct {
-	ID        int64     `json:"id"`
-	StartTime time.Time `json:"start_time"`
-	DurationS float64   `json:"duration_s"`
-	RoomID    int64     `json:"room_id,omitempty"`
-	SensorID  string    `json:"sensor_id,omitempty"`
-	Comment   string    `json:"comment"`
-}
-
-// endMaintenance ends the maintenance windows of what is about to be deleted: they must
-// not come back with a sensor that is made again.
-func endMaintenance(ctx context.Context, tx *store.Store, scope incident.Scope) ([]audit.Entry, error) {
-	ended, err := tx.EndMaintenanceOf(ctx, auth.Caller(ctx), scope)
-	return rest.List(ended, func(m store.Maintenance) audit.Entry {
-		return audit.Entry{Subject: "maintenance:" + strconv.FormatInt(m.ID, 10), Before: endedWindow{
-			ID: m.ID, StartTime: m.Window.Start.UTC(), DurationS: m.Window.Duration.Seconds(),
-			RoomID: m.Scope.RoomID, SensorID: m.Scope.SensorID, Comment: m.Comment,
-		}}
-	}), err
-}
-
 // subject names a room in the audit log.
 func subject(id int64) string { return "room:" + strconv.FormatInt(id, 10) }
 
+// Ending ends what applies to a room or a sensor that is about to be deleted, and returns
+// its entries for the audit log: windows must not come back with a sensor that is made again.
+type Ending func(ctx context.Context, tx *store.Store, scope incident.Scope) ([]audit.Entry, error)
+
 // Handlers answer the operations on rooms.
-type Handlers struct{ Store *store.Store }
+type Handlers struct {
+	Store *store.Store
+	End   Ending
+}
 
 // Register adds the operations on rooms.
 func (h *Handlers) Register(r *rest.API) {
@@ -171,7 +154,7 @@ func (h *Handlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, err
 			return audit.Entry{}, err
 		}
 		before.Sensors = rest.List(sensors, sensorOf)
-		ended, err := endMaintenance(ctx, tx, incident.Scope{RoomID: in.RoomID})
+		ended, err := h.End(ctx, tx, incident.Scope{RoomID: in.RoomID})
 		if err != nil {
 			return audit.Entry{}, err
 		}

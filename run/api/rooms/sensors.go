@@ -149,6 +149,7 @@ type updateSensorInput struct {
 // SensorHandlers answer the operations on sensors.
 type SensorHandlers struct {
 	Store *store.Store
+	End   Ending
 	// MaxUnreported is how many open holds without a reading a customer may have.
 	MaxUnreported int
 }
@@ -156,10 +157,11 @@ type SensorHandlers struct {
 // Register adds the operations on sensors.
 func (h *SensorHandlers) Register(r *rest.API) {
 	// Called by the sensors page and by scripts that register many nodes. A
-	// repeat is told that the sensor exists.
+	// repeat is told that the sensor exists. That tells what other rooms have, and a
+	// sensor that is made again has its past: a key for some rooms may not.
 	rest.Answer(r, rest.Operation{
 		ID: "createSensor", Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
-		Keys: rest.WriteKeys, ByRoom: true,
+		Keys:   rest.WriteKeys,
 		Status: http.StatusCreated, Summary: "Register a sensor",
 		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
 		Errors:      []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
@@ -251,7 +253,7 @@ func (h *SensorHandlers) deleteSensor(ctx context.Context, in *input.SensorPath)
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		ended, err := endMaintenance(ctx, tx, incident.Scope{SensorID: in.SensorID})
+		ended, err := h.End(ctx, tx, incident.Scope{SensorID: in.SensorID})
 		if err != nil {
 			return audit.Entry{}, err
 		}
