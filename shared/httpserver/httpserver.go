@@ -30,7 +30,7 @@ type Config struct {
 }
 
 // Run serves a listener until the context ends, then waits for the requests in
-// flight, closes the listener and returns nil. It returns an error when it had to
+// flight and for those of connections that it has accepted, closes the listener and returns nil. It returns an error when it had to
 // cut requests. Errors of clients are logged at the given level. configure sets
 // further fields of the server.
 func Run(ctx context.Context, listener net.Listener, handler http.Handler, config Config, log *slog.Logger, level slog.Level, configure ...func(*http.Server)) error {
@@ -51,6 +51,8 @@ func Run(ctx context.Context, listener net.Listener, handler http.Handler, confi
 	if config.Refusal != nil {
 		listener = refusals{listener, config.Refusal}
 	}
+	first := fresh{conns: map[net.Conn]*time.Timer{}}
+	first.watch(server)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -60,12 +62,15 @@ func Run(ctx context.Context, listener net.Listener, handler http.Handler, confi
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
+	_ = listener.Close()
+	stopped := <-failed
+	first.wait()
 	err := server.Shutdown(drain)
 	if err != nil {
 		// What did not finish in time is cut.
 		err = errors.Join(fmt.Errorf("finish requests of %s: %w", listener.Addr(), err), server.Close())
 	}
-	if stopped := <-failed; !errors.Is(stopped, http.ErrServerClosed) {
+	if !errors.Is(stopped, net.ErrClosed) {
 		err = errors.Join(err, stopped)
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"coldaisle.dev/shared/httpserver"
@@ -111,4 +112,61 @@ func TestAnswersOfTheHandlerPass(t *testing.T) {
 	if got.status != 400 || got.body != "400 Bad Request\n" {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// lateListener accepts one connection when it is closed already, as Accept may that is
+// overtaken by Close.
+type lateListener struct {
+	context.Context // until Close
+
+	close func()
+	late   chan net.Conn
+}
+
+func (l lateListener) Accept() (net.Conn, error) {
+	<-l.Done()
+	if conn, ok := <-l.late; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l lateListener) Close() error { l.close(); return nil }
+
+func (l lateListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+func TestConnectionOfTheLastMomentIsAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		open, shut := context.WithCancel(t.Context())
+		l := lateListener{open, shut, make(chan net.Conn, 1)}
+		release := make(chan struct{})
+		slow := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			<-release
+			_, _ = io.WriteString(w, "answered")
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- httpserver.Run(ctx, l, slow, httpserver.Config{}, logging.Discard(), slog.LevelDebug) }()
+		synctest.Wait() // it accepts
+		stop()
+		synctest.Wait() // the server knows of no connection, and waits for its listener
+		client, server := net.Pipe()
+		l.late <- server
+		close(l.late)
+		if _, err := io.WriteString(client, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("the server has ended without an answer")
+		}
+		close(release)
+		if text, err := io.ReadAll(client); err != nil || !strings.HasSuffix(string(text), "answered") {
+			t.Errorf("answered %q, %v", text, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

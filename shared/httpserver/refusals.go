@@ -35,7 +35,7 @@ func (l refusals) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // http.Server tells a closed listener by identity
 	}
-	return refusingConn{conn, l.body}, nil
+	return &refusingConn{conn, l.body}, nil // a pointer, for maps
 }
 
 type refusingConn struct {
@@ -45,7 +45,7 @@ type refusingConn struct {
 }
 
 // Write implements [net.Conn].
-func (c refusingConn) Write(p []byte) (int, error) {
+func (c *refusingConn) Write(p []byte) (int, error) {
 	status, detail, ok := refused(p)
 	if !ok {
 		return c.Conn.Write(p) //nolint:wrapcheck // stands for the connection itself
@@ -60,10 +60,10 @@ func (c refusingConn) Write(p []byte) (int, error) {
 }
 
 // CloseWrite is called by [CloseWrite].
-func (c refusingConn) CloseWrite() error { return CloseWrite(c.Conn) }
+func (c *refusingConn) CloseWrite() error { return CloseWrite(c.Conn) }
 
 // NetConn is the wrapped connection.
-func (c refusingConn) NetConn() net.Conn { return c.Conn }
+func (c *refusingConn) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite closes the writing side of a connection. net/http does so after it has
 // refused a request, so that the client reads the answer before the connection is
