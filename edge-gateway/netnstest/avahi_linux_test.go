@@ -48,7 +48,7 @@ func TestBesideAvahi(t *testing.T) {
 			}
 			for _, name := range []string{hostname, c.name + ".local."} {
 				eventually(t, name+" is found", func() bool {
-					got, err := client.plays(play{Client: "multicast", Name: name, Type: dns.TypeA})
+					got, err := client.plays(play{Client: "multicast", Name: name, Type: dns.TypeA, Patience: briefly})
 					return err == nil && got == "192.168.77.2"
 				})
 			}

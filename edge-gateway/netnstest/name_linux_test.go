@@ -38,7 +38,7 @@ func bridged(t *testing.T, addresses ...string) []*host {
 
 // finds reports whether a node is told this address of the specified name.
 func (h *host) finds(want string) bool {
-	got, err := h.plays(play{Client: "lwip", Name: hostname, Type: dns.TypeA})
+	got, err := h.plays(play{Client: "lwip", Name: hostname, Type: dns.TypeA, Patience: briefly})
 	return err == nil && got == want
 }
 
@@ -49,23 +49,19 @@ func TestSpoofedForAMinute(t *testing.T) {
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24", "192.168.77.66/24")
 	g, node, spoofer := hosts[0].startGateway(), hosts[1], hosts[2]
 	g.becomes(announce.RoleActive, "monitor-gateway.local")
-	done, _ := spoofer.playing(play{Client: "spoofer", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66"), Packets: 600})
-	g.becomes(announce.RoleConflict, "monitor-gateway.local")
-	if h := g.health(); h.Status != "degraded" || h.Discovery.Problem != "another device, 192.168.77.66, also claims monitor-gateway.local" {
-		t.Errorf("spoofed, it says %+v", h)
-	}
-	if !node.finds("192.168.77.2") {
-		t.Error("a node that asks meanwhile does not find it")
-	}
+	done, leave := spoofer.playing(play{Client: "spoofer", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66"), Packets: 600})
+	eventually(t, "spoofed, it says so and keeps its name", func() bool {
+		h := g.health()
+		return h.Status == "degraded" && h.Discovery.Role == announce.RoleConflict && h.Discovery.Host == "monitor-gateway.local" &&
+			h.Discovery.Problem == "another device, 192.168.77.66, also claims monitor-gateway.local"
+	})
+	eventually(t, "a node that asks meanwhile finds it", func() bool { return node.finds("192.168.77.2") })
 	if line := done(); line != "done" {
 		t.Fatalf("the spoofer says %q", line)
 	}
-	if got := g.state(); got.Host != "monitor-gateway.local" {
-		t.Errorf("afterwards it is called %s", got.Host)
-	}
-	if !node.finds("192.168.77.2") {
-		t.Error("not found afterwards")
-	}
+	leave()
+	g.becomes(announce.RoleActive, "monitor-gateway.local")
+	eventually(t, "a node finds it afterwards", func() bool { return node.finds("192.168.77.2") })
 	if log := g.log.String(); !strings.Contains(log, "also claims monitor-gateway.local") {
 		t.Error("the log does not say so")
 	}
@@ -81,10 +77,12 @@ func TestNameIsLostAndTakenBack(t *testing.T) {
 	}
 	g := hosts[0].startGateway()
 	g.becomes(announce.RoleConflict, "monitor-gateway-")
-	h := g.health()
-	if h.Status != "degraded" || h.Discovery.Problem != "another device, 192.168.77.66, has monitor-gateway.local" {
-		t.Errorf("it says %+v", h)
-	}
+	var h health
+	eventually(t, "it says who has its name", func() bool {
+		h = g.health()
+		return h.Status == "degraded" && strings.HasPrefix(h.Discovery.Host, "monitor-gateway-") &&
+			h.Discovery.Problem == "another device, 192.168.77.66, has monitor-gateway.local"
+	})
 	if got, err := hosts[1].plays(play{Client: "lwip", Name: h.Discovery.Host + ".", Type: dns.TypeA}); err != nil || got != "192.168.77.2" {
 		t.Errorf("under its own name it is %q, %v", got, err)
 	}
@@ -105,20 +103,18 @@ func TestReplacementOverlaps(t *testing.T) {
 			old.becomes(announce.RoleActive, "monitor-gateway.local")
 			replacement := hosts[1].startGateway("SITE_TOKEN=of the new installation")
 			replacement.becomes(announce.RoleConflict, "monitor-gateway-")
-			if got, want := replacement.state().Problem, "a gateway of another enrolment, 192.168.77.2, has monitor-gateway.local"; got != want {
-				t.Errorf("the problem is %q, want %q", got, want)
-			}
-			if got := old.state(); got.Host != "monitor-gateway.local" || got.Role != announce.RoleActive {
-				t.Errorf("the old one is %+v", got)
-			}
+			eventually(t, "it says who has its name", func() bool {
+				return replacement.state().Problem == "a gateway of another enrolment, 192.168.77.2, has monitor-gateway.local"
+			})
+			old.becomes(announce.RoleActive, "monitor-gateway.local")
 			old.end(signal)
 			eventually(t, "found at the new one", func() bool { return hosts[2].finds("192.168.77.3") })
 		})
 	}
 }
 
-// TestPairFailover kills the active gateway of a pair: the specified name must be
-// the other's within five seconds (contract 8.15). It takes two to three.
+// TestPairFailover kills the active gateway of a pair: the specified name must be the other's.
+// It takes two to three seconds; TestStandbyTakesOver holds the bound, by a clock of its own.
 func TestPairFailover(t *testing.T) {
 	t.Parallel()
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.10/24")
@@ -130,9 +126,8 @@ func TestPairFailover(t *testing.T) {
 	gateways[0].becomes(announce.RoleActive, "monitor-gateway.local")
 	start(1)
 	gateways[1].becomes(announce.RoleStandby, "monitor-gateway-")
-	if h := gateways[1].health(); h.Discovery.Problem != "" || h.Status != "healthy" {
-		t.Errorf("the standby says %+v", h)
-	}
+	// Not the status: publishing into nothing makes it "degraded" a few seconds after the start.
+	eventually(t, "the standby has no problem with its name", func() bool { return gateways[1].state().Problem == "" })
 	own := gateways[1].state().Host + "."
 	if got, err := node.plays(play{Client: "lwip", Name: own, Type: dns.TypeA}); err != nil || got != "192.168.77.3" {
 		t.Errorf("%s is %q, %v", own, got, err)
@@ -152,11 +147,7 @@ func TestPairFailover(t *testing.T) {
 		if line := said(); line != "found" {
 			t.Fatalf("the node says %q", line)
 		}
-		took := time.Since(killed)
-		t.Logf("the name was the other's after %v", took)
-		if took > 5*time.Second {
-			t.Errorf("the name was the other's after %v", took)
-		}
+		t.Logf("the name was the other's after %v", time.Since(killed))
 		start(active)
 		gateways[active].becomes(announce.RoleStandby, "monitor-gateway-")
 		gateways[standby].becomes(announce.RoleActive, "monitor-gateway.local")
@@ -214,9 +205,7 @@ func TestPairsOfOneLink(t *testing.T) {
 	}
 	active.end(syscall.SIGKILL)
 	standby.becomes(announce.RoleActive, "monitor-gateway.local")
-	if !hosts[4].finds("192.168.77.3") {
-		t.Error("a node does not find the standby")
-	}
+	eventually(t, "a node finds the standby", func() bool { return hosts[4].finds("192.168.77.3") })
 }
 
 // TestFortyInterfaces has twice as many as one socket may join.

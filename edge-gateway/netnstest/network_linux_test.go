@@ -157,7 +157,7 @@ func TestAddressesComeAndChange(t *testing.T) {
 	g := machine.startGateway()
 	eventually(t, "the gateway serves without a network", func() bool { return g.state().Host == "monitor-gateway.local" })
 
-	find := play{Client: "lwip", Name: hostname, Type: dns.TypeA}
+	find := play{Client: "lwip", Name: hostname, Type: dns.TypeA, Patience: briefly}
 	finds := func(want string) func() bool {
 		return func() bool {
 			got, err := client.plays(find)
@@ -201,7 +201,7 @@ func TestGoodbye(t *testing.T) {
 	if line := listener(); line != "goodbye 192.168.77.2" {
 		t.Errorf("the listener says %q", line)
 	}
-	if got, err := client.plays(play{Client: "lwip", Name: hostname, Type: dns.TypeA}); err == nil {
+	if got, err := client.plays(play{Client: "lwip", Name: hostname, Type: dns.TypeA, Patience: briefly}); err == nil {
 		t.Errorf("still found at %s", got)
 	}
 }

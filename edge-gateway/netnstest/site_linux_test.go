@@ -102,9 +102,9 @@ func (h *host) command(ctx context.Context, environ []string, name string, argum
 }
 
 // says runs a program on the host and returns what it prints. Nothing here
-// takes a minute but on a machine that is very busy.
+// takes two minutes but on a machine that is very busy.
 func (h *host) says(environ []string, name string, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
 	c := h.command(ctx, environ, name, arguments...)
 	var errors bytes.Buffer
@@ -156,10 +156,10 @@ func (h *host) playing(p play) (line func() string, end func()) {
 // eventually waits until something holds, for as long as a busy machine may take.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s", what)
+			t.Fatalf("after three minutes still not: %s", what)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
