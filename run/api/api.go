@@ -135,7 +135,7 @@ func New(cfg Config) (*API, error) {
 	}).Register(r)
 	(&alerts.Handlers{Store: cfg.Store}).Register(r)
 	(&alerts.ThresholdHandlers{Store: cfg.Store}).Register(r)
-	told := &incidents.Handlers{Store: cfg.Store, Clock: cfg.Clock}
+	told := &incidents.Handlers{Store: cfg.Store, Retrainer: retrainer, Clock: cfg.Clock}
 	told.Register(r)
 	overview.New(cfg.Store, told, cfg.Clock).Register(r)
 	(&metrics.Handlers{Store: cfg.Store, Incidents: told, Clock: cfg.Clock}).Register(r)

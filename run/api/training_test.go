@@ -102,6 +102,30 @@ func TestHundredthValidation(t *testing.T) {
 	}
 }
 
+// TestHundredthVerdictOnAnIncident gives the last of a hundred verdicts on an anomaly: the
+// run begins as after a validation, and a change of that verdict begins no other. Contract
+// 7.6, 11.9.
+func TestHundredthVerdictOnAnIncident(t *testing.T) {
+	t.Parallel()
+	var topic publishedRequests
+	a, ids := newLearningCustomer(t, &topic, store.RetrainingCount-1)
+	for _, id := range ids {
+		a.validate(t, id)
+	}
+	judge := fmt.Sprintf("/api/v1/incidents/%d/verdict", a.anomaly(t, "node-1"))
+	if got := topic.all(); len(got) != 0 {
+		t.Fatalf("requests before the hundredth: %v", got)
+	}
+	for _, verdict := range []string{"right", "wrong"} {
+		if got := a.call(t, a.token, http.MethodPut, judge, fmt.Sprintf(`{"verdict":%q}`, verdict)); got.status != 200 {
+			t.Fatalf("%s: %d %s", verdict, got.status, got.body)
+		}
+		if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount != store.RetrainingCount {
+			t.Fatalf("requests after %s: %+v, want one", verdict, got)
+		}
+	}
+}
+
 // TestPublishFails shows that a run whose request could not be published is
 // neither lost nor begun twice: the next validation publishes it.
 func TestPublishFails(t *testing.T) {

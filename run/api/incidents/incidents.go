@@ -139,10 +139,16 @@ func incidentOf(i store.Incident) Incident {
 	return body
 }
 
+// Retrainer starts the training run that is due once a customer has given enough verdicts.
+type Retrainer interface {
+	StartDue(ctx context.Context, customers ...int64)
+}
+
 // Handlers answer the operations on incidents.
 type Handlers struct {
-	Store *store.Store
-	Clock func() time.Time
+	Store     *store.Store
+	Retrainer Retrainer
+	Clock     func() time.Time
 }
 
 // Register adds the operations on incidents.
@@ -177,7 +183,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Say whether an anomaly was right, wrong or expected",
 		Description: "The hours of what was right are taken out of what counts as usual; wrong and expected leave it as it is. " +
-			"It is the verdict on the anomaly's prediction, too: `ok` for right, else `not_ok`.",
+			"It is the verdict on the anomaly's prediction, too: `ok` for right, else `not_ok`. As there, the hundredth starts a training run.",
 		Errors: []error{store.ErrNoIncident, store.ErrNoAnomaly, store.ErrPredictionUsed},
 	}, h.judge)
 }
@@ -470,6 +476,7 @@ func (h *Handlers) judge(ctx context.Context, in *judgeInput) (*judgedOutput, er
 	if err != nil {
 		return nil, err
 	}
+	h.Retrainer.StartDue(ctx, auth.Caller(ctx))
 	return &judgedOutput{Body: one[0]}, h.markSilenced(ctx, auth.Caller(ctx), one)
 }
 

@@ -201,6 +201,6 @@ func (h *Handlers) validatePrediction(ctx context.Context, in *validateInput) (v
 	if err != nil {
 		return validated{}, err
 	}
-	h.Retrainer.tryStartDueRun(ctx, auth.Caller(ctx))
+	h.Retrainer.StartDue(ctx, auth.Caller(ctx))
 	return validated{ID: updated.ID, Feedback: string(updated.Feedback), UsedInTraining: updated.UsedInTraining}, nil
 }

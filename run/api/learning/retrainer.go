@@ -43,7 +43,7 @@ func (r *Retrainer) Run(ctx context.Context) error {
 	for {
 		due, err := r.Store.DueCustomers(ctx)
 		r.logFailure(ctx, err)
-		r.tryStartDueRun(ctx, due...)
+		r.StartDue(ctx, due...)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -52,11 +52,11 @@ func (r *Retrainer) Run(ctx context.Context) error {
 	}
 }
 
-// tryStartDueRun starts an automatic run of each of these customers who has enough
+// StartDue starts an automatic run of each of these customers who has enough
 // verdicts, and publishes the pending requests of all runs. Of several concurrent callers
 // the database lets one start the run. An error is logged, since the validation before it
 // has succeeded, and retried by the next validation or by [Retrainer.Run].
-func (r *Retrainer) tryStartDueRun(ctx context.Context, customers ...int64) {
+func (r *Retrainer) StartDue(ctx context.Context, customers ...int64) {
 	for _, customer := range customers {
 		begun, ok, err := r.Store.BeginAutomatic(ctx, customer)
 		r.logFailure(ctx, err)
