@@ -34,6 +34,7 @@ type overviewBody struct {
 		Temperature, Humidity      *float64
 		Timestamp                  *time.Time
 		GatewayID                  *string `json:"gateway_id"`
+		JudgedBy                   string  `json:"judged_by"`
 		Limits                     int
 	}
 	Incidents []struct {
@@ -91,6 +92,9 @@ func TestOverview(t *testing.T) {
 	report("fine", 23*time.Hour+35*time.Minute, 19)
 	report("fine", time.Hour, 25.26)
 	report("fine", time.Minute, 24.9)
+	for parts := 4; parts > 0; parts-- {
+		report("warm", time.Duration(parts)*30*time.Minute, 20)
+	}
 	for _, id := range []string{"critical", "warm"} {
 		report(id, 30*time.Second, 31)
 	}
@@ -100,6 +104,14 @@ func TestOverview(t *testing.T) {
 		if err := s.store.Judge(t.Context(), store.Judged{Reading: r, Arrived: now, Defaults: alert.Defaults()}); err != nil {
 			t.Fatal(err)
 		}
+	}
+
+	var learned []store.Learned
+	for id, by := range map[string]store.JudgedBy{"fine": store.ByWindow, "warm": store.ByLiveState} {
+		learned = append(learned, store.Learned{Node: reading.Node{Channel: reading.Channel(a.id), ID: id}, JudgedBy: by})
+	}
+	if err := s.store.KeepLearned(t.Context(), learned, 2); err != nil {
+		t.Fatal(err)
 	}
 
 	states := func(body overviewBody) map[string]string {
@@ -132,6 +144,15 @@ func TestOverview(t *testing.T) {
 	}
 	if got.header.Get("Cache-Control") != "private, no-cache" {
 		t.Errorf("Cache-Control %q", got.header.Get("Cache-Control"))
+	}
+
+	// By what each is judged: what detection says, of the node that was heard for two hours.
+	judged := map[string]string{}
+	for _, sensor := range body.Sensors {
+		judged[sensor.ID] = sensor.JudgedBy
+	}
+	if diff := cmp.Diff(map[string]string{"critical": "nothing", "warm": "live_state", "fine": "learning", "never": "nothing", "silent": "nothing"}, judged); diff != "" {
+		t.Errorf("judged by (-want +got):\n%s", diff)
 	}
 
 	// Unchanged, and each thing that changes it.

@@ -18,6 +18,7 @@ type LiveSensor struct {
 	GatewayID             string        // that sent it; empty in the open channel
 	Interval              time.Duration // between its readings, usually; zero while unknown
 	Severity              string        // of the worst incident that lasts; empty without one
+	JudgedBy              JudgedBy      // its newest reading; empty if none was judged yet
 }
 
 // LiveSensors lists all of a customer's sensors, by id, each with its newest reading as
@@ -25,7 +26,8 @@ type LiveSensor struct {
 func (s *Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor, error) {
 	found, err := queryAll[LiveSensor](ctx, s, `
 		SELECT v.node_id, v.name, v.room_id, v.position, n.timestamp, n.temperature, n.humidity, COALESCE(n.gateway_id, '') AS gateway_id,
-		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, COALESCE(i.severity, '') AS severity
+		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, COALESCE(i.severity, '') AS severity,
+		       COALESCE(l.judged_by, '') AS judged_by
 		FROM sensors v
 		LEFT JOIN LATERAL (
 		    SELECT *
@@ -36,6 +38,7 @@ func (s *Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor
 		    ORDER BY n.timestamp DESC
 		    LIMIT 1
 		) n ON true
+		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN (
 		    SELECT node_id, min(severity) AS severity -- critical before warning
 		    FROM incidents

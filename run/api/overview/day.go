@@ -101,6 +101,28 @@ func emptyLine() *[dayParts]int16 {
 	return &line
 }
 
+// enoughParts is in how many half hours of the day a sensor must have been heard for its
+// changes in two hours, and what is usual for it, to be known.
+const enoughParts = 4
+
+// judgedBy is by what learning judges a sensor, as [liveSensor] has it.
+func (d *day) judgedBy(l store.LiveSensor) string {
+	heard := 0
+	for _, value := range d.lines[l.NodeID] {
+		if value != nothing {
+			heard++
+		}
+	}
+	switch {
+	case l.JudgedBy == "":
+		return "nothing"
+	case heard < enoughParts:
+		return "learning"
+	default:
+		return string(l.JudgedBy)
+	}
+}
+
 // sparkline writes a sensor's day as [liveSensor] has it.
 func (d *day) sparkline(node string) string {
 	line, first := d.lines[node], partOf(d.start)

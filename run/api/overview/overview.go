@@ -58,6 +58,7 @@ type liveSensor struct {
 	Humidity    *float64   `json:"humidity" doc:"Newest relative humidity in percent; null before the first reading." example:"41.2"`
 	Timestamp   *time.Time `json:"timestamp" doc:"Time of the newest reading, UTC, in whole seconds; null before the first." example:"2026-03-01T12:00:00Z"`
 	GatewayID   *string    `json:"gateway_id" doc:"Enrolled gateway that sent it; null for others." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
+	JudgedBy    string     `json:"judged_by" enum:"window,live_state,learning,nothing" doc:"By what learning judges its readings: window, by those before each; live_state, in part, since none come with them, as after the start of a gateway or from another maker's; learning, by little, since fewer than four half hours of the day have a reading; nothing, not at all yet." example:"window"`
 	Limits      int        `json:"limits" doc:"Which of the lists in limits applies." example:"0"`
 	Sparkline   string     `json:"sparkline" doc:"The highest temperature of each half hour from sparkline_start, in tenths of a degree: the first as it is, each other as its difference from the one before; parted by commas, empty without a reading. What is empty at the end is left out." example:"243,0,1,,-2"`
 }
@@ -216,7 +217,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	for i, l := range live {
 		body.Sensors[i] = liveSensor{
 			ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, State: body.Counts.count(v.stateOf(l, now)),
-			Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID),
+			Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l),
 		}
 		if l.Timestamp != nil {
 			body.Sensors[i].Timestamp = new(l.Timestamp.UTC().Truncate(time.Second))

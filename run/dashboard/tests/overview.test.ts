@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { beyond, roomsOf, rotation, sparkColumns, stepOf, verdict, waiting, type LiveSensor, type Overview } from "../src/logic/overview";
+import { beyond, learningSince, roomsOf, rotation, sparkColumns, stepOf, verdict, waiting, type LiveSensor, type Overview } from "../src/logic/overview";
 
 type Limit = NonNullable<Overview["limits"][number]>[number];
 const limit = (value: number, more: Partial<Limit> = {}): Limit => ({ quantity: "temperature", direction: "above", severity: "critical", limit: value, ...more });
 const sensor = (more: Partial<LiveSensor>): LiveSensor => ({
-  id: "a", name: "Rack 7", room_id: 1, position: null, state: "ok", temperature: 22, humidity: 45, timestamp: "2026-03-01T12:00:00Z", gateway_id: null, limits: 0, sparkline: "", ...more,
+  id: "a", name: "Rack 7", room_id: 1, position: null, state: "ok", temperature: 22, humidity: 45, timestamp: "2026-03-01T12:00:00Z", gateway_id: null, judged_by: "window", limits: 0, sparkline: "", ...more,
 });
 const incident = (more: Partial<Overview["incidents"][number]>): Overview["incidents"][number] => ({
   id: "1", group_id: more.id ?? "1", kind: "threshold", severity: "warning", lasting: true, sensor_id: "a", sensor_name: "Rack 7", room_id: 1, gateway_id: null,
@@ -77,6 +77,13 @@ test("a value at its limit is not beyond it", () => {
   expect(beyond([limit(30)], "temperature", 30.1)).toBe(true);
   expect(beyond([limit(18, { direction: "below" })], "temperature", 17.9)).toBe(true);
   expect(beyond([limit(30)], "humidity", 60)).toBe(false);
+});
+
+test("learning began with the first half hour that has a reading", () => {
+  const since = (sparkline: string) => learningSince(sensor({ sparkline }), overview([]));
+  expect(since(",,220,1")).toBe(Date.parse("2026-02-28T13:30:00Z"));
+  expect(since("220")).toBe(Date.parse("2026-02-28T12:30:00Z"));
+  expect(since("")).toBeNull();
 });
 
 test("a sparkline is differences of tenths, with gaps", () => {

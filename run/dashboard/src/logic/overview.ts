@@ -172,3 +172,10 @@ export function sparkColumns(sparkline: string, start: string): Columns {
   }
   return columns;
 }
+
+/** The first half hour of the day in which a sensor was heard; null where there is none. */
+export function learningSince(sensor: LiveSensor, overview: Overview): number | null {
+  const { time, mean } = sparkColumns(sensor.sparkline, overview.sparkline_start);
+  const first = time[mean.findIndex((value) => value !== null)];
+  return first === undefined ? null : (first - 900) * 1000;
+}

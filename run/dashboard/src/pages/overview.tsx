@@ -8,6 +8,7 @@ import { roomsOf, verdict, waiting, type Overview } from "../logic/overview";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { AddRoom } from "../components/addroom";
 import { Legend, RoomMap, type Density } from "../components/heatmap";
+import { NotAllJudged } from "../components/judged";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { useTitle } from "../components/title";
 import { useTurn } from "../components/turns";
@@ -29,7 +30,7 @@ export function OverviewPage() {
           <p><Link href="/setup">Or be led through it</Link>: gateway, sensors, limits.</p>
         </Empty>
       )}
-      {data && data.sensors.length > 0 && lost === null && <Sentence overview={data} />}
+      {data && data.sensors.length > 0 && lost === null && <><Sentence overview={data} /><NotAllJudged {...data} /></>}
       {data && data.rooms.length > 0 && (
         <div class="toolbar">
           {data.sensors.length > 0 && <Legend />}

@@ -13,6 +13,7 @@ import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
 import { HistoryPanel } from "../components/history";
+import { JudgedInPart } from "../components/judged";
 import { IncidentTable } from "../components/incidents";
 import { Timestamp } from "../components/timestamp";
 import { Empty, Failure, Loading } from "../components/states";
@@ -76,6 +77,7 @@ function LatestPanel({ id }: { id: string }) {
           Measured {ago(Date.parse(sensor.timestamp), now)}, <Timestamp at={sensor.timestamp} />.{" "}
           {next && <>Forecast for {next.seconds_ahead} s later: {withUnit(next.temperature)}, {decimal(next.humidity)} %.</>}
         </p>
+        <JudgedInPart sensor={sensor} overview={data} />
       </section>
     </>
   );

@@ -1,0 +1,23 @@
+// Where learning cannot judge, or only in part.
+import { plural, timeOfDay } from "../logic/format";
+import { learningSince, type LiveSensor, type Overview } from "../logic/overview";
+
+/** Why learning does not judge a sensor fully; nothing where it does. */
+export function JudgedInPart({ sensor, overview }: { sensor: LiveSensor; overview: Overview }) {
+  const since = learningSince(sensor, overview);
+  switch (sensor.judged_by) {
+    case "window": return null;
+    case "live_state": return <p class="hint">Judged for anomalies in part: no earlier readings come with its own, as when its gateway has just started or is another maker's. Steps and noise are not seen.</p>;
+    case "learning": return <p class="hint">Not judged for anomalies yet: learning{since !== null && ` since ${timeOfDay(since)}`}. It takes two hours of readings.</p>;
+    default: return <p class="hint">Not judged for anomalies: learning has not seen a reading of it yet.</p>;
+  }
+}
+
+/** How many sensors that report are not judged fully. */
+export function NotAllJudged({ sensors }: Overview) {
+  const reporting = sensors.filter(({ state }) => state !== "unreported" && state !== "silent");
+  const inPart = reporting.filter(({ judged_by }) => judged_by === "live_state").length;
+  const not = reporting.filter(({ judged_by }) => judged_by === "learning" || judged_by === "nothing").length;
+  const said = [not > 0 && `${plural(not, "sensor")} not judged for anomalies yet`, inPart > 0 && `${plural(inPart, "sensor")} judged in part`].filter(Boolean).join(", ");
+  return said === "" ? null : <p class="hint">{said}: their own pages say why.</p>;
+}
