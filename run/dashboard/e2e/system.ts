@@ -26,14 +26,14 @@ export default async function start(): Promise<() => Promise<void>> {
   const [api, gateway] = [await freePort(), await freePort()];
   const system = spawn(binary, ["--api-port", `${api}`, "--gateway-port", `${gateway}`, "--nodes", "8", "--data", data], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<void>((resolve) => system.once("exit", () => resolve()));
-  // "Sign in  demo@example.com  <password>" is the last thing it says when it is up.
+  // What it says when it is up ends with the addresses.
+  let said = "";
   await new Promise<void>((resolve, reject) => {
-    let said = "";
     const deadline = setTimeout(() => reject(new Error(`the local system did not start: ${said}`)), 60_000);
     system.once("exit", (code) => reject(new Error(`the local system ended with ${code}: ${said}`)));
     system.stdout.on("data", (chunk: Buffer) => {
       said += chunk;
-      if (!said.includes("Sign in")) return;
+      if (!said.includes("Ctrl-C")) return;
       clearTimeout(deadline);
       resolve();
     });
@@ -43,6 +43,7 @@ export default async function start(): Promise<() => Promise<void>> {
   const password = readFileSync(join(data, "postgres/password"), "utf8").trim();
   process.env.COLDAISLE_URL = `http://127.0.0.1:${api}`;
   process.env.COLDAISLE_GATEWAY = `http://127.0.0.1:${gateway}`;
+  process.env.COLDAISLE_FUNCTIONS = /Functions +(\S+)/.exec(said)?.[1];
   process.env.COLDAISLE_DATABASE = `postgres://coldaisle:${password}@127.0.0.1:${port}/coldaisle`;
   process.env.COLDAISLE_DEMO_PASSWORD = readFileSync(join(data, "demo_password"), "utf8").trim();
   await seedDemo();

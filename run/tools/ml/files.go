@@ -81,11 +81,12 @@ func simulate(arguments []string, out io.Writer) error {
 	seed := flags.Uint64("seed", 1, "another seed, another site")
 	faults := flags.Bool("faults", true, "sow faults and label them")
 	truth := flags.String("truth", "", "simulate rooms of six over weeks instead, and write what is wrong there into this CSV `file`")
+	with := flags.String("with", "", "simulate rooms of six instead, with the faults of this CSV `file`")
 	if _, err := parse(flags, arguments, 0); err != nil {
 		return err
 	}
-	if *truth != "" {
-		return simulateSite(*nodes, *readings, *seed, *truth, out)
+	if *truth != "" || *with != "" {
+		return simulateSite(*nodes, *readings, *seed, *with, *truth, out)
 	}
 	lines := csv.NewWriter(out)
 	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity", "label"})
@@ -108,14 +109,21 @@ func simulate(arguments []string, out io.Writer) error {
 	return nil
 }
 
-// simulateSite writes the readings of a site with two of each ordinary kind of fault per
-// node and month, and the faults into a file.
-func simulateSite(nodes, readings int, seed uint64, truth string, out io.Writer) error {
+// simulateSite writes the readings of a site with the faults of a file or, without one,
+// two of each ordinary kind per node and month, which it writes into the file truth.
+func simulateSite(nodes, readings int, seed uint64, with, truth string, out io.Writer) (err error) {
 	const perRoom = 6
-	tracks, _ := trial.Made{
+	m := trial.Made{
 		Site: site.Options{Seed: seed, Rooms: (nodes + perRoom - 1) / perRoom, PerRoom: perRoom, Interval: 30 * time.Second},
 		Now:  time.Duration(readings) * 30 * time.Second, After: fault.Ordinary(),
-	}.Tracks()
+	}
+	if with != "" {
+		m.After = nil
+		if m.Faults, err = readFaults(with); err != nil {
+			return err
+		}
+	}
+	tracks, _ := m.Tracks()
 	var faults []fault.Fault
 	lines := csv.NewWriter(out)
 	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity"})
@@ -126,23 +134,37 @@ func simulateSite(nodes, readings int, seed uint64, truth string, out io.Writer)
 		}
 	}
 	lines.Flush()
+	if err := lines.Error(); err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	if truth == "" {
+		return nil
+	}
 	file, err := os.Create(truth) //nolint:gosec // what the person named
 	if err != nil {
 		return fmt.Errorf("truth: %w", err)
 	}
-	return errors.Join(lines.Error(), fault.Write(file, faults), file.Close())
+	return errors.Join(fault.Write(file, faults), file.Close())
 }
 
-// trueEvents replaces the events of tracks by those that a file tells of their nodes.
-func trueEvents(tracks []trial.Track, path string) error {
+func readFaults(path string) ([]fault.Fault, error) {
 	file, err := os.Open(path) //nolint:gosec // what the person named
 	if err != nil {
-		return fmt.Errorf("truth: %w", err)
+		return nil, fmt.Errorf("faults: %w", err)
 	}
 	defer func() { _ = file.Close() }()
 	faults, err := fault.Read(file)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return faults, nil
+}
+
+// trueEvents replaces the events of tracks by those that a file tells of their nodes.
+func trueEvents(tracks []trial.Track, path string) error {
+	faults, err := readFaults(path)
+	if err != nil {
+		return err
 	}
 	for i := range tracks {
 		tracks[i].Events = slices.DeleteFunc(slices.Clone(faults), func(f fault.Fault) bool { return f.Node != tracks[i].Node })

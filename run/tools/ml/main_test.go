@@ -157,6 +157,14 @@ func TestTruth(t *testing.T) {
 	if strings.Contains(got, "of 0 ") {
 		t.Errorf("no events:\n%s", got)
 	}
+	// The same faults at the same site are the same readings.
+	before, err := os.ReadFile(series)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := said(t, "simulate", "-nodes", "6", "-readings", "11520", "-with", truth); again != string(before) {
+		t.Error("the faults of a file give other readings than those that were sown")
+	}
 	if err := run(t.Context(), []string{"evaluate", "-truth", series, series}, &bytes.Buffer{}, noon); err == nil {
 		t.Error("took readings for the truth")
 	}

@@ -48,6 +48,7 @@ export const keys = {
   thresholds: ["thresholds"] as const,
   predictions: ["predictions"] as const,
   runs: ["runs"] as const,
+  learning: ["learning"] as const,
   profile: ["profile"] as const,
   apiKeys: ["api-keys"] as const,
   audit: ["audit"] as const,

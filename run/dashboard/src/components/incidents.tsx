@@ -8,11 +8,12 @@ import { Link } from "wouter-preact";
 import { api, unwrap } from "../api/client";
 import { preferences } from "../api/preferences";
 import { keys, useIncident } from "../api/queries";
-import { count, inWords, plural } from "../logic/format";
-import { groupTitle, lasting, nameOf, valueOf, waits, wrong, type Entry, type Incident, type Section } from "../logic/incidents";
+import { count, inWords, plural, timeOfDay } from "../logic/format";
+import { groupTitle, lasting, nameOf, oneIn, valueOf, waits, wrong, type Entry, type Incident, type Section } from "../logic/incidents";
 import { useNow } from "./clock";
 import { Dialog } from "./dialog";
 import { Field, Form } from "./form";
+import { Judgement } from "./judgement";
 import { Failure, Loading, StatusMark } from "./states";
 import { Timestamp } from "./timestamp";
 
@@ -164,8 +165,12 @@ const endings: Record<string, string> = {
 function Detail({ id }: { id: string }) {
   const { data: incident, error, refetch } = useIncident(id);
   if (!incident) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="the incident" />;
+  const { limit, band_low: low, band_high: high, probability, earliest, latest } = incident;
   const facts: (readonly [string, string | null])[] = [
-    ["Limit", incident.limit === null ? null : valueOf(incident, incident.limit)],
+    ["Limit", limit === null ? null : valueOf(incident, limit)],
+    ["Passes it", earliest === null || latest === null ? null : `${timeOfDay(Date.parse(earliest))} to ${timeOfDay(Date.parse(latest))}`],
+    ["Usual", low === null || high === null ? null : `${valueOf(incident, low)} to ${valueOf(incident, high)}`],
+    ["So unusual", probability === null ? null : `one hour in ${count(oneIn(probability))} when nothing is wrong`],
     ["Room", incident.room_name], ["Node", incident.sensor_id], ["Gateway", incident.gateway_id],
     ["Came back", incident.reopened > 0 ? plural(incident.reopened, "time") : null],
     ["Alerts", incident.kind === "threshold" ? count(incident.alert_count) : null],
@@ -175,6 +180,7 @@ function Detail({ id }: { id: string }) {
       <div>
         <p>{inWords(incident.reason)}</p>
         <dl class="facts">{facts.map(([name, value]) => value !== null && <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+        {incident.kind === "anomaly" && <Judgement incident={incident} />}
         {incident.members.length > 0 && <p>{incident.members.map((member) => `${member.sensor_name ?? member.sensor_id}${member.room_name === null ? "" : ` (${member.room_name})`}`).join(", ")}</p>}
         {incident.members.length === 0 && incident.sensor_name !== null && <Link href={`/sensors/${encodeURIComponent(incident.sensor_id)}`}>Charts of {incident.sensor_name}</Link>}
       </div>

@@ -78,9 +78,10 @@ export function withUnit(value: number | null | undefined, unit = "°C", differe
   return value === null || value === undefined ? none : `${decimal(inUnit(value, unit, difference))} ${unitName(unit)}`;
 }
 
-/** A text of the service, which has its temperatures in degrees Celsius. */
+/** A text of the service, which has its temperatures in degrees Celsius. One that rose or fell, a step, and one above or below another are differences. */
 export function inWords(text: string): string {
-  return display.unit === "°C" ? text : text.replace(/([-−]?\d+(?:\.\d+)?) °C(\/\w+)?/g, (_, value: string, per = "") => withUnit(Number(value.replace("−", "-")), `°C${per}`));
+  return display.unit === "°C" ? text : text.replace(/(rose |fell )?([-−]?\d+(?:\.\d+)?) °C(\/\w+)?( step| above| below)?/g, (_, moved = "", value: string, per = "", beside = "") =>
+    `${moved}${withUnit(Number(value.replace("−", "-")), `°C${per}`, `${moved}${per}${beside}` !== "")}${beside}`);
 }
 
 /** The time zone in which times are shown. */

@@ -44,6 +44,9 @@ export function valueOf(incident: Incident, value: number | null): string {
   return unit ? withUnit(value, unit) : none;
 }
 
+/** In how many hours there is one of this probability, to two digits. */
+export const oneIn = (probability: number) => Number((1 / probability).toPrecision(2));
+
 /** Whom it is about: a sensor, a node that is none yet, or all of a gateway that is silent. */
 export function nameOf({ members, sensor_name, sensor_id }: Incident): string {
   return members.length > 0 ? `${plural(members.length, "sensor")} of one gateway` : (sensor_name ?? sensor_id);

@@ -2,6 +2,7 @@
 import { useSyncExternalStore } from "preact/compat";
 import { preferences } from "../api/preferences";
 import { localTime, withUnit } from "../logic/format";
+import { FalseAlarms } from "../components/falsealarms";
 import { Select } from "../components/form";
 import { useNow } from "../components/clock";
 import { useTitle } from "../components/title";
@@ -30,6 +31,7 @@ export default function SettingsPage() {
         <p class="hint"><kbd>a</kbd> acknowledges the incident that has the focus; <kbd>o</kbd>, <kbd>n</kbd> and <kbd>s</kbd> judge and skip predictions. Switch them off if you speak to your computer, or type them by mistake.</p>
       </section>
       <p class="hint">These choices are kept in this browser.</p>
+      <FalseAlarms />
     </>
   );
 }

@@ -19,7 +19,8 @@ type Made struct {
 	Past, Now time.Duration
 	Before    map[fault.Kind]fault.Rate // in the past
 	After     map[fault.Kind]fault.Rate
-	Scale     float64 // of the peaks after
+	Scale     float64       // of the peaks after
+	Faults    []fault.Fault // beside those that are sown
 }
 
 // ShippedSeed is that of the site that the shipped calibration was made of. It is
@@ -42,9 +43,9 @@ func (m Made) Tracks() ([]Track, time.Time) {
 	now := From().Add(m.Past)
 	end := now.Add(m.Now)
 	plan := fault.Plan{Seed: m.Site.Seed, From: From().Add(24 * time.Hour), To: now.Add(-3 * time.Hour), Interval: m.Site.Interval, Rates: m.Before}
-	faults := []fault.Fault{}
+	faults := slices.Clone(m.Faults)
 	if m.Past > 2*24*time.Hour {
-		faults = fault.Sow(plan, places)
+		faults = append(faults, fault.Sow(plan, places)...)
 	}
 	plan.From, plan.To, plan.Rates, plan.Scale, plan.Seed = now, end, m.After, m.Scale, m.Site.Seed+1000
 	faults = append(faults, fault.Sow(plan, places)...)
