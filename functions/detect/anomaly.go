@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -39,8 +40,9 @@ type PredictionStore interface {
 	RecordDetection(ctx context.Context, n store.NewPrediction) (bool, error)
 }
 
-// AnomalyDetector runs the models in use on each reading. It records the anomalies
-// and a sample of the normal readings, for users to validate. While there is no
+// AnomalyDetector runs the models in use on each reading. It records the anomalies that
+// the finder does not share, and a sample of the normal readings, for users to validate:
+// storealert records those of incidents. While there is no
 // detector it records only what breaks a rule, since no model has called the other
 // readings normal. It implements [AnomalyObserver].
 type AnomalyDetector struct {
@@ -69,8 +71,8 @@ func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor st
 	pair := d.models.Pair(ctx, sensor.CustomerID)
 	n, reason, record := d.evaluate(pair, data)
 	findings := d.finder.Find(ctx, data, sensor, cmp.Or(pair.Calibration, d.shipped), reason == learn.OutOfRange)
-	if !record {
-		return findings, nil
+	if !record || slices.ContainsFunc(findings, func(f incident.Finding) bool { return f.Kind == incident.KindAnomaly && f.Holds }) {
+		return findings, nil // an incident's question is asked with the incident
 	}
 	recorded, err := d.predictions.RecordDetection(ctx, n)
 	if err != nil {

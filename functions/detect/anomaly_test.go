@@ -11,6 +11,7 @@ import (
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
@@ -186,6 +187,25 @@ func TestRulesNeedNoModel(t *testing.T) {
 	}
 	if len(kept.all) != 1 || !kept.all[0].AnomalyPredicted || kept.all[0].Score != nil || kept.all[0].ModelVersion != "" {
 		t.Errorf("recorded %+v", kept.all)
+	}
+}
+
+// A reading that makes an incident is asked of with the incident, not beside it. What the
+// models alone find odd is recorded.
+func TestIncidentsAreNotRecordedTwice(t *testing.T) {
+	t.Parallel()
+	s := calm(8)
+	kept := &fakePredictions{}
+	p := detect.NewAnomalyDetector(detect.NoModels{}, detect.NewFinder(s, s.clock, logging.Discard()), kept, 1, logging.Discard(), nil)
+	d := s.data("n003", 100)
+	d.Reading.Humidity = 0 // breaks a rule of the detector
+	findings, err := p.Observe(t.Context(), d, sensorInRoom(false))
+	if found, _ := ofKind(findings, incident.KindAnomaly); err != nil || !found.Holds || len(kept.all) != 0 {
+		t.Errorf("%+v, %v, beside it %+v", findings, err, kept.all)
+	}
+	alone := detect.NewAnomalyDetector(detect.NoModels{}, unknownRooms(), kept, 1, logging.Discard(), nil)
+	if findings, err := alone.Observe(t.Context(), d, sensorInRoom(false)); err != nil || len(findings) != 0 || len(kept.all) != 1 {
+		t.Errorf("%+v, %v, recorded %+v", findings, err, kept.all)
 	}
 }
 

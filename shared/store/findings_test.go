@@ -75,6 +75,53 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	}
 }
 
+// TestAnomalyIsOneQuestion shows contract 11.9: an anomaly that the forest found shortly
+// before is the prediction of the incident, whatever it was asked of already is not, and a
+// reading that was recorded as normal is an anomaly from then on.
+func TestAnomalyIsOneQuestion(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.anna, db.annasRoom, "n2")
+	predictions := func(node string) []store.Prediction {
+		t.Helper()
+		all, err := db.Predictions(t.Context(), db.anna, store.PredictionFilter{SensorID: node, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	db.detect(t, detection(-25, true), true)
+	db.detect(t, detection(-9, true), true)
+	db.detect(t, detection(-5, false), true)
+	db.judge(t, found("n1", 0, anomaly(3)), found("n1", 30, anomaly(4)))
+	if all := predictions("n1"); len(all) != 3 {
+		t.Fatalf("%d predictions, want no more than the forest's: %+v", len(all), all)
+	}
+	open := db.incidents(t, db.anna, store.IncidentQuery{Kind: "anomaly"})
+	if _, err := db.JudgeIncident(t.Context(), db.anna, open[0].ID, store.VerdictRight); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []store.Feedback{"", store.FeedbackOK, ""} { // newest first
+		if got := predictions("n1")[i].Feedback; got != want {
+			t.Errorf("prediction %d is judged %q, want %q", i, got, want)
+		}
+	}
+	// What was judged already stays what it is, and the incident has a question of its own.
+	db.judge(t, found("n1", 3600, over(incident.KindAnomaly)), found("n1", 3*3600, anomaly(3)))
+	if all := predictions("n1"); len(all) != 4 || !all[0].AnomalyPredicted {
+		t.Errorf("%+v", all)
+	}
+	normal := detection(0, false)
+	normal.SensorID, normal.Time = "n2", found("n2", 0).Time
+	normal.MessageID = found("n2", 0).MessageID
+	db.detect(t, normal, true)
+	db.judge(t, found("n2", 0, anomaly(3)))
+	if all := predictions("n2"); len(all) != 1 || !all[0].AnomalyPredicted {
+		t.Errorf("a sampled reading that is an anomaly: %+v", all)
+	}
+}
+
 func TestLateFindingIsOfThePast(t *testing.T) {
 	t.Parallel()
 	db := open(t)

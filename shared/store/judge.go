@@ -547,6 +547,7 @@ func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *inci
 		"gateway": w.judged.GatewayID, "rule": rule.ID, "specified": rule.Threshold, "direction": string(rule.Direction),
 		"names": names, "times": times,
 		"message": w.judged.MessageID, "at": reading.TruncateTime(w.judged.Time), "temperature": w.judged.Temperature, "humidity": w.judged.Humidity,
+		"visible_from": w.owner.VisibleFrom, "every": OpenAnomalyEvery,
 	})
 	w.batch.Queue(`
 		WITH i AS (
@@ -557,10 +558,22 @@ func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *inci
 		        (@customer, @kind, @channel, @node, @sensor, NULLIF(@room::bigint, 0), @room_name, @gateway, @rule, @specified, @quantity,
 		         @direction, @limit, @severity, @start, @end, @lasting, @resolution, @peak, @peak_time, @reopened, @late, @finding)
 		    RETURNING id
+		), asked AS ( -- what the forest found of it shortly before or after is the same question
+		    SELECT p.id
+		    FROM prediction_feedback p
+		    WHERE @kind = 'anomaly' AND p.channel = @channel AND p.sensor_id = @node AND p.anomaly_predicted AND p.feedback IS NULL
+		      AND p.incident_id IS NULL AND p.message_id <> '' AND p.timestamp >= COALESCE(@visible_from::timestamptz, '-infinity')
+		      AND p.timestamp > @at::timestamptz - @every::interval AND p.timestamp < @at::timestamptz + @every::interval
+		    ORDER BY abs(extract(epoch FROM p.timestamp - @at::timestamptz)), p.id
+		    LIMIT 1
+		), joined AS (
+		    UPDATE prediction_feedback p SET incident_id = i.id FROM i, asked WHERE p.id = asked.id
 		), predicted AS ( -- each anomaly is one prediction, for people to judge
 		    INSERT INTO prediction_feedback (channel, sensor_id, timestamp, message_id, actual_temp, actual_humidity, anomaly_predicted, incident_id)
-		    SELECT @channel, @node, @at::timestamptz, @message, @temperature::float8, @humidity::float8, true, id FROM i WHERE @kind = 'anomaly'
-		    ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO UPDATE SET incident_id = EXCLUDED.incident_id
+		    SELECT @channel, @node, @at::timestamptz, @message, @temperature::float8, @humidity::float8, true, id
+		    FROM i
+		    WHERE @kind = 'anomaly' AND NOT EXISTS (SELECT FROM asked)
+		    ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO UPDATE SET incident_id = EXCLUDED.incident_id, anomaly_predicted = true
 		)
 		INSERT INTO incident_events (incident_id, at, event)
 		SELECT i.id, e.at, e.event FROM i, unnest(@names::text[], @times::timestamptz[]) AS e (event, at)`, args)
