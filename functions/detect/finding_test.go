@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,8 @@ type site struct {
 	air     func(node string, at time.Time) (temperature, humidity float64)
 	silent  map[string]bool // have sent nothing for an hour
 	queries int
+	spans   []int64 // of slots, of each query
+	asked   func()  // called with each query
 	learned []store.Learned
 	width   float64
 	err     error
@@ -50,9 +53,13 @@ func (s *site) RoomNodes(_ context.Context, _, room int64, named []string) (node
 }
 
 func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int64) (all []store.NodeAir, err error) {
+	if s.asked != nil {
+		s.asked()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queries++
+	s.spans = append(s.spans, until-from)
 	for _, n := range nodes {
 		a := store.NodeAir{Node: n, At: s.now.Add(-10 * time.Second), Interval: 30, Width: s.width}
 		if s.silent[n.ID] {
@@ -246,6 +253,27 @@ func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 	if s.queries != 3 {
 		t.Errorf("%d queries for 1500 readings in a minute, want 3", s.queries)
 	}
+	for _, wait := range []time.Duration{10 * time.Minute, time.Hour} {
+		s.now = s.now.Add(wait)
+		f.Find(t.Context(), s.data("n003", 20), sensorInRoom(false), c, false)
+	}
+	if want := []int64{143, 0, 0, 2, 143}; !slices.Equal(s.spans, want) {
+		t.Errorf("asked for %d slots, want the day at first and each hour, two each ten minutes: %d", s.spans, want)
+	}
+	// One reading waits for an answer, the others are judged by what was known.
+	s.now = s.now.Add(detect.RoomAge)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	s.asked = func() { close(asked); <-answer }
+	var waiting sync.WaitGroup
+	first, next := s.data("n003", 20), s.data("n004", 20)
+	waiting.Go(func() { f.Find(t.Context(), first, sensorInRoom(false), c, false) })
+	<-asked
+	if _, judged := ofKind(f.Find(t.Context(), next, sensorInRoom(true), c, false), incident.KindAnomaly); !judged {
+		t.Error("a second reading is not judged while the first waits")
+	}
+	close(answer)
+	waiting.Wait()
+	s.asked = nil
 	// While the database is away, what was known serves.
 	s.err = errors.New("away")
 	s.now = s.now.Add(time.Minute)
@@ -254,6 +282,67 @@ func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 	}
 	if found := unknownRooms().Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false); len(found) > 0 {
 		t.Errorf("judged without a state: %+v", found)
+	}
+}
+
+// The neighbours are those that the calibration names, in other rooms too. Without one the
+// room's nodes stand for them, here too few to be compared with.
+func TestNeighboursAreThoseOfTheCalibration(t *testing.T) {
+	t.Parallel()
+	var past []anomaly.NodeHours
+	var names []string
+	var others []reading.Node
+	for i := range 5 {
+		others = append(others, reading.Node{ID: fmt.Sprintf("m%03d", 4+i)})
+		names = append(names, others[i].ID)
+		past = append(past, anomaly.NodeHours{Node: others[i].ID, Room: "2"})
+	}
+	named := anomaly.Calibrate(append(past, anomaly.NodeHours{Node: "n002", Room: "1", Neighbours: names}))
+	for _, compared := range []bool{false, true} {
+		s := calm(3)
+		s.rooms[2] = others
+		began := s.now
+		s.air = func(node string, at time.Time) (float64, float64) {
+			temperature, humidity := usualAir(node, at)
+			if node == "n002" && at.After(began) { // a leak
+				humidity += min(30, 2*at.Sub(began).Minutes())
+			}
+			return temperature, humidity
+		}
+		f, c := detect.NewFinder(s, s.clock, logging.Discard()), anomaly.Calibrate(nil)
+		if compared {
+			c = named
+		}
+		var found incident.Finding
+		for !found.Holds && s.now.Before(began.Add(time.Hour)) {
+			s.now = s.now.Add(30 * time.Second)
+			found, _ = ofKind(f.Find(t.Context(), s.data("n002", 100), sensorInRoom(true), c, false), incident.KindAnomaly)
+		}
+		if !found.Holds || strings.Contains(found.Reason, "neighbours") != compared {
+			t.Errorf("with named neighbours %t: %+v", compared, found)
+		}
+	}
+}
+
+// The nodes of the rooms that were heard last stay in the cache.
+func TestRoomsThatWereHeardLastStay(t *testing.T) {
+	t.Parallel()
+	s := calm(5)
+	s.rooms[2], s.rooms[3] = []reading.Node{{ID: "n011"}, {ID: "n012"}, {ID: "n013"}}, []reading.Node{{ID: "n021"}, {ID: "n022"}, {ID: "n023"}}
+	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f.Bound(8)
+	c := anomaly.Calibrate(nil)
+	for i, visit := range []struct {
+		room    int64
+		node    string
+		queries int
+	}{{1, "n001", 1}, {2, "n011", 2}, {1, "n001", 2}, {3, "n021", 3}, {1, "n001", 3}, {3, "n021", 3}, {2, "n011", 4}, {3, "n021", 4}, {1, "n001", 5}} {
+		sensor := sensorInRoom(false)
+		sensor.RoomID = visit.room
+		f.Find(t.Context(), s.data(visit.node, 20), sensor, c, false)
+		if s.queries != visit.queries {
+			t.Fatalf("visit %d, of room %d: %d queries, want %d", i, visit.room, s.queries, visit.queries)
+		}
 	}
 }
 
@@ -275,6 +364,22 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 	if !found.Holds || !strings.HasPrefix(found.Reason, "unchanged for ") {
 		t.Errorf("a node that was stuck for hours: %+v", found)
 	}
+	// A step is not told from a change, for which two readings do.
+	s.air = func(node string, at time.Time) (float64, float64) {
+		temperature, humidity := stuck(node, at)
+		if node == "n004" && at.After(noon.Add(-time.Second)) {
+			temperature += 25
+		}
+		return temperature, humidity
+	}
+	for window, step := range map[int]bool{0: false, 50: true} {
+		other := detect.NewFinder(s, s.clock, logging.Discard())
+		found, _ := ofKind(other.Find(t.Context(), s.data("n004", window), sensorInRoom(false), c, false), incident.KindAnomaly)
+		if !found.Holds || strings.Contains(found.Reason, "step") != step {
+			t.Errorf("25 °C more, with %d readings before: %+v", window, found)
+		}
+	}
+	s.air = stuck
 	for i, by := range []store.JudgedBy{store.ByLiveState, store.ByWindow} {
 		s.now = s.now.Add(detect.RoomAge)
 		f.Find(t.Context(), s.data("n003", 50), sensorInRoom(false), c, false)

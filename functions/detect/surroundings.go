@@ -53,6 +53,7 @@ type surroundings struct {
 	mu    sync.Mutex
 	rooms *simplelru.LRU[int64, *room]
 	nodes int // of all rooms
+	most  int // nodes
 }
 
 // room is what is known of a room. Who asks the database holds asking; mu is held for
@@ -89,7 +90,7 @@ type roomNode struct {
 }
 
 func newSurroundings(live LiveState, clock func() time.Time, log *slog.Logger) *surroundings {
-	s := &surroundings{live: live, clock: clock, log: log}
+	s := &surroundings{live: live, clock: clock, log: log, most: MaxNodes}
 	rooms, err := simplelru.NewLRU(math.MaxInt, func(_ int64, r *room) { s.nodes -= r.count })
 	if err != nil {
 		panic(err) // only of a size below one
@@ -220,7 +221,7 @@ func (s *surroundings) count(roomID int64, r *room, nodes int) {
 	}
 	s.nodes += nodes - r.count
 	r.count = nodes
-	for s.nodes > MaxNodes && s.rooms.Len() > 1 {
+	for s.nodes > s.most && s.rooms.Len() > 1 {
 		s.rooms.RemoveOldest()
 	}
 }

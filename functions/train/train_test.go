@@ -457,8 +457,10 @@ func TestDailyRefresh(t *testing.T) {
 	if _, err := p.pool.Exec(t.Context(), `DELETE FROM sensor_data.readings WHERE timestamp < $1`, today.Add(-24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	p.now = p.now.Add(24 * time.Hour)
-	refresh(28 + 2)
+	for calibrations := 2; calibrations <= 9; calibrations++ { // the last seven stay, and the hours of 28 days
+		p.now = p.now.Add(24 * time.Hour)
+		refresh(28 + min(calibrations, 7))
+	}
 }
 
 // TestRightVerdictsLeaveThePast makes calibrations of one past, in which a node jumped about
