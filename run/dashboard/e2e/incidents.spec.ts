@@ -40,7 +40,20 @@ test("a group is unfolded, told apart and acknowledged at once, by keys alone", 
   await page.keyboard.press("Enter");
   await expect(dialog).toHaveCount(0);
   await expect(page.getByText("2 open incidents, 0 to be seen.")).toBeVisible();
+  await expect(group).toBeFocused();
   await expect(page.getByText("Fan is being replaced", { exact: false }).first()).toBeVisible();
+});
+
+test("a button that goes with what it did leaves the focus in its row", async ({ page }) => {
+  await withTwo(page);
+  const group = page.getByRole("button", { name: /^Temperature above 50.0 °C: 2 sensors/ });
+  const button = page.getByRole("row").filter({ has: group }).getByRole("button", { name: /^Acknowledge 2/ });
+  await button.focus();
+  await page.keyboard.press("Enter");
+  await expect(page.getByLabel("Comment")).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(button).toHaveCount(0);
+  await expect(group).toBeFocused();
 });
 
 test("filters are in the address, and survive a reload", async ({ page }) => {

@@ -97,6 +97,29 @@ test("without contact the last values stay, dimmed, with since when", async ({ p
   await expect(page.getByText("All within the recommended range", { exact: false })).toBeVisible();
 });
 
+test("a service that hangs is told of, with since when, and heard again when it answers", async ({ page }) => {
+  test.setTimeout(180_000);
+  await signUp(page);
+  await show(page, answer(2, 12));
+  await page.reload();
+  await expect(page.getByText("24 of 24 reporting", { exact: false })).toBeVisible();
+  await page.unroute(asked);
+  await page.route(asked, () => undefined);
+  const notice = page.getByRole("alert");
+  await expect(notice).toContainText(/No contact since \d\d:\d\d\. What you see was so then\. The service does not answer\./, { timeout: 90_000 });
+  await expect(page.locator(".rooms.stale .cell")).toHaveCount(24);
+  // Asking again keeps the focus where it is.
+  const again = notice.getByRole("button");
+  await again.focus();
+  await page.keyboard.press("Enter");
+  await expect(again).toHaveText("Trying…");
+  await expect(again).toBeFocused();
+  await expectAccessible(page);
+  await show(page, answer(2, 12));
+  await expect(notice).toHaveCount(0, { timeout: 90_000 });
+  await expect(page.getByText("24 of 24 reporting", { exact: false })).toBeVisible();
+});
+
 test("a service that answers 503 is told and tried again, and the page is not empty", async ({ page }) => {
   await signUp(page);
   await page.route(asked, (route) => route.fulfill({ status: 503, json: { detail: "The database is away" } }));
@@ -107,6 +130,7 @@ test("a service that answers 503 is told and tried again, and the page is not em
   await show(page, answer(1, 3));
   await page.getByRole("button", { name: "Try again" }).click();
   await expect(page.getByText("3 of 3 reporting", { exact: false })).toBeVisible();
+  await expect(page.locator("#main"), "the focus is on the page, where the button was").toBeFocused();
 });
 
 test("an idle overview asks for nothing but itself, four times a minute, and hears 304", async ({ page }) => {

@@ -20,12 +20,15 @@ const pages = [
   { name: "account", path: "/account", ready: "form" },
   { name: "report", path: "/report", ready: ".report" },
   { name: "settings", path: "/settings", ready: "select" },
+  { name: "setup", path: "/setup", ready: ".steps" },
+  { name: "wall", path: "/wall", ready: ".cell" },
 ] as const;
 
-for (const [look, scheme, width] of [["light", "light", 1280], ["dark", "dark", 1280], ["phone", "dark", 320], ["forced", "light", 1280]] as const) {
+const looks = [["light", "light", 1280], ["dark", "dark", 1280], ["phone", "light", 320], ["forced", "light", 1280], ["forced-dark", "dark", 320]] as const;
+for (const [look, scheme, width] of looks) {
   test(`pages, ${look}`, async ({ page }) => {
     test.setTimeout(150_000);
-    await page.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce", forcedColors: look === "forced" ? "active" : "none" });
+    await page.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce", forcedColors: look.startsWith("forced") ? "active" : "none" });
     await page.setViewportSize({ width, height: width === 320 ? 760 : 900 });
     await page.goto(url());
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
@@ -47,6 +50,29 @@ for (const [look, scheme, width] of [["light", "light", 1280], ["dark", "dark", 
     }
   });
 }
+
+test("on a phone the pages are behind a menu, which keys open and close", async ({ page }) => {
+  await page.setViewportSize({ width: 320, height: 760 });
+  await signInDemo(page);
+  const menu = page.getByRole("button", { name: /^Menu/ });
+  const pages = page.getByRole("navigation", { name: "Pages" });
+  await expect(pages).toBeHidden();
+  await menu.focus();
+  await page.keyboard.press("Enter");
+  await expect(menu).toHaveAttribute("aria-expanded", "true");
+  await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
+  await expectAccessible(page);
+  await page.screenshot({ path: pictureOf("menu-phone") });
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Escape");
+  await expect(pages).toBeHidden();
+  await expect(menu).toBeFocused();
+  await menu.click();
+  await pages.getByRole("link", { name: "Settings" }).click();
+  await expect(page.getByRole("heading", { name: "Display" })).toBeVisible();
+  await expect(pages).toBeHidden();
+  await expect(page.locator("#main")).toBeFocused();
+});
 
 test("the whole overview is reached by keyboard", async ({ page }) => {
   await signInDemo(page);

@@ -39,3 +39,35 @@ test("a month of a room is shown, printed and saved", async ({ page }) => {
   await expect(row).toBeVisible();
   await page.screenshot({ path: `${pictures}report-print.png`, fullPage: true });
 });
+
+test("a month of 2,000 sensors is asked for two rooms at a time, and says which room is missing", async ({ page }) => {
+  test.setTimeout(120_000);
+  await signUp(page);
+  const rooms = Array.from({ length: 10 }, (_, i) => ({ id: i + 1, name: `Hall ${i}`, customer_id: 1, description: null }));
+  await page.route(/\/server_rooms\/list_rooms\//, (route) => route.fulfill({ json: rooms }));
+  const held: { room: number; answer: () => Promise<void> }[] = [];
+  let failing = true;
+  await page.route(/\/data\/report\//, (route) => {
+    const room = Number(/report\/(\d+)/.exec(route.request().url())?.[1]);
+    const answer = () => room === 4 && failing ? route.fulfill({ status: 500, json: { detail: "Internal server error" } }) : route.fulfill({ json: Array.from({ length: 200 }, (_, i) => ({
+      sensor_id: `n-${room}-${i}`, name: `Rack ${i + 1}`, minutes_reported: 43_200, minutes_outside_recommended: 1, minutes_outside_allowable: 0, min_temperature: 20, max_temperature: 28,
+    })) });
+    held.push({ room, answer });
+  });
+  await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Report" }).click();
+  for (let answered = 0; answered < 10; answered++) {
+    // Of those that are left two are under way, the last one alone.
+    await expect.poll(() => held.length).toBe(Math.min(answered + 2, 10));
+    await held[answered]?.answer();
+  }
+  await expect(page.getByText("Hall 3 is missing. Internal server error")).toBeVisible();
+  await expect(page.getByText("Of 9 of 10 rooms.", { exact: false })).toBeVisible();
+  await expect(page.locator(".numbers tbody tr")).toHaveCount(1800);
+  await expect(page.getByRole("button", { name: "Print" })).toBeDisabled();
+  failing = false;
+  await page.getByRole("button", { name: "Try again" }).click();
+  await expect.poll(() => held.length).toBe(11);
+  await held[10]?.answer();
+  await expect(page.locator(".numbers tbody tr")).toHaveCount(2000);
+  await expect(page.getByRole("button", { name: "Print" })).toBeEnabled();
+});

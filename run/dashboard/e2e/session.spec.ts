@@ -43,3 +43,22 @@ test("three minutes before its end a session is renewed in place, in every tab, 
   await expect.poll(() => tokenOf(second)).not.toBe(old);
   await second.close();
 });
+
+test("what is typed in a form stays when the session ends over it, and so does the focus", async ({ page }) => {
+  await page.clock.install();
+  await signUp(page);
+  await page.goto(url("/maintenance"));
+  await page.getByRole("button", { name: "Add window" }).click();
+  const comment = page.getByLabel("What for");
+  await comment.fill("Filters are changed");
+  await comment.focus();
+  await page.clock.fastForward("31:00");
+  const ended = page.getByRole("dialog", { name: "Your session has ended" });
+  await expect(ended.getByLabel("Password")).toBeFocused();
+  await page.clock.setSystemTime(new Date());
+  await ended.getByLabel("Password").fill(password);
+  await page.keyboard.press("Enter");
+  await expect(ended).toHaveCount(0);
+  await expect(comment).toHaveValue("Filters are changed");
+  await expect(comment).toBeFocused();
+});

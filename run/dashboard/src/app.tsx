@@ -2,7 +2,7 @@
 // paths too, because it answers them.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "preact/compat";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Link, Redirect, Route, Switch, useLocation } from "wouter-preact";
 import { forgetTold } from "./api/alarm";
 import { preferences } from "./api/preferences";
@@ -97,7 +97,12 @@ function Header() {
   const open = useWaiting();
   const setting = settings.some(([href]) => href === path);
   const first = useRef(true);
+  // Where the screen is narrow, pages and tools are behind a button.
+  const menu = useRef<HTMLButtonElement>(null);
+  const [unfolded, setUnfolded] = useState(false);
   useEffect(() => {
+    setUnfolded(false);
+    document.querySelector(".sub [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
     // A new page begins at its top, not where the old one was scrolled to.
     if (!first.current) {
       scrollTo(0, 0);
@@ -106,9 +111,19 @@ function Header() {
     first.current = false;
   }, [path]);
   return (
-    <header class="top">
+    <header
+      class={`top${unfolded ? " unfolded" : ""}`}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape" || !unfolded) return;
+        setUnfolded(false);
+        menu.current?.focus();
+      }}
+    >
       <Link href="/" class="brand"><img src="/icon.svg" alt="" width="28" height="28" /> Coldaisle</Link>
-      <nav aria-label="Pages">
+      <button type="button" class="quiet menu" ref={menu} aria-expanded={unfolded} aria-controls="pages" onClick={() => setUnfolded(!unfolded)}>
+        Menu{!unfolded && open > 0 && <span class="count">{open}<span class="unseen"> incidents to be seen</span></span>}
+      </button>
+      <nav id="pages" aria-label="Pages">
         {navigation.map(([href, name]) => (
           <Link key={href} href={href} aria-current={path === href ? "page" : href === "/settings" && setting ? "true" : undefined}>
             {name}

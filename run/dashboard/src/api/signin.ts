@@ -3,9 +3,12 @@
 import { ApiError } from "./client";
 import { session } from "./session";
 
+/** How long an answer may take: milliseconds. */
+const patience = 10_000;
+
 async function post(path: string, body: object): Promise<unknown> {
   const response = await fetch(path, {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal: AbortSignal.timeout(patience),
   });
   const answer = (await response.json().catch(() => ({}))) as { detail?: string };
   if (!response.ok) throw new ApiError(response.status, answer.detail ?? `The service answered ${response.status}.`);
@@ -23,7 +26,7 @@ export async function signIn(email: string, password: string): Promise<void> {
  */
 export async function beginWithKey(key: string): Promise<void> {
   const ask = (method: string, path: string, body?: string) => fetch(path, {
-    method, headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" }, signal: AbortSignal.timeout(10_000), ...(body === undefined ? {} : { body }),
+    method, headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" }, signal: AbortSignal.timeout(patience), ...(body === undefined ? {} : { body }),
   });
   const overview = await ask("GET", "/api/v1/overview");
   if (overview.status === 401) throw new ApiError(401, "The service does not know this key.");

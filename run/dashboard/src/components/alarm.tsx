@@ -33,7 +33,7 @@ export function AlarmButton() {
   const told = wanted.sound || wanted.notification ? (hindered ? "waiting" : "on") : "off";
   return (
     <>
-      <button type="button" class="quiet" onClick={() => setOpen(true)}><span class="wide">Alarm: </span>{told}</button>
+      <button type="button" class="quiet" onClick={() => setOpen(true)}>Alarm: {told}</button>
       {open && (
         <Dialog title="Alarm" onClose={() => setOpen(false)}>
           <p>Tells a new incident while a tab of Coldaisle is open, in front or behind. Nothing that is over, came late or is in maintenance is told.</p>

@@ -292,7 +292,13 @@ function drawMarks(plot: uPlot, { limits = [], incidents = [], fan, marked, unit
       ctx.setLineDash([]);
       // Where the line is near the top there is no room over it.
       const under = direction === "below" || y(limit) - bbox.top < 18 * ratio;
-      ctx.fillText(`${severity} ${direction} ${withUnit(limit, unit)}`, bbox.left + bbox.width - 6 * ratio, y(limit) + (under ? 14 : -5) * ratio);
+      const at = [`${severity} ${direction} ${withUnit(limit, unit)}`, bbox.left + bbox.width - 6 * ratio, y(limit) + (under ? 14 : -5) * ratio] as const;
+      // Readable over a curve.
+      ctx.strokeStyle = property("--surface");
+      ctx.lineWidth = 3 * ratio;
+      ctx.strokeText(...at);
+      ctx.fillText(...at);
+      ctx.lineWidth = 1.5 * ratio;
     }
     for (const { start, end, low, high } of incidents) {
       ctx.fillStyle = ctx.strokeStyle = property("--bad");

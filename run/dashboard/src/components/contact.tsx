@@ -29,7 +29,7 @@ export function ContactNotice() {
   return (
     <div class="notice" role="alert">
       <p><StatusMark kind="offline" /> No contact since {timeOfDay(lost)}. What you see was so then. {error !== null && messageOf(error)}</p>
-      <button type="button" disabled={isFetching} onClick={() => void refetch()}>{isFetching ? "Trying…" : "Try now"}</button>
+      <button type="button" aria-disabled={isFetching} onClick={() => void (isFetching || refetch())}>{isFetching ? "Trying…" : "Try now"}</button>
     </div>
   );
 }

@@ -1,14 +1,27 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 
-/** A modal dialog. The browser keeps the focus inside and restores it afterwards. */
+/** The first that can have the focus. */
+const stops = "button:not(:disabled), a[href], input, select";
+
+/**
+ * A modal dialog. The browser keeps the focus inside and gives it back afterwards: if what
+ * had it is gone, its row has it, or the page.
+ */
 export function Dialog(props: { title: string; onClose?: () => void; wide?: boolean; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
   useEffect(() => {
     const element = dialog.current;
+    const row = document.activeElement?.closest("tr, li");
     if (element && !element.open) element.showModal();
-    return () => element?.close();
+    return () => {
+      element?.close();
+      const active = document.activeElement;
+      if (active !== document.body && !element?.contains(active)) return;
+      const next = row?.isConnected ? row.querySelector<HTMLElement>(stops) : null;
+      (next ?? document.getElementById("main"))?.focus({ preventScroll: true });
+    };
   }, []);
   return (
     <dialog
@@ -32,7 +45,7 @@ export function Confirm(props: {
     <Dialog title={props.title} onClose={props.onClose}>
       {props.children}
       <div class="actions">
-        <button type="button" class="danger" disabled={props.busy} onClick={props.onConfirm}>{props.action}</button>
+        <button type="button" class="danger" aria-disabled={props.busy} onClick={() => !props.busy && props.onConfirm()}>{props.action}</button>
         <button type="button" disabled={props.busy} onClick={props.onClose}>Cancel</button>
       </div>
     </Dialog>

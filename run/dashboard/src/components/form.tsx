@@ -49,6 +49,7 @@ export function Form(props: {
   const [error, setError] = useState<unknown>(null);
   const submit = async (event: Event) => {
     event.preventDefault();
+    if (busy) return;
     setBusy(true);
     setError(null);
     try {
@@ -64,7 +65,8 @@ export function Form(props: {
       {props.children}
       {error !== null && <p class="error" role="alert"><StatusMark kind="alert" /> {messageOf(error)}</p>}
       <div class="actions">
-        <button class="primary" disabled={busy}>{busy ? (props.busyText ?? "One moment…") : props.action}</button>
+        {/* Disabled, it would lose the focus. */}
+        <button class="primary" aria-disabled={busy}>{busy ? (props.busyText ?? "One moment…") : props.action}</button>
         {props.onCancel && <button type="button" onClick={props.onCancel}>Cancel</button>}
       </div>
     </form>

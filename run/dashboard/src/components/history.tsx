@@ -130,7 +130,8 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
           ))}
           <p class="hint">
             Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched: maintenance. Triangles and bars below: incidents.
-            Drag across a chart for a closer look.
+            {charts.some((chart) => chart.incidents.some(({ low }) => low !== undefined)) && " Dashed: what was usual, where a reading was not."}
+            {" "}Drag across a chart for a closer look.
           </p>
         </>}</Charts>
       )}

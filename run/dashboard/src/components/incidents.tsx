@@ -34,7 +34,7 @@ export const IncidentTable = memo(function IncidentTable({ sections, dated = fal
           const open = entries.flatMap(({ members }) => members).filter(({ acknowledged }) => !acknowledged);
           return (
             <tbody key={key}>
-              <tr class="room-row">
+              {title && <tr class="room-row">
                 <th scope="rowgroup" colSpan={5}><h2>{title}</h2></th>
                 <td>
                   {!dated && open.length > 1 && (
@@ -43,7 +43,7 @@ export const IncidentTable = memo(function IncidentTable({ sections, dated = fal
                     </button>
                   )}
                 </td>
-              </tr>
+              </tr>}
               {entries.map((entry) => entry.members.length > 1
                 ? <GroupRows key={entry.id} entry={entry} now={now} onAcknowledge={acknowledge} />
                 : <IncidentRows key={entry.id} incident={entry.members[0]} now={now} dated={dated} onAcknowledge={acknowledge} />)}

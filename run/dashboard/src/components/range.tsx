@@ -47,7 +47,7 @@ function Download({ sensorID, start, end }: { sensorID: string; start: number; e
   };
   return (
     <>
-      <button type="button" disabled={busy} onClick={run}>{busy ? "Downloading…" : "Download CSV"}</button>
+      <button type="button" aria-disabled={busy} onClick={() => !busy && run()}>{busy ? "Downloading…" : "Download CSV"}</button>
       {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
     </>
   );

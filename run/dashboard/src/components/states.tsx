@@ -1,5 +1,6 @@
 // What a page shows instead of its content while it loads, when there is none, and after an error.
 import { Component, type ComponentChildren } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { messageOf } from "../api/client";
 
 export function Loading({ what }: { what: string }) {
@@ -8,10 +9,15 @@ export function Loading({ what }: { what: string }) {
 
 /** An error, with a button to try again. */
 export function Notice({ text, retry }: { text: string; retry: () => void }) {
+  const button = useRef<HTMLButtonElement>(null);
+  // What was pressed goes with the error: the page has the focus then.
+  useLayoutEffect(() => () => {
+    if (document.activeElement === button.current) document.getElementById("main")?.focus({ preventScroll: true });
+  }, []);
   return (
     <div class="notice bad" role="alert">
       <p><StatusMark kind="alert" /> {text}</p>
-      <button type="button" onClick={retry}>Try again</button>
+      <button type="button" ref={button} onClick={retry}>Try again</button>
     </div>
   );
 }

@@ -4,7 +4,6 @@ import { Stored } from "../api/storage";
 type Theme = "auto" | "light" | "dark";
 const stored = new Stored("localStorage", "coldaisle.theme");
 const next: Record<Theme, Theme> = { auto: "dark", dark: "light", light: "auto" };
-const names: Record<Theme, string> = { auto: "auto", dark: "dark", light: "light" };
 
 function chosen(): Theme {
   const theme = stored.get();
@@ -21,7 +20,7 @@ export function ThemeButton() {
   const [theme, setTheme] = useState(chosen);
   return (
     <button
-      type="button" class="quiet" aria-label={`Colours: ${names[theme]}`}
+      type="button" class="quiet"
       onClick={() => {
         const to = next[theme];
         stored.set(to);
@@ -29,7 +28,7 @@ export function ThemeButton() {
         setTheme(to);
       }}
     >
-      <span class="wide">Colours: </span>{names[theme]}
+      Colours: {theme}
     </button>
   );
 }

@@ -38,7 +38,7 @@ export default function AuditPage() {
       {!entries && !error && <Loading what="the audit log" />}
       {entries?.length === 0 && <Empty title="No such change"><p>Nothing in the log matches.</p></Empty>}
       {entries && entries.length > 0 && (
-        <div class="scroll" tabIndex={0} role="group" aria-label="Audit log">
+        <div class="card scroll" tabIndex={0} role="group" aria-label="Audit log">
           <table>
             <thead>
               <tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">What</th><th scope="col">Of</th><th scope="col">Change</th></tr>
@@ -58,7 +58,7 @@ export default function AuditPage() {
         </div>
       )}
       {hasNextPage && (
-        <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>{isFetchingNextPage ? "One moment…" : "Show more"}</button>
+        <button type="button" aria-disabled={isFetchingNextPage} onClick={() => !isFetchingNextPage && void fetchNextPage()}>{isFetchingNextPage ? "One moment…" : "Show more"}</button>
       )}
     </>
   );

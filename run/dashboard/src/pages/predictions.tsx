@@ -46,7 +46,7 @@ function Progress() {
         <progress max={perRetraining} value={Math.min(unused, perRetraining)} />
       </label>
       <p class="hint">
-        {stats.data.ready_for_retraining ? "Enough verdicts are there: the models retrain now. " : "The verdicts of all customers count together. "}
+        {stats.data.ready_for_retraining && "Enough verdicts are there: the models retrain now. "}
         In all: {count(stats.data.total_predictions)} predictions, {count(stats.data.ok_count)} judged right, {count(stats.data.not_ok_count)} wrong.
       </p>
     </section>

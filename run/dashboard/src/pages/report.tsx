@@ -1,9 +1,9 @@
 // A month of a room, or of all, to print or to save: how long it was outside its
 // ranges, and what was told when and to whom.
-import { useQueries } from "@tanstack/react-query";
+import { useQueries, useQueryClient } from "@tanstack/react-query";
 import { useMemo } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
-import { api, unwrap } from "../api/client";
+import { api, messageOf, unwrap } from "../api/client";
 import { save } from "../api/download";
 import { useIncidentsBetween, useRooms } from "../api/queries";
 import { count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName } from "../logic/format";
@@ -11,9 +11,12 @@ import { lasting, nameOf } from "../logic/incidents";
 import { months, monthBounds, reportCSV, totals, type ReportedRoom } from "../logic/report";
 import { presetNames } from "../logic/rules";
 import { Select } from "../components/form";
-import { Empty, Failure, Loading } from "../components/states";
+import { Empty, Failure, Loading, Notice } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
+
+/** Each room is a month of all its readings: how many are asked for at once. */
+const atOnce = 2;
 
 const classes = ["ashrae_a1", "ashrae_a2", "ashrae_a3", "ashrae_a4"] as const;
 
@@ -34,16 +37,24 @@ export default function ReportPage() {
   const rooms = useRooms();
   const roomID = Number(search.get("room")) || 0;
   const shown = rooms.data?.filter(({ id }) => roomID === 0 || id === roomID) ?? [];
+  const queries = useQueryClient();
+  let waiting = 0;
   const reports = useQueries({
-    queries: shown.map(({ id }) => ({
-      queryKey: ["report", id, start, end, allowable], staleTime: 10 * 60_000,
-      queryFn: ({ signal }: { signal: AbortSignal }) => unwrap(api.GET("/api/v1/data/report/{room_id}", {
-        signal, params: { path: { room_id: id }, query: { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), allowable } },
-      })),
-    })),
+    queries: shown.map(({ id }) => {
+      const queryKey = ["report", id, start, end, allowable];
+      const settled = (queries.getQueryState(queryKey)?.status ?? "pending") !== "pending";
+      return {
+        queryKey, staleTime: 10 * 60_000, enabled: settled || waiting++ < atOnce,
+        // What is too much to be read in time is so again.
+        retry: false,
+        queryFn: ({ signal }: { signal: AbortSignal }) => unwrap(api.GET("/api/v1/data/report/{room_id}", {
+          signal, params: { path: { room_id: id }, query: { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), allowable } },
+        })),
+      };
+    }),
   });
   const incidents = useIncidentsBetween(roomID || undefined, start, end);
-  const failed = reports.find(({ error }) => error !== null);
+  const failed = reports.flatMap(({ error, refetch }, i) => (error ? [{ name: shown[i]?.name ?? "", error, refetch }] : []));
   const done = shown.flatMap(({ name }, i): ReportedRoom[] => (reports[i]?.data ? [{ name, sensors: reports[i].data }] : []));
   const complete = rooms.data !== undefined && done.length === shown.length && incidents.data !== undefined;
   const title = `${roomID === 0 ? "All rooms" : (shown[0]?.name ?? "Room")}, ${timeIn(start + 86_400_000, { month: "long", year: "numeric" })}`;
@@ -61,9 +72,11 @@ export default function ReportPage() {
         <Select label="Allowable" value={allowable} onChange={(chosen) => set("allowable", chosen === "ashrae_a1" ? "" : chosen)} options={classes.map((value) => [value, presetNames[value]?.name ?? value] as const)} />
       </div>
       {rooms.error && <Failure error={rooms.error} retry={() => void rooms.refetch()} />}
-      {failed?.error && <Failure error={failed.error} retry={() => { for (const { error, refetch } of reports) if (error) void refetch(); }} />}
+      {failed.map(({ name, error, refetch }) => (
+        <Notice key={name} text={`${name} is missing. ${messageOf(error)}`} retry={() => void refetch()} />
+      ))}
       {incidents.error && <Failure error={incidents.error} retry={() => void incidents.refetch()} />}
-      {!complete && !failed && !rooms.error && !incidents.error && <Loading what={`the report, ${done.length} of ${plural(shown.length, "room")}`} />}
+      {done.length + failed.length < shown.length && !rooms.error && !incidents.error && <Loading what={`the report, ${done.length} of ${plural(shown.length, "room")}`} />}
       {rooms.data?.length === 0 && <Empty title="Nothing to report"><p>There is no room yet.</p></Empty>}
       {done.length > 0 && (
         <section class="card report" aria-labelledby="sum">
@@ -73,7 +86,9 @@ export default function ReportPage() {
             <div><dt>Outside {presetNames[allowable]?.name.replace("A", "a")}</dt><dd>{spell(sums.allowable)}</dd></div>
             <div><dt>Incidents</dt><dd>{incidents.data ? count(incidents.data.length) : "–"}</dd></div>
           </dl>
-          <p class="hint">Times of all sensors together, of {spell(sums.reported)} that readings tell of. By the clocks of {zone}.</p>
+          <p class="hint">
+            {done.length < shown.length && `Of ${count(done.length)} of ${plural(shown.length, "room")}. `}Times of all sensors together, of {spell(sums.reported)} that readings tell of. By the clocks of {zone}.
+          </p>
           {done.map((room) => <RoomTable key={room.name} {...room} />)}
         </section>
       )}

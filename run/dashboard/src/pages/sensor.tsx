@@ -117,10 +117,10 @@ function Statistics({ id }: { id: string }) {
 
 function SensorIncidents({ id }: { id: string }) {
   const { data: incidents, error, refetch } = useIncidentsOf(id);
-  const sections = useMemo(() => [{ key: id, title: "Incidents", entries: byDay(incidents ?? []).flatMap((day) => day.entries) }], [id, incidents]);
+  const sections = useMemo(() => [{ key: id, title: "", entries: byDay(incidents ?? []).flatMap((day) => day.entries) }], [id, incidents]);
   if (error && !incidents) return <Failure error={error} retry={() => void refetch()} />;
   if (!incidents) return <Loading what="incidents" />;
-  if (incidents.length > 0) return <IncidentTable sections={sections} dated />;
+  if (incidents.length > 0) return <section class="titled" aria-labelledby="incidents"><h2 id="incidents">Incidents</h2><IncidentTable sections={sections} dated /></section>;
   return <section class="card" aria-labelledby="incidents"><h2 id="incidents">Incidents</h2><p class="hint">None so far.</p></section>;
 }
 
