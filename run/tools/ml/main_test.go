@@ -154,7 +154,7 @@ func TestTruth(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "of 0 ") {
+	if strings.Contains(got, "0 of 0 ") {
 		t.Errorf("no events:\n%s", got)
 	}
 	// The same faults at the same site are the same readings.
