@@ -81,10 +81,7 @@ func (s *Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, e
 			    RETURNING id
 			)
 			SELECT EXISTS (SELECT FROM owner), EXISTS (SELECT FROM stored)`, args).Scan(&owned, &stored)
-		if err != nil {
-			return fmt.Errorf("insert: %w", err)
-		}
-		return nil
+		return wrap(err, "insert")
 	})
 	switch {
 	case err != nil:
@@ -156,10 +153,7 @@ func (s *Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery
 		pgx.StrictNamedArgs{
 			"customer": customerID, "sensor": q.SensorID, "start": instantOrNull(q.Start), "end": instantOrNull(q.End), "limit": q.Limit, "rooms": RoomsOf(ctx),
 		})
-	if err != nil {
-		return nil, fmt.Errorf("alert history of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "alert history of customer %d", customerID)
 }
 
 // Alert returns a customer's alert, or [ErrNoAlert].
@@ -169,10 +163,7 @@ func (s *Store) Alert(ctx context.Context, customerID, id int64) (Alert, error) 
 		FROM alerts
 		WHERE id = @id AND customer_id = @customer AND `+sensorInRooms("alerts.customer_id", "alerts.sensor_id"),
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return Alert{}, fmt.Errorf("alert %d: %w", id, err)
-	}
-	return found, nil
+	return found, wrap(err, "alert %d", id)
 }
 
 // AcknowledgeAlert marks a customer's alert as seen, again without effect, or
@@ -184,10 +175,7 @@ func (s *Store) AcknowledgeAlert(ctx context.Context, customerID, id int64) (Ale
 		WHERE id = @id AND customer_id = @customer AND `+sensorInRooms("alerts.customer_id", "alerts.sensor_id")+`
 		RETURNING `+alertColumns,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return Alert{}, fmt.Errorf("acknowledge alert %d: %w", id, err)
-	}
-	return acknowledged, nil
+	return acknowledged, wrap(err, "acknowledge alert %d", id)
 }
 
 // Thresholds are a customer's limits.
@@ -222,10 +210,7 @@ func (s *Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, e
 		}
 		found, err = queryOne[Thresholds](ctx, s, ErrNoCustomer, read, args)
 	}
-	if err != nil {
-		return Thresholds{}, fmt.Errorf("thresholds of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "thresholds of customer %d", customerID)
 }
 
 // SetThresholds changes a customer's thresholds. Nil keeps one as it is, or at
@@ -246,10 +231,7 @@ func (s *Store) SetThresholds(ctx context.Context, customerID int64, maxTemperat
 			"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity,
 			"default_temperature": defaults.MaxTemperature, "default_humidity": defaults.MaxHumidity,
 		})
-	if err != nil {
-		return Thresholds{}, fmt.Errorf("set thresholds of customer %d: %w", customerID, err)
-	}
-	return set, nil
+	return set, wrap(err, "set thresholds of customer %d", customerID)
 }
 
 // instantOrNull is NULL for the zero time.

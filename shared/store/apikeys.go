@@ -62,10 +62,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, customerID int64, n NewAPIKey)
 			"customer": customerID, "name": n.Name, "prefix": n.Prefix, "hash": n.Hash[:], "scope": n.Scope, "rooms": n.RoomIDs,
 			"expires": n.ExpiresAt, "max": MaxAPIKeys,
 		})
-	if err != nil {
-		return APIKey{}, fmt.Errorf("create API key: %w", err)
-	}
-	return created, nil
+	return created, wrap(err, "create API key")
 }
 
 // APIKeys lists a customer's keys in the order of their making.
@@ -76,10 +73,7 @@ func (s *Store) APIKeys(ctx context.Context, customerID int64) ([]APIKey, error)
 		WHERE customer_id = @customer
 		ORDER BY id`,
 		pgx.StrictNamedArgs{"customer": customerID})
-	if err != nil {
-		return nil, fmt.Errorf("API keys of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "API keys of customer %d", customerID)
 }
 
 // DeleteAPIKey deletes a customer's key and returns it, or [ErrNoAPIKey].
@@ -89,10 +83,7 @@ func (s *Store) DeleteAPIKey(ctx context.Context, customerID, id int64) (APIKey,
 		WHERE id = @id AND customer_id = @customer
 		RETURNING `+keyColumns,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
-	if err != nil {
-		return APIKey{}, fmt.Errorf("delete API key %d: %w", id, err)
-	}
-	return deleted, nil
+	return deleted, wrap(err, "delete API key %d", id)
 }
 
 // APIKeysByHash returns the keys of any customers that have one of the hashes.
@@ -128,8 +119,5 @@ func (s *Store) NoteAPIKeyUses(ctx context.Context, ids []int64) error {
 		SET last_used_at = now()
 		WHERE id IN (SELECT id FROM api_keys WHERE id = ANY(@ids) ORDER BY id FOR NO KEY UPDATE)`,
 		pgx.StrictNamedArgs{"ids": ids})
-	if err != nil {
-		return fmt.Errorf("note uses of %d API keys: %w", len(ids), err)
-	}
-	return nil
+	return wrap(err, "note uses of %d API keys", len(ids))
 }

@@ -25,10 +25,7 @@ type AuditEntry struct {
 func (s *Store) LockChanges(ctx context.Context, customerID int64) error {
 	_, err := s.pool.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('changes of ' || @customer::bigint, 0))`,
 		pgx.StrictNamedArgs{"customer": customerID})
-	if err != nil {
-		return fmt.Errorf("lock changes of customer %d: %w", customerID, err)
-	}
-	return nil
+	return wrap(err, "lock changes of customer %d", customerID)
 }
 
 // Audit appends an entry to the audit log. Call it by the store of [Store.InTx]
@@ -50,10 +47,7 @@ func (s *Store) Audit(ctx context.Context, e AuditEntry) error {
 			"customer": e.CustomerID, "actor": e.Actor, "operation": e.Operation, "subject": e.Subject,
 			"request": e.RequestID, "before": before, "after": after,
 		})
-	if err != nil {
-		return fmt.Errorf("audit %s of %s: %w", e.Operation, e.Subject, err)
-	}
-	return nil
+	return wrap(err, "audit %s of %s", e.Operation, e.Subject)
 }
 
 // auditJSON is NULL for nil.
@@ -62,8 +56,5 @@ func auditJSON(value any) (json.RawMessage, error) {
 		return nil, nil
 	}
 	encoded, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	return encoded, nil
+	return encoded, wrap(err, "encode")
 }

@@ -56,10 +56,7 @@ func (s *Store) ClaimRun(ctx context.Context, id int64) (Claim, error) {
 			err = ErrRunEnded
 		}
 	}
-	if err != nil {
-		return Claim{}, fmt.Errorf("claim training run %d: %w", id, err)
-	}
-	return claim, nil
+	return claim, wrap(err, "claim training run %d", id)
 }
 
 // RenewRun keeps a claim for another [ClaimTime]. [ErrRunEnded] says that it is
@@ -72,10 +69,7 @@ func (s *Store) RenewRun(ctx context.Context, c Claim) error {
 	if err == nil && renewed.RowsAffected() == 0 {
 		err = ErrRunEnded
 	}
-	if err != nil {
-		return fmt.Errorf("renew the claim of training run %d: %w", c.RunID, err)
-	}
-	return nil
+	return wrap(err, "renew the claim of training run %d", c.RunID)
 }
 
 // Verdict is a user's answer to a prediction, from which training learns.
@@ -110,10 +104,7 @@ func (s *Store) verdicts(ctx context.Context, customerID int64, which, order str
 		ORDER BY `+order+`
 		LIMIT @limit`,
 		pgx.StrictNamedArgs{"customer": customerID, "limit": limit})
-	if err != nil {
-		return nil, fmt.Errorf("verdicts: %w", err)
-	}
-	return found, nil
+	return found, wrap(err, "verdicts")
 }
 
 // Anomalous reports whether the reading was an anomaly according to the verdict.
@@ -153,10 +144,7 @@ func (s *Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult)
 			"id": c.RunID, "attempt": c.Attempt, "rows": result.TrainingDataCount, "metrics": result.Metrics,
 			"version": result.ModelVersion, "ids": ids, "verdicts": verdicts,
 		})
-	if err != nil {
-		return TrainingRun{}, fmt.Errorf("complete training run %d: %w", c.RunID, err)
-	}
-	return completed, nil
+	return completed, wrap(err, "complete training run %d", c.RunID)
 }
 
 // FailRun ends a run with a message that says what to do. The verdicts stay unused
@@ -168,8 +156,5 @@ func (s *Store) FailRun(ctx context.Context, c Claim, message string) (TrainingR
 		WHERE id = @id AND status = 'running' AND attempts = @attempt
 		RETURNING `+runColumns,
 		pgx.StrictNamedArgs{"id": c.RunID, "attempt": c.Attempt, "message": message})
-	if err != nil {
-		return TrainingRun{}, fmt.Errorf("fail training run %d: %w", c.RunID, err)
-	}
-	return failed, nil
+	return failed, wrap(err, "fail training run %d", c.RunID)
 }

@@ -72,10 +72,7 @@ func (s *Store) Customer(ctx context.Context, id int64) (Customer, error) {
 		FROM customers
 		WHERE id = @id`,
 		pgx.StrictNamedArgs{"id": id})
-	if err != nil {
-		return Customer{}, fmt.Errorf("customer %d: %w", id, err)
-	}
-	return found, nil
+	return found, wrap(err, "customer %d", id)
 }
 
 // CustomerByEmail returns who signs in with an address, in any case of its
@@ -86,10 +83,7 @@ func (s *Store) CustomerByEmail(ctx context.Context, email string) (Customer, er
 		FROM customers
 		WHERE lower(email) = lower(@email)`,
 		pgx.StrictNamedArgs{"email": email})
-	if err != nil {
-		return Customer{}, fmt.Errorf("customer by email: %w", err)
-	}
-	return found, nil
+	return found, wrap(err, "customer by email")
 }
 
 // TokensValidAfter returns the instant before which a customer's tokens are
@@ -104,10 +98,7 @@ func (s *Store) TokensValidAfter(ctx context.Context, id int64) (time.Time, erro
 	if errors.Is(err, pgx.ErrNoRows) {
 		return time.Time{}, ErrNoCustomer
 	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("tokens of customer %d: %w", id, err)
-	}
-	return instant, nil
+	return instant, wrap(err, "tokens of customer %d", id)
 }
 
 // UpdateCustomer changes what is named. Errors: [ErrNoCustomer],

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,8 +53,5 @@ func (s *Store) DarkSites(ctx context.Context, now time.Time) ([]DarkSite, error
 		WHERE since <= @now::timestamptz - @after::interval AND since > @now::timestamptz - @for::interval
 		ORDER BY customer_id, gateway_id`,
 		pgx.StrictNamedArgs{"now": now, "late": probe.Late(now), "after": darkAfter, "for": darkFor})
-	if err != nil {
-		return nil, fmt.Errorf("dark sites: %w", err)
-	}
-	return dark, nil
+	return dark, wrap(err, "dark sites")
 }

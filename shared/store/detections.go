@@ -53,13 +53,7 @@ func (s *Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, err
 			ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`,
 			args)
 		recorded = done.RowsAffected() > 0
-		if err != nil {
-			return fmt.Errorf("insert: %w", err)
-		}
-		return nil
+		return wrap(err, "insert")
 	})
-	if err != nil {
-		return false, fmt.Errorf("record detection for %s: %w", n.SensorID, err)
-	}
-	return recorded, nil
+	return recorded, wrap(err, "record detection for %s", n.SensorID)
 }

@@ -131,10 +131,7 @@ func (s *Store) GatewayByCode(ctx context.Context, code string) (Gateway, error)
 		JOIN customers c ON c.id = g.customer_id
 		WHERE g.code_hash = @code_hash AND g.revoked_at IS NULL AND (g.code_expires_at > now() OR g.enrolled_at IS NOT NULL)`,
 		pgx.StrictNamedArgs{"code_hash": codeHash(code)})
-	if err != nil {
-		return Gateway{}, fmt.Errorf("gateway of a code: %w", err)
-	}
-	return found, nil
+	return found, wrap(err, "gateway of a code")
 }
 
 // EnrolGateway gives the gateway of a code its key. The same code with the same
@@ -154,10 +151,7 @@ func (s *Store) EnrolGateway(ctx context.Context, code string, key ed25519.Publi
 			err = ErrGatewayEnrolled
 		}
 	}
-	if err != nil {
-		return Gateway{}, fmt.Errorf("enrol gateway: %w", err)
-	}
-	return enrolled, nil
+	return enrolled, wrap(err, "enrol gateway")
 }
 
 // Gateway returns a gateway by its id, revoked ones too, or [ErrNoGateway]. It is
@@ -169,10 +163,7 @@ func (s *Store) Gateway(ctx context.Context, id string) (Gateway, error) {
 		JOIN customers c ON c.id = g.customer_id
 		WHERE g.id = @id`,
 		pgx.StrictNamedArgs{"id": id})
-	if err != nil {
-		return Gateway{}, fmt.Errorf("gateway %s: %w", id, err)
-	}
-	return found, nil
+	return found, wrap(err, "gateway %s", id)
 }
 
 // Gateways lists a customer's gateways, oldest first; revoked ones for a year, those
@@ -185,10 +176,7 @@ func (s *Store) Gateways(ctx context.Context, customerID int64) ([]Gateway, erro
 		WHERE g.customer_id = @customer AND NOT COALESCE(`+forgotten+`, false)
 		ORDER BY g.created_at, g.id`,
 		pgx.StrictNamedArgs{"customer": customerID})
-	if err != nil {
-		return nil, fmt.Errorf("gateways of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "gateways of customer %d", customerID)
 }
 
 // RevokeGateway ends a customer's gateway: its messages are refused within 15
@@ -210,10 +198,7 @@ func (s *Store) RevokeGateway(ctx context.Context, customerID int64, id string) 
 	if err == nil && done.RowsAffected() == 0 {
 		err = ErrNoGateway
 	}
-	if err != nil {
-		return fmt.Errorf("revoke gateway %s: %w", id, err)
-	}
-	return nil
+	return wrap(err, "revoke gateway %s", id)
 }
 
 // GatewayKey is what verifying a gateway's messages needs.
@@ -399,10 +384,7 @@ func reportNodes(ctx context.Context, tx pgx.Tx, status GatewayStatus) error {
 		    ORDER BY reported_at DESC, node_id
 		    OFFSET @most)`,
 		pgx.StrictNamedArgs{"gateway": status.GatewayID, "most": maxReportedNodes})
-	if err != nil {
-		return fmt.Errorf("nodes not reported any more: %w", err)
-	}
-	return nil
+	return wrap(err, "nodes not reported any more")
 }
 
 // DiscoveredNode is a node that a customer's gateways report and that is no sensor
@@ -441,8 +423,5 @@ func (s *Store) DiscoveredNodes(ctx context.Context, customerID int64) ([]Discov
 		ORDER BY GREATEST(h.last_heartbeat, h.last_reading, s.timestamp) DESC NULLS LAST, h.node_id
 		LIMIT @most`,
 		pgx.StrictNamedArgs{"customer": customerID, "most": maxDiscovered})
-	if err != nil {
-		return nil, fmt.Errorf("discovered nodes of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "discovered nodes of customer %d", customerID)
 }

@@ -93,10 +93,7 @@ func grantAll(ctx context.Context, pool *pgxpool.Pool, users map[string]string, 
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("grant rights: %w", err)
-	}
-	return nil
+	return wrap(err, "grant rights")
 }
 
 // grantStatements writes the statements for one user. Names of users and tables cannot

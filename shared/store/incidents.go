@@ -164,10 +164,7 @@ func (s *Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery
 			"customer": customerID, "room": q.RoomID, "node": q.SensorID, "kind": q.Kind, "words": q.Words,
 			"start": instantOrNull(q.Start), "end": instantOrNull(q.End), "limit": q.Limit, "rooms": RoomsOf(ctx),
 		})
-	if err != nil {
-		return nil, fmt.Errorf("incidents of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "incidents of customer %d", customerID)
 }
 
 // Incident returns a customer's incident, or [ErrNoIncident]. The id of one that
@@ -184,10 +181,7 @@ func (s *Store) Incident(ctx context.Context, customerID, id int64) (Incident, e
 		JOIN chain c ON c.id = i.id AND c.merged_into IS NULL
 		WHERE i.customer_id = @customer AND `+inRooms("i.room_id"),
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return Incident{}, fmt.Errorf("incident %d: %w", id, err)
-	}
-	return found, nil
+	return found, wrap(err, "incident %d", id)
 }
 
 // IncidentEvent is what happened to an incident.
@@ -214,10 +208,7 @@ func (s *Store) IncidentTimeline(ctx context.Context, customerID, id int64) ([]I
 		ORDER BY e.at, array_position(
 		    ARRAY['opened', 'reopened', 'merged', 'acknowledged', 'unacknowledged', 'cleared', 'resolved'], e.event::text)`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
-	if err != nil {
-		return nil, fmt.Errorf("timeline of incident %d: %w", id, err)
-	}
-	return found, nil
+	return found, wrap(err, "timeline of incident %d", id)
 }
 
 // Acknowledgement says which incidents somebody has seen: those of the ids, or the
@@ -302,10 +293,7 @@ func (s *Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Ac
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("acknowledge incidents of customer %d: %w", customerID, err)
-	}
-	return seen, nil
+	return seen, wrap(err, "acknowledge incidents of customer %d", customerID)
 }
 
 // JudgeIncident gives a customer's anomaly a verdict, which may change until a training
@@ -377,10 +365,7 @@ func (s *Store) LastingIncidents(ctx context.Context, customerID int64) ([]Incid
 		GROUP BY i.kind, i.severity, r.name
 		ORDER BY i.kind, i.severity, r.name`,
 		pgx.StrictNamedArgs{"customer": customerID, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return nil, fmt.Errorf("lasting incidents of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "lasting incidents of customer %d", customerID)
 }
 
 // RightEpisodes are the anomalies of a customer's nodes that people judged right and that

@@ -68,10 +68,7 @@ func (s *Store) Judge(ctx context.Context, j Judged) error {
 		}
 		return n.advance(ctx, tx, j)
 	})
-	if err != nil {
-		return fmt.Errorf("judge reading of %s: %w", j.NodeID, err)
-	}
-	return nil
+	return wrap(err, "judge reading of %s", j.NodeID)
 }
 
 // nodeRules is what is stored of a node and its rules.
@@ -260,10 +257,7 @@ func nextRows[T any](results pgx.BatchResults) ([]T, error) {
 		return nil, fmt.Errorf("query: %w", err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
-	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
-	}
-	return found, nil
+	return found, wrap(err, "query")
 }
 
 func utc(t *time.Time) time.Time {

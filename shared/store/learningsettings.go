@@ -30,8 +30,5 @@ func (s *Store) SetFalseAlarms(ctx context.Context, customerID int64, budget flo
 		VALUES (@customer, @budget)
 		ON CONFLICT (customer_id) DO UPDATE SET false_alarms_per_month = EXCLUDED.false_alarms_per_month`,
 		pgx.StrictNamedArgs{"customer": customerID, "budget": budget})
-	if err != nil {
-		return fmt.Errorf("learning settings of customer %d: %w", customerID, err)
-	}
-	return nil
+	return wrap(err, "learning settings of customer %d", customerID)
 }

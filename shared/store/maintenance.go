@@ -112,10 +112,7 @@ func (s *Store) CreateMaintenance(ctx context.Context, customerID int64, m Maint
 		created, err = insertMaintenance(ctx, tx, customerID, m)
 		return err
 	})
-	if err != nil {
-		return Maintenance{}, fmt.Errorf("create maintenance window: %w", err)
-	}
-	return created, nil
+	return created, wrap(err, "create maintenance window")
 }
 
 // insertMaintenance stores a window. A trigger gives it a new id unless it has one.
@@ -170,20 +167,14 @@ func (s *Store) UpdateMaintenance(ctx context.Context, customerID int64, m Maint
 		changed, err = insertMaintenance(ctx, tx, customerID, m)
 		return err
 	})
-	if err != nil {
-		return Maintenance{}, fmt.Errorf("update maintenance window %d: %w", m.ID, err)
-	}
-	return changed, nil
+	return changed, wrap(err, "update maintenance window %d", m.ID)
 }
 
 // DeleteMaintenance ends a window; what it silenced until now stays silenced.
 // Another's, or none, is [ErrNoMaintenance].
 func (s *Store) DeleteMaintenance(ctx context.Context, customerID, id int64) error {
 	err := s.pool.inTx(ctx, func(tx pgx.Tx) error { return endMaintenance(ctx, tx, customerID, id) })
-	if err != nil {
-		return fmt.Errorf("delete maintenance window %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "delete maintenance window %d", id)
 }
 
 // EndMaintenanceOf ends a customer's windows for a sensor, or for a room and the sensors

@@ -100,10 +100,7 @@ func (s *Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error
 				"temperatures": temperatures, "humidities": humidities,
 			})
 	})
-	if err != nil {
-		return fmt.Errorf("state of %d nodes: %w", n, err)
-	}
-	return nil
+	return wrap(err, "state of %d nodes", n)
 }
 
 // nodeState is what a row of node_state tells of the newest reading.
@@ -239,8 +236,5 @@ func (s *Store) FillNodeStates(ctx context.Context, newest []reading.Reading, em
 		SET held_since = EXCLUDED.held_since
 		WHERE s.held_since IS NULL AND s.timestamp IS NULL`,
 		pgx.StrictNamedArgs{"channels": channels, "nodes": ids, "since": since})
-	if err != nil {
-		return fmt.Errorf("empty state of %d nodes: %w", len(empty), err)
-	}
-	return nil
+	return wrap(err, "empty state of %d nodes", len(empty))
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,10 +47,7 @@ func (s *Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor
 		WHERE v.customer_id = @customer AND `+inRooms("v.room_id")+`
 		ORDER BY v.node_id`,
 		pgx.StrictNamedArgs{"customer": customerID, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return nil, fmt.Errorf("live sensors of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "live sensors of customer %d", customerID)
 }
 
 // LiveVersion changes with what a customer's overview shows.
@@ -84,10 +80,7 @@ func (s *Store) LiveVersion(ctx context.Context, customerID int64) (LiveVersion,
 		    (SELECT count(*) FROM silence_acknowledgements WHERE customer_id = @customer)) AS rest
 		FROM live`,
 		pgx.StrictNamedArgs{"customer": customerID, "limit": MaxOpenIncidents})
-	if err != nil {
-		return LiveVersion{}, fmt.Errorf("live version of customer %d: %w", customerID, err)
-	}
-	return version, nil
+	return version, wrap(err, "live version of customer %d", customerID)
 }
 
 // MaxOpenIncidents is how many of the open incidents an overview shows.
@@ -123,8 +116,5 @@ func (s *Store) HotSpots(ctx context.Context, customerID int64, since time.Time,
 		) AS hot
 		GROUP BY node_id`,
 		args)
-	if err != nil {
-		return nil, fmt.Errorf("hot spots of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "hot spots of customer %d", customerID)
 }

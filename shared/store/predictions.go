@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -119,10 +118,7 @@ func (s *Store) RecordPrediction(ctx context.Context, customerID int64, n NewPre
 	if violates(err, "prediction_feedback_reading_key") {
 		err = ErrPredictionExists
 	}
-	if err != nil {
-		return Prediction{}, fmt.Errorf("record prediction for %s: %w", n.SensorID, err)
-	}
-	return recorded, nil
+	return recorded, wrap(err, "record prediction for %s", n.SensorID)
 }
 
 // Predictions lists a customer's predictions, newest first.
@@ -142,10 +138,7 @@ func (s *Store) Predictions(ctx context.Context, customerID int64, f PredictionF
 		ORDER BY p.time DESC, p.id DESC
 		LIMIT @limit`,
 		pgx.StrictNamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "limit": f.Limit, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return nil, fmt.Errorf("predictions of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "predictions of customer %d", customerID)
 }
 
 // Prediction returns a customer's prediction, or [ErrNoPrediction].
@@ -156,10 +149,7 @@ func (s *Store) Prediction(ctx context.Context, customerID, id int64) (Predictio
 		JOIN visible_spans v ON `+visibleToCustomer+`
 		WHERE p.id = @id AND `+sensorInRooms("v.customer_id", "v.node_id"),
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return Prediction{}, fmt.Errorf("prediction %d: %w", id, err)
-	}
-	return found, nil
+	return found, wrap(err, "prediction %d", id)
 }
 
 // ValidatePrediction gives a customer's prediction a verdict, which may change
@@ -187,10 +177,7 @@ func (s *Store) ValidatePrediction(ctx context.Context, customerID, id int64, ve
 		}
 		err = ErrPredictionUsed
 	}
-	if err != nil {
-		return Prediction{}, fmt.Errorf("validate prediction %d: %w", id, err)
-	}
-	return validated, nil
+	return validated, wrap(err, "validate prediction %d", id)
 }
 
 // PredictionStats counts the predictions and verdicts of a customer's sensors.
@@ -204,8 +191,5 @@ func (s *Store) PredictionStats(ctx context.Context, customerID int64) (Predicti
 		FROM visible_spans v
 		JOIN prediction_feedback p ON `+visibleToCustomer,
 		pgx.StrictNamedArgs{"customer": customerID, "due": RetrainingCount})
-	if err != nil {
-		return PredictionStats{}, fmt.Errorf("count predictions of customer %d: %w", customerID, err)
-	}
-	return counted, nil
+	return counted, wrap(err, "count predictions of customer %d", customerID)
 }

@@ -25,10 +25,7 @@ func (s *Store) KeepProbe(ctx context.Context, published, received time.Time) er
 		pgx.StrictNamedArgs{
 			"published": published, "received": received, "interval": incident.ProbeInterval, "late": incident.MaxProbeLateness,
 		})
-	if err != nil {
-		return fmt.Errorf("keep the probe: %w", err)
-	}
-	return nil
+	return wrap(err, "keep the probe")
 }
 
 var errNoProbe = errors.New("no reading of the probe yet")

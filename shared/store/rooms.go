@@ -24,10 +24,7 @@ func (s *Store) CreateRoom(ctx context.Context, customerID int64, name string) (
 		SELECT @name, id FROM customers WHERE id = @customer
 		RETURNING `+roomColumns,
 		pgx.StrictNamedArgs{"name": name, "customer": customerID})
-	if err != nil {
-		return Room{}, fmt.Errorf("create room: %w", err)
-	}
-	return created, nil
+	return created, wrap(err, "create room")
 }
 
 // Rooms lists a customer's rooms in the order of their making.
@@ -38,10 +35,7 @@ func (s *Store) Rooms(ctx context.Context, customerID int64) ([]Room, error) {
 		WHERE customer_id = @customer AND `+inRooms("id")+`
 		ORDER BY id`,
 		pgx.StrictNamedArgs{"customer": customerID, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return nil, fmt.Errorf("rooms of customer %d: %w", customerID, err)
-	}
-	return found, nil
+	return found, wrap(err, "rooms of customer %d", customerID)
 }
 
 // Room returns a customer's room, or [ErrNoRoom].
@@ -51,10 +45,7 @@ func (s *Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
 		FROM server_rooms
 		WHERE id = @id AND customer_id = @customer AND `+inRooms("id"),
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return Room{}, fmt.Errorf("room %d: %w", id, err)
-	}
-	return found, nil
+	return found, wrap(err, "room %d", id)
 }
 
 // RenameRoom gives a customer's room another name, or returns [ErrNoRoom].
@@ -65,10 +56,7 @@ func (s *Store) RenameRoom(ctx context.Context, customerID, id int64, name strin
 		WHERE id = @id AND customer_id = @customer AND `+inRooms("id")+`
 		RETURNING `+roomColumns,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "name": name, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return Room{}, fmt.Errorf("rename room %d: %w", id, err)
-	}
-	return renamed, nil
+	return renamed, wrap(err, "rename room %d", id)
 }
 
 // DeleteRoom removes a customer's room and its sensors, each of which leaves a

@@ -105,10 +105,7 @@ func (s *Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor)
 			return fmt.Errorf("begin its hold: %w", err)
 		}
 		created, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Sensor])
-		if err != nil {
-			return fmt.Errorf("begin its hold: %w", err)
-		}
-		return nil
+		return wrap(err, "begin its hold")
 	})
 	if violates(err, "sensors_node_id_key") || violates(err, "sensors_customer_node_key") {
 		err = ErrSensorExists
@@ -189,10 +186,7 @@ func (s *Store) Sensor(ctx context.Context, customerID int64, id string) (Sensor
 		FROM sensors
 		WHERE node_id = @id AND customer_id = @customer AND `+inRooms("room_id"),
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": RoomsOf(ctx)})
-	if err != nil {
-		return Sensor{}, fmt.Errorf("sensor %s: %w", id, err)
-	}
-	return found, nil
+	return found, wrap(err, "sensor %s", id)
 }
 
 // Sensors lists the sensors of a customer's room by identifier, or returns

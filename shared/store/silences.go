@@ -118,8 +118,5 @@ func (s *Store) AcknowledgeSilences(ctx context.Context, customerID int64, silen
 		pgx.StrictNamedArgs{
 			"customer": customerID, "by": by, "comment": comment, "channels": channels, "nodes": nodes, "newest": newest,
 		})
-	if err != nil {
-		return fmt.Errorf("acknowledge silences of customer %d: %w", customerID, err)
-	}
-	return nil
+	return wrap(err, "acknowledge silences of customer %d", customerID)
 }

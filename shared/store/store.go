@@ -94,6 +94,14 @@ func queryAll[T any](ctx context.Context, s *Store, sql string, args pgx.StrictN
 	})
 }
 
+// wrap says what was being done when an error came, and to what; of nil it makes nil.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+}
+
 // violates reports whether an error is the violation of a named constraint or
 // unique index.
 func violates(err error, constraint string) bool {

@@ -148,10 +148,7 @@ func (s *Store) KeepLearned(ctx context.Context, learned []Learned, first float6
 		ON CONFLICT (channel, node_id) DO UPDATE
 		SET interval_width = GREATEST(0.1, l.interval_width + EXCLUDED.interval_width - @first::float8), judged_by = EXCLUDED.judged_by`,
 		pgx.StrictNamedArgs{"channels": channels, "nodes": ids, "wider": wider, "by": by, "first": first})
-	if err != nil {
-		return fmt.Errorf("what was learned of %d nodes: %w", len(learned), err)
-	}
-	return nil
+	return wrap(err, "what was learned of %d nodes", len(learned))
 }
 
 func keysOf(nodes []reading.Node) (channels []int64, ids []string) {

@@ -60,10 +60,7 @@ func (s *Store) TrainingRuns(ctx context.Context, customerID int64, limit int) (
 		ORDER BY started_at DESC, id DESC
 		LIMIT @limit`,
 		pgx.StrictNamedArgs{"customer": customerID, "limit": limit})
-	if err != nil {
-		return nil, fmt.Errorf("training runs: %w", err)
-	}
-	return found, nil
+	return found, wrap(err, "training runs")
 }
 
 // TrainingRun returns a customer's run, or [ErrNoRun].
@@ -73,10 +70,7 @@ func (s *Store) TrainingRun(ctx context.Context, customerID, id int64) (Training
 		FROM model_training_runs AS r
 		WHERE id = @id AND customer_id = @customer`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
-	if err != nil {
-		return TrainingRun{}, fmt.Errorf("training run %d: %w", id, err)
-	}
-	return found, nil
+	return found, wrap(err, "training run %d", id)
 }
 
 // TooSoonError says that a customer has to wait before starting a run by hand.
@@ -125,10 +119,7 @@ func (s *Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun,
 		}
 		return err
 	})
-	if err != nil {
-		return TrainingRun{}, fmt.Errorf("begin training run by hand: %w", err)
-	}
-	return run, nil
+	return run, wrap(err, "begin training run by hand")
 }
 
 // unusedVerdicts is the condition that prediction p has a verdict from which training may
@@ -217,10 +208,7 @@ func insertRun(ctx context.Context, tx pgx.Tx, condition string, args pgx.Strict
 	if errors.Is(err, pgx.ErrNoRows) {
 		return TrainingRun{}, ErrNotFound
 	}
-	if err != nil {
-		return TrainingRun{}, fmt.Errorf("insert: %w", err)
-	}
-	return run, nil
+	return run, wrap(err, "insert")
 }
 
 // UnrequestedRun returns the first run under way whose request Pub/Sub does not have
@@ -249,20 +237,14 @@ func (s *Store) MarkRequested(ctx context.Context, id int64) error {
 		SET requested_at = COALESCE(requested_at, now())
 		WHERE id = @id`,
 		pgx.StrictNamedArgs{"id": id})
-	if err != nil {
-		return fmt.Errorf("mark training run %d requested: %w", id, err)
-	}
-	return nil
+	return wrap(err, "mark training run %d requested", id)
 }
 
 // ValidatedCount counts the verdicts of a customer that no run has used.
 func (s *Store) ValidatedCount(ctx context.Context, customerID int64) (int, error) {
 	var count int
 	err := s.pool.QueryRow(ctx, `SELECT `+countUnused, pgx.StrictNamedArgs{"customer": customerID}).Scan(&count)
-	if err != nil {
-		return 0, fmt.Errorf("count unused verdicts: %w", err)
-	}
-	return count, nil
+	return count, wrap(err, "count unused verdicts")
 }
 
 // ExpireRuns fails the runs whose trainer must have died, see [RunTimeout].
@@ -273,8 +255,5 @@ func (s *Store) ExpireRuns(ctx context.Context) error {
 		    error_message = 'The run did not finish within 15 minutes; start it again.'
 		WHERE status = 'running' AND started_at < now() - make_interval(secs => @timeout)`,
 		pgx.StrictNamedArgs{"timeout": RunTimeout.Seconds()})
-	if err != nil {
-		return fmt.Errorf("expire training runs: %w", err)
-	}
-	return nil
+	return wrap(err, "expire training runs")
 }
