@@ -5,9 +5,9 @@ package requestlog
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -117,12 +117,12 @@ func httpRequestAttrs(r *http.Request, rec *requestRecord, status int, latency t
 		url = r.URL.Path
 	}
 	attributes := []slog.Attr{
-		slog.Group("httpRequest", //nolint:sloglint // Cloud Logging's own name
+		slog.GroupAttrs("httpRequest",
 			slog.String("requestMethod", r.Method), //nolint:sloglint // Cloud Logging's own name
 			slog.String("requestUrl", url),         //nolint:sloglint // Cloud Logging's own name
 			slog.Int("status", status),
 			slog.Int64("responseSize", rec.bytes), //nolint:sloglint // Cloud Logging's own name
-			slog.String("latency", fmt.Sprintf("%.6fs", latency.Seconds())),
+			slog.String("latency", strconv.FormatFloat(latency.Seconds(), 'f', 6, 64)+"s"),
 			slog.String("protocol", r.Proto),
 		),
 	}
