@@ -3,7 +3,8 @@
 --
 -- @ids has a node for each of its visible spans: @channels, @froms and @untils are
 -- their channels and times, in microseconds since 1970; no two of a node overlap. The
--- casts are for the emulator, where every array parameter is one of strings.
+-- casts are for the emulator, where every array parameter is one of strings. So is the
+-- inner SELECT: it would join every row of the table first.
 --
 -- Scans all six columns of the day partitions {{days}}, and of those only the blocks
 -- whose nodes are among @ids.
@@ -14,14 +15,17 @@ SELECT
   r.timestamp,
   ANY_VALUE(r.temperature) AS temperature,
   ANY_VALUE(r.humidity) AS humidity
-FROM {{readings}} AS r
+FROM (
+  SELECT node_id, customer_id, message_id, timestamp, temperature, humidity
+  FROM {{readings}}
+  WHERE timestamp >= @start
+    AND timestamp < @end
+    AND DATE(timestamp) IN ({{days}})
+    AND node_id IN UNNEST(@ids)
+) AS r
 INNER JOIN UNNEST(@ids) AS id WITH OFFSET AS place
   ON r.node_id = id
-WHERE r.timestamp >= @start
-  AND r.timestamp < @end
-  AND DATE(r.timestamp) IN ({{days}})
-  AND r.node_id IN UNNEST(@ids)
-  AND IFNULL(r.customer_id, 0) = CAST(@channels[OFFSET(place)] AS INT64)
+WHERE IFNULL(r.customer_id, 0) = CAST(@channels[OFFSET(place)] AS INT64)
   AND UNIX_MICROS(r.timestamp) >= CAST(@froms[OFFSET(place)] AS INT64)
   AND UNIX_MICROS(r.timestamp) < CAST(@untils[OFFSET(place)] AS INT64)
 GROUP BY node_id, customer_id, message_id, timestamp
