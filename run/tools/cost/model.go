@@ -1,8 +1,11 @@
 package main
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -52,9 +55,10 @@ const (
 	pageNodes      = 50.0                     // nodes on one open dashboard
 	openHours      = 8.0                      // hours a day that it is open
 	poll           = 15.0                     // seconds between its requests for the overview
-	sensorShare    = 0.1                      // of the time that it shows a sensor
-	pastEvery      = 300.0                    // seconds between that page's requests for a chart and for statistics
-	viewsPerHour   = 12.0                     // sensors looked at per open dashboard, with a chart of a week and statistics
+	pageShare      = 0.1                      // of the time that it shows a sensor, and as much another page
+	viewsPerHour   = 12.0                     // sensors looked at per open dashboard, by the chart of a day and by that of a week
+	idleSpan       = 300.0                    // seconds in which the requests of an idle page are counted
+	visitsPerHour  = 6.0                      // visits to other pages, each as dear as the dearest
 	apiPerInstance = 100.0                    // requests a second that an instance of the API takes
 	block          = 128 * mib                // smallest unit that clustering can skip
 	chartMonths    = 1.25                     // month partitions of the aggregates that a week touches
@@ -107,12 +111,12 @@ func compute(nodes int) (monthlyCost, error) {
 	// statistics of the last month cost nothing. What is older is read from BigQuery.
 	aggregated := runsPerDay * days * (runDays*day + (1+monthsCopied)*hours)
 	b.Chart = chartMonths * scannedBytes(hours, 1)
-	looks := open * (viewsPerHour + sensorShare*3600/pastEvery)
-	queried := looks*oldShare*b.Chart + aggregated
+	hourly, charts := pageRequests()
+	queried := open*charts*oldShare*b.Chart + aggregated
 	all := max(0, queried/tib-queryFreeTiB) * queryPerTiB
 	b.Aggregation = all * aggregated / queried
 	b.Queries = all - b.Aggregation
-	requests := open*3600/poll + 2*looks
+	requests := open * (3600/poll + hourly)
 	b.API = instances(requests/(openHours*days*3600), apiPerInstance, openHours*days*3600, requests)
 
 	b.Recent = b.Readings / days * recentDays * recentRow / gib * sqlPerGiB
@@ -121,6 +125,57 @@ func compute(nodes int) (monthlyCost, error) {
 	b.Total = b.DataPath + b.Functions
 	b.PerNodeYear = 12 * b.Total / float64(nodes)
 	return b, nil
+}
+
+// requests are what pages ask for besides the overview, by operation: at a visit, and in
+// five minutes in which nobody touches them. They are counted in the browser, by
+// run/dashboard/e2e/requests.spec.ts.
+//
+//go:embed requests.json
+var requests []byte
+
+// counts are requests by page and operation.
+type counts map[string]map[string]float64
+
+// of is the sum of a page's requests; dearest that of the page but for a sensor's that
+// makes the most.
+func (c counts) of(page string) (sum float64) {
+	for _, n := range c[page] {
+		sum += n
+	}
+	return sum
+}
+
+func (c counts) dearest() (most float64) {
+	for page := range c {
+		if !strings.HasPrefix(page, "sensor") {
+			most = max(most, c.of(page))
+		}
+	}
+	return most
+}
+
+// pageCounts are those of requests.
+func pageCounts() (visits, fiveMinutes counts) {
+	var c struct {
+		Visits      counts `json:"visits"`
+		FiveMinutes counts `json:"five_minutes"`
+	}
+	if err := json.Unmarshal(requests, &c); err != nil {
+		panic(err) // of the file that is compiled in
+	}
+	return c.Visits, c.FiveMinutes
+}
+
+// pageRequests are the requests of an open dashboard in an hour but for those for the
+// overview, and the charts among them.
+func pageRequests() (all, charts float64) {
+	visits, idle := pageCounts()
+	all = viewsPerHour*(visits.of("sensor")+visits.of("sensor, a week")) + visitsPerHour*visits.dearest() +
+		3600/idleSpan*pageShare*(idle.of("sensor")+idle.dearest())
+	const chart = "data/historical" // of a visit to another page one at most
+	charts = viewsPerHour*(visits["sensor"][chart]+visits["sensor, a week"][chart]) + visitsPerHour + 3600/idleSpan*pageShare*idle["sensor"][chart]
+	return all, charts
 }
 
 // instances bills instances that take so many requests a second each, for the seconds

@@ -32,9 +32,11 @@ func render() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("page: %w", err)
 	}
+	visits, idle := pageCounts()
 	var out strings.Builder
 	err = page.Execute(&out, map[string]any{
 		"Bills": costs[:4], "Million": costs[4], "Message": message, "Row": rowBytes, "RecentRow": recentRow, "HourRow": hourRow, "OldOneIn": 1 / oldShare,
+		"Visit": visits.of("sensor"), "OtherVisit": visits.dearest(), "Idle": idle.of("sensor"), "OtherIdle": idle.dearest(),
 		"Rate": float64(costs[4].Nodes) / interval, "Instances": math.Ceil(float64(costs[4].Nodes) / interval / perInstance),
 		"Written": float64(costs[4].Nodes) / interval * rowBytes, "Pushed": float64(costs[4].Nodes) / interval * message,
 	})

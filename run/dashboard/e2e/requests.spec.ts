@@ -1,0 +1,80 @@
+// How many requests the pages make. The cost page (run/tools/cost) is computed from the
+// same file that they are held to.
+import { readFileSync } from "node:fs";
+import type { Page } from "@playwright/test";
+import { ask, expect, signUp, test, tokenOf, url } from "./user";
+import { query, seedReadings } from "./seed";
+
+type Counts = Record<string, number>;
+const counted = JSON.parse(readFileSync(new URL("../../tools/cost/requests.json", import.meta.url), "utf8")) as { visits: Record<string, Counts>; five_minutes: Record<string, Counts> };
+
+/** Requests to the API but for the overview, whose worker asks as often on each page. */
+function watch(page: Page) {
+  let asked: URL[] = [];
+  let waiting = 0;
+  const ours = (address: string) => new URL(address).pathname.startsWith("/api/v1/") && !address.endsWith("/overview");
+  page.on("request", (request) => {
+    if (!ours(request.url())) return;
+    asked.push(new URL(request.url()));
+    waiting++;
+  });
+  for (const end of ["requestfinished", "requestfailed"] as const) page.on(end as "requestfinished", (request) => { if (ours(request.url())) waiting--; });
+  const count = (addresses: URL[]) => {
+    const counts: Counts = {};
+    for (const { pathname } of addresses) {
+      const operation = pathname.split("/").slice(3, 5).join("/");
+      counts[operation] = (counts[operation] ?? 0) + 1;
+    }
+    return counts;
+  };
+  return {
+    forget: () => { asked = []; waiting = 0; },
+    idle: () => waiting === 0,
+    all: () => count(asked),
+    /** Without what was asked for anew, because it took so long. */
+    different: () => count([...new Map(asked.map((address) => [address.href, address])).values()]),
+  };
+}
+
+test("each page makes the requests that the cost page is computed from", async ({ page }) => {
+  test.setTimeout(600_000);
+  await signUp(page);
+  const token = await tokenOf(page);
+  const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Room" });
+  const id = `counted-${room.id}`;
+  await ask(token, "POST", "/api/v1/sensors/new_sensor", { id, name: "Rack", type: "ESP32-DHT22", room_id: room.id });
+  await seedReadings([id], 8 * 86_400, 60, 300);
+  await query(`
+    INSERT INTO prediction_feedback (sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, message_id)
+    SELECT $1, now() - i * interval '1 hour', 23, 44, 23.2, 44.6, true, 'counted' || i FROM generate_series(1, 3) AS i`, [id]);
+  const paths: Record<string, string> = {
+    "overview": "/", "room": `/rooms/${room.id}`, "sensor": `/sensors/${id}`, "sensor, a week": `/sensors/${id}?range=7d`, "incidents": "/incidents", "predictions": "/predictions",
+    "report": "/report", "rules": "/rules", "maintenance": "/maintenance", "gateways": "/gateways", "audit": "/audit", "keys": "/keys", "account": "/account",
+  };
+  expect(Object.keys(counted.visits)).toEqual(Object.keys(paths));
+  const watched = watch(page);
+  for (const [name, path] of Object.entries(paths)) {
+    watched.forget();
+    await page.goto(url(path));
+    await expect.poll(watched.different, { message: `a visit: ${name}`, timeout: 30_000 }).toEqual(counted.visits[name]);
+    await page.waitForLoadState("networkidle");
+    expect(watched.different(), `a visit: ${name}`).toEqual(counted.visits[name]);
+  }
+  // The page's clock goes on by less than half an hour in all, when the session would end.
+  await page.clock.install();
+  for (const [name, counts] of Object.entries(counted.five_minutes)) {
+    await page.goto(url(paths[name]));
+    await page.waitForLoadState("networkidle");
+    // The page's clock stands, and goes on only as we say: each answer has come before the next is asked for.
+    await page.clock.pauseAt(await page.evaluate(() => Date.now()) + 30_000);
+    await expect.poll(watched.idle, { timeout: 30_000 }).toBe(true);
+    watched.forget();
+    for (let second = 0; second < 300; second += 5) {
+      await page.clock.runFor(5000);
+      await page.evaluate(() => 0); // what was asked is known
+      await expect.poll(watched.idle, { timeout: 30_000 }).toBe(true);
+    }
+    expect(watched.all(), `five minutes: ${name}`).toEqual(counts);
+    await page.clock.resume();
+  }
+});
