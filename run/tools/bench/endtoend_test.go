@@ -124,11 +124,12 @@ func send(ctx context.Context, gateway string, nodes []string, rate int) {
 	senders.Wait()
 }
 
-// reading is the n-th of nodes that take turns. It changes from one to the next: a sensor
-// that is stuck would be recorded at each.
+// reading is the n-th of nodes that take turns. It changes by the least that a sensor
+// tells: detection would record one that is stuck, and one that leaps, at each reading.
 func reading(n int, nodes []string) string {
+	round := n / len(nodes)
 	return fmt.Sprintf(`{"id":"%x","node_id":%q,"temperature":%.1f,"humidity":%.1f}`,
-		n, nodes[n%len(nodes)], 21+float64(n/len(nodes)*7%11)/10, 40+float64(n/len(nodes)*5%13)/10)
+		n, nodes[n%len(nodes)], 21.5+float64(round/3%2)/10, 40+float64(round/5%2)/10)
 }
 
 func post(ctx context.Context, client *http.Client, gateway, body string) error {
