@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -26,7 +27,7 @@ func TestMisbehaviour(t *testing.T) {
 	p.start()
 	const nodes = 8
 	began := time.Now()
-	simulate := func(c nodesim.Config) *nodesim.Simulation {
+	simulate := func(c nodesim.Config) (s *nodesim.Simulation, end func()) {
 		t.Helper()
 		c.Gateway, c.Clock = p.url(), time.Now
 		s, err := nodesim.New(c)
@@ -36,14 +37,15 @@ func TestMisbehaviour(t *testing.T) {
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
 		running.Go(func() { _ = s.Run(ctx) })
-		t.Cleanup(func() { stop(); running.Wait() })
-		return s
+		end = func() { stop(); running.Wait() }
+		t.Cleanup(end)
+		return s, end
 	}
-	rogues := simulate(nodesim.Config{Misbehave: nodesim.Misbehaviours(), Prefix: "rogue"})
-	good := simulate(nodesim.Config{Nodes: nodes, Speed: 100}) // a reading every 300 ms
+	rogues, endRogues := simulate(nodesim.Config{Misbehave: nodesim.Misbehaviours(), Prefix: "rogue"})
+	good, endGood := simulate(nodesim.Config{Nodes: nodes, Speed: 100}) // a reading every 300 ms
 	reached := func(what string, condition func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("waited in vain: %s; %s; %s", what, good.Stats(), rogues.Stats())
 			}
@@ -59,6 +61,20 @@ func TestMisbehaviour(t *testing.T) {
 		t.Errorf("nodes noticed the others' misbehaviour: %s", s)
 	}
 	// 100 at once and 50 a second are let through; the flood tries 1,000.
+	reached("readings of the flood", func() bool {
+		flood := 0
+		for _, m := range server.Messages() {
+			if bytes.Contains(m.Data, []byte(`"rogue-flood"`)) {
+				flood++
+			}
+		}
+		return flood >= 100
+	})
+	// Nothing is degraded, and the three are known that send valid readings.
+	reached("the gateway to be healthy", func() bool { h := p.health(); return h != nil && h.Status == "healthy" && h.Nodes == nodes+3 })
+	// A request that is sent slowly may keep the gateway for longer than its end may take.
+	endRogues()
+	endGood()
 	flood := 0
 	seen := map[reading.Identity]reading.Reading{}
 	for _, m := range server.Messages() {
@@ -81,11 +97,8 @@ func TestMisbehaviour(t *testing.T) {
 			flood++
 		}
 	}
-	if most := 100 + int(60*time.Since(began).Seconds()); flood < 100 || flood > most {
-		t.Errorf("%d readings of the flood were taken in %s, want 100 to %d", flood, time.Since(began), most)
-	}
-	if h := p.health(); h == nil || h.Status != "healthy" || h.Nodes != nodes+3 {
-		t.Errorf("health after all that: %+v; want the nodes and the three that send valid readings", h)
+	if most := 100 + int(60*time.Since(began).Seconds()); flood > most {
+		t.Errorf("%d readings of the flood were taken in %s, want at most %d", flood, time.Since(began), most)
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Errorf("the gateway ended with %v", err)

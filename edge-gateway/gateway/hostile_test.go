@@ -74,7 +74,7 @@ func TestHostileBodies(t *testing.T) {
 			if status != c.status {
 				t.Errorf("answered %d %.200s, want %d", status, answer, c.status)
 			}
-			if took := time.Since(began); took > 10*time.Second {
+			if took := time.Since(began); took > 2*time.Minute {
 				t.Errorf("took %s", took)
 			}
 			var body struct {

@@ -171,7 +171,7 @@ func (s *site) run() {
 // work in the background brings about.
 func eventually(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for !condition() {
 		if time.Now().After(deadline) {
 			tb.Fatalf("waited in vain: %s", what)

@@ -57,7 +57,7 @@ func TestFullFileSystem(t *testing.T) {
 	// The space is there again, as soon as the file system has let go of what was
 	// deleted.
 	again := fill()
-	for deadline := time.Now().Add(10 * time.Second); again < 200 && time.Now().Before(deadline); again += fill() {
+	for deadline := time.Now().Add(3 * time.Minute); again < 200 && time.Now().Before(deadline); again += fill() {
 		time.Sleep(10 * time.Millisecond) // between two polls of the condition
 	}
 	if again < 200 {

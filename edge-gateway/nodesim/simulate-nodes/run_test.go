@@ -63,7 +63,7 @@ func TestSimulationFromTheCommandLine(t *testing.T) {
 	}()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.After(20 * time.Second); messages.Load() < 8; {
+	for end := time.After(3 * time.Minute); messages.Load() < 8; {
 		select {
 		case <-tick.C:
 		case <-end:
