@@ -133,6 +133,7 @@ func prepared(t *testing.T, change func(*soak)) *environment {
 	}
 	env := &environment{t: t, soak: soak{
 		duration: 8 * time.Second, nodes: 60, speed: 15, seed: 1, programs: paths, out: t.Output(), clock: time.Now,
+		environ: map[string][]string{"gateway": {"PUBLISH_TIMEOUT=8s"}}, // the machine may be slow, which is not the matter here
 	}}
 	if env.dir == "" {
 		env.dir = folder(t)
@@ -162,9 +163,15 @@ func (env *environment) send() {
 	for _, site := range env.sites {
 		env.running.Go(func() { _ = site.Run(env.ctx) })
 	}
-	for deadline := time.Now().Add(time.Minute); env.stats().Accepted < 100; sleep(20 * time.Millisecond) {
+	env.until("100 readings are accepted", func() bool { return env.stats().Accepted >= 100 })
+}
+
+// until waits until something is so.
+func (env *environment) until(what string, done func() bool) {
+	env.t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); !done(); sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			env.t.Fatalf("the nodes do not start sending: %s", env.stats())
+			env.t.Fatalf("waited in vain until %s: %s", what, env.stats())
 		}
 	}
 }
@@ -205,10 +212,13 @@ func (env *environment) stats() nodesim.Stats {
 	return sum
 }
 
-// observe waits and returns how many posts were accepted and failed meanwhile.
-func (env *environment) observe(duration time.Duration) (accepted, failed int64) {
+// observe waits, for so long and until at least one post was accepted and something else is
+// so, and returns how many posts were accepted and failed meanwhile.
+func (env *environment) observe(duration time.Duration, done func() bool) (accepted, failed int64) {
+	env.t.Helper()
 	before := env.stats()
 	sleep(duration)
+	env.until("posts are accepted", func() bool { return env.stats().Accepted > before.Accepted && done() })
 	after := env.stats()
 	return after.Accepted - before.Accepted, after.Failed - before.Failed
 }
@@ -250,7 +260,7 @@ func (env *environment) finish() error {
 
 // call calls the API as a signed-in user and returns the status.
 func (env *environment) call(path string) int {
-	ctx, cancel := context.WithTimeout(env.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(env.t.Context(), time.Minute)
 	defer cancel()
 	status, _ := env.users.all[0].Call(ctx, "GET", path, nil, nil)
 	return status
@@ -259,14 +269,9 @@ func (env *environment) call(path string) int {
 // waitRecovered waits until the API answers again.
 func (env *environment) waitRecovered(path string) time.Duration {
 	env.t.Helper()
-	for began := time.Now(); ; sleep(50 * time.Millisecond) {
-		if env.call(path) == 200 {
-			return time.Since(began)
-		}
-		if time.Since(began) > time.Minute {
-			env.t.Fatalf("the API does not recover: %d", env.call(path))
-		}
-	}
+	began := time.Now()
+	env.until("the API recovers", func() bool { return env.call(path) == 200 })
+	return time.Since(began)
 }
 
 func exact(sum ledger.Totals) string {

@@ -117,7 +117,7 @@ func (s *localSystem) start() {
 	s.exited = make(chan error, 1)
 	go func() { s.exited <- s.command.Wait() }()
 	var said string
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(said, "Ctrl-C stops it"); {
+	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(said, "Ctrl-C stops it"); {
 		said += s.output.take()
 		select {
 		case err := <-s.exited:
@@ -323,7 +323,7 @@ func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
 	victims := 0
 	for n := range times {
 		before := load.answered.Load()
-		for deadline := time.Now().Add(time.Minute); load.answered.Load() < before+100; sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); load.answered.Load() < before+100; sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("after %d kills the gateway answers nobody", n)
 			}
@@ -365,7 +365,7 @@ func settle(t *testing.T, local *localSystem, account *ledger.Ledger, load *send
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for {
 		var h gateway.Health
@@ -469,7 +469,7 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 // eventuallyGone waits for the end of processes.
 func eventuallyGone(t *testing.T, pids []int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); slices.ContainsFunc(pids, running); sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); slices.ContainsFunc(pids, running); sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("of processes %v some run on", pids)
 		}

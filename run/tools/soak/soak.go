@@ -35,7 +35,7 @@ const (
 	// trainingRowsPerNode bounds the readings of one node that a training run reads.
 	trainingRowsPerNode = 30
 	// quiesceTimeout bounds the wait for empty outboxes and subscriptions at the end.
-	quiesceTimeout = 3 * time.Minute
+	quiesceTimeout = 10 * time.Minute
 )
 
 // soak is one run.
@@ -89,10 +89,11 @@ func (s *soak) run(ctx context.Context) (err error) {
 func (s *soak) start(ctx context.Context, log *slog.Logger) (err error) {
 	s.log = log
 	if s.environ == nil {
-		// By default training reads too few rows for so many nodes: a reading is
-		// scored with those before it.
-		s.environ = map[string][]string{"train": {"TRAINING_ROWS=" + strconv.Itoa(trainingRowsPerNode*s.nodes)}}
+		s.environ = map[string][]string{}
 	}
+	// By default training reads too few rows for so many nodes: a reading is scored with
+	// those before it.
+	s.environ["train"] = append(s.environ["train"], "TRAINING_ROWS="+strconv.Itoa(trainingRowsPerNode*s.nodes))
 	s.logf("starting the programs")
 	s.cluster, err = cluster.Start(ctx, cluster.Options{Dir: s.dir, Sites: sites, Programs: s.programs, Environ: s.environ, Log: log})
 	if err != nil {

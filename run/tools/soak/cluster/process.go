@@ -18,7 +18,7 @@ import (
 // startTimeout bounds the time until a program opens its port, stopTimeout the time
 // from a signal to its exit.
 const (
-	startTimeout = time.Minute
+	startTimeout = 5 * time.Minute
 	stopTimeout  = 30 * time.Second
 )
 
