@@ -141,7 +141,7 @@ func TestProcess(t *testing.T) {
 			m, _ := numbered(t, i+1)
 			pushing.Go(func() { answers[i] = p.Push(m) })
 		}
-		for deadline := time.Now().Add(10 * time.Second); len(table.Rows()) < 2 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(3 * time.Minute); len(table.Rows()) < 2 && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond) // between two polls
 		}
 		if got := p.Terminate(); got != 0 {

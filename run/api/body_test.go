@@ -44,7 +44,7 @@ func TestMalformedTransfer(t *testing.T) {
 			if half, ok := connection.(*net.TCPConn); ok {
 				_ = half.CloseWrite()
 			}
-			_ = connection.SetReadDeadline(time.Now().Add(20 * time.Second))
+			_ = connection.SetReadDeadline(time.Now().Add(3 * time.Minute))
 			response, err := http.ReadResponse(bufio.NewReader(connection), nil)
 			if err != nil {
 				t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 // hostileTime bounds what one request may take however it is made; a machine
 // under the race detector needs a part of it.
-const hostileTime = 20 * time.Second
+const hostileTime = 2 * time.Minute
 
 // TestHostileBodies sends what is no request to the operation that anybody may
 // call. Each is refused, soon, and nothing of it is expanded in memory.

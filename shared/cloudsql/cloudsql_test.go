@@ -37,7 +37,7 @@ func TestOpenConnectsToNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("opening an unreachable database took %v", took)
 	}
 }

@@ -54,7 +54,7 @@ func send(t *testing.T, address, request string) answer {
 		t.Fatal(err)
 	}
 	defer func() { _ = connection.Close() }()
-	if err := connection.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := connection.SetDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(connection, request); err != nil {
@@ -120,7 +120,7 @@ type lateListener struct {
 	context.Context // until Close
 
 	close func()
-	late   chan net.Conn
+	late  chan net.Conn
 }
 
 func (l lateListener) Accept() (net.Conn, error) {

@@ -84,7 +84,7 @@ func postmaster(t *testing.T, dir string) int {
 // gone waits for the end of a process.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if !alive(pid) {
 			return
 		}

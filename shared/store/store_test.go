@@ -132,7 +132,7 @@ func (db fixture) waits(t *testing.T) {
 // wait returns once so many sessions wait for what others have not committed.
 func (db fixture) wait(t *testing.T, sessions int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for waiting := 0; waiting < sessions; {
 		err := db.pool.QueryRow(ctx, `

@@ -181,7 +181,7 @@ func (c caller) publishing(messages ...*pubsubpb.PubsubMessage) func(context.Con
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for !done() {
 		if time.Now().After(deadline) {
 			t.Fatalf("gave up waiting: %s", what)
@@ -222,7 +222,7 @@ func ackIDs(received []*pubsubpb.ReceivedMessage) []string {
 func answers(t *testing.T, want codes.Code, calls map[string]func(context.Context) error) {
 	t.Helper()
 	for name, call := range calls {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if err := call(ctx); status.Code(err) != want {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}

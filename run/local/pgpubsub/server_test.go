@@ -315,28 +315,35 @@ func TestSecondServerWaitsForTheFirst(t *testing.T) {
 	}
 }
 
+// TestCloseDoesNotWaitForPulls closes a server while a pull waits, which it would for five
+// seconds. On a machine that is busy closing may take as long for other reasons: once it must not.
 func TestCloseDoesNotWaitForPulls(t *testing.T) {
 	t.Parallel()
-	server, err := pgpubsub.Open(t.Context(), pgpubsub.Config{DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard()})
-	if err != nil {
-		t.Fatal(err)
+	var took time.Duration
+	for range 10 {
+		server, err := pgpubsub.Open(t.Context(), pgpubsub.Config{DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := caller{t: t, client: connect(t, server.Address()), name: "close"}
+		c.make("data", "ingest")
+		var pulling sync.WaitGroup
+		pulling.Go(func() {
+			_, _ = c.client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{Subscription: c.subscription("ingest"), MaxMessages: 1})
+		})
+		time.Sleep(50 * time.Millisecond) // lets the pull wait; it must work either way
+		began := time.Now()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		took = time.Since(began)
+		_ = c.client.Close() // or the library tries again
+		pulling.Wait()
+		if took < 4*time.Second {
+			return
+		}
 	}
-	c := caller{t: t, client: connect(t, server.Address()), name: "close"}
-	c.make("data", "ingest")
-	var pulling sync.WaitGroup
-	pulling.Go(func() {
-		_, _ = c.client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{Subscription: c.subscription("ingest"), MaxMessages: 1})
-	})
-	time.Sleep(50 * time.Millisecond) // lets the pull wait; it must work either way
-	began := time.Now()
-	if err := server.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("closed after %s", took)
-	}
-	_ = c.client.Close() // or the library tries again
-	pulling.Wait()
+	t.Errorf("closed after %s", took)
 }
 
 // TestLostConnections cuts the server's connections to PostgreSQL over and over,

@@ -55,11 +55,11 @@ func TestBacklogOfAMillion(t *testing.T) {
 	before := heap()
 	began := time.Now()
 	c = caller{t: t, client: connect(t, open(t, url).Address()), name: "million"}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 2*time.Minute {
 		t.Errorf("started after %s", took)
 	}
 	c.none("detect") // it has acknowledged all of them
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > 4*time.Minute {
 		t.Errorf("found nothing for the other subscription in %s", took)
 	}
 	seen := map[string]bool{}

@@ -67,7 +67,7 @@ func TestNewDayWaitsForNoReader(t *testing.T) {
 	if _, err := dump.Exec(t.Context(), `SELECT count(*) FROM sensor_data.readings`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := store.Append(ctx, batch(1, "b", readingstest.Now().AddDate(0, 0, 1))); err != nil {
 		t.Fatal(err)
