@@ -73,7 +73,7 @@ func (p *process) start() {
 	if err := p.command.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for p.health() == nil {
 		if time.Now().After(deadline) {
 			p.t.Fatal("the gateway does not answer")

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // examineAlone makes the network, starts a responder in it, and examines it as
 // a gateway at port 8080 does, and as a laptop does.
 func examineAlone(commands, port string) error {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	for command := range strings.SplitSeq(commands, "; ") {
 		if output, err := exec.CommandContext(ctx, "ip", strings.Fields(command)...).CombinedOutput(); err != nil {

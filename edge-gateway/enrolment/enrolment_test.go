@@ -316,7 +316,7 @@ func TestRun(t *testing.T) {
 		a.Time = func() time.Time { return truth }
 		a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", truth.Add(time.Hour)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	ended := make(chan error)
 	go func() { ended <- m.session.Run(ctx, func() enrolment.Report { return enrolment.Report{} }) }()

@@ -238,7 +238,7 @@ func TestStatesAreFilledInTheBackground(t *testing.T) {
 		}
 		return rows
 	}
-	for deadline := time.Now().Add(time.Minute); filled() < 2*sensors; time.Sleep(10 * time.Millisecond) { // between two polls of the condition
+	for deadline := time.Now().Add(5 * time.Minute); filled() < 2*sensors; time.Sleep(10 * time.Millisecond) { // between two polls of the condition
 		if time.Now().After(deadline) {
 			t.Fatalf("%d states", filled())
 		}

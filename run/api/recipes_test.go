@@ -180,7 +180,7 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 	var got []string // in whatever order they come
 	expect := func(from <-chan string, parts ...string) {
 		t.Helper()
-		for deadline := time.After(90 * time.Second); ; {
+		for deadline := time.After(5 * time.Minute); ; {
 			if slices.ContainsFunc(got, func(one string) bool {
 				return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(one, part) })
 			}) {

@@ -119,7 +119,7 @@ func TestService(t *testing.T) {
 	go func() { done <- serve(ctx, s, logging.Discard(), time.Now) }()
 	base := fmt.Sprintf("http://127.0.0.1:%d", port)
 	var response *http.Response
-	for deadline := time.Now().Add(time.Minute); ; { // long, for a machine that is busy with other tests
+	for deadline := time.Now().Add(5 * time.Minute); ; { // long, for a machine that is busy with other tests
 		response, err = http.Get(base + "/health")
 		if err == nil {
 			break

@@ -101,7 +101,7 @@ func TestHostPutsIntoItsDeadLetter(t *testing.T) {
 	t.Parallel()
 	pubsub := pubsubtest.Start(t)
 	pubsubtest.Topics(t, pubsub, "p", "dead")
-	topic := publisher.NewSingle(pubsubtest.Client(t, pubsub, "p"), "dead", 10*time.Second)
+	topic := publisher.NewSingle(pubsubtest.Client(t, pubsub, "p"), "dead", time.Minute)
 	t.Cleanup(topic.Stop)
 	refuses := func(context.Context, push.Message) error {
 		return push.Permanent(push.ReasonMalformed, errors.New("no JSON"))

@@ -42,8 +42,8 @@ type Options struct {
 const (
 	superuser    = "coldaisle"
 	database     = "coldaisle"
-	startTimeout = 60 * time.Second
-	stopTimeout  = 15 * time.Second
+	startTimeout = 3 * time.Minute
+	stopTimeout  = time.Minute
 	portAttempts = 3
 	// predecessorTimeout is how long a start waits for the server before it to end,
 	// looking once in each interval.

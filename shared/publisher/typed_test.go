@@ -23,7 +23,7 @@ func TestTyped(t *testing.T) {
 		}
 		return strconv.AppendInt(nil, int64(n), 10), map[string]string{"half": strconv.Itoa(n / 2)}, nil
 	}
-	numbers := publisher.NewTyped(client, "numbers", 10*time.Second, encode)
+	numbers := publisher.NewTyped(client, "numbers", time.Minute, encode)
 	t.Cleanup(numbers.Stop)
 	if err := numbers.Publish(t.Context(), 8); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestTyped(t *testing.T) {
 	if len(messages) != 1 || string(messages[0].Data) != "8" || messages[0].Attributes["half"] != "4" {
 		t.Errorf("published %v", messages)
 	}
-	absent := publisher.NewTyped(client, "absent", 10*time.Second, encode)
+	absent := publisher.NewTyped(client, "absent", time.Minute, encode)
 	t.Cleanup(absent.Stop)
 	if err := absent.Publish(t.Context(), 8); err == nil {
 		t.Error("a topic that does not exist took a message")

@@ -147,7 +147,7 @@ func TestDeadLetterIsTheOriginal(t *testing.T) {
 			t.Parallel()
 			server := pubsubtest.Start(t, pubsubtest.Limits())
 			pubsubtest.Topics(t, server, "p", "data-dead-letter")
-			topic := publisher.NewSingle(pubsubtest.Client(t, server, "p"), "data-dead-letter", 10*time.Second)
+			topic := publisher.NewSingle(pubsubtest.Client(t, server, "p"), "data-dead-letter", time.Minute)
 			t.Cleanup(topic.Stop)
 			m := example()
 			if c.change != nil {

@@ -41,7 +41,7 @@ func TestAcknowledgementsAreBounded(t *testing.T) {
 	if err := holding.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	long, cancelLong := context.WithTimeout(t.Context(), time.Minute)
+	long, cancelLong := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancelLong()
 	if err := s.admit(long); err != nil {
 		t.Error(err)

@@ -120,7 +120,7 @@ func (s *site) start(answers bool) {
 
 func (s *site) await(what string, done func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) { // between two polls
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(time.Millisecond) { // between two polls
 		if time.Now().After(deadline) {
 			s.t.Fatalf("waited a minute for %s", what)
 		}

@@ -214,7 +214,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 	mux := http.NewServeMux()
 	subscribers := map[string]int{} // by topic
 	for _, route := range pushbridge.Routes() {
-		dead := publisher.NewSingle(client, route.Topic+pushbridge.DeadLetterSuffix, 10*time.Second)
+		dead := publisher.NewSingle(client, route.Topic+pushbridge.DeadLetterSuffix, time.Minute)
 		t.Cleanup(dead.Stop)
 		mux.Handle("/"+route.Function, push.Handler(push.Config{
 			Function: route.Function, DeadLetter: dead, Clock: clock.Now, Log: logging.Discard(),
@@ -237,7 +237,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 	// quiet waits until every message is delivered, or waits for its next attempt.
 	quiet := func() {
 		t.Helper()
-		for deadline := time.Now().Add(2 * time.Minute); ; {
+		for deadline := time.Now().Add(10 * time.Minute); ; {
 			waiting, finished, due := clock.count(), int(done.Load()), 0
 			for _, m := range server.Messages() {
 				due += subscribers[m.Topic]

@@ -140,7 +140,7 @@ func pauseCommands(t *testing.T) (pause, resume string) {
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); {
+	for deadline := time.Now().Add(10 * time.Minute); !done(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("gave up waiting: %s", what)
 		}

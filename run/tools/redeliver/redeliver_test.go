@@ -69,7 +69,7 @@ func newPipeline(t *testing.T) *pipeline {
 	sensors := sensorcache.New(store.New(pool), time.Now)
 	alerts := detect.NewAlertPublisher(p.client, "alerts")
 	t.Cleanup(alerts.Stop)
-	dead := publisher.NewSingle(p.client, "data-dead-letter", 10*time.Second)
+	dead := publisher.NewSingle(p.client, "data-dead-letter", time.Minute)
 	t.Cleanup(dead.Stop)
 	from := origin.New(store.New(pool), time.Now, origin.Options{})
 	table := ingest.New(from, ingest.NewStates(store.New(pool), time.Now), pgreadings.New(pool, time.Now), sensors, logging.Discard(), nil)

@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds every wait.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // Build compiles a package main and returns the path of the program. pkg is relative
 // to the folder of the test.

@@ -159,7 +159,7 @@ func TestImageStartsAsTerraformStartsIt(t *testing.T) {
 // healthy waits until the probe's path answers.
 func healthy(t *testing.T, address string, ended <-chan error, output func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		response, err := http.Get(address)
 		if err == nil {
 			_ = response.Body.Close()
