@@ -274,12 +274,13 @@ func TestFailures(t *testing.T) {
 		t.Errorf("%d of %d verdicts used by a failed run", few.used(), verdicts)
 	}
 
-	away := newPlant(t, 800)
-	away.server.Stop()
 	// A machine that is busy may need the two seconds before it asks for the bucket.
+	var away *plant
 	var id int64
 	var err error
 	for patience := 2 * time.Second; patience < 5*time.Minute; patience *= 5 {
+		away = newPlant(t, 800)
+		away.server.Stop()
 		id = away.begin()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		err = away.deliver(ctx, id)

@@ -83,7 +83,7 @@ func connect(tb testing.TB, address string) *grpc.ClientConn {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = connection.Close() })
-	ready, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	ready, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
 	defer cancel()
 	connection.Connect()
 	for state := connection.GetState(); state != connectivity.Ready; state = connection.GetState() {

@@ -181,7 +181,7 @@ func (c caller) publishing(messages ...*pubsubpb.PubsubMessage) func(context.Con
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
+	deadline := time.Now().Add(8 * time.Minute)
 	for !done() {
 		if time.Now().After(deadline) {
 			t.Fatalf("gave up waiting: %s", what)

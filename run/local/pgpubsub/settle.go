@@ -25,7 +25,7 @@ const (
 	// callers wait.
 	maxSettling = 200_000
 	// settleTimeout bounds a round, and retryDelay is the pause after a failure.
-	settleTimeout = 30 * time.Second
+	settleTimeout = 2 * time.Minute
 	retryDelay    = 500 * time.Millisecond
 	// vacuumRows is how many dead rows are worth a VACUUM: with messages of a
 	// kilobyte, 20 MB.
