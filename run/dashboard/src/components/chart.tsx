@@ -147,7 +147,11 @@ function options(element: HTMLElement, latest: { current: ChartProps }): uPlot.O
   const { colour, unit, label, others = [], cursor } = latest.current;
   const css = getComputedStyle(element);
   const forced = matchMedia("(forced-colors: active)").matches;
-  const property = (name: string) => (forced ? (/band|line|soft/.test(name) ? "GrayText" : "CanvasText") : css.getPropertyValue(name).trim());
+  const property = (name: string) => {
+    if (!forced) return css.getPropertyValue(name).trim();
+    // A band must let what is drawn before it be seen, on whatever ground.
+    return name.endsWith("-band") ? "#80808030" : name === "--line" ? "#80808060" : name === "--surface" ? "Canvas" : "CanvasText";
+  };
   const line = property(colour);
   const band = forced ? "transparent" : property(`${colour}-band`);
   const text = property("--text-soft");
