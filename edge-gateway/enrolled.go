@@ -27,15 +27,22 @@ type topic interface {
 	close()
 }
 
-// enrolled publishes with what the API grants: while it grants nothing, each publish
-// fails at once, and readings go into the outbox.
+// enrolled publishes with what the API grants.
 type enrolled struct {
+	gateway.Granted // ready
+
 	session *enrolment.Session
 	connect func(enrolment.Target) topic
 
 	mu     sync.Mutex
 	target enrolment.Target
 	opened topic // at target; nil before the first publish
+}
+
+func newEnrolled(session *enrolment.Session, connect func(enrolment.Target) topic) *enrolled {
+	e := &enrolled{session: session, connect: connect}
+	e.Granted = func() (gateway.Publisher, error) { return e.ready() }
+	return e
 }
 
 // ready returns the topic of this moment.
@@ -53,24 +60,6 @@ func (e *enrolled) ready() (topic, error) {
 		e.opened, e.target = e.connect(target), target
 	}
 	return e.opened, nil
-}
-
-// Publish implements [gateway.Publisher].
-func (e *enrolled) Publish(ctx context.Context, m gateway.Message) error {
-	topic, err := e.ready()
-	if err != nil {
-		return err
-	}
-	return topic.Publish(ctx, m)
-}
-
-// PublishBacklog implements [gateway.Publisher].
-func (e *enrolled) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	topic, err := e.ready()
-	if err != nil {
-		return []error{err} // the first; the others are not tried
-	}
-	return topic.PublishBacklog(ctx, messages)
 }
 
 func (e *enrolled) close() {
@@ -160,9 +149,7 @@ func newTopic(
 	if session == nil {
 		return connect(enrolment.Target{ProjectID: s.ProjectID, Topic: s.DataTopic})
 	}
-	return &enrolled{session: session, connect: func(target enrolment.Target) topic {
-		return connect(target, credentials(session, google)...)
-	}}
+	return newEnrolled(session, func(target enrolment.Target) topic { return connect(target, credentials(session, google)...) })
 }
 
 // reportOf returns what an enrolled gateway reports each minute.

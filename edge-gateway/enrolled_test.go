@@ -181,7 +181,7 @@ func TestAccessToken(t *testing.T) {
 		running.Wait()
 	}
 	session := enrolment.NewSession(id, openClock(t.Context(), folder, time.Now, log), time.Now, "v1", true, log)
-	topic := &enrolled{session: session, connect: func(target enrolment.Target) topic {
+	topic := newEnrolled(session, func(target enrolment.Target) topic {
 		return &connecting{
 			open: func() (*pubsub.Client, error) {
 				return pubsub.NewClient(t.Context(), target.ProjectID, append(credentials(session, connections{}),
@@ -190,7 +190,7 @@ func TestAccessToken(t *testing.T) {
 			},
 			attempts: &gateway.Attempts{}, topic: target.Topic, timeout: 10 * time.Second, every: time.Second, clock: time.Now, log: log,
 		}
-	}}
+	})
 	defer topic.close()
 	m := gateway.Message{NodeID: "n1", Data: []byte("{}")}
 	if err := topic.Publish(t.Context(), m); err == nil {

@@ -70,6 +70,28 @@ type Publisher interface {
 	PublishBacklog(ctx context.Context, messages []Message) []error
 }
 
+// Granted publishes by what it gets for each call, as an enrolled gateway does: while
+// nothing is granted, each publish fails at once, and readings go into the outbox.
+type Granted func() (Publisher, error)
+
+// Publish implements [Publisher].
+func (g Granted) Publish(ctx context.Context, m Message) error {
+	granted, err := g()
+	if err != nil {
+		return err
+	}
+	return granted.Publish(ctx, m)
+}
+
+// PublishBacklog implements [Publisher].
+func (g Granted) PublishBacklog(ctx context.Context, messages []Message) []error {
+	granted, err := g()
+	if err != nil {
+		return []error{err} // the first; the others are not tried
+	}
+	return granted.PublishBacklog(ctx, messages)
+}
+
 // Outbox keeps readings that cannot be published. [outbox.Outbox] is one.
 type Outbox interface {
 	// Append returns once the record is durable.

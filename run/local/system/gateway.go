@@ -35,7 +35,8 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 		if session, corrected, err = s.enrol(ctx, filepath.Join(o.DataDir, "enrolment")); err != nil {
 			return err
 		}
-		publisher, now, enrolled = enrolledPublisher{topic, session}, corrected.Now, session
+		publisher = gateway.Granted(func() (gateway.Publisher, error) { return topic, session.Ready() })
+		now, enrolled = corrected.Now, session
 		config.Enrolment = session
 		config.Checks = append(config.Checks, gateway.Check{Name: "enrolment", Every: time.Second, Ask: session.Problem})
 	}
@@ -113,27 +114,4 @@ func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, 
 		s.log.WarnContext(ctx, "what was known of the time is lost, the API will tell it", "error", err.Error())
 	}
 	return enrolment.NewSession(id, corrected, s.options.Clock, "local", false, s.log), corrected, nil
-}
-
-// enrolledPublisher publishes while the API lets the gateway.
-type enrolledPublisher struct {
-	gateway.Publisher
-
-	session *enrolment.Session
-}
-
-// Publish implements [gateway.Publisher].
-func (p enrolledPublisher) Publish(ctx context.Context, m gateway.Message) error {
-	if err := p.session.Ready(); err != nil {
-		return err
-	}
-	return p.Publisher.Publish(ctx, m)
-}
-
-// PublishBacklog implements [gateway.Publisher].
-func (p enrolledPublisher) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	if err := p.session.Ready(); err != nil {
-		return []error{err} // the first; the others are not tried
-	}
-	return p.Publisher.PublishBacklog(ctx, messages)
 }
