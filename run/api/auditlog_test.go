@@ -123,6 +123,7 @@ func TestUnchangedIsNotAudited(t *testing.T) {
 	a := s.customer(t)
 	room := a.heldSensor(t, "n1")
 	alert := s.alert(t, "n1", s.now(), 55)
+	odd := s.anomaly(t, "n1")
 	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"n1","timestamp":"2026-03-01","anomaly_predicted":true}`)
 	for _, c := range []struct{ method, path, body string }{
 		{http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_temperature":50}`},
@@ -133,6 +134,7 @@ func TestUnchangedIsNotAudited(t *testing.T) {
 		{http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"renamed"}`},
 		{http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), ""},
 		{http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction), `{"feedback":"ok"}`},
+		{http.MethodPut, fmt.Sprintf("/api/v1/incidents/%d/verdict", odd), `{"verdict":"expected"}`},
 		{http.MethodPut, "/api/v1/ml/settings", `{"false_alarms_per_month":2}`},
 	} {
 		s.execute(t, `DELETE FROM audit_log`)

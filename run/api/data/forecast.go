@@ -55,13 +55,9 @@ type forecastStep struct {
 	Humidity     float64   `json:"humidity" doc:"Relative humidity in percent." example:"41.2"`
 }
 
-type forecastOutput struct {
-	Body forecastBody
-}
-
 func (h *Handlers) registerForecast(r *rest.API) {
 	// Called by a sensor's page.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getForecast", Method: http.MethodGet, Path: "/api/v1/ml/forecast/{sensor_id}", Tag: rest.TagLearning,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Forecast the next 20 seconds of a sensor",
@@ -72,28 +68,28 @@ func (h *Handlers) registerForecast(r *rest.API) {
 // errNoForecast answers for a sensor that no forecast can be made of.
 func errNoForecast() *rest.Error { return rest.NotFound("No forecast available") }
 
-func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (*forecastOutput, error) {
+func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (forecastBody, error) {
 	node, err := ownedNode(ctx, h.Store, in.SensorID)
 	if err != nil {
-		return nil, err
+		return forecastBody{}, err
 	}
 	if h.Forecaster == nil {
-		return nil, errNoForecast()
+		return forecastBody{}, errNoForecast()
 	}
 	latest, err := h.Newest.Latest(ctx, []readings.NodeRef{node})
 	if err != nil {
-		return nil, err
+		return forecastBody{}, err
 	}
 	last, ok := latest[node.ID]
 	if !ok {
-		return nil, errNoForecast()
+		return forecastBody{}, errNoForecast()
 	}
 	f, err := h.Forecaster.Forecast(ctx, auth.Caller(ctx), node, last)
 	if errors.Is(err, ErrNoForecast) {
-		return nil, errNoForecast()
+		return forecastBody{}, errNoForecast()
 	}
 	if err != nil {
-		return nil, err
+		return forecastBody{}, err
 	}
 	body := forecastBody{
 		NodeID: in.SensorID, ModelVersion: f.ModelVersion,
@@ -107,5 +103,5 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (*forecas
 			Temperature: s.Temperature, Humidity: s.Humidity,
 		}
 	})
-	return &forecastOutput{Body: body}, nil
+	return body, nil
 }

@@ -48,13 +48,9 @@ type reportedSensor struct {
 	MaxTemperature     *float64 `json:"max_temperature" doc:"Highest, in degrees Celsius; null without readings." example:"28.4"`
 }
 
-type reportOutput struct {
-	Body []reportedSensor `nullable:"false"`
-}
-
 func (h *Handlers) registerReport(r *rest.API) {
 	// Called by the report's page, a room at a time, and by people.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getReport", Method: http.MethodGet, Path: "/api/v1/data/report/{room_id}", Tag: rest.TagData,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Sum up how long the sensors of a room were outside their ranges",
@@ -64,7 +60,7 @@ func (h *Handlers) registerReport(r *rest.API) {
 	}, h.report)
 }
 
-func (h *Handlers) report(ctx context.Context, in *reportInput) (*reportOutput, error) {
+func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSensor, error) {
 	customer := auth.Caller(ctx)
 	sensors, err := h.Store.Sensors(ctx, customer, in.RoomID)
 	if err != nil {
@@ -101,7 +97,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*reportOutput, 
 			of.add(r, recommended, allowable)
 		}
 	}
-	return &reportOutput{Body: rest.List(sensors, func(s store.Sensor) reportedSensor {
+	return rest.List(sensors, func(s store.Sensor) reportedSensor {
 		body := reportedSensor{SensorID: s.ID, Name: s.Name}
 		if of := found[s.ID]; of != nil {
 			of.stand(end)
@@ -109,7 +105,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*reportOutput, 
 			body.MinTemperature, body.MaxTemperature = &of.lowest, &of.highest
 		}
 		return body
-	})}, nil
+	}), nil
 }
 
 // reported sums up the readings of a node, which come channel after channel, oldest

@@ -73,10 +73,6 @@ func (verdict) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-type incidentsOutput struct {
-	Body []Incident `nullable:"false"`
-}
-
 type timelineEvent struct {
 	At      time.Time `json:"at" doc:"When it happened, UTC." example:"2026-03-01T12:00:00Z"`
 	Event   string    `json:"event" enum:"opened,reopened,cleared,acknowledged,unacknowledged,merged,resolved" doc:"What happened." example:"opened"`
@@ -88,10 +84,6 @@ type incidentDetail struct {
 	Incident
 
 	Timeline []timelineEvent `json:"timeline" nullable:"false" doc:"What happened, oldest first."`
-}
-
-type incidentOutput struct {
-	Body incidentDetail
 }
 
 // nonzero is null for what is not there.
@@ -154,14 +146,14 @@ type Handlers struct {
 // Register adds the operations on incidents.
 func (h *Handlers) Register(r *rest.API) {
 	// Polled by the dashboard every few seconds.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "listIncidents", Method: http.MethodGet, Path: "/api/v1/incidents", Tag: rest.TagIncidents,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "List incidents, newest first",
 		Description: "`open` are those that last and those that nobody has acknowledged. A silence is computed when it is asked for: " +
 			"it is listed while it lasts.",
 	}, h.list)
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "getIncident", Method: http.MethodGet, Path: "/api/v1/incidents/{incident_id}", Tag: rest.TagIncidents,
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary:     "Read an incident and what happened to it",
@@ -169,7 +161,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Errors:      []error{store.ErrNoIncident},
 	}, h.incident)
 	// A repeat answers the same incidents, unchanged.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "acknowledgeIncidents", Method: http.MethodPost, Path: "/api/v1/incidents/acknowledge", Tag: rest.TagIncidents,
 		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Acknowledge incidents, by their ids or all of a room and kind",
@@ -178,7 +170,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Errors: []error{store.ErrNoIncident, store.ErrNoRoom},
 	}, h.acknowledge)
 	// A repeat sets the same verdict again, until a training run has used it.
-	rest.Register(r, rest.Operation{
+	rest.Answer(r, rest.Operation{
 		ID: "judgeIncident", Method: http.MethodPut, Path: "/api/v1/incidents/{incident_id}/verdict", Tag: rest.TagIncidents,
 		Keys: rest.WriteKeys, ByRoom: true,
 		Summary: "Say whether an anomaly was right, wrong or expected",
@@ -202,12 +194,12 @@ type listInput struct {
 // Resolve refuses a range that ends before it starts.
 func (in *listInput) Resolve(huma.Context) []error { return input.CheckRange(in.StartTime, in.EndTime) }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (*incidentsOutput, error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) ([]Incident, error) {
 	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil {
-		return &incidentsOutput{Body: []Incident{}}, nil
+		return []Incident{}, nil
 	}
 	found, err := h.find(ctx, in)
-	return &incidentsOutput{Body: found}, err
+	return found, err
 }
 
 // find lists the caller's incidents, newest first.
@@ -289,20 +281,20 @@ type incidentPath struct {
 	IncidentID string `path:"incident_id" doc:"Identifier of one of the caller's incidents." example:"41"`
 }
 
-func (h *Handlers) incident(ctx context.Context, in *incidentPath) (*incidentOutput, error) {
+func (h *Handlers) incident(ctx context.Context, in *incidentPath) (incidentDetail, error) {
 	customer := auth.Caller(ctx)
 	found, events, err := h.byID(ctx, customer, in.IncidentID)
 	if err != nil {
-		return nil, err
+		return incidentDetail{}, err
 	}
 	one := []Incident{found}
 	if err := h.markSilenced(ctx, customer, one); err != nil {
-		return nil, err
+		return incidentDetail{}, err
 	}
 	timeline := rest.List(events, func(e store.IncidentEvent) timelineEvent {
 		return timelineEvent{At: e.At.UTC(), Event: e.Event, Actor: nonzero(e.Actor), Comment: nonzero(e.Comment)}
 	})
-	return &incidentOutput{Body: incidentDetail{Incident: one[0], Timeline: timeline}}, nil
+	return incidentDetail{Incident: one[0], Timeline: timeline}, nil
 }
 
 func (h *Handlers) byID(ctx context.Context, customer int64, id string) (Incident, []store.IncidentEvent, error) {
@@ -364,14 +356,6 @@ func (a *incidentAcknowledgement) Resolve(huma.Context, *huma.PathBuffer) []erro
 	return nil
 }
 
-type acknowledgeInput struct {
-	Body incidentAcknowledgement
-}
-
-type acknowledgedOutput struct {
-	Body []Incident `nullable:"false"`
-}
-
 // who names the caller to others: a customer by the user name, an API key by its own.
 func who(ctx context.Context, s *store.Store) (string, error) {
 	if key, ok := auth.Key(ctx); ok {
@@ -381,7 +365,7 @@ func who(ctx context.Context, s *store.Store) (string, error) {
 	return customer.Username, err
 }
 
-func (h *Handlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*acknowledgedOutput, error) {
+func (h *Handlers) acknowledge(ctx context.Context, in *rest.Body[incidentAcknowledgement]) ([]Incident, error) {
 	customer := auth.Caller(ctx)
 	by, err := who(ctx, h.Store)
 	if err != nil {
@@ -436,7 +420,7 @@ func (h *Handlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*ackn
 	if err := h.markSilenced(ctx, customer, seen); err != nil {
 		return nil, err
 	}
-	return &acknowledgedOutput{Body: rest.List(seen, func(i Incident) Incident { return i })}, nil
+	return rest.List(seen, func(i Incident) Incident { return i }), nil
 }
 
 type judgeInput struct {
@@ -449,17 +433,13 @@ type incidentVerdict struct {
 	Verdict string   `json:"verdict" enum:"right,wrong,expected" doc:"right: something was wrong; wrong: nothing was; expected: somebody knew of it." example:"right"`
 }
 
-type judgedOutput struct {
-	Body Incident
-}
-
-func (h *Handlers) judge(ctx context.Context, in *judgeInput) (*judgedOutput, error) {
+func (h *Handlers) judge(ctx context.Context, in *judgeInput) (Incident, error) {
 	id, err := strconv.ParseInt(in.IncidentID, 10, 64)
 	if err != nil { // a silence, or nothing
 		if _, _, err := h.byID(ctx, auth.Caller(ctx), in.IncidentID); err != nil {
-			return nil, err
+			return Incident{}, err
 		}
-		return nil, store.ErrNoAnomaly
+		return Incident{}, store.ErrNoAnomaly
 	}
 	one := make([]Incident, 1)
 	err = audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
@@ -470,14 +450,15 @@ func (h *Handlers) judge(ctx context.Context, in *judgeInput) (*judgedOutput, er
 		after, err := tx.JudgeIncident(ctx, auth.Caller(ctx), id, store.IncidentVerdict(in.Body.Verdict))
 		one[0] = incidentOf(after)
 		return audit.Entry{
-			Subject: "incident:" + one[0].ID, Before: map[string]any{"verdict": nonzero(string(before.Verdict))}, After: map[string]any{"verdict": in.Body.Verdict},
+			Subject: "incident:" + one[0].ID, Before: map[string]any{"verdict": nonzero(string(before.Verdict))}, After: map[string]any{"verdict": nonzero(in.Body.Verdict)},
 		}, err
 	})
 	if err != nil {
-		return nil, err
+		return Incident{}, err
 	}
 	h.Retrainer.StartDue(ctx, auth.Caller(ctx))
-	return &judgedOutput{Body: one[0]}, h.markSilenced(ctx, auth.Caller(ctx), one)
+	err = h.markSilenced(ctx, auth.Caller(ctx), one)
+	return one[0], err
 }
 
 // maxSubject is how many characters of a subject the audit log has.
