@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,63 +103,109 @@ func TestFailedMigration(t *testing.T) {
 // mixture, and nobody has the lock, unless giving it back is what failed.
 func TestEveryCommandMayFail(t *testing.T) {
 	t.Parallel()
-	c, folders := released(t, pipeline("api:0", "ingest:0", "detect:0"))
-	counter, failing := filepath.Join(t.TempDir(), "commands"), filepath.Join(t.TempDir(), "failing")
-	for _, folder := range folders {
+	f := newFailing(t, false)
+	for fails := 1; f.after(fails); fails++ {
+	}
+}
+
+// TestEveryAnswerMayBeLost does the same with the network lost a moment later: the command
+// has changed what it changes, and the release does not hear of it.
+func TestEveryAnswerMayBeLost(t *testing.T) {
+	t.Parallel()
+	f := newFailing(t, true)
+	_, _, _, good, commands := f.play(0)
+	if !good {
+		t.Fatal("no command failed, and the release did")
+	}
+	played := 0
+	for i, command := range commands {
+		if regexp.MustCompile(`^(gcloud (storage (cp|rm)|run jobs (update|execute)|run services update-traffic|pubsub topics publish)|terraform apply)\b`).MatchString(command) {
+			played++
+			f.after(i + 1)
+		}
+	}
+	if played < 10 {
+		t.Errorf("%d of %d commands change something: some are not seen", played, len(commands))
+	}
+}
+
+// failing plays releases in one cloud, each with a command that fails.
+type failing struct {
+	t                *testing.T
+	cloud            *cloud
+	folders          map[string]string
+	counter, failing string // files: the commands of a release, and the number of that which fails
+	number           int
+}
+
+// newFailing makes the tools count their calls. The call that fails does nothing, or, with
+// late, what it always does.
+func newFailing(t *testing.T, late bool) *failing {
+	t.Helper()
+	f := &failing{t: t, counter: filepath.Join(t.TempDir(), "commands"), failing: filepath.Join(t.TempDir(), "failing")}
+	f.cloud, f.folders = released(t, pipeline("api:0", "ingest:0", "detect:0"))
+	for _, folder := range f.folders {
 		for _, tool := range []string{"gcloud", "terraform"} {
 			path := filepath.Join(folder, tool)
-			text, err := os.ReadFile(path)
-			if err != nil {
+			if _, err := os.Stat(path); err != nil {
 				continue // not in this image
 			}
-			first := fmt.Sprintf("#!/bin/sh\necho \"%[1]s $*\" >>%[2]s\nif [ \"$(sed -n '$=' %[2]s)\" = \"$(cat %[3]s)\" ]; then echo lost >&2; exit 1; fi\n", tool, counter, failing)
-			if err := os.WriteFile(path, append([]byte(first), text[len("#!/bin/sh\n"):]...), 0o700); err != nil {
+			text := fmt.Sprintf("#!/bin/sh\necho \"%[1]s $*\" >>%[2]s\nif [ \"$(sed -n '$=' %[2]s)\" = \"$(cat %[3]s)\" ]; then %[4]t && %[5]s \"$@\"; echo lost >&2; exit 1; fi\nexec %[5]s \"$@\"\n",
+				tool, f.counter, f.failing, late, path+".real")
+			if err := errors.Join(os.Rename(path, path+".real"), os.WriteFile(path, []byte(text), 0o700)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	number := 0
-	// play releases a version of its own and returns what commands that took.
-	play := func(fails int) (r *release, before, after map[string]string, good bool, commands []string) {
-		number++
-		v := pipeline(fmt.Sprintf("api:%d", number), fmt.Sprintf("ingest:%d", number), fmt.Sprintf("detect:%d", number))
-		r, before, after = c.begin(t, fmt.Sprintf("b%d", number), v, folders), c.live(), v.live()
-		if err := errors.Join(os.WriteFile(failing, []byte(strconv.Itoa(fails)), 0o600), os.WriteFile(counter, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		good = r.play(nil)
-		given, err := os.ReadFile(counter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r, before, after, good, strings.Split(strings.TrimSpace(string(given)), "\n")
+	return f
+}
+
+// play releases a version of its own and returns what commands that took.
+func (f *failing) play(fails int) (r *release, before, after map[string]string, good bool, commands []string) {
+	f.t.Helper()
+	f.number++
+	v := pipeline(fmt.Sprintf("api:%d", f.number), fmt.Sprintf("ingest:%d", f.number), fmt.Sprintf("detect:%d", f.number))
+	r, before, after = f.cloud.begin(f.t, fmt.Sprintf("b%d", f.number), v, f.folders), f.cloud.live(), v.live()
+	if err := errors.Join(os.WriteFile(f.failing, []byte(strconv.Itoa(fails)), 0o600), os.WriteFile(f.counter, nil, 0o600)); err != nil {
+		f.t.Fatal(err)
 	}
-	for fails := 1; ; fails++ {
-		r, before, after, good, commands := play(fails)
-		if len(commands) < fails {
-			if !good {
-				t.Errorf("no command failed, and the release did:\n%s", r.output())
-			}
-			break
+	good = r.play(nil)
+	given, err := os.ReadFile(f.counter)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r, before, after, good, strings.Split(strings.TrimSpace(string(given)), "\n")
+}
+
+// after plays a release whose command of that number fails, and looks at what serves then.
+// It reports whether there was one.
+func (f *failing) after(fails int) bool {
+	f.t.Helper()
+	r, before, after, good, commands := f.play(fails)
+	if len(commands) < fails {
+		if !good {
+			f.t.Errorf("no command failed, and the release did:\n%s", r.output())
 		}
-		what := commands[fails-1]
-		// What comes after the smoke test is notes and the lock.
-		late := strings.Contains(what, bucket+"/release/la") || strings.Contains(what, bucket+"/release/lo")
-		if live := c.live(); !cmp.Equal(live, before) && !cmp.Equal(live, after) || good != cmp.Equal(live, after) && !late {
-			t.Errorf("%s failed, the release is good: %t. What serves (-before +now):\n%s\n%s", what, good, cmp.Diff(before, live), r.output())
+		return false
+	}
+	what := commands[fails-1]
+	// What comes after the smoke test is notes and the lock.
+	late := strings.Contains(what, bucket+"/release/la") || strings.Contains(what, bucket+"/release/lo")
+	if live := f.cloud.live(); !cmp.Equal(live, before) && !cmp.Equal(live, after) || good != cmp.Equal(live, after) && !late {
+		f.t.Errorf("%s failed, the release is good: %t. What serves (-before +now):\n%s\n%s", what, good, cmp.Diff(before, live), r.output())
+	}
+	if executions, _ := f.cloud.did(); good && !slices.Contains(executions, "migrate expand of "+after["api"]+" with api,detect,ingest") {
+		f.t.Errorf("%s failed: good without a migration before the apply\n%s", what, r.output())
+	}
+	if lock := f.cloud.object("release/lock"); lock != "" {
+		if good || !late {
+			f.t.Errorf("%s failed: the lock is held\n%s", what, r.output())
 		}
-		if executions, _ := c.did(); good && !slices.Contains(executions, "migrate expand of "+after["api"]+" with api,detect,ingest") {
-			t.Errorf("%s failed: good without a migration before the apply\n%s", what, r.output())
-		}
-		if lock := c.object("release/lock"); lock != "" {
-			if good || !late {
-				t.Errorf("%s failed: the lock is held\n%s", what, r.output())
-			}
-			if r, _, _, good, _ := play(0); !good {
-				t.Errorf("%s failed, and the next release too:\n%s", what, r.output())
-			}
+		if r, _, _, good, _ := f.play(0); !good {
+			f.t.Errorf("%s failed, and the next release too:\n%s", what, r.output())
 		}
 	}
+	return true
 }
 
 // TestOtherRegionThanConfigured has the build's project or region differ from those
