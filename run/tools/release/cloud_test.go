@@ -52,6 +52,8 @@ type cloud struct {
 	registered, sensor, hot, latest string
 	// deliver, if not nil, gets what is published instead.
 	deliver func(data []byte, attributes map[string]string) error
+	// submit plays a build of the version of a number, and reports whether it succeeded.
+	submit func(number int) bool
 	// history is every change of traffic, as SERVICE REVISION.
 	history []string
 }
@@ -179,6 +181,12 @@ func (c *cloud) routes() http.Handler {
 		}
 	})
 
+	mux.HandleFunc("POST /builds/{number}", func(w http.ResponseWriter, r *http.Request) {
+		if number, err := strconv.Atoi(r.PathValue("number")); err != nil || !c.submit(number) {
+			http.Error(w, "the build failed", http.StatusBadGateway)
+		}
+	})
+
 	// The API that serves, and below /next its newest revision, as the smoke test sees them.
 	for path, answer := range map[string]string{
 		"GET %s/health": "200 healthy", "GET %s/openapi.json": `200 "openapi"`, "GET %s/{$}": `200 <script type="module"`,
@@ -208,12 +216,13 @@ func (c *cloud) routes() http.Handler {
 	return mux
 }
 
-// answers reports whether the image of the API's revision has a word in its name.
+// answers reports whether the image of the API's revision has a word in its name, or there
+// is none.
 func (c *cloud) answers(revision func(*service) string, word string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.services["api"]
-	return s != nil && strings.Contains(s.images[revision(s)], word)
+	return s == nil || strings.Contains(s.images[revision(s)], word)
 }
 
 // customer answers the release's customer as the API does, for as much as

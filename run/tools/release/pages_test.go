@@ -1,11 +1,13 @@
 package release
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,16 +16,31 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // pageState is what of a project the commands of the operating pages change, apart from
 // what [cloud] has. It lies in a file, since each command is a process of its own.
 type pageState struct {
+	Version   int               // of the sources that are checked out: see numbered
 	Secrets   []string          // contents of SECRET_KEY's versions, empty when destroyed
-	Instances map[string]bool   // databases, and whether they are protected
-	Backups   map[string]string // database by id
-	Tables    map[string]bool
-	Done      []string // what was done, in order
+	Key       int               // version of it that the API's newest revision has
+	Instances map[string]string // what is in each database
+	Protected map[string]bool   // databases that may not be deleted
+	Backups   []backup          // by id, from 1 on
+	Tables    map[string]string // what is in each
+	Buckets   map[string]bool
+	Pushes    []string // endpoints of the subscription, one after the other
+	Applied   string   // variables of terraform's last apply
+	Locked    []string // folders whose providers are locked
+}
+
+type backup struct{ Instance, Content string }
+
+// numbered is the version of a number: 2 has the functions ingest:2 and detect:2.
+func numbered(n int) version {
+	return pipeline(fmt.Sprintf("registry/api@sha256:%064d", n), fmt.Sprintf("ingest:%d", n), fmt.Sprintf("detect:%d", n))
 }
 
 // page stands in for the programs that operators call, and is told which. It refuses what
@@ -41,9 +58,12 @@ func page(arguments []string) error {
 	if err := s.run(arguments[0], arguments[1:]); err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(arguments, " "), err)
 	}
-	s.Done = append(s.Done, strings.Join(arguments, " "))
-	encoded, _ = json.Marshal(s)
-	return os.WriteFile(path, encoded, 0o600)
+	// In a pipeline several commands run at a time, of which one changes something.
+	changed, _ := json.Marshal(s)
+	if bytes.Equal(changed, encoded) {
+		return nil
+	}
+	return errors.Join(os.WriteFile(path+".new", changed, 0o600), os.Rename(path+".new", path))
 }
 
 func (s *pageState) run(program string, arguments []string) error {
@@ -54,6 +74,11 @@ func (s *pageState) run(program string, arguments []string) error {
 		return s.bq(strings.Join(arguments, " "))
 	case "terraform":
 		return s.terraform(arguments)
+	case "git":
+		if arguments[0] == "checkout" && len(arguments) == 2 {
+			_, err := fmt.Sscanf(arguments[1], "v%d", &s.Version)
+			return err
+		}
 	case "make":
 		for _, target := range arguments {
 			if !strings.Contains(os.Getenv("PAGE_MAKEFILE"), " "+target+" ") {
@@ -61,21 +86,39 @@ func (s *pageState) run(program string, arguments []string) error {
 			}
 		}
 	case "go":
-		if len(arguments) < 2 || arguments[0] != "run" {
-			return errors.New("no such command")
-		}
-		if _, err := os.Stat(arguments[1]); err != nil {
-			return err
-		}
-		if strings.HasSuffix(arguments[1], "/image") {
-			fmt.Println("registry/api@sha256:" + strings.Repeat("0", 64))
-		}
+		return s.tool(arguments)
 	}
 	return nil
 }
 
-// gcloud knows what changes the state. Whether a command and its flags exist is asked of
-// the SDK itself, in package docs.
+// tool runs a program of the repository, whose flags must be its own.
+func (s *pageState) tool(arguments []string) error {
+	if len(arguments) < 2 || arguments[0] != "run" {
+		return errors.New("no such command")
+	}
+	source, err := os.ReadFile(filepath.Join(arguments[1], "main.go"))
+	if err != nil {
+		return err
+	}
+	for _, argument := range arguments[2:] {
+		if name, isFlag := strings.CutPrefix(argument, "-"); isFlag && !strings.Contains(string(source), `"`+name+`"`) {
+			return errors.New("no flag " + argument)
+		}
+	}
+	switch filepath.Base(arguments[1]) {
+	case "image":
+		fmt.Println(numbered(s.Version).api)
+	case "archive":
+		err = os.MkdirAll("dist/functions", 0o700)
+		for name, archive := range numbered(s.Version).functions {
+			err = errors.Join(err, os.WriteFile("dist/functions/"+name+".zip", []byte(archive), 0o600))
+		}
+	}
+	return err
+}
+
+// gcloud knows what changes the state, and leaves to the releases' stand-in what that one
+// knows. Whether a command and its flags exist is asked of the SDK itself, in package docs.
 func (s *pageState) gcloud(arguments []string) error {
 	flags, words := map[string]string{}, []string(nil)
 	for i := 0; i < len(arguments); i++ {
@@ -85,7 +128,8 @@ func (s *pageState) gcloud(arguments []string) error {
 			continue
 		}
 		name, value, given := strings.Cut(flag, "=")
-		if !given && i+1 < len(arguments) && !strings.HasPrefix(arguments[i+1], "--") && name != "no-deletion-protection" && name != "quiet" {
+		alone := slices.Contains([]string{"no-deletion-protection", "quiet", "recursive", "all-versions", "long", "to-latest", "wait"}, name)
+		if !given && !alone && i+1 < len(arguments) && !strings.HasPrefix(arguments[i+1], "--") {
 			i++
 			value = arguments[i]
 		}
@@ -105,112 +149,241 @@ func (s *pageState) gcloud(arguments []string) error {
 		}
 		s.Secrets = append(s.Secrets, string(content))
 		fmt.Printf("projects/1/secrets/SECRET_KEY/versions/%d\n", len(s.Secrets))
+		return nil
 	case "secrets versions access":
 		if len(s.Secrets) == 0 || s.Secrets[len(s.Secrets)-1] == "" {
 			return errors.New("NOT_FOUND")
 		}
 		fmt.Print(s.Secrets[len(s.Secrets)-1])
+		return nil
 	case "secrets versions list":
 		for i, content := range slices.Backward(s.Secrets) {
 			if content != "" {
 				fmt.Println(i + 1)
 			}
 		}
+		return nil
 	case "secrets versions destroy":
 		number, err := strconv.Atoi(words[3])
-		if err != nil || number < 1 || number > len(s.Secrets) || s.Secrets[number-1] == "" {
-			return errors.New("no such version")
+		if err != nil || number < 1 || number > len(s.Secrets) || s.Secrets[number-1] == "" || number == s.Key {
+			return errors.New("no such version, or the API has it")
 		}
 		s.Secrets[number-1] = ""
+		return nil
+	case "run services update":
+		_, number, _ := strings.Cut(flags["update-secrets"], "SECRET_KEY=SECRET_KEY:")
+		var err error
+		if s.Key, err = strconv.Atoi(number); err != nil || s.Key > len(s.Secrets) || s.Secrets[s.Key-1] == "" {
+			return errors.New("no such version")
+		}
+		return nil
 	case "sql backups create":
-		if _, ok := s.Instances[flags["instance"]]; !ok {
+		content, ok := s.Instances[flags["instance"]]
+		if !ok {
 			return errors.New("no such instance")
 		}
-		s.Backups[strconv.Itoa(len(s.Backups)+1)] = flags["instance"]
+		s.Backups = append(s.Backups, backup{flags["instance"], content})
+		return nil
 	case "sql backups restore":
-		from, ok := s.Backups[words[3]]
-		if _, exists := s.Instances[flags["restore-instance"]]; !ok || !exists || flags["backup-instance"] != "" && flags["backup-instance"] != from {
+		number, err := strconv.Atoi(words[3])
+		if err != nil || number < 1 || number > len(s.Backups) {
 			return errors.New("no such backup")
 		}
+		from := s.Backups[number-1]
+		if _, exists := s.Instances[flags["restore-instance"]]; !exists || flags["backup-instance"] != "" && flags["backup-instance"] != from.Instance {
+			return errors.New("no such instance")
+		}
+		s.Instances[flags["restore-instance"]] = from.Content
+		return nil
 	case "sql instances clone":
-		s.Instances[words[4]] = s.Instances[words[3]]
+		s.Instances[words[4]], s.Protected[words[4]] = s.Instances[words[3]]+" as of "+flags["point-in-time"], s.Protected[words[3]]
+		return nil
 	case "sql instances patch":
 		_, off := flags["no-deletion-protection"]
-		s.Instances[words[3]] = s.Instances[words[3]] && !off
+		s.Protected[words[3]] = s.Protected[words[3]] && !off
+		return nil
 	case "sql instances delete":
-		if s.Instances[words[3]] {
+		if s.Protected[words[3]] {
 			return errors.New("the instance is protected")
 		}
 		delete(s.Instances, words[3])
-	case "run services describe":
-		fmt.Println("registry/api@sha256:" + strings.Repeat("0", 64))
+		return nil
+	case "pubsub subscriptions modify-push-config":
+		endpoint := flags["push-endpoint"]
+		if endpoint != "" && (flags["push-auth-token-audience"] != endpoint || flags["push-auth-service-account"] == "") {
+			return errors.New("the function refuses who pushes")
+		}
+		s.Pushes = append(s.Pushes, endpoint)
+		return nil
+	case "functions describe " + words[2]:
+		fmt.Println("https://" + words[2] + ".example.com")
+		return nil
+	case "builds submit ":
+		s.Version++ // work goes on
+		return send(http.MethodPost, fmt.Sprintf("/builds/%d", s.Version-1), "", nil, nil)
 	case "projects describe " + project:
 		fmt.Println("1")
+		return nil
+	}
+	switch known := commands(); {
+	case flags["recursive"] == "" && strings.HasPrefix(strings.Join(words, " "), "storage cp gs://"):
+		return download(words[2], words[3])
+	case strings.HasPrefix(strings.Join(words, " "), "storage rm gs://"):
+		if _, everything := flags["recursive"]; everything {
+			delete(s.Buckets, strings.TrimPrefix(words[2], "gs://"))
+			return nil
+		}
+		return runGcloud(arguments)
+	case known[strings.Join(words[:2], " ")].run != nil, known[strings.Join(words[:3], " ")].run != nil:
+		return runGcloud(arguments)
 	}
 	return nil
+}
+
+// download copies an object into a file.
+func download(from, to string) error {
+	bucket, name, generation, err := place(from)
+	if err != nil {
+		return err
+	}
+	var content []byte
+	err = call(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(name)+"?alt=media&generation="+generation, nil, &content)
+	return errors.Join(err, os.WriteFile(to, content, 0o600))
 }
 
 // bq copies, fills and removes tables.
 func (s *pageState) bq(command string) error {
-	table := regexp.MustCompile(project + `[:.](sensor_data\.\w+)(@\d+)?`)
-	var named []string
-	for _, match := range table.FindAllStringSubmatch(command, -1) {
-		named = append(named, match[1])
+	if strings.HasSuffix(command, " rm -r -f "+project+":sensor_data") {
+		clear(s.Tables)
+		return nil
 	}
-	if strings.Contains(command, " cp ") && len(named) == 2 {
-		s.Tables[named[1]] = true
+	table := regexp.MustCompile(project + `[:.](sensor_data\.\w+)(@\d+)?`)
+	named := table.FindAllStringSubmatch(command, -1)
+	if len(named) == 2 && strings.Contains(command, " cp ") {
+		s.Tables[named[1][1]] = s.Tables[named[0][1]] + named[0][2]
 	}
 	for _, name := range named {
-		if !s.Tables[name] {
-			return fmt.Errorf("no table %s", name)
+		if s.Tables[name[1]] == "" {
+			return fmt.Errorf("no table %s", name[1])
 		}
 	}
+	if len(named) == 2 && strings.Contains(command, "INSERT INTO") {
+		s.Tables[named[0][1]] += " and " + s.Tables[named[1][1]]
+	}
 	if strings.Contains(command, " rm ") {
-		delete(s.Tables, named[0])
+		delete(s.Tables, named[0][1])
 	}
 	return nil
 }
 
-// terraform knows the variables and outputs of the real configuration.
+// terraform knows the variables and outputs of the real configuration. What a release
+// calls it leaves to the releases' stand-in.
 func (s *pageState) terraform(arguments []string) error {
-	known := func(file, kind, name string) error {
-		text, err := os.ReadFile(filepath.Join(os.Getenv("PAGE_TERRAFORM"), file))
-		if err == nil && !strings.Contains(string(text), kind+` "`+name+`"`) {
-			err = fmt.Errorf("no %s %s", kind, name)
+	if folder, ok := strings.CutPrefix(arguments[0], "-chdir="); ok {
+		if err := os.Chdir(folder); err != nil {
+			return err
 		}
-		return err
+		arguments = arguments[1:]
 	}
 	work, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	folder := "."
+	folder, last := ".", arguments[len(arguments)-1]
 	if strings.HasSuffix(work, "/bootstrap") {
 		folder = "bootstrap"
+	} else if !s.Buckets[bucket] {
+		return errors.New("the bucket of the state does not exist")
 	}
+	known := func(file, kind, name string) error {
+		text, err := os.ReadFile(filepath.Join(os.Getenv("PAGE_TERRAFORM"), folder, file))
+		if err == nil && !strings.Contains(string(text), kind+` "`+name+`"`) {
+			err = fmt.Errorf("no %s %s", kind, name)
+		}
+		return err
+	}
+	variables := map[string]string{}
 	for i, argument := range arguments {
 		if argument == "-var" {
-			name, _, _ := strings.Cut(arguments[i+1], "=")
-			if err := known(folder+"/variables.tf", "variable", name); err != nil {
+			name, value, _ := strings.Cut(arguments[i+1], "=")
+			if err := known("variables.tf", "variable", name); err != nil {
 				return err
 			}
+			variables[name] = value
 		}
 	}
-	switch arguments[0] {
-	case "init":
+	_, initialised := os.Stat(".initialised")
+	switch {
+	case arguments[0] == "init":
 		return os.WriteFile(".initialised", nil, 0o600)
-	case "output":
-		fmt.Println(os.Getenv("RELEASE_CLOUD"))
-		return known(folder+"/outputs.tf", "output", arguments[len(arguments)-1])
-	case "apply", "destroy":
-		if _, err := os.Stat(".initialised"); err != nil {
-			return errors.New("not initialised")
+	case arguments[0] == "output":
+		if err := known("outputs.tf", "output", last); err != nil {
+			return err
 		}
-		if arguments[0] == "destroy" && folder == "." && !slices.ContainsFunc(s.Done, func(done string) bool { return strings.Contains(done, "deletion_protection=false") }) {
-			return errors.New("deletion_protection is set")
+		if strings.HasPrefix(last, "api_") || strings.HasPrefix(last, "takes_") {
+			return runTerraform(arguments)
 		}
+		fmt.Println("printed")
+		return nil
+	case initialised != nil:
+		return errors.New("not initialised")
+	case arguments[0] == "providers":
+		s.Locked = append(s.Locked, folder)
+		return nil
+	case arguments[0] == "plan":
+		archives, _ := json.Marshal(archives())
+		return errors.Join(os.WriteFile("functions.json", archives, 0o600), runTerraform(arguments))
+	case arguments[0] == "apply" && slices.Contains(arguments, "-json"):
+		return runTerraform(arguments)
+	case folder == "bootstrap":
+		if arguments[0] == "destroy" && s.Buckets[bucket] {
+			return errors.New("the bucket of the state is not empty")
+		}
+		s.Buckets[bucket] = arguments[0] == "apply"
+		return nil
+	case arguments[0] == "apply":
+		s.Applied = strings.Join(arguments, " ")
+		return s.apply(variables["api_image"])
+	default:
+		if !strings.Contains(s.Applied, "deletion_protection=false") || len(s.Tables) > 0 || s.Buckets[project+"-models"] {
+			return errors.New("it is protected, or there is something in it")
+		}
+		clear(s.Instances)
+		return errors.Join(deploy([]string{"api"}), deploy([]string{"ingest"}), deploy([]string{"detect"}))
 	}
-	return nil
+}
+
+// archives are those that lie beside the configuration, by function.
+func archives() map[string]string {
+	found := map[string]string{}
+	paths, _ := filepath.Glob("../dist/functions/*.zip")
+	for _, path := range paths {
+		content, _ := os.ReadFile(path)
+		found[strings.TrimSuffix(filepath.Base(path), ".zip")] = string(content)
+	}
+	return found
+}
+
+// apply makes the functions of the archives, and the API where it has an image. Cloud Run
+// starts no revision whose secret is not there.
+func (s *pageState) apply(image string) error {
+	var err error
+	components := []string{"api"}
+	for name, archive := range archives() {
+		components = append(components, name)
+		err = errors.Join(err, deploy([]string{name, archive}))
+	}
+	if len(components) == 1 {
+		return errors.New("no archives")
+	}
+	s.Instances["coldaisle"], s.Protected["coldaisle"] = "data", true
+	if image == "" {
+		return err
+	}
+	if len(s.Secrets) == 0 {
+		return errors.New("SECRET_KEY has no version")
+	}
+	return errors.Join(err, deploy([]string{"api", image, strings.Join(components, ",")}))
 }
 
 // TestPagesRun runs each command of the operating pages, in the order in which they stand
@@ -218,67 +391,123 @@ func (s *pageState) terraform(arguments []string) error {
 func TestPagesRun(t *testing.T) {
 	t.Parallel()
 	const old = "an-old-key-of-more-than-32-bytes-0001"
-	for name, want := range map[string]func(s pageState) error{
-		"deploy": func(s pageState) error {
-			if len(s.Secrets) != 1 || !order(s.Done, "terraform apply -lock-timeout=10m -var project_id", "-var api_image=", "gcloud secrets versions add", "-var api_image=registry/api@", "run jobs execute migrate") {
-				return errors.New("the key, the image and the migration do not come in this order")
-			}
-			return nil
-		},
-		"upgrade":   func(s pageState) error { return nil }, // TestByHand has what becomes of the project
-		"roll-back": func(s pageState) error { return nil },
-		"restore": func(s pageState) error {
-			if len(s.Instances) != 1 || s.Tables["sensor_data.readings_then"] {
-				return errors.New("a clone or a copy is left over")
-			}
-			if !order(s.Done, "gcloud sql backups create --instance coldaisle ", "sql backups restore", "run jobs execute migrate", "sql instances clone", "sql backups restore", "run jobs execute migrate") {
-				return errors.New("what is there is not saved first, or no migration follows")
-			}
-			return nil
-		},
-		"rotate-secrets": func(s pageState) error {
-			last := s.Secrets[len(s.Secrets)-1]
-			if slices.ContainsFunc(s.Secrets, func(key string) bool { return strings.Contains(key, old) }) && s.Secrets[0] != "" {
-				return errors.New("the old key still verifies")
-			}
-			left := slices.DeleteFunc(slices.Clone(s.Secrets), func(key string) bool { return key == "" })
-			if len(left) != 1 || left[0] != last || strings.Contains(last, ",") {
-				return fmt.Errorf("after a leak %d versions are left", len(left))
-			}
-			return nil
-		},
-		"tear-down": func(s pageState) error { return nil },
-		"pause":     func(s pageState) error { return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := runPage(t, name, pageState{
-				Secrets: map[bool][]string{true: nil, false: {old}}[name == "deploy"], Instances: map[string]bool{"coldaisle": true},
-				Backups: map[string]string{"1": "coldaisle"}, Tables: map[string]bool{"sensor_data.readings": true},
-			})
-			if err := want(s); err != nil {
-				t.Errorf("%v:\n%s", err, strings.Join(s.Done, "\n"))
-			}
-		})
-	}
-}
-
-// order reports whether texts are in lines, each after the one before.
-func order(lines []string, texts ...string) bool {
-	for _, line := range lines {
-		if len(texts) > 0 && strings.Contains(line, texts[0]) {
-			texts = texts[1:]
+	// operated is a project in which version 1 runs and 2 is being worked at.
+	operated := func() pageState {
+		return pageState{
+			Version: 2, Secrets: []string{old}, Instances: map[string]string{"coldaisle": "data"}, Protected: map[string]bool{"coldaisle": true},
+			Backups: []backup{{"coldaisle", "yesterday's data"}}, Tables: map[string]string{"sensor_data.readings": "now"},
+			Buckets: map[string]bool{bucket: true, project + "-models": true},
 		}
 	}
-	return len(texts) == 0
+	want := func(t *testing.T, want, got any) {
+		t.Helper()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	t.Run("deploy", func(t *testing.T) {
+		t.Parallel()
+		c := newCloud(t)
+		s := runPage(t, c, "deploy", pageState{
+			Version: 1, Instances: map[string]string{}, Protected: map[string]bool{}, Tables: map[string]string{}, Buckets: map[string]bool{},
+		}, false)
+		want(t, numbered(1).live(), c.live())
+		executions, _ := c.did()
+		want(t, []string{"migrate of " + numbered(1).api + " with api,detect,ingest"}, executions)
+		want(t, 1, len(s.Secrets))
+		want(t, []string{".", "bootstrap"}, s.Locked)
+	})
+	t.Run("upgrade", func(t *testing.T) {
+		t.Parallel()
+		c, _ := released(t, numbered(1))
+		runPage(t, c, "upgrade", operated(), false)
+		want(t, numbered(3).live(), c.live())
+		_, history := c.did()
+		want(t, []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "detect detect-00002", "ingest ingest-00002", "api api-00002", "detect detect-00003", "ingest ingest-00003", "api api-00003"}, history)
+		want(t, "", c.object("release/lock"))
+	})
+	t.Run("roll-back", func(t *testing.T) {
+		t.Parallel()
+		c, folders := released(t, numbered(1))
+		c.begin(t, "b1", numbered(2), folders).want(true, numbered(2).live(), nil)
+		c.mu.Lock()
+		c.objects[project+"-function-archives/ingest/0.zip"] = object{generation: 1, content: []byte("ingest:1")}
+		c.mu.Unlock()
+		runPage(t, c, "roll-back", operated(), true)
+		_, history := c.did()
+		// At once, everything, and one function beside the version that was live.
+		want(t, []string{"api api-00001", "detect detect-00003", "ingest ingest-00003", "api api-00003", "detect detect-00004", "api api-00004"}, history[6:])
+		want(t, version{numbered(2).api, map[string]string{"ingest": "ingest:1", "detect": "detect:2"}}.live(), c.live())
+	})
+	t.Run("restore", func(t *testing.T) {
+		t.Parallel()
+		c, _ := released(t, numbered(1))
+		s := runPage(t, c, "restore", operated(), false)
+		want(t, map[string]string{"coldaisle": "yesterday's data as of 2026-11-20T11:59:00Z"}, s.Instances)
+		want(t, []backup{{"coldaisle", "yesterday's data"}, {"coldaisle", "data"}, {"coldaisle-then", "yesterday's data as of 2026-11-20T11:59:00Z"}}, s.Backups)
+		want(t, map[string]string{"sensor_data.readings": "now and now@1795175940000"}, s.Tables)
+		before, _ := c.did()
+		want(t, 3, len(before)) // the release's, and one for each of two backups
+	})
+	t.Run("rotate-secrets", func(t *testing.T) {
+		t.Parallel()
+		c, _ := released(t, numbered(1))
+		s := runPage(t, c, "rotate-secrets", operated(), false)
+		if len(s.Secrets) != 4 || !slices.Equal(s.Secrets[:3], []string{"", "", ""}) || strings.Contains(s.Secrets[3], ",") || s.Secrets[3] == old || s.Key != 4 {
+			t.Errorf("after a leak the API has version %d of %q", s.Key, s.Secrets)
+		}
+	})
+	t.Run("tear-down", func(t *testing.T) {
+		t.Parallel()
+		c, _ := released(t, numbered(1))
+		s := runPage(t, c, "tear-down", operated(), false)
+		want(t, map[string]string{}, c.live())
+		want(t, map[string]string{}, s.Instances)
+		want(t, map[string]string{}, s.Tables)
+		want(t, map[string]bool{bucket: false}, s.Buckets)
+	})
+	t.Run("pause", func(t *testing.T) {
+		t.Parallel()
+		c, _ := released(t, numbered(1))
+		want(t, []string{"", "https://ingest.example.com"}, runPage(t, c, "pause", operated(), false).Pushes)
+	})
 }
 
-// runPage runs the commands of a page with stand-ins for what they call, but for shell,
-// openssl and the release's own scripts.
-func runPage(t *testing.T, name string, s pageState) pageState {
+// commandsOf are those of a page, for a project of the tests, from its folder each.
+func commandsOf(t *testing.T, name, folder string) string {
 	t.Helper()
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
-	r := c.begin(t, "b1", pipeline("api:2", "ingest:2", "detect:1"), folders)
+	blocks := found(read(t, "docs/"+name+".md"), "(?ms)^ *```sh\n(.*?)^ *```$")
+	if len(blocks) == 0 {
+		t.Fatal("the page has no commands")
+	}
+	script := "cd " + folder + "\n" + strings.Join(blocks, "cd "+folder+"\n")
+	values := map[string]string{
+		"P": project, "R": region, "REVISION": "api-00001", "GOOD": "v1", "LIVE": "v2", "HASH": "0", "GENERATION": "1", "ID": "1", "ID_OF_THE_CLONE": "3", "NUMBER": "1", "KEY": "k", "SITE": "hall-1",
+		"ELSEWHERE": "elsewhere", "OWNER": "owner", "REPOSITORY": "repository", "ADDRESS": "192.0.2.1", "ZONE": "zone", "NAME": "name", "FUNCTION": "ingest",
+	}
+	return regexp.MustCompile(`\b[A-Z_]+\b`).ReplaceAllStringFunc(script, func(word string) string {
+		if value, ok := values[word]; ok {
+			return value
+		}
+		return word
+	})
+}
+
+// runPage runs the commands of a page in the test's cloud with stand-ins for what they
+// call, but for shell, openssl and the release's own scripts. After it come those of the
+// release by hand, where the page leads on to it.
+func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) pageState {
+	t.Helper()
+	machine := c.machine(t, nil)
+	r := c.begin(t, "b8", numbered(s.Version), machine)
+	c.mu.Lock()
+	for n := range 4 {
+		c.components[numbered(n).api] = []string{"detect", "ingest", "api"}
+	}
+	c.submit = func(n int) bool {
+		return c.begin(t, fmt.Sprintf("b%d", 10+n), numbered(n), machine).play(nil)
+	}
+	c.mu.Unlock()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -289,50 +518,29 @@ func runPage(t *testing.T, name string, s pageState) pageState {
 	}
 	state := filepath.Join(t.TempDir(), "state.json")
 	encoded, _ := json.Marshal(s)
-	programs := map[string]string{}
-	for _, program := range []string{"gcloud", "terraform", "bq", "go", "make", "git"} {
-		programs[program] = fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 RELEASE_STAND_IN=page RELEASE_CLOUD=%s exec %s %s \"$@\"\n", c.URL, self, program)
-	}
 	folder := t.TempDir()
-	for program, text := range programs {
+	standIns := []string{"gcloud", "terraform", "bq", "go", "make", "git"}
+	for _, program := range standIns {
+		text := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 RELEASE_STAND_IN=page RELEASE_CLOUD=%s exec %s %s \"$@\"\n", c.URL, self, program)
 		err = errors.Join(err, os.WriteFile(filepath.Join(folder, program), []byte(text), 0o700))
 	}
-	usual := append([]string{"cut", "openssl"}, images()[ownMachine]...)
-	for _, program := range usual {
-		if path, lookErr := exec.LookPath(program); lookErr == nil && programs[program] == "" {
+	for _, program := range append([]string{"cut", "openssl"}, images()[ownMachine]...) {
+		if path, lookErr := exec.LookPath(program); lookErr == nil && !slices.Contains(standIns, program) {
 			err = errors.Join(err, os.Symlink(path, filepath.Join(folder, program)))
 		}
 	}
-	err = errors.Join(err, os.WriteFile(state, encoded, 0o600), os.MkdirAll(filepath.Join(r.folder, "terraform/bootstrap"), 0o700),
-		os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700))
+	err = errors.Join(err, os.WriteFile(state, encoded, 0o600), os.MkdirAll(filepath.Join(r.folder, "terraform/bootstrap"), 0o700))
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$").FindAllStringSubmatch(read(t, "docs/"+name+".md"), -1)
-	if len(blocks) == 0 {
-		t.Fatal("the page has no commands")
-	}
-	parts := []string{"#!/usr/bin/env bash\nset -euo pipefail\n"}
-	for _, block := range blocks {
-		parts = append(parts, block[1])
-	}
-	script := strings.Join(parts, "cd "+r.folder+"\n")
-	values := map[string]string{
-		"P": project, "R": region, "REVISION": "api-00001", "GOOD": "v1", "LIVE": "v2", "HASH": "0", "GENERATION": "1", "ID": "1", "ID_OF_THE_CLONE": "3", "NUMBER": "1", "KEY": "k", "SITE": "hall-1",
-		"ELSEWHERE": "elsewhere", "OWNER": "owner", "REPOSITORY": "repository", "ADDRESS": "192.0.2.1", "ZONE": "zone", "NAME": "name", "FUNCTION": "ingest",
-	}
-	for _, placeholder := range slices.Sorted(maps.Keys(values)) {
-		script = regexp.MustCompile(`\b`+placeholder+`\b`).ReplaceAllString(script, values[placeholder])
-	}
-	// The scripts of a release by hand are played in TestByHand.
-	script = regexp.MustCompile(`(?m)^run/tools/release/(lock|traffic|plan|migrate|apply|switch|synthetic|finish)\b.*$`).ReplaceAllString(script, "")
-	script = strings.ReplaceAll(script, `run/tools/release/smoke "$(cat dist/release/next)"`, "")
-	var targets []string
-	for _, target := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
-		targets = append(targets, target[1])
+	script := "#!/usr/bin/env bash\nset -euo pipefail\n" + commandsOf(t, name, r.folder)
+	if byHand {
+		_, release, _ := strings.Cut(commandsOf(t, "upgrade", r.folder), "run/tools/release/lock acquire ")
+		script += "cd " + r.folder + "\nrun/tools/release/lock acquire " + release
 	}
 	r.folders = map[string]string{ownMachine: folder}
-	r.environ = append(r.environ, "PAGE_STATE="+state, "PAGE_TERRAFORM="+terraform, "PAGE_MAKEFILE= "+strings.Join(targets, " ")+" ")
+	r.environ = append(r.environ, "BUILD_ID=", "LOCATION=", "PAGE_STATE="+state, "PAGE_TERRAFORM="+terraform,
+		"PAGE_MAKEFILE= "+strings.Join(found(read(t, "Makefile"), `(?m)^([a-z-]+):`), " ")+" ")
 	if err := r.run(ownMachine, script); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, r.output(), script)
 	}
