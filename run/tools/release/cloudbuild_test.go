@@ -237,3 +237,44 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 		t.Error("a step that does not exist passed")
 	}
 }
+
+// TestProvidersAreLocked runs the check of the configuration where a registry answers, by
+// a stand-in for terraform: it complains when the providers' checksums are not kept, and
+// lets init choose no others when they are.
+func TestProvidersAreLocked(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	const terraform = `#!/bin/sh
+case "$*" in
+  *" init -lockfile=readonly "*) [ -e "${1#-chdir=}/.terraform.lock.hcl" ] ;;
+  *" init "*) [ ! -e "${1#-chdir=}/.terraform.lock.hcl" ] ;;
+  *" test "*) ! grep -Eq '"allUsers"|ack_deadline_seconds *= 10$' "${1#-chdir=}/modules/function/main.tf" 2>/dev/null || { echo 'Error: Test assertion failed'; exit 1; } ;;
+esac
+`
+	for name, text := range map[string]string{
+		".ci/terraform": read(t, ".ci/terraform"), "bin/terraform": terraform, "terraform/tests/pipeline.tftest.hcl": "", "terraform/bootstrap/main.tf": "",
+		"terraform/modules/function/main.tf": read(t, "terraform/modules/function/main.tf"),
+	} {
+		path := filepath.Join(folder, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func() (string, error) {
+		c := exec.CommandContext(t.Context(), filepath.Join(folder, ".ci/terraform"))
+		c.Env = append(os.Environ(), "CI=true", "TERRAFORM_CHECK=", "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
+		output, err := c.CombinedOutput()
+		return string(output), err
+	}
+	for _, lock := range []string{"terraform/.terraform.lock.hcl", "terraform/bootstrap/.terraform.lock.hcl"} {
+		if output, err := check(); err == nil || !strings.Contains(output, lock+" is missing") {
+			t.Errorf("without %s: %v\n%s", lock, err, output)
+		}
+		if err := os.WriteFile(filepath.Join(folder, lock), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if output, err := check(); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
