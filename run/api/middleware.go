@@ -54,7 +54,7 @@ func middleware(cfg Config, log *slog.Logger, router http.Handler) (http.Handler
 		AllowCredentials: true,
 		MaxAge:           preflightSeconds,
 	})
-	handler := crossOrigin.Handler(securityHeaders(compress(router)))
+	handler := crossOrigin.Handler(securityHeaders(compress(conditional(router))))
 	return tracing.Middleware("api", requestlog.Middleware(log, cfg.Clock, healthPath, recoverPanics(log, handler))), nil
 }
 

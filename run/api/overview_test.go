@@ -44,15 +44,21 @@ type overviewBody struct {
 	Counts map[string]int
 }
 
-func (a *testCustomer) overview(t *testing.T, tag string) (overviewBody, reply) {
+// unless asks for what is not the answer of a tag.
+func (a *testCustomer) unless(t *testing.T, path, tag string) reply {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/api/v1/overview", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+a.token)
 	request.Header.Set("If-None-Match", tag)
-	got := a.do(t, request)
+	return a.do(t, request)
+}
+
+func (a *testCustomer) overview(t *testing.T, tag string) (overviewBody, reply) {
+	t.Helper()
+	got := a.unless(t, "/api/v1/overview", tag)
 	var body overviewBody
 	if got.status == http.StatusOK {
 		if err := json.Unmarshal(got.body, &body); err != nil {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -162,7 +161,7 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*output, error) {
 	return &output{Body: func(hc huma.Context) {
 		hc.SetHeader("Cache-Control", "private, no-cache")
 		hc.SetHeader("ETag", tag)
-		if matches(in.IfNoneMatch, tag) {
+		if rest.Matches(in.IfNoneMatch, tag) {
 			hc.SetStatus(http.StatusNotModified)
 			return
 		}
@@ -172,16 +171,6 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*output, error) {
 			_, _ = hc.BodyWriter().Write(part) // the client may have gone
 		}
 	}}, nil
-}
-
-// matches reports whether the caller has the answer of a tag (RFC 9110 §13.1.2).
-func matches(ifNoneMatch, tag string) bool {
-	for theirs := range strings.SplitSeq(ifNoneMatch, ",") {
-		if theirs = strings.TrimSpace(theirs); theirs == "*" || "W/"+strings.TrimPrefix(theirs, "W/") == tag {
-			return true
-		}
-	}
-	return false
 }
 
 // build writes the overview anew.

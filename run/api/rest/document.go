@@ -42,6 +42,7 @@ const overview = `Environmental monitoring of server rooms: temperature and rela
 Register, log in, and send the token as ` + "`Authorization: Bearer <ACCESS_TOKEN>`" + `; it is valid for 30 minutes.
 Programs send an API key in its place; each operation says what a key may do.
 Temperatures are in degrees Celsius, humidity in percent, times in RFC 3339 (UTC).
+JSON answers to GET have an ` + "`ETag`" + `: sent back in ` + "`If-None-Match`" + `, one that is the same is 304.
 Every error has the body ` + "`{\"detail\": \"...\"}`" + `; what belongs to another customer is answered as if it did not exist.`
 
 // humaConfig describes the API to huma: our JSON, our errors, unknown fields

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -67,3 +68,13 @@ func List[A, B any](list []A, convert func(A) B) []B {
 
 // Body is the input of an operation that takes a body and nothing else.
 type Body[T any] struct{ Body T }
+
+// Matches reports whether the caller has the answer of a tag (RFC 9110 §13.1.2).
+func Matches(ifNoneMatch, tag string) bool {
+	for theirs := range strings.SplitSeq(ifNoneMatch, ",") {
+		if theirs = strings.TrimSpace(theirs); theirs == "*" || "W/"+strings.TrimPrefix(theirs, "W/") == tag {
+			return true
+		}
+	}
+	return false
+}
