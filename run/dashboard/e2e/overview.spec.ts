@@ -25,7 +25,7 @@ test("2,000 sensors are on one screen, the worst room first, and no task blocks 
   });
   await polled;
   // The last cell of the last room has its new value: all turns are over.
-  await expect(page.locator("[data-sensor=s1999]")).toHaveAttribute("aria-label", "Rack 200, 23.4 °C", { timeout: 30_000 });
+  await expect(page.locator("[data-sensor=s1999]")).toHaveAttribute("aria-label", "Rack 200, 23.4 °C");
   const longest = await page.evaluate(() => Math.max(0, ...performance.getEntriesByName("long").map((mark) => (mark as PerformanceMark).detail as number)));
   console.log(`longest task while 2,000 sensors are polled at 4x CPU throttle: ${longest.toFixed(0)} ms (promised: under 50)`);
   // Other programs take the processor too: only a promise missed by far fails.
@@ -86,7 +86,7 @@ test("without contact the last values stay, dimmed, with since when", async ({ p
   await expect(page.getByText("All within the recommended range, 24 of 24 reporting.")).toBeVisible();
   await page.unroute(asked);
   await context.setOffline(true);
-  await expect(page.getByText(/No contact since \d\d:\d\d\. What you see was so then\./)).toBeVisible({ timeout: 45_000 });
+  await expect(page.getByText(/No contact since \d\d:\d\d\. What you see was so then\./)).toBeVisible();
   await expect(page.getByText("All within the recommended range", { exact: false })).toHaveCount(0);
   await expect(page.locator(".rooms.stale .cell")).toHaveCount(24);
   await expectAccessible(page);
@@ -124,22 +124,11 @@ test("a service that answers 503 is told and tried again, and the page is not em
   await signUp(page);
   await page.route(asked, (route) => route.fulfill({ status: 503, json: { detail: "The database is away" } }));
   await page.reload();
-  await expect(page.getByText("The database is away")).toBeVisible({ timeout: 15_000 });
+  await expect(page.getByText("The database is away")).toBeVisible();
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
   await expectAccessible(page);
   await show(page, answer(1, 3));
   await page.getByRole("button", { name: "Try again" }).click();
   await expect(page.getByText("3 of 3 reporting", { exact: false })).toBeVisible();
   await expect(page.locator("#main"), "the focus is on the page, where the button was").toBeFocused();
-});
-
-test("an idle overview asks for nothing but itself, four times a minute, and hears 304", async ({ page }) => {
-  await signUp(page);
-  await page.waitForLoadState("networkidle");
-  const answered: { at: number; path: string; status: number }[] = [];
-  page.on("response", (response) => answered.push({ at: Date.now(), path: new URL(response.url()).pathname, status: response.status() }));
-  await expect.poll(() => answered.length, { timeout: 45_000 }).toBe(2);
-  expect(answered.map(({ path, status }) => [path, status])).toEqual(Array(2).fill(["/api/v1/overview", 304]));
-  const [first, second] = answered.map(({ at }) => at);
-  expect((second ?? 0) - (first ?? 0), "milliseconds between two").toBeGreaterThan(10_000);
 });

@@ -31,10 +31,27 @@ function patience(request: Request): number {
   return /\/rules\/preview$|\/data\/report\//.test(request.url) ? 40_000 : 10_000;
 }
 
-export const api = createClient<paths, "application/json">({
-  baseUrl: "/", headers: { "Content-Type": "application/json" },
-  fetch: (request) => fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(patience(request))]) }),
-});
+/** Newest answers by address, which the service need not send again: it answers 304. They are this session's, and on no disk. */
+const answers = new Map<string, { etag: string; text: string }>();
+const mostAnswers = 20;
+session.subscribe(() => answers.clear());
+
+async function ask(request: Request): Promise<Response> {
+  const asks = request.method === "GET";
+  const before = asks ? answers.get(request.url) : undefined;
+  if (before) request.headers.set("If-None-Match", before.etag);
+  const response = await fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(patience(request))]) });
+  const etag = response.headers.get("ETag");
+  if (!asks || etag === null) return response;
+  const answer = before && response.status === 304 ? before : { etag, text: await response.text() };
+  // The newest is last.
+  answers.delete(request.url);
+  answers.set(request.url, answer);
+  for (const [oldest] of answers) if (answers.size > mostAnswers) answers.delete(oldest);
+  return new Response(answer.text, { headers: { "Content-Type": "application/json" } });
+}
+
+export const api = createClient<paths, "application/json">({ baseUrl: "/", headers: { "Content-Type": "application/json" }, fetch: ask });
 
 api.use({
   onRequest({ request }) {

@@ -11,15 +11,13 @@ let send: ((command: Command) => void) | undefined;
 let others: BroadcastChannel | undefined;
 let name: string | undefined;
 const waiting = new Map<number, Listener>();
-let asked = 0;
 
 function hear(told: Told): void {
   if ("refused" in told && told.refused === session.get()?.token) expire();
-  if (told.number === undefined) listener(told);
-  else {
-    waiting.get(told.number)?.(told);
-    waiting.delete(told.number);
-  }
+  const { number = NaN } = told;
+  // What another tab asked for is news here too.
+  (waiting.get(number) ?? listener)(told);
+  waiting.delete(number);
 }
 
 /** Without a worker, or when its file does not come, the tab polls itself. */
@@ -71,8 +69,9 @@ export function listen(told: Listener): void {
 export function askNow(etag: string | null): Promise<Told> {
   if (session.expired()) return Promise.reject(new ApiError(401, "Sign in again to go on."));
   return new Promise((resolve) => {
-    waiting.set(++asked, resolve);
-    send?.({ ask: etag, number: asked });
+    const number = Math.random();
+    waiting.set(number, resolve);
+    send?.({ ask: etag, number });
   });
 }
 

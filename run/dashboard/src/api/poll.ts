@@ -13,7 +13,7 @@ export interface Who { name: string; token: string }
 
 export type Command =
   | { who: Who | null }
-  /** At once, for a page that has the answer of this tag; its number comes back with the answer. */
+  /** At once, for a page that has the answer of this tag; its number, no other tab's, comes back with the answer. */
   | { ask: string | null; number: number };
 
 export type Told = Answer & { /** Of what was asked; none of a poll. */ number?: number };
@@ -21,7 +21,8 @@ export type Told = Answer & { /** Of what was asked; none of a poll. */ number?:
 type Answer = {
   /** Without the overview where it is that of the tag still. */
   etag: string | null;
-  overview?: Overview;
+  /** As JSON: a page reads that in a fraction of the time that two thousand cloned objects take. */
+  overview?: string;
   /** The service's clock less this one's, in milliseconds; only with an overview. */
   ahead?: number;
 } | {
@@ -47,7 +48,7 @@ async function ask(token: string, etag: string | null): Promise<Answer> {
     const overview = (await response.json()) as Overview;
     const ahead = Date.parse(overview.time) - (asked + Date.now()) / 2;
     // In order here: two thousand names take a slow computer's page longer than a frame.
-    return { etag: response.headers.get("ETag"), overview: { ...overview, sensors: byName(overview.sensors) }, ahead };
+    return { etag: response.headers.get("ETag"), overview: JSON.stringify({ ...overview, sensors: byName(overview.sensors) }), ahead };
   } catch (error) {
     return { failure: error instanceof DOMException && error.name === "TimeoutError" ? "hung" : "unreachable" };
   }
@@ -62,14 +63,13 @@ export function poller(tell: (told: Told) => void): (command: Command) => void {
 
   const answer = async (etag: string | null, number?: number) => {
     const asking = who;
-    const told: Answer = asking ? await ask(asking.token, etag) : { failure: "unreachable" };
-    if (who?.name === asking?.name) {
-      if ("etag" in told) seen = told.etag;
-      // What a poll hears comes to this tab by the channel too, if there is one.
-      channel?.postMessage(told);
-      if (number === undefined && channel) return;
-    }
-    tell(number === undefined ? told : { ...told, number });
+    const told: Told = asking ? await ask(asking.token, etag) : { failure: "unreachable" };
+    if (number !== undefined) told.number = number;
+    const same = who?.name === asking?.name;
+    if (same && "etag" in told) seen = told.etag;
+    // By the channel it comes to this tab too.
+    if (same && channel) channel.postMessage(told);
+    else tell(told);
   };
   const pollUntil = async (signal: AbortSignal) => {
     while (!signal.aborted) {

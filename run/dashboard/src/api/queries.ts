@@ -29,6 +29,8 @@ export const queryClient = new QueryClient({
 
 /** Polling stops in a hidden tab (the default of the library) and after the session has ended. */
 const poll = () => (session.expired() ? false : refreshEvery);
+/** Of what no node changes: a page may ask for two of them, and for the overview, 8 times a minute. */
+const pollSlowly = () => poll() && 2 * refreshEvery;
 const me = () => session.get()?.customerID ?? 0;
 
 const live = ["live"] as const;
@@ -57,8 +59,9 @@ export const keys = {
 /** What the overview said last: the answer, and what its ETag was. */
 type Seen = Overview & { etag: string | null; /** The service's clock less this one's, in milliseconds. */ ahead: number };
 
-function seen({ overview, etag, ahead }: Extract<Told, { etag: unknown }>): Seen {
-  if (!overview) throw new ApiError(502, "The service answered nothing.");
+function seen({ overview: text, etag, ahead }: Extract<Told, { etag: unknown }>): Seen {
+  if (text === undefined) throw new ApiError(502, "The service answered nothing.");
+  const overview = JSON.parse(text) as Overview;
   hearOverview(overview);
   return { ...overview, etag, ahead: ahead ?? 0 };
 }
@@ -122,13 +125,13 @@ export function useSensor(id: string) {
 
 /** Oldest first, revoked ones too. */
 export function useGateways() {
-  return useQuery({ queryKey: keys.gateways, refetchInterval: poll, queryFn: () => unwrap(api.GET("/api/v1/gateways")) });
+  return useQuery({ queryKey: keys.gateways, refetchInterval: pollSlowly, queryFn: () => unwrap(api.GET("/api/v1/gateways")) });
 }
 
 /** Nodes that the customer's gateways hear and that are no sensors, those heard last first. */
 export function useDiscovered() {
   return useQuery({
-    queryKey: keys.discovered, refetchInterval: poll,
+    queryKey: keys.discovered, refetchInterval: pollSlowly,
     queryFn: () => unwrap(api.GET("/api/v1/gateways/nodes", { params: { query: { unclaimed: "true" } } })),
   });
 }
@@ -288,7 +291,7 @@ export function useTrainingRuns() {
     queryKey: keys.runs,
     queryFn: () => unwrap(api.GET("/api/v1/ml/retraining/history", { params: { query: { limit: 50 } } })),
     // A run takes 3 to 5 seconds.
-    refetchInterval: (query) => (query.state.data?.some((run) => run.status === "running") ? 2 * second : poll()),
+    refetchInterval: (query) => (query.state.data?.some((run) => run.status === "running") ? 2 * second : pollSlowly()),
   });
 }
 

@@ -82,16 +82,19 @@ export interface RoomView {
 
 /** Rooms, the worst first; equal ones by name. Sensors come by name from the worker. */
 export function roomsOf(overview: Overview): RoomView[] {
-  const members = new Map<number, LiveSensor[]>(overview.rooms.map(({ id }) => [id, []]));
-  for (const sensor of overview.sensors) members.get(sensor.room_id)?.push(sensor);
-  return byName(overview.rooms).map(({ id, name }): RoomView => {
-    const sensors = members.get(id) ?? [];
-    const temperatures = sensors.flatMap(({ temperature, state }) => (temperature === null || state === "silent" || state === "late" ? [] : [temperature]));
-    return {
-      id, name, sensors, state: order.find((state) => sensors.some((sensor) => sensor.state === state)) ?? "ok",
-      range: temperatures.length > 0 ? [Math.min(...temperatures), Math.max(...temperatures)] : null,
-    };
-  }).sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
+  const rooms = byName(overview.rooms).map(({ id, name }): RoomView => ({ id, name, state: "ok", sensors: [], range: null }));
+  const byID = new Map(rooms.map((room) => [room.id, room]));
+  for (const sensor of overview.sensors) {
+    const room = byID.get(sensor.room_id);
+    if (!room) continue;
+    room.sensors.push(sensor);
+    const { state, temperature } = sensor;
+    if (order.indexOf(state) < order.indexOf(room.state)) room.state = state;
+    if (temperature === null || state === "silent" || state === "late") continue;
+    const [low, high] = room.range ?? [temperature, temperature];
+    room.range = [Math.min(low, temperature), Math.max(high, temperature)];
+  }
+  return rooms.sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
 }
 
 /** The rooms that a wall shows in turn: those in trouble, or else all with a sensor. */

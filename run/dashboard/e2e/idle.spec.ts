@@ -1,0 +1,64 @@
+// What a page asks for while nobody touches it.
+import { asked as askedOverview } from "./answers";
+import { ask, expect, signUp, test, tokenOf, url } from "./user";
+import { seedReadings } from "./seed";
+
+/** The worker's: every 15 s by its own clock, which no test can move. */
+const overviews = 4;
+/** Questions that are other ones each time, and that of a forecast for which there is no model yet: 404. */
+const anew = /\/data\/historical\/|\/ml\/forecast\//;
+
+test("an idle page of any kind asks at most 8 times a minute, and hears 304 when nothing has changed", async ({ page }) => {
+  await page.clock.install();
+  await signUp(page);
+  const token = await tokenOf(page);
+  const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Hall" });
+  const sensor = `idle-${room.id}`;
+  await ask(token, "POST", "/api/v1/sensors/new_sensor", { id: sensor, name: "Rack 1", type: "ESP32-DHT22", room_id: room.id });
+  await seedReadings([sensor], 7200, 30, 60);
+  let open = 0;
+  let heard: { path: string; status: number }[] = [];
+  page.on("request", () => open++);
+  page.on("requestfailed", () => open--);
+  page.on("response", (response) => {
+    const { pathname } = new URL(response.url());
+    if (!askedOverview.test(pathname)) heard.push({ path: pathname, status: response.status() });
+  });
+  page.on("requestfinished", () => open--);
+  const quiet = () => expect.poll(() => open).toBe(0);
+  for (const path of [
+    "/", `/rooms/${room.id}`, `/sensors/${sensor}`, "/incidents", "/incidents?state=all", "/maintenance", "/rules", "/predictions", "/gateways", "/keys", "/audit", "/account",
+    "/report",
+  ]) {
+    // The session does not end while minutes pass.
+    await page.clock.setSystemTime(new Date());
+    await page.goto(url(path));
+    await expect(page.getByRole("heading", { level: 1 })).toBeAttached();
+    const pass = async (minutes: number) => {
+      for (let i = 0; i < minutes * 4; i++) {
+        await quiet();
+        await page.clock.runFor(15_000);
+      }
+      await quiet();
+    };
+    // In the first minute everything is asked for once, and chunks are loaded.
+    await pass(1);
+    heard = [];
+    await pass(2);
+    expect(heard.length / 2 + overviews, `${path} asked a minute: ${heard.map((one) => one.path).join(" ")}`).toBeLessThanOrEqual(8);
+    expect(heard.filter(({ path: what, status }) => status !== 304 && !anew.test(what)), path).toEqual([]);
+  }
+});
+
+test("the overview is asked for four times a minute at most, and is 304", async ({ page }) => {
+  await signUp(page);
+  const answered: { at: number; status: number }[] = [];
+  page.on("response", (response) => {
+    if (askedOverview.test(response.url())) answered.push({ at: response.request().timing().startTime, status: response.status() });
+  });
+  await expect.poll(() => answered.length).toBeGreaterThanOrEqual(3);
+  const [, second, third] = answered;
+  expect([second?.status, third?.status]).toEqual([304, 304]);
+  // By the browser's clock, which is no later when the machine is busy.
+  expect((third?.at ?? 0) - (second?.at ?? 0), "milliseconds between two").toBeGreaterThan(14_500);
+});
