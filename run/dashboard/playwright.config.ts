@@ -4,11 +4,11 @@ const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 
 export default defineConfig({
   testDir: "e2e",
-  // One system serves all tests, and the times that they print want the machine for themselves.
-  workers: 1,
+  // One system serves all tests. Most of them wait for timers of the page, not for the processor.
+  workers: 3,
   // Only what hangs takes so long, however busy the machine is.
-  timeout: 180_000,
-  expect: { timeout: 30_000 },
+  timeout: 300_000,
+  expect: { timeout: 60_000 },
   globalSetup: "./e2e/system.ts",
   reporter: [["list"]],
   use: {

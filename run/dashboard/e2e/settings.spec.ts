@@ -14,7 +14,7 @@ test("in degrees Fahrenheit and the site's time zone, everywhere", async ({ page
   await sendReading(node, 51, 40);
   const other = await context.newPage();
   await other.goto(url());
-  await expect(other.getByText("Door: Temperature above 50.0 °C", { exact: false })).toBeVisible({ timeout: 25_000 });
+  await expect(other.getByText("Door: Temperature above 50.0 °C", { exact: false })).toBeVisible();
   await toSettings(page);
   await expectAccessible(page);
   await page.getByLabel("Temperatures").selectOption("°F");
@@ -52,7 +52,7 @@ test("letters alone do nothing when they are switched off", async ({ page }) => 
   await page.getByLabel("Letters alone act").uncheck();
   await page.goto(url("/incidents"));
   const row = page.getByRole("button", { name: /^Door/ });
-  await expect(row).toBeVisible({ timeout: 25_000 });
+  await expect(row).toBeVisible();
   await row.focus();
   await page.keyboard.press("a");
   await expect(row).toBeFocused();

@@ -29,7 +29,7 @@ export default async function start(): Promise<() => Promise<void>> {
   // What it says when it is up ends with the addresses.
   let said = "";
   await new Promise<void>((resolve, reject) => {
-    const deadline = setTimeout(() => reject(new Error(`the local system did not start: ${said}`)), 60_000);
+    const deadline = setTimeout(() => reject(new Error(`the local system did not start: ${said}`)), 300_000);
     system.once("exit", (code) => reject(new Error(`the local system ended with ${code}: ${said}`)));
     system.stdout.on("data", (chunk: Buffer) => {
       said += chunk;

@@ -67,7 +67,7 @@ test("hidden tabs are told of a new incident, one asks for all of them, and one 
   state.body = answer(4, 12, { s36: { state: "critical", temperature: 35 } }, {
     incidents: [hot("s1"), hot("s2", { id: "2", group_id: "2", lasting: false }), hot("s3", { id: "3", group_id: "3", late: true }), hot("s36", { id: "4", group_id: "4" })],
   });
-  for (const tab of [page, second]) await expect(tab).toHaveTitle(/^\(4\) /, { timeout: 30_000 });
+  for (const tab of [page, second]) await expect(tab).toHaveTitle(/^\(4\) /);
   expect(state.asked - before.asked, "requests of two tabs").toBeLessThanOrEqual(2);
   await expect.poll(async () => (await rings(page)) - before.page + (await rings(second))).toBe(1);
   await expect.poll(async () => [...await shown(page), ...await shown(second)]).toEqual(["Hall 4, Rack 7: Temperature above 32.0 °C for 12 min, peak 35.1 °C"]);
@@ -76,12 +76,11 @@ test("hidden tabs are told of a new incident, one asks for all of them, and one 
   // The tab that asked is closed: the other goes on by itself.
   await page.close();
   state.body = answer(4, 12);
-  await expect(second).toHaveTitle(/^Rules/, { timeout: 30_000 });
+  await expect(second).toHaveTitle(/^Rules/);
   await second.close();
 });
 
 test("a tab that is really hidden hears of an incident, and that it has no contact", async ({ playwright }, info) => {
-  test.setTimeout(180_000);
   // Playwright's own browsers take every tab for a visible one. This is one of the user's.
   const profile = info.outputPath("profile");
   const { executablePath = "", args = [] } = info.project.use.launchOptions ?? {};
@@ -109,13 +108,13 @@ test("a tab that is really hidden hears of an incident, and that it has no conta
     await other.bringToFront();
     await expect.poll(() => page.evaluate(() => document.visibilityState)).toBe("hidden");
     state.body = answer(4, 12, { s36: { state: "critical", temperature: 35 } }, { incidents: [hot("s36")] });
-    await expect(page).toHaveTitle("(1) Overview · Coldaisle", { timeout: 60_000 });
+    await expect(page).toHaveTitle("(1) Overview · Coldaisle");
     await context.unroute(asked);
     await context.route(asked, (route) => route.abort("connectionreset"));
-    await expect(page).toHaveTitle("No contact · Overview · Coldaisle", { timeout: 60_000 });
+    await expect(page).toHaveTitle("No contact · Overview · Coldaisle");
     expect(await page.evaluate(() => document.visibilityState)).toBe("hidden");
     await context.unroute(asked);
-    await expect(page).toHaveTitle("Overview · Coldaisle", { timeout: 60_000 });
+    await expect(page).toHaveTitle("Overview · Coldaisle");
     await connected.close();
   } finally {
     browser.kill();
@@ -127,5 +126,5 @@ test("a tab whose worker does not come asks by itself", async ({ page }) => {
   await page.route(/\/assets\/worker-[^/]*\.js$/, (route) => route.fulfill({ status: 404, body: "" }));
   await signUp(page);
   await expect(page.getByText("Add your first server room")).toBeVisible();
-  await page.waitForResponse((response) => asked.test(response.url()) && response.status() === 304, { timeout: 30_000 });
+  await page.waitForResponse((response) => asked.test(response.url()) && response.status() === 304);
 });
