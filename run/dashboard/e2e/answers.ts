@@ -11,7 +11,7 @@ export function answer(rooms: number, each: number, change: Record<string, Chang
   const now = new Date().toISOString();
   const sensors = Array.from({ length: rooms * each }, (_, i) => ({
     id: `s${i}`, name: `Rack ${(i % each) + 1}`, room_id: Math.floor(i / each) + 1, position: null, state: "ok", temperature: 20 + ((i * 7) % 60) / 10, humidity: 45, timestamp: now,
-    gateway_id: null, judged_by: "window", limits: 0, sparkline: "220,1,-1,2", ...change[`s${i}`],
+    gateway_id: null, judged_by: "window", limits: 0, sparkline: `220${",1,-1,2,-2".repeat(11)}`, ...change[`s${i}`],
   }));
   const counts = Object.fromEntries(["ok", "warning", "critical", "silent", "late", "unreported"].map((state) => [state, sensors.filter((sensor) => sensor.state === state).length]));
   return {

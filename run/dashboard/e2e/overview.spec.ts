@@ -1,5 +1,6 @@
 // The overview in each of its states.
 import { answer, asked, hot, show } from "./answers";
+import { costOf } from "./trace";
 import { expect, expectAccessible, signUp, test, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
@@ -7,30 +8,26 @@ test("2,000 sensors are on one screen, the worst room first, and no task blocks 
   await signUp(page);
   const warm = Object.fromEntries(Array.from({ length: 24 }, (_, i) => [`s${606 + i}`, { temperature: 26 + i * 0.3 }]));
   await show(page, answer(10, 200, { ...warm, s606: { state: "critical", temperature: 34.2 }, s40: { state: "silent" }, s900: { state: "unreported", temperature: null } }, { incidents: [hot("s606")] }));
-  const browser = await page.context().newCDPSession(page);
-  await browser.send("Emulation.setCPUThrottlingRate", { rate: 4 });
   await page.reload();
   await expect(page.locator(".cell")).toHaveCount(2003);
   await expect(page.locator(".rooms h2").first()).toHaveText("Hall 4");
   await expect(page.getByText("Hall 4, Rack 7: Temperature above 32.0 °C for 12 min, peak 35.1 °C")).toBeVisible();
   // Another poll, with other values: what blocks then is what blocks all day.
-  await show(page, answer(10, 200, {
-    ...Object.fromEntries(Array.from({ length: 2000 }, (_, i) => [`s${i}`, { temperature: 20.5 + ((i * 11) % 60) / 10 }])), ...warm, s606: { state: "critical", temperature: 35 }, s41: { state: "silent" },
-  }, { incidents: [hot("s606")] }));
-  const polled = page.waitForResponse(asked);
-  await page.evaluate(() => {
-    new PerformanceObserver((list) => {
-      for (const entry of list.getEntries()) performance.mark("long", { detail: entry.duration });
-    }).observe({ type: "longtask" });
-  });
-  await polled;
-  // The last cell of the last room has its new value: all turns are over.
-  await expect(page.locator("[data-sensor=s1999]")).toHaveAttribute("aria-label", "Rack 200, 23.4 °C");
-  const longest = await page.evaluate(() => Math.max(0, ...performance.getEntriesByName("long").map((mark) => (mark as PerformanceMark).detail as number)));
-  console.log(`longest task while 2,000 sensors are polled at 4x CPU throttle: ${longest.toFixed(0)} ms (promised: under 50)`);
-  // Other programs take the processor too: only a promise missed by far fails.
-  expect(longest).toBeLessThan(10 * 50);
-  await browser.send("Emulation.setCPUThrottlingRate", { rate: 1 });
+  // The collector of garbage and a busy machine's cold caches only add: the least of three counts.
+  let longest = Infinity;
+  for (let round = 0; round < 3 && longest >= 50; round++) {
+    const cost = await costOf(page, async () => {
+      await show(page, answer(10, 200, {
+        ...Object.fromEntries(Array.from({ length: 2000 }, (_, i) => [`s${i}`, { temperature: 20.5 + ((i * 11 + round) % 60) / 10 }])), ...warm, s606: { state: "critical", temperature: 35 }, s41: { state: "silent" },
+      }, { incidents: [hot("s606")] }));
+      // The last cell of the last room has its new value: all turns are over.
+      await expect(page.locator("[data-sensor=s1999]")).toHaveAttribute("aria-label", `Rack 200, ${(23.4 + round / 10).toFixed(1)} °C`);
+    });
+    longest = Math.min(longest, cost.longest);
+    console.log(`while 2,000 sensors are polled at a quarter of this processor: longest task ${cost.longest.toFixed(0)} ms (promised: under 50), ${cost.all.toFixed(0)} ms in all`);
+  }
+  expect(longest).toBeGreaterThan(0);
+  expect(longest).toBeLessThan(50);
   const bottom = await page.evaluate(() => document.querySelector(".rooms")?.getBoundingClientRect().bottom ?? Infinity);
   await page.screenshot({ path: `${pictures}overview-2000.png` });
   expect(bottom, "the end of the last room").toBeLessThanOrEqual(900);
