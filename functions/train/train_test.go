@@ -369,8 +369,9 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
-// TestAnotherCustomersNoiseChangesNothing trains two customers of which one sends noise
-// and judges it wrongly, or does neither: the other's models are the same, byte for byte.
+// TestAnotherCustomersNoiseChangesNothing trains and calibrates two customers of which one
+// sends noise and judges it wrongly, or does neither: the other's models, hours and
+// calibration are the same, byte for byte.
 func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 	t.Parallel()
 	artifacts := func(noise float64) (all [][]byte) {
@@ -399,8 +400,12 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 				}
 			}
 		}
+		p.now = p.now.Add(24 * time.Hour) // after which the readings are of days that have ended
+		if err := p.step.Handle(t.Context(), push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`)}); err != nil {
+			t.Fatal(err)
+		}
 		names, err := p.bucket.List(t.Context(), p.customer)
-		if err != nil || len(names) < 2 {
+		if err != nil || len(names) < 2+1+28 {
 			t.Fatalf("%v, %v", names, err)
 		}
 		for _, name := range names {
@@ -410,7 +415,7 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 			}
 			all = append(all, content)
 		}
-		if theirs, err := p.bucket.Manifest(t.Context(), bruno); err != nil || theirs.Detector == "" {
+		if theirs, err := p.bucket.Manifest(t.Context(), bruno); err != nil || theirs.Detector == "" || theirs.Calibration == "" {
 			t.Errorf("of the other customer %+v, %v", theirs, err)
 		}
 		return all

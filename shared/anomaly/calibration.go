@@ -107,6 +107,9 @@ func (c *Calibration) Neighbours(node string) []string { return c.neighbours[nod
 // ones count as many as are missing.
 const enough = 1000
 
+// hoursOfWeek is the span that they need too: a weekend tells nothing of working days.
+const hoursOfWeek = 7 * 24
+
 // minHours is how many hours of a statistic a node needs to have a median.
 const minHours = 24
 
@@ -116,6 +119,11 @@ func Calibrate(past []NodeHours) *Calibration {
 	past = slices.Clone(past)
 	slices.SortStableFunc(past, func(a, b NodeHours) int { return strings.Compare(a.Node, b.Node) })
 	shipped := shipped()
+	longest := 0
+	for _, n := range past {
+		longest = max(longest, len(n.Hours))
+	}
+	known := min(1, float64(longest)/hoursOfWeek)
 	c := &Calibration{nodes: map[string]usual{}, rooms: map[string]usual{}, fleet: shipped.fleet}
 	for s := range Count {
 		c.usual(s, past, shipped.fleet)
@@ -128,7 +136,7 @@ func Calibrate(past []NodeHours) *Calibration {
 				}
 			}
 		}
-		c.tails[s] = tailOf(pooled, shipped.tails[s])
+		c.tails[s] = tailOf(pooled, known, shipped.tails[s])
 	}
 	var pooled []float64
 	for _, n := range past {
@@ -139,7 +147,7 @@ func Calibrate(past []NodeHours) *Calibration {
 			}
 		}
 	}
-	c.all = tailOf(pooled, shipped.all)
+	c.all = tailOf(pooled, known, shipped.all)
 	c.neighbours = make(map[string][]string, len(past))
 	for _, n := range past {
 		unknown := func(name string) bool { _, ok := c.nodes[name]; return !ok }
@@ -147,6 +155,10 @@ func Calibrate(past []NodeHours) *Calibration {
 	}
 	return c
 }
+
+// sensors is the share of the fleet by which a node is taken to repeat itself and to be noisy
+// before a day of it is known: sensors of coarse digits would be alarmed from the first hour.
+const sensors = 0.9
 
 // usual finds what is usual for one statistic: of each node as far as its hours tell,
 // for the rest of its room, of a room without such nodes the fleet.
@@ -171,7 +183,7 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 			rooms[n.Room] = append(rooms[n.Room], i)
 		}
 	}
-	between := func(of []int, otherwise usual) usual {
+	between := func(of []int, share float64, otherwise usual) usual {
 		if len(of) == 0 {
 			return otherwise
 		}
@@ -181,7 +193,7 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		}
 		slices.Sort(middles)
 		slices.Sort(scales)
-		otherwise.middle[s], otherwise.scale[s] = float32(quantile(middles, 0.5)), float32(quantile(scales, 0.5))
+		otherwise.middle[s], otherwise.scale[s] = float32(quantile(middles, share)), float32(quantile(scales, share))
 		return otherwise
 	}
 	var everybody []int
@@ -190,13 +202,17 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 			everybody = append(everybody, i)
 		}
 	}
-	c.fleet.middle[s], c.fleet.scale[s] = first(between(everybody, shipped), s)
+	share := 0.5
+	if s == Unchanged || s == Roughness {
+		share = sensors
+	}
+	c.fleet.middle[s], c.fleet.scale[s] = first(between(everybody, share, shipped), s)
 	for i, n := range past {
 		room, known := c.rooms[n.Room]
 		if !known {
 			room = c.fleet
 		}
-		room.middle[s], room.scale[s] = first(between(rooms[n.Room], c.fleet), s)
+		room.middle[s], room.scale[s] = first(between(rooms[n.Room], 0.5, c.fleet), s)
 		c.rooms[n.Room] = room
 		u := c.nodes[n.Node]
 		u.middle[s], u.scale[s] = room.middle[s], room.scale[s]
@@ -233,13 +249,14 @@ func quantile(ascending []float64, q float64) float64 {
 	return ascending[low] + float64((place-float64(low))*(ascending[low+1]-ascending[low]))
 }
 
-// tailOf is the tail of pooled numbers, of which few count less than the shipped tail.
-func tailOf(values []float64, shipped tail) tail {
+// tailOf is the tail of pooled numbers, of which few count less than the shipped tail, and
+// none more than known.
+func tailOf(values []float64, known float64, shipped tail) tail {
 	if len(values) == 0 {
 		return shipped
 	}
 	slices.Sort(values)
-	own := min(1, float64(len(values))/enough)
+	own := min(known, float64(len(values))/enough)
 	mixed := func(its, shipped float64) float64 { return float64(own*its) + float64((1-own)*shipped) }
 	var t tail
 	for i, share := range shares() {
@@ -264,8 +281,9 @@ func tailOf(values []float64, shipped tail) tail {
 	return t
 }
 
-// censored is the part of the tail's hours, one in so many, whose size does not count.
-const censored = 40
+// censored is the part of the tail's hours, one in so many, whose size does not count: with
+// fewer, a fifth of wrong verdicts left enough faults in the past to hide half of the next.
+const censored = 8
 
 // leastExcess keeps numbers that are all the same from making any other infinitely rare.
 const leastExcess = 0.1

@@ -91,7 +91,7 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	}
 	first := encode(past)
 	// These are the bytes on every machine: run the tests for arm64 under an emulator.
-	if got := fmt.Sprintf("%x", sha256.Sum256(first)); got[:16] != "33b3880eafce0a89" {
+	if got := fmt.Sprintf("%x", sha256.Sum256(first)); got[:16] != "81e6244665990ad4" {
 		t.Errorf("other bytes: %s", got)
 	}
 	for _, n := range past {

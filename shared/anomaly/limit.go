@@ -18,6 +18,8 @@ const (
 	Horizon = 30.0
 	// inARow is how many readings must say so one after the other.
 	inARow = 3
+	// sure is how many standard errors the slope must be: what jumps is no line.
+	sure = 6
 )
 
 // Trend is where a node's temperature goes.
@@ -136,8 +138,10 @@ func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, 
 type Passing struct{ Earliest, Latest float64 }
 
 // Passes forecasts when the temperature passes a limit above it. It reports true when
-// this reading and the two before it all say that it will within [Horizon]. Latest is
-// Horizon where the interval has no later end.
+// this reading and the two before it all say that it will within [Horizon], the slope is
+// sure, and it is warmer now than it was in the hour before the ten minutes: a cooling that
+// comes and goes, or a door, is no failure. Latest is Horizon where the interval has no
+// later end.
 func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passing, bool) {
 	for back := range inARow {
 		t, ok := TrendOf(w, r, back)
@@ -146,6 +150,14 @@ func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passin
 		}
 	}
 	t, _ := TrendOf(w, r, 0)
+	if t.Slope < sure*t.Error {
+		return Passing{}, false
+	}
+	for i, age := range w.Age {
+		if age >= trendSpan && w.Temperature[i] >= r.Temperature {
+			return Passing{}, false
+		}
+	}
 	first, last := Horizon, Horizon
 	for minute := Horizon; minute >= 0; minute-- {
 		low, high := t.Interval(q, minute)

@@ -27,13 +27,21 @@ func TestPasses(t *testing.T) {
 		temperature func(float64) float64
 		limit       float64
 	}{
-		"already above":      {warming, 24},
-		"out of reach":       {warming, 40},
-		"cooling":            {func(ago float64) float64 { return 25 + slope*ago }, 25.5},
-		"steady":             {steady(25), 25.2},
-		"one warm reading":   {func(ago float64) float64 { return 25 + 8*max(0, 1-4*ago) }, 26.5},
-		"two warm readings":  {func(ago float64) float64 { return 25 + 6*max(0, 1-ago) }, 27},
-		"far above the past": {steady(25), 90},
+		"already above":                 {warming, 24},
+		"out of reach":                  {warming, 40},
+		"cooling":                       {func(ago float64) float64 { return 25 + slope*ago }, 25.5},
+		"steady":                        {steady(25), 25.2},
+		"one warm reading":              {func(ago float64) float64 { return 25 + 8*max(0, 1-4*ago) }, 26.5},
+		"two warm readings":             {func(ago float64) float64 { return 25 + 6*max(0, 1-ago) }, 27},
+		"far above the past":            {steady(25), 90},
+		"warmer half an hour ago":       {func(ago float64) float64 { return warming(ago) + 10*max(0, 1-math.Abs(ago-30)) }, 28},
+		"a cooling that comes and goes": {func(ago float64) float64 { return 25 + 0.8*math.Cos(ago*math.Pi/10) }, 27},
+		"a door, two minutes ago": {func(ago float64) float64 {
+			if ago <= 2 {
+				return 26.5
+			}
+			return 25
+		}, 27.5},
 	} {
 		w, r := past(c.temperature, steady(40))
 		if p, ok := anomaly.Passes(w, r, c.limit, 0); ok {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/reading"
 )
 
 const day = 24 * time.Hour
@@ -129,6 +131,10 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 	tracks, now := cold.Tracks()
 	scores, _ := trial.Replay(tracks, trial.Options{Tick: time.Minute})
 	add("three weeks from the first reading: false alarms at a budget of 1", "≤ 2", trial.Measure(tracks, scores, anomaly.Alarm(1), now).False, atMost(2), "%.1f")
+	for i, t := range tracks {
+		tracks[i].Readings = slices.DeleteFunc(t.Readings, func(r reading.Reading) bool { return r.Time.Sub(now) > 7*day })
+	}
+	add("the first week of these: false alarms at a budget of 1", "≤ 2", trial.Measure(tracks, scores, anomaly.Alarm(1), now).False, atMost(2), "%.1f")
 
 	// Whole rooms, of which no neighbour knows better.
 	tracks, now = made(false, 1, map[fault.Kind]fault.Rate{fault.Cooling: {PerMonth: 12, Room: true}})
