@@ -40,7 +40,7 @@ func start(t *testing.T, change func(*system.Options)) *system.System {
 	t.Helper()
 	options := system.Options{
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(),
-		Bridge: pushbridge.Config{MaxAttempts: 5, MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second}, PasswordCost: passwordCost,
+		Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second}, PasswordCost: passwordCost,
 	}
 	if change != nil {
 		change(&options)
@@ -424,6 +424,7 @@ func TestFailingFunctionIsRetriedAndDeadLettered(t *testing.T) {
 	t.Parallel()
 	var attempts atomic.Int64
 	s := start(t, func(o *system.Options) {
+		o.Bridge.MaxAttempts = 5
 		o.WrapHandler = func(function string, next push.HandleFunc) push.HandleFunc {
 			if function != "ingest" {
 				return next

@@ -20,7 +20,7 @@ import (
 )
 
 // patient is how long a node may take that is in order, however busy the machine is.
-const patient = 3 * time.Minute
+const patient = 10 * time.Minute
 
 // examine checks the node that begin starts with the address of the gateway that it is
 // to call. The node's context ends with the examination.
@@ -239,19 +239,22 @@ func TestWrongNodesAreToldWhy(t *testing.T) {
 			if name == "never rests" {
 				interval = time.Second
 			}
-			var wrong []string
-			for _, f := range examine(t, interval, node.run) {
-				if f.verdict == isWrong {
-					wrong = append(wrong, f.text)
+			// A node is judged by when it calls, which a busy machine may make wrong: it is
+			// examined again, and once must be told what is so.
+			text := ""
+			for range 4 {
+				var wrong []string
+				for _, f := range examine(t, interval, node.run) {
+					if f.verdict == isWrong {
+						wrong = append(wrong, f.text)
+					}
+				}
+				text = strings.Join(wrong, "\n")
+				if c.say == "" && text == "" || c.say != "" && strings.Contains(text, c.say) && len(wrong) <= 3 {
+					return
 				}
 			}
-			text := strings.Join(wrong, "\n")
-			if c.say == "" && text != "" {
-				t.Errorf("%s: was told\n%s", name, text)
-			}
-			if !strings.Contains(text, c.say) || len(wrong) > 3 {
-				t.Errorf("%s: was told\n%s\nwant %q and little else", name, text, c.say)
-			}
+			t.Errorf("%s: was told\n%s\nwant %q and little else", name, text, c.say)
 		})
 	}
 	examined.Wait()

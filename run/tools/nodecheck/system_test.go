@@ -26,7 +26,7 @@ func TestReadingOfTheNodeReachesItsOwner(t *testing.T) {
 	t.Parallel()
 	s, err := system.Start(t.Context(), system.Options{
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
-		Bridge: pushbridge.Config{MaxAttempts: 5, MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second},
+		Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second},
 	})
 	if err != nil {
 		t.Fatal(err)
