@@ -26,7 +26,7 @@ replay: ## Send a recording through a system of its own and account for every ro
 .PHONY: test
 test: ## Run all tests with the race detector, and the dashboard's in a browser
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; failed=0; \
-	go test -race -timeout 20m ./... 2>&1 | tee "$$log" || failed=1; \
+	go test -race -timeout 40m ./... 2>&1 | tee "$$log" || failed=1; \
 	run/dashboard/test.sh 2>&1 | tee -a "$$log" || failed=1; \
 	if ((failed)); then echo "failed:"; grep -aE '^ *--- FAIL|^FAIL|^panic:|✘|^ *FAIL ' "$$log" || true; fi; exit $$failed
 

@@ -33,7 +33,7 @@ func read(t *testing.T, path string) string {
 func runByCI(t *testing.T, folder, test string) string {
 	t.Helper()
 	if !regexp.MustCompile(`(?m)^make -k lint deadcode terraform test\b`).MatchString(read(t, "../.ci/run")) ||
-		!strings.Contains(read(t, "../Makefile"), "\n\tgo test -race -timeout 20m ./... ") || !strings.Contains(read(t, "../Makefile"), "\n\t@.ci/terraform\n") {
+		!strings.Contains(read(t, "../Makefile"), "\n\tgo test -race -timeout 40m ./... ") || !strings.Contains(read(t, "../Makefile"), "\n\t@.ci/terraform\n") {
 		return "CI runs neither all packages nor terraform's tests"
 	}
 	if strings.HasSuffix(folder, ".hcl") {

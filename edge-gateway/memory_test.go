@@ -180,7 +180,7 @@ func hourOfReadings(b *testing.B, ago time.Duration) (segments [][]byte) {
 		found, _ := filepath.Glob(filepath.Join(dir, "*.seg")) // fails for malformed patterns only
 		return len(found)
 	}
-	for deadline := time.Now().Add(time.Minute); plain() > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); plain() > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatalf("%d segments are not compressed", plain())
 		}

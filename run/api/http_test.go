@@ -472,7 +472,7 @@ func TestGracefulStop(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	// A new connection is refused once the listener is closed.
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		connection, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {
 			break
