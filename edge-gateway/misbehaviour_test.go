@@ -45,7 +45,7 @@ func TestMisbehaviour(t *testing.T) {
 	good, endGood := simulate(nodesim.Config{Nodes: nodes, Speed: 100}) // a reading every 300 ms
 	reached := func(what string, condition func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(5 * time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("waited in vain: %s; %s; %s", what, good.Stats(), rogues.Stats())
 			}

@@ -82,7 +82,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(3 * time.Minute)
+	end := time.After(10 * time.Minute)
 	for !holds() {
 		select {
 		case <-tick.C:
