@@ -121,7 +121,11 @@ func (c *clients) occupy(from string, n int) {
 // closed says whether the server has closed a connection. It asks the kernel and not Read,
 // which looks at nothing when the deadline is over that it needs.
 func closed(conn net.Conn) (is bool) {
-	raw, err := conn.(*net.TCPConn).SyscallConn()
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return true
 	}
