@@ -1,9 +1,8 @@
-// The two promises about time, measured and printed. Machines are noisy: a test
-// fails only when a promise is missed by far.
-import { ask, expect, signUp, test, tokenOf, url } from "./user";
+// The promises about time, in processor time of the page: what other programs do is not in it.
+import { answer, hot, show } from "./answers";
 import { query, seedReadings } from "./seed";
-
-const missedByFar = 4;
+import { costOf, slower } from "./trace";
+import { ask, expect, signUp, test, tokenOf, url } from "./user";
 
 test("200 sensors are seen within 1.5 s on a CPU four times slower", async ({ page }) => {
   await signUp(page);
@@ -20,7 +19,6 @@ test("200 sensors are seen within 1.5 s on a CPU four times slower", async ({ pa
   await seedReadings(nodes, 3600, 5, 300);
   const browser = await page.context().newCDPSession(page);
   await browser.send("Network.setCacheDisabled", { cacheDisabled: true });
-  await browser.send("Emulation.setCPUThrottlingRate", { rate: 4 });
   await page.addInitScript(() => {
     const watch = new MutationObserver(() => {
       if (document.querySelectorAll(".cell").length < 200) return;
@@ -29,13 +27,17 @@ test("200 sensors are seen within 1.5 s on a CPU four times slower", async ({ pa
     });
     watch.observe(document, { childList: true, subtree: true });
   });
-  await page.reload();
-  await page.waitForFunction(() => performance.getEntriesByName("seen").length > 0);
+  const { all } = await costOf(page, async () => {
+    await page.reload();
+    await page.waitForFunction(() => performance.getEntriesByName("seen").length > 0);
+  });
   const time = await page.evaluate(() => performance.getEntriesByName("seen")[0]?.startTime ?? Infinity);
-  console.log(`first view of 200 sensors at 4x CPU throttle: ${time.toFixed(0)} ms (promised: under 1500)`);
-  expect(time).toBeLessThan(missedByFar * 1500);
+  console.log(`first view of 200 sensors: ${all.toFixed(0)} ms of the page at a quarter of this processor (promised: under 1500), seen here after ${time.toFixed(0)} ms`);
+  expect(all).toBeGreaterThan(0);
+  expect(all).toBeLessThan(1500);
 });
 
+// How long the answer takes is printed; it depends on what else the machine does.
 test("a range of 100,000 readings is drawn within 300 ms", async ({ page }) => {
   await signUp(page);
   const token = await tokenOf(page);
@@ -47,18 +49,56 @@ test("a range of 100,000 readings is drawn within 300 ms", async ({ page }) => {
   expect(stored?.n).toBeGreaterThan(100_000);
   await page.goto(url(`/sensors/${id}`));
   await page.locator("canvas").first().waitFor();
-  await page.evaluate(() => performance.clearMeasures("chart"));
-  const answered = page.waitForResponse((response) => response.url().includes("/historical/") && response.url().includes("max_points=720"));
-  await page.getByRole("button", { name: "30d" }).click();
-  await (await answered).finished();
-  // The old range is drawn again meanwhile; what counts is drawn after the answer.
-  const measured = await page.waitForFunction(() => {
-    const asked = performance.getEntriesByType("resource").filter(({ name }) => name.includes("max_points=720")).at(-1) as PerformanceResourceTiming;
-    const drawn = performance.getEntriesByName("chart").filter(({ startTime }) => asked.responseEnd > 0 && startTime >= asked.responseEnd);
-    if (drawn.length < 2) return null;
-    return { answer: asked.duration, draw: Math.max(...drawn.map((entry) => entry.startTime + entry.duration)) - asked.responseEnd };
+  let answered = 0;
+  const { all } = await costOf(page, async () => {
+    const response = page.waitForResponse((one) => one.url().includes("/historical/") && one.url().includes("max_points=720"));
+    await page.getByRole("button", { name: "30d" }).click();
+    const answer = await response;
+    await answer.finished();
+    answered = answer.request().timing().responseEnd;
+    // The old range is drawn again meanwhile; what counts is drawn after the answer.
+    await page.waitForFunction(() => {
+      const end = performance.getEntriesByType("resource").filter(({ name }) => name.includes("max_points=720")).at(-1) as PerformanceResourceTiming | undefined;
+      return performance.getEntriesByName("chart").filter(({ startTime }) => end && end.responseEnd > 0 && startTime >= end.responseEnd).length >= 2;
+    });
   });
-  const result = (await measured.jsonValue()) ?? { answer: NaN, draw: NaN };
-  console.log(`${String(stored?.n)} readings: answered in ${result.answer.toFixed(0)} ms, drawn ${result.draw.toFixed(0)} ms later (promised: under 300 in all)`);
-  expect(result.answer + result.draw).toBeLessThan(missedByFar * 300);
+  const here = all / slower;
+  console.log(`${String(stored?.n)} readings: answered in ${answered.toFixed(0)} ms, ${here.toFixed(0)} ms of the page to draw them (promised: under 300 in all)`);
+  expect(here).toBeGreaterThan(0);
+  expect(here).toBeLessThan(300);
+});
+
+test("a press is seen within 200 ms at 2,000 sensors on a CPU four times slower", async ({ page }) => {
+  await signUp(page);
+  const incidents = Array.from({ length: 200 }, (_, i) => hot(`s${i}`, { id: `${i}`, group_id: `${i}`, sensor_name: `Rack ${i}`, room_id: 1 }));
+  await show(page, answer(10, 200, { s5: { state: "critical", temperature: 35 } }, { incidents }));
+  const at = new Date().toISOString();
+  await page.route(/\/api\/v1\/incidents\?/, (route) => route.fulfill({ json: incidents.map((one) => ({
+    ...one, state: "lasting", resolution: null, room_name: "Hall 1", rule_id: 1, quantity: "temperature", direction: "above", limit: 32, end_time: null, last_time: at, peak: 35, peak_time: at,
+    value_now: 35, reopened: 0, alert_count: 0, acknowledged_at: null, acknowledged_by: null, comment: null, members: [],
+  })) }));
+  await page.reload();
+  await expect(page.locator("[data-sensor=s1999]")).toBeAttached();
+  const link = (name: string) => page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name });
+  const presses: [name: string, press: () => Promise<unknown>, seen: () => Promise<unknown>][] = [
+    ["an arrow on the map", () => page.getByRole("listbox", { name: "Sensors of Hall 2" }).press("ArrowDown"), () => expect(page.locator(".cell.active[data-sensor=s200]")).toHaveCount(0)],
+    ["the alarm", () => page.getByRole("button", { name: /^Alarm/ }).click(), () => expect(page.getByRole("dialog")).toBeVisible()],
+    ["its end", () => page.keyboard.press("Escape"), () => expect(page.getByRole("dialog")).toHaveCount(0)],
+    ["the colours", () => page.getByRole("button", { name: /^Colours/ }).click(), () => expect(page.getByRole("button", { name: "Colours: auto" })).toHaveCount(0)],
+    ["a room", () => page.getByRole("link", { name: "Hall 2" }).click(), () => expect(page.locator("[data-sensor=s399]")).toBeAttached()],
+    ["its tiles", () => page.getByRole("button", { name: "Show 200 tiles" }).click(), () => expect(page.locator("article")).toHaveCount(200)],
+    ["the overview", () => link("Overview").click(), () => expect(page.locator("[data-sensor=s1999]")).toBeAttached()],
+    ["the incidents", () => link("Incidents").click(), () => expect(page.getByRole("button", { name: /^Rack 199/ })).toBeAttached()],
+  ];
+  const missed: string[] = [];
+  for (const [name, press, seen] of presses) {
+    const { interactions } = await costOf(page, async () => {
+      await press();
+      await seen();
+    });
+    const worst = Math.max(...interactions.map(({ ms }) => ms));
+    console.log(`${name}: seen after ${worst.toFixed(0)} ms at a quarter of this processor (promised: under 200)`);
+    if (!(worst > 0 && worst <= 200)) missed.push(`${name}: ${worst.toFixed(0)} ms`);
+  }
+  expect(missed).toEqual([]);
 });

@@ -1,10 +1,12 @@
 // One sensor in a box: its newest reading and its day.
+import { useMemo } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { dewPoint } from "../logic/climate";
 import { ago, decimal, inUnit, unitName } from "../logic/format";
 import { beyond, limitsOf, type LiveSensor, type Overview } from "../logic/overview";
 import { StateBadge } from "./badge";
 import { Sparkline } from "./sparkline";
+import { useTurn } from "./turns";
 
 const degrees = (value: number | null) => decimal(value === null ? null : inUnit(value, "°C"));
 
@@ -23,7 +25,7 @@ export function SensorFigures({ sensor, overview, large }: { sensor: LiveSensor;
   );
 }
 
-export function SensorTile({ sensor, overview, now }: { sensor: LiveSensor; overview: Overview; now: number }) {
+function SensorTile({ sensor, overview, now }: { sensor: LiveSensor; overview: Overview; now: number }) {
   return (
     <article class={`tile ${sensor.state}`}>
       <div class="tile-head">
@@ -40,4 +42,19 @@ export function SensorTile({ sensor, overview, now }: { sensor: LiveSensor; over
       )}
     </article>
   );
+}
+
+interface TilesProps { sensors: readonly LiveSensor[]; overview: Overview; now: number }
+
+/** So many tiles are drawn at once: 200 would hold up a press for longer than 200 ms. */
+const atOnce = 40;
+
+export function SensorTiles({ sensors, ...rest }: TilesProps) {
+  const firsts = Array.from({ length: Math.ceil(sensors.length / atOnce) }, (_, i) => i * atOnce);
+  return <>{firsts.map((first) => <Some key={first} first={first} sensors={sensors} {...rest} />)}</>;
+}
+
+function Some({ first, sensors, overview, now }: TilesProps & { first: number }) {
+  const turn = useTurn(useMemo(() => ({ sensors: sensors.slice(first, first + atOnce), overview, now }), [sensors, first, overview, now]));
+  return <>{turn?.sensors.map((sensor) => <li key={sensor.id}><SensorTile sensor={sensor} overview={turn.overview} now={turn.now} /></li>)}</>;
 }

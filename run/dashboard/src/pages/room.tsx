@@ -14,7 +14,7 @@ import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form } from "../components/form";
 import { Empty, Failure, Loading } from "../components/states";
-import { SensorTile } from "../components/tile";
+import { SensorTiles } from "../components/tile";
 import { chunk } from "../components/chunk";
 import { RoomMap } from "../components/heatmap";
 import { useTitle } from "../components/title";
@@ -60,7 +60,7 @@ export default function RoomPage({ id }: { id: number }) {
         </div>
       )}
       {many && <p><button type="button" aria-expanded={tiles} onClick={() => setTiles(!tiles)}>{tiles ? "Hide the tiles" : `Show ${room.sensors.length} tiles`}</button></p>}
-      {(tiles || !many) && <ul class={`tiles${lost === null ? "" : " stale"}`}>{room.sensors.map((sensor) => <li key={sensor.id}><SensorTile sensor={sensor} overview={data} now={now} /></li>)}</ul>}
+      {(tiles || !many) && <ul class={`tiles${lost === null ? "" : " stale"}`}><SensorTiles sensors={room.sensors} overview={data} now={now} /></ul>}
       {form === "add" && <AddSensor roomID={id} onClose={close} />}
       {form === "rename" && <RenameRoom room={room} onClose={close} />}
       {form === "delete" && <DeleteRoom room={room} sensors={room.sensors.length} onClose={close} />}
