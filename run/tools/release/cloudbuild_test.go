@@ -262,7 +262,7 @@ esac
 	}
 	check := func() (string, error) {
 		c := exec.CommandContext(t.Context(), filepath.Join(folder, ".ci/terraform"))
-		c.Env = append(os.Environ(), "CI=true", "TERRAFORM_CHECK=", "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
+		c.Env = append(os.Environ(), "CI=true", "PROVIDERS=locked", "TERRAFORM_CHECK=", "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
 		output, err := c.CombinedOutput()
 		return string(output), err
 	}
