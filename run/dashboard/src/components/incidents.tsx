@@ -3,7 +3,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Fragment } from "preact";
 import { memo } from "preact/compat";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap } from "../api/client";
 import { preferences } from "../api/preferences";
@@ -137,8 +137,14 @@ function Values({ incident }: { incident: Incident }) {
 }
 
 function AcknowledgeButton({ what, number, onClick }: { what: string; number?: number; onClick: () => void }) {
+  const button = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    const element = button.current;
+    // The dialog gives the focus back to it, and then it goes with what it did: its row has the focus.
+    return () => { if (element && document.activeElement === element) element.closest("tr")?.querySelector<HTMLElement>("[data-row]")?.focus({ preventScroll: true }); };
+  }, []);
   return (
-    <button type="button" data-acknowledge onClick={onClick}>
+    <button ref={button} type="button" data-acknowledge onClick={onClick}>
       Acknowledge{number !== undefined && ` ${count(number)}`}<span class="unseen"> {what}</span>
     </button>
   );

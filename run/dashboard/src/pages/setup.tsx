@@ -2,7 +2,7 @@
 // with what is there already.
 import { useQueryClient } from "@tanstack/react-query";
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, messageOf, unwrap, type DiscoveredNode, type Room } from "../api/client";
 import { keys, useDiscovered, useGateways, useOverview, useRooms, useRules } from "../api/queries";
@@ -74,20 +74,23 @@ function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] })
   const queries = useQueryClient();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
+  const item = useRef<HTMLLIElement>(null);
   const add = async (room: Room) => {
     setBusy(true);
+    const own = item.current;
     try {
       await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { id: node.node_id, name: node.node_id, type: "ESP32-DHT22", room_id: room.id } }));
       await Promise.all([queries.invalidateQueries({ queryKey: keys.discovered }), queries.invalidateQueries({ queryKey: keys.live })]);
-      // The button is gone with the node: the focus goes on to the next one.
-      (document.querySelector<HTMLElement>(".nodes button") ?? document.getElementById("main"))?.focus();
+      // The button goes with the node, now or soon: the focus goes on to the next one's.
+      const next = [...document.querySelectorAll<HTMLElement>(".nodes button")].find((button) => !own?.contains(button));
+      (next ?? document.getElementById("main"))?.focus();
     } catch (refused) {
       setError(refused);
     }
     setBusy(false);
   };
   return (
-    <li>
+    <li ref={item}>
       <span><code>{node.node_id}</code>{node.temperature !== null && <small> {withUnit(node.temperature)}</small>}</span>
       <span class="actions">{rooms.map((room) => (
         <button key={room.id} type="button" disabled={busy} onClick={() => void add(room)}><span class="unseen">Put {node.node_id} into </span>{room.name}</button>
