@@ -22,7 +22,7 @@ import (
 func config(server *bqtest.AppendServer) bqreadings.Config {
 	return bqreadings.Config{
 		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Page: 1 << 30, Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
-		Linger: 2 * time.Millisecond, AppendTimeout: 2 * time.Minute,
+		Linger: 2 * time.Millisecond, AppendTimeout: 20 * time.Second, // the most that there is
 		Emulator: "127.0.0.1:1", StorageEmulator: server.Address(), // no queries here
 	}
 }
