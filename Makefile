@@ -90,7 +90,7 @@ terraform: ## Check and test the cloud's configuration, without a project
 # Of what no program reaches, only what tests use may stay: test support and what
 # reads terraform.
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.51.0
-ONLY_TESTS := ^(edge-gateway/enrolment/enrolmenttest|shared/(openapitest|pgtest|pubsubtest)|shared/reading/moisture.go|shared/store/(gateways|audit).go|shared/function/functiontest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)[/:]
+ONLY_TESTS := ^(edge-gateway/enrolment/enrolmenttest|shared/(openapitest|pgtest|pubsubtest)|shared/reading/moisture.go|shared/store/(gateways|audit).go|shared/function/functiontest|shared/logging/logtest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)[/:]
 .PHONY: deadcode
 deadcode: ## List functions that no program reaches, and fail when there are any
 	@found=$$(go run $(DEADCODE) ./...); \

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,6 +28,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/pubsubtest"
 )
 
@@ -68,7 +68,7 @@ func TestCredentialsCome(t *testing.T) {
 	options := guarded(t)
 	path := filepath.Join(t.TempDir(), "google.json")
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", path)
-	var log lines
+	var log logtest.Buffer
 	logger := logging.New(&log, slog.LevelInfo, "")
 	topic := &connecting{
 		open: func() (*pubsub.Client, error) {
@@ -126,24 +126,6 @@ func TestCredentialsCome(t *testing.T) {
 	if strings.Contains(log.String(), "PRIVATE KEY") {
 		t.Error("the key is in the log")
 	}
-}
-
-// lines collects a log of several goroutines.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // TestServesWithoutCredentials starts the program as it is installed, without the

@@ -19,6 +19,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logging/logtest"
 )
 
 // The limits of connections.
@@ -31,7 +32,7 @@ const (
 type clients struct {
 	t      *testing.T
 	server string
-	log    written
+	log    logtest.Buffer
 	slow   atomic.Int64 // requests under way
 }
 
@@ -168,8 +169,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousa
 	if ended != want {
 		t.Errorf("%d connections of the crowd were closed, want %d", ended, want)
 	}
-	if lines := strings.Count(c.log.text.String(), "idle ones are closed"); lines != 1 {
-		t.Errorf("%d lines in the log, want one a minute:\n%s", lines, c.log.text.String())
+	if lines := strings.Count(c.log.String(), "idle ones are closed"); lines != 1 {
+		t.Errorf("%d lines in the log, want one a minute:\n%s", lines, c.log.String())
 	}
 }
 

@@ -11,13 +11,13 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logging/logtest"
 )
 
 // TestHostileBodies posts what no node would. Everything is refused at once,
@@ -90,23 +90,11 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
-// written collects log lines of several goroutines.
-type written struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (w *written) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(p)
-}
-
 // TestLogCannotBeForged sends line feeds and JSON wherever a request has room,
 // with everything logged: each line stays one entry with fields of our own.
 func TestLogCannotBeForged(t *testing.T) {
 	t.Parallel()
-	var log written
+	var log logtest.Buffer
 	site := gateway.New(gateway.Config{}, &record{}, outbox.Unavailable{}, time.Now, logging.New(&log, slog.LevelDebug, ""))
 	const forged = `\n{\"severity\":\"ALERT\",\"message\":\"forged\"}`
 	for _, body := range []string{
@@ -118,7 +106,7 @@ func TestLogCannotBeForged(t *testing.T) {
 		post(t, site, "/api/v1/register", body)
 	}
 	post(t, site, "/api/v1/x%0a"+"forged", `{}`)
-	lines := bufio.NewScanner(&log.text)
+	lines := bufio.NewScanner(strings.NewReader(log.String()))
 	for lines.Scan() {
 		var entry map[string]any
 		if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {

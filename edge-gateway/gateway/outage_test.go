@@ -21,6 +21,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -278,7 +279,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 	box = openBox(t, dir, time.Now)
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, box)
-	var log written
+	var log logtest.Buffer
 	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, s.published, box, s.clock, logging.New(&log, slog.LevelInfo, ""))
 	s.published.fail(errAway)
 	s.run()
@@ -294,10 +295,8 @@ func TestFlippedBits(t *testing.T) {
 	if _, health := s.send(http.MethodGet, "/health", ""); !strings.Contains(health, `"damaged":1`) {
 		t.Errorf("health says %s", health)
 	}
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	if lines := strings.Count(log.text.String(), "places of the outbox cannot be read"); lines != 1 {
-		t.Errorf("%d lines about it, want 1:\n%s", lines, log.text.String())
+	if lines := strings.Count(log.String(), "places of the outbox cannot be read"); lines != 1 {
+		t.Errorf("%d lines about it, want 1:\n%s", lines, log.String())
 	}
 }
 
@@ -373,7 +372,7 @@ func TestReadOnlyCardIsLoggedOnceAMinute(t *testing.T) {
 	var mu sync.Mutex
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	box := readOnly{openBox(t, t.TempDir(), clock)}
-	var log written
+	var log logtest.Buffer
 	published := &record{}
 	site := gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, published, box, clock, logging.New(&log, slog.LevelInfo, ""))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -382,10 +381,8 @@ func TestReadOnlyCardIsLoggedOnceAMinute(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	lines := func() []string {
-		log.mu.Lock()
-		defer log.mu.Unlock()
 		var found []string
-		for line := range strings.Lines(log.text.String()) {
+		for line := range strings.Lines(log.String()) {
 			if strings.Contains(line, "the cursor cannot be written") {
 				found = append(found, line)
 			}

@@ -21,6 +21,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
@@ -124,7 +125,7 @@ func choosy(t *testing.T) (topic *gateway.ReadingPublisher, taken func(want int)
 func TestRefusedMessageIsAlone(t *testing.T) {
 	t.Parallel()
 	topic, taken := choosy(t)
-	var log written
+	var log logtest.Buffer
 	box := openBox(t, t.TempDir(), time.Now)
 	site := gateway.New(gateway.Config{}, topic, box, time.Now, logging.New(&log, slog.LevelInfo, ""))
 	reading := func(node string) string {
@@ -155,8 +156,8 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	if got := health(); !strings.Contains(got, `"status":"healthy"`) || !strings.Contains(got, `"refused":6`) {
 		t.Errorf("health says %s", got)
 	}
-	if lines := strings.Count(log.text.String(), "\n"); lines != 1 || !strings.Contains(log.text.String(), `"node_id":"bad-`) || !strings.Contains(log.text.String(), "Could not parse message") {
-		t.Errorf("%d lines in the log, want one that names a node and the reason:\n%s", lines, log.text.String())
+	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), `"node_id":"bad-`) || !strings.Contains(log.String(), "Could not parse message") {
+		t.Errorf("%d lines in the log, want one that names a node and the reason:\n%s", lines, log.String())
 	}
 	// In the outbox too, the first, the last and two in a row.
 	for _, node := range []string{"bad-a", "n30", "n31", "bad-b", "bad-c", "n32", "n33", "bad-d"} {

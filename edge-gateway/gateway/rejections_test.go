@@ -16,13 +16,14 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logging/logtest"
 )
 
 // TestRejectionsAreLogged sends what is refused again and again: each node's
 // first fault within a minute is told, with the field and the rule. Contract 8.1.
 func TestRejectionsAreLogged(t *testing.T) {
 	t.Parallel()
-	var log written
+	var log logtest.Buffer
 	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	site := gateway.New(gateway.Config{}, &record{}, outbox.Unavailable{}, func() time.Time { return now },
 		logging.New(&log, slog.LevelInfo, ""))
@@ -35,7 +36,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 	told := func() []string {
 		t.Helper()
 		var lines []string
-		for scanner := bufio.NewScanner(&log.text); scanner.Scan(); {
+		for scanner := bufio.NewScanner(strings.NewReader(log.Take())); scanner.Scan(); {
 			var entry struct {
 				Severity, Message, Request, Address, Reason string
 

@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -111,7 +112,7 @@ type siteProcess struct {
 	t     *testing.T
 	in    io.Writer
 	lines *bufio.Scanner
-	log   logBuffer
+	log   logtest.Buffer
 }
 
 func (h *host) startSite(t *testing.T, interval time.Duration) *siteProcess {

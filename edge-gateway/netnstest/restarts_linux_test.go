@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -122,7 +123,7 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var printed logBuffer
+	var printed logtest.Buffer
 	died := make(chan error, 1)
 	running := node.command(context.WithoutCancel(t.Context()), nil, micropython, file, firmware)
 	running.Stdout, running.Stderr = &printed, &printed

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/shared/logging/logtest"
 )
 
 // missing ends a test for want of a part: as skipped, in CI as failed.
@@ -192,26 +193,7 @@ type gateway struct {
 	*host
 
 	process *exec.Cmd
-	log     logBuffer
-}
-
-// logBuffer is what a program has logged so far, to be read while it runs.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	log     logtest.Buffer
 }
 
 const port = 8080

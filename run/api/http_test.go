@@ -21,6 +21,7 @@ import (
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logging/logtest"
 )
 
 // bareHandler is an API whose store is never asked.
@@ -203,24 +204,11 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// logLines collects log lines.
-type logLines struct {
-	mutex sync.Mutex
-	text  bytes.Buffer
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logLines) all(t *testing.T) []map[string]any {
+// entries are the lines of a log.
+func entries(t *testing.T, log string) []map[string]any {
 	t.Helper()
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
 	var entries []map[string]any
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(log) {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatalf("log line %q: %v", line, err)
@@ -232,7 +220,7 @@ func (l *logLines) all(t *testing.T) []map[string]any {
 
 func TestRequestLog(t *testing.T) {
 	t.Parallel()
-	var log logLines
+	var log logtest.Buffer
 	handler := bareHandler(t, logging.New(&log, slog.LevelInfo, "project"))
 	answer(t, handler, http.MethodGet, "/health", "", nil)
 	got := answer(t, handler, http.MethodPost, "/api/v1/customers/register?token=secret", `{"email":"person@nowhere"}`, map[string]string{
@@ -240,11 +228,11 @@ func TestRequestLog(t *testing.T) {
 	})
 	answer(t, handler, http.MethodGet, "/person@example.com", "", map[string]string{"X-Request-Id": "in\njection"})
 	id := got.Header().Get("X-Request-Id")
-	entries := log.all(t)
-	if len(entries) != 2 {
-		t.Fatalf("%d lines, want 2: a healthy probe writes none", len(entries))
+	logged := entries(t, log.String())
+	if len(logged) != 2 {
+		t.Fatalf("%d lines, want 2: a healthy probe writes none", len(logged))
 	}
-	entry := entries[0]
+	entry := logged[0]
 	request, _ := entry["httpRequest"].(map[string]any)
 	if entry["severity"] != "WARNING" || entry["request_id"] != id || id == "" || entry["caller_request_id"] != "request-1" || request["requestMethod"] != "POST" ||
 		request["requestUrl"] != "/api/v1/customers/register" || request["status"] != 400.0 ||
@@ -252,7 +240,7 @@ func TestRequestLog(t *testing.T) {
 		entry["logging.googleapis.com/trace"] != "projects/project/traces/0af7651916cd43dd8448eb211c80319c" {
 		t.Errorf("line %v", entry)
 	}
-	if text := log.text.String(); strings.Contains(text, "secret") || strings.Contains(text, "person") || strings.Contains(text, "jection") {
+	if text := log.String(); strings.Contains(text, "secret") || strings.Contains(text, "person") || strings.Contains(text, "jection") {
 		t.Errorf("the log tells too much: %s", text)
 	}
 }
@@ -260,7 +248,7 @@ func TestRequestLog(t *testing.T) {
 // TestPanic shows contract 1.9.
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	var log logLines
+	var log logtest.Buffer
 	cfg := bareConfig(logging.New(&log, slog.LevelInfo, ""))
 	mux := rest.NewRouter()
 	mux.HandleFunc("GET /early", func(http.ResponseWriter, *http.Request) { panic("early trouble") })
@@ -296,7 +284,7 @@ func TestPanic(t *testing.T) {
 		t.Error("half an answer looks whole")
 	}
 	stacks := 0
-	for _, entry := range log.all(t) {
+	for _, entry := range entries(t, log.String()) {
 		if stack, _ := entry["stack"].(string); strings.Contains(stack, "http_test.go") && entry["severity"] == "ERROR" {
 			stacks++
 		}

@@ -40,15 +40,8 @@ type createdKey struct {
 
 func fieldsOf(k store.APIKey) Fields {
 	return Fields{
-		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Scope: k.Scope, RoomIDs: k.RoomIDs, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: utc(k.ExpiresAt),
+		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Scope: k.Scope, RoomIDs: k.RoomIDs, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: rest.UTC(k.ExpiresAt),
 	}
-}
-
-func utc(at *time.Time) *time.Time {
-	if at == nil {
-		return nil
-	}
-	return new(at.UTC())
 }
 
 type newKey struct {
@@ -125,7 +118,7 @@ func (h *Handlers) create(ctx context.Context, in *rest.Body[newKey]) (createdKe
 func (h *Handlers) list(ctx context.Context, _ *struct{}) ([]apiKey, error) {
 	found, err := h.Store.APIKeys(ctx, auth.Caller(ctx))
 	return rest.List(found, func(k store.APIKey) apiKey {
-		return apiKey{Fields: fieldsOf(k), LastUsedAt: utc(k.LastUsedAt)}
+		return apiKey{Fields: fieldsOf(k), LastUsedAt: rest.UTC(k.LastUsedAt)}
 	}), err
 }
 

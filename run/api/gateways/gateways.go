@@ -34,17 +34,10 @@ type gateway struct {
 
 func (h *Handlers) gatewayOf(g store.Gateway) gateway {
 	return gateway{
-		ID: g.ID, Name: g.Name, CreatedAt: g.CreatedAt.UTC(), EnrolledAt: utc(g.EnrolledAt), LastSeen: utc(g.LastSeen),
+		ID: g.ID, Name: g.Name, CreatedAt: g.CreatedAt.UTC(), EnrolledAt: rest.UTC(g.EnrolledAt), LastSeen: rest.UTC(g.LastSeen),
 		Version: g.Version, Role: g.Role, ClockOffsetMS: g.ClockOffset.Milliseconds(), OutboxReadings: g.OutboxReadings,
 		Nodes: g.Nodes, Revoked: g.Revoked(), Clone: g.Clone(h.Clock()),
 	}
-}
-
-func utc(at *time.Time) *time.Time {
-	if at == nil {
-		return nil
-	}
-	return new(at.UTC())
 }
 
 type newGateway struct {
@@ -169,7 +162,7 @@ func (h *Handlers) discoveredNodes(ctx context.Context, _ *discoveredInput) ([]d
 	return rest.List(found, func(n store.DiscoveredNode) discoveredNode {
 		return discoveredNode{
 			NodeID: n.NodeID, GatewayID: n.GatewayID, GatewayName: n.GatewayName,
-			LastHeartbeat: utc(n.LastHeartbeat), LastReading: utc(n.LastReading), Temperature: n.Temperature, Humidity: n.Humidity,
+			LastHeartbeat: rest.UTC(n.LastHeartbeat), LastReading: rest.UTC(n.LastReading), Temperature: n.Temperature, Humidity: n.Humidity,
 		}
 	}), err
 }

@@ -101,13 +101,6 @@ func deref[T any](value *T) (zero T) {
 	return *value
 }
 
-func utc(at *time.Time) *time.Time {
-	if at == nil {
-		return nil
-	}
-	return new(at.UTC())
-}
-
 func incidentOf(i store.Incident) Incident {
 	body := Incident{
 		ID: strconv.FormatInt(i.ID, 10), GroupID: strconv.FormatInt(i.GroupID, 10), Kind: i.Kind, Reason: i.Describe(), Severity: i.Severity, State: "resolved",
@@ -115,7 +108,7 @@ func incidentOf(i store.Incident) Incident {
 		RoomName: nonzero(i.RoomName), GatewayID: nonzero(i.GatewayID), RuleID: &i.RuleID, Quantity: &i.Quantity, Direction: &i.Direction,
 		Limit: &i.LimitValue, StartTime: i.StartTime.UTC(), EndTime: new(i.EndTime.UTC()), LastTime: i.EndTime.UTC(), Peak: &i.Peak,
 		Members: []member{}, PeakTime: new(i.PeakTime.UTC()), ValueNow: i.ValueNow, Reopened: i.Reopened, Late: i.Late, AlertCount: i.AlertCount,
-		Acknowledged: i.AcknowledgedAt != nil, AcknowledgedAt: utc(i.AcknowledgedAt), AcknowledgedBy: nonzero(i.AcknowledgedBy), Comment: nonzero(i.Comment),
+		Acknowledged: i.AcknowledgedAt != nil, AcknowledgedAt: rest.UTC(i.AcknowledgedAt), AcknowledgedBy: nonzero(i.AcknowledgedBy), Comment: nonzero(i.Comment),
 	}
 	body.Verdict = nonzero(verdict(i.Verdict))
 	if i.Lasting {
@@ -123,7 +116,7 @@ func incidentOf(i store.Incident) Incident {
 	}
 	if f := i.Finding; f != nil {
 		body.RuleID, body.Peak, body.Cause, body.Probability = nil, &f.Value, nonzero(f.Cause), nonzero(f.Probability)
-		body.BandLow, body.BandHigh, body.Earliest, body.Latest = f.Low, f.High, utc(f.Earliest), utc(f.Latest)
+		body.BandLow, body.BandHigh, body.Earliest, body.Latest = f.Low, f.High, rest.UTC(f.Earliest), rest.UTC(f.Latest)
 		if i.Kind == string(incident.KindAnomaly) {
 			body.Direction, body.Limit = nil, nil
 		}

@@ -112,7 +112,7 @@ func (s silence) incident(now time.Time) Incident {
 	}
 	unseen := slices.IndexFunc(s.nodes, func(n store.Silence) bool { return n.AcknowledgedAt == nil })
 	if shown.Acknowledged = unseen < 0; shown.Acknowledged {
-		shown.AcknowledgedAt, shown.AcknowledgedBy, shown.Comment = utc(first.AcknowledgedAt), nonzero(first.AcknowledgedBy), nonzero(first.Comment)
+		shown.AcknowledgedAt, shown.AcknowledgedBy, shown.Comment = rest.UTC(first.AcknowledgedAt), nonzero(first.AcknowledgedBy), nonzero(first.Comment)
 	}
 	if s.gateway {
 		if slices.ContainsFunc(s.nodes, func(n store.Silence) bool { return n.Cause(now) == incident.UplinkDown }) {

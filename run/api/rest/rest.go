@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -64,6 +65,14 @@ func List[A, B any](list []A, convert func(A) B) []B {
 		converted[i] = convert(item)
 	}
 	return converted
+}
+
+// UTC is a time of an answer, which may be missing.
+func UTC(at *time.Time) *time.Time {
+	if at == nil {
+		return nil
+	}
+	return new(at.UTC())
 }
 
 // Body is the input of an operation that takes a body and nothing else.

@@ -1,13 +1,11 @@
 package release
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/pgtest"
 )
 
@@ -52,25 +51,6 @@ func before(t *testing.T) string {
 	return folder
 }
 
-// lockedBuffer is what a program has written so far. It embeds no buffer: os/exec would
-// write by that one's ReadFrom, past the lock.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // TestVersionBeforeOnTheNewSchema runs the API and all functions of the version before the
 // newest migration on the schema of this version: the smoke test passes, and a reading
 // comes back with its alert. So a roll-back needs no older schema, and the version before
@@ -91,7 +71,7 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 
-	var said lockedBuffer
+	var said logtest.Buffer
 	serve := exec.CommandContext(t.Context(), program, "-nodes", "0", "-api-port", "0", "-gateway-port", "0", "-data", t.TempDir())
 	serve.Env = append(os.Environ(), "DATABASE_URL="+database, "QUICK_RETRIES=true")
 	serve.Stdout, serve.Stderr = &said, &said
@@ -129,6 +109,6 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 		t.Errorf("%v\n%s", err, output)
 	}
 	if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+addresses[1]); err != nil {
-		t.Errorf("%v\n%s\n%s", err, r.output(), said.String())
+		t.Errorf("%v\n%s\n%s", err, r.log.String(), said.String())
 	}
 }

@@ -184,7 +184,7 @@ func (f *failing) after(fails int) bool {
 	r, before, after, good, commands := f.play(fails)
 	if len(commands) < fails {
 		if !good {
-			f.t.Errorf("no command failed, and the release did:\n%s", r.output())
+			f.t.Errorf("no command failed, and the release did:\n%s", r.log.String())
 		}
 		return false
 	}
@@ -192,17 +192,17 @@ func (f *failing) after(fails int) bool {
 	// What comes after the smoke test is notes and the lock.
 	late := strings.Contains(what, bucket+"/release/la") || strings.Contains(what, bucket+"/release/lo")
 	if live := f.cloud.live(); !cmp.Equal(live, before) && !cmp.Equal(live, after) || good != cmp.Equal(live, after) && !late {
-		f.t.Errorf("%s failed, the release is good: %t. What serves (-before +now):\n%s\n%s", what, good, cmp.Diff(before, live), r.output())
+		f.t.Errorf("%s failed, the release is good: %t. What serves (-before +now):\n%s\n%s", what, good, cmp.Diff(before, live), r.log.String())
 	}
 	if executions, _ := f.cloud.did(); good && !slices.Contains(executions, "migrate expand of "+after["api"]+" with api,detect,ingest") {
-		f.t.Errorf("%s failed: good without a migration before the apply\n%s", what, r.output())
+		f.t.Errorf("%s failed: good without a migration before the apply\n%s", what, r.log.String())
 	}
 	if lock := f.cloud.object("release/lock"); lock != "" {
 		if good || !late {
-			f.t.Errorf("%s failed: the lock is held\n%s", what, r.output())
+			f.t.Errorf("%s failed: the lock is held\n%s", what, r.log.String())
 		}
 		if r, _, _, good, _ := f.play(0); !good {
-			f.t.Errorf("%s failed, and the next release too:\n%s", what, r.output())
+			f.t.Errorf("%s failed, and the next release too:\n%s", what, r.log.String())
 		}
 	}
 	return true

@@ -22,7 +22,7 @@ func TestHeldLock(t *testing.T) {
 		r := c.begin(t, "b1", second, folders)
 		r.environ = append(r.environ, "LOCK_WAIT=0")
 		if r.play(nil) || c.serves("api") != "api:1" || !strings.HasPrefix(c.object("release/lock"), "build b4") {
-			t.Errorf("did not wait: %s", r.output())
+			t.Errorf("did not wait: %s", r.log.String())
 		}
 		r.says("Another release has the lock: build b4 europe-west1, 2026-11-20T12:00:00Z, 1")
 		// Until that build is over.
@@ -48,7 +48,7 @@ func TestHeldLock(t *testing.T) {
 		r := c.begin(t, "b1", second, folders)
 		r.environ = append(r.environ, "LOCK_WAIT=0")
 		if r.play(nil) || c.object("release/lock") == "" {
-			t.Errorf("broke a lock that may be held:\n%s", r.output())
+			t.Errorf("broke a lock that may be held:\n%s", r.log.String())
 		}
 	})
 	t.Run("by a person", func(t *testing.T) {
@@ -58,12 +58,12 @@ func TestHeldLock(t *testing.T) {
 		r := c.begin(t, "b1", second, folders)
 		r.environ = append(r.environ, "LOCK_WAIT=0")
 		if r.play(nil) {
-			t.Errorf("did not wait:\n%s", r.output())
+			t.Errorf("did not wait:\n%s", r.log.String())
 		}
 		r.says("run/tools/release/lock break " + project)
 		for _, verb := range []string{"show", "break", "show"} {
 			if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/lock "+verb+" "+project); err != nil {
-				t.Fatal(err, r.output())
+				t.Fatal(err, r.log.String())
 			}
 		}
 		r.says("anna@laptop\n2026-11-20T12:00:00Z\n1\nanna@laptop\n2026-11-20T12:00:00Z\n1\nNobody has the lock.\n")
@@ -86,10 +86,10 @@ func TestBrokenLock(t *testing.T) {
 				t.Error("the release succeeded")
 			}
 			if diff := cmp.Diff(live.live(), c.live()); diff != "" {
-				t.Errorf("(-want +got):\n%s\n%s", diff, r.output())
+				t.Errorf("(-want +got):\n%s\n%s", diff, r.log.String())
 			}
 			if c.object("release/lock") != other {
-				t.Errorf("gave back another's lock:\n%s", r.output())
+				t.Errorf("gave back another's lock:\n%s", r.log.String())
 			}
 			r.says("The lock was taken from this release. It says: anna@laptop")
 		})

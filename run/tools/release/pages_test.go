@@ -542,7 +542,7 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 	r.environ = append(r.environ, "BUILD_ID=", "LOCATION=", "PAGE_STATE="+state, "PAGE_TERRAFORM="+terraform,
 		"PAGE_MAKEFILE= "+strings.Join(found(read(t, "Makefile"), `(?m)^([a-z-]+):`), " ")+" ")
 	if err := r.run(ownMachine, script); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, r.output(), script)
+		t.Fatalf("%v\n%s\n%s", err, r.log.String(), script)
 	}
 	encoded, err = os.ReadFile(state)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestOverlappingReleases(t *testing.T) {
 	}})
 	both.Wait()
 	if diff := cmp.Diff(good.live(), c.live()); diff != "" {
-		t.Errorf("the second release took the first one back (-want +got):\n%s\n%s", diff, b.output())
+		t.Errorf("the second release took the first one back (-want +got):\n%s\n%s", diff, b.log.String())
 	}
 	b.says("api: rolled back to api-00002=100.")
 	if lock := c.object("release/lock"); lock != "" {
@@ -76,7 +76,7 @@ func stalePlan(t *testing.T, c *cloud, folders map[string]string) {
 		byHand := c.begin(t, "b2", other, folders)
 		if err := byHand.run("hashicorp/terraform", "#!/bin/sh\nset -e\nmkdir -p dist/release\ntouch dist/release/before dist/release/expanded\n"+
 			"run/tools/release/plan "+project+" "+region+"\nrun/tools/release/apply"); err != nil {
-			t.Fatal(err, byHand.output())
+			t.Fatal(err, byHand.log.String())
 		}
 	}})
 	r.says("Saved plan is stale")
@@ -136,7 +136,7 @@ func TestByHand(t *testing.T) {
 	r := c.begin(t, "b1", second, folders)
 	r.environ = append(r.environ, "BUILD_ID=", "LOCATION=")
 	if err := r.run(ownMachine, script); err != nil {
-		t.Fatal(err, r.output())
+		t.Fatal(err, r.log.String())
 	}
 	if diff := cmp.Diff(second.live(), c.live()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

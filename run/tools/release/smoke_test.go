@@ -130,11 +130,11 @@ func TestSyntheticReading(t *testing.T) {
 	}
 	for range 2 {
 		if err := send("120"); err != nil {
-			t.Fatal(err, r.output())
+			t.Fatal(err, r.log.String())
 		}
 	}
-	if got := strings.Count(r.output(), "came back with its alert"); got != 2 {
-		t.Errorf("%d readings came back:\n%s", got, r.output())
+	if got := strings.Count(r.log.String(), "came back with its alert"); got != 2 {
+		t.Errorf("%d readings came back:\n%s", got, r.log.String())
 	}
 	account := c.object("release/account")
 	if !regexp.MustCompile(`^Aa1-[0-9a-f]{24} release-[0-9a-f]{24}\n$`).MatchString(account) {

@@ -1,7 +1,6 @@
 package release
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,12 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/pgtest"
 )
 
@@ -122,20 +121,7 @@ type release struct {
 	folders map[string]string // of programs, by image
 	environ []string
 
-	mu  sync.Mutex
-	log bytes.Buffer
-}
-
-func (r *release) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.log.Write(p)
-}
-
-func (r *release) output() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.log.String()
+	log logtest.Buffer
 }
 
 // begin makes the workspace of a build as it is after its archives.
@@ -181,7 +167,7 @@ func (r *release) run(image, script string) error {
 	first, _, _ := strings.Cut(script, "\n")
 	interpreter := first[strings.LastIndexAny(first, "/ ")+1:]
 	c := exec.CommandContext(r.t.Context(), filepath.Join(r.folders[image], interpreter), "-c", script)
-	c.Dir, c.Stdout, c.Stderr = r.folder, r, r
+	c.Dir, c.Stdout, c.Stderr = r.folder, &r.log, &r.log
 	c.Env = append([]string{"PATH=" + r.folders[image]}, r.environ...)
 	return c.Run()
 }
@@ -204,9 +190,9 @@ func (r *release) play(before map[string]func()) bool {
 		if r.folders[image] == "" {
 			r.t.Fatalf("step %s: no image %s", s.ID, image)
 		}
-		_, _ = fmt.Fprintf(r, "--- %s\n", s.ID)
+		_, _ = fmt.Fprintf(&r.log, "--- %s\n", s.ID)
 		if err := r.run(image, s.Script); err != nil {
-			_, _ = fmt.Fprintf(r, "--- %s: %v\n", s.ID, err)
+			_, _ = fmt.Fprintf(&r.log, "--- %s: %v\n", s.ID, err)
 			if !s.AllowFailure {
 				status = "FAILURE"
 				break
@@ -221,30 +207,30 @@ func (r *release) play(before map[string]func()) bool {
 func (r *release) want(good bool, live map[string]string, before map[string]func()) {
 	r.t.Helper()
 	if got := r.play(before); got != good {
-		r.t.Errorf("build %s succeeded: %t, want %t\n%s", r.id, got, good, r.output())
+		r.t.Errorf("build %s succeeded: %t, want %t\n%s", r.id, got, good, r.log.String())
 	}
 	if diff := cmp.Diff(live, r.cloud.live()); diff != "" {
-		r.t.Errorf("after build %s (-want +got):\n%s\n%s", r.id, diff, r.output())
+		r.t.Errorf("after build %s (-want +got):\n%s\n%s", r.id, diff, r.log.String())
 	}
 	if lock := r.cloud.object("release/lock"); lock != "" {
-		r.t.Errorf("after build %s the lock is held: %s\n%s", r.id, lock, r.output())
+		r.t.Errorf("after build %s the lock is held: %s\n%s", r.id, lock, r.log.String())
 	}
 }
 
 // says wants a text in the build's log.
 func (r *release) says(text string) {
 	r.t.Helper()
-	if !strings.Contains(r.output(), text) {
-		r.t.Errorf("build %s says nothing of %q:\n%s", r.id, text, r.output())
+	if !strings.Contains(r.log.String(), text) {
+		r.t.Errorf("build %s says nothing of %q:\n%s", r.id, text, r.log.String())
 	}
 }
 
 // await waits until the log has a text.
 func (r *release) await(text string) {
 	r.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(r.output(), text); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(r.log.String(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("build %s says nothing of %q:\n%s", r.id, text, r.output())
+			r.t.Fatalf("build %s says nothing of %q:\n%s", r.id, text, r.log.String())
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +27,7 @@ import (
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 )
@@ -47,29 +47,8 @@ type localSystem struct {
 	credentials system.Credentials
 
 	command *exec.Cmd
-	output  lockedBuffer
+	output  logtest.Buffer
 	exited  chan error
-}
-
-// lockedBuffer is what a process has written so far.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements [io.Writer].
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// take returns what was written since the last call.
-func (b *lockedBuffer) take() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.text.Reset()
-	return b.text.String()
 }
 
 // buildLocalSystem builds the program as `make build` does.
@@ -118,11 +97,11 @@ func (s *localSystem) start() {
 	go func() { s.exited <- s.command.Wait() }()
 	var said string
 	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(said, "Ctrl-C stops it"); {
-		said += s.output.take()
+		said += s.output.Take()
 		select {
 		case err := <-s.exited:
 			s.exited <- err
-			s.t.Fatalf("the program ended: %v\n%s", err, said+s.output.take())
+			s.t.Fatalf("the program ended: %v\n%s", err, said+s.output.Take())
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
@@ -442,7 +421,7 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 	all := local.processes()
 	_ = local.command.Process.Signal(syscall.SIGTERM)
 	if err := <-local.exited; err != nil {
-		t.Errorf("the program ended with %v:\n%s", err, local.output.take())
+		t.Errorf("the program ended with %v:\n%s", err, local.output.Take())
 	}
 	local.command = nil
 	for _, pid := range all {

@@ -7,18 +7,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/push"
 )
 
@@ -45,7 +44,7 @@ type Process struct {
 
 	tb      testing.TB
 	command *exec.Cmd
-	output  *output
+	output  *logtest.Buffer
 	exited  chan struct{}
 	err     error
 }
@@ -70,7 +69,7 @@ func attempt(tb testing.TB, program string, environ []string) *Process {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &Process{URL: "http://" + net.JoinHostPort(host, port), tb: tb, output: &output{}, exited: make(chan struct{})}
+	p := &Process{URL: "http://" + net.JoinHostPort(host, port), tb: tb, output: &logtest.Buffer{}, exited: make(chan struct{})}
 	p.command = exec.CommandContext(context.WithoutCancel(tb.Context()), program)
 	p.command.Env = append([]string{"PORT=" + port, "HOME=" + os.TempDir(), "PATH=" + os.Getenv("PATH")}, environ...) //nolint:forbidigo // the process needs the machine's
 	p.command.Stdout, p.command.Stderr = p.output, p.output
@@ -161,28 +160,6 @@ func Exits(tb testing.TB, program string, environ ...string) (int, string) {
 		tb.Fatal(err)
 	}
 	return command.ProcessState.ExitCode(), string(written)
-}
-
-// output collects what a process writes.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n, err := o.text.Write(p)
-	if err != nil {
-		return n, fmt.Errorf("collect output: %w", err)
-	}
-	return n, nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 func freeAddress(tb testing.TB) string {
