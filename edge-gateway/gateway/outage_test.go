@@ -107,7 +107,7 @@ func TestRetry(t *testing.T) {
 		t.Errorf("%d messages in the outbox, want a1 and a2", got)
 	}
 	after.published.fail(nil)
-	after.run()
+	stop := after.run()
 	eventually(t, "delivery", func() bool { all, _ := after.published.all(); return len(all) == 2 })
 	if status := after.message(body("a1", 20)); status != 200 {
 		t.Errorf("a retry after delivery was answered %d", status)
@@ -123,6 +123,8 @@ func TestRetry(t *testing.T) {
 
 	// After another restart, when the outbox has been emptied: the node did not
 	// hear that its reading was delivered.
+	eventually(t, "an empty outbox", func() bool { return box.Stats().Pending == 0 })
+	stop() // what delivers has the outbox to itself
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -156,15 +156,17 @@ func (s *site) message(body string) int {
 	return status
 }
 
-// run runs the gateway's background work until the test ends.
-func (s *site) run() {
+// run runs the gateway's background work until the test ends, or until it is stopped.
+func (s *site) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.gateway.Run(ctx) })
-	s.tb.Cleanup(func() {
+	stop = func() {
 		cancel()
 		running.Wait()
-	})
+	}
+	s.tb.Cleanup(stop)
+	return stop
 }
 
 // eventually waits for a condition, which an answer of the gateway's or its
