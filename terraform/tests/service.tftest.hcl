@@ -51,7 +51,7 @@ run "api" {
   }
 
   assert {
-    condition     = google_cloud_run_v2_job.migrate[0].template[0].template[0].containers[0].args == tolist(["migrate"]) && google_cloud_run_v2_job.migrate[0].template[0].template[0].containers[0].image == google_cloud_run_v2_service.this[0].template[0].containers[0].image
+    condition     = google_cloud_run_v2_job.migrate[0].template[0].template[0].containers[0].args == tolist(["migrate"]) && google_cloud_run_v2_job.migrate[0].template[0].template[0].max_retries == 0 && google_cloud_run_v2_job.migrate[0].template[0].template[0].containers[0].image == google_cloud_run_v2_service.this[0].template[0].containers[0].image
     error_message = "The migration is not that of the API's own image."
   }
 
@@ -100,7 +100,7 @@ run "api_in_a_release" {
   }
 
   assert {
-    condition     = { for target in google_cloud_run_v2_service.this[0].traffic : coalesce(target.revision, target.tag) => target.percent } == { api-00001-abc = 90, api-00002-def = 10, next = 0 }
+    condition     = output.traffic == { api-00001-abc = 90, api-00002-def = 10, next = 0 }
     error_message = "The newest revision gets requests before its smoke test, or has no address."
   }
 
@@ -164,7 +164,10 @@ run "domain" {
       google_compute_url_map.this.default_service == google_compute_backend_service.this["coldaisle"].id
       && google_compute_url_map.this.path_matcher[0].default_service == google_compute_backend_service.this["coldaisle"].id
       && google_compute_url_map.this.path_matcher[0].route_rules[0].service == google_compute_backend_service.this["coldaisle-next"].id
+      && google_compute_url_map.this.path_matcher[0].route_rules[0].match_rules[0].header_matches[0].header_name == "X-Coldaisle-Release"
       && google_compute_url_map.this.path_matcher[0].route_rules[0].match_rules[0].header_matches[0].exact_match == "next"
+      && google_compute_url_map.this.path_matcher[0].route_rules[0].match_rules[0].prefix_match == "/"
+      && one(google_compute_url_map.this.host_rule).hosts == toset(["climate.example.com"])
     )
     error_message = "A revision that no release has looked at gets requests."
   }
@@ -239,10 +242,36 @@ run "monitoring" {
   }
 
   assert {
-    condition = keys(google_monitoring_alert_policy.this) == [
-      "api_errors", "api_latency", "database_connections", "database_disk", "dead_letter", "function_errors", "gateway_clock", "messages_refused", "no_readings", "oldest_unacked", "readings_clamped", "site_dark", "uptime",
-    ]
-    error_message = "Something is not watched."
+    condition = {
+      for key, threshold in { for key, policy in google_monitoring_alert_policy.this : key => policy.conditions[0].condition_threshold[0] } :
+      key => "${regex("metric.type = \"([^\"]+)\"", threshold.filter)[0]} ${threshold.comparison} ${threshold.threshold_value} ${threshold.duration}"
+      } == {
+      api_errors           = "run.googleapis.com/request_count COMPARISON_GT 0.02 300s"
+      api_latency          = "run.googleapis.com/request_latencies COMPARISON_GT 2000 600s"
+      database_connections = "cloudsql.googleapis.com/database/postgresql/num_backends COMPARISON_GT 180 300s"
+      database_disk        = "cloudsql.googleapis.com/database/disk/utilization COMPARISON_GT 0.8 600s"
+      dead_letter          = "pubsub.googleapis.com/subscription/num_undelivered_messages COMPARISON_GT 0 0s"
+      function_errors      = "run.googleapis.com/request_count COMPARISON_GT 10 0s"
+      gateway_clock        = "logging.googleapis.com/user/coldaisle/gateway_clock_off COMPARISON_GT 0 300s"
+      messages_refused     = "logging.googleapis.com/user/coldaisle/dead_letters COMPARISON_GT 0 0s"
+      no_readings          = "logging.googleapis.com/user/coldaisle/readings_stored COMPARISON_LT 1 900s"
+      oldest_unacked       = "pubsub.googleapis.com/subscription/oldest_unacked_message_age COMPARISON_GT 300 300s"
+      readings_clamped     = "logging.googleapis.com/user/coldaisle/readings_clamped COMPARISON_GT 0 600s"
+      site_dark            = "logging.googleapis.com/user/coldaisle/site_dark COMPARISON_GT 0 0s"
+      uptime               = "monitoring.googleapis.com/uptime_check/check_passed COMPARISON_LT 0.5 120s"
+    }
+    error_message = "Something is not watched, or an alert fires at another value or after another time than it should."
+  }
+
+  assert {
+    condition = { for metric in [google_logging_metric.dead_letters, google_logging_metric.clamped, google_logging_metric.clock, google_logging_metric.dark, google_logging_metric.stored] : metric.name => regex("jsonPayload.*", metric.filter) } == {
+      "coldaisle/dead_letters"      = "jsonPayload.message=\"message dead-lettered\""
+      "coldaisle/readings_clamped"  = "jsonPayload.readings_clamped>0"
+      "coldaisle/gateway_clock_off" = "jsonPayload.message=\"a gateway's system clock is off\""
+      "coldaisle/site_dark"         = "jsonPayload.message=\"a site is dark\""
+      "coldaisle/readings_stored"   = "jsonPayload.readings_stored>0"
+    }
+    error_message = "A metric counts other entries of the log than the components write."
   }
 
   assert {
@@ -251,27 +280,26 @@ run "monitoring" {
   }
 
   assert {
-    condition     = strcontains(google_logging_metric.clock.filter, "a gateway's system clock is off") && google_monitoring_alert_policy.this["gateway_clock"].conditions[0].condition_threshold[0].aggregations[0].group_by_fields == tolist(["metric.labels.gateway"])
+    condition     = google_monitoring_alert_policy.this["gateway_clock"].conditions[0].condition_threshold[0].aggregations[0].group_by_fields == tolist(["metric.labels.gateway"])
     error_message = "A gateway's wrong clock is not told, or not which gateway's."
   }
 
   assert {
-    condition     = google_monitoring_alert_policy.this["dead_letter"].conditions[0].condition_threshold[0].threshold_value == 0 && strcontains(google_monitoring_alert_policy.this["dead_letter"].conditions[0].condition_threshold[0].filter, "full_match(\"data-dead-letter|alerts-dead-letter\")")
-    error_message = "One message in a dead letter must be enough."
+    condition     = strcontains(google_monitoring_alert_policy.this["dead_letter"].conditions[0].condition_threshold[0].filter, "full_match(\"data-dead-letter|alerts-dead-letter\")")
+    error_message = "A dead letter is not watched."
   }
 
   assert {
     condition = (
-      strcontains(google_monitoring_alert_policy.this["messages_refused"].conditions[0].condition_threshold[0].filter, "metric.type = \"logging.googleapis.com/user/coldaisle/dead_letters\"")
-      && keys(google_logging_metric.dead_letters.label_extractors) == sort([for label in google_logging_metric.dead_letters.metric_descriptor[0].labels : label.key])
+      keys(google_logging_metric.dead_letters.label_extractors) == sort([for label in google_logging_metric.dead_letters.metric_descriptor[0].labels : label.key])
       && google_monitoring_alert_policy.this["messages_refused"].conditions[0].condition_threshold[0].aggregations[0].group_by_fields == tolist(["metric.labels.function", "metric.labels.reason"])
     )
     error_message = "Dead letters are not counted by function and reason."
   }
 
   assert {
-    condition     = google_monitoring_alert_policy.this["no_readings"].conditions[0].condition_threshold[0].evaluation_missing_data == "EVALUATION_MISSING_DATA_ACTIVE" && google_monitoring_alert_policy.this["no_readings"].conditions[0].condition_threshold[0].comparison == "COMPARISON_LT" && strcontains(google_monitoring_alert_policy.this["no_readings"].conditions[0].condition_threshold[0].filter, "user/coldaisle/readings_stored")
-    error_message = "Silence must count as trouble, whatever the probe does."
+    condition     = google_monitoring_alert_policy.this["no_readings"].conditions[0].condition_threshold[0].evaluation_missing_data == "EVALUATION_MISSING_DATA_ACTIVE"
+    error_message = "Silence must count as trouble."
   }
 
   assert {
@@ -280,14 +308,23 @@ run "monitoring" {
   }
 
   assert {
-    condition     = alltrue([for policy in google_monitoring_alert_policy.this : strcontains(policy.conditions[0].condition_threshold[0].filter, "resource.type = ") && strcontains(policy.conditions[0].condition_threshold[0].filter, "metric.type = ")])
+    condition = (
+      alltrue([for key in ["api_errors", "function_errors"] : strcontains(google_monitoring_alert_policy.this[key].conditions[0].condition_threshold[0].filter, "response_code_class = \"5xx\"")])
+      && google_monitoring_alert_policy.this["api_latency"].conditions[0].condition_threshold[0].aggregations[0].per_series_aligner == "ALIGN_PERCENTILE_95"
+      && google_monitoring_alert_policy.this["oldest_unacked"].conditions[0].condition_threshold[0].aggregations[0].group_by_fields == tolist(["resource.labels.subscription_id"])
+    )
+    error_message = "Other answers than faults are counted, or the slow requests hide among the others."
+  }
+
+  assert {
+    condition     = alltrue([for policy in google_monitoring_alert_policy.this : strcontains(policy.conditions[0].condition_threshold[0].filter, "resource.type = ")])
     error_message = "Cloud Monitoring wants both a metric and a resource in a filter."
   }
 
   assert {
     condition = (
       { for key, objective in google_monitoring_slo.this : key => try(objective.request_based_sli[0].distribution_cut[0].range[0].max, "ratio") } == { probe_late = 10, alerts_late = 30, api_unavailable = "ratio" }
-      && alltrue([for objective in google_monitoring_slo.this : objective.goal == 0.999])
+      && alltrue([for objective in google_monitoring_slo.this : objective.goal == 0.999 && objective.rolling_period_days == 28])
     )
     error_message = "The objectives are not 99.9 % within 10 and 30 seconds, and of requests."
   }
@@ -313,7 +350,10 @@ run "monitoring" {
 
   assert {
     condition = (
-      { for key, policy in google_monitoring_alert_policy.objective : key => [for condition in policy.conditions : condition.condition_threshold[0].threshold_value if length(condition.condition_threshold) > 0] } == { probe_late = [40, 4], alerts_late = [40, 4], api_unavailable = [6, 14.4] }
+      { for key, policy in google_monitoring_alert_policy.objective : key => { for condition in policy.conditions : condition.condition_threshold[0].filter => condition.condition_threshold[0].threshold_value if length(condition.condition_threshold) > 0 } } == {
+        for key, burn in { probe_late = { "3600s" = 40, "86400s" = 4 }, alerts_late = { "3600s" = 40, "86400s" = 4 }, api_unavailable = { "3600s" = 14.4, "21600s" = 6 } } :
+        key => { for window, rate in burn : "select_slo_burn_rate(\"${google_monitoring_slo.this[key].name}\", \"${window}\")" => rate }
+      }
       && { for key, policy in google_monitoring_alert_policy.objective : key => [for condition in policy.conditions : condition.condition_absent[0].duration if length(condition.condition_absent) > 0] } == { probe_late = ["300s"], alerts_late = ["300s"], api_unavailable = [] }
       && alltrue([for key, policy in google_monitoring_alert_policy.objective : length(policy.notification_channels) == 1 && endswith(policy.documentation[0].content, "\n\nPlaybook: docs/playbooks/${key}.md")])
     )
@@ -328,14 +368,13 @@ run "monitoring" {
   assert {
     condition = (
       google_monitoring_alert_policy.this["site_dark"].conditions[0].condition_threshold[0].aggregations[0].group_by_fields == tolist(["metric.labels.gateway", "metric.labels.customer"])
-      && strcontains(google_logging_metric.dark.filter, "\"a site is dark\"")
       && google_logging_metric.dark.label_extractors == tomap({ gateway = "EXTRACT(jsonPayload.gateway)", customer = "EXTRACT(jsonPayload.customer_id)" })
     )
     error_message = "A dark site is not told, or not which gateway and customer."
   }
 
   assert {
-    condition     = google_monitoring_uptime_check_config.api[0].http_check[0].path == "/health" && google_monitoring_uptime_check_config.api[0].http_check[0].use_ssl && google_monitoring_uptime_check_config.api[0].monitored_resource[0].labels.host == "api-abc123-ew.a.run.app"
+    condition     = google_monitoring_uptime_check_config.api[0].http_check[0].path == "/health" && google_monitoring_uptime_check_config.api[0].http_check[0].use_ssl && google_monitoring_uptime_check_config.api[0].content_matchers[0].content == "\"healthy\"" && google_monitoring_uptime_check_config.api[0].monitored_resource[0].labels.host == "api-abc123-ew.a.run.app"
     error_message = "Nobody looks from outside whether the API answers."
   }
 
@@ -364,7 +403,7 @@ run "budget" {
   }
 
   assert {
-    condition     = anytrue([for rule in google_billing_budget.this.threshold_rules : rule.spend_basis == "FORECASTED_SPEND"])
+    condition     = [for rule in google_billing_budget.this.threshold_rules : rule.threshold_percent] == [0.5, 0.9, 1, 1.2] && google_billing_budget.this.threshold_rules[3].spend_basis == "FORECASTED_SPEND" && google_billing_budget.this.all_updates_rule[0].monitoring_notification_channels == tolist(var.channels)
     error_message = "Nobody is warned before the money is spent."
   }
 }
@@ -384,9 +423,11 @@ run "nightly" {
 
   assert {
     condition = (
-      google_cloud_scheduler_job.this.pubsub_target[0].topic_name == google_pubsub_topic.this.id
+      google_cloud_scheduler_job.this.schedule == "0 1 * * *"
+      && google_cloud_scheduler_job.this.pubsub_target[0].topic_name == google_pubsub_topic.this.id
       && google_cloudbuild_trigger.this.pubsub_config[0].topic == google_pubsub_topic.this.id
       && strcontains(google_cloudbuild_trigger.this.build[0].step[0].script, "\n.ci/nightly\n")
+      && google_cloudbuild_trigger.this.build[0].timeout == "36000s"
       && google_cloudbuild_trigger.this.source_to_build[0].ref == "refs/heads/main"
     )
     error_message = "Nothing runs the nightly checks."
@@ -398,7 +439,7 @@ run "nightly" {
   }
 
   assert {
-    condition     = strcontains(google_monitoring_alert_policy.failed.conditions[0].condition_threshold[0].filter, google_logging_metric.failed.name) && length(google_monitoring_alert_policy.failed.notification_channels) == 1
+    condition     = strcontains(google_monitoring_alert_policy.failed.conditions[0].condition_threshold[0].filter, google_logging_metric.failed.name) && google_monitoring_alert_policy.failed.conditions[0].condition_threshold[0].threshold_value == 0 && strcontains(google_logging_metric.failed.filter, "build_trigger_id=\"${google_cloudbuild_trigger.this.trigger_id}\" AND textPayload=~\"^ERROR: build step\"") && length(google_monitoring_alert_policy.failed.notification_channels) == 1
     error_message = "Nobody hears when they fail."
   }
 }

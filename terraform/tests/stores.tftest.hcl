@@ -41,8 +41,18 @@ run "database" {
   }
 
   assert {
-    condition     = google_sql_database_instance.this.deletion_protection && google_sql_database_instance.this.settings[0].deletion_protection_enabled
-    error_message = "The database can be deleted, here or elsewhere."
+    condition     = google_sql_database_instance.this.settings[0].backup_configuration[0].backup_retention_settings[0].retained_backups == 14 && google_sql_database_instance.this.settings[0].final_backup_config[0].enabled && google_sql_database_instance.this.settings[0].final_backup_config[0].retention_days == 30
+    error_message = "Fewer daily backups are kept than were asked for, or none of a database that was deleted."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].disk_autoresize && google_sql_database_instance.this.settings[0].disk_autoresize_limit == 100
+    error_message = "The disk does not grow, or not as far as was asked for."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.database_version == "POSTGRES_17" && google_sql_database_instance.this.deletion_protection && google_sql_database_instance.this.settings[0].deletion_protection_enabled
+    error_message = "The database can be deleted, here or elsewhere, or is replaced for another version."
   }
 
   assert {
@@ -59,8 +69,8 @@ run "database" {
   }
 
   assert {
-    condition     = alltrue([for user in google_sql_user.component : user.type == "CLOUD_IAM_SERVICE_ACCOUNT" && user.password == null])
-    error_message = "A database user has a password."
+    condition     = alltrue([for user in google_sql_user.component : user.type == "CLOUD_IAM_SERVICE_ACCOUNT" && user.password == null && user.deletion_policy == "ABANDON"])
+    error_message = "A database user has a password, or the apply that takes a component away fails for what its user owns."
   }
 
   assert {
@@ -153,8 +163,8 @@ run "readings" {
   }
 
   assert {
-    condition     = google_bigquery_table.readings.deletion_protection && !google_bigquery_dataset.this.delete_contents_on_destroy
-    error_message = "Readings can be deleted."
+    condition     = google_bigquery_table.readings.deletion_protection && google_bigquery_dataset.this.max_time_travel_hours == "168" && !google_bigquery_dataset.this.delete_contents_on_destroy
+    error_message = "Readings can be deleted, or cannot be brought back for a week."
   }
 
   assert {
@@ -180,8 +190,13 @@ run "readings" {
       "readings"             = "roles/bigquery.dataViewer"
       "readings_hourly"      = "roles/bigquery.dataEditor"
       "readings_hourly_runs" = "roles/bigquery.dataEditor"
-    }
+    } && google_bigquery_dataset_iam_member.hourly.role == "roles/bigquery.metadataViewer"
     error_message = "The scheduled query may do more or less than it needs."
+  }
+
+  assert {
+    condition     = google_bigquery_data_transfer_config.hourly.schedule == "every 3 hours" && google_bigquery_data_transfer_config.hourly.service_account_name == google_service_account.hourly.email
+    error_message = "The aggregates are older than three hours, or made by somebody who may do more."
   }
 }
 
@@ -224,6 +239,11 @@ run "archives" {
   assert {
     condition     = [for rule in google_storage_bucket.archives.lifecycle_rule : one(rule.condition).with_state if one(rule.action).type == "Delete"] == ["ARCHIVED"]
     error_message = "Archives are kept for ever, or one that a function runs could be deleted for its age."
+  }
+
+  assert {
+    condition     = google_artifact_registry_repository_iam_member.images.role == "roles/artifactregistry.writer" && google_storage_bucket_iam_member.archives.role == "roles/storage.objectViewer"
+    error_message = "The build may do more than read archives and write images."
   }
 }
 

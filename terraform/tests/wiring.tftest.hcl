@@ -80,6 +80,20 @@ run "whole" {
   }
 
   assert {
+    condition = (
+      google_cloud_scheduler_job.refresh.schedule == "30 0 * * *" && google_cloud_scheduler_job.refresh.time_zone == "Etc/UTC"
+      && google_cloud_scheduler_job.refresh.pubsub_target[0].topic_name == module.topic["model-retraining"].id
+      && base64decode(google_cloud_scheduler_job.refresh.pubsub_target[0].data) == "{\"triggered_by\":\"daily_refresh\"}"
+    )
+    error_message = "Nobody asks for the calibrations of the day that is over in UTC."
+  }
+
+  assert {
+    condition     = output.api_uri == "https://api-abc123-ew.a.run.app" && output.api_next_uri == "https://next---api-abc123-ew.a.run.app" && module.api.traffic == { next = 100 }
+    error_message = "A release does not look at the newest revision, or the API's requests do not go there."
+  }
+
+  assert {
     condition     = alltrue([for name, function in module.function : function.dead_letter_topic == module.topic[local.functions[name].topic].dead_letter.topic])
     error_message = "A push subscription's dead letter is not that of its topic."
   }
@@ -201,6 +215,17 @@ run "environment" {
   assert {
     condition     = alltrue([for component in values(local.environment) : !can(component.SECRET_KEY) && !can(component.DATABASE_URL)])
     error_message = "A secret is among the plain variables."
+  }
+}
+
+run "in_a_release" {
+  variables {
+    api_traffic = { api-00001-abc = 100 }
+  }
+
+  assert {
+    condition     = module.api.traffic == { api-00001-abc = 100, next = 0 }
+    error_message = "The newest revision gets requests before a release has looked at it."
   }
 }
 

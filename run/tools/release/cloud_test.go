@@ -54,6 +54,8 @@ type cloud struct {
 	deliver func(data []byte, attributes map[string]string) error
 	// submit plays a build of the version of a number, and reports whether it succeeded.
 	submit func(number int) bool
+	// refused, if not nil, is told of an object whose precondition did not hold.
+	refused func(key string)
 	// history is every change of traffic, as SERVICE REVISION.
 	history []string
 }
@@ -342,6 +344,9 @@ func (c *cloud) getObject(w http.ResponseWriter, r *http.Request) (any, *fault) 
 func (c *cloud) precondition(r *http.Request, key string) *fault {
 	want := r.FormValue("ifGenerationMatch")
 	if want != "" && want != strconv.FormatInt(c.objects[key].generation, 10) {
+		if c.refused != nil {
+			c.refused(key)
+		}
 		return &fault{http.StatusPreconditionFailed, "At least one of the pre-conditions you specified did not hold."}
 	}
 	return nil

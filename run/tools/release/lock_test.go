@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -96,14 +95,25 @@ func TestBrokenLock(t *testing.T) {
 	}
 }
 
-// TestStateIsLocked has somebody else work on terraform's state for a moment.
+// TestStateIsLocked has somebody else work on terraform's state. It is given back when
+// terraform has been refused the lock twice.
 func TestStateIsLocked(t *testing.T) {
 	t.Parallel()
 	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
 	second := pipeline("api:2", "ingest:2", "detect:2")
 	hold := func() {
 		c.put(lockPath, `{"ID":"other"}`)
-		time.AfterFunc(300*time.Millisecond, func() { c.remove(lockPath) })
+		refusals := 0
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.refused = func(key string) {
+			if refusals++; refusals == 2 {
+				delete(c.objects, key)
+			}
+		}
 	}
 	c.begin(t, "b1", second, folders).want(true, second.live(), map[string]func(){"plan": hold, "apply": hold})
+	if c.object(lockPath) != "" {
+		t.Error("terraform did not ask for the lock")
+	}
 }

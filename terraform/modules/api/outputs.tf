@@ -48,6 +48,11 @@ output "next_uri" {
   value       = try(one([for target in google_cloud_run_v2_service.this[0].traffic_statuses : target.uri if target.tag == "next"]), one(google_cloud_run_v2_service.this[*].uri))
 }
 
+output "traffic" {
+  description = "Share of the requests, by revision or tag, or nothing before there is an image."
+  value       = { for target in flatten(google_cloud_run_v2_service.this[*].traffic) : coalesce(target.revision, target.tag) => target.percent }
+}
+
 output "ingress" {
   description = "Where requests may come from, or null before there is an image."
   value       = one(google_cloud_run_v2_service.this[*].ingress)

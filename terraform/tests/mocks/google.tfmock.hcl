@@ -12,5 +12,8 @@ mock_resource "google_storage_bucket" {
 }
 
 mock_resource "google_cloud_run_v2_service" {
-  defaults = { uri = "https://api-abc123-ew.a.run.app" }
+  defaults = {
+    uri              = "https://api-abc123-ew.a.run.app"
+    traffic_statuses = [{ tag = "next", uri = "https://next---api-abc123-ew.a.run.app" }]
+  }
 }
