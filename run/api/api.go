@@ -48,14 +48,16 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// Config is what the API needs. All fields but Forecaster, GatewayTokens, Origins,
-// TrustedProxies, MaxUnreported, PasswordSlots and PasswordCost must be set.
+// Config is what the API needs. All fields but Forecaster, Models, GatewayTokens,
+// Origins, TrustedProxies, MaxUnreported, PasswordSlots and PasswordCost must be set.
 type Config struct {
 	Store     *store.Store
 	Readings  readings.Reader
 	Publisher learning.Publisher
 	// Forecaster computes forecasts; without one every forecast is answered with 404.
 	Forecaster data.Forecaster
+	// Models are those of customers; without them what is usual is told by what is shipped.
+	Models data.Models
 	// GatewayTokens gives the access tokens by which enrolled gateways publish to
 	// DataTopic of ProjectID; without it they get none.
 	GatewayTokens gateways.TokenSource
@@ -131,7 +133,7 @@ func New(cfg Config) (*API, error) {
 	newest := data.NewNewest(cfg.Store, cfg.Readings)
 	(&data.Handlers{
 		Store: cfg.Store, Readings: cfg.Readings, Newest: newest,
-		Forecaster: cfg.Forecaster, Clock: cfg.Clock,
+		Forecaster: cfg.Forecaster, Models: cfg.Models, Clock: cfg.Clock,
 	}).Register(r)
 	(&alerts.Handlers{Store: cfg.Store}).Register(r)
 	(&alerts.ThresholdHandlers{Store: cfg.Store}).Register(r)

@@ -120,6 +120,7 @@ func TestTenantIsolation(t *testing.T) {
 		"getLatestReading":  of("/api/v1/data/latest/%s", "", "Sensor not found"),
 		"getHistory":        of("/api/v1/data/historical/%s"+period, "", "Sensor not found"),
 		"getStatistics":     of("/api/v1/data/stats/%s", "", "Sensor not found"),
+		"getUsual":          of("/api/v1/data/usual/%s"+period, "", "Sensor not found"),
 		"getReport":         by("/api/v1/data/report/%d?start_time=2026-03-01&end_time=2026-04-01", room, "", "Room not found"),
 		"getLatestReadings": {path: "/api/v1/data/multi-sensor", body: `{"node_ids":["vault-1"]}`, status: 200, empty: `{}`},
 

@@ -79,7 +79,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 		opened.Push("models", bucket.Close)
 		loader := modelstore.NewLoader(bucket, 0, clock, log)
 		opened.Push("loader of models", loader.Close)
-		deps.Forecaster = data.NewModelForecaster(loader, table, clock)
+		deps.Forecaster, deps.Models = data.NewModelForecaster(loader, table, clock), loader
 	}
 	handler, err := api.New(deps)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/portable"
+	"coldaisle.dev/shared/reading"
 )
 
 // fleet is a past of nodes whose strengths are drawn alike, but for a node's own level.
@@ -196,5 +197,59 @@ func TestScoreAllocatesNothing(t *testing.T) { //nolint:paralleltest // AllocsPe
 		anomaly.Passes(w, r, 30, 0)
 	}); n > 2 {
 		t.Errorf("%g allocations, want at most 2", n)
+	}
+}
+
+// A reading is outside its band exactly when a change of an hour or more away from its
+// day's middle is larger than the size that [anomaly.Reason] calls usual.
+func TestBandsAreWhatStatisticsCallUsual(t *testing.T) {
+	t.Parallel()
+	c := anomaly.Calibrate(fleet(8, 28*24))
+	random := rand.New(rand.NewPCG(3, 4))
+	slot := anomaly.SlotOf(noon())
+	outside, judged := 0, 0
+	for range 2000 {
+		day := &anomaly.Day{}
+		level, swing := 18+float64(8*random.Float64()), float64(4*random.Float64())
+		for s := slot - 143; s < slot; s++ {
+			day.Put(s, anomaly.AirOf(level+float64(swing*math.Sin(float64(s)/23))+float64(0.2*random.Float64()), 40))
+		}
+		r := reading.Reading{NodeID: "n00", Time: noon(), Temperature: level + float64(8*random.NormFloat64()), Humidity: 40}
+		v := anomaly.Statistics(reading.Window{}, r, day, anomaly.Surroundings{Usual: day.Median(slot)})
+		temperature, dewPoint := c.Bands("n00", "r0", slot, day)
+		for _, of := range []struct {
+			band       anomaly.Band
+			value      float64
+			statistics []anomaly.Statistic
+		}{
+			{temperature, r.Temperature, []anomaly.Statistic{anomaly.OwnTemperature1, anomaly.OwnTemperature2}},
+			{dewPoint, reading.DewPoint(r.Temperature, r.Humidity), []anomaly.Statistic{anomaly.OwnDewPoint60, anomaly.OwnDewPoint240}},
+		} {
+			unusual := false
+			for _, s := range of.statistics {
+				var alone anomaly.Values
+				for i := range alone {
+					alone[i] = math.NaN()
+				}
+				alone[s] = v[s]
+				if reason := c.Explain("n00", "r0", r, alone); reason.Statistic == s && math.Abs(v[s]) > reason.Usual {
+					unusual = true
+				}
+			}
+			near := min(math.Abs(of.value-of.band.Low), math.Abs(of.value-of.band.High)) < 1e-4 // what a day keeps
+			if beyond := of.value < of.band.Low || of.value > of.band.High; beyond != unusual && !near {
+				t.Fatalf("%g in %+v: outside %v, unusual %v by %v", of.value, of.band, beyond, unusual, v)
+			}
+			judged++
+			if unusual {
+				outside++
+			}
+		}
+	}
+	if outside < judged/10 || outside > judged*9/10 {
+		t.Errorf("%d of %d are outside: nothing is compared", outside, judged)
+	}
+	if temperature, dewPoint := c.Bands("n00", "r0", slot, &anomaly.Day{}); !math.IsNaN(temperature.Low) || !math.IsNaN(dewPoint.High) {
+		t.Errorf("of no day: %+v, %+v", temperature, dewPoint)
 	}
 }

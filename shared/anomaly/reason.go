@@ -28,12 +28,7 @@ type Reason struct {
 // every reading.
 func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
 	score, by := c.Score(node, room, v)
-	u := c.of(node, room)
-	strength := float64(u.middle[by]) + float64(max(leastScale, float64(u.scale[by]))*c.tails[by].beyond(logShare(1.0/hoursOfMonth)))
-	if by == Roughness {
-		strength = portable.Exp(strength) - 1
-	}
-	reason := Reason{Statistic: by, Value: v[by], Score: score, Usual: float64(floors()[by] * (portable.Exp(strength) - 1))}
+	reason := Reason{Statistic: by, Value: v[by], Score: score, Usual: c.monthly(c.of(node, room), by)}
 	now := 0.0
 	switch by {
 	case TemperatureStep, TemperatureChange, OwnTemperature1, OwnTemperature2:
@@ -47,6 +42,42 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 	}
 	reason.Low, reason.High = now-v[by]-reason.Usual, now-v[by]+reason.Usual
 	return reason
+}
+
+// monthly is the size of a statistic, in its unit, that comes once a month.
+func (c *Calibration) monthly(u usual, s Statistic) float64 {
+	strength := float64(u.middle[s]) + float64(max(leastScale, float64(u.scale[s]))*c.tails[s].beyond(logShare(1.0/hoursOfMonth)))
+	if s == Roughness {
+		strength = portable.Exp(strength) - 1
+	}
+	return float64(floors()[s] * (portable.Exp(strength) - 1))
+}
+
+// Band is where a value is usual; NaN where that is not known.
+type Band struct{ Low, High float64 }
+
+// Bands are where a node's temperature and dew point are usual in a slot, in °C, by its
+// day before: what lies outside is, by a change in an hour or more, what comes once a
+// month. Of its neighbours and of shorter changes they tell nothing.
+func (c *Calibration) Bands(node, room string, slot int64, day *Day) (temperature, dewPoint Band) {
+	u, middle := c.of(node, room), day.Median(slot)
+	// within narrows a band by what a change since then may be, see departed.
+	within := func(b Band, s Statistic, then, middle float64) Band {
+		if math.IsNaN(then) || math.IsNaN(middle) {
+			return b
+		}
+		own := Band{Low: min(then, middle) - c.monthly(u, s), High: max(then, middle) + c.monthly(u, s)}
+		if math.IsNaN(b.Low) {
+			return own
+		}
+		return Band{Low: max(b.Low, own.Low), High: min(b.High, own.High)}
+	}
+	temperature, dewPoint = Band{math.NaN(), math.NaN()}, Band{math.NaN(), math.NaN()}
+	temperature = within(temperature, OwnTemperature1, day.At(slot-hour).Temperature, middle.Temperature)
+	temperature = within(temperature, OwnTemperature2, day.At(slot-twoHours).Temperature, middle.Temperature)
+	dewPoint = within(dewPoint, OwnDewPoint60, day.At(slot-hour).DewPoint, middle.DewPoint)
+	dewPoint = within(dewPoint, OwnDewPoint240, day.At(slot-fourHours).DewPoint, middle.DewPoint)
+	return temperature, dewPoint
 }
 
 // Once is in how many healthy hours of a node, on average, one reading is so unusual.

@@ -13,6 +13,7 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
@@ -86,12 +87,15 @@ type Handlers struct {
 	Readings   readings.Reader
 	Newest     *Newest
 	Forecaster Forecaster // nil without one
+	Models     Models     // nil without any
 	Clock      func() time.Time
+
+	shipped *anomaly.Calibration // of customers who have none yet
 }
 
 // Register adds the operations.
 func (h *Handlers) Register(r *rest.API) {
-	h.rest = r
+	h.rest, h.shipped = r, anomaly.Calibrate(nil)
 	// Polled by a sensor's page.
 	rest.Register(r, rest.Operation{
 		ID: "getLatestReading", Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
@@ -109,6 +113,7 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.multiSensor)
 	h.registerHistory(r)
 	h.registerStats(r)
+	h.registerUsual(r)
 	h.registerReport(r)
 	h.registerForecast(r)
 }

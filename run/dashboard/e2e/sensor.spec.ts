@@ -40,6 +40,38 @@ test("charts are made once: no refetch, range or zoom destroys them", async ({ p
   await expect(charts(page)).toHaveCount(3);
 });
 
+test("what is usual is drawn over the range, asked for by whole hours, and its absence is said", async ({ page }) => {
+  let usual: unknown[] | undefined;
+  page.on("response", async (response) => {
+    if (response.url().includes("/data/usual/") && response.ok()) usual = await response.json() as typeof usual;
+  });
+  await page.addInitScript(() => {
+    const dashes = new Set<string>();
+    Object.assign(window, { dashes });
+    const { setLineDash } = CanvasRenderingContext2D.prototype;
+    CanvasRenderingContext2D.prototype.setLineDash = function (segments) {
+      dashes.add([...segments].join());
+      setLineDash.call(this, segments);
+    };
+  });
+  await withThree(page);
+  // The seeded day has an hour before each of its hours but the first.
+  await expect.poll(() => usual?.length ?? 0).toBeGreaterThanOrEqual(22);
+  const [temperature, humidity] = [page.getByRole("img", { name: /^Temperature from/ }), page.getByRole("img", { name: /^Humidity from/ })];
+  await expect(temperature).toHaveAccessibleName(/last usual from \d+\.\d to \d+\.\d °C/);
+  await expect(humidity).not.toHaveAccessibleName(/usual/);
+  await expect(page.getByText("Dashed: what is usual for this sensor, hour by hour")).toBeVisible();
+  // The pattern of the band's edges alone.
+  const dashed = () => page.evaluate(() => (window as unknown as { dashes: Set<string> }).dashes.has(`${2 * devicePixelRatio},${3 * devicePixelRatio}`));
+  await expect.poll(dashed).toBe(true);
+  await page.route("**/api/v1/data/usual/**", (route) => route.fulfill({ json: [] }));
+  await page.reload();
+  await expect(page.getByText("What is usual is known of the last four weeks")).toBeVisible();
+  await expect(temperature).not.toHaveAccessibleName(/usual/);
+  await expect(charts(page)).toHaveCount(3);
+  expect(await dashed()).toBe(false);
+});
+
 test("range, zoom and compared sensors are in the address: shared, and gone back to", async ({ page, context }) => {
   const [, second] = await withThree(page);
   await page.getByRole("button", { name: "7d" }).click();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { columnsOf, sparkPath } from "../src/logic/series";
+import { columnsOf, sparkPath, usualOf } from "../src/logic/series";
 
 const at = (second: number, temperature = 20) => ({ timestamp: new Date(second * 1000).toISOString(), temperature, humidity: 40 });
 
@@ -22,4 +22,15 @@ test("a sparkline is broken at gaps and flat when nothing happens", () => {
   const columns = { time: [0, 10, 20, 30], mean: [20, null, 20, 20], low: [], high: [] };
   expect(sparkPath(columns, 0, 40, 40, 20)).toBe("M0.0 10.0M20.0 10.0L30.0 10.0");
   expect(sparkPath({ time: [], mean: [], low: [], high: [] }, 0, 1, 40, 20)).toBe("");
+});
+
+test("what is usual goes from middle to middle of its hours, and not over one that is not known", () => {
+  const band = (hour: number, low: number | null) => ({
+    timestamp: at(hour * 3600).timestamp, temperature_low: low, temperature_high: low === null ? null : low + 2, dew_point_low: null, dew_point_high: null,
+  });
+  expect(usualOf([band(0, 20), band(1, 21), band(2, null), band(3, 22)], "temperature")).toEqual([
+    [{ time: 0, low: 20, high: 22 }, { time: 1800, low: 20, high: 22 }, { time: 5400, low: 21, high: 23 }, { time: 7200, low: 21, high: 23 }],
+    [{ time: 10_800, low: 22, high: 24 }, { time: 12_600, low: 22, high: 24 }, { time: 14_400, low: 22, high: 24 }],
+  ]);
+  for (const chart of ["humidity", "dew_point"] as const) expect(usualOf([band(0, 20)], chart)).toEqual([]);
 });

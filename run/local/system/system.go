@@ -165,10 +165,11 @@ func (s *System) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	models := s.loader()
 	handler, err := api.New(api.Config{
 		Store: store.New(s.Pool), Readings: s.Readings, Publisher: retraining, SecretKey: secret,
 		ProjectID: Project, DataTopic: pushbridge.TopicData,
-		Forecaster: data.NewModelForecaster(s.loader(), s.Readings, o.Clock), Clock: o.Clock, Log: s.log,
+		Forecaster: data.NewModelForecaster(models, s.Readings, o.Clock), Models: models, Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,
 	})
 	if err != nil {

@@ -250,6 +250,19 @@ export function useHistory(id: string | undefined, start: number, end: number, p
   });
 }
 
+/** Where a sensor is usual, by whole hours around a range of milliseconds. */
+export function useUsual(id: string, start: number, end: number) {
+  const hour = 3600 * second;
+  const [from, to] = [Math.floor(start / hour) * hour, Math.ceil(end / hour) * hour];
+  return useQuery({
+    queryKey: ["usual", id, from, to], staleTime: pastEvery, refetchInterval: pastEvery,
+    placeholderData: (before, query) => (query?.queryKey[1] === id ? before : undefined),
+    queryFn: () => unwrap(api.GET("/api/v1/data/usual/{sensor_id}", {
+      params: { path: { sensor_id: id }, query: { start_time: new Date(from).toISOString(), end_time: new Date(to).toISOString() } },
+    })),
+  });
+}
+
 export function useStats(id: string) {
   return useQuery({
     queryKey: ["stats", id], staleTime: pastEvery, refetchInterval: pastEvery,

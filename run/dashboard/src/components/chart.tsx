@@ -8,7 +8,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { decimal, inUnit, plural, shownZone, timeIn, unitName, withUnit } from "../logic/format";
 import type { Span } from "../logic/incidents";
-import type { Columns } from "../logic/series";
+import type { Columns, Usual } from "../logic/series";
 
 /** A limit of a rule. */
 export interface ChartLimit { limit: number; direction: "above" | "below"; severity: "warning" | "critical" }
@@ -28,6 +28,8 @@ export interface ChartProps {
   limits?: readonly ChartLimit[];
   /** The recommended range. */
   normal?: { low: number; high: number };
+  /** Where it is usual: stretches that have no gap. */
+  usual?: readonly (readonly Usual[])[];
   /** When it was beyond a limit or, with a band, unlike what was ordinary. */
   incidents?: readonly Span[];
   maintenance?: readonly Span[];
@@ -53,7 +55,7 @@ function Chart(props: ChartProps) {
   const plot = useRef<uPlot>();
   const latest = useRef(props);
   latest.current = props;
-  const { columns, others = none, forecast = none, start, end, limits, normal, incidents, maintenance, fan, marked, unit, colour, label, cursor } = props;
+  const { columns, others = none, forecast = none, start, end, limits, normal, usual, incidents, maintenance, fan, marked, unit, colour, label, cursor } = props;
   const names = others.map(({ name }) => name).join("\n");
   // A plot knows its colours, its unit and its lines from its beginning.
   const [look, setLook] = useState(0);
@@ -90,7 +92,7 @@ function Chart(props: ChartProps) {
   useEffect(() => {
     if (!first.current) measured(() => plot.current?.setData(dataOf(latest.current)));
     first.current = false;
-  }, [columns, others, forecast, start, end, limits, normal, incidents, maintenance, fan, marked]);
+  }, [columns, others, forecast, start, end, limits, normal, usual, incidents, maintenance, fan, marked]);
 
   const time = cursor?.time ?? null;
   useEffect(() => {
@@ -110,7 +112,7 @@ function measured<T>(draw: () => T): T {
 }
 
 /** The chart as a sentence, for screen readers. */
-function summary({ label, unit, columns, limits = [], incidents = [], maintenance = [], others = [], fan }: ChartProps): string {
+function summary({ label, unit, columns, limits = [], usual = [], incidents = [], maintenance = [], others = [], fan }: ChartProps): string {
   let low = Infinity;
   let high = -Infinity;
   for (const value of columns.low) if (value !== null && value < low) low = value;
@@ -118,6 +120,7 @@ function summary({ label, unit, columns, limits = [], incidents = [], maintenanc
   if (low === Infinity) return `${label}: no readings in this range`;
   return [
     `${label} from ${decimal(inUnit(low, unit))} to ${withUnit(high, unit)}`,
+    ...(usual.at(-1) ?? none).slice(-1).map((last) => `last usual from ${decimal(inUnit(last.low, unit))} to ${withUnit(last.high, unit)}`),
     ...limits.map(({ limit, direction }) => `limit ${direction === "above" ? "" : "below "}${withUnit(limit, unit)}`),
     ...(incidents.length > 0 ? [plural(incidents.length, "incident")] : []), ...(maintenance.length > 0 ? [plural(maintenance.length, "maintenance window")] : []),
     ...(fan ? [`expected to pass ${withUnit(fan.limit, unit)} between ${clock(fan.earliest)} and ${clock(fan.latest)}`] : []),
@@ -215,13 +218,19 @@ function timeLabels(ticks: readonly number[], step: number): string[] {
 }
 
 /** The range of the value axis: the values and each limit that is not far off. At least two units. */
-function yRange(low: number | null, high: number | null, { limits = [], fan, unit }: ChartProps): [number, number] {
+function yRange(low: number | null, high: number | null, { limits = [], usual = [], fan, unit, start, end }: ChartProps): [number, number] {
   if (low === null || high === null) return [0, 1];
   let [bottom, top] = [low, high];
   const near = Math.max(10, 2 * (high - low));
   for (const { limit, direction } of limits) {
     const shown = inUnit(limit, unit);
     if (direction === "above" ? shown - high < near : low - shown < near) [bottom, top] = [Math.min(bottom, shown), Math.max(top, shown)];
+  }
+  for (const band of usual.flat()) {
+    if (band.time < start || band.time > end) continue;
+    const [from, to] = [inUnit(band.low, unit), inUnit(band.high, unit)];
+    if (low - from < near) bottom = Math.min(bottom, from);
+    if (to - high < near) top = Math.max(top, to);
   }
   if (fan) [bottom, top] = [Math.min(bottom, inUnit(fan.limit, unit)), Math.max(top, inUnit(fan.limit, unit))];
   const margin = Math.max((top - bottom) * 0.08, 1);
@@ -238,8 +247,8 @@ function within(plot: uPlot, draw: (ctx: CanvasRenderingContext2D, bbox: uPlot.B
   ctx.restore();
 }
 
-/** Behind the lines: the recommended range, what lies beyond the limits, maintenance. */
-function drawBehind(plot: uPlot, { limits = [], normal, maintenance = [], unit }: ChartProps, property: (name: string) => string) {
+/** Behind the lines: the recommended range, what is usual, what lies beyond the limits, maintenance. */
+function drawBehind(plot: uPlot, { limits = [], normal, usual = [], maintenance = [], unit }: ChartProps, property: (name: string) => string) {
   within(plot, (ctx, bbox, ratio) => {
     const y = (value: number) => plot.valToPos(inUnit(value, unit), "y", true);
     const foot = bbox.top + bbox.height;
@@ -247,6 +256,17 @@ function drawBehind(plot: uPlot, { limits = [], normal, maintenance = [], unit }
       ctx.fillStyle = property("--normal-band");
       ctx.fillRect(bbox.left, y(normal.high), bbox.width, y(normal.low) - y(normal.high));
     }
+    ctx.strokeStyle = property("--text-soft");
+    ctx.lineWidth = ratio;
+    for (const stretch of usual) {
+      ctx.setLineDash([2 * ratio, 3 * ratio]);
+      for (const edge of ["low", "high"] as const) {
+        ctx.beginPath();
+        for (const band of stretch) ctx.lineTo(plot.valToPos(band.time, "x", true), y(band[edge]));
+        ctx.stroke();
+      }
+    }
+    ctx.setLineDash([]);
     for (const { limit, direction, severity } of limits) {
       ctx.fillStyle = property(severity === "critical" ? "--bad-band" : "--warn-band");
       if (direction === "above") ctx.fillRect(bbox.left, bbox.top, bbox.width, y(limit) - bbox.top);

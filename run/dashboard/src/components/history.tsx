@@ -4,7 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useId, useMemo, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
 import type { Bucket, Sensor } from "../api/client";
-import { keys, useForecast, useHistory, useIncidentsOf, useMaintenance, useOverview } from "../api/queries";
+import { keys, useForecast, useHistory, useIncidentsOf, useMaintenance, useOverview, useUsual } from "../api/queries";
 import { recommended } from "../logic/climate";
 import { localTime, withUnit } from "../logic/format";
 import { passingOf, spansOf, type Charted } from "../logic/incidents";
@@ -12,7 +12,7 @@ import { occurrences } from "../logic/maintenance";
 import { byName } from "../logic/names";
 import { limitsOf, type Overview } from "../logic/overview";
 import { boundsOf, rangeOf, withRange, type Range } from "../logic/range";
-import { columnsOf, dewColumns, valueAt, withNewest, type Columns } from "../logic/series";
+import { columnsOf, dewColumns, usualOf, valueAt, withNewest, type Columns } from "../logic/series";
 import { Charts } from "./chunk";
 import { useNow } from "./clock";
 import { RangeBar } from "./range";
@@ -65,6 +65,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   useNewIncidents(id, overview);
   const { data: windows } = useMaintenance();
   const { data: forecast } = useForecast(id);
+  const { data: usual } = useUsual(id, start, end);
 
   const newest = (of: string) => (live ? overview?.sensors.find((candidate) => candidate.id === of) : undefined);
   const own = newest(id);
@@ -87,12 +88,12 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
     const [time, value] = [curves[chart].time.at(-1), curves[chart].mean.at(-1)];
     return {
       ...quantity, columns: curves[chart], incidents: spansOf(incidents ?? [], chart), maintenance,
-      limits: limits.filter((limit) => limit.quantity === chart),
+      limits: limits.filter((limit) => limit.quantity === chart), usual: usualOf(usual ?? [], chart),
       others: besides.map(({ name, curves: of }) => ({ name, columns: of[chart] })),
       fan: passing && time !== undefined && value != null ? { ...passing, time, value } : undefined,
       forecast: range.period === "1h" && chart !== "dew_point" ? (forecast?.forecast ?? []).map((step) => ({ time: Date.parse(step.timestamp) / 1000, value: step[chart] })) : [],
     };
-  }), [curves, incidents, maintenance, limits, besides, live, range.period, forecast]);
+  }), [curves, incidents, maintenance, limits, besides, live, range.period, forecast, usual]);
   // What is expected must have room to be drawn.
   const last = Math.max(...charts.flatMap(({ fan, forecast: steps }) => [fan?.latest ?? 0, steps.at(-1)?.time ?? 0]));
   const until = Math.max(end / 1000, last === 0 ? 0 : last + (end - start) / 100_000);
@@ -130,7 +131,9 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
           ))}
           <p class="hint">
             Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched: maintenance. Triangles and bars below: incidents.
-            {charts.some((chart) => chart.incidents.some(({ low }) => low !== undefined)) && " Dashed: what was usual, where a reading was not."}
+            {" "}{charts.some((chart) => chart.usual.length > 0)
+              ? "Dashed: what is usual for this sensor, hour by hour, as the last four weeks tell; of humidity nothing is known."
+              : "What is usual is known of the last four weeks, from an hour of readings on."}
             {" "}Drag across a chart for a closer look.
           </p>
         </>}</Charts>

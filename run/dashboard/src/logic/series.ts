@@ -1,4 +1,5 @@
 // Readings and buckets as columns for a chart.
+import type { components } from "../api/schema";
 import { dewPoint } from "./climate";
 
 export interface Point {
@@ -45,6 +46,28 @@ export function columnsOf(points: readonly Point[], quantity: "temperature" | "h
     previous = time;
   }
   return columns;
+}
+
+/** Where a value is usual at a time, in seconds since the epoch. */
+export interface Usual { time: number; low: number; high: number }
+
+const hour = 3600;
+
+/** The bands of hours as stretches without a gap: at the middle of each hour, and at both ends of a stretch. */
+export function usualOf(hours: readonly components["schemas"]["UsualHour"][], chart: "temperature" | "humidity" | "dew_point"): Usual[][] {
+  const stretches: Usual[][] = [];
+  let until = NaN;
+  if (chart === "humidity") return stretches;
+  for (const band of hours) {
+    const [low, high] = [band[`${chart}_low`], band[`${chart}_high`]];
+    if (low === null || high === null) continue;
+    const time = Date.parse(band.timestamp) / 1000;
+    if (time !== until) stretches.push([{ time, low, high }]);
+    else stretches.at(-1)?.pop();
+    until = time + hour;
+    stretches.at(-1)?.push({ time: time + hour / 2, low, high }, { time: until, low, high });
+  }
+  return stretches;
 }
 
 /** The dew point of the means of each bucket; of the extremes nobody knows which belong together. */

@@ -1,0 +1,122 @@
+package data
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+const (
+	day = 24 * time.Hour
+	// calibrated is how far back the calibration of today tells what is usual.
+	calibrated = anomaly.Hours * time.Hour
+)
+
+type usualInput struct {
+	SensorID  string          `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+	StartTime input.Timestamp `query:"start_time" required:"true" doc:"Begin of the range; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   input.Timestamp `query:"end_time" required:"true" doc:"End of the range; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+}
+
+// Resolve refuses a range that ends before it starts.
+func (in *usualInput) Resolve(huma.Context) []error {
+	return input.CheckRange(in.StartTime, in.EndTime)
+}
+
+// usualHour is in degrees Celsius; two members of a band are null together.
+type usualHour struct {
+	Timestamp       time.Time `json:"timestamp" doc:"Begin of the hour, UTC." example:"2026-03-01T12:00:00Z"`
+	TemperatureLow  *float64  `json:"temperature_low" doc:"Lowest usual temperature, in degrees Celsius; null where it is not known." example:"22.1"`
+	TemperatureHigh *float64  `json:"temperature_high" doc:"Highest usual temperature." example:"25.4"`
+	DewPointLow     *float64  `json:"dew_point_low" doc:"Lowest usual dew point, in degrees Celsius; null where it is not known." example:"8.2"`
+	DewPointHigh    *float64  `json:"dew_point_high" doc:"Highest usual dew point." example:"10.9"`
+}
+
+func (h *Handlers) registerUsual(r *rest.API) {
+	// Called by a sensor's page.
+	rest.Answer(r, rest.Operation{
+		ID: "getUsual", Method: http.MethodGet, Path: "/api/v1/data/usual/{sensor_id}", Tag: rest.TagData,
+		Keys: rest.ReadKeys, ByRoom: true,
+		Summary: "Read where a sensor's temperature and dew point are usual, hour by hour",
+		Description: "The band of an hour is what the sensor's own changes since the hours before stay in all but once a month, by today's calibration. " +
+			"It is known of the last 28 days, and not after a day of silence; other hours are absent.",
+		Errors: []error{store.ErrNoSensor, &readings.LimitError{Purpose: readings.Chart}},
+	}, h.usual)
+}
+
+func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, error) {
+	customer := auth.Caller(ctx)
+	node, err := ownedNode(ctx, h.Store, in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	sensor, err := h.Store.Sensor(ctx, customer, in.SensorID)
+	if err != nil {
+		return nil, err
+	}
+	bands := []usualHour{}
+	now := h.Clock()
+	start, end := in.StartTime.Truncate(time.Hour), in.EndTime.Time
+	if first := now.Add(-calibrated).Truncate(time.Hour); start.Before(first) {
+		start = first
+	}
+	if end.After(now) {
+		end = now
+	}
+	if !start.Before(end) {
+		return bands, nil
+	}
+	// A week and more in whole hours is read from the hourly aggregates: nobody is billed.
+	end = end.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
+	from := start.Add(-day)
+	if week := end.Add(-readings.HourlyFrom); week.Before(from) {
+		from = week
+	}
+	hours, err := h.Readings.Buckets(ctx, node, from, end, int(end.Sub(from)/time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	calibration := h.shipped
+	if h.Models != nil {
+		calibration = cmp.Or(h.Models.Wait(ctx, customer).Calibration, calibration)
+	}
+	room := strconv.FormatInt(sensor.RoomID, 10)
+	var before anomaly.Day
+	for at := start; at.Before(end); at = at.Add(time.Hour) {
+		for ; len(hours) > 0 && hours[0].Start.Before(at); hours = hours[1:] {
+			air := anomaly.AirOf(hours[0].AvgTemperature, hours[0].AvgHumidity)
+			for slot := anomaly.SlotOf(hours[0].Start); slot < anomaly.SlotOf(hours[0].Start.Add(time.Hour)); slot++ {
+				before.Put(slot, air)
+			}
+		}
+		temperature, dewPoint := calibration.Bands(node.ID, room, anomaly.SlotOf(at), &before)
+		body := usualHour{
+			Timestamp: at.UTC(), TemperatureLow: hundredth(temperature.Low), TemperatureHigh: hundredth(temperature.High),
+			DewPointLow: hundredth(dewPoint.Low), DewPointHigh: hundredth(dewPoint.High),
+		}
+		if body.TemperatureLow != nil || body.DewPointLow != nil {
+			bands = append(bands, body)
+		}
+	}
+	return bands, nil
+}
+
+// hundredth is a value to the second digit; nil of none.
+func hundredth(value float64) *float64 {
+	if math.IsNaN(value) {
+		return nil
+	}
+	return new(math.Round(value*100) / 100)
+}

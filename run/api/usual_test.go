@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/reading"
+)
+
+// calm are models by whose calibration nothing ever changes.
+type calm struct{}
+
+func (calm) Wait(context.Context, int64) modelstore.Pair {
+	past := []anomaly.NodeHours{{Node: "rack"}}
+	for range anomaly.Hours {
+		past[0].Hours = append(past[0].Hours, anomaly.Hour{})
+	}
+	return modelstore.Pair{Calibration: anomaly.Calibrate(past)}
+}
+
+// The band of each hour is around the hours before it, by the customer's own calibration,
+// is not known where nothing was heard for a day, and is 304 while nothing is new.
+// Contract 5.14.
+func TestUsualBand(t *testing.T) {
+	t.Parallel()
+	shipped := newTestAPI(t)
+	own := newTestAPI(t, func(c *Config) { c.Models = calm{} })
+	width := map[*testAPI]float64{}
+	for _, s := range []*testAPI{shipped, own} {
+		a := s.customer(t)
+		room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"rack","name":"Rack","type":"T","room_id":%d}`, room))
+		s.execute(t, `UPDATE sensors SET readable_from = NULL`)
+		now := s.now().Truncate(time.Hour)
+		var rows []reading.Reading
+		add := func(from, until int, temperature float64) { // hours before now
+			for at := now.Add(time.Duration(-from) * time.Hour); at.Before(now.Add(time.Duration(-until) * time.Hour)); at = at.Add(10 * time.Minute) {
+				rows = append(rows, reading.Reading{NodeID: "rack", MessageID: at.Format(time.RFC3339), Time: at, Temperature: temperature, Humidity: 45})
+			}
+		}
+		add(80*24, 70*24, 22) // before the calibration's past
+		add(100, 50, 22)
+		add(20, 10, 22) // after a day of silence
+		add(10, 0, 26)
+		if err := s.readings.Append(t.Context(), rows); err != nil {
+			t.Fatal(err)
+		}
+		ask := func(from, until time.Time) []usualBand {
+			t.Helper()
+			path := fmt.Sprintf("/api/v1/data/usual/rack?start_time=%s&end_time=%s", url.QueryEscape(from.Format(time.RFC3339)), url.QueryEscape(until.Format(time.RFC3339)))
+			got := s.call(t, a.token, http.MethodGet, path, "")
+			var bands []usualBand
+			if err := json.Unmarshal(got.body, &bands); err != nil || got.status != 200 {
+				t.Fatalf("%s: %d %s", path, got.status, got.body)
+			}
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Authorization", "Bearer "+a.token)
+			request.Header.Set("If-None-Match", got.header.Get("ETag"))
+			if again := s.do(t, request); again.status != 304 {
+				t.Errorf("%s, unchanged: %d", path, again.status)
+			}
+			return bands
+		}
+		if old := ask(now.Add(-79*24*time.Hour), now.Add(-71*24*time.Hour)); len(old) != 0 {
+			t.Errorf("of a past that no calibration knows: %v", old)
+		}
+		bands := map[int]usualBand{} // by hours before now
+		all := ask(now.Add(-200*time.Hour), now.Add(time.Hour))
+		for _, band := range all {
+			bands[int(now.Sub(band.Timestamp).Hours())] = band
+		}
+		for ago, known := range map[int]bool{150: false, 100: false, 99: true, 60: true, 50: true, 40: false, 25: false, 20: false, 19: true, 8: true, 1: true} {
+			if _, ok := bands[ago]; ok != known {
+				t.Errorf("%d hours ago: known %v", ago, ok)
+			}
+		}
+		for ago, around := range map[int][2]float64{60: {22, 22}, 8: {22, 26}, 1: {26, 22}} { // the hour before, and the middle of the day
+			b := bands[ago]
+			low, high := min(around[0], around[1])-b.TemperatureLow, b.TemperatureHigh-max(around[0], around[1])
+			if low <= 0 || max(low-high, high-low) > 0.011 {
+				t.Errorf("%d hours ago: %+v", ago, b)
+			}
+			width[s] = low
+		}
+		// A part of the range says the same of its hours, and half an hour is its hour.
+		if part := ask(now.Add(-30*time.Minute), now); len(part) != 1 || part[0] != bands[1] {
+			t.Errorf("the last hour: %v, want %v", part, bands[1])
+		}
+	}
+	if width[own] >= width[shipped]/2 {
+		t.Errorf("±%g °C by a calibration of a node that never changes, ±%g by the shipped one", width[own], width[shipped])
+	}
+}
+
+type usualBand struct {
+	Timestamp       time.Time `json:"timestamp"`
+	TemperatureLow  float64   `json:"temperature_low"`
+	TemperatureHigh float64   `json:"temperature_high"`
+	DewPointLow     float64   `json:"dew_point_low"`
+	DewPointHigh    float64   `json:"dew_point_high"`
+}
