@@ -73,6 +73,9 @@ func (f Fault) Settled() time.Time {
 	return f.End
 }
 
+// Affects reports whether a fault changes what is measured.
+func (f Fault) Affects(at time.Time) bool { return !at.Before(f.Start) && at.Before(f.Settled()) }
+
 // recovery is by how much faster than it warmed a room cools when its cooling is
 // back.
 const recovery = 2
@@ -110,7 +113,7 @@ type Values struct {
 func Measure(faults []Fault, at time.Time, healthy Values, stuck func(start time.Time) Values) Values {
 	v := healthy
 	for _, f := range faults {
-		if at.Before(f.Start) || !at.Before(f.Settled()) {
+		if !f.Affects(at) {
 			continue
 		}
 		if f.Kind == Stuck {

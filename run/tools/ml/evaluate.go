@@ -25,7 +25,6 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	flags := flag.NewFlagSet("evaluate", flag.ContinueOnError)
 	report := flags.String("report", "", "HTML file for the figures with plots")
 	other := flags.String("train", "", "CSV file to learn from instead, its labels taken for verdicts")
-	faults := flags.Bool("faults", false, "sow faults into what is measured on, in place of the labels there")
 	seed := flags.Uint64("seed", 1, "of the random draws")
 	truth := flags.String("truth", "", "CSV file of what was wrong, as simulate writes it, instead of the labels")
 	benchmark := flags.String("nab", "", "folder of the Numenta Anomaly Benchmark: score its data for its own scorer, and nothing else")
@@ -55,13 +54,13 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	if err != nil {
 		return err
 	}
-	if *faults {
-		for i := range nodes {
-			nodes[i].Labels = nil
-			nodes[i].Sow(*seed + uint64(i))
+	tracks := trial.Recorded(nodes)
+	if *truth != "" {
+		if err := label(nodes, tracks, *truth); err != nil {
+			return err
 		}
 	}
-	e := evaluation{Files: paths, Seed: *seed, Faults: *faults, At: clock().UTC()}
+	e := evaluation{Files: paths, Seed: *seed, At: clock().UTC()}
 	var taught []labelled.Series
 	if *other != "" {
 		e.Taught = *other
@@ -73,12 +72,6 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 		return err
 	}
 	_, _ = fmt.Fprint(out, e)
-	tracks := trial.Recorded(nodes)
-	if *truth != "" {
-		if err := trueEvents(tracks, *truth); err != nil {
-			return err
-		}
-	}
 	if err := onFile(ctx, tracks, out); err != nil {
 		return err
 	}
@@ -101,7 +94,6 @@ type evaluation struct {
 	Files  []string
 	Taught string
 	Seed   uint64
-	Faults bool
 	At     time.Time
 
 	Readings, Anomalous, Scored int

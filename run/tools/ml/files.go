@@ -74,73 +74,53 @@ func parse(flags *flag.FlagSet, arguments []string, files int) ([]string, error)
 	return flags.Args(), nil
 }
 
-func simulate(arguments []string, out io.Writer) error {
+// simulate writes the readings of a site, and into the file of -truth what was wrong there.
+func simulate(arguments []string, out io.Writer) (err error) {
+	const perRoom, interval = 6, 30 * time.Second
 	flags := flag.NewFlagSet("simulate", flag.ContinueOnError)
-	nodes := flags.Int("nodes", 52, "how many nodes")
+	nodes := flags.Int("nodes", 52, "how many nodes, in rooms of six")
 	readings := flags.Int("readings", 2880, "of each node, one every 30 s: a day")
 	seed := flags.Uint64("seed", 1, "another seed, another site")
-	faults := flags.Bool("faults", true, "sow faults and label them")
-	truth := flags.String("truth", "", "simulate rooms of six over weeks instead, and write what is wrong there into this CSV `file`")
-	with := flags.String("with", "", "simulate rooms of six instead, with the faults of this CSV `file`")
+	sow := flags.Bool("faults", true, "sow two of each ordinary kind of fault per node and month")
+	truth := flags.String("truth", "", "write what is wrong there into this CSV `file`")
+	with := flags.String("with", "", "sow nothing, and take the faults of this CSV `file`")
 	if _, err := parse(flags, arguments, 0); err != nil {
 		return err
 	}
-	if *truth != "" || *with != "" {
-		return simulateSite(*nodes, *readings, *seed, *with, *truth, out)
-	}
-	lines := csv.NewWriter(out)
-	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity", "label"})
-	for i, n := range labelled.Simulate(*nodes, *readings, *seed) {
-		if *faults {
-			n.Sow(*seed + uint64(i))
-		}
-		for j, r := range n.Readings {
-			label := "0"
-			if n.Labels != nil && n.Labels[j] {
-				label = "1"
-			}
-			_ = lines.Write([]string{n.ID, r.Time.Format(time.RFC3339Nano), decimal(r.Temperature), decimal(r.Humidity), label})
-		}
-	}
-	lines.Flush()
-	if err := lines.Error(); err != nil {
-		return fmt.Errorf("simulate: %w", err)
-	}
-	return nil
-}
-
-// simulateSite writes the readings of a site with the faults of a file or, without one,
-// two of each ordinary kind per node and month, which it writes into the file truth.
-func simulateSite(nodes, readings int, seed uint64, with, truth string, out io.Writer) (err error) {
-	const perRoom = 6
 	m := trial.Made{
-		Site: site.Options{Seed: seed, Rooms: (nodes + perRoom - 1) / perRoom, PerRoom: perRoom, Interval: 30 * time.Second},
-		Now:  time.Duration(readings) * 30 * time.Second, After: fault.Ordinary(),
+		Site: site.Options{Seed: *seed, Rooms: (*nodes + perRoom - 1) / perRoom, PerRoom: perRoom, Interval: interval},
+		Now:  time.Duration(*readings) * interval,
 	}
-	if with != "" {
-		m.After = nil
-		if m.Faults, err = readFaults(with); err != nil {
+	switch {
+	case *with != "":
+		if m.Faults, err = readFaults(*with); err != nil {
 			return err
 		}
+	case *sow:
+		m.After = fault.Ordinary()
 	}
 	tracks, _ := m.Tracks()
 	var faults []fault.Fault
 	lines := csv.NewWriter(out)
-	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity"})
-	for _, t := range tracks {
+	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity", "label"})
+	for _, t := range tracks[:*nodes] {
 		faults = append(faults, t.Events...)
 		for _, r := range t.Readings {
-			_ = lines.Write([]string{t.Node, r.Time.Format(time.RFC3339Nano), decimal(r.Temperature), decimal(r.Humidity)})
+			label := "0"
+			if slices.ContainsFunc(t.Events, func(f fault.Fault) bool { return f.Affects(r.Time) }) {
+				label = "1"
+			}
+			_ = lines.Write([]string{t.Node, r.Time.Format(time.RFC3339Nano), decimal(r.Temperature), decimal(r.Humidity), label})
 		}
 	}
 	lines.Flush()
 	if err := lines.Error(); err != nil {
 		return fmt.Errorf("simulate: %w", err)
 	}
-	if truth == "" {
+	if *truth == "" {
 		return nil
 	}
-	file, err := os.Create(truth) //nolint:gosec // what the person named
+	file, err := os.Create(*truth)
 	if err != nil {
 		return fmt.Errorf("truth: %w", err)
 	}
@@ -160,14 +140,24 @@ func readFaults(path string) ([]fault.Fault, error) {
 	return faults, nil
 }
 
-// trueEvents replaces the events of tracks by those that a file tells of their nodes.
-func trueEvents(tracks []trial.Track, path string) error {
+// label replaces the labels of nodes and the events of their tracks by what a file tells of
+// them.
+func label(nodes []labelled.Series, tracks []trial.Track, path string) error {
 	faults, err := readFaults(path)
 	if err != nil {
 		return err
 	}
-	for i := range tracks {
-		tracks[i].Events = slices.DeleteFunc(slices.Clone(faults), func(f fault.Fault) bool { return f.Node != tracks[i].Node })
+	for i := range nodes {
+		n := &nodes[i]
+		its := slices.DeleteFunc(slices.Clone(faults), func(f fault.Fault) bool { return f.Node != n.ID })
+		tracks[i].Events = its
+		n.Labels, n.Ramps = make([]bool, len(n.Readings)), make([]bool, len(n.Readings))
+		for j, r := range n.Readings {
+			for _, f := range its {
+				n.Labels[j] = n.Labels[j] || f.Affects(r.Time)
+				n.Ramps[j] = n.Ramps[j] || f.Kind == fault.Cooling && f.Affects(r.Time)
+			}
+		}
 	}
 	return nil
 }

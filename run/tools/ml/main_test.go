@@ -26,32 +26,59 @@ func said(t *testing.T, arguments ...string) string {
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	file, report := filepath.Join(folder, "site.csv"), filepath.Join(folder, "report.html")
-	if err := os.WriteFile(file, []byte(said(t, "simulate", "-nodes", "3", "-readings", "1000")), 0o600); err != nil {
+	in := func(name string) string { return filepath.Join(folder, name) }
+	write := func(name, text string) {
+		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	simulate := []string{"simulate", "-nodes", "4", "-readings", "2500", "-seed", "3"}
+	healthy := said(t, append(simulate, "-faults=false")...)
+	sown := said(t, append(simulate, "-truth", in("truth.csv"))...)
+	if rows := strings.Split(strings.TrimSpace(healthy), "\n"); len(rows) != 10001 || strings.Contains(healthy, ",1\n") || !strings.Contains(sown, ",1\n") {
+		t.Fatalf("%d rows, labelled %v without faults", len(rows), strings.Contains(healthy, ",1\n"))
+	}
+	// The same faults at the same site are the same readings.
+	if said(t, append(simulate, "-with", in("truth.csv"))...) != sown {
+		t.Error("the faults of a file give other readings than those that were sown")
+	}
+	truth, err := os.ReadFile(in("truth.csv"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	write("truth.csv", string(truth)+"cooling,cooling fails,room1,room1-node1,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\n")
+	file := in("site.csv")
+	write("site.csv", said(t, append(simulate, "-with", in("truth.csv"))...))
+
 	trained := said(t, "train", "-verdicts", "-out", folder, file)
-	if !strings.Contains(trained, `"f1_score": 0.`) || !strings.Contains(trained, "3000 readings of 3 nodes") {
+	if !strings.Contains(trained, `"f1_score": 0.`) || !strings.Contains(trained, "10000 readings of 4 nodes") {
 		t.Errorf("train said\n%s", trained)
 	}
-	model := filepath.Join(folder, "anomaly_v20260303T120000Z.bin")
+	model := in("anomaly_v20260303T120000Z.bin")
 	lines := strings.Split(strings.TrimSpace(said(t, "score", "-model", model, file)), "\n")
-	if len(lines) != 3001 || !strings.Contains(strings.Join(lines, "\n"), ",true,score") {
+	if len(lines) != 10001 || !strings.Contains(strings.Join(lines, "\n"), ",true,score") {
 		t.Errorf("%d lines, the last %s", len(lines), lines[len(lines)-1])
 	}
-	if err := run(t.Context(), []string{"score", "-model", filepath.Join(folder, "forecasting_v20260303T120000Z.bin"), file}, &bytes.Buffer{}, noon); err == nil {
+	if err := run(t.Context(), []string{"score", "-model", in("forecasting_v20260303T120000Z.bin"), file}, &bytes.Buffer{}, noon); err == nil {
 		t.Error("scored with a forecaster")
 	}
-	evaluated := said(t, "evaluate", "-report", report, file)
-	if strings.Contains(evaluated, "F1, score and rules     not measured") || !strings.Contains(evaluated, "report in") {
-		t.Errorf("evaluate said\n%s", evaluated)
+
+	// What simulate says of a site's faults, evaluate finds again.
+	evaluated := said(t, "evaluate", "-report", in("report.html"), "-truth", in("truth.csv"), file)
+	for _, want := range []string{"ROC AUC of the score         0.", " on 210 readings", " of 3 ", "report in", "statistics and neighbours", "healthy hours", "intervals of 90 %: "} {
+		if !strings.Contains(evaluated, want) {
+			t.Errorf("%q is missing in\n%s", want, evaluated)
+		}
 	}
-	page, err := os.ReadFile(report)
+	page, err := os.ReadFile(in("report.html"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(page), "<svg"); n != 3 || strings.Contains(string(page), "<?xml") {
 		t.Errorf("%d plots in the report", n)
+	}
+	if err := run(t.Context(), []string{"evaluate", "-truth", file, file}, &bytes.Buffer{}, noon); err == nil {
+		t.Error("took readings for the truth")
 	}
 }
 
@@ -137,35 +164,5 @@ func TestNAB(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"evaluate", "-fleet", "nonsense"}, &bytes.Buffer{}, noon); err == nil {
 		t.Error("measured nonsense")
-	}
-}
-
-// What simulate says of a site's faults, evaluate finds again.
-func TestTruth(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	truth, series := filepath.Join(folder, "truth.csv"), filepath.Join(folder, "site.csv")
-	if err := os.WriteFile(series, []byte(said(t, "simulate", "-nodes", "6", "-readings", "11520", "-truth", truth)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got := said(t, "evaluate", "-truth", truth, series)
-	for _, want := range []string{"statistics and neighbours", "healthy hours", "intervals of 90 %: "} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "0 of 0 ") {
-		t.Errorf("no events:\n%s", got)
-	}
-	// The same faults at the same site are the same readings.
-	before, err := os.ReadFile(series)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again := said(t, "simulate", "-nodes", "6", "-readings", "11520", "-with", truth); again != string(before) {
-		t.Error("the faults of a file give other readings than those that were sown")
-	}
-	if err := run(t.Context(), []string{"evaluate", "-truth", series, series}, &bytes.Buffer{}, noon); err == nil {
-		t.Error("took readings for the truth")
 	}
 }

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
-	"coldaisle.dev/run/tools/ml/labelled"
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/edge-gateway/nodesim/site"
+	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/forest"
 	"coldaisle.dev/shared/learn"
@@ -160,9 +163,17 @@ func buildArrays() (data, error) {
 	d := data{}
 	columns, ahead := features.DetectionCount, features.ForecastCount
 	d.few.Columns, d.many.Columns, d.site.Columns, d.rows.Columns = columns, columns, columns, ahead
+	faulty := trial.Made{
+		Site: site.Options{Seed: 1, Rooms: 4, PerRoom: 5, Interval: 30 * time.Second},
+		Now:  24 * time.Hour, After: fault.Ordinary(),
+	}
+	for kind, rate := range faulty.After {
+		rate.PerMonth *= 5 // a day must hold enough of them
+		faulty.After[kind] = rate
+	}
+	nodes, _ := faulty.Tracks()
 	var x features.Extractor
-	for i, n := range labelled.Simulate(20, 2880, 1) {
-		n.Sow(uint64(i))
+	for _, n := range nodes {
 		for j, w := range features.Windows(n.Readings) {
 			var row [features.DetectionCount]float64
 			var next [features.ForecastCount]float64
@@ -170,14 +181,14 @@ func buildArrays() (data, error) {
 				continue
 			}
 			d.site.Data = append(d.site.Data, row[:]...)
-			d.labels = append(d.labels, n.Labels[j])
+			d.labels = append(d.labels, slices.ContainsFunc(n.Events, func(f fault.Fault) bool { return f.Affects(n.Readings[j].Time) }))
 			x.Forecast(next[:], w, n.Readings[j])
 			if change, _, known := features.ChangeAtHorizon(n.Readings, j); known && len(d.targets) < wide {
 				d.rows.Data, d.targets = append(d.rows.Data, next[:]...), append(d.targets, change)
 			}
 		}
 		if len(d.history)*1006 < small {
-			d.history = append(d.history, learn.NodeHistory{NodeID: n.ID, Readings: n.Readings[:1006]})
+			d.history = append(d.history, learn.NodeHistory{NodeID: n.Node, Readings: n.Readings[:1006]})
 		}
 	}
 	if len(d.targets) < wide || d.site.Rows() < wide {

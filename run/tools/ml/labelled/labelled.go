@@ -1,6 +1,6 @@
 // Package labelled holds the readings of nodes for the commands of run/tools/ml: what
-// recorded series say of them, with labels where somebody gave them, faults sown
-// among them, and a simulated site. Nothing else in Coldaisle uses it.
+// recorded series say of them, with labels where somebody gave them. Nothing else in
+// Coldaisle uses it.
 package labelled
 
 import (
@@ -21,7 +21,7 @@ type Series struct {
 	ID       string
 	Readings []reading.Reading // a humidity that nobody measured is NaN
 	Labels   []bool            // whether a reading is anomalous; nil where the file does not say
-	Ramps    []bool            // whether a cooling fails, of sown faults; nil without
+	Ramps    []bool            // whether a cooling fails; nil where nobody says
 }
 
 // Skipped counts the rows of a file that gave no reading.

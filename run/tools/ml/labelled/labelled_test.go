@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"coldaisle.dev/run/tools/ml/labelled"
+	"coldaisle.dev/shared/reading"
 )
 
 func read(t *testing.T, text string) ([]labelled.Series, labelled.Skipped) {
@@ -45,42 +46,19 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestInjectAndRescale(t *testing.T) {
+func TestQuicken(t *testing.T) {
 	t.Parallel()
-	nodes := labelled.Simulate(2, 2880, 3)
-	again := labelled.Simulate(2, 2880, 3)
-	plain := labelled.Simulate(1, 2880, 3)[0]
-	n := nodes[0]
-	n.Sow(7)
-	again[0].Sow(7)
-	odd, ramps := 0, 0
-	for i, r := range n.Readings {
-		if r != again[0].Readings[i] || n.Labels[i] != again[0].Labels[i] {
-			t.Fatalf("reading %d: the seed does not say all", i)
-		}
-		if !n.Labels[i] && r != plain.Readings[i] {
-			t.Fatalf("reading %d was changed and not labelled", i)
-		}
-		if r.Temperature < -40 || r.Temperature > 125 || r.Humidity < 0 || r.Humidity > 100 {
-			t.Fatalf("reading %d: no node can send %+v", i, r)
-		}
-		if n.Labels[i] {
-			odd++
-		}
-		if n.Ramps[i] {
-			ramps++
+	n := labelled.Series{Readings: make([]reading.Reading, 100)}
+	begin := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	every := func(interval time.Duration) {
+		for i := range n.Readings {
+			n.Readings[i].Time = begin.Add(time.Duration(i) * interval)
 		}
 	}
-	if odd < 100 || odd > 600 || ramps < 20 || ramps > odd {
-		t.Errorf("%d readings with faults, %d of them ramps", odd, ramps)
+	if every(time.Minute); n.Quicken() {
+		t.Error("a node that sends every minute was quickened")
 	}
-	if n.Quicken() {
-		t.Error("a node that sends every 30 s was quickened")
-	}
-	for i := range n.Readings {
-		n.Readings[i].Time = plain.Readings[0].Time.Add(time.Duration(i) * time.Hour)
-	}
-	if !n.Quicken() || n.Interval() != 30*time.Second {
+	if every(time.Hour); !n.Quicken() || n.Interval() != 30*time.Second {
 		t.Errorf("quickened to %v", n.Interval())
 	}
 }
