@@ -18,6 +18,7 @@ import (
 	"math"
 	"slices"
 
+	"coldaisle.dev/shared/portable"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -100,7 +101,7 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 	row[TemperatureSlope] = t.slope
 	row[TemperatureSpread] = t.spread
 	row[TemperatureJump] = t.jump
-	row[TemperatureRun] = math.Log1p(float64(t.run))
+	row[TemperatureRun] = portable.Log1p(float64(t.run))
 	if math.IsNaN(humidity) {
 		return true
 	}
@@ -111,7 +112,7 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 	row[HumiditySlope] = h.slope
 	row[HumiditySpread] = h.spread
 	row[HumidityJump] = h.jump
-	row[HumidityRun] = math.Log1p(float64(h.run))
+	row[HumidityRun] = portable.Log1p(float64(h.run))
 	for i := range n {
 		x.moisture[i] = reading.AbsoluteHumidity(w.Temperature[i], w.Humidity[i])
 	}
@@ -157,14 +158,14 @@ func slope(ages, values []float64, now, span float64) float64 {
 		n++
 		sumT += t
 		sumV += v
-		sumTT += t * t
-		sumTV += t * v
+		sumTT += float64(t * t)
+		sumTV += float64(t * v)
 	}
-	variance := n*sumTT - sumT*sumT
+	variance := float64(n*sumTT) - float64(sumT*sumT)
 	if variance < 1e-9 {
 		return 0
 	}
-	return (n*sumTV - sumT*sumV) / variance
+	return (float64(n*sumTV) - float64(sumT*sumV)) / variance
 }
 
 func mean(values []float64) float64 {
@@ -181,7 +182,7 @@ func spread(values []float64, now float64) float64 {
 	for _, v := range values {
 		v -= now
 		sum += v
-		squares += v * v
+		squares += float64(v * v)
 	}
 	return math.Sqrt(max(0, squares/n-sum*sum/(n*n)))
 }

@@ -70,4 +70,6 @@ func ChangeAtHorizon(node []reading.Reading, i int) (temperature, humidity float
 	return 0, 0, false
 }
 
-func between(before, after, share float64) float64 { return before + (after-before)*share }
+func between(before, after, share float64) float64 {
+	return before + float64((after-before)*share)
+}

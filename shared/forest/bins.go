@@ -1,9 +1,10 @@
 package forest
 
 import (
-	"math"
 	"slices"
 	"sort"
+
+	"coldaisle.dev/shared/portable"
 )
 
 // maxBins is how many intervals the numbers of a feature are sorted into: a
@@ -49,7 +50,7 @@ func binEdges(sorted []float64) []float64 {
 		if low == high {
 			return
 		}
-		edge := low + (high-low)/2
+		edge := low + float64((high-low)/2)
 		if edge >= high { // neighbours, or their difference is beyond a float64
 			edge = low
 		}
@@ -76,7 +77,7 @@ func binRanks(n int) []int {
 	for i := 1; i <= middle; i++ {
 		ranks = append(ranks, i*n/(middle+1))
 	}
-	growth := math.Pow(float64(n)/(middle+1), 1/float64(tailBins))
+	growth := portable.Exp(portable.Log(float64(n)/(middle+1)) / float64(tailBins))
 	rank := 1.0
 	for i := range tailBins {
 		r := max(int(rank), i+1)

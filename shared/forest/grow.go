@@ -67,7 +67,7 @@ func (g *regressionGrower) grow(random *rand.Rand) []regressionNode {
 		if times == 0 {
 			continue
 		}
-		m := sample{row: uint32(row), weight: float32(times), sum: float64(times) * g.targets[row]}
+		m := sample{row: uint32(row), weight: float32(times), sum: float64(float64(times) * g.targets[row])}
 		g.members = append(g.members, m)
 		total.sum += m.sum
 		total.weight += m.weight
@@ -140,7 +140,7 @@ func (g *regressionGrower) choose(members []sample, total binStats) choice {
 		return best
 	}
 	whole := total.sum * total.sum / float64(total.weight)
-	best.gain = whole + 1e-12*math.Abs(whole)
+	best.gain = whole + float64(1e-12*math.Abs(whole))
 	for tried := 0; tried < g.columns && best.feature < 0; {
 		features := g.order[tried:min(tried+g.options.Tried, g.columns)]
 		for i := range features {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+
+	"coldaisle.dev/shared/portable"
 )
 
 // IsolationOptions say how an isolation forest is grown.
@@ -171,7 +173,7 @@ func (g *isolationGrower) choose(members []int) (feature int, threshold float64,
 			low, high = min(low, v), max(high, v)
 		}
 		if low < high {
-			threshold := low + g.random.Float64()*(high-low)
+			threshold := low + float64(g.random.Float64()*(high-low))
 			if threshold >= high { // rounding, or a range beyond what a float64 holds
 				threshold = low
 			}
@@ -192,6 +194,6 @@ func averagePath(n int) float64 {
 		return 1
 	default:
 		m := float64(n - 1)
-		return 2*(math.Log(m)+eulerMascheroni) - 2*m/float64(n)
+		return float64(2*(portable.Log(m)+eulerMascheroni)) - 2*m/float64(n)
 	}
 }

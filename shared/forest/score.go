@@ -1,6 +1,10 @@
 package forest
 
-import "math"
+import (
+	"math"
+
+	"coldaisle.dev/shared/portable"
+)
 
 // interleave is the number of walks made at the same time, through one tree or of
 // one row. A single walk waits for memory at every step; several keep the processor
@@ -108,5 +112,5 @@ func (f *Isolation) score(sum float32) float64 {
 	if normal == 0 {
 		return 0.5
 	}
-	return math.Exp2(-float64(sum) / float64(len(f.roots)) / normal)
+	return portable.Exp(-math.Ln2 * float64(sum) / float64(len(f.roots)) / normal)
 }

@@ -1,13 +1,10 @@
 package learn
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
-
-	"gonum.org/v1/gonum/mat"
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/forest"
@@ -56,8 +53,8 @@ func (f *Forecaster) Forecast(x *features.Extractor, w reading.Window, r reading
 	}
 	dt, dh := f.change(row[:])
 	part := float64(after) / float64(Horizon)
-	temperature = min(max(r.Temperature+part*dt, reading.MinTemperature), reading.MaxTemperature)
-	humidity = min(max(r.Humidity+part*dh, reading.MinHumidity), reading.MaxHumidity)
+	temperature = min(max(r.Temperature+float64(part*dt), reading.MinTemperature), reading.MaxTemperature)
+	humidity = min(max(r.Humidity+float64(part*dh), reading.MinHumidity), reading.MaxHumidity)
 	return temperature, humidity, true
 }
 
@@ -150,7 +147,7 @@ type ridge struct {
 func (r *ridge) predict(row []float64) float64 {
 	sum := r.constant
 	for i, c := range r.coefficients {
-		sum += c * min(max(row[i], r.least[i]), r.most[i])
+		sum += float64(c * min(max(row[i], r.least[i]), r.most[i]))
 	}
 	return sum
 }
@@ -194,41 +191,67 @@ func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
 	}
 	for i := range rows.Rows() {
 		for j, v := range rows.Row(i) {
-			variance[j] += (v - mean[j]) * (v - mean[j]) / n
+			variance[j] += float64((v-mean[j])*(v-mean[j])) / n
 		}
 	}
 	meanTarget := 0.0
 	for _, t := range targets {
 		meanTarget += t / n
 	}
-	products, right := mat.NewSymDense(columns, nil), mat.NewVecDense(columns, nil)
+	products, right := forest.Matrix{Columns: columns, Data: make([]float64, columns*columns)}, make([]float64, columns)
 	centred := make([]float64, columns)
 	for i := range rows.Rows() {
 		for j, v := range rows.Row(i) {
 			centred[j] = v - mean[j]
-			right.SetVec(j, right.AtVec(j)+centred[j]*(targets[i]-meanTarget))
+			right[j] += float64(centred[j] * (targets[i] - meanTarget))
+			for row, k := products.Row(j), 0; k <= j; k++ {
+				row[k] += float64(centred[j] * centred[k])
+			}
 		}
-		products.SymRankOne(products, 1, mat.NewVecDense(columns, centred))
 	}
 	for j := range columns {
 		// A feature that never changes gets a penalty of its own, and with it nothing.
-		products.SetSym(j, j, products.At(j, j)+n*(ridgePenalty*variance[j]+1e-12))
+		products.Row(j)[j] += float64(n * (float64(ridgePenalty*variance[j]) + 1e-12))
 	}
-	var factors mat.Cholesky
-	solution := mat.NewVecDense(columns, nil)
-	if !factors.Factorize(products) {
+	if !solve(products, right) {
 		return nil, fmt.Errorf("temperature: %w: the features depend on one another", forest.ErrTraining)
-	}
-	// What it warns of, a large condition number, comes of features that never change beside
-	// ones that change much: to Cholesky the scale of a column does not matter.
-	err := factors.SolveVecTo(solution, right)
-	if _, badly := errors.AsType[mat.Condition](err); err != nil && !badly {
-		return nil, fmt.Errorf("temperature: %w", err)
 	}
 	r := &ridge{constant: meanTarget, coefficients: make([]float64, columns), least: least, most: most}
 	for j := range columns {
-		r.coefficients[j] = solution.AtVec(j)
-		r.constant -= r.coefficients[j] * mean[j]
+		r.coefficients[j] = right[j]
+		r.constant -= float64(right[j] * mean[j])
 	}
 	return r, nil
+}
+
+// solve replaces the right side of a system by its solution, and the lower half of its
+// symmetric matrix by Cholesky's factor. It reports false where the matrix is not positive
+// definite. A library's sums differ between machines in their order.
+func solve(a forest.Matrix, right []float64) bool {
+	for i := range right {
+		row := a.Row(i)
+		for j := range i + 1 {
+			for k, v := range a.Row(j)[:j] {
+				row[j] -= float64(v * row[k])
+			}
+			if j < i {
+				row[j] /= a.Row(j)[j]
+			}
+		}
+		if !(row[i] > 0) {
+			return false
+		}
+		row[i] = math.Sqrt(row[i])
+		for k, v := range row[:i] {
+			right[i] -= float64(v * right[k])
+		}
+		right[i] /= row[i]
+	}
+	for i := len(right) - 1; i >= 0; i-- {
+		right[i] /= a.Row(i)[i]
+		for k, v := range a.Row(i)[:i] {
+			right[k] -= float64(v * right[i])
+		}
+	}
+	return true
 }

@@ -309,7 +309,7 @@ func errorsOf(f *Forecaster, rows forest.Matrix, temperature, humidity []float64
 	for i := range temperature {
 		dt, dh := f.change(rows.Row(i))
 		block := i * blocks / len(temperature)
-		t.add(block, (temperature[i]-dt)*(temperature[i]-dt), temperature[i]*temperature[i])
+		t.add(block, float64((temperature[i]-dt)*(temperature[i]-dt)), float64(temperature[i]*temperature[i]))
 		h.add(block, math.Abs(humidity[i]-dh), math.Abs(humidity[i]))
 	}
 	return t, h

@@ -12,7 +12,8 @@ import (
 func TestNothingIsFused(t *testing.T) {
 	t.Parallel()
 	command := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-S",
-		"coldaisle.dev/shared/anomaly", "coldaisle.dev/shared/portable", "coldaisle.dev/shared/reading")
+		"coldaisle.dev/shared/anomaly", "coldaisle.dev/shared/features", "coldaisle.dev/shared/forest",
+		"coldaisle.dev/shared/learn", "coldaisle.dev/shared/portable", "coldaisle.dev/shared/reading")
 	command.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
 	assembly, err := command.CombinedOutput()
 	if err != nil {

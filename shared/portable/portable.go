@@ -41,8 +41,9 @@ const ln2High = 0x1.62e42fep-1
 
 // Exp is e to the power of x, to 1 in 10¹⁵.
 //
-// x is k·ln 2 and a rest of at most ½·ln 2, of which fifteen terms of the series leave
-// out less than 10⁻¹⁷.
+// x is k·ln 2 and a rest of at most ½·ln 2, of which thirteen terms of the series leave
+// out less than 10⁻¹⁷. They are added up by fours (Estrin), since each sum waits for those
+// in it.
 func Exp(x float64) float64 {
 	const most = 709.7 // beyond, nothing is finite; below its negative all is nearly 0
 	switch {
@@ -55,9 +56,12 @@ func Exp(x float64) float64 {
 	}
 	k := math.Round(x / math.Ln2)
 	rest := (x - float64(k*ln2High)) - float64(k*(math.Ln2-ln2High))
-	sum := 1.0
-	for n := 15.0; n >= 1; n-- {
-		sum = 1 + float64(rest*sum)/n
-	}
-	return math.Ldexp(sum, int(k))
+	square := float64(rest * rest)
+	fourth := float64(square * square)
+	low := line(line(1.0/2, 1.0/6, rest), line(1.0/24, 1.0/120, rest), square)
+	middle := line(line(1.0/720, 1.0/5040, rest), line(1.0/40320, 1.0/362880, rest), square)
+	high := line(line(1.0/3628800, 1.0/39916800, rest), line(1.0/479001600, 1.0/6227020800, rest), square)
+	return math.Ldexp(1+line(rest, line(low, line(middle, high, fourth), fourth), square), int(k))
 }
+
+func line(constant, slope, x float64) float64 { return constant + float64(slope*x) }

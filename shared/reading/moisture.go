@@ -25,7 +25,7 @@ const (
 // temperature in °C and a relative humidity in %. Unlike relative humidity it
 // stays the same when air is only heated or cooled.
 func AbsoluteHumidity(temperature, humidity float64) float64 {
-	saturation := magnusPressure * math.Exp(magnusSlope*temperature/(magnusOffset+temperature))
+	saturation := magnusPressure * portable.Exp(magnusSlope*temperature/(magnusOffset+temperature))
 	return vapourFactor * humidity / 100 * saturation / (kelvin + temperature)
 }
 
