@@ -10,8 +10,7 @@ import (
 )
 
 // The detector's forest. Twice the trees and four times the sample of Liu et al.
-// find more of what is rare only for one node: on the features of
-// [features.DetectionNames] the best F1 rises from .47 to .57.
+// find more of what is rare only for one node: run/tools/ml bench compares the two.
 const (
 	detectorTrees  = 200
 	detectorSample = 1024

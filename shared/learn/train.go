@@ -135,14 +135,15 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 		return nil, AnomalyMetrics{}, err
 	}
 	m := AnomalyMetrics{Threshold: d.Threshold, Rows: len(learned), Held: len(in.Labels)}
-	c := countConfusion(scoreLabels(d, in.Labels), d.Threshold)
+	after := opinions(d, in.Labels)
+	c := countConfusion(after)
 	if c.measured() {
 		m.F1 = new(c.f1())
 		m.Recall = share(c.truePositive, c.truePositive+c.falseNegative)
 	}
 	m.Accuracy = c.accuracy()
 	m.Precision = share(c.truePositive, c.truePositive+c.falsePositive)
-	m.Published, m.Reason = in.gate(c, &m)
+	m.Published, m.Reason = in.gate(after, &m)
 	if !m.Published {
 		return nil, m, nil
 	}
@@ -151,9 +152,9 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 }
 
 // gate decides whether a new detector takes the place of the live one: it must be no
-// worse on the verdicts. Where there are none, nothing speaks for the new one, and the
-// live one stays.
-func (in Input) gate(after confusion, m *AnomalyMetrics) (published bool, reason string) {
+// worse on the verdicts, or worse by no more than chance. Where there are none, nothing
+// speaks for the new one, and the live one stays.
+func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason string) {
 	live := in.LiveDetector
 	if live == nil {
 		return true, "there was no detector before"
@@ -161,17 +162,23 @@ func (in Input) gate(after confusion, m *AnomalyMetrics) (published bool, reason
 	if len(in.Labels) == 0 {
 		return false, "the live detector stays: there is no verdict to compare by"
 	}
-	before := countConfusion(scoreLabels(live, in.Labels), live.Threshold)
-	measure, was, is := "accuracy", *before.accuracy(), *after.accuracy()
-	if after.measured() { // otherwise there is no anomaly to find: false alarms alone tell them apart
-		m.LiveF1 = new(before.f1())
-		measure, was, is = "F1", before.f1(), after.f1()
+	before := opinions(live, in.Labels)
+	old, young := countConfusion(before), countConfusion(after)
+	measure, was, is := "accuracy", *old.accuracy(), *young.accuracy()
+	if young.measured() { // otherwise there is no anomaly to find: false alarms alone tell them apart
+		m.LiveF1 = new(old.f1())
+		measure, was, is = "F1", old.f1(), young.f1()
 	}
-	if is < was {
+	switch {
+	case is >= was:
+		return true, "not worse than the live one on the verdicts"
+	case !lostBeyondChance(before, after):
+		return true, fmt.Sprintf("by no more than chance worse than the live one: on %d verdicts its %s is %.3f, that of the live one %.3f",
+			len(in.Labels), measure, is, was)
+	default:
 		return false, fmt.Sprintf("the live detector stays: on %d verdicts its %s is %.3f, that of the new one %.3f",
 			len(in.Labels), measure, was, is)
 	}
-	return true, "not worse than the live one on the verdicts"
 }
 
 // forecaster grows and measures a forecaster and leaves persistence in the place

@@ -1,40 +1,55 @@
 package learn
 
-import "coldaisle.dev/shared/features"
+import (
+	"math"
 
-// scoredLabel is a judged reading as a detector sees it.
-type scoredLabel struct {
-	score float64
-	rule  bool // an anomaly by a rule, whatever the score
-	truth bool
+	"coldaisle.dev/shared/features"
+)
+
+// opinion is what a detector says of a reading that a person has judged.
+type opinion struct{ said, truth bool }
+
+// opinions judges readings by a detector.
+func opinions(d *Detector, judged []Labelled) []opinion {
+	var x features.Extractor
+	all := make([]opinion, 0, len(judged))
+	for _, each := range judged {
+		all = append(all, opinion{said: d.Detect(&x, each.Window, each.Reading).Anomalous(), truth: each.Anomalous})
+	}
+	return all
 }
 
-// scoreLabels judges readings by a detector.
-func scoreLabels(d *Detector, judged []Labelled) []scoredLabel {
-	var x features.Extractor
-	verdicts := make([]scoredLabel, 0, len(judged))
-	for _, each := range judged {
-		j := d.Detect(&x, each.Window, each.Reading)
-		verdicts = append(verdicts, scoredLabel{
-			score: j.Score, rule: j.ByRule(), truth: each.Anomalous,
-		})
+// lostBeyondChance reports whether the new opinions of the same readings are wrong where the
+// old ones are right so much more often than the other way round that chance would do it less
+// than once in 20: McNemar's test with the correction for few. Five lost and none won are
+// the fewest.
+func lostBeyondChance(before, after []opinion) bool {
+	const oneInTwenty = 1.645 // standard deviations
+	lost, won := 0, 0
+	for i, is := range after {
+		switch was := before[i]; {
+		case is.said == was.said:
+		case was.said == was.truth:
+			lost++
+		default:
+			won++
+		}
 	}
-	return verdicts
+	return float64(lost-won-1) > oneInTwenty*math.Sqrt(float64(lost+won))
 }
 
 // confusion are readings by what was said of them and what they were.
 type confusion struct{ truePositive, falsePositive, falseNegative, trueNegative float64 }
 
-// countConfusion compares verdicts with what a threshold says.
-func countConfusion(verdicts []scoredLabel, threshold float64) confusion {
+func countConfusion(all []opinion) confusion {
 	var c confusion
-	for _, v := range verdicts {
-		switch said := v.rule || v.score > threshold; {
-		case said && v.truth:
+	for _, o := range all {
+		switch {
+		case o.said && o.truth:
 			c.truePositive++
-		case said:
+		case o.said:
 			c.falsePositive++
-		case v.truth:
+		case o.truth:
 			c.falseNegative++
 		default:
 			c.trueNegative++
