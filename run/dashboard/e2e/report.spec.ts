@@ -41,7 +41,6 @@ test("a month of a room is shown, printed and saved", async ({ page }) => {
 });
 
 test("a month of 2,000 sensors is asked for two rooms at a time, and says which room is missing", async ({ page }) => {
-  test.setTimeout(120_000);
   await signUp(page);
   const rooms = Array.from({ length: 10 }, (_, i) => ({ id: i + 1, name: `Hall ${i}`, customer_id: 1, description: null }));
   await page.route(/\/server_rooms\/list_rooms\//, (route) => route.fulfill({ json: rooms }));

@@ -7,6 +7,7 @@ import { api, messageOf, unwrap } from "../api/client";
 import { keys } from "../api/queries";
 import { arrows, columnName, fill, mostTiles, put, tileName, tileOf, withTile, type Plan, type Tile } from "../logic/floor";
 import type { RoomView } from "../logic/overview";
+import { Action } from "./action";
 import { StatusMark } from "./states";
 
 /** Writes the positions that differ from those kept. What is repeated after an error goes on where it stopped. */
@@ -25,6 +26,7 @@ export default function Arrange({ room, onClose }: { room: RoomView; onClose: ()
   const [plan, setPlan] = useState<Plan>(() => new Map(room.sensors.map(({ id, position }) => [id, tileOf(position)])));
   const [said, say] = useState("");
   const [busy, setBusy] = useState(false);
+  const saving = busy && "The arrangement is being saved.";
   const [error, setError] = useState<unknown>(null);
   const help = useId();
   const names = new Map(room.sensors.map(({ id, name }) => [id, name]));
@@ -87,8 +89,8 @@ export default function Arrange({ room, onClose }: { room: RoomView; onClose: ()
       <p class="unseen" role="status">{said}</p>
       {error !== null && <p class="error" role="alert"><StatusMark kind="alert" /> {messageOf(error)}</p>}
       <div class="actions">
-        <button
-          type="button" class="primary" disabled={busy}
+        <Action
+          class="primary" waits={saving}
           onClick={async () => {
             setBusy(true);
             setError(null);
@@ -101,9 +103,9 @@ export default function Arrange({ room, onClose }: { room: RoomView; onClose: ()
               setBusy(false);
             }
           }}
-        >{busy ? "One moment…" : "Save the arrangement"}</button>
-        {waiting.length > 0 && <button type="button" disabled={busy} onClick={() => setPlan(fill(plan, 10))}>Set out the rest in rows</button>}
-        <button type="button" disabled={busy} onClick={onClose}>Cancel</button>
+        >{busy ? "One moment…" : "Save the arrangement"}</Action>
+        {waiting.length > 0 && <Action waits={saving} onClick={() => setPlan(fill(plan, 10))}>Set out the rest in rows</Action>}
+        <Action waits={saving} onClick={onClose}>Cancel</Action>
       </div>
     </section>
   );

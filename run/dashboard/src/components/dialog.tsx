@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
+import { Action } from "./action";
 
 /** The first that can have the focus. */
 const stops = "button:not(:disabled), a[href], input, select";
@@ -41,12 +42,13 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
 export function Confirm(props: {
   title: string; action: string; busy: boolean; onConfirm: () => void; onClose: () => void; children: ComponentChildren;
 }) {
+  const busy = props.busy && "One moment…";
   return (
     <Dialog title={props.title} onClose={props.onClose}>
       {props.children}
       <div class="actions">
-        <button type="button" class="danger" aria-disabled={props.busy} onClick={() => !props.busy && props.onConfirm()}>{props.action}</button>
-        <button type="button" disabled={props.busy} onClick={props.onClose}>Cancel</button>
+        <Action class="danger" waits={busy} onClick={props.onConfirm}>{props.action}</Action>
+        <Action waits={busy} onClick={props.onClose}>Cancel</Action>
       </div>
     </Dialog>
   );

@@ -9,7 +9,7 @@ import { Failure, Loading } from "./states";
 export function FalseAlarms() {
   const { data, error, refetch } = useQuery({ queryKey: keys.learning, queryFn: () => unwrap(api.GET("/api/v1/ml/settings")) });
   return (
-    <section class="card narrow" aria-labelledby="false-alarms">
+    <section class="card" aria-labelledby="false-alarms">
       <h2 id="false-alarms">False alarms of learning</h2>
       <p>Learning tells you of readings that are unlike those before and those of other sensors. Now and then it does so though nothing is wrong.</p>
       {data ? <Budget stood={data.false_alarms_per_month} /> : error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="the setting" />}

@@ -7,10 +7,14 @@ import { ago, decimal, inUnit, plural, withUnit } from "../logic/format";
 import { floorOf, neighbour, type Floor } from "../logic/floor";
 import { limitsOf, stateNames, stepOf, type LiveSensor, type Overview, type RoomView } from "../logic/overview";
 import { useServiceTime } from "./clock";
+import { Sparkline } from "./sparkline";
 import { useTurn } from "./turns";
 
-/** Cells with name and value, with the value, or of colour alone. */
+/** Cells with name, value and the last day, with the value, or of colour alone. */
 export type Density = "large" | "medium" | "small";
+
+/** For so many sensors on the screen. */
+export const densityOf = (sensors: number): Density => (sensors <= 48 ? "large" : sensors <= 400 ? "medium" : "small");
 
 const silent = (sensor: LiveSensor) => sensor.state === "silent" || sensor.state === "late" || sensor.temperature === null;
 
@@ -41,7 +45,7 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
     const places = floorOf(sensors);
     return [places, Array.from({ length: Math.ceil(sensors.length / turnSize) }, (_, i) => ({ overview, floor: places, sensors: sensors.slice(i * turnSize, (i + 1) * turnSize) }))];
   }, [overview, sensors]);
-  const shown = peeked === null ? undefined : room.sensors.find((sensor) => sensor.id === peeked);
+  const shown = peeked === null ? undefined : sensors.find((sensor) => sensor.id === peeked);
   const cellOf = (target: EventTarget | null) => (target as HTMLElement | null)?.closest<HTMLElement>("[data-sensor]");
   const open = (sensorID: string | undefined) => sensorID && go(`/sensors/${encodeURIComponent(sensorID)}`);
   const move = (event: KeyboardEvent) => {
@@ -62,15 +66,15 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
     cells[to]?.scrollIntoView({ block: "nearest" });
   };
   return (
-    <section class={`room ${room.state} ${density}`} aria-labelledby={`room-${room.id}`}>
+    <section class={`room ${room.state} ${density}`} aria-labelledby={`room-${room.id}`} style={{ "--across": `${Math.max(1, floor?.columns ?? sensors.length)}`, "--square": `${Math.ceil(Math.sqrt(sensors.length))}` }}>
       <h2 id={`room-${room.id}`} class={untitled ? "unseen" : undefined}><Link href={`/rooms/${room.id}`}>{room.name}</Link></h2>
       <p class="peek">{shown
         ? <Peek sensor={shown} />
-        : <>{room.range && <>{decimal(inUnit(room.range[0], "°C"))}–{withUnit(room.range[1])} · </>}{plural(room.sensors.length, "sensor")}</>}
+        : [room.range && `${decimal(inUnit(room.range[0], "°C"))}–${withUnit(room.range[1])}`, (density !== "small" || !room.range) && plural(sensors.length, "sensor")].filter(Boolean).join(" · ")}
       </p>
-      {room.sensors.length === 0 ? <p class="hint">No sensor here yet. <Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</p> : (
+      {sensors.length === 0 ? <p class="hint">No sensor here yet. <Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</p> : (
         <ul
-          class={floor ? "cells floor" : "cells"} style={floor ? { "--columns": `${floor.columns}` } : undefined} role="listbox" tabIndex={0} aria-label={`Sensors of ${room.name}`} aria-activedescendant={`${id}-${active}`}
+          class={floor ? "cells floor" : "cells"} role="listbox" tabIndex={0} aria-label={`Sensors of ${room.name}`} aria-activedescendant={`${id}-${active}`}
           onKeyDown={move} onFocus={() => setPeeked(sensors[active]?.id ?? null)} onBlur={() => setPeeked(null)}
           onMouseOver={(event) => setPeeked(cellOf(event.target)?.dataset.sensor ?? null)} onMouseLeave={() => setPeeked(null)}
           onClick={(event) => open(cellOf(event.target)?.dataset.sensor)}
@@ -111,7 +115,7 @@ const Cells = memo(function Cells({ block: { overview, floor, sensors }, density
           class={`cell ${sensor.state} ${silent(sensor) ? "blank" : `step${stepOf(sensor.temperature ?? 0, limitsOf(overview, sensor))}`}${from + i === active ? " active" : ""}`}
         >
           {density !== "small" && <b>{sensor.temperature === null ? "–" : decimal(inUnit(sensor.temperature, "°C"))}</b>}
-          {density === "large" && <span>{sensor.name}</span>}
+          {density === "large" && <><span>{sensor.name}</span><Sparkline line={sensor.sparkline} start={overview.sparkline_start} /></>}
         </li>
       ))}
     </>
@@ -123,7 +127,7 @@ function Peek({ sensor }: { sensor: LiveSensor }) {
   const now = useServiceTime();
   return (
     <>
-      <strong>{sensor.name}</strong> {sensor.temperature !== null && `${withUnit(sensor.temperature)} · ${decimal(sensor.humidity)} % · `}
+      {sensor.temperature !== null && <strong>{withUnit(sensor.temperature)} </strong>}{sensor.name} · {sensor.humidity !== null && `${decimal(sensor.humidity)} % · `}
       {sensor.state !== "ok" && `${stateNames[sensor.state]} · `}{sensor.timestamp && ago(Date.parse(sensor.timestamp), now)}
     </>
   );

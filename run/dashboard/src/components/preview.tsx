@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
 import { count, plural } from "../logic/format";
 import { summarize, type RuleChange } from "../logic/rules";
+import { Action } from "./action";
 import { Failure } from "./states";
 
 const periods = [7, 30] as const;
@@ -20,9 +21,9 @@ export function RulePreview({ rules }: { rules: RuleChange[] }) {
   return (
     <section class="preview" aria-label="Preview">
       <div class="actions">
-        <button type="button" disabled={preview.isPending} onClick={() => preview.mutate({ rules, days })}>
+        <Action waits={preview.isPending && "Incidents are being counted."} onClick={() => preview.mutate({ rules, days })}>
           {preview.isPending ? "Counting…" : "Preview incidents"}
-        </button>
+        </Action>
         <div class="segments small" role="group" aria-label="Days of the preview">
           {periods.map((period) => (
             <button key={period} type="button" aria-pressed={days === period} onClick={() => { setDays(period); preview.reset(); }}>{plural(period, "day")}</button>

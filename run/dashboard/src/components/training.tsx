@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { api, unwrap, messageOf, type TrainingRun } from "../api/client";
 import { keys, useTrainingRuns } from "../api/queries";
 import { count } from "../logic/format";
+import { Action } from "./action";
 import { Timestamp } from "./timestamp";
 import { Failure, Loading, StatusMark } from "./states";
 
@@ -32,7 +33,7 @@ export function TrainingRuns() {
     <section class="card" aria-labelledby="runs">
       <div class="heading">
         <h2 id="runs">Training runs</h2>
-        <button type="button" disabled={running} onClick={() => void start()}>{running ? "Retraining…" : "Retrain now"}</button>
+        <Action waits={running && "A training run is under way."} onClick={start}>{running ? "Retraining…" : "Retrain now"}</Action>
       </div>
       {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
       {data.length === 0 ? <p class="hint">No run yet. Start the first by hand when 500 readings are in; later ones start by themselves with every 100 verdicts.</p> : (

@@ -131,7 +131,7 @@ export function verdict(overview: Overview): Verdict {
     const groups = new Set(lasting.map(({ group_id }) => group_id)).size;
     const place = [worst.room_id === null ? undefined : rooms.get(worst.room_id), worst.sensor_name ?? worst.sensor_id].filter(Boolean).join(", ");
     const handled = open.length === 0 ? ", all acknowledged" : "";
-    const text = lasting.length === 1 ? `${place}: ${inWords(worst.reason)}${handled && ", acknowledged"}` : `${groups === 1 ? plural(lasting.length, "sensor") : plural(groups, "incident")}${handled}, worst: ${place}. ${inWords(worst.reason)}`;
+    const text = lasting.length === 1 ? `${place}: ${inWords(worst.reason)}${handled && ", acknowledged"}` : `${groups === 1 ? plural(lasting.length, "sensor") : plural(groups, "incident")}${handled}, worst: ${place}. ${inWords(worst.reason).replace(/^./, (letter) => letter.toUpperCase())}`;
     return { tone: open.length === 0 ? "note" : worst.severity, text, sensorID: worst.sensor_id };
   }
   if (probe.late) {

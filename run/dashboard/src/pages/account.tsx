@@ -18,8 +18,10 @@ export default function AccountPage() {
   return (
     <>
       <h1>Account</h1>
-      <ProfileForm profile={data} />
-      <PasswordForm profile={data} />
+      <div class="pair">
+        <ProfileForm profile={data} />
+        <PasswordForm profile={data} />
+      </div>
     </>
   );
 }
@@ -30,7 +32,7 @@ function ProfileForm({ profile }: { profile: Profile }) {
   const [username, setUsername] = useState(profile.username);
   const [done, setDone] = useState(false);
   return (
-    <section class="card narrow" aria-labelledby="profile">
+    <section class="card" aria-labelledby="profile">
       <h2 id="profile">Profile</h2>
       <Form
         action="Save profile"
@@ -55,7 +57,7 @@ function PasswordForm({ profile }: { profile: Profile }) {
   const [done, setDone] = useState(false);
   const error = password === "" ? null : passwordError(password);
   return (
-    <section class="card narrow" aria-labelledby="password">
+    <section class="card" aria-labelledby="password">
       <h2 id="password">Password</h2>
       <Form
         action="Change password"

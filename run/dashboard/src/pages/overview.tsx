@@ -7,7 +7,7 @@ import { plural } from "../logic/format";
 import { roomsOf, verdict, waiting, type Overview } from "../logic/overview";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { AddRoom } from "../components/addroom";
-import { Legend, RoomMap, type Density } from "../components/heatmap";
+import { densityOf, Legend, RoomMap } from "../components/heatmap";
 import { NotAllJudged } from "../components/judged";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { useTitle } from "../components/title";
@@ -62,9 +62,6 @@ export function Sentence({ overview }: { overview: Overview }) {
   );
 }
 
-const few = 48;
-const some = 400;
-
 function Rooms({ overview: newest, stale }: { overview: Overview; stale: boolean }) {
   const overview = useTurn(newest);
   return overview && <Maps overview={overview} stale={stale} />;
@@ -73,9 +70,9 @@ function Rooms({ overview: newest, stale }: { overview: Overview; stale: boolean
 const Maps = memo(function Maps({ overview, stale }: { overview: Overview; stale: boolean }) {
   const rooms = useMemo(() => roomsOf(overview), [overview]);
   const total = overview.sensors.length;
-  const usual: Density = total <= few ? "large" : total <= some ? "medium" : "small";
+  const usual = densityOf(total);
   return (
-    <div class={`rooms ${usual}${stale ? " stale" : ""}`}>
+    <div class={`rooms ${usual}${stale ? " stale" : ""}`} style={{ "--total": `${Math.max(1, total)}` }}>
       {rooms.map((room, i) => {
         const worst = i === 0 && (room.state === "critical" || room.state === "silent" || room.state === "warning");
         return <RoomMap key={room.id} room={room} overview={overview} density={worst && usual === "small" ? "medium" : usual} />;

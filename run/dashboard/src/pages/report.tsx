@@ -10,6 +10,7 @@ import { count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, u
 import { lasting, nameOf } from "../logic/incidents";
 import { months, monthBounds, reportCSV, totals, type ReportedRoom } from "../logic/report";
 import { presetNames } from "../logic/rules";
+import { Action } from "../components/action";
 import { Select } from "../components/form";
 import { Empty, Failure, Loading, Notice } from "../components/states";
 import { Timestamp } from "../components/timestamp";
@@ -57,14 +58,15 @@ export default function ReportPage() {
   const failed = reports.flatMap(({ error, refetch }, i) => (error ? [{ name: shown[i]?.name ?? "", error, refetch }] : []));
   const done = shown.flatMap(({ name }, i): ReportedRoom[] => (reports[i]?.data ? [{ name, sensors: reports[i].data }] : []));
   const complete = rooms.data !== undefined && done.length === shown.length && incidents.data !== undefined;
+  const waits = !complete && (failed.length > 0 || rooms.error || incidents.error ? "A part of the report is missing." : "The report is not whole yet.");
   const title = `${roomID === 0 ? "All rooms" : (shown[0]?.name ?? "Room")}, ${timeIn(start + 86_400_000, { month: "long", year: "numeric" })}`;
   const sums = totals(done.flatMap(({ sensors }) => sensors));
   return (
     <>
       <div class="heading">
         <h1>Report</h1>
-        <button type="button" disabled={!complete} onClick={() => print()}>Print</button>
-        <button type="button" disabled={!complete} onClick={() => save(new Blob([reportCSV(done, incidents.data ?? [])], { type: "text/csv" }), `report-${month}.csv`)}>Download CSV</button>
+        <Action waits={waits} onClick={() => print()}>Print</Action>
+        <Action waits={waits} onClick={() => save(new Blob([reportCSV(done, incidents.data ?? [])], { type: "text/csv" }), `report-${month}.csv`)}>Download CSV</Action>
       </div>
       <div class="filters" role="search">
         <Select label="Month" value={month} onChange={(chosen) => set("month", chosen)} options={choice.map((value) => [value, timeIn(Date.parse(`${value}-15`), { month: "long", year: "numeric" })] as const)} />

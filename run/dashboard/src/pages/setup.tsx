@@ -7,6 +7,7 @@ import { Link } from "wouter-preact";
 import { api, messageOf, unwrap, type DiscoveredNode, type Room } from "../api/client";
 import { keys, useDiscovered, useGateways, useOverview, useRooms, useRules } from "../api/queries";
 import { plural, withUnit } from "../logic/format";
+import { Action } from "../components/action";
 import { AddGateway } from "../components/enrolment";
 import { AddRoom } from "../components/addroom";
 import { Presets } from "../components/presets";
@@ -93,7 +94,7 @@ function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] })
     <li ref={item}>
       <span><code>{node.node_id}</code>{node.temperature !== null && <small> {withUnit(node.temperature)}</small>}</span>
       <span class="actions">{rooms.map((room) => (
-        <button key={room.id} type="button" disabled={busy} onClick={() => void add(room)}><span class="unseen">Put {node.node_id} into </span>{room.name}</button>
+        <Action key={room.id} waits={busy && "One moment…"} onClick={() => add(room)}><span class="unseen">Put {node.node_id} into </span>{room.name}</Action>
       ))}</span>
       {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
     </li>

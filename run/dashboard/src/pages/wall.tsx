@@ -8,7 +8,7 @@ import { timeOfDay } from "../logic/format";
 import { roomsOf, rotation } from "../logic/overview";
 import { useServiceTime } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
-import { Legend, RoomMap } from "../components/heatmap";
+import { densityOf, Legend, RoomMap } from "../components/heatmap";
 import { Empty, Failure, Loading } from "../components/states";
 import { useTitle } from "../components/title";
 import { Sentence } from "./overview";
@@ -31,6 +31,7 @@ export default function WallPage() {
     return () => clearInterval(timer);
   }, []);
   const room = rooms[turn % Math.max(1, rooms.length)];
+  const density = room && densityOf(room.sensors.length);
   return (
     <div class="wall">
       <h1 class="unseen">Wall</h1>
@@ -39,9 +40,9 @@ export default function WallPage() {
       {!data && (error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="your rooms" />)}
       {data && lost === null && data.sensors.length > 0 && <Sentence overview={data} />}
       {data && rooms.length === 0 && <Empty title="No room has a sensor yet"><p>Rooms are shown here as soon as they do.</p></Empty>}
-      {data && room && (
-        <div class={`rooms ${room.sensors.length <= 48 ? "large" : "medium"}${lost === null ? "" : " stale"}`}>
-          <RoomMap key={room.id} room={room} overview={data} density={room.sensors.length <= 48 ? "large" : "medium"} />
+      {data && room && density && (
+        <div class={`rooms ${density}${lost === null ? "" : " stale"}`}>
+          <RoomMap key={room.id} room={room} overview={data} density={density} />
         </div>
       )}
       <footer>
