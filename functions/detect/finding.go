@@ -78,8 +78,8 @@ func anomalyOf(
 	n *roomNode, w reading.Window, r reading.Reading, sensor store.SensorStatus, c *anomaly.Calibration, outOfRange bool,
 ) (found incident.Finding, judged bool) {
 	place := strconv.FormatInt(sensor.RoomID, 10)
-	v := anomaly.Statistics(w, r, &n.day, n.around(r.Time))
-	score, _ := c.Score(r.NodeID, place, v)
+	v := anomaly.Statistics(w, r, &n.Day, n.Around(r.Time, n.neighbours))
+	score := c.Score(r.NodeID, place, v)
 	found = incident.Finding{Kind: incident.KindAnomaly}
 	alarm := anomaly.Alarm(sensor.Budget)
 	switch {

@@ -25,8 +25,6 @@ const (
 	MaxNodes = 100_000
 	// roomTimeout bounds a query about a room.
 	roomTimeout = 3 * time.Second
-	// heard is how old the air of a neighbour may be beside a reading.
-	heard = 5 * time.Minute
 	// comparable is within how many nodes of a room neighbours are looked for while no
 	// calibration names them: every pair of these is compared, once an hour.
 	comparable = 128
@@ -71,17 +69,13 @@ type room struct {
 
 // roomNode is a node of a room, or a neighbour in another.
 type roomNode struct {
-	inside      bool
-	at          time.Time
-	temperature float64
-	humidity    float64
-	interval    float64 // s, usual between readings
-	day         anomaly.Day
+	anomaly.Live
 
-	neighbours []*roomNode // those that the room knows
-	hour       int64       // of the next two
-	usual      anomaly.Air
-	excess     []anomaly.Air // over each neighbour
+	inside      bool
+	temperature float64 // when it was heard
+	humidity    float64
+	interval    float64         // s, usual between readings
+	neighbours  []*anomaly.Live // those that the room knows
 
 	width  anomaly.Width
 	wider  float64 // what was added to the width since the database was told
@@ -254,7 +248,8 @@ func (r *room) replace(placed []store.RoomNode, roomID int64) {
 }
 
 func (n *roomNode) take(a store.NodeAir) {
-	n.at, n.temperature, n.humidity, n.interval = a.At, a.Temperature, a.Humidity, a.Interval
+	n.Heard, n.temperature, n.humidity, n.interval = a.At, a.Temperature, a.Humidity, a.Interval
+	n.Now = anomaly.AirOf(a.Temperature, a.Humidity)
 	n.width = anomaly.Width(a.Width)
 	if n.wider != 0 {
 		n.width = anomaly.Width(max(anomaly.Narrowest, orFirst(a.Width)+n.wider))
@@ -263,7 +258,7 @@ func (n *roomNode) take(a store.NodeAir) {
 		n.told = a.JudgedBy
 	}
 	for _, s := range a.Slots {
-		n.day.Put(s.Slot, anomaly.AirOf(s.Temperature, s.Humidity))
+		n.Day.Put(s.Slot, anomaly.AirOf(s.Temperature, s.Humidity))
 	}
 }
 
@@ -290,7 +285,7 @@ func (r *room) choose(placed []store.RoomNode, c *anomaly.Calibration, slot int6
 		}
 		for _, name := range names {
 			if other, ok := r.find(p.Channel, name); ok {
-				n.neighbours = append(n.neighbours, other)
+				n.neighbours = append(n.neighbours, &other.Live)
 			}
 		}
 	}
@@ -308,7 +303,7 @@ func (r *room) choose(placed []store.RoomNode, c *anomaly.Calibration, slot int6
 		for i, id := range part {
 			days[i].Slots = make([]float32, 0, slotsOfDay)
 			for at := slot - slotsOfDay + 1; at < slot; at++ {
-				days[i].Slots = append(days[i].Slots, float32(r.nodes[id].day.At(at).Temperature))
+				days[i].Slots = append(days[i].Slots, float32(r.nodes[id].Day.At(at).Temperature))
 			}
 		}
 		for i, chosen := range anomaly.Neighbours(days) {
@@ -317,7 +312,7 @@ func (r *room) choose(placed []store.RoomNode, c *anomaly.Calibration, slot int6
 			}
 			n := r.nodes[part[i]]
 			for _, other := range chosen {
-				n.neighbours = append(n.neighbours, r.nodes[part[other]])
+				n.neighbours = append(n.neighbours, &r.nodes[part[other]].Live)
 			}
 		}
 	}
@@ -340,31 +335,10 @@ func (r *room) find(channel reading.Channel, name string) (*roomNode, bool) {
 	return nil, false
 }
 
-// around is what a node's neighbours did at a time. Its own day is compared with theirs
-// once an hour.
-func (n *roomNode) around(at time.Time) anomaly.Surroundings {
-	slot := anomaly.SlotOf(at)
-	if n.hour != slot/slotsOfHour {
-		n.hour, n.usual, n.excess = slot/slotsOfHour, n.day.Median(slot), n.excess[:0]
-		for _, other := range n.neighbours {
-			n.excess = append(n.excess, anomaly.Excess(slot, &n.day, &other.day))
-		}
-	}
-	var theirs [anomaly.MaxNeighbours]anomaly.Neighbour
-	for i, other := range n.neighbours {
-		now := anomaly.Air{Temperature: math.NaN(), DewPoint: math.NaN()}
-		if at.Sub(other.at).Abs() <= heard {
-			now = anomaly.AirOf(other.temperature, other.humidity)
-		}
-		theirs[i] = anomaly.Neighbour{Now: now, Day: &other.day, Excess: n.excess[i]}
-	}
-	return anomaly.Surround(slot, theirs[:len(n.neighbours)], n.usual)
-}
-
 // windowOf is the window of a reading that came without one: the newest reading that
 // ingest has kept, if it is not older than a window may be.
 func (n *roomNode) windowOf(r reading.Reading) reading.Window {
-	age := r.Time.Sub(n.at).Seconds()
+	age := r.Time.Sub(n.Heard).Seconds()
 	if age <= 0 || age > reading.MaxWindowAge {
 		return reading.Window{}
 	}

@@ -174,16 +174,13 @@ func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []store.Place
 
 // playing is a node whose readings are played.
 type playing struct {
-	series []reading.Reading
-	next   int
-	window func() (int, reading.Window, bool)
-	day    anomaly.Day
-	now    anomaly.Air
-	heard  time.Time
-	hour   int64 // of what follows
-	usual  anomaly.Air
-	excess []anomaly.Air
-	hours  [24]anomaly.Hour
+	anomaly.Live
+
+	series     []reading.Reading
+	next       int
+	window     func() (int, reading.Window, bool)
+	neighbours []*anomaly.Live
+	hours      [24]anomaly.Hour
 }
 
 // replay plays two days of nodes as detection saw them and returns the hours of the second.
@@ -207,55 +204,37 @@ func replay(nodes []store.PlacedNode, series map[string][]reading.Reading, start
 		}
 		all[i], placed[i] = p, anomaly.Placed{Node: n.ID, Room: strconv.FormatInt(n.RoomID, 10), Slots: slots}
 	}
-	neighbours := anomaly.Neighbours(placed)
-	for now := start.Add(-day); now.Before(start.Add(day)); now = now.Add(tick) {
-		for i, p := range all {
-			p.advance(now, start, all, neighbours[i])
+	past := make([]anomaly.NodeHours, len(nodes))
+	for i, neighbours := range anomaly.Neighbours(placed) {
+		past[i].Node = nodes[i].ID
+		for _, other := range neighbours {
+			past[i].Neighbours = append(past[i].Neighbours, nodes[other].ID)
+			all[i].neighbours = append(all[i].neighbours, &all[other].Live)
 		}
 	}
-	past := make([]anomaly.NodeHours, len(nodes))
-	for i, p := range all {
-		past[i] = anomaly.NodeHours{Node: nodes[i].ID, Hours: p.hours[:]}
-		for _, other := range neighbours[i] {
-			past[i].Neighbours = append(past[i].Neighbours, nodes[other].ID)
+	for now := start.Add(-day); now.Before(start.Add(day)); now = now.Add(tick) {
+		for _, p := range all {
+			p.advance(now, start)
 		}
+	}
+	for i, p := range all {
+		past[i].Hours = p.hours[:]
 	}
 	return past
 }
 
 // advance takes the readings of one tick.
-func (p *playing) advance(now, start time.Time, all []*playing, neighbours []int) {
+func (p *playing) advance(now, start time.Time) {
 	var around anomaly.Surroundings
 	for known := false; p.next < len(p.series) && p.series[p.next].Time.Before(now.Add(tick)); p.next++ {
 		r := p.series[p.next]
 		_, w, _ := p.window()
 		if !r.Time.Before(start) {
 			if !known {
-				around, known = p.surround(now, all, neighbours), true
+				around, known = p.Around(now, p.neighbours), true
 			}
-			p.hours[int(r.Time.Sub(start)/time.Hour)].Add(anomaly.Statistics(w, r, &p.day, around))
+			p.hours[int(r.Time.Sub(start)/time.Hour)].Add(anomaly.Statistics(w, r, &p.Day, around))
 		}
-		p.now, p.heard = anomaly.AirOf(r.Temperature, r.Humidity), r.Time
-		p.day.Put(anomaly.SlotOf(r.Time), p.now)
+		p.Hear(r)
 	}
-}
-
-// surround is what is known of a node's neighbours.
-func (p *playing) surround(now time.Time, all []*playing, neighbours []int) anomaly.Surroundings {
-	slot := anomaly.SlotOf(now)
-	if hour := now.Unix() / 3600; hour != p.hour { // what is usual for a day changes little in an hour
-		p.hour, p.usual, p.excess = hour, p.day.Median(slot), p.excess[:0]
-		for _, other := range neighbours {
-			p.excess = append(p.excess, anomaly.Excess(slot, &p.day, &all[other].day))
-		}
-	}
-	theirs := make([]anomaly.Neighbour, len(neighbours))
-	for k, other := range neighbours {
-		its := all[other]
-		theirs[k] = anomaly.Neighbour{Now: its.now, Day: &its.day, Excess: p.excess[k]}
-		if now.Sub(its.heard) > 5*time.Minute {
-			theirs[k].Now.Temperature = math.NaN()
-		}
-	}
-	return anomaly.Surround(slot, theirs, p.usual)
 }

@@ -115,7 +115,7 @@ func TestFirstReading(t *testing.T) {
 			t.Errorf("statistic %d is %g", i, value)
 		}
 	}
-	if score, _ := anomaly.Calibrate(nil).Score("n", "r", v); score != 0 {
+	if score := anomaly.Calibrate(nil).Score("n", "r", v); score != 0 {
 		t.Errorf("score %g", score)
 	}
 }
@@ -189,6 +189,12 @@ func TestNeighbours(t *testing.T) {
 	if got := fmt.Sprint(anomaly.Neighbours(nodes)[0]); got != "[1 2 3]" {
 		t.Errorf("%s, want [1 2 3]", got)
 	}
+	for i := range 1008 - 288 { // two days count, what was before does not
+		nodes[1].Slots[i] = 22
+	}
+	if got := fmt.Sprint(anomaly.Neighbours(nodes)[0]); got != "[1 2 3]" {
+		t.Errorf("%s, want [1 2 3] by the last two days", got)
+	}
 	for range 20 {
 		nodes = append(nodes, anomaly.Placed{Room: "1", Slots: wave(0, 1)})
 	}
@@ -230,6 +236,35 @@ func TestReasons(t *testing.T) {
 	}
 	if got := (anomaly.Reason{Statistic: anomaly.Roughness, Value: 6, Usual: 2}).String(); !strings.Contains(got, "3.0 times") {
 		t.Errorf("%q", got)
+	}
+}
+
+// What jumps has also changed: the change is named where no step makes most of it.
+func TestReasonOfAChange(t *testing.T) {
+	t.Parallel()
+	r := reading.Reading{Temperature: 22, Humidity: 40}
+	for _, c := range []struct {
+		name                          string
+		temperatureStep, humidityStep float64
+		change                        anomaly.Statistic
+		by                            float64
+		want                          anomaly.Statistic
+	}{
+		{"a loose contact", -3, -3, anomaly.DewPointChange, -3.5, anomaly.TemperatureStep},
+		{"a spike of the humidity", 0.1, 10, anomaly.DewPointLevel, 3, anomaly.HumidityStep},
+		{"a spike of the temperature", -2.6, 4, anomaly.TemperatureChange, -2.3, anomaly.TemperatureStep},
+		{"a leak", 0.1, 1.5, anomaly.DewPointChange, 3, anomaly.DewPointChange},
+		{"a loss of cooling", 0.6, -6, anomaly.OwnTemperature1, 3, anomaly.OwnTemperature1},
+		{"a stuck sensor that moves", 3, 10, anomaly.Unchanged, 86000, anomaly.Unchanged},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var v anomaly.Values
+			v[anomaly.TemperatureStep], v[anomaly.HumidityStep], v[c.change] = c.temperatureStep, c.humidityStep, c.by
+			if got := anomaly.Calibrate(nil).Explain("n", "r", r, v); got.Statistic != c.want {
+				t.Errorf("%s", got)
+			}
+		})
 	}
 }
 

@@ -142,7 +142,7 @@ func Calibrate(past []NodeHours) *Calibration {
 	for _, n := range past {
 		u := c.nodes[n.Node]
 		for _, h := range n.Hours {
-			if most, _ := c.most(u, widen(h)); most > 0 {
+			if most, _, _ := c.most(u, widen(h)); most > 0 {
 				pooled = append(pooled, most)
 			}
 		}
@@ -295,32 +295,18 @@ func widen(h Hour) (s [Count]float64) {
 	return s
 }
 
-// explains is the share of the largest surprise from which a step or roughness is named
-// instead of a change: what jumps has also changed within a quarter of an hour, and what
-// changes slowly does not jump.
-const explains = 0.45
-
-// most is the largest surprise of a statistic, and which to name for it.
-func (c *Calibration) most(u usual, strength [Count]float64) (surprise float64, by Statistic) {
-	var surprises [Count]float64
+// most is the largest surprise of a statistic, and all of them.
+func (c *Calibration) most(u usual, strength [Count]float64) (surprise float64, by Statistic, all [Count]float64) {
 	for s := range Count {
 		if math.IsNaN(strength[s]) {
 			continue
 		}
-		surprises[s] = c.tails[s].surprise(u.standardised(s, strength[s]))
-		if surprises[s] > surprise {
-			surprise, by = surprises[s], s
+		all[s] = c.tails[s].surprise(u.standardised(s, strength[s]))
+		if all[s] > surprise {
+			surprise, by = all[s], s
 		}
 	}
-	if by == Unchanged {
-		return surprise, by
-	}
-	for _, s := range [...]Statistic{TemperatureStep, HumidityStep, Roughness} {
-		if float64(explains*surprise) <= surprises[s] && surprises[s] > logShare(tailShare) {
-			return surprise, s
-		}
-	}
-	return surprise, by
+	return surprise, by, all
 }
 
 func (c *Calibration) of(node, room string) usual {
@@ -334,13 +320,13 @@ func (c *Calibration) of(node, room string) usual {
 }
 
 // Score is -log₁₀ of the share of healthy hours of this customer in which a reading is
-// so unusual, and the statistic that says so. 0 means that nothing can be told.
-func (c *Calibration) Score(node, room string, v Values) (score float64, by Statistic) {
-	most, by := c.most(c.of(node, room), v.strength())
+// so unusual. 0 means that nothing can be told.
+func (c *Calibration) Score(node, room string, v Values) float64 {
+	most, _, _ := c.most(c.of(node, room), v.strength())
 	if most == 0 {
-		return 0, by
+		return 0
 	}
-	return c.all.surprise(most), by
+	return c.all.surprise(most)
 }
 
 // hoursOfMonth is how many hours a node sends in a month.

@@ -35,7 +35,7 @@ func fleet(nodes, hours int) []anomaly.NodeHours {
 func alarms(c *anomaly.Calibration, past []anomaly.NodeHours, budget float64) (n int) {
 	for _, node := range past {
 		for _, h := range node.Hours {
-			if score, _ := c.Score(node.Node, node.Room, valuesOf(h)); score > anomaly.Alarm(budget) {
+			if score := c.Score(node.Node, node.Room, valuesOf(h)); score > anomaly.Alarm(budget) {
 				n++
 			}
 		}
@@ -122,9 +122,9 @@ func TestCalibrationSurvivesItsCodec(t *testing.T) {
 	}
 	for _, n := range append(past, anomaly.NodeHours{Node: "new", Room: "r1", Hours: past[0].Hours}, anomaly.NodeHours{Node: "new", Room: "new", Hours: past[0].Hours}) {
 		v := valuesOf(n.Hours[0])
-		want, by := c.Score(n.Node, n.Room, v)
-		if got, its := read.Score(n.Node, n.Room, v); got != want || its != by {
-			t.Errorf("%s: %g by %d, before %g by %d", n.Node, got, its, want, by)
+		want := c.Score(n.Node, n.Room, v)
+		if got := read.Score(n.Node, n.Room, v); got != want {
+			t.Errorf("%s: %g, before %g", n.Node, got, want)
 		}
 	}
 	for cut := range len(content) {
@@ -147,8 +147,8 @@ func TestFewHours(t *testing.T) {
 	w, r := past(steady(22), steady(40))
 	v := anomaly.Statistics(w, r, dayOf(22, 40), anomaly.Surroundings{})
 	v[anomaly.TemperatureStep] = 8
-	shipped, _ := anomaly.Calibrate(nil).Score("n", "r", v)
-	few, _ := anomaly.Calibrate(fleet(1, 30)).Score("new", "r", v)
+	shipped := anomaly.Calibrate(nil).Score("n", "r", v)
+	few := anomaly.Calibrate(fleet(1, 30)).Score("new", "r", v)
 	if shipped < anomaly.Alarm(1) || few < anomaly.Alarm(1) {
 		t.Errorf("a step of 8 °C has the score %.2f without a past, %.2f with little: no alarm", shipped, few)
 	}
@@ -178,7 +178,7 @@ func BenchmarkScore(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		v := anomaly.Statistics(w, r, day, anomaly.Surround(slot, neighbours, usual))
-		if score, _ := c.Score("n07", "r1", v); math.IsNaN(score) {
+		if score := c.Score("n07", "r1", v); math.IsNaN(score) {
 			b.Fatal(score)
 		}
 		width, _, _ = width.Update(w, r)

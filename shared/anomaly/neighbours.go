@@ -13,8 +13,12 @@ const leastCorrelation = 0.3
 // customers may have thousands.
 const maxStrangers = 64
 
+// slotsAlike is by how much of the past nodes are compared: two days.
+const slotsAlike = 2 * slotsOfDay
+
 // Placed is a node with its room and what it last measured, °C, in each slot of the
-// last days; NaN where nothing. The slots of all nodes are the same.
+// last two days; NaN where nothing, and what is older does not count. The slots of all
+// nodes are the same.
 type Placed struct {
 	Node, Room string
 	Slots      []float32
@@ -26,7 +30,7 @@ type Placed struct {
 func Neighbours(nodes []Placed) [][]int {
 	changes := make([][]float32, len(nodes))
 	for i, n := range nodes {
-		changes[i] = standardisedChanges(n.Slots)
+		changes[i] = standardisedChanges(n.Slots[max(0, len(n.Slots)-slotsAlike):])
 	}
 	rooms := map[string][]int{}
 	for i, n := range nodes {

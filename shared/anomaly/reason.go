@@ -27,8 +27,10 @@ type Reason struct {
 // Explain says why a reading has its score. It is for alarms; [Calibration.Score] is for
 // every reading.
 func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
-	score, by := c.Score(node, room, v)
-	reason := Reason{Statistic: by, Value: v[by], Score: score, Usual: c.monthly(c.of(node, room), by)}
+	u := c.of(node, room)
+	most, by, surprises := c.most(u, v.strength())
+	by = cause(by, surprises, v, r)
+	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, by)}
 	now := 0.0
 	switch by {
 	case TemperatureStep, TemperatureChange, OwnTemperature1, OwnTemperature2:
@@ -78,6 +80,29 @@ func (c *Calibration) Bands(node, room string, slot int64, day *Day) (temperatur
 	dewPoint = within(dewPoint, OwnDewPoint60, day.At(slot-hour).DewPoint, middle.DewPoint)
 	dewPoint = within(dewPoint, OwnDewPoint240, day.At(slot-fourHours).DewPoint, middle.DewPoint)
 	return temperature, dewPoint
+}
+
+// explains is the share of a change from which the step that made it is named.
+const explains = 0.7
+
+// cause is the statistic to name where one is the most surprising: what jumps has also
+// changed within a quarter of an hour, and that may be rarer.
+func cause(by Statistic, surprises [Count]float64, v Values, r reading.Reading) Statistic {
+	step, size := TemperatureStep, v[TemperatureStep]
+	switch by {
+	case TemperatureChange, OwnTemperature1, OwnTemperature2:
+	case DewPointLevel, DewPointChange, OwnDewPoint15, OwnDewPoint60, OwnDewPoint240:
+		size = reading.DewPoint(r.Temperature, r.Humidity) - reading.DewPoint(r.Temperature-v[TemperatureStep], r.Humidity-v[HumidityStep])
+		if surprises[HumidityStep] > surprises[TemperatureStep] {
+			step = HumidityStep
+		}
+	default:
+		return by
+	}
+	if math.Abs(size) >= float64(explains*math.Abs(v[by])) && surprises[step] > logShare(tailShare) {
+		return step
+	}
+	return by
 }
 
 // Once is in how many healthy hours of a node, on average, one reading is so unusual.

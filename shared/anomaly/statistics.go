@@ -208,6 +208,43 @@ func medians(slot int64, of func(slot int64) Air) Air {
 	return Air{quantile(temperature[:n], 0.5), quantile(dew[:n], 0.5)}
 }
 
+// Live is what is known of a node as its readings come; the zero value of one that was not
+// heard.
+type Live struct {
+	Now   Air // at Heard
+	Heard time.Time
+	Day   Day
+
+	hour   int64 // of the next two: what is usual for a day changes little in an hour
+	usual  Air
+	excess []Air // over each neighbour
+}
+
+// Hear takes a reading.
+func (l *Live) Hear(r reading.Reading) {
+	l.Now, l.Heard = AirOf(r.Temperature, r.Humidity), r.Time
+	l.Day.Put(SlotOf(r.Time), l.Now)
+}
+
+// Around is what the neighbours of a node do at a time. They may be others in each hour.
+func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
+	slot := SlotOf(at)
+	if hour := at.Unix() / 3600; l.hour != hour {
+		l.hour, l.usual, l.excess = hour, l.Day.Median(slot), l.excess[:0]
+		for _, other := range neighbours {
+			l.excess = append(l.excess, Excess(slot, &l.Day, &other.Day))
+		}
+	}
+	var theirs [MaxNeighbours]Neighbour
+	for i, other := range neighbours {
+		theirs[i] = Neighbour{Now: other.Now, Day: &other.Day, Excess: l.excess[i]}
+		if at.Sub(other.Heard).Seconds() > held || other.Heard.Sub(at).Seconds() > held {
+			theirs[i].Now = none()
+		}
+	}
+	return Surround(slot, theirs[:len(neighbours)], l.usual)
+}
+
 // sample is a few numbers, of which it leaves out those that are none.
 type sample struct {
 	values [MaxNeighbours]float64

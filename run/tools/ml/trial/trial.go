@@ -34,26 +34,25 @@ type Options struct {
 // Scores are what a detector says of the readings of a track.
 type Scores struct {
 	Score []float32
-	By    []anomaly.Statistic
+	By    []anomaly.Statistic // of alarms at a budget of 1
 	// Episodes are those at a budget of 1, by their start.
 	Episodes []anomaly.Episode
 }
 
 // node is one on its way.
 type node struct {
+	anomaly.Live
+
 	track  Track
 	next   int
 	window func() (int, reading.Window, bool)
 	stop   func()
-	day    anomaly.Day
 	slots  []float32 // temperatures, from the first slot
-	now    anomaly.Air
-	heard  time.Time
 	hours  []hourOf
-	slot   int64
-	usual  anomaly.Air
-	excess []anomaly.Air // above each neighbour
 	scores Scores
+
+	neighbours []*anomaly.Live
+	around     anomaly.Surroundings
 
 	episodes []anomaly.Episode // at a budget of 1
 	judged   int               // of them
@@ -73,7 +72,7 @@ func Replay(tracks []Track, o Options) ([]Scores, *anomaly.Calibration) {
 	nodes := make([]*node, len(tracks))
 	begin, end := time.Time{}, time.Time{}
 	for i, t := range tracks {
-		nodes[i] = &node{track: t, now: anomaly.Air{Temperature: math.NaN(), DewPoint: math.NaN()}}
+		nodes[i] = &node{track: t}
 		nodes[i].scores = Scores{Score: make([]float32, len(t.Readings)), By: make([]anomaly.Statistic, len(t.Readings))}
 		nodes[i].window, nodes[i].stop = iter.Pull2(features.Windows(t.Readings))
 		defer nodes[i].stop()
@@ -86,42 +85,21 @@ func Replay(tracks []Track, o Options) ([]Scores, *anomaly.Calibration) {
 	}
 	firstSlot := anomaly.SlotOf(begin)
 	calibration := anomaly.Calibrate(nil)
-	neighbours := chooseNeighbours(nodes, o.Single)
+	chooseNeighbours(nodes, o.Single)
 	midnight := begin.Truncate(24 * time.Hour).Add(24 * time.Hour)
-	around := make([]anomaly.Surroundings, len(nodes))
-	var theirs []anomaly.Neighbour
 	for now := begin.Truncate(o.Tick); !now.After(end); now = now.Add(o.Tick) {
 		if !now.Before(midnight) {
 			midnight = midnight.Add(24 * time.Hour)
 			if o.Frozen.IsZero() || !now.After(o.Frozen) {
 				calibration = anomaly.Calibrate(past(nodes, now, o.Judge))
-				neighbours = chooseNeighbours(nodes, o.Single)
-				for _, n := range nodes {
-					n.slot = 0
-				}
+				chooseNeighbours(nodes, o.Single)
 			}
 		}
-		slot := anomaly.SlotOf(now)
-		for i, n := range nodes {
-			theirs = theirs[:0]
-			if slot/6 != n.slot/6 { // what is usual for a day changes little in an hour
-				n.slot, n.usual, n.excess = slot, n.day.Median(slot), n.excess[:0]
-				for _, other := range neighbours[i] {
-					n.excess = append(n.excess, anomaly.Excess(slot, &n.day, &nodes[other].day))
-				}
-			}
-			for k, other := range neighbours[i] {
-				its := nodes[other]
-				air := its.now
-				if now.Sub(its.heard) > 5*time.Minute {
-					air.Temperature = math.NaN()
-				}
-				theirs = append(theirs, anomaly.Neighbour{Now: air, Day: &its.day, Excess: n.excess[k]})
-			}
-			around[i] = anomaly.Surround(slot, theirs, n.usual)
+		for _, n := range nodes { // all before any hears more
+			n.around = n.Around(now, n.neighbours)
 		}
-		for i, n := range nodes {
-			n.advance(now.Add(o.Tick), firstSlot, around[i], calibration)
+		for _, n := range nodes {
+			n.advance(now.Add(o.Tick), firstSlot, calibration)
 		}
 	}
 	scores := make([]Scores, len(nodes))
@@ -133,15 +111,16 @@ func Replay(tracks []Track, o Options) ([]Scores, *anomaly.Calibration) {
 }
 
 // advance judges the readings before a time.
-func (n *node) advance(until time.Time, firstSlot int64, around anomaly.Surroundings, c *anomaly.Calibration) {
+func (n *node) advance(until time.Time, firstSlot int64, c *anomaly.Calibration) {
 	for n.next < len(n.track.Readings) && n.track.Readings[n.next].Time.Before(until) {
 		r := n.track.Readings[n.next]
 		_, w, _ := n.window()
-		v := anomaly.Statistics(w, r, &n.day, around)
-		score, by := c.Score(n.track.Node, n.track.Room, v)
-		n.scores.Score[n.next], n.scores.By[n.next] = float32(score), by
+		v := anomaly.Statistics(w, r, &n.Day, n.around)
+		score := c.Score(n.track.Node, n.track.Room, v)
+		n.scores.Score[n.next] = float32(score)
 		if score > anomaly.Alarm(1) {
 			reason := c.Explain(n.track.Node, n.track.Room, r, v)
+			n.scores.By[n.next] = reason.Statistic
 			if last := len(n.episodes) - 1; last < 0 || !n.episodes[last].Extend(r.Time, reason) {
 				n.episodes = append(n.episodes, anomaly.Begin(r.Time, reason))
 			}
@@ -151,9 +130,8 @@ func (n *node) advance(until time.Time, firstSlot int64, around anomaly.Surround
 			n.hours = append(n.hours, hourOf{at, anomaly.Quiet()})
 		}
 		n.hours[len(n.hours)-1].Add(v)
-		n.now, n.heard = anomaly.AirOf(r.Temperature, r.Humidity), r.Time
+		n.Hear(r)
 		slot := anomaly.SlotOf(r.Time)
-		n.day.Put(slot, n.now)
 		for int64(len(n.slots)) <= slot-firstSlot {
 			n.slots = append(n.slots, float32(math.NaN()))
 		}
@@ -187,12 +165,9 @@ func past(nodes []*node, now time.Time, judge func(int, anomaly.Episode) bool) [
 	return all
 }
 
-// slotsOfWeek is how much of the past neighbours are chosen by.
-const slotsOfWeek = 7 * 144
-
-func chooseNeighbours(nodes []*node, single bool) [][]int {
+func chooseNeighbours(nodes []*node, single bool) {
 	if single {
-		return make([][]int, len(nodes))
+		return
 	}
 	longest := 0
 	for _, n := range nodes {
@@ -204,7 +179,12 @@ func chooseNeighbours(nodes []*node, single bool) [][]int {
 		for len(slots) < longest {
 			slots = append(slots, float32(math.NaN()))
 		}
-		placed[i] = anomaly.Placed{Node: n.track.Node, Room: n.track.Room, Slots: slots[max(0, longest-slotsOfWeek):]}
+		placed[i] = anomaly.Placed{Node: n.track.Node, Room: n.track.Room, Slots: slots}
 	}
-	return anomaly.Neighbours(placed)
+	for i, chosen := range anomaly.Neighbours(placed) {
+		nodes[i].neighbours = nil
+		for _, other := range chosen {
+			nodes[i].neighbours = append(nodes[i].neighbours, &nodes[other].Live)
+		}
+	}
 }

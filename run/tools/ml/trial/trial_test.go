@@ -22,7 +22,7 @@ func made(seed uint64, past, now time.Duration, after map[fault.Kind]fault.Rate)
 }
 
 // The recipe finds more than the best of the simple baselines, at the same budget, with
-// thresholds from the past alone.
+// thresholds from the past alone, and says why.
 func TestBetterThanTheBaselines(t *testing.T) {
 	t.Parallel()
 	tracks, now := made(11, 7*day, 6*day, fault.Ordinary())
@@ -32,6 +32,9 @@ func TestBetterThanTheBaselines(t *testing.T) {
 	theirs := trial.Measure(tracks, rates, trial.Learned(tracks, rates, 1, now), now)
 	if ours.Share() < 0.8 || ours.Share() <= theirs.Share() {
 		t.Errorf("caught %.2f of %d, the rate of change %.2f", ours.Share(), ours.Events, theirs.Share())
+	}
+	if ours.Right*10 < ours.Caught*9 {
+		t.Errorf("the first reason of %d is right for %d", ours.Caught, ours.Right)
 	}
 	if trial.PRAUC(tracks, scores, now) <= trial.PRAUC(tracks, rates, now) {
 		t.Error("the readings of faults are no more apart than by the rate of change")
