@@ -43,7 +43,7 @@ soak: ## Run the system under load while components are killed, and account for 
 
 .PHONY: chaos
 chaos: ## Run the chaos scenarios, from a full disk to a jumping clock, and print the result of each
-	@go test -count=1 -v -timeout 20m -run '^(TestChaos|TestReadingsThroughClockFaults)$$' ./run/tools/soak ./run/local/redeliverytest
+	@go test -count=1 -v -timeout 60m -run '^(TestChaos|TestReadingsThroughClockFaults)$$' ./run/tools/soak ./run/local/redeliverytest
 
 .PHONY: pair-chaos
 pair-chaos: ## Kill one of two gateways every 20 s for 10 minutes, with 200 nodes, and account for every reading (Linux, root)

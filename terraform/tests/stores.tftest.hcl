@@ -190,7 +190,7 @@ run "readings" {
       "readings"             = "roles/bigquery.dataViewer"
       "readings_hourly"      = "roles/bigquery.dataEditor"
       "readings_hourly_runs" = "roles/bigquery.dataEditor"
-    } && google_bigquery_dataset_iam_member.hourly.role == "roles/bigquery.metadataViewer"
+    } && google_bigquery_dataset_iam_member.hourly.role == "roles/bigquery.metadataViewer" && toset([for right in concat(values(google_bigquery_table_iam_member.hourly), [google_bigquery_dataset_iam_member.hourly]) : right.member]) == toset([google_service_account.hourly.member])
     error_message = "The scheduled query may do more or less than it needs."
   }
 

@@ -54,6 +54,8 @@ type cloud struct {
 	deliver func(data []byte, attributes map[string]string) error
 	// submit plays a build of the version of a number, and reports whether it succeeded.
 	submit func(number int) bool
+	// smoked is how many smoke tests have asked the API that serves.
+	smoked int
 	// refused, if not nil, is told of an object whose precondition did not hold.
 	refused func(key string)
 	// history is every change of traffic, as SERVICE REVISION.
@@ -202,6 +204,11 @@ func (c *cloud) routes() http.Handler {
 					code = http.StatusInternalServerError
 				} else if prefix == "" && c.customer(w, r) {
 					return
+				}
+				if prefix == "" && r.URL.Path == "/health" {
+					c.mu.Lock()
+					c.smoked++
+					c.mu.Unlock()
 				}
 				w.WriteHeader(code)
 				_, _ = io.WriteString(w, text)

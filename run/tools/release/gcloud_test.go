@@ -51,8 +51,10 @@ func commands() map[string]command {
 }
 
 // runGcloud is the stand-in's main.
-func runGcloud(arguments []string) error {
-	known := commands()
+func runGcloud(arguments []string) error { return runCommand(commands(), arguments) }
+
+// runCommand runs a command that is known, and refuses others and their flags.
+func runCommand(known map[string]command, arguments []string) error {
 	words := 1
 	for ; words < len(arguments) && known[strings.Join(arguments[:words], " ")].run == nil; words++ {
 	}

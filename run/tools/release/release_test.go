@@ -1,6 +1,7 @@
 package release
 
 import (
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,6 +31,28 @@ func TestRelease(t *testing.T) {
 	}
 	if want := []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "ingest ingest-00002", "api api-00002"}; !slices.Equal(want, history) {
 		t.Errorf("deployed %q, want %q: what has not changed is not deployed again", history, want)
+	}
+}
+
+// TestNotes wants the notes of each version that the changelog has, and no others.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	notes := func(arguments ...string) (string, error) {
+		output, err := exec.CommandContext(t.Context(), "./notes", arguments...).Output()
+		return string(output), err
+	}
+	versions := found(read(t, "docs/CHANGELOG.md"), `(?m)^## \[(.*?)\]`)
+	for _, version := range versions {
+		if got, err := notes(version); err != nil || !strings.Contains(got, "\n### Added\n") || strings.Contains(got, "\n## ") {
+			t.Errorf("%s: %v\n%s", version, err, got)
+		}
+	}
+	unreleased, _ := notes()
+	if first, err := notes("0.1.0"); len(versions) < 2 || err != nil || first == unreleased {
+		t.Errorf("of %q: %v\n%s", versions, err, first)
+	}
+	if got, err := notes("0.0.9"); err == nil {
+		t.Errorf("notes of a version that never was: %s", got)
 	}
 }
 

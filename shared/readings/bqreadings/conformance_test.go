@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	c := bqreadings.Config{
 		Dataset: "test_" + strings.ToLower(rand.Text()), Table: "readings", MaxBytes: bqreadings.MaxBytes{Page: 1 << 30, Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
-		Linger: time.Millisecond, AppendTimeout: 2 * time.Minute,
+		Linger: time.Millisecond, AppendTimeout: 20 * time.Second,
 		Emulator: os.Getenv("BIGQUERY_EMULATOR_HOST"), StorageEmulator: os.Getenv("BIGQUERY_STORAGE_EMULATOR_HOST"),
 	}
 	project := os.Getenv("BIGQUERY_TEST_PROJECT")

@@ -4,9 +4,10 @@
 //	go run ./run/tools/release/image -repository REGION-docker.pkg.dev/PROJECT/images -sbom dist/sbom.json
 //
 // It prints the image by digest, which is what terraform's api_image takes. Equal
-// sources on an equal base give an equal digest. The program's bill of materials, read
-// from its build information, is written as a CycloneDX document and attached to the
-// image. With -bill it prints that of any program, as the gateway's packages need it.
+// sources on an equal base give an equal digest. The bill of materials, of the program's
+// build information, the pages in it and the base image, is written as a CycloneDX document
+// and attached to the image. With -bill it prints that of any program, as the gateway's
+// packages need it.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -92,7 +94,16 @@ func run(ctx context.Context, s buildOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	materials, err := sbom(program)
+	others, err := pagePackages(s.root)
+	if err != nil {
+		return "", err
+	}
+	digest, err := base.Digest()
+	if err != nil {
+		return "", fmt.Errorf("base image: %w", err)
+	}
+	url := "pkg:oci/" + path.Base(below.Context().RepositoryStr()) + "@" + digest.String() + "?repository_url=" + below.Context().Name()
+	materials, err := sbom(program, append(others, component{Type: "container", Ref: url, Name: below.Context().Name(), Version: digest.String(), PURL: url})...)
 	if err != nil {
 		return "", err
 	}

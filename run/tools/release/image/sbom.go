@@ -1,10 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -35,9 +40,10 @@ type document struct {
 	Components []component `json:"components"`
 }
 
-// sbom lists a program's modules and its Go version as a CycloneDX document. It holds
-// no time and no random number: equal programs have equal documents.
-func sbom(program string) ([]byte, error) {
+// sbom lists a program's modules, its Go version and what else is said to be with it as a
+// CycloneDX document. It holds no time and no random number: equal programs have equal
+// documents.
+func sbom(program string, others ...component) ([]byte, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return nil, fmt.Errorf("build information: %w", err)
@@ -58,11 +64,45 @@ func sbom(program string) ([]byte, error) {
 		}
 		add(module.Path, module.Version)
 	}
+	d.Components = append(d.Components, others...)
 	written, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("bill of materials: %w", err)
 	}
 	return append(written, '\n'), nil
+}
+
+// pagePackages lists the packages of npm in the pages that are built into the program: those
+// that are not for development alone.
+func pagePackages(root string) ([]component, error) {
+	var all []component
+	for folder, built := range map[string]string{"run/dashboard": "index.html", "run/api/pages": "redoc.standalone.js"} {
+		if _, err := os.Stat(filepath.Join(root, folder, "site/built", built)); err != nil {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, folder, "package-lock.json")) //nolint:gosec // a path of our own
+		if err != nil {
+			return nil, fmt.Errorf("packages of a page: %w", err)
+		}
+		var lock struct {
+			Packages map[string]struct {
+				Version string
+				Dev     bool
+			}
+		}
+		if err := json.Unmarshal(text, &lock); err != nil {
+			return nil, fmt.Errorf("packages of %s: %w", folder, err)
+		}
+		for path, p := range lock.Packages {
+			if at := strings.LastIndex(path, "node_modules/"); at >= 0 && !p.Dev {
+				name := path[at+len("node_modules/"):]
+				url := "pkg:npm/" + strings.Replace(name, "@", "%40", 1) + "@" + p.Version
+				all = append(all, component{Type: "library", Ref: url, Name: name, Version: p.Version, PURL: url})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b component) int { return cmp.Compare(a.Ref, b.Ref) })
+	return slices.Compact(all), nil
 }
 
 // sbomReferrer returns an artifact that holds the bill of materials and refers to the
