@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"os"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
@@ -551,5 +553,71 @@ func TestRightVerdictsLeaveThePast(t *testing.T) {
 	}
 	if !bytes.Equal(judged(store.VerdictWrong), unjudged) {
 		t.Error("a verdict that was taken back still leaves its hours out")
+	}
+}
+
+// sampler answers with a sample of its own, and remembers what it was asked for.
+type sampler struct {
+	train.Readings
+
+	sample     []reading.Reading
+	start, end time.Time
+	rows       int
+}
+
+func (s *sampler) Sample(_ context.Context, _ []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
+	s.start, s.end, s.rows = start, end, rows
+	return func(yield func(reading.Reading, error) bool) {
+		for _, r := range s.sample {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestSampleOfFourWeeks holds that a run draws as many readings as TRAINING_ROWS says from
+// four weeks, and that it does not matter which of a node's channels comes first.
+func TestSampleOfFourWeeks(t *testing.T) {
+	t.Parallel()
+	artifact := func(newestFirst bool) []byte {
+		p := newPlant(t, 1500)
+		s := &sampler{Readings: p.table, sample: slices.Clone(p.series)}
+		if newestFirst {
+			s.sample = slices.Concat(p.series[700:], p.series[:700])
+		}
+		p.step = train.New(p.Store, s, p.bucket, 1200, func() time.Time { return p.now }, logging.Discard(), nil)
+		p.ended(p.begin())
+		if !s.end.Equal(p.now) || s.end.Sub(s.start) != 28*24*time.Hour || s.rows != 1200 {
+			t.Errorf("%d rows from %v to %v, now is %v", s.rows, s.start, s.end, p.now)
+		}
+		manifest, err := p.bucket.Manifest(t.Context(), p.customer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := p.bucket.Artifact(t.Context(), p.customer, manifest.Detector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	if !bytes.Equal(artifact(false), artifact(true)) {
+		t.Error("the order of channels changes the detector")
+	}
+}
+
+// TestOlderVerdictsAreBounded holds that 200 of the verdicts that runs used are measured on
+// again.
+func TestOlderVerdictsAreBounded(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, 2200)
+	if n := p.judge(); n <= 250 {
+		t.Fatalf("%d verdicts", n)
+	}
+	if _, err := p.pool.Exec(t.Context(), `UPDATE prediction_feedback SET used_in_training = true`); err != nil {
+		t.Fatal(err)
+	}
+	if run, m := p.ended(p.begin()); m.Anomaly.Held != 200 || *run.ValidatedDataCount != 0 {
+		t.Errorf("measured on %d: %+v", m.Anomaly.Held, run)
 	}
 }

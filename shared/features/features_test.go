@@ -85,6 +85,132 @@ func TestDetection(t *testing.T) {
 	}
 }
 
+// plain is what one quantity has done, by the formulas of a textbook.
+type plain struct {
+	ages, values []float64
+	now          float64
+}
+
+func (p plain) newest(n int) []float64 { return p.values[len(p.values)-n:] }
+
+func median(values []float64) float64 {
+	ordered := slices.Sorted(slices.Values(values))
+	return (ordered[(len(ordered)-1)/2] + ordered[len(ordered)/2]) / 2
+}
+
+func mean(values []float64) (m float64) {
+	for _, v := range values {
+		m += v / float64(len(values))
+	}
+	return m
+}
+
+func (p plain) spread() float64 {
+	values := append(slices.Clone(p.newest(5)), p.now)
+	squares := 0.0
+	for _, v := range values {
+		squares += math.Pow(v-mean(values), 2)
+	}
+	return math.Sqrt(squares / 6)
+}
+
+func (p plain) change() float64 {
+	return 60 * (p.now - p.values[len(p.values)-1]) / max(p.ages[len(p.ages)-1], 10)
+}
+
+func (p plain) slope(seconds float64) float64 {
+	times, values := []float64{0}, []float64{p.now}
+	for i, age := range p.ages {
+		if age <= seconds {
+			times, values = append(times, -age/60), append(values, p.values[i])
+		}
+	}
+	products, squares := 0.0, 0.0
+	for i := range times {
+		products += (times[i] - mean(times)) * (values[i] - mean(values))
+		squares += math.Pow(times[i]-mean(times), 2)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return products / squares
+}
+
+func (p plain) ago(seconds float64) float64 {
+	ages, values := append(slices.Clone(p.ages), 0), append(slices.Clone(p.values), p.now)
+	for i := len(ages) - 2; i >= 0; i-- {
+		if ages[i] >= seconds {
+			share := (seconds - ages[i+1]) / (ages[i] - ages[i+1])
+			return (1-share)*values[i+1] + share*values[i]
+		}
+	}
+	return values[0]
+}
+
+func (p plain) run() float64 {
+	n := 0
+	for n < len(p.values) && p.values[len(p.values)-1-n] == p.now {
+		n++
+	}
+	return math.Log(1 + float64(n))
+}
+
+func (p plain) forecast() []float64 {
+	last := append(slices.Clone(p.newest(3)), p.now)
+	return []float64{
+		last[3] - last[2], last[2] - last[1], last[1] - last[0], p.change(),
+		p.now - p.ago(60), p.now - p.ago(150), p.now - p.ago(300),
+		p.slope(75), p.slope(150), p.slope(300), p.slope(600),
+		p.now - mean(p.newest(6)), p.now - median(p.newest(5)), p.spread(),
+	}
+}
+
+// TestAgainstTextbook holds all features of windows of every length, with readings at the
+// very ends of the spans and repeated ones, against plain formulas.
+func TestAgainstTextbook(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	var x features.Extractor
+	for _, interval := range []float64{5, 15, 29.5} {
+		for n := features.MinPrevious; n <= reading.MaxWindow; n++ {
+			var w reading.Window
+			var moisture []float64
+			level := func() (temperature, humidity float64) {
+				return reading.Round(20 + float64(random.IntN(4))/4), reading.Round(40 + float64(random.IntN(4))/2)
+			}
+			for i := range n {
+				temperature, humidity := level()
+				w.Age = append(w.Age, interval*float64(n-i))
+				w.Temperature, w.Humidity = append(w.Temperature, temperature), append(w.Humidity, humidity)
+				moisture = append(moisture, reading.AbsoluteHumidity(temperature, humidity))
+			}
+			temperature, humidity := level()
+			var detection [features.DetectionCount]float64
+			var forecast [features.ForecastCount]float64
+			if !x.Detection(detection[:], w, at(0, temperature, humidity)) || !x.Forecast(forecast[:], w, at(0, temperature, humidity)) {
+				t.Fatalf("%d readings before do not suffice", n)
+			}
+			var later [features.DetectionCount]float64
+			if x.Detection(later[:], w, at(5*3600, temperature, humidity)); later != detection {
+				t.Fatal("the time of day has a part in the features")
+			}
+			p, h := plain{w.Age, w.Temperature, temperature}, plain{w.Age, w.Humidity, humidity}
+			want := []float64{
+				temperature, humidity, temperature - median(p.values), humidity - median(h.values),
+				reading.AbsoluteHumidity(temperature, humidity) - median(moisture),
+				p.change(), h.change(), p.slope(600), h.slope(600), p.spread(), h.spread(),
+				temperature - mean(p.newest(6)), humidity - mean(h.newest(6)), p.run(), h.run(),
+			}
+			if diff := cmp.Diff(want, detection[:], near()); diff != "" {
+				t.Fatalf("detection, %d readings before every %g s (-want +got):\n%s", n, interval, diff)
+			}
+			if diff := cmp.Diff(slices.Concat(p.forecast(), h.forecast(), []float64{interval}), forecast[:], near()); diff != "" {
+				t.Fatalf("forecast, %d readings before every %g s (-want +got):\n%s", n, interval, diff)
+			}
+		}
+	}
+}
+
 func TestTooLittleToGoOn(t *testing.T) {
 	t.Parallel()
 	var x features.Extractor
@@ -97,6 +223,10 @@ func TestTooLittleToGoOn(t *testing.T) {
 		if x.Detection(row, w, at(0, 20, 40)) || x.Forecast(row, w, at(0, 20, 40)) || row[0] != 7 {
 			t.Errorf("%d readings before are said to suffice, or the row was touched", n)
 		}
+	}
+	n := reading.MaxWindow + 1
+	if w := (reading.Window{Age: make([]float64, n), Temperature: make([]float64, n), Humidity: make([]float64, n)}); x.Detection(row, w, at(0, 20, 40)) || x.Forecast(row, w, at(0, 20, 40)) {
+		t.Error("a window of more readings than any holds is taken")
 	}
 }
 
@@ -179,11 +309,11 @@ func TestForecastKnowsNoLevel(t *testing.T) {
 
 func TestChangeAtHorizon(t *testing.T) {
 	t.Parallel()
-	node := []reading.Reading{at(0, 20, 40), at(30, 23, 37), at(60, 23, 37), at(110, 30, 30)}
+	node := []reading.Reading{at(0, 20, 40), at(30, 23, 37), at(60, 23, 37), at(105, 32, 28), at(151, 30, 30)}
 	for i, want := range []struct {
 		temperature, humidity float64
 		known                 bool
-	}{{2, -2, true}, {0, 0, true}, {0, 0, false}, {0, 0, false}} {
+	}{{2, -2, true}, {0, 0, true}, {4, -4, true}, {0, 0, false}, {0, 0, false}} { // within 45 s, not within 46
 		temperature, humidity, known := features.ChangeAtHorizon(node, i)
 		if known != want.known || math.Abs(temperature-want.temperature) > 1e-9 || math.Abs(humidity-want.humidity) > 1e-9 {
 			t.Errorf("after reading %d: %g, %g, %v, want %+v", i, temperature, humidity, known, want)

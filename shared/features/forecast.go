@@ -88,9 +88,6 @@ func valueAt(ages, values []float64, now, ago float64) float64 {
 	laterAge, later := 0.0, now
 	for i, v := range slices.Backward(values) {
 		if ages[i] >= ago {
-			if ages[i] == laterAge {
-				return v
-			}
 			return later + (v-later)*(ago-laterAge)/(ages[i]-laterAge)
 		}
 		laterAge, later = ages[i], v

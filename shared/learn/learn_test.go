@@ -256,7 +256,8 @@ func TestLiveForecasterStays(t *testing.T) {
 func TestForecasterBeatsPersistence(t *testing.T) {
 	t.Parallel()
 	history, _ := site(4, 800, 7)
-	m := train(t, learn.Input{History: history, Seed: 1}).Metrics.Forecasting
+	trained := train(t, learn.Input{History: history, Seed: 1})
+	m, lively := trained.Metrics.Forecasting, trained.Forecaster
 	if !m.Published || m.Temperature != "forest" || m.SkillTemperature == nil || *m.SkillTemperature < 0.04 {
 		t.Errorf("on rooms whose cooling comes and goes: %+v", m)
 	}
@@ -275,6 +276,15 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 		t.Errorf("on a random walk: %+v", m)
 	}
 	var x features.Extractor
+	for i, w := range features.Windows(history[0].Readings) {
+		if r := history[0].Readings[i]; i == 100 {
+			t20, h20, _ := lively.Forecast(&x, w, r, learn.Horizon)
+			t5, h5, _ := lively.Forecast(&x, w, r, learn.Horizon/4)
+			if t20 == r.Temperature || math.Abs(t20-r.Temperature-4*(t5-r.Temperature)) > 1e-9 || math.Abs(h20-r.Humidity-4*(h5-r.Humidity)) > 1e-9 {
+				t.Errorf("after %+v in 20 s %g and %g, in 5 s %g and %g", r, t20, h20, t5, h5)
+			}
+		}
+	}
 	for i, w := range features.Windows(still.Readings) {
 		if i == 100 {
 			r := still.Readings[i]
@@ -435,6 +445,15 @@ func TestRules(t *testing.T) {
 	for i := range habit.Temperature {
 		habit.Temperature[i] = 20 + float64(i/12%2)/10
 	}
+	// repeated holds other values for so many readings, then something else, then 20 °C and 40 %.
+	repeated := func(before, now int) reading.Window {
+		w := constant(before + 1 + now)
+		for i := range before {
+			w.Temperature[i] = 21
+		}
+		w.Temperature[before] = 22
+		return w
+	}
 	for name, c := range map[string]struct {
 		window                reading.Window
 		temperature, humidity float64
@@ -451,6 +470,11 @@ func TestRules(t *testing.T) {
 		"stuck for as long as known": {constant(60), 20, 40, learn.Stuck},
 		"quiet for half an hour":     {constant(59), 20, 40, learn.Normal},
 		"quiet by habit":             {habit, 20, 40, learn.Normal},
+		"repeated 20 times":          {repeated(1, 20), 20, 40, learn.Stuck},
+		"repeated 19 times":          {repeated(1, 19), 20, 40, learn.Normal},
+		"four times as long":         {repeated(7, 24), 20, 40, learn.Stuck}, // seven readings repeat one six times
+		"less than four times":       {repeated(7, 23), 20, 40, learn.Normal},
+		"at the upper end":           {lively, 80, 41, learn.Normal},
 	} {
 		var x features.Extractor
 		r := reading.Reading{NodeID: "n", MessageID: "m", Time: noon(), Temperature: c.temperature, Humidity: c.humidity}
