@@ -1,7 +1,10 @@
 package learn
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -81,6 +84,22 @@ func TestEveryByteOfAnArtifact(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSignedHeaderOfAnyLength holds that a wrong length of the header is refused where the
+// checksum is right.
+func TestSignedHeaderOfAnyLength(t *testing.T) {
+	t.Parallel()
+	whole, _ := smallArtifacts(t)
+	signed := len(whole) - sha256.Size
+	for _, length := range []int{0, 1, signed - prefixLength, signed, signed + prefixLength, math.MaxUint32} {
+		b := slices.Clone(whole[:signed:signed])
+		binary.LittleEndian.PutUint32(b[len(magic)+2:], uint32(length))
+		sum := sha256.Sum256(b)
+		if _, err := DecodeDetector(append(b, sum[:]...)); !errors.Is(err, ErrArtifact) {
+			t.Errorf("a header of %d bytes: %v", length, err)
+		}
 	}
 }
 

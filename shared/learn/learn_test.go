@@ -162,10 +162,10 @@ func TestGate(t *testing.T) {
 // more than chance gives do.
 func TestGateAllowsForChance(t *testing.T) {
 	t.Parallel()
-	history, odd := site(4, 600, 1)
+	history, odd := site(2, 300, 1)
 	young := train(t, learn.Input{History: history, Seed: 2}).Detector
 	live := *train(t, learn.Input{History: history, Seed: 1}).Detector
-	live.Threshold -= 0.05 // it says anomaly more often
+	live.Threshold -= 0.1 // it says anomaly more often
 	var agreed, differing []learn.Labelled
 	var x features.Extractor
 	for node, s := range history {
@@ -250,6 +250,16 @@ func TestLiveForecasterStays(t *testing.T) {
 	}
 	if result := train(t, learn.Input{History: many, LiveForecaster: bad, Seed: 2}); result.Forecaster == nil || !result.Metrics.Forecasting.Published {
 		t.Errorf("of many readings: %+v", result.Metrics.Forecasting)
+	}
+	// Of readings once a minute nobody knows the next 20 seconds.
+	for i := range few[0].Readings[:500] {
+		few[0].Readings[i].Time = few[0].Readings[500].Time.Add(time.Duration(i-500) * time.Minute)
+	}
+	for live, want := range map[*learn.Forecaster]string{nil: "persistence: only ", good: "the live forecaster stays: only "} {
+		result := train(t, learn.Input{History: few, LiveForecaster: live, Seed: 2})
+		if m := result.Metrics.Forecasting; (result.Forecaster == nil) != (live != nil) || m.RMSETemperature != nil || !strings.HasPrefix(m.Reason, want) {
+			t.Errorf("of few readings with another 20 s later: %+v", m)
+		}
 	}
 }
 
