@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,13 +41,10 @@ func addProgram(base v1.Image, program string) (v1.Image, error) {
 	var packed bytes.Buffer
 	archive := tar.NewWriter(&packed)
 	header := &tar.Header{Name: "server", Mode: 0o555, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
-	if err := archive.WriteHeader(header); err != nil {
-		return nil, fmt.Errorf("layer: %w", err)
+	if err = archive.WriteHeader(header); err == nil {
+		_, err = archive.Write(content)
 	}
-	if _, err := archive.Write(content); err != nil {
-		return nil, fmt.Errorf("layer: %w", err)
-	}
-	if err := archive.Close(); err != nil {
+	if err = errors.Join(err, archive.Close()); err != nil {
 		return nil, fmt.Errorf("layer: %w", err)
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil })

@@ -7,6 +7,7 @@
 package tfenv
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -172,7 +173,7 @@ func defaults(parser *hclparse.Parser, path string) (map[string]cty.Value, error
 	return values, nil
 }
 
-// locals evaluates the locals of a file, each after those that it refers to.
+// locals evaluates the locals of a file, again and again as long as one refers to another.
 func locals(parser *hclparse.Parser, path string, context *hcl.EvalContext) (map[string]cty.Value, error) {
 	body, err := parse(parser, path)
 	if err != nil {
@@ -188,35 +189,25 @@ func locals(parser *hclparse.Parser, path string, context *hcl.EvalContext) (map
 	}
 	values := map[string]cty.Value{"secrets": cty.EmptyObjectVal}
 	for len(left) > 0 {
-		ready := slices.DeleteFunc(slices.Sorted(maps.Keys(left)), func(name string) bool { return refersTo(left[name], left) })
-		if len(ready) == 0 {
-			return nil, fmt.Errorf("the locals %q refer to each other", slices.Sorted(maps.Keys(left)))
-		}
-		context.Variables["local"] = cty.ObjectVal(values)
-		for _, name := range ready {
+		before, failed := len(left), error(nil)
+		for _, name := range slices.Sorted(maps.Keys(left)) {
+			context.Variables["local"] = cty.ObjectVal(values)
 			value, diags := left[name].Value(context)
 			if diags.HasErrors() {
-				return nil, fmt.Errorf("local %s: %w", name, diags)
+				failed = errors.Join(failed, fmt.Errorf("local %s: %w", name, diags))
+				continue
 			}
 			values[name] = value
 			delete(left, name)
+		}
+		if len(left) == before {
+			return nil, failed
 		}
 	}
 	if _, ok := values["environment"]; !ok {
 		return nil, fmt.Errorf("%s has no local environment", path)
 	}
 	return values, nil
-}
-
-// refersTo reports whether an expression refers to one of these locals.
-func refersTo(expression hclsyntax.Expression, locals map[string]hclsyntax.Expression) bool {
-	return slices.ContainsFunc(expression.Variables(), func(reference hcl.Traversal) bool {
-		if reference.RootName() != "local" || len(reference) < 2 {
-			return false
-		}
-		attribute, ok := reference[1].(hcl.TraverseAttr)
-		return ok && locals[attribute.Name] != nil
-	})
 }
 
 func parse(parser *hclparse.Parser, path string) (*hclsyntax.Body, error) {

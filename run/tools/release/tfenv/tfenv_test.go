@@ -53,7 +53,7 @@ func TestReadErrors(t *testing.T) {
 		"syntax":         {`locals {`, "read the configuration"},
 		"no environment": {`locals { other = 1 }`, "no local environment"},
 		"unknown output": {`locals { environment = { api = { A = module.models.pail } } }`, "pail"},
-		"circle":         {"locals {\n environment = local.other\n other = local.environment\n}", "refer to each other"},
+		"circle":         {"locals {\n environment = local.other\n other = local.environment\n}", "an attribute named"},
 		"no text":        {`locals { environment = { api = { A = ["x"] } } }`, "A of api"},
 	} {
 		t.Run(name, func(t *testing.T) {
