@@ -1,9 +1,12 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/url"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 )
 
 // What a report counts: each reading until the next, five minutes at most, and never
@@ -71,4 +75,66 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 	if got := s.call(t, a.token, "GET", path(begin.Add(32*24*time.Hour), ""), ""); got.status != 400 {
 		t.Errorf("32 days: %d %s", got.status, got.body)
 	}
+}
+
+// slowReadings are a table that gives no answer in time.
+type slowReadings struct{ readings.Reader }
+
+func (slowReadings) Ranges(context.Context, []readings.NodeRef, time.Time, time.Time) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		yield(reading.Reading{}, fmt.Errorf("readings of 2 nodes: %w", context.DeadlineExceeded))
+	}
+}
+
+// A room is read in parts that together are the whole, and who asks for too much is told
+// what to choose. Contract 5.13.
+func TestReportInParts(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	s.execute(t, fmt.Sprintf(`
+		INSERT INTO sensors (node_id, customer_id, room_id, name, type, holds_open)
+		SELECT 'n' || i, %d, %d, 'Rack', 'T', false FROM generate_series(1, 150) AS i`, a.id, room))
+	end := s.now().UTC().Truncate(time.Hour)
+	ask := func(days int, more string) reply {
+		return s.call(t, a.token, "GET", fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s%s", room,
+			end.AddDate(0, 0, -days).Format(time.RFC3339), end.Format(time.RFC3339), more), "")
+	}
+	ids := func(got reply) (ids []string) {
+		t.Helper()
+		var body []struct {
+			SensorID string `json:"sensor_id"`
+		}
+		if err := json.Unmarshal(got.body, &body); err != nil {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		for _, sensor := range body {
+			ids = append(ids, sensor.SensorID)
+		}
+		return ids
+	}
+	whole := ids(ask(20, ""))
+	if len(whole) != 150 || !slices.IsSorted(whole) {
+		t.Errorf("20 days of the room: %v", whole)
+	}
+	var parts []string
+	for after := ""; ; after = "&after=" + parts[len(parts)-1] {
+		part := ids(ask(31, "&limit=70"+after))
+		parts = append(parts, part...)
+		if len(part) < 70 {
+			break
+		}
+	}
+	if diff := cmp.Diff(whole, parts); diff != "" {
+		t.Errorf("parts of 31 days: %s", diff)
+	}
+	ask(31, "").says(t, 400, "At most 100 sensors can be read of this range at once; choose fewer by limit and after, or a shorter range")
+	ask(31, "&limit=0").says(t, 400, "limit: expected number >= 1")
+	slow := newTestAPI(t, func(c *Config) { c.Readings = slowReadings{c.Readings} })
+	b := slow.customer(t)
+	hall := b.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	b.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"n1","name":"Rack","type":"T","room_id":%d}`, hall))
+	slow.call(t, b.token, "GET", fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s", hall, end.AddDate(0, 0, -31).Format(time.RFC3339), end.Format(time.RFC3339)), "").
+		says(t, 400, "The report takes too long; choose fewer sensors by limit and after, or a shorter range")
 }

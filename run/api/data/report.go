@@ -2,7 +2,11 @@ package data
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,6 +23,14 @@ import (
 // longestReport is a month of 31 days, one of them with 25 hours.
 const longestReport = 31*24*time.Hour + time.Hour
 
+// largestReport bounds what one request reads: of so many sensors a month, of more of
+// them less. A hundred that send every 30 seconds are nine million readings.
+const largestReport = 100 * longestReport
+
+// reportTimeout ends a report before the request's own end, so that the caller is told
+// what to choose: of sensors that send more often.
+const reportTimeout = 25 * time.Second
+
 // reportedFor is how long a reading stands for what follows it, at most: from then on
 // its node is silent.
 const reportedFor = 5 * time.Minute
@@ -27,6 +39,8 @@ type reportInput struct {
 	RoomID    int64           `path:"room_id" doc:"Primary key of one of the caller's rooms." example:"3"`
 	StartTime input.Timestamp `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
 	EndTime   input.Timestamp `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset. At most 31 days and an hour after the begin." example:"2026-04-01T00:00:00Z"`
+	After     string          `query:"after" doc:"Only sensors whose identifier comes after this one, in the order of bytes: the next part, after the last of the one before." example:"esp32-7f3a"`
+	Limit     int             `query:"limit" minimum:"1" maximum:"1000" doc:"How many sensors at most; all without it." example:"50"`
 	Allowable string          `query:"allowable" enum:"ashrae_a1,ashrae_a2,ashrae_a3,ashrae_a4" default:"ashrae_a1" doc:"The preset whose limits are the allowable range." example:"ashrae_a2"`
 }
 
@@ -55,9 +69,20 @@ func (h *Handlers) registerReport(r *rest.API) {
 		Keys: rest.ReadKeys, ByRoom: true,
 		Summary: "Sum up how long the sensors of a room were outside their ranges",
 		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes are those of all readings, read by one query. " +
-			"Sensors are those that the room has now.",
-		Errors: []error{store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}},
+			"Sensors are those that the room has now, by identifier. At most 100 can be read of a month at once, of a shorter range as many " +
+			"more: a larger room is read in parts, by `limit` and `after`.",
+		Errors: []error{store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errLargeReport(1), errSlowReport()},
 	}, h.report)
+}
+
+// errLargeReport answers for a range of which so many sensors at most can be read at once.
+func errLargeReport(most int) *rest.Error {
+	return rest.BadRequest(fmt.Sprintf("At most %d sensors can be read of this range at once; choose fewer by limit and after, or a shorter range", most))
+}
+
+// errSlowReport answers for one that was given up.
+func errSlowReport() *rest.Error {
+	return rest.BadRequest("The report takes too long; choose fewer sensors by limit and after, or a shorter range")
 }
 
 func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSensor, error) {
@@ -65,6 +90,19 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSenso
 	sensors, err := h.Store.Sensors(ctx, customer, in.RoomID)
 	if err != nil {
 		return nil, err
+	}
+	slices.SortFunc(sensors, func(a, b store.Sensor) int { return strings.Compare(a.ID, b.ID) })
+	sensors = slices.DeleteFunc(sensors, func(s store.Sensor) bool { return s.ID <= in.After })
+	if in.Limit > 0 {
+		sensors = sensors[:min(in.Limit, len(sensors))]
+	}
+	start, end := clampRange(in.StartTime.Time, in.EndTime.Time)
+	// What has not been yet is not reported.
+	if now := h.Clock(); end.After(now) {
+		end = now
+	}
+	if length := end.Sub(start); length > 0 && len(sensors) > int(largestReport/length) {
+		return nil, errLargeReport(int(largestReport / length))
 	}
 	nodes, err := h.Store.VisibleNodes(ctx, customer, rest.List(sensors, func(s store.Sensor) string { return s.ID }))
 	if err != nil {
@@ -78,16 +116,13 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSenso
 	if err != nil {
 		return nil, err
 	}
-	start, end := clampRange(in.StartTime.Time, in.EndTime.Time)
-	// What has not been yet is not reported.
-	if now := h.Clock(); end.After(now) {
-		end = now
-	}
 	found := map[string]*reported{}
 	if len(nodes) > 0 && start.Before(end) {
-		for r, err := range h.Readings.Ranges(ctx, nodes, start, end) {
-			if err != nil {
-				return nil, err
+		limited, cancel := context.WithTimeout(ctx, reportTimeout)
+		defer cancel()
+		for r, err := range h.Readings.Ranges(limited, nodes, start, end) {
+			if err != nil && ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+				return nil, errSlowReport()
 			}
 			of := found[r.NodeID]
 			if of == nil {

@@ -266,23 +266,43 @@ func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end tim
 	return readings.Fold(s.pages(ctx, node, start.Add(-readings.FoldWithin), end), start)
 }
 
-// Ranges implements [readings.Reader]. It holds a connection until it is done.
+// errDisorder says that the server has joined in another order than [Store.Ranges] expects.
+var errDisorder = errors.New("readings come in disorder")
+
+// Ranges implements [readings.Reader]. It holds a connection until it is done. Each span
+// is read in the order of the index: to sort all of them takes ten times as long. A nested
+// loop, the only way to join LATERAL, keeps the order of the spans; SQL does not promise
+// it, so it is checked.
 func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b readings.NodeRef) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range nodes {
+		nodes[i].Visible = slices.SortedFunc(slices.Values(nodes[i].Visible), func(a, b reading.Span) int {
+			return cmp.Or(cmp.Compare(a.Channel, b.Channel), a.From.Compare(b.From))
+		})
+	}
 	return readings.Fold(func(yield func(reading.Reading, error) bool) {
 		rows, err := s.pool.Query(ctx, `
 			SELECT `+rowColumns+`
 			FROM `+visibleSpans+`
-			JOIN `+s.table+` r ON r.node_id = v.node_id AND r.customer_id = v.channel
-			    AND r.timestamp >= GREATEST(@start::timestamptz, v.from_time) AND r.timestamp < LEAST(@end::timestamptz, v.until_time)
-			ORDER BY r.node_id, r.customer_id, r.timestamp, r.message_id`,
+			CROSS JOIN LATERAL (
+			    SELECT *
+			    FROM `+s.table+`
+			    WHERE node_id = v.node_id AND customer_id = v.channel
+			      AND timestamp >= GREATEST(@start::timestamptz, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
+			    ORDER BY timestamp, message_id
+			) AS r`,
 			spansOf(nodes...).args(pgx.StrictNamedArgs{"start": start.Add(-readings.FoldWithin), "end": end}))
 		if err != nil {
 			yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
 			return
 		}
 		defer rows.Close()
+		var r, before row
 		for rows.Next() {
-			r, err := pgx.RowToStructByName[row](rows)
+			err := rows.Scan(&r.NodeID, &r.MessageID, &r.CustomerID, &r.Timestamp, &r.Temperature, &r.Humidity)
+			if err == nil && cmp.Or(cmp.Compare(r.NodeID, before.NodeID), cmp.Compare(r.CustomerID, before.CustomerID), r.Timestamp.Compare(before.Timestamp)) < 0 {
+				err = errDisorder
+			}
 			if err != nil {
 				yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
 				return
@@ -290,6 +310,7 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 			if !yield(r.reading(), nil) {
 				return
 			}
+			before = r
 		}
 		if err := rows.Err(); err != nil {
 			yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
