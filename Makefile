@@ -87,6 +87,10 @@ $(GOLANGCI):
 terraform: ## Check and test the cloud's configuration, without a project
 	@.ci/terraform
 
+.PHONY: shipped
+shipped: ## Compare the calibration that customers begin with with what makes it
+	@go run ./run/tools/ml shipped | cmp - shared/anomaly/shipped.calibration
+
 # Of what no program reaches, only what tests use may stay: test support and what
 # reads terraform.
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.51.0

@@ -167,9 +167,9 @@ func TestFindingIsOfTheNodeThatLeavesItsNeighbours(t *testing.T) {
 	if limit := math.Pow(10, -anomaly.Alarm(1)); found.Probability >= limit || found.Probability <= 0 {
 		t.Errorf("probability %g, want below %g", found.Probability, limit)
 	}
-	// A customer who stands thirty as many is told before, one who stands fewer later.
+	// A customer who stands thirty as many is told before, of the same score.
 	patient := sensorInRoom(true)
-	patient.Budget = 0.3
+	patient.Budget = 30
 	if anomaly.Alarm(0.3) <= anomaly.Alarm(30) {
 		t.Error("a larger budget does not lower the alarm")
 	}

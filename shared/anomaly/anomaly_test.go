@@ -254,7 +254,7 @@ func TestReasonOfAChange(t *testing.T) {
 		{"a spike of the humidity", 0.1, 10, anomaly.DewPointLevel, 3, anomaly.HumidityStep},
 		{"a spike of the temperature", -2.6, 4, anomaly.TemperatureChange, -2.3, anomaly.TemperatureStep},
 		{"a leak", 0.1, 1.5, anomaly.DewPointChange, 3, anomaly.DewPointChange},
-		{"a loss of cooling", 0.6, -6, anomaly.OwnTemperature1, 3, anomaly.OwnTemperature1},
+		{"a loss of cooling", 0.6, -3, anomaly.OwnTemperature1, 6, anomaly.OwnTemperature1},
 		{"a stuck sensor that moves", 3, 10, anomaly.Unchanged, 86000, anomaly.Unchanged},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -156,8 +156,9 @@ func Calibrate(past []NodeHours) *Calibration {
 	return c
 }
 
-// sensors is the share of the fleet by which a node is taken to repeat itself and to be noisy
-// before a day of it is known: sensors of coarse digits would be alarmed from the first hour.
+// sensors is the share of the fleet by which a node is judged before a day of it is known, and
+// in part until a week is: restless ones, and those of coarse digits, would be alarmed from the
+// first hour. Steps are judged by the median, so that a large one is told at once.
 const sensors = 0.9
 
 // usual finds what is usual for one statistic: of each node as far as its hours tell,
@@ -202,9 +203,9 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 			everybody = append(everybody, i)
 		}
 	}
-	share := 0.5
-	if s == Unchanged || s == Roughness {
-		share = sensors
+	share := sensors
+	if s == TemperatureStep || s == HumidityStep {
+		share = 0.5
 	}
 	c.fleet.middle[s], c.fleet.scale[s] = first(between(everybody, share, shipped), s)
 	for i, n := range past {
@@ -217,9 +218,11 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		u := c.nodes[n.Node]
 		u.middle[s], u.scale[s] = room.middle[s], room.scale[s]
 		if o := its[i]; o.n >= minHours {
-			w := min(0.4, o.n/(o.n+110))
-			u.middle[s] = float32(o.middle)
-			u.scale[s] = float32(float64(w*o.scale) + float64((1-w)*float64(room.scale[s])))
+			w, young := min(0.4, o.n/(o.n+110)), max(0, 1-o.n/hoursOfWeek)
+			middle, scale := float64(c.fleet.middle[s]), float64(room.scale[s])
+			scale += float64(young * max(0, float64(c.fleet.scale[s])-scale))
+			u.middle[s] = float32(o.middle + float64(young*max(0, middle-o.middle)))
+			u.scale[s] = float32(float64(w*o.scale) + float64((1-w)*scale))
 		}
 		c.nodes[n.Node] = u
 	}

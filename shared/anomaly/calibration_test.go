@@ -92,7 +92,7 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	}
 	first := encode(past)
 	// These are the bytes on every machine: run the tests for arm64 under an emulator.
-	if got := fmt.Sprintf("%x", sha256.Sum256(first)); got[:16] != "81e6244665990ad4" {
+	if got := fmt.Sprintf("%x", sha256.Sum256(first)); got[:16] != "4e232403b755e734" {
 		t.Errorf("other bytes: %s", got)
 	}
 	for _, n := range past {
