@@ -40,6 +40,25 @@ test("charts are made once: no refetch, range or zoom destroys them", async ({ p
   await expect(charts(page)).toHaveCount(3);
 });
 
+test("what is seen of a sensor stays where it is while its charts come", async ({ page }) => {
+  await withThree(page);
+  let release: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => { release = resolve; });
+  await page.route(/\/historical\//, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.reload();
+  await expect(page.getByText("Loading readings…")).toBeVisible();
+  const top = (name: string) => page.getByRole("heading", { name, exact: true }).evaluate((heading) => heading.getBoundingClientRect().top);
+  const before = [await top("Readings"), await top("Statistics")] as const;
+  expect(before[1], "what comes after the charts is below the window").toBeGreaterThan(900);
+  release();
+  await expect(charts(page)).toHaveCount(3);
+  expect(await top("Readings")).toBe(before[0]);
+  expect(await top("Statistics")).toBeGreaterThan(900);
+});
+
 test("what is usual is drawn over the range, asked for by whole hours, and its absence is said", async ({ page }) => {
   let usual: unknown[] | undefined;
   page.on("response", async (response) => {

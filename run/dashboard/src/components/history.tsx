@@ -118,9 +118,8 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
       />
       {history.error && <Failure error={history.error} retry={() => void history.refetch()} />}
       {beside.map(({ id: other, error }, i) => error && <Failure key={other} error={error} retry={() => void others[i]?.refetch()} />)}
-      {!history.data && !history.error && <Loading what="readings" />}
       {history.data?.length === 0 && <p class="hint">No readings in this range.</p>}
-      {history.data && history.data.length > 0 && (
+      {(history.data ? history.data.length > 0 : !history.error) && <div class="charts">{!history.data ? <Loading what="readings" /> : (
         <Charts>{(Chart) => <>
           <Readout lines={lines} time={time} start={start / 1000} end={end / 1000} step={Math.max(1, Math.round(bucket))} onTime={onTime} />
           {charts.map(({ chart, ...quantity }) => (
@@ -137,7 +136,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
             {" "}Drag across a chart for a closer look.
           </p>
         </>}</Charts>
-      )}
+      )}</div>}
     </section>
   );
 }

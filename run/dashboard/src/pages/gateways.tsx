@@ -29,7 +29,7 @@ export default function GatewaysPage() {
         <Empty title="Enrol your first gateway"><p>Add it here, then run the command that is shown on the gateway's machine.</p></Empty>
       )}
       {data && data.length > 0 && (
-        <div class="scroll" tabIndex={0} role="group" aria-label="Gateways">
+        <div class="card scroll" tabIndex={0} role="group" aria-label="Gateways">
           <table>
             <thead>
               <tr>
@@ -44,9 +44,9 @@ export default function GatewaysPage() {
                   <td><State gateway={gateway} /></td>
                   <td>{gateway.last_seen ? <Timestamp at={gateway.last_seen} /> : "Never"}</td>
                   <td>{count(gateway.nodes)}</td>
-                  <td>{count(gateway.clock_offset_ms)} ms</td>
-                  <td>{gateway.version}</td>
-                  <td>{gateway.role}</td>
+                  <td>{gateway.last_seen ? `${count(gateway.clock_offset_ms)} ms` : "–"}</td>
+                  <td>{gateway.version || "–"}</td>
+                  <td>{gateway.role || "–"}</td>
                   <td>{!gateway.revoked && <button type="button" onClick={() => setRevoking(gateway)}>Revoke<span class="unseen"> {gateway.name}</span></button>}</td>
                 </tr>
               ))}

@@ -27,7 +27,7 @@ export default function KeysPage() {
       {!data && !error && <Loading what="keys" />}
       {data?.length === 0 && <Empty title="Create your first key"><p>Prometheus, Grafana or a script reads your rooms with it.</p></Empty>}
       {data && data.length > 0 && (
-        <div class="scroll" tabIndex={0} role="group" aria-label="API keys">
+        <div class="card scroll" tabIndex={0} role="group" aria-label="API keys">
           <table>
             <thead>
               <tr>

@@ -23,13 +23,15 @@ import { useTitle } from "../components/title";
 export default function SensorPage({ id }: { id: string }) {
   const sensor = useSensor(id);
   const rooms = useRooms();
+  const overview = useOverview();
   useTitle(sensor.data?.name ?? id);
   const [open, setOpen] = useState<"edit" | "delete" | null>(null);
   if (sensor.error instanceof ApiError && sensor.error.status === 404) {
     return <Empty title="Sensor not found"><p><Link href="/">Go to the overview</Link></p></Empty>;
   }
   if (sensor.error) return <Failure error={sensor.error} retry={() => void sensor.refetch()} />;
-  if (!sensor.data) return <Loading what="the sensor" />;
+  // At once with the overview, where that comes: one part after the other would move what is read already.
+  if (!sensor.data || (!overview.data && !overview.error)) return <Loading what="the sensor" />;
   const room = rooms.data?.find((candidate) => candidate.id === sensor.data.room_id);
   return (
     <>
