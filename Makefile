@@ -137,6 +137,14 @@ $(REDOC): run/api/pages/package-lock.json run/api/pages/build.mjs
 	@echo "fetching Redoc"
 	@cd run/api/pages && npm ci --silent --no-audit --no-fund --ignore-scripts && npm run --silent build
 
+.PHONY: lighthouse
+lighthouse: ## Score the dashboard's pages with Lighthouse, which it installs
+	@cd run/dashboard && { [ -d node_modules ] || npm ci --silent; } && npm run --silent lighthouse
+
+.PHONY: tab-soak
+tab-soak: ## Leave a tab with the dashboard open for an hour, and look at its memory
+	@cd run/dashboard && { [ -d node_modules ] || npm ci --silent; } && npm run --silent build && SOAK=3600 npx playwright test soak
+
 .PHONY: clean
 clean: ## Remove what was built; data stays
 	rm -rf bin run/dashboard/site/built run/api/pages/site/built

@@ -4,6 +4,7 @@ const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 
 export default defineConfig({
   testDir: "e2e",
+  testIgnore: process.env.LIGHTHOUSE ? [] : "lighthouse.spec.ts",
   // One system serves all tests. Most of them wait for timers of the page, not for the processor.
   workers: 3,
   // Only what hangs takes so long, however busy the machine is.

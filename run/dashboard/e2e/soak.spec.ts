@@ -18,7 +18,7 @@ test("a tab left open keeps no more after many answers than after a few", async 
   await page.reload();
   const tab = await page.context().newCDPSession(page);
   const whole = await browser.newBrowserCDPSession();
-  /** Megabytes of the tab's process, its worker's included, where /proc tells them. */
+  /** Megabytes of the tab's process, its worker's included, where /proc tells them. They grow: the browser keeps bodies of answers for a connected DevTools. */
   const resident = async () => {
     const { processInfo } = (await whole.send("SystemInfo.getProcessInfo")) as { processInfo: { type: string; id: number }[] };
     return Math.max(0, ...processInfo.filter(({ type }) => type === "renderer").map(({ id }) => {

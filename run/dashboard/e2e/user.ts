@@ -62,12 +62,18 @@ async function post(path: string, body: object): Promise<unknown> {
   return answer?.json();
 }
 
-/** As a tab that signed in and is loaded again: no test but those of the form waits for it. */
-async function startSession(page: Page, email: string, secret: string): Promise<void> {
+/** What a tab keeps that signed in. */
+export async function sessionOf(email: string, secret: string) {
   const { access_token: token, customer_id: customerID } = (await post("/api/v1/customers/login", { email, password: secret })) as { access_token: string; customer_id: number };
   const { exp } = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString()) as { exp: number };
+  return { token, customerID, email, expires: exp * 1000 };
+}
+
+/** As a tab that signed in and is loaded again: no test but those of the form waits for it. */
+async function startSession(page: Page, email: string, secret: string): Promise<void> {
+  const session = await sessionOf(email, secret);
   await page.goto(url("/icon.svg"));
-  await page.evaluate((session) => sessionStorage.setItem("coldaisle.session", JSON.stringify(session)), { token, customerID, email, expires: exp * 1000 });
+  await page.evaluate((kept) => sessionStorage.setItem("coldaisle.session", JSON.stringify(kept)), session);
   await page.goto(url());
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
 }
