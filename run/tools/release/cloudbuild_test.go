@@ -208,7 +208,7 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 		folder := t.TempDir()
 		standIn := "#!/usr/bin/env bash\n[[ \"${0##*/} $*\" != *" + failing + "* ]]\n"
 		for name, text := range map[string]string{
-			".ci/nightly": read(t, ".ci/nightly"), ".ci/install": standIn, ".ci/fuzz": standIn, ".ci/bigquery": standIn, "bin/go": standIn, "bin/make": standIn,
+			".ci/nightly": read(t, ".ci/nightly"), ".ci/install": standIn, ".ci/fuzz": standIn, ".ci/bigquery": standIn, ".ci/buildpack": standIn, "bin/go": standIn, "bin/make": standIn,
 		} {
 			path := filepath.Join(folder, name)
 			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
@@ -221,7 +221,7 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 		_, report, _ := strings.Cut(string(output), "--- The nightly checks\n")
 		return regexp.MustCompile(`, \d+ s`).ReplaceAllString(report, ""), err
 	}
-	const good = "install: passed\nlint: passed\ntests: passed\nfuzz: passed\nbigquery: passed\nredelivery: passed\nincidents: passed\nsoak: passed\nchaos: passed\npage: passed\nvulnerabilities: passed\n"
+	const good = "install: passed\nlint: passed\ntests: passed\nfuzz: passed\nbigquery: passed\nbuildpack: passed\nredelivery: passed\nincidents: passed\nsoak: passed\nchaos: passed\npage: passed\nvulnerabilities: passed\n"
 	if report, err := nightly("nothing"); err != nil || report != good {
 		t.Errorf("%v\n%s", err, report)
 	}

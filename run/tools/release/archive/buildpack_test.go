@@ -76,7 +76,12 @@ func main() {
 //     imports: of every Go file in the root, whatever its name or build constraint.
 //   - cmd/go/build/lib/lib.go and pkg/golang/golang.go build that main, in the
 //     source's folder, with neither GOFLAGS nor a target machine set.
+//
+// Where BUILDPACKS names a folder with Google's own programs, they do it: see .ci/buildpack.
 func buildpack(ctx context.Context, archive []byte, work, target string) (string, error) {
+	if programs := os.Getenv("BUILDPACKS"); programs != "" {
+		return googles(ctx, programs, archive, work, target)
+	}
 	source := filepath.Join(work, sourceFolder)
 	if err := unpack(archive, source); err != nil {
 		return "", err
@@ -128,6 +133,38 @@ func buildpack(ctx context.Context, archive []byte, work, target string) (string
 	program := filepath.Join(work, "main")
 	_, err = toolchain(ctx, source, "build", "-o", program, filepath.Join(source, mainPackage))
 	return program, err
+}
+
+// googles builds with Google's own programs. Each is called as the lifecycle of buildpacks
+// calls it, and leaves in its layers what the next one finds in its environment.
+func googles(ctx context.Context, programs string, archive []byte, work, target string) (string, error) {
+	application := filepath.Join(work, "workspace")
+	modules, err := toolchain(ctx, ".", "env", "GOMODCACHE") // which Google downloads again
+	if err = errors.Join(err, unpack(archive, application)); err != nil {
+		return "", err
+	}
+	environ := append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOMODCACHE="+modules, "GOOGLE_FUNCTION_TARGET="+target,
+		"CNB_PLATFORM_DIR="+work, "CNB_BP_PLAN_PATH="+filepath.Join(work, "plan.toml"))
+	layers := ""
+	for _, name := range []string{"functions_framework", "build"} {
+		folder := filepath.Join(programs, name)
+		layers = filepath.Join(work, name)
+		c := exec.CommandContext(ctx, filepath.Join(folder, "bin", "build"))
+		c.Dir = application
+		c.Env = append(environ, "CNB_BUILDPACK_DIR="+folder, "CNB_LAYERS_DIR="+layers)
+		if output, err := c.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("buildpack %s: %w\n%s", name, err, output)
+		}
+		variables, _ := filepath.Glob(filepath.Join(layers, "*", "env.build", "*.override"))
+		for _, path := range variables {
+			value, err := os.ReadFile(path)
+			if err != nil {
+				return "", fmt.Errorf("what %s leaves: %w", name, err)
+			}
+			environ = append(environ, strings.TrimSuffix(filepath.Base(path), ".override")+"="+string(value))
+		}
+	}
+	return filepath.Join(layers, "bin", "main"), nil
 }
 
 // rootPackage returns the name of the one package in a folder and what its files
