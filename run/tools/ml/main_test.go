@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -101,6 +102,21 @@ func TestEvaluateOddSeries(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
+	}
+	// To one that learned from a place 40 °C colder, most of it is odd.
+	odd := func(out string) (percent float64) {
+		_, share, _ := strings.Cut(out, "judged anomalous")
+		if _, err := fmt.Sscan(share, &percent); err != nil {
+			t.Fatal(err)
+		}
+		return percent
+	}
+	cold := filepath.Join(t.TempDir(), "cold.csv")
+	if err := os.WriteFile(cold, []byte(strings.ReplaceAll(hourly.String(), "Z,", "Z,-")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if own, other := odd(got), odd(said(t, "evaluate", "-train", cold, file)); own > 10 || other < 50 {
+		t.Errorf("%g %% are odd, %g %% to what learned from another file", own, other)
 	}
 	if err := run(t.Context(), []string{"evaluate"}, &bytes.Buffer{}, noon); err == nil {
 		t.Error("evaluated nothing")
