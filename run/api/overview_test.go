@@ -41,7 +41,8 @@ type overviewBody struct {
 		Kind, Reason, Severity string
 		SensorID               string `json:"sensor_id"`
 	}
-	Counts map[string]int
+	ToBeSeen int `json:"to_be_seen"`
+	Counts   map[string]int
 }
 
 // unless asks for what is not the answer of a tag.
@@ -135,8 +136,9 @@ func TestOverview(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"sensors": 5, "ok": 1, "warning": 1, "critical": 1, "silent": 1, "late": 0, "unreported": 1}, body.Counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
-	if len(body.Rooms) != 2 || len(body.Incidents) != 4 { // two of the critical one
-		t.Errorf("rooms %v, incidents %v", body.Rooms, body.Incidents)
+	// Two of the critical one, which are a group with the warm one's, and a silence.
+	if len(body.Rooms) != 2 || len(body.Incidents) != 4 || body.ToBeSeen != 2 {
+		t.Errorf("rooms %v, %d to be seen of incidents %v", body.Rooms, body.ToBeSeen, body.Incidents)
 	}
 	fine, warm := body.Sensors[1], body.Sensors[4]
 	if *fine.Temperature != 24.9 || !fine.Timestamp.Equal(now.Add(-time.Minute)) || *fine.GatewayID != gateway.id {
@@ -192,9 +194,13 @@ func TestOverview(t *testing.T) {
 	if got := s.call(t, a.token, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"room_id":%d,"kind":"silence"}`, hall)); got.status != 200 {
 		t.Fatal(string(got.body))
 	}
-	changed("an acknowledgement")
+	if body := changed("an acknowledgement"); body.ToBeSeen != 1 {
+		t.Errorf("%d to be seen when the silence is acknowledged", body.ToBeSeen)
+	}
 	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":7200}`, now.Add(-time.Hour).Format(time.RFC3339)))
-	changed("a maintenance window")
+	if body := changed("a maintenance window"); body.ToBeSeen != 0 {
+		t.Errorf("%d to be seen in maintenance", body.ToBeSeen)
+	}
 	if got := s.call(t, a.token, http.MethodPut, "/api/v1/server_rooms/update_room/"+strconv.FormatInt(hall, 10), `{"name":"Vault"}`); got.status != 200 {
 		t.Fatal(string(got.body))
 	}

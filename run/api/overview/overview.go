@@ -79,6 +79,7 @@ type Body struct {
 	SparklineStart time.Time                `json:"sparkline_start" doc:"Begin of the first half hour of the sparklines, UTC." example:"2026-02-28T12:30:00Z"`
 	Sensors        []liveSensor             `json:"sensors" nullable:"false" doc:"All sensors, by id."`
 	Incidents      []incidents.OpenIncident `json:"incidents" nullable:"false" doc:"Open incidents, newest first, at most 200."`
+	ToBeSeen       int                      `json:"to_be_seen" doc:"How many of these incidents nobody has acknowledged and no maintenance silences; those of a group are one." example:"1"`
 	Counts         sensorCounts             `json:"counts" doc:"How many sensors are in each state."`
 }
 
@@ -201,6 +202,13 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		Sensors:        make([]liveSensor, len(live)),
 		Incidents:      open,
 		Counts:         sensorCounts{Sensors: len(live)},
+	}
+	seen := map[string]bool{} // groups
+	for _, i := range open {
+		if !i.Acknowledged && !i.Silenced && !seen[i.GroupID] {
+			seen[i.GroupID] = true
+			body.ToBeSeen++
+		}
 	}
 	applies := limits{rules: rules, known: map[incident.Scope]int{}, body: &body}
 	for i, l := range live {

@@ -7,7 +7,8 @@ export const asked = /\/api\/v1\/overview$/;
 interface Change { state?: string; temperature?: number | null; judged_by?: string }
 
 /** An answer of rooms with so many sensors each, of which some are changed. */
-export function answer(rooms: number, each: number, change: Record<string, Change> = {}, more: object = {}) {
+export function answer(rooms: number, each: number, change: Record<string, Change> = {}, more: { incidents?: ReturnType<typeof hot>[]; [other: string]: unknown } = {}) {
+  const waiting = (more.incidents ?? []).filter(({ acknowledged, silenced }) => !acknowledged && !silenced);
   const now = new Date().toISOString();
   const sensors = Array.from({ length: rooms * each }, (_, i) => ({
     id: `s${i}`, name: `Rack ${(i % each) + 1}`, room_id: Math.floor(i / each) + 1, position: null, state: "ok", temperature: 20 + ((i * 7) % 60) / 10, humidity: 45, timestamp: now,
@@ -17,7 +18,7 @@ export function answer(rooms: number, each: number, change: Record<string, Chang
   return {
     time: now, probe: { late: false, lateness_s: 0, published: now }, rooms: Array.from({ length: rooms }, (_, i) => ({ id: i + 1, name: `Hall ${i + 1}` })),
     limits: [[{ quantity: "temperature", direction: "above", limit: 27, severity: "warning" }, { quantity: "temperature", direction: "above", limit: 32, severity: "critical" }]],
-    sparkline_start: new Date(Date.now() - 86_400_000).toISOString(), sensors, incidents: [] as object[], counts: { sensors: sensors.length, ...counts }, ...more,
+    sparkline_start: new Date(Date.now() - 86_400_000).toISOString(), sensors, incidents: [] as object[], to_be_seen: new Set(waiting.map(({ group_id }) => group_id)).size, counts: { sensors: sensors.length, ...counts }, ...more,
   };
 }
 

@@ -17,7 +17,7 @@ async function withTwo(page: Page): Promise<string> {
   const token = await tokenOf(page);
   await expect.poll(async () => (await ask<unknown[]>(token, "GET", "/api/v1/incidents?state=open")).length).toBe(2);
   await page.goto(url("/incidents"));
-  await expect(page.getByText("2 open incidents, 2 to be seen.")).toBeVisible();
+  await expect(page.getByText("1 open incident, 1 to be seen.")).toBeVisible();
   return room;
 }
 
@@ -39,7 +39,7 @@ test("a group is unfolded, told apart and acknowledged at once, by keys alone", 
   await page.keyboard.type("Fan is being replaced");
   await page.keyboard.press("Enter");
   await expect(dialog).toHaveCount(0);
-  await expect(page.getByText("2 open incidents, 0 to be seen.")).toBeVisible();
+  await expect(page.getByText("1 open incident, 0 to be seen.")).toBeVisible();
   await expect(group).toBeFocused();
   await expect(page.getByText("Fan is being replaced", { exact: false }).first()).toBeVisible();
 });
@@ -198,7 +198,7 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await expectAccessible(page);
   await page.goto(url("/incidents"));
   await expect(page.getByText("Silenced").first()).toBeVisible();
-  await expect(page.getByText("2 open incidents, 0 to be seen.")).toBeVisible();
+  await expect(page.getByText("1 open incident, 0 to be seen.")).toBeVisible();
   await page.goto(url("/maintenance"));
   await first.getByRole("button", { name: /^End/ }).click();
   await dialog.getByRole("button", { name: "End window" }).click();

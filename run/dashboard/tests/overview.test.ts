@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { beyond, learningSince, roomsOf, rotation, sparkColumns, stepOf, verdict, waiting, type LiveSensor, type Overview } from "../src/logic/overview";
+import { groups } from "../src/logic/incidents";
+import { beyond, learningSince, roomsOf, rotation, sparkColumns, stepOf, verdict, type LiveSensor, type Overview } from "../src/logic/overview";
 
 type Limit = NonNullable<Overview["limits"][number]>[number];
 const limit = (value: number, more: Partial<Limit> = {}): Limit => ({ quantity: "temperature", direction: "above", severity: "critical", limit: value, ...more });
@@ -15,6 +16,7 @@ function overview(sensors: LiveSensor[], incidents: Overview["incidents"] = [], 
   return {
     time: "2026-03-01T12:00:10Z", probe: { late: late > 0, lateness_s: late, published: null }, rooms: [{ id: 1, name: "Hall C" }, { id: 2, name: "Hall A" }],
     limits: [[limit(50)]], sparkline_start: "2026-02-28T12:30:00Z", sensors, incidents,
+    to_be_seen: groups(incidents.filter(({ acknowledged, silenced }) => !acknowledged && !silenced)),
     counts: { sensors: sensors.length, ok: states("ok"), warning: states("warning"), critical: states("critical"), silent: states("silent"), late: states("late"), unreported: states("unreported") },
   };
 }
@@ -40,7 +42,9 @@ test("one incident is told in full, of several the worst", () => {
 test("what somebody has is told quietly, and what is silenced not at all", () => {
   expect(says([sensor({})], [incident({ acknowledged: true, severity: "critical" })])).toMatchObject({ tone: "note" });
   expect(says([sensor({})], [incident({ silenced: true })])).toMatchObject({ tone: "quiet" });
-  expect(says([sensor({})], [incident({ lasting: false })]).text).toBe("Nothing is wrong now. 1 incident is over, and nobody has seen it.");
+  expect(says([sensor({})], [incident({ lasting: false })]).text).toBe("Nothing is wrong now. 1 incident to be seen is over.");
+  expect(says([sensor({})], [incident({ lasting: false }), incident({ id: "2", group_id: "1", lasting: false }), incident({ id: "3", lasting: false })]).text)
+    .toBe("Nothing is wrong now. 2 incidents to be seen are over.");
 });
 
 test("while the service is late it says so, and blames no sensor", () => {
@@ -51,10 +55,6 @@ test("while the service is late it says so, and blames no sensor", () => {
 test("sensors that do not report are not counted as well", () => {
   expect(says([sensor({}), sensor({ id: "b", state: "unreported", temperature: null })]).text).toBe("All within the recommended range, 1 of 2 reporting. 1 sensor waits for its first reading.");
   expect(says([sensor({ state: "unreported", temperature: null })]).text).toBe("No sensor reports. 1 sensor waits for its first reading.");
-});
-
-test("incidents that wait are counted by groups", () => {
-  expect(waiting(overview([], [incident({ id: "1" }), incident({ id: "2", group_id: "1" }), incident({ id: "3", acknowledged: true }), incident({ id: "4", silenced: true })]))).toBe(1);
 });
 
 test("the worst room comes first, its temperatures are those of sensors that report", () => {

@@ -1,11 +1,10 @@
 import { useEffect } from "preact/hooks";
 import { useOverview } from "../api/queries";
-import { waiting } from "../logic/overview";
 
 /** How many incidents wait for somebody. */
 export function useWaiting(): number {
   const { data } = useOverview();
-  return data ? waiting(data) : 0;
+  return data?.to_be_seen ?? 0;
 }
 
 /** The tab's title and icon while a page is open, with how many incidents wait, or that nobody knows. */

@@ -1,6 +1,7 @@
 // Which incidents a person is told by sound and notification.
 import type { Overview } from "./overview";
 import { plural } from "./format";
+import { groups } from "./incidents";
 
 export type OpenIncident = Overview["incidents"][number];
 
@@ -33,5 +34,5 @@ export function announcement(incidents: readonly OpenIncident[], rooms: readonly
   if (!worst) return { title: "", body: "" };
   const room = rooms.find(({ id }) => id === worst.room_id)?.name;
   const place = [room, worst.sensor_name ?? worst.sensor_id].filter(Boolean).join(", ");
-  return { title: incidents.length === 1 ? place : `${plural(incidents.length, "incident")}, worst: ${place}`, body: worst.reason };
+  return { title: groups(incidents) === 1 ? place : `${plural(groups(incidents), "incident")}, worst: ${place}`, body: worst.reason };
 }

@@ -115,6 +115,11 @@ export function byDay(incidents: readonly Incident[]): Section[] {
     .map(([title, found]) => ({ key: title, title, entries: found.map((incident): Entry => ({ id: incident.id, members: [incident] })) }));
 }
 
+/** How many incidents a person counts: those of a group are one. */
+export function groups(incidents: readonly Pick<Incident, "group_id">[]): number {
+  return new Set(incidents.map(({ group_id }) => group_id)).size;
+}
+
 /** The pages of a list in one: an incident on the border of two comes once. */
 export function joined(pages: readonly (readonly Incident[])[]): Incident[] {
   return [...new Map(pages.flat().map((incident) => [incident.id, incident])).values()];

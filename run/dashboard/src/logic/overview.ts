@@ -113,11 +113,6 @@ export interface Verdict {
   sensorID?: string;
 }
 
-/** How many incidents wait for somebody: groups count once. */
-export function waiting(overview: Overview): number {
-  return new Set(overview.incidents.filter(({ acknowledged, silenced }) => !acknowledged && !silenced).map(({ group_id }) => group_id)).size;
-}
-
 /** The answer to "is everything all right?", and nothing that is not so. */
 export function verdict(overview: Overview): Verdict {
   const { counts, probe } = overview;
@@ -137,8 +132,8 @@ export function verdict(overview: Overview): Verdict {
   if (probe.late) {
     return { tone: "note", text: `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. Readings are on their way; no sensor is to blame.` };
   }
-  const over = overview.incidents.filter(({ acknowledged, silenced }) => !acknowledged && !silenced).length;
-  if (over > 0) return { tone: "note", text: `Nothing is wrong now. ${plural(over, "incident")} ${over === 1 ? "is" : "are"} over, and nobody has seen ${over === 1 ? "it" : "them"}.` };
+  const over = overview.to_be_seen;
+  if (over > 0) return { tone: "note", text: `Nothing is wrong now. ${plural(over, "incident")} to be seen ${over === 1 ? "is" : "are"} over.` };
   const reporting = overview.sensors.filter(({ state }) => state === "ok" || state === "warning" || state === "critical");
   const silenced = counts.silent > 0 ? ` ${plural(counts.silent, "sensor")} ${counts.silent === 1 ? "is" : "are"} silent in maintenance.` : "";
   const waits = counts.unreported > 0 ? ` ${plural(counts.unreported, "sensor")} ${counts.unreported === 1 ? "waits" : "wait"} for ${counts.unreported === 1 ? "its" : "their"} first reading.` : "";

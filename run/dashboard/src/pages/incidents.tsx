@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link, useSearchParams } from "wouter-preact";
 import { useIncidents, useRooms } from "../api/queries";
 import { count, plural } from "../logic/format";
-import { byDay, byRoom, joined, kinds, waits, type Incident } from "../logic/incidents";
+import { byDay, byRoom, groups, joined, kinds, waits, type Incident } from "../logic/incidents";
 import { Select } from "../components/form";
 import { IncidentTable } from "../components/incidents";
 import { Empty, Failure, Loading } from "../components/states";
@@ -84,8 +84,8 @@ export default function IncidentsPage() {
       {shown.data && (
         <p class="hint" aria-live="polite">
           {searching ? "Searching…" : <>
-            {shown.hasNextPage && "The newest "}{plural(found.length, past ? "incident" : "open incident")}
-            {past ? shown.hasNextPage ? "." : ", newest first." : `, ${count(found.filter(waits).length)} to be seen.`}
+            {shown.hasNextPage && "The newest "}{past ? plural(found.length, "incident") : plural(groups(found), "open incident")}
+            {past ? shown.hasNextPage ? "." : ", newest first." : `, ${count(groups(found.filter(waits)))} to be seen.`}
           </>}
         </p>
       )}

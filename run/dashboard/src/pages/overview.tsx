@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { useOverview } from "../api/queries";
 import { plural } from "../logic/format";
-import { roomsOf, verdict, waiting, type Overview } from "../logic/overview";
+import { roomsOf, verdict, type Overview } from "../logic/overview";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { AddRoom } from "../components/addroom";
 import { densityOf, Legend, RoomMap } from "../components/heatmap";
@@ -49,7 +49,7 @@ export function OverviewPage() {
 /** The answer to "is everything all right?". */
 export function Sentence({ overview }: { overview: Overview }) {
   const { tone, text, sensorID } = useMemo(() => verdict(overview), [overview]);
-  const open = waiting(overview);
+  const open = overview.to_be_seen;
   return (
     <section class={`sentence ${tone}`} aria-live="polite">
       <p><StatusMark kind={tone === "quiet" ? "ok" : tone === "note" ? "late" : "alert"} /> {text}</p>
