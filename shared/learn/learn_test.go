@@ -286,14 +286,24 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 		t.Errorf("on a random walk: %+v", m)
 	}
 	var x features.Extractor
+	var missT, missH, changeT, changeH float64
 	for i, w := range features.Windows(history[0].Readings) {
-		if r := history[0].Readings[i]; i == 100 {
+		r := history[0].Readings[i]
+		if dt, dh, known := features.ChangeAtHorizon(history[0].Readings, i); known && i >= features.MinPrevious {
+			t20, h20, _ := lively.Forecast(&x, w, r, learn.Horizon)
+			missT, changeT = missT+math.Abs(t20-r.Temperature-dt), changeT+math.Abs(dt)
+			missH, changeH = missH+math.Abs(h20-r.Humidity-dh), changeH+math.Abs(dh)
+		}
+		if i == 100 {
 			t20, h20, _ := lively.Forecast(&x, w, r, learn.Horizon)
 			t5, h5, _ := lively.Forecast(&x, w, r, learn.Horizon/4)
 			if t20 == r.Temperature || math.Abs(t20-r.Temperature-4*(t5-r.Temperature)) > 1e-9 || math.Abs(h20-r.Humidity-4*(h5-r.Humidity)) > 1e-9 {
 				t.Errorf("after %+v in 20 s %g and %g, in 5 s %g and %g", r, t20, h20, t5, h5)
 			}
 		}
+	}
+	if missT >= changeT || missH >= changeH {
+		t.Errorf("misses %g of changes of %g °C, %g of %g %%", missT, changeT, missH, changeH)
 	}
 	for i, w := range features.Windows(still.Readings) {
 		if i == 100 {
