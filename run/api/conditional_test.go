@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestConditional shows contract 1.15 through the whole API: compressed or not, an answer
@@ -32,6 +34,30 @@ func TestConditional(t *testing.T) {
 	a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	if now := a.unless(t, rooms, before.header.Get("ETag")); now.status != http.StatusOK || bytes.Equal(now.body, before.body) {
 		t.Errorf("%d %q after a change", now.status, now.body)
+	}
+}
+
+// TestSilenceThatLastsIsNotModified polls while a sensor is silent for another minute:
+// nothing has changed.
+func TestSilenceThatLastsIsNotModified(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	s := newTestAPI(t, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	a := s.customer(t)
+	a.heldSensor(t, "n1")
+	s.judge(t, "n1", time.Now().Add(-31*time.Minute), 20)
+	for _, path := range []string{"/api/v1/incidents", "/api/v1/overview"} {
+		ahead.Store(0)
+		first := a.unless(t, path, "")
+		if !bytes.Contains(first.body, []byte("No reading for more than 30 min")) {
+			t.Fatalf("%s: %d %s", path, first.status, first.body)
+		}
+		for after, want := range map[time.Duration]int{time.Minute: http.StatusNotModified, 10 * time.Minute: http.StatusOK} {
+			ahead.Store(int64(after))
+			if again := a.unless(t, path, first.header.Get("ETag")); again.status != want {
+				t.Errorf("%s %s later: %d %s, want %d", path, after, again.status, again.body, want)
+			}
+		}
 	}
 }
 

@@ -302,7 +302,7 @@ func TestSilenceIsAnIncident(t *testing.T) {
 	s.judge(t, "n1", s.now().Add(-10*time.Minute), 20)
 	s.judge(t, "n2", s.now().Add(-4*time.Minute), 20)
 	silent := a.incidents(t, fmt.Sprintf("?kind=silence&room_id=%d", room))
-	if len(silent) != 1 || silent[0].SensorID != "n1" || !strings.HasPrefix(silent[0].Reason, "No reading for 10 min") {
+	if len(silent) != 1 || silent[0].SensorID != "n1" || !strings.HasPrefix(silent[0].Reason, "No reading for more than 10 min") {
 		t.Fatalf("%+v", silent)
 	}
 	if left := a.incidents(t, "?state=resolved"); len(left) != 0 {
@@ -724,7 +724,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	gateway := s.silentGateway(t, a, cut, "n1", "n2", "discovered")
 	list := func(query string) []shownIncident { return a.incidents(t, "?kind=silence"+query) }
 	one := list("")
-	if len(one) != 1 || len(one[0].Members) != 3 || one[0].Reason != "Gateway Cellar alive, no reading of its 3 nodes for 10 min" {
+	if len(one) != 1 || len(one[0].Members) != 3 || one[0].Reason != "Gateway Cellar alive, no reading of its 3 nodes for more than 10 min" {
 		t.Fatalf("%+v", one)
 	}
 	for query, want := range map[string]int{"&sensor_id=n2": 1, "&sensor_id=n3": 0, fmt.Sprintf("&room_id=%d", room): 1, "&room_id=99": 0} {
@@ -737,8 +737,8 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 		node store.ReportedNode
 		want string
 	}{
-		"silent": {s.now().Add(-4 * time.Minute), store.ReportedNode{NodeID: "n1"}, "Gateway Cellar silent, no reading of its 3 nodes for 10 min"},
-		"uplink": {s.now(), store.ReportedNode{NodeID: "n1", LastReading: s.now()}, "Gateway Cellar alive, uplink down, no reading of its 3 nodes for 10 min"},
+		"silent": {s.now().Add(-4 * time.Minute), store.ReportedNode{NodeID: "n1"}, "Gateway Cellar silent, no reading of its 3 nodes for more than 10 min"},
+		"uplink": {s.now(), store.ReportedNode{NodeID: "n1", LastReading: s.now()}, "Gateway Cellar alive, uplink down, no reading of its 3 nodes for more than 10 min"},
 	} {
 		s.report(t, gateway, c.seen, c.node)
 		if got := list(""); len(got) != 1 || got[0].Reason != c.want {
@@ -768,7 +768,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	}
 	reasons := []string{two[0].Reason, two[1].Reason}
 	slices.Sort(reasons)
-	want := []string{"No reading for 10 min; its gateway does not hear it", "No reading for 10 min; the node is alive and sends nothing"}
+	want := []string{"No reading for more than 10 min; its gateway does not hear it", "No reading for more than 10 min; the node is alive and sends nothing"}
 	if diff := cmp.Diff(want, reasons); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -188,12 +188,20 @@ func TestSilenceInWords(t *testing.T) {
 		"heartbeats of before": {incident.GatewayReport{Seen: now, LastHeartbeat: now.Add(-5 * time.Minute)}, incident.NodeSilent, "; its gateway does not hear it"},
 	} {
 		got := c.report.Cause(noon, now)
-		if text := incident.DescribeSilence(noon, 30*time.Second, got, now); got != c.cause || text != "No reading for 12 min, usually one every 30 s"+c.want {
+		if text := incident.DescribeSilence(noon, 30*time.Second, got, now); got != c.cause || text != "No reading for more than 10 min, usually one every 30 s"+c.want {
 			t.Errorf("%s: %q, %q", name, got, text)
 		}
 	}
-	if got := incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now); got != "Gateway A silent, no reading of its 1 node for 12 min" {
+	if got := incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now); got != "Gateway A silent, no reading of its 1 node for more than 10 min" {
 		t.Error(got)
+	}
+	for silent, want := range map[time.Duration]string{
+		5 * time.Minute: "5 min", 10*time.Minute - 1: "5 min", 10 * time.Minute: "10 min", 59 * time.Minute: "50 min",
+		time.Hour: "1 h", 23*time.Hour + 59*time.Minute: "23 h", 24 * time.Hour: "1 d", 71 * time.Hour: "2 d",
+	} {
+		if got := incident.DescribeSilence(noon, 0, incident.CauseUnknown, noon.Add(silent)); got != "No reading for more than "+want {
+			t.Errorf("after %s: %q", silent, got)
+		}
 	}
 }
 

@@ -69,10 +69,10 @@ func (c SilenceCause) words() string {
 	}
 }
 
-// DescribeSilence says in words that a node is silent: "No reading for 12 min,
+// DescribeSilence says in words that a node is silent: "No reading for more than 10 min,
 // usually one every 30 s; its gateway is silent".
 func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCause, now time.Time) string {
-	text := "No reading for " + inWords(now.Sub(newest))
+	text := "No reading for " + silentFor(now.Sub(newest))
 	if interval > 0 {
 		text += ", usually one every " + inWords(interval)
 	}
@@ -81,7 +81,7 @@ func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCaus
 
 // DescribeGatewaySilence says in words that all nodes of a gateway are silent.
 func DescribeGatewaySilence(gateway string, nodes int, newest time.Time, cause SilenceCause, now time.Time) string {
-	of := ", no reading of its " + countOf(nodes, "node") + " for " + inWords(now.Sub(newest))
+	of := ", no reading of its " + countOf(nodes, "node") + " for " + silentFor(now.Sub(newest))
 	switch cause {
 	case GatewaySilence:
 		return "Gateway " + gateway + " silent" + of
@@ -90,4 +90,19 @@ func DescribeGatewaySilence(gateway string, nodes int, newest time.Time, cause S
 	default:
 		return "Gateway " + gateway + " alive" + of
 	}
+}
+
+// silentFor is coarse: a page that polls is told of a change, and in each minute there
+// would be one. The time of the newest reading stands beside it.
+func silentFor(d time.Duration) string {
+	step := 24 * time.Hour
+	switch {
+	case d < 10*time.Minute:
+		step = minSilence
+	case d < time.Hour:
+		step = 10 * time.Minute
+	case d < 24*time.Hour:
+		step = time.Hour
+	}
+	return "more than " + inWords(d.Truncate(step))
 }

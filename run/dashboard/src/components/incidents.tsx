@@ -8,7 +8,7 @@ import { Link } from "wouter-preact";
 import { api, unwrap } from "../api/client";
 import { preferences } from "../api/preferences";
 import { keys, useIncident } from "../api/queries";
-import { count, inWords, plural, timeOfDay } from "../logic/format";
+import { count, inWords, localTime, plural, timeOfDay } from "../logic/format";
 import { groupTitle, lasting, nameOf, oneIn, valueOf, waits, wrong, type Entry, type Incident, type Section } from "../logic/incidents";
 import { useNow } from "./clock";
 import { Dialog } from "./dialog";
@@ -177,6 +177,7 @@ function Detail({ id }: { id: string }) {
     ["Passes it", earliest === null || latest === null ? null : `${timeOfDay(Date.parse(earliest))} to ${timeOfDay(Date.parse(latest))}`],
     ["Usual", low === null || high === null ? null : `${valueOf(incident, low)} to ${valueOf(incident, high)}`],
     ["So unusual", probability === null ? null : `one hour in ${count(oneIn(probability))} when nothing is wrong`],
+    ["Newest reading", incident.kind === "silence" ? localTime(Date.parse(incident.last_time)) : null],
     ["Room", incident.room_name], ["Node", incident.sensor_id], ["Gateway", incident.gateway_id],
     ["Came back", incident.reopened > 0 ? plural(incident.reopened, "time") : null],
     ["Alerts", incident.kind === "threshold" ? count(incident.alert_count) : null],
