@@ -51,7 +51,26 @@ func load(paths []string, out io.Writer) (nodes []labelled.Series, quickened boo
 		_, _ = fmt.Fprintln(out)
 		nodes = append(nodes, found...)
 	}
-	return nodes, quickened, nil
+	return nodes, quickened, checkSpan(nodes)
+}
+
+// checkSpan refuses what only a wrong clock records: every minute between the first reading
+// and the last is judged.
+func checkSpan(nodes []labelled.Series) error {
+	const years = 10
+	first, last := nodes[0].Readings[0].Time, nodes[0].Readings[0].Time
+	for _, n := range nodes {
+		if at := n.Readings[0].Time; at.Before(first) {
+			first = at
+		}
+		if at := n.Readings[len(n.Readings)-1].Time; at.After(last) {
+			last = at
+		}
+	}
+	if last.After(first.AddDate(years, 0, 0)) {
+		return fmt.Errorf("readings from %s to %s: more than %d years are not judged", first.Format(time.DateOnly), last.Format(time.DateOnly), years)
+	}
+	return nil
 }
 
 // historyOf is what training learns from.

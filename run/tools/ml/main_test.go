@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"coldaisle.dev/run/tools/ml/labelled"
+	"coldaisle.dev/shared/reading"
 )
 
 func noon() time.Time { return time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC) }
@@ -120,6 +123,14 @@ func TestEvaluateOddSeries(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"evaluate"}, &bytes.Buffer{}, noon); err == nil {
 		t.Error("evaluated nothing")
+	}
+	for last, refused := range map[time.Time]bool{noon().AddDate(10, 0, 0): false, noon().AddDate(10, 0, 1): true, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC): true} {
+		err := checkSpan([]labelled.Series{
+			{Readings: []reading.Reading{{Time: noon().Add(time.Hour)}, {Time: last}}}, {Readings: []reading.Reading{{Time: noon()}}},
+		})
+		if refused != (err != nil) {
+			t.Errorf("to %s: %v", last, err)
+		}
 	}
 }
 
