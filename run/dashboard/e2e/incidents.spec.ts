@@ -44,6 +44,14 @@ test("a group is unfolded, told apart and acknowledged at once, by keys alone", 
   await expect(page.getByText("Fan is being replaced", { exact: false }).first()).toBeVisible();
 });
 
+test("without contact the incidents stay, dimmed, with since when", async ({ page, context }) => {
+  await withTwo(page);
+  await context.setOffline(true);
+  await expect(page.getByText(/No contact since \d\d:\d\d\. What you see was so then\./)).toBeVisible();
+  await expect(page.locator(".stale .incidents")).toContainText("Temperature above 50.0 °C: 2 sensors");
+  await expectAccessible(page);
+});
+
 test("a button that goes with what it did leaves the focus in its row", async ({ page }) => {
   await withTwo(page);
   const group = page.getByRole("button", { name: /^Temperature above 50.0 °C: 2 sensors/ });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { byDay, byRoom, groupTitle, joined, lasting, nameOf, spansOf, urgency, wrong, type Incident } from "../src/logic/incidents";
+import { byDay, byRoom, groupTitle, joined, lasting, nameOf, spansOf, stretchOf, urgency, wrong, type Incident } from "../src/logic/incidents";
 
 function incident(more: Partial<Incident>): Incident {
   const id = more.id ?? "1";
@@ -30,6 +30,30 @@ test("incidents are listed by room, the worst room first, groups as one", () => 
   ]);
   expect(sections.map(({ title }) => title)).toEqual(["Hall B", "Hall A", "In no room yet"]);
   expect(sections[0]?.entries.map(({ members }) => members.map(({ id }) => id))).toEqual([["2", "1"]]);
+});
+
+test("a group is over when all of it is: what lasts stands for it, whoever has it, the worst first", () => {
+  const ids = (...members: Incident[]) => byRoom(members.map((one) => ({ ...one, group_id: "g" }))).flatMap(({ entries }) => entries.flatMap((entry) => entry.members.map(({ id }) => id)));
+  const ended = incident({ ...over, id: "over", severity: "critical" });
+  expect(ids(ended, incident({ id: "seen", acknowledged: true }))).toEqual(["seen", "over"]);
+  expect(ids(ended, incident({ id: "expected", silenced: true }))).toEqual(["expected", "over"]);
+  expect(ids(incident({ id: "warm", start_time: "2026-03-01T12:05:00Z" }), incident({ id: "hot", value_now: 33 }))).toEqual(["hot", "warm"]);
+  const cold = { direction: "below", limit: 18 } as const;
+  expect(ids(incident({ ...cold, id: "cool", value_now: 17 }), incident({ ...cold, id: "cold", value_now: 12 }))).toEqual(["cold", "cool"]);
+  expect(ids(incident({ ...over, id: "low", peak: 30, value_now: 35 }), incident({ ...over, id: "high", peak: 34 }))).toEqual(["high", "low"]);
+  // A room is seen first when anybody must look there.
+  const sections = byRoom([
+    incident({ id: "1", acknowledged: true }), incident({ ...over, id: "2", group_id: "1" }), incident({ id: "3", room_id: 2, room_name: "Hall B", acknowledged: true, severity: "critical" }),
+  ]);
+  expect(sections.map(({ title }) => title)).toEqual(["Hall A", "Hall B"]);
+});
+
+test("a group lasts from its first begin to its last end", () => {
+  const first = incident({ ...over, start_time: "2026-03-01T11:00:00Z", end_time: "2026-03-01T11:30:00Z" });
+  const last = incident({ ...over, id: "2", start_time: "2026-03-01T11:10:00Z", end_time: "2026-03-01T12:10:00Z" });
+  expect(stretchOf([last, first])).toEqual({ begin: first.start_time, end: last.end_time });
+  expect(stretchOf([incident({}), first])).toEqual({ begin: first.start_time, end: null });
+  expect(stretchOf([incident({ kind: "silence", last_time: "2026-03-01T11:55:00Z" })]).begin, "its newest reading").toBe("2026-03-01T11:55:00Z");
 });
 
 test("the silent sensors of a gateway are one group, whatever their rooms", () => {
@@ -64,9 +88,9 @@ test("what stands on two pages comes once", () => {
 
 test("it lasts until now, or lasted until its end, in whole minutes", () => {
   const now = Date.parse("2026-03-01T12:07:40Z");
-  expect(lasting(incident({}), now)).toBe("7 min");
-  expect(lasting(incident({ start_time: "2026-03-01T12:07:30Z" }), now)).toBe("10 s");
-  expect(lasting(incident(over), now)).toBe("10 min");
+  expect(lasting(stretchOf([incident({})]), now)).toBe("7 min");
+  expect(lasting(stretchOf([incident({ start_time: "2026-03-01T12:07:30Z" })]), now)).toBe("10 s");
+  expect(lasting(stretchOf([incident(over)]), now)).toBe("10 min");
 });
 
 test("a chart draws the incidents of its own quantity", () => {

@@ -47,6 +47,14 @@ test("what somebody has is told quietly, and what is silenced not at all", () =>
     .toBe("Nothing is wrong now. 2 incidents to be seen are over.");
 });
 
+test("of several that last the worst that nobody has is told, and how many maintenance expects", () => {
+  const two = [incident({ id: "1", acknowledged: true, severity: "critical" }), incident({ id: "2", sensor_id: "b", sensor_name: "Rack 8" })];
+  expect(says([sensor({})], two).text).toMatch(/^2 incidents, worst that nobody has: Hall C, Rack 8\. /);
+  expect(says([sensor({})], two.map((one) => ({ ...one, acknowledged: true }))).text).toMatch(/^2 incidents, all acknowledged, worst: Hall C, Rack 7\. /);
+  expect(says([sensor({})], [incident({}), incident({ id: "2", silenced: true }), incident({ id: "3", group_id: "2", silenced: true })]).text)
+    .toBe("Hall C, Rack 7: Temperature above 32.0 °C for 12 min, peak 33.1 °C. 1 more in maintenance");
+});
+
 test("while the service is late it says so, and blames no sensor", () => {
   expect(says([sensor({ state: "late" })], [], 250)).toEqual({ tone: "note", text: "The service is 4 min late. Readings are on their way; no sensor is to blame." });
   expect(says([sensor({ state: "late" })], [incident({})], 250).tone).toBe("warning");

@@ -172,7 +172,7 @@ function options(element: HTMLElement, latest: { current: ChartProps }): uPlot.O
     },
     axes: [
       { stroke: text, grid, ticks: grid, font, space: 72, values: (_, ticks, __, ___, step) => timeLabels(ticks, step) },
-      { stroke: text, grid, ticks: grid, font, size: 52, values: (_, ticks) => ticks.map((tick) => `${Number(tick.toFixed(1))}${unit === "%" ? " %" : "°"}`) },
+      { stroke: text, grid, ticks: grid, font, size: 60, values: (_, ticks) => ticks.map((tick) => `${Number(tick.toFixed(1))}${unit === "%" ? " %" : "°"}`) },
     ],
     series: [
       {},

@@ -9,7 +9,7 @@ import { api, unwrap } from "../api/client";
 import { preferences } from "../api/preferences";
 import { keys, useIncident } from "../api/queries";
 import { count, inWords, localTime, plural, timeOfDay } from "../logic/format";
-import { groupTitle, lasting, nameOf, oneIn, valueOf, waits, wrong, type Entry, type Incident, type Section } from "../logic/incidents";
+import { groupTitle, lasting, nameOf, oneIn, stretchOf, valueOf, waits, wrong, type Entry, type Incident, type Section } from "../logic/incidents";
 import { useNow } from "./clock";
 import { Dialog } from "./dialog";
 import { Field, Form } from "./form";
@@ -77,17 +77,17 @@ function GroupRows({ entry, ...row }: RowProps & { entry: Entry }) {
   const [worst] = members;
   const open = members.filter(({ acknowledged }) => !acknowledged);
   const title = groupTitle(entry);
-  const since = members.reduce((first, incident) => (incident.start_time < first.start_time ? incident : first), worst);
+  const all = stretchOf(members);
   return (
     <>
-      <tr class={rowClass(worst)}>
+      <tr class={`${members.some(waits) ? "waits" : "seen"} ${worst.severity} ${worst.state}`}>
         <td class="what">
           <Toggle incident={worst} unfolded={unfolded} onToggle={() => setUnfolded(!unfolded)}>{title}</Toggle>
           <small>worst: {nameOf(worst)}</small>
         </td>
         <Values incident={worst} />
-        <td><span class="cell-name">Lasts </span>{lasting(since, row.now)}<small>since <Timestamp at={since.start_time} /></small></td>
-        <td>{open.length === members.length ? <State incident={worst} /> : <span class="state">{count(members.length - open.length)} of {count(members.length)} acknowledged</span>}</td>
+        <td><span class="cell-name">Lasts </span>{lasting(all, row.now)}<small>since <Timestamp at={all.begin} /></small></td>
+        <td>{open.length === members.length ? <State incident={{ ...worst, end_time: all.end }} /> : <Acknowledged members={members} />}</td>
         <td>{open.length > 0 && <AcknowledgeButton what={title} number={open.length} onClick={() => row.onAcknowledge(title, open)} />}</td>
       </tr>
       {unfolded && members.map((incident) => <IncidentRows key={incident.id} incident={incident} inside {...row} />)}
@@ -98,6 +98,7 @@ function GroupRows({ entry, ...row }: RowProps & { entry: Entry }) {
 function IncidentRows({ incident, now, inside, dated, onAcknowledge }: RowProps & { incident: Incident; inside?: boolean; dated?: boolean }) {
   const [unfolded, setUnfolded] = useState(false);
   const name = nameOf(incident);
+  const stretch = stretchOf([incident]);
   return (
     <>
       <tr class={`${rowClass(incident)}${inside ? " inside" : ""}`}>
@@ -106,7 +107,7 @@ function IncidentRows({ incident, now, inside, dated, onAcknowledge }: RowProps 
           <small>{wrong(incident)}{dated && incident.room_name && ` · ${incident.room_name}`}</small>
         </td>
         <Values incident={incident} />
-        <td><span class="cell-name">Lasts </span>{lasting(incident, now)}<small>{incident.state === "lasting" ? "since " : "from "}<Timestamp at={incident.start_time} /></small></td>
+        <td><span class="cell-name">Lasts </span>{lasting(stretch, now)}<small>{incident.state === "lasting" ? "since " : "from "}<Timestamp at={stretch.begin} /></small></td>
         <td><State incident={incident} /></td>
         <td>{!incident.acknowledged && <AcknowledgeButton what={name} onClick={() => onAcknowledge(`Acknowledge ${name}`, [incident])} />}</td>
       </tr>
@@ -157,6 +158,13 @@ function State({ incident }: { incident: Incident }) {
   if (incident.silenced) return <span class="state">Silenced<small>in maintenance</small></span>;
   if (incident.state === "resolved") return <span class="state">Over, not seen<small>{incident.late ? "reported late" : incident.end_time && <>at <Timestamp at={incident.end_time} /></>}</small></span>;
   return <span class="state open">Nobody has it</span>;
+}
+
+/** Who has how many of a group. */
+function Acknowledged({ members }: { members: readonly Incident[] }) {
+  const seen = members.filter(({ acknowledged }) => acknowledged);
+  const texts = new Set(seen.flatMap(({ acknowledged_by, comment }) => [acknowledged_by, comment]).filter(Boolean));
+  return <span class="state">{count(seen.length)} of {count(members.length)} acknowledged{texts.size > 0 && <small>{[...texts].join(" · ")}</small>}</span>;
 }
 
 const events: Record<string, string> = {

@@ -22,13 +22,21 @@ export function waits(incident: Incident): boolean {
   return !incident.acknowledged && !incident.silenced;
 }
 
-/** Larger is worse: what lasts before what is over, what waits before what somebody has, critical before warning. */
+/** Larger is seen first: what waits before what somebody has, what lasts before what is over, critical before warning. */
 export function urgency(incident: Incident): number {
   return (waits(incident) ? 4 : 0) + (incident.state === "lasting" ? 2 : 0) + (incident.severity === "critical" ? 1 : 0);
 }
 
+/** How far it is beyond its limit, now or, when it is over, at its peak. */
+function beyond({ direction, limit, peak, state, value_now }: Incident): number {
+  const value = state === "lasting" ? (value_now ?? peak) : peak;
+  return value === null || limit === null ? 0 : direction === "below" ? limit - value : value - limit;
+}
+
+/** In a group what lasts comes first, whoever has it: the group is over when all of it is. */
 function worstFirst(a: Incident, b: Incident): number {
-  return urgency(b) - urgency(a) || Date.parse(b.start_time) - Date.parse(a.start_time);
+  return Number(b.state === "lasting") - Number(a.state === "lasting") || Number(b.severity === "critical") - Number(a.severity === "critical")
+    || (a.quantity === b.quantity ? beyond(b) - beyond(a) : 0) || Number(waits(b)) - Number(waits(a)) || Date.parse(b.start_time) - Date.parse(a.start_time);
 }
 
 /** What is wrong, without what its own columns say: "Temperature above 27.0 °C". */
@@ -52,10 +60,20 @@ export function nameOf({ members, sensor_name, sensor_id }: Incident): string {
   return members.length > 0 ? `${plural(members.length, "sensor")} of one gateway` : (sensor_name ?? sensor_id);
 }
 
+/** When it began: a silence with the newest reading. */
+const beginOf = ({ kind, start_time, last_time }: Incident) => (kind === "silence" ? last_time : start_time);
+
+/** When one incident, or all of a group, began and ended. */
+export function stretchOf([first, ...others]: readonly [Incident, ...Incident[]]): { begin: string; end: string | null } {
+  return others.reduce((all, incident) => ({
+    begin: Date.parse(beginOf(incident)) < Date.parse(all.begin) ? beginOf(incident) : all.begin,
+    end: all.end === null || incident.end_time === null ? null : Date.parse(incident.end_time) > Date.parse(all.end) ? incident.end_time : all.end,
+  }), { begin: beginOf(first), end: first.end_time });
+}
+
 /** How long it lasts, or has lasted: whole minutes once it is one. */
-export function lasting(incident: Incident, now: number): string {
-  const end = incident.end_time === null ? now : Date.parse(incident.end_time);
-  const milliseconds = end - Date.parse(incident.start_time);
+export function lasting({ begin, end }: ReturnType<typeof stretchOf>, now: number): string {
+  const milliseconds = (end === null ? now : Date.parse(end)) - Date.parse(begin);
   return duration(milliseconds < 60_000 ? milliseconds : Math.floor(milliseconds / 60_000) * 60_000);
 }
 
@@ -101,10 +119,11 @@ function roomOf({ members }: Entry): { key: string; name: string } {
 
 /** Open incidents by room: the room with the worst first, then by name. */
 export function byRoom(incidents: readonly Incident[]): Section[] {
-  const entries = entriesOf(incidents).toSorted((a, b) => worstFirst(a.members[0], b.members[0]));
+  const worstOf = ({ members }: Entry) => Math.max(...members.map(urgency));
+  const entries = entriesOf(incidents).toSorted((a, b) => worstOf(b) - worstOf(a) || worstFirst(a.members[0], b.members[0]));
   const rooms = [...groupBy(entries, (entry) => roomOf(entry).key)].flatMap(([key, members]) => {
     const [worst] = members;
-    return worst ? [{ key, name: roomOf(worst).name, title: roomOf(worst).name, entries: members, worst: urgency(worst.members[0]) }] : [];
+    return worst ? [{ key, name: roomOf(worst).name, title: roomOf(worst).name, entries: members, worst: worstOf(worst) }] : [];
   });
   return byName(rooms).toSorted((a, b) => b.worst - a.worst).map(({ key, title, entries: found }) => ({ key, title, entries: found }));
 }

@@ -126,8 +126,9 @@ export function verdict(overview: Overview): Verdict {
     const groups = new Set(lasting.map(({ group_id }) => group_id)).size;
     const place = [worst.room_id === null ? undefined : rooms.get(worst.room_id), worst.sensor_name ?? worst.sensor_id].filter(Boolean).join(", ");
     const handled = open.length === 0 ? ", all acknowledged" : "";
-    const text = lasting.length === 1 ? `${place}: ${inWords(worst.reason)}${handled && ", acknowledged"}` : `${groups === 1 ? plural(lasting.length, "sensor") : plural(groups, "incident")}${handled}, worst: ${place}. ${inWords(worst.reason).replace(/^./, (letter) => letter.toUpperCase())}`;
-    return { tone: open.length === 0 ? "note" : worst.severity, text, sensorID: worst.sensor_id };
+    const text = lasting.length === 1 ? `${place}: ${inWords(worst.reason)}${handled && ", acknowledged"}` : `${groups === 1 ? plural(lasting.length, "sensor") : plural(groups, "incident")}${handled}, worst${open.length > 0 && open.length < lasting.length ? " that nobody has" : ""}: ${place}. ${inWords(worst.reason).replace(/^./, (letter) => letter.toUpperCase())}`;
+    const expected = new Set(overview.incidents.filter((incident) => incident.lasting && incident.silenced).map(({ group_id }) => group_id)).size;
+    return { tone: open.length === 0 ? "note" : worst.severity, text: expected > 0 ? `${text}. ${count(expected)} more in maintenance` : text, sensorID: worst.sensor_id };
   }
   if (probe.late) {
     return { tone: "note", text: `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. Readings are on their way; no sensor is to blame.` };

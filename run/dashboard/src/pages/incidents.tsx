@@ -4,6 +4,7 @@ import { Link, useSearchParams } from "wouter-preact";
 import { useIncidents, useRooms } from "../api/queries";
 import { count, plural } from "../logic/format";
 import { byDay, byRoom, groups, joined, kinds, waits, type Incident } from "../logic/incidents";
+import { ContactNotice, useLostContact } from "../components/contact";
 import { Select } from "../components/form";
 import { IncidentTable } from "../components/incidents";
 import { Empty, Failure, Loading } from "../components/states";
@@ -49,6 +50,7 @@ export default function IncidentsPage() {
   const words = useSettled(text);
   const shown = useIncidents({ ...filter, text: words }, past);
   const rooms = useRooms();
+  const lost = useLostContact();
   const search = useRef<HTMLInputElement>(null);
   useEffect(() => {
     if (search.current && document.activeElement !== search.current) search.current.value = text;
@@ -79,7 +81,8 @@ export default function IncidentsPage() {
         </>}
         <div class="field grows"><label for="text">Text</label><input id="text" ref={search} type="search" maxLength={longestText} defaultValue={text} onInput={(event) => set("text", event.currentTarget.value)} /></div>
       </div>
-      {shown.error && <Failure error={shown.error} retry={() => void shown.refetch()} />}
+      <ContactNotice />
+      {shown.error && lost === null && <Failure error={shown.error} retry={() => void shown.refetch()} />}
       {!shown.data && !shown.error && <Loading what="incidents" />}
       {shown.data && (
         <p class="hint" aria-live="polite">
@@ -94,7 +97,7 @@ export default function IncidentsPage() {
           <p>{filtered ? "No incident fits these filters." : <>A value beyond the limit of a <Link href="/rules">rule</Link>, or a sensor that falls silent, makes an incident.</>}</p>
         </Empty>
       )}
-      {found.length > 0 && <div class={searching ? "old" : undefined}><IncidentTable sections={sections} dated={past} /></div>}
+      {found.length > 0 && <div class={searching ? "old" : lost === null ? undefined : "stale"}><IncidentTable sections={sections} dated={past} /></div>}
       {shown.hasNextPage && (
         <button type="button" aria-disabled={shown.isFetchingNextPage} onClick={() => !shown.isFetchingNextPage && void shown.fetchNextPage()}>
           {shown.isFetchingNextPage ? "Loading…" : "Show older ones"}

@@ -7,7 +7,7 @@ import { api, messageOf, unwrap } from "../api/client";
 import { save } from "../api/download";
 import { useIncidentsBetween, useRooms } from "../api/queries";
 import { count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName } from "../logic/format";
-import { lasting, nameOf } from "../logic/incidents";
+import { lasting, nameOf, stretchOf } from "../logic/incidents";
 import { months, monthBounds, reportCSV, totals, type ReportedRoom, type ReportedSensor } from "../logic/report";
 import { presetNames } from "../logic/rules";
 import { Action } from "../components/action";
@@ -90,18 +90,19 @@ export default function ReportPage() {
         <Notice key={name} text={`${name} is missing. ${messageOf(error)}`} retry={() => void refetch()} />
       ))}
       {incidents.error && <Failure error={incidents.error} retry={() => void incidents.refetch()} />}
+      {!rooms.data && !rooms.error && <Loading what="the report" />}
       {done.length + failed.length < shown.length && !rooms.error && !incidents.error && <Loading what={`the report, ${done.length} of ${plural(shown.length, "room")}, ${plural(sensorsRead, "sensor")}`} />}
       {rooms.data?.length === 0 && <Empty title="Nothing to report"><p>There is no room yet.</p></Empty>}
       {done.length > 0 && (
         <section class="card report" aria-labelledby="sum">
           <h2 id="sum">{title}</h2>
           <dl class="figures">
-            <div><dt>Outside recommended</dt><dd>{spell(sums.recommended)}</dd></div>
-            <div><dt>Outside {presetNames[allowable]?.name.replace("A", "a")}</dt><dd>{spell(sums.allowable)}</dd></div>
+            <div><dt>Outside recommended</dt><dd>{sums.reported > 0 ? spell(sums.recommended) : "–"}</dd></div>
+            <div><dt>Outside {presetNames[allowable]?.name.replace("A", "a")}</dt><dd>{sums.reported > 0 ? spell(sums.allowable) : "–"}</dd></div>
             <div><dt>Incidents</dt><dd>{incidents.data ? count(incidents.data.length) : "–"}</dd></div>
           </dl>
           <p class="hint">
-            {done.length < shown.length && `Of ${count(done.length)} of ${plural(shown.length, "room")}. `}Times of all sensors together, of {spell(sums.reported)} that readings tell of. By the clocks of {zone}.
+            {done.length < shown.length && `Of ${count(done.length)} of ${plural(shown.length, "room")}. `}{sums.reported > 0 ? `Times of all sensors together, of ${spell(sums.reported)} that readings tell of.` : "There are no readings of this time."} By the clocks of {zone}.
           </p>
           {done.map((room) => <RoomTable key={room.name} {...room} />)}
         </section>
@@ -119,7 +120,7 @@ export default function ReportPage() {
                       <td><Timestamp at={incident.start_time} /></td>
                       <td>{nameOf(incident)}<small>{incident.room_name}</small></td>
                       <td class="wraps">{inWords(incident.reason)}</td>
-                      <td>{lasting(incident, Date.now())}</td>
+                      <td>{lasting(stretchOf([incident]), Date.now())}</td>
                       <td class="wraps">{incident.acknowledged ? incident.acknowledged_by : "Nobody"}{incident.acknowledged_at && <small><Timestamp at={incident.acknowledged_at} />{incident.comment && ` · ${incident.comment}`}</small>}</td>
                     </tr>
                   ))}
