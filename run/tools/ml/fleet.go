@@ -112,7 +112,7 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 			return nil, fmt.Errorf("stopped: %w", err)
 		}
 		tracks, now := made(s.unlike, s.scale, fault.Ordinary())
-		scores, _ := trial.Replay(tracks, trial.Options{Frozen: now, Single: s.single, Tick: time.Minute})
+		scores, _ := trial.Replay(ctx, tracks, trial.Options{Frozen: now, Single: s.single, Tick: time.Minute})
 		found := caught(s.name, tracks, scores, now, s.least)
 		add(s.name+": false alarms at a budget of 1", "≤ 2", found[0].False, atMost(2), "%.1f")
 		add(s.name+": median delay at a budget of 1, minutes", "", found[0].Delay.Minutes(), nil, "%.0f")
@@ -129,7 +129,7 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 	// A site that begins: what stands in for its past is shipped.
 	cold := trial.Made{Site: fleetOptions(seed, false), Past: 0, Now: 21 * day, After: few}
 	tracks, now := cold.Tracks()
-	scores, _ := trial.Replay(tracks, trial.Options{Tick: time.Minute})
+	scores, _ := trial.Replay(ctx, tracks, trial.Options{Tick: time.Minute})
 	add("three weeks from the first reading: false alarms at a budget of 1", "≤ 2", trial.Measure(tracks, scores, anomaly.Alarm(1), now).False, atMost(2), "%.1f")
 	for i, t := range tracks {
 		tracks[i].Readings = slices.DeleteFunc(t.Readings, func(r reading.Reading) bool { return r.Time.Sub(now) > 7*day })
@@ -138,7 +138,7 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 
 	// Whole rooms, of which no neighbour knows better.
 	tracks, now = made(false, 1, map[fault.Kind]fault.Rate{fault.Cooling: {PerMonth: 12, Room: true}})
-	scores, _ = trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	scores, _ = trial.Replay(ctx, tracks, trial.Options{Frozen: now, Tick: time.Minute})
 	add("loss of cooling of a whole room: caught at a budget of 1", "", trial.Measure(tracks, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
 	steady := trial.Forecast(tracks, now)
 	add("intervals: nodes whose 90 % hold 88 to 92 %", "≥ .95", float64(steady.Covered)/float64(steady.Nodes), atLeast(.95), "%.2f")
@@ -153,15 +153,18 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 	// happens to alarm in such a time.
 	slow := trial.Made{Site: fleetOptions(seed, false), Past: 7 * day, Now: 24 * day, After: map[fault.Kind]fault.Rate{fault.Drift: {PerMonth: 0.6, Lasts: 21 * day}}}
 	tracks, now = slow.Tracks()
-	scores, _ = trial.Replay(tracks, trial.Options{Frozen: now, Tick: time.Minute})
+	scores, _ = trial.Replay(ctx, tracks, trial.Options{Frozen: now, Tick: time.Minute})
 	add("drift over three weeks: alarmed at a budget of 1", "", trial.Measure(tracks, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
 	slow.After = nil
 	healthy, _ := slow.Tracks()
-	scores, _ = trial.Replay(healthy, trial.Options{Frozen: now, Tick: time.Minute})
+	scores, _ = trial.Replay(ctx, healthy, trial.Options{Frozen: now, Tick: time.Minute})
 	for i := range healthy {
 		healthy[i].Events = tracks[i].Events
 	}
 	add("the same without the drift", "", trial.Measure(healthy, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("stopped: %w", err)
+	}
 	return lines, nil
 }
 
@@ -202,14 +205,14 @@ func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
 		tracks, now := trial.Made{Site: fleetOptions(seed, false), Past: 28 * day, Now: 7 * day, Before: before, After: fault.Ordinary()}.Tracks()
 		var rowSb197 strings.Builder
 		for _, wrong := range []float64{-1, 0, .1, .2, .4} {
-			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("stopped: %w", err)
-			}
 			o := trial.Options{Frozen: now, Tick: time.Minute}
 			if wrong >= 0 {
 				o.Judge = trial.Judge(tracks, seed, wrong)
 			}
-			scores, _ := trial.Replay(tracks, o)
+			scores, _ := trial.Replay(ctx, tracks, o)
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("stopped: %w", err)
+			}
 			m := trial.Measure(tracks, scores, anomaly.Alarm(1), now)
 			fmt.Fprintf(&rowSb197, " %.2f (%.1f false) |", m.Share(), m.False)
 		}
@@ -235,7 +238,10 @@ func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
 		}
 	}
 	now := begin.Add(end.Sub(begin) / 2)
-	scores, _ := trial.Replay(tracks, trial.Options{Frozen: now})
+	scores, _ := trial.Replay(ctx, tracks, trial.Options{Frozen: now})
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("stopped: %w", err)
+	}
 	type detector struct {
 		name   string
 		scores []trial.Scores

@@ -43,7 +43,7 @@ func run(ctx context.Context, arguments []string, out io.Writer, clock func() ti
 	case "simulate":
 		return simulate(rest, out)
 	case "shipped":
-		return shipped(out)
+		return shipped(ctx, out)
 	case "bench":
 		return bench(ctx, rest, out, clock)
 	default:

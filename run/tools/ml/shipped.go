@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -11,12 +12,15 @@ import (
 
 // shipped writes the calibration that every customer begins with, of a simulated site of
 // unlike nodes: shared/anomaly/shipped.calibration.
-func shipped(out io.Writer) error {
+func shipped(ctx context.Context, out io.Writer) error {
 	tracks, _ := trial.Made{
 		Site: site.Options{Seed: trial.ShippedSeed, Rooms: 8, PerRoom: 6, Loss: 0.01, Jitter: time.Second, Unlike: true, Interval: 30 * time.Second},
 		Past: 28 * 24 * time.Hour, Now: 12 * time.Hour,
 	}.Tracks()
-	_, calibration := trial.Replay(tracks, trial.Options{})
+	_, calibration := trial.Replay(ctx, tracks, trial.Options{})
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("stopped: %w", err)
+	}
 	content, err := calibration.Anonymous().MarshalBinary()
 	if err != nil {
 		return fmt.Errorf("calibration: %w", err)

@@ -27,7 +27,7 @@ type Series struct {
 // Skipped counts the rows of a file that gave no reading.
 type Skipped struct {
 	Empty      int // without a temperature
-	Impossible int // with a value that no node can send
+	Impossible int // with a value that no node can send, or of a time that no reading can have
 	Twice      int // of an instant that the node has already
 }
 
@@ -48,7 +48,7 @@ func Read(r io.Reader) ([]Series, Skipped, error) {
 			if math.IsNaN(humidity) {
 				humidity = reading.MinHumidity
 			}
-			if reading.ValidateMeasurement(row.Temperature, humidity) != nil {
+			if !reading.InCalendar(row.Time) || reading.ValidateMeasurement(row.Temperature, humidity) != nil {
 				skipped.Impossible++
 				continue
 			}

@@ -28,8 +28,12 @@ func TestRead(t *testing.T) {
 2026-03-01T12:00:30Z,,b,40,0
 2026-03-01T12:00:30Z,400,b,40,0
 2026-03-01 12:00:00,20,a,40,
+0001-01-01T00:00:00Z,20,a,40,
+1999-12-31T23:59:59Z,20,a,40,
+2100-01-01T00:00:00Z,20,a,40,
+9999-12-31T23:59:59Z,20,c,40,
 `)
-	if skipped != (labelled.Skipped{Empty: 1, Impossible: 1, Twice: 1}) || len(nodes) != 2 {
+	if skipped != (labelled.Skipped{Empty: 1, Impossible: 5, Twice: 1}) || len(nodes) != 2 {
 		t.Fatalf("%+v, %+v", skipped, nodes)
 	}
 	b := nodes[0]

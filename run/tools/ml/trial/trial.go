@@ -3,6 +3,7 @@
 package trial
 
 import (
+	"context"
 	"iter"
 	"math"
 	"slices"
@@ -65,7 +66,8 @@ type hourOf struct {
 }
 
 // Replay plays tracks, with a calibration at each midnight of what came before.
-func Replay(tracks []Track, o Options) ([]Scores, *anomaly.Calibration) {
+// Where ctx ends it stops early: ask ctx.Err() before what it says is used.
+func Replay(ctx context.Context, tracks []Track, o Options) ([]Scores, *anomaly.Calibration) {
 	if o.Tick == 0 {
 		o.Tick = 30 * time.Second
 	}
@@ -87,7 +89,7 @@ func Replay(tracks []Track, o Options) ([]Scores, *anomaly.Calibration) {
 	calibration := anomaly.Calibrate(nil)
 	chooseNeighbours(nodes, o.Single)
 	midnight := begin.Truncate(24 * time.Hour).Add(24 * time.Hour)
-	for now := begin.Truncate(o.Tick); !now.After(end); now = now.Add(o.Tick) {
+	for now := begin.Truncate(o.Tick); ctx.Err() == nil && !now.After(end); now = now.Add(o.Tick) {
 		if !now.Before(midnight) {
 			midnight = midnight.Add(24 * time.Hour)
 			if o.Frozen.IsZero() || !now.After(o.Frozen) {
