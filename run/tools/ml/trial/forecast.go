@@ -143,8 +143,5 @@ func (f *Forecasts) walk(t Track, limit float64, from time.Time) (warned []time.
 			f.Covered++
 		}
 	}
-	if n := len(t.Readings); n > 0 && t.Readings[n-1].Time.After(from) {
-		watched = t.Readings[n-1].Time.Sub(from)
-	}
-	return warned, watched
+	return warned, heard(t.Readings, from)
 }

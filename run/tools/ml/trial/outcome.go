@@ -8,6 +8,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/reading"
 )
 
 // Budgets are the false alarms per node and month that detectors are compared at.
@@ -109,13 +110,7 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 			}
 			o.ByKind[e.Kind] = n
 		}
-		if n := len(t.Readings); n > 0 && t.Readings[n-1].Time.After(from) {
-			begin := t.Readings[0].Time
-			if from.After(begin) {
-				begin = from
-			}
-			watched += t.Readings[n-1].Time.Sub(begin)
-		}
+		watched += heard(t.Readings, from)
 	}
 	slices.Sort(delays)
 	if len(delays) > 0 {
@@ -123,6 +118,23 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 	}
 	o.False = float64(episodes) * float64(month) / float64(max(1, watched))
 	return o
+}
+
+// heard is how long a node was heard from a time on: without its silences.
+func heard(readings []reading.Reading, from time.Time) time.Duration {
+	const silence = 5 * time.Minute
+	sum := time.Duration(0)
+	for i := 1; i < len(readings); i++ {
+		begin, end := readings[i-1].Time, readings[i].Time
+		if !end.After(from) || end.Sub(begin) > silence {
+			continue
+		}
+		if begin.Before(from) {
+			begin = from
+		}
+		sum += end.Sub(begin)
+	}
+	return sum
 }
 
 // PRAUC is the area under the curve of precision over recall of the readings from a time

@@ -144,28 +144,41 @@ func TestReplayStops(t *testing.T) {
 
 func TestMeasure(t *testing.T) {
 	t.Parallel()
-	at := func(minute int) time.Time { return trial.From().Add(time.Duration(minute) * time.Minute) }
-	track := trial.Track{Events: []fault.Fault{{Kind: fault.Stuck, Start: at(100), End: at(200)}, {Kind: fault.Spike, Start: at(1000), End: at(1001)}}}
-	score := make([]float32, 3000)
-	for i := range score {
-		track.Readings = append(track.Readings, reading.Reading{Time: at(i)})
-		switch i {
-		case 10, 20, 110, 250, 2000, 2040: // an episode, found, afterwards, two episodes
-			score[i] = 5
+	for _, gap := range []time.Duration{0, 5*time.Minute + time.Second, 730 * day} { // in the middle, in which nobody heard of the node
+		at := func(minute int) time.Time {
+			when := trial.From().Add(time.Duration(minute) * time.Minute)
+			if minute >= 1500 {
+				return when.Add(gap)
+			}
+			return when
 		}
-	}
-	o := trial.Measure([]trial.Track{track}, []trial.Scores{{Score: score}}, 4, time.Time{})
-	if o.Events != 2 || o.Caught != 1 || o.Delay != 10*time.Minute || math.Abs(o.False-3*30*24*60/2999.0) > 1e-6 {
-		t.Errorf("%+v", o)
-	}
-	if o := trial.Measure([]trial.Track{track}, []trial.Scores{{Score: score}}, 4, at(500)); o.Events != 1 || o.Caught != 0 {
-		t.Errorf("from later on: %+v", o)
-	}
-	if area := trial.PRAUC([]trial.Track{track}, []trial.Scores{{Score: score}}, time.Time{}); area < 0.02 || area > 0.1 {
-		t.Errorf("area %.3f", area)
-	}
-	if got := trial.Learned([]trial.Track{track}, []trial.Scores{{Score: score}}, 30, at(2999)); got != 5 {
-		t.Errorf("threshold %g, want that of the most of its hours", got)
+		heard := 2999.0 // minutes
+		if gap > 0 {
+			heard--
+		}
+		track := trial.Track{Events: []fault.Fault{{Kind: fault.Stuck, Start: at(100), End: at(200)}, {Kind: fault.Spike, Start: at(1000), End: at(1001)}}}
+		score := make([]float32, 3000)
+		for i := range score {
+			track.Readings = append(track.Readings, reading.Reading{Time: at(i)})
+			switch i {
+			case 10, 20, 110, 250, 2000, 2040: // an episode, found, afterwards, two episodes
+				score[i] = 5
+			}
+		}
+		tracks, scores := []trial.Track{track}, []trial.Scores{{Score: score}}
+		o := trial.Measure(tracks, scores, 4, time.Time{})
+		if o.Events != 2 || o.Caught != 1 || o.Delay != 10*time.Minute || math.Abs(o.False-3*30*24*60/heard) > 1e-6 {
+			t.Errorf("%v: %+v", gap, o)
+		}
+		if o := trial.Measure(tracks, scores, 4, at(500).Add(-time.Second)); o.Events != 1 || o.Caught != 0 || math.Abs(o.False-2*30*24*60/(heard-500+1.0/60)) > 1e-6 {
+			t.Errorf("%v: from later on: %+v", gap, o)
+		}
+		if area := trial.PRAUC(tracks, scores, time.Time{}); area < 0.02 || area > 0.1 {
+			t.Errorf("%v: area %.3f", gap, area)
+		}
+		if got := trial.Learned(tracks, scores, 30, at(2999)); got != 5 {
+			t.Errorf("%v: threshold %g, want that of the most of its hours", gap, got)
+		}
 	}
 }
 
