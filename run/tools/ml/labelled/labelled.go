@@ -44,6 +44,10 @@ func Read(r io.Reader) ([]Series, Skipped, error) {
 		n := Series{ID: id}
 		labelled := false
 		for _, row := range recorded.Rows[id] {
+			wrong, given, err := parseLabel(row.Label)
+			if err != nil {
+				return nil, skipped, fmt.Errorf("line %d: %w", row.Line, err)
+			}
 			humidity := row.Humidity
 			if math.IsNaN(humidity) {
 				humidity = reading.MinHumidity
@@ -60,8 +64,8 @@ func Read(r io.Reader) ([]Series, Skipped, error) {
 			n.Readings = append(n.Readings, reading.Reading{
 				NodeID: id, MessageID: strconv.Itoa(row.Line), Time: at, Temperature: row.Temperature, Humidity: row.Humidity,
 			})
-			n.Labels = append(n.Labels, anomalous(row.Label))
-			labelled = labelled || row.Label != ""
+			n.Labels = append(n.Labels, wrong)
+			labelled = labelled || given
 		}
 		if !labelled {
 			n.Labels = nil
@@ -76,13 +80,17 @@ func Read(r io.Reader) ([]Series, Skipped, error) {
 	return nodes, skipped, nil
 }
 
-// anomalous reads a label: whatever is not one of the words for no.
-func anomalous(label string) bool {
-	switch strings.ToLower(strings.TrimSpace(label)) {
-	case "", "0", "0.0", "false", "no", "normal":
-		return false
+// parseLabel reads a label; an empty field and what tables write for a missing value are none.
+func parseLabel(text string) (anomalous, given bool, err error) {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "", "nan", "na", "n/a", "null", "none":
+		return false, false, nil
+	case "0", "0.0", "false", "no", "normal":
+		return false, true, nil
+	case "1", "1.0", "true", "yes", "anomaly", "anomalous":
+		return true, true, nil
 	default:
-		return true
+		return false, false, fmt.Errorf("label %q: say 1 for an anomaly, 0 for none", text)
 	}
 }
 

@@ -50,6 +50,30 @@ func TestRead(t *testing.T) {
 	}
 }
 
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	const series = "node_id,timestamp,temperature,label\na,2026-03-01T12:00:00Z,20,0\na,2026-03-01T12:01:00Z,20,"
+	for want, words := range map[bool][]string{
+		true:  {"1", "1.0", "true", "Yes", "anomaly", " ANOMALOUS "},
+		false: {"0", "0.0", "False", "no", "normal", "", "NaN", "n/a"},
+	} {
+		for _, word := range words {
+			if nodes, _ := read(t, series+word+"\n"); nodes[0].Labels[1] != want {
+				t.Errorf("%q is read as %v", word, !want)
+			}
+		}
+	}
+	for _, word := range []string{"2", "0.00", "-1", "n", "ok", "score", "nonsense"} {
+		_, _, err := labelled.Read(strings.NewReader(series + word + "\n"))
+		if err == nil || !strings.HasPrefix(err.Error(), "line 3: label \""+word+"\"") {
+			t.Errorf("%q: %v", word, err)
+		}
+	}
+	if nodes, _ := read(t, "node_id,timestamp,temperature,label\na,2026-03-01T12:00:00Z,20,NaN\n"); nodes[0].Labels != nil {
+		t.Error("a node without labels is labelled")
+	}
+}
+
 func TestQuicken(t *testing.T) {
 	t.Parallel()
 	n := labelled.Series{Readings: make([]reading.Reading, 100)}
