@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"coldaisle.dev/shared/anomaly"
 )
@@ -57,6 +59,15 @@ func nabWindows(folder string) (map[string][][2]string, error) {
 	if err := json.Unmarshal(text, &windows); err != nil {
 		return nil, fmt.Errorf("labels: %w", err)
 	}
+	for name, spans := range windows {
+		for i, span := range spans {
+			for _, at := range span {
+				if _, err := time.Parse(time.DateTime, at); err != nil {
+					return nil, fmt.Errorf("labels: %s, window %d: %q is no time with seconds", name, i+1, at)
+				}
+			}
+		}
+	}
 	return windows, nil
 }
 
@@ -69,12 +80,15 @@ func nabFile(from, to string, windows [][2]string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
+	if len(rows) == 0 || len(rows[0]) < 2 {
+		return fmt.Errorf("%s: row 1: no columns timestamp and value", from)
+	}
 	scored := [][]string{{"timestamp", "value", "anomaly_score", "label"}}
 	var n anomaly.Novelty
-	for _, row := range rows[1:] {
+	for i, row := range rows[1:] {
 		value, err := strconv.ParseFloat(row[1], 64)
-		if err != nil {
-			return fmt.Errorf("%s: %w", from, err)
+		if err != nil || math.IsNaN(value) || math.IsInf(value, 0) {
+			return fmt.Errorf("%s: row %d: %q is no number", from, i+2, row[1])
 		}
 		// Times are written alike, and the windows' with a fraction: they compare as text.
 		inside := slices.ContainsFunc(windows, func(w [2]string) bool { return w[0][:19] <= row[0] && row[0] <= w[1][:19] })
