@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"coldaisle.dev/run/tools/ml/labelled"
@@ -60,6 +61,16 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 			return err
 		}
 	}
+	measured := measurable(nodes)
+	var without []string
+	for i, n := range nodes {
+		if !measured[i] {
+			without = append(without, n.ID)
+		}
+	}
+	if len(without) > 0 {
+		_, _ = fmt.Fprintf(out, "not measured for want of labels: %s\n", strings.Join(without, ", "))
+	}
 	e := evaluation{Files: paths, Seed: *seed, At: clock().UTC()}
 	var taught []labelled.Series
 	if *other != "" {
@@ -72,7 +83,7 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 		return err
 	}
 	_, _ = fmt.Fprint(out, e)
-	if err := onFile(ctx, tracks, out); err != nil {
+	if err := onFile(ctx, tracks, measured, out); err != nil {
 		return err
 	}
 	if *report == "" {
@@ -104,7 +115,7 @@ type evaluation struct {
 	F1        *float64 // of the judgements as they would have been made
 	Precision *float64
 	Recall    *float64
-	Alarm     float64 // share of all readings that are judged anomalous
+	Alarm     float64 // share of the readings that are judged anomalous
 	Threshold float64
 	Reason    string // what training said of the detector
 
@@ -138,7 +149,7 @@ func (e *evaluation) measure(ctx context.Context, nodes, taught []labelled.Serie
 		return err
 	}
 	e.Reason, e.Threshold = result.Metrics.Anomaly.Reason, result.Detector.Threshold
-	e.detect(result.Detector, nodes)
+	e.detect(result.Detector, only(nodes, measurable(nodes)))
 	if quickened {
 		e.Forecast.Reason = "not measured: nobody knows what happened within 20 s"
 		return nil

@@ -106,6 +106,9 @@ func simulate(arguments []string, out io.Writer) (err error) {
 	if _, err := parse(flags, arguments, 0); err != nil {
 		return err
 	}
+	if *nodes < 1 || *readings < 1 {
+		return fmt.Errorf("simulate: -nodes %d, -readings %d: at least 1 of each", *nodes, *readings)
+	}
 	m := trial.Made{
 		Site: site.Options{Seed: *seed, Rooms: (*nodes + perRoom - 1) / perRoom, PerRoom: perRoom, Interval: interval},
 		Now:  time.Duration(*readings) * interval,
@@ -166,6 +169,11 @@ func label(nodes []labelled.Series, tracks []trial.Track, path string) error {
 	if err != nil {
 		return err
 	}
+	for _, f := range faults {
+		if !slices.ContainsFunc(nodes, func(n labelled.Series) bool { return n.ID == f.Node }) {
+			return fmt.Errorf("%s: node %q is not in the series", path, f.Node)
+		}
+	}
 	for i := range nodes {
 		n := &nodes[i]
 		its := slices.DeleteFunc(slices.Clone(faults), func(f fault.Fault) bool { return f.Node != n.ID })
@@ -179,6 +187,28 @@ func label(nodes []labelled.Series, tracks []trial.Track, path string) error {
 		}
 	}
 	return nil
+}
+
+// measurable says on which nodes a detector is measured: on those with labels, and on all
+// where none has any.
+func measurable(nodes []labelled.Series) []bool {
+	none := !slices.ContainsFunc(nodes, func(n labelled.Series) bool { return n.Labels != nil })
+	these := make([]bool, len(nodes))
+	for i, n := range nodes {
+		these[i] = none || n.Labels != nil
+	}
+	return these
+}
+
+// only returns those of all that are to be taken.
+func only[T any](all []T, these []bool) []T {
+	var taken []T
+	for i, one := range all {
+		if these[i] {
+			taken = append(taken, one)
+		}
+	}
+	return taken
 }
 
 // decimal writes a value as sensors send it; nothing for none.

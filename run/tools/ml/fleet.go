@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -226,8 +225,8 @@ func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
 const shown = 3
 
 // onFile compares the recipe and the baselines on recorded tracks: thresholds from the
-// first half, found in the second.
-func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
+// first half, found in the second. All nodes are played, and those measured that are told to be.
+func onFile(ctx context.Context, tracks []trial.Track, measured []bool, out io.Writer) error {
 	begin, end := time.Time{}, time.Time{}
 	for _, t := range tracks {
 		if first := t.Readings[0].Time; begin.IsZero() || first.Before(begin) {
@@ -242,10 +241,6 @@ func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("stopped: %w", err)
 	}
-	type detector struct {
-		name   string
-		scores []trial.Scores
-	}
 	detectors := []detector{
 		{"statistics and neighbours", scores},
 		{"rate of change against the last 24 h", trial.RateOfChange(tracks)},
@@ -258,30 +253,13 @@ func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
 	case !errors.Is(err, learn.ErrTooFewRows): // too few of them are no reason to measure nothing
 		return err
 	}
-	_, _ = fmt.Fprintf(out, "\nthresholds from before %s, measured after it; false alarms per node and month\n", now.UTC().Format("2006-01-02 15:04"))
-	_, _ = fmt.Fprintf(out, "%-44s %8s %8s %12s %10s %8s\n", "", "budget", "caught", "delay", "false", "PR AUC")
-	for _, d := range detectors {
-		area := trial.PRAUC(tracks, d.scores, now)
-		for i, budget := range trial.Budgets() {
-			threshold := trial.Learned(tracks, d.scores, budget, now)
-			switch {
-			case d.scores[0].By != nil:
-				threshold = anomaly.Alarm(budget)
-			case strings.HasPrefix(d.name, "limits"):
-				threshold = 0.5
-			}
-			o := trial.Measure(tracks, d.scores, threshold, now)
-			name, pr := d.name, fmt.Sprintf("%.3f", area)
-			if math.IsNaN(area) {
-				pr = "no event"
-			}
-			if i > 0 {
-				name, pr = "", ""
-			}
-			_, _ = fmt.Fprintf(out, "%-44s %8g %3d of %-3d %11s %10.1f %8s\n", name, budget, o.Caught, o.Events, o.Delay.Round(time.Second), o.False, pr)
-		}
+	all := tracks
+	tracks = only(tracks, measured)
+	for i := range detectors {
+		detectors[i].scores = only(detectors[i].scores, measured)
 	}
-	for i, t := range tracks {
+	compare(tracks, detectors, now, out)
+	for i, t := range all {
 		for _, e := range scores[i].Episodes[max(0, len(scores[i].Episodes)-shown):] {
 			_, _ = fmt.Fprintf(out, "%s, %s for %s: %s; once in %.0f healthy hours\n",
 				t.Node, e.Start.UTC().Format("2006-01-02 15:04"), e.End.Sub(e.Start).Round(time.Minute), e.First, e.First.Once())
@@ -294,4 +272,61 @@ func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
 	_, _ = fmt.Fprintf(out, "intervals of 90 %%: %d of %d nodes within 88 to 92 %%; %d of %d hours under 70 %%\n", f.Covered, f.Nodes, f.Poor, f.Hours)
 	_, _ = fmt.Fprintf(out, "warnings of a limit %d °C above the warmest of before, where nothing was wrong: %.1f of a node in 30 days\n", 3, f.False)
 	return nil
+}
+
+// detector is one of those that are compared.
+type detector struct {
+	name   string
+	scores []trial.Scores
+}
+
+// compare writes what detectors find after a time, as far as anything is to be found.
+func compare(tracks []trial.Track, detectors []detector, now time.Time, out io.Writer) {
+	since := now.UTC().Format("2006-01-02 15:04")
+	readings, wrong := 0, 0
+	for _, t := range tracks {
+		for _, r := range t.Readings {
+			if r.Time.Before(now) {
+				continue
+			}
+			readings++
+			if slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return e.Active(r.Time) }) {
+				wrong++
+			}
+		}
+	}
+	if wrong == readings {
+		_, _ = fmt.Fprintf(out, "\nnothing is measured: all of the %d readings after %s are anomalous\n", readings, since)
+		return
+	}
+	_, _ = fmt.Fprintf(out, "\nthresholds from before %s, measured after it; false alarms per node and month\n", since)
+	if wrong == 0 {
+		_, _ = fmt.Fprintln(out, "no reading after it is anomalous: only false alarms are measured")
+	}
+	_, _ = fmt.Fprintf(out, "%-44s %8s %10s %12s %10s %8s\n", "", "budget", "caught", "delay", "false", "PR AUC")
+	for _, d := range detectors {
+		name, area := d.name, "-"
+		if wrong > 0 {
+			area = fmt.Sprintf("%.3f", trial.PRAUC(tracks, d.scores, now))
+		}
+		for _, budget := range trial.Budgets() {
+			threshold := trial.Learned(tracks, d.scores, budget, now)
+			switch {
+			case d.scores[0].By != nil:
+				threshold = anomaly.Alarm(budget)
+			case strings.HasPrefix(d.name, "limits"):
+				threshold = 0.5
+			}
+			o := trial.Measure(tracks, d.scores, threshold, now)
+			caught, delay := "-", "-"
+			if o.Events > 0 {
+				caught = fmt.Sprintf("%3d of %-3d", o.Caught, o.Events)
+			}
+			if o.Caught > 0 {
+				delay = o.Delay.Round(time.Second).String()
+			}
+			_, _ = fmt.Fprintf(out, "%-44s %8g %10s %12s %10.1f %8s\n", name, budget, caught, delay, o.False, area)
+			name, area = "", ""
+		}
+	}
 }

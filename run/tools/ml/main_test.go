@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,10 @@ func TestCommands(t *testing.T) {
 	if err := run(t.Context(), []string{"evaluate", "-truth", file, file}, &bytes.Buffer{}, noon); err == nil {
 		t.Error("took readings for the truth")
 	}
+	write("truth.csv", string(truth)+"cooling,cooling fails,room1,elsewhere,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\n")
+	if err := run(t.Context(), []string{"evaluate", "-truth", in("truth.csv"), file}, &bytes.Buffer{}, noon); err == nil || !strings.Contains(err.Error(), `"elsewhere"`) {
+		t.Errorf("a truth of another site: %v", err)
+	}
 }
 
 func TestEvaluateOddSeries(t *testing.T) {
@@ -131,6 +136,57 @@ func TestEvaluateOddSeries(t *testing.T) {
 		if refused != (err != nil) {
 			t.Errorf("to %s: %v", last, err)
 		}
+	}
+}
+
+func TestSimulateNothing(t *testing.T) {
+	t.Parallel()
+	for _, nothing := range [][]string{{"-nodes", "0"}, {"-nodes", "-1"}, {"-readings", "0"}, {"-readings", "-5"}} {
+		if err := run(t.Context(), append([]string{"simulate"}, nothing...), &bytes.Buffer{}, noon); err == nil {
+			t.Errorf("%v is accepted", nothing)
+		}
+	}
+}
+
+// What is not labelled is not taken for healthy, and where nothing can be found it says so.
+func TestEvaluateLabels(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		a, b       func(i int) string // labels
+		want, none string
+	}{
+		"one node without labels": {
+			a: func(i int) string { return strconv.Itoa(i / 60 % 2) }, b: func(int) string { return "" },
+			want: "not measured for want of labels: b\nreadings                     600, ", none: "nothing is measured",
+		},
+		"nothing anomalous": {
+			a: func(int) string { return "0" }, b: func(int) string { return "0" },
+			want: "no reading after it is anomalous: only false alarms are measured", none: "  0 of 0",
+		},
+		"everything anomalous": {
+			a: func(int) string { return "1" }, b: func(int) string { return "1" },
+			want: "nothing is measured: all of the ", none: "1.000",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "labels.csv")
+			var b strings.Builder
+			b.WriteString("node_id,timestamp,temperature,label\n")
+			for i := range 600 {
+				at := noon().Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+				for node, label := range map[string]string{"a": c.a(i), "b": c.b(i)} {
+					b.WriteString(node + "," + at + "," + decimal(20+3*math.Sin(float64(i)/40)+0.1*float64(i%7)) + "," + label + "\n")
+				}
+			}
+			if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := said(t, "evaluate", file)
+			if !strings.Contains(got, c.want) || strings.Contains(got, c.none) {
+				t.Errorf("%q is missing or %q is there in\n%s", c.want, c.none, got)
+			}
+		})
 	}
 }
 
@@ -185,6 +241,21 @@ func TestNAB(t *testing.T) {
 	}
 	if odd := strings.Split(lines[251], ","); odd[0] != "2026-03-03 16:10:00" || odd[2] != "1" || odd[3] != "1" {
 		t.Errorf("%q", odd)
+	}
+	for _, c := range []struct{ file, windows, want string }{
+		{"", "", "row 1"},
+		{"value\n1\n", "", "row 1"},
+		{"timestamp,value\n2026-03-03 12:00:00,1\n2026-03-03 12:01:00,NaN\n", "", "row 3"},
+		{"timestamp,value\n2026-03-03 12:00:00,inf\n", "", "row 2"},
+		{"timestamp,value\n", `["2026-03-03 12:00:00", "2026-03-03 12:01"]`, "one.csv, window 1"},
+		{"timestamp,value\n", `["2026-03-03 12:00:00"]`, "one.csv, window 1"},
+	} {
+		write("data/realKnownCause/one.csv", c.file)
+		write("labels/combined_windows.json", `{"realKnownCause/one.csv": [`+c.windows+`]}`)
+		err := run(t.Context(), []string{"evaluate", "-nab", folder}, &bytes.Buffer{}, noon)
+		if err == nil || !strings.Contains(err.Error(), "one.csv") || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q, windows %q: %v", c.file, c.windows, err)
+		}
 	}
 	if err := run(t.Context(), []string{"evaluate", "-nab", t.TempDir()}, &bytes.Buffer{}, noon); err == nil {
 		t.Error("scored a folder without the benchmark")
