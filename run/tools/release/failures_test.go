@@ -31,6 +31,32 @@ func TestFailedApply(t *testing.T) {
 	c.begin(t, "b2", next, folders).want(true, next.live(), nil)
 }
 
+// TestNewMetrics has Google not know a new metric when the alert on it is made: the rest is
+// planned and applied again, some times and no more, and only when nothing else failed.
+func TestNewMetrics(t *testing.T) {
+	t.Parallel()
+	first := pipeline("api:1", "ingest:1", "detect:1")
+	c, folders := released(t, first)
+	watched := pipeline("api:2", "ingest:2-watched", "detect:2-watched")
+	r := c.begin(t, "b1", watched, folders)
+	r.environ = append(r.environ, "METRIC_PAUSE=0")
+	r.want(true, watched.live(), nil)
+	if got := strings.Count(r.log.String(), "Google does not know a new metric yet: the rest is applied in 0 s."); got != 2 {
+		t.Errorf("%d repetitions:\n%s", got, r.log.String())
+	}
+
+	r = c.begin(t, "b2", pipeline("api:3", "ingest:3-watched", "detect:3-watched"), folders)
+	r.environ = append(r.environ, "METRIC_PAUSE=0", "METRIC_TRIES=2")
+	r.want(false, watched.live(), nil)
+	r.says("ingest: rolled back")
+	r.says("detect: rolled back")
+
+	r = c.begin(t, "b3", pipeline("api:4-broken", "ingest:4-watched", "detect:2-watched"), folders)
+	r.environ = append(r.environ, "METRIC_PAUSE=0")
+	r.want(false, watched.live(), nil)
+	r.says("ingest: rolled back") // which the first of the applies has changed
+}
+
 // TestFailedSmokeTest rolls back what this release has changed and nothing else,
 // least of all what somebody has changed since.
 func TestFailedSmokeTest(t *testing.T) {

@@ -164,6 +164,7 @@ func applyTerraform(flags map[string]string, path string) error {
 }
 
 // change applies component by component, the API last, and notes down how far it came.
+// After one whose image is "-watched" it fails once, as if an alert's metric were too new.
 func change(current tfState, desired map[string]string) (err error) {
 	components := slices.Sorted(maps.Keys(desired))
 	for component := range current.Images {
@@ -184,8 +185,14 @@ func change(current tfState, desired map[string]string) (err error) {
 		if err = deploy(append([]string{component}, strings.Fields(desired[component])...)); err != nil {
 			break
 		}
+		early := strings.HasSuffix(desired[component], "-watched") && current.Images[component] != desired[component]
 		if current.Images[component] = desired[component]; desired[component] == "" {
 			delete(current.Images, component)
+		}
+		if early {
+			err = errors.New(`Error: Error creating AlertPolicy: googleapi: Error 404: Cannot find metric(s) that match type = "logging.googleapis.com/user/coldaisle/dark". ` +
+				"If a metric was created recently, it could take up to 10 minutes to become available. Please wait and retry your request.")
+			break
 		}
 	}
 	current.Serial++
