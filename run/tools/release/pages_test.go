@@ -145,11 +145,12 @@ func (s *pageState) commands() map[string]command {
 	known := commands()
 	upload := known["storage cp"].run
 	maps.Copy(known, map[string]command{
-		"services enable":                {everywhere, 3, s.made("APIs")},
-		"beta services identity create":  {everywhere + "service", 0, s.made("Pub/Sub's account", "APIs")},
-		"auth application-default login": {"impersonate-service-account", 0, s.made("login")},
-		"compute ssl-certificates list":  {everywhere + "global!", 0, looks},
-		"dns record-sets create":         {"type ttl rrdatas zone", 1, s.made("A record")},
+		"services enable":                  {everywhere, 3, s.made("APIs")},
+		"beta services identity create":    {everywhere + "service", 0, s.made("Pub/Sub's account", "APIs")},
+		"auth application-default login":   {"impersonate-service-account", 0, s.made("login")},
+		"compute networks peerings delete": {everywhere + "network", 1, s.made("no peering")},
+		"compute ssl-certificates list":    {everywhere + "global!", 0, looks},
+		"dns record-sets create":           {"type ttl rrdatas zone", 1, s.made("A record")},
 		"projects describe": {everywhere, 1, func(g gcloud) error {
 			return g.print(map[string]any{"projectNumber": "1"})
 		}},
@@ -406,6 +407,9 @@ func (s *pageState) terraform(arguments []string) error {
 	default:
 		if !strings.Contains(s.Applied, "deletion_protection=false") || len(s.Tables) > 0 || s.Buckets[project+"-models"] {
 			return errors.New("it is protected, or there is something in it")
+		}
+		if !slices.Contains(s.Made, "no peering") {
+			return errors.New("the network has a peering")
 		}
 		clear(s.Instances)
 		return errors.Join(deploy([]string{"api"}), deploy([]string{"ingest"}), deploy([]string{"detect"}))
