@@ -49,13 +49,15 @@ module "topic" {
 }
 
 # The probe: a reading that the system publishes itself, by which it knows how late
-# readings are. Without a timestamp its publish time counts.
+# readings are. Without a timestamp its publish time counts. Before there is an image to
+# migrate with, the database has no tables: functions would fail.
 resource "google_cloud_scheduler_job" "probe" {
   project     = var.project_id
   region      = var.region
   name        = "coldaisle-probe"
   description = "Publishes a reading of coldaisle.probe each minute."
   schedule    = "* * * * *"
+  paused      = var.api_image == ""
 
   pubsub_target {
     topic_name = module.topic["data"].id
@@ -66,7 +68,7 @@ resource "google_cloud_scheduler_job" "probe" {
   depends_on = [module.services]
 }
 
-# The hour is in UTC: calibrations are of whole days in UTC.
+# The hour is in UTC: calibrations are of whole days in UTC. It waits for tables as the probe does.
 resource "google_cloud_scheduler_job" "refresh" {
   project     = var.project_id
   region      = var.region
@@ -74,6 +76,7 @@ resource "google_cloud_scheduler_job" "refresh" {
   description = "Asks for the calibrations of all customers. It is no training run."
   schedule    = "30 0 * * *"
   time_zone   = "Etc/UTC"
+  paused      = var.api_image == ""
 
   pubsub_target {
     topic_name = module.topic["model-retraining"].id

@@ -89,6 +89,11 @@ run "whole" {
   }
 
   assert {
+    condition     = !google_cloud_scheduler_job.probe.paused && !google_cloud_scheduler_job.refresh.paused
+    error_message = "A schedule is paused while the system runs."
+  }
+
+  assert {
     condition     = output.api_uri == "https://api-abc123-ew.a.run.app" && output.api_next_uri == "https://next---api-abc123-ew.a.run.app" && module.api.traffic == { next = 100 }
     error_message = "A release does not look at the newest revision, or the API's requests do not go there."
   }
@@ -242,6 +247,11 @@ run "before_there_is_an_image" {
   assert {
     condition     = length(output.functions) == 4 && !contains(keys(output.alert_policies), "uptime")
     error_message = "The first apply must make everything but the API and what watches it."
+  }
+
+  assert {
+    condition     = google_cloud_scheduler_job.probe.paused && google_cloud_scheduler_job.refresh.paused
+    error_message = "A schedule publishes before the database has tables."
   }
 }
 
