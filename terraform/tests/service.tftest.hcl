@@ -253,6 +253,7 @@ run "monitoring" {
       dead_letter          = "pubsub.googleapis.com/subscription/num_undelivered_messages COMPARISON_GT 0 0s"
       function_errors      = "run.googleapis.com/request_count COMPARISON_GT 10 0s"
       gateway_clock        = "logging.googleapis.com/user/coldaisle/gateway_clock_off COMPARISON_GT 0 300s"
+      hourly_failed        = "logging.googleapis.com/user/coldaisle/hourly_failed COMPARISON_GT 0 0s"
       messages_refused     = "logging.googleapis.com/user/coldaisle/dead_letters COMPARISON_GT 0 0s"
       no_readings          = "logging.googleapis.com/user/coldaisle/readings_stored COMPARISON_LT 1 900s"
       oldest_unacked       = "pubsub.googleapis.com/subscription/oldest_unacked_message_age COMPARISON_GT 300 300s"
@@ -272,6 +273,11 @@ run "monitoring" {
       "coldaisle/readings_stored"   = "jsonPayload.readings_stored>0"
     }
     error_message = "A metric counts other entries of the log than the components write."
+  }
+
+  assert {
+    condition     = google_logging_metric.hourly.filter == "resource.type=\"bigquery_dts_config\" AND severity>=ERROR" && strcontains(google_monitoring_alert_policy.this["hourly_failed"].conditions[0].condition_threshold[0].filter, "resource.type = \"bigquery_dts_config\"")
+    error_message = "Runs of the scheduled query that failed are not told."
   }
 
   assert {

@@ -52,6 +52,21 @@ resource "google_logging_metric" "dead_letters" {
   }
 }
 
+# Runs of BigQuery's scheduled query that failed. BigQuery tells nobody of them whose account
+# is a service's.
+resource "google_logging_metric" "hourly" {
+  project     = var.project_id
+  name        = "coldaisle/hourly_failed"
+  description = "Errors of runs of the scheduled query that keeps the hourly aggregates."
+  filter      = "resource.type=\"bigquery_dts_config\" AND severity>=ERROR"
+
+  metric_descriptor {
+    metric_kind = "DELTA"
+    value_type  = "INT64"
+    unit        = "1"
+  }
+}
+
 # The functions write what they counted once a minute; an entry is a minute with
 # readings that were dated anew.
 resource "google_logging_metric" "clamped" {

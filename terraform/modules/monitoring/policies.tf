@@ -69,6 +69,18 @@ locals {
       threshold         = 0
       duration_seconds  = 0
     }
+    hourly_failed = {
+      title             = "The hourly aggregates are not kept"
+      runbook           = "A run of BigQuery's scheduled query failed; its log says why. Long charts and statistics read raw readings instead, which costs more, and do not show what came late."
+      metric            = "logging.googleapis.com/user/${google_logging_metric.hourly.name}"
+      filter            = "resource.type = \"bigquery_dts_config\""
+      alignment_seconds = 300
+      aligner           = "ALIGN_DELTA"
+      reducer           = "REDUCE_SUM"
+      group             = []
+      threshold         = 0
+      duration_seconds  = 0
+    }
     function_errors = {
       title             = "A function fails"
       runbook           = "A function answers with 5xx, and Pub/Sub delivers those messages again. Its log names the cause; the database or BigQuery may be unavailable."
@@ -181,7 +193,7 @@ resource "google_monitoring_alert_policy" "this" {
   display_name          = "Coldaisle: ${each.value.title}"
   combiner              = "OR"
   notification_channels = local.channels
-  severity              = contains(["readings_clamped", "gateway_clock", "site_dark", "database_disk", "database_connections", "api_latency"], each.key) ? "WARNING" : "ERROR"
+  severity              = contains(["readings_clamped", "hourly_failed", "gateway_clock", "site_dark", "database_disk", "database_connections", "api_latency"], each.key) ? "WARNING" : "ERROR"
 
   conditions {
     display_name = each.value.title
