@@ -36,7 +36,8 @@ type cloud struct {
 
 	mu         sync.Mutex
 	generation int64
-	objects    map[string]object // live ones, by bucket/name
+	objects    map[string]object   // live ones, by bucket/name
+	noncurrent map[string][]object // the versions before them: all buckets are versioned, as that of the state is
 	services   map[string]*service
 	job        *job
 	builds     map[string]buildState
@@ -58,6 +59,8 @@ type cloud struct {
 	smoked int
 	// refused, if not nil, is told of an object whose precondition did not hold.
 	refused func(key string)
+	// forbidden has all reading of objects refused.
+	forbidden bool
 	// history is every change of traffic, as SERVICE REVISION.
 	history []string
 }
@@ -96,7 +99,7 @@ type buildState struct{ Status, CreateTime string }
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
 	c := &cloud{
-		t: t, objects: map[string]object{}, services: map[string]*service{}, builds: map[string]buildState{},
+		t: t, objects: map[string]object{}, noncurrent: map[string][]object{}, services: map[string]*service{}, builds: map[string]buildState{},
 		components: map[string][]string{}, users: map[string]bool{},
 	}
 	server := httptest.NewServer(c.routes())
@@ -323,18 +326,64 @@ func (o object) render(bucket, name string) map[string]any {
 }
 
 func (c *cloud) listObjects(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+	if c.forbidden {
+		return nil, &fault{http.StatusForbidden, "no permission"}
+	}
 	items := []any{}
-	for _, key := range slices.Sorted(maps.Keys(c.objects)) {
-		if name, ok := strings.CutPrefix(key, r.PathValue("bucket")+"/"); ok && strings.HasPrefix(name, r.FormValue("prefix")) {
-			items = append(items, c.objects[key].render(r.PathValue("bucket"), name))
+	keys := maps.Clone(c.noncurrent)
+	for key := range c.objects {
+		keys[key] = nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		name, ok := strings.CutPrefix(key, r.PathValue("bucket")+"/")
+		if !ok || !strings.HasPrefix(name, r.FormValue("prefix")) {
+			continue
+		}
+		for _, version := range c.versions(key) {
+			if strings.EqualFold(r.FormValue("versions"), "true") || version.generation == c.objects[key].generation {
+				items = append(items, version.render(r.PathValue("bucket"), name))
+			}
 		}
 	}
 	return map[string]any{"kind": "storage#objects", "items": items}, nil
 }
 
+// versions are all of an object, the live one last.
+func (c *cloud) versions(key string) []object {
+	versions := slices.Clone(c.noncurrent[key])
+	if live, ok := c.objects[key]; ok {
+		versions = append(versions, live)
+	}
+	return versions
+}
+
+// store makes a new live version of an object, of which the one before stays.
+func (c *cloud) store(key string, content []byte) {
+	c.retire(key)
+	c.generation++
+	c.objects[key] = object{generation: c.generation, content: content}
+}
+
+// retire leaves an object without a live version.
+func (c *cloud) retire(key string) {
+	c.noncurrent[key] = c.versions(key)
+	delete(c.objects, key)
+}
+
 func (c *cloud) getObject(w http.ResponseWriter, r *http.Request) (any, *fault) {
-	o, ok := c.objects[r.PathValue("bucket")+"/"+r.PathValue("object")]
-	if generation := r.FormValue("generation"); !ok || generation != "" && generation != strconv.FormatInt(o.generation, 10) {
+	if c.forbidden {
+		return nil, &fault{http.StatusForbidden, "no permission"}
+	}
+	key := r.PathValue("bucket") + "/" + r.PathValue("object")
+	o, ok := c.objects[key]
+	if generation := r.FormValue("generation"); generation != "" {
+		versions := c.versions(key)
+		index := slices.IndexFunc(versions, func(o object) bool { return generation == strconv.FormatInt(o.generation, 10) })
+		if ok = index >= 0; ok {
+			o = versions[index]
+		}
+	}
+	if !ok {
 		return nil, notFound()
 	}
 	if r.FormValue("alt") != "media" && strings.HasPrefix(r.URL.Path, "/storage/") {
@@ -367,7 +416,7 @@ func (c *cloud) deleteObject(w http.ResponseWriter, r *http.Request) (any, *faul
 	if refused := c.precondition(r, key); refused != nil {
 		return nil, refused
 	}
-	delete(c.objects, key)
+	c.retire(key)
 	w.WriteHeader(http.StatusNoContent)
 	return nil, nil
 }
@@ -395,8 +444,7 @@ func (c *cloud) putObject(_ http.ResponseWriter, r *http.Request) (any, *fault) 
 	if refused := c.precondition(r, key); refused != nil {
 		return nil, refused
 	}
-	c.generation++
-	c.objects[key] = object{generation: c.generation, content: content}
+	c.store(key, content)
 	return c.objects[key].render(r.PathValue("bucket"), metadata.Name), nil
 }
 
@@ -612,14 +660,13 @@ func (c *cloud) object(name string) string {
 func (c *cloud) put(name, content string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.generation++
-	c.objects[bucket+"/"+name] = object{generation: c.generation, content: []byte(content)}
+	c.store(bucket+"/"+name, []byte(content))
 }
 
 func (c *cloud) remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.objects, bucket+"/"+name)
+	c.retire(bucket + "/" + name)
 }
 
 // setBuild gives a build a status. One of the tests' own, b12, began at second 12.

@@ -38,6 +38,7 @@ func commands() map[string]command {
 		"storage cp":                  {"if-generation-match", 2, gcloud.copyObject},
 		"storage rm":                  {"if-generation-match", 1, gcloud.removeObject},
 		"storage cat":                 {"", 1, gcloud.printObject},
+		"storage objects describe":    {everywhere, 1, gcloud.describeObject},
 		"storage objects list":        {everywhere, 1, gcloud.listObjects},
 		"builds describe":             {run, 1, gcloud.describeBuild},
 		"run services list":           {run, 0, gcloud.listServices},
@@ -232,13 +233,29 @@ func (g gcloud) printObject() error {
 	return err
 }
 
+func (g gcloud) describeObject() error {
+	bucket, name, generation, err := place(g.arguments[0])
+	if err != nil {
+		return err
+	}
+	var answer any
+	err = call(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(name)+"?generation="+generation, nil, &answer)
+	if err != nil && strings.HasPrefix(err.Error(), "HTTPError 404") {
+		return fmt.Errorf("%s not found: 404.", g.arguments[0])
+	} else if err != nil {
+		return err
+	}
+	return g.print(answer)
+}
+
+// listObjects lists noncurrent versions too, without being asked.
 func (g gcloud) listObjects() error {
 	bucket, name, _, err := place(g.arguments[0])
 	if err != nil {
 		return err
 	}
 	var answer struct{ Items []any }
-	if err := call(http.MethodGet, "/storage/v1/b/"+bucket+"/o?prefix="+url.QueryEscape(name), nil, &answer); err != nil {
+	if err := call(http.MethodGet, "/storage/v1/b/"+bucket+"/o?versions=true&prefix="+url.QueryEscape(name), nil, &answer); err != nil {
 		return err
 	}
 	answer.Items = slices.DeleteFunc(answer.Items, func(item any) bool { return field(item, "name") != name })

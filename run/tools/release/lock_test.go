@@ -108,7 +108,7 @@ func TestStateIsLocked(t *testing.T) {
 		defer c.mu.Unlock()
 		c.refused = func(key string) {
 			if refusals++; refusals == 2 {
-				delete(c.objects, key)
+				c.retire(key)
 			}
 		}
 	}
@@ -116,4 +116,42 @@ func TestStateIsLocked(t *testing.T) {
 	if c.object(lockPath) != "" {
 		t.Error("terraform did not ask for the lock")
 	}
+}
+
+// TestSecondLock takes the lock and gives it back twice, and breaks it: each time the
+// versioned bucket keeps a version more of it.
+func TestSecondLock(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	secondLock(t, c, c.machine(t, nil))
+}
+
+func secondLock(t *testing.T, c *cloud, folders map[string]string) {
+	t.Helper()
+	r := c.begin(t, "b1", pipeline("api:1", "ingest:1", "detect:1"), folders)
+	lock := func(verbs ...string) {
+		t.Helper()
+		for _, verb := range verbs {
+			if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/lock "+verb+" "+project); err != nil {
+				t.Fatalf("%s: %v\n%s", verb, err, r.log.String())
+			}
+			if held := verb == "acquire" || verb == "check"; held != (c.object("release/lock") != "") {
+				t.Fatalf("after %s the lock is %q\n%s", verb, c.object("release/lock"), r.log.String())
+			}
+		}
+	}
+	c.put("release/last", "2026-11-20T11:00:00Z\n")
+	c.put("release/last", "2026-11-20T12:00:00Z\n")
+	lock("acquire", "check", "release", "acquire", "check", "release", "show", "acquire", "break")
+	r.says("Nobody has the lock.\nThe lock is ours: build b1 global, 2026-11-20T12:00:01.123456Z.\nbuild b1 global\n")
+	// No answer is not the same as nobody.
+	c.mu.Lock()
+	c.forbidden = true
+	c.mu.Unlock()
+	for _, verb := range []string{"check", "show", "break", "release"} {
+		if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/lock "+verb+" "+project); err == nil {
+			t.Errorf("%s: the bucket refuses, and it succeeded\n%s", verb, r.log.String())
+		}
+	}
+	r.says("gs://" + bucket + "/release/lock cannot be read.")
 }

@@ -101,6 +101,12 @@ func TestReleasesWithTheRealTools(t *testing.T) {
 		}
 	})
 
+	t.Run("the lock twice", func(t *testing.T) {
+		t.Parallel()
+		c, folders := begin(t, "gcloud")
+		secondLock(t, c, folders)
+	})
+
 	t.Run("a stale plan", func(t *testing.T) {
 		t.Parallel()
 		c, folders := begin(t, "terraform")

@@ -82,6 +82,20 @@ func TestOverlappingReleases(t *testing.T) {
 	}
 }
 
+// TestReleasesInARow has each release find the objects of the ones before it, of which the
+// bucket keeps every version.
+func TestReleasesInARow(t *testing.T) {
+	t.Parallel()
+	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	for _, n := range []string{"2", "3"} {
+		v := pipeline("api:"+n, "ingest:"+n, "detect:"+n)
+		c.begin(t, "b"+n, v, folders).want(true, v.live(), nil)
+	}
+	if last := c.object("release/last"); last != "2026-11-20T12:00:03.123456Z\n" {
+		t.Errorf("the newest release began %q", last)
+	}
+}
+
 // TestStalePlanChangesNothing has somebody apply by hand, without the lock, between
 // a release's plan and its apply. Terraform refuses the plan. The release has changed
 // nothing, so there is nothing that it may take back.
