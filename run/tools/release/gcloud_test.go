@@ -241,7 +241,7 @@ func (g gcloud) describeObject() error {
 	var answer any
 	err = call(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(name)+"?generation="+generation, nil, &answer)
 	if err != nil && strings.HasPrefix(err.Error(), "HTTPError 404") {
-		return fmt.Errorf("%s not found: 404.", g.arguments[0])
+		return fmt.Errorf("%s not found: 404", g.arguments[0])
 	} else if err != nil {
 		return err
 	}
