@@ -13,7 +13,7 @@ type Config struct {
 	DataTopic      string        `env:"DATA_TOPIC"         envDefault:"data"        help:"topic that takes the readings"`
 	Port           int           `env:"PORT"               envDefault:"8080"        help:"where nodes call"`
 	OutboxDir      string        `env:"OUTBOX_DIR"         envDefault:"outbox"      help:"folder that keeps readings while Pub/Sub is away"`
-	OutboxMaxBytes int64         `env:"OUTBOX_MAX_BYTES"                            help:"its bound; 30 bytes or so are a reading"`
+	OutboxMaxBytes int64         `env:"OUTBOX_MAX_BYTES"   envDefault:"1073741824"  help:"its bound; a reading takes about 100 bytes"`
 	NodeRate       float64       `env:"NODE_RATE"          envDefault:"50"          help:"requests a second that one node may make, 0 for any number"`
 	NodeBurst      int           `env:"NODE_BURST"         envDefault:"100"         help:"how many of them may come at once"`
 	AddressRate    float64       `env:"ADDRESS_RATE"       envDefault:"1000"        help:"requests a second that one address may make, 0 for any number"`
@@ -26,21 +26,19 @@ type Config struct {
 	Announce       bool          `env:"MDNS"               envDefault:"true"        help:"let nodes find the gateway by multicast DNS"`
 	NodeMetrics    bool          `env:"NODE_METRICS"       envDefault:"false"       help:"let /metrics have what each node measures"`
 	LogLevel       string        `env:"LOG_LEVEL"          envDefault:"info"        help:"debug, info, warn or error"`
-}
 
-// connections are the variables that Google's libraries read.
-type connections struct {
+	// Google's libraries read these too.
 	CredentialsFile string `env:"GOOGLE_APPLICATION_CREDENTIALS" help:"file of the gateway's identity at Google"`
 	Emulator        string `env:"PUBSUB_EMULATOR_HOST"           help:"address of an emulator in the place of Pub/Sub, without credentials"`
 }
 
 const minOutbox = 1 << 20
 
-// minToken keeps a site token from being guessed by whoever hears what it proves.
+// minToken is the shortest site token: a shorter one could be guessed from the proofs on the network.
 const minToken = 16
 
-// Names of Google's. A wrong one is told at once, instead of by each reading that
-// Pub/Sub then refuses (https://cloud.google.com/pubsub/docs/pubsub-basics#resource_names).
+// Google's rules for names. A wrong name stops the start, instead of every publish
+// (https://cloud.google.com/pubsub/docs/pubsub-basics#resource_names).
 const (
 	projectName = `^[A-Za-z0-9][A-Za-z0-9._:-]*$`
 	topicName   = `^[A-Za-z][A-Za-z0-9._~+%-]{2,254}$`

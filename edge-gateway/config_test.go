@@ -22,12 +22,12 @@ func TestUsage(t *testing.T) {
 	if err := usage(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"monitor-gateway doctor", "version", "PROJECT_ID", "(required)", "OUTBOX_MAX_BYTES", "268435456", "GOOGLE_APPLICATION_CREDENTIALS"} {
+	for _, text := range []string{"monitor-gateway doctor", "version", "PROJECT_ID", "(required)", "OUTBOX_MAX_BYTES", "1073741824", "GOOGLE_APPLICATION_CREDENTIALS"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("no %q in:\n%s", text, out.String())
 		}
 	}
-	for _, s := range variables() {
+	for _, s := range config.Describe[Config]() {
 		if s.Help == "" {
 			t.Errorf("%s is not explained", s.Name)
 		}
@@ -75,7 +75,7 @@ func TestUnknown(t *testing.T) {
 	if got := unknown([]string{"PROJECT_ID=site", "PORT=8080"}, installation{t.TempDir()}); got != nil {
 		t.Errorf("of right settings it says %q", got)
 	}
-	_, _, err := loadSettings([]string{"PROJECTID=s3cr3t"}, installation{t.TempDir()})
+	_, err := loadSetup([]string{"PROJECTID=s3cr3t"}, installation{t.TempDir()})
 	if err == nil || err.Error() != "PROJECT_ID is required and not set\nPROJECTID is not a setting, PROJECT_ID is" {
 		t.Errorf("a misspelt setting that is needed: %v", err)
 	}
@@ -110,7 +110,7 @@ func TestDefaultsAreTheSameEverywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defaults := map[string]string{}
-	for _, v := range variables() {
+	for _, v := range config.Describe[Config]() {
 		defaults[v.Name] = v.Default
 	}
 	compared := 0
@@ -127,21 +127,23 @@ func TestDefaultsAreTheSameEverywhere(t *testing.T) {
 	if compared < 5 {
 		t.Errorf("only %d variables in environment.example", compared)
 	}
-	s, _, err := loadSettings([]string{"PROJECT_ID=site"}, installation{t.TempDir()})
-	if err != nil || s.OutboxMaxBytes != outbox.DefaultMaxBytes {
-		t.Errorf("OUTBOX_MAX_BYTES is %d by default, the outbox's own default %d; %v", s.OutboxMaxBytes, outbox.DefaultMaxBytes, err)
+	for _, environ := range [][]string{{"PROJECT_ID=site"}, {"PROJECT_ID=site", "OUTBOX_MAX_BYTES=0"}, {"PROJECT_ID=site", "OUTBOX_MAX_BYTES="}} {
+		s, err := loadSetup(environ, installation{t.TempDir()})
+		if err != nil || s.OutboxMaxBytes != outbox.DefaultMaxBytes {
+			t.Errorf("%q: OUTBOX_MAX_BYTES is %d, the outbox's own default %d; %v", environ, s.OutboxMaxBytes, outbox.DefaultMaxBytes, err)
+		}
 	}
 }
 
 func TestNamesOfGoogle(t *testing.T) {
 	t.Parallel()
 	for _, environ := range [][]string{{"PROJECT_ID=site", "DATA_TOPIC=da ta"}, {"PROJECT_ID=site", "DATA_TOPIC=projects/site/topics/data"}, {"PROJECT_ID=my site"}} {
-		if _, _, err := loadSettings(environ, installation{t.TempDir()}); err == nil {
+		if _, err := loadSetup(environ, installation{t.TempDir()}); err == nil {
 			t.Errorf("%q is taken", environ)
 		}
 	}
 	for _, environ := range [][]string{{"PROJECT_ID=example.com:site-1", "DATA_TOPIC=data"}, {"PROJECT_ID=site", "DATA_TOPIC=data-v1.2_x"}} {
-		if _, _, err := loadSettings(environ, installation{t.TempDir()}); err != nil {
+		if _, err := loadSetup(environ, installation{t.TempDir()}); err != nil {
 			t.Errorf("%q: %v", environ, err)
 		}
 	}

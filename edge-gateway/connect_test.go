@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/golang-jwt/jwt/v5"
@@ -30,6 +29,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 const account = "gateway@site.iam.gserviceaccount.com"
@@ -70,12 +70,8 @@ func TestCredentialsCome(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", path)
 	var log logtest.Buffer
 	logger := logging.New(&log, slog.LevelInfo, "")
-	topic := &connecting{
-		open: func() (*pubsub.Client, error) {
-			return pubsub.NewClient(context.WithoutCancel(t.Context()), testProject, options...)
-		},
-		topic: testTopic, timeout: 4 * time.Second, every: time.Millisecond, clock: time.Now, log: logger, attempts: &gateway.Attempts{},
-	}
+	topic := newTopic(t.Context(), Config{ProjectID: testProject, DataTopic: testTopic, PublishTimeout: 4 * time.Second, ProbeEvery: time.Millisecond},
+		nil, time.Now, logger, options...)
 	t.Cleanup(topic.close)
 	box, err := outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now})
 	if err != nil {
@@ -83,7 +79,7 @@ func TestCredentialsCome(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = box.Close() })
 	site := gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, topic, box, time.Now, logger)
-	_, missing := topic.connect(t.Context())
+	missing := topic.await(t.Context())
 	site.Unreachable(t.Context(), missing)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -167,7 +163,7 @@ func TestFaultsKeepTheirKind(t *testing.T) {
 		t.Cleanup(func() { _ = server.Close() })
 		return server.Addr
 	}
-	closed := fmt.Sprintf("127.0.0.1:%d", pubsubtest.FreePort(t))
+	closed := fmt.Sprintf("127.0.0.1:%d", tooltest.FreePort(t))
 	for kind, endpoint := range map[string]string{
 		"refused": closed, "dns": "passthrough:///no.such.host.invalid:443",
 		"permission": injected(codes.PermissionDenied), "quota": injected(codes.ResourceExhausted),
@@ -193,15 +189,9 @@ func TestFaultsKeepTheirKind(t *testing.T) {
 // health.
 func faults(t *testing.T, endpoint string, timeout time.Duration) (metrics, health string) {
 	t.Helper()
-	attempts := &gateway.Attempts{}
-	options := append(gateway.ClientOptions(attempts), option.WithEndpoint(endpoint), option.WithoutAuthentication(),
+	topic := newTopic(t.Context(), Config{ProjectID: testProject, DataTopic: testTopic, PublishTimeout: timeout, ProbeEvery: time.Millisecond},
+		nil, time.Now, logging.Discard(), option.WithEndpoint(endpoint), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	topic := &connecting{
-		open: func() (*pubsub.Client, error) {
-			return pubsub.NewClient(context.WithoutCancel(t.Context()), testProject, options...)
-		},
-		topic: testTopic, timeout: timeout, every: time.Millisecond, clock: time.Now, log: logging.Discard(), attempts: attempts,
-	}
 	t.Cleanup(topic.close)
 	box, err := outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now})
 	if err != nil {
@@ -227,7 +217,7 @@ func faults(t *testing.T, endpoint string, timeout time.Duration) (metrics, heal
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	asked := checks(Config{OutboxDir: dir, OutboxMaxBytes: 1 << 20}, connections{Emulator: "x"}, fmt.Sprintf("127.0.0.1:%d", pubsubtest.FreePort(t)), time.Now)
+	asked := checks(Config{OutboxDir: dir, OutboxMaxBytes: 1 << 20, Port: tooltest.FreePort(t), Emulator: "x"}, time.Now)
 	results := func() map[string]error {
 		found := map[string]error{}
 		for _, c := range asked {

@@ -14,11 +14,11 @@ import (
 	"coldaisle.dev/edge-gateway/doctor"
 )
 
-// errProblemsFound is that the doctor has found problems, and has told them.
+// errProblemsFound ends the doctor after a report with problems.
 var errProblemsFound = errors.New("there are problems")
 
-// runDoctor is the subcommand doctor: it writes what it finds and fails when there
-// are problems.
+// runDoctor is the subcommand doctor: it writes its report and fails if that has
+// problems.
 func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	flags.SetOutput(out)
@@ -35,48 +35,39 @@ func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock
 	if *nodeOnly {
 		return writeReport(out, doctor.ExamineNetwork(ctx, c))
 	}
-	environ = withServiceEnvironment(environ, installation{"/"})
-	id, err := identity(environ)
+	s, err := loadSetup(withServiceEnvironment(environ, installation{"/"}), installation{"/"})
 	if err != nil {
 		return err
 	}
-	s, google, err := loadSettings(withIdentity(environ, id), installation{"/"})
-	if err != nil {
-		return err
+	if s.id != nil {
+		c.EnrolledAs = fmt.Sprintf("%s (%s) of %s", s.id.Name, s.id.GatewayID, s.id.Account)
 	}
-	if id != nil {
-		c.EnrolledAs = fmt.Sprintf("%s (%s) of %s", id.Name, id.GatewayID, id.Account)
-	}
-	c.Unknown = unknown(environ, installation{"/"})
-	c.ProjectID, c.Topic, c.Port = s.ProjectID, s.DataTopic, s.Port
+	c.Unknown, c.ProjectID, c.Topic, c.Port, c.MDNSDisabled = s.unknown, s.ProjectID, s.DataTopic, s.Port, !s.Announce
 	c.OutboxDir, c.OutboxMaxBytes = s.OutboxDir, s.OutboxMaxBytes
-	c.MDNSDisabled = !s.Announce
-	c.CredentialsFile, c.Emulator = google.CredentialsFile, google.Emulator
+	c.CredentialsFile, c.Emulator = s.CredentialsFile, s.Emulator
 	return writeReport(out, doctor.Examine(ctx, c))
 }
 
-// settled is how many times, a second apart, a degraded gateway is asked until it is left
-// alone: one that keeps no readings is failing once it knows that Pub/Sub takes none
-// either, which takes PUBLISH_TIMEOUT, 8 seconds at most.
+// settled is how many seconds a gateway may be degraded until it counts as healthy. One
+// whose outbox fails too becomes failing once a publish has failed, which takes
+// PUBLISH_TIMEOUT, 8 seconds at most.
 const settled = 10
 
-// healthy is the subcommand of scripts that have replaced the program: it waits a minute
-// at most until the gateway of this machine is well enough to be left alone. One whose
-// Pub/Sub is away is: the program before it would fare no better.
+// healthy is the subcommand of scripts that have replaced the program: it waits at most
+// a minute until this machine's gateway runs this version and is healthy, or degraded for
+// good: without Pub/Sub the version before would be no better.
 func healthy(ctx context.Context, environ []string) error {
-	environ = withServiceEnvironment(environ, installation{"/"})
-	id, err := identity(environ)
-	if err != nil {
-		return err
-	}
-	s, _, err := loadSettings(withIdentity(environ, id), installation{"/"})
+	s, err := loadSetup(withServiceEnvironment(environ, installation{"/"}), installation{"/"})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for degraded := 0; ; degraded++ {
-		state, err := doctor.State(ctx, s.Port)
+		state, version, err := doctor.State(ctx, s.Port)
+		if err == nil && version != buildVersion() {
+			err = fmt.Errorf("version %s runs, not %s", version, buildVersion())
+		}
 		if err != nil || state == "failing" {
 			degraded = 0
 		} else if state == "healthy" || degraded == settled {
@@ -100,8 +91,8 @@ func writeReport(out io.Writer, r *doctor.Report) error {
 	return nil
 }
 
-// withServiceEnvironment gives a person at a terminal the environment of the service that is
-// installed on this machine, unless they name a project of their own.
+// withServiceEnvironment adds the environment of the installed service, for a person at a
+// terminal, unless theirs names a project.
 func withServiceEnvironment(environ []string, at installation) []string {
 	named := func(variable string) bool { return strings.HasPrefix(variable, "PROJECT_ID=") }
 	settings := at.settings()

@@ -32,8 +32,8 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("no %q in:\n%s", text, out.String())
 		}
 	}
-	if p.health() == nil {
-		t.Error("the examined gateway does not answer any more")
+	if err := healthy(t.Context(), p.environ); err != nil {
+		t.Errorf("after the examination: %v", err)
 	}
 	_ = p.end(syscall.SIGKILL)
 	out.Reset()

@@ -8,14 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
+	"coldaisle.dev/edge-gateway/enrolment"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/config"
 )
 
-// installation is where an installed gateway has what, under a root.
+// installation locates the files of an installed gateway under a root.
 type installation struct{ root string }
 
 func (i installation) etc(name string) string {
@@ -45,52 +45,39 @@ func (i installation) settings() []string {
 	return assignments
 }
 
-// variables are those that the program and Google's libraries read.
-func variables() []config.Setting {
-	settings := slices.Concat(config.Describe[Config](), config.Describe[connections]())
-	for i := range settings {
-		if settings[i].Name == "OUTBOX_MAX_BYTES" {
-			settings[i].Default = strconv.Itoa(outbox.DefaultMaxBytes)
-		}
-	}
-	return settings
-}
-
-// unknown says of what is set that it is no setting: each variable of the
-// environment that looks like one of ours, and, in the file of the installation,
-// each that nothing here reads.
+// unknown reports what is set and is no setting: variables of the environment whose
+// names are close to one of ours, and all others in the installation's file.
 //
-// The gateway tells and starts all the same. What is misspelt has its default,
-// which serves; a gateway that does not start loses readings, perhaps after an
-// upgrade, and where nobody is near. A setting that it cannot do without, or with
-// a value that makes no sense, stops it.
+// The gateway logs them and starts: a misspelt setting has its default, and a gateway
+// that does not start loses readings where nobody is near. A required setting that is
+// missing, or an invalid value, stops it.
 func unknown(environ []string, installed installation) []string {
-	known := variables()
-	var told []string
-	tell := func(name, text string) {
+	known := config.Describe[Config]()
+	var reported []string
+	report := func(name, text string) {
 		if meant, found := config.Misspelt(name, known); found {
 			text = fmt.Sprintf("%s is not a setting, %s is", name, meant)
 		}
-		if text != "" && !slices.Contains(told, text) {
-			told = append(told, text)
+		if text != "" && !slices.Contains(reported, text) {
+			reported = append(reported, text)
 		}
 	}
 	for _, assignment := range environ {
 		name, _, _ := strings.Cut(assignment, "=")
-		tell(name, "")
+		report(name, "")
 	}
 	for _, assignment := range installed.settings() {
 		name, _, _ := strings.Cut(assignment, "=")
 		ours := slices.ContainsFunc(known, func(s config.Setting) bool { return s.Name == name })
 		if !ours && !ofLibraries(name) && slices.Contains(environ, assignment) {
-			tell(name, fmt.Sprintf("%s in %s is not a setting", name, installed.etc("environment")))
+			report(name, fmt.Sprintf("%s in %s is not a setting", name, installed.etc("environment")))
 		}
 	}
-	return told
+	return reported
 }
 
-// ofLibraries says of a variable that a part of the program reads it that is not
-// ours: Go's runtime, Google's libraries, TLS, and the way through a proxy.
+// ofLibraries reports whether a library reads a variable: Go's runtime, Google's
+// libraries, TLS and proxies.
 func ofLibraries(name string) bool {
 	upper := strings.ToUpper(name)
 	for _, prefix := range []string{"GO", "GRPC_", "CLOUDSDK_", "SSL_CERT_", "OTEL_", "TZ", "LANG", "LC_"} {
@@ -101,16 +88,43 @@ func ofLibraries(name string) bool {
 	return strings.HasSuffix(upper, "_PROXY")
 }
 
-// loadSettings reads the settings of the environment. When they do not do, its
-// error also tells what is misspelt: that may be the one that is missing.
-func loadSettings(environ []string, installed installation) (Config, connections, error) {
-	s, err := config.Load[Config](environ)
+// setup is the identity and the settings of a gateway.
+type setup struct {
+	Config
+
+	id      *enrolment.Identity // nil for an open gateway
+	unknown []string            // what is set and is no setting
+}
+
+// loadSetup reads the gateway's identity from its state folder, and the settings. An
+// enrolled gateway has project and topic from its identity. The error of invalid settings
+// includes the misspelt ones: the missing one may be among them.
+func loadSetup(environ []string, installed installation) (setup, error) {
+	id, err := enrolment.Load(folderOf(environ))
+	if err != nil {
+		return setup{}, err
+	}
+	if id != nil {
+		environ = append(slices.Clip(environ), "PROJECT_ID="+id.ProjectID, "DATA_TOPIC="+id.Topic)
+	}
+	s := setup{id: id, unknown: unknown(environ, installed)}
+	s.Config, err = config.Load[Config](environ)
 	s.OutboxMaxBytes = cmp.Or(s.OutboxMaxBytes, outbox.DefaultMaxBytes)
-	google, unread := config.Load[connections](environ)
-	if err = errors.Join(err, unread); err != nil {
-		for _, text := range unknown(environ, installed) {
+	if err != nil {
+		for _, text := range s.unknown {
 			err = errors.Join(err, errors.New(text))
 		}
 	}
-	return s, google, err
+	return s, err
+}
+
+// folderOf is the folder in which a gateway with these settings keeps its state.
+func folderOf(environ []string) string {
+	folder := ""
+	for _, assignment := range environ {
+		if value, ok := strings.CutPrefix(assignment, "OUTBOX_DIR="); ok {
+			folder = value // the last one holds
+		}
+	}
+	return cmp.Or(folder, "outbox")
 }

@@ -1,17 +1,7 @@
 // Command monitor-gateway is the edge gateway: one runs at each site, is found
 // by the site's sensor nodes through multicast DNS, takes their readings and
 // publishes them to Pub/Sub.
-//
-//	monitor-gateway           serves until SIGTERM or an interrupt
-//	monitor-gateway doctor    examines the gateway of this machine, its
-//	                          settings and its network, and says what is wrong
-//	monitor-gateway healthy   fails unless a gateway answers on this machine within
-//	                          a minute and neither loses readings nor is unreachable
-//	monitor-gateway enrol     makes the gateway a customer's, by a one-time code
-//	monitor-gateway version   prints what was built
-//	monitor-gateway help      prints what there is, and the settings
-//
-// Its environment is that of config.go.
+// monitor-gateway help lists its subcommands and settings.
 package main
 
 import (
@@ -52,7 +42,7 @@ func run(ctx context.Context, args, environ []string) error {
 	case args[0] == "doctor":
 		return runDoctor(ctx, args[1:], environ, os.Stdout, time.Now)
 	case len(args) > 1:
-		return fmt.Errorf("unknown arguments %q: monitor-gateway help tells what there is", args)
+		return fmt.Errorf("unknown arguments %q: see monitor-gateway help", args)
 	}
 	switch strings.TrimLeft(args[0], "-") {
 	case "healthy":
@@ -63,11 +53,11 @@ func run(ctx context.Context, args, environ []string) error {
 	case "help", "h":
 		return usage(os.Stdout)
 	default:
-		return fmt.Errorf("unknown argument %q: monitor-gateway help tells what there is", args[0])
+		return fmt.Errorf("unknown argument %q: see monitor-gateway help", args[0])
 	}
 }
 
-// buildVersion is the stamped version, or what the Go tool knows of the build.
+// buildVersion is the stamped version, or the one that the Go tool recorded.
 func buildVersion() string {
 	if info, ok := debug.ReadBuildInfo(); version == "" && ok {
 		return info.Main.Version

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -74,11 +75,11 @@ func BenchmarkResidentMemory(b *testing.B) {
 }
 
 // startLimit is how long a gateway with a full outbox may take to answer.
-const startLimit = time.Second
+const startLimit = 2 * time.Second
 
 // BenchmarkFullOutbox starts a gateway whose outbox has the default size and is full of
 // 1,000 nodes' readings: how long until it answers, with the windows of the last hour
-// restored, and how large it is then. The best of the starts counts, for the machine may
+// restored, until it has counted all of them, and how large it is. The best of the starts counts, for the machine may
 // have other work.
 func BenchmarkFullOutbox(b *testing.B) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
@@ -86,24 +87,28 @@ func BenchmarkFullOutbox(b *testing.B) {
 	}
 	dir := b.TempDir()
 	readings := fillOutbox(b, dir)
-	fastest, least, peak := time.Hour, time.Hour, 0.0
+	fastest, counted, peak := time.Hour, time.Hour, 0.0
 	for b.Loop() {
 		for range 5 {
 			p := newProcess(b, "127.0.0.1:9", "OUTBOX_DIR="+dir) // where nobody takes anything
 			began := time.Now()
 			p.start()
-			fastest, least = min(fastest, time.Since(began)), min(least, p.cpu())
-			peak = max(peak, p.resident())
-			if h := p.health(); h == nil || h.Outbox.Readings != readings {
-				b.Fatalf("the gateway says %+v, want %d readings", h, readings)
+			fastest = min(fastest, time.Since(began))
+			for h := p.health(); h == nil || h.Outbox.Readings != readings; h = p.health() { // an estimate until all is read
+				if time.Since(began) > 5*time.Minute {
+					b.Fatalf("the gateway says %+v, want %d readings", h, readings)
+				}
+				time.Sleep(50 * time.Millisecond)
+				peak = max(peak, p.resident())
 			}
+			counted = min(counted, time.Since(began))
 			_ = p.end(syscall.SIGKILL)
 		}
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(readings), "readings")
 	b.ReportMetric(float64(fastest.Milliseconds()), "start-ms")
-	b.ReportMetric(float64(least.Milliseconds()), "start-cpu-ms")
+	b.ReportMetric(float64(counted.Milliseconds()), "counted-ms")
 	b.ReportMetric(peak, "MB-resident")
 	if fastest > startLimit || peak > memoryLimit {
 		b.Errorf("answers after %s with %.1f MB, want %s and %d MB", fastest, peak, startLimit, memoryLimit)
@@ -122,25 +127,27 @@ func fillOutbox(b *testing.B, dir string) (readings int) {
 		return bytes
 	}
 	number := 0
-	write := func(segments [][]byte) {
+	write := func(segments [][]byte, ago time.Duration) {
+		written := time.Now().Add(-ago)
 		for _, content := range segments {
 			number++
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016d.seg.zst", number)), content, 0o600); err != nil {
+			path := filepath.Join(dir, fmt.Sprintf("%016d.seg", number))
+			if err := errors.Join(os.WriteFile(path, content, 0o600), os.Chtimes(path, written, written)); err != nil {
 				b.Fatal(err)
 			}
 		}
 		readings += hourNodes * hourEach
 	}
 	for left := outbox.DefaultMaxBytes - size(last); left >= size(old); left -= size(old) {
-		write(old)
+		write(old, 48*time.Hour)
 	}
-	write(last)
+	write(last, 0)
 	return readings
 }
 
 const hourNodes, hourEach = 1000, 120
 
-// hourOfReadings is the compressed segments of an outbox that kept an hour of 1,000 nodes,
+// hourOfReadings is the segments of an outbox that kept an hour of 1,000 nodes,
 // so long ago.
 func hourOfReadings(b *testing.B, ago time.Duration) (segments [][]byte) {
 	b.Helper()
@@ -172,20 +179,7 @@ func hourOfReadings(b *testing.B, ago time.Duration) (segments [][]byte) {
 	if err := box.Close(); err != nil {
 		b.Fatal(err)
 	}
-	if box, err = outbox.Open(dir, outbox.Options{Clock: clock}); err != nil { // which compresses the last segment
-		b.Fatal(err)
-	}
-	defer func() { _ = box.Close() }()
-	plain := func() int {
-		found, _ := filepath.Glob(filepath.Join(dir, "*.seg")) // fails for malformed patterns only
-		return len(found)
-	}
-	for deadline := time.Now().Add(5 * time.Minute); plain() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.Fatalf("%d segments are not compressed", plain())
-		}
-	}
-	files, _ := filepath.Glob(filepath.Join(dir, "*.seg.zst"))
+	files, _ := filepath.Glob(filepath.Join(dir, "*.seg"))
 	for _, path := range files {
 		content, err := os.ReadFile(path)
 		if err != nil {

@@ -27,27 +27,26 @@ func TestMisbehaviour(t *testing.T) {
 	p.start()
 	const nodes = 8
 	began := time.Now()
-	simulate := func(c nodesim.Config) (s *nodesim.Simulation, end func()) {
-		t.Helper()
-		c.Gateway, c.Clock = p.url(), time.Now
-		s, err := nodesim.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		var running sync.WaitGroup
-		running.Go(func() { _ = s.Run(ctx) })
-		end = func() { stop(); running.Wait() }
-		t.Cleanup(end)
-		return s, end
+	good, err := nodesim.New(nodesim.Config{Gateway: p.url(), Nodes: nodes, Speed: 100, Clock: time.Now}) // a reading every 300 ms
+	if err != nil {
+		t.Fatal(err)
 	}
-	rogues, endRogues := simulate(nodesim.Config{Misbehave: nodesim.Misbehaviours(), Prefix: "rogue"})
-	good, endGood := simulate(nodesim.Config{Nodes: nodes, Speed: 100}) // a reading every 300 ms
+	running := func(run func(context.Context)) (end func()) {
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		var wait sync.WaitGroup
+		wait.Go(func() { run(ctx) })
+		end = func() { stop(); wait.Wait() }
+		t.Cleanup(end)
+		return end
+	}
+	bad := &rogues{url: p.url() + "/api/v1/message"}
+	endRogues := running(bad.run)
+	endGood := running(func(ctx context.Context) { _ = good.Run(ctx) })
 	reached := func(what string, condition func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(10 * time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("waited in vain: %s; %s; %s", what, good.Stats(), rogues.Stats())
+				t.Fatalf("waited in vain: %s; %s; %d refused", what, good.Stats(), bad.refused.Load())
 			}
 		}
 	}
@@ -55,7 +54,7 @@ func TestMisbehaviour(t *testing.T) {
 	reached("requests that are refused, and connections that are cut off", func() bool {
 		metrics := p.metrics()
 		return strings.Contains(metrics, `reason="malformed"`) && strings.Contains(metrics, `reason="invalid"`) &&
-			strings.Contains(metrics, `reason="too_large"`) && rogues.Stats().Rogue.Refused > 50
+			strings.Contains(metrics, `reason="too_large"`) && bad.refused.Load() > 50
 	})
 	if s := good.Stats(); s.Rejected > 0 || s.Failed > 0 || s.HeartbeatsFailed > 0 || s.Registered != nodes {
 		t.Errorf("nodes noticed the others' misbehaviour: %s", s)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/edge-gateway/clock"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/doctor"
 	"coldaisle.dev/edge-gateway/enrolment"
@@ -24,53 +25,55 @@ import (
 	"coldaisle.dev/shared/logging"
 )
 
-// serve runs the gateway until the context ends: then it says goodbye, finishes
-// what is under way, and leaves what it could not publish in the outbox.
+// serve runs the gateway until the context ends: then it withdraws its announcement,
+// finishes requests in flight, and leaves unpublished readings in the outbox.
 func serve(ctx context.Context, environ []string, clock func() time.Time) error {
-	id, err := identity(environ)
-	if err != nil {
-		return err
-	}
-	s, google, err := loadSettings(withIdentity(environ, id), installation{"/"})
+	s, err := loadSetup(environ, installation{"/"})
 	if err != nil {
 		return err
 	}
 	log := logging.New(os.Stderr, s.level(), s.ProjectID)
-	for _, text := range unknown(environ, installation{"/"}) {
+	for _, text := range s.unknown {
 		log.WarnContext(ctx, "unknown setting, its default holds", "setting", text)
 	}
 	var session *enrolment.Session
-	now := clock // by which readings are stamped
-	if id != nil {
+	now := clock // dates readings
+	if s.id != nil {
 		corrected := openClock(ctx, s.OutboxDir, clock, log)
 		now = corrected.Now
-		session = enrolment.NewSession(id, corrected, clock, buildVersion(), google.Emulator == "", log)
-		log.InfoContext(ctx, "enrolled", "gateway", id.GatewayID, "name", id.Name, "account", id.Account)
+		session = enrolment.NewSession(s.id, corrected, clock, buildVersion(), s.Emulator == "", log)
+		log.InfoContext(ctx, "enrolled", "gateway", s.id.GatewayID, "name", s.id.Name, "account", s.id.Account)
 	}
-	topic := newTopic(ctx, s, google, session, clock, log)
+	topic := newTopic(ctx, s.Config, session, clock, log)
 	defer topic.close()
-	aside, err := newWithheld(filepath.Join(s.OutboxDir, "withheld"), outbox.Options{MaxBytes: s.OutboxMaxBytes, Clock: now})
-	if err != nil {
-		log.ErrorContext(ctx, "readings that may not be published cannot be put aside", "error", err.Error())
-	}
-	defer aside.close()
-	box, err := openOutbox(ctx, s, now, log)
+	withheld := withheldOutbox(s.Config, now)
+	defer func() { _ = withheld.Close() }()
+	var site *gateway.Gateway // from below on
+	box, err := openOutbox(ctx, s.Config, now, func(opened *outbox.Outbox) {
+		if site != nil {
+			site.Restore(opened)
+		}
+	}, log)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = box.Close() }()
-	listener, err := listen(ctx, &s, log)
+	listener, err := listen(ctx, &s.Config, log)
 	if err != nil {
 		return err
 	}
-	conduct := gateway.Config{
-		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, AddressRate: s.AddressRate, AddressBurst: int(2*s.AddressRate) + 1, MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, Version: buildVersion(),
-		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), IdleProbe: s.IdleProbe, Withheld: aside, NodeMetrics: s.NodeMetrics,
-		Checks: checks(s, google, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), clock),
+	config := gateway.Config{
+		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, AddressRate: s.AddressRate,
+		MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, IdleProbe: s.IdleProbe, Version: buildVersion(), NodeMetrics: s.NodeMetrics,
+		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), Withheld: withheld, Checks: checks(s.Config, clock),
 	}
 	announced := announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}, SiteToken: s.SiteToken}
 	if session != nil {
-		announced.Enrolment = session
+		announced.Enrolment, config.Enrolment = session, session
+		config.Checks = append(config.Checks,
+			gateway.Check{Name: "enrolment", Every: time.Second, Ask: session.Problem},
+			gateway.Check{Name: "system clock", Every: time.Second, Ask: session.ClockProblem})
+		config.Collectors = session.Collectors()
 	}
 	announcer, err := announce.New(announced, clock, log)
 	if err != nil {
@@ -83,19 +86,11 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 			state.Problem = cmp.Or(state.Problem, check.Problem())
 			return state
 		}
-		conduct.Discovery = func() any { return found() }
-		conduct.Degraded = func() string { return found().Problem }
-		conduct.Collectors = append(conduct.Collectors, announcer, check)
+		config.Discovery = func() any { return found() }
+		config.Checks = append(config.Checks, gateway.NameCheck(func() string { return found().Problem }))
+		config.Collectors = append(config.Collectors, announcer)
 	}
-	if session != nil {
-		conduct.Enrolment = session
-		conduct.Checks = append(conduct.Checks, sessionChecks(session)...)
-		conduct.Collectors = append(conduct.Collectors, session.Collectors()...)
-	}
-	site := gateway.New(conduct, topic, box, now, log)
-	if late, ok := box.(*outbox.Reopening); ok {
-		late.OnOpen(func(opened *outbox.Outbox) { site.Restore(opened) })
-	}
+	site = gateway.New(config, topic, box, now, log)
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })
@@ -106,13 +101,18 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		return site.Run(ctx)
 	})
 	if session != nil {
-		parts.Go(func() error { return session.Run(ctx, reportOf(site, announcer.State)) })
+		parts.Go(func() error {
+			return session.Run(ctx, func() enrolment.Report {
+				nodes, kept := site.Report()
+				return enrolment.Report{Role: string(announcer.State().Role), OutboxReadings: kept, Nodes: nodes}
+			})
+		})
 	}
 	if s.Announce {
 		parts.Go(func() error { return announcer.Run(ctx) })
 		parts.Go(func() error { return check.Run(ctx) })
 	}
-	parts.Go(func() error { return runWatchdog(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), log) })
+	parts.Go(func() error { return runWatchdog(ctx, s.Port, log) })
 	err = parts.Wait()
 	log.InfoContext(context.WithoutCancel(ctx), "stopped", "backlog", box.Stats().Pending)
 	return err //nolint:wrapcheck // the parts say what they are
@@ -144,37 +144,55 @@ func listen(ctx context.Context, s *Config, log *slog.Logger) (net.Listener, err
 	return listener, nil
 }
 
-// checks are what the gateway asks itself beside its work.
-func checks(s Config, google connections, address string, clock func() time.Time) []gateway.Check {
-	look := doctor.Config{OutboxDir: s.OutboxDir, OutboxMaxBytes: s.OutboxMaxBytes, Emulator: google.Emulator, Clock: clock}
-	visitor := newVisitor(10 * time.Second)
+// checks are those of every gateway, for /health.
+func checks(s Config, clock func() time.Time) []gateway.Check {
+	look := doctor.Config{OutboxDir: s.OutboxDir, OutboxMaxBytes: s.OutboxMaxBytes, Emulator: s.Emulator, Clock: clock}
 	return []gateway.Check{
-		{Name: "address", Every: 15 * time.Second, Fatal: true, Ask: func(ctx context.Context) error { return alive(ctx, visitor, address) }},
+		{Name: "address", Every: 15 * time.Second, Fatal: true, Ask: func(ctx context.Context) error { return alive(ctx, s.Port) }},
 		{Name: "clock", Every: 10 * time.Minute, Ask: look.CheckClock},
 		{Name: "disk", Every: 10 * time.Minute, Ask: look.CheckDisk},
 	}
 }
 
-// box is an outbox that can be closed.
-type box interface {
-	gateway.Outbox
-	Close() error
-}
-
-// openOutbox opens the outbox, or, when its disk has failed, something that tries
-// again: readings still reach Pub/Sub for as long as the uplink holds, which beats a
+// openOutbox opens the outbox. While its disk fails it opens later, and opened is called
+// then: readings still reach Pub/Sub for as long as the uplink holds, which beats a
 // gateway that does not start.
-func openOutbox(ctx context.Context, s Config, clock func() time.Time, log *slog.Logger) (box, error) {
-	open := func() (*outbox.Outbox, error) {
-		return outbox.Open(s.OutboxDir, outbox.Options{MaxBytes: s.OutboxMaxBytes, Retain: gateway.OutboxRetention, Clock: clock})
-	}
-	opened, err := open()
+func openOutbox(ctx context.Context, s Config, clock func() time.Time, opened func(*outbox.Outbox), log *slog.Logger) (*outbox.Late, error) {
+	box := outbox.NewLate(func() (*outbox.Outbox, error) {
+		box, err := outbox.Open(s.OutboxDir, outbox.Options{MaxBytes: s.OutboxMaxBytes, Retain: gateway.OutboxRetention, Clock: clock})
+		if err == nil {
+			opened(box)
+		}
+		return box, err
+	}, clock)
+	err := box.Open()
 	if errors.Is(err, outbox.ErrInUse) {
 		return nil, err
 	}
 	if err != nil {
 		log.ErrorContext(ctx, "outbox cannot be opened, readings are lost while Pub/Sub is away", "error", err.Error())
-		return outbox.NewReopening(open, clock, err), nil
 	}
-	return opened, nil
+	return box, nil
+}
+
+// withheldOutbox is the outbox of readings that may not be published. Unless it is there, the
+// first such reading, which is rare, makes it.
+func withheldOutbox(s Config, clock func() time.Time) *outbox.Late {
+	folder := filepath.Join(s.OutboxDir, "withheld")
+	box := outbox.NewLate(func() (*outbox.Outbox, error) {
+		return outbox.Open(folder, outbox.Options{MaxBytes: s.OutboxMaxBytes, Clock: clock})
+	}, clock)
+	if _, err := os.Stat(folder); err == nil {
+		_ = box.Open() // it is tried again
+	}
+	return box
+}
+
+// openClock opens the clock of an enrolled gateway.
+func openClock(ctx context.Context, folder string, system func() time.Time, log *slog.Logger) *clock.Clock {
+	opened, err := clock.Open(filepath.Join(folder, "clock.json"), system, clock.ThisBoot())
+	if err != nil {
+		log.WarnContext(ctx, "what was known of the time is lost, the API will tell it", "error", err.Error())
+	}
+	return opened
 }

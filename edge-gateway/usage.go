@@ -9,7 +9,7 @@ import (
 	"coldaisle.dev/shared/config"
 )
 
-// usage tells what the program takes.
+// usage prints the subcommands and the settings.
 func usage(out io.Writer) error {
 	var text strings.Builder
 	text.WriteString(`monitor-gateway takes the readings of a site's sensor nodes and publishes them.
@@ -28,7 +28,7 @@ The settings are environment variables:
 
 `)
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, s := range variables() {
+	for _, s := range config.Describe[Config]() {
 		_, _ = fmt.Fprintf(columns, "  %s\t%s\t%s\n", s.Name, presetting(s), s.Help)
 	}
 	_ = columns.Flush()
@@ -38,7 +38,7 @@ The settings are environment variables:
 	return nil
 }
 
-// presetting is what holds without a setting.
+// presetting is the default of a setting, in the words of the help.
 func presetting(s config.Setting) string {
 	switch {
 	case s.Required:

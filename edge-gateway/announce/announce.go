@@ -5,9 +5,9 @@
 //
 // It is a responder of its own because of the nodes. hashicorp/mdns answers a
 // unicast query without its question and with id 0, which lwIP and dig refuse;
-// it tells upper from lower case, serves one interface, and neither probes nor
+// it compares names by case, serves one interface, and neither probes nor
 // announces. grandcat/zeroconf and brutella/dnssd were looked at too: the first
-// has been silent for years and shares the last two faults, the second answers
+// has been silent for years and has the last two flaws too, the second answers
 // legacy queries with names of its own and does not see an interface that comes
 // later. Messages are read and written by miekg/dns.
 //
@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -28,7 +29,7 @@ import (
 	"time"
 )
 
-// Config says what is announced.
+// Config configures an announcer.
 type Config struct {
 	Name string   // of the instance and of the host, a single label; monitor-gateway
 	Port int      // where the service listens
@@ -40,12 +41,12 @@ type Config struct {
 	SiteToken string
 }
 
-// Enrolment is whose gateway it is.
+// Enrolment identifies the customer's gateways to each other.
 type Enrolment interface {
 	// PairKey is the secret that the customer's gateways share.
 	PairKey() []byte
-	// Revoked reports whether the gateway leaves the specified name to whoever wants it:
-	// what nodes send it is not published.
+	// Revoked reports whether the gateway gives the specified name up on request: it does
+	// not publish what nodes send.
 	Revoked() bool
 }
 
@@ -58,15 +59,14 @@ const (
 	idle = time.Hour
 )
 
-// State is what is announced at the moment, as /health shows it.
+// State is the current announcement, as /health shows it.
 type State struct {
-	Instance  string      `json:"instance"`           // such as monitor-gateway._http._tcp.local
-	Host      string      `json:"host"`               // such as monitor-gateway.local
-	Role      Role        `json:"role,omitzero"`      // of the gateway; absent before a link has one
-	Problem   string      `json:"problem,omitzero"`   // why nodes may not find this gateway under its specified name
-	Conflicts int         `json:"conflicts,omitzero"` // claims of our names by others, since the start
-	Links     []LinkState `json:"links"`
-	Error     string      `json:"error,omitzero"` // why nothing is announced
+	Instance string      `json:"instance"`         // such as monitor-gateway._http._tcp.local
+	Host     string      `json:"host"`             // such as monitor-gateway.local
+	Role     Role        `json:"role,omitzero"`    // of the gateway; absent before a link has one
+	Problem  string      `json:"problem,omitzero"` // why nodes may not find this gateway under its specified name
+	Links    []LinkState `json:"links"`
+	Error    string      `json:"error,omitzero"` // why nothing is announced
 }
 
 // LinkState is one interface's part of it.
@@ -81,12 +81,11 @@ type LinkState struct {
 	Error     string   `json:"error,omitzero"`   // why nodes on this link cannot find the gateway
 }
 
-// Announcer announces a gateway until it is told to stop.
+// Announcer announces a gateway.
 type Announcer struct {
-	config  Config
-	metrics metrics
-	clock   func() time.Time
-	log     *slog.Logger
+	config Config
+	clock  func() time.Time
+	log    *slog.Logger
 
 	mu    sync.Mutex
 	state State
@@ -100,10 +99,10 @@ func New(config Config, clock func() time.Time, log *slog.Logger) (*Announcer, e
 	if config.Port < 1 || config.Port > 65535 {
 		return nil, fmt.Errorf("announced port %d must be between 1 and 65535", config.Port)
 	}
-	return &Announcer{config: config, metrics: newMetrics(), clock: clock, log: log}, nil
+	return &Announcer{config: config, clock: clock, log: log}, nil
 }
 
-// State returns what is announced at the moment.
+// State returns the current announcement.
 func (a *Announcer) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,7 +117,7 @@ func (a *Announcer) State() State {
 func (a *Announcer) Run(ctx context.Context) error {
 	s := newSockets(a.clock)
 	defer s.close()
-	r := newResponder(a.config, seed(a.clock()), s.send)
+	r := newResponder(a.config, rand.Uint64(), s.send) //nolint:gosec // spreads answers in time and tells gateways apart
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	r.update(a.clock(), s.links(ctx))
@@ -149,15 +148,15 @@ func (a *Announcer) untilNext(r *responder) time.Duration {
 	return max(0, next.Sub(a.clock()))
 }
 
-// publish renews the state that others see, and logs what changed for them.
+// publish replaces the state and logs changes.
 func (a *Announcer) publish(ctx context.Context, r *responder, s *sockets) {
 	state := r.state(a.clock())
 	for i := range state.Links {
-		state.Links[i].Error = s.fault(state.Links[i].Interface)
+		state.Links[i].Error = s.errorOf(state.Links[i].Interface)
 	}
 	for _, l := range s.unusable() {
 		state.Links = append(state.Links, LinkState{
-			Interface: l.Name, Addresses: addresses(l.Prefixes), Phase: waiting.String(), Error: s.fault(l.Name),
+			Interface: l.Name, Addresses: addresses(l.Prefixes), Phase: waiting.String(), Error: s.errorOf(l.Name),
 		})
 	}
 	if len(r.links) == 0 && len(state.Links) > 0 {
@@ -183,27 +182,22 @@ func (a *Announcer) publish(ctx context.Context, r *responder, s *sockets) {
 	}
 }
 
-// state is what the responder does at the moment. A gateway that has the specified
-// name on one link and not on another is told by the worst of them.
+// state returns the current announcement. Its role is the worst of all links.
 func (r *responder) state(now time.Time) State {
-	specified := &name{label: r.config.Name}
-	state := State{Conflicts: r.conflicted}
-	current := specified
+	state := State{}
+	current := &name{label: r.config.Name}
 	for _, l := range r.sorted() {
 		n := l.specified
 		if !n.held() && l.own != nil {
 			n = l.own
 			current = n
 		}
-		role, rival := l.role(now)
+		role, problem := l.role(now)
 		found := LinkState{
 			Interface: l.Name, Host: plain(n.host()), Addresses: addresses(l.Prefixes), Phase: n.phase.String(), Role: role,
-			Peers: l.pair.addresses(),
+			Peers: l.pair.addresses(), Problem: problem,
 		}
-		if rival != nil {
-			found.Problem = rival.String(plain(specified.host()), l.specified.held())
-			state.Problem = cmp.Or(state.Problem, found.Problem)
-		}
+		state.Problem = cmp.Or(state.Problem, problem)
 		if severity(role) > severity(state.Role) {
 			state.Role = role
 		}
@@ -219,7 +213,7 @@ func severity(role Role) int {
 
 func plain(name string) string { return strings.TrimSuffix(name, ".") }
 
-// describe is the part of a state that is worth a line in the log.
+// describe returns the links with their addresses and errors, for the log.
 func describe(s State) string {
 	var text []string
 	for _, l := range s.Links {

@@ -15,13 +15,12 @@ import (
 // won by probing is kept and defended, and given up to a verified gateway of the
 // same enrolment alone (pair.go). An honest responder that comes later, or that
 // another network brings along, probes as the RFC wants, and loses to the defence.
-// Who is defended against is told in /health, because nodes may hear both.
+// /health names the rival, because nodes may hear both.
 const (
 	defendFirst  = time.Second      // §6: no record by multicast more than once a second
 	defendSlowly = 10 * time.Second // pauses double up to this, so that two who both defend make no storm
 	defendAnew   = 30 * time.Second // without a conflict begins with the short pause again
-	rivalAfter   = time.Second      // is a conflict told in /health: it may turn out to be our pair
-	rivalFor     = time.Minute      // and until so long after it was last seen
+	rivalAfter   = time.Second      // before /health reports a conflict: it may turn out to be our pair
 )
 
 // defence is when a held name was announced against another's claim of it.
@@ -34,46 +33,56 @@ type defence struct {
 type rival struct {
 	since, at time.Time // the first and the last claim
 	address   netip.Addr
-	gateway   bool // of another enrolment, else any device
+	claimed   time.Time // last by this address
 }
 
 // isCurrent reports whether somebody claims the name at present.
 func (v *rival) isCurrent(now time.Time) bool {
-	return !v.at.IsZero() && now.Sub(v.at) < rivalFor && now.Sub(v.since) >= rivalAfter
+	return !v.at.IsZero() && now.Sub(v.at) < rememberFor && now.Sub(v.since) >= rivalAfter
 }
 
-// claims notes that the name was claimed from an address. One machine is heard by
-// IPv4 and by IPv6; the former says more to a person.
-func (v *rival) claims(now time.Time, from netip.Addr) {
-	if v.at.IsZero() || now.Sub(v.at) >= rivalFor {
-		v.since = now
-	}
-	if v.address != from && (from.Is4() || now.Sub(v.at) > reclaimEvery) {
-		*v = rival{since: v.since, address: from}
+// claims records a claim of the name. Of several rivals the first is reported until it is
+// silent; an IPv4 address is better than an IPv6 one, which may be the same machine's.
+func (v *rival) claims(now time.Time, who netip.Addr) {
+	if v.at.IsZero() || now.Sub(v.at) >= rememberFor {
+		*v = rival{since: now}
 	}
 	v.at = now
+	if v.address == who || !v.address.IsValid() || now.Sub(v.claimed) >= rememberFor || (who.Is4() && !v.address.Is4()) {
+		v.address, v.claimed = who, now
+	}
+}
+
+// claimant is who sends records: the IPv4 address that they give the host, which is the same
+// whether they came by IPv4 or by IPv6; without one, the sender's.
+func (n *name) claimant(records []dns.RR, from netip.Addr) netip.Addr {
+	for _, record := range records {
+		if a, ok := record.(*dns.A); ok && a.Hdr.Ttl > 0 && sameName(a.Hdr.Name, n.host()) {
+			if address, ok := netip.AddrFromSlice(a.A); ok {
+				return address.Unmap()
+			}
+		}
+	}
+	return from
 }
 
 // handleResponse looks for records of another host that conflict with our names
-// (§9), for goodbyes of a name that we wait for, and for what gateways say of
-// themselves.
+// (§9), for goodbyes of a name that we wait for, and for answers of other gateways.
 func (r *responder) handleResponse(now time.Time, l *link, m *dns.Msg, from netip.Addr) {
-	r.hearPair(now, l, m, from)
-	claims := sync.OnceValue(r.uniqueRecordsOfAllLinks)
+	r.hearAnswers(now, l, m, from)
 	records := slices.Concat(m.Answer, m.Extra)
 	for _, n := range l.names() {
 		if n.phase == waiting {
-			if !r.isOwn(from) && slices.ContainsFunc(records, func(record dns.RR) bool { return isGoodbye(n, record) }) {
-				r.retry(now, l, n, now.Add(r.upTo(probeEvery)))
+			gone := func(record dns.RR) bool { return record.Header().Ttl == 0 && n.has(record) }
+			if !r.isOwn(from) && slices.ContainsFunc(records, gone) {
+				r.retry(n, now.Add(r.upTo(probeEvery)))
 			}
 			continue
 		}
-		if !slices.ContainsFunc(records, func(record dns.RR) bool {
-			return record.Header().Ttl > 0 && n.has(record) && r.conflicts(claims, record, from)
-		}) {
+		if !r.conflicts(n, records, from) {
 			continue
 		}
-		r.noteConflict(now, l, n, from)
+		r.noteConflict(now, l, n, records, from)
 		switch {
 		case n.phase == probing:
 			r.lose(now, l, n)
@@ -85,18 +94,24 @@ func (r *responder) handleResponse(now time.Time, l *link, m *dns.Msg, from neti
 	}
 }
 
-// conflicts reports whether a record of another host, of a name of ours, has
-// different data than our claims. What is equal is no conflict (§9).
-func (r *responder) conflicts(claims func() []dns.RR, record dns.RR, from netip.Addr) bool {
-	switch record.Header().Rrtype {
-	case dns.TypeSRV, dns.TypeTXT, dns.TypeA:
-		return !contains(claims(), record)
-	case dns.TypeAAAA:
-		// This machine's own responder may announce its addresses.
-		return !contains(claims(), record) && !r.isOwn(from)
-	default:
-		return false
-	}
+// conflicts reports whether another host's records of our name have other data than ours.
+// Equal data are no conflict (§9), and this machine's own responder may announce its IPv6
+// addresses.
+func (r *responder) conflicts(n *name, records []dns.RR, from netip.Addr) bool {
+	claims := sync.OnceValue(r.uniqueRecordsOfAllLinks)
+	return slices.ContainsFunc(records, func(record dns.RR) bool {
+		if record.Header().Ttl == 0 || !n.has(record) {
+			return false
+		}
+		switch record.Header().Rrtype {
+		case dns.TypeSRV, dns.TypeTXT, dns.TypeA:
+			return !contains(claims(), record)
+		case dns.TypeAAAA:
+			return !contains(claims(), record) && !r.isOwn(from)
+		default:
+			return false
+		}
+	})
 }
 
 // has reports whether a record is of a name's host or instance.
@@ -105,18 +120,13 @@ func (n *name) has(record dns.RR) bool {
 	return sameName(of, n.instance()) || sameName(of, n.host())
 }
 
-// isGoodbye reports whether a record takes a name back.
-func isGoodbye(n *name, record dns.RR) bool { return record.Header().Ttl == 0 && n.has(record) }
-
 // uniqueRecordsOfAllLinks returns our unique records on every link: a machine with
 // two interfaces in one network receives its own announcements.
 func (r *responder) uniqueRecordsOfAllLinks() []dns.RR {
 	var all []dns.RR
 	for _, l := range r.sorted() {
 		for _, n := range l.names() {
-			for _, record := range r.records(l, n).unique() {
-				all = appendUnique(all, record)
-			}
+			all = append(all, r.records(l, n).unique()...)
 		}
 	}
 	return all
@@ -129,48 +139,35 @@ func (r *responder) isOwn(address netip.Addr) bool {
 	})
 }
 
-// noteConflict remembers who else claims a name, and has gateways say who they
-// are: it may be one of ours.
-func (r *responder) noteConflict(now time.Time, l *link, n *name, from netip.Addr) {
-	r.conflicted++
-	l.conflicts = append(l.conflicts, now)
-	l.conflicts = l.conflicts[max(0, len(l.conflicts)-manyConflicts):]
+// noteConflict records who else claims a name, and asks gateways to identify
+// themselves: it may be one of the pair.
+func (r *responder) noteConflict(now time.Time, l *link, n *name, records []dns.RR, from netip.Addr) {
 	if n != l.specified {
 		return
 	}
-	if !l.pair.isMember(from) {
-		l.rival.claims(now, from)
+	if who := n.claimant(records, from); !l.pair.peers.has(from) && !l.pair.peers.has(who) {
+		l.rival.claims(now, who)
 	}
 	r.askSoon(now, l)
 }
 
-// lose leaves a name to whoever has it. The gateway is found under its own name
-// until it can have the specified one.
+// lose leaves a name to its holder. The gateway is found under its own name until it can
+// have the specified one.
 func (r *responder) lose(now time.Time, l *link, n *name) {
 	n.phase, n.steps = waiting, 0
-	r.retry(now, l, n, now.Add(reclaimEvery+r.upTo(time.Second)))
+	r.retry(n, now.Add(reclaimEvery+r.upTo(time.Second)))
 	if n == l.specified && l.own == nil {
 		l.own = &name{label: r.ownLabel(l.Link)}
 		l.own.begin(now.Add(r.upTo(probeEvery)))
 	}
 }
 
-// retry sets when a name is probed for again: a second after the last attempt at
-// the earliest, and after many conflicts not before five seconds (§8.1).
-func (r *responder) retry(now time.Time, l *link, n *name, due time.Time) {
-	if soonest := n.tried.Add(reclaimPause); due.Before(soonest) {
-		due = soonest
-	}
-	many := len(l.conflicts) == manyConflicts && now.Sub(l.conflicts[0]) <= conflictWindow
-	if soonest := now.Add(conflictWaits); many && due.Before(soonest) {
-		due = soonest
-	}
-	n.due = due
-}
+// retry sets when a name is probed for again: a second after the last attempt at the
+// earliest, so that no ten seconds see fifteen conflicts (§8.1).
+func (r *responder) retry(n *name, due time.Time) { n.due = later(due, n.tried.Add(reclaimPause)) }
 
-// defend announces what is held, so that whoever heard another's claim hears ours
-// after it. However many claims come, the pauses grow, and the last claim has an
-// answer.
+// defend announces our names after another's claim, so that its listeners hear ours
+// last. However many claims come, the pauses grow, and the last claim is answered.
 func (r *responder) defend(now time.Time, l *link) {
 	d := &l.defence
 	if now.Sub(d.heard) > defendAnew {
@@ -178,10 +175,7 @@ func (r *responder) defend(now time.Time, l *link) {
 	}
 	d.heard = now
 	if d.due.IsZero() {
-		d.due = now
-		if next := d.last.Add(d.pause); next.After(now) {
-			d.due = next
-		}
+		d.due = later(now, d.last.Add(d.pause))
 	}
 	r.stepDefence(now, l)
 }
@@ -199,9 +193,9 @@ func (r *responder) stepDefence(now time.Time, l *link) {
 	}
 }
 
-// tieBreak meets another prober of the same name: the one whose records come
-// later in order goes on, the other waits and asks again (§8.2). Whoever only ever
-// asks does not keep the gateway without any name.
+// tieBreak handles another prober of the same name: the one whose records sort later
+// goes on, the other waits and probes again (§8.2). One that probes for ever does not
+// leave the gateway without a name.
 func (r *responder) tieBreak(now time.Time, l *link, n *name, m *dns.Msg, from netip.Addr) {
 	ours, claims := r.records(l, n).unique(), r.uniqueRecordsOfAllLinks()
 	for _, of := range []string{n.instance(), n.host()} {
@@ -209,16 +203,15 @@ func (r *responder) tieBreak(now time.Time, l *link, n *name, m *dns.Msg, from n
 			return slices.DeleteFunc(slices.Clone(records), func(record dns.RR) bool { return !sameName(record.Header().Name, of) })
 		}
 		theirs := named(m.Ns)
-		if len(theirs) == 0 || !slices.ContainsFunc(theirs, func(record dns.RR) bool { return !contains(claims, record) }) {
+		known := !slices.ContainsFunc(theirs, func(record dns.RR) bool { return !contains(claims, record) })
+		if known || compare(named(ours), theirs) >= 0 {
 			continue
 		}
-		if compare(named(ours), theirs) < 0 {
-			n.steps, n.due = 0, now.Add(tieBreakDelay)
-			if now.Sub(n.tried) > reclaimEvery {
-				r.noteConflict(now, l, n, from)
-				r.lose(now, l, n)
-			}
-			return
+		n.steps, n.due = 0, now.Add(tieBreakDelay)
+		if now.Sub(n.tried) > reclaimEvery {
+			r.noteConflict(now, l, n, m.Ns, from)
+			r.lose(now, l, n)
 		}
+		return
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/miekg/dns"
@@ -32,54 +31,80 @@ import (
 // every second: §5.2 has a question that is asked again and again become rarer, which
 // no failover within seconds can, so one packet a second each way is what it costs.
 const (
-	askFirst      = time.Second      // after a link has come
-	askEvery      = 10 * time.Second // without reason
-	askActive     = time.Second      // by a standby, of the active gateway
-	suspectAfter  = 2200 * time.Millisecond
-	peerFor       = 35 * time.Second // is a gateway remembered that does not answer
+	askFirst  = time.Second      // after a link has come
+	askEvery  = 10 * time.Second // without reason
+	askActive = time.Second      // by a standby, of the active gateway
+	// suspectAfter lets two answers get lost or be late before the standby probes for the
+	// name, which takes a second and which the active gateway answers if it is there: with
+	// both the standby has the name within 5 seconds.
+	suspectAfter = 2200 * time.Millisecond
+	// answerWithin is how late an answer may be; the next question is asked by then.
+	answerWithin = askEvery
+	// rememberFor is how long a silent gateway is remembered, and a claim of the name
+	// reported: five questions without reason may get lost.
+	rememberFor   = time.Minute
 	answersApart  = 100 * time.Millisecond
-	maxPeers      = 8
-	nonceFor      = 3 * time.Second
+	maxPeers      = 8 // gateways that are remembered, and questions that one message answers
 	pairAnswerTTL = 2 // seconds: 0 and 1 have meanings of their own (§10.1)
 )
 
 // pairSuffix follows the nonce.
 func (r *responder) pairSuffix() string { return ".pair." + r.config.Name + ".local." }
 
-// pair is what a link knows of other gateways.
+// pair holds the other gateways of a link and the questions between them.
 type pair struct {
-	due      time.Time            // of the next question
-	asked    time.Time            // the last one
-	answered time.Time            // somebody else's
-	nonces   map[string]time.Time // asked lately
-	peers    map[string]peer      // verified, by id
+	due       time.Time            // of the next question
+	asked     time.Time            // the last one
+	nonces    map[string]time.Time // asked lately
+	questions []string             // nonces that are to be answered
+	answerDue time.Time
+	answered  []string // the last ones; each question arrives by IPv4 and IPv6
+	peers     gateways // verified
+	strangers gateways // of other enrolments that say that they have the name
 }
 
-// peer is another gateway of the same enrolment.
+// gateways are those heard lately, by id.
+type gateways map[string]peer
+
+// peer is another gateway.
 type peer struct {
 	by4, by6 netip.Addr // each invalid before it was heard so
 	active   bool
 	heard    time.Time
 }
 
-func (p *peer) has(address netip.Addr) bool { return p.by4 == address || p.by6 == address }
-
-// address is that by which people know a machine.
-func (p *peer) address() netip.Addr {
-	if p.by4.IsValid() {
-		return p.by4
+// hear records what a gateway says of itself; ok is false when there are too many.
+func (g gateways) hear(now time.Time, id string, from netip.Addr, active bool) (p peer, ok bool) {
+	p, known := g[id]
+	if !known && len(g) >= maxPeers {
+		return p, false
 	}
-	return p.by6
+	p.active, p.heard = active, now
+	if from.Is4() {
+		p.by4 = from
+	} else {
+		p.by6 = from
+	}
+	g[id] = p
+	return p, true
 }
 
-// isMember reports whether an address is that of a verified gateway.
-func (p *pair) isMember(address netip.Addr) bool {
-	for _, peer := range p.peers {
-		if peer.has(address) {
+// has reports whether an address is that of one of them.
+func (g gateways) has(address netip.Addr) bool {
+	for _, p := range g {
+		if p.by4 == address || p.by6 == address {
 			return true
 		}
 	}
 	return false
+}
+
+// address returns the address to show, the IPv4 one if there is one.
+func (p peer) address() netip.Addr {
+	if p.by4.IsValid() {
+		return p.by4
+	}
+	return p.by6
 }
 
 // active reports whether another gateway of the pair has the name.
@@ -97,38 +122,45 @@ func (p *pair) forgetActive() {
 	maps.DeleteFunc(p.peers, func(_ string, p peer) bool { return p.active })
 }
 
-// stepPair asks when it is time.
+// addresses are those of the other gateways of the pair, sorted.
+func (p *pair) addresses() []string {
+	var found []string
+	for _, peer := range p.peers {
+		found = append(found, peer.address().String())
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// stepPair answers and asks the other gateways when that is due.
 func (r *responder) stepPair(now time.Time, l *link) {
-	if l.pair.due.IsZero() || l.pair.due.After(now) {
+	p := &l.pair
+	if len(p.questions) > 0 && !p.answerDue.After(now) {
+		r.answerPair(l)
+		p.answered, p.questions, p.answerDue = p.questions, nil, now.Add(answersApart)
+	}
+	if p.due.IsZero() || p.due.After(now) {
 		return
 	}
-	old := func(t time.Time, after time.Duration) bool { return now.Sub(t) > after }
-	maps.DeleteFunc(l.pair.nonces, func(_ string, t time.Time) bool { return old(t, nonceFor) })
-	maps.DeleteFunc(l.pair.peers, func(_ string, p peer) bool { return old(p.heard, peerFor) })
-	if l.pair.nonces == nil {
-		l.pair.nonces, l.pair.peers = map[string]time.Time{}, map[string]peer{}
-	}
+	silent := func(_ string, p peer) bool { return now.Sub(p.heard) > rememberFor }
+	maps.DeleteFunc(p.nonces, func(_ string, t time.Time) bool { return now.Sub(t) > answerWithin })
+	maps.DeleteFunc(p.peers, silent)
+	maps.DeleteFunc(p.strangers, silent)
 	var random [16]byte
 	_, _ = crand.Read(random[:]) // never fails
 	nonce := hex.EncodeToString(random[:])
-	l.pair.nonces[nonce], l.pair.asked, l.pair.due = now, now, now.Add(askEvery)
-	if l.pair.active() && !l.specified.held() {
-		l.pair.due = now.Add(askActive)
+	p.nonces[nonce], p.asked, p.due = now, now, now.Add(askEvery)
+	if p.active() && !l.specified.held() {
+		p.due = now.Add(askActive)
 	}
 	r.write(l, netip.AddrPort{}, &dns.Msg{Question: []dns.Question{
 		{Name: nonce + r.pairSuffix(), Qtype: dns.TypeTXT, Qclass: dns.ClassINET},
 	}})
 }
 
-// askSoon asks before it is time, once a second at most.
+// askSoon brings the next question forward, to once a second at most.
 func (r *responder) askSoon(now time.Time, l *link) {
-	due := now
-	if next := l.pair.asked.Add(askActive); next.After(now) {
-		due = next
-	}
-	if due.Before(l.pair.due) {
-		l.pair.due = due
-	}
+	l.pair.due = earlier(l.pair.due, later(now, l.pair.asked.Add(askActive)))
 }
 
 // nonceOf is the nonce of a question or an answer; empty for another name.
@@ -146,33 +178,41 @@ func (r *responder) isOurs(nonce string) bool {
 	return slices.ContainsFunc(r.sorted(), func(l *link) bool { _, ok := l.pair.nonces[nonce]; return ok })
 }
 
-// answerPair says who we are to another gateway.
-func (r *responder) answerPair(now time.Time, l *link, m *dns.Msg) {
+// hearQuestions collects the questions of other gateways. Those that come at once, as after
+// a defence that several of them have heard, are answered together, and none is left out.
+func (r *responder) hearQuestions(now time.Time, l *link, m *dns.Msg) {
+	p := &l.pair
 	for _, q := range m.Question {
 		nonce := r.nonceOf(q.Name)
-		if nonce == "" || q.Qtype != dns.TypeTXT || r.isOurs(nonce) {
+		if nonce == "" || q.Qtype != dns.TypeTXT || r.isOurs(nonce) || slices.Contains(p.answered, nonce) || slices.Contains(p.questions, nonce) {
 			continue
 		}
-		if len(l.pair.peers) == 0 {
+		if len(p.peers) == 0 {
 			r.askSoon(now, l) // somebody new
 		}
-		if now.Sub(l.pair.answered) < answersApart {
-			return
+		if len(p.questions) < maxPeers {
+			p.questions = append(p.questions, nonce)
 		}
-		l.pair.answered = now
-		role := RoleStandby
-		if l.specified.held() {
-			role = RoleActive
-		}
-		r.multicast(l, &dns.Msg{Answer: []dns.RR{&dns.TXT{
-			Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: pairAnswerTTL},
-			Txt: []string{"id=" + r.id, "role=" + string(role), "proof=" + r.proof(nonce, r.id, role)},
-		}}})
-		return
 	}
 }
 
-// proof is what nobody can say who does not know the key.
+// answerPair answers the collected questions.
+func (r *responder) answerPair(l *link) {
+	role := RoleStandby
+	if l.specified.held() {
+		role = RoleActive
+	}
+	answer := &dns.Msg{}
+	for _, nonce := range l.pair.questions {
+		answer.Answer = append(answer.Answer, &dns.TXT{
+			Hdr: dns.RR_Header{Name: nonce + r.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: pairAnswerTTL},
+			Txt: []string{"id=" + r.id, "role=" + string(role), "proof=" + r.proof(nonce, r.id, role)},
+		})
+	}
+	r.multicast(l, answer)
+}
+
+// proof authenticates an answer: only a holder of the pair key can compute it.
 func (r *responder) proof(nonce, id string, role Role) string {
 	key := []byte(r.config.SiteToken)
 	if r.config.Enrolment != nil {
@@ -183,15 +223,15 @@ func (r *responder) proof(nonce, id string, role Role) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// hearPair hears what other gateways say of themselves.
-func (r *responder) hearPair(now time.Time, l *link, m *dns.Msg, from netip.Addr) {
+// hearAnswers verifies the answers of other gateways.
+func (r *responder) hearAnswers(now time.Time, l *link, m *dns.Msg, from netip.Addr) {
 	for _, record := range m.Answer {
 		text, ok := record.(*dns.TXT)
 		if !ok {
 			continue
 		}
 		nonce := r.nonceOf(text.Hdr.Name)
-		if asked, ok := l.pair.nonces[nonce]; !ok || now.Sub(asked) > nonceFor {
+		if asked, ok := l.pair.nonces[nonce]; !ok || now.Sub(asked) > answerWithin {
 			continue
 		}
 		said := map[string]string{}
@@ -199,33 +239,28 @@ func (r *responder) hearPair(now time.Time, l *link, m *dns.Msg, from netip.Addr
 			key, value, _ := strings.Cut(line, "=")
 			said[key] = value
 		}
-		role := Role(said["role"])
+		id, role := said["id"], Role(said["role"])
 		switch {
-		case said["id"] == r.id:
-		case hmac.Equal([]byte(said["proof"]), []byte(r.proof(nonce, said["id"], role))):
-			r.meet(now, l, said["id"], from, role)
+		case id == r.id:
+		case hmac.Equal([]byte(said["proof"]), []byte(r.proof(nonce, id, role))):
+			r.addPeer(now, l, id, from, role)
 		case role == RoleActive:
+			if stranger, ok := l.pair.strangers.hear(now, id, from, true); ok {
+				from = stranger.address()
+			}
 			l.rival.claims(now, from)
-			l.rival.gateway = true
 		}
 	}
 }
 
-// meet takes note of another gateway of the same enrolment. Where both have the
-// name, which happens when two networks become one, the lower id keeps it.
-func (r *responder) meet(now time.Time, l *link, id string, from netip.Addr, role Role) {
-	p, known := l.pair.peers[id]
-	if !known && len(l.pair.peers) >= maxPeers {
+// addPeer records a verified gateway of the same enrolment. Where both have the name,
+// which happens when two networks become one, the lower id keeps it.
+func (r *responder) addPeer(now time.Time, l *link, id string, from netip.Addr, role Role) {
+	p, ok := l.pair.peers.hear(now, id, from, role == RoleActive)
+	if !ok {
 		return
 	}
-	p.active, p.heard = role == RoleActive, now
-	if from.Is4() {
-		p.by4 = from
-	} else {
-		p.by6 = from
-	}
-	l.pair.peers[id] = p
-	if p.has(l.rival.address) {
+	if l.pair.peers.has(l.rival.address) {
 		l.rival = rival{}
 	}
 	if !p.active {
@@ -246,24 +281,17 @@ func (r *responder) meet(now time.Time, l *link, id string, from netip.Addr, rol
 	r.askSoon(now, l)
 }
 
-// yields reports whether the specified name is held and is whoever's who wants it.
+// yields reports whether the specified name is held but given up on request, because the
+// gateway is revoked.
 func (r *responder) yields(l *link) bool {
 	return l.specified.held() && r.config.Enrolment != nil && r.config.Enrolment.Revoked()
 }
 
-// yieldTo leaves the specified name to who probes for it, unless nobody else does.
-func (r *responder) yieldTo(now time.Time, l *link, probe *dns.Msg, from netip.Addr) {
-	claims := sync.OnceValue(r.uniqueRecordsOfAllLinks)
-	if slices.ContainsFunc(probe.Ns, func(record dns.RR) bool { return l.specified.has(record) && r.conflicts(claims, record, from) }) {
-		r.yield(now, l)
-	}
-}
-
-// yield leaves the specified name to another gateway. Only the
-// addresses are taken back: the rest of the name's records is the same at both.
+// yield leaves the specified name to another gateway. Only the addresses are withdrawn:
+// the other records of the name are the same at both.
 func (r *responder) yield(now time.Time, l *link) {
 	r.multicast(l, &dns.Msg{Answer: withTTL(r.records(l, l.specified).address, 0)})
-	l.replies, l.defence = nil, defence{}
+	l.pending, l.defence = reply{}, defence{}
 	r.lose(now, l, l.specified)
 }
 
@@ -277,43 +305,24 @@ const (
 	RoleConflict Role = "conflict" // somebody else claims it
 )
 
-// role is that of a link, with who else claims the name; empty while the name is
-// probed for the first time.
-func (l *link) role(now time.Time) (Role, *rival) {
+// role is that of a link, and the problem with its name; empty while the name is probed
+// for the first time.
+func (l *link) role(now time.Time) (role Role, problem string) {
 	claimed := l.rival.isCurrent(now)
 	switch {
 	case l.specified.held() && !claimed:
-		return RoleActive, nil
+		return RoleActive, ""
 	case l.pair.active() && !l.specified.held():
-		return RoleStandby, nil
-	case claimed:
-		return RoleConflict, &l.rival
-	default:
-		return "", nil
+		return RoleStandby, ""
+	case !claimed:
+		return "", ""
 	}
-}
-
-// addresses are those of the other gateways of the pair, sorted.
-func (p *pair) addresses() []string {
-	var found []string
-	for _, peer := range p.peers {
-		found = append(found, peer.address().String())
-	}
-	slices.Sort(found)
-	return slices.Compact(found)
-}
-
-// String says what a person should know of a rival.
-func (v *rival) String(host string, held bool) string {
-	who, what := "another device", "has"
-	if v.gateway {
+	who, does := "another device", "has"
+	if l.pair.strangers.has(l.rival.address) {
 		who = "a gateway of another enrolment"
 	}
-	if held {
-		what = "also claims"
+	if l.specified.held() {
+		does = "also claims"
 	}
-	if !v.address.IsValid() {
-		return who + " " + what + " " + host
-	}
-	return who + ", " + v.address.String() + ", " + what + " " + host
+	return RoleConflict, who + ", " + l.rival.address.String() + ", " + does + " " + plain(l.specified.host())
 }

@@ -64,10 +64,7 @@ func TestPair(t *testing.T) {
 // pairUp is an active gateway and its standby, in this order.
 func pairUp(t *testing.T) (active, standby *site) {
 	t.Helper()
-	active, standby = newSite(t, 1), neighbour(t)
-	active.update(active.now, active.links)
-	active.pass(10 * time.Second)
-	active.take()
+	active, standby = started(t), neighbour(t)
 	standby.now = active.now
 	standby.update(standby.now, standby.links)
 	together(20*time.Second, active, standby)
@@ -145,18 +142,15 @@ func TestLostPacketsChangeNothing(t *testing.T) {
 func TestTwoNetworksBecomeOne(t *testing.T) {
 	t.Parallel()
 	first, second := newSite(t, 1), neighbour(t)
-	for _, s := range []*site{first, second} {
-		s.update(s.now, s.links)
-		s.pass(10 * time.Second)
-		s.take()
-	}
+	first.start()
+	second.start()
 	together(15*time.Second, first, second)
 	if got := roles(first, second); !slices.Equal(got, []string{"active specified ready", "standby own ready"}) {
 		t.Errorf("they are %q", got)
 	}
 }
 
-// TestAnotherEnrolmentIsNoPair holds (contract 8.16) that a gateway without our token can neither
+// TestAnotherEnrolmentIsNoPair holds (contract 8.15) that a gateway without our token can neither
 // take the name nor be waited for.
 func TestAnotherEnrolmentIsNoPair(t *testing.T) {
 	t.Parallel()
@@ -171,13 +165,9 @@ func TestAnotherEnrolmentIsNoPair(t *testing.T) {
 				first, second := newSite(t, 1), neighbour(t)
 				first.config.SiteToken, second.config.SiteToken = tokens[0], tokens[1]
 				second.id = "0000000000000000" // which would win among our own
-				first.update(first.now, first.links)
-				first.pass(10 * time.Second)
-				first.take()
+				first.start()
 				if merged {
-					second.update(second.now, second.links)
-					second.pass(10 * time.Second)
-					second.take()
+					second.start()
 				}
 				if second.now.Before(first.now) {
 					second.now = first.now
@@ -213,7 +203,7 @@ type ofCustomer struct {
 func (c *ofCustomer) PairKey() []byte { return []byte(c.key) }
 func (c *ofCustomer) Revoked() bool   { return c.revoked }
 
-// TestEnrolledAreAPairOfTheirOwn (contract 8.15, 8.16): whatever site token it has, an enrolled
+// TestEnrolledAreAPairOfTheirOwn (contract 8.15): whatever site token it has, an enrolled
 // gateway is a pair with those of its customer alone.
 func TestEnrolledAreAPairOfTheirOwn(t *testing.T) {
 	t.Parallel()
@@ -253,7 +243,7 @@ func TestEnrolledAreAPairOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestRevokedLeavesItsName (contract 8.16) revokes the active gateway of a pair: the other has the
+// TestRevokedLeavesItsName (contract 8.15) revokes the active gateway of a pair: the other has the
 // name within seconds, and keeps it.
 func TestRevokedLeavesItsName(t *testing.T) {
 	t.Parallel()
@@ -266,9 +256,7 @@ func TestRevokedLeavesItsName(t *testing.T) {
 			}
 			first, second := newSite(t, 1), neighbour(t)
 			first.config.Enrolment, second.config.Enrolment = enrolments[0], enrolments[1]
-			first.update(first.now, first.links)
-			first.pass(10 * time.Second)
-			first.take()
+			first.start()
 			second.now = first.now
 			second.update(second.now, second.links)
 			together(20*time.Second, first, second)
@@ -294,8 +282,7 @@ func TestRevokedLeavesItsName(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, 1)
 		s.config.Enrolment = &ofCustomer{revoked: true}
-		s.update(s.now, s.links)
-		s.pass(10 * time.Second)
+		s.start()
 		question := ask(specified, dns.TypeANY, dns.ClassINET)
 		question.Ns = s.records(s.responder.links[eth], s.responder.links[eth].specified).unique()
 		s.from(eth, "192.168.1.20:5353", question) // its own probe, by its other interface
@@ -325,13 +312,31 @@ func (s *site) asked() string {
 	return ""
 }
 
-// answers has another gateway answer a question.
+// nextNonce returns the nonce of the next question, which comes within ten seconds.
+func (s *site) nextNonce() string {
+	s.t.Helper()
+	s.takeAll()
+	s.pass(askEvery + time.Second)
+	nonce := s.asked()
+	if nonce == "" {
+		s.t.Fatal("no question")
+	}
+	return nonce
+}
+
+// answer has another gateway answer a question.
+func (s *site) answer(from, nonce, id string, role Role, proof string) {
+	s.t.Helper()
+	s.from(eth, from, response(&dns.TXT{
+		Hdr: dns.RR_Header{Name: nonce + s.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 2},
+		Txt: []string{"id=" + id, "role=" + string(role), "proof=" + proof},
+	}))
+}
+
+// answers has another gateway answer a question truly.
 func (s *site) answers(other *site, nonce string, role Role) {
 	s.t.Helper()
-	s.from(eth, "192.168.1.30:5353", response(&dns.TXT{
-		Hdr: dns.RR_Header{Name: nonce + s.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 2},
-		Txt: []string{"id=" + other.id, "role=" + string(role), "proof=" + other.proof(nonce, other.id, role)},
-	}))
+	s.answer("192.168.1.30:5353", nonce, other.id, role, other.proof(nonce, other.id, role))
 }
 
 // TestNewcomerIsAskedAtOnce asks whoever asks, so that a pair is one within a second, and
@@ -389,28 +394,13 @@ func TestProofIsForOneQuestion(t *testing.T) {
 	t.Parallel()
 	s, other := started(t), neighbour(t)
 	s.config.SiteToken, other.config.SiteToken = "of the site", "of the site"
-	ask := func() string {
-		s.takeAll()
-		s.pass(askEvery + time.Second)
-		for _, l := range s.takeAll() {
-			if nonce := s.nonceOf(l.m.Question[0].Name); l.link == eth && nonce != "" {
-				return nonce
-			}
-		}
-		t.Fatal("no question")
-		return ""
-	}
-	answer := func(nonce, proof string) {
-		s.from(eth, "192.168.1.30:5353", response(&dns.TXT{
-			Hdr: dns.RR_Header{Name: nonce + s.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 2},
-			Txt: []string{"id=0000000000000000", "role=active", "proof=" + proof},
-		}))
-	}
-	first, second := ask(), ask()
-	of := func(nonce string) string { return other.proof(nonce, "0000000000000000", RoleActive) }
+	const id = "0000000000000000"
+	answer := func(nonce, proof string) { s.answer("192.168.1.30:5353", nonce, id, RoleActive, proof) }
+	first, second := s.nextNonce(), s.nextNonce()
+	of := func(nonce string) string { return other.proof(nonce, id, RoleActive) }
 	answer(second, of(first))
 	answer(first, of(first))
-	answer(second, other.proof(second, "0000000000000000", RoleStandby))
+	answer(second, other.proof(second, id, RoleStandby))
 	answer(strings.Repeat("0", 32), of(strings.Repeat("0", 32)))
 	if got := s.on(eth); got.Host != "monitor-gateway.local" || len(got.Peers) > 0 {
 		t.Errorf("after answers that prove nothing it is %+v", got)
@@ -445,16 +435,10 @@ func TestNeighboursWithIPv6(t *testing.T) {
 		{Index: eth, Name: "eth0", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.168.1.20/24"), netip.MustParsePrefix("fd00:1::20/64")}},
 		{Index: wlan, Name: "wlan0", Prefixes: []netip.Prefix{netip.MustParsePrefix("fe80::20/64")}},
 	}
-	s.update(s.now, s.links)
-	s.pass(10 * time.Second)
-	s.take()
+	s.start()
 	for asker, want := range map[string]string{"fd00:1::7": "fd00:1::20", "fe80::7": "fd00:1::20"} {
 		from := netip.AddrPortFrom(netip.MustParseAddr(asker).WithZone("eth0"), 49152)
-		wire, err := ask(specified, dns.TypeAAAA, dns.ClassINET).Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.receive(s.now, packet{data: wire, link: eth, from: from, to: netip.MustParseAddr("ff02::fb")})
+		s.from(eth, from.String(), ask(specified, dns.TypeAAAA, dns.ClassINET))
 		sent := s.take()
 		if len(sent) != 1 || sent[0].to != from {
 			t.Fatalf("sent %v to %s", sent, asker)
@@ -475,18 +459,9 @@ func TestNeighboursWithIPv6(t *testing.T) {
 func TestPeerIsKnownByBothAddresses(t *testing.T) {
 	t.Parallel()
 	s, other := started(t), neighbour(t)
-	s.pass(1500 * time.Millisecond) // the second question of its life
-	for _, l := range s.takeAll() {
-		nonce := s.nonceOf(l.m.Question[0].Name)
-		if l.link != eth || nonce == "" {
-			continue
-		}
-		for _, from := range []string{"[fe80::30]:5353", "192.168.1.30:5353"} {
-			s.from(eth, from, response(&dns.TXT{
-				Hdr: dns.RR_Header{Name: nonce + s.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 2},
-				Txt: []string{"id=ffffffffffffffff", "role=active", "proof=" + other.proof(nonce, "ffffffffffffffff", RoleActive)},
-			}))
-		}
+	nonce, id := s.nextNonce(), "ffffffffffffffff"
+	for _, from := range []string{"[fe80::30]:5353", "192.168.1.30:5353"} {
+		s.answer(from, nonce, id, RoleActive, other.proof(nonce, id, RoleActive))
 	}
 	if got := s.on(eth).Peers; !slices.Equal(got, []string{"192.168.1.30"}) {
 		t.Fatalf("it knows of %v", got)

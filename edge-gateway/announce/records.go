@@ -26,7 +26,7 @@ const (
 	classMask  = cacheFlush - 1
 )
 
-// records are what is announced on one link. Names of addresses (in-addr.arpa)
+// records are the announced records of one link. Names of addresses (in-addr.arpa)
 // are not among them: they belong to the machine's own responder, and Avahi,
 // which every Raspberry Pi runs, falls silent when somebody else has them too.
 type records struct {
@@ -55,35 +55,27 @@ func recordsOf(instance, host string, c Config, prefixes []netip.Prefix) records
 		noHost:   &dns.NSEC{Hdr: header(host, dns.TypeNSEC, hostTTL), NextDomain: host},
 		noMore:   &dns.NSEC{Hdr: header(instance, dns.TypeNSEC, otherTTL), NextDomain: instance, TypeBitMap: []uint16{dns.TypeTXT, dns.TypeSRV}},
 	}
-	var has4, has6 bool
 	for _, p := range prefixes {
 		if p.Addr().Is4() {
-			has4 = true
 			r.address = append(r.address, &dns.A{Hdr: header(host, dns.TypeA, hostTTL), A: p.Addr().AsSlice()})
 		} else {
-			has6 = true
 			r.address = append(r.address, &dns.AAAA{Hdr: header(host, dns.TypeAAAA, hostTTL), AAAA: p.Addr().AsSlice()})
 		}
 	}
-	if has4 {
-		r.noHost.TypeBitMap = append(r.noHost.TypeBitMap, dns.TypeA)
-	}
-	if has6 {
-		r.noHost.TypeBitMap = append(r.noHost.TypeBitMap, dns.TypeAAAA)
+	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		if slices.ContainsFunc(r.address, func(record dns.RR) bool { return record.Header().Rrtype == kind }) {
+			r.noHost.TypeBitMap = append(r.noHost.TypeBitMap, kind)
+		}
 	}
 	return r
 }
 
 // all are the records of an announcement.
-func (r records) all() []dns.RR {
-	return slices.Concat([]dns.RR{r.pointer, r.service, r.text, r.services}, r.address)
-}
+func (r records) all() []dns.RR { return append(r.own(), r.services) }
 
 // own are the records to take back at the end: the kind of service may be
 // offered by others too, who would be forgotten with it.
-func (r records) own() []dns.RR {
-	return slices.Concat([]dns.RR{r.pointer, r.service, r.text}, r.address)
-}
+func (r records) own() []dns.RR { return append(r.unique(), r.pointer) }
 
 // unique are the records that nobody else may have, those of a probe.
 func (r records) unique() []dns.RR {
@@ -93,39 +85,19 @@ func (r records) unique() []dns.RR {
 // answers are the records for a question, in the answer section; a name of ours
 // without the asked type is answered by what it has (§6.1).
 func (r records) answers(q dns.Question) []dns.RR {
-	class := q.Qclass & classMask
-	if class != dns.ClassINET && class != dns.ClassANY {
+	if class := q.Qclass & classMask; class != dns.ClassINET && class != dns.ClassANY {
 		return nil
 	}
-	asked := func(kind uint16) bool { return q.Qtype == kind || q.Qtype == dns.TypeANY }
 	var found []dns.RR
-	switch {
-	case sameName(q.Name, r.pointer.Hdr.Name):
-		if asked(dns.TypePTR) {
-			found = append(found, r.pointer)
+	for _, record := range r.all() {
+		header := record.Header()
+		if sameName(q.Name, header.Name) && (q.Qtype == header.Rrtype || q.Qtype == dns.TypeANY) {
+			found = append(found, record)
 		}
-	case sameName(q.Name, r.services.Hdr.Name):
-		if asked(dns.TypePTR) {
-			found = append(found, r.services)
-		}
-	case sameName(q.Name, r.service.Hdr.Name):
-		if asked(dns.TypeSRV) {
-			found = append(found, r.service)
-		}
-		if asked(dns.TypeTXT) {
-			found = append(found, r.text)
-		}
-		if len(found) == 0 {
-			found = append(found, r.noMore)
-		}
-	case sameName(q.Name, r.noHost.Hdr.Name):
-		for _, record := range r.address {
-			if asked(record.Header().Rrtype) {
-				found = append(found, record)
-			}
-		}
-		if len(found) == 0 {
-			found = append(found, r.noHost)
+	}
+	for _, record := range []*dns.NSEC{r.noHost, r.noMore} {
+		if len(found) == 0 && sameName(q.Name, record.Hdr.Name) {
+			found = append(found, record)
 		}
 	}
 	return found
@@ -134,32 +106,45 @@ func (r records) answers(q dns.Question) []dns.RR {
 // names are the records of all names that a link has at the moment.
 type names []records
 
-// additional are the records that spare whoever gets the answers the next
-// questions (RFC 6763 §12).
+// wanted returns the records for some of a message's questions that its asker does
+// not know yet. A message may have thousands of both, so known answers are searched
+// once a record, not once a question.
+func (all names) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
+	var found []dns.RR
+	for _, q := range m.Question {
+		if which(q) {
+			for _, r := range all {
+				for _, record := range r.answers(q) {
+					found = appendUnique(found, record)
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(found, func(record dns.RR) bool { return isKnownAnswer(m.Answer, record) })
+}
+
+// additional are the records that spare the asker further questions (RFC 6763 §12).
 func (all names) additional(answers []dns.RR) []dns.RR {
 	var more []dns.RR
-	for _, r := range all {
-		for _, record := range r.additional(answers) {
+	add := func(records ...dns.RR) {
+		for _, record := range records {
 			if !contains(answers, record) {
 				more = appendUnique(more, record)
 			}
 		}
 	}
-	return more
-}
-
-func (r records) additional(answers []dns.RR) []dns.RR {
-	var more []dns.RR
-	for _, answer := range answers {
-		switch header := answer.Header(); {
-		case sameRecord(answer, r.pointer):
-			more = append(more, r.service, r.text)
-		case header.Rrtype == dns.TypeSRV && sameName(header.Name, r.service.Hdr.Name):
-		case (header.Rrtype == dns.TypeA || header.Rrtype == dns.TypeAAAA) && sameName(header.Name, r.noHost.Hdr.Name):
-		default:
-			continue
+	for _, r := range all {
+		for _, answer := range answers {
+			switch {
+			case dns.IsDuplicate(answer, r.pointer):
+				add(r.service, r.text)
+			case dns.IsDuplicate(answer, r.service), contains(r.address, answer):
+			default:
+				continue
+			}
+			add(r.address...)
+			add(r.noHost)
 		}
-		more = append(append(more, r.address...), r.noHost)
 	}
 	return more
 }
@@ -170,22 +155,16 @@ func shared(record dns.RR) bool {
 	return sameName(name, serviceType) || sameName(name, allServices)
 }
 
-// contains reports whether a record is among others, whatever their lifetimes
-// and their flush bits.
+// contains reports whether a record is among others, whatever their lifetimes.
 func contains(others []dns.RR, record dns.RR) bool {
-	return slices.ContainsFunc(others, func(other dns.RR) bool { return sameRecord(other, record) })
+	return slices.ContainsFunc(others, func(other dns.RR) bool { return dns.IsDuplicate(other, record) })
 }
 
-func sameRecord(a, b dns.RR) bool {
-	plain := func(record dns.RR) dns.RR {
-		if record.Header().Class&cacheFlush == 0 {
-			return record
-		}
-		record = dns.Copy(record)
-		record.Header().Class &= classMask
-		return record
+func appendUnique(records []dns.RR, record dns.RR) []dns.RR {
+	if contains(records, record) {
+		return records
 	}
-	return dns.IsDuplicate(plain(a), plain(b))
+	return append(records, record)
 }
 
 // sameName compares names as DNS does: without regard to the case of ASCII.
@@ -197,29 +176,31 @@ func sameName(a, b string) bool {
 // of its life still (§7.1).
 func isKnownAnswer(theirs []dns.RR, record dns.RR) bool {
 	return slices.ContainsFunc(theirs, func(other dns.RR) bool {
-		return other.Header().Ttl >= record.Header().Ttl/2 && sameRecord(other, record)
+		return other.Header().Ttl >= record.Header().Ttl/2 && dns.IsDuplicate(other, record)
 	})
 }
 
 // withCacheFlush returns records as they travel by multicast: those that are ours alone
 // replace what others knew.
 func withCacheFlush(of []dns.RR) []dns.RR {
-	copies := make([]dns.RR, len(of))
-	for i, record := range of {
-		copies[i] = dns.Copy(record)
-		if !shared(record) {
-			copies[i].Header().Class |= cacheFlush
+	return changed(of, func(header *dns.RR_Header, shared bool) {
+		if !shared {
+			header.Class |= cacheFlush
 		}
-	}
-	return copies
+	})
 }
 
 // withTTL returns records with lifetimes of at most so many seconds.
 func withTTL(of []dns.RR, most uint32) []dns.RR {
+	return changed(of, func(header *dns.RR_Header, _ bool) { header.Ttl = min(most, header.Ttl) })
+}
+
+// changed returns copies of records with other headers.
+func changed(of []dns.RR, change func(header *dns.RR_Header, shared bool)) []dns.RR {
 	copies := make([]dns.RR, len(of))
 	for i, record := range of {
 		copies[i] = dns.Copy(record)
-		copies[i].Header().Ttl = min(most, record.Header().Ttl)
+		change(copies[i].Header(), shared(record))
 	}
 	return copies
 }
@@ -236,8 +217,7 @@ func ordered(of []dns.RR) []string {
 	wire := make([]byte, dns.MaxMsgSize)
 	for _, record := range of {
 		record = dns.Copy(record)
-		header := record.Header()
-		header.Name, header.Class, header.Ttl = ".", header.Class&classMask, 0
+		record.Header().Name, record.Header().Ttl = ".", 0
 		n, err := dns.PackRR(record, wire, 0, nil, false)
 		if err != nil {
 			continue // of a kind that cannot be written cannot have been read

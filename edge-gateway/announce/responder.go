@@ -16,23 +16,18 @@ import (
 
 // Times of RFC 6762.
 const (
-	probes              = 3
-	probeEvery          = 250 * time.Millisecond // §8.1
-	announcements       = 2
-	announceEvery       = time.Second            // §8.3
-	retryAfter          = 5 * time.Second        // an announcement that could not be sent
-	tieBreakDelay       = time.Second            // §8.2
-	manyConflicts       = 15                     // within
-	conflictWindow      = 10 * time.Second       // make each further attempt wait
-	conflictWaits       = 5 * time.Second        // §8.1
-	reclaimEvery        = 5 * time.Second        // a name that another has, and up to a second more
-	reclaimPause        = time.Second            // at least between two attempts
-	sharedDelay         = 20 * time.Millisecond  // at least, §6
-	sharedSpread        = 100 * time.Millisecond // and so much more at most
-	truncatedDelay      = 400 * time.Millisecond // at least, for the asker's further known answers, §7.2
-	repeatAfter         = time.Second            // the same record by multicast, §6
-	defendAfter         = 250 * time.Millisecond // the same to a probe, §6
-	maxDeferredQueriers = 32                     // askers waited for on a link; more get their answer at once
+	probes        = 3
+	probeEvery    = 250 * time.Millisecond // §8.1
+	announcements = 2
+	announceEvery = time.Second            // §8.3
+	retryAfter    = 5 * time.Second        // an announcement that could not be sent
+	tieBreakDelay = time.Second            // §8.2
+	reclaimEvery  = 5 * time.Second        // a name that another has, and up to a second more
+	reclaimPause  = time.Second            // at least between two attempts
+	sharedDelay   = 20 * time.Millisecond  // at least, §6
+	sharedSpread  = 100 * time.Millisecond // and so much more at most
+	repeatAfter   = time.Second            // the same record by multicast, §6
+	defendAfter   = 250 * time.Millisecond // the same to a probe, §6
 )
 
 // phase is how far the claim of a name is.
@@ -45,18 +40,7 @@ const (
 	ready
 )
 
-func (p phase) String() string {
-	switch p {
-	case waiting:
-		return "waiting"
-	case probing:
-		return "probing"
-	case announcing:
-		return "announcing"
-	default:
-		return "ready"
-	}
-}
+func (p phase) String() string { return [...]string{"waiting", "probing", "announcing", "ready"}[p] }
 
 // Link is an interface with addresses that can do multicast.
 type Link struct {
@@ -84,21 +68,20 @@ func (n *name) host() string     { return n.label + ".local." }
 // begin probes for a name from the start.
 func (n *name) begin(due time.Time) { n.phase, n.steps, n.due, n.tried = probing, 0, due, due }
 
-// link is a Link, the names claimed on it, and what was said on it.
+// link is a Link, the names claimed on it, and the state of its conversations.
 type link struct {
 	Link
 
 	specified *name
-	own       *name // only where another has the specified name
-	said      map[string]time.Time
-	replies   []reply
-	conflicts []time.Time // the last manyConflicts
+	own       *name                // only where another has the specified name
+	said      map[string]time.Time // when each record was last multicast
+	pending   reply                // to shared questions
 	defence   defence
 	rival     rival
 	pair      pair
 }
 
-// names are those that are claimed.
+// names returns the claimed names.
 func (l *link) names() []*name {
 	if l.own == nil {
 		return []*name{l.specified}
@@ -106,32 +89,30 @@ func (l *link) names() []*name {
 	return []*name{l.specified, l.own}
 }
 
-// due are the times at which there is something to do.
+// due returns the times of the next actions; zero ones are none.
 func (l *link) due() []time.Time {
-	times := []time.Time{l.defence.due, l.pair.due}
+	times := []time.Time{l.defence.due, l.pair.due, l.pending.due}
+	if len(l.pair.questions) > 0 {
+		times = append(times, l.pair.answerDue)
+	}
 	for _, n := range l.names() {
 		times = append(times, n.due)
-	}
-	for _, reply := range l.replies {
-		times = append(times, reply.due)
 	}
 	return times
 }
 
 // reply waits for its moment.
 type reply struct {
-	due     time.Time
+	due     time.Time // zero for none
 	records []dns.RR
-	pause   time.Duration // since the same record was last sent
-	asker   netip.Addr    // who may still say what it knows; invalid for none
 }
 
 // packet is a message as it came.
 type packet struct {
 	data []byte
-	link int // index of the interface; 0 where the system does not tell
+	link int // index of the interface
 	from netip.AddrPort
-	to   netip.Addr // invalid where the system does not tell
+	to   netip.Addr // invalid if the system does not report it
 }
 
 // send hands a message to a link's multicast group, or to one address, and
@@ -146,22 +127,17 @@ type responder struct {
 	random *rand.Rand
 	send   send
 	links  map[int]*link
-	// conflicted counts claims of our names by others since the start.
-	conflicted int
 }
 
 func newResponder(c Config, seed uint64, send send) *responder {
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // spreads answers in time and tells gateways apart
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // keeps no secret
 	return &responder{
 		config: c, id: fmt.Sprintf("%016x", random.Uint64()), send: send, links: map[int]*link{}, random: random,
 	}
 }
 
-// seed makes two gateways that are switched on together wait differently.
-func seed(now time.Time) uint64 { return uint64(now.UnixNano()) ^ rand.Uint64() } //nolint:gosec // see above
-
-// ownLabel is a name that no other gateway has: the specified one with the end of
-// the interface's hardware address, which is printed on many a box.
+// ownLabel returns a name that no other gateway has: the specified one with the end of
+// the interface's hardware address, which is printed on most devices.
 func (r *responder) ownLabel(l Link) string {
 	last := r.id[:6]
 	if n := len(l.Hardware); n >= 3 {
@@ -172,7 +148,7 @@ func (r *responder) ownLabel(l Link) string {
 
 func (r *responder) records(l *link, n *name) records { return r.recordsFor(l, n, netip.Addr{}) }
 
-// held are the records of the names that a link has, for one asker.
+// held returns the records of the names that a link has, for one asker.
 func (r *responder) held(l *link, asker netip.Addr) names {
 	var all names
 	for _, n := range l.names() {
@@ -183,9 +159,9 @@ func (r *responder) held(l *link, asker netip.Addr) names {
 	return all
 }
 
-// recordsFor are those of a name for one asker, invalid for everybody. Small
-// resolvers take the first address, so the first is of the asker's network; one
-// that the interface gave itself for want of another is the last.
+// recordsFor returns the records of a name for one asker, invalid for all. Small
+// resolvers use the first address, so the first is of the asker's network; link-local
+// ones are last.
 func (r *responder) recordsFor(l *link, n *name, asker netip.Addr) records {
 	rank := func(p netip.Prefix) int {
 		switch {
@@ -206,7 +182,7 @@ func (r *responder) sorted() []*link {
 	return slices.SortedFunc(maps.Values(r.links), func(a, b *link) int { return cmp.Compare(a.Index, b.Index) })
 }
 
-// update takes note of the links that there are now.
+// update applies the links that the machine has now.
 func (r *responder) update(now time.Time, links []Link) {
 	present := map[int]bool{}
 	for _, found := range links {
@@ -225,13 +201,14 @@ func (r *responder) update(now time.Time, links []Link) {
 
 func (r *responder) newLink(now time.Time, found Link) *link {
 	l := &link{Link: found, specified: &name{label: r.config.Name}, said: map[string]time.Time{}}
+	l.pair = pair{nonces: map[string]time.Time{}, peers: gateways{}, strangers: gateways{}}
 	l.specified.begin(now.Add(r.upTo(probeEvery)))
 	l.pair.due = now.Add(askFirst)
 	return l
 }
 
-// readdress tells of other addresses. They may mean another network, so a name
-// that somebody else had is asked for at once.
+// readdress announces changed addresses. They may mean another network, so a name
+// that somebody else had is probed for at once.
 func (r *responder) readdress(now time.Time, l *link, found Link) {
 	var before [][]dns.RR
 	for _, n := range l.names() {
@@ -242,7 +219,7 @@ func (r *responder) readdress(now time.Time, l *link, found Link) {
 	for i, n := range l.names() {
 		switch n.phase {
 		case waiting:
-			r.retry(now, l, n, now)
+			r.retry(n, now)
 		case probing:
 		case announcing, ready:
 			after := r.records(l, n).address
@@ -253,7 +230,7 @@ func (r *responder) readdress(now time.Time, l *link, found Link) {
 	}
 }
 
-// next is when [responder.advance] has something to do.
+// next returns when [responder.advance] has something to do.
 func (r *responder) next() (at time.Time, ok bool) {
 	for _, l := range r.links {
 		for _, t := range l.due() {
@@ -265,7 +242,7 @@ func (r *responder) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// advance does what is due.
+// advance runs all actions that are due.
 func (r *responder) advance(now time.Time) {
 	for _, l := range r.sorted() {
 		for _, n := range l.names() {
@@ -273,14 +250,9 @@ func (r *responder) advance(now time.Time) {
 		}
 		r.stepDefence(now, l)
 		r.stepPair(now, l)
-		pending := l.replies
-		l.replies = nil
-		for _, reply := range pending {
-			if reply.due.After(now) {
-				l.replies = append(l.replies, reply)
-				continue
-			}
-			r.multicastNow(now, l, reply)
+		if pending := l.pending; !pending.due.IsZero() && !pending.due.After(now) {
+			l.pending = reply{}
+			r.multicastReply(now, l, pending.records, repeatAfter)
 		}
 	}
 }
@@ -318,7 +290,7 @@ func (r *responder) step(now time.Time, l *link, n *name) {
 	}
 }
 
-// announce tells everybody all of a name, and reports whether it could.
+// announce multicasts all records of a name and reports whether that succeeded.
 func (r *responder) announce(now time.Time, l *link, n *name) bool {
 	all := r.records(l, n).all()
 	for _, record := range all {
@@ -327,42 +299,40 @@ func (r *responder) announce(now time.Time, l *link, n *name) bool {
 	return r.multicast(l, &dns.Msg{Answer: withCacheFlush(all)})
 }
 
-// dropOwn gives up the name that stood in for the specified one.
+// dropOwn gives up the substitute for the specified name.
 func (r *responder) dropOwn(l *link) {
 	if l.own != nil && l.own.held() {
-		r.takeBack(l, l.own)
+		r.withdraw(l, l.own)
 	}
 	l.own = nil
 }
 
-// probe asks whether anybody has a name, and says what it would have it mean.
-// The answer is to go to everybody: a unicast one might reach another responder
-// of this machine instead (§15.1).
+// probe asks whether anybody has a name, and proposes our records for it. It asks for a
+// multicast answer: a unicast one might reach another responder of this machine (§15.1).
 func (r *responder) probe(l *link, n *name) {
-	question := func(name string) dns.Question {
-		return dns.Question{Name: name, Qtype: dns.TypeANY, Qclass: dns.ClassINET}
+	m := &dns.Msg{Ns: r.records(l, n).unique()}
+	for _, name := range []string{n.instance(), n.host()} {
+		m.Question = append(m.Question, dns.Question{Name: name, Qtype: dns.TypeANY, Qclass: dns.ClassINET})
 	}
-	m := &dns.Msg{Question: []dns.Question{question(n.instance()), question(n.host())}, Ns: r.records(l, n).unique()}
 	r.write(l, netip.AddrPort{}, m)
 }
 
-// goodbye takes everything back.
+// goodbye withdraws all names.
 func (r *responder) goodbye() {
 	for _, l := range r.sorted() {
 		for _, n := range l.names() {
 			if n.held() {
-				r.takeBack(l, n)
+				r.withdraw(l, n)
 			}
 		}
 	}
 }
 
-func (r *responder) takeBack(l *link, n *name) {
+func (r *responder) withdraw(l *link, n *name) {
 	r.multicast(l, &dns.Msg{Answer: withTTL(withCacheFlush(r.records(l, n).own()), 0)})
 }
 
-// multicast sends a response to everybody on a link, and reports whether it
-// could.
+// multicast sends a response to a link's group and reports whether that succeeded.
 func (r *responder) multicast(l *link, m *dns.Msg) bool {
 	if len(m.Answer) == 0 {
 		return true
@@ -375,6 +345,21 @@ func (r *responder) write(l *link, to netip.AddrPort, m *dns.Msg) bool {
 	m.Compress = true
 	wire, err := m.Pack()
 	return err == nil && r.send(l.Index, to, wire) // our own records can be written
+}
+
+// earlier and later are of two times.
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func (r *responder) upTo(d time.Duration) time.Duration {

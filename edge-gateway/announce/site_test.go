@@ -59,7 +59,11 @@ func newSite(t *testing.T, seed uint64) *site {
 // started is a site that has claimed its names on both links.
 func started(t *testing.T) *site {
 	t.Helper()
-	s := newSite(t, 1)
+	return newSite(t, 1).start()
+}
+
+// start gives the gateway ten seconds to claim its names.
+func (s *site) start() *site {
 	s.update(s.now, s.links)
 	s.pass(10 * time.Second)
 	s.sent = nil

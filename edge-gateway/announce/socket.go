@@ -1,13 +1,13 @@
 package announce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,10 +17,6 @@ import (
 
 	"coldaisle.dev/edge-gateway/multicast"
 )
-
-// maxLinks bounds the interfaces that are served, those of hardware first: each
-// has a socket for IPv4 and one for IPv6.
-const maxLinks = 128
 
 // sockets are port 5353 on every link, shared with other responders of the machine.
 // Each link has its own, because Linux lets a socket join 20 groups
@@ -36,12 +32,20 @@ type sockets struct {
 // linkSockets are those of one link.
 type linkSockets struct {
 	link   Link
-	usable bool
-	fault  string
-	retry  time.Time // not before, after a fault
-	by4    *ipv4.PacketConn
-	by6    *ipv6.PacketConn
+	by4    *socket // both nil when they could not be opened
+	by6    *socket
+	err    error       // of the last attempt to open or to send
+	retry  time.Time   // not before, after an error
 	broken atomic.Bool // a reader has ended
+}
+
+// socket is one of IPv4 or IPv6. read returns a packet's length, the interface and the
+// address that it came to, and its sender; write sends by an interface.
+type socket struct {
+	group *net.UDPAddr
+	read  func(buffer []byte) (n, link int, to net.IP, from net.Addr, err error)
+	write func(message []byte, link int, to net.Addr) error
+	close func() error
 }
 
 func newSockets(clock func() time.Time) *sockets {
@@ -58,31 +62,28 @@ func (s *sockets) close() {
 }
 
 func (o *linkSockets) close() {
-	if o.by4 != nil {
-		_ = o.by4.Close()
+	for _, opened := range []*socket{o.by4, o.by6} {
+		if opened != nil {
+			_ = opened.close()
+		}
 	}
-	if o.by6 != nil {
-		_ = o.by6.Close()
-	}
-	o.by4, o.by6, o.usable = nil, nil, false
+	o.by4, o.by6 = nil, nil
 }
 
-// links looks at the machine's interfaces, opens sockets on those that are new and
-// closes those of the others. Those that cannot be opened are tried again by a later
-// call. One whose cable is out is not among them: when it is plugged in again,
-// perhaps into another network, it begins anew (§8).
+func (o *linkSockets) usable() bool { return o.by4 != nil || o.by6 != nil }
+
+// links lists the machine's interfaces, opens sockets on new ones and closes those of
+// ones that are gone. A later call tries again those that could not be opened. An
+// interface without a carrier is left out: when its cable is plugged in again, perhaps
+// into another network, it starts anew (§8).
 func (s *sockets) links(ctx context.Context) []Link {
-	interfaces, err := net.Interfaces()
+	interfaces, err := multicast.Interfaces()
 	if err != nil {
 		return nil
 	}
 	present := map[int]bool{}
 	var usable []Link
-	for _, i := range multicast.Sorted(interfaces) {
-		const needed = net.FlagUp | net.FlagRunning | net.FlagMulticast
-		if i.Flags&needed != needed || i.Flags&net.FlagLoopback != 0 || len(present) == maxLinks {
-			continue
-		}
+	for _, i := range interfaces {
 		l := Link{
 			Index: i.Index, Name: i.Name, Hardware: i.HardwareAddr,
 			Prefixes: slices.Concat(multicast.Prefixes(i), multicast.Prefixes6(i)),
@@ -93,7 +94,7 @@ func (s *sockets) links(ctx context.Context) []Link {
 		present[i.Index] = true
 		o := s.prepare(ctx, s.open[i.Index], l)
 		s.open[i.Index] = o
-		if o.usable {
+		if o.usable() {
 			usable = append(usable, l)
 		}
 	}
@@ -110,8 +111,8 @@ func (s *sockets) links(ctx context.Context) []Link {
 // before: a membership may not outlive the address that it was made with.
 func (s *sockets) prepare(ctx context.Context, before *linkSockets, l Link) *linkSockets {
 	if before != nil {
-		fine := before.usable && !before.broken.Load()
-		tooSoon := !before.usable && s.clock().Before(before.retry)
+		fine := before.usable() && !before.broken.Load()
+		tooSoon := !before.usable() && s.clock().Before(before.retry)
 		if (fine || tooSoon) && slices.Equal(before.link.Prefixes, l.Prefixes) {
 			return before
 		}
@@ -130,139 +131,114 @@ func (s *sockets) prepare(ctx context.Context, before *linkSockets, l Link) *lin
 		o.by6, err6 = open6(ctx, i)
 	}
 	// Nodes ask by IPv4: a link that cannot do that is not served by IPv6 alone.
-	if err := errors.Join(err4, err6); err4 != nil || (err != nil && o.by4 == nil) {
+	if err4 != nil || !o.usable() {
 		o.close()
-		o.note(err)
-		o.retry = s.clock().Add(retryOpenAfter)
+		o.err, o.retry = cmp.Or(err4, err6), s.clock().Add(retryOpenAfter)
 		return o
 	}
-	o.usable = true
-	if next := o.by4; next != nil {
-		s.readers.Go(func() { s.receive(o, reader4(next)) })
-	}
-	if next := o.by6; next != nil {
-		s.readers.Go(func() { s.receive(o, reader6(next)) })
+	for _, opened := range []*socket{o.by4, o.by6} {
+		if opened != nil {
+			s.readers.Go(func() { s.receive(o, opened) })
+		}
 	}
 	return o
 }
 
-func open4(ctx context.Context, i *net.Interface) (*ipv4.PacketConn, error) {
-	conn, err := listen(ctx, "udp4", "0.0.0.0")
+func open4(ctx context.Context, i *net.Interface) (*socket, error) {
+	conn, err := multicast.Listen(ctx, "udp4", "0.0.0.0")
 	if err != nil {
 		return nil, err
 	}
 	p := ipv4.NewPacketConn(conn)
-	err = firstOf(
-		step("multicast TTL", p.SetMulticastTTL(multicast.Hops)),
-		step("TTL", p.SetTTL(multicast.Hops)),
-		step("multicast loopback", p.SetMulticastLoopback(true)), // others on this machine listen too
-		step("multicast interface", p.SetMulticastInterface(i)),
-		step("join the multicast group", p.JoinGroup(i, multicast.Group())),
+	err = errors.Join(
+		p.SetMulticastTTL(multicast.Hops), p.SetTTL(multicast.Hops), p.SetMulticastInterface(i),
+		p.SetMulticastLoopback(true), // others on this machine listen too
+		joined(p.JoinGroup(i, multicast.Group())),
 	)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	// Windows cannot tell where a packet came from; the socket's link does then.
 	_ = p.SetControlMessage(ipv4.FlagInterface|ipv4.FlagDst, true)
-	return p, nil
+	return &socket{
+		group: multicast.Group(), close: p.Close,
+		read: func(buffer []byte) (n, link int, to net.IP, from net.Addr, err error) {
+			n, control, from, err := p.ReadFrom(buffer)
+			if control != nil {
+				link, to = control.IfIndex, control.Dst
+			}
+			return n, link, to, from, err //nolint:wrapcheck // it ends the reader
+		},
+		write: func(message []byte, link int, to net.Addr) error {
+			_, err := p.WriteTo(message, &ipv4.ControlMessage{IfIndex: link}, to)
+			return err //nolint:wrapcheck // send does
+		},
+	}, nil
 }
 
-func open6(ctx context.Context, i *net.Interface) (*ipv6.PacketConn, error) {
-	conn, err := listen(ctx, "udp6", "::")
+func open6(ctx context.Context, i *net.Interface) (*socket, error) {
+	conn, err := multicast.Listen(ctx, "udp6", "::")
 	if err != nil {
 		return nil, err
 	}
 	p := ipv6.NewPacketConn(conn)
-	err = firstOf(
-		step("multicast hops", p.SetMulticastHopLimit(multicast.Hops)),
-		step("hops", p.SetHopLimit(multicast.Hops)),
-		step("multicast loopback", p.SetMulticastLoopback(true)),
-		step("multicast interface", p.SetMulticastInterface(i)),
-		step("join the multicast group", p.JoinGroup(i, multicast.Group6())),
+	err = errors.Join(
+		p.SetMulticastHopLimit(multicast.Hops), p.SetHopLimit(multicast.Hops), p.SetMulticastInterface(i),
+		p.SetMulticastLoopback(true),
+		joined(p.JoinGroup(i, multicast.Group6())),
 	)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	_ = p.SetControlMessage(ipv6.FlagInterface|ipv6.FlagDst, true)
-	return p, nil
+	return &socket{
+		group: multicast.Group6(), close: p.Close,
+		read: func(buffer []byte) (n, link int, to net.IP, from net.Addr, err error) {
+			n, control, from, err := p.ReadFrom(buffer)
+			if control != nil {
+				link, to = control.IfIndex, control.Dst
+			}
+			return n, link, to, from, err //nolint:wrapcheck // it ends the reader
+		},
+		write: func(message []byte, link int, to net.Addr) error {
+			_, err := p.WriteTo(message, &ipv6.ControlMessage{IfIndex: link}, to)
+			return err //nolint:wrapcheck // send does
+		},
+	}, nil
 }
 
-func listen(ctx context.Context, network, address string) (net.PacketConn, error) {
-	listening := net.ListenConfig{Control: multicast.SharePort}
-	conn, err := listening.ListenPacket(ctx, network, net.JoinHostPort(address, strconv.Itoa(multicast.Port)))
-	return conn, step("open the port of mDNS", err)
-}
-
-func step(what string, err error) error {
+func joined(err error) error {
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("join the multicast group: %w", err)
 	}
 	return nil
 }
 
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// read is one packet: its length, the interface and the address that it came to,
-// and its sender.
-type read func(buffer []byte) (n, link int, to net.IP, from net.Addr, err error)
-
-func reader4(conn *ipv4.PacketConn) read {
-	return func(buffer []byte) (n, link int, to net.IP, from net.Addr, err error) {
-		n, control, from, err := conn.ReadFrom(buffer)
-		if control != nil {
-			link, to = control.IfIndex, control.Dst
-		}
-		return n, link, to, from, step("read", err)
-	}
-}
-
-func reader6(conn *ipv6.PacketConn) read {
-	return func(buffer []byte) (n, link int, to net.IP, from net.Addr, err error) {
-		n, control, from, err := conn.ReadFrom(buffer)
-		if control != nil {
-			link, to = control.IfIndex, control.Dst
-		}
-		return n, link, to, from, step("read", err)
-	}
-}
-
-// receive hands on what comes until its socket is closed.
-func (s *sockets) receive(o *linkSockets, next read) {
-	// For whatever UDP can carry: on Windows a message longer than the buffer is
-	// an error, and whoever sent one would silence the gateway.
-	buffer := make([]byte, 1<<16)
+// receive passes packets on until its socket is closed.
+func (s *sockets) receive(o *linkSockets, from *socket) {
+	buffer := make([]byte, multicast.MaxMessage+1)
 	own := o.link.Index
 	for {
-		n, link, to, from, err := next(buffer)
+		n, link, to, sender, err := from.read(buffer)
 		if err != nil {
 			o.broken.Store(true)
 			return
 		}
-		udp, ok := from.(*net.UDPAddr)
+		udp, ok := sender.(*net.UDPAddr)
 		if !ok || n > multicast.MaxMessage {
 			continue
 		}
-		p := packet{data: slices.Clone(buffer[:n]), link: own, from: unmapped(udp.AddrPort())}
+		address := udp.AddrPort()
+		p := packet{data: slices.Clone(buffer[:n]), link: own, from: netip.AddrPortFrom(address.Addr().Unmap(), address.Port())}
 		if address, ok := netip.AddrFromSlice(to); ok {
 			p.to = address.Unmap()
 		}
-		switch {
-		case link == 0 && !multicast.Near(o.link.Prefixes, p.from.Addr()):
-			p.link = 0 // to an address, on Windows: its sender's network tells
-		case link == 0 || link == own:
-		case p.to.IsMulticast():
-			continue // the socket of that link hears it too
-		default:
-			p.link = link // what comes to an address reaches any one of the sockets
+		if link != 0 && link != own {
+			if p.to.IsMulticast() {
+				continue // the socket of that link receives it too
+			}
+			p.link = link // a unicast packet reaches any one of the sockets
 		}
 		select {
 		case s.received <- p:
@@ -272,49 +248,40 @@ func (s *sockets) receive(o *linkSockets, next read) {
 	}
 }
 
-func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
-
-// send implements the responder's [send]: to everybody by IPv4 and IPv6.
+// send implements the responder's [send]: to everybody by IPv4 and IPv6. An answer leaves by
+// the interface of the question, also where two interfaces have networks with the same
+// addresses.
 func (s *sockets) send(link int, to netip.AddrPort, message []byte) bool {
 	o := s.open[link]
-	if o == nil || !o.usable {
+	if o == nil || !o.usable() {
 		return false
 	}
-	// The way back is the way it came, also where two interfaces have networks with
-	// the same addresses. Windows cannot be told.
-	send4 := func(to net.Addr) error {
-		_, err := o.by4.WriteTo(message, &ipv4.ControlMessage{IfIndex: link}, to)
-		return step("send", err)
+	first, second := o.by4, o.by6
+	if first == nil || (to.IsValid() && to.Addr().Is6()) {
+		first, second = o.by6, nil
 	}
-	send6 := func(to net.Addr) error {
-		_, err := o.by6.WriteTo(message, &ipv6.ControlMessage{IfIndex: link}, to)
-		return step("send", err)
-	}
-	var err error
-	switch {
-	case to.IsValid() && to.Addr().Is4() && o.by4 != nil:
-		err = send4(net.UDPAddrFromAddrPort(to))
-	case to.IsValid() && to.Addr().Is6() && o.by6 != nil:
-		err = send6(net.UDPAddrFromAddrPort(to))
-	case to.IsValid():
-		return false
-	case o.by4 == nil:
-		err = send6(multicast.Group6())
-	default:
-		err = send4(multicast.Group())
-		if o.by6 != nil {
-			_ = send6(multicast.Group6()) // fails for a second while an address is new
+	if to.IsValid() {
+		if first == nil || (to.Addr().Is4() && o.by4 == nil) {
+			return false
+		}
+		o.err = first.write(message, link, net.UDPAddrFromAddrPort(to))
+	} else {
+		o.err = first.write(message, link, first.group)
+		if second != nil {
+			_ = second.write(message, link, second.group) // fails for a second while an address is new
 		}
 	}
-	o.note(err)
-	return err == nil
+	if o.err != nil {
+		o.err = fmt.Errorf("send: %w", o.err)
+	}
+	return o.err == nil
 }
 
-// unusable are the links whose sockets could not be opened.
+// unusable returns the links whose sockets could not be opened.
 func (s *sockets) unusable() []Link {
 	var links []Link
 	for _, o := range s.open {
-		if !o.usable {
+		if !o.usable() {
 			links = append(links, o.link)
 		}
 	}
@@ -322,18 +289,11 @@ func (s *sockets) unusable() []Link {
 	return links
 }
 
-func (o *linkSockets) note(err error) {
-	o.fault = ""
-	if err != nil {
-		o.fault = err.Error()
-	}
-}
-
-// fault is why nodes on a link cannot find the gateway.
-func (s *sockets) fault(name string) string {
+// errorOf returns why nodes on a link cannot find the gateway, empty if they can.
+func (s *sockets) errorOf(name string) string {
 	for _, o := range s.open {
-		if o.link.Name == name {
-			return o.fault
+		if o.link.Name == name && o.err != nil {
+			return o.err.Error()
 		}
 	}
 	return ""

@@ -1,9 +1,8 @@
-// Package clock is the time of an enrolled gateway: the API tells it, and the
-// machine's uptime carries it on. Whatever sets the system clock, readings keep
-// their times, and a reading that was taken before the time was known gets its own as
-// soon as it is.
+// Package clock keeps the time of an enrolled gateway: the API gives it, and the
+// machine's uptime carries it on. Readings keep their times when the system clock is set,
+// and a reading that was taken before the time was known is dated once it is.
 //
-// Until the API has told the time in a boot, the system clock is all there is.
+// Before the API's first reply in a boot the clock is the system's.
 package clock
 
 import (
@@ -25,7 +24,7 @@ import (
 const Limit = 5 * time.Minute
 
 const (
-	// remembered is how many boots the file tells of: more than an outbox has records of.
+	// remembered is how many boots the file holds: more than an outbox has records of.
 	remembered = 256
 	// moved is from which change on the file is written again.
 	moved = time.Second
@@ -56,8 +55,8 @@ type started struct {
 	At   time.Time `json:"started_at"`
 }
 
-// Open returns a clock whose knowledge is kept in a file, so that it outlasts the
-// process, and what is known of earlier boots outlasts theirs.
+// Open returns a clock that keeps in a file when this boot and earlier ones began, so that
+// a restarted process knows.
 func Open(path string, system func() time.Time, boot Boot) (*Clock, error) {
 	c := &Clock{system: system, boot: boot, path: path}
 	content, err := os.ReadFile(path) //nolint:gosec // in the folder that the settings name
@@ -96,7 +95,7 @@ func (c *Clock) Now() time.Time {
 	return c.boots[len(c.boots)-1].At.Add(c.boot.Uptime())
 }
 
-// Offset is what is added to the system clock, and whether that is known.
+// Offset is the difference to the system clock, and whether it is known.
 func (c *Clock) Offset() (offset time.Duration, known bool) {
 	now := c.Now()
 	c.mu.Lock()
@@ -120,15 +119,15 @@ func (c *Clock) Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bool
 	return time.Time{}, false
 }
 
-// Learn takes a time that somebody told between two uptimes: when they were asked and
-// when the answer was here. The clock moves no further than it must to lie within
-// those bounds, so that it is as good as the fastest answer was. The error is that the
-// knowledge could not be kept; the clock has it all the same.
-func (c *Clock) Learn(asked, answered time.Duration, told time.Time) error {
+// Learn sets the clock by a server's time, given the uptimes of the request and of the
+// reply. The clock moves no further than it must to lie within those bounds, so that it is
+// as good as the fastest reply. The error is that the file could not be written; the clock
+// is set all the same.
+func (c *Clock) Learn(asked, answered time.Duration, server time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The boot began between told - answered and told - asked.
-	earliest, latest := told.Add(-answered).UTC(), told.Add(-asked).UTC()
+	// The boot began between server - answered and server - asked.
+	earliest, latest := server.Add(-answered).UTC(), server.Add(-asked).UTC()
 	if !c.known {
 		c.known = true
 		c.boots = append(c.boots, started{name(c.boot.ID), earliest.Add(latest.Sub(earliest) / 2)})

@@ -16,21 +16,21 @@ import (
 
 const serviceType = "_http._tcp"
 
-// The library takes answers for as long as it is told, however early they come.
+// The library takes answers for all of the time, however early they come.
 const browseTime = time.Second
 
-// Browse looks on one interface for the service that gateways announce, until one
-// has told all of itself or the context ends; it may take [browseTime] longer.
+// Browse looks on one interface for the service that gateways announce, until one has
+// answered in full or the context ends; it may take [browseTime] longer.
 // The error is [ErrNotFound] when nobody answered, another one when nobody could
 // be asked.
 //
-// What must be known of the library (v1.0.7):
+// Properties of the library (v1.0.7):
 //   - It asks once, and a question may get lost. So it is called again and again.
 //   - It goes on writing into an entry that it has handed out, until it returns.
 //     So entries are read afterwards, and no answer shortens the time.
 //   - A context that ends closes its sockets, but does not make it return.
-//   - It joins the group on the interface of the default route, whichever it is
-//     told to ask on, and fails on a Linux machine without a route for multicast:
+//   - It joins the group on the interface of the default route, not on the one that it
+//     asks on, and fails on a Linux machine without a route for multicast:
 //     a laptop at nothing but the gateway's cable has none.
 //   - It takes every answer for one to its own question, also those that come to
 //     the group from other interfaces, and goodbyes too; it does not say where an

@@ -9,40 +9,13 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
-// Kind is what keeps a node from its gateway.
-type Kind string
-
-// The kinds, as /metrics names them.
-const (
-	NotFound     Kind = "not_found"     // nobody answers to the name
-	WrongAddress Kind = "wrong_address" // somebody else does
-	Refused      Kind = "refused"       // nothing listens at the address
-	Timeout      Kind = "timeout"       // nothing answers at the address
-	Unreachable  Kind = "unreachable"   // there is no way to the address
-)
-
-// Kinds are all of them.
-func Kinds() []Kind { return []Kind{NotFound, WrongAddress, Refused, Timeout, Unreachable} }
-
-// CheckError is why a node would not reach the gateway.
-type CheckError struct {
-	Kind  Kind
-	Cause error
-}
-
-// Error implements error.
-func (e *CheckError) Error() string { return e.Cause.Error() }
-
-// Unwrap gives the cause.
-func (e *CheckError) Unwrap() error { return e.Cause }
+// ErrWrongAddress says that another machine has the gateway's name.
+var ErrWrongAddress = errors.New("another machine has the name")
 
 // Times that a node would wait too.
 const (
@@ -58,25 +31,19 @@ const (
 func Check(ctx context.Context, i net.Interface, port int, own []netip.Addr) error {
 	asking, stop := context.WithTimeout(ctx, askFor)
 	defer stop()
-	var browsed Gateway
-	var browseErr error
-	var browsing sync.WaitGroup
-	browsing.Go(func() { browsed, browseErr = Browse(asking, i) })
-	addresses, err := Resolve(asking, i, Legacy)
-	browsing.Wait()
-	if err != nil {
-		return &CheckError{NotFound, err}
+	answers := Ask(asking, i, Legacy, Browsing)
+	addresses, browsed := answers[0].Addresses, answers[1]
+	if err := answers[0].Err; err != nil {
+		return err
 	}
-	if browseErr == nil && browsed.Host == Host {
-		addresses = append(addresses, browsed.Address)
-	} else if browseErr == nil || errors.Is(browseErr, ErrNotFound) {
-		return &CheckError{NotFound, fmt.Errorf("%s: the service of %s: %w", i.Name, Host, ErrNotFound)}
+	if browsed.Service.Host == Host {
+		addresses = append(addresses, browsed.Service.Address)
+	} else if browsed.Err == nil || errors.Is(browsed.Err, ErrNotFound) {
+		return fmt.Errorf("%s: the service of %s: %w", i.Name, Host, ErrNotFound)
 	}
-	if own != nil {
-		for _, address := range addresses {
-			if !slices.Contains(own, address) {
-				return &CheckError{WrongAddress, fmt.Errorf("%s: %s is %s, which is another machine", i.Name, Host, address)}
-			}
+	for _, address := range addresses {
+		if own != nil && !slices.Contains(own, address) {
+			return fmt.Errorf("%s: %s is %s: %w", i.Name, Host, address, ErrWrongAddress)
 		}
 	}
 	return Connect(ctx, netip.AddrPortFrom(addresses[0], uint16(port))) //nolint:gosec // a port, from 1 to 65535
@@ -86,54 +53,30 @@ func Check(ctx context.Context, i net.Interface, port int, own []netip.Addr) err
 // it.
 func Connect(ctx context.Context, to netip.AddrPort) error {
 	conn, err := (&net.Dialer{Timeout: connectFor}).DialContext(ctx, "tcp", to.String())
-	if err == nil {
-		_ = conn.Close()
-		return nil
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
 	}
-	kind := Unreachable
-	timeout, ok := errors.AsType[net.Error](err)
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		kind = Refused
-	case ok && timeout.Timeout():
-		kind = Timeout
-	}
-	return &CheckError{kind, fmt.Errorf("connect: %w", err)}
+	return conn.Close() //nolint:wrapcheck // nothing was sent
 }
 
-// Watcher checks again and again, for /health and /metrics.
+// Watcher checks again and again, for /health.
 type Watcher struct {
 	port  int
 	every time.Duration
-	// holds reports whether this gateway is to have the name: then the address must
-	// be its own.
+	// holds reports whether this gateway has the name, so that the address must be its own.
 	holds func() bool
 	log   *slog.Logger
 
-	failures *prometheus.CounterVec
-	mu       sync.Mutex
-	problem  string
+	mu      sync.Mutex
+	problem string
 }
 
 // NewWatcher returns a watcher that has seen nothing yet.
 func NewWatcher(port int, every time.Duration, holds func() bool, log *slog.Logger) *Watcher {
-	w := &Watcher{port: port, every: every, holds: holds, log: log, failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "gateway", Name: "name_check_failures_total",
-		Help: "Times that a node would not have reached a gateway by the specified name, by reason.",
-	}, []string{"reason"})}
-	for _, kind := range Kinds() {
-		w.failures.WithLabelValues(string(kind))
-	}
-	return w
+	return &Watcher{port: port, every: every, holds: holds, log: log}
 }
 
-// Describe implements [prometheus.Collector].
-func (w *Watcher) Describe(to chan<- *prometheus.Desc) { w.failures.Describe(to) }
-
-// Collect implements [prometheus.Collector].
-func (w *Watcher) Collect(to chan<- prometheus.Metric) { w.failures.Collect(to) }
-
-// Problem is why nodes would not reach a gateway; empty for no reason.
+// Problem says why nodes would not reach a gateway; empty when they would.
 func (w *Watcher) Problem() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,9 +113,8 @@ func (w *Watcher) round(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if failed, ok := errors.AsType[*CheckError](err); ok {
-			w.failures.WithLabelValues(string(failed.Kind)).Inc()
-			problem = failed.Error()
+		if err != nil {
+			problem = err.Error()
 			break
 		}
 	}

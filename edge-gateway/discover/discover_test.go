@@ -1,16 +1,21 @@
 package discover
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/mdns"
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/shared/tooltest"
 )
 
 // address is a record of a name.
@@ -28,7 +33,7 @@ func TestAnswered(t *testing.T) {
 	service := slices.Clone(asked.Question)
 	service[0].Qtype = dns.TypeANY
 	for name, c := range map[string]struct {
-		mode     Mode
+		mode     Way
 		response bool
 		id       uint16
 		question []dns.Question
@@ -58,6 +63,33 @@ func TestAnswered(t *testing.T) {
 				t.Errorf("found %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// lateContext is one whose deadline is over and whose timer is late.
+type lateContext struct {
+	context.Context
+
+	deadline time.Time
+}
+
+func (c lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// TestResolveEndsAtTheDeadline asks no more questions from the deadline on, though the
+// context has not ended.
+func TestResolveEndsAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	interfaces, err := Interfaces()
+	if err != nil || len(interfaces) == 0 {
+		tooltest.Skip(t, "no interface to ask on: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := Resolve(lateContext{ctx, time.Now()}, interfaces[0], Legacy); !errors.Is(err, ErrNotFound) {
+		t.Errorf("it ends with %v", err)
+	}
+	if ctx.Err() != nil {
+		t.Error("it ended with the context, not at the deadline")
 	}
 }
 

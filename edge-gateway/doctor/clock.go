@@ -12,9 +12,8 @@ import (
 
 const google = "https://pubsub.googleapis.com/"
 
-// Limits of the clock. Readings carry its time; Google refuses the tokens of
-// one that is wrong by minutes, and detection takes a reading of ten minutes ago
-// for old.
+// Limits of the clock's error. Readings carry its time, Google refuses tokens that are
+// off by minutes, and detection treats a reading of ten minutes ago as old.
 const (
 	clockSlack = 2 * time.Second
 	clockLimit = time.Minute
@@ -22,8 +21,8 @@ const (
 
 const setClock = "let it be set from the network: sudo timedatectl set-ntp true; a machine without a battery-backed clock has the wrong time after each power failure until it reaches a time server (UDP port 123)"
 
-// clock compares the machine's clock with Google's, which the head of any of its
-// answers tells to the second.
+// clock compares the machine's clock with the header Date of an answer of Google's,
+// which is precise to a second.
 func (c Config) clock(ctx context.Context, r *Report) {
 	const subject = "clock"
 	if c.Emulator != "" && c.Google == "" {
@@ -31,15 +30,11 @@ func (c Config) clock(ctx context.Context, r *Report) {
 		return
 	}
 	off, within, err := c.clockError(ctx)
-	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
-		r.problem(subject, setClock, "says %s, at which Google's certificate is not valid: it is wrong by weeks or more", c.Clock().UTC().Format(time.DateTime))
-		return
-	}
-	if err != nil {
-		r.warn(subject, "check the uplink; HTTPS to pubsub.googleapis.com must be open", "not compared, Google does not answer: %v", err)
-		return
-	}
 	switch away := off.Abs(); {
+	case outOfDate(err):
+		r.problem(subject, setClock, "says %s, at which Google's certificate is not valid: it is wrong by weeks or more", c.Clock().UTC().Format(time.DateTime))
+	case err != nil:
+		r.warn(subject, "check the uplink; HTTPS to pubsub.googleapis.com must be open", "not compared, Google does not answer: %v", err)
 	case away > clockLimit:
 		r.problem(subject, setClock, "%s", describeOffset(off))
 	case away > clockSlack+within:
@@ -49,21 +44,18 @@ func (c Config) clock(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckClock is the same question for the gateway itself: the error is that the clock
-// is wrong. When Google does not answer nothing is known, which is not the clock's
-// fault.
+// CheckClock is the gateway's own check: the error is that the clock is wrong. It is nil
+// when Google does not answer.
 func (c Config) CheckClock(ctx context.Context) error {
-	if c.Emulator != "" && c.Google == "" {
-		return nil
-	}
-	off, _, err := c.clockError(ctx)
-	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
-		return fmt.Errorf("wrong by weeks or more: %w", err)
-	}
-	if err == nil && off.Abs() > clockLimit {
-		return errors.New(describeOffset(off))
-	}
-	return nil
+	r := &Report{}
+	c.clock(ctx, r)
+	return r.err(Problem)
+}
+
+// outOfDate reports whether Google's certificate is not valid at the machine's time.
+func outOfDate(err error) bool {
+	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
+	return ok && invalid.Reason == x509.Expired
 }
 
 func describeOffset(off time.Duration) string {
@@ -74,8 +66,7 @@ func describeOffset(off time.Duration) string {
 	return fmt.Sprintf("%s by %s", direction, off.Abs().Round(time.Second))
 }
 
-// clockError returns how far the clock is ahead, and within what bounds that is
-// known.
+// clockError returns how far the clock is ahead, and the error of that measurement.
 func (c Config) clockError(ctx context.Context) (off, within time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

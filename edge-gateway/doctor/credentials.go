@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"runtime"
 
 	"cloud.google.com/go/auth"
 	"cloud.google.com/go/auth/credentials"
@@ -14,10 +13,10 @@ import (
 
 const (
 	pubsubScope = "https://www.googleapis.com/auth/pubsub"
-	getKey      = "make a configuration of workload identity federation with a certificate, or a key of the service account, and put it where GOOGLE_APPLICATION_CREDENTIALS says (docs/gateway.md); the gateway keeps readings meanwhile, and takes it up when it is there"
+	getKey      = "enrol the gateway, or put a credential of its service account where GOOGLE_APPLICATION_CREDENTIALS says (docs/gateway.md); the gateway keeps readings meanwhile, and takes it up when it is there"
 )
 
-// keyFile is what concerns us of a file of credentials.
+// keyFile is the part of a credentials file that is reported.
 type keyFile struct {
 	Type     string `json:"type"`
 	Email    string `json:"client_email"`
@@ -35,8 +34,8 @@ func (k keyFile) String() string {
 	}
 }
 
-// credentials says who the gateway is to Google, and whether Google agrees. It
-// returns nil where that has no sense.
+// credentials reports the gateway's account and whether Google gives it a token. It
+// returns nil with an emulator, or without usable credentials.
 func (c Config) credentials(ctx context.Context, r *Report) *auth.Credentials {
 	const subject = "credentials"
 	if c.Emulator != "" {
@@ -64,14 +63,14 @@ func (c Config) credentials(ctx context.Context, r *Report) *auth.Credentials {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if _, err := found.Token(ctx); err != nil {
-		r.problem(subject, "when the clock and the uplink are right, the certificate may have expired, the key been deleted, or the account disabled: make a new one", "%s; no token for it: %v", who, err)
+		r.problem(subject, "when the clock and the uplink are right, the credential may have expired, the key been deleted, or the account disabled: make a new one", "%s; no token for it: %v", who, err)
 		return nil
 	}
 	r.ok(subject, "%s; Google gives a token for it", who)
 	return found
 }
 
-// readKey judges the file itself.
+// readKey reads the file and checks its mode.
 func readKey(r *Report, subject, path string) (keyFile, bool) {
 	content, err := os.ReadFile(path) //nolint:gosec // the person at the terminal named it
 	if errors.Is(err, fs.ErrPermission) {
@@ -87,7 +86,7 @@ func readKey(r *Report, subject, path string) (keyFile, bool) {
 		r.problem(subject, getKey, "%s holds no credentials of Google's", path)
 		return keyFile{}, false
 	}
-	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o007 != 0 {
 		r.problem(subject, "sudo chmod 600 "+path, "%s is open to every user of this machine (%s)", path, info.Mode().Perm())
 	}
 	return key, true

@@ -1,10 +1,10 @@
-// Package doctor examines a gateway, its machine and its network, and says what
-// is wrong and what to do about it: what a person on site asks who has nothing
-// but a terminal. It is the subcommand `monitor-gateway doctor`.
+// Package doctor examines a gateway, its machine and its network, and reports what is
+// wrong and what to do about it, to a person on site with a terminal. It is the
+// subcommand `monitor-gateway doctor`; the gateway itself uses its checks of clock and
+// disk.
 //
-// It looks on from outside: it publishes nothing, never opens the outbox that a
-// gateway has open, and changes nothing on the machine. What it asks of Google
-// needs no more rights than the gateway's own.
+// It publishes nothing, never opens the outbox of a running gateway, changes nothing on
+// the machine, and needs no more rights at Google than the gateway.
 package doctor
 
 import (
@@ -23,7 +23,7 @@ type Config struct {
 	OutboxMaxBytes   int64
 	Port             int
 	Version          string // of this program
-	// Unknown says of what is set that it is no setting.
+	// Unknown is what is set and is no setting.
 	Unknown []string
 
 	// EnrolledAs is what the gateway is enrolled as; empty for an open gateway.
@@ -51,8 +51,7 @@ type Config struct {
 // patience is how long any one question may take.
 const patience = 10 * time.Second
 
-// Examine goes through everything, in the order in which one thing rests on
-// another.
+// Examine runs every check, each after those that it depends on.
 func Examine(ctx context.Context, c Config) *Report {
 	r := &Report{}
 	c.here = true
@@ -68,15 +67,16 @@ func Examine(ctx context.Context, c Config) *Report {
 	} else {
 		r.ok("enrolment", "%s; the API lends it the right to publish", c.EnrolledAs)
 	}
-	c.outbox(r)
-	state := c.gateway(ctx, r)
+	h, err := c.health(ctx)
+	c.outbox(r, h)
+	c.gateway(r, h, err)
 	if usable {
-		c.network(ctx, r, state)
+		c.network(ctx, r, h.Announced)
 	}
 	return r
 }
 
-// settings tells what the gateway does not read.
+// settings reports what is set and is no setting.
 func (c Config) settings(r *Report) {
 	const subject = "settings"
 	for _, text := range c.Unknown {
@@ -87,8 +87,8 @@ func (c Config) settings(r *Report) {
 	}
 }
 
-// ExamineNetwork looks for a gateway as a node does, from whatever machine this
-// is: a laptop where the nodes are shows whether multicast gets there.
+// ExamineNetwork looks for a gateway as a node does, from any machine: a laptop in the
+// nodes' network shows whether multicast arrives there.
 func ExamineNetwork(ctx context.Context, c Config) *Report {
 	r := &Report{}
 	c.here = false

@@ -6,7 +6,6 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -16,7 +15,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +33,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // said is what a report says of a subject, a line each.
@@ -73,47 +72,34 @@ func TestClock(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
-	ahead := func(by time.Duration) func() time.Time {
-		return func() time.Time { return time.Now().Add(by) }
-	}
+	dateless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Date"] = nil }))
+	t.Cleanup(dateless.Close)
 	for name, c := range map[string]struct {
+		google  string
 		ahead   time.Duration
 		verdict Severity
 		text    string
 	}{
-		"right":          {0, OK, "right, as far as Google's answer tells"},
-		"a little slow":  {-10 * time.Second, Warning, "slow by 10s"},
-		"minutes fast":   {7 * time.Minute, Problem, "fast by 7m0s"},
-		"years slow":     {-9000 * time.Hour, Problem, "slow by 9000h0m"},
-		"just tolerable": {1500 * time.Millisecond, OK, "right"},
+		"right":                          {server.URL, 0, OK, "right, as far as Google's answer tells"},
+		"a little slow":                  {server.URL, -10 * time.Second, Warning, "slow by 10s"},
+		"minutes fast":                   {server.URL, 7 * time.Minute, Problem, "fast by 7m0s"},
+		"years slow":                     {server.URL, -9000 * time.Hour, Problem, "slow by 9000h0m"},
+		"just tolerable":                 {server.URL, 1500 * time.Millisecond, OK, "right"},
+		"without network":                {"http://127.0.0.1:1", 0, Warning, "not compared, Google does not answer"},
+		"outside the certificate's time": {expired(t), 0, Problem, "at which Google's certificate is not valid"},
+		"an answer without a date":       {dateless.URL, 0, Warning, "the answer has no time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			config := Config{Google: c.google, Clock: func() time.Time { return time.Now().Add(c.ahead) }}
 			r := &Report{}
-			Config{Google: server.URL, Clock: ahead(c.ahead)}.clock(t.Context(), r)
+			config.clock(t.Context(), r)
 			expect(t, r, "clock", c.verdict, c.text)
+			if err := config.CheckClock(t.Context()); (err != nil) != (c.verdict == Problem) {
+				t.Errorf("the gateway's own check says %v", err)
+			}
 		})
 	}
-	t.Run("without network", func(t *testing.T) {
-		t.Parallel()
-		r := &Report{}
-		Config{Google: "http://127.0.0.1:1", Clock: time.Now}.clock(t.Context(), r)
-		expect(t, r, "clock", Warning, "not compared, Google does not answer")
-	})
-	t.Run("that makes Google's certificate invalid", func(t *testing.T) {
-		t.Parallel()
-		r := &Report{}
-		Config{Google: expired(t), Clock: time.Now}.clock(t.Context(), r)
-		expect(t, r, "clock", Problem, "at which Google's certificate is not valid")
-	})
-	t.Run("with an answer that has no date", func(t *testing.T) {
-		t.Parallel()
-		dateless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Date"] = nil }))
-		t.Cleanup(dateless.Close)
-		r := &Report{}
-		Config{Google: dateless.URL, Clock: time.Now}.clock(t.Context(), r)
-		expect(t, r, "clock", Warning, "the answer has no time")
-	})
 }
 
 // expired serves by a certificate of another time and returns the address.
@@ -200,9 +186,6 @@ func TestCredentials(t *testing.T) {
 	}
 	t.Run("a key for everyone", func(t *testing.T) {
 		t.Parallel()
-		if runtime.GOOS == "windows" {
-			t.Skip("Windows has other rights")
-		}
 		r := &Report{}
 		Config{CredentialsFile: key(t, issuer(t, 200), 0o644)}.credentials(t.Context(), r)
 		expect(t, r, "credentials", Problem, "open to every user", "gives a token")
@@ -300,7 +283,7 @@ func TestOutbox(t *testing.T) {
 	config := Config{OutboxDir: dir, OutboxMaxBytes: 1 << 20, Clock: time.Now}
 	look := func() *Report {
 		r := &Report{}
-		config.outbox(r)
+		config.outbox(r, health{})
 		return r
 	}
 	expect(t, look(), "outbox", Warning, "is not there yet", "of the disk are free")
@@ -314,22 +297,24 @@ func TestOutbox(t *testing.T) {
 	keep := func(n int) {
 		t.Helper()
 		for range n {
-			noise := make([]byte, 500)
-			_, _ = rand.Read(noise)
 			kept++
 			r := reading.Reading{NodeID: fmt.Sprintf("n%d", kept%100), MessageID: "1", Time: time.Now(), Temperature: 20, Humidity: 40}
-			if err := box.Append(outbox.Record{Reading: r, Enrolment: hex.EncodeToString(noise)}); err != nil {
+			if err := box.Append(outbox.Record{Reading: r, Enrolment: strings.Repeat("m", 1000)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	keep(3)
 	expect(t, look(), "outbox", OK, "a durable write takes up to", "3 readings waiting, 4 KiB of at most 1 MiB taken", "of the disk are free")
+	// On a card that has become read-only the folder still has what was sent.
+	r := &Report{}
+	config.outbox(r, health{Health: gateway.Health{Status: "degraded", Outbox: gateway.OutboxHealth{Readings: 1}}})
+	expect(t, r, "outbox", OK, "1 reading waiting")
 	if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
 		t.Error("the lock of the open outbox is gone")
 	}
-	keep(1650)
-	expect(t, look(), "outbox", Warning, "nearly full: 1653 readings waiting")
+	keep(920)
+	expect(t, look(), "outbox", Warning, "nearly full: 923 readings waiting")
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -345,24 +330,37 @@ func TestOutbox(t *testing.T) {
 	if err := os.WriteFile(found[0], content[:len(content)-7], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, look(), "outbox", Warning, "1 place cannot be read", "1 segment with half a message at the end")
+	expect(t, look(), "outbox", Warning, "1 place cannot be read")
 
 	config.OutboxMaxBytes = 1 << 60
 	expect(t, look(), "outbox", Warning, "the outbox may need")
+	seconds := int64(0)
+	config.Clock = func() time.Time { seconds++; return time.Unix(seconds, 0) } // each write takes one
+	err = config.CheckDisk(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "takes up to 1s; ") || !strings.Contains(err.Error(), "may need") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("the gateway's own check says %q, want both reasons in a line", err)
+	}
 }
 
 func TestOutboxThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() == 0 || runtime.GOOS == "windows" {
-		t.Skip("rights do not hold for this user")
+	if os.Geteuid() == 0 {
+		tooltest.Skip(t, "rights do not hold for this user")
 	}
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
 	r := &Report{}
-	Config{OutboxDir: dir, OutboxMaxBytes: 1 << 20, Clock: time.Now}.outbox(r)
+	Config{OutboxDir: dir, OutboxMaxBytes: 1 << 20, Clock: time.Now}.outbox(r, health{})
 	expect(t, r, "outbox", Problem, "cannot be written")
+}
+
+// noOutbox is an outbox that cannot be opened.
+func noOutbox(reason error) *outbox.Late {
+	box := outbox.NewLate(func() (*outbox.Outbox, error) { return nil, reason }, time.Now)
+	_ = box.Open()
+	return box
 }
 
 // publisher takes everything or nothing.
@@ -382,17 +380,19 @@ func TestGateway(t *testing.T) {
 		t.Cleanup(server.Close)
 		r := &Report{}
 		port := server.Listener.Addr().(*net.TCPAddr).Port //nolint:errcheck // a TCP listener has no other
-		Config{Port: port, Version: "v2"}.gateway(t.Context(), r)
+		c := Config{Port: port, Version: "v2"}
+		h, err := c.health(t.Context())
+		c.gateway(r, h, err)
 		return r
 	}
 	site := func(version string, err error) http.Handler {
-		return gateway.New(gateway.Config{Version: version}, publisher{err}, outbox.Unavailable{Reason: os.ErrPermission}, time.Now, logging.Discard())
+		return gateway.New(gateway.Config{Version: version}, publisher{err}, noOutbox(os.ErrPermission), time.Now, logging.Discard())
 	}
 	message := `{"id":"1","node_id":"n","temperature":20,"humidity":40}`
 	post := func(handler http.Handler) {
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/message", strings.NewReader(message)))
 	}
-	expect(t, look(site("v2", nil)), "gateway", Problem, "answers on port", "version v2, 0 nodes", "publishes, since", "cannot keep readings: permission denied")
+	expect(t, look(site("v2", nil)), "gateway", Problem, "answers on port", "version v2, 0 nodes", "publishes, since", "has trouble with its outbox: permission denied")
 	expect(t, look(site("v1", nil)), "gateway", Problem, "runs version v1, installed is v2")
 	away := site("v2", os.ErrDeadlineExceeded)
 	post(away)
@@ -400,23 +400,57 @@ func TestGateway(t *testing.T) {
 	expect(t, look(http.NotFoundHandler()), "gateway", Problem, "what answers 404 Not Found there is no gateway")
 
 	r := &Report{}
-	Config{Port: 1}.gateway(t.Context(), r)
+	h, err := Config{Port: 1}.health(t.Context())
+	Config{Port: 1}.gateway(r, h, err)
 	expect(t, r, "gateway", Problem, "does not answer on port 1")
 }
 
-// TestNameIsTold has the name taken by another device, and by the pair's other
-// gateway, which is as it should be.
-func TestNameIsTold(t *testing.T) {
+// TestStateIsTold has a gateway answer with what only its network, or its API, brings about.
+func TestStateIsTold(t *testing.T) {
 	t.Parallel()
-	r := &Report{}
-	tellName(r, announce.State{Host: "monitor-gateway-010203.local", Problem: "another device, 192.168.1.66, has monitor-gateway.local"})
-	expect(t, r, "gateway", Problem, "is announced as monitor-gateway-010203.local: another device, 192.168.1.66, has monitor-gateway.local")
-	pair := announce.State{Links: []announce.LinkState{{
-		Interface: "eth0", Host: "monitor-gateway-010203.local", Role: announce.RoleStandby, Peers: []string{"192.168.1.30"},
+	const own = "monitor-gateway-010203.local"
+	pair := announce.State{Host: own, Links: []announce.LinkState{{
+		Interface: "eth0", Host: own, Role: announce.RoleStandby, Peers: []string{"192.168.1.30"},
 	}}}
-	r = &Report{}
-	tellName(r, pair)
-	expect(t, r, "gateway", OK, "is standby on eth0, as monitor-gateway-010203.local, in a pair with 192.168.1.30")
+	for name, c := range map[string]struct {
+		reason  string
+		state   announce.State
+		subject string
+		verdict Severity
+		text    string
+	}{
+		"a standby": {"", pair, "gateway", OK, "is standby on eth0, as " + own + ", in a pair with 192.168.1.30"},
+		"a conflict": {
+			"name: another device, 192.168.1.66, has monitor-gateway.local",
+			announce.State{Host: own},
+			"gateway", Problem,
+			"is announced as " + own + ": another device, 192.168.1.66, has monitor-gateway.local",
+		},
+		"no announcements":       {"", announce.State{Error: "no socket"}, "gateway", Problem, "cannot announce itself: no socket"},
+		"a link without a group": {"", announce.State{Links: []announce.LinkState{{Interface: "eth0", Error: "no group"}}}, "gateway", Problem, "on eth0: no group"},
+		"a revocation":           {"enrolment: it was revoked", announce.State{}, "enrolment", Problem, "it was revoked"},
+		"refused readings":       {"publishing: too long", announce.State{}, "gateway", Problem, "publishes nothing, Pub/Sub refuses every reading: too long"},
+		"a damaged outbox":       {"outbox: places of the disk cannot be read", announce.State{}, "gateway", Warning, "has trouble with its outbox: places of the disk cannot be read"},
+		"a slow disk":            {"disk: slow", announce.State{}, "gateway", Warning, "says of itself that it is degraded: disk: slow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := health{Health: gateway.Health{Status: "degraded", Version: "v2", Publishing: gateway.Publishing{Up: true}}, Announced: c.state}
+			if c.reason != "" {
+				h.Reasons = []string{c.reason}
+			}
+			refusal, refused := strings.CutPrefix(c.reason, "publishing: ")
+			if refused {
+				h.Publishing.Error = refusal
+			}
+			r := &Report{}
+			Config{Version: "v2"}.gateway(r, h, nil)
+			expect(t, r, c.subject, c.verdict, c.text)
+			if got := said(r, "gateway"); strings.Contains(got, "since") == refused {
+				t.Errorf("readings are refused: %t; it says:\n%s", refused, got)
+			}
+		})
+	}
 	for address, want := range map[string]bool{"192.168.1.30": true, "192.168.1.66": false} {
 		if got := isPeer(pair, []netip.Addr{netip.MustParseAddr(address)}); got != want {
 			t.Errorf("%s is of the pair: %t", address, got)

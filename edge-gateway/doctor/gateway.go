@@ -15,76 +15,66 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 )
 
-// gateway asks the gateway on this machine how it is, and returns how it is
-// announced.
-func (c Config) gateway(ctx context.Context, r *Report) announce.State {
+// gateway reports the health of the gateway on this machine, or why it does not answer.
+func (c Config) gateway(r *Report, h health, err error) {
 	const subject = "gateway"
-	h, err := c.health(ctx)
 	if err != nil {
 		r.problem(subject, "start it: sudo systemctl start monitor-gateway; why it does not run: journalctl -u monitor-gateway -n 50", "does not answer on port %d: %v", c.Port, err)
-		return announce.State{}
+		return
 	}
 	r.ok(subject, "answers on port %d: version %s, %s", c.Port, h.Version, plural(h.Nodes, "node"))
 	if h.Version != c.Version {
 		r.warn(subject, "sudo systemctl restart monitor-gateway", "runs version %s, installed is %s", h.Version, c.Version)
 	}
 	since := h.Publishing.Since.Local().Format(time.DateTime)
-	if h.Publishing.Up {
+	if h.Publishing.Up && h.Publishing.Error == "" {
 		r.ok(subject, "publishes, since %s", since)
-	} else {
-		r.problem(subject, "see what is said of the clock, the credentials and the topic; readings are kept in the outbox meanwhile", "has not been able to publish since %s: %s", since, h.Publishing.Error)
 	}
-	if h.Outbox.Error != "" {
-		r.problem(subject, "see what is said of the outbox", "cannot keep readings: %s", h.Outbox.Error)
+	for _, reason := range h.Reasons {
+		name, text, _ := strings.Cut(reason, ": ")
+		remedy := remedies[name]
+		switch {
+		case name == "publishing" && h.Publishing.Up:
+			r.problem(subject, remedy, "publishes nothing, Pub/Sub refuses every reading: %s", text)
+		case name == "publishing":
+			r.problem(subject, remedy, "has not been able to publish since %s: %s", since, text)
+		case name == "outbox" && h.Outbox.Error != "":
+			r.problem(subject, remedy, "has trouble with its outbox: %s", text)
+		case name == "outbox": // places that cannot be read; everything else is kept
+			r.warn(subject, remedy, "has trouble with its outbox: %s", text)
+		case name == "name":
+			r.problem(subject, remedy, "is announced as %s: %s", h.Announced.Host, text)
+		case name == "enrolment", name == "system clock", name == "withheld":
+			r.problem(name, remedy, "%s", text)
+		default:
+			r.warn(subject, remedy, "says of itself that it is %s: %s", h.Status, reason)
+		}
 	}
 	if h.Announced.Error != "" {
-		r.problem(subject, "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself", "cannot announce itself: %s", h.Announced.Error)
+		r.problem(subject, remedies["announcing"], "cannot announce itself: %s", h.Announced.Error)
 	}
-	for _, link := range h.Announced.Links {
-		if link.Error != "" {
-			r.problem(subject, "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself", "cannot announce itself on %s: %s", link.Interface, link.Error)
+	for _, l := range h.Announced.Links {
+		if l.Error != "" {
+			r.problem(subject, remedies["announcing"], "cannot announce itself on %s: %s", l.Interface, l.Error)
 		}
-	}
-	tellName(r, h.Announced)
-	for _, reason := range h.Reasons {
-		check, _, _ := strings.Cut(reason, ":")
-		if remedy := remedy(check); remedy != "" {
-			r.problem(check, remedy, "%s", strings.TrimSpace(strings.TrimPrefix(reason, check+":")))
-		} else if check != "publishing" && check != "outbox" && check != "name" { // told above
-			r.warn(subject, "", "says of itself that it is %s: %s", h.Status, reason)
-		}
-	}
-	if h.Outbox.Dropped > 0 {
-		r.warn(subject, "see what is said of the outbox", "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
-	}
-	return h.Announced
-}
-
-// remedy is what to do about a reason that an enrolled gateway tells; empty for others.
-func remedy(reason string) string {
-	switch reason {
-	case "enrolment":
-		return "when it was revoked or copied, make a new code in the dashboard and enrol this machine with it; when the API does not answer, check the uplink: HTTPS to the API must be open"
-	case "system clock":
-		return setClock
-	case "withheld":
-		return "nothing to do: they belong to another enrolment, or nobody knows when they were; they are in the folder withheld of the outbox"
-	default:
-		return ""
-	}
-}
-
-// tellName tells by which name the gateway is found, and its role in a pair.
-func tellName(r *Report, state announce.State) {
-	const subject = "gateway"
-	if state.Problem != "" {
-		r.problem(subject, "see \"Two gateways: a pair\" in docs/gateway.md; the gateway takes its name back by itself", "is announced as %s: %s", state.Host, state.Problem)
-	}
-	for _, l := range state.Links {
 		if len(l.Peers) > 0 {
 			r.ok(subject, "is %s on %s, as %s, in a pair with %s", l.Role, l.Interface, l.Host, strings.Join(l.Peers, " and "))
 		}
 	}
+	if h.Outbox.Dropped > 0 {
+		r.warn(subject, remedies["outbox"], "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
+	}
+}
+
+// remedies are what to do about a reason of /health, by the word before the colon.
+var remedies = map[string]string{ //nolint:gochecknoglobals // a table
+	"publishing":   "see what is said of the clock, the credentials and the topic; readings are kept in the outbox meanwhile",
+	"outbox":       "see what is said of the outbox",
+	"name":         "see \"Two gateways: a pair\" in docs/gateway.md; the gateway takes its name back by itself",
+	"announcing":   "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself",
+	"enrolment":    "when it was revoked or copied, make a new code in the dashboard and enrol this machine with it; when the API does not answer, check the uplink: HTTPS to the API must be open",
+	"system clock": setClock,
+	"withheld":     "nothing to do: they belong to another enrolment, or nobody knows when they were; they are in the folder withheld of the outbox",
 }
 
 // health is what a gateway says of itself.
@@ -94,10 +84,10 @@ type health struct {
 	Announced announce.State `json:"mdns"`
 }
 
-// State asks the gateway on this machine for its state.
-func State(ctx context.Context, port int) (string, error) {
+// State returns the state of the gateway on this machine and the version that runs.
+func State(ctx context.Context, port int) (state, version string, err error) {
 	h, err := Config{Port: port}.health(ctx)
-	return h.Status, err
+	return h.Status, h.Version, err
 }
 
 func (c Config) health(ctx context.Context) (h health, err error) {

@@ -9,7 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
+	"syscall"
 	"time"
 
 	"coldaisle.dev/edge-gateway/announce"
@@ -26,46 +26,6 @@ const (
 	adviceFirewall         = "let a firewall on this machine pass UDP port 5353 in and out; ask again when the gateway has run for some seconds"
 	adviceOtherGateway     = "switch one of them off, or give the nodes a fixed address"
 )
-
-// attempt is what came of one way to ask for the gateway's name.
-type attempt struct {
-	mode      discover.Mode
-	addresses []netip.Addr
-	took      time.Duration
-	err       error
-}
-
-func (h attempt) String() string {
-	if h.err != nil {
-		return fmt.Sprintf("%-6s no answer: %v", h.mode, h.err)
-	}
-	return fmt.Sprintf("%-6s %s is %s (%s)", h.mode, discover.Host, join(h.addresses), h.took.Round(time.Millisecond))
-}
-
-// browsed is what came of browsing for the service.
-type browsed struct {
-	found discover.Gateway
-	err   error
-}
-
-func (b browsed) String() string {
-	switch {
-	case errors.Is(b.err, discover.ErrNotFound):
-		return "browse no answer: " + b.err.Error()
-	case b.err != nil:
-		return "browse not possible from here: " + b.err.Error()
-	default:
-		return fmt.Sprintf("browse %s is %s, port %d (%s)", b.found.Instance, b.found.Host, b.found.Port, strings.Join(b.found.Text, " "))
-	}
-}
-
-func join(addresses []netip.Addr) string {
-	words := make([]string, 0, len(addresses))
-	for _, a := range addresses {
-		words = append(words, a.String())
-	}
-	return strings.Join(words, " and ")
-}
 
 // network asks for the gateway on every interface in every way that nodes have.
 func (c Config) network(ctx context.Context, r *Report, state announce.State) {
@@ -91,8 +51,7 @@ func (c Config) network(ctx context.Context, r *Report, state announce.State) {
 			r.ok(subject, "%s has %s; MDNS is false, nothing is announced", i.Name, listed(prefixes))
 			urls = append(urls, c.url(prefixes[0].Addr()))
 		default:
-			found := c.ask(ctx, r, i, prefixes, state)
-			urls = append(urls, found)
+			urls = append(urls, c.ask(ctx, r, i, prefixes, state))
 		}
 	}
 	c.conclude(r, subject, slices.DeleteFunc(urls, func(u string) bool { return u == "" }))
@@ -102,67 +61,66 @@ func (c Config) network(ctx context.Context, r *Report, state announce.State) {
 // call; empty for none.
 func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []netip.Prefix, state announce.State) string {
 	const subject = "network"
-	all, service := c.hear(ctx, i)
+	asking, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answers := discover.Ask(asking, i, discover.Legacy, discover.Unicast, discover.Multicast, discover.Browsing)
 	lines := []string{fmt.Sprintf("%s has %s", i.Name, listed(prefixes))}
-	var answered []attempt
-	for _, h := range all {
-		lines = append(lines, h.String())
-		if h.err == nil {
-			answered = append(answered, h)
-		}
+	var addresses []netip.Addr
+	complete := true
+	for _, a := range answers {
+		lines = append(lines, a.String())
+		addresses = append(addresses, a.Addresses...)
+		complete = complete && (a.Err == nil || (a.Way == discover.Browsing && !errors.Is(a.Err, discover.ErrNotFound)))
 	}
-	text := strings.Join(append(lines, service.String()), "\n")
-	remedy := adviceMulticastBlocked
+	text := strings.Join(lines, "\n")
+	remedy, here := adviceMulticastBlocked, ""
 	if c.here {
-		remedy = adviceFirewall
+		remedy, here = adviceFirewall, c.url(prefixes[0].Addr())
 	}
-	if len(answered) == 0 {
+	if len(addresses) == 0 {
 		r.problem(subject, remedy, "%s", text)
-		if c.here {
-			return c.url(prefixes[0].Addr())
-		}
-		return ""
+		return here
 	}
-	port := cmp.Or(service.found.Port, c.Port, discover.Port)
-	for _, h := range answered {
-		near := slices.ContainsFunc(h.addresses, func(a netip.Addr) bool {
-			return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
-		})
-		own := slices.ContainsFunc(h.addresses, func(a netip.Addr) bool {
-			return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr() == a })
-		})
+	port := cmp.Or(answers[len(answers)-1].Service.Port, c.Port, discover.Port)
+	for _, answer := range answers {
+		ofPrefix := func(is func(netip.Prefix, netip.Addr) bool) bool {
+			return slices.ContainsFunc(answer.Addresses, func(a netip.Addr) bool {
+				return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return is(p, a) })
+			})
+		}
+		own := ofPrefix(func(p netip.Prefix, a netip.Addr) bool { return p.Addr() == a })
 		switch {
-		case !near:
+		case len(answer.Addresses) == 0:
+		case !ofPrefix(netip.Prefix.Contains):
 			r.problem(subject, "configure the nodes with an address of their own network", "%s\nno node of this network reaches that address", text)
 			return ""
-		case c.here && !own && isPeer(state, h.addresses):
+		case c.here && !own && isPeer(state, answer.Addresses):
 			r.ok(subject, "%s\nthat is the active gateway of the pair", text)
-			return c.url(prefixes[0].Addr())
+			return here
 		case c.here && !own:
 			r.warn(subject, adviceOtherGateway, "%s\nthat is another machine: nodes may call it instead of this one", text)
-			return c.url(prefixes[0].Addr())
+			return here
 		case c.here && port != c.Port:
 			r.problem(subject, "sudo systemctl restart monitor-gateway", "%s\nthe gateway should be on port %d", text, c.Port)
-			return c.url(prefixes[0].Addr())
+			return here
 		}
 	}
-	to := netip.AddrPortFrom(answered[0].addresses[0], uint16(port)) //nolint:gosec // a port, from 1 to 65535
+	to := netip.AddrPortFrom(addresses[0], uint16(port)) //nolint:gosec // a port, from 1 to 65535
 	err := discover.Connect(ctx, to)
-	failed, _ := errors.AsType[*discover.CheckError](err)
 	switch {
-	case len(answered) < len(all) || errors.Is(service.err, discover.ErrNotFound):
+	case !complete:
 		r.problem(subject, remedy, "%s", text)
-	case failed != nil:
-		r.problem(subject, adviceConnect(failed.Kind, to), "%s\nbut no node can connect: %v", text, err)
+	case err != nil:
+		r.problem(subject, adviceConnect(err, to), "%s\nbut no node can connect: %v", text, err)
 	default:
 		r.ok(subject, "%s\na connection to %s succeeds", text, to)
 	}
-	return address(answered[0].addresses[0], port)
+	return "http://" + to.String()
 }
 
 // adviceConnect is what to do where the name is right and the address is not reached.
-func adviceConnect(kind discover.Kind, to netip.AddrPort) string {
-	if kind == discover.Refused {
+func adviceConnect(err error, to netip.AddrPort) string {
+	if errors.Is(err, syscall.ECONNREFUSED) {
 		return "start the gateway there: sudo systemctl start monitor-gateway"
 	}
 	return fmt.Sprintf("let a firewall at %s pass TCP port %d in, and look at the cable and switches on the way", to.Addr(), to.Port())
@@ -183,27 +141,6 @@ func connected() bool {
 	})
 }
 
-// hear asks for the name in every way, and browses, all at once.
-func (c Config) hear(ctx context.Context, i net.Interface) (all []attempt, service browsed) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	for _, mode := range discover.Modes() {
-		all = append(all, attempt{mode: mode})
-	}
-	var asking sync.WaitGroup
-	for n := range all {
-		asking.Go(func() {
-			h := &all[n]
-			started := c.Clock()
-			h.addresses, h.err = discover.Resolve(ctx, i, h.mode)
-			h.took = c.Clock().Sub(started)
-		})
-	}
-	asking.Go(func() { service.found, service.err = discover.Browse(ctx, i) })
-	asking.Wait()
-	return all, service
-}
-
 // conclude says what address is to be configured where multicast is blocked.
 func (c Config) conclude(r *Report, subject string, urls []string) {
 	switch {
@@ -213,17 +150,15 @@ func (c Config) conclude(r *Report, subject string, urls []string) {
 			"\"monitor-gateway doctor -network\" on a laptop where they are.", strings.Join(urls, " or "))
 	case len(urls) > 0:
 		r.advise("A node here calls %s.", strings.Join(urls, " or "))
-	case r.about(subject) == 0:
+	case !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Subject == subject }):
 		r.problem(subject, "plug in a cable, or join a wireless network; the gateway picks it up by itself", "there is no interface besides the machine itself")
 	case c.here:
 		r.problem(subject, "check cable, wireless network and DHCP; the gateway picks the address up by itself", "no interface has an IPv4 address that nodes could call")
 	}
 }
 
-func (c Config) url(of netip.Addr) string { return address(of, c.Port) }
-
-func address(of netip.Addr, port int) string {
-	return "http://" + netip.AddrPortFrom(of, uint16(port)).String() //nolint:gosec // a port, from 1 to 65535
+func (c Config) url(of netip.Addr) string {
+	return "http://" + netip.AddrPortFrom(of, uint16(c.Port)).String() //nolint:gosec // a port, from 1 to 65535
 }
 
 func listed(prefixes []netip.Prefix) string {

@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // alone makes the test binary a machine of its own: a process with no network
@@ -101,8 +102,8 @@ func TestNetwork(t *testing.T) {
 		}},
 		"a gateway that is found": {addressed, "8080", []string{
 			"a connection to 192.168.7.20:8080 succeeds", "first of all: settings",
-			"ok       eth0 has 192.168.7.20/24\n           legacy monitor-gateway.local is 192.168.7.20 (",
-			"QU     monitor-gateway.local is 192.168.7.20 (", "QM     monitor-gateway.local is 192.168.7.20 (",
+			"ok       eth0 has 192.168.7.20/24\n           legacy monitor-gateway.local is 192.168.7.20\n",
+			"QU     monitor-gateway.local is 192.168.7.20\n", "QM     monitor-gateway.local is 192.168.7.20\n",
 			"browse monitor-gateway is monitor-gateway.local, port 8080 (version=1.0)",
 			"ok       far has no IPv4 address",
 			"Nodes that multicast does not reach are to be configured with http://192.168.7.20:8080.",
@@ -168,8 +169,8 @@ func runAlone(t *testing.T, network, port string, isDeaf bool) string {
 	}
 	output, err := child.CombinedOutput()
 	_, missing := exec.LookPath("ip")
-	if (errors.Is(err, syscall.EPERM) || missing != nil) && os.Getenv("CI") != "true" {
-		t.Skipf("no network can be made here: %v", errors.Join(err, missing))
+	if errors.Is(err, syscall.EPERM) || missing != nil {
+		tooltest.Unable(t, "no network can be made here: %v", errors.Join(err, missing))
 	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)

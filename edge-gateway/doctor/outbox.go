@@ -9,86 +9,87 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"coldaisle.dev/edge-gateway/outbox"
 )
 
 // slowWrite is a durable write at which nodes would notice that Pub/Sub is away.
 const slowWrite = 500 * time.Millisecond
 
-// outbox examines the place of readings that Pub/Sub has not taken.
-func (c Config) outbox(r *Report) {
-	const subject = "outbox"
+const subjectOutbox = "outbox"
+
+// outbox examines the outbox's folder. The number of waiting readings is the running
+// gateway's: on a disk that has become read-only the folder still has those that were
+// sent.
+func (c Config) outbox(r *Report, running health) {
 	held, err := outbox.Inspect(c.OutboxDir)
 	if errors.Is(err, fs.ErrNotExist) {
-		r.warn(subject, "start the gateway once, or check OUTBOX_DIR", "%s is not there yet; a gateway makes it", c.OutboxDir)
-		c.space(r, subject, 0)
+		r.warn(subjectOutbox, "start the gateway once, or check OUTBOX_DIR", "%s is not there yet; a gateway makes it", c.OutboxDir)
+		c.space(r, 0)
 		return
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		r.problem(subject, "run the doctor with sudo", "%s cannot be examined: %v", c.OutboxDir, err)
+		r.problem(subjectOutbox, "run the doctor with sudo", "%s cannot be examined: %v", c.OutboxDir, err)
 		return
 	}
 	if err != nil {
-		r.problem(subject, "the card or disk may be failing: replace it", "%s: %v", c.OutboxDir, err)
+		r.problem(subjectOutbox, "the card or disk may be failing: replace it", "%s: %v", c.OutboxDir, err)
 		return
 	}
-	took, err := outbox.Probe(c.OutboxDir, c.Clock)
-	switch {
-	case err != nil:
-		r.problem(subject, "readings are lost while Pub/Sub is away: check the folder's owner, and whether the disk is full or read-only", "%s cannot be written: %v", c.OutboxDir, err)
-	case took > slowWrite:
-		r.warn(subject, "nodes wait as long while Pub/Sub is away: use a better card or disk", "%s: a durable write takes up to %s", c.OutboxDir, took.Round(time.Millisecond))
-	default:
-		r.ok(subject, "%s: a durable write takes up to %s", c.OutboxDir, took.Round(100*time.Microsecond))
+	if running.Status != "" {
+		held.Pending = running.Outbox.Readings
 	}
 	waiting := fmt.Sprintf("%s, %s of at most %s taken", plural(held.Pending, "reading")+" waiting", size(held.Bytes), size(c.OutboxMaxBytes))
 	if held.Bytes > c.OutboxMaxBytes/10*9 && held.Pending > 0 {
-		r.warn(subject, "bring the uplink back, or raise OUTBOX_MAX_BYTES", "nearly full: %s", waiting)
+		r.warn(subjectOutbox, "bring the uplink back, or raise OUTBOX_MAX_BYTES", "nearly full: %s", waiting)
 	} else {
-		r.ok(subject, "%s", waiting)
+		r.ok(subjectOutbox, "%s", waiting)
 	}
 	if held.Damaged > 0 {
-		r.warn(subject, "what can be read is delivered; a card that loses data should be replaced", "%s cannot be read", plural(held.Damaged, "place"))
+		r.warn(subjectOutbox, "what can be read is delivered; a card that loses data should be replaced", "%s cannot be read", plural(held.Damaged, "place"))
 	}
-	if held.TornSegments > 0 {
-		r.ok(subject, "%s with half a message at the end, as a power failure leaves it; nothing that was promised is missing", plural(held.TornSegments, "segment"))
-	}
-	c.space(r, subject, held.Bytes)
+	c.disk(r, held.Bytes)
 }
 
-// CheckDisk is the same question for the gateway itself: the error is that the outbox
-// cannot be written, or only slowly, or cannot grow to its bound.
+// CheckDisk is the gateway's own check: the error is that the outbox cannot be written,
+// or only slowly, or cannot grow to its bound.
 func (c Config) CheckDisk(context.Context) error {
-	took, err := outbox.Probe(c.OutboxDir, c.Clock)
-	if err != nil {
-		return err
-	}
-	if took > slowWrite {
-		return fmt.Errorf("a durable write takes %s", took.Round(time.Millisecond))
-	}
 	held, err := outbox.Size(c.OutboxDir)
 	if err != nil {
 		return err
 	}
-	free, err := freeSpace(nearestExisting(c.OutboxDir))
-	if wanted := c.OutboxMaxBytes - held; err == nil && free < wanted {
-		return fmt.Errorf("%s are free; the outbox may need %s more", size(free), size(wanted))
-	}
-	return nil
+	r := &Report{}
+	c.disk(r, held)
+	return r.err(Warning)
 }
 
-// space looks whether the outbox can grow to its bound.
-func (c Config) space(r *Report, subject string, taken int64) {
-	free, err := freeSpace(nearestExisting(c.OutboxDir))
-	if err != nil {
-		r.warn(subject, "", "free space of the disk: %v", err)
+// disk measures a durable write, and checks that the outbox can grow to its bound.
+func (c Config) disk(r *Report, taken int64) {
+	took, err := outbox.Probe(c.OutboxDir, c.Clock)
+	switch {
+	case err != nil:
+		r.problem(subjectOutbox, "readings are lost while Pub/Sub is away: check the folder's owner, and whether the disk is full or read-only", "%s cannot be written: %v", c.OutboxDir, err)
+	case took > slowWrite:
+		r.warn(subjectOutbox, "nodes wait as long while Pub/Sub is away: use a better card or disk", "%s: a durable write takes up to %s", c.OutboxDir, took.Round(time.Millisecond))
+	default:
+		r.ok(subjectOutbox, "%s: a durable write takes up to %s", c.OutboxDir, took.Round(100*time.Microsecond))
+	}
+	c.space(r, taken)
+}
+
+func (c Config) space(r *Report, taken int64) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(nearestExisting(c.OutboxDir), &disk); err != nil {
+		r.warn(subjectOutbox, "", "free space of the disk: %v", err)
 		return
 	}
+	free := int64(disk.Bavail) * int64(disk.Bsize) //nolint:gosec // no disk has 2^63 bytes
 	if wanted := c.OutboxMaxBytes - taken; free < wanted {
-		r.warn(subject, "free some, or lower OUTBOX_MAX_BYTES", "%s of the disk are free; the outbox may need %s more", size(free), size(wanted))
+		r.warn(subjectOutbox, "free some, or lower OUTBOX_MAX_BYTES", "%s of the disk are free; the outbox may need %s more", size(free), size(wanted))
 		return
 	}
-	r.ok(subject, "%s of the disk are free", size(free))
+	r.ok(subjectOutbox, "%s of the disk are free", size(free))
 }
 
 // nearestExisting is a folder, or the nearest one above it that is there.

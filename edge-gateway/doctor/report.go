@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -39,28 +40,30 @@ type Finding struct {
 // Report is what an examination found.
 type Report struct {
 	Findings []Finding
-	// Advice is what a person should know besides.
+	// Advice follows the findings.
 	Advice []string
 }
 
-// Healthy says that there is no problem.
+// Healthy reports whether there is no problem.
 func (r *Report) Healthy() bool { return r.count(Problem) == 0 }
 
-func (r *Report) count(v Severity) int {
-	n := 0
+// err returns the texts of the findings of a severity and above, in one line, or nil.
+func (r *Report) err(least Severity) error {
+	var texts []string
 	for _, f := range r.Findings {
-		if f.Severity == v {
-			n++
+		if f.Severity >= least {
+			texts = append(texts, f.Text)
 		}
 	}
-	return n
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
 }
 
-// about counts what was found of a subject.
-func (r *Report) about(subject string) int {
-	n := 0
+func (r *Report) count(v Severity) (n int) {
 	for _, f := range r.Findings {
-		if f.Subject == subject {
+		if f.Severity == v {
 			n++
 		}
 	}

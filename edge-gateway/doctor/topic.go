@@ -16,15 +16,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What the gateway must be allowed, and what tells an account that may too much.
+// The permission that the gateway needs, and one that shows that its account has too many.
 const (
 	publish = "pubsub.topics.publish"
 	remove  = "pubsub.topics.delete"
 )
 
-// topic asks Pub/Sub what the account may do with the topic, which needs no
-// right at all and publishes nothing. account is nil beside an emulator, or when
-// there is none.
+// topic asks Pub/Sub for the account's permissions on the topic, which needs none itself
+// and publishes nothing. account is nil with an emulator, or when there is none.
 func (c Config) topic(ctx context.Context, r *Report, account *auth.Credentials) {
 	const subject = "topic"
 	name := fmt.Sprintf("projects/%s/topics/%s", c.ProjectID, c.Topic)

@@ -20,15 +20,15 @@ const (
 	statusPath = "/api/v1/gateways/status"
 )
 
-// patience is how long the API may take for an answer. The time that a status reply
-// tells is known within as much.
-const patience = 15 * time.Second
+// timeout is how long the API may take for an answer. It bounds the error of the time
+// in a status reply.
+const timeout = 15 * time.Second
 
 // maxReply bounds what is read, in bytes.
 const maxReply = 1 << 20
 
-// CheckAPI judges the address of an API. Without TLS anybody on the way could tell the
-// gateway what time it is.
+// CheckAPI validates the address of an API. Without TLS anybody on the path could set the
+// gateway's clock.
 func CheckAPI(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -42,25 +42,15 @@ func CheckAPI(address string) error {
 	return nil
 }
 
-// statusError is an answer other than 200.
-type statusError struct {
-	status int
-	detail string
-}
-
-func (e *statusError) Error() string {
-	return fmt.Sprintf("the API answered %d: %s", e.status, e.detail)
-}
-
-// post sends a request as JSON and reads the reply.
-func post(ctx context.Context, client *http.Client, address string, body, reply any) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// post sends a request to an API as JSON and reads the reply.
+func post(ctx context.Context, client *http.Client, api, path string, body, reply any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(encoded))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(api, "/")+path, bytes.NewReader(encoded))
 	if err != nil {
 		return fmt.Errorf("ask the API: %w", err)
 	}
@@ -75,25 +65,23 @@ func post(ctx context.Context, client *http.Client, address string, body, reply 
 		return fmt.Errorf("ask the API: %w", err)
 	}
 	if response.StatusCode/100 != 2 {
-		var fault struct {
+		var answer struct {
 			Detail string `json:"detail"`
 		}
-		_ = json.Unmarshal(content, &fault) // what a proxy says is no JSON
-		return &statusError{response.StatusCode, cmp.Or(fault.Detail, strings.TrimSpace(http.StatusText(response.StatusCode)))}
+		_ = json.Unmarshal(content, &answer) // a proxy's page is not JSON
+		return fmt.Errorf("the API answered %d: %s", response.StatusCode, cmp.Or(answer.Detail, http.StatusText(response.StatusCode)))
 	}
 	if err := json.Unmarshal(content, reply); err != nil {
-		return fmt.Errorf("what answers at %s is not the API: %w", address, err)
+		return fmt.Errorf("what answers at %s is not the API: %w", api, err)
 	}
 	return nil
 }
 
-// newClient keeps no connection from one minute to the next, and follows nobody: a
-// signed status is for the API that was named.
+// newClient returns a client that keeps no connection from one minute to the next and
+// follows no redirect: a signed status is for the configured API alone.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
-
-func at(api, path string) string { return strings.TrimRight(api, "/") + path }

@@ -15,19 +15,19 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// ErrDeclined is that the person who was asked said no. Nothing has changed.
+// ErrDeclined is returned when the person who was asked declined. Nothing has changed.
 var ErrDeclined = errors.New("not enrolled")
 
-// Offer is what a code is for.
+// Offer describes the enrolment that a code is for.
 type Offer struct {
 	Name, Account string
 	// Former is the enrolment that would end; nil for none, or when it is the same.
 	Former *Identity
 }
 
-// Enrol exchanges a code for an identity, which it keeps in a folder, after confirm has
-// agreed to what the code is for. The key is on disk before the code is used: whoever
-// did not get the reply enrols once more, with the same code, and gets the same.
+// Enrol exchanges a code for an identity, which it stores in a folder, after confirm has
+// accepted the offer. The key is on disk before the code is used: if the reply is lost,
+// the same code gives the same identity again.
 func Enrol(ctx context.Context, folder, code, api string, confirm func(Offer) bool) (*Identity, error) {
 	if err := CheckAPI(api); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func Enrol(ctx context.Context, folder, code, api string, confirm func(Offer) bo
 	client := newClient()
 	request := wire.EnrolRequest{Code: code, PublicKey: id.publicKey()}
 	var reply wire.EnrolReply
-	if err := post(ctx, client, at(api, enrolPath), request, &reply); err != nil {
+	if err := post(ctx, client, api, enrolPath, request, &reply); err != nil {
 		return nil, err
 	}
 	offer := Offer{Name: reply.Name, Account: reply.Account}
@@ -62,7 +62,7 @@ func Enrol(ctx context.Context, folder, code, api string, confirm func(Offer) bo
 		return nil, err
 	}
 	request.Confirm = true
-	if err := post(ctx, client, at(api, enrolPath), request, &reply); err != nil {
+	if err := post(ctx, client, api, enrolPath, request, &reply); err != nil {
 		return nil, err
 	}
 	if err := wire.ValidateGatewayID(reply.GatewayID); err != nil || !reply.Confirmed {
@@ -98,7 +98,7 @@ func identityFor(folder, code string, current *Identity) (*Identity, error) {
 	return &Identity{Seed: seed, CodeHash: hash}, nil
 }
 
-// hashOf is that of a code as it is read aloud: case, spaces and dashes do not count.
+// hashOf returns the hash of a code without regard to case, spaces and dashes.
 func hashOf(code string) []byte {
 	plain := strings.NewReplacer(" ", "", "-", "").Replace(strings.ToUpper(code))
 	hash := sha256.Sum256([]byte(plain))

@@ -225,7 +225,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestPairKey shows contract 8.25: the key of the customer's gateways is the newest
+// TestPairKey shows contract 10.14: the key of the customer's gateways is the newest
 // status reply's, is kept for a start while the API is away, and ends with the enrolment.
 func TestPairKey(t *testing.T) {
 	t.Parallel()
@@ -276,7 +276,7 @@ func TestPairKey(t *testing.T) {
 	}
 }
 
-// TestSystemClockIsOff shows contract 8.21.
+// TestSystemClockIsOff shows contract 8.20.
 func TestSystemClockIsOff(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"slow": -24 * time.Hour, "fast": 24 * time.Hour} {

@@ -19,7 +19,7 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// Identity is what an enrolled gateway knows of itself.
+// Identity is the stored enrolment of a gateway.
 type Identity struct {
 	GatewayID string `json:"gateway_id"`
 	Name      string `json:"name"`
@@ -27,12 +27,12 @@ type Identity struct {
 	ProjectID string `json:"project_id"`
 	Topic     string `json:"topic"`
 	API       string `json:"api"` // base address
-	// Seed is that of the Ed25519 key.
+	// Seed is the seed of the Ed25519 key.
 	Seed []byte `json:"seed"`
-	// CodeHash is the SHA-256 of the code, by which the same one is known again.
+	// CodeHash is the SHA-256 of the code, to recognise the same one.
 	CodeHash []byte `json:"code_hash"`
 
-	folder string // in which it is kept
+	folder string // that it is stored in
 }
 
 // Names of files in the state folder.
@@ -61,7 +61,7 @@ func Load(folder string) (*Identity, error) {
 func read(path string) (*Identity, error) {
 	content, err := os.ReadFile(path) //nolint:gosec // in the folder that the settings name
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // there is none, which is no fault
+		return nil, nil //nolint:nilnil // there is none, which is no error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read enrolment: %w", err)

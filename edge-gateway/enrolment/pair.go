@@ -17,15 +17,15 @@ import (
 // minPairKey keeps a pair key from being guessed, in bytes.
 const minPairKey = 16
 
-// pairKey is what the pair file holds.
+// pairKey is the content of the pair file.
 type pairKey struct {
 	GatewayID string `json:"gateway_id"` // that the key was given to
 	Key       []byte `json:"pair_key"`
 }
 
-// loadPairKey returns the key that is kept for an identity, or one that nobody else has:
-// a gateway without the customer's is a pair with none, least of all with an open one.
-// The next status has the key again when its file cannot be read.
+// loadPairKey returns the stored key of an identity, or a random one: a gateway without
+// the customer's key pairs with none, least of all with an open one. If the file cannot
+// be read, the next status brings the key again.
 func (id *Identity) loadPairKey() []byte {
 	var kept pairKey
 	content, err := os.ReadFile(filepath.Join(id.folder, pairFile))
@@ -35,9 +35,9 @@ func (id *Identity) loadPairKey() []byte {
 	return kept.Key
 }
 
-// takePairKey keeps the pair key of a reply, or forgets it when the gateway is revoked.
-// A reply without one says nothing of it.
-func (s *Session) takePairKey(ctx context.Context, reply wire.StatusReply) {
+// storePairKey stores the pair key of a reply, or removes it when the gateway is revoked.
+// A reply without one changes nothing.
+func (s *Session) storePairKey(ctx context.Context, reply wire.StatusReply) {
 	key, path := reply.PairKey, filepath.Join(s.id.folder, pairFile)
 	err := error(nil)
 	switch {
@@ -55,7 +55,7 @@ func (s *Session) takePairKey(ctx context.Context, reply wire.StatusReply) {
 		}
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "the pair key cannot be kept for a restart", "error", err.Error())
+		s.log.WarnContext(ctx, "the pair key cannot be stored for a restart", "error", err.Error())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,19 +22,20 @@ import (
 // Times between status requests.
 const (
 	statusInterval = time.Minute
-	// retryInterval is that after one that failed.
+	// retryInterval follows one that failed.
 	retryInterval = 10 * time.Second
 	// tokenMargin is how long before its expiry a token is no longer used: a publish
 	// may take as long.
 	tokenMargin = 30 * time.Second
 )
 
-// BlockedError is why an enrolled gateway cannot publish. Its readings are kept meanwhile.
+// BlockedError is the reason why an enrolled gateway cannot publish. Readings are kept
+// meanwhile.
 type BlockedError struct{ kind, text string }
 
 func (b *BlockedError) Error() string { return b.text }
 
-// Kind is the word by which failed publishes are counted.
+// Kind is the label of failed publishes in metrics.
 func (b *BlockedError) Kind() string { return b.kind }
 
 // The reasons.
@@ -45,7 +46,7 @@ var (
 	errExpired = &BlockedError{"token", "the access token has expired and the API gives no new one"}
 )
 
-// Report is what a gateway tells of itself with each status.
+// Report is the part of a status that the gateway supplies.
 type Report struct {
 	Role           string
 	OutboxReadings int
@@ -63,22 +64,21 @@ type Session struct {
 	clock   *clock.Clock
 	system  func() time.Time
 	version string
-	// tokens says that publishing needs one: not beside an emulator.
+	// tokens is set if publishing needs an access token; with an emulator it does not.
 	tokens bool
 	client *http.Client
-	// run stands for this process: the API counts the statuses of each.
+	// run identifies this process: the API counts the statuses of each.
 	run string
 	log *slog.Logger
 
-	failures prometheus.Counter
-	tried    chan struct{} // closed after the first status
-	once     sync.Once
+	tried chan struct{} // closed after the first status
+	once  sync.Once
 
 	mu       sync.Mutex
 	sequence int64
 	reply    wire.StatusReply // the newest
 	token    oauth2.Token     // the newest that there was
-	fault    error            // of the newest status
+	err      error            // of the newest status
 	pairKey  []byte
 }
 
@@ -87,9 +87,6 @@ func NewSession(id *Identity, c *clock.Clock, system func() time.Time, version s
 	return &Session{
 		id: id, key: id.key(), clock: c, system: system, version: version, tokens: tokens,
 		client: newClient(), run: rand.Text(), log: log, tried: make(chan struct{}),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "gateway", Name: "status_failures_total", Help: "Status requests that the API did not answer.",
-		}),
 		pairKey: id.loadPairKey(),
 	}
 }
@@ -109,11 +106,9 @@ func (s *Session) Run(ctx context.Context, report func() Report) error {
 		case corrected:
 			wait = 0 // a status by a wrong clock gets the time and nothing else
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
 		}
 	}
 	return nil
@@ -122,7 +117,7 @@ func (s *Session) Run(ctx context.Context, report func() Report) error {
 // Tried is closed once the first status has been sent, whether or not the API answered it.
 func (s *Session) Tried() <-chan struct{} { return s.tried }
 
-// status sends one status and takes the reply. corrected says that the reply has moved
+// status sends one status and applies the reply. corrected reports that the reply moved
 // the clock by more than a minute.
 func (s *Session) status(ctx context.Context, report Report) (corrected bool, err error) {
 	offset, _ := s.clock.Offset()
@@ -141,52 +136,35 @@ func (s *Session) status(ctx context.Context, report Report) (corrected bool, er
 	var reply wire.StatusReply
 	uptime := s.clock.Boot().Uptime
 	asked := uptime()
-	err = post(ctx, s.client, at(s.id.API, statusPath), signed, &reply)
+	err = post(ctx, s.client, s.id.API, statusPath, signed, &reply)
 	answered := uptime()
 	if err == nil && (reply.Nonce != request.Nonce || reply.Time.IsZero()) {
 		err = errors.New("what answers is not the API: it is no reply to this status")
 	}
 	if err != nil {
-		s.note(ctx, err)
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
 		return false, err
 	}
 	before := s.clock.Now()
 	if err := s.clock.Learn(asked, answered, reply.Time); err != nil {
-		s.log.WarnContext(ctx, "the time is known and cannot be kept for a restart", "error", err.Error())
+		s.log.WarnContext(ctx, "the time cannot be stored for a restart", "error", err.Error())
 	}
 	corrected = s.clock.Now().Sub(before).Abs() > time.Minute
-	s.takePairKey(ctx, reply)
+	s.storePairKey(ctx, reply)
 	s.mu.Lock()
-	s.reply = reply
+	defer s.mu.Unlock()
+	s.reply, s.err = reply, nil
 	if reply.AccessToken != "" {
 		s.token = oauth2.Token{AccessToken: reply.AccessToken, TokenType: "Bearer", Expiry: reply.TokenExpiresAt}
 	}
-	s.mu.Unlock()
-	s.note(ctx, nil)
 	return corrected, nil
 }
 
-// note keeps what came of a status, and logs when that is another thing than before.
-func (s *Session) note(ctx context.Context, fault error) {
-	if fault != nil {
-		s.failures.Inc()
-	}
-	s.mu.Lock()
-	before := s.fault
-	s.fault = fault
-	s.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-	case fault != nil && before == nil:
-		s.log.WarnContext(ctx, "the API does not answer a status", "error", fault.Error())
-	case fault == nil && before != nil:
-		s.log.InfoContext(ctx, "the API answers again")
-	}
-}
-
-// Ready says why nothing can be published now; nil when readings can.
+// Ready returns why nothing can be published now, or nil.
 func (s *Session) Ready() error {
-	if err := s.clockFault(); err != nil {
+	if err := s.clockError(); err != nil {
 		return &BlockedError{"clock", err.Error()}
 	}
 	s.mu.Lock()
@@ -202,15 +180,15 @@ func (s *Session) Ready() error {
 	return nil
 }
 
-// because adds why the API did not answer; the lock is held.
+// because adds the error of the newest status; the lock is held.
 func (s *Session) because(b *BlockedError) error {
-	if s.fault == nil {
+	if s.err == nil {
 		return b
 	}
-	return &BlockedError{b.kind, b.text + ": " + s.fault.Error()}
+	return &BlockedError{b.kind, b.text + ": " + s.err.Error()}
 }
 
-// Problem says what is wrong with the enrolment: it is revoked, copied, or the API
+// Problem returns what is wrong with the enrolment: it is revoked, copied, or the API
 // does not answer.
 func (s *Session) Problem(context.Context) error {
 	s.mu.Lock()
@@ -221,13 +199,13 @@ func (s *Session) Problem(context.Context) error {
 	case s.reply.Clone:
 		return ErrClone
 	}
-	return s.fault
+	return s.err
 }
 
-// ClockProblem says that the system clock is too far off.
-func (s *Session) ClockProblem(context.Context) error { return s.clockFault() }
+// ClockProblem returns an error while the system clock is too far off.
+func (s *Session) ClockProblem(context.Context) error { return s.clockError() }
 
-func (s *Session) clockFault() error {
+func (s *Session) clockError() error {
 	offset, known := s.clock.Offset()
 	if !known || offset.Abs() <= clock.Limit {
 		return nil
@@ -241,8 +219,8 @@ func (s *Session) clockFault() error {
 }
 
 // Token implements [oauth2.TokenSource] with the newest token of the API's. It is
-// asked for each publish; the expiry is left out, since the library that asks would
-// compare it with the system clock.
+// called for each publish; the expiry is left out, because the caller would compare it
+// with the system clock.
 func (s *Session) Token() (*oauth2.Token, error) {
 	if err := s.Ready(); err != nil {
 		return nil, err
@@ -252,7 +230,7 @@ func (s *Session) Token() (*oauth2.Token, error) {
 	return &oauth2.Token{AccessToken: s.token.AccessToken, TokenType: s.token.TokenType}, nil
 }
 
-// Target is where the API says that readings are published.
+// Target returns the project and topic of the newest reply.
 func (s *Session) Target() Target {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +244,7 @@ func (s *Session) Revoked() bool {
 	return s.reply.Revoked
 }
 
-// ID is the gateway's, under which readings are taken.
+// ID returns the gateway's id.
 func (s *Session) ID() string { return s.id.GatewayID }
 
 // Sign returns the attributes of a message of topic data.
@@ -281,40 +259,9 @@ func (s *Session) Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bo
 
 // Collectors are the session's metrics.
 func (s *Session) Collectors() []prometheus.Collector {
-	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: name, Help: help}, value)
-	}
-	flag := func(name, help string, is func(wire.StatusReply) bool) prometheus.Collector {
-		return gauge(name, help, func() float64 {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if is(s.reply) {
-				return 1
-			}
-			return 0
-		})
-	}
-	return []prometheus.Collector{
-		s.failures,
-		gauge("clock_offset_seconds", "What is added to the system clock; 0 until it is known.", func() float64 {
-			offset, _ := s.clock.Offset()
-			return offset.Seconds()
-		}),
-		gauge("clock_known", "1 when the API has told the time in this boot.", func() float64 {
-			if _, known := s.clock.Offset(); known {
-				return 1
-			}
-			return 0
-		}),
-		gauge("token_expires_timestamp_seconds", "When the access token expires; 0 without one.", func() float64 {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.token.Expiry.IsZero() {
-				return 0
-			}
-			return float64(s.token.Expiry.Unix())
-		}),
-		flag("enrolment_revoked", "1 when the API says that the enrolment is revoked.", func(r wire.StatusReply) bool { return r.Revoked }),
-		flag("enrolment_cloned", "1 when two machines use the key.", func(r wire.StatusReply) bool { return r.Clone }),
-	}
+	opts := prometheus.GaugeOpts{Namespace: "gateway", Name: "clock_offset_seconds", Help: "What is added to the system clock; 0 until it is known."}
+	return []prometheus.Collector{prometheus.NewGaugeFunc(opts, func() float64 {
+		offset, _ := s.clock.Offset()
+		return offset.Seconds()
+	})}
 }

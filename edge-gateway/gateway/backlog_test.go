@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/shared/logging"
 )
 
 // slowBacklog holds the outbox's messages up, but for the first, by which the gateway
@@ -34,13 +33,13 @@ func (s *slowBacklog) PublishBacklog(ctx context.Context, messages []gateway.Mes
 }
 
 // TestNewReadingsGoBeforeKeptOnes has Pub/Sub return, and a batch of the outbox hang
-// in the publisher: a new reading is published meanwhile. Contract 8.9.
+// in the publisher: a new reading is published meanwhile. Contract 8.8.
 func TestNewReadingsGoBeforeKeptOnes(t *testing.T) {
 	t.Parallel()
-	s := &site{tb: t, published: &record{}, now: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)}
+	s := newSite(t)
 	publisher := &slowBacklog{record: s.published, held: make(chan struct{}), release: make(chan struct{})}
-	box := openBox(t, t.TempDir(), s.clock)
-	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, publisher, box, s.clock, logging.Discard())
+	s.publisher = publisher
+	s.open(gateway.Config{ProbeEvery: time.Millisecond}, openBox(t, t.TempDir(), s.clock))
 	s.published.fail(errAway)
 	for i := range 4 {
 		if status := s.message(body(fmt.Sprintf("kept%d", i), 20)); status != 500 {
@@ -59,11 +58,36 @@ func TestNewReadingsGoBeforeKeptOnes(t *testing.T) {
 		t.Errorf("a new reading is answered %d", status)
 	}
 	close(publisher.release)
-	eventually(t, "delivery of the backlog", func() bool { all, _ := s.published.all(); return len(all) == 5 })
-	all, _ := s.published.all()
+	all := s.delivered(5)
 	for i, want := range []string{"kept0", "new", "kept1", "kept2", "kept3"} {
 		if got := all[i].Reading.MessageID; got != want {
 			t.Errorf("message %d is %s, want %s", i, got, want)
+		}
+	}
+}
+
+// TestKeptReadingsGoInTheOrderOfAcceptance keeps a reading of now, then an older one that
+// the node had kept itself: they go out in that order, each under its own time. Contract 8.8.
+func TestKeptReadingsGoInTheOrderOfAcceptance(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
+	s.published.fail(errAway)
+	for _, sent := range []string{`"id":"now"`, `"id":"older","age_s":600`, `"id":"oldest","age_s":1200`} {
+		if status := s.message(`{` + sent + `,"node_id":"n1","temperature":20,"humidity":40}`); status != 500 {
+			t.Fatalf("%s is answered %d while Pub/Sub is away", sent, status)
+		}
+		s.pass(time.Second)
+	}
+	s.published.fail(nil)
+	s.run()
+	all := s.delivered(3)
+	for i, want := range []struct {
+		id  string
+		age time.Duration
+	}{{"now", 0}, {"older", 10*time.Minute - time.Second}, {"oldest", 20*time.Minute - 2*time.Second}} {
+		got := all[i].Reading
+		if age := all[0].Reading.Time.Sub(got.Time); got.MessageID != want.id || age != want.age {
+			t.Errorf("message %d is %s, %s older than the first; want %s, %s", i, got.MessageID, age, want.id, want.age)
 		}
 	}
 }

@@ -369,7 +369,7 @@ func (o *ordered) PublishBacklog(ctx context.Context, messages []gateway.Message
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, m := range messages {
-		r, err := wire.DecodeReadingDated(m.Data, func(stamped time.Time) (time.Time, error) { return stamped, nil })
+		r, _, err := wire.DecodeReading(m.Data, func(stamped time.Time) (time.Time, error) { return stamped, nil })
 		if err != nil || errs[i] != nil {
 			continue
 		}

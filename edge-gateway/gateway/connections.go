@@ -7,41 +7,33 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"golang.org/x/time/rate"
-
-	"coldaisle.dev/shared/httpserver"
 )
 
-// connections is a listener that bounds how many connections are open, in all
-// and from one address. When there is no room for a new one, an idle one makes
-// it: one on which no request is under way. Nodes open a connection anew when
-// theirs is closed; a newcomer that is not let in has no other way.
+// connections is a listener that bounds the open connections, in all and from one
+// address. When there is no room for a new one, an idle one is closed for it: one
+// without a request under way. A node whose connection is closed opens another; a
+// refused newcomer has no other way.
 //
-// In need of room the address with the most connections gives one up, so that
-// some devices that hold as many as they can take them from each other and from
-// nobody else.
+// The address with the most connections loses one, so that devices that open as many as
+// they can take them from each other and from nobody else.
 type connections struct {
 	net.Listener
 
 	inAll, fromOne int // limits
 	warn           func(values ...any)
+	logged         rate.Sometimes
 
-	mu    sync.Mutex
-	open  int
-	peers map[string]*peer // by address
-	turn  int64            // counts up with each change of a connection
-
-	evicted, refused int64 // since the start
-	told             rate.Sometimes
+	mu      sync.Mutex
+	open    int
+	peers   map[string]*peer // by address
+	changes int64            // of connections, so far
 }
 
-// peer is an address with open connections. Both lists hold *connection, the one
-// that has been in it for the longest first.
-type peer struct {
-	idle, busy list.List
-}
+// peer is an address with open connections: idle ones, and those with a request under
+// way. Both lists begin with the connection that has been in it for the longest.
+type peer struct{ idle, busy list.List }
 
 func (p *peer) count() int { return p.idle.Len() + p.busy.Len() }
 
@@ -51,19 +43,19 @@ type connection struct {
 
 	among   *connections
 	address string
-	// place is in a list of the address, nil once the connection is closed; since
-	// is the turn at which it came there.
-	place *list.Element
-	since int64
+	from    *peer         // of the address
+	element *list.Element // in a list of the peer; nil unless the connection is open
+	busy    bool          // a request is under way
+	changed int64         // the number of its last change
 }
 
 func newConnections(ctx context.Context, listener net.Listener, inAll, fromOne int, log *slog.Logger) *connections {
 	return &connections{
-		Listener: listener, inAll: inAll, fromOne: fromOne, peers: map[string]*peer{},
+		Listener: listener, inAll: inAll, fromOne: fromOne, logged: rate.Sometimes{First: 1, Interval: logInterval},
 		warn: func(values ...any) {
 			log.WarnContext(ctx, "too many connections, idle ones are closed for new ones", values...)
 		},
-		told: rate.Sometimes{First: 1, Interval: time.Minute},
+		peers: map[string]*peer{},
 	}
 }
 
@@ -90,124 +82,112 @@ func (l *connections) Accept() (net.Conn, error) {
 func (l *connections) admit(c *connection) (victim *connection, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	own, known := l.peers[c.address]
-	if !known {
+	own := l.peers[c.address]
+	if own == nil {
 		own = &peer{}
 	}
-	switch {
-	case own.count() >= l.fromOne:
-		victim = first(&own.idle)
-	case l.open >= l.inAll:
-		victim = l.dispensable(own.count())
-	}
-	if victim != nil {
-		l.evicted++
+	c.from = own
+	if l.open >= l.inAll || own.count() >= l.fromOne {
+		victim = l.evictionCandidate(own)
+		l.logged.Do(func() {
+			closed := c // unless another makes room
+			if victim != nil {
+				closed = victim
+			}
+			l.warn("open", l.open, "addresses", len(l.peers), "closed_from", closed.address, "which_has", closed.from.count(), "newest_from", c.address, "refused", victim == nil)
+		})
+		if victim == nil {
+			return nil, false
+		}
 		l.remove(victim)
 	}
-	ok = l.open < l.inAll && own.count() < l.fromOne
-	if ok {
-		l.open++
-		l.peers[c.address] = own
-		l.put(c, &own.idle)
-	} else {
-		l.refused++
-	}
-	if victim != nil || !ok {
-		l.tell()
-	}
-	return victim, ok
+	l.open++
+	l.peers[c.address] = own
+	l.put(c, false)
+	return victim, true
 }
 
-// dispensable is the connection to close for one of an address that has so many;
-// nil for none. It is of the address that has the most: the one that has been
-// idle for the longest, or, if none is, and the address still keeps more than the
-// newcomer's will have, the one with the oldest request.
-func (l *connections) dispensable(have int) *connection {
-	var found *connection
-	most := 0
+// evictionCandidate returns the connection to close for a new one from an address, or
+// nil: of the address that has the most, the one that has been idle for the longest, or,
+// if none is idle and the address would still have more than the newcomer's, the one with
+// the oldest request. An address that has its share loses an idle one of its own. It looks
+// at the first connections of an address only, because every new connection waits for it.
+func (l *connections) evictionCandidate(own *peer) (found *connection) {
+	if own.count() >= l.fromOne {
+		return first(&own.idle)
+	}
 	for _, p := range l.peers {
 		candidate := first(&p.idle)
-		if candidate == nil && p.count() > have+1 {
+		if candidate == nil && p.count() > own.count()+1 {
 			candidate = first(&p.busy)
 		}
-		if candidate == nil {
-			continue
-		}
-		if n := p.count(); n > most || (n == most && candidate.since < found.since) {
-			found, most = candidate, n
+		if candidate != nil && (found == nil || candidate.closesBefore(found)) {
+			found = candidate
 		}
 	}
 	return found
 }
 
-// changed is told by [http.Server] when a request on a connection begins or ends.
-func (l *connections) changed(conn net.Conn, state http.ConnState) {
-	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = outer.NetConn()
+// closesBefore reports whether a connection is closed rather than one of another address.
+func (c *connection) closesBefore(other *connection) bool {
+	if n, m := c.from.count(), other.from.count(); n != m {
+		return n > m
 	}
-	c, ok := conn.(*connection)
-	if !ok || (state != http.StateActive && state != http.StateIdle) {
-		return
+	if c.busy != other.busy {
+		return other.busy
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c.place == nil {
-		return // closed meanwhile
-	}
-	p := l.peers[c.address]
-	to := &p.idle
-	if state == http.StateActive {
-		to = &p.busy
-	}
-	p.take(c)
-	l.put(c, to)
-}
-
-// put adds a connection to a list; the lock is held, as in what follows.
-func (l *connections) put(c *connection, to *list.List) {
-	l.turn++
-	c.since, c.place = l.turn, to.PushBack(c)
-}
-
-// take takes a connection out of the list that it is in.
-func (p *peer) take(c *connection) {
-	p.idle.Remove(c.place) // does nothing in the other list
-	p.busy.Remove(c.place)
-}
-
-func (l *connections) remove(c *connection) {
-	if c.place == nil {
-		return
-	}
-	p := l.peers[c.address]
-	p.take(c)
-	c.place = nil
-	l.open--
-	if p.count() == 0 {
-		delete(l.peers, c.address)
-	}
-}
-
-// tell logs what was closed, at most once a minute.
-func (l *connections) tell() {
-	l.told.Do(func() {
-		greatest, most := "", 0
-		for address, p := range l.peers {
-			if n := p.count(); n > most {
-				greatest, most = address, n
-			}
-		}
-		l.warn("evicted", l.evicted, "refused", l.refused,
-			"open", l.open, "addresses", len(l.peers), "most_from", greatest, "most", most)
-	})
+	return c.changed < other.changed
 }
 
 func first(of *list.List) *connection {
 	if e := of.Front(); e != nil {
-		c, _ := e.Value.(*connection)
+		c, _ := e.Value.(*connection) // the lists hold nothing else
 		return c
 	}
 	return nil
+}
+
+// stateChanged is called by [http.Server] when a request on a connection begins or ends.
+func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
+	c, ok := conn.(*connection)
+	if !ok || state != http.StateActive && state != http.StateIdle {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.element == nil {
+		return // it was closed meanwhile
+	}
+	c.leave()
+	l.put(c, state == http.StateActive)
+}
+
+// put adds a connection to a list of its peer; the lock is held, as in the functions below.
+func (l *connections) put(c *connection, busy bool) {
+	to := &c.from.idle
+	if busy {
+		to = &c.from.busy
+	}
+	l.changes++
+	c.element, c.busy, c.changed = to.PushBack(c), busy, l.changes
+}
+
+// leave removes a connection from the list that has it.
+func (c *connection) leave() {
+	c.from.idle.Remove(c.element) // without effect on the other list
+	c.from.busy.Remove(c.element)
+	c.element = nil
+}
+
+func (l *connections) remove(c *connection) {
+	if c.element == nil {
+		return
+	}
+	c.leave()
+	l.open--
+	if c.from.count() == 0 {
+		delete(l.peers, c.address)
+	}
 }
 
 // Close implements [net.Conn].
@@ -218,5 +198,11 @@ func (c *connection) Close() error {
 	return c.Conn.Close() //nolint:wrapcheck // stands for the connection itself
 }
 
-// CloseWrite closes the writing side alone, as net/http does to end an answer.
-func (c *connection) CloseWrite() error { return httpserver.CloseWrite(c.Conn) }
+// CloseWrite closes the writing side alone. net/http does so after it has refused a
+// request, so that the client reads the answer before the connection is reset.
+func (c *connection) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite() //nolint:wrapcheck // stands for the connection itself
+	}
+	return nil
+}

@@ -1,15 +1,9 @@
 package gateway
 
 import (
+	"iter"
 	"maps"
-	"slices"
 )
 
-// Routes returns the methods of each path that a gateway answers.
-func (g *Gateway) Routes() map[string][]string {
-	routes := map[string][]string{}
-	for path, methods := range g.routes() {
-		routes[path] = slices.Sorted(maps.Keys(methods))
-	}
-	return routes
-}
+// Routes returns the method and path of each operation that a gateway answers.
+func (g *Gateway) Routes() iter.Seq[string] { return maps.Keys(g.routes()) }

@@ -26,12 +26,12 @@ package gateway
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"iter"
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,14 +47,14 @@ import (
 // MaxBody is the largest request body, in bytes; a node's are under 200.
 const MaxBody = 64 << 10
 
-// The error texts, which the specification words.
+// The texts of errors that the specification gives.
 const (
 	detailBody    = "Invalid request body"
 	detailMessage = "Invalid message format"
 	detailPublish = "Failed to publish to Pub/Sub"
 )
 
-// Those of what the specification does not speak of.
+// The texts of other errors.
 const (
 	detailTooLarge = "Request body over 65536 bytes"
 	detailSlow     = "Request too slow"
@@ -65,13 +65,13 @@ type Publisher interface {
 	// Publish returns once Pub/Sub has the message, or by a timeout of its own. The
 	// error is [ErrRefused] when Pub/Sub will never take this message.
 	Publish(ctx context.Context, m Message) error
-	// PublishBacklog sends messages in their order, none in the way of Publish,
-	// and returns what came of each.
+	// PublishBacklog sends messages in their order, without delaying Publish, and
+	// returns an error, or nil, for each.
 	PublishBacklog(ctx context.Context, messages []Message) []error
 }
 
-// Granted publishes by what it gets for each call, as an enrolled gateway does: while
-// nothing is granted, each publish fails at once, and readings go into the outbox.
+// Granted is a [Publisher] that returns the one of the current access token, or why there is
+// none: then each publish fails at once, and readings go into the outbox.
 type Granted func() (Publisher, error)
 
 // Publish implements [Publisher].
@@ -110,134 +110,167 @@ type Outbox interface {
 // as a node may send it once more.
 const OutboxRetention = time.Hour
 
-// Config says how a gateway behaves. The zero value is right for tests and
+// The limits of a gateway that real nodes reach.
+const (
+	DefaultNodeRate    = 50
+	DefaultNodeBurst   = 100
+	DefaultAddressRate = 1000
+)
+
+// Config configures a gateway. The zero value is right for tests and
 // simulations, where nodes may send as fast as they can.
 type Config struct {
 	// NodeRate is how many requests a second one node may make over a longer
 	// time, NodeBurst how many at once; a rate of 0 is no limit.
 	NodeRate  float64
 	NodeBurst int
-	// AddressRate and AddressBurst are the same for all requests of an address.
-	AddressRate  float64
-	AddressBurst int
+	// AddressRate is the same for all requests of an address; twice as many may come at once.
+	AddressRate float64
 	// MaxNodes bounds the nodes that are remembered, and with them memory: 4 KB
 	// each. 0 means 10,000. Further nodes are served without a window.
 	MaxNodes int
 	// ProbeEvery is how often Pub/Sub is tried while it is away; 0 means 1 s.
 	ProbeEvery time.Duration
-	// Enrolment is what the gateway is enrolled as; nil for an open gateway.
+	// Enrolment signs messages and dates readings; nil for an open gateway.
 	Enrolment Enrolment
-	// Withheld takes readings of the outbox that may not be published. Without it they
-	// stay where they are, and what is behind them waits.
+	// Withheld receives readings of the outbox that may not be published. Without it they
+	// stay in the outbox, and those behind them wait.
 	Withheld Withheld
 	// Boot is the machine's; the zero value is the one that it runs in.
 	Boot clock.Boot
-	// Version is what /health and /metrics say.
+	// Version is shown by /health and /metrics.
 	Version string
-	// NodesFile keeps the list of nodes over a restart; empty for not at all.
+	// NodesFile saves the list of nodes over a restart; empty for not at all.
 	NodesFile string
-	// Discovery tells /health how the gateway is announced; nil for not at all.
+	// Discovery returns how the gateway is announced, for /health; nil for not at all.
 	Discovery func() any
-	// Checks are asked while Run runs; /health tells what comes of them.
+	// Checks with an interval run while Run runs; /health reports the errors of all.
 	Checks []Check
 	// IdleProbe is how long nothing may be published before the gateway publishes a
 	// reading of the probe; 0 for any time.
 	IdleProbe time.Duration
-	// Degraded says why nodes may not find the gateway; empty for no reason.
-	Degraded func() string
-	// NodeMetrics is whether /metrics has what the nodes measure.
+	// NodeMetrics adds the nodes' newest readings to /metrics.
 	NodeMetrics bool
 	// Collectors are metrics of the parts beside the gateway.
 	Collectors []prometheus.Collector
 }
 
-// Gateway answers nodes. It is an [http.Handler]; beside that, Run must run.
+// Gateway answers nodes. It is an [http.Handler]; beside that, Run must run. Its parts:
+// requests answers nodes, sender publishes readings or stores them in the outbox, drain
+// delivers the outbox, monitor runs checks and serves /health.
 type Gateway struct {
-	config    Config
-	publisher Publisher
-	outbox    Outbox
-	nodes     *nodeTable
-	limiters  *limiters
-	uplink    *uplink
-	metrics   *metrics
-	wake      chan struct{} // for Run: something changed
-	live      atomic.Int64  // live readings so far
-	// What is logged once in a while: readings that cannot be kept, or that Pub/Sub
-	// refuses, and for each node requests that break a rule.
-	drops, refusals, withholdings *logLimiter
-	outages, diskFaults           *kindLimiter
-	verdicts                      verdicts
-	rejections                    *notices
-	damage                        damage
-	boot                          clock.Boot
-	columns                       sync.Pool // of *columns
-	clock                         func() time.Time
-	log                           *slog.Logger
-	handler                       http.Handler
+	config   Config
+	nodes    *nodeTable
+	requests *requests
+	sender   *sender
+	drain    *drain
+	monitor  *monitor
+	metrics  *metrics
+	handler  http.Handler
 }
 
 // New returns a gateway that no node has registered with yet.
-func New(config Config, publisher Publisher, box Outbox, clock func() time.Time, log *slog.Logger) *Gateway {
+func New(config Config, publisher Publisher, box Outbox, now func() time.Time, log *slog.Logger) *Gateway {
 	config.MaxNodes = cmp.Or(config.MaxNodes, 10_000)
 	config.ProbeEvery = cmp.Or(config.ProbeEvery, time.Second)
-	g := &Gateway{
-		config: config, publisher: publisher, outbox: box,
-		nodes:    newNodeTable(config.MaxNodes),
-		limiters: newLimiters(config.MaxNodes, allowance{config.NodeRate, config.NodeBurst}, allowance{config.AddressRate, config.AddressBurst}),
-		uplink:   newUplink(clock()),
-		wake:     make(chan struct{}, 1),
-		drops:    &logLimiter{}, refusals: &logLimiter{}, withholdings: &logLimiter{}, outages: &kindLimiter{}, diskFaults: &kindLimiter{},
-		rejections: &notices{logged: map[string]time.Time{}},
-		boot:       orThisBoot(config.Boot),
-		clock:      clock, log: log,
+	if config.Boot.Uptime == nil {
+		config.Boot = clock.ThisBoot()
 	}
-	g.metrics = newMetrics(g)
+	g := &Gateway{config: config, nodes: newNodeTable(config.MaxNodes), metrics: newMetrics()}
+	g.sender = &sender{
+		publisher: publisher, outbox: box, nodes: g.nodes, uplink: newUplink(now()), metrics: g.metrics, events: newEventLog(log, now),
+		signer: &signer{config.Enrolment, config.Boot, now},
+		clock:  now, log: log, wake: make(chan struct{}, 1),
+	}
+	g.requests = &requests{
+		nodes: g.nodes, sender: g.sender, limiters: newLimiters(&g.config), metrics: g.metrics, rejections: newEventLog(log, now), clock: now, log: log,
+	}
+	g.drain = &drain{sender: g.sender, outbox: box, withheld: config.Withheld, probeEvery: config.ProbeEvery, log: log, pacer: newBatchPacer()}
+	g.monitor = &monitor{config: &g.config, nodes: g.nodes, sender: g.sender, drain: g.drain, log: log, errs: map[string]error{}}
+	g.metrics.register(g)
 	if config.NodesFile != "" {
-		for _, n := range readNodes(config.NodesFile, clock()) {
+		for _, n := range readNodes(config.NodesFile, now()) {
 			g.nodes.remember(n)
 		}
 	}
 	g.Restore(box)
-	g.handler = tracing.Middleware("gateway", newRouter(g.routes()))
+	mux := httpserver.NewMux(func(w http.ResponseWriter, status int) {
+		text := "Not found"
+		if status == http.StatusMethodNotAllowed {
+			text = "Method not allowed"
+		}
+		write(w, status, errorBody{Error: text})
+	})
+	for pattern, handler := range g.routes() {
+		mux.HandleFunc(pattern, handler)
+	}
+	g.handler = tracing.Middleware("gateway", mux)
 	return g
 }
 
-// Report returns what an enrolled gateway tells of its nodes and its outbox.
+// Report returns the nodes and the readings in the outbox, for an enrolled gateway's
+// status.
 func (g *Gateway) Report() (nodes []wire.StatusNode, kept int) {
-	return g.nodes.report(), g.outbox.Stats().Pending
+	return g.nodes.report(), g.sender.outbox.Stats().Pending
 }
 
 // Restore reads the windows of nodes, and the readings that may be sent once more, from
 // an outbox. New does so; for an outbox that opens later it is called then.
 func (g *Gateway) Restore(box Outbox) {
-	for m := range box.Since(g.clock().Add(-OutboxRetention)) {
+	for m := range box.Since(g.sender.clock().Add(-OutboxRetention)) {
 		g.nodes.restore(m.Record)
 	}
 }
 
-// routes are the handlers by path and method. Each stands in openapi.json.
-func (g *Gateway) routes() map[string]map[string]http.HandlerFunc {
-	post := func(h http.HandlerFunc) map[string]http.HandlerFunc {
-		return map[string]http.HandlerFunc{http.MethodPost: h}
+// Unreachable marks Pub/Sub as down before a publish has failed.
+func (g *Gateway) Unreachable(ctx context.Context, err error) { g.sender.unreachable(ctx, err) }
+
+// Run delivers the outbox, oldest first, behind the live readings, watches for
+// Pub/Sub's return while it is away, runs the checks and saves the list of nodes. It
+// ends with its context; the error is always nil, for an errgroup.
+func (g *Gateway) Run(ctx context.Context) error {
+	var background sync.WaitGroup
+	background.Go(func() { g.saveNodes(ctx) })
+	background.Go(func() { g.sender.probeIdle(ctx, g.config.IdleProbe) })
+	for _, c := range g.config.Checks {
+		if c.Ask != nil {
+			background.Go(func() { g.monitor.watch(ctx, c) })
+		}
 	}
-	get := func(h http.HandlerFunc) map[string]http.HandlerFunc {
-		return map[string]http.HandlerFunc{http.MethodGet: h, http.MethodHead: h}
+	defer background.Wait()
+	g.drain.run(ctx)
+	return nil
+}
+
+// routes are the handlers by method and path. Each stands in openapi.json.
+func (g *Gateway) routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"POST /api/v1/register":  g.requests.register,
+		"POST /api/v1/message":   g.requests.message,
+		"POST /api/v1/heartbeat": g.requests.heartbeat,
+		"GET /api/v1/nodes":      g.requests.list,
+		"GET /api/v1/openapi":    serveDocument,
+		"GET /health":            g.monitor.health,
+		"GET /metrics":           promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP,
 	}
-	return map[string]map[string]http.HandlerFunc{
-		"/api/v1/register":  post(g.register),
-		"/api/v1/message":   post(g.message),
-		"/api/v1/heartbeat": post(g.heartbeat),
-		"/api/v1/nodes":     get(g.list),
-		"/api/v1/openapi":   get(g.openapi),
-		"/health":           get(g.health),
-		"/metrics":          get(promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP),
-	}
+}
+
+// document is the OpenAPI document. It is written by hand, as the handlers are
+// plain net/http; the tests hold every answer and every route against it.
+//
+//go:embed openapi.json
+var document []byte
+
+// serveDocument is for whoever writes a node's program.
+func serveDocument(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(document) // a client that has gone needs no answer
 }
 
 // ServeHTTP answers one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
 
-// errorBody is the form of every error (contract 8.2).
+// errorBody is the form of every error (contract 8.1).
 type errorBody struct {
 	Error string `json:"error"`
 	// Reason is the field and the rule that a message breaks.
@@ -246,39 +279,12 @@ type errorBody struct {
 	Kept bool `json:"kept,omitzero"`
 }
 
-func writeError(w http.ResponseWriter, status int, text string) {
-	write(w, status, errorBody{Error: text})
-}
-
 func write(w http.ResponseWriter, status int, body any) {
-	text := encoded(body)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(text) // a node that has gone needs no answer
-}
-
-// encoded is a body in JSON.
-func encoded(body any) []byte {
 	text, err := json.Marshal(body)
 	if err != nil {
-		text = []byte(`{"error":"Internal server error"}`)
+		status, text = http.StatusInternalServerError, []byte(`{"error":"Internal server error"}`)
 	}
-	return append(text, '\n')
-}
-
-// newRouter sends requests to the handlers of their paths and methods.
-func newRouter(handlers map[string]map[string]http.HandlerFunc) http.Handler {
-	mux := httpserver.NewMux(func(w http.ResponseWriter, status int) {
-		text := "Not found"
-		if status == http.StatusMethodNotAllowed {
-			text = "Method not allowed"
-		}
-		writeError(w, status, text)
-	})
-	for path, methods := range handlers {
-		for method, handler := range methods {
-			mux.HandleFunc(method+" "+path, handler)
-		}
-	}
-	return mux
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // a node that has gone needs no answer
 }

@@ -1,14 +1,8 @@
 package gateway_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,69 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/edge-gateway/outbox"
-	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
-
-func TestAnswers(t *testing.T) {
-	t.Parallel()
-	longest := strings.Repeat("n", 50)
-	for name, c := range map[string]struct {
-		method, path, body string
-		status             int
-		answer             string
-	}{
-		"register":                     {"POST", "/api/v1/register", `{"node_id":"n1","ip_addr":"10.0.0.5"}`, 201, `{"message":"Node registered successfully","node_id":"n1"}`},
-		"register without address":     {"POST", "/api/v1/register", `{"node_id":"n1"}`, 400, `{"error":"Invalid request body","reason":"ip_addr is required"}`},
-		"register with a bad address":  {"POST", "/api/v1/register", `{"node_id":"n1","ip_addr":"closet"}`, 400, `{"error":"Invalid request body","reason":"ip_addr must be an IP address"}`},
-		"register without node":        {"POST", "/api/v1/register", `{"ip_addr":"10.0.0.5"}`, 400, `{"error":"Invalid request body","reason":"node_id is required"}`},
-		"register garbage":             {"POST", "/api/v1/register", `node`, 400, `{"error":"Invalid request body","reason":"the body is not JSON: invalid character 'o' in literal null (expecting 'u')"}`},
-		"message":                      {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`, 200, `{"status":"published","message_id":"a1"}`},
-		"message with message_id":      {"POST", "/api/v1/message", `{"message_id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`, 200, `{"status":"published","message_id":"a1"}`},
-		"message at the limits":        {"POST", "/api/v1/message", `{"id":"a1","node_id":"` + longest + `","temperature":-40,"humidity":100}`, 200, `{"status":"published","message_id":"a1"}`},
-		"message too hot":              {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":125.1,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"temperature must be between -40 and 125 degrees Celsius: got 125.1"}`},
-		"message beyond a float":       {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":1e999,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"temperature is too large a number"}`},
-		"message too humid":            {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":20,"humidity":101}`, 400, `{"error":"Invalid message format","reason":"humidity must be between 0 and 100 percent: got 101"}`},
-		"message without temperature":  {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","humidity":40}`, 400, `{"error":"Invalid message format","reason":"temperature is required"}`},
-		"message without id":           {"POST", "/api/v1/message", `{"node_id":"n1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"id is required"}`},
-		"message with numbers in text": {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":"20.5","humidity":"40"}`, 200, `{"status":"published","message_id":"a1"}`},
-		"message of a broken sensor":   {"POST", "/api/v1/message", `{"id":"a1","temperature":"nan","humidity":"40","node_id":"n1"}`, 400, `{"error":"Invalid message format","reason":"temperature must be a number or a string that holds one"}`},
-		"message with a list":          {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":20,"humidity":[40]}`, 400, `{"error":"Invalid message format","reason":"humidity must be a number or a string that holds one"}`},
-		"message of nothing measured":  {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":null,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"temperature is required"}`},
-		"message too old":              {"POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":20,"humidity":40,"age_s":3601}`, 400, `{"error":"Invalid message format","reason":"age_s must be between 0 and 3600 seconds: got 3601"}`},
-		"message of a bad node":        {"POST", "/api/v1/message", `{"id":"a1","node_id":"n 1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-', and not '.' or '..': got \"n 1\""}`},
-		"message of text":              {"POST", "/api/v1/message", `"warm"`, 400, `{"error":"Invalid message format","reason":"the body must be a JSON object"}`},
-		"message with a number for id": {"POST", "/api/v1/message", `{"id":7,"node_id":"n1","temperature":20,"humidity":40}`, 400, `{"error":"Invalid message format","reason":"id must be a string"}`},
-		"message with many faults":     {"POST", "/api/v1/message", `{"id":"a1","temperature":200,"humidity":-1}`, 400, `{"error":"Invalid message format","reason":"node_id is required"}`},
-		"message of nothing":           {"POST", "/api/v1/message", ``, 400, `{"error":"Invalid message format","reason":"the body is not JSON: unexpected end of JSON input"}`},
-		"message over the limit":       {"POST", "/api/v1/message", strings.Repeat(" ", gateway.MaxBody+1), 413, `{"error":"Request body over 65536 bytes"}`},
-		"heartbeat":                    {"POST", "/api/v1/heartbeat", `{"node_id":"n1"}`, 200, `{"status":"alive","node_id":"n1","timestamp":"2026-11-20T03:00:00Z"}`},
-		"heartbeat of nobody":          {"POST", "/api/v1/heartbeat", `{}`, 400, `{"error":"Invalid request body","reason":"node_id is required"}`},
-		"nodes":                        {"GET", "/api/v1/nodes", ``, 200, `{"nodes":[],"total":0}`},
-		"health":                       {"GET", "/health", ``, 200, `{"status":"healthy","version":"v1","nodes":0,"publishing":{"up":true,"since":"2026-11-20T03:00:00Z"},"outbox":{"readings":0,"bytes":0,"dropped":0,"damaged":0},"mdns":{"instance":"monitor-gateway._http._tcp.local","host":"monitor-gateway.local","links":null}}`},
-		"unknown path":                 {"GET", "/api/v2/nodes", ``, 404, `{"error":"Not found"}`},
-		"wrong method":                 {"GET", "/api/v1/message", ``, 405, `{"error":"Method not allowed"}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			status, answer := newSite(t).send(c.method, c.path, c.body)
-			if status != c.status || answer != c.answer {
-				t.Errorf("answered %d %s, want %d %s", status, answer, c.status, c.answer)
-			}
-		})
-	}
-}
-
-func TestNothingInvalidIsPublished(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.send("POST", "/api/v1/message", `{"id":"a1","node_id":"n1","temperature":200,"humidity":40}`)
-	if len(s.published.data) > 0 {
-		t.Errorf("published %v", s.published.data)
-	}
-}
 
 // TestSameIDAnHourLaterIsAnotherReading shows contract 8.7.
 func TestSameIDAnHourLaterIsAnotherReading(t *testing.T) {
@@ -209,7 +143,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestNodes shows contract 8.3, 8.4, 8.5.
+// TestNodes shows contract 8.4.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -236,44 +170,6 @@ func TestNodes(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Nodes); diff != "" || got.Total != 3 {
 		t.Errorf("total %d (-want +got):\n%s", got.Total, diff)
-	}
-}
-
-func TestServeFinishesWhatIsUnderWay(t *testing.T) {
-	t.Parallel()
-	arrived, release := make(chan struct{}), make(chan struct{})
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() {
-		served <- gateway.Serve(ctx, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			close(arrived)
-			<-release
-			_, _ = io.WriteString(w, "done")
-		}), logging.Discard())
-	}()
-	answered := make(chan string, 1)
-	go func() {
-		response, err := http.Get("http://" + listener.Addr().String())
-		if err != nil {
-			answered <- err.Error()
-			return
-		}
-		defer func() { _ = response.Body.Close() }()
-		body, _ := io.ReadAll(response.Body)
-		answered <- string(body)
-	}()
-	<-arrived
-	stop()
-	close(release)
-	if got := <-answered; got != "done" {
-		t.Errorf("the request under way got %q", got)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -331,7 +227,7 @@ func TestKeptReadingsOfANode(t *testing.T) {
 	}
 }
 
-// TestNodesSurviveARestart shows contract 8.5.
+// TestNodesSurviveARestart shows contract 8.4.
 func TestNodesSurviveARestart(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "nodes.json")
@@ -351,7 +247,7 @@ func TestNodesSurviveARestart(t *testing.T) {
 		t.Helper()
 		again := newSiteWith(t, config, box) // as after kill -9: nothing more is written
 		again.pass(time.Hour + later)
-		again.gateway = gateway.New(config, again.published, box, again.clock, logging.Discard())
+		again.open(config, box)
 		_, answer := again.send("GET", "/api/v1/nodes", "")
 		return answer
 	}
@@ -381,29 +277,4 @@ func TestNodesSurviveARestart(t *testing.T) {
 	if got := list(0); !strings.Contains(got, `"total":3`) {
 		t.Errorf("with room for 3 nodes: %s", got)
 	}
-}
-
-// FuzzMessage holds that no body makes the gateway answer with anything but the
-// specification's statuses, and that what is published is valid.
-func FuzzMessage(f *testing.F) {
-	f.Add([]byte(`{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`))
-	f.Add([]byte(`{"message_id":"a1","node_id":"n1","temperature":-0.0,"humidity":1e-300}`))
-	f.Add([]byte(`{"id":"a1","node_id":"n1","temperature":"24.5","humidity":"-0.0","age_s":"3600"}`))
-	f.Add([]byte(`{"id":"a1","node_id":"n1","temperature":" 2.4E+1","humidity":"1e999","age_s":"-"}`))
-	f.Add([]byte(`[[[[`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		published := &record{}
-		handler := gateway.New(gateway.Config{}, published, outbox.Unavailable{}, time.Now, logging.Discard())
-		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(body)))
-		switch {
-		case recorder.Code == http.StatusOK && len(published.data) == 1:
-			if err := published.data[0].Reading.Validate(); err != nil {
-				t.Fatalf("published an invalid reading: %v", err)
-			}
-		case recorder.Code == http.StatusBadRequest && len(published.data) == 0:
-		default:
-			t.Fatalf("answered %d and published %d readings for %q", recorder.Code, len(published.data), body)
-		}
-	})
 }

@@ -1,64 +1,87 @@
 package gateway
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 )
 
-// limiters are the rate limiters of whoever calls. Nodes do not authenticate, so a
-// node's limiter is that of its id at one address: who sends under another's id has a
-// limiter of its own. And since ids can be invented, an address has one too, wide
-// enough for a whole site behind it.
-//
-// Who has not called for the longest is forgotten when there are too many, and has
-// its whole burst again: nobody can use that against others.
-type limiters struct {
-	nodes     *lru.Cache[caller, *rate.Limiter]
-	addresses *lru.Cache[string, *rate.Limiter]
-	node      allowance
-	address   allowance
-}
-
-// caller is a node id at an address.
+// caller is a node id at an address; an address alone has no id.
 type caller struct{ id, address string }
 
-// allowance is a rate in requests a second and how many may come at once.
-type allowance struct {
-	rate  float64 // 0 for any
-	burst int
+// limiters holds a rate limiter for each node id at an address, and one for each address.
+// Nodes do not authenticate: a device that sends under another's id uses up its own
+// limiter. Ids can be invented, so an address has a limit too, wide enough for a site.
+//
+// The least recently used limiter is evicted when there are too many; its caller has the
+// whole burst again, which harms nobody else.
+type limiters struct {
+	config *Config
+	known  *lru.Cache[caller, *rate.Limiter]
 }
 
-func (a allowance) limiter() *rate.Limiter {
-	if a.rate <= 0 {
-		return rate.NewLimiter(rate.Inf, a.burst)
-	}
-	return rate.NewLimiter(rate.Limit(a.rate), a.burst)
+func newLimiters(config *Config) limiters {
+	known, _ := lru.New[caller, *rate.Limiter](2*config.MaxNodes + maxConnections) // the library refuses only sizes below 1
+	return limiters{config, known}
 }
 
-// maxAddresses is how many addresses have a limiter, as many as may be connected.
-const maxAddresses = maxConnections
-
-func newLimiters(nodes int, node, address allowance) *limiters {
-	// The library refuses only sizes below 1.
-	byNode, _ := lru.New[caller, *rate.Limiter](2 * nodes)
-	byAddress, _ := lru.New[string, *rate.Limiter](maxAddresses)
-	return &limiters{nodes: byNode, addresses: byAddress, node: node, address: address}
-}
-
-// of returns the limiters that a request must pass, in their order.
-func (l *limiters) of(id, address string) [2]*rate.Limiter {
-	return [2]*rate.Limiter{
-		getOrAdd(l.addresses, address, l.address), getOrAdd(l.nodes, caller{id, address}, l.node),
-	}
-}
-
-func getOrAdd[K comparable](of *lru.Cache[K, *rate.Limiter], key K, allowed allowance) *rate.Limiter {
-	if found, ok := of.Get(key); ok {
+func (l limiters) of(c caller) *rate.Limiter {
+	if found, ok := l.known.Get(c); ok {
 		return found
 	}
-	added := allowed.limiter()
-	if earlier, ok, _ := of.PeekOrAdd(key, added); ok {
+	perSecond, burst := l.config.NodeRate, l.config.NodeBurst
+	if c.id == "" {
+		perSecond, burst = l.config.AddressRate, int(2*l.config.AddressRate)+1
+	}
+	limit := rate.Inf
+	if perSecond > 0 {
+		limit = rate.Limit(perSecond)
+	}
+	added := rate.NewLimiter(limit, burst)
+	if earlier, ok, _ := l.known.PeekOrAdd(c, added); ok {
 		return earlier // another request was faster
 	}
 	return added
+}
+
+// maxThrottleDelay is the longest that a request waits for each of its two rate limiters.
+const maxThrottleDelay = time.Second
+
+// throttle delays a request whose node or address sends faster than its rate. A request
+// that would wait longer than maxThrottleDelay for one of them is refused, after that
+// delay: a node that floods the gateway is slowed down on every connection it has, and
+// other nodes are not. throttle has written the answer when it returns false.
+func (q *requests) throttle(w http.ResponseWriter, r *http.Request, nodeID string) bool {
+	address := remote(r)
+	for _, c := range []caller{{"", address}, {nodeID, address}} {
+		limiter := q.limiters.of(c)
+		if limiter.Allow() || wait(r.Context(), limiter) {
+			continue
+		}
+		if r.Context().Err() == nil {
+			w.Header().Set("Retry-After", strconv.Itoa(int(maxThrottleDelay.Seconds())))
+			q.reject(w, r, nodeID, http.StatusTooManyRequests, "too_many", "Too many requests",
+				fmt.Errorf("more than %g requests a second", float64(limiter.Limit())))
+		}
+		return false
+	}
+	q.nodes.seen(nodeID, address, q.clock())
+	return true
+}
+
+// wait waits for a rate limiter and reports whether the request may go on: not when it
+// would wait too long, nor when the node has gone.
+func wait(ctx context.Context, limiter *rate.Limiter) bool {
+	ctx, cancel := context.WithTimeout(ctx, maxThrottleDelay)
+	defer cancel()
+	if limiter.Wait(ctx) == nil {
+		return true
+	}
+	<-ctx.Done()
+	return false
 }

@@ -7,42 +7,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// metrics is what GET /metrics shows of one gateway.
+// metrics are the counters of a gateway and the registry behind GET /metrics.
 type metrics struct {
 	registry  *prometheus.Registry
 	accepted  prometheus.Counter
 	rejected  *prometheus.CounterVec
 	published prometheus.Counter
-	failed    prometheus.Counter
 	faults    *prometheus.CounterVec
-	refused   prometheus.Counter
-	kept      prometheus.Counter
-	delivered prometheus.Counter
 	dropped   *prometheus.CounterVec
 	withheld  *prometheus.CounterVec
 	latency   prometheus.Histogram
 }
 
-// newMetrics registers the metrics of a gateway, among them gauges that ask it.
-func newMetrics(g *Gateway) *metrics {
+func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help})
 	}
 	byReason := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, []string{"reason"})
 	}
-	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: name, Help: help}, value)
-	}
-	m := &metrics{
+	return &metrics{
 		registry:  prometheus.NewRegistry(),
 		accepted:  counter("messages_accepted_total", "Valid messages received."),
 		published: counter("messages_published_total", "Live messages that Pub/Sub has acknowledged."),
-		failed:    counter("publish_failures_total", "Live messages that could not be published."),
-		faults:    byReason("publish_faults_total", "Failed publishes, live ones and backlog, by what they failed by."),
-		refused:   counter("publish_refused_total", "Messages that Pub/Sub refuses for what is in them, given up."),
-		kept:      counter("outbox_kept_total", "Readings put into the outbox."),
-		delivered: counter("outbox_delivered_total", "Readings of the outbox that Pub/Sub has acknowledged."),
+		faults:    byReason("publish_faults_total", "Failed publishes, live ones and backlog, by cause."),
 		dropped:   byReason("outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
 		withheld:  byReason("withheld_total", "Readings of the outbox that may not be published, put aside."),
 		rejected:  byReason("requests_rejected_total", "Requests refused, by reason."),
@@ -51,34 +39,39 @@ func newMetrics(g *Gateway) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
 		}),
 	}
+}
+
+// register registers the counters, and gauges that ask the gateway.
+func (m *metrics) register(g *Gateway) {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: name, Help: help}, value)
+	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "gateway", Name: "build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": g.config.Version},
 	})
 	build.Set(1)
 	m.registry.MustRegister(
-		m.faults, m.accepted, m.rejected, m.published, m.failed, m.refused, m.latency, m.kept, m.delivered, m.dropped, m.withheld, build,
+		m.faults, m.accepted, m.rejected, m.published, m.latency, m.dropped, m.withheld, build,
 		gauge("nodes", "Nodes known.", func() float64 { return float64(g.nodes.count()) }),
 		gauge("publishing", "1 while Pub/Sub answers, 0 while readings go into the outbox.", func() float64 {
-			if g.uplink.isDown() {
+			if g.sender.uplink.isDown() {
 				return 0
 			}
 			return 1
 		}),
 		gauge("state", "0 while healthy, 1 while degraded, 2 while failing.", func() float64 {
-			state, _ := g.state()
+			state, _ := g.monitor.state()
 			return float64(slices.Index([]string{stateHealthy, stateDegraded, stateFailing}, state))
 		}),
-		gauge("outbox_readings", "Readings that wait in the outbox.", func() float64 { return float64(g.outbox.Stats().Pending) }),
-		gauge("withheld_readings", "Readings that are kept and may not be published.", func() float64 { return float64(g.withheldCount()) }),
-		gauge("outbox_bytes", "Size of the outbox on disk.", func() float64 { return float64(g.outbox.Stats().Bytes) }),
+		gauge("outbox_readings", "Readings that wait in the outbox.", func() float64 { return float64(g.sender.outbox.Stats().Pending) }),
+		gauge("withheld_readings", "Readings that are kept and may not be published.", func() float64 { return float64(g.drain.withheldCount()) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.registry.MustRegister(g.config.Collectors...)
 	if g.config.NodeMetrics {
-		m.registry.MustRegister(newNodeMetrics(g))
+		m.registry.MustRegister(newNodeMetrics(g.nodes, g.sender.clock))
 	}
 	for _, reason := range []string{"full", "share", "disk"} {
 		m.dropped.WithLabelValues(reason)
 	}
-	return m
 }

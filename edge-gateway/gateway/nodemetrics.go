@@ -8,19 +8,21 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// nodeMetrics are what the nodes measure, under the names of the API's metrics (contract
-// 12.8). They are computed when somebody asks: a node that is gone leaves no value.
+// nodeMetrics are the nodes' newest readings, under the names of the API's metrics (contract
+// 12.8). They are computed for each scrape: a node that is gone leaves no value.
 type nodeMetrics struct {
-	gateway                                     *Gateway
+	nodes                                       *nodeTable
+	clock                                       func() time.Time
 	temperature, humidity, dewPoint, newest, up *prometheus.Desc
 }
 
-func newNodeMetrics(g *Gateway) nodeMetrics {
+func newNodeMetrics(nodes *nodeTable, clock func() time.Time) nodeMetrics {
 	describe := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("coldaisle_"+name, help, []string{"node_id"}, nil)
 	}
 	return nodeMetrics{
-		gateway:     g,
+		nodes:       nodes,
+		clock:       clock,
 		temperature: describe("temperature_celsius", "Temperature. Absent while the node is offline."),
 		humidity:    describe("relative_humidity_ratio", "Relative humidity, 0 to 1. Absent while the node is offline."),
 		dewPoint:    describe("dew_point_celsius", "Temperature at which water condenses. Absent while the node is offline."),
@@ -38,13 +40,13 @@ func (m nodeMetrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (m nodeMetrics) Collect(to chan<- prometheus.Metric) {
-	for id, newest := range m.gateway.nodes.newest() {
+	for id, newest := range m.nodes.newest() {
 		gauge := func(d *prometheus.Desc, value float64) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, id)
 		}
 		at := timeOfMicros(newest.at)
 		gauge(m.newest, float64(newest.at)/float64(time.Second/time.Microsecond))
-		if m.gateway.clock().Sub(at) >= offlineAfter {
+		if m.clock().Sub(at) >= offlineAfter {
 			gauge(m.up, 0)
 			continue
 		}

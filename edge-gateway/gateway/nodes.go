@@ -15,8 +15,7 @@ import (
 // offlineAfter is how long a node may be silent and still count as online.
 const offlineAfter = 5 * time.Minute
 
-// evictInterval is how often, at most, a full table is searched for nodes that
-// have gone.
+// evictInterval is how often, at most, a full table is searched for offline nodes.
 const evictInterval = 10 * time.Second
 
 // NodeInfo is a node as GET /api/v1/nodes shows it.
@@ -35,11 +34,11 @@ type nodeTable struct {
 
 	mu    sync.Mutex
 	known map[string]*nodeState
-	// earlier holds what the outbox tells of nodes that this process has not
-	// heard of yet.
+	// earlier holds the windows that the outbox has of nodes that this process has
+	// not heard of yet.
 	earlier   map[string]*window
 	forgotten time.Time // when the table was last searched
-	// changed says that a node was added or has another address.
+	// changed is signaled when a node was added or has another address.
 	changed chan struct{}
 }
 
@@ -64,27 +63,24 @@ func (n *nodeTable) count() int {
 	return len(n.known)
 }
 
-// register notes a node's address and says whether the node is new. One that is
-// known keeps the time of its first registration.
-func (n *nodeTable) register(id, address string, now time.Time) (isNew bool) {
+// register stores a node's address. A known one keeps the time of its first registration.
+func (n *nodeTable) register(id, address string, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found, isNew := n.getOrCreate(id, address, now)
-	if found.address != address {
+	if found := n.getOrCreate(id, address, now); found.address != address {
 		found.address = address
-		n.tellChanged()
+		n.signalChange()
 	}
-	return isNew
 }
 
-// seen notes that a node is there.
+// seen records a request of a node.
 func (n *nodeTable) seen(id, address string, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.getOrCreate(id, address, now)
 }
 
-// beat notes a heartbeat of a node that has been seen.
+// beat records a heartbeat of a node that has been seen.
 func (n *nodeTable) beat(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,8 +89,8 @@ func (n *nodeTable) beat(id string) {
 	}
 }
 
-// report returns the nodes that this process has heard a heartbeat or a reading of,
-// the newest first.
+// report returns the nodes that have sent this process a heartbeat or a reading, the
+// newest first.
 func (n *nodeTable) report() []wire.StatusNode {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -121,36 +117,36 @@ func (n *nodeTable) newest() map[string]windowEntry {
 	return newest
 }
 
-// record notes a measurement and returns its time and what came before it, for
-// which there is room.
-func (n *nodeTable) record(id, address string, now time.Time, m measurement, scratch *windowBuffer) timedReading {
+// record adds a measurement, which its node had kept for an age, to the node's window and
+// dates it. The window before it is written into scratch.
+func (n *nodeTable) record(r reading.Reading, age time.Duration, address string, now time.Time, scratch *windowBuffer) timedReading {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found, _ := n.getOrCreate(id, address, now)
+	found := n.getOrCreate(r.NodeID, address, now)
 	found.reading = found.lastSeen
-	return found.window.record(m, m.fingerprint(n.seed), now, scratch)
+	return found.window.record(r, age, fingerprint(n.seed, r), now, scratch)
 }
 
-// markInOutbox notes that a reading of a node is in the outbox.
-func (n *nodeTable) markInOutbox(id string, s timedReading) {
+// markInOutbox marks a reading as kept in the outbox.
+func (n *nodeTable) markInOutbox(t timedReading) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if found, ok := n.known[id]; ok {
-		found.window.markInOutbox(s)
+	if found, ok := n.known[t.NodeID]; ok {
+		found.window.markInOutbox(t)
 	}
 }
 
-// earlierThan returns what a record of a reading must tell of those before it.
-func (n *nodeTable) earlierThan(id string, s timedReading) []outbox.Earlier {
+// earlierThan returns the readings before one that no record of the outbox has yet.
+func (n *nodeTable) earlierThan(t timedReading) []outbox.Earlier {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if found, ok := n.known[id]; ok {
-		return found.window.earlierThan(s)
+	if found, ok := n.known[t.NodeID]; ok {
+		return found.window.earlierThan(t)
 	}
 	return nil
 }
 
-// restore notes a reading that an earlier process had put into the outbox.
+// restore adds a reading that an earlier process had put into the outbox.
 func (n *nodeTable) restore(r outbox.Record) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,12 +162,11 @@ func (n *nodeTable) restore(r outbox.Record) {
 		found = &window{}
 		n.earlier[id] = found
 	}
-	m := measurement{id: r.Reading.MessageID, temperature: r.Reading.Temperature, humidity: r.Reading.Humidity}
-	found.restore(r, m.fingerprint(n.seed))
+	found.restore(r, fingerprint(n.seed, r.Reading))
 }
 
 // getOrCreate finds or makes a node; the lock is held.
-func (n *nodeTable) getOrCreate(id, address string, now time.Time) (found *nodeState, isNew bool) {
+func (n *nodeTable) getOrCreate(id, address string, now time.Time) *nodeState {
 	now = reading.TruncateTime(now)
 	found, ok := n.known[id]
 	if !ok {
@@ -181,11 +176,11 @@ func (n *nodeTable) getOrCreate(id, address string, now time.Time) (found *nodeS
 		}
 		if len(n.known) < n.capacity {
 			n.add(id, found)
-			n.tellChanged()
+			n.signalChange()
 		}
 	}
 	found.lastSeen = now
-	return found, !ok
+	return found
 }
 
 func (n *nodeTable) add(id string, added *nodeState) {
@@ -196,7 +191,7 @@ func (n *nodeTable) add(id string, added *nodeState) {
 	n.known[id] = added
 }
 
-func (n *nodeTable) tellChanged() {
+func (n *nodeTable) signalChange() {
 	select {
 	case n.changed <- struct{}{}:
 	default:

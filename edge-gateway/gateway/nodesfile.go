@@ -3,7 +3,8 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"time"
@@ -25,20 +26,20 @@ const (
 	maxNodesFile = 4 << 20
 )
 
-// keepNodes writes the list of nodes when it has changed, and a last time when the
+// saveNodes writes the list of nodes when it has changed, and a last time when the
 // context ends.
-func (g *Gateway) keepNodes(ctx context.Context) {
+func (g *Gateway) saveNodes(ctx context.Context) {
 	if g.config.NodesFile == "" {
 		return
 	}
-	var failed logLimiter
+	s := g.sender
 	write := func() {
-		err := writeNodes(g.config.NodesFile, g.nodes.list(g.clock()))
+		content, err := json.Marshal(g.nodes.list(s.clock()))
 		if err == nil {
-			return
+			err = keep.File(g.config.NodesFile, content)
 		}
-		if _, due := failed.add(g.clock()); due {
-			g.log.WarnContext(ctx, "the list of nodes cannot be kept for a restart", "error", err.Error())
+		if err != nil {
+			s.events.add(ctx, slog.LevelWarn, "", "the list of nodes cannot be saved for a restart", "error", err.Error())
 		}
 	}
 	defer write()
@@ -60,31 +61,16 @@ func (g *Gateway) keepNodes(ctx context.Context) {
 	}
 }
 
-// writeNodes replaces the file.
-func writeNodes(path string, nodes []NodeInfo) error {
-	content, err := json.Marshal(nodes)
-	if err != nil {
-		return fmt.Errorf("encode nodes: %w", err)
-	}
-	if err := keep.File(path, content); err != nil {
-		return fmt.Errorf("write nodes: %w", err)
-	}
-	return nil
-}
-
 // readNodes returns what the file says of nodes that were seen within a day. A file
 // that is damaged, or that somebody has changed, costs no more than its entries.
 func readNodes(path string, now time.Time) []NodeInfo {
-	info, err := os.Stat(path)
-	if err != nil || info.Size() > maxNodesFile {
-		return nil
-	}
-	content, err := os.ReadFile(path) //nolint:gosec // the setting of whoever runs the gateway
+	file, err := os.Open(path) //nolint:gosec // the setting of whoever runs the gateway
 	if err != nil {
 		return nil
 	}
+	defer func() { _ = file.Close() }()
 	var all, valid []NodeInfo
-	if json.Unmarshal(content, &all) != nil {
+	if json.NewDecoder(io.LimitReader(file, maxNodesFile)).Decode(&all) != nil {
 		return nil
 	}
 	for _, n := range all {

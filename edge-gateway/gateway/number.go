@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// number is a JSON number, or a string that holds one: ESPHome and C's printf send
-// such. It keeps its fault until [messageRequest.problem] asks for it, so that a fault
-// is told with its field and in a fixed order, and the node id of a faulty message is
-// known.
+// number is a JSON number, or a string that holds one, as ESPHome and C's printf send
+// it. Its error waits for [messageRequest.problem], which reports errors in a fixed order
+// and with their field; the node id is decoded by then.
 type number struct {
 	value float64
 	given bool
-	fault error
+	err   error
 }
 
 // maxNumberText is the longest string that is read as a number. More digits than it
@@ -37,25 +36,25 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	held := string(text)
 	if text[0] == '"' {
 		if err := json.Unmarshal(text, &held); err != nil || len(held) > maxNumberText {
-			n.fault = errNoNumber
+			n.err = errNoNumber
 			return nil
 		}
-		held = strings.TrimSpace(held) // printf pads
+		held = strings.Trim(held, " ") // printf and dtostrf pad
 	}
 	// ParseFloat takes nan, inf, hexadecimals and underscores too.
 	strange := func(c rune) bool { return !strings.ContainsRune("+-.0123456789eE", c) }
-	var err error
-	n.value, err = strconv.ParseFloat(held, 64)
+	value, err := strconv.ParseFloat(held, 64)
+	n.value = value
 	switch {
 	case strings.ContainsFunc(held, strange), errors.Is(err, strconv.ErrSyntax):
-		n.fault = errNoNumber
+		n.err = errNoNumber
 	case err != nil:
-		n.fault = errTooLarge
+		n.err = errTooLarge
 	}
 	return nil
 }
 
-// required returns the fault of a number that must be there.
+// required returns the error of a number that must be given.
 func (n number) required(field string) error {
 	if !n.given {
 		return missing(true, field)
@@ -63,10 +62,10 @@ func (n number) required(field string) error {
 	return n.problem(field)
 }
 
-// problem returns the fault of a number that may be there.
+// problem returns the error of a number that may be given.
 func (n number) problem(field string) error {
-	if n.fault != nil {
-		return fmt.Errorf("%s %w", field, n.fault)
+	if n.err != nil {
+		return fmt.Errorf("%s %w", field, n.err)
 	}
 	return nil
 }

@@ -4,24 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/edge-gateway/clock"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
-	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -49,15 +47,13 @@ func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 	if _, tried := s.published.all(); tried != 2 {
 		t.Errorf("Pub/Sub was tried %d times though it was known to be away, want 2", tried)
 	}
-	_, health := s.send(http.MethodGet, "/health", "")
-	if !strings.Contains(health, `"status":"degraded"`) || !strings.Contains(health, `"up":false`) || !strings.Contains(health, `"readings":5`) {
+	if health := s.health(); !strings.Contains(health, `"status":"degraded"`) || !strings.Contains(health, `"up":false`) || !strings.Contains(health, `"readings":5`) {
 		t.Errorf("health says %s", health)
 	}
 	s.pass(time.Hour)
 	s.published.fail(nil)
 	s.run()
-	eventually(t, "delivery of the backlog", func() bool { all, _ := s.published.all(); return len(all) == 6 })
-	all, _ := s.published.all()
+	all := s.delivered(6)
 	var got []time.Time
 	for i, data := range all[1:] {
 		got = append(got, data.Reading.Time)
@@ -69,7 +65,7 @@ func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 		t.Errorf("times of the backlog (-taken +delivered):\n%s", diff)
 	}
 	eventually(t, "health", func() bool {
-		_, health := s.send(http.MethodGet, "/health", "")
+		health := s.health()
 		return strings.Contains(health, `"status":"healthy"`) && strings.Contains(health, `"readings":0`)
 	})
 }
@@ -108,7 +104,7 @@ func TestRetry(t *testing.T) {
 	}
 	after.published.fail(nil)
 	stop := after.run()
-	eventually(t, "delivery", func() bool { all, _ := after.published.all(); return len(all) == 2 })
+	after.delivered(2)
 	if status := after.message(body("a1", 20)); status != 200 {
 		t.Errorf("a retry after delivery was answered %d", status)
 	}
@@ -142,8 +138,9 @@ func TestRetry(t *testing.T) {
 
 func newSiteAt(t *testing.T, now time.Time, box gateway.Outbox) *site {
 	t.Helper()
-	s := &site{tb: t, published: &record{}, now: now}
-	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, s.published, box, s.clock, logging.Discard())
+	s := newSite(t)
+	s.now = now
+	s.open(gateway.Config{ProbeEvery: time.Millisecond}, box)
 	return s
 }
 
@@ -151,15 +148,14 @@ func newSiteAt(t *testing.T, now time.Time, box gateway.Outbox) *site {
 // then finds out when readings can be published again.
 func TestNothingCanBeKept(t *testing.T) {
 	t.Parallel()
-	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, outbox.Unavailable{Reason: errors.New("read-only file system")})
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, noOutbox(errors.New("read-only file system")))
 	s.published.fail(errAway)
 	for i := range 3 {
 		if status := s.message(body(strconv.Itoa(i), 20)); status != 500 {
 			t.Errorf("answered %d", status)
 		}
 	}
-	_, health := s.send(http.MethodGet, "/health", "")
-	if !strings.Contains(health, `"status":"failing"`) || !strings.Contains(health, `"dropped":3`) || !strings.Contains(health, `"outbox: read-only file system"`) {
+	if health := s.health(); !strings.Contains(health, `"status":"failing"`) || !strings.Contains(health, `"dropped":3`) || !strings.Contains(health, `"outbox: read-only file system"`) {
 		t.Errorf("health says %s", health)
 	}
 	_, metrics := s.send(http.MethodGet, "/metrics", "")
@@ -189,9 +185,8 @@ func TestFullOutboxIsCounted(t *testing.T) {
 	_, metrics := s.send(http.MethodGet, "/metrics", "")
 	for _, line := range []string{
 		fmt.Sprintf("gateway_outbox_readings %d", kept),
-		fmt.Sprintf("gateway_outbox_kept_total %d", kept),
 		fmt.Sprintf(`gateway_outbox_dropped_total{reason="share"} %d`, 100-kept),
-		"gateway_publish_failures_total 100", "gateway_messages_accepted_total 100", "gateway_publishing 0",
+		"gateway_messages_accepted_total 100", "gateway_publishing 0",
 	} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in the metrics", line)
@@ -212,7 +207,7 @@ func TestMetrics(t *testing.T) {
 	s.message(body("2", 20))
 	_, answer := s.send(http.MethodGet, "/metrics", "")
 	for _, line := range []string{
-		"gateway_messages_accepted_total 2", "gateway_messages_published_total 1", "gateway_publish_failures_total 1",
+		"gateway_messages_accepted_total 2", "gateway_messages_published_total 1",
 		`gateway_requests_rejected_total{reason="invalid"} 1`, "gateway_nodes 1", "gateway_publish_seconds_count 2",
 		`gateway_build_info{version="v1"} 1`, "gateway_outbox_readings 1",
 	} {
@@ -281,8 +276,6 @@ func TestFlippedBits(t *testing.T) {
 	}
 	box = openBox(t, dir, time.Now)
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, box)
-	var log logtest.Buffer
-	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, s.published, box, s.clock, logging.New(&log, slog.LevelInfo, ""))
 	s.published.fail(errAway)
 	s.run()
 	tried := func(times int) func() bool {
@@ -293,47 +286,61 @@ func TestFlippedBits(t *testing.T) {
 	_, before := s.published.all()
 	eventually(t, "some more attempts", tried(before+10))
 	s.published.fail(nil)
-	eventually(t, "delivery", func() bool { all, _ := s.published.all(); return len(all) == 2 })
-	if _, health := s.send(http.MethodGet, "/health", ""); !strings.Contains(health, `"damaged":1`) {
+	s.delivered(2)
+	if health := s.health(); !strings.Contains(health, `"damaged":1`) {
 		t.Errorf("health says %s", health)
 	}
-	if lines := strings.Count(log.String(), "places of the outbox cannot be read"); lines != 1 {
-		t.Errorf("%d lines about it, want 1:\n%s", lines, log.String())
+	if lines := strings.Count(s.log.String(), "places of the outbox cannot be read"); lines != 1 {
+		t.Errorf("%d lines about it, want 1:\n%s", lines, s.log.String())
 	}
 }
 
-// TestChecksAreTold has checks of the gateway fail and recover. Contract 8.12.
+// TestChecksAreTold has checks of the gateway fail and recover: /health says so at their
+// next turn, within 15 seconds after a repair, and of the name at once. Contract 8.12, 8.15.
 func TestChecksAreTold(t *testing.T) {
 	t.Parallel()
-	var slow, deaf atomic.Bool
-	check := func(name string, fatal bool, broken *atomic.Bool) gateway.Check {
-		return gateway.Check{Name: name, Every: time.Millisecond, Fatal: fatal, Ask: func(context.Context) error {
-			if broken.Load() {
-				return errors.New("broken")
+	box := openBox(t, t.TempDir(), time.Now)
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Pointer[map[string]string] // errors by check
+		check := func(name string, fatal bool) gateway.Check {
+			return gateway.Check{Name: name, Every: 10 * time.Minute, Fatal: fatal, Ask: func(context.Context) error {
+				if text := (*broken.Load())[name]; text != "" {
+					return errors.New(text)
+				}
+				return nil
+			}}
+		}
+		broken.Store(&map[string]string{})
+		named := gateway.NameCheck(func() string { return (*broken.Load())["name"] })
+		s := newSiteWith(t, gateway.Config{Checks: []gateway.Check{check("disk", false), check("address", true), named}}, box)
+		stop := s.run()
+		defer stop()
+		for _, c := range []struct {
+			broken      map[string]string
+			after       time.Duration
+			want, state string
+		}{
+			{nil, time.Second, `"status":"healthy"`, "0"},
+			{map[string]string{"name": "taken"}, 0, `"status":"degraded","reasons":["name: taken"]`, "1"},
+			{nil, 0, `"status":"healthy"`, "0"},
+			{map[string]string{"disk": "full"}, 10 * time.Minute, `"status":"degraded","reasons":["disk: full"]`, "1"},
+			{map[string]string{"disk": "full", "address": "deaf"}, 10 * time.Minute, `"status":"failing","reasons":["disk: full","address: deaf"]`, "2"},
+			{nil, 15 * time.Second, `"status":"healthy"`, "0"},
+		} {
+			broken.Store(&c.broken)
+			time.Sleep(c.after)
+			synctest.Wait()
+			if health := s.health(); !strings.Contains(health, c.want) {
+				t.Errorf("health says %s, want %s", health, c.want)
 			}
-			return nil
-		}}
-	}
-	s := newSiteWith(t, gateway.Config{Checks: []gateway.Check{check("clock", false, &slow), check("address", true, &deaf)}}, nil)
-	s.run()
-	says := func(text string) {
-		t.Helper()
-		eventually(t, text, func() bool {
-			_, health := s.send(http.MethodGet, "/health", "")
-			return strings.HasPrefix(health, text)
-		})
-	}
-	says(`{"status":"healthy","version"`)
-	slow.Store(true)
-	says(`{"status":"degraded","reasons":["clock: broken"],`)
-	deaf.Store(true)
-	says(`{"status":"failing","reasons":["clock: broken","address: broken"],`)
-	if _, metrics := s.send(http.MethodGet, "/metrics", ""); !strings.Contains(metrics, "gateway_state 2\n") {
-		t.Error("the metrics do not say that it is failing")
-	}
-	slow.Store(false)
-	deaf.Store(false)
-	says(`{"status":"healthy","version"`)
+			if _, metrics := s.send(http.MethodGet, "/metrics", ""); !strings.Contains(metrics, "gateway_state "+c.state+"\n") {
+				t.Errorf("the metrics do not say that the state is %s", c.state)
+			}
+		}
+		if log := s.log.String(); strings.Contains(log, `"check":"name"`) || !strings.Contains(log, `"check":"disk"`) {
+			t.Errorf("the log should have the check of the disk, and not that of the name, which logs itself:\n%s", log)
+		}
+	})
 }
 
 // TestIdleGatewayAsksPubSub finds that Pub/Sub is away, and back, though no node sends
@@ -344,10 +351,7 @@ func TestIdleGatewayAsksPubSub(t *testing.T) {
 	s.published.fail(errAway)
 	s.run()
 	up := func(want bool) func() bool {
-		return func() bool {
-			_, health := s.send(http.MethodGet, "/health", "")
-			return strings.Contains(health, fmt.Sprintf(`"up":%t`, want))
-		}
+		return func() bool { return strings.Contains(s.health(), fmt.Sprintf(`"up":%t`, want)) }
 	}
 	eventually(t, "the outage", up(false))
 	s.published.fail(nil)
@@ -370,21 +374,12 @@ func (o readOnly) Consume(messages []outbox.Message) error {
 // the log has one line a minute, with a count.
 func TestReadOnlyCardIsLoggedOnceAMinute(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
-	var mu sync.Mutex
-	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
-	box := readOnly{openBox(t, t.TempDir(), clock)}
-	var log logtest.Buffer
-	published := &record{}
-	site := gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, published, box, clock, logging.New(&log, slog.LevelInfo, ""))
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = site.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	box := readOnly{openBox(t, t.TempDir(), time.Now)}
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, box)
+	s.run()
 	lines := func() []string {
 		var found []string
-		for line := range strings.Lines(log.String()) {
+		for line := range strings.Lines(s.log.String()) {
 			if strings.Contains(line, "the cursor cannot be written") {
 				found = append(found, line)
 			}
@@ -392,35 +387,32 @@ func TestReadOnlyCardIsLoggedOnceAMinute(t *testing.T) {
 		return found
 	}
 	outage := func(first int) {
-		published.fail(errAway)
+		s.published.fail(errAway)
 		for i := range 5 {
-			post(t, site, "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, first+i))
+			s.message(body(strconv.Itoa(first+i), 20))
 		}
-		published.fail(nil)
+		s.published.fail(nil)
 		eventually(t, "the backlog", func() bool { return box.Stats().Pending == 0 })
 	}
 	outage(0)
 	outage(5)
 	eventually(t, "the first line", func() bool { return len(lines()) > 0 })
-	mu.Lock()
-	now = now.Add(2 * time.Minute)
-	mu.Unlock()
+	s.pass(2 * time.Minute)
 	outage(10)
 	eventually(t, "the second line", func() bool { return len(lines()) > 1 })
 	found := lines()
-	if len(found) != 2 || !strings.Contains(found[0], `"failed":1`) || strings.Contains(found[1], `"failed":2,`) || !strings.Contains(found[1], `"failed":`) {
+	if len(found) != 2 || !strings.Contains(found[0], `"count":1`) || strings.Contains(found[1], `"count":2}`) || !strings.Contains(found[1], `"count":`) {
 		t.Errorf("of many failures the log has %q", found)
 	}
 }
 
 // TestOutboxThatOpensLate restarts a gateway whose disk is mounted late. From when its
 // outbox opens, what an earlier process kept is known again: a reading that is sent once
-// more gets the time that it had, and windows are whole. Contract 8.23.
+// more gets the time that it had, and windows are whole. Contract 8.8.
 func TestOutboxThatOpensLate(t *testing.T) {
 	t.Parallel()
-	s := &restartable{site: site{tb: t, published: &record{}, now: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)}, dir: t.TempDir()}
+	s := newRestartable(t)
 	s.published.fail(errAway)
-	s.start(s.published)
 	const first = `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`
 	taken := s.clock()
 	s.message(first)
@@ -430,18 +422,26 @@ func TestOutboxThatOpensLate(t *testing.T) {
 	s.stop()
 	s.published.fail(nil)
 
-	late := outbox.NewReopening(func() (*outbox.Outbox, error) {
-		return outbox.Open(s.dir, outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock})
-	}, s.clock, errAway)
-	s.gateway = gateway.New(gateway.Config{}, s.published, late, s.clock, logging.Discard())
-	late.OnOpen(func(opened *outbox.Outbox) { s.gateway.Restore(opened) })
+	mounted := false
+	late := outbox.NewLate(func() (*outbox.Outbox, error) {
+		if !mounted {
+			return nil, errAway
+		}
+		opened, err := outbox.Open(s.dir, outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock})
+		if err == nil {
+			s.gateway.Restore(opened)
+		}
+		return opened, err
+	}, s.clock)
+	s.open(gateway.Config{}, late)
 	defer func() { _ = late.Close() }()
 	s.message(`{"id":"3","node_id":"n1","temperature":22,"humidity":40}`)
 	if got := s.published.last(); got.Recent.Len() != 0 {
 		t.Errorf("before the outbox is open the window is %+v", got.Recent)
 	}
+	mounted = true
 	s.pass(time.Minute)
-	s.send(http.MethodGet, "/health", "") // asks it
+	s.health() // asks it
 	s.message(first)
 	if got := s.published.last(); !got.Reading.Time.Equal(taken) {
 		t.Errorf("sent once more it has the time %s, want %s", got.Reading.Time, taken)
@@ -449,5 +449,51 @@ func TestOutboxThatOpensLate(t *testing.T) {
 	s.message(`{"id":"4","node_id":"n1","temperature":23,"humidity":40}`)
 	if diff := cmp.Diff([]float64{20, 21, 22}, s.published.last().Recent.Temperature); diff != "" {
 		t.Errorf("window afterwards (-want +got):\n%s", diff)
+	}
+}
+
+// TestClockInThe1970s has a machine without a battery start without Pub/Sub and without the
+// time: its readings are kept, and get their times when the clock is set in the same boot. In
+// another boot nobody knows them: they are withheld.
+func TestClockInThe1970s(t *testing.T) {
+	t.Parallel()
+	set := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	for name, again := range map[string]bool{"the clock is set": false, "the machine is started again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			box, withheld := openBox(t, t.TempDir(), time.Now), openBox(t, t.TempDir(), time.Now)
+			var uptime atomic.Int64
+			boot := clock.Boot{ID: [16]byte{1}, Uptime: func() time.Duration { return time.Duration(uptime.Load()) }}
+			s := newSiteAt(t, time.Date(1970, 1, 1, 0, 1, 0, 0, time.UTC), box)
+			config := gateway.Config{ProbeEvery: time.Millisecond, Boot: boot, Withheld: withheld}
+			s.open(config, box)
+			s.published.fail(errAway)
+			for i := range 2 {
+				status, answer := s.send(http.MethodPost, "/api/v1/message", body(strconv.Itoa(i), 20))
+				if status != 500 || answer != `{"error":"Failed to publish to Pub/Sub","kept":true}` {
+					t.Errorf("answered %d %s", status, answer)
+				}
+				s.pass(30 * time.Second)
+				uptime.Add(int64(30 * time.Second))
+			}
+			if again {
+				config.Boot.ID = [16]byte{2}
+				s.open(config, box)
+			}
+			s.pass(set.Sub(s.clock()))
+			s.published.fail(nil)
+			s.run()
+			eventually(t, "an empty outbox", func() bool { return box.Stats().Pending == 0 })
+			all, _ := s.published.all()
+			if again {
+				if got := withheld.Stats().Pending; got != 2 || len(all) != 0 {
+					t.Errorf("%d readings are withheld, %d published; nobody knows when they were", got, len(all))
+				}
+				return
+			}
+			if len(all) != 2 || !all[0].Reading.Time.Equal(set.Add(-time.Minute)) || !all[1].Reading.Time.Equal(set.Add(-30*time.Second)) || all[1].Recent.Len() != 1 {
+				t.Errorf("published %+v", all)
+			}
+		})
 	}
 }

@@ -24,21 +24,9 @@ import (
 const (
 	// PublishTimeout is how long a publish may take unless said otherwise.
 	PublishTimeout = 4 * time.Second
-	// publishLimit ends the wait of whoever asked, should the library not.
+	// publishLimit ends a wait, should the library not.
 	publishLimit = 10 * time.Second
 )
-
-// ClientOptions are those of a Pub/Sub client for [NewReadingPublisher], whose failed
-// attempts are remembered. Left alone, gRPC waits up to two minutes before it tries a
-// lost connection again.
-func ClientOptions(attempts *Attempts) []option.ClientOption {
-	retry := backoff.DefaultConfig
-	retry.BaseDelay, retry.MaxDelay = 500*time.Millisecond, 5*time.Second
-	return []option.ClientOption{
-		option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second})),
-		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(attempts.intercept)),
-	}
-}
 
 // Message is a reading in the form of topic data.
 type Message struct {
@@ -51,13 +39,16 @@ type Message struct {
 	Signature map[string]string
 }
 
-// ErrRefused is the fault of a message that Pub/Sub will never take
+// ErrRefused is the error of a message that Pub/Sub will never take
 // (INVALID_ARGUMENT), while it may take others.
 var ErrRefused = errors.New("refused by Pub/Sub")
 
 // ReadingPublisher publishes readings to a Pub/Sub topic. Live readings and backlog go in
 // requests of their own.
 type ReadingPublisher struct {
+	client   *pubsub.Client // that Connect made; nil for the caller's
+	attempts *attempts      // of that client, which explain its errors
+
 	live, backlog *publisher.Publisher
 	// single takes the messages of a request that was refused, one a request: the
 	// fault may be another's.
@@ -72,14 +63,34 @@ type ReadingPublisher struct {
 }
 
 // NewReadingPublisher publishes through a client of the caller's, which stays the caller's
-// to close; stop the topic first. A publish fails after timeout, 0 for
+// to close; stop the publisher first. A publish fails after timeout, 0 for
 // [PublishTimeout].
-func NewReadingPublisher(client *pubsub.Client, name string, timeout time.Duration) *ReadingPublisher {
+func NewReadingPublisher(client *pubsub.Client, topic string, timeout time.Duration) *ReadingPublisher {
 	timeout = cmp.Or(timeout, PublishTimeout)
 	return &ReadingPublisher{
-		live: publisher.New(client, name, timeout), backlog: publisher.New(client, name, timeout),
-		single: publisher.NewSingle(client, name, timeout),
+		live: publisher.New(client, topic, timeout), backlog: publisher.New(client, topic, timeout),
+		single: publisher.NewSingle(client, topic, timeout),
 	}
+}
+
+// Connect returns a publisher with a client of its own. Its errors include the last
+// failed attempt's.
+func Connect(ctx context.Context, project, topic string, timeout time.Duration, options ...option.ClientOption) (*ReadingPublisher, error) {
+	failed := &attempts{}
+	// Left alone, gRPC waits up to two minutes before it tries a lost connection again.
+	retry := backoff.DefaultConfig
+	retry.BaseDelay, retry.MaxDelay = 500*time.Millisecond, 5*time.Second
+	options = append([]option.ClientOption{
+		option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second})),
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(failed.intercept)),
+	}, options...)
+	client, err := pubsub.NewClient(ctx, project, options...)
+	if err != nil {
+		return nil, fmt.Errorf("no client of Pub/Sub, check the credentials: %w", err)
+	}
+	t := NewReadingPublisher(client, topic, timeout)
+	t.client, t.attempts = client, failed
+	return t, nil
 }
 
 // Publish implements [Publisher]. A short context ends the wait, not the
@@ -92,14 +103,14 @@ func (t *ReadingPublisher) Publish(ctx context.Context, m Message) error {
 	if refused(err) {
 		_, err = start(ctx, t.single, m).Get(ctx)
 	}
-	return publishError(m, err)
+	return t.publishError(m, err)
 }
 
 func refused(err error) bool { return status.Code(err) == codes.InvalidArgument }
 
-// publishError says what came of a message.
-func publishError(m Message, err error) error {
-	switch {
+// publishError adds the node, and [ErrRefused] where it is due, to an error.
+func (t *ReadingPublisher) publishError(m Message, err error) error {
+	switch err = t.attempts.explain(err); {
 	case err == nil:
 		return nil
 	case refused(err):
@@ -165,7 +176,7 @@ func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Messag
 		_, errs[i] = result.Get(ctx)
 	}
 	for i, m := range messages {
-		errs[i] = publishError(m, errs[i])
+		errs[i] = t.publishError(m, errs[i])
 	}
 	return errs
 }
@@ -179,7 +190,7 @@ func start(ctx context.Context, publisher *publisher.Publisher, m Message) *pubs
 	return publisher.Start(ctx, m.Data, attributes)
 }
 
-// Stop sends what is still held.
+// Stop sends what is still held and closes the client that Connect made.
 func (t *ReadingPublisher) Stop() {
 	t.mu.Lock()
 	t.stopped = true
@@ -188,4 +199,7 @@ func (t *ReadingPublisher) Stop() {
 	t.live.Stop()
 	t.backlog.Stop()
 	t.single.Stop()
+	if t.client != nil {
+		_ = t.client.Close()
+	}
 }

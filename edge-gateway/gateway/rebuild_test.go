@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,36 +12,33 @@ import (
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
-	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
 
 // restartable is a site whose gateway can be stopped and started again over its outbox.
 type restartable struct {
-	site
+	*site
 
 	dir  string
 	box  *outbox.Outbox
 	stop func()
 }
 
+func newRestartable(t *testing.T) *restartable {
+	t.Helper()
+	s := &restartable{site: newSite(t), dir: t.TempDir()}
+	s.start(s.published)
+	return s
+}
+
 func (s *restartable) start(publisher gateway.Publisher) {
 	s.tb.Helper()
-	box, err := outbox.Open(s.dir, outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock})
-	if err != nil {
-		s.tb.Fatal(err)
-	}
-	s.box = box
-	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, publisher, box, s.clock, logging.Discard())
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
-	var running sync.WaitGroup
-	running.Go(func() { _ = s.gateway.Run(ctx) })
-	s.stop = func() {
-		cancel()
-		running.Wait()
-		_ = box.Close()
-	}
+	box := openBox(s.tb, s.dir, s.clock)
+	s.box, s.publisher = box, publisher
+	s.open(gateway.Config{ProbeEvery: time.Millisecond}, box)
+	stop := s.run()
+	s.stop = func() { stop(); _ = box.Close() }
 }
 
 // some takes so many messages of the backlog, then fails.
@@ -76,9 +72,7 @@ func TestWindowsAreRebuilt(t *testing.T) {
 	t.Parallel()
 	const readings = 400 // of two nodes, each every 30 seconds
 	untroubled := newSite(t)
-	s := &restartable{site: site{tb: t, published: &record{}, now: untroubled.clock()}, dir: t.TempDir()}
-	s.start(s.published)
-	defer func() { s.stop() }()
+	s := newRestartable(t)
 	send := func(i int) {
 		body := fmt.Sprintf(`{"id":"%d","node_id":"n%d","temperature":%g,"humidity":%g}`, i, i%2, 20+float64(i%37)/10, 40+float64(i%23)/100)
 		untroubled.message(body)
@@ -95,8 +89,7 @@ func TestWindowsAreRebuilt(t *testing.T) {
 		case 202, 230:
 			s.published.fail(nil)
 			eventually(t, "delivery", func() bool {
-				_, health := s.send(http.MethodGet, "/health", "")
-				return s.box.Stats().Pending == 0 && healthy(health)
+				return s.box.Stats().Pending == 0 && strings.Contains(s.health(), `"status":"healthy"`)
 			})
 		case 170, 180, 270:
 			s.stop()
@@ -137,5 +130,3 @@ func TestWindowsAreRebuilt(t *testing.T) {
 		t.Errorf("%d of %d differ", differ, readings)
 	}
 }
-
-func healthy(health string) bool { return strings.Contains(health, `"status":"healthy"`) }

@@ -4,39 +4,25 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/edge-gateway/outbox"
-	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/logging/logtest"
 )
 
 // TestRejectionsAreLogged sends what is refused again and again: each node's
 // first fault within a minute is told, with the field and the rule. Contract 8.1.
 func TestRejectionsAreLogged(t *testing.T) {
 	t.Parallel()
-	var log logtest.Buffer
-	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
-	site := gateway.New(gateway.Config{}, &record{}, outbox.Unavailable{}, func() time.Time { return now },
-		logging.New(&log, slog.LevelInfo, ""))
-	send := func(path, body string) {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
-		request.RemoteAddr = "192.168.7.9:50123"
-		site.ServeHTTP(httptest.NewRecorder(), request)
-	}
+	s := newSite(t)
+	send := func(path, body string) { s.send(http.MethodPost, path, body) }
 	// told returns what was logged since it was called last.
 	told := func() []string {
 		t.Helper()
 		var lines []string
-		for scanner := bufio.NewScanner(strings.NewReader(log.Take())); scanner.Scan(); {
+		for scanner := bufio.NewScanner(strings.NewReader(s.log.Take())); scanner.Scan(); {
 			var entry struct {
 				Severity, Message, Request, Address, Reason string
 
@@ -61,7 +47,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 		send(message, `{`)
 		send("/api/v1/register", `{"node_id":"n4","ip_addr":"closet"}`)
 		send("/api/v1/heartbeat", `{"node_id":"n4"}`)
-		now = now.Add(19 * time.Second)
+		s.pass(19 * time.Second)
 	}
 	want := []string{
 		"n1 | POST /api/v1/message | temperature must be between -40 and 125 degrees Celsius: got -127",
@@ -72,7 +58,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 	if diff := cmp.Diff(want, told()); diff != "" {
 		t.Errorf("of three rounds within a minute (-want +got):\n%s", diff)
 	}
-	now = now.Add(time.Minute)
+	s.pass(time.Minute)
 	send(message, `{"id":"1","node_id":"n1","temperature":20,"humidity":101}`)
 	want = []string{"n1 | POST /api/v1/message | humidity must be between 0 and 100 percent: got 101"}
 	if diff := cmp.Diff(want, told()); diff != "" {

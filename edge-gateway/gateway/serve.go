@@ -21,18 +21,16 @@ const (
 // Serve answers on a listener until the context ends, then lets the requests
 // under way finish and returns nil. It closes the listener.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	limits := httpserver.Config{
+	bounded := newConnections(ctx, listener, maxConnections, perAddress, log)
+	server := &http.Server{
+		Handler: handler, ConnState: bounded.stateChanged,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      20 * time.Second, // longer than a turn and two publishes may take
 		IdleTimeout:       2 * time.Minute,  // nodes that keep their connection post every 30 s
 		MaxHeaderBytes:    8 << 10,
-		Refusal:           func(text string) []byte { return encoded(errorBody{Error: text}) },
 	}
-	bounded := newConnections(ctx, listener, maxConnections, perAddress, log)
-	return httpserver.Run(ctx, bounded, handler, limits, log, slog.LevelDebug, func(server *http.Server) {
-		server.ConnState = bounded.changed
-	})
+	return httpserver.Run(ctx, bounded, server, log, slog.LevelDebug)
 }
 
 // hostOf is the address of host:port.

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,8 +16,16 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/wire"
 )
+
+// noOutbox is an outbox that cannot be opened.
+func noOutbox(reason error) *outbox.Late {
+	box := outbox.NewLate(func() (*outbox.Outbox, error) { return nil, reason }, time.Now)
+	_ = box.Open()
+	return box
+}
 
 // record keeps what was published and fails while it is told to.
 type record struct {
@@ -85,6 +94,8 @@ type site struct {
 	tb        testing.TB
 	gateway   *gateway.Gateway
 	published *record
+	publisher gateway.Publisher // published, unless a test has another
+	log       logtest.Buffer
 	mu        sync.Mutex
 	now       time.Time
 }
@@ -98,15 +109,21 @@ func newSite(tb testing.TB) *site {
 func newSiteWith(tb testing.TB, config gateway.Config, box gateway.Outbox) *site {
 	tb.Helper()
 	s := &site{tb: tb, published: &record{}, now: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)}
+	s.publisher = gateway.Granted(func() (gateway.Publisher, error) { return s.published, nil })
 	if box == nil {
 		box = openBox(tb, tb.TempDir(), s.clock)
 	}
+	s.open(config, box)
+	return s
+}
+
+// open makes a gateway of the site, as a restart does.
+func (s *site) open(config gateway.Config, box gateway.Outbox) {
 	config.Version = "v1"
 	config.Discovery = func() any {
 		return announce.State{Instance: "monitor-gateway._http._tcp.local", Host: "monitor-gateway.local"}
 	}
-	s.gateway = gateway.New(config, s.published, box, s.clock, logging.Discard())
-	return s
+	s.gateway = gateway.New(config, s.publisher, box, s.clock, logging.New(&s.log, slog.LevelInfo, ""))
 }
 
 func openBox(tb testing.TB, dir string, clock func() time.Time) *outbox.Outbox {
@@ -167,6 +184,21 @@ func (s *site) run() (stop func()) {
 	}
 	s.tb.Cleanup(stop)
 	return stop
+}
+
+// health is the body of /health.
+func (s *site) health() string {
+	s.tb.Helper()
+	_, answer := s.send(http.MethodGet, "/health", "")
+	return answer
+}
+
+// delivered waits until so many readings were published, and returns them.
+func (s *site) delivered(n int) []wire.Data {
+	s.tb.Helper()
+	eventually(s.tb, "delivery", func() bool { all, _ := s.published.all(); return len(all) == n })
+	all, _ := s.published.all()
+	return all
 }
 
 // eventually waits for a condition, which an answer of the gateway's or its

@@ -14,8 +14,8 @@ type uplink struct {
 	mu       sync.Mutex
 	down     bool
 	trial    bool  // the next live reading is to be tried though it is down
-	refusals int   // since a message was taken
-	messages int64 // that were taken
+	refusals int   // since a message was acknowledged
+	messages int64 // that were acknowledged
 	since    time.Time
 	reason   string // why it is down, or why every message is refused
 	// period is canceled when the uplink goes down. All publishes in flight then
@@ -43,20 +43,19 @@ func (u *uplink) allow() (context.Context, bool) {
 	return u.period, true
 }
 
-// allowProbe lets one live reading through while the uplink is down, but only if it
-// went down at or before since: the reading that took it down later may not be in
-// the outbox yet.
+// allowProbe lets one live reading through while the uplink is down, unless it went down
+// after since: the reading that took it down may not be in the outbox yet.
 func (u *uplink) allowProbe(since time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.trial = u.down && !u.since.After(since)
 }
 
-// maxRefusals is how many messages in a row may be refused for their own sake.
+// maxRefusals is how many messages in a row may be given up as refused.
 const maxRefusals = 64
 
-// refused notes a refused message and returns how many there were in a row. From
-// the one after maxRefusals on the fault may not be theirs.
+// refused records a refused message and returns how many there were in a row. After
+// maxRefusals the topic may be at fault.
 func (u *uplink) refused(err error) (inRow int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -67,7 +66,7 @@ func (u *uplink) refused(err error) (inRow int) {
 	return u.refusals
 }
 
-// markDown notes a failed publish and says whether it took the uplink down.
+// markDown records a failed publish and reports whether it took the uplink down.
 func (u *uplink) markDown(now time.Time, err error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -80,29 +79,25 @@ func (u *uplink) markDown(now time.Time, err error) bool {
 	return true
 }
 
-// markUp notes a message that was taken.
-func (u *uplink) markUp() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.refusals > maxRefusals && !u.down {
-		u.reason = ""
-	}
-	u.refusals = 0
-	u.messages++
-}
-
-// taken counts messages that Pub/Sub has taken.
+// taken returns how many messages Pub/Sub has acknowledged.
 func (u *uplink) taken() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.messages
 }
 
-// answered notes an answer of Pub/Sub's. If it brought the uplink back, away is
-// how long it was down.
-func (u *uplink) answered(now time.Time) (away time.Duration, back bool) {
+// answered records an answer of Pub/Sub: that it has taken a message, or a refusal. If it
+// brought the uplink back, away is how long it was down.
+func (u *uplink) answered(now time.Time, taken bool) (away time.Duration, back bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if taken {
+		if u.refusals > maxRefusals && !u.down {
+			u.reason = ""
+		}
+		u.refusals = 0
+		u.messages++
+	}
 	if !u.down {
 		return 0, false
 	}
@@ -113,12 +108,11 @@ func (u *uplink) answered(now time.Time) (away time.Duration, back bool) {
 }
 
 func (u *uplink) isDown() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.down
+	down, _, _ := u.state()
+	return down
 }
 
-// state is what GET /health says of it.
+// state returns the state for GET /health.
 func (u *uplink) state() (down bool, since time.Time, reason string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // File replaces a file at once: after a power failure it is the former one or the new
@@ -42,4 +43,20 @@ func write(path string, content []byte) error {
 		err = closed
 	}
 	return err
+}
+
+// giveToOwner gives a file to the owner of a folder, which only root can and need do.
+func giveToOwner(path, folder string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(folder)
+	if err != nil {
+		return err //nolint:wrapcheck // File does
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	return os.Chown(path, int(owner.Uid), int(owner.Gid)) //nolint:wrapcheck // File does
 }

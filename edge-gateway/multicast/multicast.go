@@ -3,10 +3,17 @@
 package multicast
 
 import (
-	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -68,18 +75,54 @@ func Near(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address.WithZone("")) })
 }
 
-// Sorted are interfaces with those of hardware first: containers and tunnels may
-// be many, and no node is behind them.
-func Sorted(interfaces []net.Interface) []net.Interface { return sortedBy(interfaces, physical) }
-
-func sortedBy(interfaces []net.Interface, physical func(name string) bool) []net.Interface {
-	virtual := make(map[int]int, len(interfaces))
-	for _, i := range interfaces {
-		if !physical(i.Name) {
-			virtual[i.Index] = 1
-		}
+// Interfaces are those that can do multicast and are connected: a bridge of containers
+// without any is not.
+func Interfaces() ([]net.Interface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
-	return slices.SortedFunc(slices.Values(interfaces), func(a, b net.Interface) int {
-		return cmp.Or(cmp.Compare(virtual[a.Index], virtual[b.Index]), cmp.Compare(a.Index, b.Index))
+	return slices.DeleteFunc(all, func(i net.Interface) bool {
+		const needed = net.FlagUp | net.FlagRunning | net.FlagMulticast
+		return i.Flags&needed != needed || i.Flags&net.FlagLoopback != 0
+	}), nil
+}
+
+// Listen opens the port of mDNS at an address, shared with others of the machine.
+func Listen(ctx context.Context, network, address string) (net.PacketConn, error) {
+	listening := net.ListenConfig{Control: sharePort}
+	conn, err := listening.ListenPacket(ctx, network, net.JoinHostPort(address, strconv.Itoa(Port)))
+	if err != nil {
+		return nil, fmt.Errorf("open the port of mDNS: %w", err)
+	}
+	return conn, nil
+}
+
+// Linux's numbers of socket options that the other systems do not have.
+const (
+	ipMulticastAll   = 49
+	ipv6MulticastAll = 29
+)
+
+// sharePort lets others of the machine have port 5353 too, as the Control of a
+// [net.ListenConfig]. On Linux not by SO_REUSEPORT, which would give each unicast packet
+// to one of the sharers at random; and there the socket would hear the groups that any
+// other socket of the machine has joined, too, unless told otherwise.
+func sharePort(network, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		switch {
+		case runtime.GOOS != "linux":
+			failed = errors.Join(failed, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+		case network == "udp6":
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, ipv6MulticastAll, 0) // not before Linux 4.20; receivers look at the interface, too
+		default:
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, ipMulticastAll, 0)
+		}
 	})
+	if err := errors.Join(err, failed); err != nil {
+		return fmt.Errorf("share the port: %w", err)
+	}
+	return nil
 }

@@ -1,30 +1,9 @@
 package multicast
 
 import (
-	"net"
 	"net/netip"
-	"slices"
-	"strings"
 	"testing"
 )
-
-func TestHardwareIsFirst(t *testing.T) {
-	t.Parallel()
-	var interfaces []net.Interface
-	for index, name := range []string{"veth3", "lo", "eth1", "docker0", "eth0"} {
-		interfaces = append(interfaces, net.Interface{Index: 10 - index, Name: name})
-	}
-	var names []string
-	for _, i := range sortedBy(interfaces, func(name string) bool { return strings.HasPrefix(name, "eth") }) {
-		names = append(names, i.Name)
-	}
-	if want := []string{"eth0", "eth1", "docker0", "lo", "veth3"}; !slices.Equal(names, want) {
-		t.Errorf("the order is %v, want %v", names, want)
-	}
-	if len(Sorted(interfaces)) != len(interfaces) {
-		t.Error("some are left out")
-	}
-}
 
 func TestNear(t *testing.T) {
 	t.Parallel()

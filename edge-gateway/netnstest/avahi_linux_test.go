@@ -15,8 +15,8 @@ import (
 // the other's names.
 func TestBesideAvahi(t *testing.T) {
 	t.Parallel()
-	resolve := need(t, "avahi-resolve", "avahi-utils")
-	send := need(t, "dbus-send", "dbus")
+	resolve := need(t, "avahi-resolve")
+	send := need(t, "dbus-send")
 	for title, c := range map[string]struct {
 		name  string
 		later bool // it starts after the gateway
@@ -72,7 +72,7 @@ func TestBesideAvahi(t *testing.T) {
 // returns the environment of its clients.
 func startAvahi(t *testing.T, on *host, name string) []string {
 	t.Helper()
-	daemon, bus := need(t, "avahi-daemon", "avahi-daemon"), need(t, "dbus-daemon", "dbus")
+	daemon, bus := need(t, "avahi-daemon"), need(t, "dbus-daemon")
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)

@@ -3,13 +3,11 @@ package netnstest
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"coldaisle.dev/edge-gateway/announce"
-	"coldaisle.dev/edge-gateway/discover"
 )
 
 // TestCheck does what a node does, where each of the things is wrong that can be.
@@ -28,11 +26,11 @@ func TestCheck(t *testing.T) {
 		return got
 	}
 	// A check has a node's few seconds, which a busy machine may need for itself.
-	checked := func(what string, p play, want ...string) {
+	checked := func(what string, p play, want string) {
 		t.Helper()
-		eventually(t, what, func() bool { return slices.Contains(want, check(p)) })
+		eventually(t, what, func() bool { return strings.HasPrefix(check(p), want) })
 	}
-	checked("nothing is found without a gateway", play{}, string(discover.NotFound))
+	checked("nothing is found without a gateway", play{}, "not found")
 	g := hosts[0].startGateway()
 	g.becomes(announce.RoleActive, "monitor-gateway.local")
 	addresses := func(texts ...string) (all []netip.Addr) {
@@ -42,9 +40,9 @@ func TestCheck(t *testing.T) {
 		return all
 	}
 	for want, p := range map[string]play{
-		"reached":                     {Own: addresses("192.168.77.2")},
-		string(discover.WrongAddress): {Own: addresses("192.168.77.10")},
-		string(discover.Refused):      {Port: 9},
+		"reached":       {Own: addresses("192.168.77.2")},
+		"wrong address": {Own: addresses("192.168.77.10")},
+		"refused":       {Port: 9},
 	} {
 		checked(fmt.Sprintf("%+v is %s", p, want), p, want)
 	}
@@ -56,10 +54,10 @@ func TestCheck(t *testing.T) {
 	if line := said(); line != "has the name" {
 		t.Fatalf("the other device says %q", line)
 	}
-	checked("nobody is at the address", play{}, string(discover.Timeout), string(discover.Unreachable))
+	checked("nobody is at the address", play{}, "connect: ")
 }
 
-// TestGatewayChecksItsName (contract 8.17) has a machine that no longer knows that the address is
+// TestGatewayChecksItsName (contract 8.12) has a machine that no longer knows that the address is
 // its own, so that no answer reaches it: the gateway says what its nodes meet, and when that is over.
 func TestGatewayChecksItsName(t *testing.T) {
 	t.Parallel()
@@ -69,15 +67,7 @@ func TestGatewayChecksItsName(t *testing.T) {
 	hosts[0].ip("link", "set", "docker0", "up")
 	g := hosts[0].startGateway("NAME_CHECK_EVERY=1s")
 	g.becomes(announce.RoleActive, "monitor-gateway.local")
-	failures := func() (n int) {
-		out, err := g.says(nil, "curl", "--silent", "http://127.0.0.1:8080/metrics")
-		if _, rest, ok := strings.Cut(out, `gateway_name_check_failures_total{reason="not_found"} `); err == nil && ok {
-			_, _ = fmt.Sscan(rest, &n)
-		}
-		return n
-	}
 	eventually(t, "it is in order", func() bool { return g.health().Discovery.Problem == "" })
-	before := failures() // none, but of a machine that was too busy to answer in time
 	route := func(do string) { g.ip("route", do, "local", "192.168.77.2", "dev", "eth0", "table", "local") }
 	route("delete")
 	eventually(t, "it says that nodes do not find it", func() bool {
@@ -85,7 +75,7 @@ func TestGatewayChecksItsName(t *testing.T) {
 		if strings.Contains(h.Discovery.Problem, "docker0") {
 			t.Fatalf("it says %+v", h)
 		}
-		return h.Status == "degraded" && strings.Contains(h.Discovery.Problem, "eth0: ask by legacy") && failures() > before
+		return h.Status == "degraded" && strings.Contains(h.Discovery.Problem, "eth0: ask by legacy")
 	})
 	route("add")
 	// Not the status: publishing into nothing has made it "degraded" by then, or not yet.

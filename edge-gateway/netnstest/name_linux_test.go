@@ -179,7 +179,7 @@ func enrolledAs(t *testing.T, id, pairKey string) (setting string) {
 
 // TestPairsOfOneLink has two gateways of one customer, one of another and an open one on a
 // link, all with one site token, while the API is away. Two of them are a pair, and one follows
-// the other when it is killed. Contract 8.15, 8.16, 8.25.
+// the other when it is killed. Contract 8.15, 10.14.
 func TestPairsOfOneLink(t *testing.T) {
 	t.Parallel()
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.4/24", "192.168.77.5/24", "192.168.77.10/24")
@@ -232,7 +232,7 @@ func TestFortyInterfaces(t *testing.T) {
 	}
 }
 
-// TestNeighbourWithIPv6Alone (contract 8.13) calls a gateway from a machine that has no IPv4.
+// TestNeighbourWithIPv6Alone (contract 8.14) calls a gateway from a machine that has no IPv4.
 func TestNeighbourWithIPv6Alone(t *testing.T) {
 	t.Parallel()
 	for title, addresses := range map[string][]string{

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -183,7 +184,7 @@ func (p play) site() error {
 	defer stop()
 	sent := &ledger{first: map[string]time.Time{}, next: &http.Transport{MaxIdleConnsPerHost: siteNodes}}
 	nodes, err := nodesim.New(nodesim.Config{
-		Resolve: resolveName, Nodes: siteNodes, Speed: float64(nodesim.DefaultInterval) / float64(p.Interval), Seed: 1, Clock: time.Now, Log: slog.New(slog.DiscardHandler), Transport: sent,
+		Resolve: resolveName, Nodes: siteNodes, Speed: float64(nodesim.Interval) / float64(p.Interval), Seed: 1, Clock: time.Now, Log: slog.New(slog.DiscardHandler), Transport: sent,
 	})
 	if err != nil {
 		return err
@@ -219,7 +220,7 @@ func resolveName(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return discover.Gateway{Address: addresses[0], Port: port}.URL(), nil
+	return "http://" + netip.AddrPortFrom(addresses[0], port).String(), nil
 }
 
 // ledger notes each reading that a node sends, and when it was measured.

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,8 +30,8 @@ type play struct {
 	Client string // lwip, esp, multicast, six, site, resolve, browse, check, listener, selfish, spoofer, rival or waiter
 	Name   string // that is asked for
 	Type   uint16
-	Mode   discover.Mode // of resolve
-	On     string        // interface, if not eth0
+	Way    discover.Way // of resolve
+	On     string       // interface, if not eth0
 	// Claimed is the address that a spoofer or a rival claims the name for, and that a
 	// waiter waits for; Packets is how many claims a spoofer makes.
 	Claimed netip.Addr
@@ -92,14 +93,17 @@ func perform(part string) error {
 		return p.rival(i)
 	case "check":
 		err := discover.Check(ctx, *i, cmp.Or(p.Port, port), p.Own)
-		failed, ok := errors.AsType[*discover.CheckError](err)
-		if err != nil && !ok {
-			return err
-		}
-		if ok {
-			fmt.Println(failed.Kind)
-		} else {
+		switch {
+		case err == nil:
 			fmt.Println("reached")
+		case errors.Is(err, discover.ErrNotFound):
+			fmt.Println("not found")
+		case errors.Is(err, discover.ErrWrongAddress):
+			fmt.Println("wrong address")
+		case errors.Is(err, syscall.ECONNREFUSED):
+			fmt.Println("refused")
+		default:
+			fmt.Println(err)
 		}
 		return nil
 	case "waiter":
@@ -110,7 +114,7 @@ func perform(part string) error {
 		return p.resolve6(ctx, i)
 	}
 	if p.Client == "resolve" {
-		addresses, err := discover.Resolve(ctx, *i, p.Mode)
+		addresses, err := discover.Resolve(ctx, *i, p.Way)
 		if err != nil {
 			return err
 		}
@@ -130,8 +134,7 @@ func perform(part string) error {
 // listen says when it begins to listen to the group, and when it is told that an
 // address of the name is no more.
 func (p play) listen(i *net.Interface) error {
-	listening := net.ListenConfig{Control: multicast.SharePort}
-	packets, err := listening.ListenPacket(context.Background(), "udp4", multicast.Group().String())
+	packets, err := multicast.Listen(context.Background(), "udp4", "224.0.0.251")
 	if err != nil {
 		return err
 	}
@@ -182,24 +185,24 @@ func (p play) resolve(ctx context.Context, i *net.Interface) error {
 	m := dns.Msg{Question: []dns.Question{question}}
 	switch p.Client {
 	case "lwip": // its DNS client: a port of its own; id and the one question must match
-		local = ":0"
+		local = ""
 		m.Id = 0x1234
 		accept = func(answer *dns.Msg) bool {
 			return answer.Response && answer.Id == m.Id && len(answer.Question) == 1 && answer.Question[0] == question
 		}
 	case "esp": // asks for a unicast answer from port 5353 and takes no other
-		local = multicast.Prefixes(*i)[0].Addr().String() + ":5353"
+		local = multicast.Prefixes(*i)[0].Addr().String()
 		m.Question[0].Qclass |= 1 << 15
 	case "multicast": // hears only what goes to the group
-		local = "224.0.0.251:5353"
+		local = "224.0.0.251"
 	default:
 		return fmt.Errorf("no client %q", p.Client)
 	}
-	listening := net.ListenConfig{}
-	if p.Client != "lwip" {
-		listening.Control = multicast.SharePort
+	packets, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp4", ":0")
+	if local != "" {
+		_ = packets.Close()
+		packets, err = multicast.Listen(ctx, "udp4", local)
 	}
-	packets, err := listening.ListenPacket(ctx, "udp4", local)
 	if err != nil {
 		return err
 	}
@@ -242,8 +245,7 @@ func (p play) resolve(ctx context.Context, i *net.Interface) error {
 
 // joined is a socket on the port and the group of mDNS, on an interface.
 func joined(i *net.Interface) (*ipv4.PacketConn, error) {
-	listening := net.ListenConfig{Control: multicast.SharePort}
-	packets, err := listening.ListenPacket(context.Background(), "udp4", fmt.Sprintf("0.0.0.0:%d", multicast.Port))
+	packets, err := multicast.Listen(context.Background(), "udp4", "0.0.0.0")
 	if err != nil {
 		return nil, err
 	}

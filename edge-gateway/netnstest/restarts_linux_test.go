@@ -52,7 +52,7 @@ while not poll.poll(0):
 // readings: no connection is refused, and each answered reading has arrived once.
 func TestRestartsThatNoNodeNotices(t *testing.T) {
 	t.Parallel()
-	micropython := need(t, "micropython", "micropython")
+	micropython := need(t, "micropython")
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24")
 	machine, node := hosts[0], hosts[1]
 	node.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
@@ -75,7 +75,7 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	t.Cleanup(func() { _ = socket.Close() })
 	_ = listener.Close() // socket is a copy
 
-	versions := []string{program(t, "edge-gateway"), filepath.Join(t.TempDir(), "next")}
+	versions := []string{gatewayProgram(t), filepath.Join(t.TempDir(), "next")}
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=next", "-o", versions[1],
 		"coldaisle.dev/edge-gateway").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -19,27 +19,13 @@ import (
 
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
-// missing ends a test for want of a part: as skipped, in CI as failed.
-func missing(t *testing.T, format string, values ...any) {
+// need returns the path of a program. Those of daemons are not on everybody's PATH.
+func need(t *testing.T, name string) string {
 	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf(format, values...)
-	}
-	t.Skipf(format, values...)
-}
-
-// need finds a program.
-func need(t *testing.T, name, debianPackage string) string {
-	t.Helper()
-	for _, folder := range []string{"", "/usr/sbin/", "/sbin/", "/usr/bin/"} {
-		if path, err := exec.LookPath(folder + name); err == nil {
-			return path
-		}
-	}
-	missing(t, "%s is not installed (apt-get install %s)", name, debianPackage)
-	return ""
+	return tooltest.Program(t, name, "/usr/sbin/", "/sbin/", "/usr/bin/")
 }
 
 var hosts atomic.Int64
@@ -53,13 +39,13 @@ type host struct {
 // newHost makes a machine without network. Namespaces need Linux and root.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	need(t, "ip", "iproute2")
+	need(t, "ip")
 	if os.Geteuid() != 0 {
-		missing(t, "network namespaces need root")
+		tooltest.Unable(t, "network namespaces need root")
 	}
 	h := &host{t: t, name: fmt.Sprintf("coldaisle-%d-%d", os.Getpid(), hosts.Add(1))}
 	if out, err := exec.CommandContext(t.Context(), "ip", "netns", "add", h.name).CombinedOutput(); err != nil {
-		missing(t, "network namespaces are not allowed here: %s", out)
+		tooltest.Unable(t, "network namespaces are not allowed here: %s", out)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
@@ -166,26 +152,21 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// programs are the gateway and the simulator, built once: a host has no network
-// to build them with.
-var programs = sync.OnceValue(func() error {
-	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", programFolder+"/",
-		"coldaisle.dev/edge-gateway", "coldaisle.dev/edge-gateway/nodesim/simulate-nodes").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
+// buildGateway builds the gateway, once: a host has no network to do it with.
+var buildGateway = sync.OnceValues(func() ([]byte, error) {
+	return exec.CommandContext(context.Background(), "go", "build", "-o", programFolder+"/", "coldaisle.dev/edge-gateway").CombinedOutput()
 })
 
-// programFolder is where they are, for as long as the tests run.
+// programFolder is where it is, for as long as the tests run.
 var programFolder string
 
-func program(t *testing.T, name string) string {
+// gatewayProgram returns the path of the gateway.
+func gatewayProgram(t *testing.T) string {
 	t.Helper()
-	if err := programs(); err != nil {
-		t.Fatal(err)
+	if out, err := buildGateway(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	return filepath.Join(programFolder, name)
+	return filepath.Join(programFolder, "edge-gateway")
 }
 
 // gateway is the program on a host.
@@ -205,7 +186,7 @@ func (h *host) startGateway(settings ...string) *gateway {
 	// Nobody takes what it publishes: the gateway must be found all the same.
 	g.process = h.command(context.WithoutCancel(h.t.Context()), append([]string{
 		"PROJECT_ID=site", "PUBSUB_EMULATOR_HOST=127.0.0.1:9", "PORT=" + strconv.Itoa(port), "OUTBOX_DIR=" + h.t.TempDir(),
-	}, settings...), program(h.t, "edge-gateway"))
+	}, settings...), gatewayProgram(h.t))
 	g.process.Stderr = &g.log
 	if err := g.process.Start(); err != nil {
 		h.t.Fatal(err)

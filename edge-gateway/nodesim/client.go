@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 )
 
-// The paths of the gateway's interface.
+// The paths of the gateway's API.
 const (
 	registerPath  = "/api/v1/register"
 	messagePath   = "/api/v1/message"
@@ -33,23 +31,23 @@ type message struct {
 	NodeID      string  `json:"node_id"`
 	Temperature float64 `json:"temperature"`
 	Humidity    float64 `json:"humidity"`
-	Age         float64 `json:"age_s,omitzero"` // for how many seconds the node has kept it
+	Age         float64 `json:"age_s,omitzero"` // seconds since the measurement
 
-	at time.Time // when it was measured
+	at time.Time // of the measurement
 }
 
 type heartbeat struct {
 	NodeID string `json:"node_id"`
 }
 
-// outcome says what a node does after a request.
+// outcome is the result of a request, as a node acts on it.
 type outcome int
 
 const (
 	accepted    outcome = iota // 2xx
 	rejected                   // sending it again cannot help
 	retryLater                 // 5xx, 429, 408: send it again
-	unreachable                // no answer at all
+	unreachable                // no answer, or not a gateway's
 )
 
 func outcomeOf(status int) outcome {
@@ -63,78 +61,49 @@ func outcomeOf(status int) outcome {
 	}
 }
 
-// client calls a gateway over connections that it reuses.
-type client struct {
-	http    *http.Client
-	timeout time.Duration
-}
-
-// newClient returns a client for so many requests at a time. Only tests give it a
-// transport.
-func newClient(parallel int, transport http.RoundTripper) *client {
+// newClient returns a client that reuses the connections of so many parallel requests; a
+// transport replaces its own.
+func newClient(parallel int, transport http.RoundTripper) *http.Client {
 	if transport == nil {
-		transport = &http.Transport{
-			MaxIdleConns:        parallel,
-			MaxIdleConnsPerHost: parallel,
-			IdleConnTimeout:     2 * time.Minute,
-			DisableCompression:  true,
-		}
+		transport = &http.Transport{MaxIdleConnsPerHost: parallel, IdleConnTimeout: 2 * time.Minute, DisableCompression: true}
 	}
-	calls := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &client{http: calls, timeout: requestTimeout}
+	return &http.Client{
+		Transport: transport, Timeout: requestTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
-func (c *client) close() { c.http.CloseIdleConnections() }
+var errNoGateway = errors.New("another machine than a gateway answers: no JSON")
 
-// post sends v as JSON. The error says why there was no answer.
-func (c *client) post(ctx context.Context, base, path string, v any) (int, error) {
-	body, err := json.Marshal(v)
+// post sends a value as JSON. The error says why it must be sent again.
+func post(ctx context.Context, client *http.Client, base, path string, value any) (outcome, error) {
+	body, err := json.Marshal(value)
 	if err != nil {
-		return 0, fmt.Errorf("encode for %s: %w", path, err)
+		return unreachable, fmt.Errorf("encode for %s: %w", path, err)
 	}
-	return c.postBytes(ctx, base, path, body)
-}
-
-func (c *client) postBytes(ctx context.Context, base, path string, body []byte) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, fmt.Errorf("request to %s%s: %w", base, path, err)
+		return unreachable, fmt.Errorf("request to %s%s: %w", base, path, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := c.http.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("post %s: %w", path, err)
+		return unreachable, fmt.Errorf("post %s: %w", path, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	// A connection is reused only when its answer was read to the end.
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
 	if err != nil {
-		return 0, fmt.Errorf("answer of %s: %w", path, err)
+		return unreachable, fmt.Errorf("answer of %s: %w", path, err)
 	}
 	if !json.Valid(answer) {
-		return 0, fmt.Errorf("post %s: %d %w", path, response.StatusCode, errElsewhere)
+		return unreachable, fmt.Errorf("post %s: %d: %w", path, response.StatusCode, errNoGateway)
 	}
-	return response.StatusCode, nil
-}
-
-// Resolve finds the gateway's base address, such as http://192.168.1.20:8080.
-// A node asks at its start and again when the address no longer answers.
-type Resolve func(ctx context.Context) (string, error)
-
-var errElsewhere = errors.New("by another machine than a gateway: no JSON")
-
-var errGateway = errors.New("gateway must be an address such as http://192.168.1.20:8080")
-
-// FixedAddress resolves to an address that is known beforehand.
-func FixedAddress(address string) (Resolve, error) {
-	base, err := url.Parse(address)
-	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
-		return nil, fmt.Errorf("%w: got %q", errGateway, address)
+	end := outcomeOf(response.StatusCode)
+	if end == retryLater {
+		err = fmt.Errorf("post %s: status %d", path, response.StatusCode)
 	}
-	trimmed := strings.TrimRight(address, "/")
-	return func(context.Context) (string, error) { return trimmed, nil }, nil
+	return end, err
 }
 
 // wait waits for d of wall time. When the context ends sooner, it returns the

@@ -91,18 +91,3 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		}
 	}
 }
-
-// newBare serves a gateway that keeps nothing, for benchmarks.
-func newBare(b *testing.B) string {
-	b.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var c call
-		if json.NewDecoder(r.Body).Decode(&c) != nil {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		_, _ = w.Write([]byte(`{"status":"published","message_id":"` + c.ID + `"}`))
-	}))
-	b.Cleanup(server.Close)
-	return server.URL
-}

@@ -1,58 +1,61 @@
 // Package nodesim simulates sensor nodes. They call the gateway as the hardware
 // does. Each node finds the gateway, registers with up to five retries, posts a
 // reading every 30 seconds, and sends heartbeats between. After a 500 it sends
-// the reading again under the same id on its next cycle. The values come from a
-// small thermal model of server rooms with four nodes each, whose cooling fails
-// now and then.
+// the reading again under the same id on its next cycle. The values are those of
+// package site, four nodes to a room; the cooling of a room fails now and then.
 //
-// The same seed gives the same rooms and the same values. Message ids differ from
-// run to run, as on hardware: the gateway would take a known id for a reading that
-// is sent again. Rooms live in virtual time, which is wall time × speed. The
-// gateway dates readings by its own clock, so a series that is stored at a high
-// speed is compressed.
+// The same seed gives the same values at the same time. Nodes live in virtual time,
+// which begins when they start and passes at speed × wall time. The gateway dates
+// readings by its own clock, so a series that is stored at a high speed is compressed.
 //
-// run/local and the program simulate-nodes use this package. Load tests use
-// [Replay], which sends a recording instead. It knows the node's three calls and
-// nothing else of the gateway.
+// make run, the soak and the program simulate-nodes use it. [Replay] sends a recording
+// instead.
 package nodesim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
-	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/edge-gateway/nodesim/site"
+	"coldaisle.dev/shared/alert"
 )
 
-// nodesPerRoom is how many nodes share a room's physics.
-const nodesPerRoom = 4
+// Interval is the virtual time between readings of a node.
+const Interval = 30 * time.Second
 
-// Defaults of [Config].
 const (
-	DefaultInterval     = 30 * time.Second
-	DefaultPrefix       = "sim"
-	DefaultFailureEvery = 24 * time.Hour
+	// nodesPerRoom is how many nodes share a room's air.
+	nodesPerRoom = 4
+	// maxSpeed turns the interval into 30 ms. A faster node could not keep its schedule
+	// over HTTP.
+	maxSpeed = 1000.0
 )
 
-// Config says which nodes there are and what they do. Durations are virtual time
-// unless a comment says otherwise.
+// Config says which nodes there are. Durations are virtual time unless a comment says
+// otherwise.
 type Config struct {
-	Gateway string  // base address; empty if Resolve is given
-	Resolve Resolve // how nodes find the gateway; nil for the address of Gateway
+	Gateway string // base address, such as http://192.168.1.20:8080
+	// Resolve, if given, finds the base address instead: when a node starts, and again when
+	// nobody answers there.
+	Resolve func(ctx context.Context) (string, error)
 	Nodes   int
+	Speed   float64 // virtual seconds per second; 0 means 1
+	Seed    uint64  // of rooms, nodes and noise
+	Prefix  string  // of node ids; empty means sim
 
-	Speed    float64       // virtual seconds per second; 0 means 1
-	Seed     uint64        // of rooms, places and noise
-	Interval time.Duration // between readings of a node; 0 means DefaultInterval
-	Prefix   string        // of node ids; empty means DefaultPrefix
-
-	// FailureEvery is the mean time between cooling failures of a room; 0 means
-	// DefaultFailureEvery, a negative value none by chance.
+	// FailureEvery is the mean time between cooling failures of a room; 0 means a day, a
+	// negative value none by chance.
 	FailureEvery time.Duration
 	// HotAfter is the wall time after which the hottest node of the first room
 	// passes 50 °C for the first time, within half a minute of virtual time. The
@@ -60,72 +63,64 @@ type Config struct {
 	// failures to chance.
 	HotAfter time.Duration
 
-	// Faults are what goes wrong beside the cooling, by the names of [Simulation.NodeIDs]
-	// and of rooms, which are those without the node, at times of the wall clock: the truth about what a gateway receives.
-	Faults []fault.Fault
-
-	Misbehave []Misbehaviour // rogue clients beside the nodes
-
 	Clock     func() time.Time  // wall clock
 	Log       *slog.Logger      // nil logs nothing
 	Transport http.RoundTripper // nil means connections of the package's own
 }
 
 func (c *Config) complete() error {
-	c.Speed = orDefault(c.Speed, 1)
-	c.Interval = orDefault(c.Interval, DefaultInterval)
-	c.Prefix = orDefault(c.Prefix, DefaultPrefix)
-	c.FailureEvery = orDefault(c.FailureEvery, DefaultFailureEvery)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Speed = cmp.Or(c.Speed, 1)
+	c.Prefix = cmp.Or(c.Prefix, "sim")
+	c.FailureEvery = cmp.Or(c.FailureEvery, 24*time.Hour)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	var errs []error
-	if c.Clock == nil {
-		errs = append(errs, errors.New("a clock is required"))
-	}
 	if c.Nodes < 0 {
 		errs = append(errs, fmt.Errorf("nodes must not be negative: got %d", c.Nodes))
 	}
 	if !(c.Speed > 0 && c.Speed <= maxSpeed) {
 		errs = append(errs, fmt.Errorf("speed must be over 0 and at most %g: got %g", maxSpeed, c.Speed))
 	}
-	if c.Interval < step {
-		errs = append(errs, fmt.Errorf("interval must be at least %s: got %s", step, c.Interval))
-	}
-	if err := reading.ValidateNodeID(nodeID(c.Prefix, max(0, c.Nodes-1))); err != nil {
-		errs = append(errs, fmt.Errorf("prefix: %w", err))
-	}
 	if c.Resolve == nil {
-		var err error
-		if c.Resolve, err = FixedAddress(c.Gateway); err != nil {
-			errs = append(errs, err)
+		base := strings.TrimRight(c.Gateway, "/")
+		if u, err := url.Parse(base); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			errs = append(errs, fmt.Errorf("gateway must be an address such as http://192.168.1.20:8080: got %q", c.Gateway))
 		}
+		c.Resolve = func(context.Context) (string, error) { return base, nil }
 	}
 	return errors.Join(errs...)
 }
 
-// maxSpeed turns the default interval into 30 ms. A faster node could not keep its
-// schedule over HTTP.
-const maxSpeed = 1000.0
+// Stats counts what the nodes did so far.
+type Stats struct {
+	Nodes      int
+	Registered int64 // nodes whose registration the gateway took
+	Accepted   int64 // readings answered with 200
+	Rejected   int64 // readings the gateway found invalid
+	Failed     int64 // posts of readings that were put off or not answered
+	Retried    int64 // posts that repeated an id
+	Lost       int64 // readings a node gave up because its memory was full
 
-func orDefault[T comparable](value, standard T) T {
-	var zero T
-	if value == zero {
-		return standard
-	}
-	return value
+	Heartbeats, HeartbeatsFailed int64
+}
+
+// String is a status line.
+func (s Stats) String() string {
+	return fmt.Sprintf("nodes %d/%d  accepted %d  retried %d  rejected %d  failed %d  heartbeats %d",
+		s.Registered, s.Nodes, s.Accepted, s.Retried, s.Rejected, s.Failed, s.Heartbeats)
 }
 
 // Simulation is a set of nodes, made by [New] and started by Run.
 type Simulation struct {
-	config   Config
-	client   *client
-	nodes    []*device
-	rooms    []*scheduledOutages
-	counters counters
+	config Config
+	client *http.Client
+	site   *site.Site
+	nodes  []*device
 
-	mu      sync.Mutex
-	started time.Time
+	started time.Time   // virtual time begins, by the wall clock
+	hot     fault.Fault // of the first room, by HotAfter
+
+	mu    sync.Mutex
+	stats Stats
 }
 
 // New prepares the rooms and their nodes; nothing is sent yet. The error joins
@@ -134,111 +129,99 @@ func New(config Config) (*Simulation, error) {
 	if err := config.complete(); err != nil {
 		return nil, fmt.Errorf("simulated nodes: %w", err)
 	}
-	s := &Simulation{config: config, client: newClient(config.Nodes+rogueConnections, config.Transport)}
-	for number := range (config.Nodes + nodesPerRoom - 1) / nodesPerRoom {
-		s.addRoom(number)
+	rooms := (config.Nodes + nodesPerRoom - 1) / nodesPerRoom
+	s := &Simulation{
+		config: config, client: newClient(config.Nodes, config.Transport), stats: Stats{Nodes: config.Nodes},
+		site: site.New(site.Options{Seed: config.Seed, Rooms: rooms, PerRoom: nodesPerRoom}),
+	}
+	for number := range config.Nodes {
+		s.nodes = append(s.nodes, newDevice(s, number))
 	}
 	return s, nil
-}
-
-// addRoom makes a room and its nodes.
-func (s *Simulation) addRoom(number int) {
-	scheduled := &scheduledOutages{}
-	s.rooms = append(s.rooms, scheduled)
-	cold := newRoom(s.config.Seed, uint64(number), s.config.FailureEvery, scheduled) //nolint:gosec // not negative
-	first := number * nodesPerRoom
-	last := min(first+nodesPerRoom, s.config.Nodes) - 1
-	if number == 0 && s.config.HotAfter > 0 {
-		hottest := newSensor(cold, s.config.Seed, uint64(last)) //nolint:gosec // not negative
-		from := hottest.failureBefore(s.virtual(s.config.HotAfter))
-		scheduled.add(interval{from: from, to: from + scheduledOutage})
-	}
-	for cold.at < 0 {
-		cold.step()
-	}
-	for i := first; i <= last; i++ {
-		s.nodes = append(s.nodes, newDevice(s, i, cold))
-	}
 }
 
 // Run runs the nodes until the context ends, waits until all have stopped, and
 // returns nil. A gateway that does not answer is no error: Stats counts it. Call
 // Run once.
 func (s *Simulation) Run(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.started.IsZero() {
-		s.mu.Unlock()
-		return errors.New("simulated nodes run only once")
-	}
+	defer s.client.CloseIdleConnections()
 	s.started = s.config.Clock()
-	start := s.started
-	s.mu.Unlock()
-	defer s.client.close()
-
-	var alive sync.WaitGroup
-	for _, n := range s.nodes {
-		alive.Go(func() { n.run(ctx, start) })
-	}
-	for _, kind := range s.config.Misbehave {
-		alive.Go(func() { s.misbehave(ctx, kind) })
+	if s.config.HotAfter > 0 && s.config.Nodes > 0 {
+		s.hot = s.hotAt(s.started.Add(s.virtual(s.config.HotAfter)))
 	}
 	s.config.Log.InfoContext(ctx, "simulated nodes started",
-		"nodes", len(s.nodes), "rooms", len(s.rooms), "speed", s.config.Speed, "seed", s.config.Seed)
-	alive.Wait()
+		"nodes", len(s.nodes), "speed", s.config.Speed, "seed", s.config.Seed)
+	var running sync.WaitGroup
+	for _, n := range s.nodes {
+		running.Go(func() { n.run(ctx) })
+	}
+	running.Wait()
 	return nil
 }
 
 // Stats returns what happened so far; it may be called at any time.
 func (s *Simulation) Stats() Stats {
-	stats := s.counters.snapshot()
-	stats.Nodes = len(s.nodes)
-	stats.Virtual = s.now()
-	return stats
-}
-
-// NodeIDs returns the identifiers of the nodes, rooms one after the other.
-// Misbehaving clients are not among them.
-func (s *Simulation) NodeIDs() []string {
-	ids := make([]string, len(s.nodes))
-	for i, n := range s.nodes {
-		ids[i] = n.id
-	}
-	return ids
-}
-
-// Rooms returns the identifiers of the nodes by room.
-func (s *Simulation) Rooms() [][]string {
-	ids := s.NodeIDs()
-	rooms := make([][]string, 0, len(s.rooms))
-	for first := 0; first < len(ids); first += nodesPerRoom {
-		rooms = append(rooms, ids[first:min(first+nodesPerRoom, len(ids))])
-	}
-	return rooms
-}
-
-// scheduledOutage is how long a failure of [Config.HotAfter] or FailCooling lasts.
-const scheduledOutage = 20 * time.Minute
-
-// FailCooling stops the cooling of a room, numbered from 0, for the next twenty
-// minutes of virtual time. Its hot aisle passes 50 °C after about nine of them,
-// its cold aisle after about twelve. A room that does not exist is an error.
-func (s *Simulation) FailCooling(room int) error {
-	if room < 0 || room >= len(s.rooms) {
-		return fmt.Errorf("no simulated room %d: there are %d", room, len(s.rooms))
-	}
-	from := s.now()
-	s.rooms[room].add(interval{from: from, to: from + scheduledOutage})
-	return nil
-}
-
-// now is the present virtual time.
-func (s *Simulation) now() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.started.IsZero() {
-		return 0
+	return s.stats
+}
+
+// add adds to one of the counts of stats.
+func (s *Simulation) add(count *int64, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*count += n
+}
+
+// Rooms returns the ids of the nodes by room.
+func (s *Simulation) Rooms() [][]string {
+	var ids []string
+	for _, n := range s.nodes {
+		ids = append(ids, n.id)
 	}
-	return s.virtual(s.config.Clock().Sub(s.started))
+	return slices.Collect(slices.Chunk(ids, nodesPerRoom))
+}
+
+// A cooling failure lasts for an outage and warms the room's air by outagePeak °C with its
+// time constant: every node passes 50 °C.
+const (
+	outage         = 20 * time.Minute
+	outagePeak     = 36.0
+	outageConstant = 30 * time.Minute
+)
+
+func coolingFailure(start time.Time) fault.Fault {
+	return fault.Fault{Kind: fault.Cooling, Start: start, End: start.Add(outage), Peak: outagePeak, Constant: outageConstant}
+}
+
+// measure returns a node's measurement at a virtual time. The cooling of its room fails
+// once in each time of FailureEvery, by chance.
+func (s *Simulation) measure(number int, at time.Duration) fault.Values {
+	var faults []fault.Fault
+	if number < nodesPerRoom {
+		faults = append(faults, s.hot)
+	}
+	every := s.config.FailureEvery
+	for slot := at / every; every > 0 && slot >= max(0, at/every-1); slot-- {
+		// Not in the first quarter: nothing fails right after the start.
+		share := 0.25 + 0.75*fault.Uniform(s.config.Seed, uint64(number/nodesPerRoom), uint64(slot)) //nolint:gosec // not negative
+		start := slot*every + time.Duration(share*float64(every-outage))
+		faults = append(faults, coolingFailure(s.started.Add(start)))
+	}
+	return s.site.Measure(number, s.started.Add(at), faults)
+}
+
+// hotAt returns the failure of the first room's cooling by which its hottest node passes
+// the default threshold, and a little for noise, at a time.
+func (s *Simulation) hotAt(at time.Time) fault.Fault {
+	hottest := 0.0
+	for number := range min(nodesPerRoom, s.config.Nodes) {
+		hottest = max(hottest, s.site.Measure(number, at, nil).Temperature)
+	}
+	missing := (alert.Defaults().MaxTemperature + 0.5 - hottest) / outagePeak // as a share
+	tau, lasts := outageConstant.Seconds(), outage.Seconds()
+	since := -tau * math.Log1p(missing*math.Expm1(-lasts/tau))
+	return coolingFailure(at.Add(-time.Duration(since * float64(time.Second))))
 }
 
 // virtual converts a duration of wall time to virtual time.
@@ -251,12 +234,7 @@ func (s *Simulation) wall(virtual time.Duration) time.Duration {
 	return time.Duration(float64(virtual) / s.config.Speed)
 }
 
-// roomID names a room after its number, from 1.
-func roomID(prefix string, number int) string {
-	return fmt.Sprintf("%s-r%d", prefix, number/nodesPerRoom+1)
-}
-
-// nodeID names a node after its room and its place there, from 1.
-func nodeID(prefix string, number int) string {
-	return fmt.Sprintf("%s-n%d", roomID(prefix, number), number%nodesPerRoom+1)
+// address is one for a node to give, of a network that is not there.
+func address(network, number int) string {
+	return fmt.Sprintf("10.%d.%d.%d", network, number/250%256, number%250+1)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,11 +66,8 @@ func TestNodes(t *testing.T) {
 			t.Errorf("heartbeats of %d nodes, want 6", len(beat))
 		}
 		stats := s.Stats()
-		if stats.Registered != 6 || stats.Accepted != 360 || stats.Sent != 360 || stats.Retried != 0 || stats.Heartbeats < 6*28 {
+		if stats.Registered != 6 || stats.Accepted != 360 || stats.Failed != 0 || stats.Retried != 0 || stats.Heartbeats < 6*28 {
 			t.Errorf("stats do not tell what happened: %+v", stats)
-		}
-		if stats.Virtual != 30*time.Minute-time.Second {
-			t.Errorf("virtual time %s at speed 1, want 29m59s", stats.Virtual)
 		}
 	})
 }
@@ -78,16 +76,13 @@ func TestSpeedShrinksEveryPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gateway{}
-		s := pretend(t, g, nodesim.Config{Nodes: 1, Speed: 60}, time.Minute-time.Millisecond)
+		pretend(t, g, nodesim.Config{Nodes: 1, Speed: 60}, time.Minute-time.Millisecond)
 		messages := g.calls("message")
 		if len(messages) != 120 {
 			t.Fatalf("%d readings in a minute at speed 60, want 120", len(messages))
 		}
 		if gap := messages[1].At.Sub(messages[0].At); gap != 500*time.Millisecond {
 			t.Errorf("%s between readings, want 500ms", gap)
-		}
-		if got := s.Stats().Virtual.Round(time.Second); got != time.Hour {
-			t.Errorf("virtual time %s, want 1h", got)
 		}
 	})
 }
@@ -125,9 +120,8 @@ func TestRegistration(t *testing.T) {
 				if diff := cmp.Diff(c.want, pauses); diff != "" {
 					t.Errorf("seconds between registrations (-want +got):\n%s", diff)
 				}
-				if got := s.Stats(); got.Registered != c.registered || got.RegisterRetries != int64(len(c.want)) {
-					t.Errorf("%d registered with %d retries, want %d with %d",
-						got.Registered, got.RegisterRetries, c.registered, len(c.want))
+				if got := s.Stats(); got.Registered != c.registered {
+					t.Errorf("%d registered, want %d", got.Registered, c.registered)
 				}
 				if len(g.calls("message")) == 0 {
 					t.Error("the node sent no reading")
@@ -168,7 +162,7 @@ func TestReadingIsSentAgainOnTheNextCycle(t *testing.T) {
 				if next.ID == failed.ID || !next.At.Equal(again.At) {
 					t.Errorf("the cycle's own reading did not follow: %+v", next)
 				}
-				if got := s.Stats(); got.Retried != 1 || got.Failed != 1 || got.Accepted != 4 || got.Sent != 5 || got.Lost != 0 {
+				if got := s.Stats(); got.Retried != 1 || got.Failed != 1 || got.Accepted != 4 || got.Lost != 0 {
 					t.Errorf("stats do not tell what happened: %+v", got)
 				}
 			})
@@ -185,7 +179,7 @@ func TestInvalidReadingIsNotSentAgain(t *testing.T) {
 		for _, c := range g.calls("message") {
 			ids[c.ID] = true
 		}
-		if got := s.Stats(); got.Rejected != int64(len(ids)) || got.Sent != got.Rejected || got.Retried != 0 {
+		if got := s.Stats(); got.Rejected != int64(len(ids)) || got.Accepted != 0 || got.Retried != 0 {
 			t.Errorf("%d ids, but %+v", len(ids), got)
 		}
 	})
@@ -217,6 +211,19 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// runUntil runs nodes in wall time until a condition holds.
+func runUntil(t *testing.T, s *nodesim.Simulation, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	eventually(t, what, holds)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestNodeLooksForTheGatewayAgain(t *testing.T) {
 	t.Parallel()
 	g := &gateway{}
@@ -237,16 +244,9 @@ func TestNodeLooksForTheGatewayAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	eventually(t, "a reading at the second address", func() bool { return len(g.calls("message")) > 2 })
-	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	if asked != 3 || s.Stats().RegisterRetries != 2 {
-		t.Errorf("looked %d times with %d retries, want 3 and 2", asked, s.Stats().RegisterRetries)
+	runUntil(t, s, "a reading at the second address", func() bool { return len(g.calls("message")) > 2 })
+	if got := len(g.calls("register")); asked != 3 || got != 1 {
+		t.Errorf("looked %d times and registered %d times, want 3 and 1", asked, got)
 	}
 }
 
@@ -257,22 +257,13 @@ func TestNodesOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	eventually(t, "500 readings", func() bool { return s.Stats().Accepted >= 500 })
-	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Run(t.Context()); err == nil {
-		t.Error("the nodes ran twice")
-	}
+	runUntil(t, s, "500 readings", func() bool { return s.Stats().Accepted >= 500 })
 	heard := map[string]bool{}
 	for _, c := range g.calls("message") {
 		heard[c.NodeID] = true
 	}
-	for _, id := range s.NodeIDs() {
+	rooms := s.Rooms()
+	for _, id := range slices.Concat(rooms...) {
 		if !heard[id] {
 			t.Errorf("nothing was heard of %s", id)
 		}
@@ -280,7 +271,6 @@ func TestNodesOverHTTP(t *testing.T) {
 	if got := s.Stats(); got.Failed > 0 || got.Rejected > 0 || got.HeartbeatsFailed > 0 {
 		t.Errorf("failures at a gateway that works: %+v", got)
 	}
-	rooms := s.Rooms()
 	if len(rooms) != 13 || len(rooms[0]) != 4 || len(rooms[12]) != 2 || rooms[1][0] != "lab-r2-n1" {
 		t.Errorf("50 nodes live in the rooms %v", rooms)
 	}
@@ -289,14 +279,11 @@ func TestNodesOverHTTP(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*nodesim.Config){
-		"no clock":           func(c *nodesim.Config) { c.Clock = nil },
-		"no gateway":         func(c *nodesim.Config) { c.Gateway = "" },
-		"gateway no URL":     func(c *nodesim.Config) { c.Gateway = "192.168.1.20:8080" },
-		"negative nodes":     func(c *nodesim.Config) { c.Nodes = -1 },
-		"speed too high":     func(c *nodesim.Config) { c.Speed = 1e6 },
-		"speed under 0":      func(c *nodesim.Config) { c.Speed = -1 },
-		"interval too short": func(c *nodesim.Config) { c.Interval = time.Second },
-		"prefix no node id":  func(c *nodesim.Config) { c.Prefix = "rack 7" },
+		"no gateway":     func(c *nodesim.Config) { c.Gateway = "" },
+		"gateway no URL": func(c *nodesim.Config) { c.Gateway = "192.168.1.20:8080" },
+		"negative nodes": func(c *nodesim.Config) { c.Nodes = -1 },
+		"speed too high": func(c *nodesim.Config) { c.Speed = 1e6 },
+		"speed under 0":  func(c *nodesim.Config) { c.Speed = -1 },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {

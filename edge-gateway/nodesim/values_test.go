@@ -1,7 +1,6 @@
 package nodesim_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -12,35 +11,34 @@ import (
 	"coldaisle.dev/edge-gateway/nodesim"
 )
 
-// The values of a run depend on the seed alone, and the ids on the run.
+// The values of a run depend on the seed and the time alone, and the ids on the run.
 func TestSameSeedSameValues(t *testing.T) {
 	t.Parallel()
-	values := func(t *testing.T, seed uint64) (map[string][]float64, map[string]bool) {
-		t.Helper()
-		g := &gateway{}
-		pretend(t, g, nodesim.Config{Nodes: 5, Seed: seed}, time.Hour-time.Second)
-		series, ids := map[string][]float64{}, map[string]bool{}
-		for _, c := range g.calls("message") {
-			series[c.NodeID] = append(series[c.NodeID], *c.Temperature, *c.Humidity)
-			ids[c.ID] = true
-		}
+	values := func(seed uint64) (series map[string][]float64, ids map[string]bool) {
+		series, ids = map[string][]float64{}, map[string]bool{}
+		synctest.Test(t, func(t *testing.T) { // which begins at the same time each
+			g := &gateway{}
+			pretend(t, g, nodesim.Config{Nodes: 5, Seed: seed}, time.Hour-time.Second)
+			for _, c := range g.calls("message") {
+				series[c.NodeID] = append(series[c.NodeID], *c.Temperature, *c.Humidity)
+				ids[c.ID] = true
+			}
+		})
 		return series, ids
 	}
-	synctest.Test(t, func(t *testing.T) {
-		first, ids := values(t, 11)
-		second, others := values(t, 11)
-		if diff := cmp.Diff(first, second); diff != "" {
-			t.Errorf("two runs of one seed differ (-first +second):\n%s", diff)
+	first, ids := values(11)
+	second, others := values(11)
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Errorf("two runs of one seed differ (-first +second):\n%s", diff)
+	}
+	for id := range others {
+		if ids[id] {
+			t.Errorf("message id %s came in both runs", id)
 		}
-		for id := range others {
-			if ids[id] {
-				t.Errorf("message id %s came in both runs", id)
-			}
-		}
-		if third, _ := values(t, 12); cmp.Equal(first, third) {
-			t.Error("two seeds gave the same values")
-		}
-	})
+	}
+	if third, _ := values(12); cmp.Equal(first, third) {
+		t.Error("two seeds gave the same values")
+	}
 }
 
 // For a demonstration the first room turns hot when it is told to, at any speed.
@@ -75,43 +73,34 @@ func TestHotAfter(t *testing.T) {
 	}
 }
 
-func TestFailCooling(t *testing.T) {
+// The cooling of every room fails once in each time of FailureEvery, all of its nodes pass
+// the default threshold, and are themselves again an hour after.
+func TestCoolingFailsByChance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := &gateway{}
-		s, err := nodesim.New(nodesim.Config{
-			Gateway: "http://gateway", Transport: g, Clock: time.Now, Nodes: 8, FailureEvery: -1,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
-		failed := make(chan error, 1)
-		time.AfterFunc(5*time.Minute, func() { failed <- s.FailCooling(1) })
+		const every, times, nodes = 12 * time.Hour, 6, 8
 		start := time.Now()
-		if err := s.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-failed; err != nil {
-			t.Fatal(err)
-		}
-		hot := map[string]time.Duration{}
+		g := &gateway{}
+		pretend(t, g, nodesim.Config{Nodes: nodes, FailureEvery: every}, times*every)
+		hot := map[string][]time.Duration{} // first over 50 °C in each failure
+		last := map[string]time.Duration{}
 		for _, c := range g.calls("message") {
-			if _, known := hot[c.NodeID]; !known && *c.Temperature > 50 {
-				hot[c.NodeID] = c.At.Sub(start)
+			if *c.Temperature <= 50 {
+				continue
+			}
+			at := c.At.Sub(start)
+			if before, ok := last[c.NodeID]; !ok || at-before > time.Hour {
+				hot[c.NodeID] = append(hot[c.NodeID], at)
+			}
+			last[c.NodeID] = at
+		}
+		for node, failures := range hot {
+			if len(failures) != times || failures[0] < every/5 {
+				t.Errorf("%s passed 50 °C at %v, want once in each %s and not at once", node, failures, every)
 			}
 		}
-		if len(hot) != 4 {
-			t.Errorf("passed 50 °C: %v, want the four nodes of one room", hot)
-		}
-		for id, after := range hot {
-			if id[:len("sim-r2")] != "sim-r2" || after < 11*time.Minute || after > 20*time.Minute {
-				t.Errorf("%s passed 50 °C after %s", id, after)
-			}
-		}
-		if err := s.FailCooling(2); err == nil {
-			t.Error("a room failed that is not there")
+		if len(hot) != nodes {
+			t.Errorf("%d of %d nodes passed 50 °C", len(hot), nodes)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"coldaisle.dev/shared/coalesce"
 )
@@ -20,10 +19,13 @@ type entry struct {
 // write failed, may turn up in it after a restart.
 //
 // The error is [ErrFull] when the record would take the outbox over its bound, or its
-// node over its share: what is in it has been promised and is not given up for what
-// comes later.
+// node over its share: a record in it has been promised and is never dropped for a later
+// one.
 func (o *Outbox) Append(r Record) error {
-	if err := r.Reading.Validate(); err != nil {
+	if o.appending == nil {
+		return o.err // it could not be opened
+	}
+	if err := validate(r.Reading); err != nil {
 		return fmt.Errorf("append to outbox: %w", err) // it could not be read back
 	}
 	encoded := appendRecord(make([]byte, 0, 128), r, o.options.Clock())
@@ -31,45 +33,45 @@ func (o *Outbox) Append(r Record) error {
 		return fmt.Errorf("%w: %d bytes", ErrTooLong, len(encoded))
 	}
 	// Whoever appends waits for the disk, however long it takes.
-	fault, err := o.appending.Do(context.Background(), entry{r.Reading.NodeID, encoded})
+	failed, err := o.appending.Do(context.Background(), entry{r.Reading.NodeID, encoded})
 	if errors.Is(err, coalesce.ErrClosed) {
 		return ErrClosed
 	}
-	return errors.Join(err, fault)
+	return errors.Join(err, failed)
 }
 
-// commitBatch writes and syncs a batch, the only one at its time. It returns what
-// became of each entry.
+// commitBatch writes and syncs a batch, the only one at its time. It returns the error of
+// each entry.
 func (o *Outbox) commitBatch(_ context.Context, entries []entry) ([]error, error) {
-	faults := o.write(entries)
+	errs := o.write(entries)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.fault = nil
-	for _, fault := range faults {
-		if fault != nil && !errors.Is(fault, ErrShare) { // which is the node's alone
-			o.fault = fault
+	o.err = nil
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, ErrShare) { // which is the node's alone
+			o.err = err
 		}
 	}
-	return faults, nil
+	return errs, nil
 }
 
 // write makes as many of the entries durable as there is room for.
 func (o *Outbox) write(entries []entry) []error {
-	faults := make([]error, len(entries))
-	joined := o.admit(entries, faults)
+	errs := make([]error, len(entries))
+	joined := o.admit(entries, errs)
 	if len(joined) == 0 {
-		return faults
+		return errs
 	}
 	fail := func(err error) []error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		for i, e := range entries {
-			if faults[i] == nil {
+			if errs[i] == nil {
 				o.held.add(e.node, -1)
-				faults[i] = err
+				errs[i] = err
 			}
 		}
-		return faults
+		return errs
 	}
 	active, current, err := o.segmentFor()
 	if err != nil {
@@ -88,29 +90,23 @@ func (o *Outbox) write(entries []entry) []error {
 	current.size += int64(len(joined))
 	current.onDisk += int64(len(joined))
 	for i, e := range entries {
-		if faults[i] == nil {
+		if errs[i] == nil {
 			current.records++
-			current.nodes[e.node]++
 			current.newest = appendedAt(e.encoded)
 		}
 	}
-	return faults
+	return errs
 }
 
-// admit joins the entries for which there is room, counts them, and notes a fault for
-// each of the others. It makes room by removing consumed segments, retained or not,
-// and by compressing full ones.
-func (o *Outbox) admit(entries []entry, faults []error) (joined []byte) {
+// admit joins the entries for which there is room, counts them, and sets the error of
+// each of the others. It makes room by removing consumed segments, retained or not.
+func (o *Outbox) admit(entries []entry, errs []error) (joined []byte) {
 	var wanted int64
 	for _, e := range entries {
 		wanted += int64(len(e.encoded))
 	}
 	if short := wanted - o.room(); short > 0 {
 		o.removeConsumed(short)
-	}
-	// A node's share does not depend on how far the compressor has come.
-	if o.room() < wanted || !o.fair(entries) {
-		o.compressSegments()
 	}
 	joined = make([]byte, 0, wanted)
 	room := o.room()
@@ -121,9 +117,9 @@ func (o *Outbox) admit(entries []entry, faults []error) (joined []byte) {
 		size := int64(len(e.encoded))
 		switch {
 		case size > room:
-			faults[i] = ErrFull
-		case !o.held.fair(e.node, occupied, o.unoccupied(occupied)):
-			faults[i] = ErrShare
+			errs[i] = ErrFull
+		case !o.held.fair(e.node, occupied, o.options.MaxBytes-occupied):
+			errs[i] = ErrShare
 		default:
 			room, occupied = room-size, occupied+size
 			o.held.add(e.node, 1)
@@ -133,28 +129,14 @@ func (o *Outbox) admit(entries []entry, faults []error) (joined []byte) {
 	return joined
 }
 
-// fair says whether each of the nodes may have one record more.
-func (o *Outbox) fair(entries []entry) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	occupied := o.occupied()
-	return !slices.ContainsFunc(entries, func(e entry) bool { return !o.held.fair(e.node, occupied, o.unoccupied(occupied)) })
-}
-
-// unoccupied is the space beside so many occupied bytes.
-func (o *Outbox) unoccupied(occupied int64) int64 { return o.options.MaxBytes - o.reserve() - occupied }
-
-// room is how many bytes may still be written. A segment that is being compressed is
-// there twice for a moment.
+// room is how many bytes may still be written.
 func (o *Outbox) room() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.options.MaxBytes - o.reserve() - o.bytes()
+	return o.options.MaxBytes - o.bytes()
 }
 
-func (o *Outbox) reserve() int64 { return o.segmentLimit() / 2 }
-
-// occupied is the space of what is not consumed; the lock is held.
+// occupied is the space of segments with messages that wait; the lock is held.
 func (o *Outbox) occupied() int64 {
 	var n int64
 	for _, s := range o.segments {
@@ -182,10 +164,9 @@ func (o *Outbox) segmentFor() (file, *segment, error) {
 	o.mu.Unlock()
 	if active != nil {
 		_ = active.Close() // every record in it is synced
-		o.wakeCompressor()
 	}
-	current = &segment{number: number, path: segmentPath(o.dir, number, suffixPlain), examined: true, nodes: map[string]int{}}
-	active, err := o.options.disk.Create(current.path)
+	current = &segment{number: number, path: segmentPath(o.dir, number), examined: true}
+	active, err := o.options.disk.Open(current.path, toCreate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("new outbox segment: %w", err)
 	}

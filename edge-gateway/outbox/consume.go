@@ -16,13 +16,13 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 		if !ok {
 			break
 		}
-		if err := o.examined(s); err != nil {
+		if err := o.examine(s); err != nil {
 			return found, err
 		}
 		o.mu.Lock()
 		durable := *s
 		o.mu.Unlock()
-		data, err := o.reader.read(o.options.disk, o.codec, durable)
+		data, err := o.reader.read(o.options.disk, durable)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return found, err
 		}
@@ -57,8 +57,8 @@ func (o *Outbox) waiting(from uint64) (s *segment, at position, ok bool) {
 		if s.number < from || o.consumed(s) {
 			continue
 		}
-		if at := o.at[format(s.number)]; at.segment == s.number {
-			return s, at, true
+		if o.at.segment == s.number {
+			return s, o.at, true
 		}
 		return s, position{segment: s.number}, true
 	}
@@ -69,8 +69,8 @@ func (o *Outbox) waiting(from uint64) (s *segment, at position, ok bool) {
 func (o *Outbox) advance(s segment) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if at := &o.at[format(s.number)]; s.number >= at.segment {
-		*at = position{segment: s.number, offset: s.size, taken: s.records}
+	if s.number >= o.at.segment {
+		o.at = position{segment: s.number, offset: s.size, taken: s.records}
 	}
 }
 
@@ -85,29 +85,27 @@ func (o *Outbox) countDamage(at position) {
 	}
 }
 
-// Consume takes out what Next returned, or the first part of it. The messages
-// may come again after a power failure, for about a second's worth of them.
+// Consume takes out what Next returned, or the first part of it. After a power
+// failure the messages of about a second may come again. The error is that the
+// cursor cannot be written: the messages are consumed all the same, and the outbox
+// goes on trying.
 func (o *Outbox) Consume(messages []Message) error {
-	if len(messages) == 0 {
+	if len(messages) == 0 || o.appending == nil {
 		return nil
 	}
 	o.mu.Lock()
 	for _, m := range messages {
-		o.at[format(m.end.segment)] = m.end
+		o.at = m.end
 		o.atTime = m.Appended
 		o.held.add(m.Reading.NodeID, -1)
 	}
 	empty := o.pending() == 0
 	if empty {
-		o.fault = nil // there is room again; the next append tells what else is wrong
+		o.err = nil // there is room again; another error comes with the next append
 		o.held = holdings{}
 	}
-	due := empty || o.options.Clock().Sub(o.cursorAt).Abs() >= cursorEvery
 	o.mu.Unlock()
-	if !due {
-		return nil
-	}
-	err := o.writeCursor()
+	err := o.saveCursor(empty)
 	o.removeConsumed(0)
 	return err
 }
@@ -121,8 +119,8 @@ func (o *Outbox) removeConsumed(wanted int64) {
 		_ = o.active.Close() // every record in it is synced and consumed
 		o.active = nil
 	}
-	// For as long after it was appended as a node may send a reading again, and for as
-	// long before what is consumed next as a window reaches back.
+	// A message is retained while its node may send the reading again, and while the window
+	// of the next message may reach back to it.
 	now, next := o.options.Clock(), o.atTime
 	if next.IsZero() || o.pending() == 0 {
 		next = now
@@ -143,8 +141,7 @@ func (o *Outbox) removeConsumed(wanted int64) {
 
 // consumed says whether every message of a segment is; the lock is held.
 func (o *Outbox) consumed(s *segment) bool {
-	at := o.at[format(s.number)]
-	return s.number < at.segment || (s.number == at.segment && s.examined && at.offset >= s.size)
+	return s.number < o.at.segment || (s.number == o.at.segment && s.examined && o.at.offset >= s.size)
 }
 
 // Since yields the messages appended at or after a time that are still on disk,
@@ -172,7 +169,7 @@ func (o *Outbox) between(start time.Time, end position) iter.Seq[Message] {
 		o.mu.Unlock()
 		var r reader
 		for _, s := range segments {
-			data, err := r.read(o.options.disk, o.codec, s)
+			data, err := r.read(o.options.disk, s)
 			if err != nil {
 				continue
 			}

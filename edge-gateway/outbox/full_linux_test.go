@@ -1,4 +1,4 @@
-package outbox_test
+package outbox
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // TestFullFileSystem fills a real file system of 256 KiB.
@@ -15,13 +15,10 @@ func TestFullFileSystem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
-		t.Skipf("no right to mount a small file system: %v", err)
+		tooltest.Skip(t, "no right to mount a small file system: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	box, err := outbox.Open(dir, options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := open(t, dir, options())
 	message := strings.Repeat("m", 1000)
 	fill := func() int {
 		for n := range 1000 {
@@ -48,9 +45,7 @@ func TestFullFileSystem(t *testing.T) {
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if box, err = outbox.Open(dir, options()); err != nil {
-		t.Fatalf("open on a full disk: %v", err)
-	}
+	box = open(t, dir, options())
 	if got := len(drain(t, box, 50)); got != accepted {
 		t.Errorf("%d messages come out, want the %d that were accepted", got, accepted)
 	}
@@ -74,7 +69,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("no right to mount a small file system: %v", err)
+		tooltest.Skip(t, "no right to mount a small file system: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	box := open(t, dir, options())

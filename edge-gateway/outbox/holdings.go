@@ -4,8 +4,7 @@ package outbox
 const maxHolders = 20_000
 
 // holdings counts what each node has waiting, so that no node takes the room of the
-// others. Nodes above maxHolders count as one: whoever invents names shares with
-// those who do the same.
+// others. Nodes above maxHolders count as one, so that invented names share one part.
 type holdings struct {
 	nodes map[string]int
 	total int
@@ -34,10 +33,9 @@ func (h *holdings) add(node string, n int) {
 	}
 }
 
-// fair says whether a node may have one record more when so many bytes are occupied
-// and free. A node may hold as much as is free, and not more: the bound of dynamic
-// thresholds (Choudhury and Hahne, 1998), by which a single node gets half of the
-// outbox, k busy nodes get 1/(k+1) each, and a node that comes last finds as much.
+// fair reports whether a node may have one record more, given the bytes occupied and free. A
+// node may hold as much as is free: alone it gets half of the outbox, k busy nodes get
+// 1/(k+1) each (dynamic thresholds; Choudhury and Hahne, 1998).
 func (h *holdings) fair(node string, occupied, free int64) bool {
 	return int64(h.of(node))*occupied <= free*int64(h.total)
 }

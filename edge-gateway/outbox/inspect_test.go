@@ -1,7 +1,8 @@
-package outbox_test
+package outbox
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,8 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"coldaisle.dev/edge-gateway/outbox"
 )
 
 // TestInspect looks at an outbox while it is open, and after a power failure.
@@ -21,18 +20,12 @@ func TestInspect(t *testing.T) {
 	dir := t.TempDir()
 	box := open(t, dir, options())
 	add(t, box, "first", "second", "third")
-	messages, err := box.Next(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := box.Consume(messages); err != nil {
-		t.Fatal(err)
-	}
+	take(t, box, 1)
 	const record = recordSize
-	inspect := func(want outbox.Contents) {
+	inspect := func(want Contents) {
 		t.Helper()
 		before := files(t, dir)
-		got, err := outbox.Inspect(dir)
+		got, err := Inspect(dir)
 		if err != nil {
 			t.Error(err)
 		}
@@ -44,14 +37,12 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	size := int64(3*record + len("firstsecondthird"))
-	// The cursor is written now and then; until then a message more waits.
-	inspect(outbox.Contents{Pending: 3, Bytes: size})
 	add(t, box, "fourth")
 	size += int64(record + len("fourth"))
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
 	}
-	inspect(outbox.Contents{Pending: 3, Bytes: size})
+	inspect(Contents{Pending: 3, Bytes: size})
 
 	path := segments(t, dir)[0]
 	content, err := os.ReadFile(path)
@@ -62,7 +53,7 @@ func TestInspect(t *testing.T) {
 	if err := os.WriteFile(path, append(content, "half a record"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inspect(outbox.Contents{Pending: 2, Bytes: size + int64(len("half a record")), Damaged: 1, TornSegments: 1})
+	inspect(Contents{Pending: 2, Bytes: size + int64(len("half a record")), Damaged: 1})
 }
 
 // files is the content of every file of a folder.
@@ -85,7 +76,7 @@ func files(t *testing.T, dir string) map[string]string {
 
 func TestInspectOfNothing(t *testing.T) {
 	t.Parallel()
-	if _, err := outbox.Inspect(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Inspect(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Inspect = %v, want that it does not exist", err)
 	}
 }
@@ -96,21 +87,28 @@ func TestProbe(t *testing.T) {
 	box := open(t, dir, options())
 	add(t, box, "kept")
 	before := files(t, dir)
-	took, err := outbox.Probe(dir, time.Now)
+	took, err := Probe(dir, time.Now)
 	if err != nil || took <= 0 || took > time.Minute {
 		t.Errorf("Probe = %s, %v", took, err)
 	}
 	if diff := cmp.Diff(before, files(t, dir)); diff != "" {
 		t.Errorf("the probe left something (-before +after):\n%s", diff)
 	}
-	_, err = outbox.Probe(filepath.Join(dir, "none"), time.Now)
+	// The disk became read-only while it was probed, and is writable again.
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid())), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Probe(dir, time.Now); err != nil {
+		t.Errorf("Probe of a disk that was repaired: %v", err)
+	}
+	_, err = Probe(filepath.Join(dir, "none"), time.Now)
 	if err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("Probe of no folder = %v", err)
 	}
 }
 
-// TestReopening opens an outbox when its folder comes, as when a disk is mounted late.
-func TestReopening(t *testing.T) {
+// TestLate opens an outbox when its folder comes, as when a disk is mounted late.
+func TestLate(t *testing.T) {
 	t.Parallel()
 	place := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(place, nil, 0o600); err != nil { // no folder can be made there
@@ -118,15 +116,17 @@ func TestReopening(t *testing.T) {
 	}
 	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	attempts := 0
-	openIt := func() (*outbox.Outbox, error) {
+	openIt := func() (*Outbox, error) {
 		attempts++
-		return outbox.Open(filepath.Join(place, "outbox"), options())
+		return Open(filepath.Join(place, "outbox"), options())
 	}
-	_, err := openIt()
-	if err == nil {
+	box := NewLate(openIt, func() time.Time { return now })
+	if got := box.Stats(); got != (Stats{}) || attempts != 0 {
+		t.Errorf("%+v before it is needed, %d attempts", got, attempts)
+	}
+	if err := box.Open(); err == nil {
 		t.Fatal("the outbox is open")
 	}
-	box := outbox.NewReopening(openIt, func() time.Time { return now }, err)
 	for range 5 {
 		if err := box.Append(rec("refused")); err == nil || box.Stats().Err == nil {
 			t.Errorf("Append = %v, %+v", err, box.Stats())
@@ -155,5 +155,8 @@ func TestReopening(t *testing.T) {
 	}
 	if err := box.Close(); err != nil {
 		t.Error(err)
+	}
+	if err := box.Append(rec("late")); !errors.Is(err, ErrClosed) {
+		t.Errorf("Append after Close = %v", err)
 	}
 }

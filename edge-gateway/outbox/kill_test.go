@@ -1,4 +1,4 @@
-package outbox_test
+package outbox
 
 import (
 	"bufio"
@@ -8,15 +8,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
-// childFolder makes the test binary a child that appends to the outbox there
-// until it is killed, and prints each message once it is durable.
-const childFolder = "OUTBOX_TEST_CHILD"
+// childRound makes the test binary a child that appends to the outbox of its working
+// folder until it is killed, and prints each message once it is durable.
+const childRound = "OUTBOX_TEST_ROUND"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(childFolder); dir != "" {
-		if err := appendForEver(dir, os.Getenv("OUTBOX_TEST_ROUND")); err != nil {
+	if round := os.Getenv(childRound); round != "" {
+		if err := appendForEver(round); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -24,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func appendForEver(dir, round string) error {
-	box, err := openChild(dir)
+func appendForEver(round string) error {
+	box, err := Open(".", Options{Clock: time.Now, MaxBytes: 4 << 20}) // of small segments
 	if err != nil {
 		return err
 	}
@@ -52,11 +53,15 @@ func appendForEver(dir, round string) error {
 // message of which it had said that it is durable.
 func TestKill(t *testing.T) {
 	t.Parallel()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	said := map[string]bool{}
 	for round := range 4 {
-		child := exec.CommandContext(t.Context(), os.Args[0])
-		child.Env = append(os.Environ(), childFolder+"="+dir, fmt.Sprintf("OUTBOX_TEST_ROUND=%d", round))
+		child := exec.CommandContext(t.Context(), program)
+		child.Dir, child.Env = dir, append(os.Environ(), fmt.Sprintf("%s=%d", childRound, round))
 		child.Stderr = os.Stderr
 		output, err := child.StdoutPipe()
 		if err != nil {

@@ -3,12 +3,12 @@ package outbox
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"math"
 	"time"
 
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/wire"
 )
 
 // Record is one reading as it is kept.
@@ -41,8 +41,6 @@ type Message struct {
 	Record
 
 	Appended time.Time
-	// Recent is the window of a record of the first format, which carries it whole.
-	Recent reading.Window
 
 	end position // of the message after it
 }
@@ -55,15 +53,11 @@ type Message struct {
 //	appended 8 bytes  microseconds since 1970
 //	checksum 4 bytes  CRC-32C of length, appended and body
 //
-// The body of the second format is what appendBody writes. That of the first format
-// is a message of topic data, in JSON, with its window.
+// The body is what appendBody writes.
 const headerSize = 20
 
-// The magic numbers are no valid UTF-8, so that they do not occur within JSON.
-const (
-	magicV1 = "\xc0\x1d\xa1\xfe"
-	magicV2 = "\xc0\x1d\xa2\xfe"
-)
+// magic is no valid UTF-8, so that it does not occur within text.
+const magic = "\xc0\x1d\xa2\xfe"
 
 // checksum covers a record from its length on, but for the checksum itself.
 func checksum(header, body []byte) uint32 {
@@ -73,8 +67,8 @@ func checksum(header, body []byte) uint32 {
 
 func appendRecord(to []byte, r Record, appended time.Time) []byte {
 	start := len(to)
-	to = append(to, magicV2...)
-	to = append(to, make([]byte, headerSize-len(magicV2))...)
+	to = append(to, magic...)
+	to = append(to, make([]byte, headerSize-len(magic))...)
 	to = appendBody(to, r)
 	header, body := to[start:start+headerSize], to[start+headerSize:]
 	binary.LittleEndian.PutUint32(header[4:], uint32(len(body))) //nolint:gosec // Append checks the size
@@ -88,8 +82,7 @@ func appendedAt(record []byte) time.Time {
 	return time.UnixMicro(int64(binary.LittleEndian.Uint64(record[8:]))).UTC() //nolint:gosec // as it was written
 }
 
-// appendBody writes a record: texts by their lengths, numbers as varints, what does
-// not change from record to record as it is, since segments are compressed.
+// appendBody writes a record: texts by their lengths, numbers as varints.
 func appendBody(to []byte, r Record) []byte {
 	to = appendText(to, r.Reading.NodeID)
 	to = appendText(to, r.Reading.MessageID)
@@ -124,16 +117,16 @@ func appendNumber(to []byte, value float64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.AppendVarint(to, 1), math.Float64bits(value))
 }
 
-// bodyReader takes the parts of a body from its front. After the first fault all of
+// bodyReader takes the parts of a body from its front. After the first error all of
 // them are zero.
 type bodyReader struct {
-	rest  []byte
-	fault bool
+	rest   []byte
+	failed bool
 }
 
 func (b *bodyReader) bytes(n uint64) []byte {
-	if b.fault || n > uint64(len(b.rest)) {
-		b.fault = true
+	if b.failed || n > uint64(len(b.rest)) {
+		b.failed = true
 		return nil
 	}
 	taken := b.rest[:n]
@@ -144,14 +137,14 @@ func (b *bodyReader) bytes(n uint64) []byte {
 func (b *bodyReader) uvarint() uint64 {
 	value, n := binary.Uvarint(b.rest)
 	b.bytes(uint64(max(n, 0)))
-	b.fault = b.fault || n <= 0
+	b.failed = b.failed || n <= 0
 	return value
 }
 
 func (b *bodyReader) varint() int64 {
 	value, n := binary.Varint(b.rest)
 	b.bytes(uint64(max(n, 0)))
-	b.fault = b.fault || n <= 0
+	b.failed = b.failed || n <= 0
 	return value
 }
 
@@ -163,13 +156,21 @@ func (b *bodyReader) number() float64 {
 		return float64(value/2) / 100
 	}
 	bits := b.bytes(8)
-	if b.fault {
+	if b.failed {
 		return 0
 	}
 	return math.Float64frombits(binary.LittleEndian.Uint64(bits))
 }
 
-// decodeBody reads a body of the second format. What no gateway of ours wrote is not ok.
+// validate checks a reading but for its time: while the machine's clock is not set the
+// uptime stands for it.
+func validate(r reading.Reading) error {
+	return errors.Join(
+		reading.ValidateNodeID(r.NodeID), reading.ValidateMessageID(r.MessageID), reading.ValidateMeasurement(r.Temperature, r.Humidity),
+	)
+}
+
+// decodeBody reads a body. One that no gateway wrote is not ok.
 func decodeBody(body []byte) (r Record, ok bool) {
 	b := bodyReader{rest: body}
 	r.Reading.NodeID, r.Reading.MessageID = b.text(), b.text()
@@ -180,7 +181,7 @@ func decodeBody(body []byte) (r Record, ok bool) {
 	copy(r.Boot[:], b.bytes(uint64(len(r.Boot))))
 	r.Uptime = time.Duration(at-b.varint()) * time.Microsecond
 	count := b.uvarint()
-	if b.fault || count > reading.MaxWindow+1 {
+	if b.failed || count > reading.MaxWindow+1 {
 		return Record{}, false
 	}
 	for range count {
@@ -188,14 +189,14 @@ func decodeBody(body []byte) (r Record, ok bool) {
 		e.Temperature, e.Humidity = int16(b.varint()), int16(b.varint()) //nolint:gosec // as it was written; the checksum holds
 		r.Earlier = append(r.Earlier, e)
 	}
-	return r, !b.fault && len(b.rest) == 0 && r.Reading.Validate() == nil
+	return r, !b.failed && len(b.rest) == 0 && validate(r.Reading) == nil
 }
 
 // recordAt finds the record that begins at an offset and has its checksum. end is
 // where the next one begins; ok is false when there is none there.
 func recordAt(data []byte, offset int64) (header, body []byte, end int64, ok bool) {
 	rest := data[offset:]
-	if len(rest) < headerSize || (string(rest[:4]) != magicV1 && string(rest[:4]) != magicV2) {
+	if len(rest) < headerSize || string(rest[:4]) != magic {
 		return nil, nil, 0, false
 	}
 	header = rest[:headerSize]
@@ -217,13 +218,8 @@ func record(data []byte, offset int64) (m Message, end int64, ok bool) {
 		return Message{}, 0, false
 	}
 	m.Appended = appendedAt(header)
-	if string(header[:4]) == magicV2 {
-		m.Record, ok = decodeBody(body)
-		return m, end, ok
-	}
-	data1, err := wire.DecodeData(body, m.Appended)
-	m.Reading, m.Recent = data1.Reading, data1.Recent
-	return m, end, err == nil
+	m.Record, ok = decodeBody(body)
+	return m, end, ok
 }
 
 // following finds the first intact record at or behind an offset. damaged says
@@ -234,7 +230,7 @@ func following(data []byte, offset int64) (m Message, end int64, damaged, ok boo
 			return m, end, damaged, true
 		}
 		damaged = true
-		next := bytes.Index(data[offset+1:], []byte(magicV1[:2]))
+		next := bytes.Index(data[offset+1:], []byte(magic))
 		if next < 0 {
 			break
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,31 +12,19 @@ import (
 	"time"
 )
 
-// segment is one file of records, plain or compressed. Offsets are those of the plain
-// content, also when it is compressed.
+// segment is one file of records.
 type segment struct {
 	number     uint64
 	path       string
-	compressed bool
-	tried      bool      // to compress it
-	examined   bool      // what follows is known
+	unreadable bool      // the survey could not read it
+	examined   bool      // the fields below have been read, not estimated
 	size       int64     // up to here its records are durable
 	onDisk     int64     // bytes of the file, with what a failed write left behind the records
 	records    int       // intact ones
 	newest     time.Time // append of the last record
-	// nodes counts the records of each node, until they are held and in the file's index.
-	nodes map[string]int
-	// damaged are the offsets at which something had to be stepped over: reading a
-	// segment once more finds the same places.
+	// damaged are the offsets of damaged places: reading a segment once more finds the
+	// same ones.
 	damaged map[int64]bool
-}
-
-// forgetNodes frees what only the compressor needs: in a full outbox of 1,000 nodes it
-// was 90 MB.
-func (s *segment) forgetNodes() {
-	if s.compressed {
-		s.nodes = nil
-	}
 }
 
 // countDamage notes a damaged place and says whether it was not known.
@@ -59,54 +46,25 @@ type position struct {
 	taken   int // messages before it in its segment
 }
 
-// Names of segments are a number of 16 digits and a suffix. The first format's are
-// other files than the second's, with a cursor of their own, so that an older program
-// that takes over does not touch what it cannot read, and what it adds is found by the
-// next newer one. Within the program the second format's numbers begin at firstV2:
-// what the first format holds comes first.
-const (
-	suffixV1         = ".log"
-	suffixPlain      = ".seg"
-	suffixCompressed = ".seg.zst"
-	suffixTemporary  = ".new"
+// A segment's file is named by its number, in 16 digits, and the suffix.
+const suffix = ".seg"
 
-	firstV2 = 1 << 40
-)
-
-// format is 0 for a segment of the first format, 1 for one of the second.
-func format(number uint64) int {
-	if number < firstV2 {
-		return 0
-	}
-	return 1
-}
-
-func segmentPath(dir string, number uint64, suffix string) string {
-	return filepath.Join(dir, fmt.Sprintf("%016d%s", number%firstV2, suffix))
+func segmentPath(dir string, number uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("%016d%s", number, suffix))
 }
 
 // segmentNumber reads a file's name; 0 is no segment.
-func segmentNumber(name string) (number uint64, suffix string) {
-	if len(name) < 16 {
-		return 0, ""
+func segmentNumber(name string) uint64 {
+	digits, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(digits) != 16 {
+		return 0
 	}
-	number, err := strconv.ParseUint(name[:16], 10, 64)
-	if err != nil || number == 0 || number >= firstV2 {
-		return 0, ""
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return 0
 	}
-	switch suffix = name[16:]; suffix {
-	case suffixV1:
-		return number, suffix
-	case suffixPlain, suffixCompressed:
-		return firstV2 + number, suffix
-	default:
-		return 0, ""
-	}
+	return number
 }
-
-// temporary says of a file's name that it is a compressed segment that was not
-// finished.
-func temporary(name string) bool { return strings.HasSuffix(name, suffixCompressed+suffixTemporary) }
 
 // blockSize is how much is given up where a disk cannot be read, in bytes.
 const blockSize = 4096
@@ -136,36 +94,27 @@ func load(f file, data []byte, from, to int64) ([]byte, error) {
 	return data, nil
 }
 
-// reader holds the plain content of the segment that Next is in. It keeps no file
-// open, which would keep the space of a removed segment taken.
+// reader holds the content of the segment that Next is in. It holds no file
+// open, which would occupy the space of a removed segment.
 type reader struct {
 	number uint64
 	data   []byte // from the start of the segment
 }
 
 // read returns the durable part of a segment.
-func (r *reader) read(d disk, c codec, s segment) ([]byte, error) {
+func (r *reader) read(d disk, s segment) ([]byte, error) {
 	if r.number != s.number {
 		*r = reader{number: s.number}
 	}
 	have := int64(len(r.data))
-	if have >= s.size && (s.size > 0 || !s.compressed) { // of a compressed one the size may be unknown
+	if have >= s.size {
 		return r.data[:s.size], nil
 	}
-	f, err := d.Open(s.path)
-	if errors.Is(err, fs.ErrNotExist) && !s.compressed && format(s.number) == 1 {
-		// It has been compressed in this moment.
-		s.path, s.compressed = strings.TrimSuffix(s.path, suffixPlain)+suffixCompressed, true
-		f, err = d.Open(s.path)
-	}
+	f, err := d.Open(s.path, toRead)
 	if err != nil {
 		return nil, fmt.Errorf("open segment: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	if s.compressed {
-		r.data, err = c.decompress(f, s.size)
-		return r.data, err
-	}
 	data, err := load(f, r.data, have, s.size)
 	if err != nil {
 		return nil, err

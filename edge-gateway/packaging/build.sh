@@ -15,10 +15,9 @@ cd "$(dirname "$0")/.."
 
 # System, architecture, and for 32-bit ARM its version: 7 is a Raspberry Pi 2 or
 # later with a 32-bit system, 6 a Raspberry Pi 1 or Zero.
-for target in linux/amd64 linux/arm64 linux/arm/7 linux/arm/6 darwin/amd64 darwin/arm64 windows/amd64; do
+for target in linux/amd64 linux/arm64 linux/arm/7 linux/arm/6; do
   IFS=/ read -r os arch arm <<<"$target"
   name=monitor-gateway-$os-$arch${arm:+v$arm}
-  [ "$os" = windows ] && name=$name.exe
   CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOARM=${arm:-} \
     go build -trimpath -ldflags "-s -w -X main.version=$version" -o "$out/$name" .
   echo "$out/$name"

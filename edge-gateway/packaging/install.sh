@@ -1,55 +1,52 @@
 #!/bin/sh
-# Installs or upgrades the gateway on a Linux system with systemd that takes no Debian
-# package. Run as root, in the folder with the tarball of this machine, SHA256SUMS,
-# SHA256SUMS.sig and the signer's public key:
+# Installs or upgrades the gateway, and puts the version before it back when the new one
+# does not serve well within a minute. Outbox, settings and key stay as they are.
+#
+# On a Linux system with systemd that takes no Debian package, run it as root in the folder
+# with the tarball of this machine, SHA256SUMS, SHA256SUMS.sig and the signer's public key:
 #
 #   install.sh monitor-gateway-VERSION-linux-ARCH.tar.gz monitor-gateway.pub
 #
-# An upgrade keeps outbox, settings and key, and puts the version before it back when the
-# new one does not serve within a minute.
+# In the Debian package it is postinst, for which dpkg has already replaced the files.
 set -eu
 
-fail() {
-  echo "install.sh: $1" >&2
-  exit 1
-}
-if [ $# -ne 2 ]; then
+if [ "${1:-}" = configure ]; then
+  packaged=yes
+  root=${DPKG_ROOT:-}
+  program=$root/usr/bin/monitor-gateway
+  units=$root/usr/lib/systemd/system
+elif [ $# -eq 2 ] && [ "${1%.tar.gz}" != "$1" ]; then
+  packaged=
+  root=${MONITOR_GATEWAY_TEST:-}
+  program=$root/usr/local/bin/monitor-gateway
+  units=$root/etc/systemd/system
+else
+  case "${1:-}" in abort-*) exit 0 ;; esac
   echo "usage: $0 TARBALL PUBLIC-KEY" >&2
   exit 2
 fi
-tarball=$1
-key=$2
-root=${MONITOR_GATEWAY_TEST:-}
-program=$root/usr/local/bin/monitor-gateway
-units=$root/etc/systemd/system
 settings=$root/etc/monitor-gateway
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+enrolment=$root/var/lib/monitor-gateway/outbox/enrolment.json
+# The files that were replaced (before), those of a package that did not serve (refused),
+# and a mark of a first installation (new).
+saved=$root/var/lib/monitor-gateway.previous
 
-# Who has signed the checksums is checked first, then the tarball by them.
-folder=$(dirname "$tarball")
-name=$(basename "$tarball")
-printf 'monitor-gateway %s\n' "$(cat "$key")" >"$work/signers"
-ssh-keygen -Y verify -q -f "$work/signers" -I monitor-gateway -n monitor-gateway \
-  -s "$folder/SHA256SUMS.sig" <"$folder/SHA256SUMS" || fail "SHA256SUMS is not signed by $key"
-awk -v name="$name" '$2 == name' "$folder/SHA256SUMS" >"$work/sum"
-[ -s "$work/sum" ] || fail "SHA256SUMS has no $name"
-sum="$work/sum"
-(cd "$folder" && sha256sum --check --quiet "$sum") || fail "$name is not what was signed"
+fail() {
+  echo "monitor-gateway: $1" >&2
+  exit 1
+}
 
-tar -xzf "$tarball" -C "$work" --no-same-owner
-new=$work/$(basename "$name" .tar.gz)
-"$new/monitor-gateway" version || fail "the program of $name does not run on this machine"
+# save FOLDER copies the installed program and units.
+save() {
+  rm -rf "$1"
+  mkdir -p "$1"
+  for file in "$program" "$units"/monitor-gateway*; do
+    if [ -f "$file" ]; then cp -p "$file" "$1/"; fi
+  done
+}
 
-mkdir -p "$(dirname "$program")" "$units" "$settings"
-# What was there before, to be put back.
-mkdir "$work/before"
-for file in "$program" "$units"/monitor-gateway*; do
-  if [ -f "$file" ]; then cp -p "$file" "$work/before/"; fi
-done
-
-# put FOLDER makes what is in a folder the installed version. The program is replaced in
-# one step: it may be running.
+# put FOLDER installs a program and units. The program is replaced in one step: it may be
+# running.
 put() {
   cp "$1/monitor-gateway" "$program.new"
   chmod 755 "$program.new"
@@ -60,27 +57,65 @@ put() {
       chmod 644 "$units/$(basename "$unit")"
     fi
   done
-  systemctl daemon-reload
 }
 
-put "$new"
-if [ ! -e "$settings/environment" ]; then
-  cp "$new/environment.example" "$settings/environment"
-  chmod 644 "$settings/environment"
+if [ -z "$packaged" ]; then
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  # Who has signed the checksums is checked first, then the tarball by them.
+  folder=$(dirname "$1")
+  name=$(basename "$1")
+  printf 'monitor-gateway %s\n' "$(cat "$2")" >"$work/signers"
+  ssh-keygen -Y verify -q -f "$work/signers" -I monitor-gateway -n monitor-gateway \
+    -s "$folder/SHA256SUMS.sig" <"$folder/SHA256SUMS" || fail "SHA256SUMS is not signed by $2"
+  awk -v name="$name" '$2 == name' "$folder/SHA256SUMS" >"$work/sum"
+  [ -s "$work/sum" ] || fail "SHA256SUMS has no $name"
+  sum="$work/sum"
+  (cd "$folder" && sha256sum --check --quiet "$sum") || fail "$name is not what was signed"
+  tar -xzf "$1" -C "$work" --no-same-owner
+  new=$work/${name%.tar.gz}
+  "$new/monitor-gateway" version || fail "the program of $name does not run on this machine"
+  mkdir -p "$(dirname "$program")" "$units" "$settings"
+  save "$saved/before"
+  if [ ! -x "$program" ]; then : >"$saved/new"; fi
+  put "$new"
+  if [ ! -e "$settings/environment" ]; then
+    cp "$new/environment.example" "$settings/environment"
+    chmod 644 "$settings/environment"
+  fi
+elif [ -x "$saved/refused/monitor-gateway" ]; then
+  # This package has not served, and the version before it runs: it is tried once more.
+  put "$saved/refused"
 fi
-systemctl enable --quiet monitor-gateway.socket monitor-gateway.service monitor-gateway-credentials.path
-enrolment=$root/var/lib/monitor-gateway/outbox/enrolment.json
+
+command -v systemctl >/dev/null || exit 0
+[ -z "$packaged" ] || [ -d "$root/run/systemd/system" ] || exit 0
+systemctl daemon-reload
+if [ -e "$saved/new" ]; then
+  systemctl enable --quiet monitor-gateway.socket monitor-gateway.service monitor-gateway-credentials.path
+fi
+# A gateway that was switched off stays off.
+if ! systemctl is-enabled --quiet monitor-gateway.service && ! systemctl is-active --quiet monitor-gateway.service; then
+  rm -rf "$saved"
+  exit 0
+fi
 if [ ! -s "$enrolment" ] && ! grep -q '^PROJECT_ID=.' "$settings/environment"; then
   echo "sudo monitor-gateway enrol CODE --api URL, or set PROJECT_ID in /etc/monitor-gateway/environment, then: sudo systemctl start monitor-gateway"
+  rm -rf "$saved"
   exit 0
 fi
-systemctl start monitor-gateway-credentials.path
+if systemctl is-enabled --quiet monitor-gateway-credentials.path; then
+  systemctl start monitor-gateway-credentials.path
+fi
 # The service's type is notify: the command returns when the gateway serves, or fails.
 if timeout 60 systemctl restart monitor-gateway.service && "$program" healthy; then
+  rm -rf "$saved"
   exit 0
 fi
-[ -x "$work/before/monitor-gateway" ] || fail "the gateway does not run: journalctl -u monitor-gateway"
-echo "install.sh: the new version does not run; the one before it is put back" >&2
-put "$work/before"
+[ -x "$saved/before/monitor-gateway" ] || fail "the gateway does not run: journalctl -u monitor-gateway"
+echo "monitor-gateway: the new version does not run; the one before it is put back" >&2
+if [ -n "$packaged" ]; then save "$saved/refused"; fi
+put "$saved/before"
+systemctl daemon-reload
 systemctl restart monitor-gateway.service
 exit 1

@@ -25,6 +25,13 @@ nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 
 # In a package the program is in /usr/bin.
 sed 's|^ExecStart=/usr/local/bin/|ExecStart=/usr/bin/|' monitor-gateway.service >"$work/monitor-gateway.service"
+gzip -9n >"$work/changelog.gz" <<EOF
+monitor-gateway (${version#v}) stable; urgency=medium
+
+  * docs/CHANGELOG.md of Coldaisle ${version#v} lists the changes.
+
+ -- Coldaisle maintainers <maintainers@coldaisle.example>  $(LC_ALL=C date -R)
+EOF
 
 go build -o "$work/image" ../../run/tools/release/image
 

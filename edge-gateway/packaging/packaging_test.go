@@ -5,10 +5,9 @@ package packaging_test
 import (
 	"debug/buildinfo"
 	"debug/elf"
-	"debug/macho"
-	"debug/pe"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/tooltest"
 )
 
 // TestBuild builds everything that can be installed. The first time takes some
@@ -24,12 +25,9 @@ import (
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("builds seven programs")
+		t.Skip("builds four programs")
 	}
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		missing(t, "the build is a shell script; there is no bash")
-	}
+	bash := tooltest.Program(t, "bash")
 	dir := t.TempDir()
 	output, err := exec.CommandContext(t.Context(), bash, "build.sh", dir, "v9.8.7-test").CombinedOutput()
 	if err != nil {
@@ -52,16 +50,13 @@ func TestBuild(t *testing.T) {
 			made[setting.Key] = setting.Value
 		}
 		got[entry.Name()] = target{made["GOOS"], made["GOARCH"], made["GOARM"], made["CGO_ENABLED"]}
-		standsAlone(t, path, made["GOOS"])
+		standsAlone(t, path)
 	}
 	want := map[string]target{
-		"monitor-gateway-linux-amd64":       {"linux", "amd64", "", "0"},
-		"monitor-gateway-linux-arm64":       {"linux", "arm64", "", "0"},
-		"monitor-gateway-linux-armv7":       {"linux", "arm", "7", "0"},
-		"monitor-gateway-linux-armv6":       {"linux", "arm", "6", "0"},
-		"monitor-gateway-darwin-amd64":      {"darwin", "amd64", "", "0"},
-		"monitor-gateway-darwin-arm64":      {"darwin", "arm64", "", "0"},
-		"monitor-gateway-windows-amd64.exe": {"windows", "amd64", "", "0"},
+		"monitor-gateway-linux-amd64": {"linux", "amd64", "", "0"},
+		"monitor-gateway-linux-arm64": {"linux", "arm64", "", "0"},
+		"monitor-gateway-linux-armv7": {"linux", "arm", "7", "0"},
+		"monitor-gateway-linux-armv6": {"linux", "arm", "6", "0"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("programs (-want +got):\n%s", diff)
@@ -118,6 +113,18 @@ func packs(t *testing.T, dir, version string) {
 			}
 		}
 	}
+	t.Run("lintian", func(t *testing.T) {
+		packages, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+		if err != nil || len(packages) != 4 {
+			t.Fatal(packages, err)
+		}
+		// It may be root who runs the tests, and lintian warns of that.
+		command := exec.CommandContext(t.Context(), tooltest.Program(t, "lintian"),
+			append([]string{"--no-cfg", "--allow-root", "--fail-on", "error"}, packages...)...)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Errorf("lintian: %v\n%s", err, output)
+		}
+	})
 	for _, built := range []string{"amd64", "arm64", "armv7", "armv6"} {
 		bill, err := os.ReadFile(filepath.Join(dir, "monitor-gateway-"+version+"-linux-"+built+".cdx.json"))
 		if err != nil || !strings.Contains(string(bill), `"purl": "pkg:golang/cloud.google.com/go/pubsub/v2@v`) {
@@ -131,32 +138,27 @@ func packs(t *testing.T, dir, version string) {
 	}
 }
 
-// missing ends a test for want of a part: as skipped, in CI as failed.
-func missing(t *testing.T, what any) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
-}
-
-// TestUpgradeThatFailsIsUndone runs the package's script over a folder, with a systemd
-// that only notes what it is told: a new program that is not healthy is replaced by the
-// one before it, and one that is stays.
+// TestUpgradeThatFailsIsUndone upgrades a folder by the package's scripts, as dpkg calls
+// them, with a systemd that only notes its commands: a new program that is not healthy is
+// replaced by the one before it, with its units, and dpkg --configure -a does not record it
+// as installed while another program serves.
 func TestUpgradeThatFailsIsUndone(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("the script is for Debian")
+		tooltest.Skip(t, "the script is for Debian")
 	}
 	for name, c := range map[string]struct {
-		code, project string // of the new program's healthy, and whether the site is set up
-		restart       string // code of systemctl
+		code, project string // exit status of the new program's healthy, and whether the site is set up
+		restart       string // exit status of systemctl restart
+		disabled      bool
 		stays, fails  bool
+		restarts      int
 	}{
-		"the new one is well":        {"0", "site", "0", true, false},
-		"the new one is not well":    {"1", "site", "0", false, true},
-		"the new one does not start": {"0", "site", "1", false, true},
-		"the site is not set up yet": {"1", "", "0", true, false},
+		"the new one is well":         {code: "0", project: "site", restart: "0", stays: true, restarts: 1},
+		"the new one is not well":     {code: "1", project: "site", restart: "0", fails: true, restarts: 2},
+		"the new one does not start":  {code: "0", project: "site", restart: "1", fails: true, restarts: 2},
+		"the site is not set up yet":  {code: "1", restart: "0", stays: true},
+		"the gateway is switched off": {code: "1", project: "site", restart: "0", disabled: true, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,26 +170,97 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			write("usr/bin/monitor-gateway", "#!/bin/sh\n# new\nexit "+c.code+"\n")
-			write("var/lib/monitor-gateway.previous/monitor-gateway", "#!/bin/sh\n# old\nexit 0\n")
-			write("etc/monitor-gateway/environment", "PROJECT_ID="+c.project+"\n")
+			read := func(path string) string {
+				content, _ := os.ReadFile(filepath.Join(root, path))
+				return string(content)
+			}
+			script := func(path string, args ...string) error {
+				command := exec.CommandContext(t.Context(), "/bin/sh", append([]string{path}, args...)...)
+				command.Env = append(os.Environ(), "DPKG_ROOT="+root, "PATH="+root+"/bin:"+os.Getenv("PATH"))
+				output, err := command.CombinedOutput()
+				t.Logf("%s %q: %v\n%s", path, args, err, output)
+				return err
+			}
+			active := "0"
+			if c.disabled {
+				active = "1"
+			}
+			write("bin/systemctl", "#!/bin/sh\necho \"$@\" >>"+root+"/told\ncase $1 in restart) exit "+c.restart+";; is-enabled|is-active) exit "+active+";; esac\n")
 			write("run/systemd/system/none", "")
-			write("bin/systemctl", "#!/bin/sh\necho \"$@\" >>"+root+"/told\ncase $1 in restart) exit "+c.restart+";; esac\n")
-			command := exec.CommandContext(t.Context(), "/bin/sh", "deb/postinst.sh", "configure", "v1")
-			command.Env = append(os.Environ(), "DPKG_ROOT="+root, "PATH="+root+"/bin:"+os.Getenv("PATH"))
-			output, err := command.CombinedOutput()
-			if (err != nil) != c.fails {
-				t.Errorf("ended with %v\n%s", err, output)
+			write("etc/monitor-gateway/environment", "PROJECT_ID="+c.project+"\n")
+			const program, unit = "usr/bin/monitor-gateway", "usr/lib/systemd/system/monitor-gateway.service"
+			write(program, "#!/bin/sh\n# old\nexit 0\n")
+			write(unit, "# old")
+			if err := script("deb/preinst.sh", "upgrade", "v1"); err != nil {
+				t.Fatal(err)
 			}
-			program, _ := os.ReadFile(filepath.Join(root, "usr/bin/monitor-gateway"))
-			if stays := strings.Contains(string(program), "# new"); stays != c.stays {
-				t.Errorf("afterwards the program is %q\n%s", program, output)
+			write(program, "#!/bin/sh\n# new\nexit "+c.code+"\n") // as dpkg unpacks it
+			write(unit, "# new")
+			for _, by := range []string{"apt", "dpkg --configure -a"} {
+				write("told", "")
+				if err := script("install.sh", "configure", "v1"); (err != nil) != c.fails {
+					t.Errorf("%s: ended with %v", by, err)
+				}
+				if newer := strings.Contains(read(program), "# new"); newer != c.stays || (read(unit) == "# new") != c.stays {
+					t.Errorf("%s: afterwards the program is %q, the unit %q", by, read(program), read(unit))
+				}
+				told := read("told")
+				if got := strings.Count(told, "restart monitor-gateway.service"); got != c.restarts || strings.Contains(told, "enable --") {
+					t.Errorf("%s: systemd was told\n%s", by, told)
+				}
 			}
-			told, _ := os.ReadFile(filepath.Join(root, "told"))
-			if restarts := strings.Count(string(told), "restart monitor-gateway.service"); c.fails && restarts != 2 {
-				t.Errorf("systemd was told\n%s", told)
+			if left, err := filepath.Glob(filepath.Join(root, "var/lib/monitor-gateway.previous/*")); err != nil || (len(left) > 0) != c.fails {
+				t.Errorf("%q remain: %v", left, err)
 			}
 		})
+	}
+}
+
+// TestPurge holds that a purge leaves nothing of the gateway, and a removal what belongs to
+// the site.
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, path := range []string{
+		"etc/monitor-gateway/google.json", "var/lib/private/monitor-gateway/outbox/enrolment.json", "var/lib/private/monitor-gateway/outbox/0000000000000001.seg",
+		"var/lib/monitor-gateway.previous/before/monitor-gateway", "var/lib/other/kept",
+	} {
+		path = filepath.Join(root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("private/monitor-gateway", filepath.Join(root, "var/lib/monitor-gateway")); err != nil {
+		t.Fatal(err)
+	}
+	left(t, root, "remove", "monitor-gateway other private")
+	left(t, root, "purge", "other private")
+	if _, err := os.Stat(filepath.Join(root, "etc/monitor-gateway")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the settings and keys are left: %v", err)
+	}
+	if entries, err := os.ReadDir(filepath.Join(root, "var/lib/private")); err != nil || len(entries) > 0 {
+		t.Errorf("%v are left: %v", entries, err)
+	}
+}
+
+// left runs postrm and compares the folders in /var/lib afterwards.
+func left(t *testing.T, root, action, want string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "/bin/sh", "deb/postrm.sh", action)
+	command.Env = append(os.Environ(), "DPKG_ROOT="+root)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", action, err, output)
+	}
+	entries, err := os.ReadDir(filepath.Join(root, "var/lib"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("%s leaves %q, want %q", action, got, want)
 	}
 }
 
@@ -197,11 +270,9 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("the script is for Linux")
+		tooltest.Skip(t, "the script is for Linux")
 	}
-	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		missing(t, "there is no ssh-keygen")
-	}
+	tooltest.Program(t, "ssh-keygen")
 	const name = "monitor-gateway-v2-linux-arm64"
 	for title, c := range map[string]struct {
 		before, after string // the program installed
@@ -296,45 +367,18 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// standsAlone holds that a program needs nothing of the machine but its kernel,
-// or, where the system wants it so, its system libraries.
-func standsAlone(t *testing.T, path, system string) {
+// standsAlone checks that a program needs nothing of the machine but its kernel.
+func standsAlone(t *testing.T, path string) {
 	t.Helper()
-	switch system {
-	case "linux":
-		f, err := elf.Open(path)
-		if err != nil {
-			t.Fatal(err)
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, part := range f.Progs {
+		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
+			t.Errorf("%s is linked dynamically", filepath.Base(path))
 		}
-		defer func() { _ = f.Close() }()
-		for _, part := range f.Progs {
-			if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
-				t.Errorf("%s is linked dynamically", filepath.Base(path))
-			}
-		}
-	case "darwin":
-		f, err := macho.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = f.Close() }()
-		libraries, err := f.ImportedLibraries()
-		for _, library := range libraries {
-			if !strings.HasPrefix(library, "/usr/lib/") && !strings.HasPrefix(library, "/System/") {
-				t.Errorf("%s needs %s", filepath.Base(path), library)
-			}
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	case "windows":
-		f, err := pe.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = f.Close()
-	default:
-		t.Errorf("%s is for %q", path, system)
 	}
 }
 
@@ -346,13 +390,13 @@ func TestThirtyTwoBit(t *testing.T) {
 		t.Skip("builds the tests of a package for another architecture")
 	}
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		t.Skip("this machine runs no 32-bit programs of its kind")
+		tooltest.Skip(t, "this machine runs no 32-bit programs of its kind")
 	}
 	command := exec.CommandContext(t.Context(), "go", "test", "-short", "../outbox")
 	command.Env = append(os.Environ(), "GOARCH=386", "CGO_ENABLED=0")
 	output, err := command.CombinedOutput()
 	if strings.Contains(string(output), "exec format error") {
-		t.Skip("the kernel runs no 32-bit programs")
+		tooltest.Skip(t, "the kernel runs no 32-bit programs")
 	}
 	if err != nil {
 		t.Errorf("go test: %v\n%s", err, output)
@@ -365,10 +409,7 @@ const worstExposure = "20"
 
 func TestUnit(t *testing.T) {
 	t.Parallel()
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		missing(t, "systemd-analyze is not installed")
-	}
+	analyze := tooltest.Program(t, "systemd-analyze")
 	dir := t.TempDir()
 	copied := func(name, was, is string) string {
 		t.Helper()

@@ -3,6 +3,7 @@ package packaging_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // systemctl stands in for systemd: it starts the program that is installed, as the unit
@@ -42,12 +43,10 @@ func TestDebianPackage(t *testing.T) {
 		t.Skip("builds the gateway and packs it")
 	}
 	for _, needed := range []string{"dpkg", "curl"} {
-		if _, err := exec.LookPath(needed); err != nil {
-			missing(t, err)
-		}
+		tooltest.Program(t, needed)
 	}
 	if os.Geteuid() != 0 {
-		missing(t, "dpkg installs as root")
+		tooltest.Unable(t, "dpkg installs as root")
 	}
 	root, work := t.TempDir(), t.TempDir()
 	write := func(path, content string) {
@@ -67,6 +66,7 @@ func TestDebianPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(filepath.Join(work, "monitor-gateway.service"), string(unit))
+	write(filepath.Join(work, "changelog.gz"), "")
 	pack := func(version, program string) string {
 		t.Helper()
 		deb := filepath.Join(work, version+".deb")
@@ -105,18 +105,20 @@ func TestDebianPackage(t *testing.T) {
 			_ = exec.Command("kill", strings.TrimSpace(string(pid))).Run()
 		}
 	})
-	address := "http://127.0.0.1:" + strconv.Itoa(pubsubtest.FreePort(t))
+	address := "http://127.0.0.1:" + strconv.Itoa(tooltest.FreePort(t))
 	environ := []string{
 		"PATH=" + root + "/bin:" + os.Getenv("PATH"), "PORT=" + address[len("http://127.0.0.1:"):], "MDNS=false",
 		"PROJECT_ID=site", "PUBSUB_EMULATOR_HOST=127.0.0.1:9",
 	}
-	install := func(deb string) error {
+	dpkg := func(args ...string) error {
 		t.Helper()
-		output, err := run(environ, "dpkg", "--instdir="+root, "--admindir="+root+"/var/lib/dpkg", "--log="+root+"/dpkg.log",
-			"--force-script-chrootless,depends,confold", "--install", deb)
-		t.Logf("%s: %v\n%s", filepath.Base(deb), err, output)
+		output, err := run(environ, "dpkg", append([]string{
+			"--instdir=" + root, "--admindir=" + root + "/var/lib/dpkg", "--log=" + root + "/dpkg.log", "--force-script-chrootless,depends,confold",
+		}, args...)...)
+		t.Logf("%q: %v\n%s", args, err, output)
 		return err
 	}
+	install := func(deb string) error { return dpkg("--install", deb) }
 	serves := func(version string) {
 		t.Helper()
 		health, err := run(nil, "curl", "--silent", address+"/health")
@@ -149,6 +151,10 @@ func TestDebianPackage(t *testing.T) {
 			t.Errorf("version %s, which is not well, is installed", version)
 		}
 		serves("2.0.0")
+		if version == "3.0.0" && dpkg("--configure", "-a") == nil {
+			t.Errorf("version %s is recorded as installed, and another one serves", version)
+		}
+		serves("2.0.0")
 		if took := time.Since(began); version == "4.0.0" && took < time.Minute {
 			t.Errorf("a version that serves was given %s to become well, want a minute", took)
 		}
@@ -162,6 +168,14 @@ func TestDebianPackage(t *testing.T) {
 	}
 	if settings, err := os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment")); err != nil || string(settings) != "PROJECT_ID=site\n" {
 		t.Errorf("the settings: %q, %v", settings, err)
+	}
+	if err := dpkg("--purge", "monitor-gateway"); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{"etc/monitor-gateway", "var/lib/monitor-gateway", "var/lib/monitor-gateway.previous", "usr/bin/monitor-gateway"} {
+		if _, err := os.Stat(filepath.Join(root, path)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
 	}
 }
 

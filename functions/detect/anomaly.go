@@ -18,7 +18,8 @@ import (
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -27,54 +28,58 @@ type Models interface {
 	Pair(ctx context.Context, customer int64) modelstore.Pair
 }
 
-// NoModels stands for the models where no bucket is configured: only the rules
-// detect then.
+// NoModels stands for the models where no bucket is configured: then the rules and the
+// statistics detect.
 type NoModels struct{}
 
 // Pair implements [Models].
 func (NoModels) Pair(context.Context, int64) modelstore.Pair { return modelstore.Pair{} }
 
-// PredictionStore is the metadata database. RecordDetection returns when the
-// record is durable.
-type PredictionStore interface {
-	RecordDetection(ctx context.Context, n store.NewPrediction) (bool, error)
+// AnomalyStore is the metadata database. RecordDetection returns when the record is
+// durable.
+type AnomalyStore interface {
+	RoomStore
+	RecordDetection(ctx context.Context, n learning.NewPrediction) (bool, error)
 }
 
-// AnomalyDetector runs the models in use on each reading. It records the anomalies that
-// the finder does not share, and a sample of the normal readings, for users to validate:
-// storealert records those of incidents. While there is no
-// detector it records only what breaks a rule, since no model has called the other
-// readings normal. It implements [AnomalyObserver].
+// AnomalyDetector implements [AnomalyObserver]. Of each reading it
+//   - makes a finding, if the node's past and its neighbours make it unusual,
+//   - makes a finding, if a limit is forecast to be passed,
+//   - records a prediction for users to validate, if a model classifies it as anomalous, or
+//     as normal in one of a sample. Without a model it records the readings that break a rule.
 type AnomalyDetector struct {
 	models      Models
-	finder      *Finder
-	predictions PredictionStore
+	store       AnomalyStore
+	rooms       *roomCache
 	sampleEvery uint64               // one in so many normal readings is recorded
 	shipped     *anomaly.Calibration // of customers who have none yet
 	extractors  sync.Pool
+	clock       func() time.Time
 	log         *slog.Logger
 	counters    *logmetrics.Counters
 }
 
 // NewAnomalyDetector returns a detector that records one in every so many normal
 // readings. Nil counters count nothing.
-func NewAnomalyDetector(m Models, finder *Finder, predictions PredictionStore, every int, log *slog.Logger, counters *logmetrics.Counters) *AnomalyDetector {
+func NewAnomalyDetector(
+	models Models, metadata AnomalyStore, every int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
+) *AnomalyDetector {
 	return &AnomalyDetector{
-		models: m, finder: finder, predictions: predictions, sampleEvery: uint64(max(every, 1)),
+		models: models, store: metadata, rooms: newRoomCache(metadata, clock, log), sampleEvery: uint64(max(every, 1)),
 		shipped: anomaly.Calibrate(nil), extractors: sync.Pool{New: func() any { return new(features.Extractor) }},
-		log: log, counters: counters,
+		clock: clock, log: log, counters: counters,
 	}
 }
 
 // Observe implements [AnomalyObserver].
-func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor store.SensorStatus) ([]incident.Finding, error) {
+func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus) ([]incident.Finding, error) {
 	pair := d.models.Pair(ctx, sensor.CustomerID)
 	n, reason, record := d.evaluate(pair, data)
-	findings := d.finder.Find(ctx, data, sensor, cmp.Or(pair.Calibration, d.shipped), reason == learn.OutOfRange)
+	findings := d.find(ctx, data, sensor, cmp.Or(pair.Calibration, d.shipped), reason == learn.OutOfRange)
 	if !record || slices.ContainsFunc(findings, func(f incident.Finding) bool { return f.Kind == incident.KindAnomaly && f.Holds }) {
-		return findings, nil // an incident's question is asked with the incident
+		return findings, nil // it is validated with the incident
 	}
-	recorded, err := d.predictions.RecordDetection(ctx, n)
+	recorded, err := d.store.RecordDetection(ctx, n)
 	if err != nil {
 		return findings, err
 	}
@@ -89,7 +94,7 @@ func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor st
 
 // evaluate runs the models on a reading and reports whether to record the result.
 // Most readings are neither anomalous nor sampled: for them it only detects.
-func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n store.NewPrediction, reason learn.Reason, record bool) {
+func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n learning.NewPrediction, reason learn.Reason, record bool) {
 	x, _ := d.extractors.Get().(*features.Extractor)
 	defer d.extractors.Put(x)
 	detection := pair.Detector.Detect(x, data.Recent, data.Reading)
@@ -97,7 +102,7 @@ func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n stor
 	if !detection.Anomalous() && !sampled {
 		return n, detection.Reason, false
 	}
-	n = store.NewPrediction{
+	n = learning.NewPrediction{
 		Channel: data.Reading.Channel, SensorID: data.Reading.NodeID, Time: data.Reading.Time, MessageID: data.Reading.MessageID,
 		AnomalyPredicted: detection.Anomalous(), SamplingProbability: 1, ModelVersion: pair.Manifest.Version(),
 	}
@@ -128,7 +133,7 @@ func (d *AnomalyDetector) sampled(r reading.Reading) bool {
 	return (mixed>>32)%d.sampleEvery == 0
 }
 
-// forecastComparison is a forecast and what was measured at its time.
+// forecastComparison is a forecast and the measurement at its time.
 type forecastComparison struct {
 	predictedTemperature, predictedHumidity float64
 	actualTemperature, actualHumidity       float64

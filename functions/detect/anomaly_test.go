@@ -15,9 +15,11 @@ import (
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -55,11 +57,11 @@ func train(tb testing.TB, of []reading.Reading) fixedModels {
 
 // fakePredictions keeps predictions in memory.
 type fakePredictions struct {
-	all []store.NewPrediction
+	all []learning.NewPrediction
 	err error
 }
 
-func (r *fakePredictions) RecordDetection(_ context.Context, n store.NewPrediction) (bool, error) {
+func (r *fakePredictions) RecordDetection(_ context.Context, n learning.NewPrediction) (bool, error) {
 	r.all = append(r.all, n)
 	return r.err == nil, r.err
 }
@@ -80,12 +82,10 @@ func TestPredictions(t *testing.T) {
 	of := series(900, 30*time.Second)
 	live := train(t, of)
 	kept := &fakePredictions{}
-	p := detect.NewAnomalyDetector(live, unknownRooms(), kept, 20, logging.Discard(), nil)
+	p := withoutRooms(live, kept, 20)
 	messages := stream(of)
 	for _, m := range messages {
-		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
 	odd, normal := 0, 0
 	found := false
@@ -114,7 +114,7 @@ func TestPredictions(t *testing.T) {
 	}
 
 	// The forecast is for 20 s after the reading before, and so is the truth.
-	at := slices.IndexFunc(kept.all, func(n store.NewPrediction) bool { return n.PredictedTemperature != nil })
+	at := slices.IndexFunc(kept.all, func(n learning.NewPrediction) bool { return n.PredictedTemperature != nil })
 	if at < 0 {
 		t.Fatal("no forecast recorded")
 	}
@@ -132,10 +132,10 @@ func TestPredictions(t *testing.T) {
 
 	// Another instance decides alike, and a database that is away is no answer.
 	second := &fakePredictions{err: errors.New("away")}
-	q := detect.NewAnomalyDetector(live, unknownRooms(), second, 20, logging.Discard(), nil)
+	q := withoutRooms(live, second, 20)
 	refused := 0
 	for _, m := range messages {
-		if _, err := q.Observe(t.Context(), m, store.SensorStatus{}); errors.Is(err, second.err) {
+		if _, err := q.Observe(t.Context(), m, pipeline.SensorStatus{}); errors.Is(err, second.err) {
 			refused++
 		}
 	}
@@ -148,11 +148,9 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 	t.Parallel()
 	of := series(900, 5*time.Second)
 	kept := &fakePredictions{}
-	p := detect.NewAnomalyDetector(train(t, of), unknownRooms(), kept, 5, logging.Discard(), nil)
+	p := withoutRooms(train(t, of), kept, 5)
 	for _, m := range stream(of) {
-		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
 	forecasts := 0
 	for _, n := range kept.all {
@@ -177,13 +175,11 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 func TestRulesNeedNoModel(t *testing.T) {
 	t.Parallel()
 	kept := &fakePredictions{}
-	p := detect.NewAnomalyDetector(detect.NoModels{}, unknownRooms(), kept, 1, logging.Discard(), nil)
+	p := withoutRooms(detect.NoModels{}, kept, 1)
 	of := series(30, 30*time.Second)
 	of[0].Temperature = 90 // out of the sensor's range, with nothing before it
 	for _, m := range stream(of) {
-		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
 	if len(kept.all) != 1 || !kept.all[0].AnomalyPredicted || kept.all[0].Score != nil || kept.all[0].ModelVersion != "" {
 		t.Errorf("recorded %+v", kept.all)
@@ -196,14 +192,14 @@ func TestIncidentsAreNotRecordedTwice(t *testing.T) {
 	t.Parallel()
 	s := calm(8)
 	kept := &fakePredictions{}
-	p := detect.NewAnomalyDetector(detect.NoModels{}, detect.NewFinder(s, s.clock, logging.Discard()), kept, 1, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(detect.NoModels{}, metadata{s, kept}, 1, s.clock, logging.Discard(), nil)
 	d := s.data("n003", 100)
 	d.Reading.Humidity = 0 // breaks a rule of the detector
 	findings, err := p.Observe(t.Context(), d, sensorInRoom(false))
 	if found, _ := ofKind(findings, incident.KindAnomaly); err != nil || !found.Holds || len(kept.all) != 0 {
 		t.Errorf("%+v, %v, beside it %+v", findings, err, kept.all)
 	}
-	alone := detect.NewAnomalyDetector(detect.NoModels{}, unknownRooms(), kept, 1, logging.Discard(), nil)
+	alone := withoutRooms(detect.NoModels{}, kept, 1)
 	if findings, err := alone.Observe(t.Context(), d, sensorInRoom(false)); err != nil || len(findings) != 0 || len(kept.all) != 1 {
 		t.Errorf("%+v, %v, recorded %+v", findings, err, kept.all)
 	}
@@ -214,24 +210,18 @@ func TestPredictionsAreStoredOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	of := series(900, 30*time.Second)
-	p := detect.NewAnomalyDetector(train(t, of), unknownRooms(), store.New(pool), 20, logging.Discard(), nil)
+	p := withoutRooms(train(t, of), pgtest.NewStores(pool), 20)
 	count := func() (n int) {
-		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM prediction_feedback`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM prediction_feedback`).Scan(&n))
 		return n
 	}
 	messages := stream(of)
 	for _, m := range messages {
-		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
 	first := count()
 	for _, m := range messages {
-		if _, err := p.Observe(t.Context(), m, store.SensorStatus{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
 	if again := count(); first == 0 || again != first {
 		t.Errorf("%d predictions, after redelivery %d", first, again)
@@ -263,11 +253,9 @@ func observing(tb testing.TB) func() {
 	for i := range of {
 		of[i].Temperature, of[i].Humidity = s.air("n003", of[i].Time)
 	}
-	p := detect.NewAnomalyDetector(train(tb, of), detect.NewFinder(s, s.clock, logging.Discard()), &fakePredictions{}, 1_000_000, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(train(tb, of), metadata{s, &fakePredictions{}}, 1_000_000, s.clock, logging.Discard(), nil)
 	d, sensor := s.data("n003", reading.MaxWindow), sensorInRoom(false)
 	return func() {
-		if _, err := p.Observe(tb.Context(), d, sensor); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(p.Observe(tb.Context(), d, sensor))(tb)
 	}
 }

@@ -2,35 +2,40 @@ package detect
 
 import (
 	"errors"
+	"fmt"
 
 	"coldaisle.dev/shared/alert"
-	"coldaisle.dev/shared/cloudsql"
 )
 
-// Config is what the function reads from its environment, besides what all
-// functions do.
+// Config is the function's own environment, besides that of all functions.
 type Config struct {
-	Database cloudsql.Config
 	// RequireEnrolled refuses readings that no enrolled gateway has signed.
 	RequireEnrolled bool `env:"REQUIRE_ENROLLED_GATEWAYS" envDefault:"false"`
 	// AlertTopic is the topic of alert events.
 	AlertTopic string `env:"ALERT_TOPIC" envDefault:"alerts"`
-	// ModelBucket holds the models that detect anomalies; without it only rules do.
+	// ModelBucket holds the models; without it only the rules and the statistics detect.
 	ModelBucket string `env:"MODEL_BUCKET"`
-	// PredictionSample: one in so many normal readings is recorded for users to
+	// PredictionSample is N where one in N normal readings is recorded for users to
 	// validate.
 	PredictionSample int `env:"PREDICTION_SAMPLE" envDefault:"200"`
-	// Fallback is for customers who have set no thresholds.
-	Fallback alert.Fallback
+	// MaxTemperature and MaxHumidity are the thresholds where the owner has set none, in
+	// °C and % relative humidity.
+	MaxTemperature float64 `env:"MAX_ALLOWED_TEMP" envDefault:"50.0"`
+	MaxHumidity    float64 `env:"MAX_ALLOWED_HUMIDITY" envDefault:"50.0"`
+}
+
+// Defaults returns the thresholds where the owner has set none.
+func (c Config) Defaults() alert.Thresholds {
+	return alert.Thresholds{MaxTemperature: c.MaxTemperature, MaxHumidity: c.MaxHumidity}
 }
 
 // Validate implements config.Validator.
 func (c Config) Validate() error {
-	if err := c.Fallback.Validate(); err != nil {
-		return err
+	if err := c.Defaults().Validate(); err != nil {
+		return fmt.Errorf("MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY: %w", err)
 	}
 	if c.PredictionSample < 1 {
 		return errors.New("PREDICTION_SAMPLE must be 1 or more")
 	}
-	return c.Database.Validate()
+	return nil
 }

@@ -1,14 +1,14 @@
-// Package detect is the function that checks readings. It takes a message of
-// topic data, compares the reading with the thresholds and the other rules of its
-// owner, and publishes to topic alerts an event for each value above its threshold,
-// whatever the reading's age. A reading that breaks only other rules, or of a node
-// whose rules remember something, is published too, without an alert. Of other
-// readings nothing is published. Then the anomaly detector looks for what no
-// threshold shows.
+// Package detect is the function that judges readings. It takes a message of topic
+// data and publishes to topic alerts an event for each value above its owner's
+// threshold, whatever the reading's age. The anomaly detector finds deviations below any
+// threshold. A reading that breaks a rule, has a finding, or comes from a node whose rules
+// have unsettled memory is judged in the database: its rules there decide, under the
+// lock of the node's row, and incidents open, last and end.
 //
-// It keeps no state between messages but caches. A redelivered message gives the
-// same events, and storealert stores each event once, so every failure may be
-// retried. It answers when all events are published.
+// Its only state between messages is caches. It publishes once the judgement is
+// committed, and answers when all events are published. A redelivered message judges the
+// reading again without effect and publishes the same events, of which storealert stores
+// each once: every failure may be retried.
 package detect
 
 import (
@@ -25,55 +25,73 @@ import (
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
 
-// SensorStatuses gives the status of a node id. It may lag 15 seconds behind the
+// SensorStatuses returns the status of a node. It may lag 15 seconds behind the
 // database, more while the database is down, and fails when it has no status.
 type SensorStatuses interface {
-	Status(ctx context.Context, node reading.Node) (store.SensorStatus, error)
+	Status(ctx context.Context, node reading.Node) (pipeline.SensorStatus, error)
+	// Remember notes that the rules of a node have memory from now on.
+	Remember(node reading.Node)
 }
 
-// Origin decodes a message and says where it comes from.
+// Origin decodes a message and authenticates its source.
 type Origin interface {
 	Data(ctx context.Context, m push.Message) (wire.Data, origin.Source, error)
 }
 
-// Publisher sends a message to topic alerts and returns once Pub/Sub has it.
+// Publisher sends an event to topic alerts and returns once Pub/Sub has it.
 type Publisher interface {
-	Publish(ctx context.Context, a wire.Alert) error
+	Publish(ctx context.Context, e alert.Event) error
 }
 
-// AnomalyObserver looks at each reading of an owned sensor. Observe is called once per
-// delivery and returns when what it records is durable. It returns a finding of each
-// kind that it could judge, also of what does not hold: that ends an incident.
+// Judge judges a reading by its owner's rules, as the database has them then, and
+// returns when the memory and the incidents that follow are committed.
+type Judge interface {
+	Judge(ctx context.Context, judged incidents.Judged) error
+	// Unjudged returns newest readings that may not have been judged although the rules of
+	// their nodes need them.
+	Unjudged(ctx context.Context) ([]incidents.Judged, error)
+}
+
+// AnomalyObserver observes each reading of an owned sensor. Observe is called once per
+// delivery and returns when its record is durable. It returns a finding of each
+// kind that it could judge, also one that does not hold: that ends an incident.
 type AnomalyObserver interface {
-	Observe(ctx context.Context, data wire.Data, sensor store.SensorStatus) ([]incident.Finding, error)
+	Observe(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus) ([]incident.Finding, error)
 }
 
 // Detect is the function.
 type Detect struct {
-	origin            Origin
-	statuses          SensorStatuses
-	publisher         Publisher
-	observer          AnomalyObserver
-	defaultThresholds alert.Thresholds
-	log               *slog.Logger
-	counters          *logmetrics.Counters
+	origin   Origin
+	statuses SensorStatuses
+	alerts   Publisher
+	judge    Judge
+	observer AnomalyObserver
+	defaults alert.Thresholds
+	log      *slog.Logger
+	counters *logmetrics.Counters
 }
 
 // New returns the function. defaults apply where the owner has set no thresholds or
-// nobody owns the sensor. A nil observer leaves the thresholds alone. Nil counters
-// count nothing.
+// nobody owns the sensor. Without an observer only rules detect. Nil counters count
+// nothing.
 func New(
-	from Origin, statuses SensorStatuses, publisher Publisher, observer AnomalyObserver, defaultThresholds alert.Thresholds, log *slog.Logger, counters *logmetrics.Counters,
+	from Origin, statuses SensorStatuses, alerts Publisher, judge Judge, observer AnomalyObserver, defaults alert.Thresholds,
+	log *slog.Logger, counters *logmetrics.Counters,
 ) *Detect {
 	return &Detect{
-		origin: from, statuses: statuses, publisher: publisher, observer: observer, defaultThresholds: defaultThresholds, log: log, counters: counters,
+		origin: from, statuses: statuses, alerts: alerts, judge: judge, observer: observer, defaults: defaults, log: log, counters: counters,
 	}
 }
+
+// A reading older than lateAfter, or delivered again, is always judged: newer ones may have
+// been judged before it, and one within its limits may end an incident.
+const lateAfter = time.Minute
 
 // Handle is the function's [push.HandleFunc].
 func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
@@ -84,80 +102,92 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	if err != nil {
 		return err
 	}
-	if data.Reading.NodeID == reading.ProbeNodeID {
+	r := data.Reading
+	if r.NodeID == reading.ProbeNodeID {
 		d.counters.Add(ctx, "probes_received", 1)
-		return d.passProbe(ctx, data.Reading, m.PublishTime)
+		return d.forwardProbe(ctx, r, m.PublishTime)
 	}
-	node, err := d.statuses.Status(ctx, data.Reading.Node())
+	status, err := d.statuses.Status(ctx, r.Node())
 	if err != nil {
-		return fmt.Errorf("thresholds of %s: %w", data.Reading.NodeID, err)
+		return fmt.Errorf("thresholds of %s: %w", r.NodeID, err)
 	}
-	if node.Deleted {
-		d.log.InfoContext(ctx, "reading of a deleted sensor ignored", "node_id", data.Reading.NodeID, "reading_id", data.Reading.MessageID)
+	if status.Deleted {
+		d.log.InfoContext(ctx, "reading of a deleted sensor ignored", "node_id", r.NodeID, "reading_id", r.MessageID)
 		d.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	if node.Thresholds == nil {
-		node.Thresholds = &d.defaultThresholds
+	if status.Thresholds == nil {
+		status.Thresholds = &d.defaults
 	}
-	var findings []incident.Finding
-	var failed error
-	if d.observer != nil && node.Owned {
-		if findings, failed = d.observer.Observe(ctx, data, node); failed != nil {
-			failed = fmt.Errorf("observe reading of %s: %w", data.Reading.NodeID, failed)
+	events := alert.Exceeded(r, *status.Thresholds)
+	findings, observed := d.observe(ctx, data, status)
+	late := (status.Owned || len(status.Rules) > 0) && (m.DeliveryAttempt > 1 || m.PublishTime.Sub(r.Time) > lateAfter)
+	if late || len(events) > 0 || len(findings) > 0 || status.Remembers || breaks(status.Rules, data) {
+		err := d.judge.Judge(ctx, incidents.Judged{
+			Reading: r, Window: data.Recent, GatewayID: source.GatewayID, Arrived: m.PublishTime, Defaults: d.defaults, Findings: findings,
+		})
+		if err != nil { // before anything is published: in an outage each delivery would publish it again
+			return errors.Join(observed, err)
 		}
+		d.statuses.Remember(r.Node())
+		d.counters.Add(ctx, "readings_judged", 1)
 	}
-	if !node.Remembers { // there is nothing to end
-		findings = slices.DeleteFunc(findings, func(f incident.Finding) bool { return !f.Holds })
-	}
-	if err := errors.Join(d.publishAlerts(ctx, data, source.GatewayID, node, findings), failed); err != nil {
+	if err := errors.Join(observed, d.publish(ctx, events)); err != nil {
 		return err
 	}
 	d.counters.Add(ctx, "readings_checked", 1)
 	return nil
 }
 
-// passProbe passes a reading of the probe on as an alert of its publish time, so that
-// storealert can tell how late alerts are. What an enrolled gateway signs only tells the
-// gateway whether Pub/Sub takes it.
-func (d *Detect) passProbe(ctx context.Context, r reading.Reading, published time.Time) error {
+// forwardProbe publishes an alert for a reading of the probe, dated by its publish time,
+// by which storealert measures how late alerts are. The probe of an enrolled gateway only
+// shows the gateway that Pub/Sub accepts its messages.
+//
+// It also judges readings within their limits that an instance skipped because its cached
+// status did not show yet that the node's rules have memory.
+func (d *Detect) forwardProbe(ctx context.Context, r reading.Reading, published time.Time) error {
 	if r.Channel != reading.Open {
 		return nil
 	}
-	event := alert.Event{NodeID: r.NodeID, MessageID: r.MessageID, Time: published, Type: alert.Temperature, Value: 1, Temperature: 1}
-	if err := d.publisher.Publish(ctx, wire.Alert{Event: event}); err != nil {
-		return fmt.Errorf("publish alert of the probe: %w", err)
+	err := d.publish(ctx, []alert.Event{
+		{NodeID: r.NodeID, MessageID: r.MessageID, Time: published, Type: alert.Temperature, Value: 1, Temperature: 1},
+	})
+	unjudged, readErr := d.judge.Unjudged(ctx)
+	for _, judged := range unjudged {
+		judged.Arrived, judged.Defaults = published, d.defaults
+		if err := d.judge.Judge(ctx, judged); err != nil {
+			d.log.ErrorContext(ctx, "passed-by reading not judged", "node_id", judged.NodeID, "reading_id", judged.MessageID, "error", err.Error())
+		}
 	}
-	return nil
+	return errors.Join(err, readErr)
 }
 
-// publishAlerts publishes an event for each value above its threshold, also for a
-// node that nobody owns: it may be registered before storealert stores the event.
-func (d *Detect) publishAlerts(
-	ctx context.Context, data wire.Data, gatewayID string, status store.SensorStatus, findings []incident.Finding,
-) error {
-	r := data.Reading
-	events := alert.Exceeded(r, *status.Thresholds)
-	exceeded := len(events) > 0
-	if !exceeded {
-		if !status.Remembers && len(findings) == 0 && !breaks(status.Rules, data) {
-			return nil
-		}
-		events = []alert.Event{alert.OfReading(r)}
+// observe returns the findings for a reading. One that does not hold is of use only while
+// there is a memory that it may settle.
+func (d *Detect) observe(ctx context.Context, data wire.Data, status pipeline.SensorStatus) ([]incident.Finding, error) {
+	if d.observer == nil || !status.Owned {
+		return nil, nil
 	}
-	var recent reading.Window
-	if status.Remembers || len(status.Rules) > 0 {
-		recent = data.Recent
+	findings, err := d.observer.Observe(ctx, data, status)
+	if err != nil {
+		err = fmt.Errorf("observe reading of %s: %w", data.Reading.NodeID, err)
 	}
+	if !status.Remembers {
+		findings = slices.DeleteFunc(findings, func(f incident.Finding) bool { return !f.Holds })
+	}
+	return findings, err
+}
+
+// publish publishes events, also those of a node that nobody owns: it may be registered
+// before storealert stores them.
+func (d *Detect) publish(ctx context.Context, events []alert.Event) error {
 	var errs []error
 	for _, event := range events {
-		if err := d.publisher.Publish(ctx, wire.Alert{
-			Event: event, GatewayID: gatewayID, Recent: recent, Findings: findings, Versions: status.Versions,
-		}); err != nil {
-			errs = append(errs, fmt.Errorf("publish %s alert of %s: %w", event.Type, r.NodeID, err))
+		if err := d.alerts.Publish(ctx, event); err != nil {
+			errs = append(errs, fmt.Errorf("publish %s alert of %s: %w", event.Type, event.NodeID, err))
 			continue
 		}
-		if exceeded {
+		if event.NodeID != reading.ProbeNodeID {
 			d.counters.Add(ctx, "alerts_published", 1)
 		}
 	}

@@ -16,12 +16,15 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -32,20 +35,42 @@ var from = origin.New(noGateways{}, time.Now, origin.Options{})
 
 type noGateways struct{}
 
-func (noGateways) GatewayKeys(context.Context, []string) (map[string]store.GatewayKey, error) {
+func (noGateways) GatewayKeys(context.Context, []string) (map[string]accounts.GatewayKey, error) {
 	return nil, nil
 }
 
 // fakeStatuses is what detection is told of nodes; nodes not in it are nobody's.
-type fakeStatuses map[string]store.SensorStatus
+type fakeStatuses map[string]pipeline.SensorStatus
 
 var errAway = errors.New("database is away")
 
-func (k fakeStatuses) Status(_ context.Context, node reading.Node) (store.SensorStatus, error) {
+func (k fakeStatuses) Status(_ context.Context, node reading.Node) (pipeline.SensorStatus, error) {
 	if node.ID == "untold" {
-		return store.SensorStatus{}, errAway
+		return pipeline.SensorStatus{}, errAway
 	}
 	return k[node.ID], nil
+}
+
+func (fakeStatuses) Remember(reading.Node) {}
+
+// fakeJudge records the readings that it is to judge.
+type fakeJudge struct {
+	mu     sync.Mutex
+	judged []incidents.Judged
+	err    error
+
+	unjudged []incidents.Judged
+}
+
+func (j *fakeJudge) Judge(_ context.Context, judged incidents.Judged) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.judged = append(j.judged, judged)
+	return j.err
+}
+
+func (j *fakeJudge) Unjudged(context.Context) ([]incidents.Judged, error) {
+	return j.unjudged, nil
 }
 
 type fakeObserver struct {
@@ -55,7 +80,7 @@ type fakeObserver struct {
 	err   error
 }
 
-func (o *fakeObserver) Observe(_ context.Context, d wire.Data, _ store.SensorStatus) ([]incident.Finding, error) {
+func (o *fakeObserver) Observe(_ context.Context, d wire.Data, _ pipeline.SensorStatus) ([]incident.Finding, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seen = append(o.seen, d)
@@ -63,7 +88,7 @@ func (o *fakeObserver) Observe(_ context.Context, d wire.Data, _ store.SensorSta
 }
 
 // topic is topic alerts on a Pub/Sub server in this process.
-func topic(t *testing.T, options ...pstest.ServerReactorOption) (*publisher.Typed[wire.Alert], *pstest.Server) {
+func topic(t *testing.T, options ...pstest.ServerReactorOption) (*publisher.Typed[alert.Event], *pstest.Server) {
 	t.Helper()
 	server := pubsubtest.Start(t, options...)
 	pubsubtest.Topics(t, server, "test", "alerts")
@@ -74,10 +99,7 @@ func topic(t *testing.T, options ...pstest.ServerReactorOption) (*publisher.Type
 
 func message(t *testing.T, r reading.Reading, published time.Time) push.Message {
 	t.Helper()
-	data, err := wire.EncodeData(wire.Data{Reading: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(wire.EncodeData(wire.Data{Reading: r}))(t)
 	return push.Message{ID: "1", Data: data, PublishTime: published}
 }
 
@@ -85,7 +107,7 @@ func measured(node string, temperature, humidity float64) reading.Reading {
 	return reading.Reading{NodeID: node, MessageID: "m1", Time: noon, Temperature: temperature, Humidity: humidity}
 }
 
-// TestDetect shows contract 6.2, 6.3, 6.5, 8.12.
+// TestDetect shows contract 6.2, 6.3, 8.12.
 func TestDetect(t *testing.T) {
 	t.Parallel()
 	statuses := fakeStatuses{
@@ -115,17 +137,14 @@ func TestDetect(t *testing.T) {
 			t.Parallel()
 			alerts, server := topic(t)
 			var observer fakeObserver
-			d := detect.New(from, statuses, alerts, &observer, defaultThresholds, logging.Discard(), nil)
+			d := detect.New(from, statuses, alerts, &fakeJudge{}, &observer, defaultThresholds, logging.Discard(), nil)
 			err := d.Handle(t.Context(), message(t, c.reading, noon.Add(c.late)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []alert.Type
 			for _, m := range server.Messages() {
-				event, err := wire.DecodeAlert(m.Data)
-				if err != nil {
-					t.Fatal(err)
-				}
+				event := must.Get(wire.DecodeAlert(m.Data))(t)
 				if event.NodeID != c.reading.NodeID || event.MessageID != "m1" || !event.Time.Equal(noon) || m.Attributes[wire.NodeIDAttribute] != event.NodeID {
 					t.Errorf("event %+v of %+v", event, c.reading)
 				}
@@ -142,59 +161,89 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestDetectPublishesWhatRulesNeed shows contract 9.10: one message, without an alert
-// unless a threshold is exceeded, of a reading that breaks a rule or whose node's rules
-// remember something, and the window with it.
-func TestDetectPublishesWhatRulesNeed(t *testing.T) {
+// TestDetectJudges shows contract 9.10: a reading is judged, with its window, once it breaks
+// a threshold or a rule, the node's rules have memory, or it comes late. Only thresholds
+// raise alerts.
+func TestDetectJudges(t *testing.T) {
 	t.Parallel()
 	dewPoint := incident.Rule{Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Enabled: true}
 	rate := incident.Rule{Quantity: incident.TemperatureRate, Direction: incident.Above, Limit: 20, Enabled: true}
 	window := reading.Window{Age: []float64{600, 300}, Temperature: []float64{20, 23}, Humidity: []float64{40, 40}}
 	for name, c := range map[string]struct {
-		status      store.SensorStatus
+		status      pipeline.SensorStatus
 		temperature float64
 		humidity    float64
-		messages    int
-		alert       alert.Type
-		window      bool
+		age         time.Duration
+		attempt     int
+		judged      bool
+		alerts      int
 	}{
-		"no rule but the thresholds":          {store.SensorStatus{}, 26, 40, 0, "", false},
-		"rules that it keeps":                 {store.SensorStatus{Rules: []incident.Rule{dewPoint}}, 26, 40, 0, "", false},
-		"a rule that it breaks":               {store.SensorStatus{Rules: []incident.Rule{dewPoint}}, 26, 60, 1, "", true},
-		"a rate that it breaks by the window": {store.SensorStatus{Rules: []incident.Rule{rate}}, 26, 40, 1, "", true},
-		"a rate that it keeps":                {store.SensorStatus{Rules: []incident.Rule{rate}}, 20, 40, 0, "", false},
-		"memory":                              {store.SensorStatus{Remembers: true}, 20, 40, 1, "", true},
-		"a threshold alone":                   {store.SensorStatus{}, 51, 40, 1, alert.Temperature, false},
-		"a threshold and memory":              {store.SensorStatus{Remembers: true}, 51, 40, 1, alert.Temperature, true},
+		"no rule but the thresholds":           {pipeline.SensorStatus{}, 26, 40, 0, 1, false, 0},
+		"within a rule":                        {pipeline.SensorStatus{Rules: []incident.Rule{dewPoint}}, 26, 40, 0, 1, false, 0},
+		"beyond a rule":                        {pipeline.SensorStatus{Rules: []incident.Rule{dewPoint}}, 26, 60, 0, 1, true, 0},
+		"a rate beyond its rule by the window": {pipeline.SensorStatus{Rules: []incident.Rule{rate}}, 26, 40, 0, 1, true, 0},
+		"a rate within its rule":               {pipeline.SensorStatus{Rules: []incident.Rule{rate}}, 20, 40, 0, 1, false, 0},
+		"memory":                               {pipeline.SensorStatus{Remembers: true}, 20, 40, 0, 1, true, 0},
+		"a threshold":                          {pipeline.SensorStatus{}, 51, 40, 0, 1, true, 1},
+		"both thresholds":                      {pipeline.SensorStatus{Remembers: true}, 51, 91, 0, 1, true, 2},
+		"quiet, a minute old":                  {pipeline.SensorStatus{}, 26, 40, time.Minute, 1, false, 0},
+		"quiet and late":                       {pipeline.SensorStatus{}, 26, 40, time.Minute + time.Second, 1, true, 0},
+		"quiet and delivered again":            {pipeline.SensorStatus{}, 26, 40, 0, 2, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			alerts, server := topic(t)
 			c.status.Owned, c.status.Thresholds = true, &alert.Thresholds{MaxTemperature: 50, MaxHumidity: 90}
-			d := detect.New(from, fakeStatuses{"n1": c.status}, alerts, nil, alert.Defaults(), logging.Discard(), nil)
-			data, err := wire.EncodeData(wire.Data{Reading: measured("n1", c.temperature, c.humidity), Recent: window})
-			if err != nil {
-				t.Fatal(err)
+			judge, defaults := &fakeJudge{}, alert.Thresholds{MaxTemperature: 60, MaxHumidity: 70}
+			d := detect.New(from, fakeStatuses{"n1": c.status}, alerts, judge, nil, defaults, logging.Discard(), nil)
+			r := measured("n1", c.temperature, c.humidity)
+			data := must.Get(wire.EncodeData(wire.Data{Reading: r, Recent: window}))(t)
+			published := noon.Add(c.age)
+			must.Do(t, d.Handle(t.Context(), push.Message{ID: "1", Data: data, PublishTime: published, DeliveryAttempt: c.attempt}))
+			if sent := server.Messages(); len(sent) != c.alerts {
+				t.Errorf("%d alerts", len(sent))
 			}
-			if err := d.Handle(t.Context(), push.Message{ID: "1", Data: data, PublishTime: noon}); err != nil {
-				t.Fatal(err)
+			var want []incidents.Judged
+			if c.judged {
+				want = []incidents.Judged{{Reading: r, Window: window, Arrived: published, Defaults: defaults}}
 			}
-			sent := server.Messages()
-			if len(sent) != c.messages {
-				t.Fatalf("%d messages", len(sent))
-			}
-			for _, m := range sent {
-				a, err := wire.DecodeAlert(m.Data)
-				if err != nil || a.Type != c.alert || a.Temperature != c.temperature || (a.Recent.Len() == 2) != c.window {
-					t.Errorf("%+v, %v", a, err)
-				}
+			if diff := cmp.Diff(want, judge.judged); diff != "" {
+				t.Errorf("judged (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestDetectPublishesFindings shows contract 9.10, 11.8.
-func TestDetectPublishesFindings(t *testing.T) {
+// TestProbeJudgesWhatWasPassedBy has the probe of each minute judge the readings that a race
+// left, and only that of the open channel. One that cannot be judged fails neither the probe
+// nor the others.
+func TestProbeJudgesWhatWasPassedBy(t *testing.T) {
+	t.Parallel()
+	for channel, want := range map[reading.Channel]int{reading.Open: 2, 7: 0} {
+		alerts, _ := topic(t)
+		judge := &fakeJudge{err: errAway, unjudged: []incidents.Judged{{Reading: measured("a", 20, 40), GatewayID: "gw-1"}, {Reading: measured("b", 21, 40)}}}
+		d := detect.New(channelOf{channel}, fakeStatuses{}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
+		must.Do(t, d.Handle(t.Context(), message(t, measured(reading.ProbeNodeID, 0, 0), noon)))
+		if len(judge.judged) != want {
+			t.Fatalf("channel %d: judged %+v", channel, judge.judged)
+		}
+		if want > 0 && (judge.judged[0].GatewayID != "gw-1" || !judge.judged[0].Arrived.Equal(noon) || judge.judged[0].Defaults != alert.Defaults()) {
+			t.Errorf("%+v", judge.judged[0])
+		}
+	}
+}
+
+// channelOf decodes a message as of a channel.
+type channelOf struct{ channel reading.Channel }
+
+func (c channelOf) Data(ctx context.Context, m push.Message) (wire.Data, origin.Source, error) {
+	data, source, err := from.Data(ctx, m)
+	data.Reading.Channel = c.channel
+	return data, source, err
+}
+
+// TestFindingsAreJudged shows contract 9.10, 11.8.
+func TestFindingsAreJudged(t *testing.T) {
 	t.Parallel()
 	holds := incident.Finding{
 		Kind: incident.KindAnomaly, Holds: true, Score: 3, Reason: "Unchanged for 52 min", Severity: incident.Warning, Quantity: incident.Temperature,
@@ -205,31 +254,28 @@ func TestDetectPublishesFindings(t *testing.T) {
 		remembers bool
 		err       error
 		want      []incident.Finding
-		messages  int
+		judged    int
 	}{
-		"nothing found":                   {found: []incident.Finding{over}},
-		"one holds":                       {found: []incident.Finding{over, holds}, want: []incident.Finding{holds}, messages: 1},
-		"one may end":                     {found: []incident.Finding{over, holds}, remembers: true, want: []incident.Finding{over, holds}, messages: 1},
-		"learning fails, and rules judge": {remembers: true, err: errAway, messages: 1},
+		"none holds, and there is no memory":  {found: []incident.Finding{over}},
+		"one holds":                           {found: []incident.Finding{over, holds}, want: []incident.Finding{holds}, judged: 1},
+		"one may end":                         {found: []incident.Finding{over, holds}, remembers: true, want: []incident.Finding{over, holds}, judged: 1},
+		"the observer fails, and rules judge": {remembers: true, err: errAway, judged: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			alerts, server := topic(t)
-			versions := map[int64]int64{4: 2}
-			statuses := fakeStatuses{"n1": {Owned: true, Remembers: c.remembers, Versions: versions}}
-			observer := &fakeObserver{found: slices.Clone(c.found), err: c.err}
-			d := detect.New(from, statuses, alerts, observer, alert.Defaults(), logging.Discard(), nil)
+			judge, observer := &fakeJudge{}, &fakeObserver{found: slices.Clone(c.found), err: c.err}
+			statuses := fakeStatuses{"n1": {Owned: true, Remembers: c.remembers}}
+			d := detect.New(from, statuses, alerts, judge, observer, alert.Defaults(), logging.Discard(), nil)
 			if err := d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon)); !errors.Is(err, c.err) {
 				t.Error(err)
 			}
-			sent := server.Messages()
-			if len(sent) != c.messages {
-				t.Fatalf("%d messages", len(sent))
+			if len(judge.judged) != c.judged || len(server.Messages()) != 0 {
+				t.Fatalf("judged %+v, raised %d alerts", judge.judged, len(server.Messages()))
 			}
-			for _, m := range sent {
-				a, err := wire.DecodeAlert(m.Data)
-				if diff := cmp.Diff(c.want, a.Findings); diff != "" || err != nil || !cmp.Equal(versions, a.Versions) {
-					t.Errorf("%+v, %v (-want +got):\n%s", a, err, diff)
+			for _, j := range judge.judged {
+				if diff := cmp.Diff(c.want, j.Findings); diff != "" {
+					t.Errorf("findings (-want +got):\n%s", diff)
 				}
 			}
 		})
@@ -241,10 +287,7 @@ func TestDetectPublishesFindings(t *testing.T) {
 func BenchmarkQuietReading(b *testing.B) {
 	var rules []incident.Rule
 	for _, preset := range []incident.Preset{incident.Recommended, incident.AllowableA1, incident.AllowableA2, incident.Rate} {
-		of, err := preset.Rules(incident.Scope{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		of := must.Get(preset.Rules(incident.Scope{}))(b)
 		rules = append(rules, of...)
 	}
 	var window reading.Window
@@ -252,83 +295,60 @@ func BenchmarkQuietReading(b *testing.B) {
 		window.Age = append(window.Age, float64((reading.MaxWindow-i)*30))
 		window.Temperature, window.Humidity = append(window.Temperature, 22), append(window.Humidity, 45)
 	}
-	data, err := wire.EncodeData(wire.Data{Reading: measured("n1", 22, 45), Recent: window})
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := must.Get(wire.EncodeData(wire.Data{Reading: measured("n1", 22, 45), Recent: window}))(b)
 	m := push.Message{ID: "1", Data: data, PublishTime: noon}
 	for name, statuses := range map[string]fakeStatuses{"rules=0": {"n1": {Owned: true}}, "rules=10": {"n1": {Owned: true, Rules: rules}}} {
 		b.Run(name, func(b *testing.B) {
-			d := detect.New(from, statuses, nil, nil, alert.Defaults(), logging.Discard(), nil) // without a publisher: nothing is to be said
+			d := detect.New(from, statuses, nil, nil, nil, alert.Defaults(), logging.Discard(), nil) // without a publisher: nothing is to be said
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := d.Handle(b.Context(), m); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, d.Handle(b.Context(), m))
 			}
 		})
 	}
 }
 
-// TestDetectDatesReadingsAsIngestDoes checks a hot reading stamped so long after
-// its message was published: the alert, and what is learnt from, have the date
-// under which ingest stores the reading. Contract 9.2.
-func TestDetectDatesReadingsAsIngestDoes(t *testing.T) {
-	t.Parallel()
-	const limit = 2 * time.Minute
-	for name, c := range map[string]struct{ ahead, want time.Duration }{
-		"below the limit":  {limit - time.Microsecond, limit - time.Microsecond},
-		"at the limit":     {limit, limit},
-		"above the limit":  {limit + time.Microsecond, 0},
-		"a century above":  {100 * 365 * 24 * time.Hour, 0},
-		"of six hours ago": {-6 * time.Hour, -6 * time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			alerts, server := topic(t)
-			var observer fakeObserver
-			d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
-			hot := measured("n1", 99, 20)
-			hot.Time = noon.Add(c.ahead)
-			if err := d.Handle(t.Context(), message(t, hot, noon)); err != nil {
-				t.Fatal(err)
-			}
-			want := noon.Add(c.want)
-			sent := server.Messages()
-			if len(sent) != 1 || len(observer.seen) != 1 {
-				t.Fatalf("%d alerts, learnt from %d readings", len(sent), len(observer.seen))
-			}
-			if event, err := wire.DecodeAlert(sent[0].Data); err != nil || !event.Time.Equal(want) {
-				t.Errorf("alert of %s, %v, want %s", event.Time, err, want)
-			}
-			if got := observer.seen[0].Reading.Time; !got.Equal(want) {
-				t.Errorf("learnt from a reading of %s, want %s", got, want)
-			}
-		})
-	}
-}
-
-// TestDetectIsRetriedWhenThresholdsAreUnavailable shows contract 9.8.
+// TestDetectIsRetriedWhenThresholdsAreUnavailable shows contract 9.10.
 func TestDetectIsRetriedWhenThresholdsAreUnavailable(t *testing.T) {
 	t.Parallel()
 	alerts, server := topic(t)
-	d := detect.New(from, fakeStatuses{}, alerts, nil, alert.Defaults(), logging.Discard(), nil)
+	judge := &fakeJudge{}
+	d := detect.New(from, fakeStatuses{}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
 	err := d.Handle(t.Context(), message(t, measured("untold", 99, 99), noon))
 	if !errors.Is(err, errAway) || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
-	if len(server.Messages()) != 0 {
-		t.Error("an event was published without thresholds")
+	if len(server.Messages()) != 0 || len(judge.judged) != 0 {
+		t.Error("an event was published, or the reading judged, without thresholds")
 	}
 }
 
-func TestDetectIsRetriedWhenAnAlertIsNotPublished(t *testing.T) {
+// TestFailureIsRetried fails the publication or the judgement: nothing is published, and the
+// message is delivered again. A reading that needs neither passes.
+func TestFailureIsRetried(t *testing.T) {
 	t.Parallel()
-	alerts, _ := topic(t, pstest.WithErrorInjection("Publish", codes.PermissionDenied, "not yours"))
-	var observer fakeObserver
-	d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
-	if err := d.Handle(t.Context(), message(t, measured("n1", 99, 20), noon)); err == nil || push.IsPermanent(err) {
-		t.Errorf("got %v", err)
+	for name, c := range map[string]struct {
+		options []pstest.ServerReactorOption
+		judge   error
+	}{
+		"topic alerts is away": {options: []pstest.ServerReactorOption{pstest.WithErrorInjection("Publish", codes.PermissionDenied, "not yours")}},
+		"PostgreSQL is away":   {judge: errAway},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alerts, server := topic(t, c.options...)
+			judge := &fakeJudge{err: c.judge}
+			d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
+			if err := d.Handle(t.Context(), message(t, measured("n1", 99, 20), noon)); err == nil || push.IsPermanent(err) {
+				t.Errorf("got %v", err)
+			}
+			if len(judge.judged) != 1 || len(server.Messages()) != 0 {
+				t.Errorf("judged %+v, raised %d alerts", judge.judged, len(server.Messages()))
+			}
+			if err := d.Handle(t.Context(), message(t, measured("n1", 21, 20), noon)); err != nil {
+				t.Errorf("a reading within its limits: %v", err)
+			}
+		})
 	}
 }
 
@@ -336,7 +356,7 @@ func TestDetectIsRetriedWhenThePredictionIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	alerts, _ := topic(t)
 	observer := fakeObserver{err: errAway}
-	d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, &observer, alert.Defaults(), logging.Discard(), nil)
+	d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, &fakeJudge{}, &observer, alert.Defaults(), logging.Discard(), nil)
 	if err := d.Handle(t.Context(), message(t, measured("n1", 20, 20), noon)); !errors.Is(err, errAway) || push.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
@@ -344,7 +364,7 @@ func TestDetectIsRetriedWhenThePredictionIsNotRecorded(t *testing.T) {
 
 func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
-	d := detect.New(from, fakeStatuses{}, nil, nil, alert.Defaults(), logging.Discard(), nil)
+	d := detect.New(from, fakeStatuses{}, nil, nil, nil, alert.Defaults(), logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","id":"m","temperature":999,"humidity":1}`} {
 		if err := d.Handle(t.Context(), push.Message{Data: []byte(data), PublishTime: noon}); !push.IsPermanent(err) {
 			t.Errorf("%q: %v", data, err)

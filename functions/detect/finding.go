@@ -2,7 +2,6 @@ package detect
 
 import (
 	"context"
-	"log/slog"
 	"math"
 	"slices"
 	"strconv"
@@ -11,35 +10,23 @@ import (
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
 )
 
-// forecastFor is how late a reading may come for a limit that it will pass to be of use
-// to anybody.
+// forecastFor bounds the age of a reading from which a limit is forecast.
 const forecastFor = 5 * time.Minute
 
 // rangeScore is the score of a value that the sensor cannot measure: once in a million
 // hours.
 const rangeScore = 6.0
 
-// Finder says of a reading what is unusual and which limit will be passed.
-type Finder struct {
-	rooms *surroundings
-	clock func() time.Time
-	log   *slog.Logger
-}
-
-// NewFinder returns a finder over the metadata database.
-func NewFinder(live LiveState, clock func() time.Time, log *slog.Logger) *Finder {
-	return &Finder{rooms: newSurroundings(live, clock, log), clock: clock, log: log}
-}
-
-// Find returns what holds of a reading, and while the sensor's rules remember something
-// what does not. Without the state of the room nothing can be judged.
-func (f *Finder) Find(ctx context.Context, data wire.Data, sensor store.SensorStatus, c *anomaly.Calibration, outOfRange bool) []incident.Finding {
+// find returns the findings that hold for a reading, and while the sensor's rules have memory
+// those that do not. Nothing is judged before the room was read once.
+func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus, c *anomaly.Calibration, outOfRange bool) []incident.Finding {
 	r := data.Reading
-	room, known := f.rooms.room(ctx, sensor, c)
+	room, known := d.rooms.room(ctx, sensor, c)
 	if !known {
 		return nil
 	}
@@ -50,16 +37,16 @@ func (f *Finder) Find(ctx context.Context, data wire.Data, sensor store.SensorSt
 		n = &roomNode{inside: true}
 		room.nodes[r.Node()] = n
 	}
-	w, by := data.Recent, store.ByWindow
+	w, by := data.Recent, learning.ByWindow
 	if w.Len() == 0 {
-		w, by = n.windowOf(r), store.ByLiveState
+		w, by = n.windowOf(r), learning.ByLiveState
 	}
 	n.learn(w, r, by)
 	var findings []incident.Finding
 	if found, judged := anomalyOf(n, w, r, sensor, c, outOfRange); judged && (found.Holds || sensor.Remembers) {
 		findings = append(findings, found)
 	}
-	if f.clock().Sub(r.Time) < forecastFor {
+	if d.clock().Sub(r.Time) < forecastFor {
 		if found, judged := passing(w, r, sensor, n.width); judged && (found.Holds || sensor.Remembers) {
 			findings = append(findings, found)
 		}
@@ -67,7 +54,7 @@ func (f *Finder) Find(ctx context.Context, data wire.Data, sensor store.SensorSt
 	return slices.DeleteFunc(findings, func(found incident.Finding) bool {
 		err := found.Validate()
 		if err != nil {
-			f.log.ErrorContext(ctx, "a finding that no incident can show", "node_id", r.NodeID, "error", err.Error())
+			d.log.ErrorContext(ctx, "a finding that no incident can show", "node_id", r.NodeID, "error", err.Error())
 		}
 		return err != nil
 	})
@@ -75,11 +62,11 @@ func (f *Finder) Find(ctx context.Context, data wire.Data, sensor store.SensorSt
 
 // anomalyOf judges how unusual a reading is for its node.
 func anomalyOf(
-	n *roomNode, w reading.Window, r reading.Reading, sensor store.SensorStatus, c *anomaly.Calibration, outOfRange bool,
+	n *roomNode, w reading.Window, r reading.Reading, sensor pipeline.SensorStatus, c *anomaly.Calibration, outOfRange bool,
 ) (found incident.Finding, judged bool) {
-	place := strconv.FormatInt(sensor.RoomID, 10)
+	room := strconv.FormatInt(sensor.RoomID, 10)
 	v := anomaly.Statistics(w, r, &n.Day, n.Around(r.Time, n.neighbours))
-	score := c.Score(r.NodeID, place, v)
+	score := c.Score(r.NodeID, room, v)
 	found = incident.Finding{Kind: incident.KindAnomaly}
 	alarm := anomaly.Alarm(sensor.Budget)
 	switch {
@@ -92,7 +79,7 @@ func anomalyOf(
 	case score <= alarm:
 		return found, score > 0
 	default:
-		reason := c.Explain(r.NodeID, place, r, v)
+		reason := c.Explain(r.NodeID, room, r, v)
 		found.Holds, found.Score, found.Cause, found.Reason = true, score, reason.Statistic.String(), reason.String()
 		found.Quantity, found.Value, found.Low, found.High = incident.Temperature, r.Temperature, reason.Low, reason.High
 		switch reason.Quantity {
@@ -108,7 +95,7 @@ func anomalyOf(
 
 // passing forecasts the lowest limit of the temperature that the node will pass: its
 // threshold, or a critical rule's.
-func passing(w reading.Window, r reading.Reading, sensor store.SensorStatus, width anomaly.Width) (found incident.Finding, judged bool) {
+func passing(w reading.Window, r reading.Reading, sensor pipeline.SensorStatus, width anomaly.Width) (found incident.Finding, judged bool) {
 	found = incident.Finding{Kind: incident.KindForecast}
 	if _, judged = anomaly.TrendOf(w, r, 0); !judged {
 		return found, false

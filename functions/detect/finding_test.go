@@ -18,7 +18,8 @@ import (
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -32,27 +33,27 @@ type site struct {
 	queries int
 	spans   []int64 // of slots, of each query
 	asked   func()  // called with each query
-	learned []store.Learned
+	learned []learning.Learned
 	width   float64
 	err     error
 }
 
 func (s *site) clock() time.Time { return s.now }
 
-func (s *site) RoomNodes(_ context.Context, _, room int64, named []string) (nodes []store.RoomNode, err error) {
+func (s *site) RoomNodes(_ context.Context, _, room int64, named []string) (nodes []learning.RoomNode, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, in := range s.rooms {
 		for _, n := range in {
 			if id == room || strings.Contains(strings.Join(named, " "), n.ID) {
-				nodes = append(nodes, store.RoomNode{Node: n, RoomID: id})
+				nodes = append(nodes, learning.RoomNode{Node: n, RoomID: id})
 			}
 		}
 	}
 	return nodes, s.err
 }
 
-func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int64) (all []store.NodeAir, err error) {
+func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int64) (all []learning.NodeAir, err error) {
 	if s.asked != nil {
 		s.asked()
 	}
@@ -61,30 +62,46 @@ func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int
 	s.queries++
 	s.spans = append(s.spans, until-from)
 	for _, n := range nodes {
-		a := store.NodeAir{Node: n, At: s.now.Add(-10 * time.Second), Interval: 30, Width: s.width}
+		a := learning.NodeAir{Node: n, At: s.now.Add(-10 * time.Second), Interval: 30, Width: s.width}
 		if s.silent[n.ID] {
 			a.At = s.now.Add(-time.Hour)
 		}
 		a.Temperature, a.Humidity = s.air(n.ID, a.At)
 		for slot := from; slot < until; slot++ {
 			t, h := s.air(n.ID, time.Unix((slot+1)*600-1, 0))
-			a.Slots = append(a.Slots, store.SlotAir{Slot: slot, Temperature: t, Humidity: h})
+			a.Slots, a.Temperatures, a.Humidities = append(a.Slots, slot), append(a.Temperatures, t), append(a.Humidities, h)
 		}
 		all = append(all, a)
 	}
 	return all, s.err
 }
 
-func (s *site) KeepLearned(_ context.Context, learned []store.Learned, _ float64) error {
+func (s *site) KeepLearned(_ context.Context, learned []learning.Learned, _ float64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.learned = append(s.learned, learned...)
 	return s.err
 }
 
-// unknownRooms is a finder whose database is away.
-func unknownRooms() *detect.Finder {
-	return detect.NewFinder(&site{err: errors.New("away")}, time.Now, logging.Discard())
+// metadata is the database: rooms of one source, predictions of another.
+type metadata struct {
+	detect.RoomStore
+	predictions
+}
+
+type predictions interface {
+	RecordDetection(ctx context.Context, n learning.NewPrediction) (bool, error)
+}
+
+// detector has the rules alone and the rooms of the site.
+func (s *site) detector() *detect.AnomalyDetector {
+	return detect.NewAnomalyDetector(detect.NoModels{}, metadata{RoomStore: s}, 1, s.clock, logging.Discard(), nil)
+}
+
+// withoutRooms has models and predictions; the state of rooms cannot be read.
+func withoutRooms(models detect.Models, kept predictions, every int) *detect.AnomalyDetector {
+	away := &site{err: errors.New("away")}
+	return detect.NewAnomalyDetector(models, metadata{away, kept}, every, time.Now, logging.Discard(), nil)
 }
 
 // calm is a room of so many nodes, each with its own offset, that sway together.
@@ -115,8 +132,8 @@ func (s *site) data(node string, window int) wire.Data {
 	return d
 }
 
-func sensorInRoom(remembers bool) store.SensorStatus {
-	return store.SensorStatus{
+func sensorInRoom(remembers bool) pipeline.SensorStatus {
+	return pipeline.SensorStatus{
 		Owned: true, CustomerID: 1, RoomID: 1, Budget: 1, Remembers: remembers,
 		Thresholds: &alert.Thresholds{MaxTemperature: 32, MaxHumidity: 90},
 	}
@@ -136,7 +153,7 @@ func ofKind(findings []incident.Finding, kind incident.Kind) (incident.Finding, 
 func TestFindingIsOfTheNodeThatLeavesItsNeighbours(t *testing.T) {
 	t.Parallel()
 	s := calm(8)
-	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f := s.detector()
 	c := anomaly.Calibrate(nil)
 	for _, remembers := range []bool{false, true} {
 		found, told := ofKind(f.Find(t.Context(), s.data("n003", 100), sensorInRoom(remembers), c, false), incident.KindAnomaly)
@@ -183,7 +200,7 @@ func TestFindingIsOfTheNodeThatLeavesItsNeighbours(t *testing.T) {
 func TestLimitIsForecast(t *testing.T) {
 	t.Parallel()
 	s := calm(8)
-	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f := s.detector()
 	c := anomaly.Calibrate(nil)
 	began := s.now
 	s.air = func(node string, at time.Time) (float64, float64) {
@@ -235,7 +252,7 @@ func TestLimitIsForecast(t *testing.T) {
 func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 	t.Parallel()
 	s := calm(10)
-	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f := s.detector()
 	c := anomaly.Calibrate(nil)
 	for range 3 {
 		var group sync.WaitGroup
@@ -248,7 +265,7 @@ func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 			})
 		}
 		group.Wait()
-		s.now = s.now.Add(detect.RoomAge)
+		s.now = s.now.Add(detect.RoomTTL)
 	}
 	if s.queries != 3 {
 		t.Errorf("%d queries for 1500 readings in a minute, want 3", s.queries)
@@ -261,7 +278,7 @@ func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 		t.Errorf("asked for %d slots, want the day at first and each hour, two each ten minutes: %d", s.spans, want)
 	}
 	// One reading waits for an answer, the others are judged by what was known.
-	s.now = s.now.Add(detect.RoomAge)
+	s.now = s.now.Add(detect.RoomTTL)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	s.asked = func() { close(asked); <-answer }
 	var waiting sync.WaitGroup
@@ -280,7 +297,7 @@ func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 	if _, judged := ofKind(f.Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false), incident.KindAnomaly); !judged {
 		t.Error("nothing is judged while the database is away")
 	}
-	if found := unknownRooms().Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false); len(found) > 0 {
+	if found := (&site{err: errors.New("away")}).detector().Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false); len(found) > 0 {
 		t.Errorf("judged without a state: %+v", found)
 	}
 }
@@ -309,7 +326,7 @@ func TestNeighboursAreThoseOfTheCalibration(t *testing.T) {
 			}
 			return temperature, humidity
 		}
-		f, c := detect.NewFinder(s, s.clock, logging.Discard()), anomaly.Calibrate(nil)
+		f, c := s.detector(), anomaly.Calibrate(nil)
 		if compared {
 			c = named
 		}
@@ -329,7 +346,7 @@ func TestRoomsThatWereHeardLastStay(t *testing.T) {
 	t.Parallel()
 	s := calm(5)
 	s.rooms[2], s.rooms[3] = []reading.Node{{ID: "n011"}, {ID: "n012"}, {ID: "n013"}}, []reading.Node{{ID: "n021"}, {ID: "n022"}, {ID: "n023"}}
-	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f := s.detector()
 	f.Bound(8)
 	c := anomaly.Calibrate(nil)
 	for i, visit := range []struct {
@@ -358,7 +375,7 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 		return usualAir(node, at)
 	}
 	s.air = stuck
-	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f := s.detector()
 	c := anomaly.Calibrate(nil)
 	found, _ := ofKind(f.Find(t.Context(), s.data("n003", 0), sensorInRoom(false), c, false), incident.KindAnomaly)
 	if !found.Holds || !strings.HasPrefix(found.Reason, "unchanged for ") {
@@ -373,20 +390,20 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 		return temperature, humidity
 	}
 	for window, step := range map[int]bool{0: false, 50: true} {
-		other := detect.NewFinder(s, s.clock, logging.Discard())
+		other := s.detector()
 		found, _ := ofKind(other.Find(t.Context(), s.data("n004", window), sensorInRoom(false), c, false), incident.KindAnomaly)
 		if !found.Holds || strings.Contains(found.Reason, "step") != step {
 			t.Errorf("25 °C more, with %d readings before: %+v", window, found)
 		}
 	}
 	s.air = stuck
-	for i, by := range []store.JudgedBy{store.ByLiveState, store.ByWindow} {
-		s.now = s.now.Add(detect.RoomAge)
+	for i, by := range []learning.JudgedBy{learning.ByLiveState, learning.ByWindow} {
+		s.now = s.now.Add(detect.RoomTTL)
 		f.Find(t.Context(), s.data("n003", 50), sensorInRoom(false), c, false)
 		if len(s.learned) != i+1 || s.learned[i].JudgedBy != by || s.learned[i].ID != "n003" {
 			t.Fatalf("learned %+v, want %s", s.learned, by)
 		}
-		s.now = s.now.Add(detect.RoomAge)
+		s.now = s.now.Add(detect.RoomTTL)
 	}
 }
 
@@ -395,7 +412,7 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 func TestWidthIsKept(t *testing.T) {
 	t.Parallel()
 	s := calm(8)
-	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f := s.detector()
 	c := anomaly.Calibrate(nil)
 	want, taught := 0.0, 0
 	for range 45 { // 22 minutes
@@ -429,7 +446,7 @@ func TestWidthIsKept(t *testing.T) {
 func TestRangeIsAFinding(t *testing.T) {
 	t.Parallel()
 	s := calm(3)
-	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f := s.detector()
 	d := s.data("n001", 40)
 	d.Reading.Humidity = 0
 	found, _ := ofKind(f.Find(t.Context(), d, sensorInRoom(false), anomaly.Calibrate(nil), true), incident.KindAnomaly)
@@ -446,7 +463,7 @@ func TestMemoryOfRooms(t *testing.T) { //nolint:paralleltest // it measures the 
 		room := int64(1 + i/inRoom)
 		s.rooms[room] = append(s.rooms[room], reading.Node{ID: fmt.Sprintf("node-%06d", i)})
 	}
-	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f := s.detector()
 	c := anomaly.Calibrate(nil)
 	heap := func() uint64 {
 		runtime.GC()
@@ -473,7 +490,7 @@ func TestMemoryOfRooms(t *testing.T) { //nolint:paralleltest // it measures the 
 // BenchmarkFind is what the statistics add to a reading of a node with eight neighbours.
 func BenchmarkFind(b *testing.B) {
 	s := calm(10)
-	f := detect.NewFinder(s, s.clock, logging.Discard())
+	f := s.detector()
 	c := anomaly.Calibrate(nil)
 	d, sensor := s.data("n003", reading.MaxWindow), sensorInRoom(false)
 	b.ReportAllocs()

@@ -10,11 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -23,41 +25,26 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // TestProcess runs the function against a metadata database and Pub/Sub.
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	program := functiontest.Build(t, "./serve")
+	program := functiontest.Build(t, "../serve")
 	database := pgtest.URL(t)
-	pool, err := pgxpool.New(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(t.Context(), database))(t)
 	defer pool.Close()
-	s := store.New(pool)
-	c, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	room, err := s.CreateRoom(t.Context(), c.ID, "room")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := pgtest.NewStores(pool)
+	c := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}))(t)
+	room := must.Get(s.CreateRoom(t.Context(), c.ID, "room"))(t)
 	for _, id := range []string{"strict", "gone"} {
-		if _, err := s.CreateSensor(t.Context(), c.ID, store.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.CreateSensor(t.Context(), c.ID, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}))(t)
 	}
-	if err := s.DeleteSensor(t.Context(), c.ID, "gone"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.DeleteSensor(t.Context(), c.ID, "gone"))
 	limit := 25.0
-	if _, err := s.SetThresholds(t.Context(), c.ID, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.SetThresholds(t.Context(), c.ID, &limit, nil))(t)
 	server := pubsubtest.Start(t)
 	pubsubtest.Topics(t, server, "test", "alerts", "data-dead-letter")
 	p := functiontest.Start(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=test", "DEAD_LETTER_TOPIC=data-dead-letter", "DATABASE_URL="+database,
 		"PUBSUB_EMULATOR_HOST="+server.Addr, "MAX_ALLOWED_TEMP=30", "ALERT_TOPIC=alerts")
 	now := time.Now()
 	for _, r := range []reading.Reading{
-		{NodeID: "strict", MessageID: "over the owner's limit", Time: now, Temperature: 26},
+		{NodeID: "strict", MessageID: "over the owner's limit", Time: now, Temperature: 26, Humidity: 40},
 		{NodeID: "strict", MessageID: "at the owner's limit", Time: now, Temperature: 25, Humidity: 40},
 		{NodeID: "strict", MessageID: "six hours late", Time: now.Add(-6 * time.Hour), Temperature: 99},
 		{NodeID: "gone", MessageID: "deleted", Time: now, Temperature: 99},
@@ -76,19 +63,20 @@ func TestProcess(t *testing.T) {
 		if m.Attributes[push.AttributeFunction] == "detect" {
 			continue // the malformed one
 		}
-		e, err := wire.DecodeAlert(m.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(wire.DecodeAlert(m.Data))(t)
 		raised = append(raised, e.MessageID)
 	}
 	if got := strings.Join(raised, ", "); got != "over the owner's limit, six hours late, over the default" {
 		t.Errorf("raised: %s", got)
 	}
+	found, err := s.Incidents(t.Context(), c.ID, incidents.IncidentQuery{Limit: 10})
+	if err != nil || len(found) != 1 || !found[0].Lasting || found[0].Peak != 26 {
+		t.Errorf("incidents %+v, %v: want one, of the threshold", found, err)
+	}
 	if got := p.Terminate(); got != 0 {
 		t.Errorf("exit %d\n%s", got, p.Output())
 	}
-	for _, text := range []string{`"alerts_published":3`, `"readings_ignored":1`, `"messages_dead_lettered":1`} {
+	for _, text := range []string{`"alerts_published":3`, `"readings_judged":4`, `"readings_ignored":1`, `"messages_dead_lettered":1`} {
 		if !strings.Contains(p.Output(), text) {
 			t.Errorf("no %s in the log:\n%s", text, p.Output())
 		}

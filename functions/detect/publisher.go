@@ -5,6 +5,7 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 
+	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/wire"
 )
@@ -15,9 +16,9 @@ const publishTimeout = 4 * time.Second
 
 // NewAlertPublisher publishes alerts to a Pub/Sub topic, through a client of
 // the caller's.
-func NewAlertPublisher(client *pubsub.Client, topic string) *publisher.Typed[wire.Alert] {
-	return publisher.NewTyped(client, topic, publishTimeout, func(a wire.Alert) ([]byte, map[string]string, error) {
-		data, err := wire.EncodeAlert(a)
-		return data, map[string]string{wire.NodeIDAttribute: a.NodeID}, err
+func NewAlertPublisher(client *pubsub.Client, topic string) *publisher.Typed[alert.Event] {
+	return publisher.NewTyped(client, topic, publishTimeout, func(e alert.Event) ([]byte, map[string]string, error) {
+		data, err := wire.EncodeAlert(e)
+		return data, map[string]string{wire.NodeIDAttribute: e.NodeID}, err
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,21 +19,22 @@ import (
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
 // concurrency is what an instance is deployed with.
 const concurrency = 80
 
-// BenchmarkInstance measures what one instance of ingest takes, over HTTP
-// through the Functions Framework, against the AppendRows protocol answered
-// after 5 and 50 ms, with rows of concurrent requests grouped and not. Beside
-// it stand an empty function, and one that does nothing for as long as an
-// append takes: no function that waits for its append can be faster.
+// BenchmarkInstance measures what one instance of ingest takes, over HTTP through the
+// Functions Framework, against the AppendRows protocol answered after 5 and 50 ms. Beside
+// it stand an empty function, and one that does nothing for as long as an append takes: no
+// function that waits for its append can be faster.
 func BenchmarkInstance(b *testing.B) {
 	body := message(b)
 	functions := map[string]http.HandlerFunc{
@@ -51,23 +53,17 @@ func BenchmarkInstance(b *testing.B) {
 			}
 			w.WriteHeader(http.StatusNoContent)
 		}
-		grouped, single := fmt.Sprintf("grouped/%s", latency), fmt.Sprintf("single/%s", latency)
-		functions[grouped] = instance(b, latency, 2*time.Millisecond)
-		functions[single] = instance(b, latency, 0)
-		names = append(names, idle, grouped, single)
+		ingesting := fmt.Sprintf("ingest/%s", latency)
+		functions[ingesting] = instance(b, latency)
+		names = append(names, idle, ingesting)
 	}
 	for name, handler := range functions {
-		if err := funcframework.RegisterHTTPFunctionContext(b.Context(), "/"+name, handler); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, funcframework.RegisterHTTPFunctionContext(b.Context(), "/"+name, handler))
 	}
-	address := freeAddress(b)
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		b.Fatal(err)
-	}
+	port := strconv.Itoa(tooltest.FreePort(b))
+	address := net.JoinHostPort("127.0.0.1", port)
 	// The framework cannot be stopped; it ends with the test's process.
-	go func() { _ = funcframework.StartHostPort(host, port) }()
+	go func() { _ = funcframework.StartHostPort("127.0.0.1", port) }()
 	awaitPort(b, address)
 	for _, name := range names {
 		b.Run(name, func(b *testing.B) {
@@ -80,22 +76,27 @@ func BenchmarkInstance(b *testing.B) {
 	}
 }
 
+// archiveAlone is the archive without PostgreSQL.
+type archiveAlone struct{ *bqreadings.Store }
+
+func (archiveAlone) Maintain(context.Context) error { return nil }
+
 // instance is the function as deployed, but for its settings and for a registry
 // that knows no deleted sensor.
-func instance(b *testing.B, latency, linger time.Duration) http.HandlerFunc {
+func instance(b *testing.B, latency time.Duration) http.HandlerFunc {
 	b.Helper()
 	server := bqtest.NewAppendServer(b)
 	server.Latency = latency
 	server.Discard = true
 	store, err := bqreadings.Open(b.Context(), "test", bqreadings.Config{
-		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Page: 1 << 30, Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30}, Linger: linger,
+		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
 		AppendTimeout: 5 * time.Second, Emulator: "127.0.0.1:1", StorageEmulator: server.Address(),
-	}, time.Now, logging.Discard())
+	}, logging.Discard())
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = store.Close() })
-	step := ingest.New(from, fakeStates{}, store, fakeDeleted{}, logging.Discard(), nil)
+	step := ingest.New(from, fakeStates{}, archiveAlone{store}, fakeDeleted{}, time.Now, logging.Discard(), nil)
 	host := function.NewHost("ingest", logging.Discard(), nil, time.Now, func(context.Context) (*function.Opened, error) {
 		return &function.Opened{Handle: step.Handle}, nil
 	})
@@ -113,15 +114,8 @@ func message(b *testing.B) []byte {
 		d.Recent.Temperature = append(d.Recent.Temperature, 21.5)
 		d.Recent.Humidity = append(d.Recent.Humidity, 41.2)
 	}
-	data, err := wire.EncodeData(d)
-	if err != nil {
-		b.Fatal(err)
-	}
-	body, err := push.Encode(push.Message{ID: "1", Data: data, PublishTime: d.Reading.Time})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return body
+	data := must.Get(wire.EncodeData(d))(b)
+	return must.Get(push.Encode(push.Message{ID: "1", Data: data, PublishTime: d.Reading.Time}))(b)
 }
 
 func request(path string, body []byte) []byte {
@@ -171,16 +165,6 @@ func load(b *testing.B, address string, request []byte, n int) []time.Duration {
 	clients.Wait()
 	b.StopTimer()
 	return slices.Concat(taken...)
-}
-
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 func awaitPort(tb testing.TB, address string) {

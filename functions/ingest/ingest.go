@@ -1,16 +1,15 @@
 // Package ingest is the function that stores readings. It takes a message of
 // topic data and answers when the reading is durable in the time-series table.
 //
-// It stores the reading of the message; the window of earlier readings beside it
-// is for detection. It ignores a reading of a deleted sensor, and stores nothing
-// while the metadata database cannot tell. It stores a reading of a node that nobody
-// has registered, so that a node that is plugged in before its registration loses
-// nothing. Storing a reading twice changes nothing, so every failure may be retried.
+// It stores the reading alone; the window of earlier readings in the message is for
+// detection. Readings of a deleted sensor are ignored; while the metadata database is
+// away, nothing is stored. Readings of an unregistered node are stored, so that a node
+// plugged in before its registration loses nothing. Storing a reading twice changes
+// nothing, so every failure may be retried.
 //
-// Whose a reading is and when it was, package origin says. The newest reading of each
-// node and its last day in slots of ten minutes are kept in the metadata database before
-// the reading is appended: while that is away nothing is, and hours of redelivery leave
-// no copies in the time-series table.
+// The newest reading of each node and its last day in slots of ten minutes are written to
+// the metadata database before the reading is appended: while that database is away nothing
+// is appended, and hours of redelivery leave no copies in the time-series table.
 package ingest
 
 import (
@@ -20,53 +19,104 @@ import (
 	"log/slog"
 	"time"
 
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/tracing"
 )
 
-// Readings is the time-series table. Append returns once the rows are durable.
+// Readings is the time-series table. Append returns once the rows are durable. Maintain
+// aggregates the hours that have left the raw days.
 type Readings interface {
 	Append(ctx context.Context, rows []reading.Reading) error
+	Maintain(ctx context.Context) error
 }
 
-// DeletedSensors reports whether a node's sensor is deleted now.
-type DeletedSensors interface {
-	Deleted(ctx context.Context, node reading.Node) (bool, error)
+// Sensors returns the sensor status of a node as it is now.
+type Sensors interface {
+	Current(ctx context.Context, node reading.Node) (pipeline.SensorStatus, error)
 }
 
-// Origin decodes a message and says where it comes from.
+// Origin decodes and authenticates a message.
 type Origin interface {
 	Reading(ctx context.Context, m push.Message) (reading.Reading, origin.Source, error)
 }
 
-// NodeStates keeps the newest reading of each node, and when that of the probe was
-// published, of which it returns how long ago that is. Its methods return when it is
-// durable.
+// NodeStates is the metadata database: the newest reading of each node, the channel of each
+// sensor, and when the newest reading of the probe was published. The methods return when
+// the write is durable.
 type NodeStates interface {
-	Keep(ctx context.Context, r store.NodeReading) error
-	KeepProbe(ctx context.Context, published time.Time) (time.Duration, error)
+	UpdateNodeStates(ctx context.Context, batch []pipeline.NodeReading) error
+	SignSensor(ctx context.Context, node reading.Node, at time.Time, gatewayID string) error
+	KeepProbe(ctx context.Context, published, received time.Time) error
 }
+
+// Bounds of a write to the metadata database.
+const (
+	maxStates    = 500 // of one statement
+	stateTimeout = 5 * time.Second
+)
 
 // Ingest is the function.
 type Ingest struct {
-	origin         Origin
-	states         NodeStates
-	readings       Readings
-	deletedSensors DeletedSensors
-	log            *slog.Logger
-	counters       *logmetrics.Counters
+	origin   Origin
+	states   NodeStates
+	updates  *coalesce.Group[pipeline.NodeReading, struct{}] // concurrent callers share a statement
+	readings Readings
+	sensors  Sensors
+	clock    func() time.Time
+	log      *slog.Logger
+	counters *logmetrics.Counters
 }
 
 // New returns the function. Nil counters count nothing.
 func New(
-	from Origin, states NodeStates, table Readings, deletedSensors DeletedSensors, log *slog.Logger, counters *logmetrics.Counters,
+	from Origin, states NodeStates, table Readings, sensors Sensors, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
 ) *Ingest {
-	return &Ingest{origin: from, states: states, readings: table, deletedSensors: deletedSensors, log: log, counters: counters}
+	update := func(ctx context.Context, batch []pipeline.NodeReading) ([]struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+		defer cancel()
+		return make([]struct{}, len(batch)), states.UpdateNodeStates(ctx, batch)
+	}
+	return &Ingest{
+		origin: from, states: states, updates: coalesce.New(update, coalesce.Options[pipeline.NodeReading]{MaxItems: maxStates}),
+		readings: table, sensors: sensors, clock: clock, log: log, counters: counters,
+	}
+}
+
+// handleProbe stores when a reading of the probe was published, and starts the maintenance
+// that is due each minute. A signed probe is the gateway's own: it only tests whether
+// Pub/Sub accepts its messages.
+func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, published time.Time) error {
+	if channel == reading.Open {
+		keepCtx, cancel := context.WithTimeout(ctx, stateTimeout)
+		defer cancel()
+		if err := i.states.KeepProbe(keepCtx, published, i.clock()); err != nil {
+			return err
+		}
+		// The service level objective is measured by this entry. Clocks differ.
+		i.log.InfoContext(ctx, "probe readable", "lateness_s", max(0, i.clock().Sub(published)).Seconds())
+		i.maintain(ctx)
+	}
+	i.counters.Add(ctx, "probes_received", 1)
+	return nil
+}
+
+// maintainTimeout bounds the work that one probe starts; the next one continues it.
+const maintainTimeout = 20 * time.Second
+
+// maintain maintains the time-series table each minute, since the probe comes each
+// minute. The probe itself does not fail by it: it measures how late readings are.
+func (i *Ingest) maintain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maintainTimeout)
+	defer cancel()
+	if err := i.readings.Maintain(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		i.log.ErrorContext(ctx, "hourly aggregates failed; retrying in a minute", "error", err.Error())
+	}
 }
 
 // Handle is the function's [push.HandleFunc].
@@ -79,30 +129,30 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 		return err
 	}
 	if r.NodeID == reading.ProbeNodeID {
-		// What an enrolled gateway signs only tells the gateway whether Pub/Sub takes it.
-		if r.Channel == reading.Open {
-			late, err := i.states.KeepProbe(ctx, m.PublishTime)
-			if err != nil {
-				return err
-			}
-			// By which the service level objective is measured.
-			i.log.InfoContext(ctx, "probe readable", "lateness_s", late.Seconds())
-		}
-		i.counters.Add(ctx, "probes_received", 1)
-		return nil
+		return i.handleProbe(ctx, r.Channel, m.PublishTime)
 	}
 	// Before the append: while the database is away, each attempt would otherwise leave
 	// another copy in the time-series table.
-	deleted, err := i.deletedSensors.Deleted(ctx, r.Node())
+	status, err := i.sensors.Current(ctx, r.Node())
 	if err != nil {
-		return fmt.Errorf("deleted-sensor check of %s: %w", r.NodeID, err)
+		return err
 	}
-	if deleted {
+	if status.Deleted {
 		i.log.InfoContext(ctx, "reading of a deleted sensor ignored", "node_id", r.NodeID, "reading_id", r.MessageID)
 		i.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	if err := i.states.Keep(ctx, store.NodeReading{Reading: r, GatewayID: source.GatewayID}); err != nil {
+	switch {
+	case r.Channel != reading.Open && status.Owned && !status.Signed:
+		signCtx, cancel := context.WithTimeout(ctx, stateTimeout)
+		defer cancel()
+		if err := i.states.SignSensor(signCtx, r.Node(), r.Time, source.GatewayID); err != nil {
+			return err
+		}
+	case r.Channel == reading.Open && status.Signed: // it is stored, and not the sensor's
+		i.counters.Add(ctx, "readings_beside_signed", 1)
+	}
+	if _, err := i.updates.Do(ctx, pipeline.NodeReading{Reading: r, GatewayID: source.GatewayID}); err != nil {
 		return fmt.Errorf("state of %s: %w", r.NodeID, err)
 	}
 	if err := i.readings.Append(ctx, []reading.Reading{r}); err != nil {

@@ -13,18 +13,20 @@ import (
 
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
-// fakeDeleted is what the step is told of deleted sensors.
+// fakeDeleted are deleted sensors, and those whose status cannot be read.
 type fakeDeleted map[string]error
 
-func (d fakeDeleted) Deleted(_ context.Context, node reading.Node) (bool, error) {
+func (d fakeDeleted) Current(_ context.Context, node reading.Node) (pipeline.SensorStatus, error) {
 	err, ok := d[node.ID]
-	return ok && err == nil, err
+	return pipeline.SensorStatus{Deleted: ok && err == nil}, err
 }
 
 // from decodes messages where no gateway is enrolled.
@@ -32,17 +34,18 @@ var from = origin.New(noGateways{}, time.Now, origin.Options{})
 
 type noGateways struct{}
 
-func (noGateways) GatewayKeys(context.Context, []string) (map[string]store.GatewayKey, error) {
+func (noGateways) GatewayKeys(context.Context, []string) (map[string]accounts.GatewayKey, error) {
 	return nil, nil
 }
 
 // fakeStates keep nothing, or fail.
 type fakeStates struct{ err error }
 
-func (s fakeStates) Keep(context.Context, store.NodeReading) error { return s.err }
-func (s fakeStates) KeepProbe(context.Context, time.Time) (time.Duration, error) {
-	return 0, s.err
+func (s fakeStates) UpdateNodeStates(context.Context, []pipeline.NodeReading) error { return s.err }
+func (s fakeStates) SignSensor(context.Context, reading.Node, time.Time, string) error {
+	return s.err
 }
+func (s fakeStates) KeepProbe(context.Context, time.Time, time.Time) error { return s.err }
 
 // keptProbes are the publish times of the probe's readings.
 type keptProbes struct {
@@ -51,9 +54,9 @@ type keptProbes struct {
 	published []time.Time
 }
 
-func (p *keptProbes) KeepProbe(_ context.Context, published time.Time) (time.Duration, error) {
+func (p *keptProbes) KeepProbe(_ context.Context, published, _ time.Time) error {
 	p.published = append(p.published, published)
-	return 1500 * time.Millisecond, nil
+	return nil
 }
 
 // fixedOrigin decodes every message to one reading.
@@ -80,10 +83,9 @@ func TestProbe(t *testing.T) {
 			t.Parallel()
 			var states keptProbes
 			var log bytes.Buffer
-			step := ingest.New(c.from, &states, &fakeReadings{}, fakeDeleted{}, logging.New(&log, slog.LevelInfo, ""), nil)
-			if err := step.Handle(t.Context(), push.Message{PublishTime: published}); err != nil {
-				t.Fatal(err)
-			}
+			clock := func() time.Time { return published.Add(1500 * time.Millisecond) }
+			step := ingest.New(c.from, &states, &fakeReadings{}, fakeDeleted{}, clock, logging.New(&log, slog.LevelInfo, ""), nil)
+			must.Do(t, step.Handle(t.Context(), push.Message{PublishTime: published}))
 			if diff := cmp.Diff(c.want, states.published); diff != "" {
 				t.Errorf("kept (-want +got):\n%s", diff)
 			}
@@ -95,10 +97,16 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// fakeReadings is a table that keeps rows, or fails.
+// fakeReadings is a table that holds rows, or fails.
 type fakeReadings struct {
-	rows []reading.Reading
-	err  error
+	rows       []reading.Reading
+	err        error
+	maintained int
+}
+
+func (k *fakeReadings) Maintain(context.Context) error {
+	k.maintained++
+	return k.err
 }
 
 func (k *fakeReadings) Append(_ context.Context, rows []reading.Reading) error {
@@ -108,7 +116,7 @@ func (k *fakeReadings) Append(_ context.Context, rows []reading.Reading) error {
 	return k.err
 }
 
-// TestIngest shows contract 4.6, 4.7 (no sensor of these nodes was ever created), 8.12, 9.8.
+// TestIngest shows contract 4.6 (no sensor of these nodes was ever created), 8.12, 9.10.
 func TestIngest(t *testing.T) {
 	t.Parallel()
 	errAway := errors.New("database is away")
@@ -130,6 +138,10 @@ func TestIngest(t *testing.T) {
 		"stores no window": {
 			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40,
 				"recent":{"age_s":[30],"temperature":[21],"humidity":[39]}}`,
+			want: []reading.Reading{stored},
+		},
+		"stores a reading whose window is malformed": {
+			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40,"recent":"x"}`,
 			want: []reading.Reading{stored},
 		},
 		"takes id for message_id and the publish time for a missing one": {
@@ -190,7 +202,7 @@ func TestIngest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			table := fakeReadings{err: c.fails}
-			step := ingest.New(from, fakeStates{c.away}, &table, fakeDeleted{"gone": nil, "untold": errAway}, logging.Discard(), nil)
+			step := ingest.New(from, fakeStates{c.away}, &table, fakeDeleted{"gone": nil, "untold": errAway}, time.Now, logging.Discard(), nil)
 			err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
 			if (err != nil) != c.refused || push.IsPermanent(err) != c.permanent {
 				t.Errorf("answered %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
@@ -29,10 +30,7 @@ func numbered(t *testing.T, n int) (push.Message, reading.Reading) {
 		NodeID: "n1", MessageID: fmt.Sprintf("m%d", n), Time: time.Date(2026, 11, 20, 12, 0, n, 0, time.UTC),
 		Temperature: 21.5, Humidity: 40,
 	}
-	data, err := wire.EncodeData(wire.Data{Reading: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(wire.EncodeData(wire.Data{Reading: r}))(t)
 	return push.Message{ID: r.MessageID, Data: data, PublishTime: r.Time}, r
 }
 
@@ -50,7 +48,7 @@ func deadLetter(t *testing.T) (server *pstest.Server, variable string) {
 // TestProcess starts the function as the buildpack does, against both tables.
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	program := functiontest.Build(t, "./serve")
+	program := functiontest.Build(t, "../serve")
 	t.Run("stores in PostgreSQL once", func(t *testing.T) {
 		t.Parallel()
 		database := pgtest.URL(t)

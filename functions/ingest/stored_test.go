@@ -5,16 +5,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
 // storedRows reads all readings of a database.
 func storedRows(t *testing.T, url string) []reading.Reading {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer func() { _ = conn.Close(t.Context()) }()
 	rows, err := conn.Query(t.Context(), `
 		SELECT customer_id, node_id, message_id, timestamp, temperature, humidity

@@ -21,13 +21,14 @@ import (
 	"coldaisle.dev/functions/storealert"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/function/functiontest"
-	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -37,27 +38,19 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 var noon = time.Now().UTC().Truncate(time.Hour).Add(2 * time.Hour)
 
 // owner makes a customer with sensors.
-func owner(t *testing.T, s *store.Store, name string, sensors ...string) (customer, room int64) {
+func owner(t *testing.T, s pgtest.Stores, name string, sensors ...string) (customer, room int64) {
 	t.Helper()
-	c, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := s.CreateRoom(t.Context(), c.ID, "room")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"}))(t)
+	r := must.Get(s.CreateRoom(t.Context(), c.ID, "room"))(t)
 	for _, id := range sensors {
 		sensor(t, s, c.ID, r.ID, id)
 	}
 	return c.ID, r.ID
 }
 
-func sensor(t *testing.T, s *store.Store, customer, room int64, id string) {
+func sensor(t *testing.T, s pgtest.Stores, customer, room int64, id string) {
 	t.Helper()
-	if _, err := s.CreateSensor(t.Context(), customer, store.NewSensor{ID: id, Name: id, Type: "T", RoomID: room}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.CreateSensor(t.Context(), customer, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room}))(t)
 }
 
 // event is a reading of a node so many seconds after noon that is too hot.
@@ -70,36 +63,27 @@ func event(node string, second int) alert.Event {
 
 func message(t *testing.T, e alert.Event) push.Message {
 	t.Helper()
-	data, err := wire.EncodeAlert(wire.Alert{Event: e})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(wire.EncodeAlert(e))(t)
 	return push.Message{ID: "1", Data: data, PublishTime: noon}
 }
 
-func history(t *testing.T, s *store.Store, customer int64) []store.Alert {
+func history(t *testing.T, s pgtest.Stores, customer int64) []incidents.Alert {
 	t.Helper()
-	all, err := s.AlertHistory(t.Context(), customer, store.AlertQuery{Limit: 500})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return must.Get(s.AlertHistory(t.Context(), customer, incidents.AlertQuery{Limit: 500}))(t)
 }
 
 // TestAlertIsStoredOnceForItsOwner shows contract 6.6.
 func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	t.Parallel()
-	s := store.New(pgtest.New(t))
+	s := pgtest.NewStores(pgtest.New(t))
 	customer, _ := owner(t, s, "customer1", "n1")
 	other, _ := owner(t, s, "customer2", "n2")
-	step := storealert.New(s, alert.Defaults(), logging.Discard(), nil)
+	step := storealert.New(s, logging.Discard(), nil)
 	both := alert.Exceeded(reading.Reading{NodeID: "n1", MessageID: "m", Time: noon, Temperature: 55.2, Humidity: 61}, alert.Defaults())
 	handle := func() {
 		t.Helper()
 		for _, e := range both {
-			if err := step.Handle(t.Context(), message(t, e)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, step.Handle(t.Context(), message(t, e)))
 		}
 	}
 	handle()
@@ -117,9 +101,7 @@ func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("alerts (-want +got):\n%s", diff)
 	}
-	if _, err := s.AcknowledgeAlert(t.Context(), customer, stored[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.AcknowledgeAlert(t.Context(), customer, stored[0].ID))(t)
 	handle() // redelivered: no second record, no acknowledgement undone
 	if again := history(t, s, customer); len(again) != 2 || !again[0].Acknowledged {
 		t.Errorf("after redelivery: %+v", again)
@@ -132,12 +114,10 @@ func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 // TestAlertWithoutOwnerIsIgnored shows contract 6.6.
 func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 	t.Parallel()
-	s := store.New(pgtest.New(t))
+	s := pgtest.NewStores(pgtest.New(t))
 	customer, room := owner(t, s, "customer1", "gone")
-	step := storealert.New(s, alert.Defaults(), logging.Discard(), nil)
-	if err := s.DeleteSensor(t.Context(), customer, "gone"); err != nil {
-		t.Fatal(err)
-	}
+	step := storealert.New(s, logging.Discard(), nil)
+	must.Do(t, s.DeleteSensor(t.Context(), customer, "gone"))
 	for _, node := range []string{"gone", "nobody"} {
 		if err := step.Handle(t.Context(), message(t, event(node, 1))); err != nil {
 			t.Errorf("%s: %v", node, err)
@@ -157,7 +137,7 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 
 func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
-	step := storealert.New(nil, alert.Defaults(), logging.Discard(), nil)
+	step := storealert.New(nil, logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","message_id":"m","timestamp":"2026-11-20T12:00:00Z","alert_type":"smoke"}`} {
 		if err := step.Handle(t.Context(), push.Message{Data: []byte(data)}); !push.IsPermanent(err) {
 			t.Errorf("%q: %v", data, err)
@@ -171,7 +151,6 @@ type flakyStore struct {
 	alerts storealert.Alerts
 	mu     sync.Mutex
 	chance *rand.Rand
-	judged map[string]bool // readings, by their message id
 }
 
 var errInjected = errors.New("injected")
@@ -182,7 +161,7 @@ func (u *flakyStore) dice() int {
 	return u.chance.IntN(20)
 }
 
-func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (store.AlertOutcome, error) {
+func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (incidents.AlertOutcome, error) {
 	dice := u.dice()
 	if dice == 0 {
 		return 0, errInjected
@@ -194,31 +173,16 @@ func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (store.Aler
 	return outcome, err
 }
 
-// Judge notes the reading; what judging stores is the business of package store.
-func (u *flakyStore) Judge(_ context.Context, j store.Judged) error {
-	dice := u.dice()
-	if dice == 0 {
-		return errInjected
-	}
-	u.mu.Lock()
-	u.judged[j.MessageID] = true
-	u.mu.Unlock()
-	if dice == 1 {
-		return errInjected
-	}
-	return nil
-}
-
 // TestRedelivery delivers events in disorder, some twice, through a step that fails
 // at every tenth, until each is accepted: exactly one alert each.
 func TestRedelivery(t *testing.T) {
 	t.Parallel()
 	const events = 5000
 	pool := pgtest.New(t)
-	s := store.New(pool)
+	s := pgtest.NewStores(pool)
 	owner(t, s, "customer1", "n1")
-	flaky := &flakyStore{alerts: s, chance: rand.New(rand.NewPCG(1, 1)), judged: map[string]bool{}}
-	step := storealert.New(flaky, alert.Defaults(), logging.Discard(), nil)
+	flaky := &flakyStore{alerts: s, chance: rand.New(rand.NewPCG(1, 1))}
+	step := storealert.New(flaky, logging.Discard(), nil)
 	var deliveries []int
 	for i := range events {
 		deliveries = append(deliveries, i)
@@ -248,83 +212,21 @@ func TestRedelivery(t *testing.T) {
 	if got := count(t, pool); got != events {
 		t.Errorf("%d alerts of %d events", got, events)
 	}
-	if got := len(flaky.judged); got != events {
-		t.Errorf("%d readings were judged of %d", got, events)
-	}
-}
-
-// TestIncidentOfAMessage delivers an excursion: what breaks a threshold with an alert,
-// what breaks only another rule, and what ends both, without. Each is delivered twice.
-// It shows contract 11.1 and 9.10.
-func TestIncidentOfAMessage(t *testing.T) {
-	t.Parallel()
-	s := store.New(pgtest.New(t))
-	customer, _ := owner(t, s, "customer1", "n1")
-	rule, err := s.CreateRule(t.Context(), customer, incident.Rule{
-		Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, For: time.Minute, Severity: incident.Warning, Enabled: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defaults := alert.Thresholds{MaxTemperature: 30, MaxHumidity: 90}
-	step := storealert.New(s, defaults, logging.Discard(), nil)
-	readingAt := func(second int, temperature float64) reading.Reading {
-		return reading.Reading{
-			NodeID: "n1", MessageID: fmt.Sprintf("m%d", second), Time: noon.Add(time.Duration(second) * time.Second), Temperature: temperature, Humidity: 40,
-		}
-	}
-	for _, m := range []wire.Alert{
-		{Event: alert.OfReading(readingAt(0, 28))},
-		{Event: alert.Exceeded(readingAt(60, 31), defaults)[0]},
-		{Event: alert.OfReading(readingAt(120, 20)), Recent: reading.Window{Age: []float64{30}, Temperature: []float64{33}, Humidity: []float64{40}}},
-	} {
-		data, err := wire.EncodeAlert(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if err := step.Handle(t.Context(), push.Message{ID: "1", Data: data, PublishTime: m.Time.Add(time.Second)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if stored := history(t, s, customer); len(stored) != 1 {
-		t.Errorf("alerts: %+v", stored)
-	}
-	incidents, err := s.Incidents(t.Context(), customer, store.IncidentQuery{Limit: 10})
-	if err != nil || len(incidents) != 2 {
-		t.Fatalf("%+v, %v", incidents, err)
-	}
-	for _, i := range incidents {
-		start := noon.Add(time.Minute)
-		if i.RuleID == rule.ID {
-			start = noon
-		}
-		// The peak is of a reading that no message of its own told of.
-		if !i.StartTime.Equal(start) || !i.EndTime.Equal(noon.Add(2*time.Minute)) || i.Lasting || i.Peak != 33 || i.Resolution != "cleared" {
-			t.Errorf("%+v", i)
-		}
-	}
 }
 
 func count(t *testing.T, pool *pgxpool.Pool) (n int) {
 	t.Helper()
-	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM alerts WHERE NOT acknowledged`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM alerts WHERE NOT acknowledged`).Scan(&n))
 	return n
 }
 
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	program := functiontest.Build(t, "./serve")
+	program := functiontest.Build(t, "../serve")
 	database := pgtest.URL(t)
-	pool, err := pgxpool.New(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(t.Context(), database))(t)
 	defer pool.Close()
-	owner(t, store.New(pool), "customer1", "n1")
+	owner(t, pgtest.NewStores(pool), "customer1", "n1")
 	server := pubsubtest.Start(t)
 	pubsubtest.Topics(t, server, "test", "alerts-dead-letter")
 	p := functiontest.Start(t, program, "FUNCTION_TARGET=storealert", "PROJECT_ID=test", "DATABASE_URL="+database,
@@ -355,17 +257,15 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestProbe has the database asked and nothing stored, and logs how late alerts are.
+// TestProbe sends the probe through the insert, which stores no row, and reads its lateness from the log.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	var log bytes.Buffer
-	step := storealert.New(store.New(pool), alert.Defaults(), slog.New(slog.NewJSONHandler(&log, nil)), nil)
+	step := storealert.New(pgtest.NewStores(pool), slog.New(slog.NewJSONHandler(&log, nil)), nil)
 	published := time.Now().Add(-90 * time.Second)
 	probe := alert.Event{NodeID: reading.ProbeNodeID, MessageID: "scheduler", Time: published, Type: alert.Temperature, Value: 1, Temperature: 1}
-	if err := step.Handle(t.Context(), message(t, probe)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, step.Handle(t.Context(), message(t, probe)))
 	var logged struct {
 		Msg      string
 		Lateness float64 `json:"lateness_s"`

@@ -3,15 +3,13 @@ package train
 import (
 	"errors"
 
-	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/readings/backend"
 )
 
 // Config is what the function reads from its environment, besides what all
 // functions do.
 type Config struct {
-	Database cloudsql.Config
-	Backend  backend.Config
+	Backend backend.Config
 	// ModelBucket is where models are kept.
 	ModelBucket string `env:"MODEL_BUCKET,required,notEmpty"`
 	// Rows is how many readings a run learns from at most, of all nodes together.
@@ -23,7 +21,7 @@ const maxRows = 500_000
 
 // Validate implements config.Validator.
 func (c Config) Validate() error {
-	errs := []error{c.Database.Validate(), c.Backend.Validate()}
+	errs := []error{c.Backend.Validate()}
 	if c.Rows < 1 || c.Rows > maxRows {
 		errs = append(errs, errors.New("TRAINING_ROWS must be between 1 and 500000"))
 	}

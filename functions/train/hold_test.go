@@ -15,7 +15,7 @@ import (
 func TestClaimIsRenewed(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	runs := store.New(pool)
+	runs := pgtest.NewStores(pool)
 	var run int64
 	if err := pool.QueryRow(t.Context(), `INSERT INTO model_training_runs (triggered_by) VALUES ('manual') RETURNING id`).Scan(&run); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -14,52 +13,51 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/anomaly"
-	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
 )
 
 const (
 	day = 24 * time.Hour
-	// daysKept is how many days of hours a calibration is made of.
+	// daysKept is the number of days that a calibration is made of.
 	daysKept = anomaly.Hours / 24
-	// calibrationsKept is how many calibrations of a customer are kept, to go back to.
+	// calibrationsKept is the number of a customer's calibrations that are kept for a roll-back.
 	calibrationsKept = 7
-	// maxTogether is how many nodes are read at a time, with two days of readings each:
-	// some 250 MB. They come room after room, and neighbours are found among them.
+	// maxTogether bounds the nodes that are read at a time, with two days of readings each:
+	// some 250 MB. Nodes are in the order of rooms, and neighbours are found among those read.
 	maxTogether = 512
-	// tick is how often what is known of neighbours is renewed, as in detection.
+	// tick is the interval at which neighbours are refreshed, as in detection.
 	tick = 30 * time.Second
 
 	hoursPrefix       = "hours_"
 	calibrationPrefix = "calibration_"
 )
 
-// refresh makes today's calibration of each customer who has none yet. What fails with one
-// customer is tried again with the next delivery, in which the others are done.
+// refresh makes today's calibration of each customer who has none yet. The next delivery
+// retries the customers that failed.
 func (t *Train) refresh(ctx context.Context) error {
 	today := t.clock().UTC().Truncate(day)
 	customers, err := t.runs.CustomersWithSensors(ctx)
 	if err != nil {
 		return err
 	}
-	var faults []error
+	var errs []error
 	for _, customer := range customers {
 		if err := t.calibrate(ctx, customer, today); err != nil {
-			faults = append(faults, fmt.Errorf("calibration of customer %d: %w", customer, err))
+			errs = append(errs, fmt.Errorf("calibration of customer %d: %w", customer, err))
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// calibrate makes a customer's calibration of the days before today. The hours of a day are
-// an artifact, which is made once: only days without one are read. What people judged right
-// is left out afterwards, so that a verdict may come, or change, weeks later.
+// calibrate makes a customer's calibration from the days before today. The hours of a day are
+// an artifact: only days without one are read. Episodes that people judged right are left
+// out afterwards, so that a verdict may come, or change, weeks later.
 func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) error {
 	name := calibrationPrefix + today.Format("20060102")
 	manifest, err := t.models.Manifest(ctx, customer)
@@ -74,7 +72,7 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 	if err != nil {
 		return err
 	}
-	past, heard := make([]anomaly.NodeHours, len(nodes)), make([][]time.Time, len(nodes))
+	past, heard := make([]anomaly.NodeHours, len(nodes)), make([][]anomaly.PastHour, len(nodes))
 	places := make(map[string]int, len(nodes))
 	for i, n := range nodes {
 		past[i] = anomaly.NodeHours{Node: n.ID, Room: strconv.FormatInt(n.RoomID, 10)}
@@ -93,20 +91,14 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 				past[i].Neighbours = n.Neighbours
 				for hour, h := range n.Hours {
 					if !h.Silent() { // the share that verdicts may take is of what was heard
-						past[i].Hours = append(past[i].Hours, h)
-						heard[i] = append(heard[i], start.Add(time.Duration(hour)*time.Hour))
+						heard[i] = append(heard[i], anomaly.PastHour{Start: start.Add(time.Duration(hour) * time.Hour), Hour: h})
 					}
 				}
 			}
 		}
 	}
 	for i := range past {
-		healthy := anomaly.Healthy(heard[i], right[past[i].Node])
-		next := 0
-		past[i].Hours = slices.DeleteFunc(past[i].Hours, func(anomaly.Hour) bool {
-			next++
-			return !healthy[next-1]
-		})
+		past[i].Hours = anomaly.Healthy(heard[i], right[past[i].Node])
 	}
 	if err := t.models.PublishCalibration(ctx, customer, name, anomaly.Calibrate(past)); err != nil {
 		return err
@@ -137,7 +129,7 @@ func (d dayHours) MarshalBinary() ([]byte, error) {
 }
 
 // hoursOf returns the hours of a day, from the artifact where there is one.
-func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []store.PlacedNode, start time.Time) (dayHours, error) {
+func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []learning.PlacedNode, start time.Time) (dayHours, error) {
 	name := hoursPrefix + start.Format("20060102")
 	content, err := t.models.Artifact(ctx, customer, name)
 	if err == nil {
@@ -172,37 +164,26 @@ func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []store.Place
 	return hours, nil
 }
 
-// playing is a node whose readings are played.
-type playing struct {
-	anomaly.Live
+// player is a node whose two days are played.
+type player struct {
+	anomaly.Player
 
-	series     []reading.Reading
-	next       int
-	window     func() (int, reading.Window, bool)
 	neighbours []*anomaly.Live
 	hours      [24]anomaly.Hour
 }
 
 // replay plays two days of nodes as detection saw them and returns the hours of the second.
-func replay(nodes []store.PlacedNode, series map[string][]reading.Reading, start time.Time) []anomaly.NodeHours {
-	first := anomaly.SlotOf(start.Add(-day))
-	all, placed := make([]*playing, len(nodes)), make([]anomaly.Placed, len(nodes))
+func replay(nodes []learning.PlacedNode, series map[string][]reading.Reading, start time.Time) []anomaly.NodeHours {
+	first, last := anomaly.SlotOf(start.Add(-day)), anomaly.SlotOf(start.Add(day))
+	all, placed := make([]player, len(nodes)), make([]anomaly.Placed, len(nodes))
 	for i, n := range nodes {
-		p := &playing{series: series[n.ID]}
 		var stop func()
-		p.window, stop = iter.Pull2(features.Windows(p.series))
+		all[i].Player, stop = anomaly.NewPlayer(series[n.ID])
 		defer stop()
-		slots := make([]float32, 2*day/anomaly.SlotWidth)
-		for j := range slots {
-			slots[j] = float32(math.NaN())
+		for j := range all[i].hours {
+			all[i].hours[j] = anomaly.Quiet()
 		}
-		for _, r := range p.series {
-			slots[anomaly.SlotOf(r.Time)-first] = float32(r.Temperature)
-		}
-		for j := range p.hours {
-			p.hours[j] = anomaly.Quiet()
-		}
-		all[i], placed[i] = p, anomaly.Placed{Node: n.ID, Room: strconv.FormatInt(n.RoomID, 10), Slots: slots}
+		placed[i] = anomaly.Placed{Room: strconv.FormatInt(n.RoomID, 10), Slots: anomaly.Temperatures(series[n.ID], first, last)}
 	}
 	past := make([]anomaly.NodeHours, len(nodes))
 	for i, neighbours := range anomaly.Neighbours(placed) {
@@ -213,28 +194,27 @@ func replay(nodes []store.PlacedNode, series map[string][]reading.Reading, start
 		}
 	}
 	for now := start.Add(-day); now.Before(start.Add(day)); now = now.Add(tick) {
-		for _, p := range all {
-			p.advance(now, start)
+		for i := range all {
+			all[i].advance(now, start)
 		}
 	}
-	for i, p := range all {
-		past[i].Hours = p.hours[:]
+	for i := range all {
+		past[i].Hours = all[i].hours[:]
 	}
 	return past
 }
 
-// advance takes the readings of one tick.
-func (p *playing) advance(now, start time.Time) {
+// advance plays the readings of one tick.
+func (p *player) advance(now, start time.Time) {
 	var around anomaly.Surroundings
-	for known := false; p.next < len(p.series) && p.series[p.next].Time.Before(now.Add(tick)); p.next++ {
-		r := p.series[p.next]
-		_, w, _ := p.window()
-		if !r.Time.Before(start) {
-			if !known {
-				around, known = p.Around(now, p.neighbours), true
-			}
-			p.hours[int(r.Time.Sub(start)/time.Hour)].Add(anomaly.Statistics(w, r, &p.Day, around))
+	known := false
+	p.Play(now.Add(tick), func(w reading.Window, r reading.Reading) {
+		if r.Time.Before(start) {
+			return
 		}
-		p.Hear(r)
-	}
+		if !known {
+			around, known = p.Around(now, p.neighbours), true
+		}
+		p.hours[int(r.Time.Sub(start)/time.Hour)].Add(anomaly.Statistics(w, r, &p.Day, around))
+	})
 }

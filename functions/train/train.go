@@ -35,13 +35,14 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/tracing"
 	"coldaisle.dev/shared/wire"
 )
 
 const (
 	// historySpan is the span of readings that a run reads. Older readings say little
-	// about a room today, and each day costs BigQuery a scan.
+	// about a room today, and each day costs a scan.
 	historySpan = 4 * 7 * 24 * time.Hour
 	// minReadingsPerNode is the fewest readings of a node that are asked for: an hour.
 	minReadingsPerNode = 120
@@ -51,7 +52,7 @@ const (
 	maxOldVerdicts = 200
 	// claimRenewal is the interval at which a claim is renewed. Two renewals may fail
 	// before the claim expires.
-	claimRenewal = store.ClaimTime / 3
+	claimRenewal = learning.ClaimTime / 3
 	// failTimeout bounds the statement that marks a run as failed.
 	failTimeout = 5 * time.Second
 	// maxParallelReads is the number of ranges of readings that are read at a time.
@@ -60,15 +61,15 @@ const (
 
 // RunStore is the metadata database.
 type RunStore interface {
-	ClaimRun(ctx context.Context, id int64) (store.Claim, error)
-	RenewRun(ctx context.Context, c store.Claim) error
-	UnusedVerdicts(ctx context.Context, customerID int64, limit int) ([]store.Verdict, error)
-	UsedVerdicts(ctx context.Context, customerID int64, limit int) ([]store.Verdict, error)
-	PlacedNodes(ctx context.Context, customerID int64) ([]store.PlacedNode, error)
+	ClaimRun(ctx context.Context, id int64) (learning.Claim, error)
+	RenewRun(ctx context.Context, c learning.Claim) error
+	UnusedVerdicts(ctx context.Context, customerID int64, limit int) ([]learning.Verdict, error)
+	UsedVerdicts(ctx context.Context, customerID int64, limit int) ([]learning.Verdict, error)
+	PlacedNodes(ctx context.Context, customerID int64) ([]learning.PlacedNode, error)
 	RightEpisodes(ctx context.Context, customerID int64, since time.Time) (map[string][]anomaly.Episode, error)
 	CustomersWithSensors(ctx context.Context) ([]int64, error)
-	CompleteRun(ctx context.Context, c store.Claim, result store.TrainingResult) (store.TrainingRun, error)
-	FailRun(ctx context.Context, c store.Claim, message string) (store.TrainingRun, error)
+	CompleteRun(ctx context.Context, c learning.Claim, result learning.TrainingResult) (learning.TrainingRun, error)
+	FailRun(ctx context.Context, c learning.Claim, message string) (learning.TrainingRun, error)
 }
 
 // Readings is the time-series table.
@@ -85,13 +86,13 @@ type Train struct {
 	rows     int
 	clock    func() time.Time
 	log      *slog.Logger
-	tally    *logmetrics.Counters
+	counters *logmetrics.Counters
 }
 
-// New returns the step, which learns from so many rows at most. A nil tally
-// counts nothing.
-func New(runs RunStore, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counts *logmetrics.Counters) *Train {
-	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, tally: counts}
+// New returns the step, which learns from so many rows at most. Nil counters count
+// nothing.
+func New(runs RunStore, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters) *Train {
+	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, counters: counters}
 }
 
 // Handle is the step's [push.HandleFunc].
@@ -117,35 +118,35 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 		return err
 	}
 	held, release := keepClaim(ctx, t.runs, claim, claimRenewal)
-	fault := t.run(held, claim)
-	if lost := context.Cause(held); fault != nil && errors.Is(lost, store.ErrRunEnded) {
-		fault = lost
+	failed := t.run(held, claim)
+	if lost := context.Cause(held); failed != nil && errors.Is(lost, store.ErrRunEnded) {
+		failed = lost
 	}
 	release()
 	// A run takes many times what the function needs until the next, which may be
 	// weeks away.
 	debug.FreeOSMemory()
-	if fault == nil {
-		t.tally.Add(ctx, "runs_completed", 1)
+	if failed == nil {
+		t.counters.Add(ctx, "runs_completed", 1)
 		return nil
 	}
-	if errors.Is(fault, store.ErrRunEnded) { // somebody else has it meanwhile
+	if errors.Is(failed, store.ErrRunEnded) { // somebody else has it meanwhile
 		return nil
 	}
 	// The run's own context may be what has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failTimeout)
 	defer cancel()
-	t.tally.Add(ctx, "runs_failed", 1)
-	t.log.ErrorContext(ctx, "training run failed", "training_run_id", claim.RunID, "error", fault.Error())
-	if _, err := t.runs.FailRun(ctx, claim, failureMessage(fault)); err != nil && !errors.Is(err, store.ErrRunEnded) {
-		return errors.Join(fault, err)
+	t.counters.Add(ctx, "runs_failed", 1)
+	t.log.ErrorContext(ctx, "training run failed", "training_run_id", claim.RunID, "error", failed.Error())
+	if _, err := t.runs.FailRun(ctx, claim, failureMessage(failed)); err != nil && !errors.Is(err, store.ErrRunEnded) {
+		return errors.Join(failed, err)
 	}
 	return nil
 }
 
 // keepClaim renews a claim every so often until it is released. The context that it
 // returns ends when the claim is void, with [store.ErrRunEnded] for its cause.
-func keepClaim(ctx context.Context, runs RunStore, claim store.Claim, every time.Duration) (held context.Context, release func()) {
+func keepClaim(ctx context.Context, runs RunStore, claim learning.Claim, every time.Duration) (held context.Context, release func()) {
 	held, end := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
@@ -165,17 +166,14 @@ func keepClaim(ctx context.Context, runs RunStore, claim store.Claim, every time
 	return held, func() { end(nil); renewing.Wait() }
 }
 
-// errShared is the fault of a run that a version before began for all customers together.
-var errShared = errors.New("models are made for each customer now; start a run of your own")
-
 // failureMessage is what a person is told of a failed run.
-func failureMessage(fault error) string {
+func failureMessage(err error) string {
 	switch {
-	case errors.Is(fault, learn.ErrTooFewRows), errors.Is(fault, errShared):
-		return fault.Error()
-	case errors.Is(fault, modelstore.ErrConflict):
+	case errors.Is(err, learn.ErrTooFewRows):
+		return err.Error()
+	case errors.Is(err, modelstore.ErrConflict):
 		return "other models were published while this run trained; start it again"
-	case errors.Is(fault, context.DeadlineExceeded), errors.Is(fault, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return "the run took too long; lower TRAINING_ROWS or give the function more CPU, then start it again"
 	default:
 		// The cause, with names of hosts and tables, is in the log.
@@ -183,10 +181,7 @@ func failureMessage(fault error) string {
 	}
 }
 
-func (t *Train) run(ctx context.Context, claim store.Claim) error {
-	if claim.CustomerID == modelstore.Shared {
-		return errShared
-	}
+func (t *Train) run(ctx context.Context, claim learning.Claim) error {
 	now := t.clock()
 	verdicts, err := t.runs.UnusedVerdicts(ctx, claim.CustomerID, maxVerdicts)
 	if err != nil {
@@ -225,7 +220,7 @@ func (t *Train) run(ctx context.Context, claim store.Claim) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.runs.CompleteRun(ctx, claim, store.TrainingResult{
+	_, err = t.runs.CompleteRun(ctx, claim, learning.TrainingResult{
 		TrainingDataCount: result.Rows, Metrics: metrics, ModelVersion: published.Version(), Used: verdicts,
 	})
 	if err != nil {
@@ -283,91 +278,71 @@ func collect(all iter.Seq2[reading.Reading, error], most int) (nodes []learn.Nod
 	return nodes, rows, nil
 }
 
-// verdictSpan is verdicts of one node whose windows overlap: read at once.
-type verdictSpan struct {
-	verdicts []store.Verdict
-	indices  []int // in the list that was asked for
-}
-
-// judged finds the readings that verdicts are about, with their windows, oldest
-// first. Readings that are no more, and predictions of other models, teach
-// nothing.
-func (t *Train) judged(ctx context.Context, verdicts []store.Verdict) ([]learn.Labelled, error) {
-	found := make([]*learn.Labelled, len(verdicts))
+// judged finds the readings that verdicts are about, with their windows, oldest first.
+// Readings that are gone, and predictions of other models, teach nothing.
+func (t *Train) judged(ctx context.Context, verdicts []learning.Verdict) ([]learn.Labelled, error) {
+	stretches := stretchesOf(verdicts)
+	found := make([][]learn.Labelled, len(stretches))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxParallelReads)
-	for _, s := range stretches(verdicts) {
-		group.Go(func() error { return t.readWindows(ctx, s, found) })
+	for i, s := range stretches {
+		group.Go(func() (err error) {
+			found[i], err = t.readWindows(ctx, s)
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("readings of verdicts: %w", err)
 	}
-	var all []learn.Labelled
-	for _, j := range found {
-		if j != nil {
-			all = append(all, *j)
-		}
-	}
+	all := slices.Concat(found...)
 	slices.SortStableFunc(all, func(a, b learn.Labelled) int { return a.Reading.Time.Compare(b.Reading.Time) })
 	return all, nil
 }
 
 const windowSpan = time.Duration(reading.MaxWindowAge * float64(time.Second))
 
-func stretches(verdicts []store.Verdict) []verdictSpan {
-	order := make([]int, 0, len(verdicts))
-	for i, v := range verdicts {
-		if v.MessageID != "" {
-			order = append(order, i)
-		}
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(
-			cmp.Compare(verdicts[a].SensorID, verdicts[b].SensorID), cmp.Compare(verdicts[a].Channel, verdicts[b].Channel),
-			verdicts[a].Time.Compare(verdicts[b].Time))
+// stretchesOf groups the verdicts of one node whose windows overlap: they are read at once.
+func stretchesOf(verdicts []learning.Verdict) (stretches [][]learning.Verdict) {
+	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v learning.Verdict) bool { return v.MessageID == "" })
+	slices.SortFunc(verdicts, func(a, b learning.Verdict) int {
+		return cmp.Or(cmp.Compare(a.SensorID, b.SensorID), cmp.Compare(a.Channel, b.Channel), a.Time.Compare(b.Time))
 	})
-	var all []verdictSpan
-	for _, i := range order {
-		v := verdicts[i]
-		last := len(all) - 1
-		if last >= 0 {
-			previous := all[last].verdicts[len(all[last].verdicts)-1]
-			if previous.Channel == v.Channel && previous.SensorID == v.SensorID && v.Time.Sub(previous.Time) <= windowSpan {
-				all[last].verdicts, all[last].indices = append(all[last].verdicts, v), append(all[last].indices, i)
+	first := 0
+	for i := range verdicts {
+		if i+1 < len(verdicts) {
+			v, next := verdicts[i], verdicts[i+1]
+			if v.Channel == next.Channel && v.SensorID == next.SensorID && next.Time.Sub(v.Time) <= windowSpan {
 				continue
 			}
 		}
-		all = append(all, verdictSpan{verdicts: []store.Verdict{v}, indices: []int{i}})
+		stretches, first = append(stretches, verdicts[first:i+1]), i+1
 	}
-	return all
+	return stretches
 }
 
-// readWindows reads a stretch and puts each verdict's reading into its place.
-func (t *Train) readWindows(ctx context.Context, s verdictSpan, found []*learn.Labelled) error {
-	start, end := s.verdicts[0].Time.Add(-windowSpan), s.verdicts[len(s.verdicts)-1].Time.Add(reading.Precision)
+// readWindows reads the judged readings of a stretch.
+func (t *Train) readWindows(ctx context.Context, stretch []learning.Verdict) (found []learn.Labelled, err error) {
+	node := readings.NodeRef{ID: stretch[0].SensorID, Visible: []reading.Span{{Channel: stretch[0].Channel}}}
+	start, end := stretch[0].Time.Add(-windowSpan), stretch[len(stretch)-1].Time.Add(reading.Precision)
 	var series []reading.Reading
-	for r, err := range t.readings.Range(ctx, readings.NodeRef{ID: s.verdicts[0].SensorID, Visible: []reading.Span{{Channel: s.verdicts[0].Channel}}}, start, end) {
+	for r, err := range t.readings.Range(ctx, node, start, end) {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		series = append(series, r)
 	}
-	wanted := map[reading.Identity]int{}
-	for at, v := range s.verdicts {
-		wanted[reading.Reading{Channel: v.Channel, NodeID: v.SensorID, MessageID: v.MessageID, Time: reading.TruncateTime(v.Time)}.Identity()] = at
+	wanted := map[reading.Identity]learning.Verdict{}
+	for _, v := range stretch {
+		wanted[reading.Reading{Channel: v.Channel, NodeID: v.SensorID, MessageID: v.MessageID, Time: reading.TruncateTime(v.Time)}.Identity()] = v
 	}
 	for i, w := range features.Windows(series) {
-		at, ok := wanted[series[i].Identity()]
-		if !ok {
-			continue
-		}
-		v := s.verdicts[at]
-		found[s.indices[at]] = &learn.Labelled{
-			Reading: series[i], Anomalous: v.Anomalous(),
-			Window: reading.Window{
-				Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity),
-			},
+		if v, ok := wanted[series[i].Identity()]; ok {
+			delete(wanted, series[i].Identity())
+			found = append(found, learn.Labelled{
+				Reading: series[i], Anomalous: v.Anomalous(),
+				Window: reading.Window{Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity)},
+			})
 		}
 	}
-	return nil
+	return found, nil
 }

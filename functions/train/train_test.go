@@ -19,7 +19,6 @@ import (
 	"google.golang.org/api/option"
 
 	"coldaisle.dev/functions/train"
-	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
@@ -28,15 +27,15 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/wire"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// plant is a database, a bucket and the step between them.
-type plant struct {
-	*store.Store
+// fixture is a database, a bucket and the step between them.
+type fixture struct {
+	pgtest.Stores
 
 	t              *testing.T
 	pool           *pgxpool.Pool
@@ -52,12 +51,12 @@ type plant struct {
 // began is when all plants begin, so that two may be compared.
 var began = reading.TruncateTime(time.Now().Add(-time.Minute))
 
-func newPlant(t *testing.T, readings int) *plant {
+func newFixture(t *testing.T, readings int) *fixture {
 	t.Helper()
-	p := &plant{t: t, pool: pgtest.New(t), now: began}
-	p.Store = store.New(p.pool)
+	p := &fixture{t: t, pool: pgtest.New(t), now: began}
+	p.Stores = pgtest.NewStores(p.pool)
 	clock := func() time.Time { return p.now }
-	p.table = pgreadings.New(p.pool, clock)
+	p.table = pgreadings.New(p.pool, nil, clock)
 	p.customer, p.room = p.newCustomer("annaanna", "n1")
 	var err error
 	if p.server, err = fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}); err != nil {
@@ -70,24 +69,19 @@ func newPlant(t *testing.T, readings int) *plant {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.bucket.Close() })
-	p.step = train.New(p.Store, p.table, p.bucket, 5000, clock, logging.Discard(), nil)
+	p.step = train.New(p.Stores, p.table, p.bucket, 5000, clock, logging.Discard(), nil)
 	for i := range readings {
-		p.series = append(p.series, reading.Reading{
-			NodeID: "n1", MessageID: "m", Time: p.now.Add(time.Duration(i-readings) * 30 * time.Second),
-			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
-		})
+		p.series = append(p.series, wave("n1", p.now.Add(time.Duration(i-readings)*30*time.Second), i))
 		if i%37 == 36 {
 			p.series[i].Temperature += 6
 		}
 	}
-	if err := p.table.Append(t.Context(), p.series); err != nil {
-		t.Fatal(err)
-	}
+	p.store(p.series)
 	return p
 }
 
 // newCustomer is a customer with sensors in one room, who hold their ids for ever.
-func (p *plant) newCustomer(name string, sensors ...string) (customer, room int64) {
+func (p *fixture) newCustomer(name string, sensors ...string) (customer, room int64) {
 	p.t.Helper()
 	if err := p.pool.QueryRow(p.t.Context(), `
 		WITH c AS (
@@ -104,39 +98,33 @@ func (p *plant) newCustomer(name string, sensors ...string) (customer, room int6
 	return customer, room
 }
 
-func (p *plant) sensor(customer, room int64, id string) {
+func (p *fixture) sensor(customer, room int64, id string) {
 	p.t.Helper()
-	if _, err := p.pool.Exec(p.t.Context(), `
-		INSERT INTO sensors (node_id, customer_id, room_id, name, type) VALUES ($1, $2, $3, $1, 'DHT22')`, id, customer, room); err != nil {
-		p.t.Fatal(err)
-	}
+	p.exec(`INSERT INTO sensors (node_id, customer_id, room_id, name, type) VALUES ($1, $2, $3, $1, 'DHT22')`, id, customer, room)
+	p.exec(`UPDATE open_holds SET held_from = '-infinity'`)
 }
 
 // judge records a verdict on every thirty-seventh reading, which is odd, and on
 // one in ten others.
-func (p *plant) judge() (verdicts int) {
+func (p *fixture) judge() (verdicts int) {
 	p.t.Helper()
 	for i, r := range p.series {
 		odd := i%37 == 36
 		if i < 10 || (!odd && i%10 != 0) {
 			continue
 		}
-		_, err := p.pool.Exec(p.t.Context(), `
+		p.exec(`
 			INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, anomaly_predicted, feedback)
-			VALUES ($1, $2, $3, $4, 'ok')`,
-			r.NodeID, r.Time, r.MessageID, odd)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+			VALUES ($1, $2, $3, $4, 'ok')`, r.NodeID, r.Time, r.MessageID, odd)
 		verdicts++
 	}
 	return verdicts
 }
 
 // begin begins a run.
-func (p *plant) begin() (run int64) { return p.beginOf(p.customer) }
+func (p *fixture) begin() (run int64) { return p.beginOf(p.customer) }
 
-func (p *plant) beginOf(customer int64) (run int64) {
+func (p *fixture) beginOf(customer int64) (run int64) {
 	p.t.Helper()
 	if err := p.pool.QueryRow(p.t.Context(),
 		`INSERT INTO model_training_runs (triggered_by, customer_id) VALUES ('manual', $1) RETURNING id`, customer).Scan(&run); err != nil {
@@ -145,9 +133,9 @@ func (p *plant) beginOf(customer int64) (run int64) {
 	return run
 }
 
-func (p *plant) deliver(ctx context.Context, run int64) error {
+func (p *fixture) deliver(ctx context.Context, run int64) error {
 	p.t.Helper()
-	data, err := wire.EncodeRetraining(wire.Retraining{TrainingRunID: run, TriggeredBy: store.TriggeredManually, RequestedAt: p.now})
+	data, err := wire.EncodeRetraining(wire.Retraining{TrainingRunID: run, TriggeredBy: learning.TriggeredManually, RequestedAt: p.now})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -155,7 +143,7 @@ func (p *plant) deliver(ctx context.Context, run int64) error {
 }
 
 // ended delivers a request and returns the run as it ended.
-func (p *plant) ended(run int64) (store.TrainingRun, learn.Metrics) {
+func (p *fixture) ended(run int64) (learning.TrainingRun, learn.Metrics) {
 	p.t.Helper()
 	if err := p.deliver(p.t.Context(), run); err != nil {
 		p.t.Fatal(err)
@@ -173,7 +161,56 @@ func (p *plant) ended(run int64) (store.TrainingRun, learn.Metrics) {
 	return found, m
 }
 
-func (p *plant) used() (n int) {
+// live is the manifest in use.
+func (p *fixture) live() modelstore.Manifest {
+	p.t.Helper()
+	manifest, err := p.bucket.Manifest(p.t.Context(), p.customer)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return manifest
+}
+
+func (p *fixture) artifact(name string) []byte {
+	p.t.Helper()
+	content, err := p.bucket.Artifact(p.t.Context(), p.customer, name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return content
+}
+
+// refresh delivers the daily request.
+func (p *fixture) refresh() {
+	p.t.Helper()
+	if err := p.step.Handle(p.t.Context(), push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`)}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// store appends readings of the table.
+func (p *fixture) store(rows []reading.Reading) {
+	p.t.Helper()
+	if err := p.table.Append(p.t.Context(), rows); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *fixture) exec(statement string, arguments ...any) {
+	p.t.Helper()
+	if _, err := p.pool.Exec(p.t.Context(), statement, arguments...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wave is a reading of a node whose values come and go with n.
+func wave(node string, at time.Time, n int) reading.Reading {
+	return reading.Reading{
+		NodeID: node, MessageID: "m", Time: at, Temperature: 20 + math.Sin(float64(n)/9), Humidity: 40 + math.Cos(float64(n)/7),
+	}
+}
+
+func (p *fixture) used() (n int) {
 	p.t.Helper()
 	if err := p.pool.QueryRow(p.t.Context(), `SELECT count(*) FROM prediction_feedback WHERE used_in_training`).Scan(&n); err != nil {
 		p.t.Fatal(err)
@@ -183,19 +220,19 @@ func (p *plant) used() (n int) {
 
 func TestRuns(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1500)
+	p := newFixture(t, 1500)
 	run, m := p.ended(p.begin())
-	if run.Status != store.RunCompleted || *run.TrainingDataCount < 1000 || *run.ValidatedDataCount != 0 || !m.Anomaly.Published || m.Anomaly.F1 != nil {
+	if run.Status != learning.RunCompleted || *run.TrainingDataCount < 1000 || *run.ValidatedDataCount != 0 || !m.Anomaly.Published || m.Anomaly.F1 != nil {
 		t.Fatalf("first run: %+v, %+v", run, m)
 	}
-	if first, err := p.bucket.Manifest(t.Context(), p.customer); err != nil || first.Version() != *run.ModelVersion {
-		t.Errorf("the manifest names %s, %v, the run %s", first.Version(), err, *run.ModelVersion)
+	if first := p.live(); first.Version() != *run.ModelVersion {
+		t.Errorf("the manifest names %s, the run %s", first.Version(), *run.ModelVersion)
 	}
 
 	p.now = p.now.Add(time.Second)
 	verdicts := p.judge()
 	run, m = p.ended(p.begin())
-	if run.Status != store.RunCompleted || *run.ValidatedDataCount != verdicts || m.Anomaly.F1 == nil || *m.Anomaly.F1 < 0.8 || p.used() != verdicts {
+	if run.Status != learning.RunCompleted || *run.ValidatedDataCount != verdicts || m.Anomaly.F1 == nil || *m.Anomaly.F1 < 0.8 || p.used() != verdicts {
 		t.Fatalf("after %d verdicts, %d of them used: %+v, %+v", verdicts, p.used(), run, m)
 	}
 
@@ -210,20 +247,16 @@ func TestRuns(t *testing.T) {
 // which object storage would refuse.
 func TestTwoRunsInOneSecond(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1500)
+	p := newFixture(t, 1500)
 	p.ended(p.begin())
-	first, err := p.bucket.Manifest(t.Context(), p.customer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := p.live()
 	p.judge()
 	run, m := p.ended(p.begin()) // by the same clock
-	if run.Status != store.RunCompleted || !m.Anomaly.Published {
+	if run.Status != learning.RunCompleted || !m.Anomaly.Published {
 		t.Fatalf("%+v, %+v", run, m)
 	}
-	second, err := p.bucket.Manifest(t.Context(), p.customer)
-	if err != nil || second.Detector <= first.Detector || second.Version() != *run.ModelVersion {
-		t.Errorf("in use is %s, %v, before was %s, the run says %s", second.Version(), err, first.Version(), *run.ModelVersion)
+	if second := p.live(); second.Detector <= first.Detector || second.Version() != *run.ModelVersion {
+		t.Errorf("in use is %s, before was %s, the run says %s", second.Version(), first.Version(), *run.ModelVersion)
 	}
 }
 
@@ -232,44 +265,33 @@ func TestTwoRunsInOneSecond(t *testing.T) {
 // close enough to one another. Contract 7.10.
 func TestNothingIsPublishedWithoutVerdicts(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 1500)
+	p := newFixture(t, 1500)
 	p.ended(p.begin())
-	live, err := p.bucket.Manifest(t.Context(), p.customer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := p.live()
 	p.now = p.now.Add(time.Hour)
-	if _, err := p.pool.Exec(t.Context(), `DELETE FROM sensor_data.readings WHERE message_id = 'm'`); err != nil {
-		t.Fatal(err)
-	}
+	p.exec(`DELETE FROM sensor_data.readings WHERE message_id = 'm'`)
 	sparse := make([]reading.Reading, 700)
 	for i := range sparse {
-		sparse[i] = reading.Reading{
-			NodeID: "n1", MessageID: "m", Time: p.now.Add(time.Duration(i-len(sparse)) * time.Minute),
-			Temperature: 30 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
-		}
+		sparse[i] = wave("n1", p.now.Add(time.Duration(i-len(sparse))*time.Minute), i)
 	}
-	if err := p.table.Append(t.Context(), sparse); err != nil {
-		t.Fatal(err)
-	}
+	p.store(sparse)
 	run, m := p.ended(p.begin())
-	if run.Status != store.RunCompleted || m.Anomaly.Published || m.Forecasting.Published ||
+	if run.Status != learning.RunCompleted || m.Anomaly.Published || m.Forecasting.Published ||
 		!strings.Contains(m.Anomaly.Reason, "the live detector stays") || !strings.Contains(m.Forecasting.Reason, "the live forecaster stays") {
 		t.Errorf("%+v, %+v", run, m)
 	}
-	after, err := p.bucket.Manifest(t.Context(), p.customer)
-	if err != nil || after != live || *run.ModelVersion != live.Version() {
-		t.Errorf("in use is %+v, %v, before was %+v, the run says %s", after, err, live, *run.ModelVersion)
+	if after := p.live(); after != live || *run.ModelVersion != live.Version() {
+		t.Errorf("in use is %+v, before was %+v, the run says %s", after, live, *run.ModelVersion)
 	}
 }
 
 // TestFailures shows contract 7.10 for a run with too few readings.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	few := newPlant(t, 100)
+	few := newFixture(t, 100)
 	verdicts := few.judge()
 	run, _ := few.ended(few.begin())
-	if run.Status != store.RunFailed || run.ErrorMessage == nil || !strings.Contains(*run.ErrorMessage, "too few readings") {
+	if run.Status != learning.RunFailed || run.ErrorMessage == nil || !strings.Contains(*run.ErrorMessage, "too few readings") {
 		t.Errorf("of 100 readings: %+v", run)
 	}
 	if few.used() != 0 || verdicts == 0 {
@@ -277,11 +299,11 @@ func TestFailures(t *testing.T) {
 	}
 
 	// A machine that is busy may need the two seconds before it asks for the bucket.
-	var away *plant
+	var away *fixture
 	var id int64
 	var err error
 	for patience := 2 * time.Second; patience < 5*time.Minute; patience *= 5 {
-		away = newPlant(t, 800)
+		away = newFixture(t, 800)
 		away.server.Stop()
 		id = away.begin()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -294,7 +316,7 @@ func TestFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run, err := away.TrainingRun(t.Context(), away.customer, id); err != nil || run.Status != store.RunFailed || run.ErrorMessage == nil {
+	if run, err := away.TrainingRun(t.Context(), away.customer, id); err != nil || run.Status != learning.RunFailed || run.ErrorMessage == nil {
 		t.Errorf("without a bucket: %+v, %v", run, err)
 	}
 
@@ -305,7 +327,7 @@ func TestFailures(t *testing.T) {
 		t.Errorf("unknown run: %v", err)
 	}
 	// While another instance trains, the request is delivered again later.
-	taken := newPlant(t, 10)
+	taken := newFixture(t, 10)
 	id = taken.begin()
 	if _, err := taken.ClaimRun(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -319,27 +341,19 @@ func TestFailures(t *testing.T) {
 // is mended by the next run.
 func TestDamagedModelsAreReplaced(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 800)
+	p := newFixture(t, 800)
 	p.ended(p.begin())
-	live, err := p.bucket.Manifest(t.Context(), p.customer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	object, err := p.server.GetObject("models", fmt.Sprintf("models/%d/%s.bin", p.customer, live.Detector))
+	object, err := p.server.GetObject("models", fmt.Sprintf("models/%d/%s.bin", p.customer, p.live().Detector))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.server.CreateObject(fakestorage.Object{ObjectAttrs: object.ObjectAttrs, Content: object.Content[:100]})
 	p.now = p.now.Add(time.Second)
 	run, m := p.ended(p.begin())
-	if run.Status != store.RunCompleted || !m.Anomaly.Published || !m.Forecasting.Published {
+	if run.Status != learning.RunCompleted || !m.Anomaly.Published || !m.Forecasting.Published {
 		t.Errorf("%+v, %+v", run, m)
 	}
-	next, err := p.bucket.Manifest(t.Context(), p.customer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := p.bucket.Load(t.Context(), p.customer, next); err != nil {
+	if _, _, err := p.bucket.Load(t.Context(), p.customer, p.live()); err != nil {
 		t.Error(err)
 	}
 }
@@ -348,24 +362,19 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 // them, as the default does above 700 nodes.
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 0)
+	p := newFixture(t, 0)
 	const nodes = 20
 	var rows []reading.Reading
 	for node := range nodes {
 		p.sensor(p.customer, p.room, fmt.Sprintf("n%d", node+2))
 		for i := range 100 {
-			rows = append(rows, reading.Reading{
-				NodeID: fmt.Sprintf("n%d", node+2), MessageID: "m", Time: p.now.Add(time.Duration(i-100) * 30 * time.Second),
-				Temperature: 20 + math.Sin(float64(node+i)/9), Humidity: 40 + math.Cos(float64(i)/7),
-			})
+			rows = append(rows, wave(fmt.Sprintf("n%d", node+2), p.now.Add(time.Duration(i-100)*30*time.Second), node+i))
 		}
 	}
-	if err := p.table.Append(t.Context(), rows); err != nil {
-		t.Fatal(err)
-	}
+	p.store(rows)
 	for _, limit := range []int{7 * nodes, nodes / 2} {
-		p.step = train.New(p.Store, p.table, p.bucket, limit, func() time.Time { return p.now }, logging.Discard(), nil)
-		if run, _ := p.ended(p.begin()); run.Status != store.RunCompleted || *run.TrainingDataCount < 1000 {
+		p.step = train.New(p.Stores, p.table, p.bucket, limit, func() time.Time { return p.now }, logging.Discard(), nil)
+		if run, _ := p.ended(p.begin()); run.Status != learning.RunCompleted || *run.TrainingDataCount < 1000 {
 			t.Errorf("of %d nodes with %d rows asked for: %+v", nodes, limit, run)
 		}
 	}
@@ -377,7 +386,7 @@ func TestManyNodes(t *testing.T) {
 func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 	t.Parallel()
 	artifacts := func(noise float64) (all [][]byte) {
-		p := newPlant(t, 1000)
+		p := newFixture(t, 1000)
 		bruno, _ := p.newCustomer("brunobruno", "b1", "b2")
 		var rows []reading.Reading
 		for i, r := range p.series {
@@ -386,15 +395,11 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 				rows = append(rows, r)
 			}
 		}
-		if err := p.table.Append(t.Context(), rows); err != nil {
-			t.Fatal(err)
-		}
+		p.store(rows)
 		p.judge()
-		if _, err := p.pool.Exec(t.Context(), `
+		p.exec(`
 			INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, anomaly_predicted, feedback)
-			SELECT node_id, timestamp, message_id, $1 = 0, 'not_ok' FROM sensor_data.readings WHERE node_id = 'b1' ORDER BY timestamp LIMIT 300`, noise); err != nil {
-			t.Fatal(err)
-		}
+			SELECT node_id, timestamp, message_id, $1 = 0, 'not_ok' FROM sensor_data.readings WHERE node_id = 'b1' ORDER BY timestamp LIMIT 300`, noise)
 		for range 2 {
 			for _, customer := range []int64{bruno, p.customer} {
 				if err := p.deliver(t.Context(), p.beginOf(customer)); err != nil {
@@ -403,19 +408,13 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 			}
 		}
 		p.now = p.now.Add(24 * time.Hour) // after which the readings are of days that have ended
-		if err := p.step.Handle(t.Context(), push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`)}); err != nil {
-			t.Fatal(err)
-		}
+		p.refresh()
 		names, err := p.bucket.List(t.Context(), p.customer)
 		if err != nil || len(names) < 2+1+28 {
 			t.Fatalf("%v, %v", names, err)
 		}
 		for _, name := range names {
-			content, err := p.bucket.Artifact(t.Context(), p.customer, name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, content)
+			all = append(all, p.artifact(name))
 		}
 		if theirs, err := p.bucket.Manifest(t.Context(), bruno); err != nil || theirs.Detector == "" || theirs.Calibration == "" {
 			t.Errorf("of the other customer %+v, %v", theirs, err)
@@ -427,140 +426,12 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 	}
 }
 
-// TestDailyRefresh delivers the day's request twice, and on the next day: each customer has
-// a calibration of the days that were, with neighbours, and only a new day is read.
-func TestDailyRefresh(t *testing.T) {
-	t.Parallel()
-	p := newPlant(t, 0)
-	today := p.now.UTC().Truncate(24 * time.Hour)
-	p.now = today.Add(time.Hour)
-	var rows []reading.Reading
-	for node := range 6 {
-		id := fmt.Sprintf("c%d", node)
-		p.sensor(p.customer, p.room, id)
-		for i := range 3 * 24 * 60 {
-			rows = append(rows, reading.Reading{
-				NodeID: id, MessageID: "m", Time: today.Add(time.Duration(i-2*24*60) * time.Minute),
-				Temperature: 20 + math.Sin(float64(i)/90) + 0.1*math.Sin(float64(i*i+node)), Humidity: 40 + math.Cos(float64(i)/70),
-			})
-		}
-	}
-	if err := p.table.Append(t.Context(), rows); err != nil {
-		t.Fatal(err)
-	}
-	refresh := func(want int) *anomaly.Calibration {
-		t.Helper()
-		if err := p.step.Handle(t.Context(), push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`)}); err != nil {
-			t.Fatal(err)
-		}
-		live, err := p.bucket.Manifest(t.Context(), p.customer)
-		if err != nil || live.Calibration != "calibration_"+p.now.Format("20060102") {
-			t.Fatalf("in use is %+v, %v", live, err)
-		}
-		pair, _, err := p.bucket.Load(t.Context(), p.customer, live)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if names, err := p.bucket.List(t.Context(), p.customer); err != nil || len(names) != want {
-			t.Errorf("%d artifacts, %v, want %d: %v", len(names), err, want, names)
-		}
-		return pair.Calibration
-	}
-	first := refresh(28 + 1)
-	if got := first.Neighbours("c0"); len(got) != 6 || slices.Contains(got, "c0") {
-		t.Errorf("neighbours of c0 are %v", got)
-	}
-	refresh(28 + 1)
-	if _, err := p.pool.Exec(t.Context(), `DELETE FROM sensor_data.readings WHERE timestamp < $1`, today.Add(-24*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	for calibrations := 2; calibrations <= 9; calibrations++ { // the last seven stay, and the hours of 28 days
-		p.now = p.now.Add(24 * time.Hour)
-		refresh(28 + min(calibrations, 7))
-	}
-}
-
-// TestRightVerdictsLeaveThePast makes calibrations of one past, in which a node jumped about
-// for an hour. The anomaly of that hour counts as usual unless it was judged right, also by
-// a verdict that comes after the hours were read.
-func TestRightVerdictsLeaveThePast(t *testing.T) {
-	t.Parallel()
-	p := newPlant(t, 0)
-	today := p.now.UTC().Truncate(24 * time.Hour)
-	p.now = today.Add(time.Hour)
-	wild := today.Add(-20 * time.Hour)
-	readings := func(jump float64) (rows []reading.Reading) {
-		for i := range 5 * 24 * 60 {
-			r := reading.Reading{
-				NodeID: "n1", MessageID: "m", Time: today.Add(time.Duration(i-5*24*60) * time.Minute),
-				Temperature: 20 + math.Sin(float64(i)/90) + 0.1*math.Sin(float64(i*i)), Humidity: 40 + math.Cos(float64(i)/70),
-			}
-			if !r.Time.Before(wild) && r.Time.Before(wild.Add(time.Hour)) && i%2 == 0 {
-				r.Temperature += jump
-			}
-			rows = append(rows, r)
-		}
-		return rows
-	}
-	if err := p.table.Append(t.Context(), readings(6)); err != nil {
-		t.Fatal(err)
-	}
-	calibrate := func() []byte {
-		t.Helper()
-		if err := p.step.Handle(t.Context(), push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`)}); err != nil {
-			t.Fatal(err)
-		}
-		live, err := p.bucket.Manifest(t.Context(), p.customer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := p.bucket.Artifact(t.Context(), p.customer, live.Calibration)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// The next is made anew, of the same days.
-		if err := p.bucket.PublishCalibration(t.Context(), p.customer, "calibration_20200101", anomaly.Calibrate(nil)); err != nil && !errors.Is(err, modelstore.ErrConflict) {
-			t.Fatal(err)
-		}
-		if err := p.bucket.Delete(t.Context(), p.customer, live.Calibration); err != nil {
-			t.Fatal(err)
-		}
-		return content
-	}
-	unjudged := calibrate()
-	var id int64
-	if err := p.pool.QueryRow(t.Context(), `
-		INSERT INTO incidents (customer_id, kind, channel, node_id, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution)
-		VALUES ($1, 'anomaly', 0, 'n1', 'temperature', 'above', 0, 'warning', $2, $3, false, 0, $2, 'cleared')
-		RETURNING id`, p.customer, wild, wild.Add(59*time.Minute)).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
-	judged := func(verdict store.IncidentVerdict) []byte {
-		t.Helper()
-		if _, err := p.JudgeIncident(t.Context(), p.customer, id, verdict); err != nil {
-			t.Fatal(err)
-		}
-		return calibrate()
-	}
-	for _, verdict := range []store.IncidentVerdict{store.VerdictWrong, store.VerdictExpected} {
-		if !bytes.Equal(judged(verdict), unjudged) {
-			t.Errorf("the verdict %s changed what is usual", verdict)
-		}
-	}
-	right := judged(store.VerdictRight)
-	if bytes.Equal(right, unjudged) {
-		t.Error("an anomaly that was judged right is still part of what is usual")
-	}
-	if !bytes.Equal(judged(store.VerdictWrong), unjudged) {
-		t.Error("a verdict that was taken back still leaves its hours out")
-	}
-}
-
 // sampler answers with a sample of its own, and remembers what it was asked for.
 type sampler struct {
 	train.Readings
 
 	sample     []reading.Reading
+	err        error // after the sample
 	start, end time.Time
 	rows       int
 }
@@ -573,6 +444,23 @@ func (s *sampler) Sample(_ context.Context, _ []readings.NodeRef, start, end tim
 				return
 			}
 		}
+		if s.err != nil {
+			yield(reading.Reading{}, s.err)
+		}
+	}
+}
+
+// TestUnreadableHistory holds that a run whose readings cannot be read fails, keeps the
+// verdicts, and tells no internals.
+func TestUnreadableHistory(t *testing.T) {
+	t.Parallel()
+	p := newFixture(t, 600)
+	p.judge()
+	s := &sampler{Readings: p.table, sample: p.series, err: errors.New("table project.dataset is away")}
+	p.step = train.New(p.Stores, s, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	run, _ := p.ended(p.begin())
+	if run.Status != learning.RunFailed || p.used() != 0 || strings.Contains(*run.ErrorMessage, "dataset") || !strings.Contains(*run.ErrorMessage, "the verdicts are kept") {
+		t.Errorf("%+v", run)
 	}
 }
 
@@ -581,25 +469,17 @@ func (s *sampler) Sample(_ context.Context, _ []readings.NodeRef, start, end tim
 func TestSampleOfFourWeeks(t *testing.T) {
 	t.Parallel()
 	artifact := func(newestFirst bool) []byte {
-		p := newPlant(t, 1500)
+		p := newFixture(t, 1500)
 		s := &sampler{Readings: p.table, sample: slices.Clone(p.series)}
 		if newestFirst {
 			s.sample = slices.Concat(p.series[700:], p.series[:700])
 		}
-		p.step = train.New(p.Store, s, p.bucket, 1200, func() time.Time { return p.now }, logging.Discard(), nil)
+		p.step = train.New(p.Stores, s, p.bucket, 1200, func() time.Time { return p.now }, logging.Discard(), nil)
 		p.ended(p.begin())
 		if !s.end.Equal(p.now) || s.end.Sub(s.start) != 28*24*time.Hour || s.rows != 1200 {
 			t.Errorf("%d rows from %v to %v, now is %v", s.rows, s.start, s.end, p.now)
 		}
-		manifest, err := p.bucket.Manifest(t.Context(), p.customer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := p.bucket.Artifact(t.Context(), p.customer, manifest.Detector)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return content
+		return p.artifact(p.live().Detector)
 	}
 	if !bytes.Equal(artifact(false), artifact(true)) {
 		t.Error("the order of channels changes the detector")
@@ -610,13 +490,11 @@ func TestSampleOfFourWeeks(t *testing.T) {
 // again.
 func TestOlderVerdictsAreBounded(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, 2200)
+	p := newFixture(t, 2200)
 	if n := p.judge(); n <= 250 {
 		t.Fatalf("%d verdicts", n)
 	}
-	if _, err := p.pool.Exec(t.Context(), `UPDATE prediction_feedback SET used_in_training = true`); err != nil {
-		t.Fatal(err)
-	}
+	p.exec(`UPDATE prediction_feedback SET used_in_training = true`)
 	if run, m := p.ended(p.begin()); m.Anomaly.Held != 200 || *run.ValidatedDataCount != 0 {
 		t.Errorf("measured on %d: %+v", m.Anomaly.Held, run)
 	}

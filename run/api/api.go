@@ -25,46 +25,44 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"coldaisle.dev/run/api/alerts"
+	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/run/api/apikeys"
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/customers"
 	"coldaisle.dev/run/api/data"
 	"coldaisle.dev/run/api/gateways"
-	"coldaisle.dev/run/api/incidents"
-	"coldaisle.dev/run/api/learning"
 	"coldaisle.dev/run/api/metrics"
 	"coldaisle.dev/run/api/overview"
 	"coldaisle.dev/run/api/pages"
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/run/api/rooms"
+	"coldaisle.dev/run/api/training"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
-// Config is what the API needs. All fields but Forecaster, Models, GatewayTokens,
-// Origins, TrustedProxies, MaxUnreported, PasswordSlots and PasswordCost must be set.
+// Config is what the API needs. All fields but Models, GatewayTokens, Origins,
+// TrustedProxies, MaxUnreported, PasswordSlots and PasswordCost must be set.
 type Config struct {
-	Store     *store.Store
+	DB        *store.DB
 	Readings  readings.Reader
-	Publisher learning.Publisher
-	// Forecaster computes forecasts; without one every forecast is answered with 404.
-	Forecaster data.Forecaster
-	// Models are those of customers; without them what is usual is told by what is shipped.
+	Publisher training.Publisher
+	// Models are those of customers. Without them there is no forecast, and what is usual
+	// follows the shipped calibration.
 	Models data.Models
 	// GatewayTokens gives the access tokens by which enrolled gateways publish to
 	// DataTopic of ProjectID; without it they get none.
-	GatewayTokens gateways.TokenSource
+	GatewayTokens *gateways.PublishingTokens
 	ProjectID     string
 	DataTopic     string
 	// MaxUnreported is how many open holds without a reading a customer may have; 0
-	// takes [store.MaxUnreported].
+	// takes [accounts.MaxUnreported].
 	MaxUnreported int
 	// SecretKey is SECRET_KEY: keys of at least 32 bytes, separated by commas;
 	// the first signs, all verify.
@@ -76,7 +74,7 @@ type Config struct {
 	TrustedProxies []string
 	// PasswordSlots limits concurrent bcrypt computations; 0 takes half of
 	// GOMAXPROCS, of which a main sets twice its cores. Without the limit a burst of
-	// logins would occupy every core. See docs/decisions/0022-twice-the-processors.md.
+	// logins would occupy every core.
 	PasswordSlots int
 	// PasswordCost is bcrypt's cost; 0 takes 12. Only tests take less.
 	PasswordCost int
@@ -88,21 +86,19 @@ type Config struct {
 type API struct {
 	http.Handler
 
-	retrainer *learning.Retrainer
-	newest    *data.Newest
+	cfg       Config
+	retrainer *training.Retrainer
 	keys      *auth.Keys
-	watch     *gateways.Watch
-	log       *slog.Logger
 }
 
 // New builds the API. It fails when a dependency is missing or the secret key
 // is too short.
 func New(cfg Config) (*API, error) {
-	if cfg.Store == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Clock == nil || cfg.Log == nil ||
+	if cfg.DB == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Clock == nil || cfg.Log == nil ||
 		cfg.ProjectID == "" || cfg.DataTopic == "" {
 		return nil, errors.New("api: store, readings, publisher, clock, log, project and topic of readings are required")
 	}
-	cfg.MaxUnreported = cmp.Or(cfg.MaxUnreported, store.MaxUnreported)
+	cfg.MaxUnreported = cmp.Or(cfg.MaxUnreported, accounts.MaxUnreported)
 	log := requestlog.NewLogger(cfg.Log)
 	tokens, err := auth.NewTokens(cfg.SecretKey, cfg.Clock)
 	if err != nil {
@@ -112,40 +108,31 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	sessions := auth.NewSessions(cfg.Store.TokensValidAfter, cfg.Clock)
-	keys := auth.NewKeys(cfg.Store, cfg.Clock, log)
-	authenticator := &auth.Authenticator{Tokens: tokens, Sessions: sessions, Keys: keys, Log: log}
-	retrainer := &learning.Retrainer{Store: cfg.Store, Publisher: cfg.Publisher, Clock: cfg.Clock, Log: log}
+	tenants := accounts.New(cfg.DB)
+	keys := auth.NewKeys(tenants, cfg.Clock, log)
+	authenticator := &auth.Authenticator{Tokens: tokens, Keys: keys, Generation: tenants.Generation, Log: log}
+	retrainer := &training.Retrainer{DB: cfg.DB, Publisher: cfg.Publisher, Clock: cfg.Clock, Log: log}
 	router := rest.NewRouter()
-	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log})
+	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log, Secrets: tokens.Secrets()})
 
 	registerHealth(r)
-	(&customers.Handlers{
-		Store: cfg.Store, Passwords: cfg.passwords(), Tokens: tokens, Sessions: sessions, Clients: clients, Clock: cfg.Clock,
-	}).Register(r)
-	maintenance := &incidents.MaintenanceHandlers{Store: cfg.Store, Clock: cfg.Clock}
-	(&rooms.Handlers{Store: cfg.Store, End: maintenance.End}).Register(r)
-	(&rooms.SensorHandlers{Store: cfg.Store, End: maintenance.End, MaxUnreported: cfg.MaxUnreported}).Register(r)
+	(&customers.Handlers{DB: cfg.DB, Passwords: cfg.passwords(), Tokens: tokens, Clients: clients}).Register(r)
+	alerts := &alerting.Handlers{DB: cfg.DB, Readings: cfg.Readings, Retrainer: retrainer, Clock: cfg.Clock}
+	alerts.Register(r)
+	(&rooms.Handlers{DB: cfg.DB, End: alerts.EndScope}).Register(r)
+	(&rooms.SensorHandlers{DB: cfg.DB, End: alerts.EndScope, MaxUnreported: cfg.MaxUnreported}).Register(r)
 	(&gateways.Handlers{
-		Store: cfg.Store, Clients: clients, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
+		DB: cfg.DB, Clients: clients, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
 		Clock: cfg.Clock, Log: log,
 	}).Register(r)
-	newest := data.NewNewest(cfg.Store, cfg.Readings)
 	(&data.Handlers{
-		Store: cfg.Store, Readings: cfg.Readings, Newest: newest,
-		Forecaster: cfg.Forecaster, Models: cfg.Models, Clock: cfg.Clock,
+		DB: cfg.DB, Readings: cfg.Readings, Models: cfg.Models, Clock: cfg.Clock,
 	}).Register(r)
-	(&alerts.Handlers{Store: cfg.Store}).Register(r)
-	(&alerts.ThresholdHandlers{Store: cfg.Store}).Register(r)
-	told := &incidents.Handlers{Store: cfg.Store, Retrainer: retrainer, Clock: cfg.Clock}
-	told.Register(r)
-	overview.New(cfg.Store, told, cfg.Clock).Register(r)
-	(&metrics.Handlers{Store: cfg.Store, Incidents: told, Clock: cfg.Clock}).Register(r)
-	(&audit.Handlers{Store: cfg.Store}).Register(r)
-	(&incidents.RuleHandlers{Store: cfg.Store, Readings: cfg.Readings, Clock: cfg.Clock}).Register(r)
-	maintenance.Register(r)
-	(&learning.Handlers{Store: cfg.Store, Retrainer: retrainer, Log: log}).Register(r)
-	(&apikeys.Handlers{Store: cfg.Store, Keys: keys, Clock: cfg.Clock}).Register(r)
+	overview.New(cfg.DB, alerts, cfg.Clock).Register(r)
+	(&metrics.Handlers{DB: cfg.DB, Incidents: alerts, Clock: cfg.Clock}).Register(r)
+	(&audit.Handlers{DB: cfg.DB}).Register(r)
+	(&training.Handlers{DB: cfg.DB, Retrainer: retrainer, Log: log}).Register(r)
+	(&apikeys.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
 
 	document, err := r.Document()
 	if err != nil {
@@ -158,10 +145,7 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{
-		Handler: handler, retrainer: retrainer, newest: newest, keys: keys, log: log,
-		watch: &gateways.Watch{Store: cfg.Store, Clock: cfg.Clock, Log: log},
-	}, nil
+	return &API{Handler: handler, cfg: cfg, retrainer: retrainer, keys: keys}, nil
 }
 
 // passwords returns the hasher of passwords with the defaults filled in.
@@ -176,14 +160,30 @@ func (cfg Config) passwords() *auth.Passwords {
 	return auth.NewPasswords(slots, cost)
 }
 
-// Run starts due training runs and publishes pending requests once a minute, fills the
-// states of nodes that have none, notes when API keys are used, and logs dark sites, until
-// ctx ends; it then returns nil.
+// Run starts due training runs and publishes pending requests once a minute, notes when
+// API keys are used, and logs dark sites every five minutes, until ctx ends; it then
+// returns nil.
 func (a *API) Run(ctx context.Context) error {
-	var running errgroup.Group
-	running.Go(func() error { return a.retrainer.Run(ctx) })
-	running.Go(func() error { return a.newest.Run(ctx, a.log) })
-	running.Go(func() error { return a.keys.Run(ctx) })
-	running.Go(func() error { return a.watch.Run(ctx) })
-	return running.Wait() //nolint:wrapcheck // all return nil
+	var running sync.WaitGroup
+	running.Go(func() { a.keys.Run(ctx) })
+	running.Go(func() { every(ctx, time.Minute, a.retrainer.StartAllDue) })
+	running.Go(func() {
+		every(ctx, 5*time.Minute, func(ctx context.Context) { gateways.LogDarkSites(ctx, a.cfg.DB, a.cfg.Clock(), a.cfg.Log) })
+	})
+	running.Wait()
+	return nil
+}
+
+// every calls a function now and after each interval, until ctx ends.
+func every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		do(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }

@@ -20,7 +20,7 @@ type loggedEntry struct {
 	Before, After                        map[string]any
 }
 
-// TestAuditLog reads the log by every filter, page by page, and as CSV. Contract 12.9.
+// TestAuditLog reads the log by every filter, page by page, and as CSV. Contract 10.12.
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -30,22 +30,15 @@ func TestAuditLog(t *testing.T) {
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"=1+1"}`)
 	rename := fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room)
 	for token, name := range map[string]string{a.token: "Hall", key.text: "Lab"} {
-		if got := s.call(t, token, http.MethodPut, rename, fmt.Sprintf(`{"name":%q}`, name)); got.status != 200 {
-			t.Fatalf("%d %s", got.status, got.body)
-		}
+		s.call(t, token, http.MethodPut, rename, fmt.Sprintf(`{"name":%q}`, name)).is(t, 200)
 	}
 	a.enrolled(t, "Basement")
 	s.execute(t, fmt.Sprintf(`INSERT INTO audit_log (customer_id, actor, operation, subject) VALUES (%d, 'storealert', 'resolve', '-1')`, a.id))
-	other.create(t, "/api/v1/server_rooms/new_room", `{"name":"Theirs"}`)
+	other.room(t, "Theirs")
 
 	list := func(query string) []loggedEntry {
 		t.Helper()
-		got := s.call(t, a.token, http.MethodGet, "/api/v1/audit"+query, "")
-		var entries []loggedEntry
-		if err := json.Unmarshal(got.body, &entries); err != nil || got.status != 200 {
-			t.Fatalf("%s: %d %s, %v", query, got.status, got.body, err)
-		}
-		return entries
+		return get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit"+query, "")
 	}
 	operations := func(entries []loggedEntry) string {
 		var all []string
@@ -73,7 +66,7 @@ func TestAuditLog(t *testing.T) {
 		"?start_time=2020-01-01&end_time=2020-01-02":                       0,
 		"?actor=customer:" + decimal(other.id):                             0,
 		"?limit=3":                                                         3,
-		fmt.Sprintf("?before_id=%d", all[4].ID):                            3,
+		fmt.Sprintf("?after=%d", all[4].ID):                                3,
 	} {
 		if got := list(query); len(got) != want {
 			t.Errorf("%s: %s, want %d", query, operations(got), want)
@@ -81,7 +74,7 @@ func TestAuditLog(t *testing.T) {
 	}
 	var paged []loggedEntry
 	for before := all[0].ID + 1; ; before = paged[len(paged)-1].ID {
-		page := list(fmt.Sprintf("?limit=3&before_id=%d", before))
+		page := list(fmt.Sprintf("?limit=3&after=%d", before))
 		if paged = append(paged, page...); len(page) < 3 {
 			break
 		}
@@ -89,10 +82,8 @@ func TestAuditLog(t *testing.T) {
 	if operations(paged) != operations(all) {
 		t.Errorf("in pages: %s", operations(paged))
 	}
-	for _, wrong := range []string{"?limit=0", "?limit=1001", "?start_time=soon", "?start_time=2021-01-01&end_time=2020-01-01", "?before_id=0", "?format=xml", "?actor_kind=root"} {
-		if got := s.call(t, a.token, http.MethodGet, "/api/v1/audit"+wrong, ""); got.status != 400 {
-			t.Errorf("%s: %d %s", wrong, got.status, got.body)
-		}
+	for _, wrong := range []string{"?limit=0", "?limit=1001", "?start_time=soon", "?start_time=2021-01-01&end_time=2020-01-01", "?after=0", "?format=xml", "?actor_kind=root"} {
+		s.call(t, a.token, http.MethodGet, "/api/v1/audit"+wrong, "").is(t, 400)
 	}
 
 	// CSV has all, however many pages the database gives them in.
@@ -110,9 +101,7 @@ func TestAuditLog(t *testing.T) {
 	}
 
 	// A read key may read it, one for a room may not.
-	if got := s.call(t, key.text, http.MethodGet, "/api/v1/audit?limit=1", ""); got.status != 200 {
-		t.Errorf("a key: %d %s", got.status, got.body)
-	}
+	s.call(t, key.text, http.MethodGet, "/api/v1/audit?limit=1", "").is(t, 200)
 }
 
 // TestUnchangedIsNotAudited repeats calls that set what is so already: the log has the first
@@ -148,7 +137,7 @@ func TestUnchangedIsNotAudited(t *testing.T) {
 }
 
 // TestRequestIDOfAnEntryIsOurs sends two changes under one id of the caller's: the entries
-// have those of the answers. Contract 1.10.
+// have those of the answers. Contract 1.9.
 func TestRequestIDOfAnEntryIsOurs(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -203,5 +192,27 @@ func TestQueryIsText(t *testing.T) {
 	}
 	if walked < 20 {
 		t.Errorf("%d parameters", walked)
+	}
+}
+
+// TestUnknownQueryParametersAreRefused gives every operation of the document a parameter that
+// it does not have, and each of its own twice: 400 names them. Contract 1.4.
+func TestUnknownQueryParametersAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	s.document = nil // it does not allow them either
+	a := s.customer(t)
+	repeated := 0
+	for _, op := range operations(t, s) {
+		path := strings.NewReplacer("{", "", "}", "").Replace(op.path)
+		s.call(t, a.token, op.method, path+"?stat=open&Limit=2", "").says(t, 400, "Limit, stat: unknown query parameter")
+		for _, name := range op.query {
+			repeated++
+			s.call(t, a.token, op.method, path+"?"+name+"=1&"+name+"=2", "").says(t, 400, name+": given more than once")
+		}
+		s.call(t, a.token, op.method, path+"?a=%zz", "").says(t, 400, "malformed query")
+	}
+	if repeated < 20 {
+		t.Errorf("%d parameters", repeated)
 	}
 }

@@ -36,15 +36,15 @@ func BenchmarkEndpoints(b *testing.B) {
 	s := newTestAPI(b, func(d *Config) { d.Log = logging.New(io.Discard, slog.LevelInfo, "") })
 	s.document = nil
 	a := s.customer(b)
-	room := a.create(b, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	room := a.room(b, "Hall")
 	for i := range 9 {
-		a.create(b, "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":"Hall %d"}`, i))
+		a.room(b, fmt.Sprintf("Hall %d", i))
 	}
 	now := s.now().Truncate(time.Second)
 	ids := make([]string, 100)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("node-%03d", i)
-		a.create(b, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"DHT22","room_id":%d}`, ids[i], room))
+		a.sensors(b, room, ids[i])
 		s.series(b, ids[i], now.Add(-time.Hour), 10)
 		s.reading(b, ids[i], now.Add(-time.Minute), 22, 40) // and the state of its node
 	}
@@ -215,7 +215,7 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		found, _, err := a.store.NewestReadings(ctx, []readings.NodeRef{n})
+		found, err := a.store.NewestReadings(ctx, []readings.NodeRef{n})
 		return bareReadingOf(found[ids[0]]), err
 	})
 	mux.HandleFunc("/multi", func(w http.ResponseWriter, r *http.Request) {
@@ -231,7 +231,7 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		found, _, err := a.store.NewestReadings(r.Context(), owned)
+		found, err := a.store.NewestReadings(r.Context(), owned)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

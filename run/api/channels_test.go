@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/run/api/data"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // measured is what one customer's node of a shared id has measured: values that
@@ -37,31 +36,37 @@ func (m *measured) marks() []string {
 func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	t.Helper()
 	s := m.who
-	err := s.readings.Append(t.Context(), []reading.Reading{
-		{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.temperature, Humidity: 40},
-	})
-	if err != nil {
+	r := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.temperature, Humidity: 40}
+	if err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}); err != nil {
+		t.Fatal(err)
+	}
+	series := []reading.Reading{r}
+	for i := range 6 { // enough for a forecast
+		r.MessageID, r.Time = fmt.Sprint("before-", i), r.Time.Add(-30*time.Second)
+		series = append(series, r)
+	}
+	if err := s.readings.Append(t.Context(), series); err != nil {
 		t.Fatal(err)
 	}
 	outcome, err := s.store.InsertAlert(t.Context(), alert.Event{
 		Channel: m.channel, NodeID: node, MessageID: "same", Time: at, Type: alert.Temperature, Value: m.hot, Threshold: 50, Temperature: m.hot, Humidity: 40,
 	})
-	if err != nil || outcome != store.AlertStored {
+	if err != nil || outcome != incidents.AlertStored {
 		t.Fatalf("alert: outcome %v, %v", outcome, err)
 	}
-	recorded, err := s.store.RecordDetection(t.Context(), store.NewPrediction{
+	recorded, err := s.store.RecordDetection(t.Context(), learning.NewPrediction{
 		Channel: m.channel, SensorID: node, MessageID: "same", Time: at, ActualTemperature: &m.temperature, AnomalyPredicted: true, SamplingProbability: 1,
 	})
 	if err != nil || !recorded {
 		t.Fatalf("prediction: %v, %v", recorded, err)
 	}
 	hot := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.hot, Humidity: 40}
-	if err := s.store.Judge(t.Context(), store.Judged{Reading: hot, Arrived: at, Defaults: alert.Defaults()}); err != nil {
+	if err := s.store.Judge(t.Context(), incidents.Judged{Reading: hot, Arrived: at, Defaults: alert.Defaults()}); err != nil {
 		t.Fatal(err)
 	}
 	for table, id := range map[string]*int64{"incidents": &m.incident, "alerts": &m.alert, "prediction_feedback": &m.prediction} {
 		if err := s.pool.QueryRow(t.Context(), `SELECT max(id) FROM `+table+` WHERE channel = $1`, int64(m.channel)).Scan(id); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s of channel %d: %v", table, m.channel, err)
 		}
 	}
 }
@@ -77,13 +82,13 @@ func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured, open *m
 			who.enrolled(t, "Basement")
 			m.channel = reading.Channel(who.id)
 		}
-		room := who.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
-		who.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, node, room))
+		room := who.room(t, "Hall")
+		who.sensors(t, room, node)
 		all = append(all, m)
 	}
 	// What is measured lies within the open hold, and before now.
-	s.execute(t, `UPDATE sensors SET readable_from = now() - interval '5 minutes' WHERE holds_open`)
-	s.execute(t, `UPDATE node_state SET held_since = now() - interval '5 minutes' WHERE channel = 0`)
+	s.execute(t, `UPDATE open_holds SET held_from = now() - interval '5 minutes'`)
+	s.execute(t, `UPDATE sensors SET placed_at = '2000-01-01'`)
 	at := s.now().Add(-time.Minute)
 	for _, m := range all {
 		m.measure(t, node, at)
@@ -91,21 +96,12 @@ func sharedNode(t *testing.T, s *testAPI, node string) (all []*measured, open *m
 	return all, all[0]
 }
 
-// latestForecaster forecasts what was measured last.
-type latestForecaster struct{}
-
-func (latestForecaster) Forecast(_ context.Context, _ int64, _ readings.NodeRef, last reading.Reading) (data.Forecast, error) {
-	return data.Forecast{Time: last.Time, Temperature: last.Temperature, Humidity: last.Humidity, ModelVersion: "v", Steps: []data.ForecastStep{
-		{After: 5 * time.Second, Temperature: last.Temperature, Humidity: last.Humidity},
-	}}, nil
-}
-
 // TestNothingCrossesChannels asks every operation that reads, for each of three
 // customers who have the same node id at once: each sees what is theirs and nothing
 // of the others. Contract 4.8.
 func TestNothingCrossesChannels(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t, func(c *Config) { c.Forecaster = latestForecaster{} })
+	s := newTestAPI(t, func(c *Config) { c.Models = persistence{} })
 	const node = "shared-1"
 	all, open := sharedNode(t, s, node)
 	const history = "/api/v1/data/historical/" + node + "?start_time=2020-01-01&end_time=2090-01-01"
@@ -185,9 +181,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 		t.Errorf("acknowledge: %d %s", marked.status, marked.body)
 	}
 	// Who holds the id deletes it: nothing goes from the others, nor comes to them.
-	if got := s.call(t, open.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, ""); got.status != 204 {
-		t.Fatalf("delete: %d %s", got.status, got.body)
-	}
+	s.call(t, open.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, "").is(t, 204)
 	for _, m := range all[1:] {
 		for kind, path := range []string{history, "/api/v1/alerts/active"} {
 			got := string(s.call(t, m.who.token, http.MethodGet, path, "").body)
@@ -198,9 +192,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 	}
 	// Their own channel is theirs for ever, and the same sensor again shows it.
 	m := all[1]
-	if got := s.call(t, m.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, ""); got.status != 204 {
-		t.Fatalf("delete: %d %s", got.status, got.body)
-	}
+	s.call(t, m.who.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/"+node, "").is(t, 204)
 	m.who.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Again","type":"T","room_id":%s}`, node, roomIDOf(t, m.who)))
 	again := string(s.call(t, m.who.token, http.MethodGet, history, "").body)
 	if !strings.Contains(again, m.marks()[0]) || strings.Contains(again, open.marks()[0]) {
@@ -226,7 +218,7 @@ func TestCreateSensorThatAnotherHolds(t *testing.T) {
 	s := newTestAPI(t)
 	holder, caller := s.customer(t), s.customer(t)
 	body := func(a *testCustomer) string {
-		return fmt.Sprintf(`{"id":"held","name":"Rack","type":"T","room_id":%d}`, a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`))
+		return fmt.Sprintf(`{"id":"held","name":"Rack","type":"T","room_id":%d}`, a.room(t, "Hall"))
 	}
 	const path, exists = "/api/v1/sensors/new_sensor", "Sensor already exists"
 	holder.create(t, path, body(holder))
@@ -240,9 +232,7 @@ func TestCreateSensorThatAnotherHolds(t *testing.T) {
 	caller.gateway(t, "Waiting")
 	refused("with a gateway that waits for its code")
 	revoked := caller.enrolled(t, "Revoked")
-	if got := s.call(t, caller.token, http.MethodDelete, "/api/v1/gateways/"+revoked.id, ""); got.status != 204 {
-		t.Fatalf("revoke: %d %s", got.status, got.body)
-	}
+	s.call(t, caller.token, http.MethodDelete, "/api/v1/gateways/"+revoked.id, "").is(t, 204)
 	refused("with a revoked gateway")
 	caller.enrolled(t, "Basement")
 	caller.create(t, path, body(caller))
@@ -255,29 +245,23 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t, func(c *Config) { c.MaxUnreported = 2 })
 	a := s.customer(t)
-	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	room := a.room(t, "Hall")
 	add := func(id string) reply {
 		t.Helper()
 		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
 	}
 	for _, id := range []string{"n1", "n2"} {
-		if got := add(id); got.status != 201 {
-			t.Fatalf("%s: %d %s", id, got.status, got.body)
-		}
+		add(id).is(t, 201)
 	}
 	add("n3").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
-	err := s.store.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{
+	err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{
 		NodeID: "n1", MessageID: "m", Time: reading.TruncateTime(s.now().Add(time.Second)), Temperature: 20, Humidity: 40,
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := add("n3"); got.status != 201 {
-		t.Errorf("after a reading: %d %s", got.status, got.body)
-	}
+	add("n3").is(t, 201)
 	add("n4").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
 	a.enrolled(t, "Basement")
-	if got := add("n4"); got.status != 201 {
-		t.Errorf("with an enrolled gateway: %d %s", got.status, got.body)
-	}
+	add("n4").is(t, 201)
 }

@@ -31,9 +31,28 @@ func TestConditional(t *testing.T) {
 		}
 	}
 	before := a.unless(t, rooms, "")
-	a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	a.room(t, "Hall")
 	if now := a.unless(t, rooms, before.header.Get("ETag")); now.status != http.StatusOK || bytes.Equal(now.body, before.body) {
 		t.Errorf("%d %q after a change", now.status, now.body)
+	}
+}
+
+// TestNotModifiedIsDocumented holds that every operation whose answer may be 304 says so, and
+// no other. Contract 1.15.
+func TestNotModifiedIsDocumented(t *testing.T) {
+	t.Parallel()
+	for path, item := range newTestAPI(t).document.Paths.Map() {
+		for method, op := range item.Operations() {
+			success := op.Responses.Status(http.StatusOK)
+			may := method == http.MethodGet && success.Value.Content["application/json"] != nil
+			answer := op.Responses.Status(http.StatusNotModified)
+			if (answer != nil) != may {
+				t.Errorf("%s %s: 304 documented: %t, want %t", method, path, answer != nil, may)
+			}
+			if may && answer != nil && (answer.Value.Headers["ETag"] == nil || success.Value.Headers["ETag"] == nil) {
+				t.Errorf("%s %s: the ETag is not documented", method, path)
+			}
+		}
 	}
 }
 
@@ -41,8 +60,15 @@ func TestConditional(t *testing.T) {
 // nothing has changed.
 func TestSilenceThatLastsIsNotModified(t *testing.T) {
 	t.Parallel()
+	// The overview's day moves on each ten minutes: the next minute begins no new ones.
+	var begin time.Duration
+	if into := time.Since(time.Now().Truncate(10 * time.Minute)); into > 8*time.Minute {
+		begin = 10*time.Minute - into
+	}
 	var ahead atomic.Int64
-	s := newTestAPI(t, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	s := newTestAPI(t, func(c *Config) {
+		c.Clock = func() time.Time { return time.Now().Add(begin + time.Duration(ahead.Load())) }
+	})
 	a := s.customer(t)
 	a.heldSensor(t, "n1")
 	s.judge(t, "n1", time.Now().Add(-31*time.Minute), 20)

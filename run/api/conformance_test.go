@@ -33,7 +33,6 @@ func TestSpecification(t *testing.T) {
 	t.Run("Customers", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		const register, login = "/api/v1/customers/register", "/api/v1/customers/login"
 		s.run(t, []testCase{
-			// contract 2.1
 			{"POST", register, open, `{"email":"anna@example.com","username":"annanna","password":"Passw0rd"}`, 201, save{"customer_id", "id", customer}},
 			// contract 2.6
 			{"POST", login, open, `{"email":"anna@example.com","password":"Passw0rd"}`, 200, save{"token", "access_token", object{"access_token": words, "token_type": is("bearer"), "customer_id": equalsSaved("customer_id")}}},
@@ -43,15 +42,15 @@ func TestSpecification(t *testing.T) {
 			{"POST", login, open, `{"email":"nobody@example.com","password":"Passw0rd"}`, 401, detail("Incorrect email or password")},
 			{"POST", login, open, `{"email":"no address","password":"x"}`, 401, detail("Incorrect email or password")},
 			{"POST", "/api/v1/customers/info/{customer_id}", withToken, "", 200, customer},
-			// contract 2.8
+			// contract 2.7
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"anna2@example.com"}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("annanna")}},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"username":"otherone"}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("otherone")}},
-			// contract 1.5
+			// contract 1.4
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{}`, 200, object{"id": integer, "email": is("anna2@example.com"), "username": is("otherone")}},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"anna@example.com","username":"annanna"}`, 200, customer},
 
 			// Customer: rules of the fields, and Limits.
-			// contract 2.4
+			// contract 2.3
 			{"POST", register, open, `{"email":"anna@example.com","username":"another","password":"Passw0rd"}`, 400, detail("Email already registered")},
 			{"POST", register, open, `{"email":"ANNA@EXAMPLE.COM","username":"another","password":"Passw0rd"}`, 400, detail("Email already registered")},
 			{"POST", register, open, `{"email":"bert@example.com","username":"annanna","password":"Passw0rd"}`, 400, detail("Username already taken")},
@@ -74,15 +73,15 @@ func TestSpecification(t *testing.T) {
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"passw0rd"}`, 400, detail("password: must contain an uppercase letter")},
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"PASSW0RD"}`, 400, detail("password: must contain a lowercase letter")},
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"Password"}`, 400, detail("password: must contain a digit")},
-			// contract 2.5
+			// contract 2.9
 			{"POST", register, open, `{"email":"c@example.com","username":"another","password":"Aa0` + strings.Repeat("ä", 35) + `"}`, 400, detail("password: must be at most 72 bytes")},
 			{"POST", register, open, `{"email":"c@example.com","username":"another"}`, 400, detail("expected required property password to be present")},
-			// contract 1.5
+			// contract 1.4
 			{"POST", register, open, `{"email":"c@example.com","username":"sixsix","password":"Aa0` + strings.Repeat("ä", 34) + `","color":"unknown fields are ignored"}`, 201, object{"id": integer, "email": words, "username": words}},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"c@example.com"}`, 400, detail("Email already registered")},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"username":"sixsix"}`, 400, detail("Username already taken")},
 			{"PATCH", "/api/v1/customers/{customer_id}", withToken, `{"email":"no address"}`, 400, detail("Invalid email format")},
-			// contract 1.6
+			// contract 1.4
 			{"POST", "/api/v1/customers/info/abc", withToken, "", 400, detail("customer_id: invalid integer")},
 			// contract 1.3
 			{"POST", "/api/v1/customers/info/999999", withToken, "", 404, detail("Customer not found")},
@@ -93,7 +92,6 @@ func TestSpecification(t *testing.T) {
 	room := object{"id": integer, "name": is("Hall A"), "customer_id": equalsSaved("customer_id")}
 	t.Run("Server rooms", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		s.run(t, []testCase{
-			// contract 3.1
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall A"}`, 201, save{"room_id", "id", room}},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall A","customer_id":{customer_id}}`, 201, save{"other_room", "id", room}},
 			// contract 1.3
@@ -110,11 +108,11 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/server_rooms/list_rooms/{customer_id}", withToken, "", 200, list{room, room, anything}},
 			{"GET", "/api/v1/server_rooms/list_rooms/999999", withToken, "", 404, detail("Customer not found")},
 			{"GET", "/api/v1/server_rooms/room/{room_id}", withToken, "", 200, room},
-			// contract 3.3
+			// contract 3.2
 			{"GET", "/api/v1/server_rooms/room/999999", withToken, "", 404, detail("Room not found")},
 			{"GET", "/api/v1/server_rooms/room/9223372036854775807", withToken, "", 404, detail("Room not found")},
 			{"GET", "/api/v1/server_rooms/room/9223372036854775808", withToken, "", 400, detail("room_id: invalid integer")},
-			// contract 1.6
+			// contract 1.4
 			{"GET", "/api/v1/server_rooms/room/1.5", withToken, "", 400, detail("room_id: invalid integer")},
 			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer}},
 			{"PUT", "/api/v1/server_rooms/update_room/999999", withToken, `{"name":"Hall B"}`, 404, detail("Room not found")},
@@ -123,15 +121,15 @@ func TestSpecification(t *testing.T) {
 		})
 	})
 
-	sensor := object{"id": is("node-1"), "name": is("Rack 1"), "type": is("DHT22"), "room_id": equalsSaved("room_id"), "position": null}
-	second := object{"id": is("node:2"), "name": is("R2/U40"), "type": is("ESP32-DHT22"), "room_id": equalsSaved("room_id"), "position": is("R2/U40")}
+	sensor := object{"id": is("node-1"), "name": is("Rack 1"), "type": is("DHT22"), "room_id": equalsSaved("room_id"), "position": null, "channel": is("open"), "also_unenrolled": is(false)}
+	second := object{"id": is("node:2"), "name": is("R2/U40"), "type": is("ESP32-DHT22"), "room_id": equalsSaved("room_id"), "position": is("R2/U40"), "channel": is("open"), "also_unenrolled": is(false)}
 	positioned := func(position any) object {
-		return object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("room_id"), "position": is(position)}
+		return object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("room_id"), "position": is(position), "channel": is("open"), "also_unenrolled": is(false)}
 	}
 	t.Run("Sensors", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		const create = "/api/v1/sensors/new_sensor"
 		s.run(t, []testCase{
-			// contract 4.2, 4.3
+			// contract 4.5
 			{"POST", create, withToken, `{"id":"node-1","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 201, sensor},
 			{"POST", create, withToken, `{"room_id":{room_id},"sensor_id":"node:2","position":"R2/U40"}`, 201, second},
 			// contract 4.5
@@ -148,16 +146,15 @@ func TestSpecification(t *testing.T) {
 			{"POST", create, withToken, `{"id":"` + strings.Repeat("n", 51) + `","name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 400, detail("id: expected length <= 50")},
 			{"POST", create, withToken, `{"id":"node-3","name":"` + strings.Repeat("n", 81) + `","type":"DHT22","room_id":{room_id}}`, 400, detail("name: expected length <= 80")},
 			{"POST", create, withToken, `{"id":"node-3","name":"Rack 1","type":"` + strings.Repeat("t", 51) + `","room_id":{room_id}}`, 400, detail("type: expected length <= 50")},
-			// contract 4.3
 			{"GET", "/api/v1/sensors/list_sensors/{room_id}", withToken, "", 200, list{sensor, second}},
-			// contract 1.13
+			// contract 1.1
 			{"GET", "/api/v1/sensors/list_sensors/{other_room}", withToken, "", 200, list{}},
 			{"GET", "/api/v1/sensors/list_sensors/999999", withToken, "", 404, detail("Room not found")},
 			{"GET", "/api/v1/sensors/sensor/node-1", withToken, "", 200, sensor},
 			{"GET", "/api/v1/sensors/sensor/node-9", withToken, "", 404, detail("Sensor not found")},
 			{"GET", "/api/v1/sensors/sensor/no%20node%00", withToken, "", 404, detail("Sensor not found")},
-			// contract 4.4
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{other_room}}`, 200, object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("other_room"), "position": null}},
+			// contract 4.5
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{other_room}}`, 200, object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("other_room"), "position": null, "channel": is("open"), "also_unenrolled": is(false)}},
 			{"POST", create, withToken, `{"id":"node-3","name":" ","type":"DHT22","room_id":{room_id}}`, 400, blank},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"\u200d","type":"DHT22","room_id":{room_id}}`, 400, blank},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":"U40"}`, 200, positioned("U40")},
@@ -168,6 +165,8 @@ func TestSpecification(t *testing.T) {
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 1","type":"DHT22","room_id":999999}`, 404, detail("Room not found")},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 1","type":"DHT22"}`, 400, detail("expected required property room_id to be present")},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 200, sensor},
+			{"POST", "/api/v1/sensors/node-1/channel", withToken, "", 200, sensor},
+			{"POST", "/api/v1/sensors/node-9/channel", withToken, "", 404, detail("Sensor not found")},
 			{"PUT", "/api/v1/sensors/update_sensor/node-9", withToken, `{"name":"Rack 1","type":"DHT22","room_id":{room_id}}`, 404, detail("Sensor not found")},
 		})
 	})
@@ -187,7 +186,7 @@ func TestSpecification(t *testing.T) {
 		}
 		history := "/api/v1/data/historical/node-1?start_time=" + at(3*time.Hour)
 		s.run(t, []testCase{
-			// contract 5.1
+			// contract 5.8
 			{"GET", "/api/v1/data/latest/node-1", withToken, "", 200, latest},
 			{"GET", "/api/v1/data/latest/node:2", withToken, "", 404, detail("No readings found")},
 			{"GET", "/api/v1/data/latest/node-9", withToken, "", 404, detail("Sensor not found")},
@@ -207,13 +206,13 @@ func TestSpecification(t *testing.T) {
 				"humidity": is(40.75), "min_humidity": is(40.0), "max_humidity": is(41.5),
 			}}},
 			{"GET", strings.Replace(history, "node-1", "node-9", 1) + "&end_time=" + at(0), withToken, "", 404, detail("Sensor not found")},
-			// contract 5.6
+			// contract 5.8
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{"node_ids":["node-1","node:2","node-9","no node","node-1"]}`, 200, object{"node-1": latest}},
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{"sensor_ids":["node-1"]}`, 200, object{"node-1": latest}},
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{"node_ids":[]}`, 200, object{}},
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{}`, 400, detail("expected required property node_ids to be present")},
 			{"POST", "/api/v1/data/multi-sensor", withToken, `{"node_ids":[` + strings.TrimSuffix(strings.Repeat(`"n",`, 1001), ",") + `]}`, 400, detail("node_ids: expected array length <= 1000")},
-			// contract 5.7
+			// contract 5.3
 			{"GET", "/api/v1/data/stats/node-1", withToken, "", 200, object{"node_id": is("node-1"), "windows": object{
 				"1h": stats("1h", 1.0, 24.5, 24.5, 24.5), "24h": stats("24h", 2.0, 22.25, 20.0, 24.5),
 				"7d": stats("7d", 2.0, 22.25, 20.0, 24.5), "30d": stats("30d", 2.0, 22.25, 20.0, 24.5),
@@ -247,15 +246,15 @@ func TestSpecification(t *testing.T) {
 		changed := object{"id": integer, "customer_id": equalsSaved("customer_id"), "max_temperature": is(32.5), "max_humidity": is(50.0)}
 		acknowledge := fmt.Sprintf("/api/v1/alerts/%d/acknowledge", first)
 		s.run(t, []testCase{
-			// contract 6.1
+			// contract 6.2
 			{"GET", "/api/v1/alerts/active", withToken, "", 200, list{alert(last, false), alert(first, false)}},
-			// contract 6.9
+			// contract 6.2
 			{"POST", acknowledge, withToken, "", 200, alert(first, true)},
 			{"POST", acknowledge, withToken, "", 200, alert(first, true)},
 			{"POST", "/api/v1/alerts/999999/acknowledge", withToken, "", 404, detail("Alert not found")},
 			{"POST", "/api/v1/alerts/abc/acknowledge", withToken, "", 400, detail("alert_id: invalid integer")},
 			{"GET", "/api/v1/alerts/active", withToken, "", 200, list{alert(last, false)}},
-			// contract 6.8
+			// contract 6.2
 			{"GET", "/api/v1/alerts/history", withToken, "", 200, list{alert(last, false), alert(first, true)}},
 			{"GET", "/api/v1/alerts/history?limit=1", withToken, "", 200, list{alert(last, false)}},
 			{"GET", "/api/v1/alerts/history?limit=0", withToken, "", 400, detail("limit: expected number >= 1")},
@@ -264,7 +263,7 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/alerts/history?sensor_id=node-1&end_time=" + at(0), withToken, "", 200, list{alert(first, true)}},
 			{"GET", "/api/v1/alerts/history?sensor_id=node-9", withToken, "", 200, list{}},
 			{"GET", "/api/v1/alerts/history?sensor_id=no%20node%00", withToken, "", 400, detail("sensor_id: expected UTF-8 without NUL")},
-			// contract 6.10
+			// contract 6.3
 			{"GET", "/api/v1/alerts/thresholds/{customer_id}", withToken, "", 200, defaults},
 			{"POST", "/api/v1/alerts/thresholds/{customer_id}", withToken, `{"max_temperature":32.5}`, 200, changed},
 			{"GET", "/api/v1/alerts/thresholds/{customer_id}", withToken, "", 200, changed},
@@ -298,11 +297,11 @@ func TestSpecification(t *testing.T) {
 			"triggered_by": is("manual"),
 		}
 		s.run(t, []testCase{
-			// contract 7.3
+			// contract 7.5
 			{"POST", "/api/v1/prediction-feedback", withToken, record, 201, save{"prediction", "id", prediction}},
 			{"POST", "/api/v1/prediction-feedback", withToken, strings.Replace(record, "node-1", "node-9", 1), 404, detail("Sensor not found")},
 			{"POST", "/api/v1/prediction-feedback", withToken, `{"sensor_id":"node-1","timestamp":"2026-03-01T12:00:00Z"}`, 400, detail("expected required property anomaly_predicted to be present")},
-			// contract 7.1
+			// contract 7.5
 			{"GET", "/api/v1/prediction-feedback", withToken, "", 200, list{prediction}},
 			{"GET", "/api/v1/prediction-feedback?status=validated", withToken, "", 200, list{}},
 			{"GET", "/api/v1/prediction-feedback?status=unvalidated&sensor_id=node-1&limit=1", withToken, "", 200, list{prediction}},
@@ -319,9 +318,9 @@ func TestSpecification(t *testing.T) {
 			{"PUT", "/api/v1/prediction-feedback/{prediction}", withToken, `{"feedback":"perhaps"}`, 400, detail(`feedback: expected value to be one of "ok, not_ok"`)},
 			{"PUT", "/api/v1/prediction-feedback/{prediction}", withToken, `{"feedback":null}`, 400, anything},
 			{"PUT", "/api/v1/prediction-feedback/999999", withToken, `{"feedback":"ok"}`, 404, detail("Prediction not found")},
-			// contract 7.9
+			// contract 7.6
 			{"GET", "/api/v1/ml/retraining/history?limit=20", withToken, "", 200, list{}},
-			// contract 7.7
+			// contract 7.6
 			{"POST", "/api/v1/ml/retraining/trigger", withToken, "", 202, save{"run", "id", run}},
 			{"POST", "/api/v1/ml/retraining/trigger", withToken, "", 409, detail("A training run is already running")},
 			{"GET", "/api/v1/ml/retraining/status/{run}", withToken, "", 200, run},

@@ -111,3 +111,29 @@ func TestDocumentIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// TestOneNameForOneThing holds the names of what the specification does not name: a sensor is
+// sensor_id, but in readings, which the specification names by node; a list goes on after an
+// entry; and a duration has its unit at the end.
+func TestOneNameForOneThing(t *testing.T) {
+	t.Parallel()
+	text := answer(t, bareHandler(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes()
+	document := openapitest.Load(t, text)
+	specified := []string{"ReadingBody", "BucketBody", "AllStats", "PeriodStats", "DiscoveredNode"} // the last is no sensor
+	for name, schema := range document.Components.Schemas {
+		for field := range schema.Value.Properties {
+			if field == "node_id" && !slices.Contains(specified, name) || strings.HasPrefix(field, "seconds_") {
+				t.Errorf("%s has the field %s", name, field)
+			}
+		}
+	}
+	for path, item := range document.Paths.Map() {
+		for method, op := range item.Operations() {
+			for _, p := range op.Parameters {
+				if strings.HasPrefix(p.Value.Name, "before") {
+					t.Errorf("%s %s has the parameter %s", method, path, p.Value.Name)
+				}
+			}
+		}
+	}
+}

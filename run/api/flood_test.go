@@ -153,13 +153,9 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 	for deadline := time.Now().Add(3 * time.Minute); refused.Load() == 0 && time.Now().Before(deadline); {
 		s.call(t, "", http.MethodGet, "/health", "")
 	}
-	for n := range 10 {
-		if got := post(login, right, other); got.status != http.StatusOK {
-			t.Errorf("login %d: %d %s", n, got.status, got.body)
-		}
-		if got := post(register, fmt.Sprintf(`{"email":"o%d@example.com","username":"other%d","password":"Passw0rd"}`, n, n), other); got.status != http.StatusCreated {
-			t.Errorf("registration %d: %d %s", n, got.status, got.body)
-		}
+	for n := range 3 {
+		post(login, right, other).is(t, http.StatusOK)
+		post(register, fmt.Sprintf(`{"email":"o%d@example.com","username":"other%d","password":"Passw0rd"}`, n, n), other).is(t, http.StatusCreated)
 	}
 	close(stop)
 	crowd.Wait()

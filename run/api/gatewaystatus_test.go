@@ -160,9 +160,7 @@ func TestGatewayStatus(t *testing.T) {
 	}
 
 	// Revoked it is told so at once.
-	if got := s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, ""); got.status != 204 {
-		t.Fatalf("revoke: %d %s", got.status, got.body)
-	}
+	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").is(t, 204)
 	if got, said := g.report(t, g.next()); got.status != 200 || !said.Revoked {
 		t.Errorf("revoked: %d %s", got.status, got.body)
 	}
@@ -193,9 +191,7 @@ func TestPairKey(t *testing.T) {
 	if got, said := first.report(t, stale); got.status != 200 || said.PairKey != nil {
 		t.Errorf("a status that is out of date: %d %s", got.status, got.body)
 	}
-	if got := s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+first.id, ""); got.status != 204 {
-		t.Fatalf("revoke: %d %s", got.status, got.body)
-	}
+	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+first.id, "").is(t, 204)
 	if got := key(first); got != nil {
 		t.Errorf("a revoked gateway is told %x", got)
 	}
@@ -322,9 +318,7 @@ func TestGatewayAccessToken(t *testing.T) {
 		t.Errorf("a status that is out of date: %d %s", got.status, got.body)
 	}
 	a.login(t) // the customer's own token has expired
-	if got := s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, ""); got.status != 204 {
-		t.Fatalf("revoke: %d %s", got.status, got.body)
-	}
+	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").is(t, 204)
 	if got, said := g.report(t, g.next()); got.status != 200 || !said.Revoked || said.AccessToken != "" {
 		t.Errorf("a revoked one: %d %s", got.status, got.body)
 	}

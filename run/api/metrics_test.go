@@ -3,10 +3,7 @@ package api
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -17,24 +14,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // scraped is the Accept of Prometheus 2.42, which Debian has.
 const scraped = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
-
-// debian returns the path of a program of a Debian package. CI has it installed.
-func debian(tb testing.TB, program, from string) string {
-	tb.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			tb.Fatal(err)
-		}
-		tb.Skipf("%s is not installed (apt-get install %s)", program, from)
-	}
-	return path
-}
 
 // metrics scrapes as Prometheus does, or as accept says.
 func (s *testAPI) metrics(tb testing.TB, key, accept string) (kind, text string) {
@@ -60,9 +45,9 @@ func TestMetrics(t *testing.T) {
 	s := newTestAPI(t, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
 	a := s.customer(t)
 	hall := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall \"A\\B\""}`)
-	lab := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Lab"}`)
+	lab := a.room(t, "Lab")
 	for id, room := range map[string]int64{"hall-1": hall, "hall-2": hall, "lab-1": lab} {
-		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+		a.sensors(t, room, id)
 	}
 	now := s.now()
 	s.reading(t, "hall-1", now, 55.5, 40)
@@ -84,7 +69,7 @@ func TestMetrics(t *testing.T) {
 			strconv.FormatFloat(float64(now.UnixMilli())/1000, 'g', -1, 64) + "\n",
 		`coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 1.0` + "\n",
 		`coldaisle_sensor_up{node_id="hall-2",sensor="Rack",` + room + `,gateway=""} 0.0` + "\n",
-		`coldaisle_incidents{kind="threshold",severity="critical",` + room + `} 1.0` + "\n",
+		`coldaisle_incidents{kind="threshold",severity="critical",` + room + `,state="open"} 1.0` + "\n",
 		"coldaisle_probe_lateness_seconds 0.0\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -97,7 +82,7 @@ func TestMetrics(t *testing.T) {
 	if !strings.HasPrefix(kind, "text/plain; version=0.0.4") || strings.Contains(text, "EOF") {
 		t.Errorf("%s: %s", kind, text)
 	}
-	judge := exec.CommandContext(t.Context(), debian(t, "promtool", "prometheus"), "check", "metrics")
+	judge := exec.CommandContext(t.Context(), tooltest.Program(t, "promtool"), "check", "metrics")
 	judge.Stdin = strings.NewReader(text + "\n") // which a reply has lost
 	if said, err := judge.CombinedOutput(); err != nil || len(bytes.TrimSpace(said)) > 0 {
 		t.Errorf("promtool: %v: %s", err, said)
@@ -108,11 +93,12 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("a key for the lab is told %s", text)
 	}
 
-	// Later nothing has come: the values of silent sensors are gone.
+	// Later nothing has come: the values of silent sensors are gone, and what was wrong is wrong still.
 	ahead.Store(int64(time.Hour))
 	_, text = s.metrics(t, all.text, scraped)
 	if strings.Contains(text, "coldaisle_temperature_celsius{") || !strings.Contains(text, `coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 0.0`) ||
-		!strings.Contains(text, `coldaisle_incidents{kind="silence",severity="warning",room="Lab"} 1.0`) || !strings.Contains(text, "coldaisle_last_reading_timestamp_seconds{") {
+		!strings.Contains(text, `coldaisle_incidents{kind="silence",severity="warning",room="Lab",state="open"} 1.0`) ||
+		!strings.Contains(text, `coldaisle_incidents{kind="threshold",severity="critical",`+room+`,state="open"} 1.0`) || !strings.Contains(text, "coldaisle_last_reading_timestamp_seconds{") {
 		t.Errorf("an hour later: %s", text)
 	}
 
@@ -127,6 +113,96 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// countedIncidents are the series of coldaisle_incidents.
+func (s *testAPI) countedIncidents(t *testing.T, a *testCustomer) (series []string) {
+	t.Helper()
+	_, text := s.metrics(t, a.token, scraped)
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "coldaisle_incidents{"); ok {
+			series = append(series, "{"+strings.TrimSpace(rest))
+		}
+	}
+	return series
+}
+
+// TestMetricsOfWhoHasIt tells incidents that somebody has taken, and those in maintenance,
+// from those that call: of a rule, of a node's silence, and of a gateway's in each of its
+// rooms. Contract 12.8.
+func TestMetricsOfWhoHasIt(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	rooms := map[string]int64{}
+	for _, name := range []string{"A", "B", "C"} {
+		rooms[name] = a.room(t, name)
+		for _, kind := range []string{"hot", "cellar", "silent"} {
+			a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"%s-%s","name":"Rack","type":"T","room_id":%d}`, kind, name, rooms[name]))
+		}
+		s.judge(t, "hot-"+name, s.now(), 55)
+		s.reading(t, "silent-"+name, s.now().Add(-10*time.Minute), 20, 40)
+	}
+	a.sensors(t, rooms["A"], "cellar-A2")
+	s.silentGateway(t, a, s.now().Add(-10*time.Minute), "cellar-A", "cellar-A2", "cellar-B", "cellar-C")
+	series := func(states ...string) (want []string) {
+		for _, of := range []string{`kind="silence",severity="critical"`, `kind="silence",severity="warning"`, `kind="threshold",severity="critical"`} {
+			for k, state := range states {
+				want = append(want, fmt.Sprintf(`{%s,room="%c",state=%q} 1.0`, of, 'A'+k, state))
+			}
+		}
+		return want
+	}
+	if diff := cmp.Diff(series("open", "open", "open"), s.countedIncidents(t, a)); diff != "" {
+		t.Errorf("at first (-want +got):\n%s", diff)
+	}
+
+	for _, kind := range []string{"threshold", "silence"} {
+		for _, room := range []string{"B", "C"} {
+			get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"room_id":%d,"kind":%q}`, rooms[room], kind))
+		}
+	}
+	began := s.now().Add(-time.Minute).Format(time.RFC3339)
+	window := a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_id":%d}`, began, rooms["C"]))
+	if diff := cmp.Diff(series("open", "taken", "silenced"), s.countedIncidents(t, a)); diff != "" {
+		t.Errorf("B taken, C in maintenance and taken (-want +got):\n%s", diff)
+	}
+
+	if ended := a.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/maintenance/%d", window), ""); ended.status != http.StatusNoContent {
+		t.Fatalf("end maintenance: %d %s", ended.status, ended.body)
+	}
+	if diff := cmp.Diff(series("open", "taken", "taken"), s.countedIncidents(t, a)); diff != "" {
+		t.Errorf("after maintenance (-want +got):\n%s", diff)
+	}
+
+	// A gateway's silence calls in a room while one of its nodes there is not in maintenance.
+	for _, sensor := range []string{"hot-A", "cellar-A"} {
+		a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"sensor_id":%q}`, began, sensor))
+	}
+	if got := s.countedIncidents(t, a); !slices.Contains(got, `{kind="silence",severity="critical",room="A",state="open"} 1.0`) ||
+		!slices.Contains(got, `{kind="threshold",severity="critical",room="A",state="silenced"} 1.0`) {
+		t.Errorf("maintenance of two sensors: %q", got)
+	}
+}
+
+// TestMetricsOfALateIncident counts one that nobody is notified of as late, until a reading
+// comes in time. Contract 11.1, 12.8.
+func TestMetricsOfALateIncident(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	a.heldSensor(t, "hot")
+	now := s.now()
+	s.judgeArrived(t, "hot", now.Add(-time.Minute-incident.JoinGap), now, 55)
+	want := []string{`{kind="silence",severity="warning",room="Hall",state="open"} 1.0`, `{kind="threshold",severity="critical",room="Hall",state="late"} 1.0`}
+	if diff := cmp.Diff(want, s.countedIncidents(t, a)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	s.judge(t, "hot", now, 55)
+	want = []string{`{kind="threshold",severity="critical",room="Hall",state="open"} 1.0`}
+	if diff := cmp.Diff(want, s.countedIncidents(t, a)); diff != "" {
+		t.Errorf("after a reading in time (-want +got):\n%s", diff)
+	}
+}
+
 // TestMetricsOfASilentGateway counts its silence in each room of its nodes, once, and gives
 // the series in order. Contract 12.8.
 func TestMetricsOfASilentGateway(t *testing.T) {
@@ -134,65 +210,20 @@ func TestMetricsOfASilentGateway(t *testing.T) {
 	s := newTestAPI(t)
 	a := s.customer(t)
 	for id, name := range map[string]string{"a-1": "A", "b-1": "B", "c-1": "C", "d-1": "D"} {
-		room := a.create(t, "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":%q}`, name))
-		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+		room := a.room(t, name)
+		a.sensors(t, room, id)
 		if id == "a-1" {
-			a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"a-2","name":"Rack","type":"T","room_id":%d}`, room))
+			a.sensors(t, room, "a-2")
 		}
 	}
 	s.silentGateway(t, a, s.now().Add(-10*time.Minute), "a-1", "a-2", "b-1", "c-1")
 	s.judge(t, "d-1", s.now(), 55)
-	_, text := s.metrics(t, a.token, scraped)
-	var got []string
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "coldaisle_incidents{") {
-			got = append(got, strings.TrimSpace(strings.TrimPrefix(line, "coldaisle_incidents")))
-		}
-	}
+	got := s.countedIncidents(t, a)
 	want := []string{
-		`{kind="silence",severity="critical",room="A"} 1.0`, `{kind="silence",severity="critical",room="B"} 1.0`,
-		`{kind="silence",severity="critical",room="C"} 1.0`, `{kind="threshold",severity="critical",room="D"} 1.0`,
+		`{kind="silence",severity="critical",room="A",state="open"} 1.0`, `{kind="silence",severity="critical",room="B",state="open"} 1.0`,
+		`{kind="silence",severity="critical",room="C",state="open"} 1.0`, `{kind="threshold",severity="critical",room="D",state="open"} 1.0`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-}
-
-// BenchmarkMetrics measures the metrics of 2,000 sensors, as Prometheus asks for them.
-// Run it with
-//
-//	go test ./run/api -run '^$' -bench Metrics -benchtime 100x
-func BenchmarkMetrics(b *testing.B) {
-	s := newTestAPI(b, func(c *Config) { c.Log = logging.New(io.Discard, slog.LevelInfo, "") })
-	s.document = nil
-	a := s.customer(b)
-	a.fleet(b, 2000)
-	key := a.key(b, `"scope":"read"`)
-	request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.url+"/api/v1/metrics", nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+key.text)
-	request.Header.Set("Accept", scraped)
-	request.Header.Set("Accept-Encoding", "gzip")
-	var times []time.Duration
-	var size int64
-	for b.Loop() {
-		began := time.Now()
-		response, err := s.client.Do(request)
-		if err != nil {
-			b.Fatal(err)
-		}
-		size, err = io.Copy(io.Discard, response.Body)
-		times = append(times, time.Since(began))
-		_ = response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK || response.Header.Get("Content-Encoding") != "gzip" {
-			b.Fatal(response.StatusCode, response.Header, err)
-		}
-	}
-	slices.Sort(times)
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(size)/1000, "KB")
-	b.ReportMetric(float64(quantile(times, 0.5).Microseconds())/1000, "p50-ms")
-	b.ReportMetric(float64(quantile(times, 0.99).Microseconds())/1000, "p99-ms")
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -22,8 +21,7 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
 	account := s.customer(t)
-	room := account.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
-	account.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
+	room := account.heldSensor(t, "node-1")
 	for i := range 10 {
 		s.reading(t, "node-1", s.now().Add(-time.Duration(i)*time.Minute), 20+float64(i), 40)
 	}
@@ -41,7 +39,7 @@ func TestContract(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		op := rapid.SampledFrom(all).Draw(r, "operation")
 		_, _, described := s.document.Find(op.method, op.path)
-		path, query := op.path, url.Values{}
+		path, query, header := op.path, url.Values{}, http.Header{}
 		for _, parameter := range described.Parameters {
 			p := parameter.Value
 			from := texts
@@ -54,6 +52,8 @@ func TestContract(t *testing.T) {
 				path = strings.Replace(path, "{"+p.Name+"}", escaped(value), 1)
 			case p.In == "path":
 				path = strings.Replace(path, "{"+p.Name+"}", "node-1", 1)
+			case p.In == "header":
+				header.Set(p.Name, rapid.StringMatching(`[!-~]{0,40}`).Draw(r, p.Name+" as text"))
 			case rapid.Bool().Draw(r, "with "+p.Name):
 				if plain, err := url.PathUnescape(value); err == nil {
 					value = plain
@@ -76,6 +76,7 @@ func TestContract(t *testing.T) {
 		if err != nil {
 			r.Skip("no request: " + err.Error())
 		}
+		request.Header = header
 		request.Header.Set("Authorization", "Bearer "+token)
 		got := s.do(r, request) // judges the answer
 		if got.status >= 500 {

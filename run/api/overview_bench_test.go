@@ -16,7 +16,7 @@ import (
 
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // BenchmarkOverview measures the overview of 2,000 sensors that have sent for a day,
@@ -35,10 +35,10 @@ func BenchmarkOverview(b *testing.B) {
 	chance := rand.New(rand.NewPCG(2, 2))
 	report := func() {
 		ahead.Add(int64(3 * time.Second)) // longer than an answer is kept
-		at, batch := clock(), []store.NodeReading(nil)
+		at, batch := clock(), []pipeline.NodeReading(nil)
 		for range sensors / 3 { // what comes in ten seconds
 			at = at.Add(time.Millisecond)
-			batch = append(batch, store.NodeReading{Reading: reading.Reading{
+			batch = append(batch, pipeline.NodeReading{Reading: reading.Reading{
 				NodeID: ids[chance.IntN(sensors)], MessageID: "m", Time: reading.TruncateTime(at), Temperature: 22 + float64(chance.IntN(40))/10, Humidity: 40,
 			}})
 		}
@@ -113,7 +113,7 @@ func (a *testCustomer) fleet(tb testing.TB, count int) (ids []string) {
 	ctx, chance := tb.Context(), rand.New(rand.NewPCG(1, 1))
 	var rooms []int64
 	for i := range 20 {
-		rooms = append(rooms, a.create(tb, "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":"Hall %d"}`, i)))
+		rooms = append(rooms, a.room(tb, fmt.Sprintf("Hall %d", i)))
 	}
 	now := time.Now().UTC()
 	var sensors, states, slots [][]any
@@ -140,6 +140,7 @@ func (a *testCustomer) fleet(tb testing.TB, count int) (ids []string) {
 		}
 	}
 	load("sensors", sensors, "node_id", "customer_id", "room_id", "name", "type")
+	a.execute(tb, `DELETE FROM node_state`) // the empty ones that come with sensors
 	load("node_state", states, "channel", "node_id", "message_id", "timestamp", "temperature", "humidity", "usual_interval_s")
 	load("node_slots", slots, "channel", "node_id", "slot", "starts", "min_temperature", "max_temperature", "min_humidity", "max_humidity",
 		"last_at", "last_temperature", "last_humidity")

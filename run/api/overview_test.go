@@ -13,7 +13,9 @@ import (
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // overviewBody is what the tests read of an overview.
@@ -23,7 +25,10 @@ type overviewBody struct {
 		Late      bool
 		LatenessS float64 `json:"lateness_s"`
 	}
-	Rooms  []struct{ Name string }
+	Rooms []struct {
+		ID   int64
+		Name string
+	}
 	Limits [][]struct {
 		Quantity, Direction, Severity string
 		Limit                         float64
@@ -74,14 +79,14 @@ func (a *testCustomer) overview(t *testing.T, tag string) (overviewBody, reply) 
 // TestOverview shows contract 5.10: each state of a sensor, its limits and its day.
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	now := time.Now().UTC().Truncate(30 * time.Minute).Add(40 * time.Minute)
+	now := time.Now().UTC().Truncate(30 * time.Minute).Add(-20 * time.Minute)
 	s := newTestAPI(t, func(c *Config) { c.Clock = func() time.Time { return now } })
 	s.now = func() time.Time { return now }
 	a := s.customer(t)
 	gateway := a.enrolled(t, "Basement")
-	hall, attic := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`), a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Attic"}`)
+	hall, attic := a.room(t, "Hall"), a.room(t, "Attic")
 	for id, room := range map[string]int64{"critical": hall, "warm": hall, "fine": attic, "never": attic, "silent": hall} {
-		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+		a.sensors(t, room, id)
 	}
 	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, fmt.Sprintf(`,"room_id":%d`, hall)))
 	report := func(id string, before time.Duration, temperature float64) {
@@ -89,7 +94,7 @@ func TestOverview(t *testing.T) {
 		r := reading.Reading{
 			Channel: reading.Channel(a.id), NodeID: id, MessageID: fmt.Sprint(before), Time: now.Add(-before), Temperature: temperature, Humidity: 40,
 		}
-		if err := s.store.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r, GatewayID: gateway.id}}); err != nil {
+		if err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway.id}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,14 +113,14 @@ func TestOverview(t *testing.T) {
 	report("silent", 6*time.Minute, 22)
 	for id, temperature := range map[string]float64{"critical": 55, "warm": 31} {
 		r := reading.Reading{Channel: reading.Channel(a.id), NodeID: id, MessageID: "m", Time: now, Temperature: temperature, Humidity: 40}
-		if err := s.store.Judge(t.Context(), store.Judged{Reading: r, Arrived: now, Defaults: alert.Defaults()}); err != nil {
+		if err := s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: now, Defaults: alert.Defaults()}); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	var learned []store.Learned
-	for id, by := range map[string]store.JudgedBy{"fine": store.ByWindow, "warm": store.ByLiveState} {
-		learned = append(learned, store.Learned{Node: reading.Node{Channel: reading.Channel(a.id), ID: id}, JudgedBy: by})
+	var learned []learning.Learned
+	for id, by := range map[string]learning.JudgedBy{"fine": learning.ByWindow, "warm": learning.ByLiveState} {
+		learned = append(learned, learning.Learned{Node: reading.Node{Channel: reading.Channel(a.id), ID: id}, JudgedBy: by})
 	}
 	if err := s.store.KeepLearned(t.Context(), learned, 2); err != nil {
 		t.Fatal(err)
@@ -198,6 +203,7 @@ func TestOverview(t *testing.T) {
 		t.Errorf("%d to be seen when the silence is acknowledged", body.ToBeSeen)
 	}
 	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":7200}`, now.Add(-time.Hour).Format(time.RFC3339)))
+	s.execute(t, `UPDATE maintenance_windows SET stands_from = now() - interval '2 hours'`) // before this test's time
 	if body := changed("a maintenance window"); body.ToBeSeen != 0 {
 		t.Errorf("%d to be seen in maintenance", body.ToBeSeen)
 	}
@@ -219,5 +225,68 @@ func TestOverview(t *testing.T) {
 	want = map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "silent": "late"} // the fine one sends seldom
 	if diff := cmp.Diff(want, states(body)); diff != "" || !body.Probe.Late || body.Probe.LatenessS != 543 {
 		t.Errorf("%+v, states (-want +got):\n%s", body.Probe, diff)
+	}
+}
+
+// TestOverviewHasAllThatLasts puts 210 newer, finished, unseen incidents beside 31 that
+// last: all of these are in the overview, and the others are counted.
+func TestOverviewHasAllThatLasts(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	insert := func(ended bool, number int) {
+		t.Helper()
+		s.execute(t, fmt.Sprintf(`
+			INSERT INTO incidents (customer_id, kind, channel, node_id, sensor_name, room_name, quantity, direction, limit_value, severity,
+			                       start_time, end_time, lasting, peak, peak_time, resolution)
+			SELECT %d, 'threshold', 0, 'n-%t-' || i, 'Rack', 'Hall', 'temperature', 'above', 27, 'critical', at, at, NOT %[2]t, 41, at, CASE WHEN %[2]t THEN 'cleared' ELSE '' END
+			FROM (SELECT i, now() - i * interval '1 minute' - CASE WHEN %[2]t THEN interval '1 hour' ELSE interval '1 day' END AS at FROM generate_series(1, %d) AS i) AS began`,
+			a.id, ended, number))
+	}
+	insert(true, 210)
+	insert(false, 31)
+	body, got := a.overview(t, "")
+	if len(body.Incidents) != 31 || body.ToBeSeen != 241 {
+		t.Fatalf("%d incidents last and %d are to be seen, want 31 and 241", len(body.Incidents), body.ToBeSeen)
+	}
+	for _, i := range body.Incidents {
+		if !strings.HasPrefix(i.SensorID, "n-false-") || i.Reason != "Temperature above 27.0 °C, peak 41.0 °C" {
+			t.Errorf("%+v", i)
+		}
+	}
+	// The oldest of them all is counted, too.
+	s.execute(t, `UPDATE incidents SET acknowledged_at = now(), acknowledged_peak = peak WHERE node_id = 'n-true-210'`)
+	if body, again := a.overview(t, got.header.Get("ETag")); again.status != http.StatusOK || body.ToBeSeen != 240 {
+		t.Errorf("%d with %d to be seen once the oldest is acknowledged", again.status, body.ToBeSeen)
+	}
+}
+
+// TestOverviewOrdersRoomsByTrouble sends rooms by state, then by how far beyond the
+// recommended range the worst of their sensors is, then by name.
+func TestOverviewOrdersRoomsByTrouble(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	for _, r := range []struct {
+		name        string
+		temperature float64
+	}{{"Hall 10", 24}, {"Hall 9", 26}, {"Warm", 33}, {"Hot", 37}, {"Cold", 10}, {"Broken", 22}, {"Empty", 0}} {
+		room, node := a.room(t, r.name), strings.ReplaceAll(r.name, " ", "-")
+		if r.name == "Empty" {
+			continue
+		}
+		a.sensors(t, room, node)
+		s.reading(t, node, time.Now(), r.temperature, 40)
+	}
+	s.execute(t, fmt.Sprintf(`
+		INSERT INTO incidents (customer_id, kind, channel, node_id, sensor_name, room_name, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time)
+		VALUES (%d, 'threshold', 0, 'Broken', 'Rack', 'Broken', 'humidity', 'above', 30, 'warning', now(), now(), true, 40, now())`, a.id))
+	body, _ := a.overview(t, "")
+	var names []string
+	for _, room := range body.Rooms {
+		names = append(names, room.Name)
+	}
+	if diff := cmp.Diff([]string{"Broken", "Hot", "Cold", "Warm", "Empty", "Hall 9", "Hall 10"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // recipe is a section of docs/recipes.md.
@@ -102,7 +102,7 @@ func TestRecipes(t *testing.T) {
 func recipeRoom(t *testing.T, s *testAPI, temperature float64) *testCustomer {
 	t.Helper()
 	a := s.customer(t)
-	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	room := a.room(t, "Hall")
 	for _, id := range []string{"esp32-7f3a", "silent"} {
 		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack 12","type":"T","room_id":%d}`, id, room))
 	}
@@ -113,8 +113,8 @@ func recipeRoom(t *testing.T, s *testAPI, temperature float64) *testCustomer {
 
 func testShellRecipe(t *testing.T, r recipe) {
 	t.Helper()
-	debian(t, "curl", "curl")
-	debian(t, "jq", "jq")
+	tooltest.Program(t, "curl")
+	tooltest.Program(t, "jq")
 	s := newTestAPI(t)
 	a := recipeRoom(t, s, 55)
 	folder := t.TempDir()
@@ -140,9 +140,9 @@ func testShellRecipe(t *testing.T, r recipe) {
 // by its rules, and Debian's Alertmanager send e-mail and call a webhook.
 func testPrometheusRecipe(t *testing.T, r recipe) {
 	t.Helper()
-	debian(t, "promtool", "prometheus")
-	debian(t, "amtool", "prometheus-alertmanager")
-	server, sender := debian(t, "prometheus", "prometheus"), debian(t, "prometheus-alertmanager", "prometheus-alertmanager")
+	tooltest.Program(t, "promtool")
+	tooltest.Program(t, "amtool")
+	server, sender := tooltest.Program(t, "prometheus"), tooltest.Program(t, "prometheus-alertmanager")
 	s := newTestAPI(t)
 	a := recipeRoom(t, s, 55)
 	folder := t.TempDir()
@@ -160,7 +160,7 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 	}))
 	t.Cleanup(webhook.Close)
 	mailServer, mails := smtpSink(t)
-	at, alerts := fmt.Sprint("127.0.0.1:", pubsubtest.FreePort(t)), fmt.Sprint("127.0.0.1:", pubsubtest.FreePort(t))
+	at, alerts := fmt.Sprint("127.0.0.1:", tooltest.FreePort(t)), fmt.Sprint("127.0.0.1:", tooltest.FreePort(t))
 	// Only addresses, paths and times are other than in the recipe.
 	local := strings.NewReplacer(
 		"/etc/prometheus/coldaisle.key", write("coldaisle.key", a.key(t, `"scope":"read"`).text),
@@ -168,7 +168,8 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 		"scheme: https", "scheme: http", "coldaisle.example.com", strings.TrimPrefix(s.url, "http://"), "localhost:9093", alerts,
 		"mail.example.com:587", mailServer+"\n  smtp_require_tls: false", "https://sms.example.com/alertmanager", webhook.URL,
 		// A scrape may take as long as its interval, on a machine that has much to do.
-		"scrape_interval: 30s", "scrape_interval: 3s", "evaluation_interval: 30s", "evaluation_interval: 1s", "group_wait: 30s", "group_wait: 100ms", "for: 5m", "for: 0s", "for: 10m", "for: 0s",
+		"scrape_interval: 30s", "scrape_interval: 3s", "evaluation_interval: 30s", "evaluation_interval: 1s", "group_wait: 30s", "group_wait: 100ms", "group_interval: 1m", "group_interval: 1s",
+		"for: 5m", "for: 0s",
 	)
 	for name, content := range r.files {
 		write(name, local.Replace(content))
@@ -194,13 +195,11 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 			}
 		}
 	}
-	expect(called, `"alertname":"ColdaisleTooWarm"`, `Rack 12 in Hall is at 55.0 °C`)
-	expect(called, `"alertname":"ColdaisleIncident"`, `1 critical threshold in Hall`)
-	expect(mails, "RCPT TO:<ops@example.com>", "ColdaisleSensorSilent")
+	expect(called, `"alertname":"ColdaisleOpen"`, `threshold in Hall, the warmest: Rack 12 at 55.0 °C, silent: Rack 12"`)
+	expect(mails, "RCPT TO:<ops@example.com>", "Subject: [FIRING:1] ColdaisleIncident Hall", "threshold in Hall, the warmest")
 
-	// What the dashboard of the other recipe asks, there is.
-	for _, query := range dashboardQueries(t) {
-		query = strings.ReplaceAll(query, "$room", ".*")
+	results := func(query string) int {
+		t.Helper()
 		var answer struct {
 			Data struct{ Result []any }
 		}
@@ -210,9 +209,44 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 		}
 		err = json.NewDecoder(response.Body).Decode(&answer)
 		_ = response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK || len(answer.Data.Result) == 0 {
-			t.Errorf("%s: %d %+v, %v", query, response.StatusCode, answer, err)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d %+v, %v", query, response.StatusCode, answer, err)
 		}
+		return len(answer.Data.Result)
+	}
+	// What the dashboard of the other recipe asks, there is.
+	for _, query := range dashboardQueries(t) {
+		if results(strings.ReplaceAll(query, "$room", ".*")) == 0 {
+			t.Errorf("%s finds nothing", query)
+		}
+	}
+
+	// Somebody takes the incident: nobody is told that it is over until it is.
+	get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q]}`, a.incidents(t, "")[0].ID))
+	for deadline := time.Now().Add(5 * time.Minute); results(`ALERTS{alertname="ColdaisleOpen"}`) > 0; time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			t.Fatal("ColdaisleOpen fires although somebody has taken the incident")
+		}
+	}
+	if results(`ALERTS{alertname="ColdaisleIncident",alertstate="firing"}`) != 1 {
+		t.Error("the incident is over for Prometheus when somebody has taken it")
+	}
+	over := func(one string) bool {
+		return strings.Contains(one, "[RESOLVED]") || strings.Contains(one, `"status":"resolved"`)
+	}
+	for len(mails) > 0 {
+		got = append(got, <-mails)
+	}
+	if k := slices.IndexFunc(got, over); k >= 0 {
+		t.Errorf("told that it is over while it lasts: %s", got[k])
+	}
+	s.judge(t, "esp32-7f3a", s.now(), 20)
+	expect(mails, "Subject: [RESOLVED] ColdaisleIncident Hall")
+	for len(called) > 0 {
+		got = append(got, <-called)
+	}
+	if told := slices.DeleteFunc(got, func(one string) bool { return !over(one) }); len(told) != 1 {
+		t.Errorf("told %d times that it is over: %q", len(told), told)
 	}
 }
 
@@ -439,11 +473,8 @@ func testHomeAssistantRecipe(t *testing.T, r recipe) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := s.call(t, a.key(t, `"scope":"read"`).text, http.MethodGet, address.Path, "")
-	var answer map[string]any
-	if err := json.Unmarshal(got.body, &answer); err != nil || got.status != 200 {
-		t.Fatalf("%d %s, %v", got.status, got.body, err)
-	}
+	a.token = a.key(t, `"scope":"read"`).text
+	answer := get[map[string]any](t, a, http.MethodGet, address.Path, "")
 	for _, sensor := range asked.Sensor {
 		field := strings.TrimSuffix(strings.TrimPrefix(sensor.ValueTemplate, "{{ value_json."), " }}")
 		if _, ok := answer[field].(float64); !ok || field != sensor.DeviceClass {

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/run/api/data"
-	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -28,19 +24,13 @@ const journey = "lint/journey.arazzo.yaml"
 // answers by the document, and shows that it would notice a wrong one.
 func TestRespect(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("npm"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip("npm is not installed (apt-get install npm)")
-	}
-	s := newTestAPI(t, func(d *Config) { d.Forecaster = fixedForecaster{} })
+	tooltest.Program(t, "npm")
+	s := newTestAPI(t, func(d *Config) { d.Models = persistence{} })
 	account := s.customer(t)
-	room := account.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
-	account.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
+	account.heldSensor(t, "node-1")
 	begin := s.now()
 	for i := range 10 {
-		s.reading(t, "node-1", begin.Add(time.Duration(i)*time.Millisecond), 20+float64(i), 40)
+		s.reading(t, "node-1", begin.Add(time.Duration(i-9)*30*time.Second), 20+float64(i), 40)
 	}
 	s.judge(t, "node-1", begin, 55)
 	gateway := account.enrolled(t, "Basement")
@@ -105,14 +95,4 @@ func TestRespect(t *testing.T) {
 			}
 		})
 	}
-}
-
-// fixedForecaster forecasts a degree more.
-type fixedForecaster struct{}
-
-func (fixedForecaster) Forecast(_ context.Context, _ int64, _ readings.NodeRef, _ reading.Reading) (data.Forecast, error) {
-	return data.Forecast{
-		Time: time.Now(), Temperature: 20, Humidity: 40, ModelVersion: "forecasting_v20260301T120004Z",
-		Steps: []data.ForecastStep{{After: 20 * time.Second, Temperature: 21, Humidity: 40}},
-	}, nil
 }

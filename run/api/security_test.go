@@ -25,7 +25,7 @@ func TestHostileBodies(t *testing.T) {
 	handler := bareHandler(t, logging.Discard())
 	var bomb bytes.Buffer
 	packed := gzip.NewWriter(&bomb)
-	for range 200 {
+	for range 20 {
 		_, _ = packed.Write(make([]byte, 1<<20))
 	}
 	_ = packed.Close()
@@ -81,7 +81,7 @@ func fields(n int) string {
 func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the process's memory
 	var bomb bytes.Buffer
 	packed := gzip.NewWriter(&bomb)
-	for range 900 {
+	for range 200 {
 		_, _ = packed.Write(make([]byte, 1<<20))
 	}
 	_ = packed.Close()
@@ -184,9 +184,7 @@ func TestInjection(t *testing.T) {
 	if got := s.call(t, a.token, http.MethodPost, "/api/v1/server_rooms/new_room", "{\"name\":\"\xff\xfe\"}"); got.status != 201 && got.status != 400 {
 		t.Errorf("a name that is not UTF-8: %d %s", got.status, got.body)
 	}
-	if got := s.call(t, a.token, http.MethodGet, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id), ""); got.status != 200 {
-		t.Errorf("the rooms are gone: %d %s", got.status, got.body)
-	}
+	s.call(t, a.token, http.MethodGet, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id), "").is(t, 200)
 }
 
 // TestNobodySetsWhatIsNotTheirs sends fields that no operation offers, and the
@@ -203,10 +201,8 @@ func TestNobodySetsWhatIsNotTheirs(t *testing.T) {
 	a.login(t) // with the password as it was
 	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Mine","id":1}`)
 	a.create(t, "/api/v1/sensors/new_sensor",
-		fmt.Sprintf(`{"id":"mine-1","name":"n","type":"t","room_id":%d,"customer_id":%d,"readable_from":"1970-01-01"}`, room, other.id))
-	if got := s.call(t, other.token, http.MethodGet, "/api/v1/sensors/sensor/mine-1", ""); got.status != 404 {
-		t.Errorf("the sensor is another's: %d %s", got.status, got.body)
-	}
+		fmt.Sprintf(`{"id":"mine-1","name":"n","type":"t","room_id":%d,"customer_id":%d,"signed_from":"1970-01-01"}`, room, other.id))
+	s.call(t, other.token, http.MethodGet, "/api/v1/sensors/sensor/mine-1", "").is(t, 404)
 	alert := s.alert(t, "mine-1", s.now(), 60)
 	if got := s.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), `{"acknowledged":false,"customer_id":1}`); got.status != 200 || !strings.Contains(string(got.body), `"acknowledged":true`) {
 		t.Errorf("acknowledge: %d %s", got.status, got.body)

@@ -18,13 +18,31 @@ const headerTimeout = 5 * time.Second
 // in flight finish and returns nil. It closes the listener. Cloud Run's front
 // end keeps most slow clients away; locally these limits are all there is.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	limits := httpserver.Config{
+	server := &http.Server{
+		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       20 * time.Second,
 		WriteTimeout:      rest.WriteTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		Refusal:           rest.ErrorBody,
 	}
-	return httpserver.Run(ctx, listener, handler, limits, log, slog.LevelWarn)
+	return httpserver.Run(ctx, listener, server, log, slog.LevelWarn)
+}
+
+// healthPath is asked by Cloud Run's probes and by the dashboard.
+const healthPath = "/health"
+
+type health struct {
+	Status string `json:"status" enum:"healthy" doc:"Always healthy while the service answers." example:"healthy"`
+}
+
+// registerHealth adds the probe. It says that this process answers, and asks
+// nothing of the database: a restart would not mend that.
+func registerHealth(r *rest.API) {
+	rest.Answer(r, rest.Operation{
+		ID: "getHealth", Method: http.MethodGet, Path: healthPath, Tag: rest.TagService, Public: true,
+		Summary: "Tell whether the service is up",
+	}, func(context.Context, *struct{}) (health, error) {
+		return health{Status: "healthy"}, nil
+	})
 }

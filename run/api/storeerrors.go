@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
 )
 
 // storeErrors returns the function that turns the stores' errors into answers. It
@@ -24,17 +26,18 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		{store.ErrNoRoom, rest.NotFound("Room not found")},
 		{store.ErrNoSensor, rest.NotFound("Sensor not found")},
 		{store.ErrSensorExists, rest.BadRequest("Sensor already exists")},
-		{store.ErrTooManyGateways, rest.BadRequest(fmt.Sprintf("At most %d gateways, and %d whose code waits; revoke some", store.MaxGateways, store.MaxEnrolmentCodes))},
+		{store.ErrTooManyGateways, rest.BadRequest(fmt.Sprintf("At most %d gateways, and %d whose code waits; revoke some", accounts.MaxGateways, accounts.MaxEnrolmentCodes))},
 		{store.ErrTooManyUnreported, rest.BadRequest(fmt.Sprintf("At most %d sensors may wait for their first reading; enrol a gateway to have more", maxUnreported))},
 		{store.ErrNoGateway, rest.NotFound("Gateway not found")},
 		{store.ErrGatewayEnrolled, rest.NewError(http.StatusConflict, "The code has enrolled another gateway")},
 		{store.ErrStatusReplayed, rest.NewError(http.StatusConflict, "This status has come already")},
 		{store.ErrNoAPIKey, rest.NotFound("API key not found")},
-		{store.ErrTooManyAPIKeys, rest.BadRequest(fmt.Sprintf("At most %d API keys; delete some", store.MaxAPIKeys))},
+		{store.ErrTooManyAPIKeys, rest.BadRequest(fmt.Sprintf("At most %d API keys; delete some", accounts.MaxAPIKeys))},
+		{store.ErrTooManyAnswers, rest.TooManyAnswers()},
 		{store.ErrNoAlert, rest.NotFound("Alert not found")},
 		{store.ErrNoIncident, rest.NotFound("Incident not found")},
 		{store.ErrNoRule, rest.NotFound("Rule not found")},
-		{store.ErrThresholdRule, rest.BadRequest("Of a threshold rule only the limit can be changed")},
+		{incidents.ErrThresholdRule, rest.BadRequest("Of a threshold rule only the limit can be changed")},
 		{store.ErrNoMaintenance, rest.NotFound("Maintenance window not found")},
 		{store.ErrNoPrediction, rest.NotFound("Prediction not found")},
 		{store.ErrPredictionExists, rest.BadRequest("Prediction already exists")},
@@ -45,7 +48,7 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		{store.ErrRunning, rest.NewError(http.StatusConflict, "A training run is already running")},
 	}
 	return func(err error) (*rest.Error, bool) {
-		if soon, ok := errors.AsType[*store.TooSoonError](err); ok {
+		if soon, ok := errors.AsType[*learning.TooSoonError](err); ok {
 			return rest.TooManyRequests("Only one training run in 10 minutes can be started by hand", soon.Wait), true
 		}
 		if limit, ok := errors.AsType[*readings.LimitError](err); ok {
@@ -60,16 +63,10 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 	}
 }
 
-// limitAnswer is the answer to a question that would scan more than its purpose
-// allows. What the caller can change is 400, what only an operator can is 503.
+// limitAnswer is the answer to a query that would scan more than its purpose allows.
 func limitAnswer(purpose readings.Purpose) *rest.Error {
-	switch purpose {
-	case readings.Chart:
+	if purpose == readings.Chart {
 		return rest.BadRequest("The range holds more readings than one chart may scan; ask for a shorter one")
-	case readings.Export:
-		return rest.BadRequest("The range holds more readings than one request may scan; ask for a shorter one, several times")
-	default:
-		return rest.NewError(http.StatusServiceUnavailable,
-			"There are more readings than this question may scan; the operator can allow more by BIGQUERY_MAX_BYTES_"+strings.ToUpper(string(purpose)))
 	}
+	return rest.BadRequest("The range holds more readings than one request may scan; ask for a shorter one, several times")
 }

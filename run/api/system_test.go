@@ -1,11 +1,14 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +21,8 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // testAPI is the API over real HTTP on a database of its own. Every answer is
@@ -28,7 +32,7 @@ type testAPI struct {
 	url      string
 	client   *http.Client
 	pool     *pgxpool.Pool
-	store    *store.Store
+	store    pgtest.Stores
 	readings *pgreadings.Store
 	document *openapitest.Document
 	now      func() time.Time
@@ -41,9 +45,9 @@ type testAPI struct {
 func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	tb.Helper()
 	pool := pgtest.New(tb)
-	s := &testAPI{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now), now: time.Now, saved: map[string]string{}}
+	s := &testAPI{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now), now: time.Now, saved: map[string]string{}}
 	cfg := Config{
-		Store: s.store, Readings: s.readings, Publisher: &publishedRequests{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
+		DB: s.store.DB, Readings: s.readings, Publisher: &publishedRequests{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
 		Clock: s.now, Log: logging.New(tb.Output(), slog.LevelError, ""), PasswordCost: 4,
 	}
 	for _, c := range change {
@@ -58,16 +62,48 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	tb.Cleanup(server.Close)
 	s.url, s.client = server.URL, server.Client()
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	s.document = openapitest.Load(tb, s.call(tb, "", http.MethodGet, "/openapi.json", "").body)
+	if s.document, err = committedDocument(); err != nil {
+		tb.Fatal(err)
+	}
 	return s
 }
+
+// runUntil runs the API's loops until a condition holds.
+func (s *testAPI) runUntil(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.api.Run(ctx) }()
+	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s did not come", what)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		tb.Error(err)
+	}
+}
+
+// committedDocument parses the committed document once: it takes longer than all else that
+// newTestAPI does. TestDocument compares it with the API's.
+//
+//nolint:gochecknoglobals // one for all tests
+var committedDocument = sync.OnceValues(func() (*openapitest.Document, error) {
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		return nil, err
+	}
+	return openapitest.Parse(context.Background(), text)
+})
 
 // reading stores a reading of a node, as ingest does.
 func (s *testAPI) reading(tb testing.TB, node string, at time.Time, temperature, humidity float64) {
 	tb.Helper()
 	s.holdsBefore(tb, node)
 	r := reading.Reading{NodeID: node, MessageID: "message", Time: reading.TruncateTime(at), Temperature: temperature, Humidity: humidity}
-	if err := s.store.UpdateNodeStates(tb.Context(), []store.NodeReading{{Reading: r}}); err != nil {
+	if err := s.store.UpdateNodeStates(tb.Context(), []pipeline.NodeReading{{Reading: r}}); err != nil {
 		tb.Fatal(err)
 	}
 	if err := s.readings.Append(tb.Context(), []reading.Reading{r}); err != nil {
@@ -75,17 +111,18 @@ func (s *testAPI) reading(tb testing.TB, node string, at time.Time, temperature,
 	}
 }
 
-// holdsBefore moves the begin of a sensor's hold back: what these tests store is
-// older than their sensors.
+// holdsBefore moves the start of a sensor's hold back to the end of the one before, and that
+// of its place: what these tests store is older than their sensors.
 func (s *testAPI) holdsBefore(tb testing.TB, node string) {
 	tb.Helper()
 	for _, statement := range []string{
-		`UPDATE sensors SET readable_from = NULL WHERE node_id = $1`,
+		`UPDATE open_holds h
+		 SET held_from = COALESCE((SELECT max(e.held_until) FROM open_holds e WHERE e.node_id = h.node_id AND e.held_until < 'infinity'), '-infinity')
+		 WHERE node_id = $1 AND held_until = 'infinity'`,
+		`UPDATE sensors SET placed_at = '2000-01-01' WHERE node_id = $1`,
 		`DELETE FROM node_state WHERE node_id = $1 AND channel = 0 AND timestamp IS NULL`,
 	} {
-		if _, err := s.pool.Exec(tb.Context(), statement, node); err != nil {
-			tb.Fatal(err)
-		}
+		s.execute(tb, statement, node)
 	}
 }
 
@@ -97,7 +134,7 @@ func (s *testAPI) alert(tb testing.TB, node string, at time.Time, temperature fl
 		NodeID: node, MessageID: "message", Time: at, Type: alert.Temperature, Value: temperature, Threshold: 50,
 		Temperature: temperature, Humidity: 40,
 	})
-	if err != nil || outcome != store.AlertStored {
+	if err != nil || outcome != incidents.AlertStored {
 		tb.Fatalf("outcome %v, %v", outcome, err)
 	}
 	var id int64
@@ -144,6 +181,28 @@ func (a *testCustomer) login(tb testing.TB) {
 func (a *testCustomer) create(tb testing.TB, path, body string) int64 {
 	tb.Helper()
 	return idOf(tb, a.call(tb, a.token, http.MethodPost, path, body))
+}
+
+// room makes a room.
+func (a *testCustomer) room(tb testing.TB, name string) int64 {
+	tb.Helper()
+	return a.create(tb, "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":%q}`, name))
+}
+
+// sensors makes sensors in a room.
+func (a *testCustomer) sensors(tb testing.TB, room int64, ids ...string) {
+	tb.Helper()
+	for _, id := range ids {
+		a.create(tb, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack","type":"T","room_id":%d}`, id, room))
+	}
+}
+
+// heldSensor makes a room and sensors in it.
+func (a *testCustomer) heldSensor(tb testing.TB, ids ...string) (room int64) {
+	tb.Helper()
+	room = a.room(tb, "Hall")
+	a.sensors(tb, room, ids...)
+	return room
 }
 
 func idOf(tb testing.TB, got reply) int64 {

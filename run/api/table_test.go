@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -142,9 +143,18 @@ var (
 
 // reply is an answer, read whole.
 type reply struct {
-	status int
-	header http.Header
-	body   []byte
+	request string // method and address
+	status  int
+	header  http.Header
+	body    []byte
+}
+
+// is reports an answer of another status.
+func (r reply) is(t tester, status int) {
+	t.Helper()
+	if r.status != status {
+		t.Errorf("%s: %d %s, want %d", r.request, r.status, r.body, status)
+	}
 }
 
 // tester is what testing and rapid have in common.
@@ -154,6 +164,11 @@ type tester interface {
 	Fatalf(format string, arguments ...any)
 }
 
+// fraction finds the times of an answer that have a fraction of a second.
+var fraction = regexp.MustCompile(`T\d\d:\d\d:\d\d(\.\d+)Z`)
+
+// do sends a request and checks what holds for every answer: it is as documented, and its times
+// have microseconds or no fraction (contract 1.1).
 func (s *testAPI) do(t tester, request *http.Request) reply {
 	t.Helper()
 	response, err := s.client.Do(request)
@@ -165,7 +180,12 @@ func (s *testAPI) do(t tester, request *http.Request) reply {
 	if err != nil {
 		t.Fatalf("%s %s: %v", request.Method, request.URL, err)
 	}
-	got := reply{response.StatusCode, response.Header, bytes.TrimSuffix(body, []byte("\n"))}
+	got := reply{request.Method + " " + request.URL.String(), response.StatusCode, response.Header, bytes.TrimSuffix(body, []byte("\n"))}
+	for _, at := range fraction.FindAllSubmatch(got.body, -1) {
+		if len(at[1]) != len(".000000") {
+			t.Errorf("%s %s has a time with a fraction of %q", request.Method, request.URL, at[1])
+		}
+	}
 	if s.document != nil {
 		if err := s.document.JudgeAnswer(request, got.status, got.header, got.body); err != nil {
 			t.Errorf("the document says otherwise: %v", err)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -51,25 +51,20 @@ func newLearningCustomer(t *testing.T, to *publishedRequests, count int) (*testC
 	t.Helper()
 	s := newTestAPI(t, func(d *Config) { d.Publisher = to })
 	a := s.customer(t)
-	room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
-	a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"node-1","name":"Rack","type":"DHT22","room_id":%d}`, room))
+	a.heldSensor(t, "node-1")
 	ids := make([]int64, count)
 	for i := range ids {
 		ids[i] = a.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
 			`{"sensor_id":"node-1","timestamp":%q,"anomaly_predicted":true}`, time.Unix(int64(i), 0).UTC().Format(time.RFC3339)))
 	}
 	// As detection records them: what comes by the API never counts towards a run.
-	if _, err := a.pool.Exec(t.Context(), `UPDATE prediction_feedback SET message_id = 'm'`); err != nil {
-		t.Fatal(err)
-	}
+	a.execute(t, `UPDATE prediction_feedback SET message_id = 'm'`)
 	return a, ids
 }
 
 func (a *testCustomer) validate(t *testing.T, id int64) {
 	t.Helper()
-	if got := a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", id), `{"feedback":"ok"}`); got.status != 200 {
-		t.Errorf("validate: %d %s", got.status, got.body)
-	}
+	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", id), `{"feedback":"ok"}`).is(t, 200)
 }
 
 // TestHundredthValidation lets the last validations come at once: one run
@@ -77,20 +72,20 @@ func (a *testCustomer) validate(t *testing.T, id int64) {
 func TestHundredthValidation(t *testing.T) {
 	t.Parallel()
 	var topic publishedRequests
-	a, ids := newLearningCustomer(t, &topic, store.RetrainingCount+20)
-	for _, id := range ids[:store.RetrainingCount-1] {
+	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount+20)
+	for _, id := range ids[:learning.RetrainingCount-1] {
 		a.validate(t, id)
 	}
 	if got := topic.all(); len(got) != 0 {
 		t.Fatalf("requests before the hundredth: %v", got)
 	}
 	var together sync.WaitGroup
-	for _, id := range ids[store.RetrainingCount-1:] {
+	for _, id := range ids[learning.RetrainingCount-1:] {
 		together.Go(func() { a.validate(t, id) })
 	}
 	together.Wait()
 	got := topic.all()
-	if len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount < store.RetrainingCount || got[0].RequestedAt.IsZero() {
+	if len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount < learning.RetrainingCount || got[0].RequestedAt.IsZero() {
 		t.Fatalf("requests %+v, want one", got)
 	}
 	history := a.call(t, a.token, http.MethodGet, "/api/v1/ml/retraining/history", "")
@@ -108,7 +103,7 @@ func TestHundredthValidation(t *testing.T) {
 func TestHundredthVerdictOnAnIncident(t *testing.T) {
 	t.Parallel()
 	var topic publishedRequests
-	a, ids := newLearningCustomer(t, &topic, store.RetrainingCount-1)
+	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-1)
 	for _, id := range ids {
 		a.validate(t, id)
 	}
@@ -117,10 +112,8 @@ func TestHundredthVerdictOnAnIncident(t *testing.T) {
 		t.Fatalf("requests before the hundredth: %v", got)
 	}
 	for _, verdict := range []string{"right", "wrong"} {
-		if got := a.call(t, a.token, http.MethodPut, judge, fmt.Sprintf(`{"verdict":%q}`, verdict)); got.status != 200 {
-			t.Fatalf("%s: %d %s", verdict, got.status, got.body)
-		}
-		if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount != store.RetrainingCount {
+		a.call(t, a.token, http.MethodPut, judge, fmt.Sprintf(`{"verdict":%q}`, verdict)).is(t, 200)
+		if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount != learning.RetrainingCount {
 			t.Fatalf("requests after %s: %+v, want one", verdict, got)
 		}
 	}
@@ -131,15 +124,15 @@ func TestHundredthVerdictOnAnIncident(t *testing.T) {
 func TestPublishFails(t *testing.T) {
 	t.Parallel()
 	topic := publishedRequests{fail: errors.New("Pub/Sub is away")}
-	a, ids := newLearningCustomer(t, &topic, store.RetrainingCount+2)
-	for _, id := range ids[:store.RetrainingCount+1] {
+	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount+2)
+	for _, id := range ids[:learning.RetrainingCount+1] {
 		a.validate(t, id)
 	}
 	if got := topic.all(); len(got) != 0 {
 		t.Fatalf("requests %v", got)
 	}
 	topic.failing(nil)
-	a.validate(t, ids[store.RetrainingCount+1])
+	a.validate(t, ids[learning.RetrainingCount+1])
 	got := topic.all()
 	if len(got) != 1 {
 		t.Fatalf("requests %v, want the one that waited", got)
@@ -155,41 +148,21 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 	t.Parallel()
 	topic := publishedRequests{fail: errors.New("Pub/Sub is away")}
 	a, _ := newLearningCustomer(t, &topic, 0)
-	if got := a.call(t, a.token, http.MethodPost, "/api/v1/ml/retraining/trigger", ""); got.status != 202 {
-		t.Fatalf("trigger: %d %s", got.status, got.body)
-	}
+	a.call(t, a.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "").is(t, 202)
 	topic.failing(nil)
-	backend, err := New(Config{
-		Store: a.store, Readings: unused{}, Publisher: &topic, ProjectID: "project", DataTopic: "data", SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- backend.Run(ctx) }()
-	for deadline := time.Now().Add(3 * time.Minute); len(topic.all()) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the request was not published")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	a.runUntil(t, "the request", func() bool { return len(topic.all()) > 0 })
 	if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "manual" {
 		t.Errorf("requests %+v", got)
 	}
 }
 
 // TestManualTrainingIsLimited asks two instances of the API: a customer without a
-// sensor starts nothing, one with sensors a run in ten minutes. Contract 7.7.
+// sensor starts nothing, one with sensors a run in ten minutes. Contract 7.6.
 func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
 	a, _ := newLearningCustomer(t, &publishedRequests{}, 0)
 	second, err := New(Config{
-		Store: a.store, Readings: unused{}, Publisher: &publishedRequests{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+		DB: a.store.DB, Readings: unused{}, Publisher: &publishedRequests{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -206,15 +179,11 @@ func TestManualTrainingIsLimited(t *testing.T) {
 	if got := trigger(newcomer, first); got.status != 400 || string(got.body) != `{"detail":"No sensors to learn from"}` {
 		t.Errorf("without sensors: %d %s", got.status, got.body)
 	}
-	if got := trigger(a, first); got.status != 202 {
-		t.Fatalf("the first: %d %s", got.status, got.body)
-	}
+	trigger(a, first).is(t, 202)
 	if got := trigger(a, server.URL); got.status != 409 || got.header.Get("Retry-After") != "" {
 		t.Errorf("while it runs: %d %s", got.status, got.body)
 	}
-	if _, err := a.pool.Exec(t.Context(), `UPDATE model_training_runs SET status = 'completed', completed_at = now()`); err != nil {
-		t.Fatal(err)
-	}
+	a.execute(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now()`)
 	for _, at := range []string{first, server.URL} {
 		got := trigger(a, at)
 		after, err := strconv.Atoi(got.header.Get("Retry-After"))
@@ -223,10 +192,6 @@ func TestManualTrainingIsLimited(t *testing.T) {
 			t.Errorf("after it: %d %s, Retry-After %q", got.status, got.body, got.header.Get("Retry-After"))
 		}
 	}
-	if _, err := a.pool.Exec(t.Context(), `UPDATE model_training_runs SET started_at = started_at - interval '10 minutes'`); err != nil {
-		t.Fatal(err)
-	}
-	if got := trigger(a, server.URL); got.status != 202 {
-		t.Errorf("ten minutes later: %d %s", got.status, got.body)
-	}
+	a.execute(t, `UPDATE model_training_runs SET started_at = started_at - interval '10 minutes'`)
+	trigger(a, server.URL).is(t, 202)
 }

@@ -35,9 +35,8 @@ func TestUsualBand(t *testing.T) {
 	width := map[*testAPI]float64{}
 	for _, s := range []*testAPI{shipped, own} {
 		a := s.customer(t)
-		room := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
-		a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"rack","name":"Rack","type":"T","room_id":%d}`, room))
-		s.execute(t, `UPDATE sensors SET readable_from = NULL`)
+		a.heldSensor(t, "rack")
+		s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
 		now := s.now().Truncate(time.Hour)
 		var rows []reading.Reading
 		add := func(from, until int, temperature float64) { // hours before now

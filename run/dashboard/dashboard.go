@@ -13,6 +13,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,16 +69,39 @@ func serve(built fs.FS) http.Handler {
 }
 
 // WithPage answers GET and HEAD of the page's paths and files, and leaves all else
-// to the API.
+// to the API. A browser that asks for a path of neither gets the page, which says so, with
+// status 404; a program gets the API's answer.
 func WithPage(api http.Handler) http.Handler {
 	page := Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && isPagePath(r.URL.Path) {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		switch {
+		case reads && isPagePath(r.URL.Path):
 			page.ServeHTTP(w, r)
-			return
+		case reads && strings.Contains(r.Header.Get("Accept"), "text/html") && !isAPIPath(r.URL.Path):
+			page.ServeHTTP(statusWriter{w, http.StatusNotFound}, r)
+		default:
+			api.ServeHTTP(w, r)
 		}
-		api.ServeHTTP(w, r)
 	})
+}
+
+// isAPIPath reports whether a path is one of the API's, or could be.
+func isAPIPath(requested string) bool {
+	return strings.HasPrefix(requested, "/api/") || strings.HasPrefix(requested, "/docs/pages/") || strings.HasPrefix(requested, "/docs/assets/") ||
+		slices.Contains([]string{"/docs", "/health", "/openapi.json", "/redoc"}, requested)
+}
+
+// statusWriter answers a status in place of 200.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (s statusWriter) WriteHeader(int) { s.ResponseWriter.WriteHeader(s.status) }
+
+func (s statusWriter) Write(body []byte) (int, error) {
+	return s.ResponseWriter.Write(body) //nolint:wrapcheck // of the same interface
 }
 
 // assets is the folder of files named by their content.

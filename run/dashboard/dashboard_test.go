@@ -47,6 +47,46 @@ func TestOver(t *testing.T) {
 	}
 }
 
+// TestUnknownPathIsAPageForPeople asks for a path that nothing answers as a browser and as
+// a program do.
+func TestUnknownPathIsAPageForPeople(t *testing.T) {
+	t.Parallel()
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path != "/health" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write([]byte(`{}`))
+	})
+	const browser = "text/html,application/xhtml+xml,*/*;q=0.8"
+	for _, c := range []struct {
+		path, accept, contentType string
+		status                    int
+	}{
+		{"/nothing", browser, "text/html; charset=utf-8", 404},
+		{"/nothing", "application/json", "application/json", 404},
+		{"/nothing", "*/*", "application/json", 404},
+		{"/api/v1/nothing", browser, "application/json", 404},
+		{"/health", browser, "application/json", 200},
+		{"/docs/nothing", browser, "text/html; charset=utf-8", 404},
+	} {
+		t.Run(c.path+" "+c.accept, func(t *testing.T) {
+			t.Parallel()
+			request := httptest.NewRequestWithContext(t.Context(), "GET", c.path, nil)
+			request.Header.Set("Accept", c.accept)
+			recorder := httptest.NewRecorder()
+			dashboard.WithPage(api).ServeHTTP(recorder, request)
+			got := recorder.Result()
+			if got.StatusCode != c.status || got.Header.Get("Content-Type") != c.contentType {
+				t.Errorf("%d %s, want %d %s", got.StatusCode, got.Header.Get("Content-Type"), c.status, c.contentType)
+			}
+			if page := strings.Contains(recorder.Body.String(), "<html"); page != strings.HasPrefix(c.contentType, "text/html") {
+				t.Errorf("body %s", recorder.Body)
+			}
+		})
+	}
+}
+
 func TestPageIsHTMLUnderAStrictPolicy(t *testing.T) {
 	t.Parallel()
 	got := get(t, dashboard.Handler(), "GET", "/")

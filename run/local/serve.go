@@ -32,9 +32,9 @@ func serve(ctx context.Context, s Config, out *os.File, clock func() time.Time) 
 	}
 	defer func() { _ = lock.Unlock() }()
 	path := filepath.Join(s.data, "coldaisle.log")
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // in the folder that the user names
+	file, err := openLog(path, maxLogBytes)
 	if err != nil {
-		return fmt.Errorf("log: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 
@@ -46,12 +46,30 @@ func serve(ctx context.Context, s Config, out *os.File, clock func() time.Time) 
 		_, _ = fmt.Fprintln(out, "\nStopping …")
 		err = errors.Join(err, running.Stop())
 	}()
+	if err := writeEnvironment(filepath.Join(s.data, "environment"), running, s.BigQuery.Emulator); err != nil {
+		return err
+	}
 	credentials, err := running.Demo(ctx)
 	if err != nil {
 		return err
 	}
 	_, _ = fmt.Fprint(out, welcomeText(running, credentials, path, s.data))
 	return showStatus(ctx, running, out, clock())
+}
+
+// writeEnvironment writes the variables by which a function that is started alone finds
+// the running system's parts. The database's address holds its password.
+func writeEnvironment(path string, running *system.System, bigQueryEmulator string) error {
+	readings := "postgres"
+	if bigQueryEmulator != "" {
+		readings = "bigquery"
+	}
+	text := fmt.Sprintf("PROJECT_ID=%s\nREADINGS=%s\nPUBSUB_EMULATOR_HOST=%s\nDATABASE_URL=%s\n",
+		system.Project, readings, running.PubSubAddress, running.Pool.Config().ConnString())
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("environment of functions: %w", err)
+	}
+	return nil
 }
 
 func welcomeText(running *system.System, credentials system.Credentials, logFile, data string) string {

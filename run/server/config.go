@@ -8,20 +8,11 @@ import (
 	"coldaisle.dev/shared/tracing"
 )
 
-// Two embedded types named Config need different names. They are exported, because
-// the environment is not read into unexported fields.
-type (
-	// DatabaseConfig is the metadata database's.
-	DatabaseConfig struct{ cloudsql.Config }
-	// ReadingsConfig is the readings' backend's.
-	ReadingsConfig struct{ backend.Config }
-)
-
 // Config is the service's environment.
 type Config struct {
-	DatabaseConfig
-	ReadingsConfig
-	tracing.Config
+	Database cloudsql.Config
+	Backend  backend.Config
+	Tracing  tracing.Config
 
 	// Port is what Cloud Run asks the service to listen on.
 	Port int `env:"PORT" envDefault:"8080"`
@@ -49,7 +40,7 @@ type Config struct {
 
 // Validate implements config.Validator.
 func (s Config) Validate() error {
-	errs := []error{s.DatabaseConfig.Validate(), s.ReadingsConfig.Validate()}
+	errs := []error{s.Database.Validate(), s.Backend.Validate()}
 	if s.Port < 1 || s.Port > 65535 {
 		errs = append(errs, errors.New("PORT must be between 1 and 65535"))
 	}
@@ -61,8 +52,7 @@ func (s Config) Validate() error {
 
 // MigrationConfig is the environment of `server migrate`.
 type MigrationConfig struct {
-	DatabaseConfig
-
+	Database cloudsql.Config
 	// Users are the components' database users, component=user, who get their rights
 	// after the migration. Without any, rights stay as they are.
 	Users map[string]string `env:"DB_USERS" envKeyValSeparator:"="`

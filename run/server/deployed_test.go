@@ -83,7 +83,8 @@ func TestStartsAsDeployed(t *testing.T) {
 	user.token, _ = user.do(http.MethodPost, "/api/v1/customers/login", credentials, http.StatusOK)["access_token"].(string)
 	room := user.do(http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": "room"}, http.StatusCreated)
 	user.do(http.MethodPost, "/api/v1/sensors/new_sensor", map[string]any{"id": "n1", "name": "n1", "type": "T", "room_id": room["id"]}, http.StatusCreated)
-	user.do(http.MethodGet, "/api/v1/data/stats/n1", nil, http.StatusOK)
+	// What begins before the raw days is read from BigQuery.
+	user.do(http.MethodGet, "/api/v1/data/historical/n1?start_time=2026-01-01&end_time=2099-01-01", nil, http.StatusOK)
 	asked := table.Requests()
 	if len(asked) == 0 || !strings.Contains(asked[0].Query, tfenv.Dataset) || !strings.Contains(asked[0].Query, tfenv.Table) {
 		t.Errorf("%d queries, of other tables than terraform's\n%s", len(asked), service.Output())

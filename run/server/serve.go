@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/run/api"
-	"coldaisle.dev/run/api/data"
 	"coldaisle.dev/run/api/gateways"
-	"coldaisle.dev/run/api/learning"
+	"coldaisle.dev/run/api/training"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/cloudsql"
@@ -36,7 +35,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	var opened closing.Stack
 	defer func() { err = errors.Join(err, opened.Close()) }()
 
-	stopTraces, err := tracing.Start(ctx, s.Config, "api")
+	stopTraces, err := tracing.Start(ctx, s.Tracing, "api")
 	if err != nil {
 		return err
 	}
@@ -45,7 +44,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 		defer cancel()
 		return stopTraces(ctx)
 	})
-	pool, closePool, err := cloudsql.Open(ctx, s.DatabaseConfig.Config)
+	pool, closePool, err := cloudsql.Open(ctx, s.Database)
 	if err != nil {
 		return err
 	}
@@ -55,16 +54,16 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 		return fmt.Errorf("pub/sub client: %w", err)
 	}
 	opened.Push("Pub/Sub client", client.Close)
-	topic := learning.NewPublisher(client, s.RetrainingTopic)
+	topic := training.NewPublisher(client, s.RetrainingTopic)
 	opened.Push("retraining topic", closing.NoError(topic.Stop))
-	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.ReadingsConfig.Config, pool, clock, log)
+	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.Backend, pool, clock, log)
 	if err != nil {
 		return err
 	}
 	opened.Push("readings", closeTable)
 
 	deps := api.Config{
-		Store: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
+		DB: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
 		ProjectID: s.ProjectID, DataTopic: s.DataTopic, MaxUnreported: s.MaxUnreported,
 		Origins: s.AllowedOrigins, TrustedProxies: s.TrustedProxies, Clock: clock, Log: log,
 	}
@@ -79,7 +78,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 		opened.Push("models", bucket.Close)
 		loader := modelstore.NewLoader(bucket, 0, clock, log)
 		opened.Push("loader of models", loader.Close)
-		deps.Forecaster, deps.Models = data.NewModelForecaster(loader, table, clock), loader
+		deps.Models = loader
 	}
 	handler, err := api.New(deps)
 	if err != nil {
@@ -92,9 +91,6 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return handler.Run(ctx) })
-	if tiered, ok := table.(*backend.Tiered); ok {
-		group.Go(func() error { return tiered.Run(ctx, log) })
-	}
 	group.Go(func() error { return api.Serve(ctx, listener, dashboard.WithPage(handler), log) })
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("serve: %w", err)
@@ -109,7 +105,7 @@ func migrate(ctx context.Context, environment []string, grant func(context.Conte
 	if err != nil {
 		return err
 	}
-	pool, release, err := cloudsql.Open(ctx, s.Config)
+	pool, release, err := cloudsql.Open(ctx, s.Database)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/backend"
+	"coldaisle.dev/shared/tooltest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -29,7 +30,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Port != 8080 || s.Readings != backend.BigQuery || s.Dataset != "sensor_data" || s.Table != "readings" || s.RetrainingTopic != "model-retraining" {
+	if s.Port != 8080 || s.Backend.Readings != backend.BigQuery || s.Backend.Dataset != "sensor_data" || s.Backend.Table != "readings" || s.RetrainingTopic != "model-retraining" {
 		t.Errorf("defaults %+v", s)
 	}
 	for setting, want := range map[string]string{
@@ -42,7 +43,7 @@ func TestConfig(t *testing.T) {
 		"READINGS=paper":           "READINGS",
 		"DATASET_ID=a b":           "DATASET_ID",
 		"DB_MAX_CONNS=many":        "DB_MAX_CONNS",
-		"APPEND_LINGER=x":          "APPEND_LINGER",
+		"APPEND_TIMEOUT=x":         "APPEND_TIMEOUT",
 	} {
 		_, err := config.Load[Config](append(good[:3:3], setting))
 		if err == nil || !strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), ": "+want) {
@@ -107,7 +108,7 @@ func TestService(t *testing.T) {
 	if err := run(t.Context(), []string{"migrate"}, []string{"DATABASE_URL=" + database}); err != nil {
 		t.Fatalf("migrating again: %v", err)
 	}
-	port := pubsubtest.FreePort(t)
+	port := tooltest.FreePort(t)
 	s, err := config.Load[Config]([]string{
 		"DATABASE_URL=" + database, "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", fmt.Sprintf("PORT=%d", port),
 	})

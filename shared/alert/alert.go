@@ -26,8 +26,7 @@ const (
 // Valid reports whether t is one of the two types.
 func (t Type) Valid() bool { return t == Temperature || t == Humidity }
 
-// The thresholds of a customer who never set any (contract 6.10), and the defaults of
-// MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY (contract 6.3).
+// The thresholds of a customer who never set any (contract 6.3).
 const (
 	DefaultMaxTemperature = 50.0 // °C
 	DefaultMaxHumidity    = 50.0 // % relative humidity
@@ -42,24 +41,6 @@ type Thresholds struct {
 // Defaults returns the thresholds of a customer who never set any.
 func Defaults() Thresholds {
 	return Thresholds{MaxTemperature: DefaultMaxTemperature, MaxHumidity: DefaultMaxHumidity}
-}
-
-// Fallback is what the pipeline's environment says for customers who have set no
-// thresholds, the same in every function that judges by them.
-type Fallback struct {
-	MaxTemperature float64 `env:"MAX_ALLOWED_TEMP" envDefault:"50.0"`     // °C
-	MaxHumidity    float64 `env:"MAX_ALLOWED_HUMIDITY" envDefault:"50.0"` // % relative humidity
-}
-
-// Thresholds returns the two as thresholds.
-func (f Fallback) Thresholds() Thresholds { return Thresholds(f) }
-
-// Validate reports a setting that is no threshold.
-func (f Fallback) Validate() error {
-	if err := f.Thresholds().Validate(); err != nil {
-		return fmt.Errorf("MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY: %w", err)
-	}
-	return nil
 }
 
 // Validate reports a threshold that no reading of the hardware could be
@@ -102,17 +83,11 @@ func Exceeded(r reading.Reading, thresholds Thresholds) []Event {
 	return events
 }
 
-// OfReading returns an event without type, value and threshold.
-func OfReading(r reading.Reading) Event {
+func newEvent(r reading.Reading, exceeded Type, value, threshold float64) Event {
 	return Event{
-		Channel: r.Channel, NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity,
+		Channel: r.Channel, NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Type: exceeded, Value: value, Threshold: threshold,
+		Temperature: r.Temperature, Humidity: r.Humidity,
 	}
-}
-
-func newEvent(r reading.Reading, kind Type, value, threshold float64) Event {
-	e := OfReading(r)
-	e.Type, e.Value, e.Threshold = kind, value, threshold
-	return e
 }
 
 // Reading returns the whole reading.

@@ -51,7 +51,7 @@ func TestExceeded(t *testing.T) {
 	}
 }
 
-// TestMessage shows contract 6.7.
+// TestMessage shows contract 6.2.
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

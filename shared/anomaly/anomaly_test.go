@@ -28,28 +28,33 @@ func past(temperature, humidity func(minutesAgo float64) float64) (reading.Windo
 func steady(value float64) func(float64) float64 { return func(float64) float64 { return value } }
 
 // dayOf is a day of slots before noon.
-func dayOf(temperature, humidity float64) *anomaly.Day {
+func dayOf(temperature float64) *anomaly.Day {
 	d := &anomaly.Day{}
 	for slot := anomaly.SlotOf(noon()) - 143; slot < anomaly.SlotOf(noon()); slot++ {
-		d.Put(slot, anomaly.AirOf(temperature, humidity))
+		d.Put(slot, anomaly.AirOf(temperature, 40))
 	}
 	return d
 }
 
+// fiveNeighbours are heard now, as they were all day.
+func fiveNeighbours() (neighbours []*anomaly.Live) {
+	for temperature := 20.0; temperature < 25; temperature++ {
+		neighbours = append(neighbours, &anomaly.Live{Now: anomaly.AirOf(temperature, 40), Heard: noon(), Day: *dayOf(temperature)})
+	}
+	return neighbours
+}
+
 func TestStatistics(t *testing.T) {
 	t.Parallel()
-	slot := anomaly.SlotOf(noon())
 	alone := anomaly.Surroundings{Usual: anomaly.AirOf(22, 40)}
-	four := func(now anomaly.Air) anomaly.Surroundings {
-		var neighbours []anomaly.Neighbour
-		for i := range 5 {
-			d := dayOf(20+float64(i), 40)
-			air := anomaly.AirOf(20+float64(i), 40)
-			air.Temperature += now.Temperature
-			air.DewPoint += now.DewPoint
-			neighbours = append(neighbours, anomaly.Neighbour{Now: air, Day: d, Excess: anomaly.Excess(slot, dayOf(22, 40), d)})
+	room := func(now anomaly.Air) anomaly.Surroundings { // what five neighbours have more than in their day
+		neighbours := fiveNeighbours()
+		for _, n := range neighbours {
+			n.Now.Temperature += now.Temperature
+			n.Now.DewPoint += now.DewPoint
 		}
-		return anomaly.Surround(slot, neighbours, anomaly.AirOf(22, 40))
+		own := anomaly.Live{Day: *dayOf(22)}
+		return own.Around(noon(), neighbours)
 	}
 	dew := func(humidity float64) float64 { return reading.DewPoint(22, humidity) - reading.DewPoint(22, 40) }
 	alternating := func(by float64) func(float64) float64 {
@@ -89,16 +94,16 @@ func TestStatistics(t *testing.T) {
 		{"back from where it was", steady(22), steady(40), anomaly.Surroundings{Usual: anomaly.AirOf(25, 40)}, anomaly.OwnTemperature1, 0},
 		{"damper than four hours ago", steady(22), steady(50), alone, anomaly.OwnDewPoint240, dew(50)},
 		{"no neighbours", steady(24.5), steady(40), alone, anomaly.TemperatureChange, math.NaN()},
-		{"warmer alone", steady(24), steady(40), four(anomaly.Air{}), anomaly.TemperatureChange, 2},
-		{"warmer with the room", steady(24), steady(40), four(anomaly.Air{Temperature: 2}), anomaly.TemperatureChange, 0},
-		{"warmer with the room, which excuses nothing", steady(24), steady(40), four(anomaly.Air{Temperature: 2}), anomaly.OwnTemperature2, 2},
-		{"damper alone", steady(22), steady(50), four(anomaly.Air{}), anomaly.DewPointLevel, dew(50)},
-		{"damper with the room", steady(22), steady(50), four(anomaly.Air{DewPoint: dew(50)}), anomaly.DewPointLevel, 0},
+		{"warmer alone", steady(24), steady(40), room(anomaly.Air{}), anomaly.TemperatureChange, 2},
+		{"warmer with the room", steady(24), steady(40), room(anomaly.Air{Temperature: 2}), anomaly.TemperatureChange, 0},
+		{"warmer with the room, which excuses nothing", steady(24), steady(40), room(anomaly.Air{Temperature: 2}), anomaly.OwnTemperature2, 2},
+		{"damper alone", steady(22), steady(50), room(anomaly.Air{}), anomaly.DewPointLevel, dew(50)},
+		{"damper with the room", steady(22), steady(50), room(anomaly.Air{DewPoint: dew(50)}), anomaly.DewPointLevel, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w, r := past(c.t, c.h)
-			got := anomaly.Statistics(w, r, dayOf(22, 40), c.around)[c.statistic]
+			got := anomaly.Statistics(w, r, dayOf(22), c.around)[c.statistic]
 			if math.IsNaN(c.want) != math.IsNaN(got) || math.Abs(got-c.want) > 1e-6 {
 				t.Errorf("%g, want %g", got, c.want)
 			}
@@ -124,25 +129,17 @@ func TestFirstReading(t *testing.T) {
 // not at all.
 func TestWrongNeighbour(t *testing.T) {
 	t.Parallel()
-	slot := anomaly.SlotOf(noon())
-	own := dayOf(22, 40)
-	surround := func(wrong anomaly.Air) anomaly.Surroundings {
-		var neighbours []anomaly.Neighbour
-		for i := range 5 {
-			d := dayOf(20+float64(i), 40)
-			now := anomaly.AirOf(20+float64(i), 40)
-			if i == 2 {
-				now = wrong
-			}
-			neighbours = append(neighbours, anomaly.Neighbour{Now: now, Day: d, Excess: anomaly.Excess(slot, own, d)})
-		}
-		return anomaly.Surround(slot, neighbours, anomaly.AirOf(22, 40))
+	surround := func(wrong anomaly.Air, heard time.Time) anomaly.Surroundings {
+		neighbours := fiveNeighbours()
+		neighbours[2].Now, neighbours[2].Heard = wrong, heard
+		own := anomaly.Live{Day: *dayOf(22)}
+		return own.Around(noon(), neighbours)
 	}
-	right := surround(anomaly.AirOf(22, 40))
-	if wrong := surround(anomaly.AirOf(60, 90)); math.Abs(wrong.Air.DewPoint-right.Air.DewPoint) > 1e-9 || math.Abs(wrong.Warmer-right.Warmer) > 1e-9 {
+	right := surround(anomaly.AirOf(22, 40), noon())
+	if wrong := surround(anomaly.AirOf(60, 90), noon()); math.Abs(wrong.Air.DewPoint-right.Air.DewPoint) > 1e-9 || math.Abs(wrong.Warmer-right.Warmer) > 1e-9 {
 		t.Errorf("%+v, without the fault %+v", wrong, right)
 	}
-	if silent := surround(anomaly.Air{Temperature: math.NaN(), DewPoint: math.NaN()}); silent.Neighbours != 4 || math.Abs(silent.Air.DewPoint-right.Air.DewPoint) > 1e-9 {
+	if silent := surround(anomaly.AirOf(60, 90), noon().Add(-301*time.Second)); silent.Neighbours != 4 || math.Abs(silent.Air.DewPoint-right.Air.DewPoint) > 1e-9 {
 		t.Errorf("%+v, want four neighbours", silent)
 	}
 }
@@ -178,12 +175,12 @@ func TestNeighbours(t *testing.T) {
 		return slots
 	}
 	nodes := []anomaly.Placed{
-		{Node: "a", Room: "1", Slots: wave(0, 1)},
-		{Node: "b", Room: "1", Slots: wave(0.1, 3)},
-		{Node: "c", Room: "1", Slots: wave(math.Pi, 1)},
-		{Node: "d", Room: "2", Slots: wave(0.05, 1)},
-		{Node: "e", Room: "2", Slots: wave(math.Pi, 1)},
-		{Node: "f", Room: "2", Slots: make([]float32, 1008)},
+		{Room: "1", Slots: wave(0, 1)},
+		{Room: "1", Slots: wave(0.1, 3)},
+		{Room: "1", Slots: wave(math.Pi, 1)},
+		{Room: "2", Slots: wave(0.05, 1)},
+		{Room: "2", Slots: wave(math.Pi, 1)},
+		{Room: "2", Slots: make([]float32, 1008)},
 	}
 	// Those of the room by how alike they are, then those of other rooms that are alike.
 	if got := fmt.Sprint(anomaly.Neighbours(nodes)[0]); got != "[1 2 3]" {
@@ -211,7 +208,7 @@ func TestReasons(t *testing.T) {
 		}
 		return 40 + float64(int(2*ago)%2)/10
 	})
-	v := anomaly.Statistics(w, r, dayOf(22, 40), anomaly.Surroundings{Usual: anomaly.AirOf(22, 40)})
+	v := anomaly.Statistics(w, r, dayOf(22), anomaly.Surroundings{Usual: anomaly.AirOf(22, 40)})
 	reason := anomaly.Calibrate(nil).Explain("n", "r", r, v)
 	if reason.String() != "14 % step in humidity" || reason.Quantity != "humidity" || reason.Low > 40 || reason.High < 40 || reason.High > 54 || reason.Once() < 720 {
 		t.Errorf("%s: %+v", reason, reason)
@@ -284,26 +281,21 @@ func TestEpisode(t *testing.T) {
 
 func TestHealthy(t *testing.T) {
 	t.Parallel()
-	hours := make([]time.Time, 100)
-	for i := range hours {
-		hours[i] = noon().Add(time.Duration(i) * time.Hour)
+	past := make([]anomaly.PastHour, 100)
+	for i := range past {
+		past[i] = anomaly.PastHour{Start: noon().Add(time.Duration(i) * time.Hour), Hour: anomaly.Hour{float32(i)}}
 	}
 	count := func(right ...anomaly.Episode) (n int, first int) {
-		first = -1
-		for i, healthy := range anomaly.Healthy(hours, right) {
-			if !healthy {
-				n++
-				if first < 0 {
-					first = i
-				}
-			}
+		healthy := anomaly.Healthy(past, right)
+		for first < len(healthy) && healthy[first][0] == float32(first) {
+			first++
 		}
-		return n, first
+		return len(past) - len(healthy), first
 	}
 	at := func(hour int) anomaly.Episode {
 		return anomaly.Begin(noon().Add(time.Duration(hour)*time.Hour+10*time.Minute), anomaly.Reason{})
 	}
-	if n, first := count(); n != 0 || first != -1 {
+	if n, first := count(); n != 0 || first != 100 {
 		t.Errorf("%d hours are taken out without a verdict", n)
 	}
 	if n, first := count(at(30)); n != 3 || first != 30 {

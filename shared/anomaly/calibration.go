@@ -5,15 +5,13 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"coldaisle.dev/shared/portable"
 )
 
-// Hours is how many hours of a node are kept for calibration: four weeks.
+// Hours bounds the hours of a node that a calibration is made of: four weeks.
 const Hours = 28 * 24
 
 // Hour is the largest strength of each statistic in an hour of a node; NaN where there
-// was none. It is what remains of the readings.
+// was none.
 type Hour [Count]float32
 
 // Quiet is an hour in which nothing was heard.
@@ -25,12 +23,12 @@ func Quiet() Hour {
 	return h
 }
 
-// Silent tells whether nothing was heard in the hour, or nothing that can be judged.
+// Silent reports whether the hour has no reading that can be judged.
 func (h *Hour) Silent() bool {
 	return !slices.ContainsFunc(h[:], func(s float32) bool { return !math.IsNaN(float64(s)) })
 }
 
-// Add takes a reading's statistics into the hour.
+// Add includes a reading's statistics.
 func (h *Hour) Add(v Values) {
 	for i, s := range v.strength() {
 		if s := float32(s); !math.IsNaN(float64(s)) && !(h[i] >= s) {
@@ -39,56 +37,55 @@ func (h *Hour) Add(v Values) {
 	}
 }
 
-// NodeHours is a node's past for calibration: its healthy hours, at most [Hours], in
-// any order. What people judged right is left out of it, see [Healthy].
+// NodeHours is a node's past for calibration: its healthy hours (see [Healthy]), at most
+// [Hours], in any order.
 type NodeHours struct {
 	Node, Room string
 	Hours      []Hour
 	Neighbours []string // of the customer's nodes, the best first, see [Neighbours]
 }
 
-// usual is what is usual for a node: the median of its hours and how far those lie from
-// it that come once in ten.
+// usual is the distribution of a node's hours: their median, and the distance from it to
+// their 90th percentile.
 type usual struct{ middle, scale [Count]float32 }
 
-// The shares of an hour's distribution that are kept: a tenth is the scale, a fiftieth
-// begins the tail.
+// tailShare is the share of hours in the exponential tail.
 const tailShare = 0.02
 
+// shares are the upper quantiles that a tail keeps.
 func shares() [12]float64 {
 	return [12]float64{0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, tailShare}
 }
 
-// tail tells how rare a number is: by its rank down to one in fifty, beyond by an
-// exponential tail.
+// tail is a distribution: empirical down to one in fifty, exponential beyond.
 type tail struct {
-	Ranks  [12]float64 // numbers that the shares exceed
+	Ranks  [12]float64 // exceeded by the shares
 	Excess float64     // mean excess over the last of them
 }
 
-// surprise is -log₁₀ of the share of hours that come so far.
+// surprise is -log₁₀ of the share of hours that reach a number.
 func (t tail) surprise(z float64) float64 {
 	share := shares()
 	last := len(share) - 1
 	if z >= t.Ranks[last] {
-		return logShare(tailShare) + (z-t.Ranks[last])/float64(t.Excess*math.Ln10)
+		return logShare(tailShare) + (z-t.Ranks[last])/(t.Excess*math.Ln10)
 	}
 	at, _ := slices.BinarySearch(t.Ranks[:], z)
 	if at == 0 {
 		return logShare(share[0])
 	}
 	low, high := logShare(share[at-1]), logShare(share[at])
-	return low + float64((high-low)*(z-t.Ranks[at-1])/(t.Ranks[at]-t.Ranks[at-1]))
+	return low + (high-low)*(z-t.Ranks[at-1])/(t.Ranks[at]-t.Ranks[at-1])
 }
 
-// beyond is the number whose surprise is so much, at least 1.7.
+// beyond is the number of a given surprise, at least 1.7.
 func (t tail) beyond(surprise float64) float64 {
-	return t.Ranks[len(t.Ranks)-1] + float64(max(0, surprise-logShare(tailShare))*float64(t.Excess*math.Ln10))
+	return t.Ranks[len(t.Ranks)-1] + max(0, surprise-logShare(tailShare))*(t.Excess*math.Ln10)
 }
 
-func logShare(p float64) float64 { return -portable.Log(p) / math.Ln10 }
+func logShare(p float64) float64 { return -math.Log(p) / math.Ln10 }
 
-// Calibration is what is usual at one customer, and whose neighbours their nodes are. It
+// Calibration says what is usual for a customer's nodes, and which nodes are neighbours. It
 // is made once a day and never changed. A node takes 96 bytes, its name and 16 bytes for
 // each neighbour: 100,000 nodes about 47 MB.
 type Calibration struct {
@@ -103,17 +100,17 @@ type Calibration struct {
 // Neighbours are the nodes that a node is compared with, the best first.
 func (c *Calibration) Neighbours(node string) []string { return c.neighbours[node] }
 
-// enough is how many node-hours the customer's own tails need: with fewer the shipped
-// ones count as many as are missing.
+// enough is the number of node-hours that a customer's own tails need. With fewer, the
+// shipped tails count for the rest.
 const enough = 1000
 
-// hoursOfWeek is the span that they need too: a weekend tells nothing of working days.
+// hoursOfWeek is the span that they need too: a weekend is unlike working days.
 const hoursOfWeek = 7 * 24
 
-// minHours is how many hours of a statistic a node needs to have a median.
+// minHours is the fewest hours of a statistic that give a node a median.
 const minHours = 24
 
-// Calibrate makes a calibration of the past of a customer's nodes. Without any it is
+// Calibrate makes a calibration from the past of a customer's nodes. Without nodes it is
 // the shipped one.
 func Calibrate(past []NodeHours) *Calibration {
 	past = slices.Clone(past)
@@ -156,10 +153,10 @@ func Calibrate(past []NodeHours) *Calibration {
 	return c
 }
 
-// sensors is the share of the fleet by which a node is judged before a day of it is known, and
-// in part until a week is: restless ones, and those of coarse digits, would be alarmed from the
-// first hour. Steps are judged by the median, so that a large one is told at once.
-const sensors = 0.9
+// youngQuantile is the quantile of the fleet that stands for a node until a day of it is known,
+// and in part until a week is: a restless or coarse sensor would raise alarms from its first
+// hour. For steps it is the median, so that a large one is found at once.
+const youngQuantile = 0.9
 
 // usual finds what is usual for one statistic: of each node as far as its hours tell,
 // for the rest of its room, of a room without such nodes the fleet.
@@ -170,6 +167,7 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 	}
 	its := make([]own, len(past))
 	rooms := map[string][]int{}
+	var everybody []int
 	for i, n := range past {
 		var values []float64
 		for _, h := range n.Hours {
@@ -181,12 +179,12 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		if its[i].n = float64(len(values)); len(values) >= minHours {
 			its[i].middle = quantile(values, 0.5)
 			its[i].scale = quantile(values, 0.9) - its[i].middle
-			rooms[n.Room] = append(rooms[n.Room], i)
+			rooms[n.Room], everybody = append(rooms[n.Room], i), append(everybody, i)
 		}
 	}
-	between := func(of []int, share float64, otherwise usual) usual {
+	between := func(of []int, share float64, otherwise usual) (middle, scale float32) {
 		if len(of) == 0 {
-			return otherwise
+			return otherwise.middle[s], otherwise.scale[s]
 		}
 		var middles, scales []float64
 		for _, i := range of {
@@ -194,48 +192,39 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		}
 		slices.Sort(middles)
 		slices.Sort(scales)
-		otherwise.middle[s], otherwise.scale[s] = float32(quantile(middles, share)), float32(quantile(scales, share))
-		return otherwise
+		return float32(quantile(middles, share)), float32(quantile(scales, share))
 	}
-	var everybody []int
-	for i := range past {
-		if its[i].n >= minHours {
-			everybody = append(everybody, i)
-		}
-	}
-	share := sensors
+	share := youngQuantile
 	if s == TemperatureStep || s == HumidityStep {
 		share = 0.5
 	}
-	c.fleet.middle[s], c.fleet.scale[s] = first(between(everybody, share, shipped), s)
+	c.fleet.middle[s], c.fleet.scale[s] = between(everybody, share, shipped)
 	for i, n := range past {
 		room, known := c.rooms[n.Room]
 		if !known {
 			room = c.fleet
 		}
-		room.middle[s], room.scale[s] = first(between(rooms[n.Room], 0.5, c.fleet), s)
+		room.middle[s], room.scale[s] = between(rooms[n.Room], 0.5, c.fleet)
 		c.rooms[n.Room] = room
 		u := c.nodes[n.Node]
 		u.middle[s], u.scale[s] = room.middle[s], room.scale[s]
 		if o := its[i]; o.n >= minHours {
 			w, young := min(0.4, o.n/(o.n+110)), max(0, 1-o.n/hoursOfWeek)
 			middle, scale := float64(c.fleet.middle[s]), float64(room.scale[s])
-			scale += float64(young * max(0, float64(c.fleet.scale[s])-scale))
-			u.middle[s] = float32(o.middle + float64(young*max(0, middle-o.middle)))
-			u.scale[s] = float32(float64(w*o.scale) + float64((1-w)*scale))
+			scale += young * max(0, float64(c.fleet.scale[s])-scale)
+			u.middle[s] = float32(o.middle + young*max(0, middle-o.middle))
+			u.scale[s] = float32(w*o.scale + (1-w)*scale)
 		}
 		c.nodes[n.Node] = u
 	}
 }
 
-// Anonymous is the calibration without its nodes and rooms: what is shipped.
+// Anonymous is the calibration without nodes and rooms, as it is shipped.
 func (c *Calibration) Anonymous() *Calibration {
 	return &Calibration{fleet: c.fleet, tails: c.tails, all: c.all}
 }
 
-func first(u usual, s Statistic) (middle, scale float32) { return u.middle[s], u.scale[s] }
-
-// leastScale keeps a node that never changes from being alarmed by its last digit.
+// leastScale keeps the last digit of a node that never changes from raising an alarm.
 const leastScale = 0.05
 
 func (u usual) standardised(s Statistic, strength float64) float64 {
@@ -244,12 +233,12 @@ func (u usual) standardised(s Statistic, strength float64) float64 {
 
 // quantile of ascending numbers, between neighbours in proportion.
 func quantile(ascending []float64, q float64) float64 {
-	place := float64(q * float64(len(ascending)-1))
+	place := q * float64(len(ascending)-1)
 	low := int(place)
 	if low+1 >= len(ascending) {
 		return ascending[len(ascending)-1]
 	}
-	return ascending[low] + float64((place-float64(low))*(ascending[low+1]-ascending[low]))
+	return ascending[low] + (place-float64(low))*(ascending[low+1]-ascending[low])
 }
 
 // tailOf is the tail of pooled numbers, of which few count less than the shipped tail, and
@@ -260,7 +249,7 @@ func tailOf(values []float64, known float64, shipped tail) tail {
 	}
 	slices.Sort(values)
 	own := min(known, float64(len(values))/enough)
-	mixed := func(its, shipped float64) float64 { return float64(own*its) + float64((1-own)*shipped) }
+	mixed := func(its, shipped float64) float64 { return own*its + (1-own)*shipped }
 	var t tail
 	for i, share := range shares() {
 		t.Ranks[i] = mixed(quantile(values, 1-share), shipped.Ranks[i])
@@ -288,7 +277,7 @@ func tailOf(values []float64, known float64, shipped tail) tail {
 // fewer, a fifth of wrong verdicts left enough faults in the past to hide half of the next.
 const censored = 8
 
-// leastExcess keeps numbers that are all the same from making any other infinitely rare.
+// leastExcess keeps equal numbers from making any other infinitely rare.
 const leastExcess = 0.1
 
 func widen(h Hour) (s [Count]float64) {
@@ -322,8 +311,8 @@ func (c *Calibration) of(node, room string) usual {
 	return c.fleet
 }
 
-// Score is -log₁₀ of the share of healthy hours of this customer in which a reading is
-// so unusual. 0 means that nothing can be told.
+// Score is -log₁₀ of the share of the customer's healthy hours in which a reading is as
+// unusual; 0 if the reading cannot be judged.
 func (c *Calibration) Score(node, room string, v Values) float64 {
 	most, _, _ := c.most(c.of(node, room), v.strength())
 	if most == 0 {

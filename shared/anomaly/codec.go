@@ -1,30 +1,21 @@
 package anomaly
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"maps"
-	"math"
 	"slices"
+
+	"coldaisle.dev/shared/artifact"
 )
 
-// calibrationMagic begins an encoded calibration and says its version.
-const calibrationMagic = "coldaisle calibration 1\n"
-
-// ErrCalibration is the error of bytes that are no calibration of this version.
-var ErrCalibration = errors.New("not a calibration that this version reads")
+// calibrationPrefix begins an encoded calibration and says its version.
+const calibrationPrefix = "coldaisle calibration 1\n"
 
 // MarshalBinary encodes a calibration: the same one to the same bytes.
 func (c *Calibration) MarshalBinary() ([]byte, error) {
-	b := []byte(calibrationMagic)
-	b = appendUsual(b, c.fleet)
+	b := appendUsual(nil, c.fleet)
 	for _, t := range append(c.tails[:len(c.tails):len(c.tails)], c.all) {
-		for _, rank := range append(t.Ranks[:len(t.Ranks):len(t.Ranks)], t.Excess) {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(rank))
-		}
+		b = artifact.AppendFloat64(artifact.AppendFloat64(b, t.Ranks[:]...), t.Excess)
 	}
 	for _, named := range []map[string]usual{c.rooms, c.nodes} {
 		b = binary.AppendUvarint(b, uint64(len(named)))
@@ -41,106 +32,63 @@ func (c *Calibration) MarshalBinary() ([]byte, error) {
 			b = binary.AppendUvarint(b, uint64(at)) //nolint:gosec // a place in a slice
 		}
 	}
-	sum := sha256.Sum256(b)
-	return append(b, sum[:]...), nil
+	return artifact.Seal(calibrationPrefix, b), nil
 }
 
 func appendUsual(b []byte, u usual) []byte {
-	for _, v := range append(u.middle[:len(u.middle):len(u.middle)], u.scale[:]...) {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	return b
+	return artifact.AppendFloat32(artifact.AppendFloat32(b, u.middle[:]...), u.scale[:]...)
 }
 
-// DecodeCalibration reads what MarshalBinary wrote. Error: [ErrCalibration].
+// DecodeCalibration reads what MarshalBinary wrote. Error: [artifact.ErrUnusable].
 func DecodeCalibration(content []byte) (*Calibration, error) {
-	body := len(content) - sha256.Size
-	if body < len(calibrationMagic) || string(content[:len(calibrationMagic)]) != calibrationMagic {
-		return nil, ErrCalibration
+	r, err := artifact.Open(calibrationPrefix, content)
+	if err != nil {
+		return nil, err
 	}
-	if sum := sha256.Sum256(content[:body]); !bytes.Equal(sum[:], content[body:]) {
-		return nil, fmt.Errorf("%w: its checksum is wrong", ErrCalibration)
+	c := &Calibration{fleet: readUsual(r)}
+	for i := range c.tails {
+		c.tails[i] = readTail(r)
 	}
-	d := decoder{rest: content[len(calibrationMagic):body]}
-	c := &Calibration{fleet: d.usual()}
-	for i := range len(c.tails) + 1 {
-		t := &c.all
-		if i < len(c.tails) {
-			t = &c.tails[i]
-		}
-		for j := range t.Ranks {
-			t.Ranks[j] = math.Float64frombits(binary.LittleEndian.Uint64(d.next(8)))
-		}
-		t.Excess = math.Float64frombits(binary.LittleEndian.Uint64(d.next(8)))
-	}
-	c.rooms, c.nodes = d.named(), d.named()
+	c.all = readTail(r)
+	c.rooms, c.nodes = readNamed(r), readNamed(r)
 	names := slices.Sorted(maps.Keys(c.nodes))
 	c.neighbours = make(map[string][]string, len(names))
 	for _, name := range names {
-		theirs := make([]string, min(d.count(), MaxNeighbours))
+		theirs := make([]string, r.Count(MaxNeighbours))
 		for i := range theirs {
-			theirs[i] = names[d.place(len(names))]
+			theirs[i] = names[r.Count(len(names)-1)]
 		}
 		c.neighbours[name] = theirs
 	}
-	if d.short || len(d.rest) > 0 {
-		return nil, fmt.Errorf("%w: its length is wrong", ErrCalibration)
+	if err := r.End(); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
 
-// decoder reads from the front; short once there was too little.
-type decoder struct {
-	rest  []byte
-	short bool
-}
-
-func (d *decoder) next(n int) []byte {
-	if n > len(d.rest) {
-		d.short, d.rest = true, nil
-		return make([]byte, n)
+func readTail(r *artifact.Reader) (t tail) {
+	for i := range t.Ranks {
+		t.Ranks[i] = r.Float64()
 	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
+	t.Excess = r.Float64()
+	return t
 }
 
-func (d *decoder) count() int {
-	n, size := binary.Uvarint(d.rest)
-	if size <= 0 || n > uint64(len(d.rest)) { // each takes a byte at least
-		d.short = true
-		return 0
-	}
-	d.rest = d.rest[size:]
-	return int(n) //nolint:gosec // below the length of a slice
-}
-
-// place is a number below n, which is above 0.
-func (d *decoder) place(n int) int {
-	at, size := binary.Uvarint(d.rest)
-	if size <= 0 || at >= uint64(n) { //nolint:gosec // the length of a slice
-		d.short = true
-		return 0
-	}
-	d.rest = d.rest[size:]
-	return int(at) //nolint:gosec // below the length of a slice
-}
-
-func (d *decoder) usual() (u usual) {
+func readUsual(r *artifact.Reader) (u usual) {
 	for _, part := range []*[Count]float32{&u.middle, &u.scale} {
 		for i := range part {
-			part[i] = math.Float32frombits(binary.LittleEndian.Uint32(d.next(4)))
+			part[i] = r.Float32()
 		}
 	}
 	return u
 }
 
-func (d *decoder) named() map[string]usual {
-	n := d.count()
+func readNamed(r *artifact.Reader) map[string]usual {
+	n := r.Count(r.Len())
 	named := make(map[string]usual, n)
 	for range n {
-		name := string(d.next(d.count()))
-		named[name] = d.usual()
+		name := string(r.Bytes(r.Count(r.Len())))
+		named[name] = readUsual(r)
 	}
 	return named
 }

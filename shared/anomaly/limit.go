@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"coldaisle.dev/shared/portable"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -16,13 +15,13 @@ const (
 	reach     = 40.0  // minutes, the time constant
 	// Horizon is how far ahead limits are looked for, in minutes.
 	Horizon = 30.0
-	// inARow is how many readings must say so one after the other.
+	// inARow is the number of consecutive readings that must agree.
 	inARow = 3
-	// sure is how many standard errors the slope must be: what jumps is no line.
+	// sure is the least slope in standard errors: a jump is no line.
 	sure = 6
 )
 
-// Trend is where a node's temperature goes.
+// Trend is a line through a node's last temperatures.
 type Trend struct {
 	Level float64 // °C now, on the line
 	Slope float64 // °C a minute
@@ -55,31 +54,31 @@ func TrendOf(w reading.Window, r reading.Reading, back int) (Trend, bool) {
 		n++
 		st += t
 		sv += v
-		stt += float64(t * t)
-		stv += float64(t * v)
-		svv += float64(v * v)
+		stt += t * t
+		stv += t * v
+		svv += v * v
 	}
-	spread := stt - float64(st*st)/n
+	spread := stt - st*st/n
 	if n < 5 || earliest > -trendSpan/120 || spread <= 0 {
 		return Trend{}, false
 	}
-	shared := stv - float64(st*sv)/n
+	shared := stv - st*sv/n
 	slope := shared / spread
-	residual := max(0, svv-float64(sv*sv)/n-float64(slope*shared))
+	residual := max(0, svv-sv*sv/n-slope*shared)
 	return Trend{
-		Level: base + sv/n - float64(slope*st)/n, Slope: slope, Error: math.Sqrt(residual / (n - 2) / spread),
+		Level: base + sv/n - slope*st/n, Slope: slope, Error: math.Sqrt(residual / (n - 2) / spread),
 	}, true
 }
 
 // At is the temperature so many minutes later, °C. A room that cools is taken to stay.
 func (t Trend) At(minutes float64) float64 {
-	return t.Level + float64(float64(max(t.Slope, 0)*reach)*(1-portable.Exp(-minutes/reach)))
+	return t.Level + max(t.Slope, 0)*reach*(1-math.Exp(-minutes/reach))
 }
 
-// unsure is what a forecast so many minutes ahead is wrong by, up to a factor that the
-// node's own past errors give, °C.
+// unsure is the error of a forecast so many minutes ahead, °C, up to a factor that the
+// node's past errors give.
 func (t Trend) unsure(minutes float64) float64 {
-	return 0.15 + float64(float64(0.5*math.Abs(t.Slope))*minutes) + float64(float64(0.3*t.Error)*minutes)
+	return 0.15 + 0.5*math.Abs(t.Slope)*minutes + 0.3*t.Error*minutes
 }
 
 // Width is the factor by which a node's intervals of 90 % are wider than its uncertainty.
@@ -95,7 +94,8 @@ const (
 	missed    = 0.1 // share of the readings outside
 )
 
-func (q Width) or() float64 {
+// Factor is the width, the first one while there is none.
+func (q Width) Factor() float64 {
 	if q == 0 {
 		return FirstWidth
 	}
@@ -104,7 +104,7 @@ func (q Width) or() float64 {
 
 // Interval is where the temperature will be in 9 of 10 cases, °C.
 func (t Trend) Interval(q Width, minutes float64) (low, high float64) {
-	middle, half := t.At(minutes), float64(q.or()*t.unsure(minutes))
+	middle, half := t.At(minutes), q.Factor()*t.unsure(minutes)
 	return middle - half, middle + half
 }
 
@@ -131,7 +131,7 @@ func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, 
 	if !inside {
 		step = 1 - missed
 	}
-	return Width(max(Narrowest, q.or()+float64(adaptation*FirstWidth*step))), inside, true
+	return Width(max(Narrowest, q.Factor()+adaptation*FirstWidth*step)), inside, true
 }
 
 // Passing is when a limit will be passed, in minutes from now.

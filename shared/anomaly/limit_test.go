@@ -82,35 +82,3 @@ func TestWidthAdapts(t *testing.T) {
 		}
 	}
 }
-
-func TestNovelty(t *testing.T) {
-	t.Parallel()
-	var n anomaly.Novelty
-	most, at := 0.0, 0
-	for i := range 1000 {
-		value := 20 + math.Sin(float64(i)/10)
-		if i == 700 {
-			value = 25
-		}
-		if score := n.Add(value); i > 300 && score > most {
-			most, at = score, i
-		}
-	}
-	if at != 700 || most < 0.9 {
-		t.Errorf("the newest value is at %d with %.2f, want at 700", at, most)
-	}
-	again := 0.0
-	for range 10 {
-		again = max(again, n.Add(25))
-	}
-	if again > 0.1 {
-		t.Errorf("a value seen before scores %.2f", again)
-	}
-	var flat anomaly.Novelty
-	for range 200 {
-		flat.Add(5)
-	}
-	if score := flat.Add(6); score != 1 {
-		t.Errorf("the first change of all scores %g", score)
-	}
-}

@@ -4,24 +4,40 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"coldaisle.dev/shared/reading"
 )
 
-// leastCorrelation is how alike a node of another room must be to be a neighbour.
+// leastCorrelation is the least correlation of a neighbour from another room.
 const leastCorrelation = 0.3
 
-// maxStrangers bounds how many nodes of other rooms are tried, the next ones in order:
+// maxOutside bounds the nodes of other rooms that are tried, the next ones in order:
 // customers may have thousands.
-const maxStrangers = 64
+const maxOutside = 64
 
-// slotsAlike is by how much of the past nodes are compared: two days.
-const slotsAlike = 2 * slotsOfDay
+// slotsCompared is the past by which nodes are compared: two days.
+const slotsCompared = 2 * slotsOfDay
 
-// Placed is a node with its room and what it last measured, °C, in each slot of the
-// last two days; NaN where nothing, and what is older does not count. The slots of all
-// nodes are the same.
+// Placed is a node's room and the node's last temperature, °C, in each slot of the last two
+// days, NaN for none. The slots of all nodes are the same; older ones do not count.
 type Placed struct {
-	Node, Room string
-	Slots      []float32
+	Room  string
+	Slots []float32
+}
+
+// Temperatures returns the slots of a [Placed] from one slot until another, of readings from
+// old to new.
+func Temperatures(readings []reading.Reading, from, until int64) []float32 {
+	slots := make([]float32, max(0, until-from))
+	for i := range slots {
+		slots[i] = float32(math.NaN())
+	}
+	for _, r := range readings {
+		if at := SlotOf(r.Time) - from; at >= 0 && at < int64(len(slots)) {
+			slots[at] = float32(r.Temperature)
+		}
+	}
+	return slots
 }
 
 // Neighbours chooses for each node the up to [MaxNeighbours] others whose changes in 30
@@ -30,7 +46,7 @@ type Placed struct {
 func Neighbours(nodes []Placed) [][]int {
 	changes := make([][]float32, len(nodes))
 	for i, n := range nodes {
-		changes[i] = standardisedChanges(n.Slots[max(0, len(n.Slots)-slotsAlike):])
+		changes[i] = standardisedChanges(n.Slots[max(0, len(n.Slots)-slotsCompared):])
 	}
 	rooms := map[string][]int{}
 	for i, n := range nodes {
@@ -40,13 +56,13 @@ func Neighbours(nodes []Placed) [][]int {
 	for i, n := range nodes {
 		inside := best(i, rooms[n.Room], changes, -2, MaxNeighbours)
 		if missing := MaxNeighbours - len(inside); missing > 0 {
-			var strangers []int
-			for step := 1; step < len(nodes) && len(strangers) < maxStrangers; step++ {
+			var outside []int
+			for step := 1; step < len(nodes) && len(outside) < maxOutside; step++ {
 				if other := (i + step) % len(nodes); nodes[other].Room != n.Room {
-					strangers = append(strangers, other)
+					outside = append(outside, other)
 				}
 			}
-			inside = append(inside, best(i, strangers, changes, leastCorrelation, missing)...)
+			inside = append(inside, best(i, outside, changes, leastCorrelation, missing)...)
 		}
 		chosen[i] = inside
 	}
@@ -87,11 +103,11 @@ func standardisedChanges(slots []float32) []float32 {
 		if d := float64(slots[i] - slots[i-span]); !math.IsNaN(d) {
 			n++
 			sum += d
-			squares += float64(d * d)
+			squares += d * d
 		}
 	}
 	mean := sum / max(1, n)
-	deviation := math.Sqrt(max(1e-12, squares/max(1, n)-float64(mean*mean)))
+	deviation := math.Sqrt(max(1e-12, squares/max(1, n)-mean*mean))
 	for i := span; i < len(slots); i++ {
 		if d := float64(slots[i] - slots[i-span]); !math.IsNaN(d) {
 			// A fault of one of them must not decide: three deviations are enough.
@@ -104,7 +120,7 @@ func standardisedChanges(slots []float32) []float32 {
 func correlation(a, b []float32) float64 {
 	sum := 0.0
 	for i := range min(len(a), len(b)) {
-		sum += float64(float64(a[i]) * float64(b[i]))
+		sum += float64(a[i]) * float64(b[i])
 	}
 	return sum / max(1, float64(min(len(a), len(b))))
 }

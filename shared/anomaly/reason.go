@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
-	"coldaisle.dev/shared/portable"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -32,13 +31,13 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 	by = cause(by, surprises, v, r)
 	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, by)}
 	now := 0.0
-	switch by {
-	case TemperatureStep, TemperatureChange, OwnTemperature1, OwnTemperature2:
-		reason.Quantity, now = "temperature", r.Temperature
-	case HumidityStep:
-		reason.Quantity, now = "humidity", r.Humidity
-	case DewPointLevel, DewPointChange, OwnDewPoint15, OwnDewPoint60, OwnDewPoint240:
-		reason.Quantity, now = "dew_point", reading.DewPoint(r.Temperature, r.Humidity)
+	switch reason.Quantity = by.Quantity(); reason.Quantity {
+	case "temperature":
+		now = r.Temperature
+	case "humidity":
+		now = r.Humidity
+	case "dew_point":
+		now = reading.DewPoint(r.Temperature, r.Humidity)
 	default:
 		return reason
 	}
@@ -48,11 +47,11 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 
 // monthly is the size of a statistic, in its unit, that comes once a month.
 func (c *Calibration) monthly(u usual, s Statistic) float64 {
-	strength := float64(u.middle[s]) + float64(max(leastScale, float64(u.scale[s]))*c.tails[s].beyond(logShare(1.0/hoursOfMonth)))
+	strength := float64(u.middle[s]) + max(leastScale, float64(u.scale[s]))*c.tails[s].beyond(logShare(1.0/hoursOfMonth))
 	if s == Roughness {
-		strength = portable.Exp(strength) - 1
+		strength = math.Exp(strength) - 1
 	}
-	return float64(floors()[s] * (portable.Exp(strength) - 1))
+	return floors()[s] * (math.Exp(strength) - 1)
 }
 
 // Band is where a value is usual; NaN where that is not known.
@@ -89,9 +88,9 @@ const explains = 0.7
 // changed within a quarter of an hour, and that may be rarer.
 func cause(by Statistic, surprises [Count]float64, v Values, r reading.Reading) Statistic {
 	step, size := TemperatureStep, v[TemperatureStep]
-	switch by {
-	case TemperatureChange, OwnTemperature1, OwnTemperature2:
-	case DewPointLevel, DewPointChange, OwnDewPoint15, OwnDewPoint60, OwnDewPoint240:
+	switch by.Quantity() {
+	case "temperature":
+	case "dew_point":
 		size = reading.DewPoint(r.Temperature, r.Humidity) - reading.DewPoint(r.Temperature-v[TemperatureStep], r.Humidity-v[HumidityStep])
 		if surprises[HumidityStep] > surprises[TemperatureStep] {
 			step = HumidityStep
@@ -99,49 +98,35 @@ func cause(by Statistic, surprises [Count]float64, v Values, r reading.Reading) 
 	default:
 		return by
 	}
-	if math.Abs(size) >= float64(explains*math.Abs(v[by])) && surprises[step] > logShare(tailShare) {
+	if math.Abs(size) >= explains*math.Abs(v[by]) && surprises[step] > logShare(tailShare) {
 		return step
 	}
 	return by
 }
 
 // Once is in how many healthy hours of a node, on average, one reading is so unusual.
-func (r Reason) Once() float64 { return portable.Exp(float64(r.Score * math.Ln10)) }
+func (r Reason) Once() float64 { return math.Exp(r.Score * math.Ln10) }
 
 // String is the reason as a sentence without a full stop.
 func (r Reason) String() string {
-	size := strconv.FormatFloat(math.Abs(r.Value), 'f', 1, 64)
+	size, kind := math.Abs(r.Value), r.Statistic.kind()
 	way, moved := "above", "rose"
 	if r.Value < 0 {
 		way, moved = "below", "fell"
 	}
 	switch r.Statistic {
 	case TemperatureStep:
-		return size + " °C step in temperature"
+		return fmt.Sprintf("%.1f °C step in temperature", size)
 	case HumidityStep:
-		return fmt.Sprintf("%.0f %% step in humidity", math.Abs(r.Value))
+		return fmt.Sprintf("%.0f %% step in humidity", size)
 	case Unchanged:
 		return fmt.Sprintf("unchanged for %.0f min", r.Value/60)
 	case DewPointLevel:
-		return fmt.Sprintf("dew point %s °C %s what its neighbours and its own day say", size, way)
-	case TemperatureChange:
-		return fmt.Sprintf("temperature %s %s °C more than its neighbours' in two hours", moved, size)
-	case DewPointChange:
-		return fmt.Sprintf("dew point %s %s °C more than its neighbours' in a quarter of an hour", moved, size)
+		return fmt.Sprintf("dew point %.1f °C %s what its neighbours and its own day say", size, way)
 	case Roughness:
 		return fmt.Sprintf("readings go to and fro, %.1f times as much as in its roughest hour of a month", r.Value/r.Usual)
-	case OwnTemperature1:
-		return fmt.Sprintf("temperature %s %s °C in an hour", moved, size)
-	case OwnTemperature2:
-		return fmt.Sprintf("temperature %s %s °C in two hours", moved, size)
-	case OwnDewPoint15:
-		return fmt.Sprintf("dew point %s %s °C in a quarter of an hour", moved, size)
-	case OwnDewPoint60:
-		return fmt.Sprintf("dew point %s %s °C in an hour", moved, size)
-	case OwnDewPoint240:
-		return fmt.Sprintf("dew point %s %s °C in four hours", moved, size)
 	default:
-		return ""
+		return fmt.Sprintf("%s %s %.1f °C %s", strings.ReplaceAll(kind.quantity, "_", " "), moved, size, kind.change)
 	}
 }
 
@@ -180,22 +165,30 @@ func Begin(at time.Time, reason Reason) Episode {
 // past: a node that was wrong for longer is usual so.
 const unhealthy = 0.05
 
-// Healthy returns which hours of a node count for calibration: all but those of episodes
+// PastHour is an hour of a node, and when it began.
+type PastHour struct {
+	Start time.Time
+	Hour
+}
+
+// Healthy returns the hours of a node that count for calibration: all but those of episodes
 // that people judged right, and the two hours after each, the newest episodes first and
 // at most a twentieth of all. Episodes that were wrong or expected stay, as do those that
-// nobody judged. hours are the beginnings of the node's hours.
-func Healthy(hours []time.Time, right []Episode) []bool {
-	healthy := make([]bool, len(hours))
-	for i := range healthy {
-		healthy[i] = true
-	}
-	left := int(unhealthy * float64(len(hours)))
+// nobody judged.
+func Healthy(past []PastHour, right []Episode) (healthy []Hour) {
+	out := make([]bool, len(past))
+	left := int(unhealthy * float64(len(past)))
 	for _, e := range slices.Backward(right) {
-		for j, at := range hours {
-			if left > 0 && healthy[j] && at.Add(time.Hour).After(e.Start) && at.Before(e.End.Add(2*time.Hour)) {
-				healthy[j] = false
+		for i, h := range past {
+			if left > 0 && !out[i] && h.Start.Add(time.Hour).After(e.Start) && h.Start.Before(e.End.Add(2*time.Hour)) {
+				out[i] = true
 				left--
 			}
+		}
+	}
+	for i, h := range past {
+		if !out[i] {
+			healthy = append(healthy, h.Hour)
 		}
 	}
 	return healthy

@@ -1,13 +1,12 @@
-// Package anomaly says how unusual a reading is for its node: seven statistics of the
-// node's last day and of its neighbours, how rare each is by what the customer's nodes
-// did in four weeks, and one number that all are combined to, compared with how many
-// false alarms a month the customer stands. It says why in words, joins alarms to
-// episodes, and forecasts when a limit will be passed.
+// Package anomaly scores how unusual a reading is for its node. Its statistics compare the
+// reading with the node's last day and with its neighbours. The calibration rates how rare
+// each was among the customer's nodes in the last four weeks, and the rarest gives the score.
+// An alarm is a score that is expected less often than the customer's budget of false alarms
+// allows. The package also explains a score in words, joins alarms to episodes, and forecasts
+// when a limit will be passed.
 //
-// It knows no storage and no clock: detection gives it a reading with what is known
-// around it, the daily calibration the maxima of hours, the evaluation both. The same
-// input gives the same bytes on any number of cores and on any machine: logarithms are
-// those of package portable, and no product is added to without being rounded first.
+// It has no storage and no clock. Detection, the daily calibration and evaluation call it.
+// The same input gives the same bytes on any number of cores.
 package anomaly
 
 import (
@@ -15,15 +14,13 @@ import (
 	"slices"
 	"time"
 
-	"coldaisle.dev/shared/portable"
 	"coldaisle.dev/shared/reading"
 )
 
-// Statistic is one way to be unusual.
+// Statistic is a measure of how unusual a reading is.
 type Statistic int
 
-// The statistics. Those against neighbours take the place of a node's own changes where
-// at least [MinNeighbours] are heard.
+// The statistics. Those against neighbours need at least [MinNeighbours] that are heard.
 const (
 	TemperatureStep   Statistic = iota // °C from the median of the three readings before, of the last three the most
 	HumidityStep                       // % from the median of the three readings before, of the last three the most
@@ -38,20 +35,44 @@ const (
 	OwnDewPoint60                      // °C of the dew point in an hour
 	OwnDewPoint240                     // °C of the dew point in four hours
 
-	// Count is how many there are.
+	// Count is the number of statistics.
 	Count
 )
 
-// String is the name of the statistic, for programs.
-func (s Statistic) String() string {
-	return [...]string{
-		"temperature_step", "humidity_step", "unchanged", "dew_point_level", "temperature_change", "dew_point_change", "roughness",
-		"own_temperature_1h", "own_temperature_2h", "own_dew_point_15m", "own_dew_point_1h", "own_dew_point_4h",
+// kind describes a statistic.
+type kind struct {
+	name     string // for programs
+	quantity string // that is unusual: temperature, humidity or dew_point; empty for both values
+	change   string // how a change goes on in a sentence; empty for what is no change over a time
+}
+
+func (s Statistic) kind() kind {
+	const twoHours, quarter = "more than its neighbours' in two hours", "more than its neighbours' in a quarter of an hour"
+	return [...]kind{
+		{"temperature_step", "temperature", ""},
+		{"humidity_step", "humidity", ""},
+		{"unchanged", "", ""},
+		{"dew_point_level", "dew_point", ""},
+		{"temperature_change", "temperature", twoHours},
+		{"dew_point_change", "dew_point", quarter},
+		{"roughness", "", ""},
+		{"own_temperature_1h", "temperature", "in an hour"},
+		{"own_temperature_2h", "temperature", "in two hours"},
+		{"own_dew_point_15m", "dew_point", "in a quarter of an hour"},
+		{"own_dew_point_1h", "dew_point", "in an hour"},
+		{"own_dew_point_4h", "dew_point", "in four hours"},
 	}[s]
 }
 
-// floors are what is nothing at all, in the unit of the statistic: the digits of the
-// sensors that are sold, and ten readings that happen to be the same.
+// String is the name of the statistic, for programs.
+func (s Statistic) String() string { return s.kind().name }
+
+// Quantity is the quantity that is unusual: temperature, humidity or dew_point, or empty
+// where it is no value but how the sensor reports.
+func (s Statistic) Quantity() string { return s.kind().quantity }
+
+// floors are the sizes, each in the unit of its statistic, below which a change means nothing:
+// the resolution of common sensors, and ten equal readings.
 func floors() [Count]float64 {
 	return [Count]float64{0.1, 0.3, 300, 0.3, 0.2, 0.2, 1, 0.2, 0.2, 0.2, 0.2, 0.3}
 }
@@ -63,14 +84,13 @@ const (
 	roughCap         = 10 // floors: one spike must not look like noise for six minutes
 )
 
-// MinNeighbours is how many neighbours must be heard for a node to be compared with
-// them, MaxNeighbours how many are asked.
+// MinNeighbours is the fewest neighbours that a node is compared with, MaxNeighbours the most.
 const (
 	MinNeighbours = 4
 	MaxNeighbours = 8
 )
 
-// held is how long a value stands for the present, in seconds.
+// held is how long a neighbour's value counts as its present one, in seconds.
 const held = 300.0
 
 // SlotWidth is the width of the slots of a [Day], those of table node_slots.
@@ -105,8 +125,8 @@ func (a narrowAir) air() Air { return Air{float64(a.temperature), float64(a.dewP
 // SlotOf is the number of the slot of a time, since 1970.
 func SlotOf(at time.Time) int64 { return at.Unix() / int64(SlotWidth/time.Second) }
 
-// Put keeps what was last measured in a slot. Slots come in the order of time; an older
-// one within the day is written over.
+// Put sets the last reading of a slot. Slots come in the order of time; an older one
+// within the day is overwritten.
 func (d *Day) Put(slot int64, a Air) {
 	if d.newest == 0 || slot-d.newest >= slotsOfDay {
 		for i := range d.slots {
@@ -123,7 +143,7 @@ func (d *Day) Put(slot int64, a Air) {
 	}
 }
 
-// At is what was last measured in a slot.
+// At is the last reading of a slot.
 func (d *Day) At(slot int64) Air {
 	if d.newest == 0 || slot > d.newest || slot <= d.newest-slotsOfDay {
 		return none()
@@ -131,8 +151,8 @@ func (d *Day) At(slot int64) Air {
 	return d.slots[slot%slotsOfDay].air()
 }
 
-// The ages, in slots, of what changes are measured from: the end of the slot so many
-// before the present one, which is between that many and one fewer slots ago.
+// The ages, in slots, of the readings that changes are measured from. A slot holds its last
+// reading: n slots before the present one is n-1 to n slots ago.
 const (
 	quarterHour = 2
 	hour        = 6
@@ -143,52 +163,23 @@ const (
 // Surroundings are what a node's neighbours do, in °C.
 type Surroundings struct {
 	Neighbours int     // heard within five minutes; below [MinNeighbours] the next three are not used
-	Air        Air     // medians of theirs, each with what the node is usually above it
+	Air        Air     // medians of theirs, each with the node's usual difference from it
 	Warmer     float64 // median of their changes of temperature in two hours
 	Damper     float64 // median of their changes of the dew point in a quarter of an hour
 	Usual      Air     // the node's own medians of the day, see [Day.Median]
 }
 
-// Neighbour is what is known of one: the air now, NaN if it has not been heard for five
-// minutes, its day, and what a node's dew point usually is above its own, see [Excess].
-type Neighbour struct {
-	Now    Air
-	Day    *Day
-	Excess Air
-}
-
-// Surround sums neighbours up, at most [MaxNeighbours] of them. usual is [Day.Median] of
-// the node.
-func Surround(slot int64, neighbours []Neighbour, usual Air) Surroundings {
-	var temperature, dew, warmer, damper sample
-	s := Surroundings{Usual: usual}
-	for _, n := range neighbours[:min(len(neighbours), MaxNeighbours)] {
-		if math.IsNaN(n.Now.Temperature) {
-			continue
-		}
-		s.Neighbours++
-		now := narrow(n.Now).air() // as its day is
-		temperature.add(now.Temperature + n.Excess.Temperature)
-		dew.add(now.DewPoint + n.Excess.DewPoint)
-		warmer.add(now.Temperature - n.Day.At(slot-twoHours).Temperature)
-		damper.add(now.DewPoint - n.Day.At(slot-quarterHour).DewPoint)
-	}
-	s.Air, s.Warmer, s.Damper = Air{temperature.median(), dew.median()}, warmer.median(), damper.median()
-	return s
-}
-
-// Excess is by how much a node's air usually differs from a neighbour's: the medians of
-// the difference over the day before a slot, which tell their places and calibrations.
-// NaN with less than an hour of both. It changes little in an hour, and takes 20 µs.
-func Excess(slot int64, own, other *Day) Air {
+// excess is by how much a node's air usually differs from another's: the medians of the
+// difference over the day before a slot, which hold their places and calibrations. NaN
+// with less than an hour of both. It takes 20 µs.
+func (d *Day) excess(slot int64, other *Day) Air {
 	return medians(slot, func(s int64) Air {
-		mine, theirs := own.At(s), other.At(s)
+		mine, theirs := d.At(s), other.At(s)
 		return Air{mine.Temperature - theirs.Temperature, mine.DewPoint - theirs.DewPoint}
 	})
 }
 
-// Median is the medians over the day before a slot, NaN with less than an hour. It is
-// for keeping for an hour, as [Excess] is.
+// Median is the medians over the day before a slot, NaN with less than an hour.
 func (d *Day) Median(slot int64) Air { return medians(slot, d.At) }
 
 func medians(slot int64, of func(slot int64) Air) Air {
@@ -208,14 +199,14 @@ func medians(slot int64, of func(slot int64) Air) Air {
 	return Air{quantile(temperature[:n], 0.5), quantile(dew[:n], 0.5)}
 }
 
-// Live is what is known of a node as its readings come; the zero value of one that was not
-// heard.
+// Live is the state of a node as its readings come. The zero value is a node that was
+// never heard.
 type Live struct {
 	Now   Air // at Heard
 	Heard time.Time
 	Day   Day
 
-	hour   int64 // of the next two: what is usual for a day changes little in an hour
+	hour   int64 // of the next two, which change little in an hour
 	usual  Air
 	excess []Air // over each neighbour
 }
@@ -226,26 +217,34 @@ func (l *Live) Hear(r reading.Reading) {
 	l.Day.Put(SlotOf(r.Time), l.Now)
 }
 
-// Around is what the neighbours of a node do at a time. They may be others in each hour.
+// Around is what the neighbours of a node, at most [MaxNeighbours], do at a time. They may
+// be others in each hour.
 func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 	slot := SlotOf(at)
 	if hour := at.Unix() / 3600; l.hour != hour {
 		l.hour, l.usual, l.excess = hour, l.Day.Median(slot), l.excess[:0]
 		for _, other := range neighbours {
-			l.excess = append(l.excess, Excess(slot, &l.Day, &other.Day))
+			l.excess = append(l.excess, l.Day.excess(slot, &other.Day))
 		}
 	}
-	var theirs [MaxNeighbours]Neighbour
+	var temperature, dew, warmer, damper sample
+	s := Surroundings{Usual: l.usual}
 	for i, other := range neighbours {
-		theirs[i] = Neighbour{Now: other.Now, Day: &other.Day, Excess: l.excess[i]}
-		if at.Sub(other.Heard).Seconds() > held || other.Heard.Sub(at).Seconds() > held {
-			theirs[i].Now = none()
+		if at.Sub(other.Heard).Abs().Seconds() > held {
+			continue
 		}
+		s.Neighbours++
+		now := narrow(other.Now).air() // as its day is
+		temperature.add(now.Temperature + l.excess[i].Temperature)
+		dew.add(now.DewPoint + l.excess[i].DewPoint)
+		warmer.add(now.Temperature - other.Day.At(slot-twoHours).Temperature)
+		damper.add(now.DewPoint - other.Day.At(slot-quarterHour).DewPoint)
 	}
-	return Surround(slot, theirs[:len(neighbours)], l.usual)
+	s.Air, s.Warmer, s.Damper = Air{temperature.median(), dew.median()}, warmer.median(), damper.median()
+	return s
 }
 
-// sample is a few numbers, of which it leaves out those that are none.
+// sample is a few numbers, without those that are NaN.
 type sample struct {
 	values [MaxNeighbours]float64
 	n      int
@@ -258,28 +257,22 @@ func (s *sample) add(v float64) {
 	}
 }
 
-func (s *sample) median() float64 { return medianOf(s.values[:s.n]) }
-
-// medianOf orders values; NaN of none. It is an insertion sort: they are few.
-func medianOf(values []float64) float64 {
-	for i := 1; i < len(values); i++ {
-		for j := i; j > 0 && values[j] < values[j-1]; j-- {
-			values[j], values[j-1] = values[j-1], values[j]
-		}
-	}
-	n := len(values)
+// median is NaN of none.
+func (s *sample) median() float64 {
+	values := s.values[:s.n]
+	slices.Sort(values)
 	switch {
-	case n == 0:
+	case s.n == 0:
 		return math.NaN()
-	case n%2 == 1:
-		return values[n/2]
+	case s.n%2 == 1:
+		return values[s.n/2]
 	default:
-		return (values[n/2-1] + values[n/2]) / 2
+		return (values[s.n/2-1] + values[s.n/2]) / 2
 	}
 }
 
-// Values are the statistics of one reading, signed, in their units; NaN where one
-// cannot be told, such as a change over a time before which the node was not there.
+// Values are the statistics of one reading, signed, in their units. One that is unknown, such
+// as a change since a time at which the node was silent, is NaN.
 type Values [Count]float64
 
 // Statistics computes them for a reading from the valid window before it, the node's
@@ -319,8 +312,8 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	return v
 }
 
-// departed is how much of a change leads away from what is usual: a value that comes
-// back is no second anomaly.
+// departed is the part of a change that leads away from the usual value: a value that
+// comes back is no second anomaly.
 func departed(change, unusual float64) float64 {
 	switch {
 	case math.IsNaN(unusual) || math.IsNaN(change):
@@ -349,8 +342,8 @@ func step(values []float64, now float64) float64 {
 
 func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
 
-// unchanged is for how many seconds both values have been what they are; where the
-// window ends first, the slots of the day that ended with them count on.
+// unchanged is the time in seconds for which neither value has changed. Beyond the window
+// the slots of the day count.
 func unchanged(w reading.Window, r reading.Reading, day *Day, slot int64) float64 {
 	i := w.Len() - 1
 	for i >= 0 && w.Temperature[i] == r.Temperature && w.Humidity[i] == r.Humidity {
@@ -394,8 +387,8 @@ func rough(values []float64, now, floor float64) float64 {
 func (v Values) strength() (s [Count]float64) {
 	floor := floors()
 	for i, value := range v {
-		s[i] = portable.Log1p(math.Abs(value) / floor[i])
+		s[i] = math.Log1p(math.Abs(value) / floor[i])
 	}
-	s[Roughness] = portable.Log1p(s[Roughness])
+	s[Roughness] = math.Log1p(s[Roughness])
 	return s
 }

@@ -72,19 +72,12 @@ func New[In, Out any](run func(context.Context, []In) ([]Out, error), options Op
 // Do returns the result of an item once the batch that holds it has run. It ends
 // early with ctx; the item then is processed all the same.
 func (g *Group[In, Out]) Do(ctx context.Context, item In) (Out, error) {
-	var none Out
-	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
-		return none, ErrClosed
-	}
-	b, place := g.add(ctx, item)
-	g.startWaiting()
-	g.mu.Unlock()
-	if err := b.wait(ctx); err != nil {
+	results, err := g.DoAll(ctx, []In{item})
+	if err != nil {
+		var none Out
 		return none, err
 	}
-	return b.result[place], nil
+	return results[0], nil
 }
 
 // DoAll is [Group.Do] for several items of one caller, which share a batch unless
@@ -103,22 +96,17 @@ func (g *Group[In, Out]) DoAll(ctx context.Context, items []In) ([]Out, error) {
 	g.mu.Unlock()
 	results := make([]Out, len(items))
 	for i, b := range batches {
-		if err := b.wait(ctx); err != nil {
-			return nil, err
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the batch: %w", ctx.Err())
+		}
+		if b.err != nil {
+			return nil, b.err
 		}
 		results[i] = b.result[places[i]]
 	}
 	return results, nil
-}
-
-// wait returns when the batch has run, with its error, or when ctx ends.
-func (b *batch[In, Out]) wait(ctx context.Context) error {
-	select {
-	case <-b.done:
-		return b.err
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the batch: %w", ctx.Err())
-	}
 }
 
 // Close answers what has been asked so far, and returns when all of it is done.

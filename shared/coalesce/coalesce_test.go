@@ -276,18 +276,3 @@ func TestCloseAnswersWhatWasAsked(t *testing.T) {
 		callers.Wait()
 	})
 }
-
-// BenchmarkDo shows what a call costs that shares its batch with 31 others.
-func BenchmarkDo(b *testing.B) {
-	g := coalesce.New(func(_ context.Context, items []int) ([]int, error) { return items, nil }, coalesce.Options[int]{})
-	b.SetParallelism(32)
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := g.Do(b.Context(), 1); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
-}

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Once is a value that the first caller opens and all share: clients, a
-// connection. Callers that arrive meanwhile wait. After a failure the next of
-// them opens. Its methods may be called from many goroutines.
+// Once is a value that the first caller opens and all callers share: clients, a
+// connection. Callers that arrive meanwhile wait. After a failure the next caller
+// opens. Its methods may be called from many goroutines.
 type Once[T any] struct {
 	open func(context.Context) (*T, error)
 	use  func(*T)
@@ -27,7 +27,7 @@ func NewOnce[T any](open func(context.Context) (*T, error), use func(*T)) *Once[
 
 // Get returns the value, opened if need be.
 func (o *Once[T]) Get(ctx context.Context) (*T, error) {
-	if value := o.current(); value != nil {
+	if value := o.Peek(); value != nil {
 		return value, nil
 	}
 	select {
@@ -36,7 +36,7 @@ func (o *Once[T]) Get(ctx context.Context) (*T, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the opening: %w", ctx.Err())
 	}
-	if value := o.current(); value != nil {
+	if value := o.Peek(); value != nil {
 		return value, nil
 	}
 	value, err := o.open(ctx)
@@ -50,7 +50,8 @@ func (o *Once[T]) Get(ctx context.Context) (*T, error) {
 	return value, nil
 }
 
-func (o *Once[T]) current() *T {
+// Peek returns the value if it is open, else nil, and opens nothing.
+func (o *Once[T]) Peek() *T {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.value != nil {
@@ -65,9 +66,8 @@ func (o *Once[T]) used(value *T) {
 	}
 }
 
-// Remove removes a value that is no good any more, and reports whether it was
-// still there: the next Get opens another. Of several callers one is told so, and
-// closes the value.
+// Remove removes a broken value, and reports whether it was still there: the next Get
+// opens another. Of several callers one gets true, and closes the value.
 func (o *Once[T]) Remove(value *T) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 	"math"
 	"slices"
 
-	"coldaisle.dev/shared/portable"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -101,7 +100,7 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 	row[TemperatureSlope] = t.slope
 	row[TemperatureSpread] = t.spread
 	row[TemperatureJump] = t.jump
-	row[TemperatureRun] = portable.Log1p(float64(t.run))
+	row[TemperatureRun] = math.Log1p(float64(t.run))
 	if math.IsNaN(humidity) {
 		return true
 	}
@@ -112,7 +111,7 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 	row[HumiditySlope] = h.slope
 	row[HumiditySpread] = h.spread
 	row[HumidityJump] = h.jump
-	row[HumidityRun] = portable.Log1p(float64(h.run))
+	row[HumidityRun] = math.Log1p(float64(h.run))
 	for i := range n {
 		x.moisture[i] = reading.AbsoluteHumidity(w.Temperature[i], w.Humidity[i])
 	}
@@ -158,14 +157,14 @@ func slope(ages, values []float64, now, span float64) float64 {
 		n++
 		sumT += t
 		sumV += v
-		sumTT += float64(t * t)
-		sumTV += float64(t * v)
+		sumTT += t * t
+		sumTV += t * v
 	}
-	variance := float64(n*sumTT) - float64(sumT*sumT)
+	variance := n*sumTT - sumT*sumT
 	if variance < 1e-9 {
 		return 0
 	}
-	return (float64(n*sumTV) - float64(sumT*sumV)) / variance
+	return (n*sumTV - sumT*sumV) / variance
 }
 
 func mean(values []float64) float64 {
@@ -182,7 +181,7 @@ func spread(values []float64, now float64) float64 {
 	for _, v := range values {
 		v -= now
 		sum += v
-		squares += float64(v * v)
+		squares += v * v
 	}
 	return math.Sqrt(max(0, squares/n-sum*sum/(n*n)))
 }
@@ -190,46 +189,10 @@ func spread(values []float64, now float64) float64 {
 // median leaves values as they are.
 func (x *Extractor) median(values []float64) float64 {
 	sorted := x.sorted[:copy(x.sorted[:], values)]
+	slices.Sort(sorted)
 	half := len(sorted) / 2
-	selectNth(sorted, half)
-	upper := sorted[half]
 	if len(sorted)%2 == 1 {
-		return upper
+		return sorted[half]
 	}
-	lower := sorted[0]
-	for _, v := range sorted[1:half] {
-		lower = max(lower, v)
-	}
-	return (lower + upper) / 2
-}
-
-// selectNth puts the value of rank n into place n, smaller ones before it and
-// greater ones behind: Hoare's quickselect with the middle value as pivot.
-func selectNth(values []float64, n int) {
-	low, high := 0, len(values)-1
-	for low < high {
-		pivot := values[low+(high-low)/2]
-		i, j := low, high
-		for i <= j {
-			for values[i] < pivot {
-				i++
-			}
-			for pivot < values[j] {
-				j--
-			}
-			if i <= j {
-				values[i], values[j] = values[j], values[i]
-				i++
-				j--
-			}
-		}
-		switch {
-		case n <= j:
-			high = j
-		case n >= i:
-			low = i
-		default:
-			return
-		}
-	}
+	return (sorted[half-1] + sorted[half]) / 2
 }

@@ -49,42 +49,6 @@ func wild(n int, seed uint64) []reading.Reading {
 	return node
 }
 
-// TestDetection holds every feature against one worked out by hand.
-func TestDetection(t *testing.T) {
-	t.Parallel()
-	w := reading.Window{
-		Age:         []float64{210, 180, 150, 120, 90, 60, 30},
-		Temperature: []float64{20, 20, 20, 20, 20, 20, 22},
-		Humidity:    []float64{40, 41, 42, 43, 44, 45, 46},
-	}
-	var x features.Extractor
-	var row [features.DetectionCount]float64
-	if !x.Detection(row[:], w, at(0, 22, 47)) {
-		t.Fatal("not scorable")
-	}
-	want := map[int]float64{
-		features.Temperature: 22, features.Humidity: 47,
-		features.TemperatureDeviation: 2, features.HumidityDeviation: 4,
-		features.TemperatureChange: 0, features.HumidityChange: 2, // a step of 1 % in half a minute
-		features.HumiditySlope:     2,
-		features.TemperatureSpread: math.Sqrt(4.0/6 + 4.0/6 - 16.0/36), // of 20 20 20 20 22 22
-		features.HumiditySpread:    math.Sqrt(35.0 / 12),               // of six neighbouring whole numbers
-		features.TemperatureJump:   22 - 122.0/6, features.HumidityJump: 47 - 43.5,
-		features.TemperatureRun: math.Log(2), features.HumidityRun: 0,
-	}
-	got := map[int]float64{}
-	for feature := range want {
-		got[feature] = row[feature]
-	}
-	if diff := cmp.Diff(want, got, near()); diff != "" {
-		t.Errorf("features (-want +got):\n%s", diff)
-	}
-	// 47 % of the 19.4 g/m³ that saturated air holds at 22 °C, less 43 % of the 17.3 at 20 °C.
-	if math.Abs(row[features.MoistureDeviation]-1.69) > 0.03 {
-		t.Errorf("%g g/m³ more than the median of the window", row[features.MoistureDeviation])
-	}
-}
-
 // plain is what one quantity has done, by the formulas of a textbook.
 type plain struct {
 	ages, values []float64

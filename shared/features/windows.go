@@ -71,5 +71,5 @@ func ChangeAtHorizon(node []reading.Reading, i int) (temperature, humidity float
 }
 
 func between(before, after, share float64) float64 {
-	return before + float64((after-before)*share)
+	return before + (after-before)*share
 }

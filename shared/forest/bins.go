@@ -1,10 +1,9 @@
 package forest
 
 import (
+	"math"
 	"slices"
 	"sort"
-
-	"coldaisle.dev/shared/portable"
 )
 
 // maxBins is how many intervals the numbers of a feature are sorted into: a
@@ -22,9 +21,9 @@ type quantiser struct {
 	edges [][]float64
 }
 
-func newQuantiser(rows Matrix, workers int) quantiser {
+func newQuantiser(rows Matrix) quantiser {
 	q := quantiser{edges: make([][]float64, rows.Columns)}
-	parallelFor(rows.Columns, workers, func(_, column int) {
+	parallelFor(rows.Columns, func(column int) {
 		values := make([]float64, rows.Rows())
 		for i := range values {
 			values[i] = rows.Data[i*rows.Columns+column]
@@ -50,7 +49,7 @@ func binEdges(sorted []float64) []float64 {
 		if low == high {
 			return
 		}
-		edge := low + float64((high-low)/2)
+		edge := low + (high-low)/2
 		if edge >= high { // neighbours, or their difference is beyond a float64
 			edge = low
 		}
@@ -77,7 +76,7 @@ func binRanks(n int) []int {
 	for i := 1; i <= middle; i++ {
 		ranks = append(ranks, i*n/(middle+1))
 	}
-	growth := portable.Exp(portable.Log(float64(n)/(middle+1)) / float64(tailBins))
+	growth := math.Exp(math.Log(float64(n)/(middle+1)) / float64(tailBins))
 	rank := 1.0
 	for i := range tailBins {
 		r := max(int(rank), i+1)
@@ -97,13 +96,8 @@ func (q quantiser) row(bins []uint8, row []float64) {
 }
 
 // all writes the bins of every row, row after row.
-func (q quantiser) all(rows Matrix, workers int) []uint8 {
+func (q quantiser) all(rows Matrix) []uint8 {
 	bins := make([]uint8, len(rows.Data))
-	blocks := (rows.Rows() + blockRows - 1) / blockRows
-	parallelFor(blocks, workers, func(_, block int) {
-		for i := block * blockRows; i < min((block+1)*blockRows, rows.Rows()); i++ {
-			q.row(bins[i*rows.Columns:(i+1)*rows.Columns], rows.Row(i))
-		}
-	})
+	parallelFor(rows.Rows(), func(i int) { q.row(bins[i*rows.Columns:(i+1)*rows.Columns], rows.Row(i)) })
 	return bins
 }

@@ -2,25 +2,20 @@ package forest
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
+
+	"coldaisle.dev/shared/artifact"
 )
 
-// ErrDamaged is the fault of bytes that are no encoded forest.
-var ErrDamaged = errors.New("damaged forest")
-
-// Trees are written root first, left before right, so that a child's place
-// needs no bytes and no place can lead astray. A leaf begins with the byte 0, a
-// split with its feature's number plus one.
+// Trees are written root first, left before right: a child's place needs no bytes, and no
+// place can be wrong. A leaf begins with the byte 0, a split with its feature's number plus one.
 const leafTag = 0
 
-// deepest is how many splits may lie above a leaf: more than any tree of rows
-// that fit a machine, few enough for the stack.
+// deepest bounds the splits above a leaf: more than any tree of rows that fit a machine,
+// few enough for the stack.
 const deepest = 1 << 16
 
-// AppendBinary implements [encoding.BinaryAppender]: the form that
-// [DecodeIsolation] reads.
+// AppendBinary implements [encoding.BinaryAppender]: the form that [ReadIsolation] reads.
 func (f *Isolation) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, uint8(f.columns))                               //nolint:gosec // at most MaxColumns
 	b = binary.LittleEndian.AppendUint32(b, uint32(f.sample))     //nolint:gosec // at most maxSample
@@ -34,69 +29,62 @@ func (f *Isolation) AppendBinary(b []byte) ([]byte, error) {
 func (f *Isolation) appendNode(b []byte, at uint32) []byte {
 	n := f.nodes[at]
 	if n.left == at {
-		return binary.LittleEndian.AppendUint32(append(b, leafTag), math.Float32bits(f.paths[at]))
+		return artifact.AppendFloat32(append(b, leafTag), f.paths[at])
 	}
-	b = append(b, uint8(n.feature+1)) //nolint:gosec // at most MaxColumns
-	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(n.threshold))
+	b = artifact.AppendFloat64(append(b, uint8(n.feature+1)), n.threshold) //nolint:gosec // at most MaxColumns
 	return f.appendNode(f.appendNode(b, n.left), n.left+1)
 }
 
-// DecodeIsolation reads what [Isolation.AppendBinary] wrote and returns the
-// bytes behind it. Whatever the bytes are, the forest it returns is safe to
-// score with; else the error is an [ErrDamaged].
-func DecodeIsolation(b []byte) (*Isolation, []byte, error) {
-	d := decoder{rest: b}
-	f := &Isolation{columns: int(d.byte())}
-	sample, trees := d.uint32(), d.uint32()
-	if d.err != nil || f.columns < 1 || sample < 1 || sample > maxSample || trees < 1 || trees > maxTrees {
-		return nil, nil, fmt.Errorf("%w: %d trees of %d rows of %d columns", ErrDamaged, trees, sample, f.columns)
+// ReadIsolation reads what [Isolation.AppendBinary] wrote. Whatever the bytes are, the
+// forest is safe to score with unless the reader has failed.
+func ReadIsolation(r *artifact.Reader) *Isolation {
+	f := &Isolation{columns: int(r.Byte())}
+	sample, trees := r.Uint32(), r.Uint32()
+	if f.columns < 1 || sample < 1 || sample > maxSample || trees < 1 || trees > maxTrees {
+		r.Fail("%d trees of %d rows of %d columns", trees, sample, f.columns)
 	}
 	f.sample, f.levels = int(sample), levelsOf(int(sample))
 	for range trees {
-		f.roots = append(f.roots, uint32(len(f.nodes))) //nolint:gosec // checked below
-		f.nodes, f.paths = append(f.nodes, isolationNode{}), append(f.paths, 0)
-		d.isolationNode(f, len(f.nodes)-1, 0)
-		if d.err != nil {
-			return nil, nil, d.err
+		if r.Err() != nil {
+			break
 		}
+		f.roots = append(f.roots, uint32(len(f.nodes))) //nolint:gosec // levels bound the nodes
+		f.nodes, f.paths = append(f.nodes, isolationNode{}), append(f.paths, 0)
+		f.readNode(r, len(f.nodes)-1, 0)
 	}
-	return f, d.rest, nil
+	return f
 }
 
-func (d *decoder) isolationNode(f *Isolation, at, level int) {
-	tag := int(d.byte())
+func (f *Isolation) readNode(r *artifact.Reader, at, level int) {
+	tag := int(r.Byte())
 	if tag == leafTag {
-		path := math.Float32frombits(d.uint32())
+		path := r.Float32()
 		if !(path >= 0 && path <= maxSample) {
-			d.fail("a path of length %g", path)
+			r.Fail("a path of length %g", path)
 		}
 		f.nodes[at] = isolationNode{threshold: math.Inf(1), left: uint32(at)} //nolint:gosec // levels bound the nodes
 		f.paths[at] = path
 		return
 	}
-	threshold := math.Float64frombits(d.uint64())
-	if tag > f.columns || level >= f.levels || math.IsNaN(threshold) || math.IsInf(threshold, 0) {
-		d.fail("a split of feature %d at %g on level %d", tag-1, threshold, level)
+	threshold := r.Finite()
+	if tag > f.columns || level >= f.levels {
+		r.Fail("a split of feature %d on level %d", tag-1, level)
 	}
-	if d.err != nil {
+	if r.Err() != nil {
 		return
 	}
 	child := len(f.nodes)
 	f.nodes[at] = isolationNode{threshold: threshold, left: uint32(child), feature: uint32(tag - 1)} //nolint:gosec // levels bound the nodes
 	f.nodes, f.paths = append(f.nodes, isolationNode{}, isolationNode{}), append(f.paths, 0, 0)
-	d.isolationNode(f, child, level+1)
-	d.isolationNode(f, child+1, level+1)
+	f.readNode(r, child, level+1)
+	f.readNode(r, child+1, level+1)
 }
 
-// AppendBinary implements [encoding.BinaryAppender]: the form that
-// [DecodeRegression] reads.
+// AppendBinary implements [encoding.BinaryAppender]: the form that [ReadRegression] reads.
 func (f *Regression) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, uint8(f.Columns())) //nolint:gosec // at most MaxColumns
 	for _, edges := range f.quantiser.edges {
-		b = append(b, uint8(len(edges))) //nolint:gosec // at most maxBins-1
-		for _, edge := range edges {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(edge))
-		}
+		b = artifact.AppendFloat64(append(b, uint8(len(edges))), edges...) //nolint:gosec // at most maxBins-1
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.trees))) //nolint:gosec // at most maxTrees
 	for _, tree := range f.trees {
@@ -111,86 +99,52 @@ func (f *Regression) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeRegression reads what [Regression.AppendBinary] wrote and returns the
-// bytes behind it. Whatever the bytes are, the forest it returns is safe to
-// predict with; else the error is an [ErrDamaged].
-func DecodeRegression(b []byte) (*Regression, []byte, error) {
-	d := decoder{rest: b}
-	columns := int(d.byte())
+// ReadRegression reads what [Regression.AppendBinary] wrote. Whatever the bytes are, the
+// forest is safe to predict with unless the reader has failed.
+func ReadRegression(r *artifact.Reader) *Regression {
+	columns := int(r.Byte())
 	f := &Regression{quantiser: quantiser{edges: make([][]float64, columns)}}
 	for column := range columns {
-		edges := make([]float64, int(d.byte()))
+		edges := make([]float64, int(r.Byte()))
 		for i := range edges {
-			edges[i] = math.Float64frombits(d.uint64())
-			if math.IsNaN(edges[i]) || math.IsInf(edges[i], 0) || i > 0 && edges[i] <= edges[i-1] {
-				d.fail("limits of column %d do not ascend", column)
+			if edges[i] = r.Finite(); i > 0 && edges[i] <= edges[i-1] {
+				r.Fail("limits of column %d do not ascend", column)
 			}
 		}
 		f.quantiser.edges[column] = edges
 	}
-	trees := d.uint32()
-	if d.err == nil && (columns < 1 || trees < 1 || trees > maxTrees) {
-		d.fail("%d trees of %d columns", trees, columns)
-	}
-	if d.err != nil {
-		return nil, nil, d.err
+	trees := r.Uint32()
+	if columns < 1 || trees < 1 || trees > maxTrees {
+		r.Fail("%d trees of %d columns", trees, columns)
 	}
 	for range trees {
-		tree := d.regressionNode(nil, columns, 0)
-		if d.err != nil {
-			return nil, nil, d.err
+		if r.Err() != nil {
+			break
 		}
-		f.trees = append(f.trees, tree)
+		f.trees = append(f.trees, readRegressionNode(r, nil, columns, 0))
 	}
-	return f, d.rest, nil
+	return f
 }
 
-func (d *decoder) regressionNode(tree []regressionNode, columns, level int) []regressionNode {
+func readRegressionNode(r *artifact.Reader, tree []regressionNode, columns, level int) []regressionNode {
 	at := len(tree)
-	tag := int(d.byte())
+	tag := int(r.Byte())
 	if tag == leafTag {
-		n := regressionNode{content: d.uint32(), leaf: true}
+		n := regressionNode{content: r.Uint32(), leaf: true}
 		if v := n.value(); math.IsNaN(v) || math.IsInf(v, 0) {
-			d.fail("a leaf of %g", v)
+			r.Fail("a leaf of %g", v)
 		}
 		return append(tree, n)
 	}
-	bin := d.byte()
+	bin := r.Byte()
 	if tag > columns || level >= deepest {
-		d.fail("a split of feature %d on level %d", tag-1, level)
+		r.Fail("a split of feature %d on level %d", tag-1, level)
 	}
-	if d.err != nil {
+	if r.Err() != nil {
 		return tree
 	}
 	tree = append(tree, regressionNode{feature: uint8(tag - 1), bin: bin}) //nolint:gosec // at most MaxColumns
-	tree = d.regressionNode(tree, columns, level+1)
+	tree = readRegressionNode(r, tree, columns, level+1)
 	tree[at].content = uint32(len(tree)) //nolint:gosec // bounded by the bytes read
-	return d.regressionNode(tree, columns, level+1)
+	return readRegressionNode(r, tree, columns, level+1)
 }
-
-// decoder reads numbers until one is missing or refused; then it reads zeros.
-type decoder struct {
-	rest []byte
-	err  error
-}
-
-func (d *decoder) fail(format string, arguments ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, arguments...))
-	}
-}
-
-func (d *decoder) take(n int) []byte {
-	if d.err != nil || len(d.rest) < n {
-		d.fail("cut short")
-		d.rest = nil
-		return make([]byte, 8)
-	}
-	taken := d.rest[:n]
-	d.rest = d.rest[n:]
-	return taken
-}
-
-func (d *decoder) byte() byte     { return d.take(1)[0] }
-func (d *decoder) uint32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
-func (d *decoder) uint64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }

@@ -43,7 +43,7 @@ func (m Matrix) Row(i int) []float64 { return m.Data[i*m.Columns : (i+1)*m.Colum
 // its feature in a byte.
 const MaxColumns = 255
 
-// ErrTraining is the fault of rows or options that no forest can be grown from.
+// ErrTraining is the error of rows or options that no forest can be grown from.
 var ErrTraining = errors.New("cannot grow a forest")
 
 func (m Matrix) validate() error {
@@ -63,34 +63,15 @@ func treeRand(seed uint64, tree int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(tree)^0x9e3779b97f4a7c15)) //nolint:gosec // reproducible by design, no secret
 }
 
-// cores is how many goroutines work when the caller does not say.
-func cores(wanted int) int {
-	if wanted > 0 {
-		return wanted
-	}
-	return runtime.GOMAXPROCS(0)
-}
-
-// parallelFor runs work(worker, i) for i from 0 to n-1, shared among goroutines. Which
-// worker gets which i differs from run to run; results must not depend on it.
-func parallelFor(n, workers int, work func(worker, i int)) {
-	workers = min(cores(workers), n)
-	if workers <= 1 {
-		for i := range n {
-			work(0, i)
-		}
-		return
-	}
+// parallelFor runs work(i) for i from 0 to n-1, in as many goroutines as there are cores.
+// Which of them runs which i differs from run to run; results must not depend on it.
+func parallelFor(n int, work func(i int)) {
 	var next atomic.Int64
 	var group sync.WaitGroup
-	for worker := range workers {
+	for range min(runtime.GOMAXPROCS(0), n) {
 		group.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				work(worker, i)
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				work(i)
 			}
 		})
 	}

@@ -24,10 +24,6 @@ type binStats struct {
 	count  uint32 // distinct rows
 }
 
-// sparse is the largest number of samples for which a node's bins in use are found
-// by their marks. In a larger node most bins are in use, and all are scanned.
-const sparse = 96
-
 // regressionGrower grows trees, one after the other, over the same rows.
 type regressionGrower struct {
 	bins    []uint8 // row after row
@@ -38,19 +34,18 @@ type regressionGrower struct {
 	random  *rand.Rand
 	drawn   []uint16 // how often each row was drawn
 	members []sample
-	order   []int               // features, shuffled anew at each split
-	cells   [][maxBins]binStats // of each feature tried
-	marks   [][maxBins / 64]uint64
+	order   []int                  // features, shuffled anew at each split
+	cells   [][maxBins]binStats    // of each feature tried
+	used    [][maxBins / 64]uint64 // a bit for each cell that is not empty
 	nodes   []regressionNode
 }
 
 func newRegressionGrower(bins []uint8, columns int, targets []float64, o RegressionOptions) *regressionGrower {
-	g := &regressionGrower{
+	return &regressionGrower{
 		bins: bins, columns: columns, targets: targets, options: o,
 		drawn: make([]uint16, len(targets)), members: make([]sample, 0, len(targets)),
-		order: make([]int, columns), cells: make([][maxBins]binStats, o.Tried), marks: make([][maxBins / 64]uint64, o.Tried),
+		order: make([]int, columns), cells: make([][maxBins]binStats, max(1, columns/3)), used: make([][maxBins / 64]uint64, max(1, columns/3)),
 	}
-	return g
 }
 
 // grow grows one tree from a bootstrap sample: as many rows as there are, drawn
@@ -67,7 +62,7 @@ func (g *regressionGrower) grow(random *rand.Rand) []regressionNode {
 		if times == 0 {
 			continue
 		}
-		m := sample{row: uint32(row), weight: float32(times), sum: float64(float64(times) * g.targets[row])}
+		m := sample{row: uint32(row), weight: float32(times), sum: float64(times) * g.targets[row]}
 		g.members = append(g.members, m)
 		total.sum += m.sum
 		total.weight += m.weight
@@ -132,34 +127,25 @@ type choice struct {
 	left    binStats
 }
 
-// choose tries as many features as asked, drawn without replacement, and goes
-// on beyond them only while none of those tried can split.
+// choose tries a third of the features, drawn without replacement, and goes on beyond
+// them only while none of those tried can split.
 func (g *regressionGrower) choose(members []sample, total binStats) choice {
 	best := choice{feature: -1}
 	if len(members) < 2*g.options.Leaf || len(members) < 2 {
 		return best
 	}
 	whole := total.sum * total.sum / float64(total.weight)
-	best.gain = whole + float64(1e-12*math.Abs(whole))
+	best.gain = whole + 1e-12*math.Abs(whole)
 	for tried := 0; tried < g.columns && best.feature < 0; {
-		features := g.order[tried:min(tried+g.options.Tried, g.columns)]
+		features := g.order[tried:min(tried+len(g.cells), g.columns)]
 		for i := range features {
 			j := tried + i + g.random.IntN(g.columns-tried-i)
 			g.order[tried+i], g.order[j] = g.order[j], g.order[tried+i]
 		}
 		tried += len(features)
-		if len(members) <= sparse {
-			g.countSparse(members, features)
-		} else {
-			g.count(members, features)
-		}
+		g.count(members, features)
 		for i, feature := range features {
-			cells := &g.cells[i]
-			if len(members) <= sparse {
-				g.bestSparse(&best, feature, cells, &g.marks[i], total, len(members))
-			} else {
-				g.best(&best, feature, cells, total, len(members))
-			}
+			g.best(&best, feature, &g.cells[i], &g.used[i], total, len(members))
 		}
 	}
 	return best
@@ -168,26 +154,12 @@ func (g *regressionGrower) choose(members []sample, total binStats) choice {
 // count sums up the members by bin, for all features in one pass: a row's bins
 // lie side by side.
 func (g *regressionGrower) count(members []sample, features []int) {
-	cells := g.cells[:len(features)]
-	for _, m := range members {
-		row := g.bins[int(m.row)*g.columns:][:g.columns]
-		for i, feature := range features {
-			c := &cells[i][row[feature]]
-			c.sum += m.sum
-			c.weight += m.weight
-			c.count++
-		}
-	}
-}
-
-// countSparse marks the bins that it fills as well.
-func (g *regressionGrower) countSparse(members []sample, features []int) {
-	cells, marks := g.cells[:len(features)], g.marks[:len(features)]
+	cells, used := g.cells[:len(features)], g.used[:len(features)]
 	for _, m := range members {
 		row := g.bins[int(m.row)*g.columns:][:g.columns]
 		for i, feature := range features {
 			bin := row[feature]
-			marks[i][bin/64] |= 1 << (bin % 64)
+			used[i][bin/64] |= 1 << (bin % 64)
 			c := &cells[i][bin]
 			c.sum += m.sum
 			c.weight += m.weight
@@ -198,28 +170,16 @@ func (g *regressionGrower) countSparse(members []sample, features []int) {
 
 // best looks for the split of a feature that leaves the least squared error,
 // and empties the cells.
-func (g *regressionGrower) best(best *choice, feature int, cells *[maxBins]binStats, total binStats, members int) {
+func (g *regressionGrower) best(best *choice, feature int, cells *[maxBins]binStats, used *[maxBins / 64]uint64, total binStats, members int) {
 	left := binStats{}
-	for bin := range cells {
-		c := cells[bin]
-		cells[bin] = binStats{}
-		if c.count > 0 {
-			left.add(c)
-			g.consider(best, feature, bin, left, total, members)
-		}
-	}
-}
-
-func (g *regressionGrower) bestSparse(best *choice, feature int, cells *[maxBins]binStats, marks *[maxBins / 64]uint64, total binStats, members int) {
-	left := binStats{}
-	for word, set := range marks {
+	for word, set := range used {
 		for ; set != 0; set &= set - 1 {
 			bin := word*64 + bits.TrailingZeros64(set)
 			left.add(cells[bin])
 			cells[bin] = binStats{}
 			g.consider(best, feature, bin, left, total, members)
 		}
-		marks[word] = 0
+		used[word] = 0
 	}
 }
 

@@ -5,16 +5,13 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
-
-	"coldaisle.dev/shared/portable"
 )
 
 // IsolationOptions say how an isolation forest is grown.
 type IsolationOptions struct {
-	Trees   int // 0 means 100, as in the paper
-	Sample  int // rows per tree, drawn without replacement; 0 means 256, as in the paper
-	Seed    uint64
-	Workers int // goroutines; 0 means one per core
+	Trees  int // 100 in the paper
+	Sample int // rows per tree, drawn without replacement; 256 in the paper
+	Seed   uint64
 }
 
 // The largest forest that artifacts may hold.
@@ -50,19 +47,10 @@ type Isolation struct {
 // Columns is how many features a row has.
 func (f *Isolation) Columns() int { return f.columns }
 
-// Trees is how many trees the forest has.
-func (f *Isolation) Trees() int { return len(f.roots) }
-
 // GrowIsolation grows an isolation forest from finite numbers.
 func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
 	if err := rows.validate(); err != nil {
 		return nil, err
-	}
-	if o.Trees == 0 {
-		o.Trees = 100
-	}
-	if o.Sample == 0 {
-		o.Sample = 256
 	}
 	if o.Trees < 1 || o.Trees > maxTrees || o.Sample < 2 || o.Sample > maxSample {
 		return nil, fmt.Errorf("%w: %d trees of %d rows", ErrTraining, o.Trees, o.Sample)
@@ -71,7 +59,7 @@ func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
 	f := &Isolation{columns: rows.Columns, sample: sample, levels: levelsOf(sample)}
 	trees := make([][]isolationNode, o.Trees)
 	paths := make([][]float32, o.Trees)
-	parallelFor(o.Trees, o.Workers, func(_, tree int) {
+	parallelFor(o.Trees, func(tree int) {
 		g := isolationGrower{rows: rows, random: treeRand(o.Seed, tree), levels: f.levels}
 		g.grow(sample)
 		trees[tree], paths[tree] = g.nodes, g.paths
@@ -173,7 +161,7 @@ func (g *isolationGrower) choose(members []int) (feature int, threshold float64,
 			low, high = min(low, v), max(high, v)
 		}
 		if low < high {
-			threshold := low + float64(g.random.Float64()*(high-low))
+			threshold := low + g.random.Float64()*(high-low)
 			if threshold >= high { // rounding, or a range beyond what a float64 holds
 				threshold = low
 			}
@@ -194,6 +182,6 @@ func averagePath(n int) float64 {
 		return 1
 	default:
 		m := float64(n - 1)
-		return float64(2*(portable.Log(m)+eulerMascheroni)) - 2*m/float64(n)
+		return 2*(math.Log(m)+eulerMascheroni) - 2*m/float64(n)
 	}
 }

@@ -3,16 +3,15 @@ package forest
 import (
 	"fmt"
 	"math"
+	"sync"
 )
 
 // RegressionOptions say how a random forest regressor is grown.
 type RegressionOptions struct {
-	Trees   int  // 0 means 100
-	Leaf    int  // least distinct rows in a leaf; 0 means 20, 1 grows to full depth
-	Tried   int  // features tried per split; 0 means a third of them
-	Median  bool // leaves hold the median of their rows, for the least absolute error, instead of the mean
-	Seed    uint64
-	Workers int // goroutines; 0 means one per core
+	Trees  int
+	Leaf   int  // least distinct rows in a leaf
+	Median bool // leaves hold the median of their rows, for the least absolute error, instead of the mean
+	Seed   uint64
 }
 
 // regressionNode is a split or a leaf in eight bytes: a full-depth forest of
@@ -40,9 +39,6 @@ type Regression struct {
 // Columns is how many features a row has.
 func (f *Regression) Columns() int { return len(f.quantiser.edges) }
 
-// Trees is how many trees the forest has.
-func (f *Regression) Trees() int { return len(f.trees) }
-
 // GrowRegression grows a forest that predicts targets from rows, of finite
 // numbers both.
 func GrowRegression(rows Matrix, targets []float64, o RegressionOptions) (*Regression, error) {
@@ -52,27 +48,17 @@ func GrowRegression(rows Matrix, targets []float64, o RegressionOptions) (*Regre
 	if err := (Matrix{Data: targets, Columns: 1}).validate(); err != nil {
 		return nil, fmt.Errorf("targets: %w", err)
 	}
-	if o.Trees == 0 {
-		o.Trees = 100
-	}
-	if o.Leaf == 0 {
-		o.Leaf = 20
-	}
-	if o.Tried == 0 {
-		o.Tried = max(1, rows.Columns/3)
-	}
-	if len(targets) != rows.Rows() || o.Trees < 1 || o.Trees > maxTrees || o.Leaf < 1 || o.Tried < 1 || o.Tried > rows.Columns {
+	if len(targets) != rows.Rows() || o.Trees < 1 || o.Trees > maxTrees || o.Leaf < 1 {
 		return nil, fmt.Errorf("%w: %d targets for %d rows, options %+v", ErrTraining, len(targets), rows.Rows(), o)
 	}
-	q := newQuantiser(rows, o.Workers)
-	bins := q.all(rows, o.Workers)
+	q := newQuantiser(rows)
+	bins := q.all(rows)
 	f := &Regression{quantiser: q, trees: make([][]regressionNode, o.Trees)}
-	growers := make([]*regressionGrower, min(cores(o.Workers), o.Trees))
-	parallelFor(o.Trees, o.Workers, func(worker, tree int) {
-		if growers[worker] == nil {
-			growers[worker] = newRegressionGrower(bins, rows.Columns, targets, o)
-		}
-		f.trees[tree] = growers[worker].grow(treeRand(o.Seed, tree))
+	growers := sync.Pool{New: func() any { return newRegressionGrower(bins, rows.Columns, targets, o) }}
+	parallelFor(o.Trees, func(tree int) {
+		g, _ := growers.Get().(*regressionGrower)
+		f.trees[tree] = g.grow(treeRand(o.Seed, tree))
+		growers.Put(g)
 	})
 	return f, nil
 }
@@ -81,42 +67,9 @@ func GrowRegression(rows Matrix, targets []float64, o RegressionOptions) (*Regre
 func (f *Regression) Predict(row []float64) float64 {
 	var bins [MaxColumns]uint8
 	f.quantiser.row(bins[:], row[:f.Columns()])
-	return f.predict(bins[:f.Columns()])
-}
-
-// PredictAll predicts every row, with so many goroutines, 0 for one per core.
-// The result equals that of [Regression.Predict] bit for bit.
-func (f *Regression) PredictAll(rows Matrix, workers int) []float64 {
-	predicted := make([]float64, rows.Rows())
-	blocks := (len(predicted) + blockRows - 1) / blockRows
-	parallelFor(blocks, workers, func(_, block int) {
-		first := block * blockRows
-		last := min(first+blockRows, len(predicted))
-		f.predictBlock(predicted[first:last], rows.Data[first*rows.Columns:last*rows.Columns])
-	})
-	return predicted
-}
-
-func (f *Regression) predictBlock(predicted, data []float64) {
-	columns := f.Columns()
-	bins := make([]uint8, len(data))
-	for i := range predicted {
-		f.quantiser.row(bins[i*columns:(i+1)*columns], data[i*columns:(i+1)*columns])
-	}
-	for _, tree := range f.trees {
-		for i := range predicted {
-			predicted[i] += walk(tree, bins[i*columns:(i+1)*columns])
-		}
-	}
-	for i := range predicted {
-		predicted[i] /= float64(len(f.trees))
-	}
-}
-
-func (f *Regression) predict(bins []uint8) float64 {
 	sum := 0.0
 	for _, tree := range f.trees {
-		sum += walk(tree, bins)
+		sum += walk(tree, bins[:])
 	}
 	return sum / float64(len(f.trees))
 }

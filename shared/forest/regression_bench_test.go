@@ -26,27 +26,13 @@ func smooth(rows int, seed uint64) (m forest.Matrix, targets []float64) {
 func BenchmarkRegressionFit50k(b *testing.B) {
 	rows, targets := smooth(50_000, 1)
 	for b.Loop() {
-		if _, err := forest.GrowRegression(rows, targets, forest.RegressionOptions{Seed: 1}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkRegressionFit500kFullDepth(b *testing.B) {
-	rows, targets := smooth(500_000, 1)
-	for b.Loop() {
-		if _, err := forest.GrowRegression(rows, targets, forest.RegressionOptions{Seed: 1, Leaf: 1}); err != nil {
-			b.Fatal(err)
-		}
+		regression(b, rows, targets, forest.RegressionOptions{Seed: 1})
 	}
 }
 
 func BenchmarkRegressionPredictOneRow(b *testing.B) {
 	rows, targets := smooth(20_000, 1)
-	f, err := forest.GrowRegression(rows, targets, forest.RegressionOptions{Seed: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	f := regression(b, rows, targets, forest.RegressionOptions{Seed: 1})
 	b.ReportAllocs()
 	for b.Loop() {
 		f.Predict(rows.Row(5))

@@ -5,7 +5,7 @@
 //
 // The init of each entrypoint registers what [Handler] returns with the framework
 // and does nothing else. In production the buildpack supplies the main, locally
-// functions/*/serve does. Both only call the framework's Start, so they behave
+// functions/serve does. Both only call the framework's Start, so they behave
 // alike. The entrypoint calls the framework itself, because the buildpack looks
 // for it among the direct imports of the archive's root package (see
 // run/tools/release/archive). Nothing else may import this package: it ends the
@@ -26,8 +26,10 @@ import (
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/closing"
+	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
@@ -55,7 +57,8 @@ const (
 
 // Deps are what a function is built with besides its config.
 type Deps struct {
-	PubSub *pubsub.Client
+	PubSub   *pubsub.Client
+	Database *pgxpool.Pool
 	// Clients are closed after the last message, and when the function does not open.
 	Clients  *closing.Stack
 	Log      *slog.Logger
@@ -74,6 +77,7 @@ type CommonConfig struct {
 	// DeadLetterTopic takes the messages that the function refuses: that of its own
 	// subscription.
 	DeadLetterTopic string `env:"DEAD_LETTER_TOPIC,required,notEmpty"`
+	Database        cloudsql.Config
 	Tracing         tracing.Config
 }
 
@@ -82,7 +86,19 @@ func (c CommonConfig) commonConfig() CommonConfig { return c }
 // Config is a function's own config with [CommonConfig] embedded.
 type Config interface{ commonConfig() CommonConfig }
 
-// Process is the process around a function: what an entrypoint takes from it.
+// checked is a function's config whose validation includes that of [CommonConfig].
+type checked[C Config] struct{ Config C }
+
+// Validate implements [config.Validator].
+func (c checked[C]) Validate() error {
+	var own error
+	if v, ok := any(c.Config).(config.Validator); ok {
+		own = v.Validate()
+	}
+	return errors.Join(own, c.Config.commonConfig().Database.Validate())
+}
+
+// Process is the process around a function.
 type Process struct {
 	Environ []string // as of os.Environ
 	Log     io.Writer
@@ -91,17 +107,29 @@ type Process struct {
 	Exit    func(code int)
 }
 
+// ThisProcess is the process that an entrypoint is in.
+func ThisProcess() Process {
+	return Process{Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit} //nolint:forbidigo // an entrypoint's
+}
+
 // Handler returns the HTTP handler of a function; SIGTERM ends the program. A missing
 // or malformed variable ends it at once with status 1: an instance that could only
-// fail must not count as started.
+// fail must not count as started. Where FUNCTION_TARGET names another function of the
+// same program, it is nil and the config is not read.
 func Handler[C Config](process Process, name string, open Opener[C]) http.HandlerFunc {
-	cfg, err := config.Load[C](process.Environ)
+	target, err := config.Load[struct {
+		Name string `env:"FUNCTION_TARGET"`
+	}](process.Environ)
+	if err == nil && target.Name != "" && target.Name != name {
+		return nil
+	}
+	loaded, err := config.Load[checked[C]](process.Environ)
+	cfg, common := loaded.Config, loaded.Config.commonConfig()
 	if err != nil {
 		config.PrintError(process.Errors, name, err)
 		process.Exit(1)
 		return nil
 	}
-	common := cfg.commonConfig()
 	log := logging.New(process.Log, slog.LevelInfo, common.Project)
 	counters := logmetrics.New(log, name, metricsInterval, process.Clock)
 	host := NewHost(name, log, counters, process.Clock, func(ctx context.Context) (*Opened, error) {
@@ -139,6 +167,12 @@ func openCommon(ctx context.Context, name string, common CommonConfig, deps *Dep
 	// A request for each: Pub/Sub refuses a whole request for one bad message.
 	deadLetter := publisher.NewSingle(deps.PubSub, common.DeadLetterTopic, deadLetterTimeout)
 	deps.Clients.Push("dead letter topic", closing.NoError(deadLetter.Stop))
+	pool, closePool, err := cloudsql.Open(ctx, common.Database)
+	if err != nil {
+		return nil, err
+	}
+	deps.Clients.Push("database pool", closing.NoError(closePool))
+	deps.Database = pool
 	return deadLetter, nil
 }
 

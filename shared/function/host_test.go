@@ -227,6 +227,45 @@ func TestHandlerRefusesMissingSettings(t *testing.T) {
 	}
 }
 
+// OwnConfig is a function's part of the config; it refuses a topic.
+type OwnConfig struct {
+	Topic string `env:"ALERT_TOPIC"`
+}
+
+func (c OwnConfig) Validate() error {
+	if c.Topic == "bad" {
+		return errors.New("ALERT_TOPIC is bad")
+	}
+	return nil
+}
+
+// TestHandlerRefusesInvalidSettings shows that a malformed value is the only error, and that
+// otherwise the function's own settings and the database's are refused at once.
+func TestHandlerRefusesInvalidSettings(t *testing.T) {
+	t.Parallel()
+	type settings struct {
+		function.CommonConfig
+		OwnConfig
+	}
+	const database = "DATABASE_URL, or INSTANCE_CONNECTION_NAME, DB_USER and DB_NAME, are required\n"
+	for variable, want := range map[string]string{
+		"DB_MAX_CONNS=many": "probe: DB_MAX_CONNS is not a valid whole number\n",
+		"ALERT_TOPIC=good":  "probe: config: " + database,
+		"ALERT_TOPIC=bad":   "probe: config: ALERT_TOPIC is bad\nprobe: " + database,
+	} {
+		var output bytes.Buffer
+		code := -1
+		function.Handler(function.Process{
+			Environ: []string{"PROJECT_ID=p", "DEAD_LETTER_TOPIC=d", variable}, Errors: &output, Exit: func(c int) { code = c }, Clock: time.Now,
+		}, "probe", func(context.Context, settings, function.Deps) (push.HandleFunc, error) {
+			return nil, errors.New("never opened")
+		})
+		if code != 1 || output.String() != want {
+			t.Errorf("%s: exit %d, %q, want %q", variable, code, output.String(), want)
+		}
+	}
+}
+
 // TestClientsAreClosedWhenTheFunctionDoesNotOpen has a function open a client and then
 // fail; the next message opens it again.
 func TestClientsAreClosedWhenTheFunctionDoesNotOpen(t *testing.T) {
@@ -234,7 +273,7 @@ func TestClientsAreClosedWhenTheFunctionDoesNotOpen(t *testing.T) {
 	type settings struct{ function.CommonConfig }
 	var opened, closed atomic.Int32
 	handler := function.Handler(function.Process{
-		Environ: []string{"PROJECT_ID=p", "DEAD_LETTER_TOPIC=d"}, Log: t.Output(), Clock: time.Now,
+		Environ: []string{"PROJECT_ID=p", "DEAD_LETTER_TOPIC=d", "DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}, Log: t.Output(), Clock: time.Now,
 	}, "probe", func(_ context.Context, _ settings, deps function.Deps) (push.HandleFunc, error) {
 		opened.Add(1)
 		deps.Clients.Push("client", closing.NoError(func() { closed.Add(1) }))

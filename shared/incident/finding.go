@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says what an incident is of.
+// Kind is the origin of an incident: a rule, a silence, or learning.
 type Kind string
 
 // The kinds. A threshold incident is of a rule, whatever the rule watches; the words
@@ -24,21 +24,21 @@ const (
 // incidents: at the same node, or for a forecast in the same room.
 const FindingGap = 30 * time.Minute
 
-// Finding is what learning says of a node at one reading. Learning says it of each
-// reading that it can judge; what it could not judge ends no incident.
+// Finding is learning's verdict on one reading of a node. Every reading that learning can
+// judge has one; a reading that it cannot judge ends no incident.
 type Finding struct {
 	Kind  Kind // [KindAnomaly] or [KindForecast]
 	Holds bool // false: whatever was found before is over. The other fields are empty then.
 
-	Score    float64 // how far from ordinary, above 0; an incident keeps the anomaly with the highest
-	Cause    string  // what carried it, for programs: "unchanged"
+	Score    float64 // how unusual, above 0; an incident shows its anomaly with the highest score
+	Cause    string  // machine-readable reason: "unchanged"
 	Reason   string  // in words: "Unchanged for 52 min"
 	Severity Severity
 	Quantity Quantity // of Value, Low and High
 
 	Value       float64 // what was measured
 	Low, High   float64 // the ordinary band; both zero if there is none
-	Probability float64 // of a score as high when nothing is wrong, 0 to 1
+	Probability float64 // that a healthy node scores this high, 0 to 1
 
 	// Of a forecast: the limit, and the times after the reading between which it will
 	// be passed.
@@ -55,7 +55,7 @@ const (
 // ErrFinding is the error of a finding that no incident can show.
 var ErrFinding = errors.New("no finding")
 
-// Validate reports a finding that no incident can show.
+// Validate returns an error for a field that is missing, not finite or too long.
 func (f Finding) Validate() error {
 	finite := true
 	for _, number := range []float64{f.Score, f.Value, f.Low, f.High, f.Probability, f.Limit} {

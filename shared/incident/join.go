@@ -1,11 +1,14 @@
 package incident
 
 import (
+	"cmp"
 	"slices"
 	"time"
+
+	"coldaisle.dev/shared/reading"
 )
 
-// Incident is what a person sees of a rule at a node: one firing stretch, or
+// Incident is the visible result of a rule at a node: one firing stretch, or
 // several with less than [JoinGap] between them.
 type Incident struct {
 	ID int64 // zero until it is stored
@@ -27,7 +30,7 @@ type Incident struct {
 // smallest id. An incident of the same extent and peak is returned unchanged, so
 // that a stretch can be joined any number of times.
 //
-// late says that the stretch arrived [JoinGap] after its end or later. The result is late only if
+// late says that the stretch arrived at least [JoinGap] after its end. The result is late only if
 // everything in it was. It is acknowledged only if every part was, and nothing
 // worse than the acknowledged peak has come to it since.
 func (r Rule) Join(incidents []Incident, s Stretch, late bool) (joined Incident, absorbed []Incident) {
@@ -39,16 +42,7 @@ func (r Rule) Join(incidents []Incident, s Stretch, late bool) (joined Incident,
 	if len(near) == 0 {
 		return fresh, nil
 	}
-	slices.SortFunc(near, func(a, b Incident) int {
-		switch {
-		case a.ID < b.ID:
-			return -1
-		case a.ID > b.ID:
-			return 1
-		default:
-			return a.Start.Compare(b.Start)
-		}
-	})
+	slices.SortFunc(near, func(a, b Incident) int { return cmp.Or(cmp.Compare(a.ID, b.ID), a.Start.Compare(b.Start)) })
 	joined = near[0]
 	for _, other := range near[1:] {
 		joined.Acknowledged = joined.Acknowledged && other.Acknowledged
@@ -99,20 +93,144 @@ func (r Rule) include(i, other Incident) Incident {
 	return i
 }
 
-// Preview returns the incidents that a rule makes of a whole series in order of
-// time: what a customer is shown before a rule is switched on, and what happens
-// when it is.
-func (r Rule) Preview(points []Point) []Incident {
-	_, stretches := r.Advance(Memory{Version: r.Version}, points)
-	var incidents []Incident
+// Reach bounds how far from a reading it can affect how other readings are judged: the
+// longest time to fire, the longest to clear, and the gap between two incidents.
+const Reach = MaxFor + MaxClearFor + JoinGap
+
+// Excursion is an incident with the firing stretches that it is made of, in their order.
+type Excursion struct {
+	Incident
+
+	Stretches []Stretch
+}
+
+// Replay judges a series from its first reading after a time on; a rate of change is
+// measured from the readings before it too. Of readings of one time the worst counts. It
+// returns the memory after the series and its excursions.
+func (r Rule) Replay(after time.Time, points []Point) (Memory, []Excursion) {
+	points = slices.Clone(points)
+	slices.SortStableFunc(points, func(a, b Point) int {
+		if !a.Time.Equal(b.Time) || r.Quantity == TemperatureRate {
+			return a.Time.Compare(b.Time)
+		}
+		left, _ := r.value([]Point{a})
+		right, _ := r.value([]Point{b})
+		switch {
+		case left == right:
+			return 0
+		case r.worse(left, right) == left:
+			return -1
+		default:
+			return 1
+		}
+	})
+	m, stretches := r.Advance(Memory{Version: r.Version, Last: after}, points)
+	var excursions []Excursion
 	for _, s := range stretches {
-		last := len(incidents) - 1
-		if last < 0 || !r.adjoins(incidents[last], s) {
+		last := len(excursions) - 1
+		if last < 0 || !r.adjoins(excursions[last].Incident, s) {
 			joined, _ := r.Join(nil, s, false)
-			incidents = append(incidents, joined)
+			excursions = append(excursions, Excursion{joined, []Stretch{s}})
 			continue
 		}
-		incidents[last], _ = r.Join(incidents[last:], s, false)
+		e := &excursions[last]
+		e.Incident, _ = r.Join([]Incident{e.Incident}, s, false)
+		e.Stretches = append(e.Stretches, s)
+	}
+	return m, excursions
+}
+
+// Preview returns the incidents that a rule makes of a whole series in order of
+// time, as shown to a customer before the rule is enabled. Detection opens the same
+// incidents.
+func (r Rule) Preview(points []Point) []Incident {
+	_, excursions := r.Replay(time.Time{}, points)
+	var incidents []Incident
+	for _, e := range excursions {
+		incidents = append(incidents, e.Incident)
 	}
 	return incidents
+}
+
+// Inside reports whether the last point cannot change an incident: it is beyond the limit,
+// between the incident's first and last reading, and not its peak. Rules with a ClearFor and
+// reopened incidents are left out: a reading could split them. So is a point within a
+// window's rounding of the start or the peak: it may be that very reading.
+func (r Rule) Inside(incidents []Incident, points []Point) bool {
+	if r.ClearFor > 0 || r.Quantity == TemperatureRate || !r.Breaks(points) {
+		return false
+	}
+	at := points[len(points)-1].Time
+	value, _ := r.value(points)
+	rounding := reading.AgeError(Reach)
+	return slices.ContainsFunc(incidents, func(i Incident) bool {
+		return i.Reopened == 0 && at.Sub(i.Start) > rounding && at.Before(i.End) &&
+			r.worse(i.Peak, value) == i.Peak && (value != i.Peak || at.Sub(i.PeakTime) > rounding)
+	})
+}
+
+// Reconcile gives excursions, in order of time, the ids of the stored incidents that they
+// replace. Each stored incident goes to the excursion that it overlaps longest; of several
+// the one with the smallest id stays. absorbed maps every other one to the index of its
+// excursion, or to -1 if the readings no longer show it. The remaining fields are set as
+// [Rule.Join] does for a stretch that arrived at the given time.
+//
+// past says that newer readings have been judged: then a worse peak withdraws the
+// acknowledgement.
+func (r Rule) Reconcile(stored []Incident, excursions []Excursion, arrived time.Time, past bool) (absorbed map[int64]int) {
+	absorbed = map[int64]int{}
+	parts := make([][]Incident, len(excursions))
+	for _, i := range stored {
+		best, most := -1, -JoinGap
+		for k, e := range excursions {
+			if common := overlap(i, e.Incident); common > most {
+				best, most = k, common
+			}
+		}
+		absorbed[i.ID] = best
+		if best >= 0 {
+			parts[best] = append(parts[best], i)
+		}
+	}
+	for k := range excursions {
+		e := &excursions[k]
+		e.Late = arrived.Sub(e.End) >= JoinGap
+		if len(parts[k]) == 0 {
+			continue
+		}
+		first := slices.MinFunc(parts[k], func(a, b Incident) int { return cmp.Compare(a.ID, b.ID) })
+		delete(absorbed, first.ID)
+		e.ID, e.Acknowledged, e.AcknowledgedPeak = first.ID, true, first.AcknowledgedPeak
+		peak := first.Peak
+		for _, part := range parts[k] {
+			peak = r.worse(peak, part.Peak)
+			e.Late = e.Late && part.Late
+			e.Acknowledged = e.Acknowledged && part.Acknowledged
+			e.AcknowledgedPeak = r.worse(e.AcknowledgedPeak, part.AcknowledgedPeak)
+		}
+		if past && e.Peak != peak && r.worse(peak, e.Peak) == e.Peak && r.worse(e.AcknowledgedPeak, e.Peak) != e.AcknowledgedPeak {
+			e.Acknowledged = false // the late peak is to be seen
+		}
+	}
+	return absorbed
+}
+
+// overlap is how much time two incidents have in common, below zero if they have none. One
+// that lasts goes on.
+func overlap(a, b Incident) time.Duration {
+	const goesOn = 100 * 365 * 24 * time.Hour
+	end := func(i Incident) time.Time {
+		if i.Lasting {
+			return i.End.Add(goesOn)
+		}
+		return i.End
+	}
+	start, until := a.Start, end(a)
+	if b.Start.After(start) {
+		start = b.Start
+	}
+	if e := end(b); e.Before(until) {
+		until = e
+	}
+	return until.Sub(start)
 }

@@ -9,16 +9,16 @@ const (
 	MaxProbeLateness = time.Minute
 )
 
-// Probe is what the readings of the probe tell of the service. The zero value is that of
-// a service which has never received one, and is taken for one in time.
+// Probe is the state of the service by the readings of its probe. The zero value, before
+// the first of them, counts as on time.
 type Probe struct {
 	Published time.Time // the newest that can be read
-	// LateAt is when one was last received late, or after a gap: what was published
-	// before it may still be on its way.
+	// LateAt is when one was last received late, or after a gap: readings published
+	// before it may still be in transit.
 	LateAt time.Time
 }
 
-// Lateness is how long ago a reading of the probe should have been readable that is not.
+// Lateness is how long the next reading of the probe is overdue.
 func (p Probe) Lateness(now time.Time) time.Duration {
 	if p.Published.IsZero() {
 		return 0
@@ -26,11 +26,11 @@ func (p Probe) Lateness(now time.Time) time.Duration {
 	return max(0, now.Sub(p.Published)-ProbeInterval)
 }
 
-// Late reports whether the service is late: then no node is blamed for its silence.
+// Late reports whether the service is late: then no node counts as silent.
 func (p Probe) Late(now time.Time) bool { return p.Lateness(now) > MaxProbeLateness }
 
-// Silent reports whether a node is silent, of its newest reading and usual interval. A
-// node that may have sent while the service was late gets the time of [SilentFrom] anew.
+// Silent reports whether a node is silent, by its newest reading and usual interval. For a
+// node that may have sent while the service was late, [SilentFrom] counts from LateAt.
 func (p Probe) Silent(newest time.Time, interval time.Duration, now time.Time) bool {
 	if p.LateAt.After(newest) {
 		newest = p.LateAt

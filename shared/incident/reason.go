@@ -8,7 +8,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Describe says in words what an incident of the rule is, for a list of incidents:
+// Describe describes an incident of the rule in words, for a list of incidents:
 // "Temperature above 32.0 °C for 12 min, peak 35.1 °C".
 func (r Rule) Describe(i Incident) string {
 	var text strings.Builder

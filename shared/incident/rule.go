@@ -1,10 +1,10 @@
-// Package incident is the domain of what people are told: the rules that a
-// customer sets, the step by which a reading moves a rule's memory, and the
-// incidents that follow from it.
+// Package incident is the domain of rules and incidents: the rules that a
+// customer sets, the step by which a reading advances a rule's memory, and the
+// incidents that follow.
 //
 // Detection, storing, preview, the simulator and the tests all call the same
 // functions and so agree count for count. The package imports no technology: it
-// knows neither topics nor tables, and it reads no clock.
+// uses neither topics nor tables, and reads no clock.
 package incident
 
 import (
@@ -16,7 +16,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Quantity is what a rule compares with its limit.
+// Quantity is the measured or derived value that a rule compares with its limit.
 type Quantity string
 
 // The quantities that a rule can watch.
@@ -77,7 +77,7 @@ const (
 	MaxRate        = 1000.0 // °C per hour, either sign
 )
 
-// Rule says when a customer wants to be told.
+// Rule is a limit, and how long it must be broken before an incident opens.
 type Rule struct {
 	ID      int64
 	Version int64 // grows with every change; memory of another version is void
@@ -110,8 +110,7 @@ var (
 	ErrScope       = errors.New("a rule applies to a room or to a sensor, not to both")
 )
 
-// Validate reports every field that no reading could be judged by, joined into
-// one error.
+// Validate returns an error for each invalid field, joined into one.
 func (r Rule) Validate() error {
 	return errors.Join(
 		r.validateLimit(),

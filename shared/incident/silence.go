@@ -18,8 +18,8 @@ func SilentFrom(newest time.Time, interval time.Duration) time.Time {
 	return newest.Add(max(minSilence, missedReadings*interval))
 }
 
-// SilenceCause says where the readings of a silent node stop, as far as its enrolled
-// gateway tells.
+// SilenceCause is the place where the readings of a silent node stop, by the report of
+// its enrolled gateway.
 type SilenceCause string
 
 // The causes.
@@ -31,14 +31,14 @@ const (
 	GatewaySilence SilenceCause = "gateway_silent"
 )
 
-// GatewayReport is what an enrolled gateway last said of itself and of a node. Times
+// GatewayReport is an enrolled gateway's last report of itself and of a node. Times
 // are zero when there was none.
 type GatewayReport struct {
 	Seen                       time.Time
 	LastHeartbeat, LastReading time.Time // of the node
 }
 
-// Cause tells where the readings of a silent node stop, by its newest reading.
+// Cause locates the fault of a silent node by its newest reading.
 func (r GatewayReport) Cause(newest, now time.Time) SilenceCause {
 	switch {
 	case r.Seen.IsZero():
@@ -69,7 +69,7 @@ func (c SilenceCause) words() string {
 	}
 }
 
-// DescribeSilence says in words that a node is silent: "No reading for more than 10 min,
+// DescribeSilence describes a silent node in words: "No reading for more than 10 min,
 // usually one every 30 s; its gateway is silent".
 func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCause, now time.Time) string {
 	text := "No reading for " + silentFor(now.Sub(newest))
@@ -79,7 +79,7 @@ func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCaus
 	return text + cause.words()
 }
 
-// DescribeGatewaySilence says in words that all nodes of a gateway are silent.
+// DescribeGatewaySilence describes a gateway whose nodes are all silent.
 func DescribeGatewaySilence(gateway string, nodes int, newest time.Time, cause SilenceCause, now time.Time) string {
 	of := ", no reading of its " + countOf(nodes, "node") + " for " + silentFor(now.Sub(newest))
 	switch cause {
@@ -92,8 +92,8 @@ func DescribeGatewaySilence(gateway string, nodes int, newest time.Time, cause S
 	}
 }
 
-// silentFor is coarse: a page that polls is told of a change, and in each minute there
-// would be one. The time of the newest reading stands beside it.
+// silentFor rounds, so that the description does not change with every poll. The page shows
+// the time of the newest reading beside it.
 func silentFor(d time.Duration) string {
 	step := 24 * time.Hour
 	switch {

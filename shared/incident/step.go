@@ -9,16 +9,15 @@ import (
 
 // JoinGap is the shortest time between two firing stretches of a rule that makes
 // them two incidents. It is also the longest pause between readings over which a
-// condition counts as held: nobody knows what a node would have measured in a
-// longer one.
+// condition counts as held: across a longer one the values in between are
+// unknown.
 const JoinGap = 10 * time.Minute
 
-// RateSpan is the time over which a rate of change is measured, and rateReach how
-// old the oldest reading of it may be: a node that sends every few minutes has
-// none at exactly ten.
+// RateSpan is the time over which a rate of change is measured. RateReach is the greatest
+// age of the reading that the rate starts from: few nodes have one exactly RateSpan old.
 const (
 	RateSpan  = 10 * time.Minute
-	rateReach = 15 * time.Minute
+	RateReach = 15 * time.Minute
 )
 
 // Point is one reading of a node as the rules see it.
@@ -39,14 +38,14 @@ func Points(r reading.Reading, w reading.Window) []Point {
 	return append(points, Point{Time: reading.TruncateTime(r.Time), Temperature: r.Temperature, Humidity: r.Humidity})
 }
 
-// Memory is what is remembered of one rule at one node between readings. The zero
+// Memory is the state of one rule at one node between two readings. The zero
 // value is the memory of a node that the rule has never judged.
 type Memory struct {
 	Version int64     // of the rule that it belongs to
 	Last    time.Time // event time of the newest reading judged
 
 	BreakingSince time.Time // first reading of the unbroken run beyond the limit; zero if there is none
-	Firing        bool      // the limit was broken for as long as the rule asks
+	Firing        bool      // the limit was broken for at least the rule's For
 	Start         time.Time // of the firing stretch: its first reading beyond the limit
 	ClearingSince time.Time // first reading of the unbroken run that is back by the margin; zero if there is none
 	Peak          float64   // worst value of the stretch, or of the run that may become one
@@ -97,9 +96,9 @@ func (r Rule) Advance(m Memory, points []Point) (Memory, []Stretch) {
 	return m, stretches
 }
 
-// Past returns the stretches in readings that are older than what the memory has
-// seen. They are judged as a series of their own, because memory never goes back,
-// and none of them lasts: newer readings were judged without them.
+// Past returns the stretches in readings that are older than the memory's last
+// one. They are judged as a separate series, because memory never goes back, and
+// none of them lasts: newer readings were judged without them.
 func (r Rule) Past(points []Point) []Stretch {
 	_, stretches := r.Advance(Memory{Version: r.Version}, points)
 	for i := range stretches {
@@ -163,7 +162,7 @@ func (r Rule) Breaks(points []Point) bool {
 	return known && r.breaks(value)
 }
 
-// value returns what the rule compares for the last of the points, and whether it
+// value returns the rule's quantity at the last of the points, and whether it
 // is known: a rate needs readings that reach back [RateSpan].
 func (r Rule) value(points []Point) (value float64, known bool) {
 	p := points[len(points)-1]
@@ -188,7 +187,7 @@ func rate(points []Point) (float64, bool) {
 	first := -1
 	for i, p := range slices.Backward(points) {
 		age := last.Time.Sub(p.Time)
-		if age > rateReach {
+		if age > RateReach {
 			break
 		}
 		if age >= RateSpan {

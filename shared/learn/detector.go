@@ -10,28 +10,24 @@ import (
 )
 
 // The detector's forest. Twice the trees and four times the sample of Liu et al.
-// find more of what is rare only for one node: run/tools/ml bench compares the two.
+// find more readings that are rare for one node only.
 const (
 	detectorTrees  = 200
 	detectorSample = 1024
 )
 
-// The measuring range of the standard node's sensor, DHT22 (Aosong, AM2302
-// product manual): what lies outside is no air of a server room, but a fault.
-// Humidity on the rail is one too.
+// The measuring range of the standard node's sensor, DHT22 (Aosong, AM2302 product manual).
+// A value outside of it is a fault, as is a humidity of 0 or 100 %.
 const (
 	minMeasurable = -40.0 // °C
 	maxMeasurable = 80.0  // °C
 )
 
-// The rule for stuck sensors: so many readings in a row with the same
-// temperature and the same humidity, and so many times as many as the longest
-// such run before in the window. A window with nothing else in it must be
-// longer, since the node's habit is not known.
+// The rule for stuck sensors, which repeat both values.
 const (
-	stuckRun   = 20
-	stuckRatio = 4
-	stuckAlone = 60
+	stuckRun   = 20 // equal readings in a row, at least
+	stuckRatio = 4  // times the longest run before in the window, at least
+	stuckAlone = 60 // in a window that holds nothing else: the node's habit is unknown
 )
 
 // Detector judges readings. Its methods may be called from many goroutines. A
@@ -125,13 +121,11 @@ func stuck(w reading.Window, r reading.Reading) bool {
 const contamination = 0.05
 
 // growDetector grows a forest; the threshold is its contamination's.
-func growDetector(rows forest.Matrix, info Info, workers int) (*Detector, error) {
-	grown, err := forest.GrowIsolation(rows, forest.IsolationOptions{
-		Trees: detectorTrees, Sample: detectorSample, Seed: info.Seed, Workers: workers,
-	})
+func growDetector(rows forest.Matrix, info Info) (*Detector, error) {
+	grown, err := forest.GrowIsolation(rows, forest.IsolationOptions{Trees: detectorTrees, Sample: detectorSample, Seed: info.Seed})
 	if err != nil {
 		return nil, fmt.Errorf("detector: %w", err)
 	}
-	scores := sorted(grown.ScoreAll(rows, workers))
+	scores := sorted(grown.ScoreAll(rows))
 	return &Detector{Info: info, Threshold: quantile(scores, 1-contamination), forest: grown}, nil
 }

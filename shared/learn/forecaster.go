@@ -53,8 +53,8 @@ func (f *Forecaster) Forecast(x *features.Extractor, w reading.Window, r reading
 	}
 	dt, dh := f.change(row[:])
 	part := float64(after) / float64(Horizon)
-	temperature = min(max(r.Temperature+float64(part*dt), reading.MinTemperature), reading.MaxTemperature)
-	humidity = min(max(r.Humidity+float64(part*dh), reading.MinHumidity), reading.MaxHumidity)
+	temperature = min(max(r.Temperature+part*dt, reading.MinTemperature), reading.MaxTemperature)
+	humidity = min(max(r.Humidity+part*dh, reading.MinHumidity), reading.MaxHumidity)
 	return temperature, humidity, true
 }
 
@@ -70,7 +70,7 @@ func (f *Forecaster) change(row []float64) (temperature, humidity float64) {
 }
 
 // growForecaster fits both quantities.
-func growForecaster(rows forest.Matrix, temperature, humidity []float64, info Info, workers int) (*Forecaster, error) {
+func growForecaster(rows forest.Matrix, temperature, humidity []float64, info Info) (*Forecaster, error) {
 	slopes, err := fitRidge(rows, temperature)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func growForecaster(rows forest.Matrix, temperature, humidity []float64, info In
 	for i := range left {
 		left[i] = temperature[i] - slopes.predict(rows.Row(i))
 	}
-	options := forest.RegressionOptions{Trees: forecasterTrees, Leaf: forecasterLeaf, Seed: info.Seed, Workers: workers}
+	options := forest.RegressionOptions{Trees: forecasterTrees, Leaf: forecasterLeaf, Seed: info.Seed}
 	residual, err := forest.GrowRegression(rows, left, options)
 	if err != nil {
 		return nil, fmt.Errorf("temperature: %w", err)
@@ -147,7 +147,7 @@ type ridge struct {
 func (r *ridge) predict(row []float64) float64 {
 	sum := r.constant
 	for i, c := range r.coefficients {
-		sum += float64(c * min(max(row[i], r.least[i]), r.most[i]))
+		sum += c * min(max(row[i], r.least[i]), r.most[i])
 	}
 	return sum
 }
@@ -191,7 +191,7 @@ func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
 	}
 	for i := range rows.Rows() {
 		for j, v := range rows.Row(i) {
-			variance[j] += float64((v-mean[j])*(v-mean[j])) / n
+			variance[j] += (v - mean[j]) * (v - mean[j]) / n
 		}
 	}
 	meanTarget := 0.0
@@ -203,15 +203,15 @@ func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
 	for i := range rows.Rows() {
 		for j, v := range rows.Row(i) {
 			centred[j] = v - mean[j]
-			right[j] += float64(centred[j] * (targets[i] - meanTarget))
+			right[j] += centred[j] * (targets[i] - meanTarget)
 			for row, k := products.Row(j), 0; k <= j; k++ {
-				row[k] += float64(centred[j] * centred[k])
+				row[k] += centred[j] * centred[k]
 			}
 		}
 	}
 	for j := range columns {
 		// A feature that never changes gets a penalty of its own, and with it nothing.
-		products.Row(j)[j] += float64(n * (float64(ridgePenalty*variance[j]) + 1e-12))
+		products.Row(j)[j] += n * (ridgePenalty*variance[j] + 1e-12)
 	}
 	if !solve(products, right) {
 		return nil, fmt.Errorf("temperature: %w: the features depend on one another", forest.ErrTraining)
@@ -219,7 +219,7 @@ func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
 	r := &ridge{constant: meanTarget, coefficients: make([]float64, columns), least: least, most: most}
 	for j := range columns {
 		r.coefficients[j] = right[j]
-		r.constant -= float64(right[j] * mean[j])
+		r.constant -= right[j] * mean[j]
 	}
 	return r, nil
 }
@@ -232,7 +232,7 @@ func solve(a forest.Matrix, right []float64) bool {
 		row := a.Row(i)
 		for j := range i + 1 {
 			for k, v := range a.Row(j)[:j] {
-				row[j] -= float64(v * row[k])
+				row[j] -= v * row[k]
 			}
 			if j < i {
 				row[j] /= a.Row(j)[j]
@@ -243,14 +243,14 @@ func solve(a forest.Matrix, right []float64) bool {
 		}
 		row[i] = math.Sqrt(row[i])
 		for k, v := range row[:i] {
-			right[i] -= float64(v * right[k])
+			right[i] -= v * right[k]
 		}
 		right[i] /= row[i]
 	}
 	for i := len(right) - 1; i >= 0; i-- {
 		right[i] /= a.Row(i)[i]
 		for k, v := range a.Row(i)[:i] {
-			right[k] -= float64(v * right[i])
+			right[k] -= v * right[i]
 		}
 	}
 	return true

@@ -22,7 +22,7 @@ import (
 // where the threshold lies, is a handful of readings.
 const MinRows = 500
 
-// ErrTooFewRows is the fault of a training with fewer rows than [MinRows].
+// ErrTooFewRows is the error of a training with fewer rows than [MinRows].
 var ErrTooFewRows = errors.New("too few readings to train on")
 
 // NodeHistory is what one node measured, oldest first.
@@ -52,7 +52,6 @@ type Input struct {
 	// are made of files have no run: 0.
 	Run     int64
 	Started time.Time
-	Workers int // goroutines; 0 means one per core
 }
 
 // Result is what a training made.
@@ -128,12 +127,12 @@ func nameOf(kind string, started time.Time, run int64) string {
 
 // quantile of ascending numbers, between neighbours in proportion.
 func quantile(sorted []float64, q float64) float64 {
-	place := float64(q * float64(len(sorted)-1))
+	place := q * float64(len(sorted)-1)
 	low := int(place)
 	if low+1 >= len(sorted) {
 		return sorted[len(sorted)-1]
 	}
-	return sorted[low] + float64((place-float64(low))*(sorted[low+1]-sorted[low]))
+	return sorted[low] + (place-float64(low))*(sorted[low+1]-sorted[low])
 }
 
 func sorted(values []float64) []float64 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/shared/artifact"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/reading"
@@ -368,15 +370,14 @@ func TestTooFewReadings(t *testing.T) {
 	}
 }
 
-func TestReproducible(t *testing.T) {
-	t.Parallel()
+func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the number of cores
 	history, odd := site(3, 400, 1)
 	for _, node := range history {
-		for i, r := range node.Readings { // as they travel: their sine may differ between machines
+		for i, r := range node.Readings { // as they travel
 			node.Readings[i].Temperature, node.Readings[i].Humidity = reading.Round(r.Temperature), reading.Round(r.Humidity)
 		}
 	}
-	in := learn.Input{History: history, Labels: judged(history, odd, false), Seed: 5, Workers: 1}
+	in := learn.Input{History: history, Labels: judged(history, odd, false), Seed: 5}
 	artifacts := func(in learn.Input) []byte {
 		t.Helper()
 		result := train(t, in)
@@ -391,13 +392,13 @@ func TestReproducible(t *testing.T) {
 		return append(d, f...)
 	}
 	want := artifacts(in)
-	// These are the bytes on every machine: run the tests for arm64 under an emulator.
-	if got := fmt.Sprintf("%x", sha256.Sum256(want)); got != "9756154f9eea39505870213b7374432982c6b57a95e2efe767a39021745a7fb6" {
+	// Other architectures may fuse multiplications with additions, and round once.
+	if got := fmt.Sprintf("%x", sha256.Sum256(want)); runtime.GOARCH == "amd64" && got != "4a63dbfea405b031a907b5c298c707d5efd4c4801f39535869656844ec248287" {
 		t.Errorf("other bytes: %s", got)
 	}
-	in.Workers = 4
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if !bytes.Equal(want, artifacts(in)) {
-		t.Error("the number of goroutines changes the models")
+		t.Error("the number of cores changes the models")
 	}
 	slices.Reverse(in.History)
 	if !bytes.Equal(want, artifacts(in)) {
@@ -445,65 +446,6 @@ func TestStreamAndHistoryAgree(t *testing.T) {
 	}
 }
 
-// constant is a window in which nothing changes: 20 °C and 40 %.
-func constant(n int) reading.Window {
-	var w reading.Window
-	for i := range n {
-		w.Age = append(w.Age, float64(30*(n-i)))
-		w.Temperature, w.Humidity = append(w.Temperature, 20), append(w.Humidity, 40)
-	}
-	return w
-}
-
-func TestRules(t *testing.T) {
-	t.Parallel()
-	lively := constant(100)
-	for i := range 60 {
-		lively.Temperature[i] += float64(i%5) / 10
-	}
-	habit := constant(100) // repeats itself often, by twelves
-	for i := range habit.Temperature {
-		habit.Temperature[i] = 20 + float64(i/12%2)/10
-	}
-	// repeated holds other values for so many readings, then something else, then 20 °C and 40 %.
-	repeated := func(before, now int) reading.Window {
-		w := constant(before + 1 + now)
-		for i := range before {
-			w.Temperature[i] = 21
-		}
-		w.Temperature[before] = 22
-		return w
-	}
-	for name, c := range map[string]struct {
-		window                reading.Window
-		temperature, humidity float64
-		want                  learn.Reason
-	}{
-		"ordinary":                   {lively, 20.3, 41, learn.Normal},
-		"no window":                  {reading.Window{}, 20, 40, learn.Normal},
-		"above the sensor's range":   {lively, 80.1, 40, learn.OutOfRange},
-		"at its lower end":           {lively, -40, 40, learn.OutOfRange},
-		"saturated":                  {lively, 20, 100, learn.OutOfRange},
-		"dry as nothing":             {reading.Window{}, 20, 0, learn.OutOfRange},
-		"stuck after a lively time":  {lively, 20, 40, learn.Stuck},
-		"only one value stuck":       {lively, 20, 40.5, learn.Normal},
-		"stuck for as long as known": {constant(60), 20, 40, learn.Stuck},
-		"quiet for half an hour":     {constant(59), 20, 40, learn.Normal},
-		"quiet by habit":             {habit, 20, 40, learn.Normal},
-		"repeated 20 times":          {repeated(1, 20), 20, 40, learn.Stuck},
-		"repeated 19 times":          {repeated(1, 19), 20, 40, learn.Normal},
-		"four times as long":         {repeated(7, 24), 20, 40, learn.Stuck}, // seven readings repeat one six times
-		"less than four times":       {repeated(7, 23), 20, 40, learn.Normal},
-		"at the upper end":           {lively, 80, 41, learn.Normal},
-	} {
-		var x features.Extractor
-		r := reading.Reading{NodeID: "n", MessageID: "m", Time: noon(), Temperature: c.temperature, Humidity: c.humidity}
-		if got := (*learn.Detector)(nil).Detect(&x, c.window, r); got.Reason != c.want {
-			t.Errorf("%s: %q, want %q", name, got.Reason, c.want)
-		}
-	}
-}
-
 func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	history, _ := site(2, 400, 1)
@@ -542,41 +484,11 @@ func TestArtifacts(t *testing.T) {
 			t.Fatalf("reading %d: %v %v, after reading back %v %v", i, at, ah, bt, bh)
 		}
 	}
-	random := rand.New(rand.NewPCG(1, 1))
-	for name, kind := range map[string]struct {
-		whole  []byte
-		decode func([]byte) error
-	}{
-		"detector":   {d, func(b []byte) error { _, err := learn.DecodeDetector(b); return err }},
-		"forecaster": {f, func(b []byte) error { _, err := learn.DecodeForecaster(b); return err }},
-	} {
-		whole := kind.whole
-		refused := func(what string, b []byte) {
-			t.Helper()
-			if err := kind.decode(b); !errors.Is(err, learn.ErrArtifact) {
-				t.Errorf("%s %s: %v", name, what, err)
-			}
-		}
-		for range 300 {
-			flipped := slices.Clone(whole)
-			flipped[random.IntN(len(whole))] ^= 1 << random.IntN(8)
-			refused("with a bit flipped", flipped)
-			refused("cut", whole[:random.IntN(len(whole))])
-		}
-		for at := range 400 { // all of the beginning
-			flipped := slices.Clone(whole)
-			flipped[at] ^= 0x40
-			refused("with a changed beginning", flipped)
-		}
-		refused("longer", append(slices.Clone(whole), 0))
-		later := slices.Clone(whole[:len(whole)-sha256.Size])
-		later[len("coldaisle model\n")]++ // the version, of a program yet to come, rightly signed
-		sum := sha256.Sum256(later)
-		refused("of a later version", append(later, sum[:]...))
-		refused("of nothing", nil)
-	}
-	if _, err := learn.DecodeDetector(f); !errors.Is(err, learn.ErrArtifact) {
+	if _, err := learn.DecodeDetector(f); !errors.Is(err, artifact.ErrUnusable) {
 		t.Errorf("a forecaster as a detector: %v", err)
+	}
+	if _, err := learn.DecodeForecaster(d); !errors.Is(err, artifact.ErrUnusable) {
+		t.Errorf("a detector as a forecaster: %v", err)
 	}
 }
 
@@ -596,18 +508,6 @@ func TestDetectAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts 
 			t.Errorf("%v allocations", n)
 		}
 	}
-}
-
-func FuzzDecode(f *testing.F) {
-	f.Add([]byte("coldaisle model\n\x02d\x00\x00\x00\x00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := learn.DecodeDetector(b); err == nil {
-			t.Error("somebody found a checksum")
-		}
-		if _, err := learn.DecodeForecaster(b); err == nil {
-			t.Error("somebody found a checksum")
-		}
-	})
 }
 
 // BenchmarkTrain is a whole run on 5,000 readings, both models with the gate.

@@ -7,8 +7,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/forest"
@@ -35,7 +36,7 @@ type example struct {
 // Train makes a detector and a forecaster and measures them against what is in
 // use and against persistence. Errors: [ErrTooFewRows]; [forest.ErrTraining].
 func Train(ctx context.Context, in Input) (Result, error) {
-	examples := examplesOf(in.History, in.Workers)
+	examples := examplesOf(in.History)
 	if len(examples) < MinRows {
 		return Result{}, fmt.Errorf("%w: %d, at least %d with %d readings before them in the hour are needed; "+
 			"let the nodes send for longer, then start a run by hand", ErrTooFewRows, len(examples), MinRows, features.MinPrevious)
@@ -72,41 +73,26 @@ func Train(ctx context.Context, in Input) (Result, error) {
 
 // examplesOf computes the features of every reading that has enough before it,
 // in the order of time.
-func examplesOf(history []NodeHistory, workers int) []example {
-	if workers < 1 {
-		workers = runtime.GOMAXPROCS(0)
-	}
+func examplesOf(history []NodeHistory) []example {
+	// By name, so that the order in which nodes are given changes nothing.
+	history = slices.SortedStableFunc(slices.Values(history), func(a, b NodeHistory) int { return strings.Compare(a.NodeID, b.NodeID) })
 	found := make([][]example, len(history))
-	turn := make(chan int)
-	var group sync.WaitGroup
-	for range min(workers, len(history)) {
-		group.Go(func() {
-			var x features.Extractor
-			for i := range turn {
-				found[i] = examplesOfNode(&x, history[i])
-			}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, node := range history {
+		group.Go(func() error {
+			found[i] = examplesOfNode(node)
+			return nil
 		})
 	}
-	for i := range history {
-		turn <- i
-	}
-	close(turn)
-	group.Wait()
-	// By name, so that the order in which nodes are given changes nothing.
-	order := make([]int, len(history))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(history[a].NodeID, history[b].NodeID) })
-	var all []example
-	for _, i := range order {
-		all = append(all, found[i]...)
-	}
+	_ = group.Wait()
+	all := slices.Concat(found...)
 	slices.SortStableFunc(all, func(a, b example) int { return a.at.Compare(b.at) })
 	return all
 }
 
-func examplesOfNode(x *features.Extractor, s NodeHistory) []example {
+func examplesOfNode(s NodeHistory) []example {
+	var x features.Extractor
 	var found []example
 	for i, w := range features.Windows(s.Readings) {
 		r := s.Readings[i]
@@ -130,7 +116,7 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 	for _, e := range learned {
 		rows.Data = append(rows.Data, e.detection[:]...)
 	}
-	d, err := growDetector(rows, info, in.Workers)
+	d, err := growDetector(rows, info)
 	if err != nil {
 		return nil, AnomalyMetrics{}, err
 	}
@@ -200,7 +186,7 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 		return unmeasured(fmt.Sprintf("only %d readings are followed by another within 45 s around 20 s later, %d are needed",
 			len(temperature), MinRows))
 	}
-	f, err := growForecaster(rows, temperature, humidity, info, in.Workers)
+	f, err := growForecaster(rows, temperature, humidity, info)
 	if err != nil {
 		return nil, m, err
 	}
@@ -211,13 +197,7 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 	}
 	f.learnStillness(test, trueTemperature, trueHumidity)
 	t, h := errorsOf(f, test, trueTemperature, trueHumidity)
-	m.RMSETemperature, m.MAEHumidity = new(math.Sqrt(t.mean())), new(h.mean())
-	if still := math.Sqrt(t.still()); still > 0 {
-		m.SkillTemperature = new(1 - *m.RMSETemperature/still)
-	}
-	if still := h.still(); still > 0 {
-		m.SkillHumidity = new(1 - *m.MAEHumidity/still)
-	}
+	m.take(t, h)
 	var reasons []string
 	judge := func(name, unit string, e errorSums, still float64, label *string, drop func()) {
 		better, worse := e.compared()
@@ -245,6 +225,40 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 	}
 	m.Published = true
 	return f, m, nil
+}
+
+// take sets what was measured.
+func (m *ForecastMetrics) take(t, h errorSums) {
+	m.RMSETemperature, m.MAEHumidity = new(math.Sqrt(t.mean())), new(h.mean())
+	if still := math.Sqrt(t.still()); still > 0 {
+		m.SkillTemperature = new(1 - *m.RMSETemperature/still)
+	}
+	if still := h.still(); still > 0 {
+		m.SkillHumidity = new(1 - *m.MAEHumidity/still)
+	}
+}
+
+// ForecastSkill is how good a forecaster is on readings of which it learned nothing.
+type ForecastSkill struct {
+	ForecastMetrics
+
+	Still  float64   // RMSE of no change, °C
+	Ratios []float64 // RMSE of the temperature to that of no change, in each block of time; NaN for 0 to 0
+}
+
+// MeasureForecaster measures a forecaster.
+func MeasureForecaster(f *Forecaster, history []NodeHistory) (s ForecastSkill) {
+	rows, temperature, humidity := forecastRows(examplesOf(history))
+	if s.Held = len(temperature); s.Held == 0 {
+		return s
+	}
+	t, h := errorsOf(f, rows, temperature, humidity)
+	s.take(t, h)
+	s.Still = math.Sqrt(t.still())
+	for block := range blocks {
+		s.Ratios = append(s.Ratios, math.Sqrt(t.model[block]/t.nothing[block]))
+	}
+	return s
 }
 
 // ratio of two errors, 1 where both are nothing.
@@ -316,7 +330,7 @@ func errorsOf(f *Forecaster, rows forest.Matrix, temperature, humidity []float64
 	for i := range temperature {
 		dt, dh := f.change(rows.Row(i))
 		block := i * blocks / len(temperature)
-		t.add(block, float64((temperature[i]-dt)*(temperature[i]-dt)), float64(temperature[i]*temperature[i]))
+		t.add(block, (temperature[i]-dt)*(temperature[i]-dt), temperature[i]*temperature[i])
 		h.add(block, math.Abs(humidity[i]-dh), math.Abs(humidity[i]))
 	}
 	return t, h

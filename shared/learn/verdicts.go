@@ -6,7 +6,7 @@ import (
 	"coldaisle.dev/shared/features"
 )
 
-// opinion is what a detector says of a reading that a person has judged.
+// opinion is a detector's judgement of a reading that a person has judged.
 type opinion struct{ said, truth bool }
 
 // opinions judges readings by a detector.
@@ -71,8 +71,7 @@ func (c confusion) accuracy() *float64 {
 	return share(right, right+c.falsePositive+c.falseNegative)
 }
 
-// measured tells whether there is anything to find at all, so that F1 means
-// something.
+// measured reports whether there is any anomaly to find: F1 means nothing without.
 func (c confusion) measured() bool { return c.truePositive+c.falseNegative > 0 }
 
 // share is a part of a whole, nil of nothing.

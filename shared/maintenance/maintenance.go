@@ -34,49 +34,41 @@ type Window struct {
 	Until time.Time
 }
 
-// Errors that [Window.Validate] wraps.
-var (
-	ErrStart    = errors.New("start_time must lie between the years 2000 and 2100")
-	ErrDuration = errors.New("a window lasts longer than nothing and at most seven days")
-	ErrWeekday  = errors.New("a weekday is 0 (Sunday) to 6 (Saturday), each at most once")
-	ErrUntil    = errors.New("until must be after start_time and before the year 2100")
-	ErrOnce     = errors.New("until needs weekdays")
-	ErrNever    = errors.New("a window must occur before until")
-	ErrOverlap  = errors.New("a window must end before its next occurrence begins")
-)
+// A Problem is a rule that a window breaks, with the API's name of the field.
+type Problem struct{ Field, Message string }
 
-// Validate reports every field that makes no window, joined into one error.
-func (w Window) Validate() error {
-	var problems []error
+// Validate reports every field that makes no window.
+func (w Window) Validate() (problems []Problem) {
+	report := func(field, message string) { problems = append(problems, Problem{field, message}) }
 	if !reading.InCalendar(w.Start) {
-		problems = append(problems, ErrStart)
+		report("start_time", "must lie between the years 2000 and 2100")
 	}
 	if w.Duration <= 0 || w.Duration > MaxDuration {
-		problems = append(problems, fmt.Errorf("%w: got %s", ErrDuration, w.Duration))
+		report("duration_s", "must be more than 0 and at most seven days")
 	}
 	seen := map[time.Weekday]bool{}
 	for _, day := range w.Weekdays {
 		if day < time.Sunday || day > time.Saturday || seen[day] {
-			problems = append(problems, fmt.Errorf("%w: got %d", ErrWeekday, int(day)))
+			report("weekdays", "must be 0 (Sunday) to 6 (Saturday), each at most once")
 		}
 		seen[day] = true
 	}
 	if !w.Until.IsZero() && (!w.Until.After(w.Start) || !reading.InCalendar(w.Until)) {
-		problems = append(problems, ErrUntil)
+		report("until", "must be after start_time and before the year 2100")
 	}
 	if !w.Until.IsZero() && len(w.Weekdays) == 0 {
-		problems = append(problems, ErrOnce)
+		report("until", "must stand beside weekdays")
 	}
 	if len(problems) > 0 || len(w.Weekdays) == 0 {
-		return errors.Join(problems...)
+		return problems
 	}
 	if w.Duration > w.shortestPause() {
-		problems = append(problems, ErrOverlap)
+		report("duration_s", "must end before the next occurrence begins")
 	}
 	if _, _, occurs := w.Next(w.Start); !occurs {
-		problems = append(problems, ErrNever)
+		report("until", "must come after the first occurrence")
 	}
-	return errors.Join(problems...)
+	return problems
 }
 
 // ErrZone is the error of a name that is no time zone of the IANA database.

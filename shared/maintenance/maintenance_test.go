@@ -2,6 +2,7 @@ package maintenance_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,32 +24,38 @@ func TestValidate(t *testing.T) {
 	daily := []time.Weekday{0, 1, 2, 3, 4, 5, 6}
 	for name, c := range map[string]struct {
 		window maintenance.Window
-		want   error
+		want   string
 	}{
-		"once":                        {maintenance.Window{Start: start, Duration: time.Hour}, nil},
-		"a week":                      {maintenance.Window{Start: start, Duration: 7 * 24 * time.Hour}, nil},
-		"longer":                      {maintenance.Window{Start: start, Duration: 7*24*time.Hour + 1}, maintenance.ErrDuration},
-		"no duration":                 {maintenance.Window{Start: start}, maintenance.ErrDuration},
-		"no start":                    {maintenance.Window{Duration: time.Hour}, maintenance.ErrStart},
-		"weekly":                      {maintenance.Window{Start: start, Duration: 24 * time.Hour, Weekdays: []time.Weekday{5}}, nil},
-		"weekly, nearly a week":       {maintenance.Window{Start: start, Duration: 167 * time.Hour, Weekdays: []time.Weekday{5}}, nil},
-		"weekly, a week":              {maintenance.Window{Start: start, Duration: 168 * time.Hour, Weekdays: []time.Weekday{5}}, maintenance.ErrOverlap},
-		"daily, 23 h":                 {maintenance.Window{Start: start, Duration: 23 * time.Hour, Weekdays: daily}, nil},
-		"daily, longer":               {maintenance.Window{Start: start, Duration: 23*time.Hour + 1, Weekdays: daily}, maintenance.ErrOverlap},
-		"Saturday and Sunday, 23 h":   {maintenance.Window{Start: start, Duration: 23 * time.Hour, Weekdays: []time.Weekday{0, 6}}, nil},
-		"Saturday and Sunday, longer": {maintenance.Window{Start: start, Duration: 24 * time.Hour, Weekdays: []time.Weekday{0, 6}}, maintenance.ErrOverlap},
-		"a weekday of 7":              {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{7}}, maintenance.ErrWeekday},
-		"a weekday of -1":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{-1}}, maintenance.ErrWeekday},
-		"a weekday twice":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{1, 1}}, maintenance.ErrWeekday},
-		"before 2000":                 {maintenance.Window{Start: time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC), Duration: time.Hour}, maintenance.ErrStart},
-		"from 2000":                   {maintenance.Window{Start: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), Duration: time.Hour}, nil},
-		"from 2100":                   {maintenance.Window{Start: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), Duration: time.Hour}, maintenance.ErrStart},
-		"until after 2100":            {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}, maintenance.ErrUntil},
-		"until its start":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start}, maintenance.ErrUntil},
-		"until later":                 {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start.Add(1)}, nil},
+		"once":                        {maintenance.Window{Start: start, Duration: time.Hour}, ""},
+		"a week":                      {maintenance.Window{Start: start, Duration: 7 * 24 * time.Hour}, ""},
+		"longer":                      {maintenance.Window{Start: start, Duration: 7*24*time.Hour + 1}, "duration_s must be more than 0"},
+		"no duration":                 {maintenance.Window{Start: start}, "duration_s must be more than 0"},
+		"no start":                    {maintenance.Window{Duration: time.Hour}, "start_time must lie"},
+		"weekly":                      {maintenance.Window{Start: start, Duration: 24 * time.Hour, Weekdays: []time.Weekday{5}}, ""},
+		"weekly, nearly a week":       {maintenance.Window{Start: start, Duration: 167 * time.Hour, Weekdays: []time.Weekday{5}}, ""},
+		"weekly, a week":              {maintenance.Window{Start: start, Duration: 168 * time.Hour, Weekdays: []time.Weekday{5}}, "duration_s must end"},
+		"daily, 23 h":                 {maintenance.Window{Start: start, Duration: 23 * time.Hour, Weekdays: daily}, ""},
+		"daily, longer":               {maintenance.Window{Start: start, Duration: 23*time.Hour + 1, Weekdays: daily}, "duration_s must end"},
+		"Saturday and Sunday, 23 h":   {maintenance.Window{Start: start, Duration: 23 * time.Hour, Weekdays: []time.Weekday{0, 6}}, ""},
+		"Saturday and Sunday, longer": {maintenance.Window{Start: start, Duration: 24 * time.Hour, Weekdays: []time.Weekday{0, 6}}, "duration_s must end"},
+		"a weekday of 7":              {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{7}}, "weekdays must"},
+		"a weekday of -1":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{-1}}, "weekdays must"},
+		"a weekday twice":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{1, 1}}, "weekdays must"},
+		"before 2000":                 {maintenance.Window{Start: time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC), Duration: time.Hour}, "start_time must lie"},
+		"from 2000":                   {maintenance.Window{Start: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), Duration: time.Hour}, ""},
+		"from 2100":                   {maintenance.Window{Start: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), Duration: time.Hour}, "start_time must lie"},
+		"until after 2100":            {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}, "until must be after"},
+		"until its start":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start}, "until must be after"},
+		"once, until":                 {maintenance.Window{Start: start, Duration: time.Hour, Until: start.Add(1)}, "until must stand beside weekdays"},
+		"never":                       {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{6}, Until: start.Add(1)}, "until must come after"},
+		"until later":                 {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start.Add(1)}, ""},
 	} {
-		if err := c.window.Validate(); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
+		got := c.window.Validate()
+		if c.want == "" && got == nil {
+			continue
+		}
+		if len(got) != 1 || !strings.HasPrefix(got[0].Field+" "+got[0].Message, c.want) || c.want == "" {
+			t.Errorf("%s: %v, want %q", name, got, c.want)
 		}
 	}
 }
@@ -146,7 +153,7 @@ func TestLongestWindow(t *testing.T) {
 	kiritimati := in(t, "Pacific/Kiritimati") // UTC+14
 	start := time.Date(2026, 11, 18, 6, 0, 0, 0, kiritimati)
 	w := maintenance.Window{Start: start, Duration: 166 * time.Hour, Weekdays: []time.Weekday{time.Wednesday}}
-	if err := w.Validate(); err != nil {
+	if err := w.Validate(); len(err) > 0 {
 		t.Fatal(err)
 	}
 	for hours := range 400 {
@@ -167,7 +174,7 @@ func TestFractionalStart(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 20, 22, 0, 0, 500_000_000, in(t, "Europe/Zurich")) // a Friday
 	w := maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{time.Friday}, Until: start.Add(time.Hour)}
-	if err := w.Validate(); err != nil {
+	if err := w.Validate(); len(err) > 0 {
 		t.Error(err)
 	}
 	if next, end, ok := w.Next(start); !ok || !next.Equal(start) || !end.Equal(start.Add(time.Hour)) {

@@ -9,21 +9,21 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// RefreshInterval is how old the knowledge of what is in use may be.
+// RefreshInterval bounds how long the index is served before it is read again.
 const RefreshInterval = time.Minute
 
 // refreshTimeout bounds a look at the bucket.
 const refreshTimeout = 10 * time.Second
 
-// MaxLoaded is how many bytes of artifacts a [Loader] keeps: those of the customers who
-// were asked for last.
+// MaxLoaded bounds the artifacts that a [Loader] caches, in bytes: those of the customers
+// requested last. Without it each reading would read its models from object storage.
 const MaxLoaded = 128 << 20
 
 // maxLoading is how many customers' models are loaded at a time.
 const maxLoading = 4
 
-// Loader gives the models in use and follows what is published. Its methods may
-// be called from many goroutines.
+// Loader caches the models in use and follows publications. Its methods may be called
+// from many goroutines.
 type Loader struct {
 	bucket *Bucket
 	fresh  time.Duration
@@ -47,7 +47,7 @@ type loadedPair struct {
 	at      time.Time // it was tried
 }
 
-// NewLoader follows a bucket. fresh is how often it looks; 0 means [RefreshInterval].
+// NewLoader follows a bucket. fresh is how long the index is served; 0 means [RefreshInterval].
 func NewLoader(bucket *Bucket, fresh time.Duration, clock func() time.Time, log *slog.Logger) *Loader {
 	if fresh == 0 {
 		fresh = RefreshInterval
@@ -66,37 +66,34 @@ func (l *Loader) Close() error {
 	return nil
 }
 
-// Pair returns the live models of a customer from memory and never waits. What it does
-// not have, or what may be older than the refresh interval, is loaded meanwhile. What
-// cannot be loaded is logged, and the models before stay live.
+// Pair returns the live models of a customer from memory and never waits. Models that are
+// missing, or may be older than the refresh interval, are loaded meanwhile. A failure to
+// load is logged, and the models before stay live.
 func (l *Loader) Pair(ctx context.Context, customer int64) Pair {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	pair, wanted := l.pair(customer)
-	for _, each := range wanted {
-		l.start(ctx, each)
+	pair, outdated := l.pair(customer)
+	if outdated {
+		l.start(ctx, customer)
 	}
 	return pair
 }
 
-// maxWaits bounds how often Wait waits: it may be for others, and what it waited for may
-// have gone again.
+// maxWaits bounds how often Wait waits: a load may be another customer's, and a loaded pair
+// may have been evicted again.
 const maxWaits = 8
 
-// Wait is Pair, but waits for what is being loaded.
+// Wait is Pair, but waits for the load.
 func (l *Loader) Wait(ctx context.Context, customer int64) (pair Pair) {
 	for range maxWaits {
 		l.mu.Lock()
-		var wanted []int64
-		pair, wanted = l.pair(customer)
-		var done chan struct{}
-		for _, each := range wanted {
-			done = l.start(ctx, each)
-		}
-		l.mu.Unlock()
-		if done == nil {
+		var outdated bool
+		if pair, outdated = l.pair(customer); !outdated {
+			l.mu.Unlock()
 			return pair
 		}
+		done := l.start(ctx, customer)
+		l.mu.Unlock()
 		select {
 		case <-done:
 		case <-ctx.Done():
@@ -106,26 +103,13 @@ func (l *Loader) Wait(ctx context.Context, customer int64) (pair Pair) {
 	return pair
 }
 
-// pair returns what is loaded for a customer, and for whom something has to be. With a
-// pair of their own they need no other; the calibration is never another's.
-func (l *Loader) pair(customer int64) (pair Pair, wanted []int64) {
+// pair returns a customer's loaded models, and whether they may be outdated.
+func (l *Loader) pair(customer int64) (pair Pair, outdated bool) {
 	now := l.clock()
-	of := func(customer int64) Pair {
-		m, named := l.index.Customers[customer]
-		kept, _ := l.loaded.Get(customer)
-		if outdated := now.Sub(l.checkedAt) >= l.fresh; outdated ||
-			(named && kept.Manifest != m && (kept.refused != m || now.Sub(kept.at) >= l.fresh)) {
-			wanted = append(wanted, customer)
-		}
-		return kept.Pair
-	}
-	pair = of(customer)
-	if own := l.index.Customers[customer]; customer != Shared && own.Version() == "" {
-		shared := of(Shared)
-		pair.Manifest.Detector, pair.Manifest.Forecaster, pair.Manifest.Published = shared.Manifest.Detector, shared.Manifest.Forecaster, shared.Manifest.Published
-		pair.Detector, pair.Forecaster = shared.Detector, shared.Forecaster
-	}
-	return pair, wanted
+	m, named := l.index.Customers[customer]
+	kept, _ := l.loaded.Get(customer)
+	outdated = now.Sub(l.checkedAt) >= l.fresh || (named && kept.Manifest != m && (kept.refused != m || now.Sub(kept.at) >= l.fresh))
+	return kept.Pair, outdated
 }
 
 // start loads what the index names for a customer, once at a time. The channel is closed
@@ -185,25 +169,21 @@ func (l *Loader) refresh(ctx context.Context, customer int64) {
 	}
 }
 
-// newer returns the index, which it reads where it may have changed.
+// newer returns the index, at most an interval old.
 func (l *Loader) newer(ctx context.Context) (Index, error) {
 	now := l.clock()
 	l.mu.Lock()
-	index, checked := l.index, l.checkedAt
+	cached, checked := l.index, l.checkedAt
 	l.mu.Unlock()
 	if now.Sub(checked) < l.fresh {
-		return index, nil
+		return cached, nil
 	}
-	generation, err := l.bucket.Generation(ctx)
-	if err == nil && (generation != index.generation || index.Customers == nil) {
-		index, err = l.bucket.Index(ctx)
-	}
+	index, err := l.bucket.Index(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.checkedAt = now // also of an error: the next look is an interval later
-	if err != nil {
-		return l.index, err
+	if err == nil {
+		l.index = index
 	}
-	l.index = index
-	return index, nil
+	return l.index, err
 }

@@ -1,7 +1,7 @@
-// Package modelstore keeps what was learned of each customer in object storage: artifacts
-// that are never changed, and one index that names what is in use of whom. The index is
-// written last, and only if it has not changed since it was read: nobody reads half
-// a pair, and no trainer undoes another's publication. To go back is to name an older pair.
+// Package modelstore keeps each customer's models and calibration in object storage:
+// immutable artifacts, and one index that names those in use. The index is written last,
+// and only if it is unchanged since it was read: nobody reads half a pair, and no trainer
+// undoes another's publication. A roll-back names an older pair.
 package modelstore
 
 import (
@@ -32,18 +32,12 @@ const (
 	folder    = "models/"
 	suffix    = ".bin"
 	indexName = folder + "index.json"
-	// sharedName is the manifest of versions that knew one pair for all customers, whose
-	// artifacts are in no customer's folder. It is not written any more.
-	sharedName = folder + "manifest.json"
 )
 
-// Shared stands for the customer in whose place all customers had one pair.
-const Shared int64 = 0
-
-// maxArtifactBytes is how many bytes of an artifact are read: far more than one has.
+// maxArtifactBytes bounds an artifact: far more than one has.
 const maxArtifactBytes = 256 << 20
 
-// indexAttempts is how often a change of the index is tried while others change it.
+// indexAttempts bounds the attempts to change the index while others change it.
 const indexAttempts = 20
 
 var (
@@ -53,7 +47,7 @@ var (
 	ErrNoArtifact = errors.New("no such model")
 )
 
-// Manifest names what is in use of one customer. An empty name is of a kind that was
+// Manifest names the artifacts in use of one customer. An empty name is of a kind that was
 // never published.
 type Manifest struct {
 	Detector    string    `json:"anomaly"`
@@ -68,16 +62,15 @@ func (m Manifest) Version() string {
 	return strings.Join(names, ",")
 }
 
-// Index names what is in use of all customers. The entry of [Shared] is the pair of
-// versions before, which serves who has no pair of their own.
+// Index has the manifest of each customer who has one.
 type Index struct {
 	Customers map[int64]Manifest `json:"customers"`
 
 	generation int64
 }
 
-// Pair is the models in use, each nil where there is none, and the calibration, nil where
-// the shipped one stands for it. Of a customer without a pair the models are the shared ones.
+// Pair is the models in use of one customer, each nil where there is none, and the
+// calibration, nil where the shipped one stands for it.
 type Pair struct {
 	Manifest    Manifest
 	Detector    *learn.Detector
@@ -92,8 +85,8 @@ type Bucket struct {
 	bucket *storage.BucketHandle
 }
 
-// Open returns a bucket without asking for it. STORAGE_EMULATOR_HOST, or options,
-// name another place than Google's.
+// Open returns a bucket without a request. STORAGE_EMULATOR_HOST, or options, name
+// another server than Google's.
 func Open(ctx context.Context, bucket string, options ...option.ClientOption) (*Bucket, error) {
 	client, err := storage.NewClient(context.WithoutCancel(ctx), append([]option.ClientOption{storage.WithJSONReads()}, options...)...)
 	if err != nil {
@@ -110,36 +103,16 @@ func (b *Bucket) Close() error {
 	return nil
 }
 
-// Generation is the index's, which changes with every publication: the cheapest way to
-// learn that there is something new. 0 while there is none.
-func (b *Bucket) Generation(ctx context.Context) (int64, error) {
-	attributes, err := b.bucket.Object(indexName).Attrs(ctx)
-	if errors.Is(err, storage.ErrObjectNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("look at the index of models: %w", err)
-	}
-	return attributes.Generation, nil
-}
-
-// Index reads what is in use. Before the first publication of this version it is the pair
-// that the version before it had for everybody.
+// Index reads the index, which is empty before the first publication.
 func (b *Bucket) Index(ctx context.Context) (Index, error) {
 	index := Index{Customers: map[int64]Manifest{}}
 	content, generation, err := b.read(ctx, indexName)
+	if errors.Is(err, storage.ErrObjectNotExist) {
+		return index, nil
+	}
 	if err == nil {
 		index.generation = generation
 		err = json.Unmarshal(content, &index)
-	} else if errors.Is(err, storage.ErrObjectNotExist) {
-		if content, _, err = b.read(ctx, sharedName); errors.Is(err, storage.ErrObjectNotExist) {
-			return index, nil
-		}
-		var shared Manifest
-		if err == nil {
-			err = json.Unmarshal(content, &shared)
-		}
-		index.Customers[Shared] = shared
 	}
 	if err != nil {
 		return Index{}, fmt.Errorf("index of models: %w", err)
@@ -147,14 +120,14 @@ func (b *Bucket) Index(ctx context.Context) (Index, error) {
 	return index, nil
 }
 
-// Manifest is what is in use of one customer, see [Bucket.Index].
+// Manifest returns a customer's entry of the index.
 func (b *Bucket) Manifest(ctx context.Context, customer int64) (Manifest, error) {
 	index, err := b.Index(ctx)
 	return index.Customers[customer], err
 }
 
-// Load reads what a manifest of a customer names. What is damaged, or of a version that
-// this program does not know, is an error. bytes is how large it all is.
+// Load reads the artifacts that a customer's manifest names. A damaged one, or one of an
+// unknown version, is an error. bytes is their size together.
 func (b *Bucket) Load(ctx context.Context, customer int64, m Manifest) (pair Pair, bytes int, err error) {
 	pair.Manifest = m
 	for _, kind := range []struct {
@@ -182,9 +155,6 @@ func (b *Bucket) Load(ctx context.Context, customer int64, m Manifest) (pair Pai
 
 // folderOf is where the artifacts of a customer are.
 func folderOf(customer int64) string {
-	if customer == Shared {
-		return folder
-	}
 	return folder + strconv.FormatInt(customer, 10) + "/"
 }
 
@@ -210,10 +180,9 @@ func (b *Bucket) read(ctx context.Context, name string) ([]byte, int64, error) {
 	return content, reader.Attrs.Generation, nil
 }
 
-// Publish writes new models of a customer and names them in the index instead of those
-// of live, which is what [Bucket.Index] said before the training; a nil model leaves
-// the live one of its kind, and two of them write nothing. [ErrConflict] if somebody else
-// published for the customer since.
+// Publish writes a customer's new models and names them in the index in place of live, the
+// entry of [Bucket.Index] before the training. A nil model keeps the live one of its kind;
+// with two nothing is written. [ErrConflict] if somebody else has published since.
 func (b *Bucket) Publish(ctx context.Context, customer int64, live Manifest, d *learn.Detector, f *learn.Forecaster, now time.Time) (Manifest, error) {
 	if d == nil && f == nil {
 		return live, nil
@@ -298,7 +267,7 @@ func (b *Bucket) update(ctx context.Context, customer int64, change func(Manifes
 	}
 }
 
-// write writes an object on the condition that it has, else it returns [ErrConflict].
+// write writes an object under the condition of its handle, or returns [ErrConflict].
 func write(ctx context.Context, object *storage.ObjectHandle, contentType string, content []byte) error {
 	ctx, cancel := context.WithCancel(ctx) // drops what is half written
 	defer cancel()
@@ -347,9 +316,9 @@ func (b *Bucket) List(ctx context.Context, customer int64) ([]string, error) {
 	}
 }
 
-// Use names models of a customer, as [Bucket.List] tells them, to be in use from now on:
-// the way back to an older pair. Each is read first; an empty name leaves the one of
-// its kind. Detection and the API follow within a minute.
+// Use puts models of a customer, as [Bucket.List] names them, in use: the way back to an
+// older pair. Each is read first; an empty name leaves the one of its kind. Detection and
+// the API follow within a minute.
 func (b *Bucket) Use(ctx context.Context, customer int64, detector, forecaster string, now time.Time) (Manifest, error) {
 	return b.update(ctx, customer, func(m Manifest) (Manifest, error) {
 		m.Published = now.UTC()

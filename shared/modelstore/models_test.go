@@ -22,14 +22,8 @@ import (
 
 func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-// trained are models of a training at a time.
-func trained(t *testing.T, at time.Time) (*learn.Detector, *learn.Forecaster) {
-	t.Helper()
-	return trainedBy(t, 0, at)
-}
-
-// trainedBy are models of a run.
-func trainedBy(t *testing.T, run int64, at time.Time) (*learn.Detector, *learn.Forecaster) {
+// trained are models of a run at a time.
+func trained(t *testing.T, run int64, at time.Time) (*learn.Detector, *learn.Forecaster) {
 	t.Helper()
 	s := learn.NodeHistory{NodeID: "n"}
 	for i := range learn.MinRows + 200 {
@@ -73,7 +67,7 @@ func (s store) publish(t *testing.T, at time.Time) modelstore.Manifest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, f := trained(t, at)
+	d, f := trained(t, 0, at)
 	published, err := s.Publish(t.Context(), 17, live, d, f, at)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +86,7 @@ func TestPublishAndUseOlder(t *testing.T) {
 		t.Errorf("published %s", first.Version())
 	}
 	// A run whose detector did not pass publishes a forecaster alone.
-	_, f := trained(t, noon().Add(time.Hour))
+	_, f := trained(t, 0, noon().Add(time.Hour))
 	second, err := s.Publish(t.Context(), 17, first, nil, f, noon().Add(time.Hour))
 	if err != nil || second.Version() != "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z" {
 		t.Fatalf("published %s, %v", second.Version(), err)
@@ -124,7 +118,7 @@ func TestGenerationsOfOneSecond(t *testing.T) {
 	const old = "anomaly_v20260301T120000Z"
 	var live modelstore.Manifest
 	for _, run := range []int64{0, 9, 10, 100} {
-		d, _ := trainedBy(t, run, noon())
+		d, _ := trained(t, run, noon())
 		var err error
 		if live, err = s.Publish(t.Context(), 17, live, d, nil, noon()); err != nil {
 			t.Fatal(err)
@@ -166,7 +160,7 @@ func TestTwoTrainers(t *testing.T) {
 	faults := make([]error, trainers)
 	var group sync.WaitGroup
 	for i := range trainers {
-		d, f := trained(t, noon().Add(time.Duration(i+1)*time.Minute))
+		d, f := trained(t, 0, noon().Add(time.Duration(i+1)*time.Minute))
 		group.Go(func() { _, faults[i] = s.Publish(context.Background(), 17, live, d, f, noon()) })
 	}
 	group.Wait()
@@ -224,7 +218,7 @@ func TestLoaderFollows(t *testing.T) {
 		}
 		s.server.CreateObject(fakestorage.Object{ObjectAttrs: whole.ObjectAttrs, Content: content})
 	}
-	if text := log.String(); !strings.Contains(text, "checksum does not fit") || !strings.Contains(text, "of the form, this program knows") {
+	if text := log.String(); !strings.Contains(text, "checksum does not fit") || !strings.Contains(text, "this program knows") {
 		t.Errorf("the log does not tell of damaged models:\n%s", text)
 	}
 	now = now.Add(modelstore.RefreshInterval)

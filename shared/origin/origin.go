@@ -1,14 +1,14 @@
-// Package origin tells of a message of topic data whose it is and when its reading
-// was taken: the one answer that functions/ingest and functions/detect go by.
+// Package origin authenticates a message of topic data and dates its reading, for
+// functions/ingest and functions/detect.
 //
-// A message that an enrolled gateway signed is in the channel of the gateway's
-// customer. Its time is the one that was signed, or the message is refused. Any
-// other is in the open channel, and its time is only kept from lying ahead. What a
-// message says of itself is never believed further than its signature goes.
+// A message that an enrolled gateway signed belongs to the channel of the gateway's
+// customer. Its time is the signed one, or the message is refused. Any other message
+// belongs to the open channel, and only a time in the future is corrected.
 package origin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -19,15 +19,14 @@ import (
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/signature"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/wire"
 )
 
-// Bounds of what is cached.
+// Bounds of the cache.
 const (
-	// MaxAge is how old a cached key may be: a revocation must be honoured within 15
-	// seconds, and the query needs the rest of that time.
+	// MaxAge bounds how long a cached key is served: a revocation must be honoured within
+	// 15 seconds, and the query needs the rest of that time.
 	MaxAge = 10 * time.Second
 	// lookupTimeout bounds a query.
 	lookupTimeout = 5 * time.Second
@@ -38,30 +37,27 @@ const (
 // Keys reads the keys of many gateways at once. Those that are not enrolled are
 // absent.
 type Keys interface {
-	GatewayKeys(ctx context.Context, ids []string) (map[string]store.GatewayKey, error)
+	GatewayKeys(ctx context.Context, ids []string) (map[string]accounts.GatewayKey, error)
 }
 
-// Options change what a [Verifier] takes. The zero value takes open messages and
-// counts nothing.
+// Options of a [Verifier]. The zero value accepts open messages and counts nothing.
 type Options struct {
-	// RequireEnrolled refuses what no enrolled gateway has signed.
+	// RequireEnrolled refuses messages that no enrolled gateway has signed.
 	RequireEnrolled bool
 	Counters        *logmetrics.Counters
 }
 
-// Verifier decodes messages and says where they come from. Its methods may be
+// Verifier decodes messages and authenticates their source. Its methods may be
 // called from many goroutines.
 type Verifier struct {
 	options Options
 	clock   func() time.Time
 	cache   *expirable.LRU[string, entry]
 	lookups *coalesce.Group[string, entry]
-
-	signatures *signature.Verifier
 }
 
 type entry struct {
-	key      store.GatewayKey
+	key      accounts.GatewayKey
 	enrolled bool
 	asked    time.Time // when the query began
 }
@@ -69,12 +65,12 @@ type entry struct {
 // New returns a verifier over the metadata store.
 func New(keys Keys, clock func() time.Time, options Options) *Verifier {
 	return &Verifier{
-		options: options, clock: clock, signatures: signature.New(),
+		options: options, clock: clock,
 		cache: expirable.NewLRU[string, entry](capacity, nil, MaxAge),
 		lookups: coalesce.New(func(ctx context.Context, ids []string) ([]entry, error) {
 			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 			defer cancel()
-			asked := clock() // before the query: what changes during it is not in its result
+			asked := clock() // before the query, whose result lacks changes made meanwhile
 			found, err := keys.GatewayKeys(ctx, ids)
 			if err != nil {
 				return nil, err
@@ -95,39 +91,36 @@ type Source struct {
 	GatewayID string
 }
 
-// Data decodes a message with its window. What cannot pass is marked by
-// [push.Permanent]; any other error may pass, since the database is away.
+// Data decodes a message with its window. An error that no retry can mend is marked by
+// [push.Permanent]; any other means that the database is away.
 func (v *Verifier) Data(ctx context.Context, m push.Message) (wire.Data, Source, error) {
-	source, date, err := v.source(ctx, m)
+	r, recent, source, err := v.decode(ctx, m)
 	if err != nil {
 		return wire.Data{}, Source{}, err
 	}
-	d, err := wire.DecodeDataDated(m.Data, date)
-	if err != nil {
-		return wire.Data{}, Source{}, v.refused(ctx, err)
-	}
-	d.Reading.Channel = source.Channel
-	if err := v.admit(d.Reading); err != nil {
-		return wire.Data{}, Source{}, err
-	}
-	return d, source, nil
+	return wire.Data{Reading: r, Recent: wire.DecodeWindow(recent)}, source, nil
 }
 
-// Reading is [Verifier.Data] without the window, which costs most of the time.
+// Reading is [Verifier.Data] without the window.
 func (v *Verifier) Reading(ctx context.Context, m push.Message) (reading.Reading, Source, error) {
+	r, _, source, err := v.decode(ctx, m)
+	return r, source, err
+}
+
+func (v *Verifier) decode(ctx context.Context, m push.Message) (r reading.Reading, recent json.RawMessage, source Source, err error) {
 	source, date, err := v.source(ctx, m)
 	if err != nil {
-		return reading.Reading{}, Source{}, err
+		return reading.Reading{}, nil, Source{}, err
 	}
-	r, err := wire.DecodeReadingDated(m.Data, date)
+	r, recent, err = wire.DecodeReading(m.Data, date)
 	if err != nil {
-		return reading.Reading{}, Source{}, v.refused(ctx, err)
+		return reading.Reading{}, nil, Source{}, v.refused(ctx, err)
 	}
 	r.Channel = source.Channel
 	if err := v.admit(r); err != nil {
-		return reading.Reading{}, Source{}, err
+		return reading.Reading{}, nil, Source{}, err
 	}
-	return r, source, nil
+	return r, recent, source, nil
 }
 
 // admit refuses a reading of the open channel where that is closed. The probe's are
@@ -150,7 +143,7 @@ func (v *Verifier) refused(ctx context.Context, err error) error {
 	return push.Permanent(push.ReasonMalformed, err)
 }
 
-// source finds out where a message comes from, and how its reading is dated.
+// source authenticates a message, and returns how its reading is dated.
 func (v *Verifier) source(ctx context.Context, m push.Message) (Source, func(time.Time) (time.Time, error), error) {
 	claimed, err := wire.ParseOrigin(m.Attributes)
 	if err != nil {
@@ -169,7 +162,7 @@ func (v *Verifier) source(ctx context.Context, m push.Message) (Source, func(tim
 		return Source{}, nil, push.Permanent(push.ReasonRevoked, fmt.Errorf("gateway %s is revoked", claimed.GatewayID))
 	}
 	date := func(stamped time.Time) (time.Time, error) {
-		if !claimed.Verify(v.signatures, gateway.key.PublicKey, stamped, m.Data) {
+		if !claimed.Verify(gateway.key.PublicKey, stamped, m.Data) {
 			return time.Time{}, push.Permanent(push.ReasonSignature, fmt.Errorf("wrong signature of gateway %s", claimed.GatewayID))
 		}
 		at, err := reading.SignedTime(stamped, claimed.Age.Duration, m.PublishTime)
@@ -189,8 +182,8 @@ func (v *Verifier) dateOpen(ctx context.Context, published time.Time) func(time.
 	}
 }
 
-// gateway returns a gateway's key, at most [MaxAge] old. An unknown gateway asks the
-// database each time: it may have been enrolled this moment.
+// gateway returns a gateway's key, at most [MaxAge] old. An unknown gateway is looked up
+// each time: it may have been enrolled this moment.
 func (v *Verifier) gateway(ctx context.Context, id string) (entry, error) {
 	if cached, ok := v.cache.Get(id); ok && v.clock().Sub(cached.asked) < MaxAge {
 		return cached, nil

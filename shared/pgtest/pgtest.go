@@ -27,6 +27,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/postgres"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // shared is the one server of a test binary.
@@ -53,12 +54,12 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// SkipUnlessAvailable takes the error of starting a server. It skips the test if no
-// PostgreSQL is installed and CI is not set, and fails it for any other error.
+// SkipUnlessAvailable takes the error of starting a server. Where no PostgreSQL is
+// installed the test is skipped as [tooltest.Missing] does; any other error fails it.
 func SkipUnlessAvailable(tb testing.TB, err error) {
 	tb.Helper()
-	if errors.Is(err, postgres.ErrNone) && os.Getenv("CI") == "" { //nolint:forbidigo // a test binary has no entrypoint to read it
-		tb.Skip(err)
+	if errors.Is(err, postgres.ErrNone) {
+		tooltest.Missing(tb, "PostgreSQL")
 	}
 	if err != nil {
 		tb.Fatal(err)

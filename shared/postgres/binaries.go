@@ -15,11 +15,15 @@ import (
 	embedded "github.com/fergusstrange/embedded-postgres"
 )
 
+// downloadDir is the folder of a downloaded server, beside its data.
+const downloadDir = "download"
+
 // findBinaries returns the folder that holds postgres and initdb: of the major
-// version that made the data, or the newest where there is no data yet.
-func findBinaries(ctx context.Context, major string) (string, error) {
+// version that made the data, or the newest where there is no data yet. It fails with
+// [ErrNone] only if any version would do.
+func findBinaries(ctx context.Context, downloaded, major string) (string, error) {
 	var found []installation
-	for _, folder := range binaryFolders() {
+	for _, folder := range append(binaryFolders(), downloaded) {
 		if i, ok := probeVersion(ctx, folder); ok {
 			found = append(found, i)
 		}
@@ -27,7 +31,7 @@ func findBinaries(ctx context.Context, major string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("look for PostgreSQL: %w", err)
 	}
-	if len(found) == 0 {
+	if major == "" && len(found) == 0 {
 		return "", ErrNone
 	}
 	if major == "" {
@@ -39,7 +43,8 @@ func findBinaries(ctx context.Context, major string) (string, error) {
 			return i.folder, nil
 		}
 	}
-	return "", fmt.Errorf("the data was made by PostgreSQL %s, which is not installed: install it, or remove the data folder", major)
+	return "", fmt.Errorf("the data was made by PostgreSQL %[1]s, which is not installed: install it (Debian: apt-get install postgresql-%[1]s), "+
+		"or convert the data as docs/one-machine.md describes", major)
 }
 
 type installation struct {
@@ -92,11 +97,7 @@ func probeVersion(ctx context.Context, folder string) (installation, bool) {
 // download fetches a server with embedded-postgres, which also starts it once:
 // the library has no way to fetch alone. Only its binaries are kept.
 func download(ctx context.Context, dir string, log *slog.Logger) (string, error) {
-	runtimeDir := filepath.Join(dir, "download")
-	bin := filepath.Join(runtimeDir, "bin")
-	if _, ok := probeVersion(ctx, bin); ok {
-		return bin, nil
-	}
+	runtimeDir := filepath.Join(dir, downloadDir)
 	log.InfoContext(ctx, "no PostgreSQL installed, downloading one")
 	port, err := freePort(ctx)
 	if err != nil {
@@ -112,5 +113,5 @@ func download(ctx context.Context, dir string, log *slog.Logger) (string, error)
 	if err := server.Stop(); err != nil {
 		return "", fmt.Errorf("stop downloaded PostgreSQL: %w", err)
 	}
-	return bin, nil
+	return filepath.Join(runtimeDir, "bin"), nil
 }

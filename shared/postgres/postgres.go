@@ -72,13 +72,12 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("postgres folder: %w", err)
 	}
 	c := cluster{dir: dir, data: filepath.Join(dir, "data"), throwaway: o.Ephemeral}
-	if c.bin, err = findBinaries(ctx, c.version()); err != nil {
-		if !o.Download {
-			return nil, err
-		}
-		if c.bin, err = download(ctx, dir, o.Log); err != nil {
-			return nil, err
-		}
+	c.bin, err = findBinaries(ctx, filepath.Join(dir, downloadDir, "bin"), c.version())
+	if errors.Is(err, ErrNone) && o.Download {
+		c.bin, err = download(ctx, dir, o.Log)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := c.prepare(ctx); err != nil {
 		return nil, err

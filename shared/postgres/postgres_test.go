@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/postgres"
 )
@@ -42,43 +44,26 @@ func options(dir string) postgres.Options {
 
 func execute(t *testing.T, server *postgres.Server, statement string) {
 	t.Helper()
-	connection, err := pgx.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(pgx.Connect(t.Context(), server.URL()))(t)
 	defer func() { _ = connection.Close(t.Context()) }()
-	if _, err := connection.Exec(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(connection.Exec(t.Context(), statement))(t)
 }
 
 func count(t *testing.T, server *postgres.Server) int {
 	t.Helper()
-	connection, err := pgx.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(pgx.Connect(t.Context(), server.URL()))(t)
 	defer func() { _ = connection.Close(t.Context()) }()
 	var rows int
-	if err := connection.QueryRow(t.Context(), `SELECT count(*) FROM kept`).Scan(&rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, connection.QueryRow(t.Context(), `SELECT count(*) FROM kept`).Scan(&rows))
 	return rows
 }
 
 // postmaster is the process of the server whose folder it is.
 func postmaster(t *testing.T, dir string) int {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(dir, "data", "postmaster.pid")))(t)
 	first, _, _ := strings.Cut(string(content), "\n")
-	pid, err := strconv.Atoi(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
+	return must.Get(strconv.Atoi(first))(t)
 }
 
 // gone waits for the end of a process.
@@ -118,9 +103,7 @@ func TestDataSurvivesStopAndStart(t *testing.T) {
 	first := start(t, dir)
 	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
 	pid := postmaster(t, dir)
-	if err := first.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Stop())
 	if alive(pid) {
 		t.Error("the server runs on after Stop")
 	}
@@ -135,9 +118,7 @@ func TestServerStartsAgainAfterItWasKilled(t *testing.T) {
 	durable := postgres.Options{Dir: dir, Log: logging.Discard()}
 	execute(t, run(t, durable), `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
 	pid := postmaster(t, dir)
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
 	gone(t, pid)
 	if rows := count(t, run(t, durable)); rows != 3 {
 		t.Errorf("%d rows, want 3", rows)
@@ -152,33 +133,21 @@ func TestServerStartsAgainWhileProcessesOfTheKilledOneRun(t *testing.T) {
 	durable := postgres.Options{Dir: dir, Log: logging.Discard()}
 	killed := run(t, durable)
 	execute(t, killed, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
-	busy, err := pgx.Connect(t.Context(), killed.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	busy := must.Get(pgx.Connect(t.Context(), killed.URL()))(t)
 	var backend int
-	if err := busy.QueryRow(t.Context(), `SELECT pg_backend_pid()`).Scan(&backend); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, busy.QueryRow(t.Context(), `SELECT pg_backend_pid()`).Scan(&backend))
 	computed := make(chan error, 1)
 	go func() {
 		var rows int
 		computed <- busy.QueryRow(t.Context(), `SELECT count(*) FROM (SELECT generate_series(1, 20000000)) AS g`).Scan(&rows)
 	}()
-	observer, err := pgx.Connect(t.Context(), killed.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	observer := must.Get(pgx.Connect(t.Context(), killed.URL()))(t)
 	for active := false; !active; {
 		const sql = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = @pid AND state = 'active' AND query LIKE '%generate_series%')`
-		if err := observer.QueryRow(t.Context(), sql, pgx.StrictNamedArgs{"pid": backend}).Scan(&active); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, observer.QueryRow(t.Context(), sql, pgx.StrictNamedArgs{"pid": backend}).Scan(&active))
 	}
 	pid := postmaster(t, dir)
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
 	gone(t, pid)
 	if !alive(backend) {
 		t.Fatal("the session has ended already")
@@ -232,16 +201,16 @@ func TestSecondServerOnOneFolderIsRefused(t *testing.T) {
 func TestDataOfAnotherMajorVersionIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := start(t, dir).Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, start(t, dir).Stop())
 	version := filepath.Join(dir, "data", "PG_VERSION")
-	if err := os.WriteFile(version, []byte("9.6\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := postgres.Start(t.Context(), options(dir))
-	if err == nil || !strings.Contains(err.Error(), "PostgreSQL 9.6, which is not installed") {
-		t.Errorf("error %v", err)
+	must.Do(t, os.WriteFile(version, []byte("9.6\n"), 0o600))
+	downloading := options(dir)
+	downloading.Download = true // as the local system does; but the newest server is of no use to this data
+	for _, o := range []postgres.Options{options(dir), downloading} {
+		_, err := postgres.Start(t.Context(), o)
+		if err == nil || errors.Is(err, postgres.ErrNone) || !strings.Contains(err.Error(), "PostgreSQL 9.6, which is not installed") {
+			t.Errorf("with download %t: error %v", o.Download, err)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data", "base")); err != nil {
 		t.Errorf("the data: %v", err)
@@ -253,19 +222,13 @@ func TestLostPasswordIsToldAndTheDataKept(t *testing.T) {
 	dir := t.TempDir()
 	server := start(t, dir)
 	execute(t, server, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.Stop())
 	file, aside := filepath.Join(dir, "password"), filepath.Join(dir, "aside")
-	if err := os.Rename(file, aside); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(file, aside))
 	if _, err := postgres.Start(t.Context(), options(dir)); err == nil || !strings.Contains(err.Error(), "password") {
 		t.Errorf("error %v", err)
 	}
-	if err := os.Rename(aside, file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(aside, file))
 	if rows := count(t, start(t, dir)); rows != 3 {
 		t.Errorf("%d rows, want 3", rows)
 	}
@@ -275,9 +238,7 @@ func TestInterruptedCreationIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	half := filepath.Join(dir, "data.new", "base")
-	if err := os.MkdirAll(half, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(half, 0o700))
 	if err := os.WriteFile(filepath.Join(dir, "password"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -287,10 +248,7 @@ func TestInterruptedCreationIsMadeAgain(t *testing.T) {
 func TestServerListensOnTheMachineItselfAndAsksForAPassword(t *testing.T) {
 	t.Parallel()
 	server := start(t, t.TempDir())
-	config, err := pgx.ParseConfig(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(pgx.ParseConfig(server.URL()))(t)
 	if config.Host != "127.0.0.1" || config.Password == "" {
 		t.Errorf("host %s, password of %d letters", config.Host, len(config.Password))
 	}

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/postgres"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // folderOfChild makes this test binary start a server in the folder it names,
@@ -36,13 +38,8 @@ func TestServerEndsWithTheProcessThatStartedIt(t *testing.T) {
 	dir := t.TempDir()
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), folderOfChild+"="+dir)
-	output, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(command.StdoutPipe())(t)
+	must.Do(t, command.Start())
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if line != "started\n" {
 		_ = command.Process.Kill()
@@ -56,9 +53,7 @@ func TestServerEndsWithTheProcessThatStartedIt(t *testing.T) {
 	if !alive(pid) {
 		t.Fatal("the child's server does not run")
 	}
-	if err := command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Kill())
 	_ = command.Wait() // it was killed
 	gone(t, pid)
 }
@@ -66,18 +61,14 @@ func TestServerEndsWithTheProcessThatStartedIt(t *testing.T) {
 func TestServerOfRootPassesAClosedFolder(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root runs the server as somebody else")
+		tooltest.Skip(t, "only root runs the server as somebody else")
 	}
 	home := filepath.Join(t.TempDir(), "home")
-	if err := os.Mkdir(home, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(home, 0o700))
 	dir := filepath.Join(home, "postgres")
 	first := start(t, dir)
 	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
-	if err := first.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Stop())
 	if rows := count(t, start(t, dir)); rows != 3 {
 		t.Errorf("%d rows, want 3", rows)
 	}

@@ -1,7 +1,8 @@
 // Package proxytest is a TCP proxy between two programs under test: the gateway's
 // uplink in its own tests, and every connection of the soak's cluster.
 //
-// It is not Shopify's toxiproxy, see docs/decisions/0021-libraries-not-taken.md.
+// It is not Shopify's toxiproxy, whose timeout toxic drops the bytes that come while a
+// connection hangs: a network that comes back delivers them.
 package proxytest
 
 import (

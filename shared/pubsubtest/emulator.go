@@ -2,15 +2,10 @@ package pubsubtest
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +13,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"coldaisle.dev/shared/tooltest"
 )
 
 // emulators is where the Cloud SDK has gcloud's emulator.
@@ -28,16 +25,6 @@ const emulators = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*.jar"
 // have it.
 func Emulator(tb testing.TB) (address string, connection *grpc.ClientConn) {
 	tb.Helper()
-	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(tb)))
-	EmulatorAt(tb, address)
-	return address, connect(tb, address)
-}
-
-// EmulatorAt is [Emulator] at a given address. stop ends it before the test does;
-// after that another one may be started there, which knows nothing of this one's
-// topics.
-func EmulatorAt(tb testing.TB, address string) (stop func()) {
-	tb.Helper()
 	var jars []string
 	for _, sdk := range []string{"/usr/lib/google-cloud-sdk", "/usr/share/google-cloud-sdk", "/opt/google-cloud-sdk"} {
 		found, err := filepath.Glob(filepath.Join(sdk, emulators))
@@ -47,31 +34,24 @@ func EmulatorAt(tb testing.TB, address string) (stop func()) {
 		jars = append(jars, found...)
 	}
 	if len(jars) == 0 {
-		tb.Skip("gcloud's Pub/Sub emulator is not installed (google-cloud-cli-pubsub-emulator of Google's own packages)")
+		tooltest.Skip(tb, "gcloud's Pub/Sub emulator is not installed (google-cloud-cli-pubsub-emulator of Google's own packages)")
 	}
 	java, err := exec.LookPath("java")
-	if err != nil && os.Getenv("CI") == "" { //nolint:forbidigo // a test binary has no entrypoint to read it
-		tb.Skip("gcloud's Pub/Sub emulator needs java, which is not installed")
-	}
 	if err != nil {
-		tb.Fatalf("gcloud's Pub/Sub emulator is installed, and java is not: %v", err)
+		tooltest.Skip(tb, "gcloud's Pub/Sub emulator needs java, which is not installed")
 	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	port := strconv.Itoa(tooltest.FreePort(tb))
 	// The test's context ends before its cleanups, which may still use it.
 	emulator := exec.CommandContext(context.WithoutCancel(tb.Context()), java, "-jar", jars[0], "--host=127.0.0.1", "--port="+port) //nolint:gosec // the test's own
 	if err := emulator.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	stop = sync.OnceFunc(func() {
+	tb.Cleanup(func() {
 		_ = emulator.Process.Kill()
 		_ = emulator.Wait()
 	})
-	tb.Cleanup(stop)
-	connect(tb, address)
-	return stop
+	address = net.JoinHostPort("127.0.0.1", port)
+	return address, connect(tb, address)
 }
 
 // connect returns a connection to an emulator that answers.
@@ -93,22 +73,4 @@ func connect(tb testing.TB, address string) *grpc.ClientConn {
 		connection.Connect()
 	}
 	return connection
-}
-
-// FreePort returns a port for a program that cannot be asked which one it was
-// given. It is below those that systems give to outgoing connections: one of these
-// may be taken by somebody else until the program listens.
-func FreePort(tb testing.TB) int {
-	tb.Helper()
-	for {
-		port := 10_000 + rand.N(20_000) //nolint:gosec // keeps no secret
-		listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", ":"+strconv.Itoa(port))
-		if err == nil {
-			_ = listener.Close()
-			return port
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			tb.Fatal(err)
-		}
-	}
 }

@@ -28,7 +28,13 @@ func Start(tb testing.TB, options ...pstest.ServerReactorOption) *pstest.Server 
 // ends.
 func Client(tb testing.TB, server *pstest.Server, project string, dial ...grpc.DialOption) *pubsub.Client {
 	tb.Helper()
-	connection, err := grpc.NewClient(server.Addr, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	return Dial(tb, server.Addr, project, dial...)
+}
+
+// Dial is [Client] of a Pub/Sub at an address.
+func Dial(tb testing.TB, address, project string, dial ...grpc.DialOption) *pubsub.Client {
+	tb.Helper()
+	connection, err := grpc.NewClient(address, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -61,17 +61,6 @@ func TestDecodeReadsWhatPubSubPosts(t *testing.T) {
 	}
 }
 
-func TestEncodeDecode(t *testing.T) {
-	t.Parallel()
-	got, err := push.Decode(encode(t, example()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(example(), got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // TestHandlerAnswers shows contract 9.5.
 func TestHandlerAnswers(t *testing.T) {
 	t.Parallel()
@@ -134,18 +123,6 @@ func TestHandlerTellsWhenAMessageWasPublished(t *testing.T) {
 		if got != want {
 			t.Errorf("%s is published at %s, want %s", body, got, want)
 		}
-	}
-}
-
-func TestPermanentSurvivesWrapping(t *testing.T) {
-	t.Parallel()
-	cause := errors.New("malformed")
-	err := errors.Join(errors.New("while storing"), push.Permanent(push.ReasonMalformed, cause))
-	if !push.IsPermanent(err) || !errors.Is(err, cause) {
-		t.Errorf("%v lost its mark or its cause", err)
-	}
-	if push.IsPermanent(cause) || push.IsPermanent(push.Unexpected(push.ReasonRejected, cause)) || push.Permanent(push.ReasonMalformed, nil) != nil {
-		t.Error("another error counts as permanent, or nil became one")
 	}
 }
 

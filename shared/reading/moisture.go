@@ -2,8 +2,6 @@ package reading
 
 import (
 	"math"
-
-	"coldaisle.dev/shared/portable"
 )
 
 // The constants of the Magnus formula over water, for which Sonntag (1990,
@@ -25,7 +23,7 @@ const (
 // temperature in °C and a relative humidity in %. Unlike relative humidity it
 // stays the same when air is only heated or cooled.
 func AbsoluteHumidity(temperature, humidity float64) float64 {
-	saturation := magnusPressure * portable.Exp(magnusSlope*temperature/(magnusOffset+temperature))
+	saturation := magnusPressure * math.Exp(magnusSlope*temperature/(magnusOffset+temperature))
 	return vapourFactor * humidity / 100 * saturation / (kelvin + temperature)
 }
 
@@ -37,7 +35,7 @@ const driest = 0.1
 // relative humidity in % must cool for its water to condense. Below [driest] it is
 // that of the driest air.
 func DewPoint(temperature, humidity float64) float64 {
-	exponent := portable.Log(max(humidity, driest)/100) + magnusSlope*temperature/(magnusOffset+temperature)
+	exponent := math.Log(max(humidity, driest)/100) + magnusSlope*temperature/(magnusOffset+temperature)
 	return magnusOffset * exponent / (magnusSlope - exponent)
 }
 

@@ -69,6 +69,11 @@ type Span struct {
 	From, Until time.Time
 }
 
+// Contains reports whether a time lies in the span.
+func (s Span) Contains(t time.Time) bool {
+	return !t.Before(s.From) && (s.Until.IsZero() || t.Before(s.Until))
+}
+
 // Reading is one measurement of one node.
 type Reading struct {
 	Channel     Channel

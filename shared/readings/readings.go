@@ -1,11 +1,11 @@
 // Package readings is the interface of the time-series table: the types of its
-// queries and results. readingstest is the conformance suite of every
-// implementation.
+// queries and results.
 //
-// Implementations: pgreadings (PostgreSQL, local) and bqreadings (BigQuery,
-// production). All times are UTC at microseconds; ranges include their start
-// and exclude their end. A reading that was stored twice counts once, and so does
-// one that a node sent through two gateways, see [Fold]; only Latest folds nothing.
+// pgreadings implements [Store] over PostgreSQL, which has the raw readings of eight
+// days and hourly aggregates for ever. bqreadings is the [Archive] in production:
+// the specified table in BigQuery. All times are UTC at microseconds; ranges include
+// their start and exclude their end. A reading that was stored twice counts once, and
+// so does one that a node sent through two gateways, see [Fold].
 package readings
 
 import (
@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -23,21 +22,11 @@ import (
 // rows appended at the same time are stored.
 var ErrRowRefused = errors.New("row refused")
 
-// NodeRef is a node id and what of its readings the asking customer may see. No
-// reading outside the spans is returned; without spans there is none.
+// NodeRef is a node id and the spans of its readings that are visible to the caller.
+// No reading outside the spans is returned.
 type NodeRef struct {
 	ID      string
 	Visible []reading.Span // no two of them overlap
-}
-
-// Key is the same for two references to the same readings.
-func (n NodeRef) Key() string {
-	var key strings.Builder
-	key.WriteString(n.ID)
-	for _, span := range n.Visible {
-		_, _ = fmt.Fprintf(&key, "/%d,%d,%d", span.Channel, span.From.UnixMicro(), span.Until.UnixMicro())
-	}
-	return key.String()
 }
 
 // Stats summarises readings; temperatures are in °C, humidities in % relative
@@ -48,22 +37,16 @@ type Stats struct {
 	Count                                          int64
 }
 
-// Combine returns the summary of the readings of both.
-func Combine(a, b Stats) Stats {
-	if a.Count == 0 || b.Count == 0 {
-		if a.Count == 0 {
-			return b
-		}
-		return a
+// Add includes a reading in the summary.
+func (s *Stats) Add(r reading.Reading) {
+	if s.Count == 0 {
+		*s = Stats{MinTemperature: r.Temperature, MaxTemperature: r.Temperature, MinHumidity: r.Humidity, MaxHumidity: r.Humidity}
 	}
-	weight := float64(b.Count) / float64(a.Count+b.Count)
-	return Stats{
-		AvgTemperature: a.AvgTemperature + weight*(b.AvgTemperature-a.AvgTemperature),
-		MinTemperature: min(a.MinTemperature, b.MinTemperature), MaxTemperature: max(a.MaxTemperature, b.MaxTemperature),
-		AvgHumidity: a.AvgHumidity + weight*(b.AvgHumidity-a.AvgHumidity),
-		MinHumidity: min(a.MinHumidity, b.MinHumidity), MaxHumidity: max(a.MaxHumidity, b.MaxHumidity),
-		Count: a.Count + b.Count,
-	}
+	s.Count++
+	s.AvgTemperature += (r.Temperature - s.AvgTemperature) / float64(s.Count)
+	s.AvgHumidity += (r.Humidity - s.AvgHumidity) / float64(s.Count)
+	s.MinTemperature, s.MaxTemperature = min(s.MinTemperature, r.Temperature), max(s.MaxTemperature, r.Temperature)
+	s.MinHumidity, s.MaxHumidity = min(s.MinHumidity, r.Humidity), max(s.MaxHumidity, r.Humidity)
 }
 
 // Bucket summarises the readings of one part of a range.
@@ -72,26 +55,12 @@ type Bucket struct {
 	Stats
 }
 
-// Hour is the summary of an hour of a node in a channel.
-type Hour struct {
-	NodeID  string
-	Channel reading.Channel
-	Bucket
-}
-
-// Aggregated is what runs that aggregate by hours have done.
-type Aggregated struct {
-	Started, Until time.Time   // the last began then, and left all complete until then
-	Days           []time.Time // that were aggregated, perhaps several times
-	All            bool        // whether all days may have been
-}
-
-// HourlyFrom is from what length on a range is summarised by whole hours.
+// HourlyFrom is the length from which a range is summarised in whole hours.
 const HourlyFrom = 7 * 24 * time.Hour
 
-// Parts cuts a range into at most n parts of equal width and returns the begin of the
-// first. From [HourlyFrom] on they are whole hours, and the first begins with the hour
-// of start: what is before start is in none.
+// Parts divides a range into at most n parts of equal width and returns the start of the
+// first. Parts of a range of [HourlyFrom] or longer are whole hours, the first of which
+// contains start.
 func Parts(start, end time.Time, n int) (first time.Time, width time.Duration) {
 	unit := reading.Precision
 	if end.Sub(start) >= HourlyFrom {
@@ -102,16 +71,15 @@ func Parts(start, end time.Time, n int) (first time.Time, width time.Duration) {
 	return start, time.Duration((int64(end.Sub(start))+parts-1)/parts) * unit
 }
 
-// Purpose is what a query is for. Where a query is paid by the bytes that it scans,
+// Purpose is the use of a query. Where queries are billed by the bytes that they scan,
 // each purpose has a limit of its own.
 type Purpose string
 
 // The purposes.
 const (
-	Page     Purpose = "page"     // what every open page asks: statistics
-	Chart    Purpose = "chart"    // a range in parts
-	Export   Purpose = "export"   // all readings of a range, of one node or of many
-	Training Purpose = "training" // a sample of all readings of a customer
+	Chart    Purpose = "chart"    // a range in parts shorter than an hour
+	Export   Purpose = "export"   // all readings of a range, for one node or many
+	Training Purpose = "training" // a sample of a customer's readings
 )
 
 // LimitError is the error of a query that was not run, because it would scan more
@@ -132,9 +100,6 @@ func (e *LimitError) Unwrap() error { return e.Err }
 
 // Reader answers the API's questions.
 type Reader interface {
-	// Latest returns each node's newest reading before [LatestEnd] of the store's
-	// clock; nodes without any are absent.
-	Latest(ctx context.Context, nodes []NodeRef) (map[string]reading.Reading, error)
 	// Range yields a node's readings, oldest first, without holding them all in
 	// memory. An error is the last thing it yields.
 	Range(ctx context.Context, node NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
@@ -143,17 +108,14 @@ type Reader interface {
 	// An error is the last thing it yields.
 	Ranges(ctx context.Context, nodes []NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
 	// Buckets summarises a range in at most n parts, see [Parts], oldest first; parts
-	// without readings are absent.
+	// without readings are absent. A range of [HourlyFrom] or longer that starts before
+	// the raw days is summarised from its first to its last whole hour. It has nothing
+	// of an hour in which the node came to or left the customer: the part that is
+	// visible would cost each chart a query of the archive.
 	Buckets(ctx context.Context, node NodeRef, start, end time.Time, n int) ([]Bucket, error)
-	// Stats summarises the windows from each of starts to end, in their order.
+	// Stats summarises the windows from each of starts to end, in their order. A window
+	// that starts before the raw days starts with a whole hour.
 	Stats(ctx context.Context, node NodeRef, end time.Time, starts []time.Time) ([]Stats, error)
-}
-
-// LatestEnd is the end, excluded, of the range of newest readings: what lies more
-// than [reading.MaxAhead] after now is left out. No such row is stored any more,
-// but the old ones are never deleted.
-func LatestEnd(now time.Time) time.Time {
-	return now.Add(reading.MaxAhead + reading.Precision)
 }
 
 // Appender stores readings.
@@ -163,12 +125,20 @@ type Appender interface {
 	Append(ctx context.Context, rows []reading.Reading) error
 }
 
-// Sampler answers training's question for one customer.
+// Sampler draws training's sample for one customer.
 type Sampler interface {
 	// Sample yields at most so many readings of nodes, stratified over weeks, hours and
 	// nodes: those of [Stretches], node after node, oldest first. An error is the last
 	// thing it yields.
 	Sample(ctx context.Context, nodes []NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error]
+}
+
+// Archive is the table that has all readings for ever, at full resolution.
+type Archive interface {
+	Appender
+	Sampler
+	Range(ctx context.Context, purpose Purpose, node NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
+	Ranges(ctx context.Context, nodes []NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
 }
 
 // Store is the time-series table, written and read.

@@ -1,5 +1,5 @@
 // Package recording reads recordings: CSV files of readings. The node simulator
-// replays them, and run/tools/ml trains on them.
+// replays them, and run/tools/ml evaluates on them.
 package recording
 
 import (

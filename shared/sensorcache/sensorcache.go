@@ -1,11 +1,9 @@
-// Package sensorcache caches the sensor status of nodes: whether a customer
-// owns the sensor, whether it was deleted, the thresholds and rules of its owner, and
-// whether they remember something.
+// Package sensorcache caches the sensor status of nodes: the owner, whether the sensor was
+// deleted, the owner's thresholds and rules, and whether these have memory.
 //
-// functions/ingest asks whether a sensor is deleted, and needs the current
-// answer. functions/detect asks for the whole status, and a few seconds of delay
-// do no harm. Neither makes a query per reading: lookups that arrive while a
-// query is in flight share the next query, and owned sensors are cached.
+// functions/ingest needs the current status; functions/detect accepts one a few seconds
+// old. Neither makes a query per reading: lookups that arrive while a query is in flight
+// share the next query, and owned sensors are cached.
 package sensorcache
 
 import (
@@ -19,10 +17,10 @@ import (
 
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
-// Bounds of what is cached.
+// Bounds of the cache.
 const (
 	// MaxAge is how old a cached status may be: a changed threshold must reach
 	// detection within 15 seconds, and the query needs the rest of that time.
@@ -32,7 +30,7 @@ const (
 	// RefreshTimeout bounds the query that replaces a stale status: a database
 	// that hangs must not delay every reading.
 	RefreshTimeout = time.Second
-	// lookupTimeout bounds every query. Nobody may wait for it any more.
+	// lookupTimeout bounds every query; its callers may have left.
 	lookupTimeout = 5 * time.Second
 	// Capacity is how many statuses are cached.
 	Capacity = 100_000
@@ -41,25 +39,25 @@ const (
 // Source reads the status of many nodes at once. Those that were never a sensor
 // are absent.
 type Source interface {
-	SensorStatuses(ctx context.Context, nodes []reading.Node) (map[reading.Node]store.SensorStatus, error)
+	SensorStatuses(ctx context.Context, nodes []reading.Node) (map[reading.Node]pipeline.SensorStatus, error)
 }
 
 // Cache answers from memory where it may, and from the metadata store otherwise.
 type Cache struct {
-	lookups *coalesce.Group[reading.Node, store.SensorStatus]
+	lookups *coalesce.Group[reading.Node, pipeline.SensorStatus]
 	cache   *expirable.LRU[reading.Node, entry]
 	clock   func() time.Time
 }
 
 type entry struct {
-	status store.SensorStatus
+	status pipeline.SensorStatus
 	asked  time.Time // when the query began
 }
 
 // New returns a cache over the metadata store.
 func New(source Source, clock func() time.Time) *Cache {
 	return &Cache{
-		lookups: coalesce.New(func(ctx context.Context, nodes []reading.Node) ([]store.SensorStatus, error) {
+		lookups: coalesce.New(func(ctx context.Context, nodes []reading.Node) ([]pipeline.SensorStatus, error) {
 			return query(ctx, source, nodes)
 		}, coalesce.Options[reading.Node]{}),
 		cache: expirable.NewLRU[reading.Node, entry](Capacity, nil, MaxStale),
@@ -67,8 +65,8 @@ func New(source Source, clock func() time.Time) *Cache {
 	}
 }
 
-// query returns the status of each node. Several callers may ask for the same.
-func query(ctx context.Context, source Source, nodes []reading.Node) ([]store.SensorStatus, error) {
+// query returns the status of each node, of which several may be the same.
+func query(ctx context.Context, source Source, nodes []reading.Node) ([]pipeline.SensorStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	distinct := slices.SortedFunc(slices.Values(nodes), func(a, b reading.Node) int {
@@ -78,33 +76,45 @@ func query(ctx context.Context, source Source, nodes []reading.Node) ([]store.Se
 	if err != nil {
 		return nil, err
 	}
-	statuses := make([]store.SensorStatus, len(nodes))
+	statuses := make([]pipeline.SensorStatus, len(nodes))
 	for i, node := range nodes {
 		statuses[i] = found[node]
 	}
 	return statuses, nil
 }
 
-// Deleted reports whether a node's sensor was deleted and not created again. It
-// never answers from the cache.
-func (c *Cache) Deleted(ctx context.Context, node reading.Node) (bool, error) {
+// Current returns a node's sensor status as the database has it now, never from the cache.
+func (c *Cache) Current(ctx context.Context, node reading.Node) (pipeline.SensorStatus, error) {
 	status, err := c.lookups.Do(ctx, node)
-	if err != nil {
-		return false, fmt.Errorf("sensor status of %s: %w", node.ID, err)
+	return status, wrap(err, node)
+}
+
+func wrap(err error, node reading.Node) error {
+	if err == nil {
+		return nil
 	}
-	return status.Deleted, nil
+	return fmt.Errorf("sensor status of %s: %w", node.ID, err)
+}
+
+// Remember notes in the cached status of a node that its rules may have memory from now
+// on, so that its next readings are judged without waiting for [MaxAge].
+func (c *Cache) Remember(node reading.Node) {
+	if cached, ok := c.cache.Get(node); ok {
+		cached.status.Remembers = true
+		c.cache.Add(node, cached)
+	}
 }
 
 // Status returns a node's sensor status. It is at most [MaxAge] old, or at most
 // [MaxStale] while the database does not answer within [RefreshTimeout]. Only
 // owned sensors are cached: a sensor that was just created again must lose no
 // alert.
-func (c *Cache) Status(ctx context.Context, node reading.Node) (store.SensorStatus, error) {
+func (c *Cache) Status(ctx context.Context, node reading.Node) (pipeline.SensorStatus, error) {
 	cached, ok := c.cache.Get(node)
 	if ok && c.clock().Sub(cached.asked) < MaxAge {
 		return cached.status, nil
 	}
-	asked := c.clock() // before the query: what changes during the query is not in its result
+	asked := c.clock() // before the query, whose result lacks changes made meanwhile
 	queryCtx := ctx
 	if ok {
 		var cancel context.CancelFunc
@@ -116,7 +126,7 @@ func (c *Cache) Status(ctx context.Context, node reading.Node) (store.SensorStat
 		if ok && ctx.Err() == nil {
 			return cached.status, nil
 		}
-		return store.SensorStatus{}, fmt.Errorf("sensor status of %s: %w", node.ID, err)
+		return pipeline.SensorStatus{}, wrap(err, node)
 	}
 	if status.Owned {
 		c.cache.Add(node, entry{status: status, asked: asked})

@@ -3,7 +3,6 @@ package sensorcache_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -11,10 +10,12 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/sensorcache"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -22,19 +23,19 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // source is a database whose answers a test changes, and which takes a while.
 type source struct {
 	mu    sync.Mutex
-	nodes map[reading.Node]store.SensorStatus
+	nodes map[reading.Node]pipeline.SensorStatus
 	err   error
 	takes time.Duration
 	calls int
 	asked int // identifiers in all calls
 }
 
-func (s *source) SensorStatuses(ctx context.Context, ids []reading.Node) (map[reading.Node]store.SensorStatus, error) {
+func (s *source) SensorStatuses(ctx context.Context, ids []reading.Node) (map[reading.Node]pipeline.SensorStatus, error) {
 	s.mu.Lock()
 	s.calls++
 	s.asked += len(ids)
 	takes, err := s.takes, s.err
-	found := map[reading.Node]store.SensorStatus{}
+	found := map[reading.Node]pipeline.SensorStatus{}
 	for _, id := range ids {
 		if node, ok := s.nodes[id]; ok {
 			found[id] = node
@@ -51,13 +52,13 @@ func (s *source) SensorStatuses(ctx context.Context, ids []reading.Node) (map[re
 	return found, err
 }
 
-func (s *source) set(id string, node store.SensorStatus) {
+func (s *source) set(node pipeline.SensorStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nodes == nil {
-		s.nodes = map[reading.Node]store.SensorStatus{}
+		s.nodes = map[reading.Node]pipeline.SensorStatus{}
 	}
-	s.nodes[open(id)] = node
+	s.nodes[open("n")] = node
 }
 
 func (s *source) fail(err error) {
@@ -75,8 +76,8 @@ func (s *source) called() int {
 // open is a node in the open channel.
 func open(id string) reading.Node { return reading.Node{ID: id} }
 
-func limited(temperature float64) store.SensorStatus {
-	return store.SensorStatus{Owned: true, Thresholds: &alert.Thresholds{MaxTemperature: temperature, MaxHumidity: 50}}
+func limited(temperature float64) pipeline.SensorStatus {
+	return pipeline.SensorStatus{Owned: true, Thresholds: &alert.Thresholds{MaxTemperature: temperature, MaxHumidity: 50}}
 }
 
 // limit asks for a node that must be owned and limited.
@@ -98,33 +99,6 @@ func inBubble(t *testing.T, test func(t *testing.T, s *source, r *sensorcache.Ca
 	synctest.Test(t, func(t *testing.T) { test(t, s, r) })
 }
 
-func TestConcurrentLookupsShareQueries(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
-		t.Helper()
-		const nodes = 1000
-		s.takes = 10 * time.Millisecond
-		for i := range nodes {
-			s.set(fmt.Sprint("n", i), store.SensorStatus{Deleted: i%2 == 0, Owned: i%2 == 1})
-		}
-		var group sync.WaitGroup
-		for i := range nodes {
-			group.Go(func() {
-				deleted, err := r.Deleted(t.Context(), open(fmt.Sprint("n", i)))
-				if err != nil || deleted != (i%2 == 0) {
-					t.Errorf("node %d: deleted %v, %v", i, deleted, err)
-				}
-			})
-		}
-		group.Wait()
-		// The first asks alone or with whoever came before it started; all the
-		// others share the one after it.
-		if s.calls > 2 || s.asked != nodes {
-			t.Errorf("%d queries asked for %d nodes, want at most 2 for %d", s.calls, s.asked, nodes)
-		}
-	})
-}
-
 func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
@@ -132,43 +106,15 @@ func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
 		s.takes = time.Second
 		var group sync.WaitGroup
 		group.Go(func() {
-			if deleted, err := r.Deleted(t.Context(), open("n")); err != nil || deleted {
-				t.Errorf("before the deletion: %v, %v", deleted, err)
+			if status, err := r.Current(t.Context(), open("n")); err != nil || status.Deleted {
+				t.Errorf("before the deletion: %v, %v", status.Deleted, err)
 			}
 		})
 		synctest.Wait() // its query is under way
-		s.set("n", store.SensorStatus{Deleted: true})
-		if deleted, err := r.Deleted(t.Context(), open("n")); err != nil || !deleted {
-			t.Errorf("asked after the deletion, while a query from before it was under way: %v, %v", deleted, err)
+		s.set(pipeline.SensorStatus{Deleted: true})
+		if status, err := r.Current(t.Context(), open("n")); err != nil || !status.Deleted {
+			t.Errorf("asked after the deletion, while a query from before it was under way: %v, %v", status.Deleted, err)
 		}
-		group.Wait()
-	})
-}
-
-func TestCancelledLookupReturnsAndLeavesTheOthers(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
-		t.Helper()
-		s.takes = time.Second
-		s.set("n", store.SensorStatus{Deleted: true})
-		ctx, cancel := context.WithCancel(t.Context())
-		var group sync.WaitGroup
-		group.Go(func() {
-			start := time.Now()
-			if _, err := r.Deleted(ctx, open("n")); !errors.Is(err, context.Canceled) {
-				t.Errorf("error %v", err)
-			}
-			if waited := time.Since(start); waited != 0 {
-				t.Errorf("waited %v after the cancellation", waited)
-			}
-		})
-		synctest.Wait()
-		group.Go(func() {
-			if deleted, err := r.Deleted(t.Context(), open("n")); err != nil || !deleted {
-				t.Errorf("whoever shared the queries: %v, %v", deleted, err)
-			}
-		})
-		cancel()
 		group.Wait()
 	})
 }
@@ -179,24 +125,24 @@ func TestLookupEndsWhenTheDatabaseHangs(t *testing.T) {
 		t.Helper()
 		s.takes = time.Hour
 		start := time.Now()
-		_, err := r.Deleted(t.Context(), open("n"))
+		_, err := r.Current(t.Context(), open("n"))
 		if waited := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || waited > time.Minute {
 			t.Errorf("error %v after %v", err, waited)
 		}
 	})
 }
 
-// TestChangedThresholdIsSeenWithinTenSeconds shows contract 6.4, with five seconds left for the
+// TestChangedThresholdIsSeenWithinTenSeconds shows contract 6.3, with five seconds left for the
 // lookup and the message.
 func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
-		s.set("n", limited(30))
+		s.set(limited(30))
 		if got := limit(t, r); got != 30 {
 			t.Errorf("limit %g, want 30", got)
 		}
-		s.set("n", limited(40))
+		s.set(limited(40))
 		time.Sleep(sensorcache.MaxAge - time.Nanosecond)
 		if got, calls := limit(t, r), s.called(); got != 30 || calls != 1 {
 			t.Errorf("limit %g after %d queries, want 30 after 1: cached", got, calls)
@@ -208,14 +154,14 @@ func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 	})
 }
 
-// TestStaleAnswerServesWhileTheDatabaseFails shows contract 9.8 for detect: what it knew serves
+// TestStaleAnswerServesWhileTheDatabaseFails shows contract 9.10 for detect: what it knew serves
 // for ten minutes.
 func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
 		away := errors.New("away")
-		s.set("n", limited(30))
+		s.set(limited(30))
 		limit(t, r)
 		s.fail(away)
 		time.Sleep(5 * time.Minute)
@@ -225,11 +171,11 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 		if _, err := r.Status(t.Context(), open("never asked")); !errors.Is(err, away) {
 			t.Errorf("a node that was never known: %v", err)
 		}
-		if _, err := r.Deleted(t.Context(), open("n")); !errors.Is(err, away) {
-			t.Errorf("Deleted must not guess: %v", err)
+		if _, err := r.Current(t.Context(), open("n")); !errors.Is(err, away) {
+			t.Errorf("Current must not guess: %v", err)
 		}
 		s.fail(nil)
-		s.set("n", limited(40))
+		s.set(limited(40))
 		if got := limit(t, r); got != 40 {
 			t.Errorf("limit %g once the database is back, want 40", got)
 		}
@@ -245,7 +191,7 @@ func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
-		s.set("n", limited(30))
+		s.set(limited(30))
 		limit(t, r)
 		time.Sleep(sensorcache.MaxAge)
 		s.mu.Lock()
@@ -266,17 +212,17 @@ func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 
 func TestOnlyOwnedNodesAreCached(t *testing.T) {
 	t.Parallel()
-	tests := map[string]store.SensorStatus{"nobody's": {}, "deleted": {Deleted: true}}
+	tests := map[string]pipeline.SensorStatus{"nobody's": {}, "deleted": {Deleted: true}}
 	for name, before := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 				t.Helper()
-				s.set("n", before)
+				s.set(before)
 				if node, err := r.Status(t.Context(), open("n")); err != nil || node.Owned || node.Deleted != before.Deleted {
 					t.Errorf("before: %+v, %v", node, err)
 				}
-				s.set("n", store.SensorStatus{Owned: true})
+				s.set(pipeline.SensorStatus{Owned: true})
 				if node, err := r.Status(t.Context(), open("n")); err != nil || !node.Owned || node.Thresholds != nil {
 					t.Errorf("just created: %+v, %v", node, err)
 				}
@@ -285,38 +231,28 @@ func TestOnlyOwnedNodesAreCached(t *testing.T) {
 	}
 }
 
-func TestDeletedIsExactOnTheRealStore(t *testing.T) {
+func TestCurrentIsExactOnTheRealStore(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	metadata := store.New(pool)
-	customer, err := metadata.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	room, err := metadata.CreateRoom(t.Context(), customer.ID, "Room")
-	if err != nil {
-		t.Fatal(err)
-	}
+	metadata := pgtest.NewStores(pool)
+	customer := must.Get(metadata.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"}))(t)
+	room := must.Get(metadata.CreateRoom(t.Context(), customer.ID, "Room"))(t)
 	r := sensorcache.New(metadata, time.Now)
 	check := func(when string, want bool) {
 		t.Helper()
-		if deleted, err := r.Deleted(t.Context(), open("n")); err != nil || deleted != want {
-			t.Errorf("%s: deleted %v, %v, want %v", when, deleted, err, want)
+		if status, err := r.Current(t.Context(), open("n")); err != nil || status.Deleted != want {
+			t.Errorf("%s: deleted %v, %v, want %v", when, status.Deleted, err, want)
 		}
 	}
 	check("never created", false)
 	for range 3 {
-		created := store.NewSensor{ID: "n", Name: "Rack", Type: "ESP32-DHT22", RoomID: room.ID}
-		if _, err := metadata.CreateSensor(t.Context(), customer.ID, created); err != nil {
-			t.Fatal(err)
-		}
+		created := accounts.NewSensor{ID: "n", Name: "Rack", Type: "ESP32-DHT22", RoomID: room.ID}
+		must.Get(metadata.CreateSensor(t.Context(), customer.ID, created))(t)
 		check("created", false)
 		if node, err := r.Status(t.Context(), open("n")); err != nil || !node.Owned {
 			t.Errorf("created: %+v, %v", node, err)
 		}
-		if err := metadata.DeleteSensor(t.Context(), customer.ID, "n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, metadata.DeleteSensor(t.Context(), customer.ID, "n"))
 		check("deleted", true)
 	}
 }

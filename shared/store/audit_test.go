@@ -4,15 +4,18 @@ import (
 	"errors"
 	"testing"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
-// TestAuditBelongsToItsTransaction shows contract 10.8.
+// TestAuditBelongsToItsTransaction shows contract 10.12.
 func TestAuditBelongsToItsTransaction(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	rename := func(fail error) error {
-		return db.InTx(t.Context(), func(tx *store.Store) error {
+		return db.InTx(t.Context(), func(inTx *store.DB) error {
+			tx := accounts.New(inTx)
 			before, err := tx.Room(t.Context(), db.anna, db.annasRoom)
 			if err != nil {
 				return err
@@ -25,7 +28,7 @@ func TestAuditBelongsToItsTransaction(t *testing.T) {
 			if _, err := tx.CreateSensor(t.Context(), db.anna, sensorOf("n1", db.annasRoom)); err != nil {
 				return err
 			}
-			err = tx.Audit(t.Context(), store.AuditEntry{
+			err = tx.Audit(t.Context(), accounts.AuditEntry{
 				CustomerID: db.anna, Actor: "customer:1", Operation: "update-room", Subject: "room:1", RequestID: "r", Before: before, After: after,
 			})
 			return errors.Join(err, fail)
@@ -36,9 +39,7 @@ func TestAuditBelongsToItsTransaction(t *testing.T) {
 	if room, err := db.Room(t.Context(), db.anna, db.annasRoom); err != nil || room.Name != "Room" || db.count(t, `SELECT count(*) FROM audit_log`, nil) != 0 {
 		t.Errorf("left %+v, %v", room, err)
 	}
-	if err := rename(nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rename(nil))
 	if n := db.count(t, `SELECT count(*) FROM audit_log WHERE before->>'Name' = 'Room' AND after->>'Name' = 'Renamed' AND customer_id = @anna`, map[string]any{"anna": db.anna}); n != 1 {
 		t.Errorf("%d entries", n)
 	}

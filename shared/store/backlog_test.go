@@ -10,8 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // TestBacklogIsOneLateGroupPerGateway judges what hot nodes of two gateways measured in
@@ -26,23 +28,21 @@ func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
 	}
 	db := open(t)
 	other := db.room(t, db.anna)
-	db.sql(t, `INSERT INTO sensors (node_id, customer_id, room_id, name, type, holds_open)
-		SELECT 'n' || i, @anna, CASE WHEN i % 3 = 0 THEN @room::bigint ELSE @other::bigint END, 'Rack', 'T', false FROM generate_series(0, @last) AS i`,
+	db.sql(t, `INSERT INTO sensors (node_id, customer_id, room_id, name, type, signed_from)
+		SELECT 'n' || i, @anna, CASE WHEN i % 3 = 0 THEN @room::bigint ELSE @other::bigint END, 'Rack', 'T', '-infinity' FROM generate_series(0, @last) AS i`,
 		pgx.NamedArgs{"anna": db.anna, "room": db.annasRoom, "other": other, "last": nodes - 1})
 	random := rand.New(rand.NewPCG(2, 2))
 	end := instant().Add(12 * time.Hour)
 	deliver := func(i int, at time.Time, temperature float64, arrived time.Time) {
 		t.Helper()
-		j := store.Judged{
+		j := incidents.Judged{
 			Reading: reading.Reading{
 				Channel: reading.Channel(db.anna), NodeID: fmt.Sprint("n", i), MessageID: strconv.FormatInt(at.UnixMicro(), 10), Time: at,
 				Temperature: temperature, Humidity: 40,
 			},
 			GatewayID: fmt.Sprint("gw-", i%2), Arrived: arrived, Defaults: alert.Defaults(),
 		}
-		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: j.Reading, GatewayID: j.GatewayID}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: j.Reading, GatewayID: j.GatewayID}}))
 		db.judge(t, j)
 	}
 	begin := time.Now()
@@ -53,7 +53,7 @@ func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
 			readings++
 		}
 		if at.Equal(instant().Add(6 * time.Hour)) {
-			for _, i := range db.incidents(t, db.anna, store.IncidentQuery{}) {
+			for _, i := range db.incidents(t, db.anna, incidents.IncidentQuery{}) {
 				if !i.Late {
 					t.Fatalf("while the backlog drains somebody is notified of %+v", i)
 				}
@@ -66,7 +66,7 @@ func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
 	}
 	groups, found := map[string]int64{}, 0
 	for i := range nodes {
-		for _, i := range db.incidents(t, db.anna, store.IncidentQuery{SensorID: fmt.Sprint("n", i)}) {
+		for _, i := range db.incidents(t, db.anna, incidents.IncidentQuery{SensorID: fmt.Sprint("n", i)}) {
 			found++
 			if group, known := groups[i.GatewayID]; !i.Late || i.Lasting || known && group != i.GroupID {
 				t.Errorf("%+v", i)
@@ -80,7 +80,7 @@ func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
 	// One that is hot in time is told of, in its room.
 	deliver(0, end, 55, end)
 	deliver(3, end, 55, end)
-	lasting := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsLasting})
+	lasting := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsLasting})
 	if len(lasting) != 2 || lasting[0].Late || lasting[0].GroupID != lasting[1].GroupID || lasting[0].GroupID == groups["gw-0"] {
 		t.Errorf("%+v", lasting)
 	}

@@ -3,6 +3,8 @@ package store_test
 import (
 	"runtime"
 	"testing"
+
+	"coldaisle.dev/shared/must"
 )
 
 // BenchmarkActiveAlerts lists what 100 sensors over their limit leave in a weekend
@@ -17,9 +19,7 @@ func BenchmarkActiveAlerts(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := db.pool.Exec(b.Context(), `VACUUM ANALYZE alerts`); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(db.pool.Exec(b.Context(), `VACUUM ANALYZE alerts`))(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		count, peak := 0, uint64(0)

@@ -11,31 +11,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
 )
 
 // training is a run that a trainer has claimed, with two verdicts to learn.
-func training(t *testing.T, db fixture) (store.Claim, []store.Verdict) {
+func training(t *testing.T, db fixture) (learning.Claim, []learning.Verdict) {
 	t.Helper()
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	for minute, verdict := range []store.Feedback{store.FeedbackOK, store.FeedbackNotOK, ""} {
-		p := db.prediction(t, db.anna, "n1", minute)
+	for minute, verdict := range []learning.Feedback{learning.FeedbackOK, learning.FeedbackNotOK, ""} {
+		p := db.prediction(t, db.anna, minute)
 		if verdict == "" {
 			continue
 		}
-		if _, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict))(t)
 	}
-	run, err := db.BeginManual(t.Context(), db.anna)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim, err := db.ClaimRun(t.Context(), run.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
+	claim := must.Get(db.ClaimRun(t.Context(), run.ID))(t)
 	verdicts, err := db.UnusedVerdicts(t.Context(), db.anna, 10)
 	if err != nil || len(verdicts) != 2 {
 		t.Fatalf("verdicts %+v, %v", verdicts, err)
@@ -46,15 +40,8 @@ func training(t *testing.T, db fixture) (store.Claim, []store.Verdict) {
 // used lists the predictions that count as used.
 func (db fixture) used(t *testing.T) []int64 {
 	t.Helper()
-	rows, err := db.pool.Query(t.Context(), `SELECT id FROM prediction_feedback WHERE used_in_training ORDER BY id`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ids
+	rows := must.Get(db.pool.Query(t.Context(), `SELECT id FROM prediction_feedback WHERE used_in_training ORDER BY id`))(t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowTo[int64]))(t)
 }
 
 func TestCompletedRunUsesWhatItReadAndNothingElse(t *testing.T) {
@@ -62,22 +49,19 @@ func TestCompletedRunUsesWhatItReadAndNothingElse(t *testing.T) {
 	db := open(t)
 	claim, verdicts := training(t, db)
 	db.verdicts(t, "n1", 3) // come while it trains
-	result := store.TrainingResult{
+	result := learning.TrainingResult{
 		TrainingDataCount: 5000, Metrics: json.RawMessage(`{"anomaly": {"f1_score": null}}`),
 		ModelVersion: "anomaly_v1,forecasting_v1", Used: verdicts,
 	}
-	run, err := db.CompleteRun(t.Context(), claim, result)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if run.Status != store.RunCompleted || run.CompletedAt == nil || *run.TrainingDataCount != 5000 || *run.ValidatedDataCount != 2 ||
+	run := must.Get(db.CompleteRun(t.Context(), claim, result))(t)
+	if run.Status != learning.RunCompleted || run.CompletedAt == nil || *run.TrainingDataCount != 5000 || *run.ValidatedDataCount != 2 ||
 		*run.ModelVersion != result.ModelVersion || string(run.Metrics) != string(result.Metrics) || run.ErrorMessage != nil {
 		t.Errorf("completed %+v", run)
 	}
 	if diff := cmp.Diff([]int64{verdicts[0].ID, verdicts[1].ID}, db.used(t)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
-	_, err = db.CompleteRun(t.Context(), claim, result)
+	_, err := db.CompleteRun(t.Context(), claim, result)
 	mustFail(t, "complete again", err, store.ErrRunEnded)
 	_, err = db.FailRun(t.Context(), claim, "no")
 	mustFail(t, "fail afterwards", err, store.ErrRunEnded)
@@ -89,17 +73,13 @@ func TestVerdictChangedDuringARunWaitsForTheNext(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	claim, verdicts := training(t, db)
-	if _, err := db.ValidatePrediction(t.Context(), db.anna, verdicts[0].ID, store.FeedbackNotOK); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.CompleteRun(t.Context(), claim, store.TrainingResult{Used: verdicts}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ValidatePrediction(t.Context(), db.anna, verdicts[0].ID, learning.FeedbackNotOK))(t)
+	must.Get(db.CompleteRun(t.Context(), claim, learning.TrainingResult{Used: verdicts}))(t)
 	if diff := cmp.Diff([]int64{verdicts[1].ID}, db.used(t)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
 	left, err := db.UnusedVerdicts(t.Context(), db.anna, 10)
-	if err != nil || len(left) != 1 || left[0].ID != verdicts[0].ID || left[0].Feedback != store.FeedbackNotOK {
+	if err != nil || len(left) != 1 || left[0].ID != verdicts[0].ID || left[0].Feedback != learning.FeedbackNotOK {
 		t.Errorf("left %+v, %v", left, err)
 	}
 }
@@ -108,7 +88,7 @@ func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	claim, verdicts := training(t, db)
-	_, err := db.CompleteRun(t.Context(), claim, store.TrainingResult{TrainingDataCount: -1, Used: verdicts})
+	_, err := db.CompleteRun(t.Context(), claim, learning.TrainingResult{TrainingDataCount: -1, Used: verdicts})
 	if err == nil {
 		t.Fatal("took -1 rows")
 	}
@@ -116,7 +96,7 @@ func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
 		t.Errorf("used %v", used)
 	}
 	failed, err := db.FailRun(t.Context(), claim, "Fewer than 500 readings: train again later.")
-	if err != nil || failed.Status != store.RunFailed || failed.CompletedAt == nil || *failed.ErrorMessage != "Fewer than 500 readings: train again later." {
+	if err != nil || failed.Status != learning.RunFailed || failed.CompletedAt == nil || *failed.ErrorMessage != "Fewer than 500 readings: train again later." {
 		t.Errorf("failed %+v, %v", failed, err)
 	}
 	if left, err := db.UnusedVerdicts(t.Context(), db.anna, 10); err != nil || len(left) != 2 {
@@ -128,24 +108,22 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	recorded, err := db.RecordPrediction(t.Context(), db.anna, store.NewPrediction{
+	recorded, err := db.RecordPrediction(t.Context(), db.anna, learning.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true, SamplingProbability: 0.25, Score: new(0.75),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ValidatePrediction(t.Context(), db.anna, recorded.ID, store.FeedbackOK); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ValidatePrediction(t.Context(), db.anna, recorded.ID, learning.FeedbackOK))(t)
 	db.verdicts(t, "n1", 1)
 	got, err := db.UnusedVerdicts(t.Context(), db.anna, 1) // the oldest
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	got[0].Time = got[0].Time.UTC()
-	want := store.Verdict{
+	want := learning.Verdict{
 		ID: recorded.ID, Channel: reading.Channel(db.anna), SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true,
-		Feedback: store.FeedbackOK, Score: new(0.75),
+		Feedback: learning.FeedbackOK, Score: new(0.75),
 	}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -156,10 +134,7 @@ func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	run, err := db.BeginManual(t.Context(), db.anna)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	var claimed atomic.Int32
 	var group sync.WaitGroup
 	for range 20 {
@@ -179,7 +154,7 @@ func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	if _, waits, err := db.UnrequestedRun(t.Context()); err != nil || waits {
 		t.Errorf("a run that is claimed still waits to be requested: %v, %v", waits, err)
 	}
-	_, err = db.ClaimRun(t.Context(), -1)
+	_, err := db.ClaimRun(t.Context(), -1)
 	mustFail(t, "unknown run", err, store.ErrNoRun)
 }
 
@@ -188,12 +163,12 @@ func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
 	db := open(t)
 	dead, verdicts := training(t, db)
 	db.sql(t, `UPDATE model_training_runs SET claimed_at = now() - make_interval(secs => @age)`,
-		pgx.NamedArgs{"age": (store.ClaimTime + time.Second).Seconds()})
+		pgx.NamedArgs{"age": (learning.ClaimTime + time.Second).Seconds()})
 	next, err := db.ClaimRun(t.Context(), dead.RunID)
 	if err != nil || next.Attempt != dead.Attempt+1 {
 		t.Fatalf("claimed %+v, %v", next, err)
 	}
-	_, err = db.CompleteRun(t.Context(), dead, store.TrainingResult{Used: verdicts})
+	_, err = db.CompleteRun(t.Context(), dead, learning.TrainingResult{Used: verdicts})
 	mustFail(t, "the first, who was not dead", err, store.ErrRunEnded)
 	_, err = db.FailRun(t.Context(), dead, "no")
 	mustFail(t, "the first fails it", err, store.ErrRunEnded)
@@ -204,7 +179,7 @@ func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
 	if used := db.used(t); len(used) != 0 {
 		t.Errorf("used %v", used)
 	}
-	if _, err := db.CompleteRun(t.Context(), next, store.TrainingResult{Used: verdicts}); err != nil {
+	if _, err := db.CompleteRun(t.Context(), next, learning.TrainingResult{Used: verdicts}); err != nil {
 		t.Error(err)
 	}
 }
@@ -213,15 +188,13 @@ func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	claim, _ := training(t, db)
-	db.verdicts(t, "n1", store.RetrainingCount)
-	if _, err := db.FailRun(t.Context(), claim, "no"); err != nil {
-		t.Fatal(err)
-	}
+	db.verdicts(t, "n1", learning.RetrainingCount)
+	must.Get(db.FailRun(t.Context(), claim, "no"))(t)
 	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
 		t.Errorf("at once: %v, %v", begun, err)
 	}
 	db.sql(t, `UPDATE model_training_runs SET completed_at = now() - make_interval(secs => @age)`,
-		pgx.NamedArgs{"age": (store.RetryAfter + time.Second).Seconds()})
+		pgx.NamedArgs{"age": (learning.RetryAfter + time.Second).Seconds()})
 	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
 		t.Errorf("after a while: %v, %v", begun, err)
 	}
@@ -232,9 +205,7 @@ func TestManualRunOfAnotherFollowsAFailedOneAtOnce(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	claim, _ := training(t, db)
-	if _, err := db.FailRun(t.Context(), claim, "no"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.FailRun(t.Context(), claim, "no"))(t)
 	if _, err := db.BeginManual(t.Context(), db.bruno); err != nil {
 		t.Error(err)
 	}

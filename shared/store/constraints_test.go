@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"coldaisle.dev/shared/must"
 )
 
 // The statements of a writer that has never seen the store. Each has defaults
@@ -137,12 +139,9 @@ func (db fixture) mustViolate(t *testing.T, statement string, values pgx.NamedAr
 	t.Helper()
 	args := pgx.NamedArgs{"anna": db.anna, "bruno": db.bruno, "annas": db.annasRoom}
 	maps.Copy(args, values)
-	tx, err := db.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(db.pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	_, err = tx.Exec(t.Context(), statement, args)
+	_, err := tx.Exec(t.Context(), statement, args)
 	return err
 }
 

@@ -7,8 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // TestDarkSites has several sites, of which one after the other falls silent.
@@ -23,17 +26,12 @@ func TestDarkSites(t *testing.T) {
 		t.Helper()
 		r := judged(node, 60*minute, 20).Reading
 		r.Channel = reading.Channel(channel)
-		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 	}
 	at := func(minute int) time.Time { return instant().Add(time.Duration(minute) * time.Minute) }
-	want := func(when string, minute int, sites ...store.DarkSite) {
+	want := func(when string, minute int, sites ...incidents.DarkSite) {
 		t.Helper()
-		dark, err := db.DarkSites(t.Context(), at(minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		dark := must.Get(db.DarkSites(t.Context(), at(minute)))(t)
 		for i := range dark {
 			dark[i].Since = dark[i].Since.UTC()
 		}
@@ -45,21 +43,17 @@ func TestDarkSites(t *testing.T) {
 	keep("n2", 0, 10)
 	keep("theirs", 0, 20)
 	basement, attic, revoked := db.enrolled(t, db.anna), db.enrolled(t, db.anna), db.enrolled(t, db.anna)
-	seen := func(g store.Gateway, minute int) {
+	seen := func(g accounts.Gateway, minute int) {
 		t.Helper()
-		if _, err := db.pool.Exec(t.Context(), `UPDATE gateways SET last_seen = $2 WHERE id = $1`, g.ID, at(minute)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.pool.Exec(t.Context(), `UPDATE gateways SET last_seen = $2 WHERE id = $1`, g.ID, at(minute)))(t)
 	}
 	seen(basement, 0)
 	seen(attic, 20)
 	seen(revoked, 0)
-	if err := db.RevokeGateway(t.Context(), db.anna, revoked.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.RevokeGateway(t.Context(), db.anna, revoked.ID))
 
-	annas := store.DarkSite{CustomerID: db.anna, Since: at(10)}
-	cellar := store.DarkSite{CustomerID: db.anna, GatewayID: basement.ID, Since: at(0)}
+	annas := incidents.DarkSite{CustomerID: db.anna, Since: at(10)}
+	cellar := incidents.DarkSite{CustomerID: db.anna, GatewayID: basement.ID, Since: at(0)}
 	want("all are well", 14)
 	want("one gateway of two, while others go on", 24, cellar)
 	want("one node of two sent within 15 minutes", 20, cellar)
@@ -69,8 +63,6 @@ func TestDarkSites(t *testing.T) {
 	keep("theirs", db.bruno, 25) // through an enrolled gateway from now on
 	seen(attic, 60)
 	want("after enrolment", 60, annas, cellar)
-	if err := db.KeepProbe(t.Context(), at(50), at(50)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.KeepProbe(t.Context(), at(50), at(50)))
 	want("the service is late itself", 60, cellar)
 }

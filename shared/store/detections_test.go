@@ -8,17 +8,18 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/store/learning"
 )
 
-func detection(minutes float64, anomaly bool) store.NewPrediction {
-	return store.NewPrediction{
+func detection(minutes float64, anomaly bool) learning.NewPrediction {
+	return learning.NewPrediction{
 		SensorID: "n1", Time: instant().Add(time.Duration(minutes * float64(time.Minute))), MessageID: strconv.FormatFloat(minutes, 'f', -1, 64),
 		AnomalyPredicted: anomaly, SamplingProbability: 1,
 	}
 }
 
-func (db fixture) detect(t *testing.T, n store.NewPrediction, want bool) {
+func (db fixture) detect(t *testing.T, n learning.NewPrediction, want bool) {
 	t.Helper()
 	if got, err := db.RecordDetection(t.Context(), n); err != nil || got != want {
 		t.Errorf("detection at %s (anomaly %v) recorded: %v, %v, want %v", n.Time, n.AnomalyPredicted, got, err, want)
@@ -41,13 +42,11 @@ func TestDetectionsAreRecordedOnceAndSeldom(t *testing.T) {
 	db.detect(t, other, true)
 
 	// Judged, it is open no more, and the next one is a question again.
-	listed, err := db.Predictions(t.Context(), db.anna, store.PredictionFilter{Status: "unvalidated", Limit: 10})
+	listed, err := db.Predictions(t.Context(), db.anna, learning.PredictionFilter{Status: "unvalidated", Limit: 10})
 	if err != nil || len(listed) != 3 {
 		t.Fatalf("Anna sees %+v, %v", listed, err)
 	}
-	if _, err := db.ValidatePrediction(t.Context(), db.anna, listed[0].ID, store.FeedbackOK); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ValidatePrediction(t.Context(), db.anna, listed[0].ID, learning.FeedbackOK))(t)
 	db.detect(t, detection(12, true), true)
 }
 
@@ -78,22 +77,20 @@ func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	said := func(ago time.Duration) store.NewPrediction {
+	said := func(ago time.Duration) learning.NewPrediction {
 		n := detection(0, false)
 		n.Time = db.now(t).Add(-ago)
 		n.MessageID = n.Time.String()[:30]
 		return n
 	}
 	db.detect(t, said(0), true)
-	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 	db.detect(t, said(0), false)
 	db.detect(t, said(time.Minute), false)
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	db.detect(t, said(time.Minute), false) // was Anna's
 	db.detect(t, said(0), true)
-	if seen, err := db.Predictions(t.Context(), db.bruno, store.PredictionFilter{Limit: 10}); err != nil || len(seen) != 1 {
+	if seen, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Limit: 10}); err != nil || len(seen) != 1 {
 		t.Errorf("the next owner sees %d predictions, %v, want their own", len(seen), err)
 	}
 }
@@ -106,12 +103,8 @@ func TestOpenAnomalyOfAnOwnerBefore(t *testing.T) {
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	ahead := detection(0, true)
 	ahead.Time = db.now(t).Add(5 * time.Minute)
-	if _, err := db.RecordPrediction(t.Context(), db.anna, ahead); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.RecordPrediction(t.Context(), db.anna, ahead))(t)
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	now := detection(1, true)
 	now.Time = db.now(t)
@@ -127,21 +120,14 @@ func TestDetectionBesideTheDeletionStaysHidden(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	deletion, err := db.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	deletion := must.Get(db.pool.Begin(t.Context()))(t)
 	defer func() { _ = deletion.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`))(t)
 	n := detection(0, true)
 	n.Time = db.now(t)
 	var group sync.WaitGroup
 	group.Go(func() { db.detect(t, n, false) })
 	db.waits(t)
-	if err := deletion.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, deletion.Commit(t.Context()))
 	group.Wait()
 }

@@ -10,7 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 func anomaly(score float64) incident.Finding {
@@ -29,7 +33,7 @@ func forecast() incident.Finding {
 
 func over(kind incident.Kind) incident.Finding { return incident.Finding{Kind: kind} }
 
-func found(node string, second int, findings ...incident.Finding) store.Judged {
+func found(node string, second int, findings ...incident.Finding) incidents.Judged {
 	j := judged(node, second, 22)
 	j.Findings = findings
 	return j
@@ -41,7 +45,7 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	db.judge(t, found("n1", 0, over(incident.KindAnomaly)), found("n1", 30, anomaly(3)), found("n1", 30, anomaly(3)))
-	lasting := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsLasting, Kind: "anomaly"})
+	lasting := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsLasting, Kind: "anomaly"})
 	if len(lasting) != 1 || lasting[0].Describe() != "Unchanged for 52 min" || lasting[0].Severity != "warning" || lasting[0].Finding.Value != 22.5 ||
 		*lasting[0].Finding.Low != 20 || lasting[0].Finding.Probability != 0.001 || lasting[0].RoomID != db.annasRoom {
 		t.Fatalf("%+v", lasting)
@@ -49,24 +53,22 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	worse := anomaly(5)
 	worse.Reason, worse.Severity = "Step of 4 °C", incident.Critical
 	db.judge(t, found("n1", 60, worse), found("n1", 90, anomaly(4)))
-	if now := db.incidents(t, db.anna, store.IncidentQuery{}); len(now) != 1 || now[0].Describe() != "Step of 4 °C" || now[0].Severity != "critical" {
+	if now := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(now) != 1 || now[0].Describe() != "Step of 4 °C" || now[0].Severity != "critical" {
 		t.Errorf("the worst is shown: %+v", now)
 	}
-	if _, err := db.AcknowledgeIncidents(t.Context(), db.anna, store.Acknowledgement{RoomID: db.annasRoom, Kind: "anomaly", By: "anna12"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.AcknowledgeIncidents(t.Context(), db.anna, incidents.Acknowledgement{RoomID: db.annasRoom, Kind: "anomaly", By: "anna12"}))(t)
 	db.judge(t, found("n1", 100)) // learning could not judge: that ends nothing
 	db.judge(t, found("n1", 120, over(incident.KindAnomaly)), found("n1", 90, over(incident.KindAnomaly)))
-	ended := db.incidents(t, db.anna, store.IncidentQuery{State: store.IncidentsResolved})
+	ended := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsResolved})
 	if len(ended) != 1 || !ended[0].EndTime.Equal(instant().Add(2*time.Minute)) || ended[0].Resolution != "cleared" || ended[0].AcknowledgedAt == nil {
 		t.Errorf("%+v", ended)
 	}
 	db.judge(t, found("n1", 120+29*60, anomaly(2)), found("n1", 120+29*60+30, over(incident.KindAnomaly)))
-	if again := db.incidents(t, db.anna, store.IncidentQuery{}); len(again) != 1 || again[0].Reopened != 1 || again[0].Describe() != "Step of 4 °C" {
+	if again := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(again) != 1 || again[0].Reopened != 1 || again[0].Describe() != "Step of 4 °C" {
 		t.Errorf("within 30 minutes: %+v", again)
 	}
 	db.judge(t, found("n1", 2*3600, anomaly(2)))
-	if two := db.incidents(t, db.anna, store.IncidentQuery{}); len(two) != 2 || two[0].Describe() != "Unchanged for 52 min" {
+	if two := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(two) != 2 || two[0].Describe() != "Unchanged for 52 min" {
 		t.Errorf("after 30 minutes: %+v", two)
 	}
 	status, err := db.SensorStatuses(t.Context(), openNodes("n1"))
@@ -83,13 +85,9 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	db.sensor(t, db.anna, db.annasRoom, "n2")
-	predictions := func(node string) []store.Prediction {
+	predictions := func(node string) []learning.Prediction {
 		t.Helper()
-		all, err := db.Predictions(t.Context(), db.anna, store.PredictionFilter{SensorID: node, Limit: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
+		return must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{SensorID: node, Limit: 10}))(t)
 	}
 	db.detect(t, detection(-25, true), true)
 	db.detect(t, detection(-9, true), true)
@@ -98,11 +96,9 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 	if all := predictions("n1"); len(all) != 3 {
 		t.Fatalf("%d predictions, want no more than the forest's: %+v", len(all), all)
 	}
-	open := db.incidents(t, db.anna, store.IncidentQuery{Kind: "anomaly"})
-	if _, err := db.JudgeIncident(t.Context(), db.anna, open[0].ID, store.VerdictRight); err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []store.Feedback{"", store.FeedbackOK, ""} { // newest first
+	open := db.incidents(t, db.anna, incidents.IncidentQuery{Kind: "anomaly"})
+	must.Get(db.JudgeIncident(t.Context(), db.anna, open[0].ID, incidents.VerdictRight))(t)
+	for i, want := range []learning.Feedback{"", learning.FeedbackOK, ""} { // newest first
 		if got := predictions("n1")[i].Feedback; got != want {
 			t.Errorf("prediction %d is judged %q, want %q", i, got, want)
 		}
@@ -126,15 +122,13 @@ func TestLateFindingIsOfThePast(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: judged("n1", 7200, 22).Reading}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 7200, 22).Reading}}))
 	for _, second := range []int{60, 0, 30, 30} {
 		late := found("n1", second, anomaly(3))
 		late.Arrived = instant().Add(2 * time.Hour)
 		db.judge(t, late)
 	}
-	got := db.incidents(t, db.anna, store.IncidentQuery{})
+	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
 	if len(got) != 1 || !got[0].Late || got[0].Lasting || !got[0].StartTime.Equal(instant()) || !got[0].EndTime.Equal(instant().Add(time.Minute)) {
 		t.Fatalf("%+v", got)
 	}
@@ -156,7 +150,7 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 	newer := forecast()
 	newer.Reason = "Passes 32 °C in 3 to 5 min"
 	db.judge(t, found("n2", 40, newer), found("n1", 60, over(incident.KindForecast)))
-	query := store.IncidentQuery{Kind: "forecast", RoomID: db.annasRoom}
+	query := incidents.IncidentQuery{Kind: "forecast", RoomID: db.annasRoom}
 	got := db.incidents(t, db.anna, query)
 	if len(got) != 1 || !got[0].Lasting || got[0].NodeID != "n1" || got[0].LimitValue != 32 || got[0].Describe() != newer.Reason ||
 		!got[0].Finding.Earliest.Equal(instant().Add(40*time.Second+9*time.Minute)) {
@@ -170,15 +164,13 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Reopened != 1 {
 		t.Errorf("within 30 minutes: %+v", got)
 	}
-	if got := db.incidents(t, db.anna, store.IncidentQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
+	if got := db.incidents(t, db.anna, incidents.IncidentQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
 		t.Errorf("of the other room: %+v", got)
 	}
 	// The incident of a room does not outlive the sensors that it is of.
 	db.judge(t, found("n2", 610, forecast()))
 	for _, id := range []string{"n1", "n2"} {
-		if _, err := db.UpdateSensor(t.Context(), db.anna, id, store.SensorChange{Name: "Rack", Type: "T", RoomID: other}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.UpdateSensor(t.Context(), db.anna, id, accounts.SensorChange{Name: "Rack", Type: "T", RoomID: other}))(t)
 	}
 	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Lasting || got[0].Resolution != "sensor_moved" {
 		t.Errorf("after both sensors left: %+v", got)
@@ -198,10 +190,7 @@ func TestGroupIsTheSameForWhoeverAsks(t *testing.T) {
 	groups := func() map[string]int64 {
 		byNode := map[string]int64{}
 		for limit := range 4 {
-			found, err := db.Incidents(t.Context(), db.anna, store.IncidentQuery{Limit: limit + 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Limit: limit + 1}))(t)
 			for _, i := range found {
 				if before, ok := byNode[i.NodeID]; ok && before != i.GroupID {
 					t.Errorf("%s is of group %d on one page and of %d on another", i.NodeID, before, i.GroupID)
@@ -231,49 +220,38 @@ func TestTimelineOfLateReadings(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	db.judge(t, judged("n1", 300, 51), judged("n1", 330, 20), judged("n1", 600, 52), judged("n1", 630, 20))
-	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: judged("n1", 900, 20).Reading}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 900, 20).Reading}}))
 	for _, second := range []int{0, 700} {
 		late := judged("n1", second, 53)
 		late.Arrived = instant().Add(2 * time.Hour)
 		db.judge(t, late, late)
 	}
-	got := db.incidents(t, db.anna, store.IncidentQuery{})
+	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
 	if len(got) != 1 {
 		t.Fatalf("%+v", got)
 	}
-	events, err := db.IncidentTimeline(t.Context(), db.anna, got[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	type told struct {
-		Event  string
-		Second float64
-	}
+	events := must.Get(db.IncidentTimeline(t.Context(), db.anna, got[0].ID))(t)
 	var timeline []told
 	for _, e := range events {
 		timeline = append(timeline, told{e.Event, e.At.Sub(instant()).Seconds()})
 	}
-	want := []told{{"opened", 0}, {"cleared", 330}, {"reopened", 600}, {"cleared", 700}}
+	want := []told{{"opened", 0}, {"cleared", 330}, {"reopened", 600}, {"cleared", 630}, {"reopened", 700}, {"cleared", 900}}
 	if diff := cmp.Diff(want, timeline); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// TestIncidentBelongsToAFormerHolder shows contract 11.1: who may see a reading is
+// TestOpenReadingFromBeforeTheSensorWasSignedIsJudged shows contract 11.1: who may see a reading is
 // what readings, alerts and incidents agree on.
-func TestIncidentBelongsToAFormerHolder(t *testing.T) {
+func TestOpenReadingFromBeforeTheSensorWasSignedIsJudged(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	db.sql(t, `UPDATE sensors SET holds_open = false WHERE node_id = 'n1'`, nil)
-	db.sql(t, `INSERT INTO sensor_tombstones (node_id, customer_id, held_open, deleted_at, lapsed) VALUES ('n1', @anna, true, @at, true)`,
-		pgx.NamedArgs{"anna": db.anna, "at": instant().Add(time.Hour)})
+	db.sql(t, `UPDATE sensors SET signed_from = @at WHERE node_id = 'n1'`, pgx.NamedArgs{"at": instant().Add(time.Hour)})
 	db.judge(t, judged("n1", 60, 51), judged("n1", 3700, 51))
-	got := db.incidents(t, db.anna, store.IncidentQuery{})
+	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
 	if len(got) != 1 || got[0].Lasting || !got[0].StartTime.Equal(instant().Add(time.Minute)) {
-		t.Errorf("%+v: what came before the hold ended, and of it nothing that lasts", got)
+		t.Errorf("%+v: what came before the sensor was signed, and of it nothing that lasts", got)
 	}
 	var remembered int
 	if err := db.pool.QueryRow(t.Context(), `SELECT count(*) FROM rule_memory`).Scan(&remembered); err != nil || remembered != 0 {
@@ -286,8 +264,8 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	db.sql(t, `UPDATE sensors SET placed_at = NULL`, nil)
-	rule, err := db.CreateRule(t.Context(), db.anna, incident.Rule{
+	db.sql(t, `UPDATE sensors SET placed_at = '2000-01-01'`, nil)
+	_, err := db.CreateRule(t.Context(), db.anna, incident.Rule{
 		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, Severity: incident.Warning, Enabled: true,
 	})
 	if err != nil {
@@ -296,7 +274,7 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	changed := time.Now().Add(time.Second)
 	db.sql(t, `ALTER TABLE rules DISABLE TRIGGER USER`, nil)
 	db.sql(t, `UPDATE rules SET changed_at = @at`, pgx.NamedArgs{"at": changed})
-	at := func(second int, window ...int) store.Judged {
+	at := func(second int, window ...int) incidents.Judged {
 		offset := int(changed.Sub(instant()).Seconds()) + second
 		var points []incident.Point
 		for _, w := range window {
@@ -304,20 +282,22 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 		}
 		return judged("n1", offset, 31, points...)
 	}
-	known := at(60, -60, -30, 30)
-	known.Versions = map[int64]int64{rule.ID: rule.Version - 1}
-	db.judge(t, known)
-	unknown := known
-	unknown.Versions = map[int64]int64{}
-	db.judge(t, unknown)
-	if got := db.incidents(t, db.anna, store.IncidentQuery{}); len(got) != 0 {
-		t.Errorf("detection did not know the rule: %+v", got)
+	for _, second := range []int{-59, -1} { // on their way at the change
+		db.judge(t, at(second, -120, second-30))
 	}
-	known.Versions[rule.ID] = rule.Version
-	db.judge(t, known)
-	got := db.incidents(t, db.anna, store.IncidentQuery{})
+	if got := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(got) != 0 {
+		t.Errorf("readings from before the change: %+v", got)
+	}
+	db.judge(t, at(60, -60, -30, 30))
+	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
 	if len(got) != 1 || got[0].StartTime.Before(changed) || got[0].StartTime.Sub(changed) > time.Minute {
-		t.Errorf("begins %s, the rule changed at %s", got[0].StartTime, changed)
+		t.Errorf("%+v, the rule changed at %s", got, changed)
+	}
+	late := at(-7200, -7230)
+	late.Arrived = changed.Add(time.Hour)
+	db.judge(t, late)
+	if got := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(got) != 2 {
+		t.Errorf("with a late reading: %+v", got)
 	}
 }
 
@@ -340,7 +320,7 @@ func TestTwoNodesAtOnceAreOneGroup(t *testing.T) {
 	}
 	instances.Wait()
 	groups := map[int64]bool{}
-	for _, i := range db.incidents(t, db.anna, store.IncidentQuery{}) {
+	for _, i := range db.incidents(t, db.anna, incidents.IncidentQuery{}) {
 		groups[i.GroupID] = true
 	}
 	if len(groups) != 1 {

@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// grantLock makes two [Grant]s wait for each other: PostgreSQL fails the second
-// of two that change the rights on one table.
+// grantLock serialises calls of [Grant]: of two that change the rights on one table at
+// once, PostgreSQL fails the second.
 const grantLock = 0x636f6c64 // "cold"
 
-// componentGrants returns what each component does with the tables. A column
-// that a migration adds is covered; a table has to be added here.
+// componentGrants lists the rights of each component on each table. A new column needs
+// nothing here, a new table does.
 func componentGrants() map[string]map[string]string {
 	const (
 		read   = "SELECT"
@@ -24,55 +24,54 @@ func componentGrants() map[string]map[string]string {
 		edit   = "SELECT, UPDATE"
 		keep   = "SELECT, INSERT, UPDATE"
 		all    = "SELECT, INSERT, UPDATE, DELETE"
-		empty  = "TRUNCATE"
+		// A prediction belongs to its incident; its verdict is a person's.
+		link = "SELECT, INSERT, UPDATE (incident_id, anomaly_predicted)"
 	)
 	return map[string]map[string]string{
 		"ingest": {
-			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read, "gateways": read,
+			"sensors": read, "sensor_tombstones": read, "open_holds": read, "alert_thresholds": read, "gateways": read,
 			"node_state": keep, "node_slots": keep, "probe": keep, "customer_rules": read, "rule_memory": read, "learning_settings": read,
-			"recent_readings": append, "recent_days": keep, "recent_kept": keep,
-			"recent_readings_0": empty, "recent_readings_1": empty, "recent_readings_2": empty, "recent_readings_3": empty,
+			"sensor_data.readings": append, "sensor_data.hours": all, "sensor_data.hours_until": edit, "sensor_data.marked_hours": all,
+			"sensor_data.create_day()": "EXECUTE", "sensor_data.drop_days()": "EXECUTE",
 		},
 		"detect": {
-			"sensors": read, "sensor_tombstones": read, "alert_thresholds": read, "gateways": read, "visible_spans": read,
-			"prediction_feedback": append, "customer_rules": read, "rule_memory": read,
-			"node_state": read, "node_slots": read, "node_learning": keep, "learning_settings": read,
+			"sensors": read, "server_rooms": read, "sensor_tombstones": read, "open_holds": read, "alert_thresholds": read, "gateways": read,
+			"visible_spans": read, "live_states": read, "customer_rules": read, "learning_settings": read,
+			"node_slots": read, "node_learning": keep, "node_state": keep,
+			"rule_memory": all, "incidents": all, "incident_events": all, "incident_groups": all, "prediction_feedback": link,
+			"sensor_data.readings": append, "sensor_data.hours_until": read, "sensor_data.create_day()": "EXECUTE",
 		},
-		"storealert": {
-			"sensors": read, "visible_spans": read, "alerts": append,
-			"server_rooms": read, "sensor_tombstones": read, "customer_rules": read,
-			"node_state": keep, "rule_memory": all, "incidents": keep, "incident_events": all, "incident_groups": all, "prediction_feedback": keep,
-		},
+		"storealert": {"visible_spans": read, "alerts": append},
 		"train": {
 			"prediction_feedback": edit, "model_training_runs": edit, "sensors": read, "visible_spans": read, "gateways": read, "incidents": read,
-			"recent_readings": read, "recent_days": read, "recent_kept": read,
+			"sensor_data.readings": read,
 		},
 		"api": {
-			"customers": all, "server_rooms": all, "sensors": all, "sensor_tombstones": append,
+			"customers": all, "server_rooms": all, "sensors": all, "sensor_tombstones": read, "open_holds": read, "live_states": read,
 			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
 			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all, "probe": read,
-			"audit_log": append, "api_keys": all,
+			"audit_log": append, "api_keys": all, "idempotent_answers": all,
 			"rules": all, "customer_rules": read, "rule_memory": read, "incidents": keep, "incident_events": append, "incident_groups": read,
 			"silence_acknowledgements": append, "maintenance_windows": keep, "learning_settings": keep, "node_learning": read,
-			"recent_readings": read, "recent_days": read, "recent_kept": read, "recent_hours": all, "recent_hours_run": edit,
+			"sensor_data.readings": read, "sensor_data.hours": read, "sensor_data.hours_until": read,
 		},
 	}
 }
 
 // Grant gives the database user of each component the rights that it needs in the
 // schema, and revokes all others that the user has on it. users maps components
-// (ingest, detect, storealert, train, api) to users that exist. The pool's own
-// user must own the tables. Doing it again changes nothing.
+// (ingest, detect, storealert, train, api) to existing users. The pool's own
+// user must own the tables. Granting again changes nothing.
 //
-// A right is taken out of [componentGrants] one release after its last use, as a column is:
-// a release that goes back runs the version before with the rights of this one.
+// A right leaves [componentGrants] one release after its last use, as a column does: a
+// rollback runs the previous version with this version's rights.
 func Grant(ctx context.Context, pool *pgxpool.Pool, users map[string]string) error {
 	return grantAll(ctx, pool, users, true)
 }
 
-// Extend gives what Grant gives and takes nothing away. It suits the time in a
-// release when the version before still serves: users are still those of that
-// version, and a component among them that this version no longer has keeps its rights.
+// Extend grants like Grant and revokes nothing. It is for the part of a release in which
+// the previous version still serves: users are that version's, and a component that this
+// version no longer has keeps its rights.
 func Extend(ctx context.Context, pool *pgxpool.Pool, users map[string]string) error {
 	return grantAll(ctx, pool, users, false)
 }
@@ -93,7 +92,7 @@ func grantAll(ctx context.Context, pool *pgxpool.Pool, users map[string]string, 
 		}
 		return nil
 	})
-	return wrap(err, "grant rights")
+	return Wrap(err, "grant rights")
 }
 
 // grantStatements writes the statements for one user. Names of users and tables cannot
@@ -102,10 +101,22 @@ func grantStatements(rights map[string]string, user string, exact bool) string {
 	user = pgx.Identifier{user}.Sanitize()
 	var statements strings.Builder
 	if exact {
-		fmt.Fprintf(&statements, "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %s;\n", user)
+		fmt.Fprintf(&statements, "REVOKE ALL ON ALL TABLES IN SCHEMA public, sensor_data FROM %[1]s;\n"+
+			"REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sensor_data FROM %[1]s;\n", user)
 	}
-	for _, table := range slices.Sorted(maps.Keys(rights)) {
-		fmt.Fprintf(&statements, "GRANT %s ON %s TO %s;\n", rights[table], pgx.Identifier{"public", table}.Sanitize(), user)
+	if len(rights) > 0 {
+		fmt.Fprintf(&statements, "GRANT USAGE ON SCHEMA sensor_data TO %s;\n", user)
+	}
+	for _, object := range slices.Sorted(maps.Keys(rights)) {
+		schema, name, ok := strings.Cut(object, ".")
+		if !ok {
+			schema, name = "public", object
+		}
+		if function, ok := strings.CutSuffix(name, "()"); ok {
+			fmt.Fprintf(&statements, "GRANT %s ON FUNCTION %s TO %s;\n", rights[object], pgx.Identifier{schema, function}.Sanitize(), user)
+			continue
+		}
+		fmt.Fprintf(&statements, "GRANT %s ON %s TO %s;\n", rights[object], pgx.Identifier{schema, name}.Sanitize(), user)
 	}
 	return statements.String()
 }

@@ -14,8 +14,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
 )
 
 // role makes a user of the server without rights, named as Cloud SQL names a
@@ -24,9 +31,7 @@ func role(t *testing.T, pool *pgxpool.Pool, part string) string {
 	t.Helper()
 	name := "coldaisle-" + part + "-" + strings.ToLower(rand.Text()) + "@project.iam"
 	quoted := pgx.Identifier{name}.Sanitize()
-	if _, err := pool.Exec(t.Context(), "CREATE ROLE "+quoted); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.Exec(t.Context(), "CREATE ROLE "+quoted))(t)
 	t.Cleanup(func() {
 		// Rights on the database's tables go before the role can.
 		if _, err := pool.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+quoted+" CASCADE; DROP ROLE "+quoted); err != nil {
@@ -44,30 +49,25 @@ func as(t *testing.T, pool *pgxpool.Pool, user string) *pgxpool.Pool {
 		_, err := c.Exec(ctx, "SET ROLE "+pgx.Identifier{user}.Sanitize())
 		return err
 	}
-	acting, err := pgxpool.NewWithConfig(t.Context(), settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	acting := must.Get(pgxpool.NewWithConfig(t.Context(), settings))(t)
 	t.Cleanup(acting.Close)
 	return acting
 }
 
 // granted gives every part a user and returns the store as each sees it.
-func granted(t *testing.T, db fixture) (map[string]*pgxpool.Pool, map[string]*store.Store) {
+func granted(t *testing.T, db fixture) (map[string]*pgxpool.Pool, map[string]pgtest.Stores) {
 	t.Helper()
 	users := map[string]string{}
 	for _, part := range []string{"ingest", "detect", "storealert", "train", "api"} {
 		users[part] = role(t, db.pool, part)
 	}
 	for range 2 { // again changes nothing
-		if err := store.Grant(t.Context(), db.pool, users); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.Grant(t.Context(), db.pool, users))
 	}
-	pools, stores := map[string]*pgxpool.Pool{}, map[string]*store.Store{}
+	pools, stores := map[string]*pgxpool.Pool{}, map[string]pgtest.Stores{}
 	for part, user := range users {
 		pools[part] = as(t, db.pool, user)
-		stores[part] = store.New(pools[part])
+		stores[part] = pgtest.NewStores(pools[part])
 	}
 	return pools, stores
 }
@@ -77,16 +77,14 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	db := open(t)
 	_, part := granted(t, db)
 
-	api := fixture{pool: db.pool, Store: part["api"], anna: db.anna, annasRoom: db.annasRoom}
+	api := fixture{pool: db.pool, Stores: part["api"], anna: db.anna, annasRoom: db.annasRoom}
 	api.sensor(t, db.anna, db.annasRoom, "n1")
 	api.sensor(t, db.anna, db.annasRoom, "n2")
 	if err := api.DeleteSensor(t.Context(), db.anna, "n2"); err != nil { // leaves a tombstone
 		t.Fatal(err)
 	}
 	limit := 30.0
-	if _, err := api.SetThresholds(t.Context(), db.anna, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(api.SetThresholds(t.Context(), db.anna, &limit, nil))(t)
 
 	for _, reader := range []string{"ingest", "detect"} {
 		nodes, err := part[reader].SensorStatuses(t.Context(), openNodes("n1", "n2"))
@@ -97,25 +95,25 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 			t.Errorf("%s sees %+v", reader, nodes)
 		}
 	}
-	for _, want := range []store.AlertOutcome{store.AlertStored, store.AlertDuplicate} {
-		got, err := part["storealert"].InsertAlert(t.Context(), hot("n1", "m1"))
+	for _, want := range []incidents.AlertOutcome{incidents.AlertStored, incidents.AlertDuplicate} {
+		got, err := part["storealert"].InsertAlert(t.Context(), hot("m1"))
 		if err != nil || got != want {
 			t.Errorf("alert: %v, %v, want %v", got, err, want)
 		}
 	}
 
-	old := found("n1", -600, anomaly(1), forecast())
+	old := found("n1", -1200, anomaly(1), forecast())
 	old.Arrived, old.Temperature = instant().Add(time.Hour), 51
-	for _, j := range []store.Judged{judged("n1", 0, 51), old, judged("n1", 60, 20), found("n1", 90, forecast())} {
-		if err := part["storealert"].Judge(t.Context(), j); err != nil {
+	for _, j := range []incidents.Judged{judged("n1", 0, 51), old, judged("n1", -1170, 20), judged("n1", 60, 20), found("n1", 90, forecast())} {
+		if err := part["detect"].Judge(t.Context(), j); err != nil {
 			t.Errorf("judge: %v", err)
 		}
 	}
-	incidents := api.incidents(t, db.anna, store.IncidentQuery{})
-	if len(incidents) != 4 {
-		t.Fatalf("incidents: %+v", incidents)
+	all := api.incidents(t, db.anna, incidents.IncidentQuery{})
+	if len(all) != 4 {
+		t.Fatalf("incidents: %+v", all)
 	}
-	if _, err := api.AcknowledgeIncidents(t.Context(), db.anna, store.Acknowledgement{IDs: []int64{incidents[0].ID}, By: "anna12"}); err != nil {
+	if _, err := api.AcknowledgeIncidents(t.Context(), db.anna, incidents.Acknowledgement{IDs: []int64{all[0].ID}, By: "anna12"}); err != nil {
 		t.Error(err)
 	}
 	rule, err := api.CreateRule(t.Context(), db.anna, incident.Rule{
@@ -127,37 +125,24 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	if err := api.DeleteRule(t.Context(), db.anna, rule.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := api.CreateCustomer(t.Context(), store.NewCustomer{Email: "c@example.com", Username: "carol1", PasswordHash: "x"}); err != nil {
+	if _, err := api.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "c@example.com", Username: "carol1", PasswordHash: "x"}); err != nil {
 		t.Error(err)
 	}
 
-	if recorded, err := part["detect"].RecordDetection(t.Context(), store.NewPrediction{
+	if recorded, err := part["detect"].RecordDetection(t.Context(), learning.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "m1", AnomalyPredicted: true, SamplingProbability: 1,
 	}); err != nil || !recorded {
 		t.Fatalf("detection: %t, %v", recorded, err)
 	}
-	shown, err := api.Predictions(t.Context(), db.anna, store.PredictionFilter{Limit: 10})
+	shown, err := api.Predictions(t.Context(), db.anna, learning.PredictionFilter{Limit: 10})
 	if err != nil || len(shown) != 2 { // the newer one, and that of the anomaly above
 		t.Fatalf("predictions %+v, %v", shown, err)
 	}
-	if _, err := api.ValidatePrediction(t.Context(), db.anna, shown[0].ID, store.FeedbackOK); err != nil {
-		t.Fatal(err)
-	}
-	run, err := api.BeginManual(t.Context(), db.anna)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim, err := part["train"].ClaimRun(t.Context(), run.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	verdicts, err := part["train"].UnusedVerdicts(t.Context(), db.anna, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := part["train"].CompleteRun(t.Context(), claim, store.TrainingResult{Used: verdicts}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(api.ValidatePrediction(t.Context(), db.anna, shown[0].ID, learning.FeedbackOK))(t)
+	run := must.Get(api.BeginManual(t.Context(), db.anna))(t)
+	claim := must.Get(part["train"].ClaimRun(t.Context(), run.ID))(t)
+	verdicts := must.Get(part["train"].UnusedVerdicts(t.Context(), db.anna, 10))(t)
+	must.Get(part["train"].CompleteRun(t.Context(), claim, learning.TrainingResult{Used: verdicts}))(t)
 	if _, err := part["train"].UsedVerdicts(t.Context(), db.anna, 10); err != nil {
 		t.Error(err)
 	}
@@ -166,6 +151,36 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int64{shown[0].ID}, db.used(t)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
+	}
+}
+
+// TestHistoryByItsComponents has ingest write and maintain the time-series table, its
+// partitions included, and the API read it.
+func TestHistoryByItsComponents(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	pools, stores := granted(t, db)
+	now := instant()
+	clock := func() time.Time { return now }
+	table := pgreadings.New(pools["ingest"], nil, clock)
+	node := readings.NodeRef{ID: "n1", Visible: []reading.Span{{}}}
+	r := reading.Reading{NodeID: "n1", MessageID: "m", Time: now, Temperature: 20, Humidity: 40}
+	for _, maintain := range []time.Duration{0, 10 * 24 * time.Hour, time.Hour} { // a new table, aggregated, with a late one
+		now = now.Add(maintain)
+		must.Do(t, errors.Join(table.Append(t.Context(), []reading.Reading{r}), table.Maintain(t.Context())))
+	}
+	if err := stores["ingest"].KeepProbe(t.Context(), now, now); err != nil {
+		t.Error(err)
+	}
+	if _, err := pools["ingest"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}); err != nil {
+		t.Error(err)
+	}
+	stats, err := pgreadings.New(pools["api"], nil, clock).Stats(t.Context(), node, now, []time.Time{now.AddDate(0, 0, -30)})
+	if err != nil || stats[0].Count != 1 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+	if _, err := pools["api"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}); err == nil {
+		t.Error("the API may drop readings")
 	}
 }
 
@@ -186,7 +201,7 @@ func TestNoComponentMayDoMore(t *testing.T) {
 		{"detect", `INSERT INTO alerts DEFAULT VALUES`},
 		{"storealert", `SELECT FROM customers`},
 		{"storealert", `UPDATE alerts SET acknowledged = true`},
-		{"storealert", `DELETE FROM incidents`},
+		{"storealert", `SELECT FROM incidents`},
 		{"api", `DELETE FROM maintenance_windows`},
 		{"train", `SELECT FROM customers`},
 		{"train", `INSERT INTO model_training_runs DEFAULT VALUES`},
@@ -216,10 +231,7 @@ func TestEveryTableHasGrants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unknown, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	unknown := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	if len(unknown) > 0 {
 		t.Errorf("the API may not read %s: add them to parts in grants.go", unknown)
 	}
@@ -230,9 +242,7 @@ func TestGrantRevokesWhatTheComponentDoesNotNeed(t *testing.T) {
 	db := open(t)
 	user := role(t, db.pool, "ingest")
 	db.sql(t, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+pgx.Identifier{user}.Sanitize(), nil)
-	if err := store.Grant(t.Context(), db.pool, map[string]string{"ingest": user}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Grant(t.Context(), db.pool, map[string]string{"ingest": user}))
 	_, err := as(t, db.pool, user).Exec(t.Context(), `SELECT FROM customers`)
 	if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != "42501" {
 		t.Errorf("still reads customers: %v", err)
@@ -261,9 +271,7 @@ func TestExtend(t *testing.T) {
 	for _, user := range users {
 		db.sql(t, "GRANT SELECT ON customers TO "+pgx.Identifier{user}.Sanitize(), nil)
 	}
-	if err := store.Extend(t.Context(), db.pool, users); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Extend(t.Context(), db.pool, users))
 	for part, user := range users {
 		if _, err := as(t, db.pool, user).Exec(t.Context(), `SELECT FROM customers`); err != nil {
 			t.Errorf("%s lost a right: %v", part, err)
@@ -289,9 +297,7 @@ func TestAnOrdinaryOwnerMigratesAndGrants(t *testing.T) {
 		"ALTER SCHEMA public OWNER TO pg_database_owner", // as PostgreSQL itself makes it
 		"GRANT USAGE ON SCHEMA public TO PUBLIC",
 	} {
-		if _, err := admin.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(admin.Exec(t.Context(), statement))(t)
 	}
 	t.Cleanup(func() { // before the role is dropped
 		if _, err := admin.Exec(context.WithoutCancel(t.Context()), "ALTER DATABASE "+database+" OWNER TO CURRENT_USER"); err != nil {
@@ -299,13 +305,9 @@ func TestAnOrdinaryOwnerMigratesAndGrants(t *testing.T) {
 		}
 	})
 	acting := as(t, admin, owner)
-	if err := store.Migrate(t.Context(), acting); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Grant(t.Context(), acting, map[string]string{"ingest": reader}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.New(as(t, admin, reader)).SensorStatuses(t.Context(), openNodes("n1")); err != nil {
+	must.Do(t, store.Migrate(t.Context(), acting))
+	must.Do(t, store.Grant(t.Context(), acting, map[string]string{"ingest": reader}))
+	if _, err := pgtest.NewStores(as(t, admin, reader)).SensorStatuses(t.Context(), openNodes("n1")); err != nil {
 		t.Error(err)
 	}
 }

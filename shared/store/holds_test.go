@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -11,18 +12,26 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // visible returns what a customer may see of the node n1.
 func (db fixture) visible(t *testing.T, customer int64) []reading.Span {
 	t.Helper()
-	node, err := db.VisibleNode(t.Context(), customer, "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(db.VisibleNode(t.Context(), customer, "n1"))(t)
 	return node.Visible
+}
+
+// openSpans returns those of the open channel.
+func (db fixture) openSpans(t *testing.T, customer int64) []reading.Span {
+	t.Helper()
+	return slices.DeleteFunc(db.visible(t, customer), func(s reading.Span) bool { return s.Channel != reading.Open })
 }
 
 // within reports a span of the open channel that does not begin and end between
@@ -43,28 +52,24 @@ func TestHoldBeginsWithItsClaim(t *testing.T) {
 	t0 := db.now(t)
 	db.claim(t, db.anna, db.annasRoom, "n1")
 	t1 := db.now(t)
-	spans := db.visible(t, db.anna)
+	spans := db.openSpans(t, db.anna)
 	if len(spans) != 1 {
 		t.Fatalf("Anna sees %v", spans)
 	}
 	within(t, spans[0], t0, t1, time.Time{}, time.Time{})
 
-	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 	t2 := db.now(t)
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	t3 := db.now(t)
-	if spans = db.visible(t, db.bruno); len(spans) != 1 {
+	if spans = db.openSpans(t, db.bruno); len(spans) != 1 {
 		t.Fatalf("Bruno sees %v", spans)
 	}
 	within(t, spans[0], t2, t3, time.Time{}, time.Time{})
-	if err := db.DeleteSensor(t.Context(), db.bruno, "n1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.DeleteSensor(t.Context(), db.bruno, "n1"))
 	t4 := db.now(t)
 	db.claim(t, db.anna, db.annasRoom, "n1")
-	if spans = db.visible(t, db.anna); len(spans) != 2 {
+	if spans = db.openSpans(t, db.anna); len(spans) != 2 {
 		t.Fatalf("Anna sees %v", spans)
 	}
 	within(t, spans[0], t0, t1, t1, t2)
@@ -75,13 +80,8 @@ func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.claim(t, db.anna, db.annasRoom, "n1")
-	deletion, err := db.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`); err != nil {
-		t.Fatal(err)
-	}
+	deletion := must.Get(db.pool.Begin(t.Context()))(t)
+	must.Get(deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`))(t)
 	defer func() { _ = deletion.Rollback(context.WithoutCancel(t.Context())) }()
 	db.sql(t, `INSERT INTO gateways (id, customer_id, name, code_hash, code_expires_at, public_key, enrolled_at)
 		VALUES ('gw-a', @bruno, 'g', sha256('a'), now(), sha256('a'), now() - interval '1 day')`, pgx.NamedArgs{"bruno": db.bruno})
@@ -93,9 +93,7 @@ func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
 		}
 	})
 	group.Wait()
-	if err := deletion.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, deletion.Commit(t.Context()))
 	spans := db.visible(t, db.bruno)
 	if len(spans) != 1 || spans[0].Channel != reading.Channel(db.bruno) {
 		t.Errorf("Bruno sees %v", spans)
@@ -109,25 +107,23 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	db.claim(t, db.anna, db.annasRoom, "n1")
 	_, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
 	mustFail(t, "without a gateway", err, store.ErrSensorExists)
-	gateway := db.enrolled(t, db.bruno)
+	db.enrolled(t, db.bruno)
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	spans := db.visible(t, db.bruno)
-	if len(spans) != 1 || spans[0].Channel != reading.Channel(db.bruno) || !spans[0].Until.IsZero() || spans[0].From.After(*gateway.EnrolledAt) {
+	if len(spans) != 1 || spans[0].Channel != reading.Channel(db.bruno) || !spans[0].Until.IsZero() || !spans[0].From.IsZero() {
 		t.Errorf("Bruno sees %v", spans)
 	}
 	_, err = db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
 	mustFail(t, "his own again", err, store.ErrSensorExists)
-	if hers := db.visible(t, db.anna); len(hers) != 1 || hers[0].Channel != reading.Open {
+	if hers := db.openSpans(t, db.anna); len(hers) != 1 || hers[0].Channel != reading.Open {
 		t.Errorf("Anna sees %v", hers)
 	}
 	// What happens to his says nothing about hers.
-	if err := db.DeleteSensor(t.Context(), db.bruno, "n1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.DeleteSensor(t.Context(), db.bruno, "n1"))
 	nodes := []reading.Node{{ID: "n1"}, {Channel: reading.Channel(db.bruno), ID: "n1"}, {Channel: reading.Channel(db.anna), ID: "n1"}}
 	got, err := db.SensorStatuses(t.Context(), nodes)
-	annas := store.SensorStatus{Owned: true, CustomerID: db.anna, RoomID: db.annasRoom, Budget: 1, Versions: map[int64]int64{1: 1, 2: 1}} // of her two thresholds
-	want := map[reading.Node]store.SensorStatus{nodes[0]: annas, nodes[1]: {Deleted: true}, nodes[2]: annas}
+	annas := pipeline.SensorStatus{Owned: true, CustomerID: db.anna, RoomID: db.annasRoom, Budget: 1}
+	want := map[reading.Node]pipeline.SensorStatus{nodes[0]: annas, nodes[1]: {Deleted: true}, nodes[2]: annas}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("statuses, %v (-want +got):\n%s", err, diff)
 	}
@@ -135,72 +131,6 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	if diff := cmp.Diff(spans, db.visible(t, db.bruno)); diff != "" {
 		t.Errorf("after deletion and creation (-want +got):\n%s", diff)
-	}
-}
-
-// age makes holds older.
-func (db fixture) age(t *testing.T, days int) {
-	t.Helper()
-	db.sql(t, `UPDATE sensors SET claimed_at = claimed_at - @days * interval '1 day', readable_from = readable_from - @days * interval '1 day'`,
-		pgx.NamedArgs{"days": days})
-	db.sql(t, `UPDATE node_state SET held_since = held_since - @days * interval '1 day', timestamp = timestamp - @days * interval '1 day'`,
-		pgx.NamedArgs{"days": days})
-}
-
-// TestHoldLapses shows contract 4.9.
-func TestHoldLapses(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		reported, enrolled bool
-		days               int
-		want               error
-	}{
-		"never a reading, a month":                    {days: 31},
-		"never a reading, less":                       {days: 29, want: store.ErrSensorExists},
-		"silent for a month":                          {reported: true, days: 31, want: store.ErrSensorExists},
-		"silent for a month, of an enrolled customer": {reported: true, enrolled: true, days: 31},
-		"silent for less, of an enrolled customer":    {reported: true, enrolled: true, days: 29, want: store.ErrSensorExists},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := open(t)
-			db.claim(t, db.anna, db.annasRoom, "n1")
-			if c.enrolled {
-				db.enrolled(t, db.anna)
-			}
-			if c.reported {
-				if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			db.age(t, c.days)
-			before := db.now(t)
-			_, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
-			mustFail(t, "created by another", err, c.want)
-			if c.want != nil {
-				return
-			}
-			his := db.visible(t, db.bruno)
-			if len(his) != 1 {
-				t.Fatalf("Bruno sees %v", his)
-			}
-			within(t, his[0], before, db.now(t), time.Time{}, time.Time{})
-			// Hers is no hold any more, and keeps its time.
-			var hers reading.Span
-			for _, span := range db.visible(t, db.anna) {
-				if span.Channel == reading.Open {
-					hers = span
-				}
-			}
-			within(t, hers, before.AddDate(0, 0, -c.days-1), before, before, db.now(t))
-			if his[0].From.Before(hers.Until) {
-				t.Errorf("his begins at %v, hers ends at %v", his[0].From, hers.Until)
-			}
-			// Nobody deleted it.
-			if got := db.n1(t); !got.Owned || got.Deleted {
-				t.Errorf("status %+v", got)
-			}
-		})
 	}
 }
 
@@ -215,22 +145,16 @@ func TestHoldsWithoutAReadingAreLimited(t *testing.T) {
 		return err
 	}
 	for i := range 3 {
-		if err := create(strconv.Itoa(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, create(strconv.Itoa(i)))
 	}
 	mustFail(t, "one more", create("3"), store.ErrTooManyUnreported)
-	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "0", MessageID: "m", Time: db.now(t)}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "0", MessageID: "m", Time: db.now(t)}}}))
 	if err := create("3"); err != nil {
 		t.Errorf("after a reading of one: %v", err)
 	}
 	mustFail(t, "one more again", create("4"), store.ErrTooManyUnreported)
 	db.enrolled(t, db.anna)
-	if err := create("n1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, create("n1"))
 	if spans := db.visible(t, db.anna); len(spans) != 1 || spans[0].Channel != reading.Channel(db.anna) {
 		t.Errorf("beyond the limit an enrolled customer sees %v", spans)
 	}
@@ -242,21 +166,19 @@ func TestNewHoldBeginsEmpty(t *testing.T) {
 	db := open(t)
 	report := func(message string, at time.Time) {
 		t.Helper()
-		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: message, Time: at, Temperature: 20, Humidity: 40}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: message, Time: at, Temperature: 20, Humidity: 40}}}))
 	}
 	newest := func() string {
 		t.Helper()
-		rows := db.states(t)
-		if len(rows) != 1 || rows[0].MessageID == nil {
-			return ""
-		}
-		return *rows[0].MessageID
+		found := must.Get(db.NewestReadings(t.Context(), []readings.NodeRef{{ID: "n1", Visible: db.visible(t, db.anna)}}))(t)
+		return found["n1"].MessageID
 	}
 	before := db.now(t)
 	report("nobody's", before)
 	db.claim(t, db.anna, db.annasRoom, "n1")
+	if rows := db.states(t); len(rows) != 1 || rows[0].MessageID != nil {
+		t.Errorf("its row is %+v", rows)
+	}
 	if got := newest(); got != "" {
 		t.Errorf("it begins with %q", got)
 	}
@@ -277,33 +199,34 @@ func TestAlertBelongsToTheHolderAtItsTime(t *testing.T) {
 	db.claim(t, db.anna, db.annasRoom, "n1")
 	hers := db.now(t)
 	db.enrolled(t, db.anna)
-	db.age(t, 0)
-	db.sql(t, `UPDATE sensors SET holds_open = false`, nil) // her hold ends, as it does when it lapses
-	db.sql(t, `INSERT INTO sensor_tombstones (node_id, customer_id, held_from, lapsed) SELECT node_id, customer_id, readable_from, true FROM sensors`, nil)
+	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil { // her hold ends
+		t.Fatal(err)
+	}
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
+	db.claim(t, db.anna, db.annasRoom, "n1") // signed: he holds the id
 	his := db.now(t)
 	at := func(channel reading.Channel, message string, when time.Time) alert.Event {
 		return alert.Exceeded(reading.Reading{Channel: channel, NodeID: "n1", MessageID: message, Time: when, Temperature: 60, Humidity: 40}, alert.Defaults())[0]
 	}
 	for _, c := range []struct {
 		event alert.Event
-		want  store.AlertOutcome
+		want  incidents.AlertOutcome
 	}{
-		{at(reading.Open, "late", hers), store.AlertStored},
-		{at(reading.Open, "live", his), store.AlertStored},
-		{at(reading.Open, "live", his), store.AlertDuplicate},
-		{at(reading.Channel(db.anna), "live", his), store.AlertStored}, // another node
-		{at(reading.Channel(db.bruno), "live", his), store.AlertStored},
-		{at(reading.Open, "before anybody's", hers.Add(-time.Hour)), store.AlertIgnored},
-		{at(reading.Open, "live", his.Add(time.Minute)), store.AlertDuplicate}, // a copy, by another gateway
-		{at(reading.Open, "live", his.Add(11*time.Minute)), store.AlertStored}, // the node has counted on
+		{at(reading.Open, "late", hers), incidents.AlertStored},
+		{at(reading.Open, "live", his), incidents.AlertStored},
+		{at(reading.Open, "live", his), incidents.AlertDuplicate},
+		{at(reading.Channel(db.anna), "live", his), incidents.AlertStored}, // another node
+		{at(reading.Channel(db.bruno), "live", his), incidents.AlertStored},
+		{at(reading.Open, "before anybody's", hers.Add(-time.Hour)), incidents.AlertIgnored},
+		{at(reading.Open, "live", his.Add(time.Minute)), incidents.AlertDuplicate}, // a copy, by another gateway
+		{at(reading.Open, "live", his.Add(11*time.Minute)), incidents.AlertStored}, // the node has counted on
 	} {
 		if got, err := db.InsertAlert(t.Context(), c.event); err != nil || got != c.want {
 			t.Errorf("%s in channel %d at %v: %v, %v, want %v", c.event.MessageID, c.event.Channel, c.event.Time, got, err, c.want)
 		}
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 3} {
-		if all, err := db.AlertHistory(t.Context(), customer, store.AlertQuery{Limit: 10}); err != nil || len(all) != want {
+		if all, err := db.AlertHistory(t.Context(), customer, incidents.AlertQuery{Limit: 10}); err != nil || len(all) != want {
 			t.Errorf("customer %d sees %+v, %v", customer, all, err)
 		}
 	}
@@ -325,7 +248,7 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 		db.detect(t, n, false)
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 1} { // she holds the open channel
-		listed, err := db.Predictions(t.Context(), customer, store.PredictionFilter{Limit: 10})
+		listed, err := db.Predictions(t.Context(), customer, learning.PredictionFilter{Limit: 10})
 		if err != nil || len(listed) != want {
 			t.Errorf("customer %d sees %+v, %v", customer, listed, err)
 		}
@@ -334,16 +257,13 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 			t.Errorf("customer %d has %+v, %v", customer, stats, err)
 		}
 	}
-	his, err := db.Predictions(t.Context(), db.bruno, store.PredictionFilter{Limit: 10})
+	his, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Limit: 10})
 	if err != nil || len(his) != 1 {
 		t.Fatal(his, err)
 	}
-	_, err = db.ValidatePrediction(t.Context(), db.anna, his[0].ID, store.FeedbackOK)
+	_, err = db.ValidatePrediction(t.Context(), db.anna, his[0].ID, learning.FeedbackOK)
 	mustFail(t, "another's", err, store.ErrNoPrediction)
-	recorded, err := db.RecordPrediction(t.Context(), db.bruno, store.NewPrediction{SensorID: "n1", Time: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	recorded := must.Get(db.RecordPrediction(t.Context(), db.bruno, learning.NewPrediction{SensorID: "n1", Time: now}))(t)
 	_, err = db.Prediction(t.Context(), db.anna, recorded.ID)
 	mustFail(t, "another's of another model", err, store.ErrNoPrediction)
 }

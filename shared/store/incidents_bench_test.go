@@ -11,8 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // roundTrips counts the queries and batches that a pool sends.
@@ -34,35 +36,50 @@ func (*roundTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDa
 // BenchmarkJudge judges readings of a node whose rules remember something, and says
 // how often the database is asked for each, begin and commit included.
 func BenchmarkJudge(b *testing.B) {
-	config, err := pgxpool.ParseConfig(pgtest.URL(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	config := must.Get(pgxpool.ParseConfig(pgtest.URL(b)))(b)
 	var trips roundTrips
 	config.ConnConfig.Tracer = &trips
-	pool, err := pgxpool.NewWithConfig(b.Context(), config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	pool := must.Get(pgxpool.NewWithConfig(b.Context(), config))(b)
 	b.Cleanup(pool.Close)
-	db := fixture{Store: store.New(pool), pool: pool}
+	db := fixture{Stores: pgtest.NewStores(pool), pool: pool}
 	db.anna = db.customer(b, "anna12")
 	db.annasRoom = db.room(b, db.anna)
-	if _, err := db.CreateSensor(b.Context(), db.anna, sensorOf("n1", db.annasRoom)); err != nil {
-		b.Fatal(err)
-	}
-	if _, err := pool.Exec(b.Context(), `UPDATE sensors SET readable_from = NULL`); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(db.CreateSensor(b.Context(), db.anna, sensorOf("n1", db.annasRoom)))(b)
+	must.Get(pool.Exec(b.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(b)
 	trips.Store(0)
 	judgements := 0
 	for b.Loop() {
 		judgements++
-		if err := db.Judge(b.Context(), judged("n1", judgements*30, 51)); err != nil {
-			b.Fatal(err)
-		}
+		before := incident.Point{Time: instant().Add(time.Duration(judgements-1) * 30 * time.Second), Temperature: 51, Humidity: 40}
+		must.Do(b, db.Judge(b.Context(), judged("n1", judgements*30, 51, before)))
 	}
 	b.ReportMetric(float64(trips.Load())/float64(judgements), "round-trips/op")
+}
+
+// BenchmarkJudgeBacklog judges what a node measured in an outage of twelve hours and sends
+// when it is over, behind a live reading: within its limits, and hot throughout.
+func BenchmarkJudgeBacklog(b *testing.B) {
+	const hours = 12
+	for name, temperature := range map[string]float64{"quiet": 20, "hot": 51} {
+		b.Run(name, func(b *testing.B) {
+			db := open(b)
+			must.Get(db.CreateSensor(b.Context(), db.anna, sensorOf("n1", db.annasRoom)))(b)
+			must.Get(db.pool.Exec(b.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(b)
+			end := hours * 3600
+			live := judged("n1", end, temperature)
+			must.Do(b, db.UpdateNodeStates(b.Context(), []pipeline.NodeReading{{Reading: live.Reading}}))
+			second := 0
+			for _, j := range []incidents.Judged{judged("n1", 0, temperature), live} {
+				must.Do(b, db.Judge(b.Context(), j))
+			}
+			for b.Loop() {
+				second = (second + 30) % end
+				late := judged("n1", second, temperature)
+				late.Arrived = live.Arrived
+				must.Do(b, db.Judge(b.Context(), late))
+			}
+		})
+	}
 }
 
 // BenchmarkIncidentsPage reads what a page of 2,000 sensors shows: 200 open incidents
@@ -70,8 +87,8 @@ func BenchmarkJudge(b *testing.B) {
 func BenchmarkIncidentsPage(b *testing.B) {
 	db := open(b)
 	for _, statement := range []string{
-		`INSERT INTO sensors (node_id, customer_id, room_id, name, type, holds_open)
-		SELECT 'n' || i, @anna, @room, 'Rack', 'T', false FROM generate_series(0, 1999) AS i`,
+		`INSERT INTO sensors (node_id, customer_id, room_id, name, type, signed_from)
+		SELECT 'n' || i, @anna, @room, 'Rack', 'T', '-infinity' FROM generate_series(0, 1999) AS i`,
 		`INSERT INTO node_state (channel, node_id, message_id, timestamp, temperature, humidity, gateway_id, usual_interval_s)
 		SELECT @anna, 'n' || i, 'm', @now::timestamptz - make_interval(mins => i / 100), 22, 40, 'gw-' || i % 20, 30 FROM generate_series(0, 1999) AS i`,
 		`INSERT INTO incidents (customer_id, kind, channel, node_id, room_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time,
@@ -83,15 +100,11 @@ func BenchmarkIncidentsPage(b *testing.B) {
 		SELECT @anna, @anna, 'n' || i % 2000, 'temperature', 'High', @now::timestamptz - make_interval(secs => i), i::text, 55, 50 FROM generate_series(0, 99999) AS i`,
 	} {
 		args := pgx.NamedArgs{"anna": db.anna, "room": db.annasRoom, "now": instant()}
-		if _, err := db.pool.Exec(b.Context(), statement, args); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(db.pool.Exec(b.Context(), statement, args))(b)
 	}
-	if _, err := db.pool.Exec(b.Context(), `ANALYZE`); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(db.pool.Exec(b.Context(), `ANALYZE`))(b)
 	for b.Loop() {
-		found, err := db.Incidents(b.Context(), db.anna, store.IncidentQuery{State: store.IncidentsOpen, Limit: 500})
+		found, err := db.Incidents(b.Context(), db.anna, incidents.IncidentQuery{State: incidents.IncidentsOpen, Limit: 500})
 		if err != nil || len(found) != 200 {
 			b.Fatal(len(found), err)
 		}
@@ -99,9 +112,7 @@ func BenchmarkIncidentsPage(b *testing.B) {
 		if err != nil || len(silent) != 1500 {
 			b.Fatal(len(silent), err)
 		}
-		if _, err := db.MaintenanceWindows(b.Context(), db.anna, instant().Add(-time.Hour)); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(db.MaintenanceWindows(b.Context(), db.anna, instant().Add(-time.Hour)))(b)
 	}
 }
 

@@ -8,18 +8,17 @@ import (
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/maintenance"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 func TestMaintenanceWindows(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	window := store.Maintenance{
+	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
+	window := incidents.Maintenance{
 		Window: maintenance.Window{
 			Start: time.Date(2020, 1, 4, 22, 0, 0, 0, berlin), Duration: 24 * time.Hour,
 			Weekdays: []time.Weekday{0, 1, 2, 3, 4, 5, 6}, Until: time.Date(2099, 1, 1, 0, 0, 0, 0, berlin),
@@ -36,7 +35,7 @@ func TestMaintenanceWindows(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	listed, err := db.MaintenanceWindows(t.Context(), db.anna, time.Time{})
-	if diff := cmp.Diff([]store.Maintenance{created}, listed, same); diff != "" || err != nil {
+	if diff := cmp.Diff([]incidents.Maintenance{created}, listed, same); diff != "" || err != nil {
 		t.Errorf("%v (-created +listed):\n%s", err, diff)
 	}
 	before := created.StandsFrom.Add(-time.Second)
@@ -72,9 +71,7 @@ func TestMaintenanceWindows(t *testing.T) {
 	_, err = db.UpdateMaintenance(t.Context(), db.bruno, window)
 	mustFail(t, "update another's", err, store.ErrNoMaintenance)
 	mustFail(t, "delete another's", db.DeleteMaintenance(t.Context(), db.bruno, created.ID), store.ErrNoMaintenance)
-	if err := db.DeleteMaintenance(t.Context(), db.anna, created.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.DeleteMaintenance(t.Context(), db.anna, created.ID))
 	mustFail(t, "delete again", db.DeleteMaintenance(t.Context(), db.anna, created.ID), store.ErrNoMaintenance)
 	_, err = db.MaintenanceWindow(t.Context(), db.anna, created.ID)
 	mustFail(t, "read a deleted one", err, store.ErrNoMaintenance)
@@ -93,7 +90,7 @@ func TestMaintenanceWindows(t *testing.T) {
 func TestWindowOfAnUnknownZone(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	created, err := db.CreateMaintenance(t.Context(), db.anna, store.Maintenance{
+	created, err := db.CreateMaintenance(t.Context(), db.anna, incidents.Maintenance{
 		Window: maintenance.Window{Start: instant(), Duration: time.Hour}, CreatedBy: "anna12",
 	})
 	if err != nil {

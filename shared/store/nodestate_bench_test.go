@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // BenchmarkNodeStates keeps the readings of a thousand nodes, each every 30 seconds, as
@@ -20,15 +21,11 @@ func BenchmarkNodeStates(b *testing.B) {
 	const nodes, perBatch = 1000, 250
 	db := open(b)
 	ask := func(sql string) (value float64) {
-		if err := db.pool.QueryRow(b.Context(), sql).Scan(&value); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, db.pool.QueryRow(b.Context(), sql).Scan(&value))
 		return value
 	}
 	execute := func(sql string) {
-		if _, err := db.pool.Exec(b.Context(), sql); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(db.pool.Exec(b.Context(), sql))(b)
 	}
 	execute(`CHECKPOINT`)
 	before := ask(`SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::float8`)
@@ -37,7 +34,7 @@ func BenchmarkNodeStates(b *testing.B) {
 		for range 120 {
 			at = at.Add(30 * time.Second)
 			for first := 0; first < nodes; first += perBatch {
-				batch := make([]store.NodeReading, perBatch)
+				batch := make([]pipeline.NodeReading, perBatch)
 				for i := range batch {
 					batch[i].Reading = reading.Reading{
 						NodeID: fmt.Sprintf("esp32-%06x", first+i), MessageID: fmt.Sprintf("%08x", kept),
@@ -45,9 +42,7 @@ func BenchmarkNodeStates(b *testing.B) {
 					}
 					kept++
 				}
-				if err := db.UpdateNodeStates(b.Context(), batch); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, db.UpdateNodeStates(b.Context(), batch))
 			}
 			if at.Minute()%10 == 0 && at.Second() == 0 {
 				execute(`VACUUM node_state, node_slots`)

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,9 +14,11 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 type stateRow struct {
@@ -27,15 +30,8 @@ type stateRow struct {
 
 func (db fixture) states(t *testing.T) []stateRow {
 	t.Helper()
-	rows, err := db.pool.Query(t.Context(), `SELECT channel, node_id, message_id, temperature FROM node_state ORDER BY channel, node_id`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[stateRow])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	rows := must.Get(db.pool.Query(t.Context(), `SELECT channel, node_id, message_id, temperature FROM node_state ORDER BY channel, node_id`))(t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[stateRow]))(t)
 }
 
 // TestNodeStateIsTheNewestReadingInAnyOrder delivers the readings of one node id in
@@ -44,10 +40,10 @@ func (db fixture) states(t *testing.T) []stateRow {
 func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	var all []store.NodeReading
+	var all []pipeline.NodeReading
 	for i := range 300 {
 		for channel := range reading.Channel(3) {
-			all = append(all, store.NodeReading{Reading: reading.Reading{
+			all = append(all, pipeline.NodeReading{Reading: reading.Reading{
 				Channel: channel, NodeID: fmt.Sprint("n", i%2), MessageID: fmt.Sprintf("m%03d", i/4),
 				Time: instant().Add(time.Duration(i/2) * time.Minute), Temperature: float64(i%100) + float64(channel)/4, Humidity: 40,
 			}})
@@ -57,7 +53,7 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 	all = append(all, all[:400]...)
 	var group sync.WaitGroup
 	for writer := range 4 {
-		mine := append([]store.NodeReading(nil), all...)
+		mine := append([]pipeline.NodeReading(nil), all...)
 		chance.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
 		group.Go(func() {
 			for len(mine) > 0 {
@@ -91,14 +87,10 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 		t.Helper()
 		at = at.Add(after)
 		for range 2 { // again changes nothing
-			if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "n", MessageID: message, Time: at}}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n", MessageID: message, Time: at}}}))
 		}
 		var usual *float64
-		if err := db.pool.QueryRow(t.Context(), `SELECT usual_interval_s FROM node_state`).Scan(&usual); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.pool.QueryRow(t.Context(), `SELECT usual_interval_s FROM node_state`).Scan(&usual))
 		if usual == nil {
 			return 0
 		}
@@ -142,10 +134,7 @@ func (db fixture) slots(t *testing.T, channel int64) []slotRow {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[slotRow])
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[slotRow]))(t)
 	for i := range found {
 		found[i].Starts, found[i].LastAt = found[i].Starts.UTC(), found[i].LastAt.UTC()
 	}
@@ -158,7 +147,7 @@ func (db fixture) slots(t *testing.T, channel int64) []slotRow {
 func TestNodeSlotsAreTheLastDayInAnyOrder(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	var all []store.NodeReading
+	var all []pipeline.NodeReading
 	want := map[reading.Channel]map[int16]slotRow{0: {}, 1: {}}
 	for i := range 600 {
 		for channel := range reading.Channel(2) {
@@ -167,7 +156,7 @@ func TestNodeSlotsAreTheLastDayInAnyOrder(t *testing.T) {
 				Channel: channel, NodeID: "n", MessageID: fmt.Sprint("m", i), Time: at,
 				Temperature: float64(i*7%50) + float64(channel)/4, Humidity: float64(i * 3 % 100),
 			}
-			all = append(all, store.NodeReading{Reading: r})
+			all = append(all, pipeline.NodeReading{Reading: r})
 			starts := at.Truncate(10 * time.Minute)
 			slot := int16(starts.Sub(starts.Truncate(24*time.Hour)) / (10 * time.Minute))
 			now, ok := want[channel][slot]
@@ -212,13 +201,11 @@ func TestNodeSlotsAreTheLastDayInAnyOrder(t *testing.T) {
 func TestLateReadingLeavesTheSlotOfANewerDay(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	at := time.Date(2026, 11, 20, 23, 59, 59, 0, time.UTC) // of the last slot
+	at := time.Date(2026, 3, 20, 23, 59, 59, 0, time.UTC) // of the last slot
 	keep := func(at time.Time, temperature float64) {
 		t.Helper()
 		r := reading.Reading{NodeID: "n", MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
-		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 	}
 	want := func(starts time.Time, low, high, last float64) {
 		t.Helper()
@@ -242,12 +229,10 @@ func TestLateReadingLeavesTheSlotOfANewerDay(t *testing.T) {
 func TestSlotsOfAHoldBeginEmpty(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	before := store.NodeReading{Reading: reading.Reading{NodeID: "n", MessageID: "m", Time: time.Now().Add(-time.Minute), Temperature: 20}}
-	keep := func(r store.NodeReading) {
+	before := pipeline.NodeReading{Reading: reading.Reading{NodeID: "n", MessageID: "m", Time: time.Now().Add(-time.Minute), Temperature: 20}}
+	keep := func(r pipeline.NodeReading) {
 		t.Helper()
-		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{r}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{r}))
 	}
 	keep(before)
 	if got := db.slots(t, 0); len(got) != 1 {
@@ -266,59 +251,37 @@ func TestSlotsOfAHoldBeginEmpty(t *testing.T) {
 	}
 }
 
-// TestNewestReadingsAreWithinTheSpans: the state of a node answers for the spans that it
-// knows, and names the others. Contract 4.8.
+// TestNewestReadingsAreWithinTheSpans: contract 4.8.
 func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 	t.Parallel()
 	t0 := instant()
 	at := func(hours int) time.Time { return t0.Add(time.Duration(hours) * time.Hour) }
 	for name, c := range map[string]struct {
-		kept    map[reading.Channel]int // hours of the newest readings
-		since   *int                    // hours, of the open channel
-		spans   []reading.Span
-		want    int // 0 for none
-		unknown []reading.Span
+		stored map[reading.Channel]int // hours of the newest readings
+		spans  []reading.Span
+		want   int // 0 for none
 	}{
-		"no row":                       {spans: []reading.Span{{}}, unknown: []reading.Span{{}}},
-		"nothing visible":              {kept: map[reading.Channel]int{0: 5}},
-		"within":                       {kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{From: at(5)}}, want: 5},
-		"before the hold":              {kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{From: at(6)}}},
-		"after a hold that has ended":  {kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(5)}}, unknown: []reading.Span{{Until: at(5)}}},
-		"another's channel":            {kept: map[reading.Channel]int{1: 5}, spans: []reading.Span{{}}, unknown: []reading.Span{{}}},
-		"a hold that begins empty":     {since: new(3), spans: []reading.Span{{From: at(3)}}},
-		"older than an empty hold":     {since: new(3), spans: []reading.Span{{From: at(2)}}, unknown: []reading.Span{{From: at(2)}}},
-		"a former hold, empty again":   {since: new(3), spans: []reading.Span{{Until: at(2)}, {From: at(3)}}, unknown: []reading.Span{{Until: at(2)}}},
-		"a former hold, newer reading": {kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(2)}, {From: at(3)}}, want: 5},
-		"the newest of two channels": {
-			kept: map[reading.Channel]int{0: 5, 7: 6}, spans: []reading.Span{{}, {Channel: 7}}, want: 6,
-		},
-		"one channel of two": {
-			kept: map[reading.Channel]int{0: 5}, spans: []reading.Span{{}, {Channel: 7}}, want: 5, unknown: []reading.Span{{Channel: 7}},
-		},
+		"no row":                         {spans: []reading.Span{{}}},
+		"nothing visible":                {stored: map[reading.Channel]int{0: 5}},
+		"within":                         {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{From: at(5)}}, want: 5},
+		"before the hold":                {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{From: at(6)}}},
+		"within a hold that has ended":   {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(6)}}, want: 5},
+		"after a hold that has ended":    {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(5)}}},
+		"another's channel":              {stored: map[reading.Channel]int{1: 5}, spans: []reading.Span{{}}},
+		"a former hold, empty again":     {spans: []reading.Span{{Until: at(2)}, {From: at(3)}}},
+		"a former hold, newer reading":   {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(2)}, {From: at(3)}}, want: 5},
+		"a signed sensor, newer reading": {stored: map[reading.Channel]int{0: 9, 7: 6}, spans: []reading.Span{{Until: at(5)}, {Channel: 7}}, want: 6},
+		"the newest of two channels":     {stored: map[reading.Channel]int{0: 5, 7: 6}, spans: []reading.Span{{}, {Channel: 7}}, want: 6},
+		"one channel of two":             {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{}, {Channel: 7}}, want: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := open(t)
-			for channel, hours := range c.kept {
+			for channel, hours := range c.stored {
 				r := reading.Reading{Channel: channel, NodeID: "n", MessageID: "m", Time: at(hours), Temperature: float64(hours)}
-				if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r}}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 			}
-			if c.since != nil {
-				db.sql(t, `INSERT INTO node_state (channel, node_id, held_since) VALUES (0, 'n', @since)`, pgx.NamedArgs{"since": at(*c.since)})
-			}
-			newest, unknown, err := db.NewestReadings(t.Context(), []readings.NodeRef{{ID: "n", Visible: c.spans}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var want []readings.NodeRef
-			if c.unknown != nil {
-				want = []readings.NodeRef{{ID: "n", Visible: c.unknown}}
-			}
-			if diff := gocmp.Diff(want, unknown); diff != "" {
-				t.Errorf("unknown (-want +got):\n%s", diff)
-			}
+			newest := must.Get(db.NewestReadings(t.Context(), []readings.NodeRef{{ID: "n", Visible: c.spans}}))(t)
 			if r, ok := newest["n"]; ok != (c.want != 0) || ok && (!r.Time.Equal(at(c.want)) || r.Temperature != float64(c.want)) {
 				t.Errorf("newest %+v", newest)
 			}
@@ -326,44 +289,119 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 	}
 }
 
-// TestFilledStateIsKnown: what history has told of a node is known from then on, that
-// there is nothing too, and never replaces what ingest has kept or another holds.
-func TestFilledStateIsKnown(t *testing.T) {
+// TestRowAheadOfTheClockIsPassedOver: while the clock was wrong, readings were stored with
+// times that lie ahead. Once it is right, the next reading is the newest.
+func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	old := reading.Reading{NodeID: "old", MessageID: "m", Time: instant(), Temperature: 20}
-	newer := old
-	newer.Time, newer.Temperature, newer.NodeID = instant().Add(time.Minute), 30, "newer"
-	db.claim(t, db.anna, db.annasRoom, "claimed")
-	db.sql(t, `INSERT INTO node_state (channel, node_id) VALUES (0, 'locked')`, pgx.NamedArgs{})
-	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: newer}}); err != nil {
-		t.Fatal(err)
+	db.sensor(t, db.anna, db.annasRoom, "n")
+	now := db.now(t)
+	keep := func(at time.Time, temperature float64) {
+		t.Helper()
+		r := reading.Reading{NodeID: "n", MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 	}
-	span := func(id string) readings.NodeRef { return readings.NodeRef{ID: id, Visible: []reading.Span{{}}} }
-	nodes := []readings.NodeRef{span("old"), span("newer"), span("none"), span("locked"), span("claimed")}
-	if _, unknown, err := db.NewestReadings(t.Context(), nodes); err != nil || len(unknown) != 4 {
-		t.Fatalf("unknown before: %v, %v", unknown, err)
+	newest := func() float64 {
+		t.Helper()
+		live, err := db.LiveSensors(t.Context(), db.anna)
+		if err != nil || len(live) != 1 {
+			t.Fatal(live, err)
+		}
+		found := must.Get(db.NewestReadings(t.Context(), []readings.NodeRef{{ID: "n", Visible: []reading.Span{{}}}}))(t)
+		if live[0].Temperature == nil {
+			return 0
+		}
+		if *live[0].Temperature != found["n"].Temperature {
+			t.Errorf("the overview shows %v, the newest reading is %v", *live[0].Temperature, found["n"].Temperature)
+		}
+		return *live[0].Temperature
 	}
-	late, claimed := old, old
-	late.NodeID, claimed.NodeID = "newer", "claimed"
-	for range 2 {
-		if err := db.FillNodeStates(t.Context(), []reading.Reading{old, late, claimed}, nodes[1:]); err != nil {
+	keep(now.Add(-time.Hour), 20)
+	// The clock was a year ahead.
+	db.sql(t, `UPDATE node_state SET timestamp = timestamp + interval '1 year', temperature = 25`, nil)
+	db.sql(t, `UPDATE node_slots SET starts = starts + interval '1 year', last_at = last_at + interval '1 year'`, nil)
+	if got := newest(); got != 0 {
+		t.Errorf("a reading of next year is shown: %v", got)
+	}
+	keep(now.Add(-time.Hour), 60)
+	if got := newest(); got != 60 {
+		t.Errorf("newest is %v", got)
+	}
+	keep(now.Add(time.Hour), 21) // delivered again
+	if got := newest(); got != 60 {
+		t.Errorf("newest is %v after a reading that lies ahead", got)
+	}
+	if slots := db.slots(t, 0); len(slots) != 1 || slots[0].LastTemperature != 60 || slots[0].Starts.After(now) {
+		t.Errorf("slots %+v", slots)
+	}
+}
+
+// TestDeadNodeIsShownAndSilentAfterTheClockWasAhead: a node at 60 °C sends its last reading
+// while the clock is a year ahead. Once the clock is right, its last reading from before is
+// shown, and the node becomes silent. A sensor that was created meanwhile is shown, too.
+func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "hot")
+	db.sensor(t, db.bruno, db.brunosRoom, "new")
+	// The hold began before the reading.
+	db.sql(t, `UPDATE open_holds SET held_from = held_from - interval '1 day' WHERE node_id = 'hot'`, nil)
+	now := reading.TruncateTime(db.now(t)).Add(-30 * time.Minute)
+	table := pgreadings.New(db.pool, nil, time.Now)
+	ingest := func(node string, at time.Time, temperature float64) {
+		t.Helper()
+		r := reading.Reading{NodeID: node, MessageID: fmt.Sprint(temperature), Time: at, Temperature: temperature, Humidity: 40}
+		must.Do(t, errors.Join(db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}), table.Append(t.Context(), []reading.Reading{r})))
+	}
+	shown := func(customer int64) string {
+		t.Helper()
+		live, err := db.LiveSensors(t.Context(), customer)
+		if err != nil || len(live) != 1 {
+			t.Fatal(live, err)
+		}
+		if live[0].Temperature == nil {
+			return "nothing"
+		}
+		return fmt.Sprint(*live[0].Temperature, " ", live[0].Timestamp.UTC())
+	}
+	silent := func(at time.Time) int {
+		t.Helper()
+		found, _, err := db.Silences(t.Context(), db.anna, at)
+		if err != nil {
 			t.Fatal(err)
 		}
-		newest, unknown, err := db.NewestReadings(t.Context(), nodes)
-		if err != nil || len(unknown) != 1 || unknown[0].ID != "claimed" {
-			t.Errorf("unknown: %v, %v", unknown, err)
-		}
-		if len(newest) != 2 || newest["old"] != old || newest["newer"] != newer {
-			t.Errorf("newest %+v", newest)
-		}
+		return len(found)
 	}
-	// Ingest goes on from there.
-	newer.NodeID = "none"
-	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: newer}}); err != nil {
-		t.Fatal(err)
+	probe := func(at time.Time) {
+		t.Helper()
+		must.Do(t, db.KeepProbe(t.Context(), at, at))
 	}
-	if newest, _, err := db.NewestReadings(t.Context(), nodes); err != nil || newest["none"] != newer {
-		t.Errorf("newest %+v, %v", newest, err)
+	last := now.Add(-20 * time.Minute)
+	ingest("hot", last.Add(-time.Minute), 59)
+	ingest("hot", last, 60)
+	probe(now.Add(-time.Minute))
+	// The clock is a year ahead. That of the test's database is not, so the rows are moved.
+	ahead := reading.Reading{NodeID: "hot", MessageID: "61", Time: now.AddDate(1, 0, 0), Temperature: 61, Humidity: 40}
+	must.Do(t, table.Append(t.Context(), []reading.Reading{ahead}))
+	db.sql(t, `UPDATE node_state SET message_id = '61', timestamp = timestamp + interval '1 year', temperature = 61 WHERE node_id = 'hot'`, nil)
+	db.sql(t, `UPDATE probe SET published_at = published_at + interval '1 year', received_at = received_at + interval '1 year', late_at = now() + interval '1 year'`, nil)
+	db.sql(t, `UPDATE open_holds SET held_from = held_from + interval '1 year' WHERE node_id = 'new'`, nil)
+
+	probe(now) // the clock is right again
+	if want := fmt.Sprint("60 ", last.UTC()); shown(db.anna) != want {
+		t.Errorf("of the dead node is shown %s, want %s", shown(db.anna), want)
+	}
+	if n := silent(now); n != 0 {
+		t.Errorf("%d nodes are silent as soon as the clock is right", n)
+	}
+	for minute := range 10 {
+		probe(now.Add(time.Duration(minute) * time.Minute))
+	}
+	if n := silent(now.Add(9 * time.Minute)); n != 1 {
+		t.Errorf("%d nodes are silent after 9 minutes, want the dead one", n)
+	}
+	ingest("new", db.now(t), 22)
+	if got := shown(db.bruno); got == "nothing" {
+		t.Error("the sensor that was created while the clock was ahead is not shown")
 	}
 }

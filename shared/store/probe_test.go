@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 )
 
 // TestProbe delivers readings of the probe: a steady stream in disorder and twice, and
@@ -43,9 +44,7 @@ func TestProbe(t *testing.T) {
 			t.Parallel()
 			db := open(t)
 			for _, d := range c.readings {
-				if err := db.KeepProbe(t.Context(), start.Add(d.published), start.Add(d.received)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, db.KeepProbe(t.Context(), start.Add(d.published), start.Add(d.received)))
 			}
 			if got, err := db.Probe(t.Context()); err != nil || got != c.want {
 				t.Errorf("%+v, %v, want %+v", got, err, c.want)

@@ -12,8 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 // deadlocks counts the statements that PostgreSQL ends because of one.
@@ -34,32 +36,21 @@ func (d *deadlocks) TraceQueryEnd(_ context.Context, _ *pgx.Conn, end pgx.TraceQ
 // rooms: whoever took its sensor before it asks for the room closes a circle.
 func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 	t.Parallel()
-	config, err := pgxpool.ParseConfig(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(pgxpool.ParseConfig(pgtest.URL(t)))(t)
 	var counted deadlocks
 	config.ConnConfig.Tracer = &counted
 	config.MaxConns = 10
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(pool.Close)
-	db := fixture{Store: store.New(pool), pool: pool}
+	db := fixture{Stores: pgtest.NewStores(pool), pool: pool}
 	db.anna = db.customer(t, "anna12")
 	first, second := db.room(t, db.anna), db.room(t, db.anna)
 	db.sensor(t, db.anna, first, "n1")
 	db.sensor(t, db.anna, second, "n2")
 
-	holder, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	holder := must.Get(pool.Begin(t.Context()))(t)
 	defer func() { _ = holder.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := holder.Exec(t.Context(), `SELECT FROM server_rooms FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(holder.Exec(t.Context(), `SELECT FROM server_rooms FOR UPDATE`))(t)
 	var group sync.WaitGroup
 	for _, room := range []int64{first, second} {
 		group.Go(func() {
@@ -71,45 +62,34 @@ func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 	db.wait(t, 2)
 	for node, room := range map[string]int64{"n1": second, "n2": first} {
 		group.Go(func() {
-			_, err := db.UpdateSensor(t.Context(), db.anna, node, store.SensorChange{Name: "N", Type: "T", RoomID: room})
+			_, err := db.UpdateSensor(t.Context(), db.anna, node, accounts.SensorChange{Name: "N", Type: "T", RoomID: room})
 			if !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("move %s: %v", node, err)
 			}
 		})
 	}
 	db.wait(t, 4)
-	if err := holder.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, holder.Commit(t.Context()))
 	group.Wait()
 	if n := counted.Load(); n > 0 {
 		t.Errorf("%d deadlocks", n)
 	}
 }
 
-// TestDeadlockIsTriedAgain makes the deletion of a room the victim of one. Contract 1.14.
+// TestDeadlockIsTriedAgain makes the deletion of a room the victim of one. Contract 1.9.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	other, err := db.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(db.pool.Begin(t.Context()))(t)
 	defer func() { _ = other.Rollback(context.WithoutCancel(t.Context())) }()
 	// Whoever looks for a deadlock first is its victim: not this one.
-	if _, err := other.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'; SELECT FROM sensors FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(other.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'; SELECT FROM sensors FOR UPDATE`))(t)
 	done := make(chan error, 1)
 	go func() { done <- db.DeleteRoom(t.Context(), db.anna, db.annasRoom) }()
 	db.waits(t)
-	if _, err := other.Exec(t.Context(), `SELECT FROM server_rooms WHERE id = $1 FOR UPDATE`, db.annasRoom); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(other.Exec(t.Context(), `SELECT FROM server_rooms WHERE id = $1 FOR UPDATE`, db.annasRoom))(t)
+	must.Do(t, other.Commit(t.Context()))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -117,7 +97,7 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 
 // TestSerialisationFailureIsTriedAgain has the database end every insertion and
 // deletion twice before it lets one through, in each way that the store runs SQL.
-// Contract 1.14.
+// Contract 1.9.
 func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	db := open(t)

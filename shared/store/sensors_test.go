@@ -11,27 +11,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	created := db.sensor(t, db.anna, db.annasRoom, "n1")
-	want := store.Sensor{ID: "n1", Name: "Rack", Type: "ESP32-DHT22", RoomID: db.annasRoom}
+	want := accounts.Sensor{ID: "n1", Name: "Rack", Type: "ESP32-DHT22", RoomID: db.annasRoom}
 	if diff := cmp.Diff(want, created); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
 	second := db.room(t, db.anna)
-	moved, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{
+	moved, err := db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{
 		Name: "Top", Type: "Other", RoomID: second, Position: new("U42"),
 	})
-	want = store.Sensor{ID: "n1", Name: "Top", Type: "Other", RoomID: second, Position: new("U42")}
+	want = accounts.Sensor{ID: "n1", Name: "Top", Type: "Other", RoomID: second, Position: new("U42")}
 	if diff := cmp.Diff(want, moved); diff != "" || err != nil {
 		t.Errorf("moved, %v (-want +got):\n%s", err, diff)
 	}
-	kept, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second, KeepPosition: true})
+	kept, err := db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Top", Type: "Other", RoomID: second, KeepPosition: true})
 	if err != nil || kept.Position == nil || *kept.Position != "U42" {
 		t.Errorf("an update that keeps the position gave %+v, %v", kept, err)
 	}
@@ -45,13 +48,11 @@ func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
 	if diff := cmp.Diff(want, found[0]); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	cleared, err := db.UpdateSensor(t.Context(), db.anna, "n1", store.SensorChange{Name: "Top", Type: "Other", RoomID: second})
+	cleared, err := db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Top", Type: "Other", RoomID: second})
 	if err != nil || cleared.Position != nil {
 		t.Errorf("an update that clears the position gave %+v, %v", cleared, err)
 	}
-	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 	mustFail(t, "delete again", db.DeleteSensor(t.Context(), db.anna, "n1"), store.ErrNoSensor)
 }
 
@@ -104,12 +105,9 @@ func TestOneOfManyCreatorsWinsAnIdentifier(t *testing.T) {
 }
 
 // n1 is what the pipeline is told of the identifier n1.
-func (db fixture) n1(t *testing.T) store.SensorStatus {
+func (db fixture) n1(t *testing.T) pipeline.SensorStatus {
 	t.Helper()
-	nodes, err := db.SensorStatuses(t.Context(), openNodes("n1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := must.Get(db.SensorStatuses(t.Context(), openNodes("n1")))(t)
 	return nodes[reading.Node{ID: "n1"}]
 }
 
@@ -118,15 +116,11 @@ func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 	tests := map[string]func(t *testing.T, db fixture){
 		"sensor": func(t *testing.T, db fixture) {
 			t.Helper()
-			if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 		},
 		"room": func(t *testing.T, db fixture) {
 			t.Helper()
-			if err := db.DeleteRoom(t.Context(), db.anna, db.annasRoom); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, db.DeleteRoom(t.Context(), db.anna, db.annasRoom))
 		},
 		"customer": func(t *testing.T, db fixture) {
 			t.Helper()
@@ -160,9 +154,7 @@ func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 func (db fixture) now(t *testing.T) time.Time {
 	t.Helper()
 	var now time.Time
-	if err := db.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now))
 	return now
 }
 
@@ -171,17 +163,10 @@ func TestSensorStatusHasThresholdsOfTheOwnerOnly(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
-	if _, err := db.SetThresholds(t.Context(), db.anna, new(30.0), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.SetThresholds(t.Context(), db.anna, new(30.0), nil))(t)
 	// A look at the defaults sets nothing.
-	if _, err := db.Thresholds(t.Context(), db.bruno); err != nil {
-		t.Fatal(err)
-	}
-	nodes, err := db.SensorStatuses(t.Context(), openNodes("n1", "n2", "n3"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Thresholds(t.Context(), db.bruno))(t)
+	nodes := must.Get(db.SensorStatuses(t.Context(), openNodes("n1", "n2", "n3")))(t)
 	got := fmt.Sprint(len(nodes), nodes[reading.Node{ID: "n1"}].Thresholds != nil && nodes[reading.Node{ID: "n1"}].Thresholds.MaxTemperature == 30, nodes[reading.Node{ID: "n2"}].Thresholds == nil)
 	if got != "2 true true" {
 		t.Errorf("nodes %+v", nodes)
@@ -194,17 +179,11 @@ func TestSensorStatusHasDefaultsThatTheOwnerChose(t *testing.T) {
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	for _, customer := range []int64{db.anna, db.bruno} {
-		if _, err := db.Thresholds(t.Context(), customer); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Thresholds(t.Context(), customer))(t)
 	}
-	if _, err := db.SetThresholds(t.Context(), db.anna, new(50.0), nil); err != nil {
-		t.Fatal(err)
-	}
-	// As the version before this one sets it, which does not know of the column.
-	db.sql(t, `UPDATE alert_thresholds SET max_humidity = 60 WHERE customer_id = @bruno`, pgx.NamedArgs{"bruno": db.bruno})
+	must.Get(db.SetThresholds(t.Context(), db.anna, new(50.0), nil))(t)
 	nodes, err := db.SensorStatuses(t.Context(), openNodes("n1", "n2"))
-	if err != nil || nodes[reading.Node{ID: "n1"}].Thresholds == nil || nodes[reading.Node{ID: "n2"}].Thresholds == nil {
+	if err != nil || nodes[reading.Node{ID: "n1"}].Thresholds == nil || nodes[reading.Node{ID: "n2"}].Thresholds != nil {
 		t.Errorf("nodes %+v, %v", nodes, err)
 	}
 }

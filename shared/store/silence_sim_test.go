@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // site is a simulated fleet: nodes of enrolled gateways that send every 30 s to 2 min
@@ -19,7 +20,7 @@ import (
 type site struct {
 	nodes   []*simNode
 	byID    map[string]*simNode
-	pending []store.NodeReading // what the service has not taken yet
+	pending []pipeline.NodeReading // what the service has not taken yet
 }
 
 type simNode struct {
@@ -69,8 +70,8 @@ func TestSilences24Hours(t *testing.T) {
 			n.cut, n.back = gatewayCut, gatewayCut.Add(30*time.Minute)
 		}
 	}
-	db.sql(t, `INSERT INTO sensors (node_id, customer_id, room_id, name, type, holds_open)
-		SELECT 'n' || i, @anna, @room, 'Rack', 'T', false FROM generate_series(0, @last) AS i`,
+	db.sql(t, `INSERT INTO sensors (node_id, customer_id, room_id, name, type, signed_from)
+		SELECT 'n' || i, @anna, @room, 'Rack', 'T', '-infinity' FROM generate_series(0, @last) AS i`,
 		pgx.NamedArgs{"anna": db.anna, "room": db.annasRoom, "last": count - 1})
 	outage, over := begin.Add(110*time.Minute), begin.Add(122*time.Minute)
 	var probed time.Time
@@ -82,9 +83,7 @@ func TestSilences24Hours(t *testing.T) {
 			s.deliver(t, db)
 			if now.Sub(probed) >= time.Minute {
 				probed = now
-				if err := db.KeepProbe(t.Context(), now, now); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, db.KeepProbe(t.Context(), now, now))
 			}
 		}
 		silent, cutGateways, err := db.Silences(t.Context(), db.anna, now)
@@ -137,7 +136,7 @@ func (s *site) send(random *rand.Rand, db fixture, now time.Time) {
 			if n.isCut(at) || random.Float64() < n.loss {
 				continue
 			}
-			s.pending = append(s.pending, store.NodeReading{GatewayID: n.gateway, Reading: reading.Reading{
+			s.pending = append(s.pending, pipeline.NodeReading{GatewayID: n.gateway, Reading: reading.Reading{
 				Channel: reading.Channel(db.anna), NodeID: n.id, MessageID: strconv.FormatInt(at.UnixMicro(), 10), Time: reading.TruncateTime(at), Temperature: 22, Humidity: 40,
 			}})
 		}
@@ -149,9 +148,7 @@ func (s *site) deliver(t *testing.T, db fixture) {
 	if len(s.pending) == 0 {
 		return
 	}
-	if err := db.UpdateNodeStates(t.Context(), s.pending); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.UpdateNodeStates(t.Context(), s.pending))
 	for _, r := range s.pending {
 		n := s.byID[r.NodeID]
 		if r.Time.After(n.newest) {

@@ -11,9 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 func TestMain(m *testing.M) {
@@ -28,7 +29,7 @@ func instant() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 // fixture is a database with two customers, a room each.
 type fixture struct {
-	*store.Store
+	pgtest.Stores
 
 	pool        *pgxpool.Pool
 	anna, bruno int64 // customers
@@ -46,12 +47,9 @@ func open(tb testing.TB) fixture {
 func openURL(tb testing.TB) (string, fixture) {
 	tb.Helper()
 	address := pgtest.URL(tb)
-	pool, err := pgxpool.New(tb.Context(), address)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(tb.Context(), address))(tb)
 	tb.Cleanup(pool.Close)
-	db := fixture{Store: store.New(pool), pool: pool}
+	db := fixture{Stores: pgtest.NewStores(pool), pool: pool}
 	db.anna, db.bruno = db.customer(tb, "anna12"), db.customer(tb, "bruno1")
 	db.annasRoom, db.brunosRoom = db.room(tb, db.anna), db.room(tb, db.bruno)
 	return address, db
@@ -59,7 +57,7 @@ func openURL(tb testing.TB) (string, fixture) {
 
 func (db fixture) customer(tb testing.TB, name string) int64 {
 	tb.Helper()
-	created, err := db.CreateCustomer(tb.Context(), store.NewCustomer{
+	created, err := db.CreateCustomer(tb.Context(), accounts.NewCustomer{
 		Email: name + "@example.com", Username: name, PasswordHash: "hash of " + name,
 	})
 	if err != nil {
@@ -70,36 +68,27 @@ func (db fixture) customer(tb testing.TB, name string) int64 {
 
 func (db fixture) room(tb testing.TB, customer int64) int64 {
 	tb.Helper()
-	created, err := db.CreateRoom(tb.Context(), customer, "Room")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	created := must.Get(db.CreateRoom(tb.Context(), customer, "Room"))(tb)
 	return created.ID
 }
 
-// sensor makes a sensor whose hold of the open channel goes back to the last
-// deletion by another, as those of versions before do: readings of these tests are
-// older than the sensors. See claim.
-func (db fixture) sensor(t *testing.T, customer, room int64, id string) store.Sensor {
+// sensor makes a sensor whose hold of the open channel goes back to the one before:
+// readings of these tests are older than the sensors. See claim.
+func (db fixture) sensor(t *testing.T, customer, room int64, id string) accounts.Sensor {
 	t.Helper()
 	created := db.claim(t, customer, room, id)
 	db.sql(t, `
-		UPDATE sensors AS s
-		SET claimed_at = NULL, readable_from = (
-		    SELECT max(t.deleted_at) FROM sensor_tombstones t WHERE t.node_id = s.node_id AND t.customer_id <> s.customer_id AND t.held_open)
-		WHERE customer_id = @customer AND node_id = @id`, pgx.NamedArgs{"customer": customer, "id": id})
+		UPDATE open_holds
+		SET held_from = COALESCE((SELECT max(held_until) FROM open_holds WHERE node_id = @id AND held_until < 'infinity'), '-infinity')
+		WHERE customer_id = @customer AND node_id = @id AND held_until = 'infinity'`, pgx.NamedArgs{"customer": customer, "id": id})
 	db.sql(t, `DELETE FROM node_state WHERE node_id = @id AND channel = 0`, pgx.NamedArgs{"id": id})
 	return created
 }
 
 // claim makes a sensor whose hold of the open channel begins now.
-func (db fixture) claim(t *testing.T, customer, room int64, id string) store.Sensor {
+func (db fixture) claim(t *testing.T, customer, room int64, id string) accounts.Sensor {
 	t.Helper()
-	created, err := db.CreateSensor(t.Context(), customer, sensorOf(id, room))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return created
+	return must.Get(db.CreateSensor(t.Context(), customer, sensorOf(id, room)))(t)
 }
 
 // openNodes are nodes of the open channel.
@@ -110,8 +99,8 @@ func openNodes(ids ...string) (nodes []reading.Node) {
 	return nodes
 }
 
-func sensorOf(id string, room int64) store.NewSensor {
-	return store.NewSensor{ID: id, Name: "Rack", Type: "ESP32-DHT22", RoomID: room}
+func sensorOf(id string, room int64) accounts.NewSensor {
+	return accounts.NewSensor{ID: id, Name: "Rack", Type: "ESP32-DHT22", RoomID: room}
 }
 
 // sql runs a statement as a careless writer would, past the store: an argument

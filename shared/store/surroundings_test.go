@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // TestSurroundingsAreOfTheCustomersRoom asks for a room and for a node of another by its
@@ -23,13 +24,11 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	db.sensor(t, db.anna, other, "far")
 	db.sensor(t, db.anna, other, "unnamed")
 	db.sensor(t, db.bruno, db.brunosRoom, "bruno")
-	at := db.now(t).Add(time.Hour).Truncate(10 * time.Minute)
+	at := db.now(t).Add(-time.Hour).Truncate(10 * time.Minute)
 	send := func(channel int64, node string, when time.Time, temperature float64) {
 		t.Helper()
 		r := reading.Reading{Channel: reading.Channel(channel), NodeID: node, MessageID: "m", Time: when, Temperature: temperature, Humidity: 40}
-		if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 	}
 	for _, node := range []string{"n1", "far", "unnamed", "bruno"} {
 		for i := range 3 {
@@ -38,11 +37,8 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	}
 	send(db.anna, "n2", at, 30)
 	send(db.bruno, "n1", at, 99) // another's node of this id
-	nodes, err := db.RoomNodes(t.Context(), db.anna, db.annasRoom, []string{"far", "bruno"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []store.RoomNode{
+	nodes := must.Get(db.RoomNodes(t.Context(), db.anna, db.annasRoom, []string{"far", "bruno"}))(t)
+	want := []learning.RoomNode{
 		{Node: reading.Node{ID: "far"}, RoomID: other},
 		{Node: reading.Node{ID: "n1"}, RoomID: db.annasRoom},
 		{Node: reading.Node{Channel: reading.Channel(db.anna), ID: "n2"}, RoomID: db.annasRoom},
@@ -55,16 +51,12 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantAir := []store.NodeAir{{
+	wantAir := []learning.NodeAir{{
 		Node: reading.Node{ID: "n1"}, At: at.Add(23 * time.Minute), Temperature: 22, Humidity: 40, Interval: 600,
-		Slots: []store.SlotAir{{Slot: first, Temperature: 20, Humidity: 40}, {Slot: first + 1, Temperature: 21, Humidity: 40}},
+		Slots: []int64{first, first + 1}, Temperatures: []float64{20, 21}, Humidities: []float64{40, 40},
 	}}
-	if diff := cmp.Diff(wantAir, air); diff != "" {
+	if diff := cmp.Diff(wantAir, air); diff != "" || air[0].At.Location() != time.UTC {
 		t.Errorf("air (-want +got):\n%s", diff)
-	}
-	db.sql(t, `UPDATE node_state SET held_since = @at WHERE node_id = 'n1' AND channel = 0`, pgx.NamedArgs{"at": at.Add(5 * time.Minute)})
-	if air, err = db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first+2); err != nil || len(air) != 1 || len(air[0].Slots) != 1 {
-		t.Errorf("of before the hold: %+v %v", air, err)
 	}
 	if air, err = db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first); err != nil || len(air) != 1 || len(air[0].Slots) != 0 {
 		t.Errorf("without slots: %+v %v", air, err)
@@ -78,21 +70,15 @@ func TestLearnedAddsUp(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	node := reading.Node{ID: "n1"}
-	if err := db.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}))
 	for i, wider := range []float64{0.5, -0.25, -1.5, -1.5} {
-		if err := db.KeepLearned(t.Context(), []store.Learned{{Node: node, Wider: wider, JudgedBy: store.ByWindow}}, 2); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.KeepLearned(t.Context(), []learning.Learned{{Node: node, Wider: wider, JudgedBy: learning.ByWindow}}, 2))
 		air, err := db.NodesAir(t.Context(), []reading.Node{node}, 0, 0)
-		if want := []float64{2.5, 2.25, 0.75, 0.1}[i]; err != nil || math.Abs(air[0].Width-want) > 1e-9 || air[0].JudgedBy != store.ByWindow {
+		if want := []float64{2.5, 2.25, 0.75, 0.1}[i]; err != nil || math.Abs(air[0].Width-want) > 1e-9 || air[0].JudgedBy != learning.ByWindow {
 			t.Errorf("%+v %v, want the width %g", air, err, want)
 		}
 	}
-	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	var kept int
 	if err := db.pool.QueryRow(t.Context(), `SELECT count(*) FROM node_learning`).Scan(&kept); err != nil || kept != 0 {

@@ -11,7 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
 )
 
 func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
@@ -19,10 +22,10 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	const people = 50
-	db.verdicts(t, "n1", store.RetrainingCount-people)
+	db.verdicts(t, "n1", learning.RetrainingCount-people)
 	var unvalidated []int64
 	for minute := range people {
-		unvalidated = append(unvalidated, db.prediction(t, db.anna, "n1", minute+1).ID)
+		unvalidated = append(unvalidated, db.prediction(t, db.anna, minute+1).ID)
 	}
 	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
 		t.Fatalf("before enough verdicts: %v, %v", begun, err)
@@ -31,7 +34,7 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	var group sync.WaitGroup
 	for _, id := range unvalidated {
 		group.Go(func() {
-			if _, err := db.ValidatePrediction(t.Context(), db.anna, id, store.FeedbackOK); err != nil {
+			if _, err := db.ValidatePrediction(t.Context(), db.anna, id, learning.FeedbackOK); err != nil {
 				t.Error(err)
 			}
 			run, begun, err := db.BeginAutomatic(t.Context(), db.anna)
@@ -40,7 +43,7 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 			}
 			if begun {
 				started.Add(1)
-				if run.TriggeredBy != store.TriggeredAutomatically || run.Status != store.RunRunning || run.ModelType != "both" {
+				if run.TriggeredBy != learning.TriggeredAutomatically || run.Status != learning.RunRunning || run.ModelType != "both" {
 					t.Errorf("began %+v", run)
 				}
 			}
@@ -59,22 +62,17 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	db.verdicts(t, "n1", store.RetrainingCount)
+	db.verdicts(t, "n1", learning.RetrainingCount)
 	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
 		t.Fatalf("the first: %v, %v", begun, err)
 	}
-	end, err := db.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	end := must.Get(db.pool.Begin(t.Context()))(t)
 	defer func() { _ = end.Rollback(context.WithoutCancel(t.Context())) }()
 	for _, statement := range []string{
 		`UPDATE prediction_feedback SET used_in_training = true`,
 		`UPDATE model_training_runs SET status = 'completed', completed_at = now()`,
 	} {
-		if _, err := end.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(end.Exec(t.Context(), statement))(t)
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -83,9 +81,7 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 		}
 	})
 	db.waits(t)
-	if err := end.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, end.Commit(t.Context()))
 	group.Wait()
 }
 
@@ -95,7 +91,7 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	run, err := db.BeginManual(t.Context(), db.anna)
-	if err != nil || run.TriggeredBy != store.TriggeredManually || run.Status != store.RunRunning || run.CompletedAt != nil {
+	if err != nil || run.TriggeredBy != learning.TriggeredManually || run.Status != learning.RunRunning || run.CompletedAt != nil {
 		t.Fatalf("began %+v, %v", run, err)
 	}
 	_, err = db.BeginManual(t.Context(), db.anna)
@@ -109,7 +105,7 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	if runs, err := db.TrainingRuns(t.Context(), db.anna, 20); err != nil || len(runs) != 1 || runs[0].ID != run.ID {
 		t.Errorf("her runs are %+v, %v", runs, err)
 	}
-	db.verdicts(t, "n1", store.RetrainingCount)
+	db.verdicts(t, "n1", learning.RetrainingCount)
 	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || begun {
 		t.Errorf("an automatic one beside it: %v, %v", begun, err)
 	}
@@ -119,56 +115,12 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	}
 }
 
-func TestManualRunNeedsASensor(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.bruno, db.brunosRoom, "n1")
-	_, err := db.BeginManual(t.Context(), db.anna)
-	mustFail(t, "beside another customer's sensor", err, store.ErrNoSensors)
-	db.sensor(t, db.anna, db.annasRoom, "n2")
-	if err := db.DeleteSensor(t.Context(), db.anna, "n2"); err != nil {
-		t.Fatal(err)
-	}
-	_, err = db.BeginManual(t.Context(), db.anna)
-	mustFail(t, "after the sensor was deleted", err, store.ErrNoSensors)
-	db.sensor(t, db.anna, db.annasRoom, "n2")
-	if _, err := db.BeginManual(t.Context(), db.anna); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestManualRunsAtOnceBeginOne(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
-	db.sensor(t, db.bruno, db.brunosRoom, "n2")
-	var began atomic.Int32
-	var group sync.WaitGroup
-	for i := range 20 {
-		group.Go(func() {
-			switch _, err := db.BeginManual(t.Context(), []int64{db.anna, db.bruno}[i%2]); {
-			case err == nil:
-				began.Add(1)
-			case !errors.Is(err, store.ErrRunning):
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	if began.Load() != 2 {
-		t.Errorf("%d began, want one of each customer", began.Load())
-	}
-}
-
 // another is a second instance's store of the same database.
-func (db fixture) another(t *testing.T) *store.Store {
+func (db fixture) another(t *testing.T) pgtest.Stores {
 	t.Helper()
-	pool, err := pgxpool.NewWithConfig(t.Context(), db.pool.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), db.pool.Config()))(t)
 	t.Cleanup(pool.Close)
-	return store.New(pool)
+	return pgtest.NewStores(pool)
 }
 
 func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
@@ -176,16 +128,14 @@ func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
-	if _, err := db.BeginManual(t.Context(), db.anna); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	// However it ends, and whatever instance is asked.
 	for _, end := range []string{"completed", "failed"} {
 		db.sql(t, `UPDATE model_training_runs SET status = @end, completed_at = now()`, pgx.NamedArgs{"end": end})
-		for _, instance := range []*store.Store{db.Store, db.another(t)} {
+		for _, instance := range []pgtest.Stores{db.Stores, db.another(t)} {
 			_, err := instance.BeginManual(t.Context(), db.anna)
-			soon, ok := errors.AsType[*store.TooSoonError](err)
-			if !ok || soon.Wait <= store.ManualEvery-time.Minute || soon.Wait > store.ManualEvery {
+			soon, ok := errors.AsType[*learning.TooSoonError](err)
+			if !ok || soon.Wait <= learning.ManualEvery-time.Minute || soon.Wait > learning.ManualEvery {
 				t.Errorf("after a run that has %s: %v", end, err)
 			}
 		}
@@ -198,12 +148,12 @@ func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 		db.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now(), started_at = now() - make_interval(secs => @age)`,
 			pgx.NamedArgs{"age": by.Seconds()})
 	}
-	age(store.ManualEvery - time.Minute)
+	age(learning.ManualEvery - time.Minute)
 	_, err := db.BeginManual(t.Context(), db.anna)
-	if soon, ok := errors.AsType[*store.TooSoonError](err); !ok || soon.Wait <= 0 || soon.Wait > time.Minute {
+	if soon, ok := errors.AsType[*learning.TooSoonError](err); !ok || soon.Wait <= 0 || soon.Wait > time.Minute {
 		t.Errorf("a minute before: %v", err)
 	}
-	age(store.ManualEvery + time.Second)
+	age(learning.ManualEvery + time.Second)
 	if _, err := db.BeginManual(t.Context(), db.anna); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -215,13 +165,13 @@ func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	instances := []*store.Store{db.Store, db.another(t)}
+	instances := []pgtest.Stores{db.Stores, db.another(t)}
 	var began atomic.Int32
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
 			run, err := instances[i%2].BeginManual(t.Context(), db.anna)
-			_, soon := errors.AsType[*store.TooSoonError](err)
+			_, soon := errors.AsType[*learning.TooSoonError](err)
 			switch {
 			case err == nil:
 				began.Add(1)
@@ -239,29 +189,24 @@ func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 	}
 }
 
-// TestRunWithoutAnEndFailsAfterItsTimeout shows contract 7.8.
+// TestRunWithoutAnEndFailsAfterItsTimeout shows contract 7.6.
 func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	run, err := db.BeginManual(t.Context(), db.anna)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	age := func(by time.Duration) {
 		t.Helper()
 		db.sql(t, `UPDATE model_training_runs SET started_at = now() - make_interval(secs => @age)`, pgx.NamedArgs{"age": by.Seconds()})
-		if err := db.ExpireRuns(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.ExpireRuns(t.Context()))
 	}
-	age(store.RunTimeout - time.Minute)
-	if got, err := db.TrainingRun(t.Context(), db.anna, run.ID); err != nil || got.Status != store.RunRunning {
+	age(learning.RunTimeout - time.Minute)
+	if got, err := db.TrainingRun(t.Context(), db.anna, run.ID); err != nil || got.Status != learning.RunRunning {
 		t.Errorf("just before: %+v, %v", got, err)
 	}
-	age(store.RunTimeout + time.Second)
+	age(learning.RunTimeout + time.Second)
 	got, err := db.TrainingRun(t.Context(), db.anna, run.ID)
-	if err != nil || got.Status != store.RunFailed || got.CompletedAt == nil || got.ErrorMessage == nil {
+	if err != nil || got.Status != learning.RunFailed || got.CompletedAt == nil || got.ErrorMessage == nil {
 		t.Errorf("after: %+v, %v", got, err)
 	}
 	next, err := db.BeginManual(t.Context(), db.anna)
@@ -286,18 +231,13 @@ func TestRunWaitsToBeRequestedUntilItIs(t *testing.T) {
 		t.Fatalf("no run: %v, %v", waits, err)
 	}
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	run, err := db.BeginManual(t.Context(), db.anna)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	waiting, waits, err := db.UnrequestedRun(t.Context())
 	if err != nil || !waits || waiting.ID != run.ID {
 		t.Errorf("begun: %+v, %v, %v", waiting, waits, err)
 	}
 	for range 2 {
-		if err := db.MarkRequested(t.Context(), run.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.MarkRequested(t.Context(), run.ID))
 		if _, waits, err := db.UnrequestedRun(t.Context()); err != nil || waits {
 			t.Errorf("requested: %v, %v", waits, err)
 		}

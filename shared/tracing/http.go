@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -16,10 +15,7 @@ import (
 // never the path, which contains identifiers.
 func Middleware(component string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := r.Context()
-		if r.Header.Get("Traceparent") != "" {
-			ctx = joinTrace(ctx, propagation.HeaderCarrier(r.Header))
-		}
+		ctx := joinTrace(r.Context(), r.Header.Get("Traceparent"))
 		ctx, span := otel.Tracer(scope).Start(ctx, component, trace.WithSpanKind(trace.SpanKindServer))
 		if !span.IsRecording() {
 			// The log lines carry the id of the caller's trace even when no span is made.

@@ -1,10 +1,8 @@
-// Package tracing makes one OpenTelemetry trace of the way of a reading, from the
-// POST at the gateway over Pub/Sub and the functions to the stored row, and of a
-// request of the API with its queries.
+// Package tracing follows a reading with OpenTelemetry from the POST at the gateway over
+// Pub/Sub and the functions to the stored row, and a request of the API to its queries.
 //
-// It is off unless OTEL_EXPORTER_OTLP_ENDPOINT is set. While it is off it makes no
-// span and writes no attribute. A trace that a caller began is still passed on, so
-// that log lines carry its id. Its tracestate is dropped.
+// It is off unless OTEL_EXPORTER_OTLP_ENDPOINT is set: then no span starts here. A caller's
+// trace is passed on either way, so that log lines carry its id. Its tracestate is dropped.
 //
 // A main or entrypoint calls [Start] once; everything else uses
 //
@@ -56,18 +54,12 @@ func Start(ctx context.Context, config Config, service string) (stop func(contex
 	if config.Endpoint == "" {
 		return func(context.Context) error { return nil }, nil
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(tracesURL(config.Endpoint)))
+	// Below the base URL as the OpenTelemetry specification says.
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(config.Endpoint, "/")+"/v1/traces"))
 	if err != nil {
 		return nil, fmt.Errorf("trace exporter to %s: %w", config.Endpoint, err)
 	}
-	stop = setProvider(exporter, config.SampleRatio, service)
-	return stop, nil
-}
-
-// tracesURL is where traces go below the base URL of a collector, as the
-// OpenTelemetry specification says for OTEL_EXPORTER_OTLP_ENDPOINT.
-func tracesURL(endpoint string) string {
-	return strings.TrimSuffix(endpoint, "/") + "/v1/traces"
+	return setProvider(exporter, config.SampleRatio, service), nil
 }
 
 // setProvider makes an exporter the destination of every span of the process.
@@ -78,9 +70,9 @@ func setProvider(exporter sdk.SpanExporter, ratio float64, service string) func(
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", service))),
 	)
 	otel.SetTracerProvider(provider)
-	otel.SetTextMapPropagator(propagation.TraceContext{})
+	otel.SetTextMapPropagator(propagation.TraceContext{}) // of Google's client libraries
 	return func(ctx context.Context) error {
-		// What runs on after this, in a process that goes on, makes no spans.
+		// A process that lives on makes no more spans.
 		otel.SetTracerProvider(noop.NewTracerProvider())
 		if err := provider.Shutdown(ctx); err != nil {
 			return fmt.Errorf("stop trace export: %w", err)

@@ -125,11 +125,11 @@ func TestTracestateIsLeftBehind(t *testing.T) { //nolint:paralleltest // must no
 	request.Header.Set("Traceparent", parent)
 	request.Header.Set("Tracestate", state)
 	handler.ServeHTTP(httptest.NewRecorder(), request)
-	want := map[string]string{prefix + "traceparent": parent}
+	want := map[string]string{messageAttribute: parent}
 	if diff := cmp.Diff(want, attributes); diff != "" {
 		t.Errorf("attributes of a request (-want +got):\n%s", diff)
 	}
-	ctx := Extract(t.Context(), map[string]string{prefix + "traceparent": parent, prefix + "tracestate": state})
+	ctx := Extract(t.Context(), map[string]string{messageAttribute: parent, "googclient_tracestate": state})
 	if diff := cmp.Diff(want, Inject(ctx, nil)); diff != "" {
 		t.Errorf("attributes of a message (-want +got):\n%s", diff)
 	}

@@ -11,6 +11,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -35,12 +38,6 @@ type readingJSON struct {
 	Timestamp   time.Time `json:"timestamp,omitzero"`
 }
 
-type dataJSON struct {
-	readingJSON
-
-	Recent *windowJSON `json:"recent,omitzero"`
-}
-
 type windowJSON struct {
 	Age         []float64 `json:"age_s"`
 	Temperature []float64 `json:"temperature"`
@@ -50,52 +47,107 @@ type windowJSON struct {
 // EncodeData writes the canonical form of a message of topic data. It fails
 // only on a number that JSON has no form for.
 func EncodeData(d Data) ([]byte, error) {
-	// What surrounds a full window's 120 readings is under 500 bytes.
-	encoded, err := appendData(make([]byte, 0, 512+20*d.Recent.Len()), d)
+	d.Reading.Temperature, d.Reading.Humidity = d.Reading.Temperature+0, d.Reading.Humidity+0 // 0 for -0
+	encoded, err := json.Marshal(readingJSON{
+		MessageID: d.Reading.MessageID, NodeID: d.Reading.NodeID,
+		Temperature: &d.Reading.Temperature, Humidity: &d.Reading.Humidity, Timestamp: reading.TruncateTime(d.Reading.Time),
+	})
+	if err == nil && d.Recent.Len() > 0 {
+		encoded, err = appendWindow(encoded[:len(encoded)-1], d.Recent)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encode reading of %s: %w", d.Reading.NodeID, err)
 	}
 	return encoded, nil
 }
 
-// DecodeData reads a message of topic data. published is the push message's
-// publish time, by which the reading is dated, see [reading.Dated].
-//
-// A message whose reading is valid but whose recent is not keeps the reading
-// and drops the window: features can be missed, a reading must not be.
-func DecodeData(encoded []byte, published time.Time) (Data, error) {
-	return DecodeDataDated(encoded, func(stamped time.Time) (time.Time, error) { return reading.Dated(stamped, published), nil })
+// appendWindow adds the window to a message and ends it. A window has 360 numbers at most,
+// and encoding/json takes four times as long for them (BenchmarkEncodeData).
+func appendWindow(buf []byte, w reading.Window) (_ []byte, err error) {
+	buf = slices.Grow(buf, 64+20*w.Len())
+	buf = append(buf, `,"recent":{"age_s":`...)
+	if buf, err = appendNumbers(buf, w.Age); err != nil {
+		return nil, err
+	}
+	buf = append(buf, `,"temperature":`...)
+	if buf, err = appendNumbers(buf, w.Temperature); err != nil {
+		return nil, err
+	}
+	buf = append(buf, `,"humidity":`...)
+	if buf, err = appendNumbers(buf, w.Humidity); err != nil {
+		return nil, err
+	}
+	return append(buf, "}}"...), nil
 }
 
-// DecodeDataDated is [DecodeData] for who dates the reading in another way. date is
-// given the timestamp of the message, zero for none.
-func DecodeDataDated(encoded []byte, date func(stamped time.Time) (time.Time, error)) (Data, error) {
-	var in dataJSON
-	if err := json.Unmarshal(encoded, &in); err != nil {
-		return Data{}, fmt.Errorf("decode reading: %w", err)
+// appendNumbers writes a list as encoding/json does. Numbers of two decimals, as a window's
+// are, are written as whole hundredths.
+func appendNumbers(buf []byte, values []float64) ([]byte, error) {
+	const digits = "0123456789"
+	buf = append(buf, '[')
+	for i, value := range values {
+		if i > 0 {
+			buf = append(buf, ',')
+		}
+		hundredths := math.RoundToEven(value * 100)
+		if math.Abs(hundredths) >= 1e9 || hundredths/100 != value {
+			encoded, err := json.Marshal(value)
+			if err != nil {
+				return nil, fmt.Errorf("number %g: %w", value, err)
+			}
+			buf = append(buf, encoded...)
+			continue
+		}
+		whole := int64(math.Abs(hundredths))
+		if hundredths < 0 {
+			buf = append(buf, '-')
+		}
+		buf = strconv.AppendInt(buf, whole/100, 10)
+		if fraction := whole % 100; fraction%10 > 0 {
+			buf = append(buf, '.', digits[fraction/10], digits[fraction%10])
+		} else if fraction > 0 {
+			buf = append(buf, '.', digits[fraction/10])
+		}
 	}
-	r, err := in.reading(date)
+	return append(buf, ']'), nil
+}
+
+// DecodeData reads a message of topic data. published is the push message's
+// publish time, by which the reading is dated, see [reading.Dated].
+func DecodeData(encoded []byte, published time.Time) (Data, error) {
+	r, recent, err := DecodeReading(encoded, func(stamped time.Time) (time.Time, error) { return reading.Dated(stamped, published), nil })
 	if err != nil {
 		return Data{}, err
 	}
-	d := Data{Reading: r}
-	if in.Recent != nil {
-		window := reading.Window{Age: in.Recent.Age, Temperature: in.Recent.Temperature, Humidity: in.Recent.Humidity}
-		if window.Validate() == nil {
-			d.Recent = window
-		}
-	}
-	return d, nil
+	return Data{Reading: r, Recent: DecodeWindow(recent)}, nil
 }
 
-// DecodeReadingDated is [DecodeDataDated] without the window, which costs most of
-// the time.
-func DecodeReadingDated(encoded []byte, date func(stamped time.Time) (time.Time, error)) (reading.Reading, error) {
-	var in readingJSON
-	if err := json.Unmarshal(encoded, &in); err != nil {
-		return reading.Reading{}, fmt.Errorf("decode reading: %w", err)
+// DecodeReading reads a message of topic data but for its window, which takes most of the
+// time: [DecodeWindow] reads that. date is given the timestamp of the message, zero for none.
+func DecodeReading(encoded []byte, date func(stamped time.Time) (time.Time, error)) (r reading.Reading, recent json.RawMessage, err error) {
+	var in struct {
+		readingJSON
+
+		Recent json.RawMessage `json:"recent"`
 	}
-	return in.reading(date)
+	if err := json.Unmarshal(encoded, &in); err != nil {
+		return reading.Reading{}, nil, fmt.Errorf("decode reading: %w", err)
+	}
+	r, err = in.reading(date)
+	return r, in.Recent, err
+}
+
+// DecodeWindow reads the window of a message. One that is malformed or invalid is dropped and
+// its reading kept: features can be missed, a reading must not be.
+func DecodeWindow(recent json.RawMessage) reading.Window {
+	var in windowJSON
+	window := func() reading.Window {
+		return reading.Window{Age: in.Age, Temperature: in.Temperature, Humidity: in.Humidity}
+	}
+	if len(recent) == 0 || json.Unmarshal(recent, &in) != nil || window().Validate() != nil {
+		return reading.Window{}
+	}
+	return window()
 }
 
 // reading checks and completes what was decoded.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/signature"
 )
 
 // Attributes of topic data besides [NodeIDAttribute].
@@ -92,8 +91,8 @@ func (o Origin) Signed() bool { return o.GatewayID != "" }
 
 // Verify reports whether the key's owner signed the data with these attributes.
 // at is the timestamp that the data names.
-func (o Origin) Verify(keys *signature.Verifier, key ed25519.PublicKey, at time.Time, data []byte) bool {
-	return keys.Verify(key, signedHead(o.GatewayID, at, o.Age, 0), data, o.Signature)
+func (o Origin) Verify(key ed25519.PublicKey, at time.Time, data []byte) bool {
+	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, append(signedHead(o.GatewayID, at, o.Age, len(data)), data...), o.Signature)
 }
 
 // SignData returns the attributes by which an enrolled gateway signs a message of

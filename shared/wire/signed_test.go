@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/signature"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -22,9 +21,6 @@ import (
 func key(seed byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 }
-
-// signatures verifies, as functions do.
-var signatures = signature.New()
 
 func public(k ed25519.PrivateKey) ed25519.PublicKey {
 	public, _ := k.Public().(ed25519.PublicKey)
@@ -54,19 +50,19 @@ func TestSignedDataIsVerified(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !origin.Signed() || origin.Age != age || !origin.Verify(signatures, public(key(1)), r.Time, data) {
+			if !origin.Signed() || origin.Age != age || !origin.Verify(public(key(1)), r.Time, data) {
 				t.Errorf("%+v of %v is not verified", origin, attributes)
 			}
-			if origin.Verify(signatures, public(key(2)), r.Time, data) || origin.Verify(signatures, nil, r.Time, data) {
+			if origin.Verify(public(key(2)), r.Time, data) || origin.Verify(nil, r.Time, data) {
 				t.Error("verified by another key")
 			}
-			if origin.Verify(signatures, public(key(1)), r.Time.Add(time.Microsecond), data) {
+			if origin.Verify(public(key(1)), r.Time.Add(time.Microsecond), data) {
 				t.Error("verified for another time")
 			}
 			for change, value := range map[string]string{wire.AgeAttribute: "1", wire.GatewayIDAttribute: "gw-abd"} {
 				altered := maps.Clone(attributes)
 				altered[change] = value
-				if o, err := wire.ParseOrigin(altered); err == nil && o.Verify(signatures, public(key(1)), r.Time, data) {
+				if o, err := wire.ParseOrigin(altered); err == nil && o.Verify(public(key(1)), r.Time, data) {
 					t.Errorf("verified with %s altered", change)
 				}
 			}
@@ -197,7 +193,7 @@ func FuzzSignedData(f *testing.F) {
 			t.Fatalf("age %q was read as %v", age, origin.Age.Duration)
 		}
 		decoded, err := wire.DecodeData(data, published)
-		if err != nil || !origin.Signed() || !origin.Verify(signatures, public(key(1)), decoded.Reading.Time, data) {
+		if err != nil || !origin.Signed() || !origin.Verify(public(key(1)), decoded.Reading.Time, data) {
 			return
 		}
 		if !maps.Equal(attributes, good) {

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -27,11 +26,10 @@ type Rate struct {
 	Lasts    time.Duration // fixed; 0 for the kind's own
 }
 
-// Ordinary are the faults of sensors and of the air around one node, each of the seven
-// twice in 30 days.
+// Ordinary returns each kind of fault twice in 30 days, at single nodes.
 func Ordinary() map[Kind]Rate {
 	rates := map[Kind]Rate{}
-	for _, kind := range []Kind{Spike, Drift, Stuck, Dropout, Noise, Leak, Cooling} {
+	for _, kind := range Kinds() {
 		rates[kind] = Rate{PerMonth: 2}
 	}
 	return rates
@@ -95,15 +93,9 @@ func (d *draws) sign() float64 {
 
 // fault draws one that comes near no other; false where there is no room left.
 func (d *draws) fault(p Plan, kind Kind, rate Rate, place Place, sown []Fault) (Fault, bool) {
-	f := d.sized(p, kind)
-	lasts := f.End.Sub(f.Start)
-	if rate.Lasts > 0 {
-		lasts = rate.Lasts
-	}
-	f.Kind, f.Room, f.Node = kind, place.Room, place.Node
-	if rate.Room {
-		f.Cause += " in the whole room"
-	}
+	f, lasts := d.sized(p, kind)
+	lasts = cmp.Or(rate.Lasts, lasts)
+	f.Room, f.Node = place.Room, place.Node
 	free := p.To.Sub(p.From) - lasts
 	for range 100 {
 		f.Start = p.From.Add(time.Duration(d.next() * float64(free))).Truncate(p.Interval)
@@ -122,45 +114,27 @@ func (f Fault) near(other Fault) bool {
 
 // sized draws how large a fault is and how long it lasts. Peaks are of faults that a
 // person at the chart would see; [Plan] scales them.
-func (d *draws) sized(p Plan, kind Kind) Fault {
-	f := Fault{Kind: kind, Constant: d.minutes(20, 60)}
+func (d *draws) sized(p Plan, kind Kind) (f Fault, lasts time.Duration) {
+	f = Fault{Kind: kind, Constant: d.minutes(20, 60)}
 	scale := cmp.Or(p.Scale, 1)
-	var lasts time.Duration
 	switch kind {
 	case Spike:
 		lasts = time.Duration(1+int(3*d.next())) * p.Interval
 		f.Peak, f.PeakHumidity = scale*d.sign()*d.between(1, 4), scale*d.sign()*d.between(3, 12)
-		f.Cause = "interference on the sensor's line"
 	case Drift:
 		lasts, f.Peak = d.minutes(120, 480), scale*d.sign()*d.between(1, 3)
-		f.Cause = "the sensor ages"
 	case Stuck:
 		lasts = d.minutes(20, 180)
-		f.Cause = "the node sends its last values again"
 	case Dropout:
 		lasts = d.minutes(20, 90)
 		f.Peak, f.PeakHumidity = -scale*d.between(1, 6), -scale*d.between(2, 10)
-		f.Cause = "a loose contact"
 	case Noise:
 		lasts = d.minutes(60, 240)
 		f.Peak, f.PeakHumidity = scale*d.between(0.2, 0.8), scale*d.between(0.5, 2.5)
-		f.Cause = "a failing supply of the sensor"
 	case Leak:
 		lasts, f.Peak = d.minutes(60, 300), scale*d.between(1, 4)
-		f.Cause = "water evaporates near the node"
 	case Cooling:
 		lasts, f.Peak = d.minutes(20, 90), scale*d.between(1.5, 8)
-		f.Cause = "cooling fails"
-	case Excursion, Wander:
-		lasts, f.Peak = d.minutes(20, 120), 50.5
-		f.Cause = fmt.Sprintf("the air is near %g °C", f.Peak)
-	case Cut:
-		lasts, f.Cause = d.minutes(10, 120), "no way to the gateway"
-	case Lossy:
-		lasts, f.Peak, f.Cause = d.minutes(60, 600), d.between(0.1, 0.5), "a weak radio link"
-	case Jitter:
-		lasts, f.Peak, f.Cause = d.minutes(60, 600), d.between(2, 20), "a busy radio channel"
 	}
-	f.End = f.Start.Add(lasts)
-	return f
+	return f, lasts
 }

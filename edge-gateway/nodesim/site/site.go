@@ -2,8 +2,8 @@
 // network: rooms that differ, their daily and weekly load, cooling that comes and goes,
 // people opening doors, nodes of unequal sensors, with the faults of package fault on
 // top. What a node measures is a function of the seed and the time alone, so that any
-// stretch of any node can be made without those before it. The evaluation of learning
-// uses it.
+// stretch of any node can be made without those before it. Simulated nodes (package
+// nodesim) send it, and the evaluation of learning uses it.
 package site
 
 import (
@@ -196,6 +196,12 @@ func (n node) rounded(v fault.Values) fault.Values {
 	}
 }
 
+// Measure returns what a node measures at a time, with its faults (of [fault.Of]).
+func (s *Site) Measure(number int, at time.Time, faults []fault.Fault) fault.Values {
+	n := s.nodes[number]
+	return n.rounded(fault.Measure(faults, at, s.exactly(n, at), func(start time.Time) fault.Values { return s.exactly(n, start) }))
+}
+
 // Row is one reading that arrives.
 type Row struct {
 	Time time.Time
@@ -208,7 +214,6 @@ func (s *Site) Series(number int, from, to time.Time, faults []fault.Fault) []Ro
 	its := fault.Of(faults, n.place.Room, n.place.Node)
 	rows := make([]Row, 0, to.Sub(from)/s.options.Interval+1)
 	offset := time.Duration(fault.Uniform(n.key, 30, 0) * float64(s.options.Interval)).Truncate(time.Millisecond)
-	stuck := func(start time.Time) fault.Values { return s.exactly(n, start) }
 	var now []fault.Fault // those that there are in the hour until narrowed
 	narrowed := time.Time{}
 	for at := from.Truncate(s.options.Interval).Add(offset); at.Before(to); at = at.Add(s.options.Interval) {
@@ -222,13 +227,11 @@ func (s *Site) Series(number int, from, to time.Time, faults []fault.Fault) []Ro
 				}
 			}
 		}
-		late, sent := fault.Sent(now, at)
-		if at.Before(from) || !sent || fault.Uniform(n.key, 31, key) < s.options.Loss {
+		if at.Before(from) || fault.Uniform(n.key, 31, key) < s.options.Loss {
 			continue
 		}
-		late += time.Duration(fault.Uniform(n.key, 32, key) * float64(s.options.Jitter))
-		v := fault.Measure(now, at, s.exactly(n, at), stuck)
-		rows = append(rows, Row{Time: at.Add(late).Truncate(time.Millisecond), Values: n.rounded(v)})
+		late := time.Duration(fault.Uniform(n.key, 32, key) * float64(s.options.Jitter))
+		rows = append(rows, Row{Time: at.Add(late).Truncate(time.Millisecond), Values: s.Measure(number, at, now)})
 	}
 	return rows
 }

@@ -116,15 +116,7 @@ func TestFaultsInSeries(t *testing.T) {
 	from := monday().Add(day)
 	plain := s.Series(0, monday(), monday().Add(3*day), nil)
 	for _, kind := range fault.Kinds() {
-		peak := 5.0
-		switch kind {
-		case fault.Excursion, fault.Wander:
-			peak = 50
-		case fault.Lossy:
-			peak = 0.5
-		default:
-		}
-		f := fault.Fault{Kind: kind, Room: "room1", Start: from, End: from.Add(2 * time.Hour), Peak: peak, PeakHumidity: 5, Constant: 30 * time.Minute}
+		f := fault.Fault{Kind: kind, Room: "room1", Start: from, End: from.Add(2 * time.Hour), Peak: 5, PeakHumidity: 5, Constant: 30 * time.Minute}
 		changed := 0
 		rows := s.Series(0, monday(), monday().Add(3*day), []fault.Fault{f})
 		kept := map[time.Time]fault.Values{}
@@ -145,15 +137,4 @@ func TestFaultsInSeries(t *testing.T) {
 			t.Errorf("%s changes %d readings", kind, changed)
 		}
 	}
-}
-
-// Fifty nodes for two months, in seconds.
-func BenchmarkSeries(b *testing.B) {
-	s := site.New(site.Options{Seed: 1, Rooms: 10, PerRoom: 5})
-	faults := fault.Sow(fault.Plan{Seed: 1, From: monday(), To: monday().Add(60 * day), Interval: 30 * time.Second, Rates: fault.Ordinary()}, s.Places())
-	readings := 0
-	for b.Loop() {
-		readings += len(s.Series(readings%50, monday(), monday().Add(60*day), faults))
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(readings), "ns/reading")
 }

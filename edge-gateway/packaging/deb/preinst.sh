@@ -1,9 +1,17 @@
 #!/bin/sh
-# Keeps the program that is replaced, so that postinst can put it back.
+# Saves the program and the units that are replaced, so that postinst can put them back.
 set -e
+units=$DPKG_ROOT/usr/lib/systemd/system
 program=$DPKG_ROOT/usr/bin/monitor-gateway
-previous=$DPKG_ROOT/var/lib/monitor-gateway.previous
-if [ "$1" = upgrade ] && [ -x "$program" ]; then
-  mkdir -p "$previous"
-  cp -p "$program" "$previous/"
+saved=$DPKG_ROOT/var/lib/monitor-gateway.previous
+case "$1" in
+install | upgrade)
+  rm -rf "$saved"
+  mkdir -p "$saved/before"
+  ;;
+esac
+if [ "$1" = install ]; then
+  : >"$saved/new"
+elif [ "$1" = upgrade ] && [ -x "$program" ]; then
+  cp -p "$program" "$units"/monitor-gateway* "$saved/before/"
 fi

@@ -5,20 +5,21 @@ package entrypoint
 
 import (
 	"context"
-	"os"
-	"time"
 
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/closing"
-	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // name is what FUNCTION_TARGET says, in production the function's entry_point.
@@ -30,20 +31,13 @@ type config struct {
 }
 
 func init() {
-	functions.HTTP(name, function.Handler(function.Process{
-		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
-	}, name, open))
+	functions.HTTP(name, function.Handler(function.ThisProcess(), name, open))
 }
 
 func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, error) {
-	pool, closePool, err := cloudsql.Open(ctx, c.Database)
-	if err != nil {
-		return nil, err
-	}
-	deps.Clients.Push("database pool", closing.NoError(closePool))
 	alerts := detect.NewAlertPublisher(deps.PubSub, c.AlertTopic)
 	deps.Clients.Push("alerts topic", closing.NoError(alerts.Stop))
-	metadata := store.New(pool)
+	metadata := store.New(deps.Database)
 	var live detect.Models = detect.NoModels{}
 	if c.ModelBucket != "" {
 		bucket, err := modelstore.Open(ctx, c.ModelBucket)
@@ -55,10 +49,9 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 		deps.Clients.Push("loader of models", loader.Close)
 		live = loader
 	}
-	finder := detect.NewFinder(metadata, deps.Clock, deps.Log)
-	detector := detect.NewAnomalyDetector(live, finder, metadata, c.PredictionSample, deps.Log, deps.Counters)
-	statuses := sensorcache.New(metadata, deps.Clock)
-	from := origin.New(metadata, deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
-	step := detect.New(from, statuses, alerts, detector, c.Fallback.Thresholds(), deps.Log, deps.Counters)
+	detector := detect.NewAnomalyDetector(live, learning.New(metadata), c.PredictionSample, deps.Clock, deps.Log, deps.Counters)
+	statuses := sensorcache.New(pipeline.New(metadata), deps.Clock)
+	from := origin.New(accounts.New(metadata), deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
+	step := detect.New(from, statuses, alerts, incidents.New(metadata), detector, c.Defaults(), deps.Log, deps.Counters)
 	return step.Handle, nil
 }

@@ -6,19 +6,16 @@ package entrypoint
 import (
 	"context"
 	"fmt"
-	"os"
-	"time"
 
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
 	"coldaisle.dev/functions/train"
-	"coldaisle.dev/shared/closing"
-	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/readings/backend"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
 )
 
 // name is what FUNCTION_TARGET says, in production the function's entry_point.
@@ -30,27 +27,20 @@ type config struct {
 }
 
 func init() {
-	functions.HTTP(name, function.Handler(function.Process{
-		Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit,
-	}, name, open))
+	functions.HTTP(name, function.Handler(function.ThisProcess(), name, open))
 }
 
 func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, error) {
-	pool, closePool, err := cloudsql.Open(ctx, c.Database)
-	if err != nil {
-		return nil, err
-	}
-	deps.Clients.Push("database pool", closing.NoError(closePool))
 	bucket, err := modelstore.Open(ctx, c.ModelBucket)
 	if err != nil {
 		return nil, err
 	}
 	deps.Clients.Push("models", bucket.Close)
-	table, closeTable, err := backend.Open(ctx, c.Project, c.Backend, pool, deps.Clock, deps.Log)
+	table, closeTable, err := backend.Open(ctx, c.Project, c.Backend, deps.Database, deps.Clock, deps.Log)
 	if err != nil {
 		return nil, fmt.Errorf("open readings: %w", err)
 	}
 	deps.Clients.Push("readings", closeTable)
-	step := train.New(store.New(pool), table, bucket, c.Rows, deps.Clock, deps.Log, deps.Counters)
+	step := train.New(learning.New(store.New(deps.Database)), table, bucket, c.Rows, deps.Clock, deps.Log, deps.Counters)
 	return step.Handle, nil
 }

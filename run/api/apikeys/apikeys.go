@@ -13,6 +13,7 @@ import (
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 // Fields is exported only because huma reads no embedded fields of unexported types.
@@ -22,14 +23,14 @@ type Fields struct {
 	Prefix    string     `json:"prefix" doc:"The key's begin, to know it by." example:"cold_7Fq2"`
 	Scope     string     `json:"scope" enum:"read,write" doc:"What it may do; write includes read." example:"read"`
 	RoomIDs   []int64    `json:"room_ids" doc:"The rooms that it knows; null for all." example:"[3,4]"`
-	CreatedAt time.Time  `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:00Z"`
-	ExpiresAt *time.Time `json:"expires_at" doc:"Until when it can be used, UTC; null for ever." example:"2027-03-01T12:00:00Z"`
+	CreatedAt rest.Time  `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:00Z"`
+	ExpiresAt *rest.Time `json:"expires_at" nullable:"true" doc:"Until when it can be used, UTC; null for ever." example:"2027-03-01T12:00:00Z"`
 }
 
 type apiKey struct {
 	Fields
 
-	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, UTC, to a minute; null when never." example:"2026-03-02T12:00:00Z"`
+	LastUsedAt *rest.Time `json:"last_used_at" nullable:"true" doc:"When it was last used, UTC, to a minute; null when never." example:"2026-03-02T12:00:00Z"`
 }
 
 type createdKey struct {
@@ -38,9 +39,9 @@ type createdKey struct {
 	Key string `json:"key" doc:"The key, to send as Authorization: Bearer. It is shown here and never again." example:"cold_7Fq2…"`
 }
 
-func fieldsOf(k store.APIKey) Fields {
+func fieldsOf(k accounts.APIKey) Fields {
 	return Fields{
-		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Scope: k.Scope, RoomIDs: k.RoomIDs, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: rest.UTC(k.ExpiresAt),
+		ID: k.ID, Name: k.Name, Prefix: k.Prefix, Scope: k.Scope, RoomIDs: k.RoomIDs, CreatedAt: rest.UTC(k.CreatedAt), ExpiresAt: rest.OptionalUTC(k.ExpiresAt),
 	}
 }
 
@@ -58,8 +59,7 @@ type keyPath struct {
 
 // Handlers answer the operations on API keys.
 type Handlers struct {
-	Store *store.Store
-	Keys  *auth.Keys
+	DB    *store.DB
 	Clock func() time.Time
 }
 
@@ -68,21 +68,18 @@ func (h *Handlers) Register(r *rest.API) {
 	// A repeat makes a second key, which can be revoked; its text is the only one that
 	// is known.
 	rest.Answer(r, rest.Operation{
-		ID: "createAPIKey", Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
-		Keys:   rest.NoKeys,
+		ID: "createAPIKey", Creates: true, Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Status: http.StatusCreated, Summary: "Create an API key",
 		Description: "The key is in the answer and shown once. A new password of the customer's does not end it.",
 		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast()},
 	}, h.create)
 	rest.Answer(r, rest.Operation{
 		ID: "listAPIKeys", Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
-		Keys:    rest.NoKeys,
 		Summary: "List the caller's API keys, oldest first",
 	}, h.list)
 	// A repeat is told 404: the key is gone, as was asked.
 	rest.Register(r, rest.Operation{
 		ID: "revokeAPIKey", Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
-		Keys:   rest.NoKeys,
 		Status: http.StatusNoContent, Summary: "Revoke an API key",
 		Description: "It is refused within 5 seconds.",
 		Errors:      []error{store.ErrNoAPIKey},
@@ -94,7 +91,7 @@ func errPast() *rest.Error { return rest.BadRequest("expires_at: is past") }
 func subject(id int64) string { return audit.KeyActor(id) }
 
 func (h *Handlers) create(ctx context.Context, in *rest.Body[newKey]) (createdKey, error) {
-	wanted := store.NewAPIKey{Name: string(in.Body.Name), Scope: in.Body.Scope}
+	wanted := accounts.NewAPIKey{Name: string(in.Body.Name), Scope: in.Body.Scope}
 	if in.Body.RoomIDs != nil {
 		wanted.RoomIDs = slices.Clone(in.Body.RoomIDs)
 		slices.Sort(wanted.RoomIDs)
@@ -108,25 +105,23 @@ func (h *Handlers) create(ctx context.Context, in *rest.Body[newKey]) (createdKe
 	}
 	var out createdKey
 	out.Key, wanted.Prefix, wanted.Hash = auth.NewKey()
-	return audit.Changed(ctx, h.Store, func(tx *store.Store) (createdKey, audit.Entry, error) {
-		created, err := tx.CreateAPIKey(ctx, auth.Caller(ctx), wanted)
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) (createdKey, audit.Entry, error) {
+		created, err := accounts.New(tx).CreateAPIKey(ctx, auth.Caller(ctx), wanted)
 		out.Fields = fieldsOf(created)
 		return out, audit.Entry{Subject: subject(created.ID), After: out.Fields}, err
 	})
 }
 
 func (h *Handlers) list(ctx context.Context, _ *struct{}) ([]apiKey, error) {
-	found, err := h.Store.APIKeys(ctx, auth.Caller(ctx))
-	return rest.List(found, func(k store.APIKey) apiKey {
-		return apiKey{Fields: fieldsOf(k), LastUsedAt: rest.UTC(k.LastUsedAt)}
+	found, err := accounts.New(h.DB).APIKeys(ctx, auth.Caller(ctx))
+	return rest.List(found, func(k accounts.APIKey) apiKey {
+		return apiKey{Fields: fieldsOf(k), LastUsedAt: rest.OptionalUTC(k.LastUsedAt)}
 	}), err
 }
 
 func (h *Handlers) revoke(ctx context.Context, in *keyPath) (*struct{}, error) {
-	// The deletion may be stored although the answer of the database is lost.
-	defer h.Keys.Invalidate()
-	return nil, audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
-		deleted, err := tx.DeleteAPIKey(ctx, auth.Caller(ctx), in.KeyID)
+	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
+		deleted, err := accounts.New(tx).DeleteAPIKey(ctx, auth.Caller(ctx), in.KeyID)
 		return audit.Entry{Subject: subject(in.KeyID), Before: fieldsOf(deleted)}, err
 	})
 }

@@ -4,7 +4,11 @@
 package audit
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
 	"strconv"
 
@@ -12,6 +16,7 @@ import (
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 // Entry is what an operation changed. Before and After are what the API shows of
@@ -26,11 +31,11 @@ type Entry struct {
 // Change makes a change of the caller's and appends its entry, unless nothing has
 // changed: Before and After are the same, as in the zero entry. Changes of one customer
 // wait for each other, so that Before is what the change found. The function may be
-// called several times, see [store.Store.InTx].
-func Change(ctx context.Context, s *store.Store, do func(tx *store.Store) (Entry, error)) error {
+// called several times, see [store.DB.InTx].
+func Change(ctx context.Context, s *store.DB, do func(tx *store.DB) (Entry, error)) error {
 	caller := auth.Caller(ctx)
-	return s.InTx(ctx, func(tx *store.Store) error {
-		if err := tx.LockChanges(ctx, caller); err != nil {
+	return s.InTx(ctx, func(tx *store.DB) error {
+		if err := accounts.New(tx).LockChanges(ctx, caller); err != nil {
 			return err
 		}
 		e, err := do(tx)
@@ -47,13 +52,62 @@ func Change(ctx context.Context, s *store.Store, do func(tx *store.Store) (Entry
 }
 
 // Changed is [Change] for an operation that answers what it made or changed.
-func Changed[T any](ctx context.Context, s *store.Store, do func(tx *store.Store) (T, Entry, error)) (T, error) {
+func Changed[T any](ctx context.Context, s *store.DB, do func(tx *store.DB) (T, Entry, error)) (T, error) {
 	var changed T
-	err := Change(ctx, s, func(tx *store.Store) (e Entry, err error) {
-		changed, e, err = do(tx)
+	err := Change(ctx, s, func(tx *store.DB) (e Entry, err error) {
+		changed, e, err = once(ctx, tx, do)
 		return e, err
 	})
 	return changed, err
+}
+
+// Updated is [Changed] for an operation that replaces a thing and answers what it is now: the
+// entry has it as found by read and as returned by change, both as show shows it.
+func Updated[S, T any](ctx context.Context, s *store.DB, subject string, show func(S) T, read, change func(tx *store.DB) (S, error)) (T, error) {
+	return Changed(ctx, s, func(tx *store.DB) (now T, e Entry, err error) {
+		before, err := read(tx)
+		if err != nil {
+			return now, e, err
+		}
+		after, err := change(tx)
+		now = show(after)
+		return now, Entry{Subject: subject, Before: show(before), After: now}, err
+	})
+}
+
+// once makes a change, or returns the answer to an earlier request of the same caller with
+// the same Idempotency-Key: what an API key may not see was not answered to it. The lock of changes lets requests at once wait for each other.
+func once[T any](ctx context.Context, tx *store.DB, do func(tx *store.DB) (T, Entry, error)) (answer T, e Entry, err error) {
+	repeatable, ok := rest.RepeatableOf(ctx)
+	if !ok {
+		return do(tx)
+	}
+	request := accounts.Request{CustomerID: auth.Caller(ctx), Operation: rest.OperationID(ctx), KeyHash: repeatable.KeyHashOf(actor(ctx))}
+	first, err := accounts.New(tx).FirstAnswer(ctx, request)
+	switch {
+	case err == nil && !bytes.Equal(first.RequestHash, repeatable.RequestHash[:]):
+		return answer, e, rest.ErrOtherRequest()
+	case err == nil:
+		text, err := repeatable.Decrypt(first.Answer)
+		if err != nil {
+			return answer, e, err
+		}
+		if err := json.Unmarshal(text, &answer); err != nil {
+			return answer, e, fmt.Errorf("read the first answer: %w", err)
+		}
+		return answer, e, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return answer, e, err
+	}
+	answer, e, err = do(tx)
+	if err != nil {
+		return answer, e, err
+	}
+	text, err := rest.Encode(answer)
+	if err != nil {
+		return answer, e, err
+	}
+	return answer, e, accounts.New(tx).KeepAnswer(ctx, request, accounts.Answer{RequestHash: repeatable.RequestHash[:], Answer: repeatable.Encrypt(text)})
 }
 
 // CustomerActor names a customer who changes something.
@@ -72,8 +126,8 @@ func actor(ctx context.Context) string {
 
 // Append adds the entry of a change in tx to a customer's log. It is for the
 // operations that have no caller; the others use [Change].
-func Append(ctx context.Context, tx *store.Store, customerID int64, actor string, e Entry) error {
-	return tx.Audit(ctx, store.AuditEntry{
+func Append(ctx context.Context, tx *store.DB, customerID int64, actor string, e Entry) error {
+	return accounts.New(tx).Audit(ctx, accounts.AuditEntry{
 		CustomerID: customerID, Actor: actor, Operation: rest.OperationID(ctx), Subject: e.Subject,
 		RequestID: requestlog.RequestID(ctx), Before: e.Before, After: e.After,
 	})

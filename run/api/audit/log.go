@@ -5,24 +5,24 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"iter"
 	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/negotiation"
 
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 type loggedChange struct {
 	ID        int64           `json:"id" doc:"Primary key; it grows." example:"311"`
-	At        time.Time       `json:"at" doc:"When, UTC." example:"2026-03-01T12:00:00Z"`
+	At        rest.Time       `json:"at" doc:"When, UTC." example:"2026-03-01T12:00:00Z"`
 	ActorKind string          `json:"actor_kind" enum:"account,key,gateway,system" doc:"What kind of actor." example:"account"`
 	Actor     string          `json:"actor" doc:"Who: customer:ID, key:ID, gateway:ID, or a part of the service." example:"customer:7"`
 	Operation string          `json:"operation" doc:"The operation of this document." example:"setThresholds"`
@@ -43,9 +43,9 @@ func (loggedChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schem
 	return s
 }
 
-func loggedOf(c store.LoggedChange) loggedChange {
+func loggedOf(c accounts.LoggedChange) loggedChange {
 	return loggedChange{
-		ID: c.ID, At: c.At.UTC(), ActorKind: kindOf(c.Actor), Actor: c.Actor, Operation: c.Operation, Subject: c.Subject,
+		ID: c.ID, At: rest.UTC(c.At), ActorKind: kindOf(c.Actor), Actor: c.Actor, Operation: c.Operation, Subject: c.Subject,
 		RequestID: c.RequestID, Before: c.Before, After: c.After,
 	}
 }
@@ -68,7 +68,7 @@ type logInput struct {
 	Subject   string          `query:"subject" maxLength:"200" doc:"Only changes of this." example:"room:3"`
 	StartTime input.Timestamp `query:"start_time" doc:"Only changes from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
 	EndTime   input.Timestamp `query:"end_time" doc:"Only changes before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
-	BeforeID  int64           `query:"before_id" minimum:"1" doc:"Only entries with a smaller id: for the next page, the last id of this one." example:"9007199254740991"`
+	After     int64           `query:"after" minimum:"1" doc:"Only entries that come after this one in the list: the next part, after the last of the one before." example:"9007199254740991"`
 	Limit     int             `query:"limit" minimum:"1" maximum:"1000" doc:"How many entries at most; without, 100 as JSON, and all as CSV." example:"100"`
 	Format    string          `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"json"`
 	Accept    string          `header:"Accept" hidden:"true"`
@@ -80,14 +80,9 @@ func (in *logInput) Resolve(huma.Context) []error { return input.CheckRange(in.S
 // defaultLimit is how many entries a list has.
 const defaultLimit = 100
 
-const (
-	contentJSON = "application/json"
-	contentCSV  = "text/csv"
-)
-
 // Handlers answer the operation on the log.
 type Handlers struct {
-	Store *store.Store
+	DB *store.DB
 
 	rest *rest.API
 }
@@ -98,52 +93,41 @@ func (h *Handlers) Register(r *rest.API) {
 	list := &huma.Schema{Type: huma.TypeArray, Items: r.Schemas().Schema(reflect.TypeFor[loggedChange](), true, "LoggedChange")}
 	// Called by the audit page, and by people who export.
 	rest.Register(r, rest.Operation{
-		ID: "listAuditLog", Method: http.MethodGet, Path: "/api/v1/audit", Tag: rest.TagAudit,
-		Keys:        rest.ReadKeys,
+		ID: "listAuditLog", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/audit", Tag: rest.TagAudit,
 		Summary:     "List who changed what, newest first",
 		Description: "Nobody changes or removes an entry. CSV has the same columns; `before` and `after` are JSON in it.",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
-			contentJSON: {Schema: list},
-			contentCSV:  {Schema: &huma.Schema{Type: huma.TypeString}, Example: csvHeader + "311,2026-03-01T12:00:00Z,account,customer:7,deleteSensor,sensor:rack-1,6f1d2c3b,,\n"},
+			rest.ContentJSON: {Schema: list},
+			rest.ContentCSV:  {Schema: &huma.Schema{Type: huma.TypeString}, Example: csvHeader + "311,2026-03-01T12:00:00Z,account,customer:7,deleteSensor,sensor:rack-1,6f1d2c3b,,\n"},
 		}}},
 	}, h.list)
 }
 
 func (h *Handlers) list(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
-	q := store.AuditQuery{
+	q := accounts.AuditQuery{
 		ActorKind: strings.Replace(in.ActorKind, "account", "customer", 1), Actor: in.Actor, Operation: in.Operation, Subject: in.Subject, Start: in.StartTime.Time, End: in.EndTime.Time,
-		Before: in.BeforeID, Limit: in.Limit,
+		Before: in.After, Limit: in.Limit,
 	}
-	isCSV := in.Format == "csv" || in.Format == "" && negotiation.SelectQValueFast(in.Accept, []string{contentJSON, contentCSV}) == contentCSV
-	if q.Limit == 0 && !isCSV {
+	rows := rest.EncodedRows(loggedOf)
+	if rest.WantsCSV(in.Format, in.Accept) {
+		rows = rest.CSVRows(csvHeader, appendCSV)
+	} else if q.Limit == 0 {
 		q.Limit = defaultLimit
 	}
-	rows := rest.RowEncoder[store.LoggedChange]{ContentType: contentJSON, Begin: "[", Between: ",", End: "]\n", Append: appendJSON}
-	if isCSV {
-		rows = rest.RowEncoder[store.LoggedChange]{ContentType: contentCSV + "; charset=utf-8", Begin: csvHeader, Append: appendCSV}
-	}
 	customer := auth.Caller(ctx)
-	return &huma.StreamResponse{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
-		rest.StreamRows(h.rest, hc, rows, h.Store.AuditLog(hc.Context(), customer, q))
-	}}, nil
-}
-
-func appendJSON(b []byte, c store.LoggedChange) []byte {
-	encoded, err := rest.Encode(loggedOf(c))
-	if err != nil {
-		panic(err) // what PostgreSQL has as JSON is JSON
-	}
-	return append(b, encoded...)
+	return rest.Stream(h.rest, rows, func(ctx context.Context) iter.Seq2[accounts.LoggedChange, error] {
+		return accounts.New(h.DB).AuditLog(ctx, customer, q)
+	}), nil
 }
 
 const csvHeader = "id,at,actor_kind,actor,operation,subject,request_id,before,after\n"
 
-func appendCSV(b []byte, c store.LoggedChange) []byte {
+func appendCSV(b []byte, c accounts.LoggedChange) []byte {
 	l := loggedOf(c)
 	var row bytes.Buffer
 	w := csv.NewWriter(&row)
 	cells := []string{
-		strconv.FormatInt(l.ID, 10), l.At.Format(time.RFC3339Nano), l.ActorKind, l.Actor, l.Operation, l.Subject, l.RequestID,
+		strconv.FormatInt(l.ID, 10), string(rest.AppendTime(nil, c.At)), l.ActorKind, l.Actor, l.Operation, l.Subject, l.RequestID,
 		string(l.Before), string(l.After),
 	}
 	for i, cell := range cells {

@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 type callerKey struct{}
@@ -23,7 +24,7 @@ type callerKey struct{}
 // caller is the customer of a request, and the API key that it came with.
 type caller struct {
 	customerID int64
-	key        *store.APIKey // nil for a customer's own token
+	key        *accounts.APIKey // nil for a customer's own token
 }
 
 func callerOf(ctx context.Context) caller {
@@ -39,11 +40,11 @@ func callerOf(ctx context.Context) caller {
 func Caller(ctx context.Context) int64 { return callerOf(ctx).customerID }
 
 // Key returns the API key that the request carries, or false for a customer's token.
-func Key(ctx context.Context) (store.APIKey, bool) {
+func Key(ctx context.Context) (accounts.APIKey, bool) {
 	if key := callerOf(ctx).key; key != nil {
 		return *key, true
 	}
-	return store.APIKey{}, false
+	return accounts.APIKey{}, false
 }
 
 // RequireSelf returns an error unless customerID is the caller's. It is that of an
@@ -55,12 +56,14 @@ func RequireSelf(ctx context.Context, customerID int64) error {
 	return nil
 }
 
-// Authenticator checks the token or API key of a request.
+// Authenticator checks the token or API key of a request, by one query each.
 type Authenticator struct {
-	Tokens   *Tokens
-	Sessions *Sessions
-	Keys     *Keys
-	Log      *slog.Logger
+	Tokens *Tokens
+	Keys   *Keys
+	// Generation returns the generation of a customer's valid tokens, or
+	// [store.ErrNoCustomer].
+	Generation func(ctx context.Context, customerID int64) (int64, error)
+	Log        *slog.Logger
 }
 
 // Authenticate lets a request with a valid token through, with its customer in the
@@ -85,27 +88,13 @@ func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(
 		requestlog.SetCustomer(ctx.Context(), who.customerID)
 		authorized := context.WithValue(ctx.Context(), callerKey{}, who)
 		if who.key != nil {
-			if detail := refusal(op, *who.key); detail != "" {
+			if detail := op.Keys.Refuse(who.key.Scope, who.key.RoomIDs == nil); detail != "" {
 				rest.WriteError(writer, rest.NewError(http.StatusForbidden, detail))
 				return
 			}
 			authorized = store.InRooms(authorized, who.key.RoomIDs)
 		}
 		next(huma.WithContext(ctx, authorized))
-	}
-}
-
-// refusal says why a key may not call an operation; it is empty for one that may.
-func refusal(op rest.Operation, key store.APIKey) string {
-	switch {
-	case op.Keys != rest.ReadKeys && op.Keys != rest.WriteKeys:
-		return rest.DetailNoKeys
-	case op.Keys == rest.WriteKeys && key.Scope != store.ScopeWrite:
-		return rest.DetailReadKey
-	case key.RoomIDs != nil && !op.ByRoom:
-		return rest.DetailRoomsKey
-	default:
-		return ""
 	}
 }
 
@@ -120,13 +109,13 @@ func (a *Authenticator) caller(ctx huma.Context) (caller, error) {
 		key, err := a.Keys.find(ctx.Context(), token)
 		return caller{customerID: key.CustomerID, key: &key}, err
 	}
-	who, err := a.Tokens.verify(token)
+	customerID, generation, err := a.Tokens.verify(token)
 	if err != nil {
 		return caller{}, err
 	}
-	validAfter, err := a.Sessions.tokensValidAfter(ctx.Context(), who.customerID)
-	if errors.Is(err, store.ErrNoCustomer) || err == nil && who.issuedAt.Before(validAfter) {
+	valid, err := a.Generation(ctx.Context(), customerID)
+	if errors.Is(err, store.ErrNoCustomer) || err == nil && generation != valid {
 		return caller{}, errToken
 	}
-	return caller{customerID: who.customerID}, err
+	return caller{customerID: customerID}, err
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // TestPasswordsBeyondBcrypt shows that a longer password is not taken for the
-// stored one that begins it. Contract 2.5.
+// stored one that begins it. Contract 2.9.
 func TestPasswordsBeyondBcrypt(t *testing.T) {
 	t.Parallel()
 	p := NewPasswords(1, 4)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,6 +16,7 @@ import (
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 type customer struct {
@@ -25,7 +25,7 @@ type customer struct {
 	Username string `json:"username" doc:"Unique name." example:"coldaisle"`
 }
 
-func customerOf(c store.Customer) customer {
+func customerOf(c accounts.Customer) customer {
 	return customer{ID: c.ID, Email: c.Email, Username: c.Username}
 }
 
@@ -70,12 +70,10 @@ type updateCustomerInput struct {
 
 // Handlers answer registration, login and the operations on the profile.
 type Handlers struct {
-	Store     *store.Store
+	DB        *store.DB
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
-	Sessions  *auth.Sessions
 	Clients   auth.Clients
-	Clock     func() time.Time
 }
 
 // Register adds the operations.
@@ -101,7 +99,6 @@ func (h *Handlers) Register(r *rest.API) {
 	// reads.
 	rest.Answer(r, rest.Operation{
 		ID: "getCustomer", Method: http.MethodPost, Path: "/api/v1/customers/info/{customer_id}", Tag: rest.TagCustomers,
-		Keys:    rest.NoKeys,
 		Summary: "Read the caller's profile",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.customerInfo)
@@ -110,7 +107,6 @@ func (h *Handlers) Register(r *rest.API) {
 	// repeats a password change revokes the tokens issued in between.
 	rest.Answer(r, rest.Operation{
 		ID: "updateCustomer", Method: http.MethodPatch, Path: "/api/v1/customers/{customer_id}", Tag: rest.TagCustomers,
-		Keys:        rest.NoKeys,
 		Middlewares: huma.Middlewares{h.Clients.Identify},
 		Summary:     "Change the caller's profile",
 		Description: "All fields are optional. A new password makes every token issued before it invalid.",
@@ -126,8 +122,8 @@ func (h *Handlers) registerCustomer(ctx context.Context, in *rest.Body[registrat
 		return customer{}, err
 	}
 	var created customer
-	err = h.Store.InTx(ctx, func(tx *store.Store) error {
-		stored, err := tx.CreateCustomer(ctx, store.NewCustomer{
+	err = h.DB.InTx(ctx, func(tx *store.DB) error {
+		stored, err := accounts.New(tx).CreateCustomer(ctx, accounts.NewCustomer{
 			Email: string(in.Body.Email), Username: string(in.Body.Username), PasswordHash: hash,
 		})
 		if err != nil {
@@ -155,22 +151,22 @@ func (h *Handlers) login(ctx context.Context, in *rest.Body[credentials]) (token
 	if !matches {
 		return token{}, errLogin()
 	}
-	signed, err := h.Tokens.Issue(found.ID, found.TokensValidAfter)
+	signed, err := h.Tokens.Issue(found.ID, found.Generation)
 	return token{AccessToken: signed, TokenType: "bearer", CustomerID: found.ID}, err
 }
 
 // check waits for a password slot, finds the customer with the e-mail address and
 // compares the password.
-func (h *Handlers) check(ctx context.Context, c credentials) (found store.Customer, matches bool, err error) {
+func (h *Handlers) check(ctx context.Context, c credentials) (found accounts.Customer, matches bool, err error) {
 	done, err := h.Passwords.Acquire(ctx)
 	if err != nil {
-		return store.Customer{}, false, err
+		return accounts.Customer{}, false, err
 	}
 	defer done()
 	if isStorableText(c.Email) {
-		found, err = h.Store.CustomerByEmail(ctx, c.Email)
+		found, err = accounts.New(h.DB).CustomerByEmail(ctx, c.Email)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return store.Customer{}, false, err
+			return accounts.Customer{}, false, err
 		}
 	}
 	matches, err = h.Passwords.Matches(found.PasswordHash, c.Password)
@@ -187,7 +183,7 @@ func (h *Handlers) customerInfo(ctx context.Context, in *input.CustomerPath) (cu
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
 		return customer{}, err
 	}
-	found, err := h.Store.Customer(ctx, in.CustomerID)
+	found, err := accounts.New(h.DB).Customer(ctx, in.CustomerID)
 	return customerOf(found), err
 }
 
@@ -195,24 +191,20 @@ func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) 
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
 		return customer{}, err
 	}
-	change := store.CustomerChange{
-		Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username), ChangedAt: h.Clock(),
-	}
+	change := accounts.CustomerChange{Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username)}
 	if in.Body.Password != nil {
 		hash, err := h.Passwords.Hash(ctx, string(*in.Body.Password))
 		if err != nil {
 			return customer{}, err
 		}
 		change.PasswordHash = &hash
-		// The change may be stored although the answer of the database is lost.
-		defer h.Sessions.Invalidate(in.CustomerID)
 	}
-	return audit.Changed(ctx, h.Store, func(tx *store.Store) (customer, audit.Entry, error) {
-		before, err := tx.Customer(ctx, in.CustomerID)
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) (customer, audit.Entry, error) {
+		before, err := accounts.New(tx).Customer(ctx, in.CustomerID)
 		if err != nil {
 			return customer{}, audit.Entry{}, err
 		}
-		after, err := tx.UpdateCustomer(ctx, in.CustomerID, change)
+		after, err := accounts.New(tx).UpdateCustomer(ctx, in.CustomerID, change)
 		updated := customerOf(after)
 		return updated, audit.Entry{
 			Subject: audit.CustomerActor(in.CustomerID), Before: changedCustomer{customerOf(before), false},

@@ -17,21 +17,19 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 type readingBody struct {
 	NodeID      string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
 	Temperature float64   `json:"temperature" doc:"Degrees Celsius." example:"24.3"`
 	Humidity    float64   `json:"humidity" doc:"Relative humidity in percent." example:"41.2"`
-	Timestamp   time.Time `json:"timestamp" doc:"Time of the reading, UTC." example:"2026-03-01T12:00:00Z"`
+	Timestamp   rest.Time `json:"timestamp" doc:"Time of the reading, UTC." example:"2026-03-01T12:00:00Z"`
 }
 
 func readingOf(r reading.Reading) readingBody {
-	return readingBody{NodeID: r.NodeID, Temperature: r.Temperature, Humidity: r.Humidity, Timestamp: r.Time.UTC()}
-}
-
-type latestOutput struct {
-	Body readingBody
+	return readingBody{NodeID: r.NodeID, Temperature: r.Temperature, Humidity: r.Humidity, Timestamp: rest.UTC(r.Time)}
 }
 
 // nodeList names sensors. Any text may stand in it: what is no sensor of the
@@ -72,23 +70,13 @@ func (l *nodeList) nodes() []string {
 	return slices.Compact(possible)
 }
 
-type multiSensorInput struct {
-	Body nodeList
-}
-
-type multiSensorOutput struct {
-	Body map[string]readingBody
-}
-
 // Handlers answer the operations on readings.
 type Handlers struct {
-	rest       *rest.API
-	Store      *store.Store
-	Readings   readings.Reader
-	Newest     *Newest
-	Forecaster Forecaster // nil without one
-	Models     Models     // nil without any
-	Clock      func() time.Time
+	rest     *rest.API
+	DB       *store.DB
+	Readings readings.Reader
+	Models   Models // nil without any
+	Clock    func() time.Time
 
 	shipped *anomaly.Calibration // of customers who have none yet
 }
@@ -97,17 +85,15 @@ type Handlers struct {
 func (h *Handlers) Register(r *rest.API) {
 	h.rest, h.shipped = r, anomaly.Calibrate(nil)
 	// Polled by a sensor's page.
-	rest.Register(r, rest.Operation{
-		ID: "getLatestReading", Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
-		Keys: rest.ReadKeys, ByRoom: true,
+	rest.Answer(r, rest.Operation{
+		ID: "getLatestReading", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
 		Summary: "Read a sensor's latest reading",
 		Errors:  []error{store.ErrNoSensor, errNoReadings()},
 	}, h.latest)
 	// Polled by the overview of all sensors. It only reads, though it is POST:
 	// the list may be longer than an address.
-	rest.Register(r, rest.Operation{
-		ID: "getLatestReadings", Method: http.MethodPost, Path: "/api/v1/data/multi-sensor", Tag: rest.TagData,
-		Keys: rest.ReadKeys, ByRoom: true,
+	rest.Answer(r, rest.Operation{
+		ID: "getLatestReadings", Keys: rest.ReadKeysInRooms, Method: http.MethodPost, Path: "/api/v1/data/multi-sensor", Tag: rest.TagData,
 		Summary:     "Read the latest readings of several sensors",
 		Description: "The answer is keyed by sensor; sensors without readings, and what is no sensor of the caller's, are absent.",
 	}, h.multiSensor)
@@ -120,51 +106,42 @@ func (h *Handlers) Register(r *rest.API) {
 
 // ownedNode returns the caller's sensor and what of its readings the caller may
 // see.
-func ownedNode(ctx context.Context, sensors *store.Store, sensorID string) (readings.NodeRef, error) {
+func ownedNode(ctx context.Context, sensors *store.DB, sensorID string) (readings.NodeRef, error) {
 	if reading.ValidateNodeID(sensorID) != nil {
 		return readings.NodeRef{}, store.ErrNoSensor
 	}
-	return sensors.VisibleNode(ctx, auth.Caller(ctx), sensorID)
+	return accounts.New(sensors).VisibleNode(ctx, auth.Caller(ctx), sensorID)
 }
 
 // errNoReadings answers for a sensor without readings.
 func errNoReadings() *rest.Error { return rest.NotFound("No readings found") }
 
-func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (*latestOutput, error) {
-	node, err := ownedNode(ctx, h.Store, in.SensorID)
+func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (readingBody, error) {
+	node, err := ownedNode(ctx, h.DB, in.SensorID)
 	if err != nil {
-		return nil, err
+		return readingBody{}, err
 	}
-	found, err := h.Newest.Latest(ctx, []readings.NodeRef{node})
-	if err != nil {
-		return nil, err
-	}
+	found, err := pipeline.New(h.DB).NewestReadings(ctx, []readings.NodeRef{node})
 	newest, ok := found[in.SensorID]
-	if !ok {
-		return nil, errNoReadings()
+	if err == nil && !ok {
+		err = errNoReadings()
 	}
-	return &latestOutput{Body: readingOf(newest)}, nil
+	return readingOf(newest), err
 }
 
-func (h *Handlers) multiSensor(ctx context.Context, in *multiSensorInput) (*multiSensorOutput, error) {
+func (h *Handlers) multiSensor(ctx context.Context, in *rest.Body[nodeList]) (map[string]readingBody, error) {
 	answer := map[string]readingBody{}
 	asked := in.Body.nodes()
 	if len(asked) == 0 {
-		return &multiSensorOutput{Body: answer}, nil
+		return answer, nil
 	}
-	owned, err := h.Store.VisibleNodes(ctx, auth.Caller(ctx), asked)
-	if err != nil {
-		return nil, err
+	owned, err := accounts.New(h.DB).VisibleNodes(ctx, auth.Caller(ctx), asked)
+	if err != nil || len(owned) == 0 {
+		return answer, err
 	}
-	if len(owned) == 0 {
-		return &multiSensorOutput{Body: answer}, nil
-	}
-	found, err := h.Newest.Latest(ctx, owned)
-	if err != nil {
-		return nil, err
-	}
+	found, err := pipeline.New(h.DB).NewestReadings(ctx, owned)
 	for id, newest := range found {
 		answer[id] = readingOf(newest)
 	}
-	return &multiSensorOutput{Body: answer}, nil
+	return answer, err
 }

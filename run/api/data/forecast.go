@@ -2,64 +2,44 @@ package data
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
-// Forecaster forecasts a sensor's readings of the next seconds.
-type Forecaster interface {
-	// Forecast answers for a sensor from the readings that its owner may see, the last
-	// of which is given, or with ErrNoForecast while there is no model or too little
-	// to go on.
-	Forecast(ctx context.Context, customer int64, node readings.NodeRef, last reading.Reading) (Forecast, error)
-}
-
-// ErrNoForecast says that there is no model, or too few readings for one.
-var ErrNoForecast = errors.New("no forecast available")
-
-// Forecast is what a model expects after a sensor's last reading.
-type Forecast struct {
-	Time         time.Time // of the last reading, UTC
-	Temperature  float64   // °C, as last read
-	Humidity     float64   // % relative humidity, as last read
-	ModelVersion string
-	Steps        []ForecastStep
-}
-
-// ForecastStep is what is expected some seconds after the last reading.
-type ForecastStep struct {
-	After       time.Duration
-	Temperature float64 // °C
-	Humidity    float64 // % relative humidity
+// Models gives the models in use of a customer, and loads what is not in memory.
+type Models interface {
+	Wait(ctx context.Context, customer int64) modelstore.Pair
 }
 
 type forecastBody struct {
-	NodeID       string         `json:"node_id" doc:"Sensor that is forecast." example:"esp32-7f3a"`
+	SensorID     string         `json:"sensor_id" doc:"Sensor that is forecast." example:"esp32-7f3a"`
 	ModelVersion string         `json:"model_version" doc:"Artifact that made the forecast." example:"forecasting_v20260301T120004Z_000005"`
 	LastReading  readingBody    `json:"last_reading" doc:"What the forecast goes on from."`
 	Forecast     []forecastStep `json:"forecast" nullable:"false" doc:"What is expected 5, 10, 15 and 20 seconds after the last reading."`
 }
 
 type forecastStep struct {
-	SecondsAhead float64   `json:"seconds_ahead" doc:"Seconds after the last reading." example:"20"`
-	Timestamp    time.Time `json:"timestamp" doc:"The instant, UTC." example:"2026-03-01T12:00:20Z"`
-	Temperature  float64   `json:"temperature" doc:"Degrees Celsius." example:"24.3"`
-	Humidity     float64   `json:"humidity" doc:"Relative humidity in percent." example:"41.2"`
+	AheadS      float64   `json:"ahead_s" doc:"Seconds after the last reading." example:"20"`
+	Timestamp   rest.Time `json:"timestamp" doc:"The instant, UTC." example:"2026-03-01T12:00:20Z"`
+	Temperature float64   `json:"temperature" doc:"Degrees Celsius." example:"24.3"`
+	Humidity    float64   `json:"humidity" doc:"Relative humidity in percent." example:"41.2"`
 }
 
 func (h *Handlers) registerForecast(r *rest.API) {
 	// Called by a sensor's page.
 	rest.Answer(r, rest.Operation{
-		ID: "getForecast", Method: http.MethodGet, Path: "/api/v1/ml/forecast/{sensor_id}", Tag: rest.TagLearning,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "getForecast", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/ml/forecast/{sensor_id}", Tag: rest.TagLearning,
 		Summary: "Forecast the next 20 seconds of a sensor",
 		Errors:  []error{store.ErrNoSensor, errNoForecast()},
 	}, h.forecast)
@@ -68,40 +48,57 @@ func (h *Handlers) registerForecast(r *rest.API) {
 // errNoForecast answers for a sensor that no forecast can be made of.
 func errNoForecast() *rest.Error { return rest.NotFound("No forecast available") }
 
+// forecast reads the sensor's last hour. Without a model or enough readings, or after an
+// hour of silence, there is none (contract 7.11).
 func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (forecastBody, error) {
-	node, err := ownedNode(ctx, h.Store, in.SensorID)
+	node, err := ownedNode(ctx, h.DB, in.SensorID)
 	if err != nil {
 		return forecastBody{}, err
 	}
-	if h.Forecaster == nil {
+	if h.Models == nil {
 		return forecastBody{}, errNoForecast()
 	}
-	latest, err := h.Newest.Latest(ctx, []readings.NodeRef{node})
+	model := h.Models.Wait(ctx, auth.Caller(ctx)).Forecaster
+	newest, err := pipeline.New(h.DB).NewestReadings(ctx, []readings.NodeRef{node})
 	if err != nil {
 		return forecastBody{}, err
 	}
-	last, ok := latest[node.ID]
-	if !ok {
+	const span = time.Duration(reading.MaxWindowAge * float64(time.Second))
+	last, ok := newest[node.ID]
+	if model == nil || !ok || h.Clock().Sub(last.Time) > span {
 		return forecastBody{}, errNoForecast()
 	}
-	f, err := h.Forecaster.Forecast(ctx, auth.Caller(ctx), node, last)
-	if errors.Is(err, ErrNoForecast) {
-		return forecastBody{}, errNoForecast()
-	}
-	if err != nil {
-		return forecastBody{}, err
-	}
-	body := forecastBody{
-		NodeID: in.SensorID, ModelVersion: f.ModelVersion,
-		LastReading: readingBody{
-			NodeID: in.SensorID, Temperature: f.Temperature, Humidity: f.Humidity, Timestamp: f.Time.UTC(),
-		},
-	}
-	body.Forecast = rest.List(f.Steps, func(s ForecastStep) forecastStep {
-		return forecastStep{
-			SecondsAhead: s.After.Seconds(), Timestamp: f.Time.UTC().Add(s.After),
-			Temperature: s.Temperature, Humidity: s.Humidity,
+	var series []reading.Reading
+	for r, err := range h.Readings.Range(ctx, node, last.Time.Add(-span), last.Time.Add(reading.Precision)) {
+		if err != nil {
+			return forecastBody{}, err
 		}
-	})
-	return body, nil
+		series = append(series, r)
+	}
+	steps := forecastSteps(model, series, last.Time)
+	if len(steps) == 0 {
+		return forecastBody{}, errNoForecast()
+	}
+	return forecastBody{SensorID: in.SensorID, ModelVersion: model.Info.Name, LastReading: readingOf(last), Forecast: steps}, nil
+}
+
+// forecastSteps forecasts what follows the last reading of a series, dated from the node's
+// newest reading, which may not be stored yet. After too short a series there is nothing.
+func forecastSteps(model *learn.Forecaster, series []reading.Reading, newest time.Time) (steps []forecastStep) {
+	var x features.Extractor
+	for i, window := range features.Windows(series) {
+		if i+1 < len(series) {
+			continue
+		}
+		for _, after := range []time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second} {
+			temperature, humidity, ok := model.Forecast(&x, window, series[i], after)
+			if !ok {
+				return nil
+			}
+			steps = append(steps, forecastStep{
+				AheadS: after.Seconds(), Timestamp: rest.UTC(newest.Add(after)), Temperature: temperature, Humidity: humidity,
+			})
+		}
+	}
+	return steps
 }

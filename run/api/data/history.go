@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/negotiation"
 
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
@@ -18,15 +17,10 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-const (
-	contentJSON = "application/json"
-	contentCSV  = "text/csv"
-)
-
 // bucketBody is the readings of one of max_points equal parts of a range.
 type bucketBody struct {
 	NodeID         string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
-	Timestamp      time.Time `json:"timestamp" doc:"Begin of the bucket, UTC." example:"2026-03-01T12:00:00Z"`
+	Timestamp      rest.Time `json:"timestamp" doc:"Begin of the bucket, UTC." example:"2026-03-01T12:00:00Z"`
 	Temperature    float64   `json:"temperature" doc:"Mean, in degrees Celsius." example:"24.3"`
 	Humidity       float64   `json:"humidity" doc:"Mean relative humidity in percent." example:"41.2"`
 	MinTemperature float64   `json:"min_temperature" doc:"Lowest, in degrees Celsius." example:"23.9"`
@@ -50,17 +44,6 @@ func (in *historyInput) Resolve(huma.Context) []error {
 	return input.CheckRange(in.StartTime, in.EndTime)
 }
 
-func (in *historyInput) csv() bool {
-	if in.Format != "" {
-		return in.Format == "csv"
-	}
-	return negotiation.SelectQValueFast(in.Accept, []string{contentJSON, contentCSV}) == contentCSV
-}
-
-type historyOutput struct {
-	Body func(huma.Context)
-}
-
 func (h *Handlers) registerHistory(r *rest.API) {
 	registry := r.Schemas()
 	array := func(name, description string, item reflect.Type) *huma.Schema {
@@ -70,8 +53,7 @@ func (h *Handlers) registerHistory(r *rest.API) {
 	}
 	// Called by a sensor's page with max_points, and by people who export.
 	rest.Register(r, rest.Operation{
-		ID: "getHistory", Method: http.MethodGet, Path: "/api/v1/data/historical/{sensor_id}", Tag: rest.TagData,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "getHistory", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/historical/{sensor_id}", Tag: rest.TagData,
 		Summary: "Read a sensor's readings of a range, oldest first",
 		Description: "All readings with `start_time` ≤ timestamp < `end_time`, streamed; with `max_points`, one object per bucket of equal " +
 			"width. CSV has the same columns. An answer that is cut short ends without its closing bracket and its last chunk.",
@@ -79,11 +61,11 @@ func (h *Handlers) registerHistory(r *rest.API) {
 		Responses: map[string]*huma.Response{"200": {
 			Description: "OK",
 			Content: map[string]*huma.MediaType{
-				contentJSON: {Schema: rest.NamedSchema(registry, "History", &huma.Schema{AnyOf: []*huma.Schema{
+				rest.ContentJSON: {Schema: rest.NamedSchema(registry, "History", &huma.Schema{AnyOf: []*huma.Schema{
 					array("RawHistory", "Every reading, when max_points is not given.", reflect.TypeFor[readingBody]()),
 					array("BucketHistory", "A summary of each part, when max_points is given.", reflect.TypeFor[bucketBody]()),
 				}})},
-				contentCSV: {
+				rest.ContentCSV: {
 					Schema:  &huma.Schema{Type: huma.TypeString},
 					Example: csvReadingHeader + "esp32-7f3a,2026-03-01T12:00:00Z,24.3,41.2\n",
 				},
@@ -104,37 +86,31 @@ func clampRange(start, end time.Time) (time.Time, time.Time) {
 	return start, end
 }
 
-func (h *Handlers) history(ctx context.Context, in *historyInput) (*historyOutput, error) {
-	node, err := ownedNode(ctx, h.Store, in.SensorID)
+func (h *Handlers) history(ctx context.Context, in *historyInput) (*huma.StreamResponse, error) {
+	node, err := ownedNode(ctx, h.DB, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
 	start, end := clampRange(in.StartTime.Time, in.EndTime.Time)
+	csv := rest.WantsCSV(in.Format, in.Accept)
 	if in.MaxPoints == 0 {
-		rows := readingRows(node.ID, in.csv())
-		return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
-			rest.StreamRows(h.rest, hc, rows, h.Readings.Range(hc.Context(), node, start, end))
-		}}, nil
+		return rest.Stream(h.rest, readingRows(node.ID, csv), func(ctx context.Context) iter.Seq2[reading.Reading, error] {
+			return h.Readings.Range(ctx, node, start, end)
+		}), nil
 	}
 	buckets, err := h.Readings.Buckets(ctx, node, start, end, in.MaxPoints)
 	if err != nil {
 		return nil, err
 	}
-	rows := bucketRows(node.ID, in.csv())
-	return &historyOutput{Body: func(hc huma.Context) { //nolint:contextcheck // the stream outlives the handler's context
-		rest.StreamRows(h.rest, hc, rows, asSeq(buckets))
-	}}, nil
-}
-
-// asSeq returns a list as a sequence without errors.
-func asSeq[T any](list []T) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for _, item := range list {
-			if !yield(item, nil) {
-				return
+	return rest.Stream(h.rest, bucketRows(node.ID, csv), func(context.Context) iter.Seq2[readings.Bucket, error] {
+		return func(yield func(readings.Bucket, error) bool) {
+			for _, b := range buckets {
+				if !yield(b, nil) {
+					return
+				}
 			}
 		}
-	}
+	}), nil
 }
 
 const (
@@ -146,68 +122,49 @@ const (
 // take as they are.
 func readingRows(nodeID string, csv bool) rest.RowEncoder[reading.Reading] {
 	if csv {
-		return rest.RowEncoder[reading.Reading]{
-			ContentType: contentCSV + "; charset=utf-8", Begin: csvReadingHeader,
-			Append: func(b []byte, r reading.Reading) []byte {
-				b = append(appendCell(b, nodeID), ',')
-				b = append(appendTime(b, r.Time), ',')
-				b = append(appendNumber(b, r.Temperature), ',')
-				return append(appendNumber(b, r.Humidity), '\n')
-			},
-		}
+		return rest.CSVRows(csvReadingHeader, func(b []byte, r reading.Reading) []byte {
+			b = append(appendCell(b, nodeID), ',')
+			b = append(rest.AppendTime(b, r.Time), ',')
+			b = append(appendNumber(b, r.Temperature), ',')
+			return append(appendNumber(b, r.Humidity), '\n')
+		})
 	}
 	prefix := `{"node_id":"` + nodeID + `","temperature":`
-	return rest.RowEncoder[reading.Reading]{
-		ContentType: contentJSON, Begin: "[", Between: ",", End: "]\n",
-		Append: func(b []byte, r reading.Reading) []byte {
-			b = append(b, prefix...)
-			b = appendNumber(b, r.Temperature)
-			b = append(b, `,"humidity":`...)
-			b = appendNumber(b, r.Humidity)
-			b = append(b, `,"timestamp":"`...)
-			return append(appendTime(b, r.Time), `"}`...)
-		},
-	}
+	return rest.JSONRows(func(b []byte, r reading.Reading) []byte {
+		b = append(b, prefix...)
+		b = appendNumber(b, r.Temperature)
+		b = append(b, `,"humidity":`...)
+		b = appendNumber(b, r.Humidity)
+		b = append(b, `,"timestamp":"`...)
+		return append(rest.AppendTime(b, r.Time), `"}`...)
+	})
 }
 
 // bucketRows writes buckets.
 func bucketRows(nodeID string, csv bool) rest.RowEncoder[readings.Bucket] {
 	if csv {
-		return rest.RowEncoder[readings.Bucket]{
-			ContentType: contentCSV + "; charset=utf-8", Begin: csvBucketHeader,
-			Append: func(b []byte, k readings.Bucket) []byte {
-				b = append(appendCell(b, nodeID), ',')
-				b = append(appendTime(b, k.Start), ',')
-				for _, value := range [...]float64{
-					k.AvgTemperature, k.AvgHumidity, k.MinTemperature, k.MaxTemperature, k.MinHumidity, k.MaxHumidity,
-				} {
-					b = append(appendNumber(b, value), ',')
-				}
-				return append(strconv.AppendInt(b, k.Count, 10), '\n')
-			},
-		}
-	}
-	return rest.RowEncoder[readings.Bucket]{
-		ContentType: contentJSON, Begin: "[", Between: ",", End: "]\n",
-		Append: func(b []byte, k readings.Bucket) []byte {
-			encoded, err := rest.Encode(bucketBody{
-				NodeID: nodeID, Timestamp: k.Start.UTC(), Temperature: k.AvgTemperature, Humidity: k.AvgHumidity,
-				MinTemperature: k.MinTemperature, MaxTemperature: k.MaxTemperature,
-				MinHumidity: k.MinHumidity, MaxHumidity: k.MaxHumidity, Count: k.Count,
-			})
-			if err != nil {
-				panic(err) // stored values are finite
+		return rest.CSVRows(csvBucketHeader, func(b []byte, k readings.Bucket) []byte {
+			b = append(appendCell(b, nodeID), ',')
+			b = append(rest.AppendTime(b, k.Start), ',')
+			for _, value := range [...]float64{
+				k.AvgTemperature, k.AvgHumidity, k.MinTemperature, k.MaxTemperature, k.MinHumidity, k.MaxHumidity,
+			} {
+				b = append(appendNumber(b, value), ',')
 			}
-			return append(b, encoded...)
-		},
+			return append(strconv.AppendInt(b, k.Count, 10), '\n')
+		})
 	}
+	return rest.EncodedRows(func(k readings.Bucket) bucketBody {
+		return bucketBody{
+			NodeID: nodeID, Timestamp: rest.UTC(k.Start), Temperature: k.AvgTemperature, Humidity: k.AvgHumidity,
+			MinTemperature: k.MinTemperature, MaxTemperature: k.MaxTemperature,
+			MinHumidity: k.MinHumidity, MaxHumidity: k.MaxHumidity, Count: k.Count,
+		}
+	})
 }
 
 // appendNumber writes a measured value in its shortest form.
 func appendNumber(b []byte, value float64) []byte { return strconv.AppendFloat(b, value, 'f', -1, 64) }
-
-// appendTime writes a time as RFC 3339, UTC.
-func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, time.RFC3339Nano) }
 
 // appendCell writes a text cell of CSV. Identifiers hold no comma, quote or
 // line end; one that begins with a minus would be a formula to a spreadsheet

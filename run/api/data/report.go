@@ -18,6 +18,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 // longestReport is a month of 31 days, one of them with 25 hours.
@@ -65,8 +66,7 @@ type reportedSensor struct {
 func (h *Handlers) registerReport(r *rest.API) {
 	// Called by the report's page, a room at a time, and by people.
 	rest.Answer(r, rest.Operation{
-		ID: "getReport", Method: http.MethodGet, Path: "/api/v1/data/report/{room_id}", Tag: rest.TagData,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "getReport", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/report/{room_id}", Tag: rest.TagData,
 		Summary: "Sum up how long the sensors of a room were outside their ranges",
 		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes are those of all readings, read by one query. " +
 			"Sensors are those that the room has now, by identifier. At most 100 can be read of a month at once, of a shorter range as many " +
@@ -87,12 +87,12 @@ func errSlowReport() *rest.Error {
 
 func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSensor, error) {
 	customer := auth.Caller(ctx)
-	sensors, err := h.Store.Sensors(ctx, customer, in.RoomID)
+	sensors, err := accounts.New(h.DB).Sensors(ctx, customer, in.RoomID)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(sensors, func(a, b store.Sensor) int { return strings.Compare(a.ID, b.ID) })
-	sensors = slices.DeleteFunc(sensors, func(s store.Sensor) bool { return s.ID <= in.After })
+	slices.SortFunc(sensors, func(a, b accounts.Sensor) int { return strings.Compare(a.ID, b.ID) })
+	sensors = slices.DeleteFunc(sensors, func(s accounts.Sensor) bool { return s.ID <= in.After })
 	if in.Limit > 0 {
 		sensors = sensors[:min(in.Limit, len(sensors))]
 	}
@@ -104,7 +104,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSenso
 	if length := end.Sub(start); length > 0 && len(sensors) > int(largestReport/length) {
 		return nil, errLargeReport(int(largestReport / length))
 	}
-	nodes, err := h.Store.VisibleNodes(ctx, customer, rest.List(sensors, func(s store.Sensor) string { return s.ID }))
+	nodes, err := accounts.New(h.DB).VisibleNodes(ctx, customer, rest.List(sensors, func(s accounts.Sensor) string { return s.ID }))
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSenso
 			of.add(r, recommended, allowable)
 		}
 	}
-	return rest.List(sensors, func(s store.Sensor) reportedSensor {
+	return rest.List(sensors, func(s accounts.Sensor) reportedSensor {
 		body := reportedSensor{SensorID: s.ID, Name: s.Name}
 		if of := found[s.ID]; of != nil {
 			of.stand(end)

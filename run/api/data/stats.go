@@ -76,24 +76,19 @@ func (statsAnswer) Schema(r huma.Registry) *huma.Schema {
 	}})
 }
 
-type statsOutput struct {
-	Body statsAnswer
-}
-
 func (h *Handlers) registerStats(r *rest.API) {
 	// Polled by a sensor's page.
-	rest.Register(r, rest.Operation{
-		ID: "getStatistics", Method: http.MethodGet, Path: "/api/v1/data/stats/{sensor_id}", Tag: rest.TagData,
-		Keys: rest.ReadKeys, ByRoom: true,
+	rest.Answer(r, rest.Operation{
+		ID: "getStatistics", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/stats/{sensor_id}", Tag: rest.TagData,
 		Summary: "Summarise a sensor's readings over windows that end now",
-		Errors:  []error{store.ErrNoSensor, &readings.LimitError{Purpose: readings.Page}},
+		Errors:  []error{store.ErrNoSensor},
 	}, h.stats)
 }
 
-func (h *Handlers) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
-	node, err := ownedNode(ctx, h.Store, in.SensorID)
+func (h *Handlers) stats(ctx context.Context, in *statsInput) (statsAnswer, error) {
+	node, err := ownedNode(ctx, h.DB, in.SensorID)
 	if err != nil {
-		return nil, err
+		return statsAnswer{}, err
 	}
 	asked := windows()
 	if in.Period != "" {
@@ -109,16 +104,15 @@ func (h *Handlers) stats(ctx context.Context, in *statsInput) (*statsOutput, err
 	})
 	measured, err := h.Readings.Stats(ctx, node, now, starts)
 	if err != nil {
-		return nil, err
+		return statsAnswer{}, err
 	}
 	if in.Period != "" {
-		one := newPeriodStats(in.SensorID, asked[0], measured[0])
-		return &statsOutput{Body: statsAnswer{one: &one}}, nil
+		return statsAnswer{one: new(newPeriodStats(in.SensorID, asked[0], measured[0]))}, nil
 	}
 	of := func(i int) periodStats { return newPeriodStats(in.SensorID, asked[i], measured[i]) }
-	return &statsOutput{Body: statsAnswer{all: &allStats{
+	return statsAnswer{all: &allStats{
 		NodeID: in.SensorID, Windows: windowStats{Hour: of(0), Day: of(1), Week: of(2), Month: of(3)},
-	}}}, nil
+	}}, nil
 }
 
 func newPeriodStats(sensorID string, w window, s readings.Stats) periodStats {

@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 const (
@@ -37,7 +38,7 @@ func (in *usualInput) Resolve(huma.Context) []error {
 
 // usualHour is in degrees Celsius; two members of a band are null together.
 type usualHour struct {
-	Timestamp       time.Time `json:"timestamp" doc:"Begin of the hour, UTC." example:"2026-03-01T12:00:00Z"`
+	Timestamp       rest.Time `json:"timestamp" doc:"Begin of the hour, UTC." example:"2026-03-01T12:00:00Z"`
 	TemperatureLow  *float64  `json:"temperature_low" doc:"Lowest usual temperature, in degrees Celsius; null where it is not known." example:"22.1"`
 	TemperatureHigh *float64  `json:"temperature_high" doc:"Highest usual temperature." example:"25.4"`
 	DewPointLow     *float64  `json:"dew_point_low" doc:"Lowest usual dew point, in degrees Celsius; null where it is not known." example:"8.2"`
@@ -47,8 +48,7 @@ type usualHour struct {
 func (h *Handlers) registerUsual(r *rest.API) {
 	// Called by a sensor's page.
 	rest.Answer(r, rest.Operation{
-		ID: "getUsual", Method: http.MethodGet, Path: "/api/v1/data/usual/{sensor_id}", Tag: rest.TagData,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "getUsual", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/usual/{sensor_id}", Tag: rest.TagData,
 		Summary: "Read where a sensor's temperature and dew point are usual, hour by hour",
 		Description: "The band of an hour is what the sensor's own changes since the hours before stay in all but once a month, by today's calibration. " +
 			"It is known of the last 28 days, and not after a day of silence; other hours are absent.",
@@ -58,11 +58,11 @@ func (h *Handlers) registerUsual(r *rest.API) {
 
 func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, error) {
 	customer := auth.Caller(ctx)
-	node, err := ownedNode(ctx, h.Store, in.SensorID)
+	node, err := ownedNode(ctx, h.DB, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
-	sensor, err := h.Store.Sensor(ctx, customer, in.SensorID)
+	sensor, err := accounts.New(h.DB).Sensor(ctx, customer, in.SensorID)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, erro
 		}
 		temperature, dewPoint := calibration.Bands(node.ID, room, anomaly.SlotOf(at), &before)
 		body := usualHour{
-			Timestamp: at.UTC(), TemperatureLow: hundredth(temperature.Low), TemperatureHigh: hundredth(temperature.High),
+			Timestamp: rest.UTC(at), TemperatureLow: hundredth(temperature.Low), TemperatureHigh: hundredth(temperature.High),
 			DewPointLow: hundredth(dewPoint.Low), DewPointHigh: hundredth(dewPoint.High),
 		}
 		if body.TemperatureLow != nil || body.DewPointLow != nil {

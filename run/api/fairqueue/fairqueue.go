@@ -7,7 +7,6 @@
 package fairqueue
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -26,34 +25,27 @@ type Limits struct {
 	MaxWait    time.Duration // to wait, at most
 }
 
-// Queue gives slots to clients in rotation; a client is identified by its key. The
-// callers of one client are served in the order of their arrival. A client that
-// sends a thousand requests waits for its own, and one that sends a single request
-// waits for at most one of every other client's.
+// Queue serves callers in rounds, of each client one caller a round: a client that sends
+// a thousand requests waits for its own, and one that sends a single request waits for at
+// most one of every other client's. A client is identified by its key.
 type Queue[K comparable] struct {
 	limits Limits
 
 	mutex   sync.Mutex
-	free    int // slots; no caller waits while there is one
-	waiting int
-	clients map[K]*list.Element // those that wait
-	order   *list.List          // of *client[K], the client that is served next first
+	free    int          // slots; no caller waits while there is one
+	round   int          // of the caller served last
+	waiting []*waiter[K] // by round, then by arrival
 }
 
-// client is whose callers wait, the oldest first.
-type client[K comparable] struct {
+type waiter[K comparable] struct {
 	key     K
-	waiters []*waiter
-}
-
-type waiter struct {
-	granted chan struct{} // closed when it gets a slot
-	refused chan struct{} // closed when it is evicted
+	round   int
+	granted chan bool // true when it gets a slot, false when it is evicted
 }
 
 // New returns an empty queue.
 func New[K comparable](limits Limits) *Queue[K] {
-	return &Queue[K]{limits: limits, free: max(1, limits.Slots), clients: map[K]*list.Element{}, order: list.New()}
+	return &Queue[K]{limits: limits, free: max(1, limits.Slots)}
 }
 
 // Acquire waits for a slot. It fails with [ErrBusy], or when ctx ends. The caller
@@ -69,109 +61,66 @@ func (q *Queue[K]) Acquire(ctx context.Context, key K) (done func(), err error) 
 	timer := time.NewTimer(q.limits.MaxWait)
 	defer timer.Stop()
 	select {
-	case <-w.granted:
+	case granted := <-w.granted:
+		if !granted {
+			return nil, ErrBusy
+		}
 		return q.release, nil
-	case <-w.refused:
-		return nil, ErrBusy
 	case <-timer.C:
 		err = ErrBusy
 	case <-ctx.Done():
 		err = fmt.Errorf("wait for a slot: %w", ctx.Err())
 	}
-	if !q.abandon(key, w) { // it got a slot at the same time
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	if i := slices.Index(q.waiting, w); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	} else if <-w.granted { // at the same time
 		return q.release, nil
 	}
 	return nil, err
 }
 
-// enqueue takes a free slot and returns no waiter, or adds one to the queue.
-func (q *Queue[K]) enqueue(key K) (*waiter, error) {
+// enqueue takes a free slot and returns no waiter, or adds one to the queue. A full queue
+// evicts a caller of its last round for one of an earlier round.
+func (q *Queue[K]) enqueue(key K) (*waiter[K], error) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	if q.free > 0 {
 		q.free--
 		return nil, nil //nolint:nilnil // nothing to wait for
 	}
-	if q.waiting >= q.limits.MaxWaiting && !q.evictNewest(key) {
-		return nil, ErrBusy
+	w := &waiter[K]{key: key, round: q.round + 1, granted: make(chan bool, 1)}
+	place := 0
+	for i, other := range q.waiting {
+		if other.key == key {
+			w.round = other.round + 1
+		}
+		if other.round <= w.round {
+			place = i + 1
+		}
 	}
-	element, ok := q.clients[key]
-	if !ok {
-		element = q.order.PushBack(&client[K]{key: key})
-		q.clients[key] = element
+	if last := len(q.waiting) - 1; len(q.waiting) >= q.limits.MaxWaiting {
+		if last < 0 || q.waiting[last].round <= w.round {
+			return nil, ErrBusy
+		}
+		q.waiting[last].granted <- false
+		q.waiting = q.waiting[:last]
 	}
-	w := &waiter{granted: make(chan struct{}), refused: make(chan struct{})}
-	c := clientOf[K](element)
-	c.waiters = append(c.waiters, w)
-	q.waiting++
+	q.waiting = slices.Insert(q.waiting, place, w)
 	return w, nil
 }
 
-// evictNewest evicts the newest waiter of the client with the most waiters, unless
-// the new caller's client would then have as many.
-func (q *Queue[K]) evictNewest(key K) bool {
-	own := 1
-	if element, ok := q.clients[key]; ok {
-		own += len(clientOf[K](element).waiters)
-	}
-	var most *list.Element
-	for element := q.order.Front(); element != nil; element = element.Next() {
-		if most == nil || len(clientOf[K](element).waiters) > len(clientOf[K](most).waiters) {
-			most = element
-		}
-	}
-	if most == nil || own >= len(clientOf[K](most).waiters) {
-		return false
-	}
-	waiters := clientOf[K](most).waiters
-	newest := waiters[len(waiters)-1]
-	close(newest.refused)
-	q.remove(most, newest)
-	return true
-}
-
-// abandon removes a waiter, unless it got a slot.
-func (q *Queue[K]) abandon(key K, w *waiter) bool {
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
-	select {
-	case <-w.granted:
-		return false
-	case <-w.refused: // and taken out
-		return true
-	default:
-		q.remove(q.clients[key], w)
-		return true
-	}
-}
-
-// release gives the slot to the next client's oldest caller, or frees it.
+// release gives the slot to the first caller that waits, or frees it.
 func (q *Queue[K]) release() {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	element := q.order.Front()
-	if element == nil {
+	if len(q.waiting) == 0 {
 		q.free++
 		return
 	}
-	oldest := clientOf[K](element).waiters[0]
-	close(oldest.granted)
-	q.order.MoveToBack(element)
-	q.remove(element, oldest)
-}
-
-// remove takes a waiter out, and with the last one its client.
-func (q *Queue[K]) remove(element *list.Element, w *waiter) {
-	c := clientOf[K](element)
-	c.waiters = slices.DeleteFunc(c.waiters, func(other *waiter) bool { return other == w })
-	q.waiting--
-	if len(c.waiters) == 0 {
-		q.order.Remove(element)
-		delete(q.clients, c.key)
-	}
-}
-
-func clientOf[K comparable](element *list.Element) *client[K] {
-	c, _ := element.Value.(*client[K])
-	return c
+	next := q.waiting[0]
+	q.waiting = slices.Delete(q.waiting, 0, 1)
+	q.round = next.round
+	next.granted <- true
 }

@@ -1,6 +1,7 @@
 package gateways
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"filippo.io/edwards25519"
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/time/rate"
@@ -16,8 +18,8 @@ import (
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
-	"coldaisle.dev/shared/signature"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -33,7 +35,7 @@ type enrolment struct {
 func (e *enrolment) Resolve(huma.Context, *huma.PathBuffer) []error {
 	message := "expected 32 bytes in base64"
 	if len(e.PublicKey) == ed25519.PublicKeySize {
-		err := signature.CheckKey(e.PublicKey)
+		err := checkKey(e.PublicKey)
 		if err == nil {
 			return nil
 		}
@@ -76,15 +78,14 @@ func errGuesses(wait time.Duration) *rest.Error {
 }
 
 func (h *Handlers) enrol(ctx context.Context, in *rest.Body[enrolment]) (enrolled, error) {
-	right, err := h.guesses.begin(auth.Client(ctx), h.Clock())
-	if err != nil {
-		return enrolled{}, err
+	if wait := h.guesses.wait(auth.Client(ctx), h.Clock()); wait > 0 {
+		return enrolled{}, errGuesses(wait)
 	}
 	found, err := h.exchange(ctx, in.Body)
 	if errors.Is(err, store.ErrNoGateway) {
+		h.guesses.count(auth.Client(ctx), h.Clock())
 		return enrolled{}, errCode()
 	}
-	right()
 	return enrolled(wire.EnrolReply{
 		GatewayID: found.ID, Name: found.Name, Account: found.Account, Confirmed: in.Body.Confirm,
 		ProjectID: h.ProjectID, Topic: h.Topic,
@@ -95,24 +96,24 @@ func (h *Handlers) enrol(ctx context.Context, in *rest.Body[enrolment]) (enrolle
 // confirms. Only the first enrolment changes something and has an entry. A code that
 // has enrolled says whose gateway it is only with the key that it enrolled: it may
 // lie about in a shell's history.
-func (h *Handlers) exchange(ctx context.Context, e enrolment) (store.Gateway, error) {
+func (h *Handlers) exchange(ctx context.Context, e enrolment) (accounts.Gateway, error) {
 	key := ed25519.PublicKey(e.PublicKey)
-	found, err := h.Store.GatewayByCode(ctx, e.Code)
+	found, err := accounts.New(h.DB).GatewayByCode(ctx, e.Code)
 	if err != nil {
-		return store.Gateway{}, err
+		return accounts.Gateway{}, err
 	}
 	if found.PublicKey != nil {
 		if !found.PublicKey.Equal(key) {
-			return store.Gateway{}, store.ErrGatewayEnrolled
+			return accounts.Gateway{}, store.ErrGatewayEnrolled
 		}
 		return found, nil
 	}
 	if !e.Confirm {
 		return found, nil
 	}
-	err = h.Store.InTx(ctx, func(tx *store.Store) error {
+	err = h.DB.InTx(ctx, func(tx *store.DB) error {
 		before := audited(found)
-		after, err := tx.EnrolGateway(ctx, e.Code, key)
+		after, err := accounts.New(tx).EnrolGateway(ctx, e.Code, key)
 		if err != nil {
 			return err
 		}
@@ -127,36 +128,60 @@ func (h *Handlers) exchange(ctx context.Context, e enrolment) (store.Gateway, er
 // Bounds of guessing: a client may try so many unknown codes at once, and one more
 // every so often. A code has 100 random bits; the bound keeps guesses from the database.
 const (
-	guessBurst  = 10
-	guessEvery  = 6 * time.Second
-	mostGuesser = 10_000 // clients that are remembered, about 2 MB
+	guessBurst = 10
+	guessEvery = 6 * time.Second
+	maxClients = 10_000 // of which guesses are counted, in about 2 MB
 )
 
-// guesses counts the unknown codes of each client, in this instance.
+// guesses counts the unknown codes of each client, in this instance. A code counts once it is
+// known to be wrong: right ones never count, however many are tried at once. Guesses that are
+// under way at the same time all count, and lengthen the wait.
 type guesses struct {
 	mutex   sync.Mutex
 	clients *simplelru.LRU[netip.Prefix, *rate.Limiter]
 }
 
-// begin counts a guess, or returns an error when the client has made too many. Call
-// right when the code was no guess.
-func (g *guesses) begin(client netip.Prefix, now time.Time) (right func(), err error) {
+// wait returns how long a client must wait before it may try another code.
+func (g *guesses) wait(client netip.Prefix, now time.Time) time.Duration {
+	missing := 1 - g.limiter(client).TokensAt(now)
+	return max(0, time.Duration(missing*float64(guessEvery)))
+}
+
+// count counts an unknown code.
+func (g *guesses) count(client netip.Prefix, now time.Time) {
+	g.limiter(client).ReserveN(now, 1)
+}
+
+func (g *guesses) limiter(client netip.Prefix) *rate.Limiter {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	if g.clients == nil {
-		if g.clients, err = simplelru.NewLRU[netip.Prefix, *rate.Limiter](mostGuesser, nil); err != nil {
+		clients, err := simplelru.NewLRU[netip.Prefix, *rate.Limiter](maxClients, nil)
+		if err != nil {
 			panic(err) // only of a size below one
 		}
+		g.clients = clients
 	}
 	limiter, ok := g.clients.Get(client)
 	if !ok {
 		limiter = rate.NewLimiter(rate.Every(guessEvery), guessBurst)
 		g.clients.Add(client, limiter)
 	}
-	guess := limiter.ReserveN(now, 1)
-	if wait := guess.DelayFrom(now); wait > 0 {
-		guess.CancelAt(now)
-		return nil, errGuesses(wait)
+	return limiter
+}
+
+var errKey = errors.New("the public key is no point of the curve, not in its one form, or of small order")
+
+// checkKey refuses a public key by which a signature could be made without the private
+// one, and one in another form than its own, which crypto/ed25519 would accept. Keys that
+// crypto/ed25519 generates pass.
+func checkKey(public ed25519.PublicKey) error {
+	point, err := new(edwards25519.Point).SetBytes(public)
+	if err != nil || !bytes.Equal(point.Bytes(), public) {
+		return errKey
 	}
-	return func() { guess.CancelAt(now) }, nil
+	if point.MultByCofactor(point).Equal(edwards25519.NewIdentityPoint()) == 1 {
+		return errKey
+	}
+	return nil
 }

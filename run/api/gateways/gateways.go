@@ -14,15 +14,16 @@ import (
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/wire"
 )
 
 type gateway struct {
 	ID             string     `json:"id" doc:"Identifier of the gateway." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
 	Name           string     `json:"name" doc:"Name of the gateway." example:"Basement"`
-	CreatedAt      time.Time  `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:00Z"`
-	EnrolledAt     *time.Time `json:"enrolled_at" doc:"Time of enrolment, UTC; null while its code waits." example:"2026-03-01T12:05:00Z"`
-	LastSeen       *time.Time `json:"last_seen" doc:"Time of its last status, UTC; null before the first." example:"2026-03-02T12:00:00Z"`
+	CreatedAt      rest.Time  `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:00Z"`
+	EnrolledAt     *rest.Time `json:"enrolled_at" nullable:"true" doc:"Time of enrolment, UTC; null while its code waits." example:"2026-03-01T12:05:00Z"`
+	LastSeen       *rest.Time `json:"last_seen" nullable:"true" doc:"Time of its last status, UTC; null before the first." example:"2026-03-02T12:00:00Z"`
 	Version        string     `json:"version" doc:"Version of its program; empty before its first status." example:"1.4.0"`
 	Role           string     `json:"role" doc:"Role in a pair of gateways; empty before its first status." example:"active"`
 	ClockOffsetMS  int64      `json:"clock_offset_ms" doc:"What it adds to its system clock, in milliseconds." example:"-120"`
@@ -32,9 +33,9 @@ type gateway struct {
 	Clone          bool       `json:"clone" doc:"Whether two machines have used its key within the last 24 hours." example:"false"`
 }
 
-func (h *Handlers) gatewayOf(g store.Gateway) gateway {
+func (h *Handlers) gatewayOf(g accounts.Gateway) gateway {
 	return gateway{
-		ID: g.ID, Name: g.Name, CreatedAt: g.CreatedAt.UTC(), EnrolledAt: rest.UTC(g.EnrolledAt), LastSeen: rest.UTC(g.LastSeen),
+		ID: g.ID, Name: g.Name, CreatedAt: rest.UTC(g.CreatedAt), EnrolledAt: rest.OptionalUTC(g.EnrolledAt), LastSeen: rest.OptionalUTC(g.LastSeen),
 		Version: g.Version, Role: g.Role, ClockOffsetMS: g.ClockOffset.Milliseconds(), OutboxReadings: g.OutboxReadings,
 		Nodes: g.Nodes, Revoked: g.Revoked(), Clone: g.Clone(h.Clock()),
 	}
@@ -49,7 +50,7 @@ type createdGateway struct {
 	ID            string    `json:"id" doc:"Identifier of the gateway." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
 	Name          string    `json:"name" doc:"Name of the gateway." example:"Basement"`
 	EnrolmentCode string    `json:"enrolment_code" doc:"One-time code for monitor-gateway enrol; it is shown here and never again." example:"ABCDE-FGHIJ-KLMNO-PQRST"`
-	ExpiresAt     time.Time `json:"expires_at" doc:"Until when the code can be used, UTC." example:"2026-03-02T12:00:00Z"`
+	ExpiresAt     rest.Time `json:"expires_at" doc:"Until when the code can be used, UTC." example:"2026-03-02T12:00:00Z"`
 }
 
 type gatewayPath struct {
@@ -60,8 +61,8 @@ type discoveredNode struct {
 	NodeID        string     `json:"node_id" doc:"Identifier of the node hardware." example:"esp32-7f3a"`
 	GatewayID     string     `json:"gateway_id" doc:"The gateway that heard it last." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
 	GatewayName   string     `json:"gateway_name" doc:"Name of that gateway." example:"Basement"`
-	LastHeartbeat *time.Time `json:"last_heartbeat" doc:"Time of its last heartbeat, UTC; null when none came." example:"2026-03-01T12:00:00Z"`
-	LastReading   *time.Time `json:"last_reading" doc:"Time of its last reading, UTC; null when none came." example:"2026-03-01T12:00:00Z"`
+	LastHeartbeat *rest.Time `json:"last_heartbeat" nullable:"true" doc:"Time of its last heartbeat, UTC; null when none came." example:"2026-03-01T12:00:00Z"`
+	LastReading   *rest.Time `json:"last_reading" nullable:"true" doc:"Time of its last reading, UTC; null when none came." example:"2026-03-01T12:00:00Z"`
 	Temperature   *float64   `json:"temperature" doc:"Temperature of its last reading that has arrived, in degrees Celsius; null when none has." example:"24.3"`
 	Humidity      *float64   `json:"humidity" doc:"Relative humidity of that reading, in percent; null when none has arrived." example:"41.2"`
 }
@@ -72,11 +73,11 @@ type discoveredInput struct {
 
 // Handlers answer the operations on gateways.
 type Handlers struct {
-	Store   *store.Store
+	DB      *store.DB
 	Clients auth.Clients
 	// Tokens gives the access tokens by which gateways publish; nil where they need
 	// none, as with an emulator.
-	Tokens    TokenSource
+	Tokens    *PublishingTokens
 	ProjectID string // in which gateways publish
 	Topic     string // to which they do
 	Clock     func() time.Time
@@ -90,22 +91,19 @@ func (h *Handlers) Register(r *rest.API) {
 	// Called by the gateways page. A repeat makes a second gateway, which can be
 	// revoked; its code is the only one that is known.
 	rest.Answer(r, rest.Operation{
-		ID: "createGateway", Method: http.MethodPost, Path: "/api/v1/gateways", Tag: rest.TagGateways,
-		Keys:   rest.NoKeys,
+		ID: "createGateway", Creates: true, Method: http.MethodPost, Path: "/api/v1/gateways", Tag: rest.TagGateways,
 		Status: http.StatusCreated, Summary: "Create a gateway and its enrolment code",
 		Description: "The code is valid for 24 hours and shown once. On site, `monitor-gateway enrol CODE --api URL` exchanges it.",
 		Errors:      []error{store.ErrNoCustomer, store.ErrTooManyGateways},
 	}, h.createGateway)
 	rest.Answer(r, rest.Operation{
 		ID: "listGateways", Method: http.MethodGet, Path: "/api/v1/gateways", Tag: rest.TagGateways,
-		Keys:        rest.NoKeys,
 		Summary:     "List the caller's gateways, oldest first",
 		Description: "A revoked gateway is listed for a year, one whose code was not used for a week after its end.",
 	}, h.listGateways)
 	// A repeat is told 404: the gateway is revoked, as was asked.
 	rest.Register(r, rest.Operation{
 		ID: "revokeGateway", Method: http.MethodDelete, Path: "/api/v1/gateways/{gateway_id}", Tag: rest.TagGateways,
-		Keys:   rest.NoKeys,
 		Status: http.StatusNoContent, Summary: "Revoke a gateway",
 		Description: "Its messages are refused within 15 seconds. What came through it before stays the caller's.",
 		Errors:      []error{store.ErrNoGateway},
@@ -113,7 +111,6 @@ func (h *Handlers) Register(r *rest.API) {
 	// Called by "Add sensor".
 	rest.Answer(r, rest.Operation{
 		ID: "listDiscoveredNodes", Method: http.MethodGet, Path: "/api/v1/gateways/nodes", Tag: rest.TagGateways,
-		Keys:    rest.NoKeys,
 		Summary: "List the nodes that the caller's gateways report and that are no sensors, those heard last first",
 	}, h.discoveredNodes)
 	h.registerEnrolment(r)
@@ -123,22 +120,22 @@ func (h *Handlers) Register(r *rest.API) {
 func subject(id string) string { return "gateway:" + id }
 
 // audited is what the audit log has of a gateway: no code and no key.
-func audited(g store.Gateway) map[string]any {
+func audited(g accounts.Gateway) map[string]any {
 	return map[string]any{"name": g.Name, "enrolled": g.EnrolledAt != nil, "revoked": g.Revoked()}
 }
 
 func (h *Handlers) createGateway(ctx context.Context, in *rest.Body[newGateway]) (createdGateway, error) {
-	return audit.Changed(ctx, h.Store, func(tx *store.Store) (createdGateway, audit.Entry, error) {
-		created, code, err := tx.CreateGateway(ctx, auth.Caller(ctx), string(in.Body.Name))
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) (createdGateway, audit.Entry, error) {
+		created, code, err := accounts.New(tx).CreateGateway(ctx, auth.Caller(ctx), string(in.Body.Name))
 		out := createdGateway{
-			ID: created.ID, Name: created.Name, EnrolmentCode: code, ExpiresAt: created.CreatedAt.Add(store.EnrolmentTime).UTC(),
+			ID: created.ID, Name: created.Name, EnrolmentCode: code, ExpiresAt: rest.UTC(created.CreatedAt.Add(accounts.EnrolmentTime)),
 		}
 		return out, audit.Entry{Subject: subject(created.ID), After: audited(created)}, err
 	})
 }
 
 func (h *Handlers) listGateways(ctx context.Context, _ *struct{}) ([]gateway, error) {
-	found, err := h.Store.Gateways(ctx, auth.Caller(ctx))
+	found, err := accounts.New(h.DB).Gateways(ctx, auth.Caller(ctx))
 	return rest.List(found, h.gatewayOf), err
 }
 
@@ -146,11 +143,11 @@ func (h *Handlers) revokeGateway(ctx context.Context, in *gatewayPath) (*struct{
 	if wire.ValidateGatewayID(in.GatewayID) != nil {
 		return nil, store.ErrNoGateway
 	}
-	return nil, audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
-		if err := tx.RevokeGateway(ctx, auth.Caller(ctx), in.GatewayID); err != nil {
+	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
+		if err := accounts.New(tx).RevokeGateway(ctx, auth.Caller(ctx), in.GatewayID); err != nil {
 			return audit.Entry{}, err
 		}
-		revoked, err := tx.Gateway(ctx, in.GatewayID)
+		revoked, err := accounts.New(tx).Gateway(ctx, in.GatewayID)
 		after := audited(revoked)
 		revoked.RevokedAt = nil
 		return audit.Entry{Subject: subject(revoked.ID), Before: audited(revoked), After: after}, err
@@ -158,11 +155,11 @@ func (h *Handlers) revokeGateway(ctx context.Context, in *gatewayPath) (*struct{
 }
 
 func (h *Handlers) discoveredNodes(ctx context.Context, _ *discoveredInput) ([]discoveredNode, error) {
-	found, err := h.Store.DiscoveredNodes(ctx, auth.Caller(ctx))
-	return rest.List(found, func(n store.DiscoveredNode) discoveredNode {
+	found, err := accounts.New(h.DB).DiscoveredNodes(ctx, auth.Caller(ctx))
+	return rest.List(found, func(n accounts.DiscoveredNode) discoveredNode {
 		return discoveredNode{
 			NodeID: n.NodeID, GatewayID: n.GatewayID, GatewayName: n.GatewayName,
-			LastHeartbeat: rest.UTC(n.LastHeartbeat), LastReading: rest.UTC(n.LastReading), Temperature: n.Temperature, Humidity: n.Humidity,
+			LastHeartbeat: rest.OptionalUTC(n.LastHeartbeat), LastReading: rest.OptionalUTC(n.LastReading), Temperature: n.Temperature, Humidity: n.Humidity,
 		}
 	}), err
 }

@@ -8,6 +8,7 @@ import (
 
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -27,12 +28,12 @@ type signedStatus struct {
 // statusReply is [wire.StatusReply] for the document.
 type statusReply struct {
 	Nonce          string    `json:"nonce" doc:"The nonce of the status." example:"4f7q2m5n"`
-	Time           time.Time `json:"time" doc:"Time of the answer, UTC: what the gateway corrects its clock by." example:"2026-03-01T12:00:00Z"`
+	Time           rest.Time `json:"time" doc:"Time of the answer, UTC: what the gateway corrects its clock by." example:"2026-03-01T12:00:00Z"`
 	Revoked        bool      `json:"revoked" doc:"Whether the gateway's messages are refused." example:"false"`
 	Clone          bool      `json:"clone" doc:"Whether two machines have used its key within the last 24 hours." example:"false"`
 	Account        string    `json:"account" doc:"E-mail address of the customer whose gateway it is." example:"ops@example.com"`
 	AccessToken    string    `json:"access_token,omitzero" doc:"Google access token to publish with; absent where none is needed or to be had." example:"ya29.c.b0Aa"`
-	TokenExpiresAt time.Time `json:"token_expires_at,omitzero" doc:"Until when the access token is valid, UTC; absent without one." example:"2026-03-01T13:00:00Z"`
+	TokenExpiresAt rest.Time `json:"token_expires_at,omitzero" doc:"Until when the access token is valid, UTC; absent without one." example:"2026-03-01T13:00:00Z"`
 	ProjectID      string    `json:"project_id" doc:"Google Cloud project in which it publishes." example:"coldaisle"`
 	Topic          string    `json:"topic" doc:"Topic to which it publishes." example:"data"`
 	PairKey        []byte    `json:"pair_key,omitzero" doc:"Secret by which the customer's gateways know one another in a network, in base64; another one once a gateway of the customer is revoked. Absent where there is no access token for it either: for a revoked gateway, and for a status that is too far off." example:"AAAA"`
@@ -73,12 +74,12 @@ func (h *Handlers) status(ctx context.Context, in *rest.Body[signedStatus]) (sta
 		h.Log.WarnContext(ctx, "a gateway's system clock is off", "gateway", known.ID, "clock_offset_ms", request.ClockOffsetMS)
 	}
 	if fresh {
-		if known, err = h.Store.RecordGatewayStatus(ctx, statusOf(request, sentAt)); err != nil {
+		if known, err = accounts.New(h.DB).RecordGatewayStatus(ctx, statusOf(request, sentAt)); err != nil {
 			return statusReply{}, err
 		}
 	}
-	reply := wire.StatusReply{
-		Nonce: request.Nonce, Time: now, Revoked: known.Revoked(), Clone: known.Clone(now), Account: known.Account,
+	reply := statusReply{
+		Nonce: request.Nonce, Revoked: known.Revoked(), Clone: known.Clone(now), Account: known.Account,
 		ProjectID: h.ProjectID, Topic: h.Topic,
 	}
 	if fresh && !known.Revoked() {
@@ -90,42 +91,42 @@ func (h *Handlers) status(ctx context.Context, in *rest.Body[signedStatus]) (sta
 			// The gateway has its last token yet, and needs the rest of the answer.
 			h.Log.ErrorContext(ctx, "no access token for a gateway", "gateway", known.ID, "error", err.Error())
 		} else {
-			reply.AccessToken, reply.TokenExpiresAt = token.Value, token.ExpiresAt.UTC()
+			reply.AccessToken, reply.TokenExpiresAt = token.Value, rest.UTC(token.ExpiresAt)
 		}
 	}
-	reply.Time = h.Clock().UTC() // after all that takes time
-	return statusReply(reply), nil
+	reply.Time = rest.UTC(h.Clock()) // after all that takes time
+	return reply, nil
 }
 
 // verify returns the gateway that signed a status, revoked ones too.
-func (h *Handlers) verify(ctx context.Context, signed wire.SignedStatus) (store.Gateway, wire.StatusRequest, error) {
+func (h *Handlers) verify(ctx context.Context, signed wire.SignedStatus) (accounts.Gateway, wire.StatusRequest, error) {
 	if wire.ValidateGatewayID(signed.GatewayID) != nil {
-		return store.Gateway{}, wire.StatusRequest{}, errSignature()
+		return accounts.Gateway{}, wire.StatusRequest{}, errSignature()
 	}
-	known, err := h.Store.Gateway(ctx, signed.GatewayID)
+	known, err := accounts.New(h.DB).Gateway(ctx, signed.GatewayID)
 	if errors.Is(err, store.ErrNoGateway) {
-		return store.Gateway{}, wire.StatusRequest{}, errSignature()
+		return accounts.Gateway{}, wire.StatusRequest{}, errSignature()
 	}
 	if err != nil {
-		return store.Gateway{}, wire.StatusRequest{}, err
+		return accounts.Gateway{}, wire.StatusRequest{}, err
 	}
 	request, err := signed.Verify(known.PublicKey)
 	if err != nil {
 		h.Log.InfoContext(ctx, "gateway status refused", "gateway", known.ID, "error", err.Error())
 		if errors.Is(err, wire.ErrSignature) {
-			return store.Gateway{}, wire.StatusRequest{}, errSignature()
+			return accounts.Gateway{}, wire.StatusRequest{}, errSignature()
 		}
-		return store.Gateway{}, wire.StatusRequest{}, errRequest(err)
+		return accounts.Gateway{}, wire.StatusRequest{}, errRequest(err)
 	}
 	return known, request, nil
 }
 
-func statusOf(r wire.StatusRequest, sentAt time.Time) store.GatewayStatus {
-	nodes := make([]store.ReportedNode, len(r.Nodes))
+func statusOf(r wire.StatusRequest, sentAt time.Time) accounts.GatewayStatus {
+	nodes := make([]accounts.ReportedNode, len(r.Nodes))
 	for i, n := range r.Nodes {
-		nodes[i] = store.ReportedNode(n)
+		nodes[i] = accounts.ReportedNode(n)
 	}
-	return store.GatewayStatus{
+	return accounts.GatewayStatus{
 		GatewayID: r.GatewayID, BootID: r.BootID, Sequence: r.Sequence, SignedAt: sentAt, Version: r.Version, Role: r.Role,
 		ClockOffset: time.Duration(r.ClockOffsetMS) * time.Millisecond, OutboxReadings: r.OutboxReadings, Nodes: nodes,
 	}

@@ -17,11 +17,6 @@ type Token struct {
 	ExpiresAt time.Time
 }
 
-// TokenSource gives access tokens to publish with.
-type TokenSource interface {
-	Token(ctx context.Context) (Token, error)
-}
-
 // Times of tokens. A token is renewed at half of its life, so that gateways can
 // publish for half an hour more while the API or IAM is away. One of a revoked gateway
 // is of use for an hour at most, and its signed messages are refused before.
@@ -53,8 +48,8 @@ func NewPublishingTokens(account string, clock func() time.Time, options ...opti
 	return &PublishingTokens{account: account, clock: clock, options: options}
 }
 
-// Token implements [TokenSource]. While IAM fails, it gives the token that it has,
-// as long as that is valid, and tries again every ten seconds.
+// Token returns a token to publish with. While IAM fails, it returns the last one as long as
+// that is valid, and tries again every ten seconds.
 func (p *PublishingTokens) Token(ctx context.Context) (Token, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

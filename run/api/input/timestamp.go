@@ -3,21 +3,29 @@ package input
 import (
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Timestamp is a time that a caller gives: ISO 8601, UTC where it has no offset
-// (contract 1.1).
+// Timestamp is a time that a caller gives: RFC 3339, with or without an offset, or a date
+// (contract 1.1). Time is the instant, UTC where the text has no offset.
 type Timestamp struct {
 	time.Time
 
+	local     bool // it has no offset
 	malformed bool // in a body; Resolve says so, and of which field
 }
 
 var errTimestamp = errors.New("must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")
+
+// On returns the time on the clocks of a zone. One without an offset is what they show.
+func (m *Timestamp) On(zone *time.Location) time.Time {
+	if !m.local {
+		return m.In(zone)
+	}
+	return time.Date(m.Year(), m.Month(), m.Day(), m.Hour(), m.Minute(), m.Second(), m.Nanosecond(), zone)
+}
 
 // Schema describes a time. It has no format date-time: that would demand an
 // offset.
@@ -32,12 +40,9 @@ func (Timestamp) Schema(huma.Registry) *huma.Schema {
 
 // UnmarshalText reads a time of a query.
 func (m *Timestamp) UnmarshalText(text []byte) error {
-	parsed, err := parseTimestamp(string(text))
-	if err != nil {
-		return err
-	}
-	m.Time = parsed
-	return nil
+	parsed, local, err := parseTimestamp(string(text))
+	m.Time, m.local = parsed, local
+	return err
 }
 
 // UnmarshalJSON reads a time of a body. Resolve reports a malformed one: an error here
@@ -48,6 +53,9 @@ func (m *Timestamp) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Malformed reports whether the text of a body was no time, of which Resolve says so.
+func (m *Timestamp) Malformed() bool { return m.malformed }
+
 // Resolve rejects a malformed time of a body.
 func (m *Timestamp) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	if !m.malformed {
@@ -56,73 +64,23 @@ func (m *Timestamp) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: errTimestamp.Error()}}
 }
 
-// The extended and the basic form of ISO 8601. Seconds and minutes may be left out. A
-// second may have a fraction, after a point or a comma.
-const (
-	extendedDate, basicDate = "2006-01-02", "20060102"
-	extendedTimes           = "15:04:05 15:04 15"
-	basicTimes              = "150405 1504 15"
-	offsets                 = "Z07:00 Z0700 Z07"
-)
-
-func parseTimestamp(text string) (time.Time, error) {
-	// RFC 3339 §5.6 has t and z mean T and Z, and a space in place of the T.
-	text = strings.ToUpper(text)
-	day, clock, timed := strings.Cut(text, "T")
-	if !timed {
-		day, clock, timed = strings.Cut(text, " ")
+// parseTimestamp reads a time and reports whether it has no offset.
+func parseTimestamp(text string) (at time.Time, local bool, err error) {
+	if len(text) == len(time.DateOnly) {
+		text += "T00:00:00"
 	}
-	form, times := extendedDate, extendedTimes
-	if !strings.Contains(day, "-") {
-		form, times = basicDate, basicTimes
-	}
-	date, err := time.Parse(form, day)
-	if err != nil {
-		return time.Time{}, errTimestamp
-	}
-	if !timed {
-		return date, nil
-	}
-	// A plus sign that a caller forgot to escape in a query arrives as a space.
-	clock = strings.Replace(clock, " ", "+", 1)
-	// The end of a day is the begin of the next.
-	end := strings.HasPrefix(clock, "24")
-	if end {
-		clock = "00" + clock[2:]
-	}
-	for form := range strings.FieldsSeq(times) {
-		for offset := range strings.FieldsSeq(offsets) {
-			for _, layout := range []string{form, form + offset} {
-				since, err := time.ParseInLocation(layout, clock, time.UTC)
-				if err != nil {
-					continue
-				}
-				if _, offset := since.Zone(); max(offset, -offset) >= 24*60*60 {
-					return time.Time{}, errTimestamp // package time takes +24:00
-				}
-				return atTime(date, since, end)
-			}
+	if err := at.UnmarshalText([]byte(text)); err != nil {
+		local = true
+		if err := at.UnmarshalText([]byte(text + "Z")); err != nil {
+			return time.Time{}, false, errTimestamp
 		}
-	}
-	return time.Time{}, errTimestamp
-}
-
-// atTime puts a date and a time of day, with its offset, together. The end of a
-// day has no minutes after it.
-func atTime(date, clock time.Time, end bool) (time.Time, error) {
-	at := time.Date(date.Year(), date.Month(), date.Day(), clock.Hour(), clock.Minute(), clock.Second(), clock.Nanosecond(), clock.Location())
-	if end {
-		if clock.Minute() > 0 || clock.Second() > 0 || clock.Nanosecond() > 0 {
-			return time.Time{}, errTimestamp
-		}
-		at = at.AddDate(0, 0, 1)
 	}
 	at = at.UTC()
-	// RFC 3339 has no form for other years, so no answer could say them.
+	// RFC 3339 has no form for other years, so no answer could have them.
 	if at.Year() < 0 || at.Year() > 9999 {
-		return time.Time{}, errTimestamp
+		return time.Time{}, false, errTimestamp
 	}
-	return at, nil
+	return at, local, nil
 }
 
 // CheckRange refuses the range of a query that ends before it starts. A time that

@@ -2,6 +2,7 @@ package input
 
 import (
 	"encoding/json"
+	"regexp"
 	"testing"
 	"time"
 )
@@ -14,51 +15,26 @@ func TestTimestamp(t *testing.T) {
 		"2026-03-01T12:00:00Z":           noon,
 		"2026-03-01T12:00:00":            noon,
 		"2026-03-01T13:00:00+01:00":      noon,
-		"2026-03-01T13:00:00 01:00":      noon, // an unescaped plus sign
-		"2026-03-01T13:00:00+0100":       noon,
-		"2026-03-01T13:00:00+01":         noon,
-		"2026-03-01T12:00":               noon,
-		"2026-03-01 12:00:00":            noon,
 		"2026-03-01":                     noon.Add(-12 * time.Hour),
 		"2026-03-01T12:00:00.25Z":        noon.Add(250 * time.Millisecond),
 		"2026-03-01T12:00:00.25":         noon.Add(250 * time.Millisecond),
 		"2026-03-01T12:00:00.000001Z":    noon.Add(time.Microsecond),
 		"2026-02-28T23:00:00.5-13:00":    noon.Add(500 * time.Millisecond),
 		"2026-03-01T12:00:00.000000000Z": noon,
-		"2026-03-01T12:00:00,25Z":        noon.Add(250 * time.Millisecond),
-		"2026-03-01T12Z":                 noon,
-		"2026-03-01T12":                  noon,
-		"2026-03-01T13+01":               noon,
-		"2026-03-01T12:00Z":              noon,
-		"2026-03-01T07:00-05:00":         noon,
-		"2026-03-01t12:00:00z":           noon,
-		"2026-03-01 12:00:00z":           noon,
-		"20260301T120000Z":               noon,
-		"20260301t120000z":               noon,
-		"20260301T120000.5Z":             noon.Add(500 * time.Millisecond),
-		"20260301T130000+0100":           noon,
-		"20260301T1200Z":                 noon,
-		"20260301T12Z":                   noon,
-		"20260301T12":                    noon,
-		"20260301":                       noon.Add(-12 * time.Hour),
-		"2026-02-28T24:00:00Z":           noon.Add(-12 * time.Hour),
-		"2026-02-28T24:00Z":              noon.Add(-12 * time.Hour),
-		"20260228T240000Z":               noon.Add(-12 * time.Hour),
-		"2026-02-28T24:00:00-12:00":      noon,
-		"2026-12-31T24:00:00Z":           time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
 		"2026-07-01T12:00:00+02:00":      time.Date(2026, 7, 1, 10, 0, 0, 0, time.UTC),
 	} {
-		got, err := parseTimestamp(text)
-		if err != nil || !got.Equal(want) {
-			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
+		got, local, err := parseTimestamp(text)
+		if offset := regexp.MustCompile(`Z|[-+]\d\d:\d\d$`).MatchString(text); err != nil || !got.Equal(want) || local == offset {
+			t.Errorf("%q: %v, local %t, %v, want %v", text, got, local, err, want)
 		}
 	}
 	for _, text := range []string{
 		"", "yesterday", "1772366400", "2026-13-01", "2026-02-30T00:00:00Z", "2026-03-01T25:00:00Z", "2026-03-01T12:00:00Zjunk",
-		"2026-03-01T24:00:01Z", "2026-03-01T24:30Z", "2026-03-01T2500Z", "2026-03-01T120000Z", "20260301T12:00:00Z", "2026-03-01T", "2026-03-01 ", "202603", "2026-0301T12Z",
-		"9999-12-31T24:00", "9999-12-31T23:59:59-12:00", "0000-01-01T00:00:00+14:00", "2026-03-01T12:00:00+24:00", "2026-03-01T12:00:00-23:60",
+		"2026-03-01T24:00:00Z", "2026-03-01T12:00Z", "2026-03-01T12Z", "20260301T120000Z", "20260301", "2026-03-01T", "2026-03-01 ",
+		"2026-03-01 12:00:00Z", "2026-03-01t12:00:00z", "2026-03-01T12:00:00+0100", "2026-03-01T12:00:00+01", "2026-03-01T13:00:00 01:00",
+		"9999-12-31T23:59:59-12:00", "0000-01-01T00:00:00+14:00", "2026-03-01ZT00:00:00Z",
 	} {
-		if got, err := parseTimestamp(text); err == nil {
+		if got, _, err := parseTimestamp(text); err == nil {
 			t.Errorf("%q is taken for %v", text, got)
 		}
 	}
@@ -67,7 +43,7 @@ func TestTimestamp(t *testing.T) {
 func FuzzTimestamp(f *testing.F) {
 	f.Add("2026-03-01T12:00:00Z")
 	f.Fuzz(func(t *testing.T, text string) {
-		parsed, err := parseTimestamp(text)
+		parsed, _, err := parseTimestamp(text)
 		if err != nil {
 			return
 		}

@@ -15,7 +15,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// MaxPasswordBytes is the most that bcrypt reads (contract 2.5). Of a longer password
+// MaxPasswordBytes is the most that bcrypt reads (contract 2.9). Of a longer password
 // it would accept the first 72 bytes alone.
 const MaxPasswordBytes = 72
 
@@ -159,10 +159,12 @@ func (SingleLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema 
 	return s
 }
 
-// Resolve refuses a text without a visible character.
+// Resolve refuses a text without a visible character, and one with a line's end or another
+// control character beyond ASCII.
 func (t *SingleLine) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	shows := func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !isZeroWidth(r) }
-	if strings.ContainsFunc(string(*t), shows) {
+	ends := func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
+	if strings.ContainsFunc(string(*t), shows) && !strings.ContainsFunc(string(*t), ends) {
 		return nil
 	}
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + textDescription}}

@@ -16,17 +16,19 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
+	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/run/api/auth"
-	"coldaisle.dev/run/api/incidents"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 // Handlers answer the operation.
 type Handlers struct {
-	Store     *store.Store
-	Incidents *incidents.Handlers
+	DB        *store.DB
+	Incidents *alerting.Handlers
 	Clock     func() time.Time
 }
 
@@ -35,10 +37,6 @@ const OpenMetrics = "application/openmetrics-text"
 
 type input struct {
 	Accept string `header:"Accept" hidden:"true"`
-}
-
-type output struct {
-	Body func(huma.Context)
 }
 
 const example = `# HELP coldaisle_temperature_celsius Temperature. Absent while the sensor is silent.
@@ -53,8 +51,7 @@ func (h *Handlers) Register(r *rest.API) {
 	text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
 	// Scraped by Prometheus every 15 to 60 seconds.
 	rest.Register(r, rest.Operation{
-		ID: "getMetrics", Method: http.MethodGet, Path: "/api/v1/metrics", Tag: rest.TagData,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "getMetrics", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/metrics", Tag: rest.TagData,
 		Summary: "Read what is so now as metrics for Prometheus",
 		Description: "OpenMetrics 1.0 if it is asked for, as Prometheus does, else the text format of Prometheus. The values of a silent sensor are " +
 			"absent; `coldaisle_sensor_up` is 0 then.",
@@ -62,7 +59,7 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.metrics)
 }
 
-func (h *Handlers) metrics(ctx context.Context, in *input) (*output, error) {
+func (h *Handlers) metrics(ctx context.Context, in *input) (*huma.StreamResponse, error) {
 	families, err := h.families(ctx)
 	if err != nil {
 		return nil, err
@@ -80,7 +77,7 @@ func (h *Handlers) metrics(ctx context.Context, in *input) (*output, error) {
 			return nil, fmt.Errorf("encode the end: %w", err)
 		}
 	}
-	return &output{Body: func(hc huma.Context) {
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		hc.SetHeader("Content-Type", string(format))
 		hc.AppendHeader("Vary", "Accept")
 		hc.SetStatus(http.StatusOK)
@@ -112,19 +109,19 @@ func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &nam
 // https://prometheus.io/docs/practices/naming/.
 func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 	customer, now := auth.Caller(ctx), h.Clock()
-	probe, err := h.Store.Probe(ctx)
+	probe, err := incidents.New(h.DB).Probe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rooms, err := h.Store.Rooms(ctx, customer)
+	rooms, err := accounts.New(h.DB).Rooms(ctx, customer)
 	if err != nil {
 		return nil, err
 	}
-	live, err := h.Store.LiveSensors(ctx, customer)
+	live, err := incidents.New(h.DB).LiveSensors(ctx, customer)
 	if err != nil {
 		return nil, err
 	}
-	lasting, err := h.Incidents.Lasting(ctx)
+	lasting, err := h.Incidents.CountLasting(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +135,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		dewPoint    = newFamily("coldaisle_dew_point", "celsius", "Temperature at which water condenses. Absent while the sensor is silent.")
 		newest      = newFamily("coldaisle_last_reading_timestamp", "seconds", "Time of the newest reading, in seconds since 1970.")
 		up          = newFamily("coldaisle_sensor_up", "", "1 while readings come, 0 while the sensor is silent or has never sent one.")
-		counts      = newFamily("coldaisle_incidents", "", "Incidents that last.")
+		counts      = newFamily("coldaisle_incidents", "", "Incidents that last: open, taken (acknowledged), silenced by maintenance, or late: nobody is notified.")
 		late        = newFamily("coldaisle_probe_lateness", "seconds", "How late readings of the service's own probe are: more than 60 is an outage of the service.")
 	)
 	for _, l := range live {
@@ -157,15 +154,12 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		humidity.add(labels, *l.Humidity/100) //nolint:mnd // percent
 		dewPoint.add(labels, reading.DewPoint(*l.Temperature, *l.Humidity))
 	}
-	summed := map[store.IncidentCount]int{} // two rooms may have one name
-	for _, c := range lasting {
-		summed[store.IncidentCount{Kind: c.Kind, Severity: c.Severity, RoomName: c.RoomName}] += c.Incidents
+	inOrder := func(a, b alerting.Lasting) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.RoomName, b.RoomName), cmp.Compare(a.State, b.State))
 	}
-	inOrder := func(a, b store.IncidentCount) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.RoomName, b.RoomName))
-	}
-	for _, c := range slices.SortedFunc(maps.Keys(summed), inOrder) {
-		counts.add([]*dto.LabelPair{label("kind", c.Kind), label("severity", c.Severity), label("room", c.RoomName)}, float64(summed[c]))
+	for _, l := range slices.SortedFunc(maps.Keys(lasting), inOrder) {
+		labels := []*dto.LabelPair{label("kind", l.Kind), label("severity", l.Severity), label("room", l.RoomName), label("state", string(l.State))}
+		counts.add(labels, float64(lasting[l]))
 	}
 	late.add(nil, probe.Lateness(now).Seconds())
 	var some []*dto.MetricFamily

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 // The day of a sparkline, in half hours.
@@ -42,11 +42,11 @@ func tenths(temperature float64) int16 { return int16(math.Round(temperature * 1
 
 // spotReader reads what the sparklines show.
 type spotReader interface {
-	HotSpots(ctx context.Context, customerID int64, since time.Time, nodes []string) ([]store.HotSpots, error)
+	HotSpots(ctx context.Context, customerID int64, since time.Time, nodes []string) ([]incidents.HotSpots, error)
 }
 
 // refresh moves the day on. It reads the days of some sensors, and those of all at first.
-func (d *day) refresh(ctx context.Context, metadata spotReader, customer int64, live []store.LiveSensor, now time.Time) error {
+func (d *day) refresh(ctx context.Context, metadata spotReader, customer int64, live []incidents.LiveSensor, now time.Time) error {
 	start := now.UTC().Truncate(partWidth).Add(-(dayParts - 1) * partWidth)
 	before := *d
 	if pause := now.Sub(before.read); before.lines == nil || pause > maxPause || pause < 0 {
@@ -106,7 +106,7 @@ func emptyLine() *[dayParts]int16 {
 const enoughParts = 4
 
 // judgedBy is by what learning judges a sensor, as [liveSensor] has it.
-func (d *day) judgedBy(l store.LiveSensor) string {
+func (d *day) judgedBy(l incidents.LiveSensor) string {
 	heard := 0
 	for _, value := range d.lines[l.NodeID] {
 		if value != nothing {

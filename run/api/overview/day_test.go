@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 // fakeSpots are the temperatures of each node in each half hour, in tenths.
@@ -19,13 +19,13 @@ type fakeSpots struct {
 	reads []int // how many nodes
 }
 
-func (f *fakeSpots) HotSpots(_ context.Context, _ int64, since time.Time, nodes []string) ([]store.HotSpots, error) {
-	var found []store.HotSpots
+func (f *fakeSpots) HotSpots(_ context.Context, _ int64, since time.Time, nodes []string) ([]incidents.HotSpots, error) {
+	var found []incidents.HotSpots
 	for node, parts := range f.of {
 		if nodes != nil && !slices.Contains(nodes, node) {
 			continue
 		}
-		spots := store.HotSpots{NodeID: node}
+		spots := incidents.HotSpots{NodeID: node}
 		for at, value := range parts {
 			if !at.Before(since) {
 				spots.Parts, spots.Temperatures = append(spots.Parts, int32(partOf(at))), append(spots.Temperatures, float64(value)/10)
@@ -64,7 +64,7 @@ func TestDay(t *testing.T) {
 	const sensors = 300
 	chance := rand.New(rand.NewPCG(1, 1))
 	spots := &fakeSpots{of: map[string]map[time.Time]int16{}}
-	live := make([]store.LiveSensor, sensors)
+	live := make([]incidents.LiveSensor, sensors)
 	for i := range live {
 		live[i].NodeID = fmt.Sprintf("n%03d", i)
 		spots.of[live[i].NodeID] = map[time.Time]int16{}

@@ -14,25 +14,27 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/run/api/auth"
-	"coldaisle.dev/run/api/incidents"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 // Head is what differs from answer to answer though nothing has changed. Like [Body] it
 // is exported only because huma reads no embedded fields of unexported types.
 type Head struct {
-	Time  time.Time  `json:"time" doc:"When this was true, UTC." example:"2026-03-01T12:00:00Z"`
+	Time  rest.Time  `json:"time" doc:"When this was true, UTC." example:"2026-03-01T12:00:00Z"`
 	Probe probeState `json:"probe" doc:"How late readings are that the service itself publishes each minute."`
 }
 
 type probeState struct {
 	Late      bool       `json:"late" doc:"Whether the service is late: then no sensor counts as silent." example:"false"`
 	LatenessS float64    `json:"lateness_s" doc:"Seconds since a reading of the probe should have been readable that is not." example:"0"`
-	Published *time.Time `json:"published" doc:"When the newest was published that can be read, UTC; null where there never was one." example:"2026-03-01T11:59:00Z"`
+	Published *rest.Time `json:"published" nullable:"true" doc:"When the newest was published that can be read, UTC; null where there never was one." example:"2026-03-01T11:59:00Z"`
 }
 
 type liveRoom struct {
@@ -58,6 +60,7 @@ type liveSensor struct {
 	Timestamp   *time.Time `json:"timestamp" doc:"Time of the newest reading, UTC, in whole seconds; null before the first." example:"2026-03-01T12:00:00Z"`
 	GatewayID   *string    `json:"gateway_id" doc:"Enrolled gateway that sent it; null for others." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
 	JudgedBy    string     `json:"judged_by" enum:"window,live_state,learning,nothing" doc:"By what learning judges its readings: window, by those before each; live_state, in part, since none come with them, as after the start of a gateway or from another maker's; learning, by little, since fewer than four half hours of the day have a reading; nothing, not at all yet." example:"window"`
+	IntervalS   *float64   `json:"interval_s" doc:"Seconds between its readings, usually; null while that is not known." example:"30"`
 	Limits      int        `json:"limits" doc:"Which of the lists in limits applies." example:"0"`
 	Sparkline   string     `json:"sparkline" doc:"The highest temperature of each half hour from sparkline_start, in tenths of a degree: the first as it is, each other as its difference from the one before; parted by commas, empty without a reading. What is empty at the end is left out." example:"243,0,1,,-2"`
 }
@@ -74,13 +77,13 @@ type sensorCounts struct {
 
 // Body is what has changed when the entity tag has.
 type Body struct {
-	Rooms          []liveRoom               `json:"rooms" nullable:"false" doc:"All rooms."`
-	Limits         [][]liveLimit            `json:"limits" nullable:"false" doc:"The limits of the rules that apply to a sensor, each list once."`
-	SparklineStart time.Time                `json:"sparkline_start" doc:"Begin of the first half hour of the sparklines, UTC." example:"2026-02-28T12:30:00Z"`
-	Sensors        []liveSensor             `json:"sensors" nullable:"false" doc:"All sensors, by id."`
-	Incidents      []incidents.OpenIncident `json:"incidents" nullable:"false" doc:"Open incidents, newest first, at most 200."`
-	ToBeSeen       int                      `json:"to_be_seen" doc:"How many of these incidents nobody has acknowledged and no maintenance silences; those of a group are one." example:"1"`
-	Counts         sensorCounts             `json:"counts" doc:"How many sensors are in each state."`
+	Rooms          []liveRoom              `json:"rooms" nullable:"false" doc:"All rooms in the order of trouble: by the worst state of their sensors, then by how far the worst of them is beyond the recommended 18 to 27 °C, then by name."`
+	Limits         [][]liveLimit           `json:"limits" nullable:"false" doc:"The limits of the rules that apply to a sensor, each list once."`
+	SparklineStart time.Time               `json:"sparkline_start" doc:"Begin of the first half hour of the sparklines, UTC." example:"2026-02-28T12:30:00Z"`
+	Sensors        []liveSensor            `json:"sensors" nullable:"false" doc:"All sensors, by id."`
+	Incidents      []alerting.OpenIncident `json:"incidents" nullable:"false" doc:"All incidents that last, newest first."`
+	ToBeSeen       int                     `json:"to_be_seen" doc:"How many incidents nobody has acknowledged and no maintenance silences, those that have ended included; those of a group are one." example:"1"`
+	Counts         sensorCounts            `json:"counts" doc:"How many sensors are in each state."`
 }
 
 // overview is the whole answer as the document has it.
@@ -91,8 +94,8 @@ type overview struct {
 
 // Handlers answer the operation.
 type Handlers struct {
-	store     *store.Store
-	incidents *incidents.Handlers
+	store     *store.DB
+	incidents *alerting.Handlers
 	clock     func() time.Time
 	views     *lru.Cache[string, *view] // by customer, and the rooms of a key
 }
@@ -102,7 +105,7 @@ type Handlers struct {
 const maxViews = 100
 
 // New returns the handlers.
-func New(metadata *store.Store, told *incidents.Handlers, clock func() time.Time) *Handlers {
+func New(metadata *store.DB, told *alerting.Handlers, clock func() time.Time) *Handlers {
 	views, err := lru.New[string, *view](maxViews)
 	if err != nil {
 		panic(err) // only of a size below one
@@ -114,18 +117,13 @@ type input struct {
 	IfNoneMatch string `header:"If-None-Match" doc:"The ETag of the last answer: 304 if nothing has changed." example:"W/\"6f1d\""`
 }
 
-type output struct {
-	Body func(huma.Context)
-}
-
 // Register adds the operation.
 func (h *Handlers) Register(r *rest.API) {
 	schema := r.Schemas().Schema(reflect.TypeFor[overview](), true, "Overview")
 	tag := map[string]*huma.Param{"ETag": {Description: "Changes with the answer, but for its time and the probe.", Schema: &huma.Schema{Type: huma.TypeString}}}
 	// Polled by every open page each 10 to 15 seconds.
 	rest.Register(r, rest.Operation{
-		ID: "getOverview", Method: http.MethodGet, Path: "/api/v1/overview", Tag: rest.TagData,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "getOverview", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/overview", Tag: rest.TagData,
 		Summary:     "Read all that there is to see now: rooms, sensors, newest readings, open incidents",
 		Description: "One request for a page that shows everything. Send `If-None-Match`: an answer that has not changed is 304.",
 		Responses: map[string]*huma.Response{
@@ -135,7 +133,7 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.overview)
 }
 
-func (h *Handlers) overview(ctx context.Context, in *input) (*output, error) {
+func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamResponse, error) {
 	customer := auth.Caller(ctx)
 	seen := fmt.Sprint(customer, store.RoomsOf(ctx))
 	v := newView()
@@ -159,7 +157,7 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*output, error) {
 		return nil, err
 	}
 	tag, second := v.tag, v.body
-	return &output{Body: func(hc huma.Context) {
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		hc.SetHeader("Cache-Control", "private, no-cache")
 		hc.SetHeader("ETag", tag)
 		if rest.Matches(in.IfNoneMatch, tag) {
@@ -176,39 +174,33 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*output, error) {
 
 // build writes the overview anew.
 func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
-	rooms, err := h.store.Rooms(ctx, customer)
+	rooms, err := accounts.New(h.store).Rooms(ctx, customer)
 	if err != nil {
 		return err
 	}
-	rules, err := h.store.Rules(ctx, customer, alert.Defaults())
+	rules, err := incidents.New(h.store).Rules(ctx, customer, alert.Defaults())
 	if err != nil {
 		return err
 	}
-	live, err := h.store.LiveSensors(ctx, customer)
+	live, err := incidents.New(h.store).LiveSensors(ctx, customer)
 	if err != nil {
 		return err
 	}
-	open, err := h.incidents.Open(ctx, store.MaxOpenIncidents)
+	lasting, toBeSeen, err := h.incidents.Open(ctx)
 	if err != nil {
 		return err
 	}
-	if err := v.day.refresh(ctx, h.store, customer, live, now); err != nil {
+	if err := v.day.refresh(ctx, incidents.New(h.store), customer, live, now); err != nil {
 		return err
 	}
 	body := Body{
-		Rooms:          rest.List(rooms, func(r store.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name} }),
+		Rooms:          rest.List(rooms, func(r accounts.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name} }),
 		Limits:         [][]liveLimit{},
 		SparklineStart: v.day.start,
 		Sensors:        make([]liveSensor, len(live)),
-		Incidents:      open,
+		Incidents:      lasting,
+		ToBeSeen:       toBeSeen,
 		Counts:         sensorCounts{Sensors: len(live)},
-	}
-	seen := map[string]bool{} // groups
-	for _, i := range open {
-		if !i.Acknowledged && !i.Silenced && !seen[i.GroupID] {
-			seen[i.GroupID] = true
-			body.ToBeSeen++
-		}
 	}
 	applies := limits{rules: rules, known: map[incident.Scope]int{}, body: &body}
 	for i, l := range live {
@@ -219,10 +211,14 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		if l.Timestamp != nil {
 			body.Sensors[i].Timestamp = new(l.Timestamp.UTC().Truncate(time.Second))
 		}
+		if l.Interval > 0 {
+			body.Sensors[i].IntervalS = new(l.Interval.Seconds())
+		}
 		if l.GatewayID != "" {
 			body.Sensors[i].GatewayID = &l.GatewayID
 		}
 	}
+	body.orderRooms()
 	return v.encode(body)
 }
 
@@ -252,7 +248,7 @@ type limits struct {
 	body  *Body
 }
 
-func (a *limits) of(l store.LiveSensor) int {
+func (a *limits) of(l incidents.LiveSensor) int {
 	scope := incident.Scope{RoomID: l.RoomID}
 	if slices.ContainsFunc(a.rules, func(r incident.Rule) bool { return r.Scope.SensorID == l.NodeID }) {
 		scope.SensorID = l.NodeID

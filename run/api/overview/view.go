@@ -9,7 +9,7 @@ import (
 
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 const (
@@ -25,8 +25,8 @@ const (
 type view struct {
 	turn chan struct{} // held by who uses the rest
 
-	version store.LiveVersion
-	windows []store.Maintenance
+	version incidents.LiveVersion
+	windows []incidents.Maintenance
 	inside  []bool // which of the windows cover the time
 	probe   incident.Probe
 	late    bool // the probe, when the answer was written
@@ -41,12 +41,12 @@ func newView() *view { return &view{turn: make(chan struct{}, 1)} }
 
 // refresh makes the view what it is now.
 func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now time.Time) error {
-	seen, err := h.store.Probe(ctx)
+	seen, err := incidents.New(h.store).Probe(ctx)
 	if err != nil {
 		return err
 	}
 	// Before all else is read: what changes meanwhile changes the next version.
-	version, err := h.store.LiveVersion(ctx, customer)
+	version, err := incidents.New(h.store).LiveVersion(ctx, customer)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 		return nil
 	}
 	v.tag = "" // until it is whole
-	if v.windows, err = h.store.MaintenanceWindows(ctx, customer, now); err != nil {
+	if v.windows, err = incidents.New(h.store).MaintenanceWindows(ctx, customer, now); err != nil {
 		return err
 	}
 	v.inside, v.late, v.version, v.built, v.until = v.insideAt(now), seen.Late(now), version, now, now.Add(maxAge)
@@ -64,22 +64,22 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 }
 
 // isOf reports whether the view is that of a version and a time.
-func (v *view) isOf(version store.LiveVersion, now time.Time) bool {
+func (v *view) isOf(version incidents.LiveVersion, now time.Time) bool {
 	return v.tag != "" && version.Rest == v.version.Rest && now.Before(v.until) && !now.Before(v.built) &&
 		(version.Readings == v.version.Readings || now.Sub(v.built) < minAge) && slices.Equal(v.insideAt(now), v.inside)
 }
 
 func (v *view) insideAt(now time.Time) []bool {
-	return rest.List(v.windows, func(m store.Maintenance) bool {
+	return rest.List(v.windows, func(m incidents.Maintenance) bool {
 		_, _, inside := m.Window.At(now)
 		return inside
 	})
 }
 
 func (v *view) head(now time.Time) Head {
-	head := Head{Time: now.UTC(), Probe: probeState{Late: v.probe.Late(now), LatenessS: v.probe.Lateness(now).Seconds()}}
+	head := Head{Time: rest.UTC(now), Probe: probeState{Late: v.probe.Late(now), LatenessS: v.probe.Lateness(now).Seconds()}}
 	if !v.probe.Published.IsZero() {
-		head.Probe.Published = &v.probe.Published
+		head.Probe.Published = new(rest.UTC(v.probe.Published))
 	}
 	return head
 }
@@ -110,7 +110,7 @@ const (
 )
 
 // stateOf is the worst of what is so of a sensor.
-func (v *view) stateOf(l store.LiveSensor, now time.Time) string {
+func (v *view) stateOf(l incidents.LiveSensor, now time.Time) string {
 	overdue := false
 	if l.Timestamp != nil {
 		for _, from := range []time.Time{*l.Timestamp, v.probe.LateAt} {

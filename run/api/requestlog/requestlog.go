@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// RequestIDHeader carries the id of a request back (contract 1.10).
+// RequestIDHeader carries the id of a request back (contract 1.9).
 const RequestIDHeader = "X-Request-Id"
 
 // requestRecord holds what the log says of one request and its answer.

@@ -2,7 +2,6 @@ package requestlog
 
 import (
 	"bytes"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +12,7 @@ import (
 	"coldaisle.dev/shared/logging"
 )
 
-// TestRequestID shows contract 1.10.
+// TestRequestID shows contract 1.9.
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -58,16 +57,5 @@ func TestRequestID(t *testing.T) {
 				t.Errorf("two requests have the id %v", ids)
 			}
 		})
-	}
-}
-
-// BenchmarkLogLine writes the line of one request.
-func BenchmarkLogLine(b *testing.B) {
-	log := NewLogger(logging.New(io.Discard, slog.LevelInfo, ""))
-	request := httptest.NewRequest(http.MethodGet, "/health", nil)
-	rec := &requestRecord{requestID: "request", customerID: 7}
-	b.ReportAllocs()
-	for b.Loop() {
-		log.LogAttrs(b.Context(), slog.LevelInfo, "request", httpRequestAttrs(request, rec, 200, time.Millisecond)...)
 	}
 }

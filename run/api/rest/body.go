@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -28,7 +27,7 @@ const (
 // refused unread; an operation without a body reads none.
 func (r *API) receiveBody(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Operation().RequestBody == nil {
-		next(ctx)
+		next(humaContext{ctx, nil})
 		return
 	}
 	request, writer := humago.Unwrap(ctx)
@@ -53,24 +52,18 @@ func (r *API) receiveBody(ctx huma.Context, next func(huma.Context)) {
 			WriteError(writer, NewError(http.StatusBadRequest, name+": unknown field"))
 			return
 		}
-		next(receivedBody{ctx, body})
+		repeatable, err := r.repeatable(ctx, body)
+		if err != nil {
+			answered, _ := r.errorOf(err)
+			WriteError(writer, answered)
+			return
+		}
+		next(humaContext{repeatable, body})
 	}
 }
 
-type receivedBody struct {
-	baseContext
-
-	body []byte
-}
-
-// Unwrap gives huma's adapter its own context back.
-func (c receivedBody) Unwrap() huma.Context { return c.baseContext }
-
-// BodyReader implements [huma.Context].
-func (c receivedBody) BodyReader() io.Reader { return bytes.NewReader(c.body) }
-
 // onlyUnknownField returns an unknown field when the body has no known one. A change
-// whose field is misspelt must fail (contract 1.5).
+// whose field is misspelt must fail (contract 1.4).
 func (r *API) onlyUnknownField(op *huma.Operation, body []byte) string {
 	if op.Method != http.MethodPatch && op.Method != http.MethodPut {
 		return ""

@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"math/big"
-	"reflect"
 	"regexp"
-	"slices"
-	"strconv"
-	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/strictjson"
 )
 
 // jsonFormat is how bodies are read and written.
@@ -49,20 +46,18 @@ const malformedJSON = "malformed JSON"
 // the rule that it breaks, and never a type of ours.
 func readJSON(data []byte, into any) error {
 	if whole, ok := into.(*any); ok {
-		read, err := readPlain(data)
-		*whole = read
-		return err
+		return readPlain(data, whole)
 	}
 	err := json.Unmarshal(data, into)
-	if notInteger(err) {
-		err = json.Unmarshal(normalizeIntegers(data), into)
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		// encoding/json refuses 1.0 and 1e2 as integers and writes them in digits.
+		var plain any
+		_ = json.Unmarshal(data, &plain)  // it was read before
+		spelled, _ := json.Marshal(plain) // it comes from JSON
+		err = json.Unmarshal(spelled, into)
 	}
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := embedded.ReplaceAllString(typeErr.Field, "")
-		if notInteger(err) {
-			return fmt.Errorf("%s: expected an integer of at most 64 bits", field)
-		}
-		return fmt.Errorf("%s: unexpected %s", field, typeErr.Value)
+		return fmt.Errorf("%s: unexpected %s", embedded.ReplaceAllString(typeErr.Field, ""), typeErr.Value)
 	}
 	if err != nil {
 		return fmt.Errorf(malformedJSON+": %w", err)
@@ -74,142 +69,33 @@ func readJSON(data []byte, into any) error {
 // a field. They alone begin with a capital: names in JSON are written in snake case.
 var embedded = regexp.MustCompile(`\b[A-Z]\w*\.`)
 
-// readPlain reads a body as maps, lists, texts and numbers.
-func readPlain(data []byte) (any, error) {
-	var whole json.RawMessage
-	if err := json.Unmarshal(data, &whole); err != nil {
-		return nil, fmt.Errorf(malformedJSON+": %w", err)
+// readPlain reads a body as maps, lists, texts and numbers. It refuses what encoding/json
+// would replace or lose.
+func readPlain(data []byte, into *any) error {
+	err := json.Unmarshal(data, into)
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return errors.New("request body: number is out of range")
 	}
-	if err := refuseTwice(decoderOf(data)); err != nil {
-		return nil, err
-	}
-	return convert(decodeNumbers(data), func(number json.Number) (any, bool) {
-		value, err := number.Float64()
-		return value, err == nil
-	})
-}
-
-// refuseTwice refuses a value of which an object has a field twice: one could be
-// validated and the other used. So could fields whose names differ only in case, since Go
-// matches names without regard to it (contract 1.5). What is read is known to be JSON.
-func refuseTwice(decoder *json.Decoder) error {
-	token, _ := decoder.Token()
-	begun, ok := token.(json.Delim)
-	if !ok {
-		return nil
-	}
-	seen := map[string]struct{}{}
-	for decoder.More() {
-		if begun == '{' {
-			token, _ := decoder.Token()
-			name, _ := token.(string)
-			folded := foldCase(name)
-			if _, twice := seen[folded]; twice {
-				return fmt.Errorf("field %.40q is given twice", folded)
-			}
-			seen[folded] = struct{}{}
-		}
-		if err := refuseTwice(decoder); err != nil {
-			return err
-		}
-	}
-	_, _ = decoder.Token() // the end
-	return nil
-}
-
-// decoderOf keeps numbers as they are written.
-func decoderOf(data []byte) *json.Decoder {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	return decoder
-}
-
-// decodeNumbers decodes what is known to be JSON, with its numbers as they are
-// written.
-func decodeNumbers(data []byte) any {
-	var value any
-	_ = decoderOf(data).Decode(&value)
-	return value
-}
-
-// convert gives every number of a decoded value another form. It refuses
-// numbers that have none.
-func convert(value any, number func(json.Number) (any, bool)) (any, error) {
-	switch v := value.(type) {
-	case json.Number:
-		converted, ok := number(v)
-		if !ok {
-			return nil, ruleError{rule: "number is out of range"}
-		}
-		return converted, nil
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			converted, err := convert(v[name], number)
-			if err != nil {
-				return nil, inField(name, err)
-			}
-			v[name] = converted
-		}
-	case []any:
-		for i, item := range v {
-			converted, err := convert(item, number)
-			if err != nil {
-				return nil, inField("["+strconv.Itoa(i)+"]", err)
-			}
-			v[i] = converted
-		}
-	}
-	return value, nil
-}
-
-// ruleError says which rule is broken, and by which field.
-type ruleError struct{ field, rule string }
-
-func (w ruleError) Error() string { return strings.TrimPrefix(w.field+": "+w.rule, ": ") }
-
-// inField adds the name of the enclosing object or list item to the field.
-func inField(name string, err error) error {
-	broken, ok := errors.AsType[ruleError](err)
-	if !ok {
-		return err
-	}
-	if broken.field != "" && broken.field[0] != '[' {
-		name += "."
-	}
-	return ruleError{field: fmt.Sprintf("%.80s", name+broken.field), rule: broken.rule}
-}
-
-// notInteger reports a number that encoding/json will not take for an integer:
-// it looks at the spelling, and refuses 1e2 and 1.0.
-func notInteger(err error) bool {
-	typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	return ok && strings.HasPrefix(typeErr.Value, "number") && reflect.Zero(typeErr.Type).CanInt()
-}
-
-// normalizeIntegers writes the integers of a body in digits alone, as far as they
-// have 64 bits.
-func normalizeIntegers(data []byte) []byte {
-	value, err := convert(decodeNumbers(data), func(number json.Number) (any, bool) {
-		// Enough bits for every integer of 64, and a bound for what 1e999999999 costs.
-		exact, _, err := big.ParseFloat(number.String(), 10, 128, big.ToNearestEven)
-		if err != nil || !exact.IsInt() {
-			return number, true
-		}
-		if whole, accuracy := exact.Int64(); accuracy == big.Exact {
-			return whole, true
-		}
-		return number, true
-	})
 	if err != nil {
-		return data
+		return fmt.Errorf(malformedJSON+": %w", err)
 	}
-	spelled, err := json.Marshal(value)
-	if err != nil {
-		return data
+	if !isUnicode(data) {
+		return errors.New("request body: expected text in UTF-8, without halves of surrogate pairs")
 	}
-	return spelled
+	return strictjson.UniqueFields(data)
 }
 
-// foldCase maps names that encoding/json treats as equal to one form. Lower case
-// of upper case also maps the letters 'ſ' and 'K' to s and k.
-func foldCase(name string) string { return strings.ToLower(strings.ToUpper(name)) }
+// escapes finds the escapes of a JSON text: pairs of surrogates, single surrogates, and the
+// begin of any other.
+var escapes = regexp.MustCompile(`\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}|\\u[dD][89a-fA-F][[:xdigit:]]{2}|\\.`)
+
+// isUnicode reports whether every text of a JSON value is Unicode. encoding/json reads
+// anything else as U+FFFD.
+func isUnicode(data []byte) bool {
+	for _, escape := range escapes.FindAll(data, -1) {
+		if len(escape) == len(`\ud800`) {
+			return false
+		}
+	}
+	return utf8.Valid(data)
+}

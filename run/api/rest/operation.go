@@ -1,9 +1,12 @@
 package rest
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +18,7 @@ import (
 )
 
 // handlerTimeout bounds the work of a handler, its waiting for the database
-// included; what it streams afterwards has its own bounds (contract 1.12).
+// included; what it streams afterwards has its own bounds (contract 1.9).
 const handlerTimeout = 30 * time.Second
 
 // Operation describes one endpoint to huma and to the document's reader.
@@ -28,12 +31,10 @@ type Operation struct {
 	Description string
 	Status      int  // of success; 200 when zero
 	Public      bool // needs no token
-	// Keys says which API keys may call it. An operation that does not say so is
-	// refused to all of them, and is not in the document's list of what keys may do.
-	Keys KeyUse
-	// ByRoom is whether a key for some rooms may call it: all that the handler reads
-	// and changes then comes by queries that honour [store.InRooms].
-	ByRoom bool
+	Keys        Keys // what API keys may do with it
+	// Creates is whether a repeat with an Idempotency-Key gets the first answer. Its change is
+	// made by audit.Changed.
+	Creates bool
 	// Middlewares run between authentication and the reading of the body.
 	Middlewares huma.Middlewares
 	// Errors are those that the handler returns, besides those of every operation.
@@ -41,45 +42,6 @@ type Operation struct {
 	Errors []error
 	// Responses replaces what huma derives for the success, for streams.
 	Responses map[string]*huma.Response
-}
-
-// KeyUse is what API keys may do with an operation.
-type KeyUse string
-
-// The uses of API keys.
-const (
-	NoKeys    KeyUse = "none"
-	ReadKeys  KeyUse = "read"  // it changes nothing, whatever its method
-	WriteKeys KeyUse = "write" // it changes something
-)
-
-// The errors of API keys that may not do what they are used for.
-const (
-	DetailNoKeys   = "API keys may not do this"
-	DetailReadKey  = "This needs an API key with the scope write"
-	DetailRoomsKey = "This needs an API key for all rooms"
-)
-
-// describe is the sentence of the document, and the errors.
-func (op Operation) describe() (sentence string, errs []*Error) {
-	forbid := func(detail string) { errs = append(errs, NewError(http.StatusForbidden, detail)) }
-	switch op.Keys {
-	case ReadKeys:
-		sentence = "API keys: scope `read` or `write`"
-	case WriteKeys:
-		sentence = "API keys: scope `write`"
-		forbid(DetailReadKey)
-	case NoKeys:
-		forbid(DetailNoKeys)
-		return "API keys: none.", errs
-	default:
-		return "", nil
-	}
-	if op.ByRoom {
-		return sentence + "; a key for some rooms knows these alone.", errs
-	}
-	forbid(DetailRoomsKey)
-	return sentence + ", for all rooms.", errs
 }
 
 type operationKey struct{}
@@ -103,8 +65,7 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		// receiveBody limits bodies before huma sees them. A read deadline of huma's
 		// would end a request that waits for a password slot.
 		MaxBodyBytes: -1, BodyReadTimeout: -1,
-		Responses:   map[string]*huma.Response{},
-		Middlewares: huma.Middlewares{adaptHuma},
+		Responses: map[string]*huma.Response{},
 	}
 	maps.Copy(described.Responses, op.Responses)
 	var errs []*Error
@@ -119,17 +80,23 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		described.Security = []map[string][]string{}
 	} else {
 		described.Security = []map[string][]string{{bearerScheme: {}}}
-		if op.Keys == ReadKeys || op.Keys == WriteKeys {
+		if op.Keys != NoKeys {
 			described.Security = append(described.Security, map[string][]string{keyScheme: {}})
 		}
-		sentence, forbidden := op.describe()
+		sentence, forbidden := op.Keys.describe()
 		described.Description = strings.TrimSpace(op.Description + "\n\n" + sentence)
 		described.Middlewares = append(described.Middlewares, r.config.Authenticate(op))
 		errs = append(errs, NewError(http.StatusUnauthorized, DetailCredentials))
 		errs = append(errs, forbidden...)
 	}
+	if op.Creates {
+		described.Description = strings.TrimSpace(idempotencySentence + "\n\n" + described.Description)
+		described.Metadata = map[string]any{creates: true}
+		described.Parameters = []*huma.Param{idempotencyParameter()}
+		errs = append(errs, idempotencyErrors()...)
+	}
 	described.Middlewares = append(described.Middlewares, op.Middlewares...)
-	described.Middlewares = append(described.Middlewares, r.checkQuery, r.receiveBody)
+	described.Middlewares = append(described.Middlewares, checkQuery, r.receiveBody)
 	errs = append(errs, NewError(http.StatusInternalServerError, DetailInternal))
 	r.documentErrors(&described, errs)
 	huma.Register(r.huma, described, func(ctx context.Context, in *I) (*O, error) {
@@ -143,6 +110,7 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	})
 	documented := r.findOperation(op)
 	r.documentErrors(&described, inputErrors(documented))
+	documentTag(documented)
 	for _, parameter := range documented.Parameters {
 		if examples := parameter.Schema.Examples; len(examples) > 0 {
 			// Where the tools that call an operation by its document look for one.
@@ -152,7 +120,7 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 }
 
 // Answer adds an operation whose handler returns the body of the answer. A list is
-// never null (contract 1.13).
+// never null (contract 1.1).
 func Answer[I, B any](r *API, op Operation, handle func(context.Context, *I) (B, error)) {
 	type output struct{ Body B }
 	Register(r, op, func(ctx context.Context, in *I) (*output, error) {
@@ -185,10 +153,9 @@ func (r *API) findOperation(op Operation) *huma.Operation {
 	}
 }
 
-// inputErrors are the errors that follow from an operation's input. One without a
-// body and a query, whose path takes any text, has none.
+// inputErrors are the errors that follow from an operation's input.
 func inputErrors(op *huma.Operation) []*Error {
-	var errs []*Error
+	errs := []*Error{BadRequest("stat: unknown query parameter")}
 	for _, parameter := range op.Parameters {
 		s := parameter.Schema
 		if s.Type != huma.TypeString || parameter.In == "query" || len(s.Enum) > 0 {
@@ -204,6 +171,19 @@ func inputErrors(op *huma.Operation) []*Error {
 			NewError(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
 	}
 	return errs
+}
+
+// documentTag documents the entity tag of JSON answers to GET, and 304 (contract 1.15).
+func documentTag(op *huma.Operation) {
+	success := op.Responses["200"]
+	if op.Method != http.MethodGet || success == nil || success.Content["application/json"] == nil || success.Headers["ETag"] != nil {
+		return
+	}
+	success.Headers = map[string]*huma.Param{"ETag": {
+		Description: "Changes with the answer: sent back in If-None-Match, an answer that is the same is 304. A long one has none.",
+		Schema:      &huma.Schema{Type: huma.TypeString},
+	}}
+	op.Responses["304"] = &huma.Response{Description: http.StatusText(http.StatusNotModified), Headers: success.Headers}
 }
 
 // documentErrors documents errors, one response per status with each of its
@@ -239,29 +219,50 @@ func (r *API) documentErrors(op *huma.Operation, errs []*Error) {
 	}
 }
 
-// checkQuery refuses a query with a text that is no UTF-8 or has a NUL, for which
-// PostgreSQL has no form.
-func (r *API) checkQuery(ctx huma.Context, next func(huma.Context)) {
-	for _, parameter := range ctx.Operation().Parameters {
-		if parameter.In != "query" {
-			continue
-		}
-		if text := ctx.Query(parameter.Name); !utf8.ValidString(text) || strings.Contains(text, "\x00") {
-			_, writer := humago.Unwrap(ctx)
-			WriteError(writer, BadRequest(parameter.Name+": expected UTF-8 without NUL"))
-			return
-		}
+// checkQuery refuses a query that huma would read only in part, or with a text for which
+// PostgreSQL has no form (contract 1.4).
+func checkQuery(ctx huma.Context, next func(huma.Context)) {
+	request, writer := humago.Unwrap(ctx)
+	if detail := queryError(ctx.Operation(), request.URL.RawQuery); detail != "" {
+		WriteError(writer, BadRequest(detail))
+		return
 	}
 	next(ctx)
 }
 
-// adaptHuma changes two habits of huma: validation errors get status 400 instead
-// of 422, and bodies are JSON whatever the request's headers say.
-func adaptHuma(ctx huma.Context, next func(huma.Context)) {
-	next(humaContext{ctx})
+func queryError(op *huma.Operation, raw string) string {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return "malformed query"
+	}
+	var unknown, repeated []string
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch values := query[name]; {
+		case !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "query" && p.Name == name }):
+			unknown = append(unknown, name)
+		case len(values) > 1:
+			repeated = append(repeated, name)
+		case !utf8.ValidString(values[0]) || strings.Contains(values[0], "\x00"):
+			return name + ": expected UTF-8 without NUL"
+		}
+	}
+	switch {
+	case len(unknown) > 0:
+		return shortened(strings.Join(unknown, ", ")) + ": unknown query parameter"
+	case len(repeated) > 0:
+		return strings.Join(repeated, ", ") + ": given more than once"
+	default:
+		return ""
+	}
 }
 
-type humaContext struct{ baseContext }
+// humaContext is a request as huma reads and answers it, with its body received. It
+// changes two habits of huma: validation errors get status 400 instead of 422, and bodies
+// are JSON whatever the request's headers say.
+type humaContext struct {
+	baseContext
+	body []byte
+}
 
 // baseContext is huma.Context under a name that can be embedded: a field Context
 // would hide the method Context.
@@ -269,6 +270,9 @@ type baseContext huma.Context
 
 // Unwrap gives huma's adapter its own context back.
 func (c humaContext) Unwrap() huma.Context { return c.baseContext }
+
+// BodyReader implements [huma.Context].
+func (c humaContext) BodyReader() io.Reader { return bytes.NewReader(c.body) }
 
 func (c humaContext) SetStatus(status int) {
 	if status == http.StatusUnprocessableEntity {
@@ -289,18 +293,4 @@ func (c humaContext) Header(name string) string {
 		return "application/json"
 	}
 	return c.baseContext.Header(name)
-}
-
-// Param implements [huma.Context]. An integer has one spelling in a path: what strconv
-// takes besides, such as +1 and 007, comes to huma as no integer.
-func (c humaContext) Param(name string) string {
-	value := c.baseContext.Param(name)
-	isInteger := func(p *huma.Param) bool { return p.In == "path" && p.Name == name && p.Schema.Type == huma.TypeInteger }
-	if !slices.ContainsFunc(c.Operation().Parameters, isInteger) {
-		return value
-	}
-	if n, err := strconv.ParseInt(value, 10, 64); err != nil || strconv.FormatInt(n, 10) != value {
-		return "not an integer"
-	}
-	return value
 }

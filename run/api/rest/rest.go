@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -32,6 +31,8 @@ type Config struct {
 	// false for an internal one.
 	MapError func(error) (*Error, bool)
 	Log      *slog.Logger
+	// Secrets encrypt stored answers: the first encrypts, all decrypt.
+	Secrets [][]byte
 }
 
 // New returns an API without operations, whose requests come through router.
@@ -65,14 +66,6 @@ func List[A, B any](list []A, convert func(A) B) []B {
 		converted[i] = convert(item)
 	}
 	return converted
-}
-
-// UTC is a time of an answer, which may be missing.
-func UTC(at *time.Time) *time.Time {
-	if at == nil {
-		return nil
-	}
-	return new(at.UTC())
 }
 
 // Body is the input of an operation that takes a body and nothing else.

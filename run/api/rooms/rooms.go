@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 type room struct {
@@ -20,7 +21,7 @@ type room struct {
 	CustomerID int64  `json:"customer_id" doc:"Owner of the room." example:"7"`
 }
 
-func roomOf(r store.Room) room {
+func roomOf(r accounts.Room) room {
 	return room{ID: r.ID, Name: r.Name, CustomerID: r.CustomerID}
 }
 
@@ -56,12 +57,12 @@ func subject(id int64) string { return "room:" + strconv.FormatInt(id, 10) }
 
 // Ending ends what applies to a room or a sensor that is about to be deleted, and returns
 // its entries for the audit log: windows must not come back with a sensor that is made again.
-type Ending func(ctx context.Context, tx *store.Store, scope incident.Scope) ([]audit.Entry, error)
+type Ending func(ctx context.Context, tx *store.DB, scope incident.Scope) ([]audit.Entry, error)
 
 // Handlers answer the operations on rooms.
 type Handlers struct {
-	Store *store.Store
-	End   Ending
+	DB  *store.DB
+	End Ending
 }
 
 // Register adds the operations on rooms.
@@ -69,34 +70,29 @@ func (h *Handlers) Register(r *rest.API) {
 	// Called by the rooms page. A repeat makes a second room of the same name,
 	// which is allowed; the page disables its button meanwhile.
 	rest.Answer(r, rest.Operation{
-		ID: "createRoom", Method: http.MethodPost, Path: "/api/v1/server_rooms/new_room", Tag: rest.TagRooms,
-		Keys:   rest.WriteKeys,
+		ID: "createRoom", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/server_rooms/new_room", Tag: rest.TagRooms,
 		Status: http.StatusCreated, Summary: "Create a room",
 		Errors: []error{store.ErrNoCustomer},
 	}, h.createRoom)
 	rest.Answer(r, rest.Operation{
-		ID: "listRooms", Method: http.MethodGet, Path: "/api/v1/server_rooms/list_rooms/{customer_id}", Tag: rest.TagRooms,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "listRooms", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/server_rooms/list_rooms/{customer_id}", Tag: rest.TagRooms,
 		Summary: "List the caller's rooms",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.listRooms)
 	rest.Answer(r, rest.Operation{
-		ID: "getRoom", Method: http.MethodGet, Path: "/api/v1/server_rooms/room/{room_id}", Tag: rest.TagRooms,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "getRoom", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/server_rooms/room/{room_id}", Tag: rest.TagRooms,
 		Summary: "Read a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.room)
 	// A repeat sets the same name again.
 	rest.Answer(r, rest.Operation{
-		ID: "updateRoom", Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
-		Keys: rest.WriteKeys, ByRoom: true,
+		ID: "updateRoom", Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
 		Summary: "Rename a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.updateRoom)
 	// A repeat is told 404: the room is gone, as was asked.
 	rest.Register(r, rest.Operation{
-		ID: "deleteRoom", Method: http.MethodDelete, Path: "/api/v1/server_rooms/delete_room/{room_id}", Tag: rest.TagRooms,
-		Keys: rest.WriteKeys, ByRoom: true,
+		ID: "deleteRoom", Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/server_rooms/delete_room/{room_id}", Tag: rest.TagRooms,
 		Status: http.StatusNoContent, Summary: "Delete a room and its sensors",
 		Description: "Readings already stored are kept.",
 		Errors:      []error{store.ErrNoRoom},
@@ -109,8 +105,8 @@ func (h *Handlers) createRoom(ctx context.Context, in *rest.Body[newRoom]) (room
 			return room{}, err
 		}
 	}
-	return audit.Changed(ctx, h.Store, func(tx *store.Store) (room, audit.Entry, error) {
-		created, err := tx.CreateRoom(ctx, auth.Caller(ctx), string(in.Body.Name))
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) (room, audit.Entry, error) {
+		created, err := accounts.New(tx).CreateRoom(ctx, auth.Caller(ctx), string(in.Body.Name))
 		out := roomOf(created)
 		return out, audit.Entry{Subject: subject(created.ID), After: out}, err
 	})
@@ -120,36 +116,34 @@ func (h *Handlers) listRooms(ctx context.Context, in *input.CustomerPath) ([]roo
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
 		return nil, err
 	}
-	found, err := h.Store.Rooms(ctx, auth.Caller(ctx))
+	found, err := accounts.New(h.DB).Rooms(ctx, auth.Caller(ctx))
 	return rest.List(found, roomOf), err
 }
 
 func (h *Handlers) room(ctx context.Context, in *roomPath) (room, error) {
-	found, err := h.Store.Room(ctx, auth.Caller(ctx), in.RoomID)
+	found, err := accounts.New(h.DB).Room(ctx, auth.Caller(ctx), in.RoomID)
 	return roomOf(found), err
 }
 
 func (h *Handlers) updateRoom(ctx context.Context, in *updateRoomInput) (room, error) {
-	return audit.Changed(ctx, h.Store, func(tx *store.Store) (room, audit.Entry, error) {
-		before, err := tx.Room(ctx, auth.Caller(ctx), in.RoomID)
-		if err != nil {
-			return room{}, audit.Entry{}, err
-		}
-		updated, err := tx.RenameRoom(ctx, auth.Caller(ctx), in.RoomID, string(in.Body.Name))
-		out := roomOf(updated)
-		return out, audit.Entry{Subject: subject(in.RoomID), Before: roomOf(before), After: out}, err
-	})
+	return audit.Updated(ctx, h.DB, subject(in.RoomID), roomOf,
+		func(tx *store.DB) (accounts.Room, error) {
+			return accounts.New(tx).Room(ctx, auth.Caller(ctx), in.RoomID)
+		},
+		func(tx *store.DB) (accounts.Room, error) {
+			return accounts.New(tx).RenameRoom(ctx, auth.Caller(ctx), in.RoomID, string(in.Body.Name))
+		})
 }
 
 func (h *Handlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, error) {
-	return nil, audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
+	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
 		before := deletedRoom{}
-		found, err := tx.Room(ctx, auth.Caller(ctx), in.RoomID)
+		found, err := accounts.New(tx).Room(ctx, auth.Caller(ctx), in.RoomID)
 		if err != nil {
 			return audit.Entry{}, err
 		}
 		before.room = roomOf(found)
-		sensors, err := tx.Sensors(ctx, auth.Caller(ctx), in.RoomID)
+		sensors, err := accounts.New(tx).Sensors(ctx, auth.Caller(ctx), in.RoomID)
 		if err != nil {
 			return audit.Entry{}, err
 		}
@@ -158,6 +152,6 @@ func (h *Handlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, err
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		return audit.Entry{Subject: subject(in.RoomID), Before: before, Also: ended}, tx.DeleteRoom(ctx, auth.Caller(ctx), in.RoomID)
+		return audit.Entry{Subject: subject(in.RoomID), Before: before, Also: ended}, accounts.New(tx).DeleteRoom(ctx, auth.Caller(ctx), in.RoomID)
 	})
 }

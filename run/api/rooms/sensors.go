@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 // defaultNodeType is the label of the standard node hardware.
@@ -26,16 +27,23 @@ type sensor struct {
 	Type     string  `json:"type" doc:"Type of the node hardware." example:"ESP32-DHT22"`
 	RoomID   int64   `json:"room_id" doc:"Room that the sensor is in." example:"3"`
 	Position *string `json:"position" doc:"Where in the room, such as a rack position; null when not given." example:"R12/U40"`
+	Channel  string  `json:"channel" enum:"open,signed" doc:"Whose readings are the sensor's: open, those of gateways that are not enrolled; signed, those of the account's own gateways." example:"signed"`
+	// A page warns of it.
+	AlsoUnenrolled bool `json:"also_unenrolled" doc:"Whether a signed sensor's id also came through a gateway that is not enrolled within a day. These readings are not the sensor's." example:"false"`
 }
 
 // sensorSubject names a sensor in the audit log.
 func sensorSubject(id string) string { return "sensor:" + id }
 
-func sensorOf(s store.Sensor) sensor {
-	return sensor{ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position}
+func sensorOf(s accounts.Sensor) sensor {
+	out := sensor{ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position, Channel: "open", AlsoUnenrolled: s.AlsoUnenrolled}
+	if s.Signed {
+		out.Channel = "signed"
+	}
+	return out
 }
 
-// newSensor takes both bodies of contract 4.2: {id, name, type, room_id}, all
+// newSensor takes both bodies of contract 4.5: {id, name, type, room_id}, all
 // required, and {room_id, sensor_id, position}, where name and type may be left out.
 type newSensor struct {
 	_        struct{}          `additionalProperties:"true"`
@@ -85,8 +93,8 @@ func (n *newSensor) Resolve(huma.Context, *huma.PathBuffer) []error {
 }
 
 // sensor is the stored form of a valid body.
-func (n *newSensor) sensor() store.NewSensor {
-	s := store.NewSensor{Type: defaultNodeType, RoomID: n.RoomID, Position: (*string)(n.Position)}
+func (n *newSensor) sensor() accounts.NewSensor {
+	s := accounts.NewSensor{Type: defaultNodeType, RoomID: n.RoomID, Position: (*string)(n.Position)}
 	if n.SensorID != nil {
 		s.ID = string(*n.SensorID)
 	} else {
@@ -148,8 +156,8 @@ type updateSensorInput struct {
 
 // SensorHandlers answer the operations on sensors.
 type SensorHandlers struct {
-	Store *store.Store
-	End   Ending
+	DB  *store.DB
+	End Ending
 	// MaxUnreported is how many open holds without a reading a customer may have.
 	MaxUnreported int
 }
@@ -160,35 +168,39 @@ func (h *SensorHandlers) Register(r *rest.API) {
 	// repeat is told that the sensor exists. That tells what other rooms have, and a
 	// sensor that is made again has its past: a key for some rooms may not.
 	rest.Answer(r, rest.Operation{
-		ID: "createSensor", Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
-		Keys:   rest.WriteKeys,
+		ID: "createSensor", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Register a sensor",
 		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
 		Errors:      []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
 	}, h.createSensor)
 	rest.Answer(r, rest.Operation{
-		ID: "listSensors", Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "listSensors", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,
 		Summary: "List the sensors of a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.listSensors)
 	rest.Answer(r, rest.Operation{
-		ID: "getSensor", Method: http.MethodGet, Path: "/api/v1/sensors/sensor/{sensor_id}", Tag: rest.TagSensors,
-		Keys: rest.ReadKeys, ByRoom: true,
+		ID: "getSensor", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/sensors/sensor/{sensor_id}", Tag: rest.TagSensors,
 		Summary: "Read a sensor",
 		Errors:  []error{store.ErrNoSensor},
 	}, h.sensor)
 	// A repeat sets the same values again.
 	rest.Answer(r, rest.Operation{
-		ID: "updateSensor", Method: http.MethodPut, Path: "/api/v1/sensors/update_sensor/{sensor_id}", Tag: rest.TagSensors,
-		Keys: rest.WriteKeys, ByRoom: true,
+		ID: "updateSensor", Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/sensors/update_sensor/{sensor_id}", Tag: rest.TagSensors,
 		Summary: "Change or move a sensor",
 		Errors:  []error{store.ErrNoSensor, store.ErrNoRoom},
 	}, h.updateSensor)
+	// A repeat changes nothing. The account alone may: it lets gateways that nobody has
+	// enrolled speak for the sensor.
+	rest.Answer(r, rest.Operation{
+		ID: "setBackSensor", Method: http.MethodPost, Path: "/api/v1/sensors/{sensor_id}/channel", Tag: rest.TagSensors,
+		Summary: "Set a sensor back to the open channel",
+		Description: "A sensor is signed from the first reading of its id that one of the account's own gateways signs. This lets it listen to " +
+			"gateways that are not enrolled again, from now on and until the next signed reading.",
+		Errors: []error{store.ErrNoSensor, store.ErrSensorExists},
+	}, h.setBackSensor)
 	// A repeat is told 404: the sensor is gone, as was asked.
 	rest.Register(r, rest.Operation{
-		ID: "deleteSensor", Method: http.MethodDelete, Path: "/api/v1/sensors/delete_sensor/{sensor_id}", Tag: rest.TagSensors,
-		Keys: rest.WriteKeys, ByRoom: true,
+		ID: "deleteSensor", Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/sensors/delete_sensor/{sensor_id}", Tag: rest.TagSensors,
 		Status: http.StatusNoContent, Summary: "Delete a sensor",
 		Description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
 		Errors:      []error{store.ErrNoSensor},
@@ -198,15 +210,15 @@ func (h *SensorHandlers) Register(r *rest.API) {
 func (h *SensorHandlers) createSensor(ctx context.Context, in *rest.Body[newSensor]) (sensor, error) {
 	wanted := in.Body.sensor()
 	wanted.MaxUnreported = h.MaxUnreported
-	return audit.Changed(ctx, h.Store, func(tx *store.Store) (sensor, audit.Entry, error) {
-		created, err := tx.CreateSensor(ctx, auth.Caller(ctx), wanted)
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) (sensor, audit.Entry, error) {
+		created, err := accounts.New(tx).CreateSensor(ctx, auth.Caller(ctx), wanted)
 		out := sensorOf(created)
 		return out, audit.Entry{Subject: sensorSubject(wanted.ID), After: out}, err
 	})
 }
 
 func (h *SensorHandlers) listSensors(ctx context.Context, in *roomPath) ([]sensor, error) {
-	found, err := h.Store.Sensors(ctx, auth.Caller(ctx), in.RoomID)
+	found, err := accounts.New(h.DB).Sensors(ctx, auth.Caller(ctx), in.RoomID)
 	return rest.List(found, sensorOf), err
 }
 
@@ -222,25 +234,31 @@ func (h *SensorHandlers) sensor(ctx context.Context, in *input.SensorPath) (sens
 	if err := checkSensorID(in.SensorID); err != nil {
 		return sensor{}, err
 	}
-	found, err := h.Store.Sensor(ctx, auth.Caller(ctx), in.SensorID)
+	found, err := accounts.New(h.DB).Sensor(ctx, auth.Caller(ctx), in.SensorID)
 	return sensorOf(found), err
 }
 
 func (h *SensorHandlers) updateSensor(ctx context.Context, in *updateSensorInput) (sensor, error) {
-	if err := checkSensorID(in.SensorID); err != nil {
-		return sensor{}, err
-	}
-	return audit.Changed(ctx, h.Store, func(tx *store.Store) (sensor, audit.Entry, error) {
-		before, err := tx.Sensor(ctx, auth.Caller(ctx), in.SensorID)
-		if err != nil {
-			return sensor{}, audit.Entry{}, err
-		}
-		updated, err := tx.UpdateSensor(ctx, auth.Caller(ctx), in.SensorID, store.SensorChange{
+	return h.change(ctx, in.SensorID, func(tx *store.DB) (accounts.Sensor, error) {
+		return accounts.New(tx).UpdateSensor(ctx, auth.Caller(ctx), in.SensorID, accounts.SensorChange{
 			Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
 			Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.set,
 		})
-		out := sensorOf(updated)
-		return out, audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before), After: out}, err
+	})
+}
+
+// change changes a sensor, unless its id is none, and answers what it is then.
+func (h *SensorHandlers) change(ctx context.Context, id string, do func(tx *store.DB) (accounts.Sensor, error)) (sensor, error) {
+	if err := checkSensorID(id); err != nil {
+		return sensor{}, err
+	}
+	return audit.Updated(ctx, h.DB, sensorSubject(id), sensorOf,
+		func(tx *store.DB) (accounts.Sensor, error) { return accounts.New(tx).Sensor(ctx, auth.Caller(ctx), id) }, do)
+}
+
+func (h *SensorHandlers) setBackSensor(ctx context.Context, in *input.SensorPath) (sensor, error) {
+	return h.change(ctx, in.SensorID, func(tx *store.DB) (accounts.Sensor, error) {
+		return accounts.New(tx).SetBackSensor(ctx, auth.Caller(ctx), in.SensorID)
 	})
 }
 
@@ -248,8 +266,8 @@ func (h *SensorHandlers) deleteSensor(ctx context.Context, in *input.SensorPath)
 	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}
-	return nil, audit.Change(ctx, h.Store, func(tx *store.Store) (audit.Entry, error) {
-		before, err := tx.Sensor(ctx, auth.Caller(ctx), in.SensorID)
+	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
+		before, err := accounts.New(tx).Sensor(ctx, auth.Caller(ctx), in.SensorID)
 		if err != nil {
 			return audit.Entry{}, err
 		}
@@ -257,6 +275,6 @@ func (h *SensorHandlers) deleteSensor(ctx context.Context, in *input.SensorPath)
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		return audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before), Also: ended}, tx.DeleteSensor(ctx, auth.Caller(ctx), in.SensorID)
+		return audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before), Also: ended}, accounts.New(tx).DeleteSensor(ctx, auth.Caller(ctx), in.SensorID)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/functions/detect"
@@ -27,7 +28,8 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -36,7 +38,7 @@ import (
 // channel. The first has a gateway that is revoked, too.
 type channels struct {
 	pool      *pgxpool.Pool
-	store     *store.Store
+	store     pgtest.Stores
 	readings  *pgreadings.Store
 	ingest    *ingest.Ingest
 	detect    *detect.Detect
@@ -54,8 +56,8 @@ const sharedNode = "rack-1"
 // storeAlerts stores the alerts of detect as storealert does, without a topic between.
 type storeAlerts struct{ step *storealert.StoreAlert }
 
-func (s storeAlerts) Publish(ctx context.Context, a wire.Alert) error {
-	data, err := wire.EncodeAlert(a)
+func (s storeAlerts) Publish(ctx context.Context, e alert.Event) error {
+	data, err := wire.EncodeAlert(e)
 	if err != nil {
 		return err
 	}
@@ -65,15 +67,16 @@ func (s storeAlerts) Publish(ctx context.Context, a wire.Alert) error {
 func newChannels(tb testing.TB) *channels {
 	tb.Helper()
 	pool := pgtest.New(tb)
-	c := &channels{pool: pool, store: store.New(pool), readings: pgreadings.New(pool, time.Now)}
+	c := &channels{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now)}
 	sensors := sensorcache.New(c.store, time.Now)
 	from := origin.New(c.store, time.Now, origin.Options{})
-	alerts := storeAlerts{storealert.New(c.store, alert.Defaults(), logging.Discard(), nil)}
-	c.ingest = ingest.New(from, ingest.NewStates(c.store, time.Now), c.readings, sensors, logging.Discard(), nil)
-	c.detect = detect.New(from, sensors, alerts, detect.NewAnomalyDetector(detect.NoModels{}, detect.NewFinder(c.store, time.Now, logging.Discard()), c.store, 1, logging.Discard(), nil), alert.Defaults(), logging.Discard(), nil)
+	alerts := storeAlerts{storealert.New(c.store, logging.Discard(), nil)}
+	c.ingest = ingest.New(from, c.store, c.readings, sensors, time.Now, logging.Discard(), nil)
+	observer := detect.NewAnomalyDetector(detect.NoModels{}, c.store, 1, time.Now, logging.Discard(), nil)
+	c.detect = detect.New(from, sensors, alerts, c.store, observer, alert.Defaults(), logging.Discard(), nil)
 	for i := range c.customers {
 		name := fmt.Sprint("customer", i)
-		customer, err := c.store.CreateCustomer(tb.Context(), store.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"})
+		customer, err := c.store.CreateCustomer(tb.Context(), accounts.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -90,7 +93,7 @@ func newChannels(tb testing.TB) *channels {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		if _, err := c.store.CreateSensor(tb.Context(), c.customers[i], store.NewSensor{ID: sharedNode, Name: "n", Type: "T", RoomID: room.ID}); err != nil {
+		if _, err := c.store.CreateSensor(tb.Context(), c.customers[i], accounts.NewSensor{ID: sharedNode, Name: "n", Type: "T", RoomID: room.ID}); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -148,21 +151,10 @@ func (c *channels) seen(t *testing.T, customer int64) map[string][]string {
 		}
 		add("reading", r.MessageID)
 	}
-	rows, err := c.pool.Query(t.Context(), `SELECT message_id FROM alerts WHERE customer_id = $1 ORDER BY timestamp`, customer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rows.Next() {
-		var message string
-		if err := rows.Scan(&message); err != nil {
-			t.Fatal(err)
-		}
+	for _, message := range texts(t, c.pool, `SELECT message_id FROM alerts WHERE customer_id = $1 ORDER BY timestamp`, customer) {
 		add("alert", message)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	predictions, err := c.store.Predictions(t.Context(), customer, store.PredictionFilter{Limit: 100})
+	predictions, err := c.store.Predictions(t.Context(), customer, learning.PredictionFilter{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,20 +198,9 @@ func TestOneNodeIDUnderThreeCustomers(t *testing.T) {
 			t.Errorf("customer %d (-want +got):\n%s", i, diff)
 		}
 	}
-	var states []string
-	rows, err := c.pool.Query(t.Context(), `SELECT message_id FROM node_state WHERE node_id = $1 ORDER BY temperature`, sharedNode)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rows.Next() {
-		var message string
-		if err := rows.Scan(&message); err != nil {
-			t.Fatal(err)
-		}
-		states = append(states, message)
-	}
-	if diff := cmp.Diff([]string{"first", "second", "third"}, states); diff != "" || rows.Err() != nil {
-		t.Errorf("states, %v (-want +got):\n%s", rows.Err(), diff)
+	states := texts(t, c.pool, `SELECT message_id FROM node_state WHERE node_id = $1 ORDER BY temperature`, sharedNode)
+	if diff := cmp.Diff([]string{"first", "second", "third"}, states); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
 	}
 }
 
@@ -250,7 +231,7 @@ type fuzzed struct {
 // hotTemperature is above every threshold.
 const hotTemperature = 60
 
-// TestFuzzedMessages shows contract 10.4, 10.5. Each message is one that a gateway
+// TestFuzzedMessages shows contract 10.4. Each message is one that a gateway
 // signed, and then tampered with. Whatever ingest and detect store is of the customer
 // whose gateway sent that very reading, under the time that it was taken. A message that
 // has lost its signature is one of the open channel, and of no gateway's customer.
@@ -326,22 +307,18 @@ func TestFuzzedMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stored := 0
-		for rows.Next() {
-			var got fuzzed
-			var message string
-			var customer int64
-			if err := rows.Scan(&got.channel, &message, &got.at, &got.temperature, &customer); err != nil {
-				t.Fatal(err)
-			}
+		var got fuzzed
+		var message string
+		var customer int64
+		stored, err := pgx.ForEachRow(rows, []any{&got.channel, &message, &got.at, &got.temperature, &customer}, func() error {
 			got.at = got.at.UTC()
 			if want := sent[message]; got != want || customer != 0 && customer != owners[got.channel] {
 				t.Errorf("the %s of %s is stored for customer %d as %+v, and was sent as %+v", what, message, customer, got, want)
 			}
-			stored++
-		}
-		if want := map[string]int{"reading": signed + open, "alert": alerts, "state": 3}[what]; rows.Err() != nil || stored != want {
-			t.Errorf("%d of kind %s are stored, want %d, %v", stored, what, want, rows.Err())
+			return nil
+		})
+		if want := map[string]int{"reading": signed + open, "alert": alerts, "state": 3}[what]; err != nil || int(stored.RowsAffected()) != want {
+			t.Errorf("%d of kind %s are stored, want %d, %v", stored.RowsAffected(), what, want, err)
 		}
 	}
 }

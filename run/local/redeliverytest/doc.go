@@ -1,5 +1,5 @@
 // Package redeliverytest tests that redelivery loses and duplicates nothing: all
-// functions as processes that are killed, a real database and the push bridge. It has
+// functions as processes that are killed, a real database and the queue. It has
 // tests only. Outages of hours are tried with the functions in one process and a fake
 // clock. The full run of killed processes, 100,000 readings into each backend, is
 //

@@ -36,7 +36,7 @@ type instance struct {
 func start(t *testing.T, function string, environ []string) *instance {
 	t.Helper()
 	i := &instance{
-		tb: t, program: functiontest.Build(t, "coldaisle.dev/functions/"+function+"/serve"),
+		tb: t, program: functiontest.Build(t, "coldaisle.dev/functions/serve"),
 		environ: append([]string{"FUNCTION_TARGET=" + function}, environ...),
 		chance:  rand.New(rand.NewPCG(3, uint64(len(function)))),
 	}
@@ -98,7 +98,7 @@ func (i *instance) kills(ctx context.Context, running *sync.WaitGroup) (stop fun
 			}
 			i.process.Kill()
 			began := time.Now()
-			next := functiontest.Start(i.tb, i.program, i.environ...) //nolint:contextcheck // lives as long as the test
+			next := functiontest.Start(i.tb, i.program, i.environ...) //nolint:contextcheck // it outlives the killer
 			life = max(500*time.Millisecond, 2*time.Since(began))
 			i.mu.Lock()
 			i.process = next
@@ -140,17 +140,11 @@ func stored(t *testing.T, pool *pgxpool.Pool) []reading.Reading {
 	return all
 }
 
-// alerts reads all alerts of a customer as node, message, microsecond and type.
-func alerts(t *testing.T, pool *pgxpool.Pool, customer int64) []string {
+// texts reads the one column of a query.
+func texts(t *testing.T, pool *pgxpool.Pool, sql string, arguments ...any) []string {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), `
-		SELECT sensor_id || message_id || ' ' || (extract(epoch FROM timestamp) * 1000000)::bigint || alert_type
-		FROM alerts
-		WHERE customer_id = $1`, customer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	rows, _ := pool.Query(t.Context(), sql, arguments...)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string]) // with the error of the query
 	if err != nil {
 		t.Fatal(err)
 	}

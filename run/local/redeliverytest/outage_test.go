@@ -7,40 +7,38 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/functions/storealert"
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/publisher"
-	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
-	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
 )
 
-// fakeClock is the time by which functions see their clock and the bridge waits.
+// fakeClock is the time by which functions see their clock and the queue waits.
 type fakeClock struct {
 	mu      sync.Mutex
 	now     time.Time
@@ -138,23 +136,38 @@ func (b *breaking) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// topic refuses what is published to a topic while that is away. The code is one that
-// Google's client does not retry by itself for as long as it may.
-func (d *dependency) topic(name string) pstest.ServerReactorOption {
-	return pstest.ServerReactorOption{FuncName: "Publish", Reactor: refusing{d, pushbridge.TopicName(project, name)}}
+// publications records the data of what is published, by topic, and refuses what is
+// published to topic alerts while that is away. The code is one that Google's client does
+// not retry by itself for as long as it may.
+type publications struct {
+	dependency
+
+	mu   sync.Mutex
+	data map[string][]string
 }
 
-type refusing struct {
-	dependency *dependency
-	topic      string
-}
-
-func (r refusing) React(request any) (handled bool, answer any, err error) {
+func (p *publications) intercept(
+	ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
 	publish, ok := request.(*pubsubpb.PublishRequest)
-	if ok && publish.GetTopic() == r.topic && r.dependency.away.Load() {
-		return true, nil, status.Error(codes.FailedPrecondition, "away")
+	if !ok {
+		return invoke(ctx, method, request, reply, connection, options...)
 	}
-	return false, nil, nil
+	if publish.GetTopic() == queue.TopicName(project, queue.TopicAlerts) && p.away.Load() {
+		return status.Error(codes.FailedPrecondition, "away")
+	}
+	p.mu.Lock() // before a function has them
+	for _, m := range publish.GetMessages() {
+		p.data[publish.GetTopic()] = append(p.data[publish.GetTopic()], string(m.GetData()))
+	}
+	p.mu.Unlock()
+	return invoke(ctx, method, request, reply, connection, options...)
+}
+
+func (p *publications) of(topic string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.data[topic])
 }
 
 // TestOutages runs the pipeline under production's policy of delivery, by a fake clock,
@@ -175,10 +188,10 @@ func TestOutages(t *testing.T) {
 
 func outage(t *testing.T, away string, length time.Duration) {
 	t.Helper()
-	var database, table, topic dependency
+	var database, table dependency
+	published := publications{data: map[string][]string{}}
 	clock := &fakeClock{now: time.Now().Add(-24 * time.Hour).UTC().Truncate(time.Minute), waiting: map[chan struct{}]time.Time{}}
-	server := pubsubtest.Start(t, topic.topic(pushbridge.TopicAlerts))
-	client := pubsubtest.Client(t, server, project)
+	q, client := openQueue(t, queue.Config{Clock: clock.Now, Wait: clock.Wait}, grpc.WithUnaryInterceptor(published.intercept))
 	url := pgtest.URL(t)
 	pool := database.database(t, url)
 	customer := nodes(t, pool)
@@ -195,58 +208,48 @@ func outage(t *testing.T, away string, length time.Duration) {
 	}
 	tableConfig := config.Defaults[bqreadings.Config]()
 	tableConfig.Emulator, tableConfig.StorageEmulator = "127.0.0.1:1", appends.Address()
-	history, err := bqreadings.Open(t.Context(), project, tableConfig, clock.Now, logging.Discard())
+	history, err := bqreadings.Open(t.Context(), project, tableConfig, logging.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = history.Close() })
 
 	// Functions, each with its own cache, as instances of their own have.
-	events := detect.NewAlertPublisher(client, pushbridge.TopicAlerts)
-	t.Cleanup(events.Stop)
-	from := origin.New(store.New(pool), clock.Now, origin.Options{})
+	alertTopic := detect.NewAlertPublisher(client, queue.TopicAlerts)
+	t.Cleanup(alertTopic.Stop)
+	from := origin.New(pgtest.NewStores(pool), clock.Now, origin.Options{})
 	handlers := map[string]push.HandleFunc{
-		"ingest":     ingest.New(from, ingest.NewStates(store.New(pool), clock.Now), history, sensorcache.New(store.New(pool), clock.Now), logging.Discard(), nil).Handle,
-		"detect":     detect.New(from, sensorcache.New(store.New(pool), clock.Now), events, nil, alert.Defaults(), logging.Discard(), nil).Handle,
-		"storealert": storealert.New(store.New(pool), alert.Defaults(), logging.Discard(), nil).Handle,
+		"ingest":     ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pool, history, clock.Now), sensorcache.New(pgtest.NewStores(pool), clock.Now), clock.Now, logging.Discard(), nil).Handle,
+		"detect":     detect.New(from, sensorcache.New(pgtest.NewStores(pool), clock.Now), alertTopic, pgtest.NewStores(pool), nil, alert.Defaults(), logging.Discard(), nil).Handle,
+		"storealert": storealert.New(pgtest.NewStores(pool), logging.Discard(), nil).Handle,
 		"train":      func(context.Context, push.Message) error { return nil },
 	}
-	mux := http.NewServeMux()
+	functions := map[string]http.Handler{}
 	subscribers := map[string]int{} // by topic
-	for _, route := range pushbridge.Routes() {
-		dead := publisher.NewSingle(client, route.Topic+pushbridge.DeadLetterSuffix, time.Minute)
+	for _, route := range queue.Routes() {
+		dead := publisher.NewSingle(client, route.Topic+queue.DeadLetterSuffix, time.Minute)
 		t.Cleanup(dead.Stop)
-		mux.Handle("/"+route.Function, push.Handler(push.Config{
+		functions[route.Function] = push.Handler(push.Config{
 			Function: route.Function, DeadLetter: dead, Clock: clock.Now, Log: logging.Discard(),
-		}, handlers[route.Function]))
-		subscribers[pushbridge.TopicName(project, route.Topic)]++
+		}, handlers[route.Function])
+		subscribers[queue.TopicName(project, route.Topic)]++
 	}
-	web := httptest.NewServer(mux)
-	t.Cleanup(web.Close)
-	subscriptions, err := pushbridge.EnsureTopology(t.Context(), client, project, func(function string) string { return web.URL + "/" + function }, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var done atomic.Int64
-	bridge := pushbridge.New(client, subscriptions, pushbridge.Config{Wait: clock.Wait, OnDone: func(string) { done.Add(1) }}, logging.Discard())
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = bridge.Run(ctx) })
-	t.Cleanup(func() { stop(); running.Wait() })
+	pushTo(t, q, functions)
 
 	// quiet waits until every message is delivered, or waits for its next attempt.
 	quiet := func() {
 		t.Helper()
 		for deadline := time.Now().Add(10 * time.Minute); ; {
-			waiting, finished, due := clock.count(), int(done.Load()), 0
-			for _, m := range server.Messages() {
-				due += subscribers[m.Topic]
+			waiting, counts, due := clock.count(), q.Counts(), 0
+			finished := int(counts.Delivered + counts.DeadLettered)
+			for topic, functions := range subscribers {
+				due += functions * len(published.of(topic))
 			}
 			if finished+waiting == due {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%d of %d deliveries done, %d wait: %+v", finished, due, waiting, bridge.Counts())
+				t.Fatalf("%d of %d deliveries done, %d wait: %+v", finished, due, waiting, counts)
 			}
 			time.Sleep(time.Millisecond) // between two polls of the condition
 		}
@@ -257,7 +260,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 	due := map[string]bool{}
 	var sent []reading.Reading
 	publishReadings := func(at time.Time) {
-		request := &pubsubpb.PublishRequest{Topic: pushbridge.TopicName(project, pushbridge.TopicData)}
+		request := &pubsubpb.PublishRequest{Topic: queue.TopicName(project, queue.TopicData)}
 		for i, node := range owned()[:4] {
 			r := reading.Reading{NodeID: node, MessageID: fmt.Sprintf("m%d", len(sent)), Time: at, Temperature: 21, Humidity: 40}
 			if i%2 == 0 {
@@ -275,7 +278,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 			t.Fatal(err)
 		}
 	}
-	dependencies := map[string]*dependency{"PostgreSQL": &database, "BigQuery": &table, "topic alerts": &topic}
+	dependencies := map[string]*dependency{"PostgreSQL": &database, "BigQuery": &table, "topic alerts": &published.dependency}
 
 	var longest int // messages waiting at once
 	for next := clock.now; ; {
@@ -301,13 +304,13 @@ func outage(t *testing.T, away string, length time.Duration) {
 	}
 	recovered := clock.Now().Sub(end)
 
-	counts := bridge.Counts()
+	counts := q.Counts()
 	t.Logf("%d attempts failed, %d messages waited at once, all delivered %s after the outage", counts.Refused, longest, recovered)
 	if counts.DeadLettered != 0 || counts.Refused == 0 {
 		t.Errorf("%+v: dead letters, or no outage", counts)
 	}
-	if recovered > pushbridge.MaxBackoff {
-		t.Errorf("the last message came %s after the outage's end, want %s at most", recovered, pushbridge.MaxBackoff)
+	if most := (queue.Policy{}).WithDefaults().MaxBackoff; recovered > most {
+		t.Errorf("the last message came %s after the outage's end, want %s at most", recovered, most)
 	}
 	rows := map[reading.Identity]int{}
 	for _, r := range appends.Rows() {
@@ -322,25 +325,14 @@ func outage(t *testing.T, away string, length time.Duration) {
 		t.Errorf("%d readings stored, %d sent", len(rows), len(sent))
 	}
 	checkLiveState(t, pool, appends.Rows())
-	published := map[string]int{} // alerts that detection has raised
-	for _, m := range server.Messages() {
-		if strings.HasSuffix(m.Topic, "/"+pushbridge.TopicAlerts) {
-			published[string(m.Data)]++
-		}
+	events := map[string]int{} // alerts that detection has raised
+	for _, event := range published.of(queue.TopicName(project, queue.TopicAlerts)) {
+		events[event]++
 	}
-	for event, n := range published {
+	for event, n := range events {
 		if n != 1 {
 			t.Errorf("raised %d times: %s", n, event)
 		}
 	}
-	raised := alerts(t, pool, customer)
-	for _, a := range raised {
-		if !due[a] {
-			t.Errorf("alert %s was not due, or is stored twice", a)
-		}
-		delete(due, a)
-	}
-	if len(due) > 0 {
-		t.Errorf("%d alerts are missing of %d raised", len(due), len(raised))
-	}
+	checkAlerts(t, pool, customer, due)
 }

@@ -17,20 +17,22 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"google.golang.org/api/option"
 
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
+	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/tooltest"
 )
 
-// TestPauseAndResume runs the commands of docs/pause.md by gcloud itself against its
+// TestPauseAndResume runs the commands of docs/operations.md by gcloud itself against its
 // emulator, which pushes as the service does: messages wait while a function is paused,
 // the other function of the topic goes on, and after the resumption all come.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	gcloud, err := exec.LookPath("gcloud")
 	if err != nil {
-		t.Skip("gcloud is not installed")
+		tooltest.Skip(t, "gcloud is not installed")
 	}
 	address, connection := pubsubtest.Emulator(t)
 	client, err := pubsub.NewClient(t.Context(), project, option.WithGRPCConn(connection))
@@ -41,7 +43,7 @@ func TestPauseAndResume(t *testing.T) {
 	var mu sync.Mutex
 	handled := map[string][]string{} // data by function
 	mux := http.NewServeMux()
-	for _, route := range pushbridge.Routes() {
+	for _, route := range queue.Routes() {
 		mux.Handle("/"+route.Function, push.Handler(push.Config{Function: route.Function, Clock: time.Now, Log: logging.Discard()},
 			func(_ context.Context, m push.Message) error {
 				mu.Lock()
@@ -59,13 +61,13 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
-	if _, err := pushbridge.EnsureTopology(t.Context(), client, project, func(function string) string { return web.URL + "/" + function }, true); err != nil {
+	if err := system.EnsureTopology(t.Context(), client, project, func(function string) string { return web.URL + "/" + function }, queue.Policy{}); err != nil {
 		t.Fatal(err)
 	}
 	publish := func(data string) {
 		t.Helper()
 		if _, err := client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-			Topic: pushbridge.TopicName(project, pushbridge.TopicData), Messages: []*pubsubpb.PubsubMessage{{Data: []byte(data)}},
+			Topic: queue.TopicName(project, queue.TopicData), Messages: []*pubsubpb.PubsubMessage{{Data: []byte(data)}},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +95,7 @@ func TestPauseAndResume(t *testing.T) {
 	seen := map[string]string{} // acknowledgement ids by data
 	eventually(t, "all messages wait", func() bool {
 		pulled, err := client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
-			Subscription: pushbridge.SubscriptionName(project, "ingest"), MaxMessages: 10, ReturnImmediately: true, //nolint:staticcheck // nothing to wait for
+			Subscription: queue.SubscriptionName(project, "ingest"), MaxMessages: 10, ReturnImmediately: true, //nolint:staticcheck // nothing to wait for
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +110,7 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("message %q of a paused function: waiting are %v", data, seen)
 		}
 		if err := client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
-			Subscription: pushbridge.SubscriptionName(project, "ingest"), AckIds: []string{seen[data]},
+			Subscription: queue.SubscriptionName(project, "ingest"), AckIds: []string{seen[data]},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +125,7 @@ func TestPauseAndResume(t *testing.T) {
 // pauseCommands returns the two commands of the page, for ingest.
 func pauseCommands(t *testing.T) (pause, resume string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/pause.md")
+	page, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}

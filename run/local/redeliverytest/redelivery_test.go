@@ -2,9 +2,9 @@ package redeliverytest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -19,16 +19,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/grpc/codes"
 
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/function/functiontest"
-	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
-	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -75,8 +73,9 @@ func run(t *testing.T, table string, n int) {
 	}
 	t.Cleanup(pool.Close)
 	customer := nodes(t, pool)
-	server := pubsubtest.Start(t)
-	client := pubsubtest.Client(t, server, project)
+	q, client := openQueue(t, queue.Config{Policy: queue.Policy{
+		MaxAttempts: 5, MinBackoff: 50 * time.Millisecond, MaxBackoff: 10 * time.Second, MaxOutstanding: 64,
+	}})
 	appends := bqtest.NewAppendServer(t)
 	appends.Latency = 2 * time.Millisecond
 	chance := rand.New(rand.NewPCG(7, 7))
@@ -94,33 +93,21 @@ func run(t *testing.T, table string, n int) {
 		return bqtest.Failure{}
 	}
 	environ := []string{
-		"PROJECT_ID=" + project, "DATABASE_URL=" + database, "PUBSUB_EMULATOR_HOST=" + server.Addr, "READINGS=" + table,
+		"PROJECT_ID=" + project, "DATABASE_URL=" + database, "PUBSUB_EMULATOR_HOST=" + q.Address(), "READINGS=" + table,
 		"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST=" + appends.Address(),
 	}
 	instances := map[string]*instance{}
 	topics := map[string]string{"ingest": "data", "detect": "data", "storealert": "alerts"}
 	for function, topic := range topics {
-		instances[function] = start(t, function, append(slices.Clone(environ), "DEAD_LETTER_TOPIC="+topic+pushbridge.DeadLetterSuffix))
+		instances[function] = start(t, function, append(slices.Clone(environ), "DEAD_LETTER_TOPIC="+topic+queue.DeadLetterSuffix))
 	}
-	subscriptions, err := pushbridge.EnsureTopology(t.Context(), client, project, func(function string) string {
-		if instances[function] == nil {
-			return "http://127.0.0.1:1/" // train takes no part
-		}
-		return instances[function].url
-	}, false)
-	if err != nil {
-		t.Fatal(err)
+	handlers := map[string]http.Handler{}
+	for function, i := range instances {
+		handlers[function] = i
 	}
-	bridge := pushbridge.New(client, subscriptions, pushbridge.Config{
-		MaxAttempts: 5, MinBackoff: 50 * time.Millisecond, MaxBackoff: 10 * time.Second, MaxOutstanding: 64,
-	}, logging.Discard())
+	defer pushTo(t, q, handlers)()
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() {
-		if err := bridge.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
 	defer func() { stop(); running.Wait() }()
 	var peace []func()
 	for _, i := range instances {
@@ -128,9 +115,9 @@ func run(t *testing.T, table string, n int) {
 	}
 
 	began := time.Now()
-	sent, published, malformed := publish(t, client, bridge, n)
+	sent, published, malformed := publish(t, client, q, n)
 	done := int64(2 * published) // each goes to ingest and to detect
-	settle(t, bridge, instances, done)
+	settle(t, q, instances, done)
 	// An operator redelivers once the cause is mended: nothing is killed any more.
 	// The network goes on failing, so that a redelivery, too, may need another.
 	killed := 0
@@ -143,13 +130,13 @@ func run(t *testing.T, table string, n int) {
 	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed
 	for left, round := unlucky, 1; left > 0 && round <= 5; round++ {
 		for function, topic := range topics {
-			redeliver(t, server.Addr, topic, function, instances[function].url)
+			redeliver(t, q.Address(), topic, function, instances[function].url)
 		}
-		settle(t, bridge, instances, done)
+		settle(t, q, instances, done)
 		left = deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed
 	}
 	t.Logf("%d readings in %.1f s: %d attempts refused, %d instances killed, %d dead letters redelivered",
-		n, time.Since(began).Seconds(), bridge.Counts().Refused, killed, unlucky)
+		n, time.Since(began).Seconds(), q.Counts().Refused, killed, unlucky)
 
 	if dead := deadLetters(t, client, "data"); dead != 2*malformed { // both functions refuse them
 		t.Errorf("%d messages in the dead letter of topic data, want the malformed ones twice: %d", dead, 2*malformed)
@@ -190,10 +177,19 @@ func run(t *testing.T, table string, n int) {
 		t.Errorf("%d distinct readings stored, %d sent", len(distinct), len(want))
 	}
 	checkLiveState(t, pool, got)
-	raised := alerts(t, pool, customer)
+	checkAlerts(t, pool, customer, due)
+}
+
+// checkAlerts wants exactly the alerts that are due.
+func checkAlerts(t *testing.T, pool *pgxpool.Pool, customer int64, due map[string]bool) {
+	t.Helper()
+	raised := texts(t, pool, `
+		SELECT sensor_id || message_id || ' ' || (extract(epoch FROM timestamp) * 1000000)::bigint || alert_type
+		FROM alerts
+		WHERE customer_id = $1`, customer)
 	for _, a := range raised {
 		if !due[a] {
-			t.Errorf("alert %s was not due", a)
+			t.Errorf("alert %s was not due, or is stored twice", a)
 		}
 		delete(due, a)
 	}
@@ -205,8 +201,8 @@ func run(t *testing.T, table string, n int) {
 // nodes makes the customer's sensors and thresholds.
 func nodes(t *testing.T, pool *pgxpool.Pool) (customer int64) {
 	t.Helper()
-	s := store.New(pool)
-	c, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
+	s := pgtest.NewStores(pool)
+	c, err := s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +211,7 @@ func nodes(t *testing.T, pool *pgxpool.Pool) (customer int64) {
 		t.Fatal(err)
 	}
 	for _, id := range append(owned(), "deleted") {
-		if _, err := s.CreateSensor(t.Context(), c.ID, store.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
+		if _, err := s.CreateSensor(t.Context(), c.ID, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -223,7 +219,7 @@ func nodes(t *testing.T, pool *pgxpool.Pool) (customer int64) {
 		t.Fatal(err)
 	}
 	// What is published may be older than the sensors.
-	for _, statement := range []string{`UPDATE sensors SET readable_from = NULL`, `DELETE FROM node_state`} {
+	for _, statement := range []string{`UPDATE open_holds SET held_from = '-infinity'`, `DELETE FROM node_state`} {
 		if _, err := pool.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
@@ -244,8 +240,8 @@ func owned() []string {
 }
 
 // publish sends n readings out of order, every twentieth twice, and malformed ones, as
-// fast as they are taken: the fake looks through all that waits at every pull.
-func publish(t *testing.T, client *pubsub.Client, bridge *pushbridge.Bridge, n int) (sent []reading.Reading, published, malformed int) {
+// fast as they are handled.
+func publish(t *testing.T, client *pubsub.Client, q *queue.Queue, n int) (sent []reading.Reading, published, malformed int) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(uint64(n), 1))
 	ids := append(owned(), "deleted", "unknown")
@@ -275,14 +271,14 @@ func publish(t *testing.T, client *pubsub.Client, bridge *pushbridge.Bridge, n i
 	chance.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
 	for chunk := range slices.Chunk(messages, 500) {
 		published += len(chunk)
-		for counts := bridge.Counts(); 2*int64(published)-counts.Delivered-counts.DeadLettered > 4000; counts = bridge.Counts() {
+		for counts := q.Counts(); 2*int64(published)-counts.Delivered-counts.DeadLettered > 4000; counts = q.Counts() {
 			select {
 			case <-t.Context().Done():
 				t.Fatal("not all published")
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
-		request := &pubsubpb.PublishRequest{Topic: pushbridge.TopicName(project, pushbridge.TopicData)}
+		request := &pubsubpb.PublishRequest{Topic: queue.TopicName(project, queue.TopicData)}
 		for _, data := range chunk {
 			request.Messages = append(request.Messages, &pubsubpb.PubsubMessage{Data: data})
 		}
@@ -295,19 +291,19 @@ func publish(t *testing.T, client *pubsub.Client, bridge *pushbridge.Bridge, n i
 
 // settle waits until so many deliveries are done with, one way or the other, and
 // nothing is left to deliver.
-func settle(t *testing.T, bridge *pushbridge.Bridge, instances map[string]*instance, least int64) {
+func settle(t *testing.T, q *queue.Queue, instances map[string]*instance, least int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	fail := func() { t.Fatalf("not settled: %+v\n%s", bridge.Counts(), instances["ingest"].output()) }
-	for counts := bridge.Counts(); counts.Delivered+counts.DeadLettered < least; counts = bridge.Counts() {
+	fail := func() { t.Fatalf("not settled: %+v\n%s", q.Counts(), instances["ingest"].output()) }
+	for counts := q.Counts(); counts.Delivered+counts.DeadLettered < least; counts = q.Counts() {
 		select {
 		case <-ctx.Done():
 			fail()
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	if err := bridge.Drain(ctx); err != nil {
+	if err := q.Drain(ctx); err != nil {
 		fail()
 	}
 }
@@ -316,7 +312,7 @@ func settle(t *testing.T, bridge *pushbridge.Bridge, instances map[string]*insta
 // function that refused a message and whose answer was lost refuses it again.
 func deadLetters(t *testing.T, client *pubsub.Client, topic string) int {
 	t.Helper()
-	subscription := pushbridge.SubscriptionName(project, topic+pushbridge.DeadLetterSuffix)
+	subscription := queue.SubscriptionName(project, topic+queue.DeadLetterSuffix)
 	var ids []string
 	refused := map[string]bool{}
 	for {

@@ -17,7 +17,7 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -123,7 +123,7 @@ func BenchmarkVerification(b *testing.B) {
 		}
 		for i := range nodes {
 			id := fmt.Sprintf("node-%d", i)
-			if _, err := c.store.CreateSensor(b.Context(), customer, store.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
+			if _, err := c.store.CreateSensor(b.Context(), customer, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -142,8 +142,8 @@ func BenchmarkVerification(b *testing.B) {
 	}
 	names := []string{"ingest", "detect"}
 	functions := map[string]*functiontest.Process{}
+	program := functiontest.Build(b, "coldaisle.dev/functions/serve")
 	for _, name := range names {
-		program := functiontest.Build(b, "coldaisle.dev/functions/"+name+"/serve")
 		functions[name] = functiontest.Start(b, program, append([]string{"FUNCTION_TARGET=" + name}, environ...)...)
 	}
 	made := 0

@@ -10,7 +10,7 @@ import (
 )
 
 // TestAnnouncedGatewayTellsItsName holds that /health and /metrics of a gateway that is
-// announced are given what they tell of its name.
+// announced are given what they tell of its name, and that its nodes have limits.
 func TestAnnouncedGatewayTellsItsName(t *testing.T) {
 	t.Parallel()
 	for address, announced := range map[string]bool{"0.0.0.0:0": true, "127.0.0.1:0": false} {
@@ -27,7 +27,7 @@ func TestAnnouncedGatewayTellsItsName(t *testing.T) {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
-		if got := config.Discovery != nil && config.Degraded != nil && len(config.Collectors) == 1; got != announced {
+		if got := config.Discovery != nil && len(config.Checks) == 1 && len(config.Collectors) == 1 && config.NodeRate == 50 && config.AddressRate == 1000; got != announced {
 			t.Errorf("%s: %+v", address, config)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/readings/bqreadings"
 )
 
@@ -24,12 +24,12 @@ type Config struct {
 
 // Options returns the options that the environment sets.
 func (c Config) Options(clock func() time.Time, log *slog.Logger) Options {
-	var bridge pushbridge.Config // production's
+	var delivery queue.Policy // production's
 	if c.QuickRetries {
-		bridge = pushbridge.Config{MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second}
+		delivery = queue.Policy{MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second}
 	}
 	return Options{
 		SecretKey: c.SecretKey, TrustedProxies: c.TrustedProxies, DatabaseURL: c.DatabaseURL, PubSubEmulator: c.PubSubEmulator,
-		StorageEmulator: c.StorageEmulator, BigQuery: c.BigQuery, Bridge: bridge, Clock: clock, Log: log,
+		StorageEmulator: c.StorageEmulator, BigQuery: c.BigQuery, Delivery: delivery, Clock: clock, Log: log,
 	}
 }

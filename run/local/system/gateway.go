@@ -13,7 +13,7 @@ import (
 	"coldaisle.dev/edge-gateway/enrolment"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
 )
 
 // gatewayName is that of the local gateway once it is enrolled.
@@ -22,7 +22,7 @@ const gatewayName = "Local gateway"
 // startGateway starts the gateway, after the API: an enrolled one has the time from it.
 func (s *System) startGateway(ctx context.Context, listener net.Listener) error {
 	o := s.options
-	topic := gateway.NewReadingPublisher(s.PubSub, pushbridge.TopicData, 0)
+	topic := gateway.NewReadingPublisher(s.PubSub, queue.TopicData, 0)
 	s.opened.Push("data topic", func() error { topic.Stop(); return nil })
 	var publisher gateway.Publisher = topic
 	var session *enrolment.Session

@@ -14,7 +14,7 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/jackc/pgx/v5"
 
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
@@ -74,7 +74,7 @@ func (l *learner) messages(series []reading.Reading) []*pubsubpb.PubsubMessage {
 func (l *learner) publish(messages []*pubsubpb.PubsubMessage) {
 	l.t.Helper()
 	for batch := range slices.Chunk(messages, 500) {
-		request := &pubsubpb.PublishRequest{Topic: pushbridge.TopicName(system.Project, pushbridge.TopicData), Messages: batch}
+		request := &pubsubpb.PublishRequest{Topic: queue.TopicName(system.Project, queue.TopicData), Messages: batch}
 		if _, err := l.PubSub.TopicAdminClient.Publish(l.t.Context(), request); err != nil {
 			l.t.Fatal(err)
 		}
@@ -88,10 +88,8 @@ func (l *learner) publish(messages []*pubsubpb.PubsubMessage) {
 func (l *learner) begin(calm, rest int, nodes ...string) {
 	l.t.Helper()
 	// What is published is older than the sensors.
-	for _, statement := range []string{`UPDATE sensors SET readable_from = NULL`, `UPDATE node_state SET held_since = NULL`} {
-		if _, err := l.Pool.Exec(l.t.Context(), statement); err != nil {
-			l.t.Fatal(err)
-		}
+	if _, err := l.Pool.Exec(l.t.Context(), `UPDATE open_holds SET held_from = '-infinity'`); err != nil {
+		l.t.Fatal(err)
 	}
 	now := time.Now()
 	for _, node := range nodes {

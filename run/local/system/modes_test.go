@@ -2,25 +2,30 @@ package system_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/api/option"
 
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // These tests take servers in place of the embedded ones. That of DATABASE_URL is in
@@ -42,53 +47,41 @@ func TestEnvironmentNamesTheServers(t *testing.T) {
 	}
 }
 
-// TestTopicsAreMadeAgainWhenTheEmulatorRestarts ends gcloud's emulator, which forgets
-// everything, and starts another at the same address. A node sends all the time: what
-// was answered, or kept, after the end of the first must be stored.
-func TestTopicsAreMadeAgainWhenTheEmulatorRestarts(t *testing.T) {
+// TestEmulatorHasTheTopology: gcloud's emulator takes the settings and pushes by them.
+func TestEmulatorHasTheTopology(t *testing.T) {
 	t.Parallel()
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(pubsubtest.FreePort(t)))
-	stop := pubsubtest.EmulatorAt(t, address)
-	s := start(t, func(o *system.Options) { o.PubSubEmulator = address })
-	post := func(n int) int {
-		body := fmt.Sprintf(`{"id":"%d","node_id":"rack-1","temperature":24.5,"humidity":41}`, n)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.GatewayURL+"/api/v1/message", strings.NewReader(body))
-		if err != nil {
-			t.Error(err)
-			return 0
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Error(err)
-			return 0
-		}
-		_ = response.Body.Close()
-		return response.StatusCode
+	_, connection := pubsubtest.Emulator(t)
+	client, err := pubsub.NewClient(t.Context(), system.Project, option.WithGRPCConn(connection))
+	if err != nil {
+		t.Fatal(err)
 	}
-	eventually := func(what string, done func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) { // between two polls of the condition
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d readings stored", what, count(t, s, "sensor_data.readings"))
-			}
+	var detect, ingest atomic.Int64
+	functions := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/ingest":
+			ingest.Add(1)
+		case r.URL.Path == "/detect" && detect.Add(1) == 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(functions.Close)
+	for range 2 { // the second finds what the first has made
+		err := system.EnsureTopology(t.Context(), client, system.Project, func(function string) string { return functions.URL + "/" + function },
+			queue.Policy{MinBackoff: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-	post(0)
-	eventually("through the first emulator", func() bool { return count(t, s, "sensor_data.readings") == 1 })
-	stop()
-	sent := 0
-	var sending sync.WaitGroup
-	sending.Go(func() {
-		for published := 0; published < 20 && t.Context().Err() == nil; sent++ {
-			if post(sent+1) == http.StatusOK { // else the gateway keeps it
-				published++
-			}
-			time.Sleep(10 * time.Millisecond) // between two readings
+	if _, err := client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
+		Topic: queue.TopicName(system.Project, queue.TopicData), Messages: []*pubsubpb.PubsubMessage{{Data: []byte("reading")}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); detect.Load() < 2 || ingest.Load() < 1; time.Sleep(10 * time.Millisecond) { // between two polls
+		if time.Now().After(deadline) {
+			t.Fatalf("ingest has %d messages, detect %d: want the refused one again", ingest.Load(), detect.Load())
 		}
-	})
-	pubsubtest.EmulatorAt(t, address)
-	sending.Wait()
-	eventually(fmt.Sprintf("%d of the second emulator", sent), func() bool { return count(t, s, "sensor_data.readings") == 1+sent })
+	}
 }
 
 // TestModelsInAnObjectStorageOfAnother trains twice over: the bucket is made at the
@@ -125,10 +118,10 @@ func bigQueryEmulator(t *testing.T) bqreadings.Config {
 	t.Helper()
 	program, err := exec.LookPath("bigquery-emulator")
 	if err != nil {
-		t.Skip("bigquery-emulator is not installed")
+		tooltest.Skip(t, "bigquery-emulator is not installed")
 	}
 	c := config.Defaults[bqreadings.Config]()
-	queries, appends := strconv.Itoa(pubsubtest.FreePort(t)), strconv.Itoa(pubsubtest.FreePort(t))
+	queries, appends := strconv.Itoa(tooltest.FreePort(t)), strconv.Itoa(tooltest.FreePort(t))
 	c.Emulator, c.StorageEmulator = net.JoinHostPort("127.0.0.1", queries), net.JoinHostPort("127.0.0.1", appends)
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), program, "--project="+system.Project, "--port="+queries, "--grpc-port="+appends)
 	command.Stderr = os.Stderr

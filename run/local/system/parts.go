@@ -25,11 +25,10 @@ import (
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/run/local/pgpubsub"
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/postgres"
-	"coldaisle.dev/shared/readings/backend"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
@@ -73,35 +72,39 @@ func (s *System) startDatabase(ctx context.Context) error {
 	return store.Migrate(ctx, pool)
 }
 
-// openReadings opens the time-series table; in an emulator it makes the table.
+// openReadings opens the time-series table, and makes its archive in an emulator.
 func (s *System) openReadings(ctx context.Context) error {
-	if s.options.BigQuery.Emulator == "" {
-		s.Readings = pgreadings.New(s.Pool, s.options.Clock)
-		return nil
-	}
-	table, err := bqreadings.Open(ctx, Project, s.options.BigQuery, s.options.Clock, s.log)
-	if err != nil {
-		return err
-	}
-	s.opened.Push("BigQuery", table.Close)
-	s.Readings = backend.NewTiered(table, pgreadings.NewRecent(s.Pool, s.options.Clock))
-	return table.Create(ctx)
-}
-
-// startPubSub connects to the given emulator, or starts a Pub/Sub that keeps its
-// messages in the database.
-func (s *System) startPubSub(ctx context.Context) error {
-	address := s.options.PubSubEmulator
-	if address == "" {
-		server, err := pgpubsub.Open(ctx, pgpubsub.Config{DatabaseURL: s.databaseURL, Clock: s.options.Clock, Log: s.log})
+	if s.options.BigQuery.Emulator != "" {
+		table, err := bqreadings.Open(ctx, Project, s.options.BigQuery, s.log)
 		if err != nil {
 			return err
 		}
-		s.opened.Push("Pub/Sub", server.Close)
-		address = server.Address()
+		s.opened.Push("BigQuery", table.Close)
+		if err := table.Create(ctx); err != nil {
+			return err
+		}
+		s.archive = table
+	}
+	s.Readings = pgreadings.New(s.Pool, s.archive, s.options.Clock)
+	return nil
+}
+
+// startPubSub connects to the given emulator, or starts the queue.
+func (s *System) startPubSub(ctx context.Context) error {
+	address := s.options.PubSubEmulator
+	if address == "" {
+		var err error
+		s.Queue, err = queue.Open(ctx, queue.Config{
+			DatabaseURL: s.databaseURL, Project: Project, Policy: s.options.Delivery, Clock: s.options.Clock, Log: s.log,
+		})
+		if err != nil {
+			return err
+		}
+		s.opened.Push("queue", s.Queue.Close)
+		address = s.Queue.Address()
 	}
 	s.PubSubAddress = address
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(s.publishAfterTopology))
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("connect to Pub/Sub at %s: %w", address, err)
 	}
@@ -191,8 +194,10 @@ func (s *System) announce(ctx context.Context, listener net.Listener, enrolled a
 		return err
 	}
 	s.runComponent(ctx, "mDNS", announcer.Run)
+	config.NodeRate, config.NodeBurst = gateway.DefaultNodeRate, gateway.DefaultNodeBurst
+	config.AddressRate = gateway.DefaultAddressRate
 	config.Discovery = func() any { return announcer.State() }
-	config.Degraded = func() string { return announcer.State().Problem }
+	config.Checks = append(config.Checks, gateway.NameCheck(func() string { return announcer.State().Problem }))
 	config.Collectors = []prometheus.Collector{announcer}
 	return nil
 }

@@ -4,24 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"cloud.google.com/go/storage"
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"google.golang.org/api/iterator"
-	"google.golang.org/api/option"
 
-	"coldaisle.dev/run/local/pushbridge"
 	"coldaisle.dev/run/local/system"
-	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // tool finds a client program of PostgreSQL.
@@ -34,10 +28,7 @@ func tool(t *testing.T, name string) string {
 	if err == nil && len(found) > 0 {
 		return found[len(found)-1]
 	}
-	if os.Getenv("CI") != "" {
-		t.Fatalf("%s is not installed", name)
-	}
-	t.Skipf("%s is not installed", name)
+	tooltest.Missing(t, name)
 	return ""
 }
 
@@ -73,23 +64,18 @@ func restore(t *testing.T, address string, dumped []byte) {
 	}
 }
 
-// TestRestoreRehearsal loses everything but a dump of the database and a copy of
-// the bucket, begins anew with these, and asks the API what it was asked before.
-// The token of before is good after, for the key is the same.
+// TestRestoreRehearsal loses everything but what docs/one-machine.md has backed up: a dump of
+// the database, the folder of models and the key. It begins anew with these and asks the API
+// what it was asked before. The token of before is good after, for the key is the same.
 func TestRestoreRehearsal(t *testing.T) {
 	t.Parallel()
-	const key = "a key of the rehearsal and long enough for it"
-	first, second := pgtest.URL(t), pgtest.URL(t)
-	s, err := system.Start(t.Context(), rehearsed(t, first, key))
-	if err != nil {
-		t.Fatal(err)
+	folders, databases := []string{t.TempDir(), t.TempDir()}, []string{pgtest.URL(t), pgtest.URL(t)}
+	begin := func(i int) *system.System {
+		return start(t, func(o *system.Options) {
+			o.DataDir, o.DatabaseURL, o.ModelRefreshInterval, o.PredictionSample = folders[i], databases[i], 50*time.Millisecond, 1
+		})
 	}
-	stopped := false
-	t.Cleanup(func() {
-		if !stopped {
-			_ = s.Stop()
-		}
-	})
+	s := begin(0)
 	user, id := customer(t, s, "restorer")
 	l := &learner{System: s, t: t, api: user}
 	for _, node := range []string{"kept-1", "kept-2"} {
@@ -100,28 +86,19 @@ func TestRestoreRehearsal(t *testing.T) {
 	l.validate(4, 10, true)
 	stored := count(t, s, "sensor_data.readings")
 	before, foretold := answers(user, id), forecast(user, "kept-1")
-
-	dumped := dump(t, first)
-	copied := download(t, bucket(t, s))
-	if len(copied) < 3 {
-		t.Fatalf("%d objects in the bucket, want two models and their manifest", len(copied))
-	}
-	stopped = true
+	dumped := dump(t, databases[0])
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
 
-	restore(t, second, dumped)
-	again, err := system.Start(t.Context(), rehearsed(t, second, key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := again.Stop(); err != nil {
-			t.Error(err)
+	restore(t, databases[1], dumped)
+	for _, kept := range []string{"secret_key", "objects"} {
+		copying := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(folders[0], kept), folders[1])
+		if output, err := copying.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, output)
 		}
-	})
-	upload(t, bucket(t, again), copied)
+	}
+	again := begin(1)
 	user.base = again.APIURL
 	if diff := cmp.Diff(foretold, forecast(user, "kept-1")); diff != "" {
 		t.Errorf("the restored models foretell otherwise (-before +after):\n%s", diff)
@@ -138,62 +115,6 @@ func TestRestoreRehearsal(t *testing.T) {
 	}
 }
 
-// rehearsed are the options of a system with a folder and a database of its own.
-func rehearsed(t *testing.T, address, key string) system.Options {
-	t.Helper()
-	return system.Options{
-		DataDir: t.TempDir(), DatabaseURL: address, SecretKey: key, ModelRefreshInterval: 50 * time.Millisecond, PredictionSample: 1,
-		Clock: time.Now, Log: logging.Discard(), Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second},
-		PasswordCost: passwordCost,
-	}
-}
-
-// bucket is that of a system's models.
-func bucket(t *testing.T, s *system.System) *storage.BucketHandle {
-	t.Helper()
-	client, err := storage.NewClient(t.Context(), option.WithEndpoint(s.StorageURL+"/storage/v1/"), option.WithoutAuthentication(), storage.WithJSONReads())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client.Bucket(system.ModelBucket)
-}
-
-// download copies a bucket's objects.
-func download(t *testing.T, from *storage.BucketHandle) map[string][]byte {
-	t.Helper()
-	copied := map[string][]byte{}
-	for objects := from.Objects(t.Context(), nil); ; {
-		object, err := objects.Next()
-		if errors.Is(err, iterator.Done) {
-			return copied
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		reader, err := from.Object(object.Name).NewReader(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if copied[object.Name], err = io.ReadAll(reader); err != nil {
-			t.Fatal(err)
-		}
-		_ = reader.Close()
-	}
-}
-
-// upload puts copied objects into a bucket.
-func upload(t *testing.T, to *storage.BucketHandle, copied map[string][]byte) {
-	t.Helper()
-	for name, content := range copied {
-		writer := to.Object(name).NewWriter(t.Context())
-		_, err := writer.Write(content)
-		if err := errors.Join(err, writer.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // answers are what somebody's own data look like through the API, by path.
 func answers(c *caller, id int) map[string]any {
 	c.t.Helper()
@@ -201,7 +122,7 @@ func answers(c *caller, id int) map[string]any {
 	for _, path := range []string{
 		fmt.Sprintf("server_rooms/list_rooms/%d", id), fmt.Sprintf("alerts/thresholds/%d", id),
 		"sensors/sensor/kept-1", "sensors/sensor/kept-2", "data/latest/kept-1",
-		"data/historical/kept-1?start_time=2020-01-01T00:00:00Z&end_time=2100-01-01T00:00:00Z&limit=1000", "alerts/active", "alerts/history",
+		"data/historical/kept-1?start_time=2020-01-01T00:00:00Z&end_time=2100-01-01T00:00:00Z", "alerts/active", "alerts/history",
 		"prediction-feedback?limit=100", "prediction-feedback/stats", "ml/retraining/history",
 	} {
 		found[path] = c.do(http.MethodGet, "/api/v1/"+path, "", http.StatusOK)
@@ -212,23 +133,13 @@ func answers(c *caller, id int) map[string]any {
 // forecast waits until the API has the models and returns what they foretell.
 func forecast(c *caller, node string) any {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.base+"/api/v1/ml/forecast/"+node, nil)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer "+c.token)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if response.StatusCode == http.StatusOK {
-			return c.do(http.MethodGet, "/api/v1/ml/forecast/"+node, "", http.StatusOK)
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // between two polls of the condition
+		status, answer := c.send(http.MethodGet, "/api/v1/ml/forecast/"+node, "")
+		if status == http.StatusOK {
+			return answer
 		}
 		if time.Now().After(deadline) {
-			c.t.Fatalf("after %v the forecast is %s", patience, response.Status)
+			c.t.Fatalf("after %v the forecast is %d %v", patience, status, answer)
 		}
-		time.Sleep(20 * time.Millisecond) // between two polls of the condition
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
@@ -23,11 +23,11 @@ type job struct {
 func jobs() map[string]job {
 	return map[string]job{
 		"probe": {
-			every: incident.ProbeInterval, topic: pushbridge.TopicData, node: reading.ProbeNodeID,
+			every: incident.ProbeInterval, topic: queue.TopicData, node: reading.ProbeNodeID,
 			data: `{"node_id":"` + reading.ProbeNodeID + `","message_id":"scheduler","temperature":0,"humidity":0}`,
 		},
 		"daily refresh": {
-			every: 24 * time.Hour, topic: pushbridge.TopicRetraining,
+			every: 24 * time.Hour, topic: queue.TopicRetraining,
 			data: `{"triggered_by":"` + wire.DailyRefresh + `"}`,
 		},
 	}
@@ -44,7 +44,7 @@ func (s *System) runJob(ctx context.Context, name string, j job) error {
 	for {
 		call, cancel := context.WithTimeout(ctx, publishTimeout)
 		_, err := s.PubSub.TopicAdminClient.Publish(call, &pubsubpb.PublishRequest{
-			Topic: pushbridge.TopicName(Project, j.topic), Messages: []*pubsubpb.PubsubMessage{message},
+			Topic: queue.TopicName(Project, j.topic), Messages: []*pubsubpb.PubsubMessage{message},
 		})
 		cancel()
 		if err != nil && ctx.Err() == nil {

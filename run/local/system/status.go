@@ -24,8 +24,8 @@ func (s *System) Status(ctx context.Context, started time.Time) (Status, error) 
 		stats := s.Nodes.Stats()
 		status.NodesOnline, status.Sent = stats.Registered, stats.Accepted
 	}
-	if s.Bridge != nil {
-		status.DeadLetters = s.Bridge.Counts().DeadLettered
+	if s.Queue != nil {
+		status.DeadLetters = s.Queue.Counts().DeadLettered
 	}
 	err := s.Pool.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM sensor_data.readings WHERE timestamp >= @started),

@@ -1,5 +1,5 @@
 // Package system runs the whole of Coldaisle in one process: the gateway and
-// simulated nodes, Pub/Sub with a push bridge, the functions, object storage, the API
+// simulated nodes, the queue, the functions, object storage, the API
 // with its dashboard, and a PostgreSQL beside them. The components are those of
 // production; only the endpoints differ.
 //
@@ -24,10 +24,9 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/api"
-	"coldaisle.dev/run/api/data"
-	"coldaisle.dev/run/api/learning"
+	"coldaisle.dev/run/api/training"
 	"coldaisle.dev/run/dashboard"
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/push"
@@ -57,7 +56,7 @@ type Options struct {
 	SecretKey       string   // empty makes one and keeps it in DataDir
 	TrustedProxies  []string // before the API; see api.Config
 	DatabaseURL     string   // empty runs a PostgreSQL in DataDir
-	PubSubEmulator  string   // host:port; empty runs a Pub/Sub in this process that keeps its messages in the database
+	PubSubEmulator  string   // host:port; empty runs the queue
 	StorageEmulator string   // host:port; empty runs one in this process
 	// BigQuery keeps readings in an emulator, where it names one.
 	BigQuery bqreadings.Config
@@ -75,9 +74,9 @@ type Options struct {
 
 	// WrapHandler, if not nil, wraps each function's handler: a test makes it fail.
 	WrapHandler func(function string, next push.HandleFunc) push.HandleFunc
-	// Bridge configures the push bridge, by default as production's subscriptions; tests
-	// shorten its backoff.
-	Bridge pushbridge.Config
+	// Delivery is how messages are pushed, by default as in production; tests shorten the
+	// backoff.
+	Delivery queue.Policy
 
 	Clock func() time.Time
 	Log   *slog.Logger
@@ -100,14 +99,14 @@ type System struct {
 	Readings readings.Store
 	// Models is the models' bucket.
 	Models *modelstore.Bucket
-	// Bridge counts deliveries; nil where an emulator pushes by itself.
-	Bridge *pushbridge.Bridge
+	// Queue is the system's Pub/Sub; nil where an emulator is.
+	Queue *queue.Queue
 	// Nodes are the simulated nodes; nil for none.
 	Nodes *nodesim.Simulation
 
 	options     Options
+	archive     readings.Archive // nil without a BigQuery emulator
 	databaseURL string
-	topology    sync.RWMutex // locked while topics are made again, read-locked while something is published
 	log         *slog.Logger
 	failed      chan error // of a component that exited unexpectedly
 	opened      closing.Stack
@@ -159,17 +158,16 @@ func (s *System) start(ctx context.Context) error {
 	for name, j := range jobs() {
 		s.runComponent(ctx, name, func(ctx context.Context) error { return s.runJob(ctx, name, j) })
 	}
-	retraining := learning.NewPublisher(s.PubSub, pushbridge.TopicRetraining)
+	retraining := training.NewPublisher(s.PubSub, queue.TopicRetraining)
 	s.opened.Push("retraining topic", func() error { retraining.Stop(); return nil })
 	secret, err := secretKey(o)
 	if err != nil {
 		return err
 	}
-	models := s.loader()
 	handler, err := api.New(api.Config{
-		Store: store.New(s.Pool), Readings: s.Readings, Publisher: retraining, SecretKey: secret,
-		ProjectID: Project, DataTopic: pushbridge.TopicData,
-		Forecaster: data.NewModelForecaster(models, s.Readings, o.Clock), Models: models, Clock: o.Clock, Log: s.log,
+		DB: store.New(s.Pool), Readings: s.Readings, Publisher: retraining, SecretKey: secret,
+		ProjectID: Project, DataTopic: queue.TopicData,
+		Models: s.loader(), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,
 	})
 	if err != nil {
@@ -186,7 +184,7 @@ func (s *System) start(ctx context.Context) error {
 func (s *System) Failed() <-chan error { return s.failed }
 
 // Stop stops the components in the reverse order of their start: nodes, gateway and
-// API first, then the bridge and the functions, then Pub/Sub and the database. What is
+// API first, then the pushes and the functions, then the queue and the database. What is
 // not delivered is delivered after the next start.
 func (s *System) Stop() error {
 	if err := s.opened.Close(); err != nil {

@@ -19,7 +19,7 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"go.opentelemetry.io/otel/trace"
 
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
@@ -40,7 +40,7 @@ func start(t *testing.T, change func(*system.Options)) *system.System {
 	t.Helper()
 	options := system.Options{
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(),
-		Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second}, PasswordCost: passwordCost,
+		Delivery: queue.Policy{MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second}, PasswordCost: passwordCost,
 	}
 	if change != nil {
 		change(&options)
@@ -67,6 +67,16 @@ type caller struct {
 // do sends a request, wants a status and returns the decoded answer.
 func (c *caller) do(method, path, body string, want int) any {
 	c.t.Helper()
+	status, answer := c.send(method, path, body)
+	if status != want {
+		c.t.Fatalf("%s %s: %d, want %d: %v", method, path, status, want, answer)
+	}
+	return answer
+}
+
+// send sends a request and returns the status and the decoded answer.
+func (c *caller) send(method, path, body string) (status int, answer any) {
+	c.t.Helper()
 	request, err := http.NewRequestWithContext(c.t.Context(), method, c.base+path, strings.NewReader(body))
 	if err != nil {
 		c.t.Fatal(err)
@@ -80,20 +90,10 @@ func (c *caller) do(method, path, body string, want int) any {
 		c.t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		c.t.Fatal(err)
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil && !errors.Is(err, io.EOF) {
+		c.t.Fatalf("%s %s: %s: %v", method, path, response.Status, err)
 	}
-	if response.StatusCode != want {
-		c.t.Fatalf("%s %s: %s, want %d: %s", method, path, response.Status, want, content)
-	}
-	var decoded any
-	if len(content) > 0 {
-		if err := json.Unmarshal(content, &decoded); err != nil {
-			c.t.Fatalf("%s %s: %v: %s", method, path, err, content)
-		}
-	}
-	return decoded
+	return response.StatusCode, answer
 }
 
 func field[T any](t *testing.T, from any, name string) T {
@@ -140,7 +140,7 @@ func drain(t *testing.T, s *system.System) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := s.Bridge.Drain(ctx); err != nil {
+	if err := s.Queue.Drain(ctx); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -226,8 +226,6 @@ func TestPipelineEndToEnd(t *testing.T) {
 	}
 }
 
-// TestThresholdsOfTheOwnerDecide changes a limit and sends a reading that only
-// the new one refuses.
 // TestExcursionIsOneIncident sends an excursion through the gateway: it opens one
 // incident, which is acknowledged once, stays so while it lasts, and resolves by itself.
 // Contract 11.1, 11.3.
@@ -279,6 +277,8 @@ func TestExcursionIsOneIncident(t *testing.T) {
 	}
 }
 
+// TestThresholdsOfTheOwnerDecide changes a limit and sends a reading that only the new one
+// refuses.
 func TestThresholdsOfTheOwnerDecide(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
@@ -328,11 +328,11 @@ func TestRedeliveryChangesNothing(t *testing.T) {
 		owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", int(field[float64](t, a, "id"))), "", http.StatusOK)
 	}
 
-	topics := map[string]string{"ingest": pushbridge.TopicData, "detect": pushbridge.TopicData, "storealert": pushbridge.TopicAlerts, "train": pushbridge.TopicRetraining}
+	topics := map[string]string{"ingest": queue.TopicData, "detect": queue.TopicData, "storealert": queue.TopicAlerts, "train": queue.TopicRetraining}
 	for range len(deliveries) {
 		d := <-deliveries
 		_, err := s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-			Topic:    pushbridge.TopicName(system.Project, topics[d.function]),
+			Topic:    queue.TopicName(system.Project, topics[d.function]),
 			Messages: []*pubsubpb.PubsubMessage{{Data: d.data}},
 		})
 		if err != nil {
@@ -392,7 +392,7 @@ func TestMessageFromTheFutureHidesNothing(t *testing.T) {
 	sensor(t, owner, "rack-1")
 	began := time.Now()
 	_, err := s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-		Topic: pushbridge.TopicName(system.Project, pushbridge.TopicData),
+		Topic: queue.TopicName(system.Project, queue.TopicData),
 		Messages: []*pubsubpb.PubsubMessage{{
 			Data: []byte(`{"node_id":"rack-1","message_id":"1","temperature":60,"humidity":40,"timestamp":"2099-01-01T00:00:00Z"}`),
 		}},
@@ -424,7 +424,7 @@ func TestFailingFunctionIsRetriedAndDeadLettered(t *testing.T) {
 	t.Parallel()
 	var attempts atomic.Int64
 	s := start(t, func(o *system.Options) {
-		o.Bridge.MaxAttempts = 5
+		o.Delivery.MaxAttempts = 5
 		o.WrapHandler = func(function string, next push.HandleFunc) push.HandleFunc {
 			if function != "ingest" {
 				return next
@@ -453,7 +453,7 @@ func TestFailingFunctionIsRetriedAndDeadLettered(t *testing.T) {
 		t.Errorf("%d attempts, want 5", got)
 	}
 	pulled, err := s.PubSub.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
-		Subscription: pushbridge.SubscriptionName(system.Project, pushbridge.TopicData+pushbridge.DeadLetterSuffix), MaxMessages: 10,
+		Subscription: queue.SubscriptionName(system.Project, queue.TopicData+queue.DeadLetterSuffix), MaxMessages: 10,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -51,8 +51,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestIntervalsAreThoseOfTheCode holds the assumptions to the code that polls and to the
-// scheduled query. The requests of pages are counted in the browser.
+// TestIntervalsAreThoseOfTheCode holds the assumptions to the code that polls. The requests
+// of pages are counted in the browser.
 func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../dashboard/src/api/queries.ts")
@@ -61,13 +61,6 @@ func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 	}
 	if line := fmt.Sprintf("export const refreshEvery = %g * second;", poll); !strings.Contains(string(source), line) {
 		t.Errorf("the page does not say %s", line)
-	}
-	script, err := os.ReadFile("../../../terraform/modules/readings/main.tf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if every := fmt.Sprintf(`"every %g hours"`, 24/runsPerDay); !strings.Contains(string(script), every) {
-		t.Errorf("the scheduled query does not run %s", every)
 	}
 }
 

@@ -45,36 +45,30 @@ const (
 
 // Assumptions about use. They are meant to be changed.
 const (
-	interval       = 30.0                     // seconds between a node's readings
-	month          = 730.0                    // hours
-	days           = month / 24               // of a month
-	alertShare     = 0.001                    // readings that raise an alert
-	cpu            = 1.0                      // of an instance
-	memory         = 0.5                      // GiB of an instance
-	perInstance    = 1000.0                   // messages a second; measured: several times that
-	pageNodes      = 50.0                     // nodes on one open dashboard
-	openHours      = 8.0                      // hours a day that it is open
-	poll           = 15.0                     // seconds between its requests for the overview
-	pageShare      = 0.1                      // of the time that it shows a sensor, and as much another page
-	viewsPerHour   = 12.0                     // sensors looked at per open dashboard, by the chart of a day and by that of a week
-	idleSpan       = 300.0                    // seconds in which the requests of an idle page are counted
-	visitsPerHour  = 6.0                      // visits to other pages, each as dear as the dearest
-	apiPerInstance = 100.0                    // requests a second that an instance of the API takes
-	block          = 128 * mib                // smallest unit that clustering can skip
-	chartMonths    = 1.25                     // month partitions of the aggregates that a week touches
-	monthsCopied   = 1.25                     // month partitions of the days that a run has changed
-	oldShare       = 0.01                     // charts of what is older than a month
-	hourRow        = 200.0                    // bytes of a copied hour with its index, measured
-	runsPerDay     = 8.0                      // of the scheduled query
-	runDays        = 2.0                      // day partitions that it reads: yesterday, which gets late readings, and the one before
-	keptMonths     = 12.0                     // readings are kept for ever; the figure is that after a year
-	activeMonths   = 3.0                      // of them at the full price
-	recentDays     = 3.0                      // of readings in PostgreSQL at most: today, two days before
-	copiedHours    = 32 * 24.0                // of each node in PostgreSQL
-	recentRow      = 207.0                    // bytes of each with its index, measured
-	rowBytes       = 2 + 12 + 2 + 8 + 24      // two strings, a timestamp and two floats, as BigQuery counts them
-	hourBytes      = 2 + 12 + 8 + 8 + 8 + 6*8 // of an hour of a node
-	pushAttributes = 120.0                    // bytes of attributes, message id and timestamp, as Pub/Sub counts them
+	interval       = 30.0                // seconds between a node's readings
+	month          = 730.0               // hours
+	days           = month / 24          // of a month
+	alertShare     = 0.001               // readings that raise an alert
+	cpu            = 1.0                 // of an instance
+	memory         = 0.5                 // GiB of an instance
+	perInstance    = 1000.0              // messages a second; measured: several times that
+	pageNodes      = 50.0                // nodes on one open dashboard
+	openHours      = 8.0                 // hours a day that it is open
+	poll           = 15.0                // seconds between its requests for the overview
+	pageShare      = 0.1                 // of the time that it shows a sensor, and as much another page
+	viewsPerHour   = 12.0                // sensors looked at per open dashboard, by the chart of a day and by that of a week
+	idleSpan       = 300.0               // seconds in which the requests of an idle page are counted
+	visitsPerHour  = 6.0                 // visits to other pages, each as dear as the dearest
+	apiPerInstance = 100.0               // requests a second that an instance of the API takes
+	block          = 128 * mib           // smallest unit that clustering can skip
+	oldShare       = 0.01                // charts of a day that is older than the raw days
+	keptMonths     = 12.0                // readings are kept for ever; the figure is that after a year
+	activeMonths   = 3.0                 // of them at the full price
+	rawDays        = 9.0                 // of readings in PostgreSQL: eight, and one until it is dropped
+	rawRow         = 207.0               // bytes of each with its indexes, measured
+	hourRow        = 200.0               // bytes of an hourly aggregate with its index, measured
+	rowBytes       = 2 + 12 + 2 + 8 + 24 // two strings, a timestamp and two floats, as BigQuery counts them
+	pushAttributes = 120.0               // bytes of attributes, message id and timestamp, as Pub/Sub counts them
 )
 
 // monthlyCost is the cost of one month, in dollars.
@@ -82,8 +76,8 @@ type monthlyCost struct {
 	Nodes                              int
 	Readings                           float64 // in the month
 	PubSub, Functions, Storage, Writes float64
-	Queries, Aggregation, API, Recent  float64
-	Chart, Month                       float64 // bytes that an old chart, and 30 days of all nodes scan
+	Queries, API, Disk                 float64
+	Chart, Month                       float64 // bytes that a chart of an old day, and 30 days of all nodes scan
 	DataPath                           float64 // all but the functions
 	Total, PerNodeYear                 float64
 }
@@ -104,24 +98,18 @@ func compute(nodes int) (monthlyCost, error) {
 	b.Storage = max(0, b.Storage-storageFreeGiB*storageActive)
 	b.Writes = max(0, storedGiB-writeFreeGiB) * writePerGiB
 
-	day, hours := b.Readings/days*rowBytes, float64(nodes)*month*hourBytes
+	day := b.Readings / days * rowBytes
 	open := math.Ceil(float64(nodes)/pageNodes) * openHours * days // hours of dashboards
 	b.Month = 30 * day
-	// The run reads days and merges a month, which then is copied to PostgreSQL: charts and
-	// statistics of the last month cost nothing. What is older is read from BigQuery.
-	aggregated := runsPerDay * days * (runDays*day + (1+monthsCopied)*hours)
-	b.Chart = chartMonths * scannedBytes(hours, 1)
+	b.Chart = 2 * scannedBytes(day, 1) // a day of some time zone
 	hourly, charts := pageRequests()
-	queried := open*charts*oldShare*b.Chart + aggregated
-	all := max(0, queried/tib-queryFreeTiB) * queryPerTiB
-	b.Aggregation = all * aggregated / queried
-	b.Queries = all - b.Aggregation
+	b.Queries = max(0, open*charts/2*oldShare*b.Chart/tib-queryFreeTiB) * queryPerTiB // the other half are of weeks
 	requests := open * (3600/poll + hourly)
 	b.API = instances(requests/(openHours*days*3600), apiPerInstance, openHours*days*3600, requests)
 
-	b.Recent = b.Readings / days * recentDays * recentRow / gib * sqlPerGiB
-	b.Recent += float64(nodes) * copiedHours * hourRow / gib * sqlPerGiB
-	b.DataPath = b.Recent + b.PubSub + b.Storage + b.Writes + b.Queries + b.Aggregation + b.API
+	b.Disk = b.Readings / days * rawDays * rawRow / gib * sqlPerGiB
+	b.Disk += float64(nodes) * month * keptMonths * hourRow / gib * sqlPerGiB
+	b.DataPath = b.Disk + b.PubSub + b.Storage + b.Writes + b.Queries + b.API
 	b.Total = b.DataPath + b.Functions
 	b.PerNodeYear = 12 * b.Total / float64(nodes)
 	return b, nil

@@ -3,7 +3,6 @@ package main
 import (
 	_ "embed"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"text/template"
@@ -15,7 +14,7 @@ var pageText string
 // render writes the page.
 func render() (string, error) {
 	var costs []monthlyCost
-	for _, nodes := range []int{10, 1_000, 20_000, 100_000, 1_000_000} {
+	for _, nodes := range []int{10, 1_000, 20_000, 100_000} {
 		b, err := compute(nodes)
 		if err != nil {
 			return "", err
@@ -35,10 +34,8 @@ func render() (string, error) {
 	visits, idle := pageCounts()
 	var out strings.Builder
 	err = page.Execute(&out, map[string]any{
-		"Bills": costs[:4], "Million": costs[4], "Message": message, "Row": rowBytes, "RecentRow": recentRow, "HourRow": hourRow, "OldOneIn": 1 / oldShare,
+		"Bills": costs, "Message": message, "Row": rowBytes, "RawRow": rawRow, "HourRow": hourRow, "OldOneIn": 1 / oldShare,
 		"Visit": visits.of("sensor"), "OtherVisit": visits.dearest(), "Idle": idle.of("sensor"), "OtherIdle": idle.dearest(),
-		"Rate": float64(costs[4].Nodes) / interval, "Instances": math.Ceil(float64(costs[4].Nodes) / interval / perInstance),
-		"Written": float64(costs[4].Nodes) / interval * rowBytes, "Pushed": float64(costs[4].Nodes) / interval * message,
 	})
 	if err != nil {
 		return "", fmt.Errorf("page: %w", err)

@@ -18,9 +18,11 @@ const knownWithin = time.Minute
 // Incidents compares the stored incidents of thresholds with the stored alerts, once
 // nothing is in flight any more. It returns how many incidents there are, and an error
 // for each of the first 20 differences: an alert that is in no incident, or in two; an
-// incident that begins with no alert or whose peak is not the highest of its alerts;
-// two that should be one; one that lasts though its node went on without it.
-func Incidents(ctx context.Context, db *pgx.Conn) (count int, err error) {
+// incident that does not begin with the reading of its first alert, or whose peak is not
+// the highest of its alerts; two that should be one; one that lasts though its node went
+// on without it. Of a reading that a node sent through two gateways an incident has the
+// earlier time, its alert the one that was stored first.
+func Incidents(ctx context.Context, db Database) (count int, err error) {
 	rows, err := db.Query(ctx, `
 		WITH i AS (
 		    SELECT * FROM incidents WHERE specified AND merged_into IS NULL
@@ -42,8 +44,11 @@ func Incidents(ctx context.Context, db *pgx.Conn) (count int, err error) {
 		    FROM i
 		    LEFT JOIN a ON a.customer_id = i.customer_id AND a.channel = i.channel AND a.sensor_id = i.node_id COLLATE "default"
 		        AND a.alert_type = i.quantity AND a.timestamp BETWEEN i.start_time AND i.end_time
-		    GROUP BY i.id, i.node_id, i.start_time, i.end_time, i.peak
-		    HAVING (min(a.timestamp), max(a.value)) IS DISTINCT FROM (i.start_time, i.peak)
+		    GROUP BY i.id, i.channel, i.node_id, i.start_time, i.end_time, i.peak
+		    HAVING max(a.value) IS DISTINCT FROM i.peak OR NOT EXISTS (
+		        SELECT FROM sensor_data.readings r
+		        WHERE r.node_id = i.node_id COLLATE "default" AND r.customer_id = i.channel AND r.timestamp = i.start_time
+		          AND r.message_id = (array_agg(a.message_id ORDER BY a.timestamp))[1])
 		    UNION ALL
 		    SELECT format('incidents %s and %s of %s should be one', i.id, j.id, i.node_id)
 		    FROM i

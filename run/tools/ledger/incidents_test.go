@@ -12,7 +12,9 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // TestIncidentsAreCompared stores alerts and incidents as storealert does, and then
@@ -58,8 +60,8 @@ func storeIncidents(t *testing.T) (address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s := store.New(pool)
-	customer, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"})
+	s := pgtest.NewStores(pool)
+	customer, err := s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +69,13 @@ func storeIncidents(t *testing.T) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.CreateSensor(t.Context(), customer.ID, store.NewSensor{ID: "n1", Name: "Rack", Type: "T", RoomID: room.ID}); err != nil {
+	if _, err := s.CreateSensor(t.Context(), customer.ID, accounts.NewSensor{ID: "n1", Name: "Rack", Type: "T", RoomID: room.ID}); err != nil {
 		t.Fatal(err)
 	}
-	first := time.Now().UTC().Truncate(time.Second).Add(time.Minute) // after the hold began
+	if _, err := pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'; UPDATE sensors SET placed_at = '2000-01-01'`); err != nil {
+		t.Fatal(err)
+	}
+	first := time.Now().UTC().Truncate(time.Second).Add(-15 * time.Minute)
 	for minute, temperature := range []float64{51, 53, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 52, 51} {
 		r := reading.Reading{
 			NodeID: "n1", MessageID: first.Add(time.Duration(minute) * time.Minute).Format("150405"), Time: first.Add(time.Duration(minute) * time.Minute),
@@ -81,10 +86,10 @@ func storeIncidents(t *testing.T) (address string) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.UpdateNodeStates(t.Context(), []store.NodeReading{{Reading: r}}); err != nil {
+		if err := s.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Judge(t.Context(), store.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}); err != nil {
+		if err := s.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,3 +1,8 @@
+// Package ledger compares sent readings with the stores: a reading that a gateway
+// accepted must be stored exactly once, with exactly the alerts that its values
+// require. A [Ledger] records what nodes send, also while components are killed, and
+// compares that with the stored rows. [Replay] does so with a recording. Only run/tools
+// and tests use the package.
 package ledger
 
 import (
@@ -17,6 +22,7 @@ import (
 type Ledger struct {
 	clock      func() time.Time
 	thresholds func(node string) alert.Thresholds
+	ahead      time.Duration // by how much the gateway's clock may be ahead of clock
 
 	mu    sync.Mutex
 	nodes map[string]*nodeLedger

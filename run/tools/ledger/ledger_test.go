@@ -20,7 +20,7 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
-	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -93,7 +93,7 @@ func TestLedger(t *testing.T) {
 				if c.temperature != 0 {
 					r.Temperature = c.temperature
 				}
-				if err := pgreadings.New(pool, time.Now).Append(t.Context(), []reading.Reading{r}); err != nil {
+				if err := pgreadings.New(pool, nil, time.Now).Append(t.Context(), []reading.Reading{r}); err != nil {
 					t.Fatal(err)
 				}
 				raise(t, pool, r, !c.noAlert, c.humid)
@@ -138,16 +138,16 @@ func post(t *testing.T, client *http.Client, age int) {
 // raise stores the alerts of a reading for an owner.
 func raise(t *testing.T, pool *pgxpool.Pool, r reading.Reading, hot, humid bool) {
 	t.Helper()
-	s := store.New(pool)
-	if _, err := s.CreateCustomer(t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}); err == nil {
+	s := pgtest.NewStores(pool)
+	if _, err := s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}); err == nil {
 		room, err := s.CreateRoom(t.Context(), 1, "room")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.CreateSensor(t.Context(), 1, store.NewSensor{ID: r.NodeID, Name: "n", Type: "T", RoomID: room.ID}); err != nil {
+		if _, err := s.CreateSensor(t.Context(), 1, accounts.NewSensor{ID: r.NodeID, Name: "n", Type: "T", RoomID: room.ID}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := pool.Exec(t.Context(), `UPDATE sensors SET readable_from = NULL`); err != nil { // the reading is older
+		if _, err := pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`); err != nil { // the reading is older
 			t.Fatal(err)
 		}
 	}

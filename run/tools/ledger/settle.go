@@ -22,42 +22,43 @@ const maxStampDelay = 15 * time.Second
 // rowsPerQuery bounds the readings of one query.
 const rowsPerQuery = 20_000
 
+// Database is a connection, or a pool of them.
+type Database interface {
+	Query(ctx context.Context, sql string, arguments ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, arguments ...any) pgx.Row
+}
+
 // Settle compares the readings that were last sent before the given time with the
 // stored rows and alerts. It closes those that match and returns how many stay open:
 // they may still be in flight.
-func (l *Ledger) Settle(ctx context.Context, db *pgx.Conn, before time.Time) (open int, err error) {
-	_, open, err = l.settle(ctx, db, before)
-	return open, err
+func (l *Ledger) Settle(ctx context.Context, db Database, before time.Time) (open int, err error) {
+	problems, err := l.settle(ctx, db, before)
+	return len(problems), err
 }
 
 // Close settles all readings; none may be in flight any more. It returns an error for
 // each of the first 20 readings that do not match. It then compares the number of
 // stored rows and alerts with the sum of all settled readings: that finds a row that
 // was written after its reading was settled, or that was never sent.
-func (l *Ledger) Close(ctx context.Context, db *pgx.Conn) error {
-	problems, open, err := l.settle(ctx, db, l.clock().Add(time.Hour))
+func (l *Ledger) Close(ctx context.Context, db Database) error {
+	found, err := l.settle(ctx, db, l.clock().Add(time.Hour))
 	if err != nil {
 		return err
 	}
-	var found []error
-	for _, problem := range problems[:min(len(problems), 20)] {
-		found = append(found, errors.New(problem))
-	}
-	if open > len(found) {
-		found = append(found, fmt.Errorf("%d readings do not match in all", open))
+	if open := len(found); open > 20 {
+		return errors.Join(append(found[:20], fmt.Errorf("%d readings do not match in all", open))...)
+	} else if open > 0 {
+		return errors.Join(found...)
 	}
 	sum := l.Sum()
 	var rows, alerts int
 	if err := db.QueryRow(ctx, `SELECT (SELECT count(*) FROM sensor_data.readings), (SELECT count(*) FROM alerts)`).Scan(&rows, &alerts); err != nil {
 		return fmt.Errorf("count what is stored: %w", err)
 	}
-	if want := sum.Stored + sum.Duplicated; open == 0 && rows != want {
-		found = append(found, fmt.Errorf("%d rows are stored where the ledger has %d", rows, want))
+	if want := sum.Stored + sum.Duplicated; rows != want || alerts != sum.Alerted {
+		return fmt.Errorf("%d rows and %d alerts are stored where the ledger has %d and %d", rows, alerts, want, sum.Alerted)
 	}
-	if open == 0 && alerts != sum.Alerted {
-		found = append(found, fmt.Errorf("%d alerts are stored where the ledger has %d", alerts, sum.Alerted))
-	}
-	return errors.Join(found...)
+	return nil
 }
 
 // Sum adds up all nodes.
@@ -86,28 +87,27 @@ func (l *Ledger) Nodes() []Totals {
 // key identifies a reading by node and message id.
 type key struct{ node, message string }
 
-func (l *Ledger) settle(ctx context.Context, db *pgx.Conn, before time.Time) (problems []string, open int, err error) {
-	due := l.endedBefore(before)
-	for batch := range slices.Chunk(due, rowsPerQuery) {
-		rows, err := storedRows(ctx, db, batch)
+// settle closes the readings that match, and returns why each of the others does not.
+func (l *Ledger) settle(ctx context.Context, db Database, before time.Time) (problems []error, err error) {
+	for batch := range slices.Chunk(l.endedBefore(before), rowsPerQuery) {
+		rows, err := l.storedRows(ctx, db, batch)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		alerts, err := storedAlerts(ctx, db, batch)
+		alerts, err := l.storedAlerts(ctx, db, batch)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		for _, item := range batch {
 			totals, problem := l.check(item, rows[item.key], alerts)
 			if problem != "" {
-				open++
-				problems = append(problems, fmt.Sprintf("reading %s of %s: %s", item.message, item.node, problem))
+				problems = append(problems, fmt.Errorf("reading %s of %s: %s", item.message, item.node, problem))
 				continue
 			}
 			l.closeReading(item, totals)
 		}
 	}
-	return problems, open, nil
+	return problems, nil
 }
 
 // namedReading is a reading with its key.
@@ -175,7 +175,7 @@ func (l *Ledger) check(i namedReading, rows []reading.Reading, alerts map[alertK
 		if row.Temperature != i.temperature || row.Humidity != i.humidity {
 			return totals, fmt.Sprintf("it is stored as %g °C and %g %%, and was sent as %g °C and %g %%", row.Temperature, row.Humidity, i.temperature, i.humidity)
 		}
-		if !i.during(row.Time) {
+		if !i.during(row.Time, l.ahead) {
 			return totals, fmt.Sprintf("it is stored with time %s, at a time when it was not sent", row.Time)
 		}
 	}
@@ -206,10 +206,11 @@ func (l *Ledger) check(i namedReading, rows []reading.Reading, alerts map[alertK
 	return totals, ""
 }
 
-// during reports whether a gateway may have received the reading at a given time.
-func (e *sentReading) during(at time.Time) bool {
+// during reports whether a gateway whose clock may be ahead may have received the reading
+// at a given time.
+func (e *sentReading) during(at time.Time, ahead time.Duration) bool {
 	for _, a := range e.attempts {
-		until := a.ended
+		until := a.ended.Add(ahead)
 		if a.status == 0 {
 			until = until.Add(maxStampDelay)
 		} else if !a.accepted() {
@@ -224,7 +225,7 @@ func (e *sentReading) during(at time.Time) bool {
 
 // span returns the time range in which gateways may have set the times of a batch's
 // readings, and the batch's nodes.
-func span(batch []namedReading) (from, to time.Time, nodes []string) {
+func (l *Ledger) span(batch []namedReading) (from, to time.Time, nodes []string) {
 	names := map[string]bool{}
 	from = batch[0].since()
 	for _, i := range batch {
@@ -233,13 +234,13 @@ func span(batch []namedReading) (from, to time.Time, nodes []string) {
 			to = i.until()
 		}
 	}
-	return reading.TruncateTime(from), to.Add(maxStampDelay), slices.Collect(maps.Keys(names))
+	return reading.TruncateTime(from), to.Add(maxStampDelay + l.ahead), slices.Collect(maps.Keys(names))
 }
 
 // storedRows finds the rows of a batch's readings. It queries the table and not the
 // API, whose queries hide duplicates.
-func storedRows(ctx context.Context, db *pgx.Conn, batch []namedReading) (map[key][]reading.Reading, error) {
-	from, to, nodes := span(batch)
+func (l *Ledger) storedRows(ctx context.Context, db Database, batch []namedReading) (map[key][]reading.Reading, error) {
+	from, to, nodes := l.span(batch)
 	rows, err := db.Query(ctx, `
 		SELECT r.node_id, r.message_id, r.timestamp, r.temperature, r.humidity
 		FROM unnest(@nodes::text[]) AS n (node_id)
@@ -271,8 +272,8 @@ type alertKey struct {
 
 // storedAlerts finds the alerts of a batch's readings. The table's key allows one of
 // each type.
-func storedAlerts(ctx context.Context, db *pgx.Conn, batch []namedReading) (map[alertKey]bool, error) {
-	from, to, nodes := span(batch)
+func (l *Ledger) storedAlerts(ctx context.Context, db Database, batch []namedReading) (map[alertKey]bool, error) {
+	from, to, nodes := l.span(batch)
 	rows, err := db.Query(ctx, `
 		SELECT a.sensor_id, a.message_id, a.timestamp, a.alert_type
 		FROM alerts a

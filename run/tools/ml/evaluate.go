@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -12,26 +13,20 @@ import (
 	"strings"
 	"time"
 
-	"coldaisle.dev/run/tools/ml/labelled"
 	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
 )
 
-// trainingShare is the first part of each series, on which the forecaster
-// learns from where no other file is given to learn from.
+// trainingShare is the first part of each series, on which the forecaster learns.
 const trainingShare = 0.6
 
 func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("evaluate", flag.ContinueOnError)
 	report := flags.String("report", "", "HTML file for the figures with plots")
-	other := flags.String("train", "", "CSV file to learn from instead, its labels taken for verdicts")
 	seed := flags.Uint64("seed", 1, "of the random draws")
-	truth := flags.String("truth", "", "CSV file of what was wrong, as simulate writes it, instead of the labels")
-	benchmark := flags.String("nab", "", "folder of the Numenta Anomaly Benchmark: score its data for its own scorer, and nothing else")
 	simulated := flags.String("fleet", "", "measure the targets on simulated fleets instead: test (seeds that nothing was tuned on), tuning or verdicts")
-	paths, err := parse(flags, arguments, 0)
-	if err != nil {
+	if err := parse(flags, arguments); err != nil {
 		return err
 	}
 	switch *simulated {
@@ -45,21 +40,17 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	default:
 		return fmt.Errorf("-fleet %s: say test, tuning or verdicts", *simulated)
 	}
-	if *benchmark != "" {
-		return nab(*benchmark, out)
-	}
+	paths := flags.Args()
 	if len(paths) == 0 {
-		return errors.New("evaluate: name at least 1 CSV file")
+		return errors.New("evaluate: name at least one CSV file")
 	}
 	nodes, quickened, err := load(paths, out)
 	if err != nil {
 		return err
 	}
 	tracks := trial.Recorded(nodes)
-	if *truth != "" {
-		if err := label(nodes, tracks, *truth); err != nil {
-			return err
-		}
+	if err := checkSpan(tracks); err != nil {
+		return err
 	}
 	measured := measurable(nodes)
 	var without []string
@@ -72,14 +63,7 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 		_, _ = fmt.Fprintf(out, "not measured for want of labels: %s\n", strings.Join(without, ", "))
 	}
 	e := evaluation{Files: paths, Seed: *seed, At: clock().UTC()}
-	var taught []labelled.Series
-	if *other != "" {
-		e.Taught = *other
-		if taught, _, err = load([]string{*other}, out); err != nil {
-			return err
-		}
-	}
-	if err := e.measure(ctx, nodes, taught, quickened); err != nil {
+	if err := e.measure(ctx, nodes, quickened); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprint(out, e)
@@ -102,10 +86,9 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 
 // evaluation is what evaluate measured; nil is what could not be.
 type evaluation struct {
-	Files  []string
-	Taught string
-	Seed   uint64
-	At     time.Time
+	Files []string
+	Seed  uint64
+	At    time.Time
 
 	Readings, Anomalous, Scored int
 
@@ -120,7 +103,7 @@ type evaluation struct {
 	Reason    string // what training said of the detector
 
 	Forecast learn.ForecastMetrics // on the newest quarter of what was learned from
-	Skill    forecastSkill
+	Skill    learn.ForecastSkill   // on the rest
 
 	roc    []point
 	scores []scored
@@ -136,14 +119,11 @@ type scored struct {
 // point of a curve.
 type point struct{ x, y float64 }
 
-// measure trains as production does and judges every reading of nodes. Without
-// nodes to be taught by, the detector learns from the readings that it judges,
-// never from their labels, and the forecaster from the first part of them.
-func (e *evaluation) measure(ctx context.Context, nodes, taught []labelled.Series, quickened bool) error {
+// measure trains as production does and judges every reading of nodes. The detector learns
+// from the readings that it judges, never from their labels, and the forecaster from the
+// first part of them.
+func (e *evaluation) measure(ctx context.Context, nodes []trial.Series, quickened bool) error {
 	in := learn.Input{History: historyOf(nodes), Seed: e.Seed, Started: e.At}
-	if taught != nil {
-		in.History, in.Labels = historyOf(taught), verdictsOf(taught)
-	}
 	result, err := learn.Train(ctx, in)
 	if err != nil {
 		return err
@@ -154,44 +134,25 @@ func (e *evaluation) measure(ctx context.Context, nodes, taught []labelled.Serie
 		e.Forecast.Reason = "not measured: nobody knows what happened within 20 s"
 		return nil
 	}
-	forecaster, tested := result.Forecaster, nodes
-	e.Forecast = result.Metrics.Forecasting
-	if taught == nil {
-		var begun []labelled.Series
-		begun, tested = splitByTime(nodes)
-		in.History = historyOf(begun)
-		result, err := learn.Train(ctx, in)
-		if errors.Is(err, learn.ErrTooFewRows) {
-			e.Forecast = learn.ForecastMetrics{Reason: "not measured: too few readings for two parts"}
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		forecaster, e.Forecast = result.Forecaster, result.Metrics.Forecasting
+	first, rest := slices.Clone(nodes), slices.Clone(nodes)
+	for i, n := range nodes {
+		at := int(trainingShare * float64(len(n.Readings)))
+		first[i].Readings, rest[i].Readings = n.Readings[:at], n.Readings[at:]
 	}
-	e.Skill = skillOf(forecaster, tested)
+	in.History = historyOf(first)
+	result, err = learn.Train(ctx, in)
+	if errors.Is(err, learn.ErrTooFewRows) {
+		e.Forecast.Reason = "not measured: too few readings for two parts"
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e.Forecast, e.Skill = result.Metrics.Forecasting, learn.MeasureForecaster(result.Forecaster, historyOf(rest))
 	return nil
 }
 
-// splitByTime divides each node's readings in time.
-func splitByTime(nodes []labelled.Series) (begun, rest []labelled.Series) {
-	for _, n := range nodes {
-		at := int(trainingShare * float64(len(n.Readings)))
-		first, second := n, n
-		first.Readings, second.Readings = n.Readings[:at], n.Readings[at:]
-		if n.Labels != nil {
-			first.Labels, second.Labels = n.Labels[:at], n.Labels[at:]
-		}
-		if n.Ramps != nil {
-			first.Ramps, second.Ramps = n.Ramps[:at], n.Ramps[at:]
-		}
-		begun, rest = append(begun, first), append(rest, second)
-	}
-	return begun, rest
-}
-
-func (e *evaluation) detect(d *learn.Detector, nodes []labelled.Series) {
+func (e *evaluation) detect(d *learn.Detector, nodes []trial.Series) {
 	var x features.Extractor
 	labelled, flagged, right := false, 0, 0
 	for _, n := range nodes {
@@ -233,16 +194,7 @@ func (e *evaluation) detect(d *learn.Detector, nodes []labelled.Series) {
 // sortByScore orders judgements, the strangest first.
 func sortByScore(scores []scored) []scored {
 	ordered := slices.Clone(scores)
-	slices.SortStableFunc(ordered, func(a, b scored) int {
-		switch {
-		case a.score > b.score:
-			return -1
-		case a.score < b.score:
-			return 1
-		default:
-			return 0
-		}
-	})
+	slices.SortStableFunc(ordered, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
 	return ordered
 }
 
@@ -309,65 +261,4 @@ func bestF1(scores []scored) (best, threshold float64) {
 		}
 	}
 	return best, threshold
-}
-
-// forecastSkill are by how much a forecast of the change within 20 s is better than
-// none, 0.04 for 4 %, on readings that the forecaster did not learn from.
-type forecastSkill struct {
-	Rows        int
-	Temperature *float64 // of the root mean square
-	Humidity    *float64 // of the mean absolute error
-	RampRows    int
-	Ramps       *float64 // as Temperature, where a cooling fails
-	RMSE, MAE   float64  // °C, %
-	Still       float64  // RMSE of no change, °C
-	blocks      [10][2]float64
-}
-
-func skillOf(f *learn.Forecaster, nodes []labelled.Series) forecastSkill {
-	var s forecastSkill
-	var x features.Extractor
-	var model, nothing, rampModel, rampNothing, humid, humidNothing float64
-	humidRows := 0
-	for _, n := range nodes {
-		for i, w := range features.Windows(n.Readings) {
-			dt, dh, known := features.ChangeAtHorizon(n.Readings, i)
-			if !known || w.Len() < features.MinPrevious {
-				continue
-			}
-			r := n.Readings[i]
-			t, h, ok := f.Forecast(&x, w, r, learn.Horizon)
-			if !ok {
-				continue
-			}
-			s.Rows++
-			miss := t - r.Temperature - dt
-			model += miss * miss
-			nothing += dt * dt
-			block := i * len(s.blocks) / len(n.Readings)
-			s.blocks[block][0] += miss * miss
-			s.blocks[block][1] += dt * dt
-			if n.Ramps != nil && n.Ramps[i] {
-				s.RampRows++
-				rampModel += miss * miss
-				rampNothing += dt * dt
-			}
-			if !math.IsNaN(dh) {
-				humidRows++
-				humid += math.Abs(h - r.Humidity - dh)
-				humidNothing += math.Abs(dh)
-			}
-		}
-	}
-	if nothing > 0 {
-		s.Temperature = new(1 - math.Sqrt(model/nothing))
-		s.RMSE, s.Still = math.Sqrt(model/float64(s.Rows)), math.Sqrt(nothing/float64(s.Rows))
-	}
-	if humidNothing > 0 {
-		s.Humidity, s.MAE = new(1-humid/humidNothing), humid/float64(humidRows)
-	}
-	if rampNothing > 0 {
-		s.Ramps = new(1 - math.Sqrt(rampModel/rampNothing))
-	}
-	return s
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/csv"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,20 +13,19 @@ import (
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/edge-gateway/nodesim/site"
-	"coldaisle.dev/run/tools/ml/labelled"
 	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/learn"
 )
 
 // load reads files one after the other. Nodes of the same name in two files are
 // two nodes. Series that were recorded slowly are quickened, which it tells.
-func load(paths []string, out io.Writer) (nodes []labelled.Series, quickened bool, err error) {
+func load(paths []string, out io.Writer) (nodes []trial.Series, quickened bool, err error) {
 	for i, path := range paths {
 		file, err := os.Open(path) //nolint:gosec // what the person named
 		if err != nil {
 			return nil, false, fmt.Errorf("series: %w", err)
 		}
-		found, skipped, err := labelled.Read(file)
+		found, skipped, err := trial.ReadSeries(file)
 		_ = file.Close()
 		if err != nil {
 			return nil, false, fmt.Errorf("%s: %w", path, err)
@@ -44,29 +42,21 @@ func load(paths []string, out io.Writer) (nodes []labelled.Series, quickened boo
 			}
 		}
 		_, _ = fmt.Fprintf(out, "%s: %d readings of %d nodes", path, rows, len(found))
-		if skipped != (labelled.Skipped{}) {
+		if skipped != (trial.Skipped{}) {
 			_, _ = fmt.Fprintf(out, "; left out: %d without a temperature, %d impossible, %d of an instant twice",
 				skipped.Empty, skipped.Impossible, skipped.Twice)
 		}
 		_, _ = fmt.Fprintln(out)
 		nodes = append(nodes, found...)
 	}
-	return nodes, quickened, checkSpan(nodes)
+	return nodes, quickened, nil
 }
 
 // checkSpan refuses what only a wrong clock records: every minute between the first reading
 // and the last is judged.
-func checkSpan(nodes []labelled.Series) error {
+func checkSpan(tracks []trial.Track) error {
 	const years = 10
-	first, last := nodes[0].Readings[0].Time, nodes[0].Readings[0].Time
-	for _, n := range nodes {
-		if at := n.Readings[0].Time; at.Before(first) {
-			first = at
-		}
-		if at := n.Readings[len(n.Readings)-1].Time; at.After(last) {
-			last = at
-		}
-	}
+	first, last := trial.Span(tracks)
 	if last.After(first.AddDate(years, 0, 0)) {
 		return fmt.Errorf("readings from %s to %s: more than %d years are not judged", first.Format(time.DateOnly), last.Format(time.DateOnly), years)
 	}
@@ -74,7 +64,7 @@ func checkSpan(nodes []labelled.Series) error {
 }
 
 // historyOf is what training learns from.
-func historyOf(nodes []labelled.Series) []learn.NodeHistory {
+func historyOf(nodes []trial.Series) []learn.NodeHistory {
 	history := make([]learn.NodeHistory, 0, len(nodes))
 	for _, n := range nodes {
 		history = append(history, learn.NodeHistory{NodeID: n.ID, Readings: n.Readings})
@@ -82,28 +72,23 @@ func historyOf(nodes []labelled.Series) []learn.NodeHistory {
 	return history
 }
 
-// parse reads flags, of which at least so many files must follow.
-func parse(flags *flag.FlagSet, arguments []string, files int) ([]string, error) {
+// parse reads a command's flags.
+func parse(flags *flag.FlagSet, arguments []string) error {
 	if err := flags.Parse(arguments); err != nil {
-		return nil, fmt.Errorf("%s: %w", flags.Name(), err)
+		return fmt.Errorf("%s: %w", flags.Name(), err)
 	}
-	if flags.NArg() < files {
-		return nil, fmt.Errorf("%s: name at least %d CSV file", flags.Name(), files)
-	}
-	return flags.Args(), nil
+	return nil
 }
 
-// simulate writes the readings of a site, and into the file of -truth what was wrong there.
+// simulate writes the readings of a site in which some nodes have faults.
 func simulate(arguments []string, out io.Writer) (err error) {
 	const perRoom, interval = 6, 30 * time.Second
 	flags := flag.NewFlagSet("simulate", flag.ContinueOnError)
 	nodes := flags.Int("nodes", 52, "how many nodes, in rooms of six")
 	readings := flags.Int("readings", 2880, "of each node, one every 30 s: a day")
 	seed := flags.Uint64("seed", 1, "another seed, another site")
-	sow := flags.Bool("faults", true, "sow two of each ordinary kind of fault per node and month")
-	truth := flags.String("truth", "", "write what is wrong there into this CSV `file`")
-	with := flags.String("with", "", "sow nothing, and take the faults of this CSV `file`")
-	if _, err := parse(flags, arguments, 0); err != nil {
+	with := flags.String("with", "", "the faults of this CSV `file`, instead of two of each ordinary kind per node and month")
+	if err := parse(flags, arguments); err != nil {
 		return err
 	}
 	if *nodes < 1 || *readings < 1 {
@@ -111,22 +96,18 @@ func simulate(arguments []string, out io.Writer) (err error) {
 	}
 	m := trial.Made{
 		Site: site.Options{Seed: *seed, Rooms: (*nodes + perRoom - 1) / perRoom, PerRoom: perRoom, Interval: interval},
-		Now:  time.Duration(*readings) * interval,
+		Now:  time.Duration(*readings) * interval, After: fault.Ordinary(),
 	}
-	switch {
-	case *with != "":
+	if *with != "" {
+		m.After = nil
 		if m.Faults, err = readFaults(*with); err != nil {
 			return err
 		}
-	case *sow:
-		m.After = fault.Ordinary()
 	}
 	tracks, _ := m.Tracks()
-	var faults []fault.Fault
 	lines := csv.NewWriter(out)
 	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity", "label"})
 	for _, t := range tracks[:*nodes] {
-		faults = append(faults, t.Events...)
 		for _, r := range t.Readings {
 			label := "0"
 			if slices.ContainsFunc(t.Events, func(f fault.Fault) bool { return f.Affects(r.Time) }) {
@@ -139,14 +120,7 @@ func simulate(arguments []string, out io.Writer) (err error) {
 	if err := lines.Error(); err != nil {
 		return fmt.Errorf("simulate: %w", err)
 	}
-	if *truth == "" {
-		return nil
-	}
-	file, err := os.Create(*truth)
-	if err != nil {
-		return fmt.Errorf("truth: %w", err)
-	}
-	return errors.Join(fault.Write(file, faults), file.Close())
+	return nil
 }
 
 func readFaults(path string) ([]fault.Fault, error) {
@@ -162,37 +136,10 @@ func readFaults(path string) ([]fault.Fault, error) {
 	return faults, nil
 }
 
-// label replaces the labels of nodes and the events of their tracks by what a file tells of
-// them.
-func label(nodes []labelled.Series, tracks []trial.Track, path string) error {
-	faults, err := readFaults(path)
-	if err != nil {
-		return err
-	}
-	for _, f := range faults {
-		if !slices.ContainsFunc(nodes, func(n labelled.Series) bool { return n.ID == f.Node }) {
-			return fmt.Errorf("%s: node %q is not in the series", path, f.Node)
-		}
-	}
-	for i := range nodes {
-		n := &nodes[i]
-		its := slices.DeleteFunc(slices.Clone(faults), func(f fault.Fault) bool { return f.Node != n.ID })
-		tracks[i].Events = its
-		n.Labels, n.Ramps = make([]bool, len(n.Readings)), make([]bool, len(n.Readings))
-		for j, r := range n.Readings {
-			for _, f := range its {
-				n.Labels[j] = n.Labels[j] || f.Affects(r.Time)
-				n.Ramps[j] = n.Ramps[j] || f.Kind == fault.Cooling && f.Affects(r.Time)
-			}
-		}
-	}
-	return nil
-}
-
 // measurable says on which nodes a detector is measured: on those with labels, and on all
 // where none has any.
-func measurable(nodes []labelled.Series) []bool {
-	none := !slices.ContainsFunc(nodes, func(n labelled.Series) bool { return n.Labels != nil })
+func measurable(nodes []trial.Series) []bool {
+	none := !slices.ContainsFunc(nodes, func(n trial.Series) bool { return n.Labels != nil })
 	these := make([]bool, len(nodes))
 	for i, n := range nodes {
 		these[i] = none || n.Labels != nil

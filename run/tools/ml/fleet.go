@@ -23,11 +23,11 @@ import (
 
 const day = 24 * time.Hour
 
-// target is one line of the table: what was asked and what each seed gave.
+// target is one line of the table, for one seed.
 type target struct {
-	Name, Asked string
-	Got         []float64 // of each seed
-	Met         func(value float64) bool
+	name, asked string
+	got         float64
+	met         func(value float64) bool
 	format      string
 }
 
@@ -53,16 +53,16 @@ func fleets(ctx context.Context, seeds []uint64, out io.Writer) error {
 	for i, t := range lines[0] {
 		var got []string
 		met := "yes"
-		if t.Met == nil {
+		if t.met == nil {
 			met = ""
 		}
 		for _, of := range lines {
-			got = append(got, fmt.Sprintf(t.format, of[i].Got[0]))
-			if t.Met != nil && !t.Met(of[i].Got[0]) {
+			got = append(got, fmt.Sprintf(t.format, of[i].got))
+			if t.met != nil && !t.met(of[i].got) {
 				met = "**no**"
 			}
 		}
-		_, _ = fmt.Fprintf(out, "| %s | %s | %s | %s |\n", t.Name, t.Asked, strings.Join(got, ", "), met)
+		_, _ = fmt.Fprintf(out, "| %s | %s | %s | %s |\n", t.name, t.asked, strings.Join(got, ", "), met)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func fleetOptions(seed uint64, unlike bool) site.Options {
 func fleet(ctx context.Context, seed uint64) ([]target, error) {
 	var lines []target
 	add := func(name, asked string, got float64, met func(float64) bool, format string) {
-		lines = append(lines, target{Name: name, Asked: asked, Got: []float64{got}, Met: met, format: format})
+		lines = append(lines, target{name, asked, got, met, format})
 	}
 	few := map[fault.Kind]fault.Rate{}
 	for kind := range fault.Ordinary() {
@@ -196,13 +196,12 @@ func baselines(ctx context.Context, tracks []trial.Track, now time.Time, add fun
 func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
 	_, _ = fmt.Fprintf(out, "| faults in the past, per node and month | nobody judges | 0 %% wrong | 10 %% | 20 %% | 40 %% |\n|---|---|---|---|---|---|\n")
 	for _, rate := range []float64{0.5, 4.5, 38} {
-		row := fmt.Sprintf("| %g |", rate)
 		before := maps.Clone(fault.Ordinary())
 		for kind := range before {
 			before[kind] = fault.Rate{PerMonth: rate / 7}
 		}
 		tracks, now := trial.Made{Site: fleetOptions(seed, false), Past: 28 * day, Now: 7 * day, Before: before, After: fault.Ordinary()}.Tracks()
-		var rowSb197 strings.Builder
+		_, _ = fmt.Fprintf(out, "| %g |", rate)
 		for _, wrong := range []float64{-1, 0, .1, .2, .4} {
 			o := trial.Options{Frozen: now, Tick: time.Minute}
 			if wrong >= 0 {
@@ -213,10 +212,9 @@ func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
 				return fmt.Errorf("stopped: %w", err)
 			}
 			m := trial.Measure(tracks, scores, anomaly.Alarm(1), now)
-			fmt.Fprintf(&rowSb197, " %.2f (%.1f false) |", m.Share(), m.False)
+			_, _ = fmt.Fprintf(out, " %.2f (%.1f false) |", m.Share(), m.False)
 		}
-		row += rowSb197.String()
-		_, _ = fmt.Fprintln(out, row)
+		_, _ = fmt.Fprintln(out)
 	}
 	return nil
 }
@@ -227,15 +225,7 @@ const shown = 3
 // onFile compares the recipe and the baselines on recorded tracks: thresholds from the
 // first half, found in the second. All nodes are played, and those measured that are told to be.
 func onFile(ctx context.Context, tracks []trial.Track, measured []bool, out io.Writer) error {
-	begin, end := time.Time{}, time.Time{}
-	for _, t := range tracks {
-		if first := t.Readings[0].Time; begin.IsZero() || first.Before(begin) {
-			begin = first
-		}
-		if last := t.Readings[len(t.Readings)-1].Time; last.After(end) {
-			end = last
-		}
-	}
+	begin, end := trial.Span(tracks)
 	now := begin.Add(end.Sub(begin) / 2)
 	scores, _ := trial.Replay(ctx, tracks, trial.Options{Frozen: now})
 	if err := ctx.Err(); err != nil {

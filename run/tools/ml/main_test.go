@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"fmt"
+	"context"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/run/tools/ml/labelled"
+	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -27,50 +27,30 @@ func said(t *testing.T, arguments ...string) string {
 	return out.String()
 }
 
-// TestCommands goes the way of a person: simulate, train, score, evaluate.
+// TestCommands evaluates a simulated site, with the faults of a file.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
-	write := func(name, text string) {
-		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	simulate := []string{"simulate", "-nodes", "4", "-readings", "2500", "-seed", "3"}
-	healthy := said(t, append(simulate, "-faults=false")...)
-	sown := said(t, append(simulate, "-truth", in("truth.csv"))...)
-	if rows := strings.Split(strings.TrimSpace(healthy), "\n"); len(rows) != 10001 || strings.Contains(healthy, ",1\n") || !strings.Contains(sown, ",1\n") {
-		t.Fatalf("%d rows, labelled %v without faults", len(rows), strings.Contains(healthy, ",1\n"))
-	}
-	// The same faults at the same site are the same readings.
-	if said(t, append(simulate, "-with", in("truth.csv"))...) != sown {
-		t.Error("the faults of a file give other readings than those that were sown")
-	}
-	truth, err := os.ReadFile(in("truth.csv"))
-	if err != nil {
+	faults := "kind,cause,room,node,start,end,peak,peak_humidity,constant_s\n"
+	if err := os.WriteFile(in("faults.csv"), []byte(faults+"cooling,cooling fails,room1,room1-node1,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\nspike,spike,room1,room1-node2,2026-03-02T16:30:00Z,2026-03-02T16:31:00Z,20,0,0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	write("truth.csv", string(truth)+"cooling,cooling fails,room1,room1-node1,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\n")
-	file := in("site.csv")
-	write("site.csv", said(t, append(simulate, "-with", in("truth.csv"))...))
-
-	trained := said(t, "train", "-verdicts", "-out", folder, file)
-	if !strings.Contains(trained, `"f1_score": 0.`) || !strings.Contains(trained, "10000 readings of 4 nodes") {
-		t.Errorf("train said\n%s", trained)
+	simulate := []string{"simulate", "-nodes", "4", "-readings", "2500", "-seed", "3"}
+	sown, given := said(t, simulate...), said(t, append(simulate, "-with", in("faults.csv"))...)
+	for name, text := range map[string]string{"sown": sown, "given": given} {
+		if rows := strings.Split(strings.TrimSpace(text), "\n"); len(rows) != 10001 || !strings.Contains(text, ",1\n") {
+			t.Errorf("%s: %d rows", name, len(rows))
+		}
 	}
-	model := in("anomaly_v20260303T120000Z.bin")
-	lines := strings.Split(strings.TrimSpace(said(t, "score", "-model", model, file)), "\n")
-	if len(lines) != 10001 || !strings.Contains(strings.Join(lines, "\n"), ",true,score") {
-		t.Errorf("%d lines, the last %s", len(lines), lines[len(lines)-1])
+	if sown == given {
+		t.Error("the faults of a file are those that are sown")
 	}
-	if err := run(t.Context(), []string{"score", "-model", in("forecasting_v20260303T120000Z.bin"), file}, &bytes.Buffer{}, noon); err == nil {
-		t.Error("scored with a forecaster")
+	if err := os.WriteFile(in("site.csv"), []byte(given), 0o600); err != nil {
+		t.Fatal(err)
 	}
-
-	// What simulate says of a site's faults, evaluate finds again.
-	evaluated := said(t, "evaluate", "-report", in("report.html"), "-truth", in("truth.csv"), file)
-	for _, want := range []string{"ROC AUC of the score         0.", " on 210 readings", " of 3 ", "report in", "statistics and neighbours", "healthy hours", "intervals of 90 %: "} {
+	evaluated := said(t, "evaluate", "-report", in("report.html"), in("site.csv"))
+	for _, want := range []string{"10000 readings of 4 nodes", "ROC AUC of the score         0.", "report in", "statistics and neighbours", "healthy hours", "intervals of 90 %: "} {
 		if !strings.Contains(evaluated, want) {
 			t.Errorf("%q is missing in\n%s", want, evaluated)
 		}
@@ -82,12 +62,8 @@ func TestCommands(t *testing.T) {
 	if n := strings.Count(string(page), "<svg"); n != 3 || strings.Contains(string(page), "<?xml") {
 		t.Errorf("%d plots in the report", n)
 	}
-	if err := run(t.Context(), []string{"evaluate", "-truth", file, file}, &bytes.Buffer{}, noon); err == nil {
-		t.Error("took readings for the truth")
-	}
-	write("truth.csv", string(truth)+"cooling,cooling fails,room1,elsewhere,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\n")
-	if err := run(t.Context(), []string{"evaluate", "-truth", in("truth.csv"), file}, &bytes.Buffer{}, noon); err == nil || !strings.Contains(err.Error(), `"elsewhere"`) {
-		t.Errorf("a truth of another site: %v", err)
+	if err := run(t.Context(), append(simulate, "-with", in("site.csv")), &bytes.Buffer{}, noon); err == nil {
+		t.Error("took readings for faults")
 	}
 }
 
@@ -111,26 +87,11 @@ func TestEvaluateOddSeries(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
-	// To one that learned from a place 40 °C colder, most of it is odd.
-	odd := func(out string) (percent float64) {
-		_, share, _ := strings.Cut(out, "judged anomalous")
-		if _, err := fmt.Sscan(share, &percent); err != nil {
-			t.Fatal(err)
-		}
-		return percent
-	}
-	cold := filepath.Join(t.TempDir(), "cold.csv")
-	if err := os.WriteFile(cold, []byte(strings.ReplaceAll(hourly.String(), "Z,", "Z,-")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if own, other := odd(got), odd(said(t, "evaluate", "-train", cold, file)); own > 10 || other < 50 {
-		t.Errorf("%g %% are odd, %g %% to what learned from another file", own, other)
-	}
 	if err := run(t.Context(), []string{"evaluate"}, &bytes.Buffer{}, noon); err == nil {
 		t.Error("evaluated nothing")
 	}
 	for last, refused := range map[time.Time]bool{noon().AddDate(10, 0, 0): false, noon().AddDate(10, 0, 1): true, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC): true} {
-		err := checkSpan([]labelled.Series{
+		err := checkSpan([]trial.Track{
 			{Readings: []reading.Reading{{Time: noon().Add(time.Hour)}, {Time: last}}}, {Readings: []reading.Reading{{Time: noon()}}},
 		})
 		if refused != (err != nil) {
@@ -202,65 +163,14 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// The layout is that of the benchmark's repository: data/GROUP/NAME.csv and
-// labels/combined_windows.json in, results/DETECTOR/GROUP/DETECTOR_NAME.csv out, with the
-// columns of its other detectors that its scorer reads.
-func TestNAB(t *testing.T) {
+// Whoever stops a measurement of fleets does not wait for it.
+func TestFleetStops(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
-	write := func(name, text string) {
-		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, want := range map[string]string{"test": "stopped", "verdicts": "stopped", "nonsense": "say test"} {
+		if err := run(ctx, []string{"evaluate", "-fleet", name}, &bytes.Buffer{}, noon); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var series strings.Builder
-	series.WriteString("timestamp,value\n")
-	for i := range 300 {
-		value := 10 + math.Sin(float64(i))
-		if i == 250 {
-			value = 14
-		}
-		series.WriteString(noon().Add(time.Duration(i)*time.Minute).Format(time.DateTime) + "," + decimal(value) + "\n")
-	}
-	write("data/realKnownCause/one.csv", series.String())
-	write("labels/combined_windows.json", `{"realKnownCause/one.csv": [["2026-03-03 16:00:00.000000", "2026-03-03 16:20:00.000000"]]}`)
-	if got := said(t, "evaluate", "-nab", folder); !strings.Contains(got, "1 files scored") {
-		t.Error(got)
-	}
-	scored, err := os.ReadFile(filepath.Join(folder, "results/coldaisle/realKnownCause/coldaisle_one.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(scored)), "\n")
-	if len(lines) != 301 || lines[0] != "timestamp,value,anomaly_score,label" || lines[1] != "2026-03-03 12:00:00,10.00,0,0" {
-		t.Errorf("%d lines, beginning %q", len(lines), lines[:2])
-	}
-	if odd := strings.Split(lines[251], ","); odd[0] != "2026-03-03 16:10:00" || odd[2] != "1" || odd[3] != "1" {
-		t.Errorf("%q", odd)
-	}
-	for _, c := range []struct{ file, windows, want string }{
-		{"", "", "row 1"},
-		{"value\n1\n", "", "row 1"},
-		{"timestamp,value\n2026-03-03 12:00:00,1\n2026-03-03 12:01:00,NaN\n", "", "row 3"},
-		{"timestamp,value\n2026-03-03 12:00:00,inf\n", "", "row 2"},
-		{"timestamp,value\n", `["2026-03-03 12:00:00", "2026-03-03 12:01"]`, "one.csv, window 1"},
-		{"timestamp,value\n", `["2026-03-03 12:00:00"]`, "one.csv, window 1"},
-	} {
-		write("data/realKnownCause/one.csv", c.file)
-		write("labels/combined_windows.json", `{"realKnownCause/one.csv": [`+c.windows+`]}`)
-		err := run(t.Context(), []string{"evaluate", "-nab", folder}, &bytes.Buffer{}, noon)
-		if err == nil || !strings.Contains(err.Error(), "one.csv") || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q, windows %q: %v", c.file, c.windows, err)
-		}
-	}
-	if err := run(t.Context(), []string{"evaluate", "-nab", t.TempDir()}, &bytes.Buffer{}, noon); err == nil {
-		t.Error("scored a folder without the benchmark")
-	}
-	if err := run(t.Context(), []string{"evaluate", "-fleet", "nonsense"}, &bytes.Buffer{}, noon); err == nil {
-		t.Error("measured nonsense")
 	}
 }

@@ -4,8 +4,6 @@
 //	models -bucket NAME -customer ID                                  list them, those in use with a star
 //	models -bucket NAME -customer ID -anomaly NAME -forecasting NAME  use these from now on, or one of them
 //
-// Customer 0 is the pair of versions before, which serves customers without a pair of theirs.
-//
 // Detection and the API follow within a minute. With STORAGE_EMULATOR_HOST the
 // bucket is there.
 package main
@@ -30,14 +28,14 @@ func main() {
 func run(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("models", flag.ContinueOnError)
 	name := flags.String("bucket", "", "`name` of the bucket")
-	customer := flags.Int64("customer", modelstore.Shared, "`id` of the customer")
+	customer := flags.Int64("customer", 0, "`id` of the customer")
 	detector := flags.String("anomaly", "", "`name` of the detector to put in use")
 	forecaster := flags.String("forecasting", "", "`name` of the forecaster to put in use")
 	if err := flags.Parse(arguments); err != nil {
 		return fmt.Errorf("command line: %w", err)
 	}
-	if *name == "" {
-		return errors.New("say which -bucket")
+	if *name == "" || *customer == 0 {
+		return errors.New("-bucket and -customer are required")
 	}
 	bucket, err := modelstore.Open(ctx, *name)
 	if err != nil {

@@ -101,8 +101,8 @@ func TestESPHomeFiles(t *testing.T) {
 	common := esphomeFile(t, esphome+"/coldaisle.yaml")
 	request, _ := common["http_request"].(map[string]any)
 	timeout, _ := request["timeout"].(string)
-	if waits, err := time.ParseDuration(timeout); err != nil || waits <= slowest {
-		t.Errorf("posts wait %s %v, want longer than the gateway may take, %s", waits, err, slowest)
+	if waits, err := time.ParseDuration(timeout); err != nil || waits <= slowAnswer {
+		t.Errorf("posts wait %s %v, want longer than the gateway may take, %s", waits, err, slowAnswer)
 	}
 	watchdog, _ := request["watchdog_timeout"].(string)
 	if bites, err := time.ParseDuration(watchdog); err != nil || bites <= 10*time.Second || request["follow_redirects"] != false {

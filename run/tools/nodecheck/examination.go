@@ -18,23 +18,26 @@ import (
 )
 
 const (
-	// slowest is a little longer than the gateway takes to answer while it waits for Pub/Sub.
-	slowest = 4500 * time.Millisecond
-	// patience is how long a node may say nothing at least, however short its interval is.
-	patience = 30 * time.Second
-	// silentFor is the same in intervals, and awayFor how long the gateway is gone.
-	silentFor, awayFor = 10, 4
-	// again is how many new readings may come before one that failed comes again, and
-	// insisting how often one may come that was rejected.
-	again, insisting = 3, 3
-	// vague is by how much a node may err about the age of a reading.
-	vague = 3 * time.Second
-	// busiest is how many requests a node may make in an interval: six readings while it
-	// gets hotter, a heartbeat, and some that failed before.
-	busiest, allowance = 12, 200
+	// slowAnswer is a little longer than the gateway takes to answer while it waits for Pub/Sub.
+	slowAnswer = 4500 * time.Millisecond
+	// A node that sends nothing for minSilence, and for silentIntervals of its own, is silent.
+	minSilence      = 30 * time.Second
+	silentIntervals = 10
+	// outageIntervals is how many intervals the gateway is gone.
+	outageIntervals = 4
+	// retryWithin is how many new readings may come before one that failed comes again.
+	retryWithin = 3
+	// maxRejected is how often a rejected reading may come.
+	maxRejected = 3
+	// ageTolerance is by how much a node may err about the age of a reading.
+	ageTolerance = 3 * time.Second
+	// requestsPerInterval allows for six readings while it gets hotter, a heartbeat, and some
+	// that failed before; spareRequests come on top.
+	requestsPerInterval, spareRequests = 12, 200
+	gatewayBody                        = 128 << 10 // of the gateway's own limit and more
 )
 
-// findings of an examination.
+// finding is one of an examination.
 type finding struct{ verdict, text string }
 
 const (
@@ -43,7 +46,7 @@ const (
 	isNote  = "note"
 )
 
-// stage is what happens to the next new reading.
+// stage is how the next new reading is answered.
 type stage int
 
 const (
@@ -63,7 +66,7 @@ const (
 	finished
 )
 
-// script is what happens to new readings, in this order.
+// script is how new readings are answered, in this order.
 //
 //nolint:gochecknoglobals // a constant list
 var script = []stage{
@@ -71,11 +74,11 @@ var script = []stage{
 	login, taken, proxy, taken, unknown, taken, redirected, slow, away, taken, taken, finished,
 }
 
-// inTrouble has the answers that are not of the gateway's code here: those of a gateway in
-// trouble, and pages of other machines that have its address now, such as a hotspot's login.
+// answers are given in place of the gateway's: those of a gateway in trouble, and pages of
+// other machines that have its address now, such as a hotspot's login.
 //
 //nolint:gochecknoglobals // a constant map
-var inTrouble = map[stage]treatment{
+var answers = map[stage]treatment{
 	refused:    {status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub"}`},
 	kept:       {status: http.StatusInternalServerError, body: `{"error":"Failed to publish to Pub/Sub","kept":true}`},
 	rejected:   {status: http.StatusBadRequest, body: `{"error":"Invalid message format","reason":"this is nodecheck: it rejects a reading that is in order"}`},
@@ -89,11 +92,11 @@ var inTrouble = map[stage]treatment{
 
 const page = "<!DOCTYPE html><title>Sign in</title>"
 
-// sample is a message as it came first.
+// sample is a reading as it came first.
 type sample struct {
 	temperature, humidity string
 	stage                 stage
-	place                 int // among the new readings
+	number                int // among the new readings
 	measured              time.Time
 	times                 int
 	at                    time.Time
@@ -113,7 +116,7 @@ type examination struct {
 	last     time.Time
 	requests int
 	found    []finding
-	told     map[string]bool
+	reported map[string]bool
 
 	registrations int
 	registered    bool
@@ -130,16 +133,23 @@ type examination struct {
 func newExamination(behind http.Handler, interval time.Duration, clock func() time.Time) *examination {
 	return &examination{
 		gateway: behind, interval: interval, clock: clock, done: make(chan struct{}),
-		told: map[string]bool{}, readings: map[string]*sample{}, duringOutage: map[string]bool{},
+		reported: map[string]bool{}, readings: map[string]*sample{}, duringOutage: map[string]bool{},
 	}
 }
 
-// say notes a finding of a kind once.
-func (e *examination) say(verdict, kind, format string, values ...any) {
-	if !e.told[kind] {
-		e.told[kind] = true
+// report adds a finding, one of each kind.
+func (e *examination) report(verdict, kind, format string, values ...any) {
+	if !e.reported[kind] {
+		e.reported[kind] = true
 		e.found = append(e.found, finding{verdict, fmt.Sprintf(format, values...)})
 	}
+}
+
+// lockedReport reports what is wrong, without the lock held.
+func (e *examination) lockedReport(kind, format string, values ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.report(isWrong, kind, format, values...)
 }
 
 // message is what a node sends; numbers stay as they were written.
@@ -152,8 +162,8 @@ type message struct {
 	Age         json.RawMessage `json:"age_s"`
 }
 
-// treatment is what becomes of a request: an answer in place of the gateway's, or a
-// pause before it, or none.
+// treatment is how a request is answered: in place of the gateway, after a pause, or not
+// at all.
 type treatment struct {
 	status int
 	body   string
@@ -166,28 +176,24 @@ type treatment struct {
 func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, gatewayBody))
 	if err != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.say(isWrong, "body", "a request to %s was cut off: Content-Length must be the length of the body in bytes", r.URL.Path)
+		e.lockedReport("body", "a request to %s was cut off: Content-Length must be the length of the body in bytes", r.URL.Path)
 		return
 	}
 	var m message
 	_ = json.Unmarshal(body, &m) // the gateway says what is wrong with it
-	e.meet(r, m)
+	e.checkAddress(r, m)
 	if r.URL.Path == "/login" {
 		_, _ = io.WriteString(w, page)
 		return
 	}
-	what := e.treat(r.URL.Path, m)
+	what := e.decide(r.URL.Path, m)
 	if what.pause > 0 {
 		timer := time.NewTimer(what.pause)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
 		case <-r.Context().Done():
-			e.mu.Lock()
-			e.say(isWrong, "timeout", "did not wait %s for an answer: the gateway may take 4 s while it waits for Pub/Sub, so a node waits at least 5", what.pause)
-			e.mu.Unlock()
+			e.lockedReport("timeout", "did not wait %s for an answer: the gateway may take 4 s while it waits for Pub/Sub, so a node waits at least 5", what.pause)
 			return
 		}
 	}
@@ -210,7 +216,7 @@ func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	recorder := httptest.NewRecorder()
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	e.gateway.ServeHTTP(recorder, r)
-	e.judge(r, recorder, body)
+	e.checkAnswer(r, recorder, body)
 	if what.hangUp {
 		panic(http.ErrAbortHandler)
 	}
@@ -219,8 +225,8 @@ func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(recorder.Body.Bytes())
 }
 
-// meet looks where a request comes from.
-func (e *examination) meet(r *http.Request, m message) {
+// checkAddress notes when requests of the node come from two addresses.
+func (e *examination) checkAddress(r *http.Request, m message) {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,15 +234,13 @@ func (e *examination) meet(r *http.Request, m message) {
 		e.host = host
 	}
 	if host != e.host && m.NodeID == e.node {
-		e.say(isNote, "two", "%s calls from %s and from %s: unless the network gave the board another address, two boards have one node_id, and Coldaisle takes them for one sensor",
+		e.report(isNote, "two", "%s calls from %s and from %s: unless the network gave the board another address, two boards have one node_id, and Coldaisle takes them for one sensor",
 			e.node, e.host, host)
 	}
 }
 
-const gatewayBody = 128 << 10
-
-// treat notes a request and says what becomes of it.
-func (e *examination) treat(path string, m message) treatment {
+// decide records a request and decides how it is answered.
+func (e *examination) decide(path string, m message) treatment {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.clock()
@@ -249,13 +253,13 @@ func (e *examination) treat(path string, m message) treatment {
 		e.node = m.NodeID
 	}
 	if m.NodeID != e.node && m.NodeID != "" {
-		e.say(isNote, "other "+m.NodeID, "a node %s calls too: it is not examined, unless it is the same one under another id, which is wrong", m.NodeID)
+		e.report(isNote, "other "+m.NodeID, "a node %s calls too: it is not examined, unless it is the same one under another id, which is wrong", m.NodeID)
 		return treatment{}
 	}
-	if !e.gone.IsZero() && now.Sub(e.gone) < awayFor*e.interval {
+	if !e.gone.IsZero() && now.Sub(e.gone) < outageIntervals*e.interval {
 		if path == "/api/v1/message" && m.id() != "" {
 			e.duringOutage[m.id()] = true
-			e.remember(m, now)
+			e.record(m, now)
 		}
 		return treatment{hangUp: true}
 	}
@@ -290,69 +294,66 @@ func (m message) age() time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// remember notes a reading, and says whether it is new.
-func (e *examination) remember(m message, now time.Time) (r *sample, isNew bool) {
+// record keeps a reading and reports whether it is new.
+func (e *examination) record(m message, now time.Time) (r *sample, isNew bool) {
 	temperature, humidity := strings.Trim(string(m.Temperature), `"`), strings.Trim(string(m.Humidity), `"`)
 	r, ok := e.readings[m.id()]
 	if !ok {
 		e.samples++
-		r = &sample{temperature: temperature, humidity: humidity, place: e.samples, at: now, measured: now.Add(-m.age())}
+		r = &sample{temperature: temperature, humidity: humidity, number: e.samples, at: now, measured: now.Add(-m.age())}
 		e.readings[m.id()] = r
 	}
 	r.times++
 	if r.temperature != temperature || r.humidity != humidity {
 		ok = false // it is examined as the new one that it is
-		e.say(isWrong, "id", "message id %q came with %s °C and %s %%, and before with %s °C and %s %%: every reading needs an id of its own, such as eight random bytes",
+		e.report(isWrong, "id", "message id %q came with %s °C and %s %%, and before with %s °C and %s %%: every reading needs an id of its own, such as eight random bytes",
 			m.id(), temperature, humidity, r.temperature, r.humidity)
 		e.samples++
-		*r = sample{temperature: temperature, humidity: humidity, place: e.samples, times: 1, at: now, measured: now.Add(-m.age())}
+		*r = sample{temperature: temperature, humidity: humidity, number: e.samples, times: 1, at: now, measured: now.Add(-m.age())}
 	}
-	if off := now.Add(-m.age()).Sub(r.measured); ok && len(m.Age) > 0 && off.Abs() > vague {
-		e.say(isWrong, "age", "message id %q came with an age_s of %s, %s after it came first with an age of %s: age_s is the seconds from the measurement to this request",
+	if off := now.Add(-m.age()).Sub(r.measured); ok && len(m.Age) > 0 && off.Abs() > ageTolerance {
+		e.report(isWrong, "age", "message id %q came with an age_s of %s, %s after it came first with an age of %s: age_s is the seconds from the measurement to this request",
 			m.id(), m.Age, now.Sub(r.at).Round(time.Millisecond), r.at.Sub(r.measured).Round(time.Millisecond))
 	}
 	return r, !ok
 }
 
-// message treats a message by the script.
+// message decides by the script.
 func (e *examination) message(m message, now time.Time) treatment {
 	if len(e.readings) == 0 && !e.registered {
 		switch e.registrations {
 		case 0:
-			e.say(isWrong, "register", "sent a reading without having called /api/v1/register: a node registers at boot")
+			e.report(isWrong, "register", "sent a reading without having called /api/v1/register: a node registers at boot")
 		default:
-			e.say(isWrong, "register", "gave up registration after %d attempts without an answer: a node makes five retries, with growing pauses", e.registrations)
+			e.report(isWrong, "register", "gave up registration after %d attempts without an answer: a node makes five retries, with growing pauses", e.registrations)
 		}
 	}
 	if m.id() == "" || !json.Valid(m.Temperature) || !json.Valid(m.Humidity) {
 		return treatment{} // the gateway rejects it
 	}
-	r, isNew := e.remember(m, now)
+	r, isNew := e.record(m, now)
 	if !isNew {
 		return e.repeated(m, r, now)
 	}
 	r.stage = script[e.step]
-	switch r.stage {
-	case finished:
-		return treatment{}
-	default:
+	if r.stage != finished {
 		e.step++
 	}
 	switch r.stage {
 	case answerLost:
 		return treatment{hangUp: true, taken: true}
 	case slow:
-		return treatment{pause: slowest}
+		return treatment{pause: slowAnswer}
 	case away:
 		e.gone = now
 		e.duringOutage[m.id()] = true
 		return treatment{hangUp: true}
 	default:
-		return inTrouble[r.stage]
+		return answers[r.stage]
 	}
 }
 
-// repeated treats a message that came before.
+// repeated decides on a message that came before.
 func (e *examination) repeated(m message, r *sample, now time.Time) treatment {
 	if e.duringOutage[m.id()] {
 		delete(e.duringOutage, m.id())
@@ -364,23 +365,23 @@ func (e *examination) repeated(m message, r *sample, now time.Time) treatment {
 	}
 	switch r.stage {
 	case kept:
-		e.say(isNote, "kept", `sent a reading again that was answered 500 with "kept": true: it need not, the gateway has it`)
+		e.report(isNote, "kept", `sent a reading again that was answered 500 with "kept": true: it need not, the gateway has it`)
 	case limited:
 		if r.times == 2 && now.Sub(r.at) < 900*time.Millisecond && e.interval > 2*time.Second {
-			e.say(isWrong, "limited", "sent again %s after an answer of 429 with Retry-After: 1", now.Sub(r.at).Round(time.Millisecond))
+			e.report(isWrong, "limited", "sent again %s after an answer of 429 with Retry-After: 1", now.Sub(r.at).Round(time.Millisecond))
 		}
 	case rejected:
-		if r.times > insisting {
-			e.say(isWrong, "rejected", "sent a reading %d times that was answered 400: it will be rejected for ever, so drop it and go on", r.times)
+		if r.times > maxRejected {
+			e.report(isWrong, "rejected", "sent a reading %d times that was answered 400: it will be rejected for ever, so drop it and go on", r.times)
 		}
-		return inTrouble[rejected]
+		return answers[rejected]
 	default:
 	}
 	return treatment{}
 }
 
-// judge looks at the gateway's own answer.
-func (e *examination) judge(r *http.Request, answer *httptest.ResponseRecorder, body []byte) {
+// checkAnswer looks at the gateway's own answer.
+func (e *examination) checkAnswer(r *http.Request, answer *httptest.ResponseRecorder, body []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var said struct{ Error, Reason string }
@@ -391,12 +392,12 @@ func (e *examination) judge(r *http.Request, answer *httptest.ResponseRecorder, 
 			e.end()
 		}
 	case answer.Code == http.StatusNotFound, answer.Code == http.StatusMethodNotAllowed:
-		e.say(isWrong, "path "+r.URL.Path, "called %s %s, which the gateway does not have (%d %s)", r.Method, r.URL.Path, answer.Code, said.Error)
+		e.report(isWrong, "path "+r.URL.Path, "called %s %s, which the gateway does not have (%d %s)", r.Method, r.URL.Path, answer.Code, said.Error)
 	case said.Reason != "" && r.URL.Path == "/api/v1/message":
 		rule, _, _ := strings.Cut(said.Reason, ": got")
-		e.say(isWrong, "invalid "+rule, "sent a message that the gateway rejects: %s. The body was %s", said.Reason, shortened(body))
+		e.report(isWrong, "invalid "+rule, "sent a message that the gateway rejects: %s. The body was %s", said.Reason, shortened(body))
 	default:
-		e.say(isWrong, "invalid "+r.URL.Path, "%s was answered %d %s. The body was %s", r.URL.Path, answer.Code, cmp.Or(said.Reason, said.Error), shortened(body))
+		e.report(isWrong, "invalid "+r.URL.Path, "%s was answered %d %s. The body was %s", r.URL.Path, answer.Code, cmp.Or(said.Reason, said.Error), shortened(body))
 	}
 }
 
@@ -415,7 +416,7 @@ func (e *examination) end() {
 	}
 }
 
-// over reports whether all was seen, or the node has fallen silent.
+// over reports whether the script is finished, or the node has fallen silent.
 func (e *examination) over() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -428,19 +429,19 @@ func (e *examination) over() bool {
 		return false
 	}
 	now := e.clock()
-	if silence := now.Sub(e.last); silence > max(patience, silentFor*e.interval) {
-		e.say(isWrong, "silent", "fell silent: nothing came for %s, after %d requests. Nodes go on whatever they are answered, or not answered", silence.Round(time.Second), e.requests)
+	if silence := now.Sub(e.last); silence > max(minSilence, silentIntervals*e.interval) {
+		e.report(isWrong, "silent", "fell silent: nothing came for %s, after %d requests. Nodes go on whatever they are answered, or not answered", silence.Round(time.Second), e.requests)
 		return true
 	}
 	// A node that comes, and never with what the script waits for.
-	if stuck := now.Sub(e.began); stuck > max(4*patience, 20*silentFor*e.interval) {
-		e.say(isWrong, "stuck", "sent %d readings with ids of their own in %s, too few to examine it", e.samples, stuck.Round(time.Second))
+	if stuck := now.Sub(e.began); stuck > max(4*minSilence, 20*silentIntervals*e.interval) {
+		e.report(isWrong, "stuck", "sent %d readings with ids of their own in %s, too few to examine it", e.samples, stuck.Round(time.Second))
 		return true
 	}
 	return false
 }
 
-// verdict returns what was found, with what was right.
+// verdict returns the findings, before them a summary where nothing is wrong.
 func (e *examination) verdict() []finding {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -450,39 +451,39 @@ func (e *examination) verdict() []finding {
 	elapsed := e.last.Sub(e.began)
 	var answered, pages []string // statuses, of readings that never came again
 	for id, r := range e.readings {
-		behind := e.samples - r.place
-		if r.times > 1 || behind < again {
+		behind := e.samples - r.number
+		if r.times > 1 || behind < retryWithin {
 			continue
 		}
 		switch r.stage {
 		case refused, limited, timedOut:
-			answered = append(answered, strconv.Itoa(inTrouble[r.stage].status))
+			answered = append(answered, strconv.Itoa(answers[r.stage].status))
 		case answerLost:
-			e.say(isWrong, "lost answer", "reading %q got no answer and never came again under its id: a node that hears nothing cannot know, and sends the same message again", id)
+			e.report(isWrong, "lost answer", "reading %q got no answer and never came again under its id: a node that hears nothing cannot know, and sends the same message again", id)
 		case login, proxy, unknown, redirected:
-			pages = append(pages, strconv.Itoa(inTrouble[r.stage].status))
+			pages = append(pages, strconv.Itoa(answers[r.stage].status))
 		default:
 		}
 	}
 	slices.Sort(answered)
 	slices.Sort(pages)
 	if len(answered) > 0 {
-		e.say(isWrong, "answered", "never sent a reading again under its id that was answered %s: it is lost, or stored twice if it came under another", strings.Join(answered, ", "))
+		e.report(isWrong, "answered", "never sent a reading again under its id that was answered %s: it is lost, or stored twice if it came under another", strings.Join(answered, ", "))
 	}
 	if len(pages) > 0 {
-		e.say(isWrong, "pages", "never sent a reading again under its id that was answered %s with a web page: only JSON with its message_id is the gateway's answer, another machine has the address, so ask for the name again",
+		e.report(isWrong, "pages", "never sent a reading again under its id that was answered %s with a web page: only JSON with its message_id is the gateway's answer, another machine has the address, so ask for the name again",
 			strings.Join(pages, ", "))
 	}
-	if e.beats == 0 && e.samples > 3*again {
-		e.say(isWrong, "heartbeat", "sent %d readings and no heartbeat: POST /api/v1/heartbeat with {\"node_id\": …} between readings, each 30 to 60 seconds", e.samples)
+	if e.beats == 0 && e.samples > 3*retryWithin {
+		e.report(isWrong, "heartbeat", "sent %d readings and no heartbeat: POST /api/v1/heartbeat with {\"node_id\": …} between readings, each 30 to 60 seconds", e.samples)
 	}
-	if most := busiest*int(elapsed/e.interval) + allowance; e.requests > most {
-		e.say(isWrong, "busy", "made %d requests in %d intervals of %s: the gateway answers 429 beyond 50 a second, and a battery is soon empty", e.requests, elapsed/e.interval, e.interval)
+	if most := requestsPerInterval*int(elapsed/e.interval) + spareRequests; e.requests > most {
+		e.report(isWrong, "busy", "made %d requests in %d intervals of %s: the gateway answers 429 beyond 50 a second, and a battery is soon empty", e.requests, elapsed/e.interval, e.interval)
 	}
 	if e.undated > 0 {
-		e.say(isNote, "undated", "readings that waited for the gateway came without age_s: they are dated when they arrive")
+		e.report(isNote, "undated", "readings that waited for the gateway came without age_s: they are dated when they arrive")
 	} else if !e.gone.IsZero() && e.caughtUp == 0 {
-		e.say(isNote, "outage", "what was measured while the gateway was away never came: a node may keep an hour of readings, and send them with age_s")
+		e.report(isNote, "outage", "what was measured while the gateway was away never came: a node may keep an hour of readings, and send them with age_s")
 	}
 	found := e.found
 	for _, f := range found {

@@ -86,9 +86,9 @@ func check(ctx context.Context, listener net.Listener, interval time.Duration, c
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	answers := gateway.New(gateway.Config{}, publisher{}, box, clock, logging.Discard())
-	e := newExamination(answers, interval, clock)
-	server := &http.Server{Handler: e, ReadHeaderTimeout: patience}
+	site := gateway.New(gateway.Config{}, publisher{}, box, clock, logging.Discard())
+	e := newExamination(site, interval, clock)
+	server := &http.Server{Handler: e, ReadHeaderTimeout: minSilence}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	ticker := time.NewTicker(interval)

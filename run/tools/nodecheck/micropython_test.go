@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"coldaisle.dev/shared/tooltest"
 )
 
 // firmware is the reference node.
@@ -21,13 +23,7 @@ const firmware = "../../../edge-gateway/nodes/micropython"
 // watchdog are stand-ins. Lines of settings are added to config.py.
 func micropython(t *testing.T, settings string, environment ...string) *exec.Cmd {
 	t.Helper()
-	interpreter, err := exec.LookPath("micropython")
-	if err != nil && os.Getenv("CI") == "" {
-		t.Skip("no MicroPython is installed: .ci/install does it")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	interpreter := tooltest.Program(t, "micropython")
 	board := t.TempDir()
 	for _, pattern := range []string{firmware + "/*.py", firmware + "/hardware/*.py"} {
 		files, err := filepath.Glob(pattern)

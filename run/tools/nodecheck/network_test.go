@@ -120,12 +120,7 @@ func TestNodeMeasuresWhileItSendsWhatItKept(t *testing.T) {
 	t.Parallel()
 	const speed = 20
 	s := newSite(t)
-	s.fail = func(_ int, r request) (int, string) {
-		if r.After > time.Minute && r.After < 15*time.Minute {
-			return -1, ""
-		}
-		return 0, ""
-	}
+	s.failBetween(time.Minute, 15*time.Minute)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.clock().Sub(start) > 15*time.Minute {
 			timer := time.NewTimer(4 * time.Second / speed)
@@ -186,12 +181,7 @@ func TestNodeForgetsBeforeItsCounterBeginsAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	const away, back = 3 * time.Minute, 200 * time.Hour
-	s.fail = func(_ int, r request) (int, string) {
-		if r.After > time.Minute && r.After < back {
-			return -1, ""
-		}
-		return 0, ""
-	}
+	s.failBetween(time.Minute, back)
 	hardware := s.until(back+10*time.Minute, func(after time.Duration) string {
 		if after > away && after < back {
 			return "error"

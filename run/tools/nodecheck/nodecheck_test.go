@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // patient is how long a node may take that is in order, however busy the machine is.
@@ -64,6 +65,7 @@ func inOrder(t *testing.T, found []finding, notes bool) {
 
 func TestMicroPythonNodeIsInOrder(t *testing.T) {
 	t.Parallel()
+	tooltest.Program(t, "micropython") // a test is skipped from its own goroutine alone
 	found := examine(t, 300*time.Millisecond, func(ctx context.Context, address string) error {
 		host, port, _ := net.SplitHostPort(address)
 		command := micropython(t, fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\nINTERVAL_S = 0.3\n", host, port)) //nolint:contextcheck // it is killed below
@@ -84,7 +86,7 @@ func TestMicroPythonNodeIsInOrder(t *testing.T) {
 func TestSimulatedNodeIsInOrder(t *testing.T) {
 	t.Parallel()
 	const speed = 150
-	found := examine(t, nodesim.DefaultInterval/speed, func(ctx context.Context, address string) error {
+	found := examine(t, nodesim.Interval/speed, func(ctx context.Context, address string) error {
 		simulation, err := nodesim.New(nodesim.Config{Gateway: "http://" + address, Nodes: 1, Speed: speed, Clock: time.Now})
 		if err != nil {
 			return err
@@ -201,7 +203,7 @@ func (f faulty) run(ctx context.Context, address string) error {
 	return nil
 }
 
-// TestWrongNodesAreToldWhy shows contract 8.24.
+// TestWrongNodesAreToldWhy shows the behaviour that docs/nodes.md asks for.
 func TestWrongNodesAreToldWhy(t *testing.T) {
 	t.Parallel()
 	var examined sync.WaitGroup
@@ -299,7 +301,7 @@ func TestSilentNode(t *testing.T) {
 	if e.over() {
 		t.Error("over before a node called")
 	}
-	e.treat("/api/v1/heartbeat", message{NodeID: "n1"})
+	e.decide("/api/v1/heartbeat", message{NodeID: "n1"})
 	now = now.Add(29 * time.Second)
 	if e.over() {
 		t.Error("over after 29 s of silence")

@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -12,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/run/local/pushbridge"
+	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/pgtest"
@@ -26,7 +25,7 @@ func TestReadingOfTheNodeReachesItsOwner(t *testing.T) {
 	t.Parallel()
 	s, err := system.Start(t.Context(), system.Options{
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
-		Bridge: pushbridge.Config{MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second},
+		Delivery: queue.Policy{MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -36,43 +35,18 @@ func TestReadingOfTheNodeReachesItsOwner(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	token := ""
-	call := func(method, path, body string, answer any) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, s.APIURL+"/api/v1/"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token != "" {
-			request.Header.Set("Authorization", "Bearer "+token)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = response.Body.Close() }()
-		content, err := io.ReadAll(response.Body)
-		if err != nil || response.StatusCode >= 300 {
-			t.Fatalf("%s: %s %s %v", path, response.Status, content, err)
-		}
-		if err := json.Unmarshal(content, answer); err != nil {
-			t.Fatalf("%s: %s: %v", path, content, err)
-		}
-	}
-	const login = `{"email":"rack@example.com","username":"operator","password":"Passw0rd1"}`
-	var ignored any
-	call(http.MethodPost, "customers/register", login, &ignored)
-	var signedIn struct {
-		Token    string `json:"access_token"`
-		Customer int    `json:"customer_id"`
-	}
-	call(http.MethodPost, "customers/login", login, &signedIn)
-	token = signedIn.Token
-	var room struct{ ID int }
-	call(http.MethodPost, "server_rooms/new_room", `{"name":"Vault"}`, &room)
+	user := system.NewAPIUser(s.APIURL)
 	const node = "linux-a4cf1203b1c8"
-	call(http.MethodPost, "sensors/new_sensor", fmt.Sprintf(`{"id":%q,"name":"Rack 1","type":"ESP32-DHT22","room_id":%d}`, node, room.ID), &ignored)
-
+	err = user.SignIn(t.Context(), system.Credentials{Email: "rack@example.com", Password: "Passw0rd1"}, "operator")
+	if err := errors.Join(err, user.CreateRoom(t.Context(), "Vault", []string{node})); err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string, answer any) {
+		t.Helper()
+		if _, err := user.Call(t.Context(), http.MethodGet, "/api/v1/"+path, nil, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(s.GatewayURL, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -94,17 +68,17 @@ func TestReadingOfTheNodeReachesItsOwner(t *testing.T) {
 	}, fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\n", host, port))
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	if err := s.Bridge.Drain(ctx); err != nil {
+	if err := s.Queue.Drain(ctx); err != nil {
 		t.Fatal(err)
 	}
 
 	var latest struct{ Temperature, Humidity float64 }
-	call(http.MethodGet, "data/latest/"+node, "", &latest)
+	get("data/latest/"+node, &latest)
 	if latest.Temperature != 55.2 || latest.Humidity != 41 {
 		t.Errorf("the newest reading is %+v", latest)
 	}
 	var alerts []struct{ Message string }
-	call(http.MethodGet, "alerts/active", "", &alerts)
+	get("alerts/active", &alerts)
 	if len(alerts) != 1 || alerts[0].Message != "High temperature detected: 55.2°C (limit 50.0°C)" {
 		t.Errorf("alerts %+v", alerts)
 	}
@@ -114,7 +88,7 @@ func TestReadingOfTheNodeReachesItsOwner(t *testing.T) {
 		Sensor                string `json:"sensor_id"`
 		Room                  string `json:"room_name"`
 	}
-	call(http.MethodGet, "incidents?state=lasting", "", &incidents)
+	get("incidents?state=lasting", &incidents)
 	if len(incidents) != 1 || incidents[0].Kind != "threshold" || incidents[0].Quantity != "temperature" ||
 		incidents[0].Peak != 55.2 || incidents[0].Sensor != node || incidents[0].Room != "Vault" {
 		t.Errorf("incidents %+v", incidents)

@@ -39,5 +39,5 @@ func replay(ctx context.Context, c system.Config, path string, clock func() time
 		return report, err
 	}
 	defer func() { err = errors.Join(err, running.Stop()) }()
-	return ledger.Replay(ctx, running, bytes.NewReader(recording), clock)
+	return ledger.Replay(ctx, running, bytes.NewReader(recording), clock, 0)
 }

@@ -53,8 +53,8 @@ func replayExactly(t *testing.T, c system.Config) {
 	if err := report.Check(); err != nil {
 		t.Errorf("%v\n%s", err, report)
 	}
-	if report.Sent.Sent != rows || report.Due != due || due == 0 {
-		t.Errorf("sent %d rows that require %d alerts, want %d and %d", report.Sent.Sent, report.Due, rows, due)
+	if report.Sent != rows || report.Due != due || due == 0 {
+		t.Errorf("sent %d rows that require %d alerts, want %d and %d", report.Sent, report.Due, rows, due)
 	}
 }
 

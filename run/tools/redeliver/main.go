@@ -13,7 +13,7 @@
 //
 // Where the function is, its push subscription says; -endpoint says it for a function
 // that is paused, or for one of `make run`, see docs/one-machine.md. The caller's identity token comes from Application Default
-// Credentials, which must be those of a service account (see docs/pipeline.md).
+// Credentials, which must be those of a service account (see docs/operations.md).
 // PUBSUB_EMULATOR_HOST names an emulator, whose functions ask for no token.
 package main
 
@@ -77,7 +77,7 @@ func run(ctx context.Context, arguments []string) error {
 func identityToken(ctx context.Context, audience string) (*http.Client, error) {
 	client, err := idtoken.NewClient(ctx, audience)
 	if err != nil {
-		return nil, fmt.Errorf("identity token (impersonate the account coldaisle-redeliver, see docs/pipeline.md): %w", err)
+		return nil, fmt.Errorf("identity token (impersonate the account coldaisle-redeliver, see docs/operations.md): %w", err)
 	}
 	return client, nil
 }

@@ -36,7 +36,6 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
-	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -66,13 +65,13 @@ func newPipeline(t *testing.T) *pipeline {
 	}
 	t.Cleanup(pool.Close)
 	p.pool = pool
-	sensors := sensorcache.New(store.New(pool), time.Now)
+	sensors := sensorcache.New(pgtest.NewStores(pool), time.Now)
 	alerts := detect.NewAlertPublisher(p.client, "alerts")
 	t.Cleanup(alerts.Stop)
 	dead := publisher.NewSingle(p.client, "data-dead-letter", time.Minute)
 	t.Cleanup(dead.Stop)
-	from := origin.New(store.New(pool), time.Now, origin.Options{})
-	table := ingest.New(from, ingest.NewStates(store.New(pool), time.Now), pgreadings.New(pool, time.Now), sensors, logging.Discard(), nil)
+	from := origin.New(pgtest.NewStores(pool), time.Now, origin.Options{})
+	table := ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pool, nil, time.Now), sensors, time.Now, logging.Discard(), nil)
 	handlers := map[string]push.HandleFunc{
 		"ingest": func(ctx context.Context, m push.Message) error {
 			if p.away.Load() {
@@ -80,7 +79,7 @@ func newPipeline(t *testing.T) *pipeline {
 			}
 			return table.Handle(ctx, m)
 		},
-		"detect": detect.New(from, sensors, alerts, nil, alert.Defaults(), logging.Discard(), nil).Handle,
+		"detect": detect.New(from, sensors, alerts, pgtest.NewStores(pool), nil, alert.Defaults(), logging.Discard(), nil).Handle,
 	}
 	for function, handle := range handlers {
 		web := httptest.NewServer(push.Handler(push.Config{Function: function, DeadLetter: dead, Clock: time.Now, Log: logging.Discard()},

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/tooltest"
 )
 
 // realTools are wrappers of gcloud and terraform that work in the test's cloud, of
@@ -53,7 +55,7 @@ func TestReleasesWithTheRealTools(t *testing.T) {
 		tools := c.realTools(t)
 		maps.DeleteFunc(tools, func(name, _ string) bool { return !slices.Contains(names, name) })
 		if len(tools) == 0 {
-			t.Skip("not installed")
+			tooltest.Skip(t, "%s not installed", strings.Join(names, " or "))
 		}
 		quick := maps.Clone(tools)
 		delete(quick, "gcloud") // which takes seconds for a command

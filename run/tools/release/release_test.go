@@ -160,10 +160,10 @@ func TestOlderReleaseComesTooLate(t *testing.T) {
 	r.says("A release that began later is live")
 }
 
-// TestByHand follows docs/upgrade.md, on a machine where all tools are at hand.
+// TestByHand follows docs/operations.md, on a machine where all tools are at hand.
 func TestByHand(t *testing.T) {
 	t.Parallel()
-	commands := found(read(t, "docs/upgrade.md"), "(?s)```sh\n(run/tools/release/lock acquire .*?)```")
+	commands := found(read(t, "docs/operations.md"), "(?s)```sh\n(run/tools/release/lock acquire .*?)```")
 	if len(commands) != 1 {
 		t.Fatalf("%d releases by hand", len(commands))
 	}

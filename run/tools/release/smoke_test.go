@@ -25,14 +25,13 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // smoke runs the smoke test, which asks once and no more.
 func smoke(t *testing.T, address string) (string, error) {
 	t.Helper()
-	if _, err := exec.LookPath("curl"); err != nil && os.Getenv("CI") == "" {
-		t.Skip(err)
-	}
+	tooltest.Program(t, "curl")
 	c := exec.CommandContext(t.Context(), "./smoke", address)
 	c.Env = append(os.Environ(), "SMOKE_RETRIES=0")
 	output, err := c.CombinedOutput()
@@ -96,16 +95,16 @@ func TestSmokeFaults(t *testing.T) {
 // TestSyntheticReading sends readings through the whole system, twice: the second finds
 // the customer and the sensor that the first has made, and no alert of the first. Somebody
 // has registered the address and the name that everybody knows, before. An account of that
-// address is used as long as it is the release's own. A system whose detection is away does
-// not pass.
+// address is used as long as it is the release's own. A system whose ingest or detection
+// is away does not pass, and the script reports it.
 func TestSyntheticReading(t *testing.T) {
 	t.Parallel()
-	var away atomic.Bool
+	var away atomic.Value // the function that fails
 	s, err := system.Start(t.Context(), system.Options{
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 		WrapHandler: func(function string, next push.HandleFunc) push.HandleFunc {
 			return func(ctx context.Context, m push.Message) error {
-				if function == "detect" && away.Load() {
+				if function == away.Load() {
 					return errors.New("away")
 				}
 				return next(ctx, m)
@@ -170,7 +169,11 @@ func TestSyntheticReading(t *testing.T) {
 	if err := send("120"); err != nil || c.object("release/account") != own {
 		t.Error(err, c.object("release/account"), r.log.String())
 	}
-	away.Store(true)
+	away.Store("ingest")
+	if err := send("1"); err == nil || !strings.Contains(r.log.String(), " degrees does not come back with its alert after ") {
+		t.Errorf("without ingest: %v\n%s", err, r.log.String())
+	}
+	away.Store("detect")
 	if err := send("1"); err == nil {
 		t.Error("without detection a release is good")
 	}

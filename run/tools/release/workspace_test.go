@@ -16,6 +16,7 @@ import (
 
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // standIns are the programs that this test's own binary can be instead, by the
@@ -77,12 +78,8 @@ func (c *cloud) machine(t *testing.T, tools map[string]string) map[string]string
 				err = os.WriteFile(path, []byte(text), 0o700)
 			} else if image == "hashicorp/terraform" && busybox != "" {
 				err = os.Symlink(busybox, path)
-			} else if found, lookErr := exec.LookPath(program); lookErr == nil {
-				err = os.Symlink(found, path)
-			} else if os.Getenv("CI") == "" {
-				t.Skip(lookErr)
 			} else {
-				err = lookErr
+				err = os.Symlink(tooltest.Program(t, program), path)
 			}
 			if err != nil {
 				t.Fatal(err)

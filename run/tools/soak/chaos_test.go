@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,14 +85,13 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// programs are built once for all scenarios.
-var programs = sync.OnceValues(func() (cluster.Programs, error) {
-	dir, err := os.MkdirTemp("", "coldaisle-chaos-")
-	if err != nil {
-		return nil, err
+// programs is the folder of the programs, built once for all scenarios.
+var programs = sync.OnceValues(func() (string, error) {
+	var err error
+	if built, err = os.MkdirTemp("", "coldaisle-chaos-"); err != nil {
+		return "", err
 	}
-	built = dir
-	return cluster.Build(context.Background(), dir)
+	return built, cluster.Build(context.Background(), built)
 })
 
 var built string
@@ -249,13 +246,11 @@ func (env *environment) finish() error {
 	if err := env.quiesce(env.t.Context()); err != nil {
 		env.t.Fatal(err)
 	}
-	db, err := env.cluster.Database.Connect(env.t.Context())
-	if err != nil {
-		env.t.Fatal(err)
+	db := env.cluster.Database.Pool
+	if _, err := ledger.Incidents(env.t.Context(), db); err != nil {
+		env.t.Error(err)
 	}
-	defer func() { _ = db.Close(context.WithoutCancel(env.t.Context())) }()
-	_, err = ledger.Incidents(env.t.Context(), db)
-	return errors.Join(env.ledger.Close(env.t.Context(), db), err)
+	return env.ledger.Close(env.t.Context(), db)
 }
 
 // call calls the API as a signed-in user and returns the status.
@@ -276,16 +271,4 @@ func (env *environment) waitRecovered(path string) time.Duration {
 
 func exact(sum ledger.Totals) string {
 	return fmt.Sprintf("%d readings, %d alerts, exact", sum.Sent, sum.Alerted)
-}
-
-// TestScenarioNames checks that no two scenarios have the same name.
-func TestScenarioNames(t *testing.T) {
-	t.Parallel()
-	var names []string
-	for _, s := range scenarios() {
-		names = append(names, s.name)
-	}
-	if slices.Sort(names); len(slices.Compact(names)) != len(scenarios()) {
-		t.Errorf("two scenarios have one name: %v", names)
-	}
 }

@@ -22,14 +22,13 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/pgtest"
-	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // killsVariable is how often TestLocalSystem kills the local system;
@@ -68,7 +67,7 @@ func newLocalSystem(t *testing.T, program string) *localSystem {
 	dir := folder(t)
 	s := &localSystem{
 		t: t, program: program, data: filepath.Join(dir, "data"), temp: filepath.Join(dir, "temporary"),
-		api: pubsubtest.FreePort(t), gateway: pubsubtest.FreePort(t),
+		api: tooltest.FreePort(t), gateway: tooltest.FreePort(t),
 	}
 	if err := os.Mkdir(s.temp, 0o700); err != nil {
 		t.Fatal(err)
@@ -346,27 +345,13 @@ func settle(t *testing.T, local *localSystem, account *ledger.Ledger, load *send
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	for {
-		var h gateway.Health
-		if err := getJSON(ctx, s.GatewayURL+"/health", &h); err != nil {
-			t.Fatal(err)
-		}
-		if h.Outbox.Readings == 0 {
-			break
-		}
-		if !pause(ctx, 20*time.Millisecond) {
-			t.Fatalf("%d readings stay in the outbox", h.Outbox.Readings)
-		}
-	}
-	if err := s.Bridge.Drain(ctx); err != nil {
+	if err := waitOutboxEmpty(ctx, s.GatewayURL); err != nil {
 		t.Fatal(err)
 	}
-	db, err := s.Pool.Acquire(ctx)
-	if err != nil {
+	if err := s.Queue.Drain(ctx); err != nil {
 		t.Fatal(err)
 	}
-	defer db.Release()
-	if err := account.Close(ctx, db.Conn()); err != nil {
+	if err := account.Close(ctx, s.Pool); err != nil {
 		t.Error(err)
 	}
 	user := system.NewAPIUser(s.APIURL)
@@ -383,22 +368,6 @@ func settle(t *testing.T, local *localSystem, account *ledger.Ledger, load *send
 			t.Errorf("the API shows %d readings of %s, %d were answered", len(readings), node, accepted)
 		}
 	}
-}
-
-func getJSON(ctx context.Context, url string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("GET %s: %w", url, err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("GET %s: %w", url, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
-		return fmt.Errorf("GET %s: %w", url, err)
-	}
-	return nil
 }
 
 // localSystemLeavesNothing kills the program, starts it again and ends it in order.

@@ -21,27 +21,17 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) error {
-	s := soak{out: os.Stdout, clock: time.Now}
+	s := soak{out: os.Stdout, clock: time.Now, speed: 5, outage: 5 * time.Second, userCount: 10}
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.DurationVar(&s.duration, "duration", 10*time.Minute, "how long nodes send")
 	flags.IntVar(&s.nodes, "nodes", 2000, "simulated nodes, on two sites")
-	flags.Float64Var(&s.speed, "speed", 5, "simulated seconds per second; a node sends every 30 of them")
 	flags.DurationVar(&s.chaosEvery, "chaos-every", 20*time.Second, "time from one chaos event to the next; 0 for none")
-	flags.DurationVar(&s.outage, "outage", 5*time.Second, "how long a component hangs or is cut off")
-	flags.IntVar(&s.userCount, "users", 10, "users who poll the dashboard's endpoints")
 	flags.Uint64Var(&s.seed, "seed", 1, "of the simulated rooms and of the order of chaos events")
-	flags.StringVar(&s.dir, "dir", "", "folder for data and logs; empty for a temporary one, removed on success")
 	if err := flags.Parse(arguments); err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if s.dir != "" {
-		if err := os.MkdirAll(s.dir, 0o755); err != nil { //nolint:gosec // the database's account must pass
-			return fmt.Errorf("data folder: %w", err)
-		}
-		return s.run(ctx)
 	}
 	dir, err := os.MkdirTemp("", "coldaisle-soak-")
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/run/tools/soak/cluster"
 )
 
 // quiesce waits until every outbox is empty and every message is delivered, and then
@@ -18,11 +17,11 @@ func (s *soak) quiesce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, quiesceTimeout)
 	defer cancel()
 	for _, gateway := range s.cluster.Gateways {
-		if err := waitOutboxEmpty(ctx, gateway); err != nil {
+		if err := waitOutboxEmpty(ctx, gateway.URL()); err != nil {
 			return err
 		}
 	}
-	if err := s.cluster.PubSub.Drain(ctx); err != nil {
+	if err := s.cluster.PubSub.Queue.Drain(ctx); err != nil {
 		return err
 	}
 	if err := s.waitTraining(ctx); err != nil {
@@ -36,22 +35,14 @@ func (s *soak) quiesce(ctx context.Context) error {
 	if err := s.cluster.Redeliver(ctx); err != nil {
 		return err
 	}
-	return s.cluster.PubSub.Drain(ctx)
+	return s.cluster.PubSub.Queue.Drain(ctx)
 }
 
 // waitTraining waits for the end of a training run that verdicts may have started.
 func (s *soak) waitTraining(ctx context.Context) error {
-	if s.cluster.Functions["train"] == nil {
-		return nil
-	}
-	db, err := s.cluster.Database.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 	for {
 		var running bool
-		err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM model_training_runs WHERE status = 'running')`).Scan(&running)
+		err := s.cluster.Database.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM model_training_runs WHERE status = 'running')`).Scan(&running)
 		if err == nil && !running {
 			return nil
 		}
@@ -62,32 +53,31 @@ func (s *soak) waitTraining(ctx context.Context) error {
 }
 
 // waitOutboxEmpty waits until a gateway's uplink is up and its outbox is empty.
-func waitOutboxEmpty(ctx context.Context, p *cluster.Process) error {
+func waitOutboxEmpty(ctx context.Context, url string) error {
 	for {
-		h, err := health(ctx, p)
+		h, err := health(ctx, url)
 		if err == nil && h.Publishing.Up && h.Outbox.Readings == 0 {
 			return nil
 		}
 		if !pause(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("%s has %d readings in its outbox: %w", p.Name, h.Outbox.Readings, ctx.Err())
+			return fmt.Errorf("%s has %d readings in its outbox: %w", url, h.Outbox.Readings, ctx.Err())
 		}
 	}
 }
 
-// health asks a gateway for its health.
-func health(ctx context.Context, p *cluster.Process) (gateway.Health, error) {
-	var h gateway.Health
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+"/health", nil)
+// health returns a gateway's health.
+func health(ctx context.Context, url string) (h gateway.Health, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
-		return h, fmt.Errorf("health of %s: %w", p.Name, err)
+		return h, fmt.Errorf("health of %s: %w", url, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return h, fmt.Errorf("health of %s: %w", p.Name, err)
+		return h, fmt.Errorf("health of %s: %w", url, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if err := json.NewDecoder(response.Body).Decode(&h); err != nil {
-		return h, fmt.Errorf("health of %s: %w", p.Name, err)
+		return h, fmt.Errorf("health of %s: %w", url, err)
 	}
 	return h, nil
 }

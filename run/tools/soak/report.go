@@ -3,18 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/run/tools/soak/cluster"
@@ -23,11 +21,7 @@ import (
 // report compares the stores with the ledger and the users' calls, checks resource
 // usage, and prints the result. It returns an error for each difference.
 func (s *soak) report(ctx context.Context) error {
-	db, err := s.cluster.Database.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	db := s.cluster.Database.Pool
 	var errs []error
 	errs = append(errs, s.ledger.Close(ctx, db))
 	incidents, err := ledger.Incidents(ctx, db)
@@ -38,7 +32,7 @@ func (s *soak) report(ctx context.Context) error {
 	}
 	verdicts, err := s.users.compare(ctx, db)
 	errs = append(errs, err, s.resources.check(s.duration, s.nodes))
-	if _, trains := s.cluster.Functions["train"]; trains && s.duration >= minMemoryRun && !strings.Contains(verdicts, "completed") {
+	if s.duration >= minMemoryRun && !strings.Contains(verdicts, "completed") {
 		errs = append(errs, fmt.Errorf("no training run was completed: %s", verdicts))
 	}
 	unexplained := s.users.unexplained(s.chaos.overlaps)
@@ -46,14 +40,14 @@ func (s *soak) report(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("%s failed at %s, without a chaos event: %s", f.call, f.from.UTC().Format("15:04:05"), f.text))
 	}
 	goroutines, err := s.goroutines(ctx)
-	errs = append(errs, err, s.writeLedger())
+	errs = append(errs, err)
 
 	s.logf("done: %d chaos events: %s", s.chaos.count(), s.chaos)
 	out := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(out, "\nreadings\tsent %d\tanswered %d\tunanswered %d\tstored %d\tduplicated %d\tunexplained %d\n",
 		sum.Sent, sum.Answered, sum.Unanswered, sum.Stored, sum.Duplicated, sum.Unexplained)
 	_, _ = fmt.Fprintf(out, "alerts\tdue %d\tstored %d\n", sum.Due, sum.Alerted)
-	_, _ = fmt.Fprintf(out, "incidents\tstored %d, of these alerts\n", incidents)
+	_, _ = fmt.Fprintf(out, "incidents\tstored %d\n", incidents)
 	_, _ = fmt.Fprintf(out, "predictions\t%s\n", verdicts)
 	_, _ = fmt.Fprintf(out, "users\tcalls %d\tfailed during a chaos event %d\tfailed otherwise %d\n",
 		s.users.calls, len(s.users.failed)-len(unexplained), len(unexplained))
@@ -71,29 +65,6 @@ func (s *soak) report(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// writeLedger writes the totals of each node to ledger.csv.
-func (s *soak) writeLedger() error {
-	file, err := os.Create(filepath.Join(s.dir, "ledger.csv"))
-	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	}
-	lines := csv.NewWriter(file)
-	_ = lines.Write([]string{"node_id", "sent", "answered", "unanswered", "stored", "duplicated", "due", "alerted", "unexplained"}) // Error reports it below
-	for _, t := range append(s.ledger.Nodes(), s.ledger.Sum()) {
-		_ = lines.Write(csvRow(t))
-	}
-	lines.Flush()
-	return errors.Join(lines.Error(), file.Close())
-}
-
-func csvRow(t ledger.Totals) []string {
-	line := []string{t.Node}
-	for _, n := range []int{t.Sent, t.Answered, t.Unanswered, t.Stored, t.Duplicated, t.Due, t.Alerted, t.Unexplained} {
-		line = append(line, strconv.Itoa(n))
-	}
-	return line
-}
-
 // unexplained lists the failed calls that overlap with no chaos event.
 func (p *users) unexplained(explained func(from, to time.Time) bool) []failure {
 	p.mu.Lock()
@@ -108,7 +79,7 @@ func (p *users) unexplained(explained func(from, to time.Time) bool) []failure {
 }
 
 // compare compares the confirmed verdicts with the stored predictions.
-func (p *users) compare(ctx context.Context, db *pgx.Conn) (string, error) {
+func (p *users) compare(ctx context.Context, db *pgxpool.Pool) (string, error) {
 	rows, err := db.Query(ctx, `SELECT timestamp, coalesce(feedback, '') FROM prediction_feedback WHERE message_id = ''`)
 	if err != nil {
 		return "", fmt.Errorf("predictions: %w", err)
@@ -146,32 +117,12 @@ func (p *users) compare(ctx context.Context, db *pgx.Conn) (string, error) {
 	for at := range stored {
 		errs = append(errs, fmt.Errorf("unexpected stored prediction %s", at))
 	}
-	runs, err := trainingRuns(ctx, db)
+	var runs string // by status
+	err = db.QueryRow(ctx, `
+		SELECT coalesce(string_agg(status || ' ' || n, ', ' ORDER BY status), 'none')
+		FROM (SELECT status, count(*) AS n FROM model_training_runs GROUP BY status) AS s`).Scan(&runs)
 	return fmt.Sprintf("recorded %d, validated %d, stored without an answer %d; training runs: %s", recorded, validated, silent, runs),
 		errors.Join(append(errs, err)...)
-}
-
-// trainingRuns counts the training runs by status.
-func trainingRuns(ctx context.Context, db *pgx.Conn) (string, error) {
-	rows, err := db.Query(ctx, `SELECT status || ' ' || count(*) FROM model_training_runs GROUP BY status ORDER BY status`)
-	if err != nil {
-		return "", fmt.Errorf("training runs: %w", err)
-	}
-	counts, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return "", fmt.Errorf("training runs: %w", err)
-	}
-	if len(counts) == 0 {
-		return "none", nil
-	}
-	var text bytes.Buffer
-	for i, count := range counts {
-		if i > 0 {
-			_, _ = text.WriteString(", ")
-		}
-		_, _ = text.WriteString(count)
-	}
-	return text.String(), nil
 }
 
 // goroutineCounts are the goroutines of an instance that ran from the start, and of

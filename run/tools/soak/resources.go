@@ -51,27 +51,13 @@ func (r *resources) run(ctx context.Context) {
 				r.samples[p.Name] = append(r.samples[p.Name], s)
 			}
 		}
-		if n, err := r.connections(ctx); err == nil {
-			r.connectionCounts = append(r.connectionCounts, n)
+		var connections float64
+		err := r.cluster.Database.Pool.QueryRow(ctx, `
+			SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> $1`, cluster.PoolName).Scan(&connections)
+		if err == nil {
+			r.connectionCounts = append(r.connectionCounts, connections)
 		}
 	}
-}
-
-// connections counts the programs' database connections: all but our own.
-func (r *resources) connections(ctx context.Context) (float64, error) {
-	db, err := r.cluster.Database.Connect(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	var n float64
-	err = db.QueryRow(ctx, `
-		SELECT count(*) FROM pg_stat_activity
-		WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count connections: %w", err)
-	}
-	return n, nil
 }
 
 // readSample reads a process's resource usage from /proc.

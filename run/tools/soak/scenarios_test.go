@@ -17,7 +17,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/run/tools/soak/cluster"
@@ -26,6 +25,7 @@ import (
 	"coldaisle.dev/shared/proxytest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 const alertsPath = "/api/v1/alerts/active"
@@ -71,7 +71,7 @@ func mountSmall(t *testing.T, dir string, size int) {
 		t.Fatal(err)
 	}
 	if err := mount(dir, size); err != nil && os.Getenv("CI") == "" {
-		t.Skipf("no right to mount a small file system: %v", err)
+		tooltest.Skip(t, "no right to mount a small file system: %v", err)
 	} else if err != nil {
 		t.Fatalf("mount a small file system: %v", err)
 	}
@@ -106,7 +106,7 @@ func databaseFull(t scenarioTest) string {
 	free := fill(t.T, filepath.Join(dir, "postgres"))
 	before, stored := env.stats(), env.storedRows()
 	// Until it shows: a page or two may still be free.
-	env.until("messages are refused", func() bool { return env.cluster.PubSub.Bridge.Counts().Refused > 20 })
+	env.until("messages are refused", func() bool { return env.cluster.PubSub.Queue.Counts().Refused > 20 })
 	sleep(2 * time.Second)
 	if failed := env.stats().Failed - before.Failed; failed > 0 {
 		t.Errorf("%d posts of nodes failed while the database's disk was full", failed)
@@ -128,13 +128,8 @@ func databaseFull(t scenarioTest) string {
 func (env *environment) storedRows() int {
 	ctx, cancel := context.WithTimeout(env.t.Context(), time.Minute)
 	defer cancel()
-	db, err := env.cluster.Database.Connect(ctx)
-	if err != nil {
-		return -1
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 	rows := -1
-	_ = db.QueryRow(ctx, `SELECT count(*) FROM sensor_data.readings`).Scan(&rows)
+	_ = env.cluster.Database.Pool.QueryRow(ctx, `SELECT count(*) FROM sensor_data.readings`).Scan(&rows)
 	return rows
 }
 
@@ -147,7 +142,7 @@ func gatewayFull(t scenarioTest) string {
 	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Refuse)
 	dropped := func() (n int64) {
 		for _, g := range env.cluster.Gateways {
-			if h, err := health(t.Context(), g); err == nil {
+			if h, err := health(t.Context(), g.URL()); err == nil {
 				n += h.Outbox.Dropped
 			}
 		}
@@ -184,7 +179,7 @@ func pubSubGone(t scenarioTest) string {
 	env.until("both gateways keep readings and tell their nodes so", func() bool {
 		backlog = 0
 		for _, g := range env.cluster.Gateways {
-			h, err := health(t.Context(), g)
+			h, err := health(t.Context(), g.URL())
 			if err != nil || h.Publishing.Up || h.Outbox.Readings < 5 {
 				return false
 			}
@@ -234,7 +229,7 @@ func clockJump(t scenarioTest) string {
 			clock.by([]time.Duration{10 * time.Minute, 24 * time.Hour, 10 * time.Minute, 5 * time.Minute, 5*time.Minute + 300*time.Millisecond}[i%5])
 		}
 	})
-	report, err := ledger.Replay(t.Context(), s, &series, time.Now)
+	report, err := ledger.Replay(t.Context(), s, &series, time.Now, 25*time.Hour)
 	stop()
 	setting.Wait()
 	if err != nil {
@@ -246,7 +241,7 @@ func clockJump(t scenarioTest) string {
 	if set < 3 {
 		t.Errorf("the clock was set %d times only", set)
 	}
-	return fmt.Sprintf("set %d times; %d readings, %d alerts, exact", set, report.Sent.Accepted, report.Due)
+	return fmt.Sprintf("set %d times; %d readings, %d alerts, exact", set, report.Sent, report.Due)
 }
 
 // anyStored reports whether any reading is stored.
@@ -294,11 +289,11 @@ func twoGateways(t scenarioTest) string {
 	// multicast DNS.
 	var env *environment
 	var moved atomic.Int64
-	resolve := func(site int) nodesim.Resolve {
+	resolve := func(site int) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
 			for _, i := range []int{site, 1 - site} {
 				g := env.cluster.Gateways[i]
-				if _, err := health(ctx, g); err == nil {
+				if _, err := health(ctx, g.URL()); err == nil {
 					if i != site {
 						moved.Add(1)
 					}

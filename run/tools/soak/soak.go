@@ -19,7 +19,6 @@ import (
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/run/tools/soak/cluster"
-	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
 )
 
@@ -47,9 +46,9 @@ type soak struct {
 	seed               uint64
 	dir                string
 	out                io.Writer
-	programs           cluster.Programs // nil builds them
+	programs           string // folder of built ones; empty builds them
 	environ            map[string][]string
-	resolve            func(site int) nodesim.Resolve // how nodes find their gateway; nil for its address
+	resolve            func(site int) func(context.Context) (string, error) // how nodes find their gateway; nil for its address
 	clock              func() time.Time
 
 	cluster   *cluster.Cluster
@@ -117,15 +116,12 @@ func (s *soak) prepare(ctx context.Context) error {
 	s.chaos = newChaos(s.cluster, s.outage, s.seed, s.clock, s.logf)
 	var rooms [][]string
 	for site := range sites {
-		find, err := nodesim.FixedAddress(s.cluster.Gateways[site].URL())
+		var find func(context.Context) (string, error)
 		if s.resolve != nil {
 			find = s.resolve(site)
 		}
-		if err != nil {
-			return fmt.Errorf("site %d: %w", site+1, err)
-		}
 		nodes, err := nodesim.New(nodesim.Config{
-			Resolve: find, Nodes: s.nodes / sites, Speed: s.speed, Seed: s.seed + uint64(site),
+			Gateway: s.cluster.Gateways[site].URL(), Resolve: find, Nodes: s.nodes / sites, Speed: s.speed, Seed: s.seed + uint64(site),
 			Prefix: fmt.Sprintf("site%d", site+1), HotAfter: s.duration / 4, FailureEvery: 4 * time.Hour,
 			Clock: s.clock, Log: s.log, Transport: s.ledger.Transport(network(s.nodes)),
 		})
@@ -196,7 +192,7 @@ func (s *soak) settleLedger(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		open, err := s.settleOnce(ctx, s.clock().Add(-settleAfter))
+		open, err := s.ledger.Settle(ctx, s.cluster.Database.Pool, s.clock().Add(-settleAfter))
 		if err != nil {
 			continue // the database is down; the next time will do
 		}
@@ -204,15 +200,3 @@ func (s *soak) settleLedger(ctx context.Context) {
 		s.logf("%d readings sent, %d settled, %d late, %d alerts; %d chaos events", sum.Sent, sum.Answered+sum.Unanswered, open, sum.Alerted, s.chaos.count())
 	}
 }
-
-func (s *soak) settleOnce(ctx context.Context, before time.Time) (int, error) {
-	db, err := s.cluster.Database.Connect(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	return s.ledger.Settle(ctx, db, before)
-}
-
-// defaultThresholds are the thresholds of customers who have set none.
-func defaultThresholds() alert.Thresholds { return alert.Defaults() }

@@ -84,7 +84,7 @@ func (u *users) createRooms(ctx context.Context, rooms [][]string) error {
 
 func (u *users) register(ctx context.Context, number int) error {
 	c := &user{
-		APIUser: system.NewAPIUser(u.api), name: fmt.Sprintf("soakuser%d", number), thresholds: defaultThresholds(),
+		APIUser: system.NewAPIUser(u.api), name: fmt.Sprintf("soakuser%d", number), thresholds: alert.Defaults(),
 		credentials: system.Credentials{Email: fmt.Sprintf("soak%d@example.com", number), Password: "Aa1-" + rand.Text()},
 	}
 	var created struct {
@@ -113,7 +113,7 @@ func (u *users) thresholdsOf(node string) alert.Thresholds {
 	if c, ok := u.owner[node]; ok {
 		return c.thresholds
 	}
-	return defaultThresholds()
+	return alert.Defaults()
 }
 
 // The time between two requests of a user. The dashboard polls every 15 s; each of

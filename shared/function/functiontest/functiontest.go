@@ -12,13 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // patience bounds every wait.
@@ -53,23 +54,9 @@ type Process struct {
 // If it still runs when the test ends, it is killed.
 func Start(tb testing.TB, program string, environ ...string) *Process {
 	tb.Helper()
-	for {
-		if p := attempt(tb, program, environ); p != nil {
-			return p
-		}
-	}
-}
-
-// attempt starts a program on a port that was free a moment ago. It returns nil when
-// another program has taken the port meanwhile.
-func attempt(tb testing.TB, program string, environ []string) *Process {
-	tb.Helper()
-	address := freeAddress(tb)
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := &Process{URL: "http://" + net.JoinHostPort(host, port), tb: tb, output: &logtest.Buffer{}, exited: make(chan struct{})}
+	port := strconv.Itoa(tooltest.FreePort(tb))
+	address := net.JoinHostPort("127.0.0.1", port)
+	p := &Process{URL: "http://" + address, tb: tb, output: &logtest.Buffer{}, exited: make(chan struct{})}
 	p.command = exec.CommandContext(context.WithoutCancel(tb.Context()), program)
 	p.command.Env = append([]string{"PORT=" + port, "HOME=" + os.TempDir(), "PATH=" + os.Getenv("PATH")}, environ...) //nolint:forbidigo // the process needs the machine's
 	p.command.Stdout, p.command.Stderr = p.output, p.output
@@ -88,9 +75,6 @@ func attempt(tb testing.TB, program string, environ []string) *Process {
 		}
 		select {
 		case <-p.exited:
-			if strings.Contains(p.Output(), "address already in use") {
-				return nil
-			}
 			tb.Fatalf("%s ended at once: %v\n%s", program, p.err, p.output)
 		case <-time.After(time.Millisecond):
 		}
@@ -160,14 +144,4 @@ func Exits(tb testing.TB, program string, environ ...string) (int, string) {
 		tb.Fatal(err)
 	}
 	return command.ProcessState.ExitCode(), string(written)
-}
-
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

@@ -1,5 +1,5 @@
-// Package backend opens the backend of the readings that the config names: PostgreSQL, or
-// BigQuery with the recent readings in PostgreSQL.
+// Package backend opens the time-series table that the config names: PostgreSQL alone, or
+// PostgreSQL with BigQuery as its archive.
 package backend
 
 import (
@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
 )
@@ -25,7 +24,7 @@ const (
 type Config struct {
 	bqreadings.Config
 
-	// Readings names the backend: bigquery, or postgres for the metadata database.
+	// Readings names the backend: bigquery, or postgres for the metadata database alone.
 	Readings string `env:"READINGS" envDefault:"bigquery"`
 }
 
@@ -41,19 +40,18 @@ func (c Config) Validate() error {
 	}
 }
 
-// Open opens the backend: BigQuery in a project, beside the metadata database, or the metadata database, whose
-// pool stays the caller's to close. The returned function closes the store.
-func Open(ctx context.Context, project string, c Config, pool *pgxpool.Pool, clock func() time.Time, log *slog.Logger) (readings.Store, func() error, error) {
+// Open opens the table in the metadata database, whose pool stays the caller's to close,
+// and its archive in a project's BigQuery if there is one. The returned function closes
+// the archive.
+func Open(
+	ctx context.Context, project string, c Config, pool *pgxpool.Pool, clock func() time.Time, log *slog.Logger,
+) (*pgreadings.Store, func() error, error) {
 	if c.Readings == PostgreSQL {
-		return pgreadings.New(pool, clock), func() error { return nil }, nil
+		return pgreadings.New(pool, nil, clock), func() error { return nil }, nil
 	}
-	table, err := bqreadings.Open(ctx, project, c.Config, clock, log)
+	archive, err := bqreadings.Open(ctx, project, c.Config, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	hours := pgreadings.NewHours(pool, clock)
-	table.ReadHoursFrom(hours)
-	tiered := NewTiered(table, pgreadings.NewRecent(pool, clock))
-	tiered.refresh = func(ctx context.Context) error { return hours.Refresh(ctx, table) }
-	return tiered, table.Close, nil
+	return pgreadings.New(pool, archive, clock), archive.Close, nil
 }

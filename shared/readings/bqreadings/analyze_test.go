@@ -34,7 +34,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	columnKinds := map[bigquery.FieldType]kind{
 		bigquery.StringFieldType: text, bigquery.FloatFieldType: number, bigquery.IntegerFieldType: whole, bigquery.TimestampFieldType: instant,
 	}
-	for name, columns := range map[string]bigquery.Schema{"table": schema(), "table_hourly": hourlySchema(), "table_hourly_runs": runsSchema()} {
+	for name, columns := range map[string]bigquery.Schema{"table": schema()} {
 		table := got(googlesql.NewSimpleTable("project.dataset."+name, 0))(t)
 		for _, column := range columns {
 			check(t, table.AddColumn2(got(googlesql.NewSimpleColumn(name, column.Name, columnKinds[column.Type], false, true))(t), false))
@@ -43,21 +43,11 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	}
 
 	kinds := map[string]kind{
-		"node": text, "ids": texts, "width": whole, "limit": whole, "fold": whole, "starts": wholes, "leads": wholes,
-		"channels": wholes, "froms": wholes, "untils": wholes,
-		"start": instant, "first": instant, "end": instant, "from": instant, "until": instant,
-	}
-	summary := []string{
-		"avg_temperature", "min_temperature", "max_temperature", "avg_humidity", "min_humidity", "max_humidity", "readings",
+		"node": text, "ids": texts, "channels": wholes, "froms": wholes, "untils": wholes, "start": instant, "end": instant,
 	}
 	columns := map[string][]string{
-		"latest":          {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
-		"range":           {"customer_id", "message_id", "timestamp", "temperature", "humidity"},
-		"ranges":          {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
-		"summary buckets": append([]string{"part"}, summary...),
-		"summary stats":   append([]string{"part"}, summary...),
-		"hours":           append([]string{"hour"}, summary...),
-		"complete":        {"until"},
+		"range":  {"customer_id", "message_id", "timestamp", "temperature", "humidity"},
+		"ranges": {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
 	}
 	for name, used := range parameters() {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package bqreadings_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,25 +15,24 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 )
 
 func config(server *bqtest.AppendServer) bqreadings.Config {
 	return bqreadings.Config{
-		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Page: 1 << 30, Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
-		Linger: 2 * time.Millisecond, AppendTimeout: 20 * time.Second, // the most that there is
-		Emulator: "127.0.0.1:1", StorageEmulator: server.Address(), // no queries here
+		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
+		AppendTimeout: 20 * time.Second,                                 // the most that there is
+		Emulator:      "127.0.0.1:1", StorageEmulator: server.Address(), // no queries here
 	}
 }
 
 func open(tb testing.TB, config bqreadings.Config) *bqreadings.Store {
 	tb.Helper()
-	s, err := bqreadings.Open(context.WithoutCancel(tb.Context()), "test", config, time.Now, logging.New(tb.Output(), slog.LevelError, ""))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := must.Get(bqreadings.Open(context.WithoutCancel(tb.Context()), "test", config, logging.New(tb.Output(), slog.LevelError, "")))(tb)
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Error(err)
@@ -118,9 +118,7 @@ func TestAppendManyRowsOfOneCaller(t *testing.T) {
 	for i := range rows {
 		rows[i] = numbered(i)
 	}
-	if err := s.Append(t.Context(), rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Append(t.Context(), rows))
 	if diff := cmp.Diff(rows, server.Rows()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -134,13 +132,9 @@ func TestAppendOutlivesTheRequestThatOpened(t *testing.T) {
 	server := bqtest.NewAppendServer(t)
 	s := open(t, config(server))
 	first, cancel := context.WithCancel(t.Context())
-	if err := s.Append(first, []reading.Reading{numbered(0)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Append(first, []reading.Reading{numbered(0)}))
 	cancel()
-	if err := s.Append(t.Context(), []reading.Reading{numbered(1)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Append(t.Context(), []reading.Reading{numbered(1)}))
 	if _, streams := server.Counts(); streams != 1 {
 		t.Errorf("%d streams: the connection belonged to the first request", streams)
 	}
@@ -172,28 +166,15 @@ func TestAppendRefusesOnlyTheRowsThatBigQueryRefuses(t *testing.T) {
 		}
 		return bqtest.Failure{RowErrors: refused}
 	}
-	c := config(server)
-	c.Linger = 50 * time.Millisecond // all callers in one append
-	s := open(t, c)
-	errs := make([]error, 20)
-	var calling sync.WaitGroup
-	for i := range errs {
-		calling.Go(func() { errs[i] = s.Append(t.Context(), []reading.Reading{numbered(i)}) })
+	var rows []reading.Reading
+	for i := range 20 {
+		rows = append(rows, numbered(i))
 	}
-	calling.Wait()
-	for i, err := range errs {
-		if i == 7 {
-			if err == nil || !strings.Contains(err.Error(), "unlucky") {
-				t.Errorf("refused row: %v", err)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("row %d: %v", i, err)
-		}
+	if err := open(t, config(server)).Append(t.Context(), rows); !errors.Is(err, readings.ErrRowRefused) || !strings.Contains(err.Error(), "unlucky") {
+		t.Errorf("refused row: %v", err)
 	}
-	if got := len(server.Rows()); got != len(errs)-1 {
-		t.Errorf("%d rows stored, want %d", got, len(errs)-1)
+	if diff := cmp.Diff(slices.Delete(rows, 7, 8), server.Rows()); diff != "" {
+		t.Errorf("stored (-want +got):\n%s", diff)
 	}
 }
 
@@ -239,9 +220,7 @@ func TestAppendReplacesAConnectionThatIsSilent(t *testing.T) {
 	c := config(server)
 	c.AppendTimeout = 2 * time.Second
 	s := open(t, c)
-	if err := s.Append(t.Context(), []reading.Reading{numbered(0)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Append(t.Context(), []reading.Reading{numbered(0)}))
 	if _, streams := server.Counts(); streams < 2 {
 		t.Errorf("%d streams, want a second one", streams)
 	}
@@ -250,12 +229,7 @@ func TestAppendReplacesAConnectionThatIsSilent(t *testing.T) {
 func TestCloseSendsWhatIsGathered(t *testing.T) {
 	t.Parallel()
 	server := bqtest.NewAppendServer(t)
-	c := config(server)
-	c.Linger = time.Second
-	s, err := bqreadings.Open(t.Context(), "test", c, time.Now, logging.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(bqreadings.Open(t.Context(), "test", config(server), logging.Discard()))(t)
 	answered := make(chan error, 1)
 	appended := make(chan struct{})
 	go func() {
@@ -263,9 +237,7 @@ func TestCloseSendsWhatIsGathered(t *testing.T) {
 		answered <- s.Append(t.Context(), []reading.Reading{numbered(0)})
 	}()
 	<-appended
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	// Either the row came before the end and is stored, or after and was refused.
 	stored := len(server.Rows()) == 1
 	if err := <-answered; (err == nil) != stored {

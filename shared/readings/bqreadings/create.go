@@ -32,53 +32,21 @@ func schema() bigquery.Schema {
 	return columns
 }
 
-// hourlySchema returns the columns of the hourly aggregates. The open channel is 0.
-func hourlySchema() bigquery.Schema {
-	columns := bigquery.Schema{
-		{Name: "node_id", Type: bigquery.StringFieldType, Required: true},
-		{Name: "customer_id", Type: bigquery.IntegerFieldType, Required: true},
-		{Name: "hour", Type: bigquery.TimestampFieldType, Required: true},
-		{Name: "readings", Type: bigquery.IntegerFieldType, Required: true},
-	}
-	for _, value := range []string{"avg_temperature", "min_temperature", "max_temperature", "avg_humidity", "min_humidity", "max_humidity"} {
-		columns = append(columns, &bigquery.FieldSchema{Name: value, Type: bigquery.FloatFieldType, Required: true})
-	}
-	return columns
-}
-
-// runsSchema returns the columns of the runs that aggregate.
-func runsSchema() bigquery.Schema {
-	return bigquery.Schema{
-		{Name: "started", Type: bigquery.TimestampFieldType, Required: true},
-		{Name: "complete_until", Type: bigquery.TimestampFieldType, Required: true},
-		{Name: "days", Type: bigquery.StringFieldType}, // came later
-	}
-}
-
-// Create makes the dataset and the tables where they are missing, as terraform makes
+// Create makes the dataset and the table where they are missing, as terraform makes
 // them. It is for emulators, which begin empty.
 func (s *Store) Create(ctx context.Context) error {
 	dataset := s.client.Dataset(s.config.Dataset)
 	if err := dataset.Create(ctx, &bigquery.DatasetMetadata{}); err != nil && !exists(err) {
 		return fmt.Errorf("create dataset %s: %w", s.config.Dataset, err)
 	}
-	for table, metadata := range map[string]*bigquery.TableMetadata{
-		s.config.Table: {
-			Schema:                 schema(),
-			TimePartitioning:       &bigquery.TimePartitioning{Type: bigquery.DayPartitioningType, Field: "timestamp"},
-			RequirePartitionFilter: true,
-			Clustering:             &bigquery.Clustering{Fields: []string{"node_id", "message_id"}},
-		},
-		s.config.Table + hourlySuffix: {
-			Schema:           hourlySchema(),
-			TimePartitioning: &bigquery.TimePartitioning{Type: bigquery.MonthPartitioningType, Field: "hour"},
-			Clustering:       &bigquery.Clustering{Fields: []string{"node_id"}},
-		},
-		s.config.Table + runsSuffix: {Schema: runsSchema()},
-	} {
-		if err := dataset.Table(table).Create(ctx, metadata); err != nil && !exists(err) {
-			return fmt.Errorf("create table %s: %w", table, err)
-		}
+	err := dataset.Table(s.config.Table).Create(ctx, &bigquery.TableMetadata{
+		Schema:                 schema(),
+		TimePartitioning:       &bigquery.TimePartitioning{Type: bigquery.DayPartitioningType, Field: "timestamp"},
+		RequirePartitionFilter: true,
+		Clustering:             &bigquery.Clustering{Fields: []string{"node_id", "message_id"}},
+	})
+	if err != nil && !exists(err) {
+		return fmt.Errorf("create table %s: %w", s.config.Table, err)
 	}
 	return nil
 }

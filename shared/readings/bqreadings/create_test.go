@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/readings/bqreadings"
-	"coldaisle.dev/shared/readings/readingstest"
 )
 
 // TestCreate makes the table at a server that answers as BigQuery documents for
@@ -42,17 +42,12 @@ func TestCreate(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(resource)
 	}))
 	t.Cleanup(server.Close)
-	c := bqreadings.Config{Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Page: 1 << 30, Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30}, AppendTimeout: time.Second, Emulator: server.URL}
-	s, err := bqreadings.Open(t.Context(), "project", c, readingstest.Now, logging.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := bqreadings.Config{Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30}, AppendTimeout: time.Second, Emulator: server.URL}
+	s := must.Get(bqreadings.Open(t.Context(), "project", c, logging.Discard()))(t)
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Create(t.Context()))
 	tables := "POST /bigquery/v2/projects/project/datasets/sensor_data/tables"
-	calls := []string{"POST /bigquery/v2/projects/project/datasets", tables, tables, tables}
+	calls := []string{"POST /bigquery/v2/projects/project/datasets", tables}
 	if diff := cmp.Diff(calls, made); diff != "" {
 		t.Errorf("calls (-want +got)\n%s", diff)
 	}

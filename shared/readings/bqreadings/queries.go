@@ -11,31 +11,12 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// tables are the quoted paths that stand for placeholders in statements: names of
-// tables cannot be parameters. They are made of checked identifiers only.
-type tables struct{ readings, hourly, runs string }
-
-func newTables(project string, c Config) tables {
-	quoted := func(table string) string { return "`" + project + "." + c.Dataset + "." + table + "`" }
-	return tables{readings: quoted(c.Table), hourly: quoted(c.Table + hourlySuffix), runs: quoted(c.Table + runsSuffix)}
-}
-
-// The tables of the hourly aggregates and of the runs that made them are called after
-// the table of readings.
-const (
-	hourlySuffix = "_hourly"
-	runsSuffix   = "_hourly_runs"
-)
-
-// statement returns a query's text, with other texts for further placeholders.
-func (t tables) statement(name string, texts map[string]string) (string, error) {
+// statement returns a query's text, with the table and the days to scan, neither of which
+// can be a parameter.
+func (s *Store) statement(name, days string) (string, error) {
 	text, err := statements.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		return "", fmt.Errorf("statement %s: %w", name, err)
 	}
-	pairs := []string{"{{readings}}", t.readings, "{{hourly}}", t.hourly, "{{runs}}", t.runs}
-	for placeholder, text := range texts {
-		pairs = append(pairs, "{{"+placeholder+"}}", text)
-	}
-	return strings.NewReplacer(pairs...).Replace(string(text)), nil
+	return strings.NewReplacer("{{readings}}", s.table, "{{days}}", days).Replace(string(text)), nil
 }

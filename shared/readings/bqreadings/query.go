@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/bigquery"
@@ -22,12 +23,12 @@ type question struct {
 	statement  string
 	purpose    readings.Purpose
 	parameters []bigquery.QueryParameter
-	texts      map[string]string // what stands for placeholders besides the tables
+	days       string // the partitions to scan, for {{days}}
 }
 
 // query prepares a question.
 func (s *Store) query(asked question) (*bigquery.Query, error) {
-	text, err := s.tables.statement(asked.statement, asked.texts)
+	text, err := s.statement(asked.statement, asked.days)
 	if err != nil {
 		return nil, err
 	}
@@ -105,87 +106,86 @@ func (r readingRow) reading() reading.Reading {
 	}
 }
 
-// spans are what is visible of nodes, an item for each span, as parameters: times
-// in microseconds since 1970.
+// spans are the visible parts of a range, an item for each span of each node: times in
+// microseconds since 1970.
 type spans struct {
 	ids                     []string
 	channels, froms, untils []int64
 }
 
-func spansOf(nodes ...readings.NodeRef) (s spans) {
+// cut returns the visible parts of a range.
+func cut(nodes []readings.NodeRef, start, end time.Time) (s spans) {
 	for _, node := range nodes {
 		for _, span := range node.Visible {
-			until := int64(math.MaxInt64)
-			if !span.Until.IsZero() {
-				until = microsecond(span.Until)
+			from, until := microsecond(start), microsecond(end)
+			if !span.From.IsZero() {
+				from = max(from, microsecond(span.From))
 			}
-			s.ids, s.channels = append(s.ids, node.ID), append(s.channels, int64(span.Channel))
-			s.froms, s.untils = append(s.froms, microsecond(span.From)), append(s.untils, until)
+			if !span.Until.IsZero() {
+				until = min(until, microsecond(span.Until))
+			}
+			if from < until {
+				s.ids, s.channels = append(s.ids, node.ID), append(s.channels, int64(span.Channel))
+				s.froms, s.untils = append(s.froms, from), append(s.untils, until)
+			}
 		}
 	}
 	return s
 }
 
-// with returns the parameters of spans and others.
-func (s spans) with(others ...bigquery.QueryParameter) []bigquery.QueryParameter {
-	return append(others, parameter("channels", s.channels), parameter("froms", s.froms), parameter("untils", s.untils))
-}
-
-// visibleFrom is the begin of what is visible of a node from a time on; false when
-// nothing before end is.
-func visibleFrom(node readings.NodeRef, start, end time.Time) (time.Time, bool) {
-	from := end
-	for _, span := range node.Visible {
-		begin := start
-		if span.From.After(begin) {
-			begin = span.From
-		}
-		if begin.Before(from) && (span.Until.IsZero() || begin.Before(span.Until)) {
-			from = begin
+// days are the days of all spans, as a list in SQL: constants, so that other partitions
+// are not scanned.
+func (s spans) days() string {
+	const day = 24 * time.Hour
+	all := map[string]bool{}
+	for i, from := range s.froms {
+		until := time.UnixMicro(s.untils[i])
+		for at := time.UnixMicro(from).UTC().Truncate(day); at.Before(until); at = at.Add(day) {
+			all[at.Format("'"+time.DateOnly+"'")] = true
 		}
 	}
-	return from, from.Before(end)
+	return strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 }
 
-// Range yields a node's readings with start ≤ time < end, oldest first, each
-// once. An error is the last thing it yields.
-func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
-	return readings.Fold(func(yield func(reading.Reading, error) bool) {
-		from, ok := visibleFrom(node, start, end)
-		if !ok {
-			return
-		}
-		found := rows[readingRow](ctx, s, question{statement: "range", purpose: readings.Export, parameters: spansOf(node).with(
-			parameter("node", node.ID), parameter("start", from.Add(-readings.FoldWithin)), parameter("end", end))})
-		for row, err := range found {
-			row.NodeID = node.ID
-			if !yield(row.reading(), err) || err != nil {
-				return
-			}
-		}
-	}, start)
+// Range implements [readings.Archive].
+func (s *Store) Range(ctx context.Context, purpose readings.Purpose, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return s.fold(ctx, question{statement: "range", purpose: purpose, parameters: []bigquery.QueryParameter{parameter("node", node.ID)}},
+		[]readings.NodeRef{node}, start, end)
 }
 
-// Ranges yields the readings of many nodes by one query, node after node and channel
-// after channel, each oldest first and once. An error is the last thing it yields.
+// Ranges implements [readings.Archive].
 func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return s.ranges(ctx, readings.Export, nodes, start, end)
 }
 
+// Sample implements [readings.Sampler].
+func (s *Store) Sample(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
+	return readings.AtMost(s.ranges(ctx, readings.Training, readings.Stretches(nodes, start, end, rows), start, end), rows/max(1, len(nodes)))
+}
+
 func (s *Store) ranges(ctx context.Context, purpose readings.Purpose, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return s.fold(ctx, question{statement: "ranges", purpose: purpose}, nodes, start, end)
+}
+
+// fold asks for the visible readings of nodes and folds their copies, for which it reads
+// from [readings.FoldWithin] before start on.
+func (s *Store) fold(ctx context.Context, asked question, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return readings.Fold(func(yield func(reading.Reading, error) bool) {
-		var pieces []piece
-		for _, node := range nodes {
-			raw, _ := split(node.Visible, start, end, time.Time{}, nil)
-			pieces = append(pieces, raw...)
-		}
-		if len(pieces) == 0 {
+		visible := cut(nodes, start.Add(-readings.FoldWithin), end)
+		if len(visible.ids) == 0 {
 			return
 		}
-		from := slices.MinFunc(pieces, func(a, b piece) int { return a.lead.Compare(b.lead) }).lead
-		visible := spansOf(nodes...)
-		for row, err := range rows[readingRow](ctx, s, question{statement: "ranges", purpose: purpose, texts: map[string]string{"days": days(pieces)}, parameters: visible.with(
-			parameter("ids", visible.ids), parameter("start", from), parameter("end", end))}) {
+		asked.parameters = append(asked.parameters,
+			parameter("start", time.UnixMicro(slices.Min(visible.froms)).UTC()), parameter("end", time.UnixMicro(slices.Max(visible.untils)).UTC()),
+			parameter("channels", visible.channels), parameter("froms", visible.froms), parameter("untils", visible.untils))
+		if asked.statement == "ranges" {
+			asked.days = visible.days()
+			asked.parameters = append(asked.parameters, parameter("ids", visible.ids))
+		}
+		for row, err := range rows[readingRow](ctx, s, asked) {
+			if row.NodeID == "" {
+				row.NodeID = nodes[0].ID
+			}
 			if !yield(row.reading(), err) || err != nil {
 				return
 			}

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
-	"coldaisle.dev/shared/readings/readingstest"
 )
 
 // batch makes readings of so many nodes, all of one instant.
@@ -28,10 +28,10 @@ func batch(nodes int, message string, when time.Time) []reading.Reading {
 // the same rows must not each wait for a row of the other's.
 func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 	t.Parallel()
-	store := pgreadings.New(pgtest.New(t), readingstest.Now)
+	store := pgreadings.New(pgtest.New(t), nil, present)
 	const rounds, nodes = 20, 500
 	for round := range rounds {
-		rows := batch(nodes, fmt.Sprint("m", round), readingstest.Now().Add(time.Duration(round)*time.Second))
+		rows := batch(nodes, fmt.Sprint("m", round), present().Add(time.Duration(round)*time.Second))
 		reversed := slices.Clone(rows)
 		slices.Reverse(reversed)
 		var group sync.WaitGroup
@@ -44,7 +44,7 @@ func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 		}
 		group.Wait()
 	}
-	stats, err := store.Stats(t.Context(), readings.NodeRef{ID: "node-0499", Visible: []reading.Span{{}}}, readingstest.Now().Add(time.Hour), []time.Time{readingstest.Now()})
+	stats, err := store.Stats(t.Context(), readings.NodeRef{ID: "node-0499", Visible: []reading.Span{{}}}, present().Add(time.Hour), []time.Time{present()})
 	if err != nil || stats[0].Count != rounds {
 		t.Errorf("%+v, %v, want %d readings", stats, err, rounds)
 	}
@@ -55,36 +55,25 @@ func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 func TestNewDayWaitsForNoReader(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	store := pgreadings.New(pool, readingstest.Now)
-	if err := store.Append(t.Context(), batch(1, "a", readingstest.Now())); err != nil {
-		t.Fatal(err)
-	}
-	dump, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := pgreadings.New(pool, nil, present)
+	must.Do(t, store.Append(t.Context(), batch(1, "a", present())))
+	dump := must.Get(pool.Begin(t.Context()))(t)
 	defer func() { _ = dump.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := dump.Exec(t.Context(), `SELECT count(*) FROM sensor_data.readings`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(dump.Exec(t.Context(), `SELECT count(*) FROM sensor_data.readings`))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := store.Append(ctx, batch(1, "b", readingstest.Now().AddDate(0, 0, 1))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Append(ctx, batch(1, "b", present().AddDate(0, 0, 1))))
 }
 
 func TestAppendTakesTheFirstAndTheLastDay(t *testing.T) {
 	t.Parallel()
-	store := pgreadings.New(pgtest.New(t), readingstest.Now)
+	store := pgreadings.New(pgtest.New(t), nil, present)
 	days := []time.Time{
 		time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), // what reading.Validate allows
 		time.Date(2099, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
 	}
 	for _, when := range days {
-		if err := store.Append(t.Context(), batch(1, "m", when)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.Append(t.Context(), batch(1, "m", when)))
 	}
 	var found []time.Time
 	for r, err := range store.Range(t.Context(), readings.NodeRef{ID: "node-0000", Visible: []reading.Span{{}}}, days[0], days[1].Add(time.Microsecond)) {
@@ -104,9 +93,9 @@ func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{1, 100, 1000} {
 		for _, writers := range []int{1, 8} {
 			b.Run(fmt.Sprintf("%d rows, %d writers", size, writers), func(b *testing.B) {
-				store := pgreadings.New(pgtest.New(b), readingstest.Now)
+				store := pgreadings.New(pgtest.New(b), nil, present)
 				var mu sync.Mutex
-				next := readingstest.Now()
+				next := present()
 				instant := func() time.Time {
 					mu.Lock()
 					defer mu.Unlock()

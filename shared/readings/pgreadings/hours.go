@@ -4,138 +4,250 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 )
 
-// copiedDays are the days before today whose hourly aggregates are copied: those of the
-// longest statistics, and what these begin in.
-const copiedDays = 31
+const (
+	day = 24 * time.Hour
+	// rawDays is how many days readings are read raw; older ones by the hour.
+	rawDays = 8
+	// markAfter is the age from which a reading that arrives marks its hour, which may
+	// be aggregated already or at this moment. An hour is aggregated at the age of
+	// rawDays, so nothing that was appended within a day of its start is missed.
+	markAfter = (rawDays - 1) * day
+	// dropAfter is how long raw readings stay once they are aggregated, for queries
+	// that began before.
+	dropAfter = day
+	// settleTime is how long a mark waits, so that one query of the archive reads what
+	// comes late together.
+	settleTime = time.Hour
+	// maxMarks bounds the marked hours of one query, at 120 readings each.
+	maxMarks = 1000
+)
 
-// Hours is a copy of the hourly aggregates of the last month, which BigQuery bills by the
-// block.
-type Hours struct {
-	pool  *pgxpool.Pool
-	clock func() time.Time
-}
-
-// NewHours returns the copy.
-func NewHours(pool *pgxpool.Pool, clock func() time.Time) *Hours {
-	return &Hours{pool: pool, clock: clock}
-}
-
-// Range returns what is copied; the zero times when nothing is.
-func (h *Hours) Range(ctx context.Context) (from, until time.Time, err error) {
-	var first, last *time.Time
-	if err := h.pool.QueryRow(ctx, `SELECT first, until FROM recent_hours_run`).Scan(&first, &last); err != nil {
-		return time.Time{}, time.Time{}, fmt.Errorf("copied hours: %w", err)
+// markHours notes the hours that readings which came late may change: their own, and the
+// one after, where they may have copies.
+func (s *Store) markHours(ctx context.Context, late []reading.Reading) error {
+	if len(late) == 0 {
+		return nil
 	}
-	if first == nil || last == nil {
-		return time.Time{}, time.Time{}, nil
+	nodes, channels, times := make([]string, len(late)), make([]int64, len(late)), make([]time.Time, len(late))
+	for i, r := range late {
+		nodes[i], channels[i], times[i] = r.NodeID, int64(r.Channel), r.Time
 	}
-	return first.UTC(), last.UTC(), nil
-}
-
-// Hours returns a node's hours in spans, which are whole hours.
-func (h *Hours) Hours(ctx context.Context, node string, in []reading.Span) ([]readings.Bucket, error) {
-	rows, err := h.pool.Query(ctx, `
-		SELECT h.hour AS start, h.avg_temperature, h.min_temperature, h.max_temperature, h.avg_humidity, h.min_humidity, h.max_humidity, h.count
-		FROM `+visibleSpans+`
-		JOIN recent_hours h ON h.node_id = v.node_id AND h.customer_id = v.channel AND h.hour >= v.from_time AND h.hour < v.until_time`,
-		spansOf(readings.NodeRef{ID: node, Visible: in}).args(pgx.StrictNamedArgs{}))
+	_, err := s.pool.Exec(ctx, `
+		INSERT INTO sensor_data.marked_hours (node_id, customer_id, hour, marked_at)
+		SELECT DISTINCT node_id, customer_id, date_trunc('hour', timestamp + part, 'UTC'), @now::timestamptz
+		FROM unnest(@nodes::text[], @channels::bigint[], @times::timestamptz[]) AS r (node_id, customer_id, timestamp)
+		CROSS JOIN (VALUES (interval '0'), (@fold::interval)) AS p (part)
+		ORDER BY 1, 2, 3
+		ON CONFLICT (node_id, customer_id, hour) DO UPDATE SET marked_at = EXCLUDED.marked_at`,
+		pgx.StrictNamedArgs{"nodes": nodes, "channels": channels, "times": times, "fold": readings.FoldWithin, "now": s.clock()})
 	if err != nil {
-		return nil, fmt.Errorf("hours of %s: %w", node, err)
+		return fmt.Errorf("mark the hours of %d readings: %w", len(late), err)
 	}
-	hours, err := pgx.CollectRows(rows, pgx.RowToStructByName[readings.Bucket])
-	if err != nil {
-		return nil, fmt.Errorf("hours of %s: %w", node, err)
-	}
-	return hours, nil
+	return nil
 }
 
-// HourSource has the hourly aggregates.
-type HourSource interface {
-	Aggregated(ctx context.Context, since time.Time) (readings.Aggregated, error)
-	HoursOf(ctx context.Context, days []time.Time) iter.Seq2[readings.Hour, error]
+// Maintain aggregates the hours that have left the raw days, aggregates marked hours
+// anew, and drops raw readings that are no longer read. It is called each minute, by any
+// number of instances; one of them does the work.
+func (s *Store) Maintain(ctx context.Context) error {
+	for {
+		more, err := s.aggregateNext(ctx)
+		if err != nil {
+			return fmt.Errorf("aggregate an hour: %w", err)
+		}
+		if !more {
+			break
+		}
+	}
+	if err := s.aggregateMarked(ctx); err != nil {
+		return fmt.Errorf("aggregate marked hours: %w", err)
+	}
+	if s.archive == nil {
+		return nil
+	}
+	if _, err := s.pool.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
+		pgx.StrictNamedArgs{"after": dropAfter}); err != nil {
+		return fmt.Errorf("drop raw readings: %w", err)
+	}
+	return nil
 }
 
-// Refresh copies the days that were aggregated since it was called before, in one
-// transaction. Of several processes one does so; the others return at once.
-func (h *Hours) Refresh(ctx context.Context, from HourSource) error {
-	err := pgx.BeginFunc(ctx, h.pool, func(tx pgx.Tx) error {
-		var started, first *time.Time
-		err := tx.QueryRow(ctx, `SELECT started, first FROM recent_hours_run FOR UPDATE SKIP LOCKED`).Scan(&started, &first)
-		if errors.Is(err, pgx.ErrNoRows) {
+// aggregateNext aggregates the first hour that has left the raw days and is not
+// aggregated yet. It reports false when there is none, or when another instance is at it.
+func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
+	end := s.rawFrom().UTC().Truncate(time.Hour)
+	err = s.locked(ctx, func(tx pgx.Tx, until time.Time) error {
+		switch {
+		case until.IsZero(): // a new database; readings of earlier hours have marked them
+			return setUntil(ctx, tx, end)
+		case s.archive == nil && until.After(end): // the clock was ahead, and the raw readings are all here
+			if _, err := tx.Exec(ctx, `DELETE FROM sensor_data.hours WHERE hour >= @end`, pgx.StrictNamedArgs{"end": end}); err != nil {
+				return fmt.Errorf("set back to %s: %w", end.Format(time.RFC3339), err)
+			}
+			return setUntil(ctx, tx, end)
+		case !until.Before(end):
 			return nil
 		}
+		done = true
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO sensor_data.hours (
+			    node_id, customer_id, hour, count, sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
+			SELECT node_id, customer_id, @hour::timestamptz, count(*), sum(temperature), min(temperature), max(temperature),
+			       sum(humidity), min(humidity), max(humidity)
+			FROM (
+			    SELECT node_id, customer_id, timestamp, temperature, humidity, timestamp - lag(timestamp) OVER (
+			               PARTITION BY node_id, customer_id, message_id, temperature, humidity ORDER BY timestamp) < @fold::interval AS is_copy
+			    FROM sensor_data.readings
+			    WHERE timestamp >= @hour::timestamptz - @fold::interval AND timestamp < @hour::timestamptz + interval '1 hour'
+			) AS r
+			WHERE is_copy IS NOT TRUE AND timestamp >= @hour
+			GROUP BY node_id, customer_id`,
+			pgx.StrictNamedArgs{"hour": until, "fold": readings.FoldWithin}); err != nil {
+			return fmt.Errorf("%s: %w", until.Format(time.RFC3339), err)
+		}
+		return setUntil(ctx, tx, until.Add(time.Hour))
+	})
+	return done, err
+}
+
+// locked runs a function that advances the hours. It returns at once when another
+// instance does.
+func (s *Store) locked(ctx context.Context, run func(tx pgx.Tx, until time.Time) error) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var until *time.Time
+		err := tx.QueryRow(ctx, `SELECT until FROM sensor_data.hours_until FOR UPDATE SKIP LOCKED`).Scan(&until)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil
+		case err != nil:
+			return fmt.Errorf("lock: %w", err)
+		case until == nil:
+			return run(tx, time.Time{})
+		}
+		return run(tx, until.UTC())
+	})
+	if err != nil {
+		return fmt.Errorf("hours: %w", err)
+	}
+	return nil
+}
+
+func setUntil(ctx context.Context, tx pgx.Tx, until time.Time) error {
+	if _, err := tx.Exec(ctx, `UPDATE sensor_data.hours_until SET until = @until`, pgx.StrictNamedArgs{"until": until}); err != nil {
+		return fmt.Errorf("advance to %s: %w", until.Format(time.RFC3339), err)
+	}
+	return nil
+}
+
+// markedHour is an hour whose readings came late, and when the newest of them did.
+type markedHour struct {
+	NodeID     string
+	CustomerID reading.Channel
+	Hour       time.Time
+	MarkedAt   time.Time
+}
+
+// aggregateMarked aggregates marked hours anew, from all of their readings. Those that
+// have not left the raw days keep their marks.
+func (s *Store) aggregateMarked(ctx context.Context) error {
+	settled := s.clock()
+	if s.archive != nil {
+		settled = settled.Add(-settleTime)
+	}
+	return s.locked(ctx, func(tx pgx.Tx, until time.Time) error {
+		rows, err := tx.Query(ctx, `
+			SELECT node_id, customer_id, hour, marked_at
+			FROM sensor_data.marked_hours
+			WHERE marked_at <= @settled AND hour < @until
+			ORDER BY node_id, customer_id, hour
+			LIMIT @limit`,
+			pgx.StrictNamedArgs{"settled": settled, "until": until, "limit": maxMarks})
 		if err != nil {
-			return fmt.Errorf("last copy: %w", err)
+			return fmt.Errorf("query: %w", err)
 		}
-		since := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-		if started != nil {
-			since = *started
+		marked, err := pgx.CollectRows(rows, pgx.RowToStructByName[markedHour])
+		if err != nil {
+			return fmt.Errorf("query: %w", err)
 		}
-		run, err := from.Aggregated(ctx, since)
-		if err != nil || run.Started.IsZero() {
+		if len(marked) == 0 {
+			return nil
+		}
+		summaries, err := s.summarise(ctx, marked)
+		if err != nil {
 			return err
 		}
-		// What is not in the copy yet, or may have changed.
-		oldest := h.clock().UTC().Truncate(day).Add(-copiedDays * day)
-		changed := map[time.Time]bool{}
-		for _, at := range run.Days {
-			changed[at] = true
-		}
-		var days []time.Time
-		for at := oldest; at.Before(run.Until); at = at.Add(day) {
-			if run.All || first == nil || changed[at] {
-				days = append(days, at)
+		batch := &pgx.Batch{}
+		for i, m := range marked {
+			sum := summaries[i]
+			of := func(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
+				maps.Copy(args, pgx.StrictNamedArgs{"node": m.NodeID, "channel": int64(m.CustomerID), "hour": m.Hour})
+				return args
 			}
+			batch.Queue(`DELETE FROM sensor_data.hours WHERE node_id = @node AND customer_id = @channel AND hour = @hour`, of(pgx.StrictNamedArgs{}))
+			if sum.Count > 0 { // else all it had were copies
+				batch.Queue(`
+					INSERT INTO sensor_data.hours (
+					    node_id, customer_id, hour, count, sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
+					VALUES (@node, @channel, @hour, @count, @sum_t, @min_t, @max_t, @sum_h, @min_h, @max_h)`, of(pgx.StrictNamedArgs{
+					"count": sum.Count,
+					"sum_t": sum.AvgTemperature * float64(sum.Count), "min_t": sum.MinTemperature, "max_t": sum.MaxTemperature,
+					"sum_h": sum.AvgHumidity * float64(sum.Count), "min_h": sum.MinHumidity, "max_h": sum.MaxHumidity,
+				}))
+			}
+			batch.Queue(`
+				DELETE FROM sensor_data.marked_hours
+				WHERE node_id = @node AND customer_id = @channel AND hour = @hour AND marked_at = @marked`, of(pgx.StrictNamedArgs{"marked": m.MarkedAt}))
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM recent_hours WHERE hour < @oldest OR date_trunc('day', hour, 'UTC') = ANY(@days)`,
-			pgx.StrictNamedArgs{"oldest": oldest, "days": days}); err != nil {
-			return fmt.Errorf("delete what is old: %w", err)
-		}
-		if err := copyHours(ctx, tx, from.HoursOf(ctx, days)); err != nil {
-			return err
-		}
-		// Days before the first copy are not there.
-		if first == nil || first.Before(oldest) {
-			first = &oldest
-		}
-		if _, err := tx.Exec(ctx, `UPDATE recent_hours_run SET started = @started, first = @first, until = @until`,
-			pgx.StrictNamedArgs{"started": run.Started, "first": first, "until": run.Until}); err != nil {
-			return fmt.Errorf("note the run: %w", err)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return fmt.Errorf("write %d: %w", len(marked), err)
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("copy hours: %w", err)
-	}
-	return nil
 }
 
-func copyHours(ctx context.Context, tx pgx.Tx, all iter.Seq2[readings.Hour, error]) error {
-	next, stop := iter.Pull2(all)
-	defer stop()
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"recent_hours"}, []string{
-		"node_id", "customer_id", "hour", "count", "avg_temperature", "min_temperature", "max_temperature", "avg_humidity", "min_humidity", "max_humidity",
-	}, pgx.CopyFromFunc(func() ([]any, error) {
-		h, err, ok := next()
-		if !ok || err != nil {
+// summarise reads marked hours, ordered by node and channel, and summarises each.
+func (s *Store) summarise(ctx context.Context, marked []markedHour) ([]readings.Stats, error) {
+	type key struct {
+		node    string
+		channel reading.Channel
+		hour    int64
+	}
+	found := make([]readings.Stats, len(marked))
+	places := make(map[key]int, len(marked))
+	var nodes []readings.NodeRef
+	for i, m := range marked {
+		places[key{m.NodeID, m.CustomerID, m.Hour.Unix()}] = i
+		if n := len(nodes); n == 0 || nodes[n-1].ID != m.NodeID {
+			nodes = append(nodes, readings.NodeRef{ID: m.NodeID})
+		}
+		// Copies of readings shortly before the hour are found among these.
+		span := reading.Span{Channel: m.CustomerID, From: m.Hour.Add(-readings.FoldWithin), Until: m.Hour.Add(time.Hour)}
+		visible := &nodes[len(nodes)-1].Visible
+		if n := len(*visible); n > 0 && (*visible)[n-1].Channel == span.Channel && !(*visible)[n-1].Until.Before(span.From) {
+			(*visible)[n-1].Until = span.Until
+		} else {
+			*visible = append(*visible, span)
+		}
+	}
+	byHour := func(a, b markedHour) int { return a.Hour.Compare(b.Hour) }
+	start, end := slices.MinFunc(marked, byHour).Hour, slices.MaxFunc(marked, byHour).Hour.Add(time.Hour)
+	for r, err := range s.Ranges(ctx, nodes, start.Add(-readings.FoldWithin), end) {
+		if err != nil {
 			return nil, err
 		}
-		return []any{
-			h.NodeID, int64(h.Channel), h.Start, h.Count, h.AvgTemperature, h.MinTemperature, h.MaxTemperature, h.AvgHumidity, h.MinHumidity, h.MaxHumidity,
-		}, nil
-	}))
-	if err != nil {
-		return fmt.Errorf("add: %w", err)
+		if i, ok := places[key{r.NodeID, r.Channel, r.Time.Truncate(time.Hour).Unix()}]; ok {
+			found[i].Add(r)
+		}
 	}
-	return nil
+	return found, nil
 }

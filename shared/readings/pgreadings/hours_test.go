@@ -3,125 +3,155 @@ package pgreadings_test
 import (
 	"context"
 	"iter"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
-	"coldaisle.dev/shared/readings/readingstest"
 )
 
-// aggregates are hours of a day each, and what a run said.
-type aggregates struct {
-	run   readings.Aggregated
-	hours map[time.Time]int64 // how many readings
-	asked []time.Time
-	fail  error
+// archive is a table without an archive of its own, in the place of BigQuery's. It counts
+// the queries.
+type archive struct {
+	*pgreadings.Store
+
+	queries int
 }
 
-func (a *aggregates) Aggregated(_ context.Context, since time.Time) (readings.Aggregated, error) {
-	if !a.run.Started.After(since) {
-		return readings.Aggregated{}, nil
-	}
-	return a.run, nil
+func newArchive(t *testing.T) *archive {
+	t.Helper()
+	return &archive{Store: pgreadings.New(pgtest.New(t), nil, present)}
 }
 
-func (a *aggregates) HoursOf(_ context.Context, days []time.Time) iter.Seq2[readings.Hour, error] {
-	a.asked = days
-	return func(yield func(readings.Hour, error) bool) {
-		for hour, count := range a.hours {
-			if slices.Contains(days, hour.Truncate(24*time.Hour)) {
-				h := readings.Hour{NodeID: "n", Channel: 7, Bucket: readings.Bucket{Start: hour, Stats: readings.Stats{Count: count}}}
-				if !yield(h, nil) {
-					return
+func (a *archive) Range(ctx context.Context, _ readings.Purpose, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	a.queries++
+	return a.Store.Range(ctx, node, start, end)
+}
+
+func (a *archive) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	a.queries++
+	return a.Store.Ranges(ctx, nodes, start, end)
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	t.Run("alone", func(t *testing.T) {
+		t.Parallel()
+		conformance(t, pgreadings.New(pgtest.New(t), nil, present))
+	})
+	t.Run("with an archive", func(t *testing.T) {
+		t.Parallel()
+		conformance(t, pgreadings.New(pgtest.New(t), newArchive(t), present))
+	})
+}
+
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	t.Run("alone", func(t *testing.T) {
+		t.Parallel()
+		history(t, func(clock func() time.Time) *pgreadings.Store { return pgreadings.New(pgtest.New(t), nil, clock) })
+	})
+	t.Run("with an archive", func(t *testing.T) {
+		t.Parallel()
+		pool := pgtest.New(t)
+		history(t, func(clock func() time.Time) *pgreadings.Store { return pgreadings.New(pool, newArchive(t), clock) })
+		var oldest time.Time
+		var marks int
+		if err := pool.QueryRow(t.Context(), `
+			SELECT (SELECT min(timestamp) FROM sensor_data.readings), (SELECT count(*) FROM sensor_data.marked_hours)`).Scan(&oldest, &marks); err != nil {
+			t.Fatal(err)
+		}
+		if age := present().Sub(oldest); age > 10*24*time.Hour {
+			t.Errorf("the oldest raw reading is %s old", age)
+		}
+	})
+}
+
+// TestChartsDoNotReadTheArchive: contract 5.12, no page, chart or statistic of ordinary use costs
+// a query of BigQuery.
+func TestChartsDoNotReadTheArchive(t *testing.T) {
+	t.Parallel()
+	all := newArchive(t)
+	store := pgreadings.New(pgtest.New(t), all, present)
+	now, day := present(), 24*time.Hour
+	node := readings.NodeRef{ID: "n", Visible: []reading.Span{{}}}
+	row := reading.Reading{NodeID: "n", MessageID: "a", Time: now.Add(-time.Hour), Temperature: 20, Humidity: 40}
+	must.Do(t, store.Append(t.Context(), []reading.Reading{row}))
+	for _, days := range []int{1, 7, 30, 365} {
+		if days <= 7 {
+			for _, err := range store.Range(t.Context(), node, now.Add(-time.Duration(days)*day), now) {
+				if err != nil {
+					t.Error(err)
 				}
 			}
 		}
-		if a.fail != nil {
-			yield(readings.Hour{}, a.fail)
+		buckets, err := store.Buckets(t.Context(), node, now.Add(-time.Duration(days)*day), now, 300)
+		if err != nil || len(buckets) != 1 || buckets[0].Count != 1 {
+			t.Errorf("%d days: %v, %v", days, buckets, err)
 		}
+	}
+	stats, err := store.Stats(t.Context(), node, now, []time.Time{now.Add(-2 * time.Hour), now.Add(-30 * day)})
+	if err != nil || stats[0].Count != 1 || stats[1].Count != 1 {
+		t.Errorf("%v, %v", stats, err)
+	}
+	if all.queries != 0 {
+		t.Errorf("%d queries of the archive", all.queries)
+	}
+	if _, err := store.Buckets(t.Context(), node, now.Add(-40*day), now.Add(-39*day), 300); err != nil || all.queries != 1 {
+		t.Errorf("a day of last month: %d queries, %v; want 1", all.queries, err)
 	}
 }
 
-// TestHoursAreCopied copies a month at first, then the days that were aggregated again:
-// hours that are no more are gone, days that are too old too, and a copy that fails
-// half-way changes nothing.
-func TestHoursAreCopied(t *testing.T) {
+// TestMaintainByTwoInstances has two instances maintain one table at the same time.
+func TestMaintainByTwoInstances(t *testing.T) {
 	t.Parallel()
-	const day = 24 * time.Hour
-	now := readingstest.Now()
-	midnight := now.Truncate(day)
 	pool := pgtest.New(t)
-	copied := pgreadings.NewHours(pool, func() time.Time { return now })
-	source := &aggregates{hours: map[time.Time]int64{}}
-	for at := midnight.Add(-40 * day); at.Before(midnight); at = at.Add(day) {
-		source.hours[at.Add(5*time.Hour)] = 1
-		source.hours[at.Add(6*time.Hour)] = 2
+	now := present()
+	clock := func() time.Time { return now }
+	store := pgreadings.New(pool, nil, clock)
+	must.Do(t, store.Maintain(t.Context()))
+	row := reading.Reading{NodeID: "n", MessageID: "a", Time: now, Temperature: 20, Humidity: 40}
+	must.Do(t, store.Append(t.Context(), []reading.Reading{row}))
+	now = now.AddDate(0, 0, 10)
+	errs := make(chan error)
+	for range 2 {
+		go func() { errs <- pgreadings.New(pool, nil, clock).Maintain(t.Context()) }()
 	}
-	refresh := func(want error) {
-		t.Helper()
-		if err := copied.Refresh(t.Context(), source); (err == nil) != (want == nil) {
-			t.Fatalf("%v, want %v", err, want)
-		}
-	}
-	check := func(what string, from, until time.Time) {
-		t.Helper()
-		first, last, err := copied.Range(t.Context())
-		if err != nil || !first.Equal(from) || !last.Equal(until) {
-			t.Errorf("%s: copied from %s until %s, %v", what, first, last, err)
-		}
-		want := maps.Clone(source.hours)
-		maps.DeleteFunc(want, func(at time.Time, _ int64) bool { return at.Before(from) || !at.Before(until) })
-		found, err := copied.Hours(t.Context(), "n", []reading.Span{{Channel: 7, From: from.AddDate(0, 0, -9), Until: midnight}, {Channel: 7, From: midnight}})
-		got := map[time.Time]int64{}
-		for _, hour := range found {
-			got[hour.Start.UTC()] = hour.Count
-		}
-		if diff := cmp.Diff(want, got); diff != "" || err != nil || len(found) != len(got) {
-			t.Errorf("%s: (-want +got), %v:\n%s", what, err, diff)
-		}
-		if others, err := copied.Hours(t.Context(), "n", []reading.Span{{From: from}}); err != nil || len(others) > 0 {
-			t.Errorf("%s: of another channel %v, %v", what, others, err)
+	for range 2 {
+		if err := <-errs; err != nil {
+			t.Error(err)
 		}
 	}
-	refresh(nil)
-	check("before a run", time.Time{}, time.Time{})
-	source.run = readings.Aggregated{Started: now, Until: midnight, Days: []time.Time{midnight.Add(-day)}}
-	refresh(nil)
-	check("at first", midnight.Add(-31*day), midnight)
+	must.Do(t, store.Maintain(t.Context()))
+	var hours, count int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*), sum(count) FROM sensor_data.hours`).Scan(&hours, &count); err != nil || hours != 1 || count != 1 {
+		t.Errorf("%d hours of %d readings, %v", hours, count, err)
+	}
+}
 
-	late := midnight.Add(-3 * day)
-	delete(source.hours, late.Add(5*time.Hour))
-	source.hours[late.Add(6*time.Hour)] = 9
-	now = now.Add(day)
-	source.hours[midnight.Add(5*time.Hour)] = 4
-	source.run = readings.Aggregated{Started: now, Until: midnight.Add(day), Days: []time.Time{late, midnight, late, midnight.Add(-300 * day)}}
-	source.fail = context.DeadlineExceeded
-	refresh(source.fail)
-	if first, last, err := copied.Range(t.Context()); err != nil || !first.Equal(midnight.Add(-31*day)) || !last.Equal(midnight) {
-		t.Errorf("after a failure: copied from %s until %s, %v", first, last, err)
+// TestHoursOfAClockThatWasAhead: on one machine the clock was a month ahead. Once it is
+// right, charts and statistics have all readings again.
+func TestHoursOfAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	now := present()
+	store := pgreadings.New(pgtest.New(t), nil, func() time.Time { return now })
+	maintain := func() {
+		t.Helper()
+		must.Do(t, store.Maintain(t.Context()))
 	}
-	source.fail = nil
-	refresh(nil)
-	check("changed", midnight.Add(-30*day), midnight.Add(day))
-	if diff := cmp.Diff([]time.Time{late, midnight}, source.asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+	maintain()
+	now = now.AddDate(0, 1, 0)
+	maintain()
+	now = present()
+	row := reading.Reading{NodeID: "n", MessageID: "a", Time: now, Temperature: 20, Humidity: 40}
+	must.Do(t, store.Append(t.Context(), []reading.Reading{row}))
+	maintain()
+	node := readings.NodeRef{ID: "n", Visible: []reading.Span{{}}}
+	stats, err := store.Stats(t.Context(), node, now.Add(time.Second), []time.Time{now.AddDate(0, 0, -30)})
+	if err != nil || stats[0].Count != 1 {
+		t.Errorf("%+v, %v", stats, err)
 	}
-	source.asked = nil
-	refresh(nil)
-	if source.asked != nil {
-		t.Errorf("copied again: %s", source.asked)
-	}
-	source.run.Started, source.run.All = now.Add(time.Hour), true
-	refresh(nil)
-	if len(source.asked) != 31 {
-		t.Errorf("copied %d days", len(source.asked))
-	}
-	check("all again", midnight.Add(-30*day), midnight.Add(day))
 }

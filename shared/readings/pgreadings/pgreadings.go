@@ -1,12 +1,16 @@
-// Package pgreadings stores readings in PostgreSQL, in the table
-// sensor_data.readings with a partition per day: the local system's time-series
-// table, and that of an installation on one machine.
+// Package pgreadings stores readings in PostgreSQL: raw, in the table
+// sensor_data.readings with a partition per day, and hourly aggregates, in
+// sensor_data.hours.
 //
-// functions/ingest writes with it, run/api and functions/train read. The
-// identity of a reading is the primary key, so that what arrives twice is
-// stored once. There are no hourly aggregates: a node's readings of a day lie
-// together in the index, those of a month are some 90,000 rows that are summarised in
-// a tenth of a second, and nobody is billed for them.
+// Charts and statistics read nothing else: the raw readings of the last eight days and
+// the hourly aggregates of everything older. With an [readings.Archive], in production
+// the table in BigQuery, older raw readings are dropped here and read there: for an
+// export, for training, and for a chart in parts shorter than an hour. Without one, on a
+// single machine, they stay.
+//
+// functions/ingest writes and calls [Store.Maintain] each minute; run/api and
+// functions/train read. The identity of a reading is the primary key, so that a reading
+// that arrives twice is stored once.
 package pgreadings
 
 import (
@@ -28,22 +32,24 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
-// Store is the table.
+// Store is the table. It implements [readings.Store].
 type Store struct {
-	pool       *pgxpool.Pool
-	clock      func() time.Time
-	table      string
-	partitions partitions
-	appends    *coalesce.Group[reading.Reading, error]
+	pool    *pgxpool.Pool
+	clock   func() time.Time
+	archive readings.Archive // nil: raw readings stay here for ever
+	appends *coalesce.Group[reading.Reading, error]
 }
 
 // New returns the table over a pool whose schema store.Migrate has brought up
-// to date. The pool stays the caller's to close.
-func New(pool *pgxpool.Pool, clock func() time.Time) *Store {
-	s := &Store{pool: pool, clock: clock, table: "sensor_data.readings"}
+// to date. The pool and the archive, which may be nil, stay the caller's to close.
+func New(pool *pgxpool.Pool, archive readings.Archive, clock func() time.Time) *Store {
+	s := &Store{pool: pool, clock: clock, archive: archive}
 	s.appends = coalesceAppends(s.append)
 	return s
 }
+
+// rawFrom is the time from which all readings are here, raw.
+func (s *Store) rawFrom() time.Time { return s.clock().Add(-rawDays * day) }
 
 // Bounds of one append.
 const (
@@ -75,32 +81,41 @@ func refusal(err error) bool {
 	return ok && (strings.HasPrefix(refused.Code, "22") || strings.HasPrefix(refused.Code, "23"))
 }
 
-// recent is how far back the newest readings are looked for before the whole
-// table is: nearly every sensor has reported within it, and few partitions need
-// to be opened.
-const recent = 48 * time.Hour
-
-// Append implements [readings.Appender].
+// Append implements [readings.Appender]. The archive comes second: while PostgreSQL is
+// away nothing is stored, and no redelivery leaves copies in the archive. An hour is
+// marked last, so that whoever finds the mark finds the reading too.
 func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
-	if len(rows) == 0 {
-		return nil
+	now := s.clock()
+	raw, late := rows, []reading.Reading(nil)
+	for _, r := range rows {
+		if now.Sub(r.Time) > markAfter {
+			late = append(late, r)
+		}
 	}
-	errs, err := s.appends.DoAll(ctx, rows)
-	if err != nil {
-		return err
+	if s.archive != nil && late != nil {
+		raw = slices.DeleteFunc(slices.Clone(rows), func(r reading.Reading) bool { return now.Sub(r.Time) > rawDays*day })
 	}
-	return errors.Join(errs...)
+	if len(raw) > 0 {
+		errs, err := s.appends.DoAll(ctx, raw)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	if s.archive != nil {
+		if err := s.archive.Append(ctx, rows); err != nil {
+			return fmt.Errorf("archive: %w", err)
+		}
+	}
+	return s.markHours(ctx, late)
 }
 
 func (s *Store) append(ctx context.Context, rows []reading.Reading) error {
-	if err := s.partitions.ensure(ctx, s.pool, rows); err != nil {
-		return err
-	}
 	err := s.insert(ctx, rows)
-	if noPartition(err) {
-		// A partition that we have seen was dropped since.
-		s.partitions.forget()
-		if err := s.partitions.ensure(ctx, s.pool, rows); err != nil {
+	if noPartition(err) { // the first rows of a day
+		if err := s.createPartitions(ctx, rows); err != nil {
 			return err
 		}
 		err = s.insert(ctx, rows)
@@ -109,6 +124,27 @@ func (s *Store) append(ctx context.Context, rows []reading.Reading) error {
 		return fmt.Errorf("append %d readings: %w", len(rows), err)
 	}
 	return nil
+}
+
+// createPartitions creates the day partitions that rows lack.
+func (s *Store) createPartitions(ctx context.Context, rows []reading.Reading) error {
+	days := make([]time.Time, len(rows))
+	for i, r := range rows {
+		days[i] = r.Time.UTC().Truncate(day)
+	}
+	if _, err := s.pool.Exec(ctx, `SELECT sensor_data.create_day(day) FROM (SELECT DISTINCT unnest(@days::timestamptz[]) AS day) AS d`,
+		pgx.StrictNamedArgs{"days": days}); err != nil {
+		return fmt.Errorf("create partitions: %w", err)
+	}
+	return nil
+}
+
+// noPartition reports whether there was no partition for a row. PostgreSQL then
+// answers with a check violation that names no constraint.
+func noPartition(err error) bool {
+	const checkViolation = "23514"
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == checkViolation && pgErr.ConstraintName == ""
 }
 
 func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
@@ -124,13 +160,9 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 		nodes[i], messages[i], channels[i], times[i] = r.NodeID, r.MessageID, int64(r.Channel), reading.TruncateTime(r.Time)
 		temperatures[i], humidities[i] = r.Temperature, r.Humidity
 	}
-	var ring struct{ column, value string }
-	if s.table == recentTable {
-		ring.column, ring.value = ", ring", ", "+ringOf
-	}
 	_, err := s.pool.Exec(ctx, `
-		INSERT INTO `+s.table+` (node_id, message_id, customer_id, timestamp, temperature, humidity`+ring.column+`)
-		SELECT *`+ring.value+` FROM unnest(
+		INSERT INTO sensor_data.readings (node_id, message_id, customer_id, timestamp, temperature, humidity)
+		SELECT * FROM unnest(
 		    @nodes::text[], @messages::text[], @channels::bigint[], @times::timestamptz[], @temperatures::float8[], @humidities::float8[])
 		    AS r (node_id, message_id, customer_id, timestamp, temperature, humidity)
 		ON CONFLICT DO NOTHING`,
@@ -141,22 +173,7 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 	return err //nolint:wrapcheck // Append wraps it, after looking at it
 }
 
-// row is a reading as queries return it.
-type row struct {
-	NodeID, MessageID     string
-	CustomerID            reading.Channel
-	Timestamp             time.Time
-	Temperature, Humidity float64
-}
-
-const rowColumns = `r.node_id, r.message_id, r.customer_id, r.timestamp, r.temperature, r.humidity`
-
-func (r row) reading() reading.Reading {
-	return reading.Reading{
-		Channel: r.CustomerID, NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Timestamp.UTC(),
-		Temperature: r.Temperature, Humidity: r.Humidity,
-	}
-}
+const readingColumns = `r.customer_id AS channel, r.node_id, r.message_id, r.timestamp AS time, r.temperature, r.humidity`
 
 // spans are what is visible of nodes, a row for each span.
 type spans struct {
@@ -191,70 +208,38 @@ func (s spans) args(others pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 const visibleSpans = `unnest(@ids::text[], @channels::bigint[], @froms::timestamptz[], @untils::timestamptz[])
 	AS v (node_id, channel, from_time, until_time)`
 
-// folded are the visible readings of one node from @start to @end without copies,
-// as [readings.Fold] leaves them. Copies are found among those of a span.
-func (s *Store) folded() string {
-	return `
-	SELECT r.timestamp, r.temperature, r.humidity
-	FROM ` + visibleSpans + `
-	CROSS JOIN LATERAL (
-	    SELECT timestamp, temperature, humidity,
-	           timestamp - lag(timestamp) OVER (PARTITION BY message_id, temperature, humidity ORDER BY timestamp) < @fold::interval AS is_copy
-	    FROM ` + s.table + `
-	    WHERE node_id = v.node_id AND customer_id = v.channel
-	      AND timestamp >= GREATEST(@start::timestamptz - @fold::interval, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
-	) AS r
-	WHERE r.is_copy IS NOT TRUE AND r.timestamp >= @start::timestamptz`
-}
+// summaries are the visible hours and readings of one node from @start to @end, each
+// as a summary that starts at a time: where @hourly, hours until the raw readings begin
+// and these from then on; else raw readings alone. Copies are left out, as [readings.Fold]
+// does; they are looked for among the readings of a span.
+const summaries = `
+	WITH raw AS (
+	    SELECT COALESCE(CASE WHEN @hourly THEN until END, '-infinity') AS first
+	    FROM sensor_data.hours_until
+	), summaries AS (
+	    SELECT h.hour AS at, h.count, h.sum_temperature, h.min_temperature, h.max_temperature, h.sum_humidity, h.min_humidity, h.max_humidity
+	    FROM ` + visibleSpans + `
+	    JOIN sensor_data.hours AS h ON h.node_id = v.node_id AND h.customer_id = v.channel
+	        AND h.hour >= v.from_time AND h.hour <= v.until_time - interval '1 hour'
+	    WHERE h.hour >= date_trunc('hour', @start::timestamptz, 'UTC') AND h.hour < @end AND h.hour < (SELECT first FROM raw)
+	    UNION ALL
+	    SELECT r.timestamp, 1, r.temperature, r.temperature, r.temperature, r.humidity, r.humidity, r.humidity
+	    FROM ` + visibleSpans + `
+	    CROSS JOIN LATERAL (
+	        SELECT timestamp, temperature, humidity,
+	               timestamp - lag(timestamp) OVER (PARTITION BY message_id, temperature, humidity ORDER BY timestamp) < @fold::interval AS is_copy
+	        FROM sensor_data.readings
+	        WHERE node_id = v.node_id AND customer_id = v.channel AND timestamp < LEAST(@end::timestamptz, v.until_time)
+	          AND timestamp >= GREATEST(GREATEST(@start::timestamptz, (SELECT first FROM raw)) - @fold::interval, v.from_time)
+	    ) AS r
+	    WHERE r.is_copy IS NOT TRUE AND r.timestamp >= GREATEST(@start::timestamptz, (SELECT first FROM raw))
+	)`
 
-// Latest implements [readings.Reader].
-func (s *Store) Latest(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
-	found := make(map[string]reading.Reading, len(nodes))
-	now := s.clock()
-	until := readings.LatestEnd(now)
-	if err := s.latestWithin(ctx, nodes, now.Add(-recent), until, found); err != nil {
-		return nil, err
-	}
-	var silent []readings.NodeRef
-	for _, n := range nodes {
-		if _, ok := found[n.ID]; !ok {
-			silent = append(silent, n)
-		}
-	}
-	if len(silent) > 0 {
-		if err := s.latestWithin(ctx, silent, time.Time{}, until, found); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-func (s *Store) latestWithin(ctx context.Context, nodes []readings.NodeRef, since, until time.Time, into map[string]reading.Reading) error {
-	rows, err := s.pool.Query(ctx, `
-		SELECT `+rowColumns+`
-		FROM `+visibleSpans+`
-		CROSS JOIN LATERAL (
-		    SELECT *
-		    FROM `+s.table+`
-		    WHERE node_id = v.node_id AND customer_id = v.channel
-		      AND timestamp >= GREATEST(@since::timestamptz, v.from_time) AND timestamp < LEAST(@until::timestamptz, v.until_time)
-		    ORDER BY timestamp DESC, message_id DESC
-		    LIMIT 1
-		) AS r
-		ORDER BY r.timestamp, r.message_id, r.customer_id`,
-		spansOf(nodes...).args(pgx.StrictNamedArgs{"since": since, "until": until}))
-	if err != nil {
-		return fmt.Errorf("latest of %d nodes: %w", len(nodes), err)
-	}
-	newest, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
-	if err != nil {
-		return fmt.Errorf("latest of %d nodes: %w", len(nodes), err)
-	}
-	for _, r := range newest { // of several spans of a node the newest comes last
-		into[r.NodeID] = r.reading()
-	}
-	return nil
-}
+// ofSummaries are the members of [readings.Stats] over a group of summaries.
+const ofSummaries = `
+	sum(sum_temperature) / sum(count) AS avg_temperature, min(min_temperature) AS min_temperature, max(max_temperature) AS max_temperature,
+	sum(sum_humidity) / sum(count) AS avg_humidity, min(min_humidity) AS min_humidity, max(max_humidity) AS max_humidity,
+	COALESCE(sum(count), 0)::bigint AS count`
 
 // rangePage is how many rows of a range one query takes.
 const rangePage = 5000
@@ -263,6 +248,9 @@ const rangePage = 5000
 // however long the range is, and a reader that takes its time over a page holds
 // no connection meanwhile.
 func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	if s.archive != nil && start.Before(s.rawFrom()) {
+		return s.archive.Range(ctx, readings.Export, node, start, end)
+	}
 	return readings.Fold(s.pages(ctx, node, start.Add(-readings.FoldWithin), end), start)
 }
 
@@ -274,6 +262,9 @@ var errDisorder = errors.New("readings come in disorder")
 // loop, the only way to join LATERAL, keeps the order of the spans; SQL does not promise
 // it, so it is checked.
 func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	if s.archive != nil && start.Before(s.rawFrom()) {
+		return s.archive.Ranges(ctx, nodes, start, end)
+	}
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b readings.NodeRef) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range nodes {
 		nodes[i].Visible = slices.SortedFunc(slices.Values(nodes[i].Visible), func(a, b reading.Span) int {
@@ -282,11 +273,11 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 	}
 	return readings.Fold(func(yield func(reading.Reading, error) bool) {
 		rows, err := s.pool.Query(ctx, `
-			SELECT `+rowColumns+`
+			SELECT `+readingColumns+`
 			FROM `+visibleSpans+`
 			CROSS JOIN LATERAL (
 			    SELECT *
-			    FROM `+s.table+`
+			    FROM sensor_data.readings
 			    WHERE node_id = v.node_id AND customer_id = v.channel
 			      AND timestamp >= GREATEST(@start::timestamptz, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
 			    ORDER BY timestamp, message_id
@@ -297,17 +288,18 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 			return
 		}
 		defer rows.Close()
-		var r, before row
+		var r, before reading.Reading
 		for rows.Next() {
-			err := rows.Scan(&r.NodeID, &r.MessageID, &r.CustomerID, &r.Timestamp, &r.Temperature, &r.Humidity)
-			if err == nil && cmp.Or(cmp.Compare(r.NodeID, before.NodeID), cmp.Compare(r.CustomerID, before.CustomerID), r.Timestamp.Compare(before.Timestamp)) < 0 {
+			err := rows.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
+			if err == nil && cmp.Or(cmp.Compare(r.NodeID, before.NodeID), cmp.Compare(r.Channel, before.Channel), r.Time.Compare(before.Time)) < 0 {
 				err = errDisorder
 			}
 			if err != nil {
 				yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
 				return
 			}
-			if !yield(r.reading(), nil) {
+			r.Time = r.Time.UTC()
+			if !yield(r, nil) {
 				return
 			}
 			before = r
@@ -321,7 +313,7 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 // pages yields all rows of a range.
 func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
-		after := row{Timestamp: start} // every message id is longer
+		after := reading.Reading{Time: start} // every message id is longer
 		for {
 			page, err := s.page(ctx, node, after, end)
 			if err != nil {
@@ -329,7 +321,8 @@ func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end tim
 				return
 			}
 			for _, r := range page {
-				if !yield(r.reading(), nil) {
+				r.Time = r.Time.UTC()
+				if !yield(r, nil) {
 					return
 				}
 			}
@@ -342,13 +335,13 @@ func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end tim
 }
 
 // page returns the next rows of a range, after another one.
-func (s *Store) page(ctx context.Context, node readings.NodeRef, after row, end time.Time) ([]row, error) {
+func (s *Store) page(ctx context.Context, node readings.NodeRef, after reading.Reading, end time.Time) ([]reading.Reading, error) {
 	rows, err := s.pool.Query(ctx, `
-		SELECT `+rowColumns+`
+		SELECT `+readingColumns+`
 		FROM `+visibleSpans+`
 		CROSS JOIN LATERAL (
 		    SELECT *
-		    FROM `+s.table+`
+		    FROM sensor_data.readings
 		    WHERE node_id = v.node_id AND customer_id = v.channel
 		      AND timestamp >= GREATEST(@after::timestamptz, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
 		      AND (timestamp, message_id, customer_id) > (@after::timestamptz, @message::text, @channel::bigint)
@@ -358,12 +351,12 @@ func (s *Store) page(ctx context.Context, node readings.NodeRef, after row, end 
 		ORDER BY r.timestamp, r.message_id, r.customer_id
 		LIMIT @limit`,
 		spansOf(node).args(pgx.StrictNamedArgs{
-			"after": after.Timestamp, "message": after.MessageID, "channel": int64(after.CustomerID), "end": end, "limit": rangePage,
+			"after": after.Time, "message": after.MessageID, "channel": int64(after.Channel), "end": end, "limit": rangePage,
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
-	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[reading.Reading])
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
@@ -377,21 +370,18 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 		return nil, nil
 	}
 	first, width := readings.Parts(start, end, n)
-	return s.Parts(ctx, node, start, end, first, width)
-}
-
-// Parts summarises a range in parts of a width, one of which begins at first; parts
-// without readings are absent.
-func (s *Store) Parts(ctx context.Context, node readings.NodeRef, start, end, first time.Time, width time.Duration) ([]readings.Bucket, error) {
-	rows, err := s.pool.Query(ctx, `
-		SELECT date_bin(@width::interval, r.timestamp, @first) AS start,
-		       avg(r.temperature) AS avg_temperature, min(r.temperature) AS min_temperature, max(r.temperature) AS max_temperature,
-		       avg(r.humidity) AS avg_humidity, min(r.humidity) AS min_humidity, max(r.humidity) AS max_humidity,
-		       count(*) AS count
-		FROM (`+s.folded()+`) AS r
+	hourly := width%time.Hour == 0
+	if s.archive != nil && !hourly && start.Before(s.rawFrom()) {
+		return partsOf(s.archive.Range(ctx, readings.Chart, node, start, end), first, width)
+	}
+	rows, err := s.pool.Query(ctx, summaries+`
+		SELECT date_bin(@width::interval, at, @first) AS start, `+ofSummaries+`
+		FROM summaries
 		GROUP BY 1
 		ORDER BY 1`,
-		spansOf(node).args(pgx.StrictNamedArgs{"width": width, "first": first, "start": start, "end": end, "fold": readings.FoldWithin}))
+		spansOf(node).args(pgx.StrictNamedArgs{
+			"hourly": hourly, "width": width, "first": first, "start": start, "end": end, "fold": readings.FoldWithin,
+		}))
 	if err != nil {
 		return nil, fmt.Errorf("buckets of %s: %w", node.ID, err)
 	}
@@ -405,26 +395,41 @@ func (s *Store) Parts(ctx context.Context, node readings.NodeRef, start, end, fi
 	return buckets, nil
 }
 
+// partsOf summarises readings, oldest first, in parts of a width, one of which begins at
+// first.
+func partsOf(all iter.Seq2[reading.Reading, error], first time.Time, width time.Duration) ([]readings.Bucket, error) {
+	var parts []readings.Bucket
+	for r, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		start := first.Add(r.Time.Sub(first) / width * width)
+		if n := len(parts); n == 0 || !parts[n-1].Start.Equal(start) {
+			parts = append(parts, readings.Bucket{Start: start})
+		}
+		parts[len(parts)-1].Add(r)
+	}
+	return parts, nil
+}
+
 // Stats implements [readings.Reader].
 func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time, starts []time.Time) ([]readings.Stats, error) {
 	if len(starts) == 0 {
 		return nil, nil
 	}
-	rows, err := s.pool.Query(ctx, `
-		WITH seen AS MATERIALIZED (`+s.folded()+`)
+	rows, err := s.pool.Query(ctx, summaries+`
 		SELECT COALESCE(r.avg_temperature, 0) AS avg_temperature, COALESCE(r.min_temperature, 0) AS min_temperature,
 		       COALESCE(r.max_temperature, 0) AS max_temperature, COALESCE(r.avg_humidity, 0) AS avg_humidity,
 		       COALESCE(r.min_humidity, 0) AS min_humidity, COALESCE(r.max_humidity, 0) AS max_humidity, r.count
 		FROM unnest(@starts::timestamptz[]) WITH ORDINALITY AS w (start, place)
 		CROSS JOIN LATERAL (
-		    SELECT avg(temperature) AS avg_temperature, min(temperature) AS min_temperature, max(temperature) AS max_temperature,
-		           avg(humidity) AS avg_humidity, min(humidity) AS min_humidity, max(humidity) AS max_humidity, count(*) AS count
-		    FROM seen
-		    WHERE timestamp >= w.start
+		    SELECT `+ofSummaries+`
+		    FROM summaries
+		    WHERE at >= CASE WHEN at < (SELECT first FROM raw) THEN date_trunc('hour', w.start, 'UTC') ELSE w.start END
 		) AS r
 		ORDER BY w.place`,
 		spansOf(node).args(pgx.StrictNamedArgs{
-			"starts": starts, "start": slices.MinFunc(starts, time.Time.Compare), "end": end, "fold": readings.FoldWithin,
+			"hourly": true, "starts": starts, "start": slices.MinFunc(starts, time.Time.Compare), "end": end, "fold": readings.FoldWithin,
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
@@ -434,4 +439,12 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
 	}
 	return stats, nil
+}
+
+// Sample implements [readings.Sampler].
+func (s *Store) Sample(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
+	if s.archive != nil {
+		return s.archive.Sample(ctx, nodes, start, end, rows)
+	}
+	return readings.AtMost(s.Ranges(ctx, readings.Stretches(nodes, start, end, rows), start, end), rows/max(1, len(nodes)))
 }

@@ -5,36 +5,25 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
-	"coldaisle.dev/shared/readings/readingstest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	readingstest.Run(t, pgreadings.New(pgtest.New(t), readingstest.Now))
-}
-
 func TestAppendMakesAgainAPartitionThatWasDropped(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	store := pgreadings.New(pool, readingstest.Now)
-	row := reading.Reading{NodeID: "n", MessageID: "a", Time: readingstest.Now(), Temperature: 20, Humidity: 40}
-	if err := store.Append(t.Context(), []reading.Reading{row}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pool.Exec(t.Context(), `DROP TABLE sensor_data.readings_20260301`); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Append(t.Context(), []reading.Reading{row}); err != nil {
-		t.Fatal(err)
-	}
-	found, err := store.Latest(t.Context(), []readings.NodeRef{{ID: "n", Visible: []reading.Span{{}}}})
-	if err != nil || len(found) != 1 {
+	store := pgreadings.New(pool, nil, present)
+	row := reading.Reading{NodeID: "n", MessageID: "a", Time: present(), Temperature: 20, Humidity: 40}
+	must.Do(t, store.Append(t.Context(), []reading.Reading{row}))
+	must.Get(pool.Exec(t.Context(), `DROP TABLE sensor_data.readings_20260301`))(t)
+	must.Do(t, store.Append(t.Context(), []reading.Reading{row}))
+	found, err := store.Stats(t.Context(), readings.NodeRef{ID: "n", Visible: []reading.Span{{}}}, row.Time.Add(time.Second), []time.Time{row.Time})
+	if err != nil || found[0].Count != 1 {
 		t.Errorf("found %v, %v", found, err)
 	}
 }
@@ -42,13 +31,11 @@ func TestAppendMakesAgainAPartitionThatWasDropped(t *testing.T) {
 func TestTableIsPartitionedByDayAndRefusesImpossibleValues(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	store := pgreadings.New(pool, readingstest.Now)
-	day := readingstest.Now().Truncate(24 * time.Hour)
+	store := pgreadings.New(pool, nil, present)
+	day := present().Truncate(24 * time.Hour)
 	for i, when := range []time.Time{day, day.Add(24*time.Hour - time.Microsecond), day.Add(24 * time.Hour)} {
 		row := reading.Reading{NodeID: "n", MessageID: string(rune('a' + i)), Time: when, Temperature: 20, Humidity: 40}
-		if err := store.Append(t.Context(), []reading.Reading{row}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.Append(t.Context(), []reading.Reading{row}))
 	}
 	var first, second int
 	err := pool.QueryRow(t.Context(), `
@@ -63,12 +50,7 @@ func TestTableIsPartitionedByDayAndRefusesImpossibleValues(t *testing.T) {
 	}
 }
 
-func TestHourly(t *testing.T) {
-	t.Parallel()
-	readingstest.RunHourly(t, pgreadings.New(pgtest.New(t), readingstest.Now), func([]time.Time) {}) // it keeps none
-}
-
 func TestSample(t *testing.T) {
 	t.Parallel()
-	readingstest.RunSample(t, pgreadings.New(pgtest.New(t), readingstest.Now))
+	sampling(t, pgreadings.New(pgtest.New(t), nil, present))
 }

@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -103,13 +102,11 @@ func wrongAt(e fault.Fault, at time.Time) bool {
 // walk counts what a node's intervals held, from a day after its first reading, and
 // returns when it was warned of the limit.
 func (f *Forecasts) walk(t Track, limit float64, from time.Time) (warned []time.Time, watched time.Duration) {
-	next, stop := iter.Pull2(features.Windows(t.Readings))
-	defer stop()
 	var width anomaly.Width
 	inside, all, hourInside, hourAll := 0, 0, 0, 0
 	hour := int64(0)
-	for _, r := range t.Readings {
-		_, w, _ := next()
+	for i, w := range features.Windows(t.Readings) {
+		r := t.Readings[i]
 		wider, hit, known := width.Update(w, r)
 		width = wider
 		if known && r.Time.Sub(t.Readings[0].Time) > 24*time.Hour {

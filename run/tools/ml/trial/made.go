@@ -7,13 +7,11 @@ import (
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/edge-gateway/nodesim/site"
-	"coldaisle.dev/run/tools/ml/labelled"
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/reading"
 )
 
-// Made is a simulated fleet with a past in which little was wrong and a present in
-// which much is.
+// Made is a simulated fleet with few faults in its past and many in its present.
 type Made struct {
 	Site      site.Options
 	Past, Now time.Duration
@@ -77,7 +75,7 @@ func Judge(tracks []Track, seed uint64, wrong float64) func(track int, e anomaly
 
 // Recorded makes tracks of recorded readings, nodes of one room. Labelled readings within
 // half an hour are one event.
-func Recorded(nodes []labelled.Series) []Track {
+func Recorded(nodes []Series) []Track {
 	var tracks []Track
 	for _, n := range nodes {
 		t := Track{Node: n.ID, Readings: slices.Clone(n.Readings)}

@@ -26,34 +26,28 @@ const (
 
 // Outcome is what a detector found at one threshold.
 type Outcome struct {
-	Threshold      float64
 	Events, Caught int
-	Delay          time.Duration         // median, of those caught
-	False          float64               // episodes per node and month
-	Right          int                   // of those caught whose first reason fits
-	ByKind         map[fault.Kind][2]int // caught, of so many
+	Delay          time.Duration // median, of those caught
+	False          float64       // episodes per node and month
+	Right          int           // of those caught whose first reason fits
 }
 
 // Share of the events that were caught.
 func (o Outcome) Share() float64 { return float64(o.Caught) / float64(max(1, o.Events)) }
 
-// fits are the statistics that name a kind of fault rightly.
+// fits reports whether a statistic names a kind of fault rightly.
 func fits(kind fault.Kind, by anomaly.Statistic) bool {
-	temperature := []anomaly.Statistic{anomaly.TemperatureStep, anomaly.TemperatureChange, anomaly.OwnTemperature1, anomaly.OwnTemperature2}
-	dew := []anomaly.Statistic{anomaly.DewPointLevel, anomaly.DewPointChange, anomaly.OwnDewPoint15, anomaly.OwnDewPoint60, anomaly.OwnDewPoint240}
 	switch kind {
-	case fault.Spike, fault.Dropout:
+	case fault.Spike, fault.Dropout, fault.Noise:
 		return by == anomaly.TemperatureStep || by == anomaly.HumidityStep || by == anomaly.Roughness
-	case fault.Noise:
-		return by == anomaly.Roughness || by == anomaly.TemperatureStep || by == anomaly.HumidityStep
 	case fault.Stuck:
 		return by == anomaly.Unchanged
 	case fault.Leak:
-		return slices.Contains(dew, by)
-	case fault.Cooling, fault.Excursion:
-		return slices.Contains(temperature, by)
+		return by.Quantity() == "dew_point"
+	case fault.Cooling:
+		return by.Quantity() == "temperature"
 	case fault.Drift: // of the temperature: the dew point that is computed drifts with it
-		return slices.Contains(temperature, by) || slices.Contains(dew, by)
+		return by.Quantity() == "temperature" || by.Quantity() == "dew_point"
 	default:
 		return true
 	}
@@ -61,7 +55,7 @@ func fits(kind fault.Kind, by anomaly.Statistic) bool {
 
 // Measure compares scores above a threshold with the events from a time on.
 func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time) Outcome {
-	o := Outcome{Threshold: threshold, ByKind: map[fault.Kind][2]int{}}
+	var o Outcome
 	var delays []time.Duration
 	watched := time.Duration(0)
 	episodes := 0
@@ -87,6 +81,7 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 				at := k - (len(t.Events) - len(events))
 				if at >= 0 && !caught[at] && r.Time.Before(e.Settled().Add(15*time.Minute)) {
 					caught[at] = true
+					o.Caught++
 					delays = append(delays, r.Time.Sub(e.Start))
 					if scores[i].By != nil && fits(e.Kind, scores[i].By[j]) {
 						o.Right++
@@ -100,16 +95,7 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 				last = r.Time
 			}
 		}
-		for k, e := range events {
-			n := o.ByKind[e.Kind]
-			n[1]++
-			o.Events++
-			if caught[k] {
-				n[0]++
-				o.Caught++
-			}
-			o.ByKind[e.Kind] = n
-		}
+		o.Events += len(events)
 		watched += heard(t.Readings, from)
 	}
 	slices.Sort(delays)

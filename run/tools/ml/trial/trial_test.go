@@ -34,6 +34,9 @@ func TestBetterThanTheBaselines(t *testing.T) {
 	if ours.Share() < 0.8 || ours.Share() <= theirs.Share() {
 		t.Errorf("caught %.2f of %d, the rate of change %.2f", ours.Share(), ours.Events, theirs.Share())
 	}
+	if limits := trial.Measure(tracks, trial.Limits(tracks), 0.5, now); ours.Share() <= limits.Share() {
+		t.Errorf("caught %.2f, fixed limits %.2f", ours.Share(), limits.Share())
+	}
 	if ours.Right*10 < ours.Caught*9 {
 		t.Errorf("the first reason of %d is right for %d", ours.Caught, ours.Right)
 	}
@@ -178,6 +181,19 @@ func TestMeasure(t *testing.T) {
 		}
 		if got := trial.Learned(tracks, scores, 30, at(2999)); got != 5 {
 			t.Errorf("%v: threshold %g, want that of the most of its hours", gap, got)
+		}
+	}
+}
+
+// A person says what was wrong, or the contrary.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	stuck := fault.Fault{Kind: fault.Stuck, Start: trial.From(), End: trial.From().Add(time.Hour)}
+	tracks := []trial.Track{{Events: []fault.Fault{stuck}}}
+	during, later := anomaly.Begin(trial.From().Add(time.Minute), anomaly.Reason{}), anomaly.Begin(trial.From().Add(day), anomaly.Reason{})
+	for wrong, want := range map[float64]bool{0: true, 1: false} {
+		if judge := trial.Judge(tracks, 1, wrong); judge(0, during) != want || judge(0, later) == want {
+			t.Errorf("%g wrong: %v, %v", wrong, judge(0, during), judge(0, later))
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/functions/ingest"
-	"coldaisle.dev/functions/storealert"
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/run/tools/release/tfenv"
 	"coldaisle.dev/shared/function"
@@ -32,10 +31,7 @@ func TestConfigsMatchTerraform(t *testing.T) {
 			function.CommonConfig
 			detect.Config
 		}{},
-		"storealert": &struct {
-			function.CommonConfig
-			storealert.Config
-		}{},
+		"storealert": &function.CommonConfig{},
 		"train": &struct {
 			function.CommonConfig
 			train.Config

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,12 +25,16 @@ import (
 	"coldaisle.dev/run/tools/release/tfenv"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -41,7 +46,7 @@ type fixture struct {
 	*functiontest.Process
 
 	t         *testing.T
-	metadata  *store.Store
+	metadata  pgtest.Stores
 	customer  int64
 	appended  *bqtest.AppendServer
 	queried   *bqtest.QueryServer
@@ -105,8 +110,8 @@ func (p *fixture) database(name, suffix string) string {
 	if err := store.Grant(p.t.Context(), pool, map[string]string{name: user}); err != nil {
 		p.t.Fatal(err)
 	}
-	p.metadata = store.New(pool)
-	c, err := p.metadata.CreateCustomer(p.t.Context(), store.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
+	p.metadata = pgtest.NewStores(pool)
+	c, err := p.metadata.CreateCustomer(p.t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -115,10 +120,10 @@ func (p *fixture) database(name, suffix string) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if _, err := p.metadata.CreateSensor(p.t.Context(), c.ID, store.NewSensor{ID: node, Name: node, Type: "T", RoomID: room.ID}); err != nil {
+	if _, err := p.metadata.CreateSensor(p.t.Context(), c.ID, accounts.NewSensor{ID: node, Name: node, Type: "T", RoomID: room.ID}); err != nil {
 		p.t.Fatal(err)
 	}
-	if _, err := pool.Exec(p.t.Context(), `UPDATE sensors SET readable_from = NULL`); err != nil { // the history is older
+	if _, err := pool.Exec(p.t.Context(), `UPDATE open_holds SET held_from = '-infinity'`); err != nil { // the history is older
 		p.t.Fatal(err)
 	}
 	parsed, err := url.Parse(address)
@@ -196,12 +201,17 @@ func detects(t *testing.T, p *fixture) {
 	if event, err := wire.DecodeAlert(raised[0].Data); err != nil || event.NodeID != node {
 		t.Errorf("raised %+v, %v", event, err)
 	}
+	found, err := p.metadata.Incidents(t.Context(), p.customer, incidents.IncidentQuery{Limit: 10})
+	// What learning makes of it is another incident.
+	if err != nil || !slices.ContainsFunc(found, func(i incidents.Incident) bool { return i.Kind == string(incident.KindThreshold) && i.Lasting }) {
+		t.Errorf("incidents %+v, %v", found, err)
+	}
 }
 
 func storesAlerts(t *testing.T, p *fixture) {
 	t.Helper()
-	p.take(wire.EncodeAlert(wire.Alert{Event: alert.Exceeded(hot(), alert.Defaults())[0]}))
-	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, store.AlertQuery{Limit: 10})
+	p.take(wire.EncodeAlert(alert.Exceeded(hot(), alert.Defaults())[0]))
+	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, incidents.AlertQuery{Limit: 10})
 	if err != nil || len(stored) != 1 {
 		t.Errorf("stored %+v, %v\n%s", stored, err, p.Output())
 	}
@@ -219,9 +229,9 @@ func trains(t *testing.T, p *fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.take(wire.EncodeRetraining(wire.Retraining{TrainingRunID: run.ID, TriggeredBy: store.TriggeredManually, RequestedAt: time.Now()}))
+	p.take(wire.EncodeRetraining(wire.Retraining{TrainingRunID: run.ID, TriggeredBy: learning.TriggeredManually, RequestedAt: time.Now()}))
 	ended, err := p.metadata.TrainingRun(t.Context(), p.customer, run.ID)
-	if err != nil || ended.Status != store.RunCompleted {
+	if err != nil || ended.Status != learning.RunCompleted {
 		t.Fatalf("the run ended as %+v, %v\n%s", ended, err, p.Output())
 	}
 	if _, err := p.objects.GetObject(tfenv.Bucket, "models/index.json"); err != nil {

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -134,11 +135,26 @@ func (p published) unpacked(t *testing.T) string {
 	}
 }
 
-// TestImageIsReproducible builds twice and wants one digest, by which it is
-// named, with nothing of the machine in the image's settings.
-func TestImageIsReproducible(t *testing.T) {
+// TestImage publishes one image, since linking the program takes most of the time, and
+// looks at it from all sides.
+func TestImage(t *testing.T) {
 	t.Parallel()
-	first, second := publish(t), publish(t)
+	p := publish(t)
+	for name, test := range map[string]func(*testing.T, published){
+		"is reproducible": isReproducible, "has a bill of materials": hasBill, "starts in its own files": startsContained,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, p)
+		})
+	}
+}
+
+// isReproducible builds again and wants one digest, by which it is named, with nothing of
+// the machine in the image's settings.
+func isReproducible(t *testing.T, first published) {
+	t.Helper()
+	second := publish(t)
 	_, one, _ := strings.Cut(first.reference, "@")
 	_, two, _ := strings.Cut(second.reference, "@")
 	if one != two || !strings.HasPrefix(one, "sha256:") {
@@ -157,10 +173,30 @@ func TestImageIsReproducible(t *testing.T) {
 	}
 }
 
-// TestSBOM finds the bill by the image. It names exactly what is in it.
-func TestSBOM(t *testing.T) {
-	t.Parallel()
-	p := publish(t)
+// startsContained starts the program as Cloud Run does, as nobody and with nothing but the
+// image's files, and without its settings: it names them. With those of terraform it is
+// started by run/server's TestStartsAsDeployed. Where the test is not root it cannot change
+// the root folder or the user, and starts the program alone.
+func startsContained(t *testing.T, p published) {
+	t.Helper()
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("the image is for linux/amd64")
+	}
+	folder := p.unpacked(t)
+	c := exec.CommandContext(t.Context(), filepath.Join(folder, "server"))
+	if os.Getuid() == 0 {
+		c.Path, c.Dir = "/server", "/"
+		c.SysProcAttr = &syscall.SysProcAttr{Chroot: folder, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+	}
+	c.Env = []string{}
+	if output, err := c.CombinedOutput(); err == nil || !strings.Contains(string(output), "SECRET_KEY is required") {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
+
+// hasBill finds the bill by the image. It names exactly what is in it.
+func hasBill(t *testing.T, p published) {
+	t.Helper()
 	written, err := os.ReadFile(p.sbom)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/postgres"
 	"coldaisle.dev/shared/proxytest"
@@ -21,46 +22,58 @@ import (
 // proxy, whose address does not change.
 type Database struct {
 	Proxy *proxytest.Proxy
+	// Pool connects to the server directly, past the proxy, as [PoolName].
+	Pool *pgxpool.Pool
 
 	options postgres.Options
 	server  *postgres.Server
 }
 
-func startDatabase(ctx context.Context, dir string, log *slog.Logger) (*Database, error) {
+// PoolName is the application_name of the harness's own connections.
+const PoolName = "soak"
+
+func (p *Cluster) startDatabase(ctx context.Context, dir string, log *slog.Logger) error {
 	d := &Database{options: postgres.Options{Dir: dir, Log: log}}
 	var err error
 	if d.server, err = postgres.Start(ctx, d.options); err != nil {
-		return nil, err
+		return err
 	}
-	d.Proxy, err = proxytest.New(ctx, d.host())
-	return d, err
+	p.Database = d
+	p.opened.Push("database", func() error { return d.server.Stop() })
+	if d.Proxy, err = proxytest.New(ctx, d.address().Host); err != nil {
+		return err
+	}
+	p.opened.Push("database's proxy", func() error { d.Proxy.Close(); return nil })
+	config, err := pgxpool.ParseConfig(d.server.URL())
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	config.ConnConfig.RuntimeParams["application_name"] = PoolName
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		port, err := strconv.ParseUint(d.address().Port(), 10, 16) // another after a crash
+		c.Port = uint16(port)
+		return err //nolint:wrapcheck // of an address of our own
+	}
+	if d.Pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	p.opened.Push("database's pool", func() error { d.Pool.Close(); return nil })
+	return nil
+}
+
+func (d *Database) address() *url.URL {
+	address, err := url.Parse(d.server.URL())
+	if err != nil {
+		return &url.URL{}
+	}
+	return address
 }
 
 // URL is the address of the proxy, with credentials.
 func (d *Database) URL() string {
-	address, err := url.Parse(d.server.URL())
-	if err != nil {
-		return ""
-	}
+	address := d.address()
 	address.Host = d.Proxy.Address()
 	return address.String()
-}
-
-func (d *Database) host() string {
-	address, err := url.Parse(d.server.URL())
-	if err != nil {
-		return ""
-	}
-	return address.Host
-}
-
-// Connect connects to the server directly, past the proxy.
-func (d *Database) Connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.Connect(ctx, d.server.URL())
-	if err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
-	}
-	return conn, nil
 }
 
 // Crash stops the server at once, without a checkpoint, as a loss of power does.
@@ -82,7 +95,7 @@ func (d *Database) Recover(ctx context.Context) error {
 		return err
 	}
 	d.server = server
-	d.Proxy.SetTarget(d.host())
+	d.Proxy.SetTarget(d.address().Host)
 	return nil
 }
 
@@ -103,9 +116,4 @@ func (d *Database) pid() (int, error) {
 		return 0, fmt.Errorf("process of the database: %w", err)
 	}
 	return pid, nil
-}
-
-func (d *Database) close() error {
-	d.Proxy.Close()
-	return d.server.Stop()
 }

@@ -8,49 +8,35 @@ import (
 	"path/filepath"
 )
 
-// The programs' names, with which the names of their processes begin.
+// The programs' names, with which the names of their processes begin; the functions are one
+// program, whose processes bear the functions' names.
 const (
 	gatewayProgram   = "gateway"
 	apiProgram       = "api"
+	functionsProgram = "functions"
 	redeliverProgram = "redeliver"
 )
 
-// packages returns the main package of each program.
-func packages(functions []string) map[string]string {
-	all := map[string]string{
-		gatewayProgram:   "coldaisle.dev/edge-gateway",
-		apiProgram:       "coldaisle.dev/run/server",
-		redeliverProgram: "coldaisle.dev/run/tools/redeliver",
-	}
-	for _, function := range functions {
-		all[function] = "coldaisle.dev/functions/" + function + "/serve"
-	}
-	return all
-}
-
-// Programs are the paths of the programs that [Build] has built, by name.
-type Programs map[string]string
-
 // Build compiles the programs into a folder, as `make build` does.
-func Build(ctx context.Context, dir string) (Programs, error) {
-	paths := Programs{}
-	for name, pkg := range packages(functions()) {
-		paths[name] = filepath.Join(dir, name)
-		compile := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", paths[name], pkg) //nolint:gosec // packages of our own
+func Build(ctx context.Context, dir string) error {
+	for program, pkg := range map[string]string{
+		gatewayProgram: "edge-gateway", apiProgram: "run/server", functionsProgram: "functions/serve", redeliverProgram: "run/tools/redeliver",
+	} {
+		compile := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, program), "coldaisle.dev/"+pkg) //nolint:gosec // packages of our own
 		compile.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if output, err := compile.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build %s: %w\n%s", pkg, err, output)
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, output)
 		}
 	}
-	return paths, nil
+	return nil
 }
 
 // run runs a program to its end.
-func run(ctx context.Context, program string, environ []string, arguments ...string) error {
-	command := exec.CommandContext(ctx, program, arguments...) //nolint:gosec // built by us
+func (p *Cluster) run(ctx context.Context, program string, environ []string, arguments ...string) error {
+	command := exec.CommandContext(ctx, filepath.Join(p.options.Programs, program), arguments...) //nolint:gosec // built by us
 	command.Env = environ
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", filepath.Base(program), err, output)
+		return fmt.Errorf("%s: %w\n%s", program, err, output)
 	}
 	return nil
 }

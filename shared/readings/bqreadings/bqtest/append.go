@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"sync"
@@ -122,64 +121,38 @@ type reply struct {
 }
 
 // AppendRows serves one stream. It handles requests as they arrive and answers them
-// in their order.
+// in their order, each when it is due.
 func (s *AppendServer) AppendRows(stream storagepb.BigQueryWrite_AppendRowsServer) error {
 	s.mu.Lock()
 	s.streams++
 	s.mu.Unlock()
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
 	replies := make(chan reply, 1000)
-	ended := make(chan error, 1)
-	go func() { ended <- answer(ctx, stream, replies) }()
-	var schema protoreflect.MessageDescriptor
-	requests := make(chan *storagepb.AppendRowsRequest)
-	failed := make(chan error, 1)
-	go func() {
+	go func() { // ends with the stream
+		defer close(replies)
+		var schema protoreflect.MessageDescriptor
 		for {
 			request, err := stream.Recv()
 			if err != nil {
-				failed <- err
 				return
 			}
+			if written := request.GetProtoRows().GetWriterSchema().GetProtoDescriptor(); written != nil {
+				if schema, err = descriptor(written); err != nil {
+					replies <- reply{err: status.Error(codes.InvalidArgument, err.Error())}
+					return
+				}
+			}
 			select {
-			case requests <- request:
-			case <-ctx.Done():
+			case replies <- s.handle(request, schema):
+			case <-stream.Context().Done():
 				return
 			}
 		}
 	}()
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case err := <-failed:
-			if errors.Is(err, io.EOF) {
-				close(replies)
-				return <-ended
-			}
-			return err
-		case request := <-requests:
-			if written := request.GetProtoRows().GetWriterSchema().GetProtoDescriptor(); written != nil {
-				var err error
-				if schema, err = descriptor(written); err != nil {
-					return status.Error(codes.InvalidArgument, err.Error()) //nolint:wrapcheck // gRPC reads the status
-				}
-			}
-			replies <- s.handle(request, schema)
-		}
-	}
-}
-
-// answer sends replies when they are due, in order.
-func answer(ctx context.Context, stream storagepb.BigQueryWrite_AppendRowsServer, replies <-chan reply) error {
 	for r := range replies {
 		if wait := time.Until(r.due); wait > 0 {
-			timer := time.NewTimer(wait)
 			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
+			case <-time.After(wait):
+			case <-stream.Context().Done():
 				return nil
 			}
 		}
@@ -187,7 +160,7 @@ func answer(ctx context.Context, stream storagepb.BigQueryWrite_AppendRowsServer
 		case r.err != nil:
 			return r.err
 		case r.response == nil: // hang
-			<-ctx.Done()
+			<-stream.Context().Done()
 			return nil
 		}
 		if err := stream.Send(r.response); err != nil {
@@ -273,26 +246,21 @@ func decode(schema protoreflect.MessageDescriptor, encoded []byte) (reading.Read
 	if len(row.GetUnknown()) > 0 {
 		return reading.Reading{}, errors.New("row has fields that the schema lacks")
 	}
-	value := func(name protoreflect.Name) protoreflect.Value {
-		field := schema.Fields().ByName(name)
-		if field == nil || !row.Has(field) {
-			return protoreflect.Value{}
-		}
-		return row.Get(field)
-	}
-	for _, column := range []protoreflect.Name{"node_id", "message_id", "timestamp", "temperature", "humidity"} {
-		if !value(column).IsValid() {
+	var r reading.Reading
+	for column, set := range map[protoreflect.Name]func(protoreflect.Value){
+		"node_id":     func(v protoreflect.Value) { r.NodeID = v.String() },
+		"message_id":  func(v protoreflect.Value) { r.MessageID = v.String() },
+		"timestamp":   func(v protoreflect.Value) { r.Time = time.UnixMicro(v.Int()).UTC() },
+		"temperature": func(v protoreflect.Value) { r.Temperature = v.Float() },
+		"humidity":    func(v protoreflect.Value) { r.Humidity = v.Float() },
+		"customer_id": func(v protoreflect.Value) { r.Channel = reading.Channel(v.Int()) },
+	} {
+		switch field := schema.Fields().ByName(column); {
+		case field != nil && row.Has(field):
+			set(row.Get(field))
+		case column != "customer_id": // null in the open channel
 			return reading.Reading{}, fmt.Errorf("row has no %s", column)
 		}
-	}
-	var channel reading.Channel // null in the open one
-	if customer := value("customer_id"); customer.IsValid() {
-		channel = reading.Channel(customer.Int())
-	}
-	r := reading.Reading{
-		Channel: channel, NodeID: value("node_id").String(), MessageID: value("message_id").String(),
-		Time:        time.UnixMicro(value("timestamp").Int()).UTC(),
-		Temperature: value("temperature").Float(), Humidity: value("humidity").Float(),
 	}
 	if math.IsNaN(r.Temperature) || math.IsNaN(r.Humidity) {
 		return reading.Reading{}, errors.New("row holds no number")

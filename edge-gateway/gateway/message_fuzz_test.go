@@ -1,0 +1,75 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/logging"
+)
+
+// FuzzMessage sends any body to any path: the answer is JSON with one of the statuses of
+// the specification, an error exactly when it says so, what is published is valid, and the
+// list of nodes stays readable.
+func FuzzMessage(f *testing.F) {
+	f.Add("/api/v1/register", `{"node_id":"n1","ip_addr":"10.0.0.1"}`)
+	f.Add("/api/v1/register", `{"node_id":"n1","ip_addr":"fe80::1%eth0"}`)
+	f.Add("/api/v1/heartbeat", `{"node_id":"n1"}`)
+	f.Add("/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`)
+	f.Add("/api/v1/message", `{"message_id":"1","ID":"2","node_id":"n1","temperature":-0,"humidity":1e2}`)
+	f.Add("/api/v1/message", `{"id":"a1","node_id":"n1","temperature":" 2.4E+1","humidity":"1e999","age_s":"-"}`)
+	f.Add("/api/v1/message", `{"id":"a1","node_id":"n1","temperature":"24.5","humidity":"-0.0","age_s":"3600"}`)
+	f.Add("/api/v1/../v1//nodes", `[`)
+	f.Fuzz(func(t *testing.T, path, body string) {
+		target, err := url.Parse("http://gateway" + path)
+		if err != nil || target.Host != "gateway" || !strings.HasPrefix(target.Path, "/") || target.Path == "/metrics" {
+			return // no request that HTTP could carry, or not JSON by design
+		}
+		published := &record{}
+		site := gateway.New(gateway.Config{}, published, noOutbox(errors.New("no disk")), time.Now, logging.Discard())
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+		request.URL = target
+		recorder := httptest.NewRecorder()
+		site.ServeHTTP(recorder, request)
+		var answer map[string]any
+		if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil {
+			t.Fatalf("%d %q: %v", recorder.Code, recorder.Body, err)
+		}
+		_, failed := answer["error"].(string)
+		switch recorder.Code {
+		case http.StatusOK, http.StatusCreated:
+			if failed {
+				t.Errorf("%d with an error: %s", recorder.Code, recorder.Body)
+			}
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
+			if !failed {
+				t.Errorf("%d without an error: %s", recorder.Code, recorder.Body)
+			}
+		default:
+			t.Errorf("answered %d %s", recorder.Code, recorder.Body)
+		}
+		if want := answer["status"] == "published"; (len(published.data) == 1) != want {
+			t.Errorf("answered %d, published %v", recorder.Code, published.data)
+		}
+		for _, data := range published.data {
+			if err := data.Reading.Validate(); err != nil {
+				t.Errorf("published an invalid reading: %v", err)
+			}
+		}
+		list := httptest.NewRecorder()
+		site.ServeHTTP(list, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/nodes", nil))
+		var nodes struct {
+			Nodes []gateway.NodeInfo `json:"nodes"`
+			Total int                `json:"total"`
+		}
+		if err := json.Unmarshal(list.Body.Bytes(), &nodes); err != nil || nodes.Total != len(nodes.Nodes) {
+			t.Errorf("the list is %s", list.Body)
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// Check tests something that nodes or readings depend on. GET /health reports its error.
+type Check struct {
+	// Name stands before the reason in /health.
+	Name string
+	// Every is the interval of Ask.
+	Every time.Duration
+	// Fatal marks a check without which nodes cannot use the gateway.
+	Fatal bool
+	Ask   func(ctx context.Context) error
+	// Now replaces Ask: it is called at each GET /health and GET /metrics, does not wait, and
+	// logs its changes itself.
+	Now func() error
+}
+
+// NameCheck returns the check that nodes find the gateway by its name; problem returns
+// why they may not, or nothing.
+func NameCheck(problem func() string) Check {
+	return Check{Name: "name", Now: func() error {
+		if text := problem(); text != "" {
+			return errors.New(text)
+		}
+		return nil
+	}}
+}
+
+// recheckFailing is how soon, at the latest, a check that failed is run again, so that
+// /health follows a repair.
+const recheckFailing = 15 * time.Second
+
+// States of a gateway in /health.
+const (
+	stateHealthy = "healthy"
+	// stateDegraded: something needs attention; no reading is lost yet.
+	stateDegraded = "degraded"
+	// stateFailing: readings are lost, or nodes do not reach the gateway.
+	stateFailing = "failing"
+)
+
+// Health is the body of GET /health. The answer is 200 for as long as the
+// gateway serves: a restart would not bring Pub/Sub back.
+type Health struct {
+	Status     string       `json:"status"`            // healthy, degraded or failing
+	Reasons    []string     `json:"reasons,omitempty"` // why it is not healthy
+	Version    string       `json:"version,omitzero"`
+	Nodes      int          `json:"nodes"`
+	Publishing Publishing   `json:"publishing"`
+	Outbox     OutboxHealth `json:"outbox"`
+	Discovery  any          `json:"mdns,omitzero"`
+}
+
+// Publishing says whether Pub/Sub takes readings.
+type Publishing struct {
+	Up    bool      `json:"up"`
+	Since time.Time `json:"since"`
+	Error string    `json:"error,omitzero"` // what took it down, or why every message is refused
+	// Refused counts readings that Pub/Sub refuses for what is in them, since the
+	// start.
+	Refused int64 `json:"refused,omitzero"`
+}
+
+// OutboxHealth is the state of the outbox.
+type OutboxHealth struct {
+	Readings int    `json:"readings"`
+	Bytes    int64  `json:"bytes"`
+	Dropped  int64  `json:"dropped"`        // readings that could not be kept, since the start
+	Damaged  int    `json:"damaged"`        // places of the disk that could not be read, since the start
+	Error    string `json:"error,omitzero"` // why readings cannot be kept
+}
+
+// monitor runs the checks and reports the gateway's state.
+type monitor struct {
+	config *Config
+	nodes  *nodeTable
+	sender *sender
+	drain  *drain
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	errs map[string]error // of the checks with an interval, by name; nil while a check passes
+}
+
+// watch runs a check until the context ends. A change is logged, the same error is not.
+func (m *monitor) watch(ctx context.Context, c Check) {
+	for {
+		err := c.Ask(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		m.mu.Lock()
+		before := m.errs[c.Name]
+		m.errs[c.Name] = err
+		m.mu.Unlock()
+		switch {
+		case err != nil && before == nil:
+			m.log.ErrorContext(ctx, "check failed", "check", c.Name, "error", err.Error())
+		case err == nil && before != nil:
+			m.log.InfoContext(ctx, "check passes again", "check", c.Name)
+		}
+		pause := c.Every
+		if err != nil {
+			pause = min(pause, recheckFailing)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// state returns the gateway's state and why it is not healthy.
+func (m *monitor) state() (state string, reasons []string) {
+	state = stateHealthy
+	add := func(worst, reason string) {
+		if state != stateFailing {
+			state = worst
+		}
+		reasons = append(reasons, reason)
+	}
+	down, _, reason := m.sender.uplink.state()
+	stats := m.sender.outbox.Stats()
+	if reason != "" {
+		add(stateDegraded, "publishing: "+reason)
+	}
+	if stats.Err != nil && (down || reason != "") {
+		add(stateFailing, "outbox: "+stats.Err.Error()) // neither published nor kept
+	} else if stats.Err != nil {
+		add(stateDegraded, "outbox: "+stats.Err.Error())
+	}
+	if stats.Damaged > 0 {
+		add(stateDegraded, "outbox: places of the disk cannot be read")
+	}
+	if n := m.drain.withheldCount(); n > 0 {
+		add(stateDegraded, fmt.Sprintf("withheld: %d readings are kept and not published: taken under another enrolment, or while the time was not known", n))
+	}
+	for _, c := range m.config.Checks {
+		err := m.result(c)
+		if err == nil {
+			continue
+		}
+		if c.Fatal {
+			add(stateFailing, c.Name+": "+err.Error())
+		} else {
+			add(stateDegraded, c.Name+": "+err.Error())
+		}
+	}
+	return state, slices.Compact(reasons)
+}
+
+// result returns the error of a check.
+func (m *monitor) result(c Check) error {
+	if c.Now != nil {
+		return c.Now()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.errs[c.Name]
+}
+
+// health is read by people, by doctor and by monitoring on site.
+func (m *monitor) health(w http.ResponseWriter, _ *http.Request) {
+	down, since, reason := m.sender.uplink.state()
+	stats := m.sender.outbox.Stats()
+	status, reasons := m.state()
+	h := Health{
+		Status: status, Reasons: reasons, Version: m.config.Version, Nodes: m.nodes.count(),
+		Publishing: Publishing{Up: !down, Since: reading.TruncateTime(since), Error: reason, Refused: m.sender.givenUp.Load()},
+		Outbox: OutboxHealth{
+			Readings: stats.Pending, Bytes: stats.Bytes, Dropped: m.sender.dropped.Load(), Damaged: stats.Damaged,
+		},
+	}
+	if stats.Err != nil {
+		h.Outbox.Error = stats.Err.Error()
+	}
+	if m.config.Discovery != nil {
+		h.Discovery = m.config.Discovery()
+	}
+	write(w, http.StatusOK, h)
+}

@@ -1,0 +1,220 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// maxMessage is the most bytes of a message of topic data (contract 9.1).
+const maxMessage = 2500
+
+// outcome is the fate of a live reading.
+type outcome int
+
+const (
+	sent outcome = iota // Pub/Sub has it
+	kept                // it is in the outbox
+	lost                // neither: its node must send it again
+)
+
+// sender publishes live readings and puts those that Pub/Sub does not acknowledge into
+// the outbox. It also follows whether Pub/Sub answers, for the backlog too.
+type sender struct {
+	publisher Publisher
+	outbox    Outbox
+	nodes     *nodeTable
+	signer    *signer
+	uplink    *uplink
+	metrics   *metrics
+	events    *eventLog
+	clock     func() time.Time
+	log       *slog.Logger
+
+	wake chan struct{} // for the drain: something changed
+	// Since the start: live readings, those that could not be kept, and those that
+	// were given up because Pub/Sub refuses them.
+	live, dropped, givenUp atomic.Int64
+}
+
+// send publishes a live reading. When that fails it appends the reading to the
+// outbox, unless the outbox has it already. A node that disconnects does not
+// cancel this: an accepted reading is published or kept.
+func (s *sender) send(ctx context.Context, t timedReading, data []byte) outcome {
+	ctx = context.WithoutCancel(ctx)
+	s.live.Add(1)
+	if period, open := s.uplink.allow(); open {
+		m := s.signer.message(t.Reading, data, t.age, s.signer.enrolmentID())
+		started := s.clock()
+		err := s.publisher.Publish(contextWithValuesOf{period, ctx}, m) //nolint:contextcheck // a request's end does not end it
+		s.metrics.latency.Observe(s.clock().Sub(started).Seconds())
+		if err == nil {
+			s.metrics.published.Inc()
+			s.answered(ctx, true)
+			return sent
+		}
+		if s.failed(ctx, m, err) {
+			return lost
+		}
+	}
+	if t.kept || s.keep(ctx, t) {
+		return kept
+	}
+	return lost
+}
+
+// contextWithValuesOf is canceled with the embedded context and has the values of
+// another: the request's trace, and the uplink's cancellation, which all publishes
+// in flight share.
+type contextWithValuesOf struct {
+	context.Context
+
+	values context.Context
+}
+
+func (u contextWithValuesOf) Value(key any) any { return u.values.Value(key) }
+
+// keep appends a reading to the outbox and reports whether that succeeded.
+func (s *sender) keep(ctx context.Context, t timedReading) bool {
+	err := s.outbox.Append(s.signer.record(t, s.nodes.earlierThan(t)))
+	if err == nil {
+		s.nodes.markInOutbox(t)
+		if !s.uplink.isDown() {
+			s.wakeDrain() // Pub/Sub came back meanwhile
+		}
+		return true
+	}
+	reason := "disk"
+	switch {
+	case errors.Is(err, outbox.ErrShare):
+		reason = "share"
+	case errors.Is(err, outbox.ErrFull):
+		reason = "full"
+	}
+	s.dropped.Add(1)
+	s.metrics.dropped.WithLabelValues(reason).Inc()
+	s.events.add(ctx, slog.LevelError, "", "readings cannot be kept, their nodes must send them again", "error", err.Error())
+	return false
+}
+
+// wakeDrain interrupts the drain's pause.
+func (s *sender) wakeDrain() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// failed records a failed publish and reports whether to give the message up.
+func (s *sender) failed(ctx context.Context, m Message, err error) (giveUp bool) {
+	if errors.Is(err, ErrRefused) {
+		return s.refused(ctx, m, err)
+	}
+	s.unreachable(ctx, err)
+	return false
+}
+
+// unreachable records that Pub/Sub cannot be reached.
+func (s *sender) unreachable(ctx context.Context, err error) {
+	kind := errorKind(err)
+	s.metrics.faults.WithLabelValues(kind).Inc()
+	if s.uplink.markDown(s.clock(), err) {
+		s.events.add(ctx, slog.LevelError, kind, "publishing failed, readings go into the outbox", "kind", kind, "error", err.Error())
+		s.wakeDrain()
+	}
+}
+
+// refused records a message that Pub/Sub refuses and reports whether to give it up. A
+// message that is given up remains in the log alone.
+func (s *sender) refused(ctx context.Context, m Message, err error) (giveUp bool) {
+	s.answered(ctx, false)
+	inRow := s.uplink.refused(err)
+	if inRow == maxRefusals+1 {
+		s.log.ErrorContext(ctx, "Pub/Sub refuses every message, readings go into the outbox", "error", err.Error())
+	}
+	if inRow > maxRefusals {
+		return false
+	}
+	s.givenUp.Add(1)
+	s.events.add(ctx, slog.LevelError, "", "Pub/Sub refuses a reading, it is given up",
+		"node_id", m.NodeID, "data", string(m.Data), "error", err.Error())
+	return true
+}
+
+// answered records an answer of Pub/Sub, which has taken a message or refused it.
+func (s *sender) answered(ctx context.Context, taken bool) {
+	if away, back := s.uplink.answered(s.clock(), taken); back {
+		s.log.InfoContext(ctx, "publishing works again", "away_seconds", away.Seconds(), "backlog", s.outbox.Stats().Pending)
+		s.wakeDrain()
+	}
+}
+
+// probeIdle publishes a reading of the probe at the start, and whenever nothing was
+// published for an interval: an idle gateway finds out whether Pub/Sub would take a
+// reading before a node does.
+func (s *sender) probeIdle(ctx context.Context, interval time.Duration) {
+	if interval <= 0 {
+		return
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for before := int64(-1); ; {
+		if before < 0 || s.uplink.taken() == before {
+			s.publishProbe(ctx)
+		}
+		before = s.uplink.taken()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// publishProbe publishes one reading of the probe. That of an open gateway has no time:
+// consumers take the time at which it was published.
+func (s *sender) publishProbe(ctx context.Context) {
+	probe := reading.Reading{NodeID: reading.ProbeNodeID, MessageID: "gateway"}
+	if s.signer.enrolment != nil {
+		probe.Time = reading.TruncateTime(s.clock()) // a signed message has one
+	}
+	encoded, err := wire.EncodeData(wire.Data{Reading: probe})
+	if err != nil {
+		return // a reading of zeros has a form in JSON
+	}
+	limited, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	m := s.signer.message(probe, encoded, 0, s.signer.enrolmentID())
+	switch err := s.publisher.Publish(limited, m); {
+	case err == nil:
+		s.answered(ctx, true)
+	case ctx.Err() == nil:
+		s.failed(ctx, m, err)
+	}
+}
+
+// encode writes the message of a reading. The longest window of the longest
+// numbers does not fit the bound beside the longest names; then the oldest
+// entries are left out.
+func encode(data wire.Data) ([]byte, error) {
+	for {
+		encoded, err := wire.EncodeData(data)
+		excess := len(encoded) - maxMessage
+		if err != nil || excess <= 0 || data.Recent.Len() == 0 {
+			return encoded, err
+		}
+		perEntry := len(encoded)/data.Recent.Len() + 1
+		without := min(excess/perEntry+1, data.Recent.Len())
+		data.Recent = reading.Window{
+			Age:         data.Recent.Age[without:],
+			Temperature: data.Recent.Temperature[without:],
+			Humidity:    data.Recent.Humidity[without:],
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"time"
+
+	"coldaisle.dev/edge-gateway/clock"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// Enrolment is what a gateway is enrolled as.
+type Enrolment interface {
+	// ID is kept with each reading in the outbox.
+	ID() string
+	// Sign returns the attributes of a signed message of topic data.
+	Sign(at time.Time, age wire.Age, data []byte) map[string]string
+	// Time converts an uptime within a boot of the machine to a time. It is not ok when
+	// the time never became known in that boot.
+	Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bool)
+}
+
+// Why a reading of the outbox is not published.
+const (
+	// withheldEnrolment: the reading was taken under another enrolment and belongs to
+	// the customer of that time.
+	withheldEnrolment = "enrolment"
+	// withheldTime: the machine was restarted before the time became known, so the
+	// reading has none.
+	withheldTime = "time"
+)
+
+// retimeSlack is how far the time of a kept reading may be from what the uptime says.
+// Within it the reading keeps the time that it was first published with, and is the
+// same reading.
+const retimeSlack = 10 * time.Second
+
+// signer makes messages of readings: it dates records of the outbox, and signs for an
+// enrolled gateway.
+type signer struct {
+	enrolment Enrolment // nil for an open gateway
+	boot      clock.Boot
+	clock     func() time.Time
+}
+
+func (s *signer) enrolmentID() string {
+	if s.enrolment == nil {
+		return ""
+	}
+	return s.enrolment.ID()
+}
+
+// message returns the message of a reading that was taken under an enrolment, empty for
+// an open gateway, and is so old.
+func (s *signer) message(r reading.Reading, data []byte, age time.Duration, enrolment string) Message {
+	m := Message{NodeID: r.NodeID, Data: data, Age: age}
+	if enrolment != "" {
+		m.Signature = s.enrolment.Sign(r.Time, wire.Age{Duration: age, Known: true}, data)
+	}
+	return m
+}
+
+// record returns the record of a live reading for the outbox.
+func (s *signer) record(t timedReading, earlier []outbox.Earlier) outbox.Record {
+	return outbox.Record{Reading: t.Reading, Earlier: earlier, Enrolment: s.enrolmentID(), Boot: s.boot.ID, Uptime: t.uptime}
+}
+
+// mayPublish returns why a record may not be published, empty if it may, and whether that is
+// final. It is not while the boot lasts in which the record was written: the time may still
+// become known.
+func (s *signer) mayPublish(r outbox.Record) (reason string, final bool) {
+	switch {
+	case r.Enrolment == "" && reading.InCalendar(r.Reading.Time): // the open channel, whoever publishes it
+		return "", true
+	case r.Enrolment == "" && r.Boot == s.boot.ID:
+		return "", reading.InCalendar(s.clock())
+	case r.Enrolment == "":
+		return withheldTime, true
+	case r.Enrolment != s.enrolmentID():
+		return withheldEnrolment, true
+	}
+	if _, ok := s.enrolment.Time(r.Boot, r.Uptime); ok {
+		return "", true
+	}
+	return withheldTime, r.Boot != s.boot.ID
+}
+
+// shift moves the times of a record.
+func shift(m *outbox.Message, by time.Duration) {
+	m.Reading.Time = m.Reading.Time.Add(by)
+	earlier := make([]outbox.Earlier, len(m.Earlier))
+	for i, e := range m.Earlier {
+		e.Time = e.Time.Add(by)
+		earlier[i] = e
+	}
+	m.Earlier = earlier
+}
+
+// retime dates a record by the uptime at which it was taken, if the gateway is enrolled or
+// its clock was not set then, and returns how long the record has waited; 0 where that is
+// not known.
+func (s *signer) retime(m *outbox.Message) (age time.Duration) {
+	if m.Enrolment != "" && m.Enrolment == s.enrolmentID() {
+		at, ok := s.enrolment.Time(m.Boot, m.Uptime)
+		if !ok {
+			return 0
+		}
+		at = reading.TruncateTime(at)
+		if by := at.Sub(m.Reading.Time); by.Abs() > retimeSlack {
+			shift(m, by)
+		}
+	}
+	if m.Boot == s.boot.ID {
+		age = max(0, s.boot.Uptime()-m.Uptime)
+		if now := s.clock(); !reading.InCalendar(m.Reading.Time) && reading.InCalendar(now) {
+			shift(m, reading.TruncateTime(now.Add(-age)).Sub(m.Reading.Time))
+		}
+		return age
+	}
+	if m.Enrolment == "" {
+		return 0
+	}
+	return max(0, s.clock().Sub(m.Reading.Time))
+}

@@ -1,0 +1,114 @@
+package outbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// cursor is the file that holds the position up to which messages are consumed: one
+// small write in place, so that it needs no space on a full disk. Segment and offset
+// take 8 bytes each, the CRC-32C of both 4.
+type cursor struct {
+	mu      sync.Mutex
+	at      time.Time   // of the last attempt to write it
+	written position    // by the last one that succeeded
+	retry   *time.Timer // writes the cursor later
+	closed  bool
+}
+
+const cursorSize = 20
+
+func cursorPath(dir string) string { return filepath.Join(dir, "cursor") }
+
+// saveCursor writes the cursor now when that is due, and otherwise, or when it fails,
+// a little later.
+func (o *Outbox) saveCursor(due bool) error {
+	o.cursor.mu.Lock()
+	defer o.cursor.mu.Unlock()
+	var err error
+	if due || o.options.Clock().Sub(o.cursor.at).Abs() >= cursorEvery {
+		if err = o.writeCursor(); err == nil {
+			return nil
+		}
+	}
+	switch {
+	case o.cursor.closed:
+	case o.cursor.retry == nil:
+		o.cursor.retry = time.AfterFunc(cursorEvery, func() { _ = o.saveCursor(true) })
+	default:
+		o.cursor.retry.Reset(cursorEvery)
+	}
+	return err
+}
+
+// closeCursor writes the cursor a last time.
+func (o *Outbox) closeCursor() error {
+	o.cursor.mu.Lock()
+	defer o.cursor.mu.Unlock()
+	o.cursor.closed = true
+	if o.cursor.retry != nil {
+		o.cursor.retry.Stop()
+	}
+	return o.writeCursor()
+}
+
+// writeCursor writes the cursor unless the file has it; the cursor's lock is held.
+func (o *Outbox) writeCursor() error {
+	o.mu.Lock()
+	at := o.at
+	o.mu.Unlock()
+	o.cursor.at = o.options.Clock()
+	if at == o.cursor.written {
+		return nil
+	}
+	content := binary.LittleEndian.AppendUint64(make([]byte, 0, cursorSize), at.segment)
+	content = binary.LittleEndian.AppendUint64(content, uint64(at.offset)) //nolint:gosec // never negative
+	content = binary.LittleEndian.AppendUint32(content, crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli)))
+	f, err := o.options.disk.Open(cursorPath(o.dir), toEdit)
+	if err != nil {
+		return fmt.Errorf("write outbox cursor: %w", err)
+	}
+	_, err = f.WriteAt(content, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write outbox cursor: %w", err)
+	}
+	o.cursor.written = at
+	return nil
+}
+
+// loadCursor finds the position; the beginning where the cursor is missing or damaged.
+func (o *Outbox) loadCursor() error {
+	f, err := o.options.disk.Open(cursorPath(o.dir), toRead)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	content := make([]byte, cursorSize)
+	if n, _ := f.ReadAt(content, 0); n < cursorSize {
+		return nil
+	}
+	if crc32.Checksum(content[:16], crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(content[16:]) {
+		return nil
+	}
+	at := position{
+		segment: binary.LittleEndian.Uint64(content),
+		offset:  int64(binary.LittleEndian.Uint64(content[8:])), //nolint:gosec // checked here
+	}
+	if at.offset >= 0 {
+		o.at, o.cursor.written = at, at
+	}
+	return nil
+}

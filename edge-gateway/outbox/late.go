@@ -1,0 +1,93 @@
+package outbox
+
+import (
+	"iter"
+	"sync"
+	"time"
+)
+
+// reopenEvery is how often an outbox that cannot be opened is tried again.
+const reopenEvery = 10 * time.Second
+
+// Late is an outbox that opens when it is first needed, or, while its disk or folder
+// fails, when it can be. Until then it holds nothing and refuses every record.
+type Late struct {
+	attempt func() (*Outbox, error)
+	clock   func() time.Time
+
+	mu     sync.Mutex
+	box    *Outbox
+	err    error // of the last attempt
+	tried  time.Time
+	closed bool
+}
+
+// NewLate returns an outbox that open opens, at most once in 10 seconds after a failure.
+func NewLate(open func() (*Outbox, error), clock func() time.Time) *Late {
+	return &Late{attempt: open, clock: clock}
+}
+
+// opened returns the outbox, or while it cannot be opened an empty one that refuses records.
+func (l *Late) opened() *Outbox {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.box == nil && l.closed {
+		return &Outbox{err: ErrClosed}
+	}
+	if l.box == nil && (l.err == nil || l.clock().Sub(l.tried).Abs() >= reopenEvery) {
+		l.box, l.err = l.attempt()
+		l.tried = l.clock()
+	}
+	if l.err != nil {
+		return &Outbox{err: l.err}
+	}
+	return l.box
+}
+
+// Open opens the outbox unless it is open, and returns why that failed.
+func (l *Late) Open() error {
+	l.opened()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Append is [Outbox.Append]; the error may be that the outbox cannot be opened.
+func (l *Late) Append(r Record) error { return l.opened().Append(r) }
+
+// Next is [Outbox.Next]; an outbox that cannot be opened has no messages.
+func (l *Late) Next(n int) ([]Message, error) { return l.opened().Next(n) }
+
+// Consume is [Outbox.Consume].
+func (l *Late) Consume(messages []Message) error { return l.opened().Consume(messages) }
+
+// Since is [Outbox.Since].
+func (l *Late) Since(start time.Time) iter.Seq[Message] { return l.opened().Since(start) }
+
+// Before is [Outbox.Before].
+func (l *Late) Before(m Message, reach time.Duration) iter.Seq[Message] {
+	return l.opened().Before(m, reach)
+}
+
+// Stats is [Outbox.Stats]. It opens an outbox only if that has failed before: one that
+// was not needed yet is empty.
+func (l *Late) Stats() Stats {
+	l.mu.Lock()
+	unneeded := l.box == nil && l.err == nil
+	l.mu.Unlock()
+	if unneeded {
+		return Stats{}
+	}
+	return l.opened().Stats()
+}
+
+// Close closes the outbox if it is open.
+func (l *Late) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.box == nil {
+		return nil
+	}
+	return l.box.Close()
+}

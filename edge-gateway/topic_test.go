@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	tlscredentials "google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+
+	"coldaisle.dev/edge-gateway/enrolment"
+	"coldaisle.dev/edge-gateway/enrolment/enrolmenttest"
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/wire"
+)
+
+// TestEnrolledGateway enrols a gateway by the program itself, and runs it: nothing
+// else is installed. Contract 8.18, 8.19 and 8.22.
+func TestEnrolledGateway(t *testing.T) {
+	t.Parallel()
+	api := enrolmenttest.Start(t)
+	server := startPubSub(t)
+	p := newProcess(t, server.Addr, "PROJECT_ID=", "IDLE_PROBE=0")
+	enrol := func(answer string, args ...string) (string, error) {
+		var out bytes.Buffer
+		err := runEnrol(t.Context(), append([]string{enrolmenttest.Code, "--api", api.URL}, args...), p.environ, strings.NewReader(answer), &out, installation{t.TempDir()})
+		return out.String(), err
+	}
+	text, err := enrol("n\n")
+	if !errors.Is(err, enrolment.ErrDeclined) || !strings.Contains(text, "Account: ops@example.com\nGateway: Cellar\n") {
+		t.Errorf("who declines is shown %q and told %v", text, err)
+	}
+	for _, args := range [][]string{nil, {"--yes"}} {
+		if text, err := enrol("y\n", args...); err != nil || !strings.Contains(text, "Enrolled as "+enrolmenttest.ID) {
+			t.Fatalf("enrolled: %q, %v", text, err)
+		}
+	}
+	p.start()
+	send := func(id string) int {
+		response, err := http.Post(p.url()+"/api/v1/message", "application/json", strings.NewReader(fmt.Sprintf(`{"id":%q,"node_id":"n1","temperature":21,"humidity":40}`, id)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	waitFor(t, "the first status", func() bool { return len(api.Statuses()) > 0 })
+	waitFor(t, "a published reading", func() bool { return send("a1") == http.StatusOK })
+	for _, m := range server.Messages() {
+		origin, err := wire.ParseOrigin(m.Attributes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := wire.DecodeData(m.Data, time.Now())
+		if err != nil || !origin.Verify(api.Key(), data.Reading.Time, m.Data) || origin.GatewayID != enrolmenttest.ID || !origin.Age.Known {
+			t.Errorf("published %s with %v, %v", m.Data, m.Attributes, err)
+		}
+	}
+
+	// It is revoked, which a restart makes it hear at once.
+	api.Set(func(a *enrolmenttest.API) { a.Reply.Revoked = true })
+	_ = p.end(syscall.SIGKILL)
+	heard := len(api.Statuses())
+	p.start()
+	waitFor(t, "the status that says so", func() bool { return len(api.Statuses()) > heard })
+	published := len(server.Messages())
+	if status := send("a2"); status != http.StatusInternalServerError {
+		t.Errorf("a revoked gateway answers %d", status)
+	}
+	waitFor(t, "health", func() bool {
+		h := p.health()
+		return h != nil && h.Outbox.Readings == 1 && strings.Contains(strings.Join(h.Reasons, "\n"), "enrolment: the enrolment of this gateway was revoked")
+	})
+	var report bytes.Buffer
+	if err := runDoctor(t.Context(), nil, p.environ, &report, time.Now); !errors.Is(err, errProblemsFound) {
+		t.Errorf("the doctor ends with %v", err)
+	}
+	for _, text := range []string{"Cellar (" + enrolmenttest.ID + ") of ops@example.com", "PROBLEM  the enrolment of this gateway was revoked"} {
+		if !strings.Contains(report.String(), text) {
+			t.Errorf("no %q in:\n%s", text, report.String())
+		}
+	}
+	if len(server.Messages()) != published {
+		t.Error("a revoked gateway publishes")
+	}
+	_ = p.end(syscall.SIGKILL) // then the log is whole
+	if !strings.Contains(p.log.String(), "was revoked") {
+		t.Error("the log does not tell of the revocation")
+	}
+}
+
+func TestEnrolsArguments(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	enrol := func(args ...string) error {
+		return runEnrol(t.Context(), args, []string{"OUTBOX_DIR=" + t.TempDir()}, nil, &out, installation{t.TempDir()})
+	}
+	if err := enrol("-h"); err != nil || !strings.Contains(out.String(), "enrol CODE --api URL") {
+		t.Errorf("-h ends with %v and tells:\n%s", err, out.String())
+	}
+	for _, args := range [][]string{{}, {"CODE"}, {"--api", "http://localhost:1"}, {"CODE", "--api", "http://example.com"}, {"CODE", "more", "--api", "http://localhost:1"}, {"--colour"}} {
+		if err := enrol(args...); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+}
+
+// tokensSeen is a Pub/Sub that notes the tokens it is called with.
+type tokensSeen struct {
+	pubsubpb.UnimplementedPublisherServer
+
+	mu   sync.Mutex
+	seen []string
+}
+
+func (p *tokensSeen) Publish(ctx context.Context, in *pubsubpb.PublishRequest) (*pubsubpb.PublishResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	header, _ := metadata.FromIncomingContext(ctx)
+	p.seen = append(p.seen, in.GetTopic()+" "+strings.Join(header.Get("authorization"), ","))
+	return &pubsubpb.PublishResponse{MessageIds: make([]string, len(in.GetMessages()))}, nil
+}
+
+// TestAccessToken publishes by Google's own client: it takes the token of the newest
+// reply for each request, whatever token it had before. Contract 8.19.
+func TestAccessToken(t *testing.T) {
+	t.Parallel()
+	certified := httptest.NewUnstartedServer(nil)
+	certified.StartTLS()
+	t.Cleanup(certified.Close)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.Creds(tlscredentials.NewServerTLSFromCert(&certified.TLS.Certificates[0])))
+	google := &tokensSeen{}
+	pubsubpb.RegisterPublisherServer(server, google)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+
+	api := enrolmenttest.Start(t)
+	lend := func(token, topic string) {
+		api.Set(func(a *enrolmenttest.API) {
+			a.Reply.AccessToken, a.Reply.TokenExpiresAt, a.Reply.Topic = token, time.Now().Add(time.Hour), topic
+		})
+	}
+	folder := t.TempDir()
+	id, err := enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, api.URL, func(enrolment.Offer) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logging.Discard()
+	// A session that runs anew asks at once, instead of after a minute.
+	hear := func(s *enrolment.Session, token, topic string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = s.Run(ctx, func() enrolment.Report { return enrolment.Report{} }) })
+		waitFor(t, token, func() bool {
+			got, err := s.Token()
+			return err == nil && got.AccessToken == token && s.Target().Topic == topic
+		})
+		cancel()
+		running.Wait()
+	}
+	session := enrolment.NewSession(id, openClock(t.Context(), folder, time.Now, log), time.Now, "v1", true, log)
+	topic := newTopic(t.Context(), Config{PublishTimeout: 10 * time.Second, ProbeEvery: time.Second}, session, time.Now, log,
+		option.WithEndpoint(listener.Addr().String()),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(tlscredentials.NewTLS(&tls.Config{InsecureSkipVerify: true}))))
+	defer topic.close()
+	m := gateway.Message{NodeID: "n1", Data: []byte("{}")}
+	if err := topic.Publish(t.Context(), m); err == nil {
+		t.Error("it publishes before there is a token")
+	}
+	lend("one", "data")
+	hear(session, "one", "data")
+	if err := topic.await(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, next := range [][2]string{{"one", "data"}, {"two", "data"}, {"two", "other"}} {
+		lend(next[0], next[1])
+		hear(session, next[0], next[1])
+		if err := topic.Publish(t.Context(), m); err != nil {
+			t.Error(err)
+		}
+	}
+	if errs := topic.PublishBacklog(t.Context(), []gateway.Message{m}); errs[0] != nil {
+		t.Error(errs[0])
+	}
+	want := "projects/site/topics/data Bearer one\nprojects/site/topics/data Bearer two\nprojects/site/topics/other Bearer two\nprojects/site/topics/other Bearer two"
+	google.mu.Lock()
+	defer google.mu.Unlock()
+	if got := strings.Join(google.seen, "\n"); got != want {
+		t.Errorf("Google was called with\n%s, want\n%s", got, want)
+	}
+}

@@ -1,0 +1,126 @@
+package train_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store/incidents"
+)
+
+// TestDailyRefresh delivers the day's request twice, and on the next day: each customer has
+// a calibration of the days that were, with neighbours, and only a new day is read.
+func TestDailyRefresh(t *testing.T) {
+	t.Parallel()
+	p := newFixture(t, 0)
+	today := p.now.UTC().Truncate(24 * time.Hour)
+	p.now = today.Add(time.Hour)
+	var rows []reading.Reading
+	for node := range 6 {
+		id := fmt.Sprintf("c%d", node)
+		p.sensor(p.customer, p.room, id)
+		for i := range 3 * 24 * 60 {
+			rows = append(rows, reading.Reading{
+				NodeID: id, MessageID: "m", Time: today.Add(time.Duration(i-2*24*60) * time.Minute),
+				Temperature: 20 + math.Sin(float64(i)/90) + 0.1*math.Sin(float64(i*i+node)), Humidity: 40 + math.Cos(float64(i)/70),
+			})
+		}
+	}
+	p.store(rows)
+	refresh := func(want int) *anomaly.Calibration {
+		t.Helper()
+		p.refresh()
+		live := p.live()
+		if live.Calibration != "calibration_"+p.now.Format("20060102") {
+			t.Fatalf("in use is %+v", live)
+		}
+		pair, _, err := p.bucket.Load(t.Context(), p.customer, live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names, err := p.bucket.List(t.Context(), p.customer); err != nil || len(names) != want {
+			t.Errorf("%d artifacts, %v, want %d: %v", len(names), err, want, names)
+		}
+		return pair.Calibration
+	}
+	first := refresh(28 + 1)
+	if got := first.Neighbours("c0"); len(got) != 6 || slices.Contains(got, "c0") {
+		t.Errorf("neighbours of c0 are %v", got)
+	}
+	refresh(28 + 1)
+	p.exec(`DELETE FROM sensor_data.readings WHERE timestamp < $1`, today.Add(-24*time.Hour))
+	for calibrations := 2; calibrations <= 9; calibrations++ { // the last seven stay, and the hours of 28 days
+		p.now = p.now.Add(24 * time.Hour)
+		refresh(28 + min(calibrations, 7))
+	}
+}
+
+// TestRightVerdictsLeaveThePast makes calibrations of one past, in which a node jumped about
+// for an hour. The anomaly of that hour counts as usual unless it was judged right, also by
+// a verdict that comes after the hours were read.
+func TestRightVerdictsLeaveThePast(t *testing.T) {
+	t.Parallel()
+	p := newFixture(t, 0)
+	today := p.now.UTC().Truncate(24 * time.Hour)
+	p.now = today.Add(time.Hour)
+	wild := today.Add(-20 * time.Hour)
+	rows := make([]reading.Reading, 5*24*60)
+	for i := range rows {
+		rows[i] = reading.Reading{
+			NodeID: "n1", MessageID: "m", Time: today.Add(time.Duration(i-len(rows)) * time.Minute),
+			Temperature: 20 + math.Sin(float64(i)/90) + 0.1*math.Sin(float64(i*i)), Humidity: 40 + math.Cos(float64(i)/70),
+		}
+		if at := rows[i].Time; !at.Before(wild) && at.Before(wild.Add(time.Hour)) && i%2 == 0 {
+			rows[i].Temperature += 6
+		}
+	}
+	p.store(rows)
+	calibrate := func() []byte {
+		t.Helper()
+		p.refresh()
+		live := p.live()
+		content := p.artifact(live.Calibration)
+		// The next is made anew, of the same days.
+		if err := p.bucket.PublishCalibration(t.Context(), p.customer, "calibration_20200101", anomaly.Calibrate(nil)); err != nil && !errors.Is(err, modelstore.ErrConflict) {
+			t.Fatal(err)
+		}
+		if err := p.bucket.Delete(t.Context(), p.customer, live.Calibration); err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	unjudged := calibrate()
+	var id int64
+	if err := p.pool.QueryRow(t.Context(), `
+		INSERT INTO incidents (customer_id, kind, channel, node_id, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution)
+		VALUES ($1, 'anomaly', 0, 'n1', 'temperature', 'above', 0, 'warning', $2, $3, false, 0, $2, 'cleared')
+		RETURNING id`, p.customer, wild, wild.Add(59*time.Minute)).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	judged := func(verdict incidents.IncidentVerdict) []byte {
+		t.Helper()
+		if _, err := p.JudgeIncident(t.Context(), p.customer, id, verdict); err != nil {
+			t.Fatal(err)
+		}
+		return calibrate()
+	}
+	for _, verdict := range []incidents.IncidentVerdict{incidents.VerdictWrong, incidents.VerdictExpected} {
+		if !bytes.Equal(judged(verdict), unjudged) {
+			t.Errorf("the verdict %s changed what is usual", verdict)
+		}
+	}
+	right := judged(incidents.VerdictRight)
+	if bytes.Equal(right, unjudged) {
+		t.Error("an anomaly that was judged right is still part of what is usual")
+	}
+	if !bytes.Equal(judged(incidents.VerdictWrong), unjudged) {
+		t.Error("a verdict that was taken back still leaves its hours out")
+	}
+}

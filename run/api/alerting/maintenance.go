@@ -1,0 +1,213 @@
+package alerting
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/audit"
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/maintenance"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+)
+
+type maintenanceChange struct {
+	_         struct{}          `additionalProperties:"true"`
+	StartTime input.Timestamp   `json:"start_time" doc:"Begin of the window, or of its first occurrence; ISO 8601, in time_zone where it has no offset." example:"2026-03-01T12:00:00Z"`
+	DurationS float64           `json:"duration_s" exclusiveMinimum:"0" maximum:"604800" doc:"How many seconds an occurrence lasts." example:"3600"`
+	TimeZone  string            `json:"time_zone,omitempty" maxLength:"64" doc:"IANA time zone whose clocks a recurring window follows; UTC when it is absent." example:"Europe/Zurich"`
+	Weekdays  []int             `json:"weekdays,omitempty" nullable:"false" maxItems:"7" doc:"Days on which it recurs, 0 (Sunday) to 6; without any it happens once." example:"[1,4]"`
+	Until     *input.Timestamp  `json:"until,omitempty" doc:"When it stops recurring; ISO 8601, in time_zone where it has no offset." example:"2027-03-01T12:00:00Z"`
+	Comment   *input.SingleLine `json:"comment,omitempty" minLength:"1" maxLength:"500" doc:"What it is for." example:"Filters are changed"`
+	Scope
+}
+
+// Resolve refuses what makes no window, and names the field.
+func (c *maintenanceChange) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	errs := c.check(path.String())
+	window, err := c.window()
+	if err != nil {
+		return append(errs, &huma.ErrorDetail{Location: path.With("time_zone"), Message: "must be a time zone of the IANA database, such as Europe/Zurich"})
+	}
+	for _, broken := range window.Validate() {
+		if broken.Field != "start_time" || !c.StartTime.Malformed() {
+			errs = append(errs, &huma.ErrorDetail{Location: path.With(broken.Field), Message: broken.Message})
+		}
+	}
+	return errs
+}
+
+func (c *maintenanceChange) window() (maintenance.Window, error) {
+	zone, err := maintenance.Zone(cmp.Or(c.TimeZone, "UTC"))
+	if err != nil {
+		return maintenance.Window{}, err
+	}
+	w := maintenance.Window{Start: c.StartTime.On(zone), Duration: seconds(c.DurationS)}
+	for _, day := range c.Weekdays {
+		w.Weekdays = append(w.Weekdays, time.Weekday(day))
+	}
+	if c.Until != nil {
+		w.Until = c.Until.On(zone)
+	}
+	return w, nil
+}
+
+// wantedMaintenance is the window that a caller describes.
+func (h *Handlers) wantedMaintenance(ctx context.Context, c *maintenanceChange) (incidents.Maintenance, error) {
+	by, err := who(ctx, h.DB)
+	if err != nil {
+		return incidents.Maintenance{}, err
+	}
+	window, err := c.window()
+	return incidents.Maintenance{Window: window, Scope: c.scope(), CreatedBy: by, Comment: string(deref(c.Comment))}, err
+}
+
+type maintenanceBody struct {
+	ID        int64      `json:"id" doc:"Primary key." example:"5"`
+	StartTime rest.Time  `json:"start_time" doc:"Begin of the window, or of its first occurrence, UTC." example:"2026-03-01T12:00:00Z"`
+	DurationS float64    `json:"duration_s" doc:"How many seconds an occurrence lasts." example:"3600"`
+	TimeZone  string     `json:"time_zone" doc:"Time zone whose clocks a recurring window follows." example:"Europe/Zurich"`
+	Weekdays  []int      `json:"weekdays" nullable:"false" doc:"Days on which it recurs, 0 (Sunday) to 6; none for one that happens once." example:"[1,4]"`
+	Until     *rest.Time `json:"until" nullable:"true" doc:"When it stops recurring, UTC; null for never." example:"2027-03-01T12:00:00Z"`
+	RoomID    *int64     `json:"room_id" doc:"Only for sensors of this room; null for all." example:"3"`
+	SensorID  *string    `json:"sensor_id" doc:"Only for this sensor; null for all." example:"esp32-7f3a"`
+	Comment   *string    `json:"comment" doc:"What it is for." example:"Filters are changed"`
+	CreatedBy string     `json:"created_by" doc:"User name of who set it, or the API key." example:"coldaisle"`
+	Active    bool       `json:"active" doc:"Whether an occurrence is under way." example:"false"`
+	NextStart *rest.Time `json:"next_start" nullable:"true" doc:"Begin of the next occurrence, UTC; null when none comes." example:"2026-03-02T12:00:00Z"`
+}
+
+func (h *Handlers) maintenanceOf(m incidents.Maintenance) maintenanceBody {
+	now := h.Clock()
+	body := maintenanceBody{
+		ID: m.ID, StartTime: rest.UTC(m.Window.Start), DurationS: m.Window.Duration.Seconds(), TimeZone: m.Window.Start.Location().String(),
+		Weekdays: rest.List(m.Window.Weekdays, func(day time.Weekday) int { return int(day) }), RoomID: nonzero(m.Scope.RoomID),
+		SensorID: nonzero(m.Scope.SensorID), Comment: nonzero(m.Comment), CreatedBy: m.CreatedBy,
+	}
+	if !m.Window.Until.IsZero() {
+		body.Until = new(rest.UTC(m.Window.Until))
+	}
+	_, _, body.Active = m.Window.At(now)
+	if next, _, ok := m.Window.Next(now); ok {
+		body.NextStart = new(rest.UTC(next))
+	}
+	return body
+}
+
+type maintenancePath struct {
+	WindowID int64 `path:"window_id" doc:"Id of one of the caller's maintenance windows." example:"5"`
+}
+
+type updateMaintenanceInput struct {
+	WindowID int64 `path:"window_id" doc:"Id of one of the caller's maintenance windows." example:"5"`
+	Body     maintenanceChange
+}
+
+// maxWindows is how many windows a customer may have.
+const maxWindows = 200
+
+func errTooManyWindows() error {
+	return rest.BadRequest(fmt.Sprintf("At most %d maintenance windows are possible", maxWindows))
+}
+
+func (h *Handlers) registerMaintenance(r *rest.API) {
+	rest.Answer(r, rest.Operation{
+		ID: "listMaintenance", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
+		Summary: "List the caller's maintenance windows",
+	}, h.listMaintenance)
+	// Without an Idempotency-Key a repeat makes a second window, which changes nothing.
+	rest.Answer(r, rest.Operation{
+		ID: "createMaintenance", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
+		Status: http.StatusCreated, Summary: "Create a maintenance window",
+		Description: "Nothing is lost in one: incidents in it are marked as silenced. What still lasts at its end is not silenced from then on.",
+		Errors:      []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows()},
+	}, h.createMaintenance)
+	rest.Answer(r, rest.Operation{
+		ID: "updateMaintenance", Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
+		Summary: "Replace a maintenance window from now on",
+		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor},
+	}, h.updateMaintenance)
+	// A repeat is told 404: the window is gone, as was asked.
+	rest.Register(r, rest.Operation{
+		ID: "deleteMaintenance", Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
+		Status: http.StatusNoContent, Summary: "End a maintenance window",
+		Description: "What it silenced until now stays silenced.",
+		Errors:      []error{store.ErrNoMaintenance},
+	}, h.deleteMaintenance)
+}
+
+func (h *Handlers) listMaintenance(ctx context.Context, _ *struct{}) ([]maintenanceBody, error) {
+	found, err := incidents.New(h.DB).MaintenanceWindows(ctx, auth.Caller(ctx), time.Time{})
+	return rest.List(found, h.maintenanceOf), err
+}
+
+// EndScope ends the windows of a sensor, or of a room and its sensors, before these are
+// deleted. It returns the entries of these windows, and of the rules that go with them.
+func (h *Handlers) EndScope(ctx context.Context, tx *store.DB, scope incident.Scope) ([]audit.Entry, error) {
+	windows, err := incidents.New(tx).EndMaintenanceOf(ctx, auth.Caller(ctx), scope)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := incidents.New(tx).RulesOf(ctx, auth.Caller(ctx), scope)
+	return append(rest.List(windows, func(m incidents.Maintenance) audit.Entry {
+		return audit.Entry{Subject: maintenanceSubject(m.ID), Before: h.maintenanceOf(m)}
+	}), rest.List(rules, func(r incident.Rule) audit.Entry {
+		return audit.Entry{Subject: ruleSubject(r.ID), Before: ruleOf(r)}
+	})...), err
+}
+
+func maintenanceSubject(id int64) string { return "maintenance:" + strconv.FormatInt(id, 10) }
+
+func (h *Handlers) createMaintenance(ctx context.Context, in *rest.Body[maintenanceChange]) (maintenanceBody, error) {
+	wanted, err := h.wantedMaintenance(ctx, &in.Body)
+	if err != nil {
+		return maintenanceBody{}, err
+	}
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) (created maintenanceBody, entry audit.Entry, err error) {
+		existing, err := incidents.New(tx).MaintenanceWindows(ctx, auth.Caller(ctx), time.Time{})
+		if err != nil {
+			return created, entry, err
+		}
+		if len(existing) >= maxWindows {
+			return created, entry, errTooManyWindows()
+		}
+		stored, err := incidents.New(tx).CreateMaintenance(ctx, auth.Caller(ctx), wanted)
+		created = h.maintenanceOf(stored)
+		return created, audit.Entry{Subject: maintenanceSubject(stored.ID), After: created}, err
+	})
+}
+
+func (h *Handlers) updateMaintenance(ctx context.Context, in *updateMaintenanceInput) (maintenanceBody, error) {
+	wanted, err := h.wantedMaintenance(ctx, &in.Body)
+	if err != nil {
+		return maintenanceBody{}, err
+	}
+	wanted.ID = in.WindowID
+	return audit.Updated(ctx, h.DB, maintenanceSubject(in.WindowID), h.maintenanceOf,
+		func(tx *store.DB) (incidents.Maintenance, error) {
+			return incidents.New(tx).MaintenanceWindow(ctx, auth.Caller(ctx), in.WindowID)
+		},
+		func(tx *store.DB) (incidents.Maintenance, error) {
+			return incidents.New(tx).UpdateMaintenance(ctx, auth.Caller(ctx), wanted)
+		})
+}
+
+func (h *Handlers) deleteMaintenance(ctx context.Context, in *maintenancePath) (*struct{}, error) {
+	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
+		before, err := incidents.New(tx).MaintenanceWindow(ctx, auth.Caller(ctx), in.WindowID)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		return audit.Entry{Subject: maintenanceSubject(in.WindowID), Before: h.maintenanceOf(before)},
+			incidents.New(tx).DeleteMaintenance(ctx, auth.Caller(ctx), in.WindowID)
+	})
+}

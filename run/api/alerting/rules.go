@@ -1,0 +1,275 @@
+package alerting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/audit"
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+)
+
+// maxRules is how many rules a customer may have. Detection compares each reading
+// with all that apply.
+const maxRules = 200
+
+func errTooManyRules() error {
+	return rest.BadRequest(fmt.Sprintf("At most %d rules are possible", maxRules))
+}
+
+// Scope is where a rule or a window applies. It is exported only because huma reads
+// no embedded fields of unexported types.
+type Scope struct {
+	RoomID   *int64        `json:"room_id,omitempty" minimum:"1" doc:"Only for sensors of this room." example:"3"`
+	SensorID *input.NodeID `json:"sensor_id,omitempty" doc:"Only for this sensor." example:"esp32-7f3a"`
+}
+
+func (s Scope) scope() incident.Scope {
+	return incident.Scope{RoomID: deref(s.RoomID), SensorID: string(deref(s.SensorID))}
+}
+
+// check refuses a scope of both a room and a sensor. at is where the scope stands.
+func (s Scope) check(at string) []error {
+	if s.RoomID == nil || s.SensorID == nil {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: at + ".sensor_id", Message: "must not stand beside room_id"}}
+}
+
+// RuleFields are the fields of a rule that a caller sets. It is exported only because
+// huma reads no embedded fields of unexported types.
+type RuleFields struct {
+	Quantity    string  `json:"quantity" enum:"temperature,humidity,dew_point,temperature_rate" doc:"What it watches: °C, %, °C, or °C per hour over 10 minutes." example:"temperature"`
+	Direction   string  `json:"direction" enum:"above,below" doc:"On which side of the limit it fires." example:"above"`
+	Limit       float64 `json:"limit" minimum:"-1000" maximum:"1000" doc:"The limit, in the unit of the quantity; a value equal to it does not fire." example:"27"`
+	ForS        float64 `json:"for_s" minimum:"0" maximum:"3600" doc:"How many seconds the limit must be broken before it fires." example:"120"`
+	ClearMargin float64 `json:"clear_margin" minimum:"0" maximum:"50" doc:"How far back from the limit the value must come, in the same unit." example:"0.5"`
+	ClearForS   float64 `json:"clear_for_s" minimum:"0" maximum:"3600" doc:"How many seconds it must stay there before the incident ends." example:"120"`
+	Severity    string  `json:"severity" enum:"warning,critical" doc:"How urgent an incident is." example:"warning"`
+	Enabled     bool    `json:"enabled" doc:"Whether it judges readings." example:"true"`
+}
+
+type ruleChange struct {
+	_ struct{} `additionalProperties:"true"`
+	RuleFields
+	Scope
+}
+
+func (c *ruleChange) rule() incident.Rule {
+	return incident.Rule{
+		Quantity: incident.Quantity(c.Quantity), Direction: incident.Direction(c.Direction), Limit: c.Limit, For: seconds(c.ForS),
+		ClearMargin: c.ClearMargin, ClearFor: seconds(c.ClearForS), Severity: incident.Severity(c.Severity), Scope: c.scope(), Enabled: c.Enabled,
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
+
+// Resolve refuses what the schema cannot: a limit out of the range of its quantity,
+// and a scope of two.
+func (c *ruleChange) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	errs := c.check(path.String())
+	if err := c.rule().Validate(); errors.Is(err, incident.ErrLimit) {
+		errs = append(errs, &huma.ErrorDetail{Location: path.With("limit"), Message: "must lie within the range of the quantity"})
+	}
+	return errs
+}
+
+type rule struct {
+	ID      int64 `json:"id" doc:"Primary key." example:"12"`
+	Version int64 `json:"version" doc:"Grows with every change." example:"1"`
+	RuleFields
+
+	RoomID    *int64  `json:"room_id" doc:"Only for sensors of this room; null for all." example:"3"`
+	SensorID  *string `json:"sensor_id" doc:"Only for this sensor; null for all." example:"esp32-7f3a"`
+	Threshold bool    `json:"threshold" doc:"Whether it is one of the two thresholds, of which only the limit can be changed." example:"false"`
+}
+
+func fieldsOf(r incident.Rule) RuleFields {
+	return RuleFields{
+		Quantity: string(r.Quantity), Direction: string(r.Direction), Limit: r.Limit, ForS: r.For.Seconds(),
+		ClearMargin: r.ClearMargin, ClearForS: r.ClearFor.Seconds(), Severity: string(r.Severity), Enabled: r.Enabled,
+	}
+}
+
+func ruleOf(r incident.Rule) rule {
+	return rule{
+		ID: r.ID, Version: r.Version, RuleFields: fieldsOf(r),
+		RoomID: nonzero(r.Scope.RoomID), SensorID: nonzero(r.Scope.SensorID), Threshold: r.Threshold,
+	}
+}
+
+type rulePath struct {
+	RuleID int64 `path:"rule_id" doc:"Id of one of the caller's rules." example:"12"`
+}
+
+type updateRuleInput struct {
+	RuleID int64 `path:"rule_id" doc:"Id of one of the caller's rules." example:"12"`
+	Body   ruleChange
+}
+
+func (h *Handlers) registerRules(r *rest.API) {
+	rest.Answer(r, rest.Operation{
+		ID: "listRules", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules", Tag: rest.TagIncidents,
+		Summary:     "List the caller's rules, the two thresholds first",
+		Description: "Of the rules of one quantity, direction and severity those of the narrowest scope judge a sensor; the thresholds judge all.",
+	}, h.listRules)
+	// Without an Idempotency-Key a repeat makes a second rule, and an incident of each.
+	rest.Answer(r, rest.Operation{
+		ID: "createRule", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules", Tag: rest.TagIncidents,
+		Status: http.StatusCreated, Summary: "Create a rule",
+		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
+	}, h.createRule)
+	// A repeat changes nothing.
+	rest.Answer(r, rest.Operation{
+		ID: "updateRule", Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
+		Summary:     "Replace a rule",
+		Description: "Its incidents that last are resolved, with that reason, unless it is so already. Of a threshold only the limit can be changed.",
+		Errors:      []error{store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule},
+	}, h.updateRule)
+	// A repeat is told 404: the rule is gone, as was asked.
+	rest.Register(r, rest.Operation{
+		ID: "deleteRule", Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
+		Status: http.StatusNoContent, Summary: "Delete a rule",
+		Description: "Its incidents that last are resolved, with that reason. The thresholds stay.",
+		Errors:      []error{store.ErrNoRule, incidents.ErrThresholdRule},
+	}, h.deleteRule)
+	rest.Answer(r, rest.Operation{
+		ID: "listPresets", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules/presets", Tag: rest.TagIncidents,
+		Summary:     "List the presets: sets of rules to apply with one call",
+		Description: "Limits of ASHRAE TC 9.9, Thermal Guidelines for Data Processing Environments, 5th edition (2021).",
+	}, h.presets)
+	// A repeat adds nothing.
+	rest.Answer(r, rest.Operation{
+		ID: "applyPreset", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules/preset", Tag: rest.TagIncidents,
+		Summary: "Add the rules of a preset that are not there yet",
+		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
+	}, h.applyPreset)
+	// Called while somebody edits a rule. It changes nothing, though it is POST.
+	rest.Answer(r, rest.Operation{
+		ID: "previewRules", Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/rules/preview", Tag: rest.TagIncidents,
+		Summary:     "Count the incidents that rules would have made",
+		Description: "On the stored readings of the last days, per sensor and day (UTC) of their begin; sensors and days without any are absent.",
+		Errors:      []error{store.ErrNoRoom, store.ErrNoSensor},
+	}, h.preview)
+}
+
+func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {
+	found, err := incidents.New(h.DB).Rules(ctx, auth.Caller(ctx), alert.Defaults())
+	return rest.List(found, ruleOf), err
+}
+
+func ruleSubject(id int64) string { return "rule:" + strconv.FormatInt(id, 10) }
+
+func (h *Handlers) createRule(ctx context.Context, in *rest.Body[ruleChange]) (rule, error) {
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) (rule, audit.Entry, error) {
+		existing, err := incidents.New(tx).Rules(ctx, auth.Caller(ctx), alert.Defaults())
+		if err != nil {
+			return rule{}, audit.Entry{}, err
+		}
+		if len(existing) >= maxRules {
+			return rule{}, audit.Entry{}, errTooManyRules()
+		}
+		stored, err := incidents.New(tx).CreateRule(ctx, auth.Caller(ctx), in.Body.rule())
+		created := ruleOf(stored)
+		return created, audit.Entry{Subject: ruleSubject(stored.ID), After: created}, err
+	})
+}
+
+func (h *Handlers) updateRule(ctx context.Context, in *updateRuleInput) (rule, error) {
+	wanted := in.Body.rule()
+	wanted.ID = in.RuleID
+	return audit.Updated(ctx, h.DB, ruleSubject(in.RuleID), ruleOf,
+		func(tx *store.DB) (incident.Rule, error) {
+			return incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
+		},
+		func(tx *store.DB) (incident.Rule, error) {
+			return incidents.New(tx).UpdateRule(ctx, auth.Caller(ctx), wanted)
+		})
+}
+
+func (h *Handlers) deleteRule(ctx context.Context, in *rulePath) (*struct{}, error) {
+	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
+		before, err := incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		return audit.Entry{Subject: ruleSubject(in.RuleID), Before: ruleOf(before)}, incidents.New(tx).DeleteRule(ctx, auth.Caller(ctx), in.RuleID)
+	})
+}
+
+type preset struct {
+	Preset string       `json:"preset" doc:"Name of the preset." example:"ashrae_recommended"`
+	Rules  []RuleFields `json:"rules" nullable:"false" doc:"Its rules."`
+}
+
+func (h *Handlers) presets(context.Context, *struct{}) ([]preset, error) {
+	var out []preset
+	for _, name := range incident.Presets() {
+		rules, err := name.Rules(incident.Scope{})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, preset{Preset: string(name), Rules: rest.List(rules, fieldsOf)})
+	}
+	return out, nil
+}
+
+type presetChoice struct {
+	_      struct{} `additionalProperties:"true"`
+	Preset string   `json:"preset" enum:"ashrae_recommended,ashrae_recommended_corrosive,ashrae_a1,ashrae_a2,ashrae_a3,ashrae_a4,ashrae_rate,ashrae_rate_tape" doc:"Name of the preset." example:"ashrae_recommended"`
+	Scope
+}
+
+// Resolve refuses a scope of two.
+func (c *presetChoice) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	return c.check(path.String())
+}
+
+func (h *Handlers) applyPreset(ctx context.Context, in *rest.Body[presetChoice]) ([]rule, error) {
+	wanted, err := incident.Preset(in.Body.Preset).Rules(in.Body.scope())
+	if err != nil {
+		return nil, err
+	}
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) ([]rule, audit.Entry, error) {
+		existing, err := incidents.New(tx).Rules(ctx, auth.Caller(ctx), alert.Defaults())
+		if err != nil {
+			return nil, audit.Entry{}, err
+		}
+		if len(existing)+len(wanted) > maxRules {
+			return nil, audit.Entry{}, errTooManyRules()
+		}
+		var applied, added []rule
+		for _, r := range wanted {
+			same := slices.IndexFunc(existing, func(e incident.Rule) bool {
+				e.ID, e.Version = 0, 0
+				return e == r
+			})
+			if same >= 0 {
+				applied = append(applied, ruleOf(existing[same]))
+				continue
+			}
+			created, err := incidents.New(tx).CreateRule(ctx, auth.Caller(ctx), r)
+			if err != nil {
+				return nil, audit.Entry{}, err
+			}
+			applied, added = append(applied, ruleOf(created)), append(added, ruleOf(created))
+		}
+		if len(added) == 0 {
+			return applied, audit.Entry{}, nil
+		}
+		return applied, audit.Entry{Subject: "preset:" + in.Body.Preset, After: added}, nil
+	})
+}

@@ -1,0 +1,183 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"coldaisle.dev/shared/store/accounts"
+)
+
+// createOnce posts with an Idempotency-Key.
+func (a *testCustomer) createOnce(tb testing.TB, key, path, body string) reply {
+	tb.Helper()
+	request, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, a.url+path, strings.NewReader(body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	request.Header.Set("Idempotency-Key", key)
+	return a.do(tb, request)
+}
+
+// creations are bodies of every operation that takes an Idempotency-Key.
+func creations(room int64) map[string]string {
+	return map[string]string{
+		"/api/v1/server_rooms/new_room": `{"name":"Hall"}`,
+		"/api/v1/sensors/new_sensor":    fmt.Sprintf(`{"id":"n2","name":"x","type":"y","room_id":%d}`, room),
+		"/api/v1/gateways":              `{"name":"Basement"}`,
+		"/api/v1/api-keys":              `{"name":"Prometheus","scope":"read"}`,
+		"/api/v1/rules":                 fmt.Sprintf(someRule, 30.0, ""),
+		"/api/v1/rules/preset":          `{"preset":"ashrae_a1"}`,
+		"/api/v1/maintenance":           `{"start_time":"2026-03-01","duration_s":60}`,
+		"/api/v1/prediction-feedback":   `{"sensor_id":"n1","timestamp":"2026-03-01","actual_temp":20,"anomaly_predicted":true}`,
+	}
+}
+
+func (s *testAPI) count(tb testing.TB, sql string) (n int) {
+	tb.Helper()
+	if err := s.pool.QueryRow(tb.Context(), sql).Scan(&n); err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// TestRepeatsCreateOnce repeats every operation that creates something: with the same
+// Idempotency-Key and body each makes one thing and answers it again, secrets included, which
+// are not readable in the database. Contract 1.17.
+func TestRepeatsCreateOnce(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a, other := s.customer(t), s.customer(t)
+	room := a.heldSensor(t, "n1")
+	all := creations(room)
+	var documented []string
+	for path, item := range s.document.Paths.Map() {
+		if item.Post != nil && item.Post.Parameters.GetByInAndName("header", "Idempotency-Key") != nil {
+			documented = append(documented, path)
+		}
+	}
+	slices.Sort(documented)
+	if paths := slices.Sorted(maps.Keys(all)); !slices.Equal(paths, documented) {
+		t.Errorf("documented for %v, tried for %v", documented, paths)
+	}
+	const audited = `SELECT count(*) FROM audit_log`
+	for path, body := range all {
+		before := s.count(t, audited)
+		first := a.createOnce(t, "key-1", path, body)
+		if first.status >= 300 {
+			t.Fatalf("%s: %d %s", path, first.status, first.body)
+		}
+		for range 2 {
+			if again := a.createOnce(t, "key-1", path, body); again.status != first.status || string(again.body) != string(first.body) {
+				t.Errorf("%s: %d %s, first %d %s", path, again.status, again.body, first.status, first.body)
+			}
+		}
+		if entries := s.count(t, audited) - before; entries != 1 {
+			t.Errorf("%s: %d entries in the audit log", path, entries)
+		}
+		a.createOnce(t, "key-1", path, strings.Replace(body, "{", "{ ", 1)).says(t, 400, "Idempotency-Key: was used for a request with another body")
+		var secret struct {
+			Key  string
+			Code string `json:"enrolment_code"`
+		}
+		_ = json.Unmarshal(first.body, &secret) // a list has none
+		for _, text := range []string{secret.Key, secret.Code} {
+			if text != "" && s.count(t, fmt.Sprintf(`SELECT count(*) FROM idempotent_answers WHERE position('%s'::bytea IN answer) > 0`, text)) > 0 {
+				t.Errorf("%s: the secret can be read in the database", path)
+			}
+		}
+	}
+	// Another key, and another account with the same key, make another thing.
+	rooms := func() int { return s.count(t, `SELECT count(*) FROM server_rooms`) }
+	before := rooms()
+	for range 3 {
+		a.createOnce(t, "key-2", "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+		other.createOnce(t, "key-1", "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
+	}
+	if made := rooms() - before; made != 2 {
+		t.Errorf("%d rooms, want 2", made)
+	}
+	for _, key := range []string{strings.Repeat("k", 256), "a b"} {
+		a.createOnce(t, key, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`).is(t, 400)
+	}
+	// An API key that may not see the sensor does not get what the account was answered.
+	hall := a.room(t, "Elsewhere")
+	limited := *a
+	limited.token = a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, hall)).text
+	limited.createOnce(t, "key-1", "/api/v1/prediction-feedback", all["/api/v1/prediction-feedback"]).says(t, 404, "Sensor not found")
+	// What was refused is not kept: it may be right the next time.
+	a.createOnce(t, "key-3", "/api/v1/sensors/new_sensor", `{"id":"n9","name":"x","type":"y","room_id":999999}`).says(t, 404, "Room not found")
+	a.createOnce(t, "key-3", "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"n9","name":"x","type":"y","room_id":%d}`, room)).is(t, 201)
+}
+
+// TestRepeatsAtOnceCreateOnce sends one request twenty times at the same time. Contract 1.17.
+func TestRepeatsAtOnceCreateOnce(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	var mutex sync.Mutex
+	answers := map[string]int{}
+	var callers sync.WaitGroup
+	for range 20 {
+		callers.Go(func() {
+			got := a.createOnce(t, "key", "/api/v1/rules", fmt.Sprintf(someRule, 30.0, ""))
+			mutex.Lock()
+			defer mutex.Unlock()
+			answers[string(got.body)]++
+		})
+	}
+	callers.Wait()
+	if made := s.count(t, `SELECT count(*) FROM rules`); made != 1 || len(answers) != 1 {
+		t.Errorf("%d rules, answers %v", made, answers)
+	}
+}
+
+// TestAnswersExpire repeats a request after a day: it makes another thing, and what has expired
+// is removed, of other accounts too. Contract 1.17.
+func TestAnswersExpire(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a, other := s.customer(t), s.customer(t)
+	const path, body = "/api/v1/server_rooms/new_room", `{"name":"Hall"}`
+	first := a.createOnce(t, "key", path, body)
+	other.createOnce(t, "key", path, body)
+	s.execute(t, `UPDATE idempotent_answers SET created_at = now() - interval '23 hours 59 minutes'`)
+	if got := a.createOnce(t, "key", path, body); string(got.body) != string(first.body) {
+		t.Errorf("within a day: %s, first %s", got.body, first.body)
+	}
+	s.execute(t, `UPDATE idempotent_answers SET created_at = now() - interval '24 hours'`)
+	if got := a.createOnce(t, "key", path, body); got.status != 201 || string(got.body) == string(first.body) {
+		t.Errorf("after a day: %d %s, first %s", got.status, got.body, first.body)
+	}
+	if kept := s.count(t, `SELECT count(*) FROM idempotent_answers`); kept != 1 {
+		t.Errorf("%d answers are kept, want the new one", kept)
+	}
+}
+
+// TestAnswersAreLimited has an account with as many keys as it may use in a day: one more makes
+// nothing, and a repeat of a kept one is answered. Contract 1.17.
+func TestAnswersAreLimited(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a, other := s.customer(t), s.customer(t)
+	const path, body = "/api/v1/server_rooms/new_room", `{"name":"Hall"}`
+	first := a.createOnce(t, "key", path, body)
+	s.execute(t, `
+		INSERT INTO idempotent_answers (customer_id, operation, key_hash, request_hash, answer)
+		SELECT $1, 'other', sha256(n::text::bytea), sha256(''), '' FROM generate_series(2, $2::int) n`, a.id, accounts.MaxAnswers)
+	a.createOnce(t, "more", path, body).is(t, 429)
+	if rooms := s.count(t, `SELECT count(*) FROM server_rooms`); rooms != 1 {
+		t.Errorf("%d rooms, want the first alone", rooms)
+	}
+	if got := a.createOnce(t, "key", path, body); string(got.body) != string(first.body) {
+		t.Errorf("a repeat: %d %s, first %s", got.status, got.body, first.body)
+	}
+	other.createOnce(t, "key", path, body).is(t, 201)
+}

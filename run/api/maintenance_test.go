@@ -1,0 +1,186 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMaintenanceSilences shows contract 11.7.
+func TestMaintenanceSilences(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	room := a.heldSensor(t, "n1")
+	s.judge(t, "n1", s.now().Add(-2*time.Minute), 55)
+	silenced := func() bool { return a.incidents(t, "")[0].Silenced }
+	if silenced() {
+		t.Error("silenced without a window")
+	}
+	window := fmt.Sprintf(`{"start_time":%q,"duration_s":7200,"time_zone":"Europe/Zurich","room_id":%d,"comment":"Filters"}`,
+		s.now().Add(-time.Hour).Format(time.RFC3339), room)
+	id := a.create(t, "/api/v1/maintenance", window)
+	if !silenced() {
+		t.Error("not silenced in a window")
+	}
+	path := fmt.Sprintf("/api/v1/maintenance/%d", id)
+	past := fmt.Sprintf(`{"start_time":%q,"duration_s":60,"weekdays":[1,3]}`, s.now().Add(-24*time.Hour*365).Format(time.RFC3339))
+	type body struct {
+		Active   bool
+		Weekdays []int
+		TimeZone string `json:"time_zone"`
+	}
+	if got := get[body](t, a, http.MethodPut, path, past); len(got.Weekdays) != 2 || got.TimeZone != "UTC" {
+		t.Errorf("replaced: %+v", got)
+	}
+	if got := get[body](t, a, http.MethodPut, path, window); !got.Active || !silenced() {
+		t.Errorf("replaced again: %+v", got)
+	}
+	if got := a.call(t, a.token, http.MethodDelete, path, ""); got.status != http.StatusNoContent || silenced() {
+		t.Errorf("it lasts, and its window has ended: %d", got.status)
+	}
+	if list := get[[]body](t, a, http.MethodGet, "/api/v1/maintenance", ""); len(list) != 0 {
+		t.Errorf("listed %+v", list)
+	}
+	for body, want := range map[string]string{
+		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"Local"}`:                 "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
+		`{"start_time":"2026-03-01","duration_s":60,"weekdays":[7]}`:                      "weekdays: must be 0 (Sunday) to 6 (Saturday), each at most once",
+		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-02-01","weekdays":[1]}`: "until: must be after start_time and before the year 2100",
+		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-05-01"}`:                "until: must stand beside weekdays",
+		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-03-02","weekdays":[1]}`: "until: must come after the first occurrence",
+		`{"start_time":"9999-12-31","duration_s":3600,"weekdays":[1]}`:                    "start_time: must lie between the years 2000 and 2100",
+		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"posix/Europe/Zurich"}`:   "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
+		`{"start_time":"2026-03-01","duration_s":90000,"weekdays":[1,2]}`:                 "duration_s: must end before the next occurrence begins",
+		`{"start_time":"2026-03-01","duration_s":0}`:                                      "duration_s: expected number > 0",
+		`{"start_time":"2026-03-01","duration_s":60,"room_id":99999}`:                     "Room not found",
+		`{"start_time":"2026-03-01","duration_s":60,"room_id":1,"sensor_id":"n1"}`:        "sensor_id: must not stand beside room_id",
+	} {
+		if got := a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", body); detailOfReply(t, got) != want {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+}
+
+// TestMaintenanceIsOnItsClocks gives times without an offset beside a zone: they are on the
+// clocks of that zone, summer and winter. Contract 1.1.
+func TestMaintenanceIsOnItsClocks(t *testing.T) {
+	t.Parallel()
+	a := newTestAPI(t).customer(t)
+	for fields, want := range map[string][2]string{
+		`"start_time":"2026-07-01T12:00:00","time_zone":"Europe/Zurich"`:                                              {"2026-07-01T10:00:00Z"},
+		`"start_time":"2026-07-01T12:00:00Z","time_zone":"Europe/Zurich"`:                                             {"2026-07-01T12:00:00Z"},
+		`"start_time":"2026-07-01T12:00:00"`:                                                                          {"2026-07-01T12:00:00Z"},
+		`"start_time":"2026-01-05","time_zone":"Europe/Zurich","weekdays":[1],"until":"2026-07-06T00:30:00"`:          {"2026-01-04T23:00:00Z", "2026-07-05T22:30:00Z"},
+		`"start_time":"2026-01-05","time_zone":"America/New_York","weekdays":[1],"until":"2026-07-06T00:30:00+00:00"`: {"2026-01-05T05:00:00Z", "2026-07-06T00:30:00Z"},
+	} {
+		type window struct {
+			StartTime string `json:"start_time"`
+			Until     string
+		}
+		got := a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", `{"duration_s":60,`+fields+`}`)
+		var made window
+		if err := json.Unmarshal(got.body, &made); err != nil || made != (window{want[0], want[1]}) {
+			t.Errorf("%s: %d %s, want %v", fields, got.status, got.body, want)
+		}
+	}
+}
+
+// TestMaintenanceByAKey says that the key set it. Contract 10.12.
+func TestMaintenanceByAKey(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a := s.customer(t)
+	key := a.key(t, `"scope":"write"`)
+	got := s.call(t, key.text, http.MethodPost, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60}`)
+	if got.status != 201 || !strings.Contains(string(got.body), `"created_by":"API key A program"`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// TestScopeTakesItsRulesAndWindows deletes a sensor and a room: the rules and windows of
+// both and of the room's sensors end, each in the audit log, and do not come back with the
+// sensor. Contract 11.5, 11.7.
+func TestScopeTakesItsRulesAndWindows(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a, other := s.customer(t), s.customer(t)
+	room := a.heldSensor(t, "n1", "n2")
+	window := func(a *testCustomer, scope string) string {
+		return fmt.Sprint("maintenance:", a.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60`+scope+`}`))
+	}
+	rule := func(scope string) string {
+		return fmt.Sprint("rule:", a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 60.0, scope)))
+	}
+	inRoom := fmt.Sprintf(`,"room_id":%d`, room)
+	all, ofRoom, ofN1, ofN2 := window(a, ""), window(a, inRoom), window(a, `,"sensor_id":"n1"`), window(a, `,"sensor_id":"n2"`)
+	ruleOfAll, ruleOfRoom, ruleOfN1, ruleOfN2 := rule(""), rule(inRoom), rule(`,"sensor_id":"n1"`), rule(`,"sensor_id":"n2"`)
+	others := window(other, "")
+	left := func(a *testCustomer) (ids []string) {
+		for _, w := range get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/maintenance", "") {
+			ids = append(ids, fmt.Sprint("maintenance:", w.ID))
+		}
+		return ids
+	}
+	for _, c := range []struct {
+		path        string
+		ended, left []string
+	}{
+		{"/api/v1/sensors/delete_sensor/n1", []string{ofN1, ruleOfN1}, []string{all, ofRoom, ofN2}},
+		{fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room), []string{ofRoom, ofN2, ruleOfRoom, ruleOfN2}, []string{all}},
+	} {
+		s.execute(t, `DELETE FROM audit_log`)
+		a.call(t, a.token, http.MethodDelete, c.path, "").is(t, http.StatusNoContent)
+		var logged []string
+		for _, entry := range get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "") {
+			kind, _, _ := strings.Cut(entry.Subject, ":")
+			if value := map[string]string{"maintenance": "duration_s", "rule": "limit"}[kind]; entry.Before[value] == 60.0 && entry.After == nil {
+				logged = append(logged, entry.Subject)
+			}
+		}
+		slices.Sort(logged)
+		if diff := cmp.Diff(c.ended, logged); diff != "" {
+			t.Errorf("%s: audited (-want +got):\n%s", c.path, diff)
+		}
+		if diff := cmp.Diff(c.left, left(a)); diff != "" {
+			t.Errorf("%s: left (-want +got):\n%s", c.path, diff)
+		}
+	}
+	a.heldSensor(t, "n1", "n2")
+	if rules := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/rules", ""); len(rules) != 3 || fmt.Sprint("rule:", rules[2].ID) != ruleOfAll {
+		t.Errorf("rules left: %v", rules)
+	}
+	if diff := cmp.Diff([]string{all}, left(a)); diff != "" {
+		t.Errorf("made again (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{others}, left(other)); diff != "" {
+		t.Errorf("another's (-want +got):\n%s", diff)
+	}
+}
+
+// TestStillHotWhenItsWindowEnds shows contract 11.7: what lasts is open in the second
+// in which its maintenance window ends.
+func TestStillHotWhenItsWindowEnds(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	s := newTestAPI(t, func(c *Config) { c.Clock = clock })
+	s.now = clock
+	a := s.customer(t)
+	room := a.heldSensor(t, "n1")
+	begin := s.now().Truncate(time.Second)
+	s.judge(t, "n1", begin.Add(-time.Minute), 55)
+	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_id":%d}`, begin.Format(time.RFC3339), room))
+	for offset, want := range map[time.Duration]bool{time.Minute: true, 9*time.Minute + 50*time.Second: true, 10*time.Minute + time.Second: false} {
+		ahead.Store(int64(time.Until(begin.Add(offset))))
+		if got := a.incidents(t, "?state=open&kind=threshold"); len(got) != 1 || got[0].Silenced != want {
+			t.Errorf("%s after the begin: %+v", offset, got)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package overview
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+)
+
+// The recommended inlet temperatures of ASHRAE TC9.9 (2021), in degrees Celsius.
+const (
+	recommendedLow  = 18
+	recommendedHigh = 27
+)
+
+// worstFirst returns the states in the order of trouble.
+func worstFirst() []string {
+	return []string{stateCritical, stateSilent, stateWarning, stateLate, stateUnreported, stateOK}
+}
+
+// trouble is that of the worst sensors of a room.
+type trouble struct {
+	state  int     // place in worstFirst
+	beyond float64 // the recommended range, in whole degrees: rooms do not change places at each reading
+}
+
+// orderRooms puts the room with the gravest trouble first.
+func (b *Body) orderRooms() {
+	order := worstFirst()
+	rooms := make(map[int64]trouble, len(b.Rooms))
+	for _, r := range b.Rooms {
+		rooms[r.ID] = trouble{state: len(order) - 1}
+	}
+	for _, s := range b.Sensors {
+		room := rooms[s.RoomID]
+		room.state = min(room.state, slices.Index(order, s.State))
+		if s.Temperature != nil && s.State != stateSilent && s.State != stateLate {
+			room.beyond = max(room.beyond, math.Ceil(*s.Temperature-recommendedHigh), math.Ceil(recommendedLow-*s.Temperature))
+		}
+		rooms[s.RoomID] = room
+	}
+	slices.SortStableFunc(b.Rooms, func(one, other liveRoom) int {
+		a, b := rooms[one.ID], rooms[other.ID]
+		return cmp.Or(cmp.Compare(a.state, b.state), cmp.Compare(b.beyond, a.beyond), compareNames(one.Name, other.Name))
+	})
+}
+
+// compareNames compares names without regard to case and numbers in them by their value:
+// Hall 9 comes before Hall 10.
+func compareNames(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	for a != "" && b != "" {
+		digitsA, digitsB := digits(a), digits(b)
+		if digitsA == 0 || digitsB == 0 {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		numberA, numberB := strings.TrimLeft(a[:digitsA], "0"), strings.TrimLeft(b[:digitsB], "0")
+		if order := cmp.Or(cmp.Compare(len(numberA), len(numberB)), cmp.Compare(numberA, numberB)); order != 0 {
+			return order
+		}
+		a, b = a[digitsA:], b[digitsB:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// digits is the number of decimal digits with which a text begins.
+func digits(text string) int { return len(text) - len(strings.TrimLeft(text, "0123456789")) }

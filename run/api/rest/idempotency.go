@@ -1,0 +1,115 @@
+package rest
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+const (
+	idempotencyHeader = "Idempotency-Key"
+	// maxIdempotencyKey bounds such a key, in bytes.
+	maxIdempotencyKey = 255
+)
+
+// Repeatable is a request with an Idempotency-Key: a repeat of it gets the first answer
+// (contract 1.17). Answers may hold secrets that nothing else stores, so they are encrypted with
+// a key made from SECRET_KEY and the caller's.
+type Repeatable struct {
+	RequestHash [sha256.Size]byte // of the body
+	key         string
+	aeads       []cipher.AEAD // one for each secret; the first encrypts
+}
+
+// KeyHashOf is the hash of the Idempotency-Key as one caller's.
+func (r Repeatable) KeyHashOf(caller string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(caller + "\x00" + r.key))
+}
+
+// ErrOtherRequest answers an Idempotency-Key that came with another body.
+func ErrOtherRequest() *Error {
+	return BadRequest(idempotencyHeader + ": was used for a request with another body")
+}
+
+type repeatableKey struct{}
+
+// RepeatableOf returns the request's Idempotency-Key, or false without one.
+func RepeatableOf(ctx context.Context) (Repeatable, bool) {
+	r, ok := ctx.Value(repeatableKey{}).(Repeatable)
+	return r, ok
+}
+
+// repeatable puts the Idempotency-Key of a request into the context.
+func (r *API) repeatable(ctx huma.Context, body []byte) (huma.Context, error) {
+	key := ctx.Header(idempotencyHeader)
+	if key == "" || ctx.Operation().Metadata[creates] == nil {
+		return ctx, nil
+	}
+	visible := func(c rune) bool { return '!' <= c && c <= '~' }
+	if len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(c rune) bool { return !visible(c) }) {
+		return nil, BadRequest(fmt.Sprintf("%s: expected at most %d visible characters of ASCII", idempotencyHeader, maxIdempotencyKey))
+	}
+	repeatable := Repeatable{key: key, RequestHash: sha256.Sum256(body)}
+	for _, secret := range r.config.Secrets {
+		mac := hmac.New(sha256.New, secret)
+		_, _ = mac.Write([]byte("idempotent answer\x00" + key)) // it never fails
+		block, err := aes.NewCipher(mac.Sum(nil))
+		if err != nil {
+			return nil, fmt.Errorf("cipher of answers: %w", err)
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			return nil, fmt.Errorf("cipher of answers: %w", err)
+		}
+		repeatable.aeads = append(repeatable.aeads, aead)
+	}
+	return huma.WithValue(ctx, repeatableKey{}, repeatable), nil
+}
+
+// Encrypt encrypts an answer.
+func (r Repeatable) Encrypt(answer []byte) []byte {
+	return r.aeads[0].Seal(nil, nil, answer, nil) //nolint:gosec // the cipher makes the nonce
+}
+
+// Decrypt reads an answer that Encrypt made with any of the secrets.
+func (r Repeatable) Decrypt(encrypted []byte) ([]byte, error) {
+	for _, aead := range r.aeads {
+		if answer, err := aead.Open(nil, nil, encrypted, nil); err == nil {
+			return answer, nil
+		}
+	}
+	return nil, errors.New("the first answer cannot be decrypted: its SECRET_KEY is gone")
+}
+
+// creates marks the operations whose answers are kept, in huma's metadata of an operation.
+const creates = "creates"
+
+// idempotencySentence is in the description of operations that create something.
+const idempotencySentence = "A repeat with the same `" + idempotencyHeader + "` and body within 24 hours gets the first answer."
+
+// idempotencyParameter describes the header.
+func idempotencyParameter() *huma.Param {
+	return &huma.Param{
+		Name: idempotencyHeader, In: "header", Description: "Any text of the caller's that is new for each thing to create, such as a UUID.",
+		Example: "0f8fad5b-d9cb-469f-a165-70867728950e",
+		Schema:  &huma.Schema{Type: huma.TypeString, MaxLength: new(maxIdempotencyKey)},
+	}
+}
+
+// idempotencyErrors are those of operations that create something.
+func idempotencyErrors() []*Error {
+	return []*Error{ErrOtherRequest(), TooManyAnswers()}
+}
+
+// TooManyAnswers answers an account that has used too many Idempotency-Keys.
+func TooManyAnswers() *Error {
+	return NewError(http.StatusTooManyRequests, "Too many requests with an "+idempotencyHeader+" within 24 hours; leave it out")
+}

@@ -1,0 +1,66 @@
+package rest
+
+import "net/http"
+
+// Keys is what API keys may do with an operation. One that says nothing is refused to every
+// key.
+//
+// A key for some rooms reads and changes what is in these rooms. It neither makes nor deletes
+// rooms and sensors: identifiers are the same in all rooms, so that creating one tells what
+// others have, and a sensor that is made again has its past. InRooms therefore needs a handler
+// that reads and changes by queries that honour [store.InRooms] alone.
+type Keys int
+
+// The uses of API keys. An operation for ReadKeys changes nothing, whatever its method.
+const (
+	NoKeys Keys = iota
+	ReadKeys
+	ReadKeysInRooms
+	WriteKeys
+	WriteKeysInRooms
+)
+
+// ScopeWrite is the scope of an API key that may change something; the other is read.
+const ScopeWrite = "write"
+
+// The errors of API keys that may not do what they are used for.
+const (
+	detailNoKeys   = "API keys may not do this"
+	detailReadKey  = "This needs an API key with the scope write"
+	detailRoomsKey = "This needs an API key for all rooms"
+)
+
+func (k Keys) inRooms() bool { return k == ReadKeysInRooms || k == WriteKeysInRooms }
+
+// Refuse returns why a key may not call an operation, or "" for one that may.
+func (k Keys) Refuse(scope string, allRooms bool) string {
+	switch {
+	case k == NoKeys:
+		return detailNoKeys
+	case k >= WriteKeys && scope != ScopeWrite:
+		return detailReadKey
+	case !k.inRooms() && !allRooms:
+		return detailRoomsKey
+	default:
+		return ""
+	}
+}
+
+// describe returns the sentence of the document on API keys, and their errors.
+func (k Keys) describe() (sentence string, errs []*Error) {
+	forbid := func(detail string) { errs = append(errs, NewError(http.StatusForbidden, detail)) }
+	if k == NoKeys {
+		forbid(detailNoKeys)
+		return "API keys: none.", errs
+	}
+	sentence = "API keys: scope `read` or `write`"
+	if k >= WriteKeys {
+		sentence = "API keys: scope `write`"
+		forbid(detailReadKey)
+	}
+	if k.inRooms() {
+		return sentence + "; a key for some rooms knows these alone.", errs
+	}
+	forbid(detailRoomsKey)
+	return sentence + ", for all rooms.", errs
+}

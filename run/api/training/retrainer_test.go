@@ -1,0 +1,33 @@
+package training
+
+import (
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/wire"
+)
+
+// TestPublisher publishes through the real client.
+func TestPublisher(t *testing.T) {
+	t.Parallel()
+	server := pubsubtest.Start(t)
+	pubsubtest.Topics(t, server, "project", "model-retraining")
+	client := pubsubtest.Client(t, server, "project")
+	topic := NewPublisher(client, "model-retraining")
+	t.Cleanup(topic.Stop)
+	want := wire.Retraining{TrainingRunID: 5, TriggeredBy: "manual", ValidatedCount: 3, RequestedAt: time.Unix(100, 0).UTC()}
+	if err := topic.Publish(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	messages := server.Messages()
+	if len(messages) != 1 {
+		t.Fatalf("%d messages", len(messages))
+	}
+	if got, err := wire.DecodeRetraining(messages[0].Data); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := NewPublisher(client, "absent").Publish(t.Context(), want); err == nil {
+		t.Error("a topic that does not exist took a request")
+	}
+}

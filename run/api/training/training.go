@@ -1,0 +1,150 @@
+// Package training has the operations on predictions, verdicts and training runs. Its
+// [Retrainer] starts runs and asks for them at the topic model-retraining.
+package training
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/run/api/audit"
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
+)
+
+type trainingRun struct {
+	ID                 int64           `json:"id" doc:"Primary key." example:"5"`
+	StartedAt          rest.Time       `json:"started_at" doc:"Time of the request, UTC." example:"2026-03-01T12:00:00Z"`
+	CompletedAt        *rest.Time      `json:"completed_at" nullable:"true" doc:"Time of the end, UTC; null while running." example:"2026-03-01T12:00:04Z"`
+	Status             string          `json:"status" enum:"running,completed,failed" doc:"How far it is." example:"completed"`
+	ModelType          string          `json:"model_type" enum:"anomaly,forecasting,both" doc:"Which models are trained." example:"both"`
+	TrainingDataCount  *int            `json:"training_data_count" doc:"Readings used; null while running." example:"5000"`
+	ValidatedDataCount *int            `json:"validated_data_count" doc:"Validated predictions used; null while running." example:"104"`
+	Metrics            trainingMetrics `json:"metrics" doc:"Figures of both models on held-out data; null while running."`
+	ModelVersion       *string         `json:"model_version" doc:"Artifact names, separated by commas; null until published." example:"anomaly_v20260301T120004Z_000005,forecasting_v20260301T120004Z_000005"`
+	TriggeredBy        string          `json:"triggered_by" enum:"auto_100_validated,manual" doc:"What asked for it." example:"auto_100_validated"`
+	ErrorMessage       *string         `json:"error_message,omitempty" doc:"Why it failed and what to do; only on failed runs." example:"fewer than 500 readings; train again once more have arrived"`
+}
+
+// trainingMetrics passes the figures on as training wrote them.
+type trainingMetrics json.RawMessage
+
+// MarshalJSON writes the figures, or null.
+func (m trainingMetrics) MarshalJSON() ([]byte, error) {
+	if len(m) == 0 {
+		return []byte("null"), nil
+	}
+	return m, nil
+}
+
+// Schema describes the figures that clients may rely on; there are more.
+func (trainingMetrics) Schema(huma.Registry) *huma.Schema {
+	figure := func(description string) *huma.Schema {
+		return &huma.Schema{Type: huma.TypeNumber, Nullable: true, Description: description}
+	}
+	group := func(description string, properties map[string]*huma.Schema) *huma.Schema {
+		return &huma.Schema{
+			Type: huma.TypeObject, Nullable: true, Description: description, Properties: properties, AdditionalProperties: true,
+		}
+	}
+	return &huma.Schema{
+		Type: huma.TypeObject, Nullable: true, AdditionalProperties: true,
+		Properties: map[string]*huma.Schema{
+			"anomaly": group("Anomaly detection.", map[string]*huma.Schema{
+				"f1_score": figure("F1 score; null where it could not be measured."),
+				"accuracy": figure("Share of right verdicts; null where it could not be measured."),
+			}),
+			"forecasting": group("Forecast 20 seconds ahead.", map[string]*huma.Schema{
+				"rmse_temp":    figure("Root mean square error of temperature, in degrees Celsius."),
+				"mae_humidity": figure("Mean absolute error of relative humidity, in percent."),
+			}),
+		},
+		Examples: []any{map[string]any{
+			"anomaly":     map[string]any{"f1_score": 0.57, "accuracy": 0.96},
+			"forecasting": map[string]any{"rmse_temp": 0.011, "mae_humidity": 0.12},
+		}},
+	}
+}
+
+type trainingRunPath struct {
+	ID int64 `path:"id" doc:"Id of a training run." example:"5"`
+}
+
+type trainingHistoryInput struct {
+	Limit int `query:"limit" minimum:"1" maximum:"500" default:"20" doc:"How many runs at most." example:"20"`
+}
+
+func (h *Handlers) registerTraining(r *rest.API) {
+	rest.Answer(r, rest.Operation{
+		ID: "listTrainingRuns", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/history", Tag: rest.TagLearning,
+		Summary: "List training runs, newest first",
+	}, h.trainingHistory)
+	rest.Answer(r, rest.Operation{
+		ID: "getTrainingRun", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/status/{id}", Tag: rest.TagLearning,
+		Summary: "Read a training run",
+		Errors:  []error{store.ErrNoRun},
+	}, h.trainingStatus)
+	// Called by the dashboard's button. A repeat starts no second run: it gets 409
+	// while the first is running, and 429 until ten minutes have passed.
+	rest.Answer(r, rest.Operation{
+		ID: "triggerTraining", Keys: rest.WriteKeys, Method: http.MethodPost, Path: "/api/v1/ml/retraining/trigger", Tag: rest.TagLearning,
+		Status: http.StatusAccepted, Summary: "Retrain both models now",
+		Description: "For customers with sensors, once in 10 minutes each. Models are published where readings or verdicts show that they are no worse than those in use.",
+		Errors: []error{
+			store.ErrNoSensors, store.ErrRunning,
+			&learning.TooSoonError{Wait: learning.ManualEvery},
+		},
+	}, h.triggerTraining)
+}
+
+func (h *Handlers) trainingHistory(ctx context.Context, in *trainingHistoryInput) ([]trainingRun, error) {
+	if err := learning.New(h.DB).ExpireRuns(ctx); err != nil {
+		return nil, err
+	}
+	found, err := learning.New(h.DB).TrainingRuns(ctx, auth.Caller(ctx), in.Limit)
+	return rest.List(found, trainingRunOf), err
+}
+
+func (h *Handlers) trainingStatus(ctx context.Context, in *trainingRunPath) (trainingRun, error) {
+	if err := learning.New(h.DB).ExpireRuns(ctx); err != nil {
+		return trainingRun{}, err
+	}
+	found, err := learning.New(h.DB).TrainingRun(ctx, auth.Caller(ctx), in.ID)
+	return trainingRunOf(found), err
+}
+
+// triggerTraining starts a run and publishes its request. If Pub/Sub is
+// unavailable, the run stays started, and [Retrainer.StartAllDue] publishes the request later.
+func (h *Handlers) triggerTraining(ctx context.Context, _ *struct{}) (trainingRun, error) {
+	begun, err := audit.Changed(ctx, h.DB, func(tx *store.DB) (trainingRun, audit.Entry, error) {
+		stored, err := learning.New(tx).BeginManual(ctx, auth.Caller(ctx))
+		begun := trainingRunOf(stored)
+		return begun, audit.Entry{Subject: "training run:" + strconv.FormatInt(begun.ID, 10), After: begun}, err
+	})
+	if err != nil {
+		return trainingRun{}, err
+	}
+	if err := h.Retrainer.publishPendingRequests(ctx); err != nil {
+		h.Log.ErrorContext(ctx, "retraining request publish failed, will retry", "error", err.Error())
+	}
+	return begun, nil
+}
+
+// trainingRunOf is a run as callers see it.
+func trainingRunOf(r learning.TrainingRun) trainingRun {
+	body := trainingRun{
+		ID: r.ID, StartedAt: rest.UTC(r.StartedAt), Status: r.Status, ModelType: r.ModelType,
+		TrainingDataCount: r.TrainingDataCount, ValidatedDataCount: r.ValidatedDataCount,
+		Metrics: trainingMetrics(r.Metrics), ModelVersion: r.ModelVersion, TriggeredBy: r.TriggeredBy,
+	}
+	body.CompletedAt = rest.OptionalUTC(r.CompletedAt)
+	if body.Status == learning.RunFailed {
+		body.ErrorMessage = r.ErrorMessage
+	}
+	return body
+}

@@ -1,0 +1,340 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"coldaisle.dev/shared/push"
+)
+
+const (
+	// maxHeld messages are delivered at once by a push subscription, those that wait for
+	// their next attempt included. It reads pages of the table when half of them are done.
+	maxHeld  = 4096
+	pageRows = 1000
+	// gatherDelay is the time between two DELETEs, in which acknowledgements gather.
+	gatherDelay = 10 * time.Millisecond
+
+	deleteSQL = `DELETE FROM pubsub.messages WHERE subscription = @subscription AND id = ANY (@ids)`
+)
+
+// subscription is one of a function, which is pushed to, or of a dead letter, which is
+// pulled. The queue's lock guards what is pushed.
+type subscription struct {
+	name, fullName string
+
+	deadLetter string // topic
+	posts      chan struct{}
+	function   http.Handler // while messages are delivered
+	held       int          // messages that are delivered
+	cursor     int64        // id from which on the table is read
+	pending    bool         // the table has more
+	inserted   int          // messages so far
+
+	pulling sync.Mutex
+	leases  map[int64]time.Time // of a pulled one: until when a message is not pulled again
+}
+
+// message is one that is delivered or pulled.
+type message struct {
+	sub        *subscription
+	id         int64
+	generation int
+	content    *pubsubpb.PubsubMessage
+}
+
+// newMessage sets the fields that the service adds to a message.
+func newMessage(id int64, published time.Time, content *pubsubpb.PubsubMessage) *message {
+	content.MessageId, content.PublishTime = strconv.FormatInt(id, 10), timestamppb.New(published)
+	return &message{id: id, content: content}
+}
+
+// arrive hands a message that was inserted to a subscription. The caller holds the lock.
+func (q *Queue) arrive(sub *subscription, m message, err error) {
+	sub.inserted++
+	if err == nil && !sub.pending && m.id < sub.cursor {
+		return // the table was read between the commit and now
+	}
+	if err == nil && sub.function != nil && !sub.pending && sub.held < maxHeld {
+		m.sub, m.generation, sub.cursor = sub, q.generation, m.id+1
+		q.deliver(&m)
+		return
+	}
+	if sub.pending = true; err != nil {
+		sub.cursor = min(sub.cursor, m.id)
+	}
+}
+
+// Counts are totals of all push subscriptions since the start.
+type Counts struct {
+	Delivered    int64 // messages that a function accepted
+	Refused      int64 // attempts that failed: any status but 2xx, or no answer
+	DeadLettered int64 // messages that went to a dead letter topic, by the queue or by their function
+}
+
+// Counts returns the totals since the start.
+func (q *Queue) Counts() Counts {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.counts
+}
+
+// Run posts to functions, by name, until ctx ends, and waits for the posts in flight.
+// Messages that are not delivered, or whose function is not given, stay in the table.
+func (q *Queue) Run(ctx context.Context, functions map[string]http.Handler) error {
+	defer context.AfterFunc(ctx, q.broadcast)()
+	var deliveries sync.WaitGroup
+	q.mu.Lock()
+	q.deliver = func(m *message) {
+		m.sub.held++
+		deliveries.Go(func() { q.post(ctx, m) })
+	}
+	for _, sub := range q.subscriptions {
+		if sub.function = functions[sub.name]; sub.function != nil {
+			deliveries.Go(func() { q.readTable(ctx, sub) })
+		}
+	}
+	q.changed.Broadcast()
+	q.mu.Unlock()
+	<-ctx.Done()
+	q.mu.Lock()
+	for _, sub := range q.subscriptions {
+		sub.pending = true // nothing more is delivered
+	}
+	q.mu.Unlock()
+	deliveries.Wait()
+	return nil
+}
+
+func (q *Queue) broadcast() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.changed.Broadcast()
+}
+
+// Drain waits until Run has nothing left to deliver.
+func (q *Queue) Drain(ctx context.Context) error {
+	defer context.AfterFunc(ctx, q.broadcast)()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for busy := true; busy; {
+		busy = q.deliver == nil // not running yet
+		for _, sub := range q.subscriptions {
+			busy = busy || sub.held > 0 || sub.function != nil && sub.pending
+		}
+		if busy && ctx.Err() != nil {
+			return fmt.Errorf("drain: %w", ctx.Err())
+		}
+		if busy {
+			q.changed.Wait()
+		}
+	}
+	return nil
+}
+
+// readTable delivers a subscription's messages, when there are some and room for a page of
+// them, until ctx ends.
+func (q *Queue) readTable(ctx context.Context, sub *subscription) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ctx.Err() == nil {
+		if !sub.pending || sub.held > maxHeld/2 {
+			q.changed.Wait()
+			continue
+		}
+		from, inserted, generation := sub.cursor, sub.inserted, q.generation
+		sub.cursor = math.MaxInt64
+		q.mu.Unlock()
+		found, err := q.read(ctx, sub, from, nil, pageRows)
+		if err != nil && ctx.Err() == nil {
+			q.config.Log.WarnContext(ctx, "undelivered messages are not read yet", "subscription", sub.name, "error", err.Error())
+			wait(ctx, retryDelay)
+		}
+		q.mu.Lock()
+		q.changed.Broadcast()
+		if generation != q.generation {
+			continue // it is read anew
+		}
+		for _, m := range found {
+			from, m.sub, m.generation = m.id+1, sub, generation
+			q.deliver(m)
+		}
+		sub.cursor = min(sub.cursor, from) // an INSERT that failed during the read may have set it
+		sub.pending = sub.inserted != inserted || len(found) == pageRows || err != nil
+	}
+}
+
+// read fetches a subscription's messages from an id on, without those that are leased.
+func (q *Queue) read(ctx context.Context, sub *subscription, from int64, leased []int64, limit int) ([]*message, error) {
+	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	rows, _ := q.pool.Query(ctx, `
+SELECT id, publish_time, content FROM pubsub.messages
+WHERE subscription = @subscription AND id >= @from AND id <> ALL (coalesce(@leased::bigint[], '{}'))
+ORDER BY id LIMIT @limit`,
+		pgx.StrictNamedArgs{"subscription": sub.name, "from": from, "leased": leased, "limit": limit})
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*message, error) { // with the error of the query
+		var id int64
+		var published time.Time
+		var encoded pgtype.DriverBytes
+		var content pubsubpb.PubsubMessage
+		err := errors.Join(row.Scan(&id, &published, &encoded), proto.Unmarshal(encoded, &content))
+		return newMessage(id, published, &content), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read messages: %w", err)
+	}
+	return found, nil
+}
+
+// post posts a message until the function accepts it or the last attempt has failed. It
+// acknowledges the message only after the function or the dead letter topic has it.
+func (q *Queue) post(ctx context.Context, m *message) {
+	policy := q.config.Policy
+	for attempt, backoff := 1, policy.MinBackoff; ; attempt, backoff = attempt+1, min(2*backoff, policy.MaxBackoff) {
+		m.sub.posts <- struct{}{}
+		code, err := try(ctx, m, attempt)
+		<-m.sub.posts
+		deadLettered := code == http.StatusAccepted // by the function
+		if err != nil && attempt >= policy.MaxAttempts {
+			deadLettered = q.publishDeadLetter(ctx, m, attempt, err)
+		}
+		q.mu.Lock()
+		switch {
+		case err != nil:
+			q.counts.Refused++
+		case !deadLettered:
+			q.counts.Delivered++
+		}
+		if deadLettered {
+			q.counts.DeadLettered++
+		}
+		q.mu.Unlock()
+		if err == nil || deadLettered {
+			_, _ = q.acknowledgements.Do(ctx, m) // what fails is delivered again
+			return
+		}
+		q.config.Wait(ctx, backoff)
+		q.mu.Lock()
+		dropped := m.generation != q.generation // it is read anew
+		q.mu.Unlock()
+		if dropped || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// try makes one attempt and returns the answer's status; any but 2xx is an error.
+func try(ctx context.Context, m *message, attempt int) (int, error) {
+	body, err := push.Encode(push.Message{
+		ID: m.content.GetMessageId(), Data: m.content.GetData(), Attributes: m.content.GetAttributes(),
+		OrderingKey: m.content.GetOrderingKey(), PublishTime: m.content.GetPublishTime().AsTime(),
+		Subscription: m.sub.fullName, DeliveryAttempt: attempt,
+	})
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, PushTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/", bytes.NewReader(body))
+	if err != nil {
+		return 0, fmt.Errorf("push: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	m.sub.function.ServeHTTP(answer, request)
+	if answer.Code < 200 || answer.Code > 299 {
+		return answer.Code, fmt.Errorf("answered %d", answer.Code)
+	}
+	return answer.Code, nil
+}
+
+// publishDeadLetter publishes a message to the dead letter topic with Pub/Sub's
+// attributes added, and reports whether that succeeded.
+func (q *Queue) publishDeadLetter(ctx context.Context, m *message, attempts int, cause error) bool {
+	attributes := map[string]string{}
+	maps.Copy(attributes, m.content.GetAttributes())
+	attributes[push.ForwardedDeliveryCount] = strconv.Itoa(attempts)
+	attributes[push.ForwardedSubscription] = m.sub.fullName
+	attributes[push.ForwardedPublishTime] = m.content.GetPublishTime().AsTime().Format(time.RFC3339Nano)
+	log := q.config.Log.With("message_id", m.content.GetMessageId(), "subscription", m.sub.name, "topic", m.sub.deadLetter)
+	_, err := q.Publish(ctx, &pubsubpb.PublishRequest{Topic: m.sub.deadLetter, Messages: []*pubsubpb.PubsubMessage{
+		{Data: m.content.GetData(), Attributes: attributes, OrderingKey: m.content.GetOrderingKey()},
+	}})
+	if err != nil {
+		log.ErrorContext(ctx, "dead letter publish failed", "error", err.Error())
+		return false
+	}
+	log.ErrorContext(ctx, "message dead-lettered", "attempts", attempts, "error", cause.Error())
+	return true
+}
+
+// storeAcknowledgements deletes the messages that several deliveries are done with. Where
+// that fails it makes another session, and drops everything in memory.
+func (q *Queue) storeAcknowledgements(ctx context.Context, batch []*message) ([]struct{}, error) {
+	deadline, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	ids := map[*subscription][]int64{}
+	for _, m := range batch {
+		if m.generation == q.generation { // which only this function changes
+			ids[m.sub] = append(ids[m.sub], m.id)
+		}
+	}
+	for sub, its := range ids {
+		if _, err := q.session.Exec(deadline, deleteSQL, pgx.StrictNamedArgs{"subscription": sub.name, "ids": its}); err != nil {
+			q.config.Log.WarnContext(ctx, "the queue's session is lost, reading undelivered messages anew", "error", err.Error())
+			q.reconnect(ctx)
+			return nil, fmt.Errorf("store acknowledgements: %w", err)
+		}
+	}
+	q.mu.Lock()
+	for sub, its := range ids {
+		sub.held -= len(its)
+	}
+	q.changed.Broadcast()
+	q.mu.Unlock()
+	wait(ctx, gatherDelay)
+	return make([]struct{}, len(batch)), nil
+}
+
+// reconnect makes a session, and then trusts nothing in memory any more.
+func (q *Queue) reconnect(ctx context.Context) {
+	_ = q.session.Close(ctx)
+	for q.connect(ctx) != nil {
+		select {
+		case <-q.closed:
+			return
+		case <-time.After(retryDelay):
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.generation++
+	for _, sub := range q.subscriptions {
+		sub.held, sub.cursor, sub.pending = 0, 0, true
+	}
+	q.changed.Broadcast()
+}
+
+// wait waits for a time or until the context ends.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

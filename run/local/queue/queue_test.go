@@ -1,0 +1,564 @@
+package queue_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"coldaisle.dev/run/local/queue"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/push"
+)
+
+const project = "test"
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// world is a queue with functions that record and answer.
+type world struct {
+	*queue.Queue
+
+	client *pubsub.Client
+	end    func() // ends Run, then the queue
+
+	mu       sync.Mutex
+	received map[string][]push.Message // by function
+}
+
+// answer is the status of a function's answer.
+type answer func(function string, m push.Message) int
+
+func accept(string, push.Message) int { return http.StatusNoContent }
+
+// open starts a queue over a database without pushing.
+func open(tb testing.TB, config queue.Config) *world {
+	tb.Helper()
+	config.Project, config.Log = project, logging.Discard()
+	if config.Clock == nil {
+		config.Clock = time.Now
+	}
+	q, err := queue.Open(tb.Context(), config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := &world{Queue: q, received: map[string][]push.Message{}}
+	w.end = sync.OnceFunc(func() {
+		if err := q.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	tb.Cleanup(func() { w.end() })
+	w.client = pubsubtest.Dial(tb, q.Address(), project)
+	return w
+}
+
+// run pushes to functions of this process until the world ends.
+func (w *world) run(tb testing.TB, answer answer, functions ...string) {
+	tb.Helper()
+	handlers := map[string]http.Handler{}
+	for _, function := range functions {
+		handlers[function] = w.handler(function, answer)
+	}
+	w.push(tb, handlers)
+}
+
+func (w *world) push(tb testing.TB, functions map[string]http.Handler) {
+	tb.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := w.Run(ctx, functions); err != nil {
+			tb.Error(err)
+		}
+	})
+	closeQueue := w.end
+	w.end = sync.OnceFunc(func() { stop(); running.Wait(); closeQueue() })
+}
+
+func (w *world) handler(function string, answer answer) http.Handler {
+	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			response.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		m, err := push.Decode(body)
+		if err != nil {
+			response.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.mu.Lock()
+		w.received[function] = append(w.received[function], m)
+		w.mu.Unlock()
+		response.WriteHeader(answer(function, m))
+	})
+}
+
+func (w *world) of(function string) []push.Message {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.received[function])
+}
+
+// data lists the different data that a function received.
+func (w *world) data(function string) []string {
+	var all []string
+	for _, m := range w.of(function) {
+		all = append(all, string(m.Data))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (w *world) publish(tb testing.TB, topic string, data ...string) []string {
+	tb.Helper()
+	ids, err := w.tryPublish(tb.Context(), topic, data...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ids
+}
+
+func (w *world) tryPublish(ctx context.Context, topic string, data ...string) ([]string, error) {
+	request := &pubsubpb.PublishRequest{Topic: queue.TopicName(project, topic)}
+	for _, d := range data {
+		request.Messages = append(request.Messages, &pubsubpb.PubsubMessage{Data: []byte(d), Attributes: map[string]string{"node_id": "n1"}})
+	}
+	response, err := w.client.TopicAdminClient.Publish(ctx, request)
+	return response.GetMessageIds(), err
+}
+
+func (w *world) drain(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 3*time.Minute)
+	defer cancel()
+	if err := w.Drain(ctx); err != nil {
+		tb.Fatalf("%v: %+v", err, w.Counts())
+	}
+}
+
+// pull pulls from the dead letter of topic data.
+func (w *world) pull(tb testing.TB) []*pubsubpb.ReceivedMessage {
+	tb.Helper()
+	pulled, err := w.client.SubscriptionAdminClient.Pull(tb.Context(), &pubsubpb.PullRequest{Subscription: deadLetter(), MaxMessages: 10})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pulled.GetReceivedMessages()
+}
+
+func deadLetter() string {
+	return queue.SubscriptionName(project, queue.TopicData+queue.DeadLetterSuffix)
+}
+
+func numbered(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("reading %06d", i)
+	}
+	return all
+}
+
+func eventually(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(3 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("gave up waiting: %s", what)
+		}
+	}
+}
+
+// rows counts the messages in the table.
+func rows(tb testing.TB, database string) (n int) {
+	tb.Helper()
+	connection, err := pgx.Connect(tb.Context(), database)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = connection.Close(context.WithoutCancel(tb.Context())) }()
+	if err := connection.QueryRow(tb.Context(), `SELECT count(*) FROM pubsub.messages`).Scan(&n); err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+func TestMessageReachesEveryFunctionOfItsTopic(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	w := open(t, queue.Config{DatabaseURL: database})
+	w.run(t, accept, "ingest", "detect", "storealert")
+	before := time.Now().Add(-time.Second)
+	ids := w.publish(t, queue.TopicData, numbered(300)...)
+	w.drain(t)
+	for _, function := range []string{"ingest", "detect"} {
+		got := w.of(function)
+		if len(got) != 300 {
+			t.Fatalf("%s has %d messages, want 300", function, len(got))
+		}
+		slices.SortFunc(got, func(a, b push.Message) int { return cmp.Compare(string(a.Data), string(b.Data)) })
+		first := got[0]
+		if first.PublishTime.Before(before) || time.Now().Before(first.PublishTime) {
+			t.Errorf("%s: published %s", function, first.PublishTime)
+		}
+		first.PublishTime = time.Time{}
+		want := push.Message{
+			ID: ids[0], Data: []byte("reading 000000"), Attributes: map[string]string{"node_id": "n1"},
+			Subscription: queue.SubscriptionName(project, function), DeliveryAttempt: 1,
+		}
+		if diff := gocmp.Diff(want, first); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", function, diff)
+		}
+	}
+	if n := len(w.of("storealert")); n != 0 {
+		t.Errorf("a function of another topic has %d messages", n)
+	}
+	if diff := gocmp.Diff(queue.Counts{Delivered: 600}, w.Counts()); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+	w.end()
+	if n := rows(t, database); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var waits []time.Duration
+	w := open(t, queue.Config{DatabaseURL: pgtest.URL(t), Wait: func(_ context.Context, d time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		waits = append(waits, d)
+	}})
+	w.run(t, func(function string, _ push.Message) int {
+		if function == "ingest" {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusOK
+	}, "ingest", "detect")
+	w.publish(t, queue.TopicData, "intact \x00\xff")
+	w.drain(t)
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := gocmp.Diff([]time.Duration{10e9, 20e9, 40e9, 80e9, 160e9, 320e9, 600e9, 600e9}, waits[:8]); diff != "" || len(waits) != 99 {
+		t.Errorf("%d waits (-want +got):\n%s", len(waits), diff)
+	}
+	for i, m := range w.of("ingest") {
+		if m.DeliveryAttempt != i+1 {
+			t.Fatalf("attempt %d is called %d", i+1, m.DeliveryAttempt)
+		}
+	}
+	if n := len(w.of("detect")); n != 1 {
+		t.Errorf("the other function got it %d times", n)
+	}
+	dead := w.pull(t)
+	if len(dead) != 1 {
+		t.Fatalf("%d messages in the dead letter", len(dead))
+	}
+	m := dead[0].GetMessage()
+	published, err := time.Parse(time.RFC3339Nano, m.GetAttributes()[push.ForwardedPublishTime])
+	if err != nil || time.Since(published) > time.Hour {
+		t.Errorf("publish time %s, %v", published, err)
+	}
+	want := map[string]string{
+		"node_id": "n1", push.ForwardedDeliveryCount: "100", push.ForwardedSubscription: queue.SubscriptionName(project, "ingest"),
+		push.ForwardedPublishTime: m.GetAttributes()[push.ForwardedPublishTime],
+	}
+	if diff := gocmp.Diff(want, m.GetAttributes()); diff != "" || string(m.GetData()) != "intact \x00\xff" {
+		t.Errorf("data %q, attributes (-want +got):\n%s", m.GetData(), diff)
+	}
+	if diff := gocmp.Diff(queue.Counts{Delivered: 1, Refused: 100, DeadLettered: 1}, w.Counts()); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}
+
+func TestFunctionMayDeadLetterByItself(t *testing.T) {
+	t.Parallel()
+	w := open(t, queue.Config{DatabaseURL: pgtest.URL(t)})
+	w.run(t, func(string, push.Message) int { return http.StatusAccepted }, "storealert")
+	w.publish(t, queue.TopicAlerts, "{")
+	w.drain(t)
+	if diff := gocmp.Diff(queue.Counts{DeadLettered: 1}, w.Counts()); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}
+
+// TestAcknowledgementsSurviveARestart has one function that handles, one that fails, and
+// one that is not there.
+func TestAcknowledgementsSurviveARestart(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	w := open(t, queue.Config{DatabaseURL: database})
+	w.run(t, accept, "ingest")
+	sent := numbered(50)
+	published := w.publish(t, queue.TopicData, sent...)
+	alerts := w.publish(t, queue.TopicAlerts, "alert")
+	w.drain(t)
+	w.end()
+	if n := rows(t, database); n != 51 {
+		t.Errorf("%d rows wait, want 51", n)
+	}
+	again := open(t, queue.Config{DatabaseURL: database})
+	again.run(t, accept, "ingest", "detect", "storealert")
+	again.drain(t)
+	if n := len(again.of("ingest")); n != 0 {
+		t.Errorf("ingest got %d messages a second time", n)
+	}
+	if diff := gocmp.Diff(sent, again.data("detect")); diff != "" {
+		t.Errorf("detect (-want +got):\n%s", diff)
+	}
+	if m := again.of("storealert"); len(m) != 1 || m[0].ID != alerts[0] || m[0].DeliveryAttempt != 1 {
+		t.Errorf("storealert got %+v", m)
+	}
+	if id := again.publish(t, queue.TopicData, "later")[0]; slices.Contains(published, id) {
+		t.Errorf("message id %s is used twice", id)
+	}
+	again.drain(t)
+	again.end()
+	if n := rows(t, database); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+// TestBacklogWaitsInTheTable publishes more than a subscription holds while one function
+// fails: the other is not held up, and in the end each has everything once.
+func TestBacklogWaitsInTheTable(t *testing.T) {
+	t.Parallel()
+	w := open(t, queue.Config{DatabaseURL: pgtest.URL(t), Policy: queue.Policy{MinBackoff: 20 * time.Millisecond, MaxBackoff: 20 * time.Millisecond, MaxAttempts: 1e6}})
+	var mended sync.Map
+	w.run(t, func(function string, _ push.Message) int {
+		if _, ok := mended.Load(function); function == "detect" && !ok {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	}, "ingest", "detect")
+	sent := numbered(10_000)
+	for part := range slices.Chunk(sent, 500) {
+		w.publish(t, queue.TopicData, part...)
+	}
+	eventually(t, "ingest has all", func() bool { return len(w.of("ingest")) >= len(sent) })
+	mended.Store("detect", true)
+	w.drain(t)
+	if diff := gocmp.Diff(sent, w.data("ingest")); diff != "" || len(w.of("ingest")) != len(sent) {
+		t.Errorf("ingest got %d messages (-want +got):\n%s", len(w.of("ingest")), diff)
+	}
+	if diff := gocmp.Diff(sent, w.data("detect")); diff != "" || w.Counts().Delivered != int64(2*len(sent)) {
+		t.Errorf("%+v, detect (-want +got):\n%s", w.Counts(), diff)
+	}
+}
+
+// TestLostConnectionsLoseNothing cuts the queue's connections again and again, as a crash
+// of PostgreSQL does. A publisher tries again until it is answered.
+func TestLostConnectionsLoseNothing(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	w := open(t, queue.Config{DatabaseURL: database})
+	w.run(t, accept, "ingest", "detect")
+	killer, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = killer.Close(context.WithoutCancel(t.Context())) })
+	sent := numbered(400)
+	for i, data := range sent {
+		if i%40 == 20 {
+			const sql = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+			if _, err := killer.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "a publish is answered", func() bool {
+			_, err := w.tryPublish(t.Context(), queue.TopicData, data)
+			return err == nil
+		})
+	}
+	for _, function := range []string{"ingest", "detect"} {
+		eventually(t, function+" has all", func() bool { return len(w.data(function)) == len(sent) })
+	}
+	eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
+	w.drain(t)
+}
+
+// TestAcknowledgementBeforeALostConnectionIsDropped: the function may have committed
+// without waiting for the disk, and PostgreSQL may have crashed since.
+func TestAcknowledgementBeforeALostConnectionIsDropped(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	w := open(t, queue.Config{DatabaseURL: database})
+	killer, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = killer.Close(context.WithoutCancel(t.Context())) })
+	var once sync.Once
+	w.run(t, func(string, push.Message) int {
+		once.Do(func() { // between the function's commit and the acknowledgement
+			const sql = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+			_, _ = killer.Exec(context.WithoutCancel(t.Context()), sql)
+		})
+		return http.StatusNoContent
+	}, "storealert")
+	w.publish(t, queue.TopicAlerts, "alert")
+	eventually(t, "the message is delivered again", func() bool { return len(w.of("storealert")) == 2 })
+	eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
+}
+
+func TestDeadLettersArePulled(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	now := time.Now()
+	forward := func(d time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		now = now.Add(d)
+	}
+	database := pgtest.URL(t)
+	w := open(t, queue.Config{DatabaseURL: database, Clock: func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return now
+	}})
+	w.publish(t, queue.TopicData+queue.DeadLetterSuffix, "one", "two")
+	w.publish(t, queue.TopicAlerts+queue.DeadLetterSuffix, "another topic's")
+	modify := func(seconds int32, ids ...string) {
+		t.Helper()
+		if err := w.client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
+			Subscription: deadLetter(), AckIds: ids, AckDeadlineSeconds: seconds,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := w.pull(t)
+	if len(first) != 2 || string(first[0].GetMessage().GetData()) != "one" {
+		t.Fatalf("pulled %v", first)
+	}
+	if again := w.pull(t); len(again) != 0 {
+		t.Errorf("leased messages are pulled again: %v", again)
+	}
+	modify(600, first[0].GetAckId(), first[1].GetAckId())
+	forward(599 * time.Second)
+	if again := w.pull(t); len(again) != 0 {
+		t.Errorf("leased messages are pulled again: %v", again)
+	}
+	modify(0, first[0].GetAckId())
+	if again := w.pull(t); len(again) != 1 || string(again[0].GetMessage().GetData()) != "one" {
+		t.Errorf("after it was given back: %v", again)
+	}
+	forward(time.Minute)
+	if again := w.pull(t); len(again) != 2 {
+		t.Errorf("after the leases: %v", again)
+	}
+	if err := w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
+		Subscription: deadLetter(), AckIds: []string{first[0].GetAckId()},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	forward(time.Minute)
+	if again := w.pull(t); len(again) != 1 || string(again[0].GetMessage().GetData()) != "two" {
+		t.Errorf("after the acknowledgement: %v", again)
+	}
+	w.end()
+	if n := rows(t, database); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+}
+
+// TestLeasedMessagesAreNotRead pulls while the content of leased messages cannot be read:
+// Pull leaves them in the table. An acknowledged message has no lease any more: a row with
+// its id is pulled at once.
+func TestLeasedMessagesAreNotRead(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	w := open(t, queue.Config{DatabaseURL: database})
+	w.publish(t, queue.TopicData+queue.DeadLetterSuffix, "one", "two")
+	leased := w.pull(t)
+	if len(leased) != 2 {
+		t.Fatalf("pulled %v", leased)
+	}
+	connection, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
+	if _, err := connection.Exec(t.Context(), `CREATE TABLE saved AS TABLE pubsub.messages`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connection.Exec(t.Context(), `UPDATE pubsub.messages SET content = '\xff'`); err != nil {
+		t.Fatal(err)
+	}
+	w.publish(t, queue.TopicData+queue.DeadLetterSuffix, "three")
+	if got := w.pull(t); len(got) != 1 || string(got[0].GetMessage().GetData()) != "three" {
+		t.Errorf("beside leased messages: %v", got)
+	}
+	if err := w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
+		Subscription: deadLetter(), AckIds: []string{leased[0].GetAckId(), leased[1].GetAckId()},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connection.Exec(t.Context(), `INSERT INTO pubsub.messages TABLE saved`); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.pull(t); len(got) != 2 {
+		t.Errorf("after the acknowledgement: %v", got)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	w := open(t, queue.Config{DatabaseURL: pgtest.URL(t)})
+	admin := w.client.SubscriptionAdminClient
+	_, unknownTopic := w.tryPublish(t.Context(), "unknown", "x")
+	_, empty := w.tryPublish(t.Context(), queue.TopicData)
+	_, tooLarge := w.tryPublish(t.Context(), queue.TopicData, strings.Repeat("x", 11<<20))
+	_, pushed := admin.Pull(t.Context(), &pubsubpb.PullRequest{Subscription: queue.SubscriptionName(project, "ingest"), MaxMessages: 1})
+	badID := admin.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{Subscription: deadLetter(), AckIds: []string{"x"}})
+	_, create := w.client.TopicAdminClient.CreateTopic(t.Context(), &pubsubpb.Topic{Name: queue.TopicName(project, "new")})
+	for _, c := range []struct {
+		name string
+		err  error
+		want codes.Code
+	}{
+		{"unknown topic", unknownTopic, codes.NotFound},
+		{"empty request", empty, codes.InvalidArgument},
+		{"too large", tooLarge, codes.InvalidArgument},
+		{"pull from a function", pushed, codes.NotFound},
+		{"ack id", badID, codes.InvalidArgument},
+		{"topic", create, codes.Unimplemented},
+	} {
+		if got := status.Code(c.err); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestSecondQueueWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	first := open(t, queue.Config{DatabaseURL: database})
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	config := queue.Config{DatabaseURL: database, Project: project, Clock: time.Now, Log: logging.Discard()}
+	if _, err := queue.Open(ctx, config); err == nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second queue beside the first: %v", err)
+	}
+	first.end()
+	open(t, queue.Config{DatabaseURL: database})
+}

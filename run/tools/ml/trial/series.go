@@ -1,0 +1,128 @@
+package trial
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/recording"
+)
+
+// Series is a recorded series of one node, oldest first, each instant once.
+type Series struct {
+	ID       string
+	Readings []reading.Reading // a humidity that nobody measured is NaN
+	Labels   []bool            // whether a reading is anomalous; nil where the file does not say
+}
+
+// Skipped counts the rows of a file that gave no reading.
+type Skipped struct {
+	Empty      int // without a temperature
+	Impossible int // with a value that no node can send, or of a time that no reading can have
+	Twice      int // of an instant that the node has already
+}
+
+// ReadSeries reads recorded series; see [recording.Read] for its form. A humidity that
+// is missing becomes NaN.
+func ReadSeries(r io.Reader) ([]Series, Skipped, error) {
+	recorded, err := recording.Read(r, new(math.NaN()))
+	if err != nil {
+		return nil, Skipped{}, err
+	}
+	skipped := Skipped{Empty: recorded.WithoutTemperature}
+	var nodes []Series
+	for _, id := range recorded.Nodes {
+		n := Series{ID: id}
+		labelled := false
+		for _, row := range recorded.Rows[id] {
+			wrong, given, err := parseLabel(row.Label)
+			if err != nil {
+				return nil, skipped, fmt.Errorf("line %d: %w", row.Line, err)
+			}
+			humidity := row.Humidity
+			if math.IsNaN(humidity) {
+				humidity = reading.MinHumidity
+			}
+			if !reading.InCalendar(row.Time) || reading.ValidateMeasurement(row.Temperature, humidity) != nil {
+				skipped.Impossible++
+				continue
+			}
+			at := reading.TruncateTime(row.Time)
+			if len(n.Readings) > 0 && n.Readings[len(n.Readings)-1].Time.Equal(at) {
+				skipped.Twice++
+				continue
+			}
+			n.Readings = append(n.Readings, reading.Reading{
+				NodeID: id, MessageID: strconv.Itoa(row.Line), Time: at, Temperature: row.Temperature, Humidity: row.Humidity,
+			})
+			n.Labels = append(n.Labels, wrong)
+			labelled = labelled || given
+		}
+		if !labelled {
+			n.Labels = nil
+		}
+		if len(n.Readings) > 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, skipped, fmt.Errorf("no readings in %d rows", recorded.Total)
+	}
+	return nodes, skipped, nil
+}
+
+// parseLabel reads a label; an empty field and what tables write for a missing value are none.
+func parseLabel(text string) (anomalous, given bool, err error) {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "", "nan", "na", "n/a", "null", "none":
+		return false, false, nil
+	case "0", "0.0", "false", "no", "normal":
+		return false, true, nil
+	case "1", "1.0", "true", "yes", "anomaly", "anomalous":
+		return true, true, nil
+	default:
+		return false, false, fmt.Errorf("label %q: say 1 for an anomaly, 0 for none", text)
+	}
+}
+
+// The pace of our nodes, and how much slower a series may be recorded for the
+// hour of a window to hold enough of it.
+const (
+	targetInterval = 30 * time.Second
+	maxInterval    = 60 * time.Second
+)
+
+// Interval is the median time between two readings; 0 for fewer than two.
+func (n *Series) Interval() time.Duration {
+	if len(n.Readings) < 2 {
+		return 0
+	}
+	gaps := make([]time.Duration, 0, len(n.Readings)-1)
+	for i := 1; i < len(n.Readings); i++ {
+		gaps = append(gaps, n.Readings[i].Time.Sub(n.Readings[i-1].Time))
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2]
+}
+
+// Quicken moves the readings of a node that was recorded less often than every
+// minute closer together, so that one follows another after 30 s as our nodes
+// send them; gaps shrink by as much. It reports whether it did: such a series
+// still tells a detector's quality, and nothing of what happens within 20 s.
+func (n *Series) Quicken() bool {
+	interval := n.Interval()
+	if interval <= maxInterval {
+		return false
+	}
+	first, quicker := n.Readings[0].Time, float64(targetInterval)/float64(interval)
+	for i := range n.Readings {
+		since := float64(n.Readings[i].Time.Sub(first))
+		n.Readings[i].Time = reading.TruncateTime(first.Add(time.Duration(since * quicker)))
+	}
+	return true
+}

@@ -1,0 +1,133 @@
+// Package artifact is the binary form of what training makes: models and calibrations. A
+// prefix names kind and version, a SHA-256 closes the whole. Numbers are little-endian.
+package artifact
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrUnusable is the error of bytes that are no artifact: cut, changed, of another kind or
+// version, or made of other features.
+var ErrUnusable = errors.New("not a usable artifact")
+
+// Seal puts content between its prefix and the checksum of both.
+func Seal(prefix string, content []byte) []byte {
+	b := append([]byte(prefix), content...)
+	sum := sha256.Sum256(b)
+	return append(b, sum[:]...)
+}
+
+// Open returns a reader of what [Seal] enclosed.
+func Open(prefix string, sealed []byte) (*Reader, error) {
+	if !bytes.HasPrefix(sealed, []byte(prefix)) || len(sealed) < len(prefix)+sha256.Size {
+		return nil, fmt.Errorf("%w: it begins with %q, this program knows %q", ErrUnusable, sealed[:min(len(sealed), len(prefix))], prefix)
+	}
+	end := len(sealed) - sha256.Size
+	if sum := sha256.Sum256(sealed[:end]); !bytes.Equal(sum[:], sealed[end:]) {
+		return nil, fmt.Errorf("%w: damaged, its checksum does not fit", ErrUnusable)
+	}
+	return NewReader(sealed[len(prefix):end]), nil
+}
+
+// AppendFloat64 appends numbers to an artifact.
+func AppendFloat64(b []byte, numbers ...float64) []byte {
+	for _, v := range numbers {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+	}
+	return b
+}
+
+// AppendFloat32 appends numbers to an artifact.
+func AppendFloat32(b []byte, numbers ...float32) []byte {
+	for _, v := range numbers {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
+// Reader reads numbers until one is missing or refused. From then on it reads zeros.
+type Reader struct {
+	rest []byte
+	err  error
+}
+
+// NewReader reads content.
+func NewReader(content []byte) *Reader { return &Reader{rest: content} }
+
+// Fail refuses what was read.
+func (r *Reader) Fail(format string, arguments ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s", ErrUnusable, fmt.Sprintf(format, arguments...))
+	}
+}
+
+// Err is the first error.
+func (r *Reader) Err() error { return r.err }
+
+// End is the first error, or that of bytes left over.
+func (r *Reader) End() error {
+	if len(r.rest) > 0 {
+		r.Fail("%d bytes too many", len(r.rest))
+	}
+	return r.err
+}
+
+// Len is the number of bytes left.
+func (r *Reader) Len() int { return len(r.rest) }
+
+// Bytes returns the next n bytes, nil if there are fewer.
+func (r *Reader) Bytes(n int) []byte {
+	if r.err != nil || n < 0 || n > len(r.rest) {
+		r.Fail("cut short")
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *Reader) number(size int) []byte {
+	if b := r.Bytes(size); b != nil {
+		return b
+	}
+	return make([]byte, size)
+}
+
+// Byte reads a byte.
+func (r *Reader) Byte() byte { return r.number(1)[0] }
+
+// Uint32 reads four bytes.
+func (r *Reader) Uint32() uint32 { return binary.LittleEndian.Uint32(r.number(4)) }
+
+// Float32 reads what [AppendFloat32] wrote.
+func (r *Reader) Float32() float32 { return math.Float32frombits(r.Uint32()) }
+
+// Float64 reads what [AppendFloat64] wrote.
+func (r *Reader) Float64() float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64(r.number(8)))
+}
+
+// Finite reads a number that must be finite.
+func (r *Reader) Finite() float64 {
+	v := r.Float64()
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		r.Fail("%g for a number", v)
+	}
+	return v
+}
+
+// Count reads an unsigned varint of at most limit.
+func (r *Reader) Count(limit int) int {
+	n, size := binary.Uvarint(r.rest)
+	if r.err != nil || size <= 0 || n > uint64(max(limit, 0)) {
+		r.Fail("a count beyond %d, or cut short", limit)
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return int(n) //nolint:gosec // at most limit
+}

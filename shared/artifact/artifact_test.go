@@ -1,0 +1,63 @@
+package artifact_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"coldaisle.dev/shared/artifact"
+)
+
+const prefix = "coldaisle test 1\n"
+
+// TestEveryByte changes each bit of an artifact, cuts it at each byte, makes it longer and
+// takes it for one of another version.
+func TestEveryByte(t *testing.T) {
+	t.Parallel()
+	whole := artifact.Seal(prefix, []byte("content"))
+	r, err := artifact.Open(prefix, whole)
+	if err != nil || string(r.Bytes(7)) != "content" || r.End() != nil {
+		t.Fatalf("read back: %v", err)
+	}
+	refused := func(name string, prefix string, b []byte) {
+		t.Helper()
+		if _, err := artifact.Open(prefix, b); !errors.Is(err, artifact.ErrUnusable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for at := range whole {
+		for bit := range 8 {
+			changed := slices.Clone(whole)
+			changed[at] ^= 1 << bit
+			refused("changed", prefix, changed)
+		}
+		refused("cut", prefix, whole[:at])
+	}
+	refused("longer", prefix, append(slices.Clone(whole), 0))
+	refused("of another version", "coldaisle test 2\n", whole)
+}
+
+// TestReader reads what was appended, and reads zeros from the first failure on.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	b := artifact.AppendFloat32(artifact.AppendFloat64([]byte{7, 1, 2, 3, 4}, 0.1, math.Inf(1)), 0.5)
+	r := artifact.NewReader(append(b, 9, 0x80, 0x01))
+	if r.Byte() != 7 || r.Uint32() != 0x04030201 || r.Finite() != 0.1 || !math.IsInf(r.Float64(), 1) || r.Float32() != 0.5 ||
+		r.Count(9) != 9 || r.Count(128) != 128 || r.Len() != 0 || r.End() != nil {
+		t.Errorf("read back: %v", r.Err())
+	}
+	for name, refused := range map[string]func(r *artifact.Reader){
+		"too few bytes":       func(r *artifact.Reader) { r.Bytes(len(b) + 1) },
+		"a negative length":   func(r *artifact.Reader) { r.Bytes(-1) },
+		"a count too large":   func(r *artifact.Reader) { r.Count(6) },
+		"a count below zero":  func(r *artifact.Reader) { r.Count(-1) },
+		"an infinite number":  func(r *artifact.Reader) { r.Bytes(13); r.Finite() },
+		"bytes that are left": func(r *artifact.Reader) { _ = r.End() },
+	} {
+		r := artifact.NewReader(b)
+		if refused(r); !errors.Is(r.Err(), artifact.ErrUnusable) || r.Byte() != 0 || r.Float64() != 0 || r.Count(9) != 0 || !errors.Is(r.End(), artifact.ErrUnusable) {
+			t.Errorf("%s: %v", name, r.Err())
+		}
+	}
+}

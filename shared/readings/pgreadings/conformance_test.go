@@ -1,0 +1,427 @@
+package pgreadings_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/readings/pgreadings"
+)
+
+// present is the clock that a store under test is given.
+func present() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// conformance tests what the API, the functions and training rely on, of a table that is
+// empty and has [present] as its clock. All tests share it: each has node ids of its own.
+func conformance(t *testing.T, store *pgreadings.Store) {
+	t.Helper()
+	tests := map[string]func(*testing.T, *pgreadings.Store, string){
+		"a reading stored twice counts once": twice,
+		"same id at another time is another": sameID,
+		"range":                              rangeIsHalfOpen,
+		"range stops when asked":             rangeStops,
+		"ranges of many nodes":               rangesOfMany,
+		"buckets":                            buckets,
+		"buckets of nothing":                 noBuckets,
+		"statistics":                         stats,
+		"spans bound every question":         spansBound,
+		"copies are folded":                  copiesAreFolded,
+		"values and times survive":           exact,
+		"many days at once":                  manyDays,
+		"more than a page":                   long,
+		"concurrent appends":                 concurrent,
+		"a cancelled context":                cancelled,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, store, strings.ReplaceAll(name, " ", "-"))
+		})
+	}
+}
+
+// rangesOfMany reads three nodes at once, one of them in two channels.
+func rangesOfMany(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	signed := func(r reading.Reading) reading.Reading {
+		r.Channel = 7
+		return r
+	}
+	first := present().Add(-time.Hour)
+	want := []reading.Reading{
+		at(node+"-a", "m1", first, 20, 40), at(node+"-a", "m2", first.Add(time.Minute), 21, 40),
+		at(node+"-b", "m1", first.Add(time.Minute), 22, 40), signed(at(node+"-b", "m1", first, 23, 40)),
+	}
+	add(t, store, append(slices.Clone(want), at(node+"-b", "m1", first.Add(2*time.Minute), 22, 40), // a copy
+		at(node+"-a", "early", first.Add(-time.Second), 1, 1), at(node+"-a", "late", present(), 1, 1), at(node+"-c", "m", first, 1, 1))...)
+	nodes := []readings.NodeRef{
+		open(node + "-b"), open(node + "-a"), {ID: node + "-c"}, open(node + "-none"),
+	}
+	nodes[0].Visible = append(nodes[0].Visible, reading.Span{Channel: 7})
+	var got []reading.Reading
+	for r, err := range store.Ranges(t.Context(), nodes, first, present()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, err := range store.Ranges(t.Context(), nodes, first, present()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+}
+
+func at(node, message string, when time.Time, temperature, humidity float64) reading.Reading {
+	return reading.Reading{NodeID: node, MessageID: message, Time: when, Temperature: temperature, Humidity: humidity}
+}
+
+// open is a node all of whose readings in the open channel are visible.
+func open(id string) readings.NodeRef {
+	return readings.NodeRef{ID: id, Visible: []reading.Span{{}}}
+}
+
+func add(t *testing.T, store *pgreadings.Store, rows ...reading.Reading) {
+	t.Helper()
+	must.Do(t, store.Append(t.Context(), rows))
+}
+
+func collect(t *testing.T, store *pgreadings.Store, node readings.NodeRef, start, end time.Time) []reading.Reading {
+	t.Helper()
+	var found []reading.Reading
+	for r, err := range store.Range(t.Context(), node, start, end) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, r)
+	}
+	return found
+}
+
+func twice(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	now := present()
+	r := at(node, "a", now.Add(-time.Minute), 20, 40)
+	add(t, store, r, r)
+	add(t, store, r)
+	if got := collect(t, store, open(node), now.Add(-time.Hour), now); len(got) != 1 {
+		t.Errorf("range has it %d times", len(got))
+	}
+	summary, err := store.Stats(t.Context(), open(node), now, []time.Time{now.Add(-time.Hour)})
+	if err != nil || summary[0].Count != 1 {
+		t.Errorf("statistics count %+v, %v", summary, err)
+	}
+	parts, err := store.Buckets(t.Context(), open(node), now.Add(-time.Hour), now, 1)
+	if err != nil || len(parts) != 1 || parts[0].Count != 1 {
+		t.Errorf("buckets %+v, %v", parts, err)
+	}
+}
+
+func sameID(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	now := present()
+	rows := []reading.Reading{
+		at(node, "a", now.Add(-2*time.Minute), 20, 40),
+		at(node, "a", now.Add(-time.Minute), 21, 41),
+		at(node, "b", now.Add(-time.Minute), 22, 42),
+	}
+	add(t, store, rows...)
+	got := collect(t, store, open(node), now.Add(-time.Hour), now)
+	if diff := cmp.Diff(rows, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func rangeIsHalfOpen(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	start := present().Add(-time.Hour)
+	var rows []reading.Reading
+	for i := range 5 {
+		rows = append(rows, at(node, strconv.Itoa(i), start.Add(time.Duration(i)*time.Minute), float64(20+i), 40))
+	}
+	shuffled := slices.Clone(rows)
+	slices.Reverse(shuffled)
+	add(t, store, shuffled...)
+	got := collect(t, store, open(node), start.Add(time.Minute), start.Add(3*time.Minute))
+	if diff := cmp.Diff(rows[1:3], got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := collect(t, store, open(node), start, start); len(got) != 0 {
+		t.Errorf("an empty range has %d readings", len(got))
+	}
+	if got := collect(t, store, open(node), start.Add(time.Hour), start); len(got) != 0 {
+		t.Errorf("a range that ends before it starts has %d readings", len(got))
+	}
+}
+
+func rangeStops(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	start := present().Add(-time.Hour)
+	add(t, store, at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Second), 21, 40))
+	seen := 0
+	for _, err := range store.Range(t.Context(), open(node), start, present()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		break
+	}
+	if seen != 1 {
+		t.Errorf("saw %d readings before stopping", seen)
+	}
+	if got := collect(t, store, open(node), start, present()); len(got) != 2 {
+		t.Errorf("%d readings after an iteration that stopped early, want 2", len(got))
+	}
+}
+
+func buckets(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	start := present().Add(-time.Hour)
+	add(t, store,
+		at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Minute), 22, 44),
+		// nothing in the second quarter
+		at(node, "c", start.Add(30*time.Minute), 30, 50),
+		at(node, "d", start.Add(time.Hour-time.Microsecond), 31, 51),
+		at(node, "e", start.Add(time.Hour), 99, 99))
+	got := must.Get(store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), 4))(t)
+	want := []readings.Bucket{
+		{Start: start, Stats: readings.Stats{AvgTemperature: 21, MinTemperature: 20, MaxTemperature: 22, AvgHumidity: 42, MinHumidity: 40, MaxHumidity: 44, Count: 2}},
+		{Start: start.Add(30 * time.Minute), Stats: readings.Stats{AvgTemperature: 30, MinTemperature: 30, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 50, MaxHumidity: 50, Count: 1}},
+		{Start: start.Add(45 * time.Minute), Stats: readings.Stats{AvgTemperature: 31, MinTemperature: 31, MaxTemperature: 31, AvgHumidity: 51, MinHumidity: 51, MaxHumidity: 51, Count: 1}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// A width that does not come out even makes no more buckets than asked.
+	for n := 1; n <= 7; n++ {
+		got, err := store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), n)
+		if err != nil || len(got) > n || len(got) == 0 {
+			t.Errorf("asked for %d buckets, got %d, %v", n, len(got), err)
+		}
+	}
+}
+
+func noBuckets(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	got, err := store.Buckets(t.Context(), open(node), present().Add(-time.Hour), present(), 10)
+	if err != nil || len(got) != 0 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	got, err = store.Buckets(t.Context(), open(node), present(), present(), 10)
+	if err != nil || len(got) != 0 {
+		t.Errorf("empty range: got %v, %v", got, err)
+	}
+}
+
+func stats(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	now := present()
+	add(t, store,
+		at(node, "a", now.Add(-30*time.Minute), 20, 40),
+		at(node, "b", now.Add(-2*time.Hour), 30, 60),
+		at(node, "c", now, 99, 99))
+	got, err := store.Stats(t.Context(), open(node), now,
+		[]time.Time{now.Add(-24 * time.Hour), now.Add(-time.Minute), now.Add(-time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []readings.Stats{
+		{AvgTemperature: 25, MinTemperature: 20, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 40, MaxHumidity: 60, Count: 2},
+		{},
+		{AvgTemperature: 20, MinTemperature: 20, MaxTemperature: 20, AvgHumidity: 40, MinHumidity: 40, MaxHumidity: 40, Count: 1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func exact(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	now := present()
+	rows := []reading.Reading{
+		at(node, "least", now.Add(-3*time.Microsecond), reading.MinTemperature, reading.MinHumidity),
+		at(node, "most", now.Add(-2*time.Microsecond), reading.MaxTemperature, reading.MaxHumidity),
+		at(node, `odd "id" \ ' ;--`, now.Add(-time.Microsecond), math.Nextafter(21, 22), 0.1+0.2),
+	}
+	add(t, store, rows...)
+	if diff := cmp.Diff(rows, collect(t, store, open(node), now.Add(-time.Second), now)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func manyDays(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	var rows []reading.Reading
+	first := present().AddDate(0, 0, -40)
+	for i := range 40 {
+		rows = append(rows, at(node, strconv.Itoa(i), first.AddDate(0, 0, i), float64(i), 40))
+	}
+	add(t, store, rows...)
+	if diff := cmp.Diff(rows, collect(t, store, open(node), first, present())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// long reads a range that a store may fetch in several pages. Several readings have
+// the same time, so that a page can end between them.
+func long(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	start := present().Add(-3 * time.Hour)
+	var rows []reading.Reading
+	for i := range 12_003 {
+		rows = append(rows, at(node, fmt.Sprintf("%06d", i), start.Add(time.Duration(i/3)*time.Second), 20, 40))
+	}
+	for chunk := range slices.Chunk(rows, 500) {
+		add(t, store, chunk...)
+	}
+	if diff := cmp.Diff(rows, collect(t, store, open(node), start, present())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func concurrent(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	const writers, each = 16, 20
+	start := present().Add(-26 * time.Hour)
+	var group sync.WaitGroup
+	for range writers { // all write the same rows
+		group.Go(func() {
+			for i := range each {
+				r := at(node, strconv.Itoa(i), start.Add(time.Duration(i)*time.Hour), 20, 40)
+				if err := store.Append(t.Context(), []reading.Reading{r}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if got := collect(t, store, open(node), start, present()); len(got) != each {
+		t.Errorf("%d readings, want %d", len(got), each)
+	}
+}
+
+func cancelled(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := store.Append(ctx, []reading.Reading{at(node, "a", present(), 20, 40)}); err == nil {
+		t.Error("appended with a cancelled context")
+	}
+	if _, err := store.Stats(ctx, open(node), present(), []time.Time{present().Add(-time.Hour)}); err == nil {
+		t.Error("answered with a cancelled context")
+	}
+	failed := false
+	for _, err := range store.Range(ctx, open(node), present().Add(-time.Hour), present()) {
+		failed = failed || err != nil
+	}
+	if !failed {
+		t.Error("a range with a cancelled context ended without an error")
+	}
+}
+
+// spansBound stores the same readings of one node id in three channels, every
+// minute of an hour, and asks for what is visible to different customers.
+func spansBound(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	start := present().Add(-time.Hour)
+	minute := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
+	var rows []reading.Reading
+	for channel := range reading.Channel(3) {
+		for i := range 60 {
+			r := at(node, strconv.Itoa(i), minute(i), float64(i), 40+float64(channel))
+			r.Channel = channel
+			rows = append(rows, r)
+		}
+	}
+	add(t, store, rows...)
+	for name, visible := range map[string][]reading.Span{
+		"nothing":                    nil,
+		"the open channel":           {{}},
+		"an enrolled customer":       {{Channel: 1}},
+		"another":                    {{Channel: 2}},
+		"a customer of no readings":  {{Channel: 3}},
+		"a hold of today":            {{From: minute(50)}},
+		"a hold that has ended":      {{Until: minute(10)}},
+		"enrolled, with a hold":      {{Channel: 1}, {From: minute(50)}},
+		"enrolled, with three holds": {{Channel: 2}, {Until: minute(10)}, {From: minute(20), Until: minute(30)}, {From: minute(58)}},
+	} {
+		ref := readings.NodeRef{ID: node, Visible: visible}
+		var want []reading.Reading
+		for i := range 60 {
+			for channel := range 3 {
+				r := rows[channel*60+i]
+				if slices.ContainsFunc(visible, func(s reading.Span) bool {
+					return s.Channel == r.Channel && s.Contains(r.Time)
+				}) {
+					want = append(want, r)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, collect(t, store, ref, start, present())); diff != "" {
+			t.Errorf("%s: range (-want +got):\n%s", name, diff)
+		}
+		var counted int64
+		parts, err := store.Buckets(t.Context(), ref, start, present(), 7)
+		for _, part := range parts {
+			counted += part.Count
+		}
+		if err != nil || counted != int64(len(want)) {
+			t.Errorf("%s: buckets count %d, %v, want %d", name, counted, err, len(want))
+		}
+		summary, err := store.Stats(t.Context(), ref, present(), []time.Time{start, start.Add(-time.Hour)})
+		if err != nil || summary[0].Count != int64(len(want)) || summary[1].Count != int64(len(want)) {
+			t.Errorf("%s: statistics %+v, %v, want %d", name, summary, err, len(want))
+		}
+	}
+}
+
+// copiesAreFolded holds that a reading which a node sent through two gateways
+// counts once, and that nothing else is taken for a copy.
+func copiesAreFolded(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	start := present().Add(-2 * time.Hour)
+	kept := []reading.Reading{
+		at(node, "a", start.Add(-9*time.Minute), 20, 40), // before the range
+		at(node, "b", start, 21, 41),
+		at(node, "b", start.Add(time.Minute), 21, 42),    // another value
+		at(node, "c", start.Add(2*time.Minute), 21, 41),  // another message id
+		at(node, "b", start.Add(30*time.Minute), 21, 41), // too late to be a copy: the node has counted on
+	}
+	enrolled := at(node, "b", start.Add(3*time.Minute), 21, 41) // another channel is another node
+	enrolled.Channel = 1
+	copies := []reading.Reading{
+		at(node, "a", start.Add(readings.FoldWithin-9*time.Minute-time.Microsecond), 20, 40),
+		at(node, "b", start.Add(5*time.Minute), 21, 41),
+		at(node, "b", start.Add(6*time.Minute), 21, 41),
+		at(node, "b", start.Add(39*time.Minute), 21, 41),
+	}
+	add(t, store, copies...)
+	add(t, store, kept...)
+	add(t, store, enrolled)
+	if diff := cmp.Diff(kept[1:], collect(t, store, open(node), start, present())); diff != "" {
+		t.Errorf("range (-want +got):\n%s", diff)
+	}
+	parts, err := store.Buckets(t.Context(), open(node), start, present(), 1)
+	if err != nil || len(parts) != 1 || parts[0].Count != 4 {
+		t.Errorf("buckets %+v, %v", parts, err)
+	}
+	summary, err := store.Stats(t.Context(), open(node), present(), []time.Time{start, start.Add(20 * time.Minute), start.Add(-time.Hour)})
+	if err != nil || summary[0].Count != 4 || summary[1].Count != 1 || summary[2].Count != 5 {
+		t.Errorf("statistics %+v, %v", summary, err)
+	}
+}

@@ -1,0 +1,57 @@
+package recording_test
+
+import (
+	"strings"
+	"testing"
+
+	"coldaisle.dev/shared/recording"
+)
+
+// A byte order mark, columns in any order, times with and without offset, and values that
+// are missing.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	file := "\xef\xbb\xbftimestamp,humidity,node_id,temperature,extra\n" +
+		"2024-01-01T00:00:10Z,40,a,21.5,x\n" +
+		"2024-01-01 00:00:00,,a,20.5,x\n" +
+		"2024-01-01T00:00:00+01:00,NaN,b,20,x\n" +
+		"2024-01-01T00:00:05Z,41,b,,x\n" +
+		"2024-01-01T00:00:06Z,41,b,130,x\n"
+	half := 50.0
+	for _, c := range []struct {
+		humidity *float64
+		without  int
+		order    []float64 // of a's temperatures
+	}{{nil, 2, []float64{21.5}}, {&half, 0, []float64{20.5, 21.5}}} {
+		r, err := recording.Read(strings.NewReader(file), c.humidity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Total != 5 || r.WithoutTemperature != 1 || r.WithoutHumidity != c.without || len(r.Nodes) != 2 || len(r.Rows["a"]) != len(c.order) {
+			t.Fatalf("%+v", r)
+		}
+		for i, want := range c.order {
+			if got := r.Rows["a"][i].Temperature; got != want {
+				t.Errorf("temperature %d of a is %g, want %g", i, got, want)
+			}
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	t.Parallel()
+	const header = "node_id,timestamp,temperature,humidity\n"
+	for name, c := range map[string]struct{ file, want string }{
+		"empty file":        {"", "header"},
+		"no such column":    {"node_id,time,temperature\n", "timestamp"},
+		"time":              {header + "a,yesterday,20,40\n", "line 2"},
+		"temperature":       {header + "a,2024-01-01T00:00:00Z,20,40\na,2024-01-01T00:00:00Z,warm,40\n", "line 3"},
+		"infinite humidity": {header + "a,2024-01-01T00:00:00Z,20,+Inf\n", "line 2"},
+		"node id":           {header + "rack 7,2024-01-01T00:00:00Z,20,40\n", "line 2"},
+		"missing field":     {header + "a,2024-01-01T00:00:00Z,20\n", "line 2"},
+	} {
+		if _, err := recording.Read(strings.NewReader(c.file), nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one about %q", name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package accounts
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/store"
+)
+
+// Room is a server room.
+type Room struct {
+	ID         int64
+	Name       string
+	CustomerID int64
+}
+
+const roomColumns = `server_rooms.id, server_rooms.name, server_rooms.customer_id`
+
+// CreateRoom creates a room; two may have one name. Error: [store.ErrNoCustomer].
+func (s Store) CreateRoom(ctx context.Context, customerID int64, name string) (Room, error) {
+	created, err := store.One[Room](ctx, s.db, store.ErrNoCustomer, `
+		INSERT INTO server_rooms (name, customer_id)
+		SELECT @name, id FROM customers WHERE id = @customer
+		RETURNING `+roomColumns,
+		pgx.StrictNamedArgs{"name": name, "customer": customerID})
+	return created, store.Wrap(err, "create room")
+}
+
+// Rooms lists a customer's rooms, oldest first.
+func (s Store) Rooms(ctx context.Context, customerID int64) ([]Room, error) {
+	found, err := store.All[Room](ctx, s.db, `
+		SELECT `+roomColumns+`
+		FROM server_rooms
+		WHERE customer_id = @customer AND `+store.RoomIn("id")+`
+		ORDER BY id`,
+		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
+	return found, store.Wrap(err, "rooms of customer %d", customerID)
+}
+
+// Room returns a customer's room, or [store.ErrNoRoom].
+func (s Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
+	found, err := store.One[Room](ctx, s.db, store.ErrNoRoom, `
+		SELECT `+roomColumns+`
+		FROM server_rooms
+		WHERE id = @id AND customer_id = @customer AND `+store.RoomIn("id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+	return found, store.Wrap(err, "room %d", id)
+}
+
+// RenameRoom renames a customer's room, or returns [store.ErrNoRoom].
+func (s Store) RenameRoom(ctx context.Context, customerID, id int64, name string) (Room, error) {
+	renamed, err := store.One[Room](ctx, s.db, store.ErrNoRoom, `
+		UPDATE server_rooms
+		SET name = @name
+		WHERE id = @id AND customer_id = @customer AND `+store.RoomIn("id")+`
+		RETURNING `+roomColumns,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "name": name, "rooms": store.RoomsOf(ctx)})
+	return renamed, store.Wrap(err, "rename room %d", id)
+}
+
+// DeleteRoom removes a customer's room and its sensors, each of which leaves a
+// tombstone; stored readings stay. Error: [store.ErrNoRoom].
+func (s Store) DeleteRoom(ctx context.Context, customerID, id int64) error {
+	err := s.db.Change(ctx, store.ErrNoRoom, `
+		DELETE FROM server_rooms
+		WHERE id = @id AND customer_id = @customer AND `+store.RoomIn("id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+	return store.Wrap(err, "delete room %d", id)
+}

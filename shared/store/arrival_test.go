@@ -1,0 +1,343 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
+)
+
+// happened is what is told of an incident, whatever the order of arrival.
+type happened struct {
+	Start, End, PeakTime time.Time
+	Lasting              bool
+	Peak                 float64
+	Reopened             int
+	Told                 []told
+}
+
+type told struct {
+	Event  string
+	Second float64
+}
+
+func (db fixture) happened(t *testing.T, node string) []happened {
+	t.Helper()
+	return db.happenedByRule(t, node, 0)
+}
+
+// happenedByRule is happened of one rule; 0 is of all.
+func (db fixture) happenedByRule(t *testing.T, node string, rule int64) []happened {
+	t.Helper()
+	found := db.incidents(t, db.anna, incidents.IncidentQuery{SensorID: node})
+	slices.Reverse(found)
+	var all []happened
+	for _, i := range found {
+		if rule != 0 && i.RuleID != rule {
+			continue
+		}
+		events := must.Get(db.IncidentTimeline(t.Context(), db.anna, i.ID))(t)
+		h := happened{i.StartTime.UTC(), i.EndTime.UTC(), i.PeakTime.UTC(), i.Lasting, i.Peak, i.Reopened, nil}
+		for _, e := range events {
+			if e.Event != "merged" { // is of the order of arrival
+				h.Told = append(h.Told, told{e.Event, e.At.Sub(instant()).Seconds()})
+			}
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// TestOrderOfArrivalChangesNothing delivers days of readings in order, in disorder of up to
+// three hours, in bursts of which each comes newest first, and the newest of all first, one
+// in ten twice. The incidents of each rule are those of its preview, with the same timelines.
+func TestOrderOfArrivalChangesNothing(t *testing.T) {
+	t.Parallel()
+	days := 2
+	if long() {
+		days = 31
+	}
+	db := open(t)
+	rules := []incident.Rule{
+		wanderRule(),
+		{Quantity: incident.Temperature, Direction: incident.Above, Limit: wanderLimit},
+		{Quantity: incident.Temperature, Direction: incident.Below, Limit: wanderLimit - 1, For: 5 * time.Minute, ClearMargin: 0.5},
+		{Quantity: incident.Humidity, Direction: incident.Above, Limit: wanderLimit + 12, ClearMargin: 1, ClearFor: 20 * time.Minute},
+		{Quantity: incident.TemperatureRate, Direction: incident.Above, Limit: 10, ClearFor: 10 * time.Minute},
+	}
+	for i := range rules {
+		rules[i].Severity, rules[i].Enabled = incident.Warning, true
+		rules[i] = must.Get(db.CreateRule(t.Context(), db.anna, rules[i]))(t)
+	}
+	random := rand.New(rand.NewPCG(13, 13))
+	series := sow(random, days)
+	for i := range series.points {
+		series.points[i].Humidity = series.points[i].Temperature + 10
+	}
+	inOrder := make([][]happened, len(rules))
+	for _, order := range []struct {
+		name  string
+		place func(i int) int
+	}{
+		{"in order", func(i int) int { return i }},
+		{"shuffled by three hours", func(i int) int { return i + random.IntN(36) }},
+		{"in bursts", func(i int) int { return i/24*24 + 23 - i%24 }},
+		{"newest first", func(i int) int { return -i }},
+	} {
+		node := fmt.Sprintf("n%d", len(order.name))
+		db.sensor(t, db.anna, db.annasRoom, node)
+		db.judge(t, series.inPlaces(random, node, order.place)...)
+		for r, rule := range rules {
+			got := db.happenedByRule(t, node, rule.ID)
+			if inOrder[r] == nil {
+				inOrder[r] = got
+				var previewed []incident.Incident
+				for _, h := range got {
+					previewed = append(previewed, incident.Incident{
+						Start: h.Start, End: h.End, Lasting: h.Lasting, Peak: h.Peak, PeakTime: h.PeakTime, Reopened: h.Reopened,
+					})
+				}
+				if diff := cmp.Diff(rule.Preview(series.points), previewed); diff != "" || len(got) < days || (r == 0 && len(got) != series.excursions) {
+					t.Errorf("rule %d: %d incidents of %d excursions (-preview +in order):\n%s", r, len(got), series.excursions, diff)
+				}
+			}
+			if diff := cmp.Diff(inOrder[r], got); diff != "" {
+				t.Errorf("rule %d %s (-in order +got):\n%s", r, order.name, diff)
+			}
+		}
+	}
+}
+
+// TestHotThroughout sends the readings of a node at 60 °C quickly and in every order of a
+// few: nothing is cleared and nothing comes back. What comes back later is told.
+func TestHotThroughout(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	for n, seconds := range [][]int{{0, 5, 10, 15, 20, 25}, {25, 20, 15, 10, 5, 0}, {0, 25, 5, 20, 10, 15}} {
+		node := fmt.Sprintf("hot%d", n)
+		db.sensor(t, db.anna, db.annasRoom, node)
+		for _, second := range seconds {
+			db.judge(t, judged(node, second, 60))
+		}
+		want := []happened{{
+			Start: instant(), End: instant().Add(25 * time.Second), PeakTime: instant(), Lasting: true, Peak: 60, Told: []told{{"opened", 0}},
+		}}
+		if diff := cmp.Diff(want, db.happened(t, node)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", seconds, diff)
+		}
+	}
+	db.sensor(t, db.anna, db.annasRoom, "window") // of the later ones comes first, with rounded ages
+	first, newest := judged("window", 0, 60), judged("window", 25, 59)
+	first.Time = first.Time.Add(4 * time.Millisecond)
+	newest.Window = reading.Window{Age: []float64{25}, Temperature: []float64{60}, Humidity: []float64{first.Humidity}}
+	db.judge(t, newest, first)
+	start := instant().Add(4 * time.Millisecond)
+	want := []happened{{Start: start, End: instant().Add(25 * time.Second), PeakTime: start, Lasting: true, Peak: 60, Told: []told{{"opened", 0.004}}}}
+	if diff := cmp.Diff(want, db.happened(t, "window")); diff != "" {
+		t.Errorf("first known by a window (-want +got):\n%s", diff)
+	}
+	db.sensor(t, db.anna, db.annasRoom, "again")
+	db.judge(t, judged("again", 0, 60), judged("again", 1200, 20), judged("again", 30, 20), judged("again", 1100, 70))
+	found := db.happened(t, "again")
+	if len(found) != 2 || found[1].Peak != 70 || !found[1].Start.Equal(instant().Add(1100*time.Second)) || !found[1].End.Equal(instant().Add(1200*time.Second)) {
+		t.Errorf("a late recurrence: %+v", found)
+	}
+}
+
+// TestClockAheadEndsNothing has a node that is hot throughout, and one quiet reading of a
+// clock three hours ahead: once the clock is right again, the incident lasts.
+func TestClockAheadEndsNothing(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sql(t, `UPDATE sensors SET placed_at = placed_at - interval '1 day'`, nil)
+	db.sql(t, `UPDATE open_holds SET held_from = held_from - interval '1 day'`, nil)
+	now := db.now(t).Truncate(time.Second)
+	at := func(ahead time.Duration, temperature float64) incidents.Judged {
+		j := judged("n1", int(ahead/time.Second), temperature)
+		j.Time, j.Arrived = now.Add(ahead), now.Add(ahead)
+		return j
+	}
+	db.judge(t, at(-10*time.Minute, 60), at(3*time.Hour, 20), at(-8*time.Minute, 58), at(-7*time.Minute, 58))
+	found := db.happened(t, "n1")
+	if len(found) != 1 || !found[0].Lasting || !found[0].Start.Equal(now.Add(-10*time.Minute)) || !found[0].End.Equal(now.Add(-7*time.Minute)) {
+		t.Errorf("hot before and after a clock that was ahead: %+v", found)
+	}
+}
+
+// TestBacklogReplaysNothingWithinAnIncident delivers the backlog of a node that was hot
+// throughout: its newest reading, its oldest, then the others, newest first. Once the incident
+// is known from end to end, no reading within it has the raw readings replayed.
+func TestBacklogReplaysNothingWithinAnIncident(t *testing.T) {
+	t.Parallel()
+	address, db := openURL(t)
+	config := must.Get(pgxpool.ParseConfig(address))(t)
+	var replays replayCount
+	config.ConnConfig.Tracer = &replays
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
+	t.Cleanup(pool.Close)
+	db.Stores = pgtest.NewStores(pool)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	const last = 40
+	at := func(i int) incidents.Judged {
+		j := judged("n1", i*600, 60)
+		j.Arrived = j.Time.Add(time.Second) // it was published at once
+		return j
+	}
+	db.judge(t, at(last), at(0))
+	known := replays.Load()
+	if known == 0 {
+		t.Error("the oldest reading had nothing replayed")
+	}
+	for i := last - 1; i > 0; i-- {
+		db.judge(t, at(i))
+	}
+	if more := replays.Load() - known; more != 0 {
+		t.Errorf("%d replays for the %d readings within the incident", more, last-1)
+	}
+	want := []happened{{Start: instant(), End: at(last).Time, PeakTime: instant(), Lasting: true, Peak: 60, Told: []told{{"opened", 0}}}}
+	if diff := cmp.Diff(want, db.happened(t, "n1")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// replayCount counts the queries that replay a node's raw readings.
+type replayCount struct{ atomic.Int32 }
+
+func (c *replayCount) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(query.SQL, "FROM sensor_data.readings r") {
+		c.Add(1)
+	}
+	return ctx
+}
+
+func (*replayCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestOneThatNeverWasIsTakenBack has a rule that waits: a late reading shows that its limit
+// was not broken for as long.
+func TestOneThatNeverWasIsTakenBack(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	rule := wanderRule()
+	rule.For, rule.ClearFor = time.Minute, 0
+	must.Get(db.CreateRule(t.Context(), db.anna, rule))(t)
+	db.judge(t, judged("n1", 0, 31), judged("n1", 60, 32), judged("n1", 90, 20))
+	if got := db.happened(t, "n1"); len(got) != 1 {
+		t.Fatalf("before: %+v", got)
+	}
+	db.judge(t, judged("n1", 30, 20))
+	if got := db.happened(t, "n1"); len(got) != 0 {
+		t.Errorf("after: %+v", got)
+	}
+}
+
+// TestWindowsRoundNothing has a node that sends each second, whose messages wait up to a
+// minute and are delivered twice: the windows that stand in for what is late have rounded
+// times, but what is told has the readings' own.
+func TestWindowsRoundNothing(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	for seed := range uint64(4) {
+		node := fmt.Sprintf("n%d", seed)
+		db.sensor(t, db.anna, db.annasRoom, node)
+		random := rand.New(rand.NewPCG(17, seed))
+		var points []incident.Point
+		for i := range 90 {
+			at := instant().Add(time.Duration(i)*time.Second + time.Duration(random.IntN(900_000))*time.Microsecond)
+			temperature := 20.0
+			if i >= 30 && i < 60 {
+				temperature = 60 + float64(i%7)
+			}
+			points = append(points, incident.Point{Time: at, Temperature: temperature, Humidity: 40})
+		}
+		type placed struct {
+			incidents.Judged
+
+			place int
+		}
+		var all []placed
+		for i, p := range points {
+			j := judged(node, 0, p.Temperature)
+			j.Time, j.MessageID, j.Arrived = p.Time, fmt.Sprint("m", i), p.Time
+			for _, before := range points[:i] {
+				j.Window.Age = append(j.Window.Age, reading.RoundAge(p.Time.Sub(before.Time).Seconds()))
+				j.Window.Temperature, j.Window.Humidity = append(j.Window.Temperature, before.Temperature), append(j.Window.Humidity, 40)
+			}
+			for range 1 + random.IntN(5)/4 {
+				all = append(all, placed{j, i + random.IntN(60)*(random.IntN(4)/3)})
+			}
+		}
+		slices.SortStableFunc(all, func(a, b placed) int { return a.place - b.place })
+		for _, j := range all {
+			db.judge(t, j.Judged)
+		}
+		want := []happened{{
+			Start: points[30].Time, End: points[60].Time, PeakTime: points[34].Time, Peak: 66,
+			Told: []told{{"opened", points[30].Time.Sub(instant()).Seconds()}, {"cleared", points[60].Time.Sub(instant()).Seconds()}},
+		}}
+		if diff := cmp.Diff(want, db.happened(t, node)); diff != "" {
+			t.Errorf("seed %d (-want +got):\n%s", seed, diff)
+		}
+	}
+}
+
+// TestUnjudged has an instance pass a quiet reading by, because its cached status did not
+// know yet that the rule remembers something: it is found, and ends the incident at its own
+// time, also where an earlier one was passed by before it.
+func TestUnjudged(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.sensor(t, db.anna, db.annasRoom, "quiet")
+	db.sql(t, `UPDATE sensors SET placed_at = '2000-01-01'`, nil)
+	now := time.Now().Truncate(time.Microsecond)
+	at := func(node string, ago time.Duration, temperature float64) incidents.Judged {
+		j := judged(node, 0, temperature)
+		j.Time, j.MessageID, j.Arrived = now.Add(-ago), ago.String(), now.Add(-ago)
+		return j
+	}
+	ingested := func(j incidents.Judged) {
+		t.Helper()
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: j.Reading}}))
+		must.Do(t, pgreadings.New(db.pool, nil, time.Now).Append(t.Context(), []reading.Reading{j.Reading}))
+	}
+	hot := at("n1", 30*time.Second, 60)
+	ingested(hot)
+	db.judge(t, hot)
+	if found, err := db.Unjudged(t.Context()); err != nil || len(found) != 0 {
+		t.Errorf("of one that was judged: %+v, %v", found, err)
+	}
+	for _, ago := range []time.Duration{20 * time.Second, 10 * time.Second} {
+		ingested(at("n1", ago, 20))
+		ingested(at("quiet", ago, 20))
+	}
+	for range 2 {
+		found, err := db.Unjudged(t.Context())
+		if err != nil || len(found) != 1 || found[0].NodeID != "n1" || !found[0].Time.Equal(now.Add(-10*time.Second)) || found[0].Time.Location() != time.UTC {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		found[0].Arrived, found[0].Defaults = now, hot.Defaults
+		db.judge(t, found...)
+		got := db.happened(t, "n1")
+		if len(got) != 1 || got[0].Lasting || !got[0].End.Equal(now.Add(-20*time.Second)) {
+			t.Errorf("%+v", got)
+		}
+	}
+}

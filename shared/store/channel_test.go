@@ -1,0 +1,191 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
+)
+
+// ingest stores a reading of n1 as functions/ingest does.
+func (db fixture) ingest(t *testing.T, channel int64, at time.Time, temperature float64) reading.Reading {
+	t.Helper()
+	r := reading.Reading{
+		Channel: reading.Channel(channel), NodeID: "n1", MessageID: fmt.Sprint(temperature), Time: reading.TruncateTime(at),
+		Temperature: temperature, Humidity: 40,
+	}
+	if channel != 0 {
+		must.Do(t, db.SignSensor(t.Context(), r.Node(), r.Time, "gw-a"))
+	}
+	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+	return r
+}
+
+// shown returns the temperature that Anna's overview shows of n1, and her sensor.
+func (db fixture) shown(t *testing.T) (float64, accounts.Sensor) {
+	t.Helper()
+	live, err := db.LiveSensors(t.Context(), db.anna)
+	if err != nil || len(live) != 1 || live[0].Temperature == nil {
+		t.Fatalf("%+v, %v", live, err)
+	}
+	sensor := must.Get(db.Sensor(t.Context(), db.anna, "n1"))(t)
+	return *live[0].Temperature, sensor
+}
+
+// TestHistoryStaysVisibleAfterTheGatewayIsGone: all of a customer's own channel is theirs,
+// from before the first enrolment until long after the gateway was revoked and removed.
+func TestHistoryStaysVisibleAfterTheGatewayIsGone(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	gateway := db.enrolled(t, db.anna)
+	db.ingest(t, db.anna, gateway.EnrolledAt.Add(-40*24*time.Hour), 20)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	all := []reading.Span{{Channel: reading.Channel(db.anna)}}
+	if diff := cmp.Diff(all, db.visible(t, db.anna)); diff != "" {
+		t.Errorf("readings from before the enrolment (-want +got):\n%s", diff)
+	}
+	must.Do(t, db.RevokeGateway(t.Context(), db.anna, gateway.ID))
+	db.sql(t, `UPDATE gateways SET enrolled_at = enrolled_at - interval '2 years', revoked_at = revoked_at - interval '2 years'`, nil)
+	if _, _, err := db.CreateGateway(t.Context(), db.bruno, "another"); err != nil { // removes old ones
+		t.Fatal(err)
+	}
+	if n := db.count(t, `SELECT count(*) FROM gateways WHERE id = @id`, pgx.NamedArgs{"id": gateway.ID}); n != 0 {
+		t.Fatal("the gateway is still there")
+	}
+	if diff := cmp.Diff(all, db.visible(t, db.anna)); diff != "" {
+		t.Errorf("after the gateway is gone (-want +got):\n%s", diff)
+	}
+	if temperature, _ := db.shown(t); temperature != 20 {
+		t.Errorf("the overview shows %v", temperature)
+	}
+}
+
+// TestUnenrolledGatewayCannotSpeakForASignedSensor: from the first signed reading on, what
+// an unenrolled gateway sends under the id is stored and reported, and nothing else.
+func TestUnenrolledGatewayCannotSpeakForASignedSensor(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	db.enrolled(t, db.anna)
+	start := db.now(t)
+	db.ingest(t, 0, start, 21)
+	if temperature, sensor := db.shown(t); temperature != 21 || sensor.Signed {
+		t.Errorf("open: %v, %+v", temperature, sensor)
+	}
+	db.ingest(t, db.anna, start.Add(time.Second), 22)
+	if temperature, sensor := db.shown(t); temperature != 22 || !sensor.Signed || sensor.AlsoUnenrolled {
+		t.Errorf("signed: %v, %+v", temperature, sensor)
+	}
+	forged := db.ingest(t, 0, start.Add(2*time.Second), 99)
+	if temperature, sensor := db.shown(t); temperature != 22 || !sensor.AlsoUnenrolled {
+		t.Errorf("after a forged reading: %v, %+v", temperature, sensor)
+	}
+	must.Do(t, db.Judge(t.Context(), incidents.Judged{Reading: forged, Arrived: forged.Time, Defaults: alert.Defaults()}))
+	if got := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(got) != 0 {
+		t.Errorf("incidents %+v", got)
+	}
+	if got, err := db.InsertAlert(t.Context(), alert.Exceeded(forged, alert.Defaults())[0]); err != nil || got != incidents.AlertIgnored {
+		t.Errorf("its alert: %v, %v", got, err)
+	}
+	late := forged
+	late.Time = start // from before the signed reading
+	if got, err := db.InsertAlert(t.Context(), alert.Exceeded(late, alert.Defaults())[0]); err != nil || got != incidents.AlertStored {
+		t.Errorf("an alert of before: %v, %v", got, err)
+	}
+	nodes, err := db.RoomNodes(t.Context(), db.anna, db.annasRoom, nil)
+	if err != nil || len(nodes) != 1 || nodes[0].Channel != reading.Channel(db.anna) {
+		t.Errorf("detection compares with %+v, %v", nodes, err)
+	}
+	_, err = db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
+	mustFail(t, "the id, which Anna still holds", err, store.ErrSensorExists)
+}
+
+// TestMemoryMovesWithTheSensor: an incident goes on when its sensor becomes signed, though
+// detection sees the first signed reading before ingest does.
+func TestMemoryMovesWithTheSensor(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	start := db.now(t)
+	judge := func(channel int64, at time.Time, temperature float64) {
+		t.Helper()
+		r := reading.Reading{Channel: reading.Channel(channel), NodeID: "n1", MessageID: at.String(), Time: reading.TruncateTime(at), Temperature: temperature, Humidity: 40}
+		must.Do(t, db.Judge(t.Context(), incidents.Judged{Reading: r, GatewayID: "gw-a", Arrived: at, Defaults: alert.Defaults()}))
+	}
+	judge(0, start, 60)
+	judge(db.anna, start.Add(time.Second), 61)
+	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
+	if len(got) != 1 || !got[0].Lasting || got[0].Peak != 61 || !got[0].StartTime.Equal(reading.TruncateTime(start)) {
+		t.Errorf("incidents %+v", got)
+	}
+	if n := db.count(t, `SELECT count(*) FROM rule_memory WHERE channel = 0`, nil); n != 0 {
+		t.Errorf("%d memories stayed", n)
+	}
+	judge(db.anna, start.Add(2*time.Second), 20)
+	if got := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(got) != 1 || got[0].Lasting {
+		t.Errorf("incidents %+v", got)
+	}
+	if n := db.count(t, `SELECT count(*) FROM audit_log WHERE customer_id = @anna AND actor = 'gateway:gw-a' AND operation = 'signSensor' AND subject = 'sensor:n1'`,
+		pgx.NamedArgs{"anna": db.anna}); n != 1 {
+		t.Errorf("%d audit entries", n)
+	}
+}
+
+// TestSensorIsSetBackByHand: a signed sensor listens to the open channel again from then
+// on, until the next signed reading. What came while it was signed stays hidden.
+func TestSensorIsSetBackByHand(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.claim(t, db.anna, db.annasRoom, "n1")
+	signed := db.now(t)
+	db.ingest(t, db.anna, signed, 22)
+	db.ingest(t, 0, db.now(t), 99)
+	before := db.now(t)
+	if sensor, err := db.SetBackSensor(t.Context(), db.anna, "n1"); err != nil || sensor.Signed {
+		t.Fatalf("%+v, %v", sensor, err)
+	}
+	after := db.now(t)
+	spans := db.openSpans(t, db.anna)
+	if len(spans) != 2 || !spans[0].Until.Equal(reading.TruncateTime(signed)) {
+		t.Fatalf("visible %v", spans)
+	}
+	within(t, spans[1], before, after, time.Time{}, time.Time{})
+	if temperature, _ := db.shown(t); temperature != 22 {
+		t.Errorf("shows %v", temperature)
+	}
+	db.ingest(t, db.anna, signed.Add(time.Millisecond), 23) // a backlog
+	db.ingest(t, 0, db.now(t), 24)
+	if temperature, sensor := db.shown(t); temperature != 24 || sensor.Signed {
+		t.Errorf("set back: %v, %+v", temperature, sensor)
+	}
+	if again, err := db.SetBackSensor(t.Context(), db.anna, "n1"); err != nil || again.Signed {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	db.ingest(t, db.anna, db.now(t), 25)
+	if temperature, sensor := db.shown(t); temperature != 25 || !sensor.Signed {
+		t.Errorf("signed again: %v, %+v", temperature, sensor)
+	}
+	// Deleted and created again, its open time ends where it was signed.
+	end := db.openSpans(t, db.anna)[1].Until
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
+	db.claim(t, db.anna, db.annasRoom, "n1") // signed at once: her gateways report it
+	if spans := db.openSpans(t, db.anna); len(spans) != 2 || !spans[1].Until.Equal(end) {
+		t.Errorf("visible %v, want an end at %v", spans, end)
+	}
+	// Another may hold the id now. Then hers cannot be set back.
+	db.claim(t, db.bruno, db.brunosRoom, "n1")
+	_, err := db.SetBackSensor(t.Context(), db.anna, "n1")
+	mustFail(t, "while another holds the id", err, store.ErrSensorExists)
+	_, err = db.SetBackSensor(t.Context(), db.anna, "n2")
+	mustFail(t, "no sensor", err, store.ErrNoSensor)
+}

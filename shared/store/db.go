@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// attempts bounds how often a statement or transaction runs that PostgreSQL rolls back
+// because of a concurrent one.
+const attempts = 3
+
+// DB is the database or a transaction of it, see [DB.InTx]. Every statement and
+// transaction is retried after a deadlock or a serialisation failure, which PostgreSQL has
+// rolled back. It has no Begin and no Query, so that no store can forget the retry.
+type DB struct {
+	on       connection
+	attempts int // 1 inside a transaction, which is retried as a whole
+}
+
+// connection is a pool of connections, or a transaction of one.
+type connection interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
+}
+
+// New returns the database of a pool whose schema [Migrate] has brought up to date. The
+// pool stays the caller's to close.
+func New(pool *pgxpool.Pool) *DB { return &DB{pool, attempts} }
+
+// InTx runs do in a transaction: all its changes are committed, or none. It may call do more
+// than once, so do must set every outer variable in each call.
+func (db *DB) InTx(ctx context.Context, do func(tx *DB) error) error {
+	return db.retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, db.on, func(tx pgx.Tx) error { return do(&DB{tx, 1}) })
+	})
+}
+
+// retry calls do until it succeeds, fails for another reason, or has used its attempts. It
+// pauses between them: the transaction that the rollback lets through wakes first, or a retry
+// at once could take the same lock again and be the next victim.
+func (db *DB) retry(ctx context.Context, do func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if err == nil || attempt == db.attempts || !isRolledBack(err) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Duration(attempt) * (10*time.Millisecond + rand.N(10*time.Millisecond))): //nolint:gosec // keeps no secret
+		}
+	}
+}
+
+// isRolledBack reports that PostgreSQL rolled back because of a concurrent
+// transaction.
+// See https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html.
+func isRolledBack(err error) bool {
+	const serializationFailure, deadlockDetected = "40001", "40P01"
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pgErr.Code == serializationFailure || pgErr.Code == deadlockDetected)
+}
+
+// Exec runs a statement.
+func (db *DB) Exec(ctx context.Context, sql string, args pgx.StrictNamedArgs) (tag pgconn.CommandTag, err error) {
+	err = db.retry(ctx, func() error {
+		if tag, err = db.on.Exec(ctx, sql, args); err != nil {
+			return fmt.Errorf("statement: %w", err)
+		}
+		return nil
+	})
+	return tag, err
+}
+
+// Change runs a statement that changes rows, and returns absent if it changed none.
+func (db *DB) Change(ctx context.Context, absent error, sql string, args pgx.StrictNamedArgs) error {
+	tag, err := db.Exec(ctx, sql, args)
+	if err == nil && tag.RowsAffected() == 0 {
+		return absent
+	}
+	return err
+}
+
+// ExecBatch runs the statements that queue adds as one transaction, in one round trip.
+func (db *DB) ExecBatch(ctx context.Context, queue func(*pgx.Batch)) error {
+	return db.retry(ctx, func() error {
+		batch := &pgx.Batch{}
+		queue(batch)
+		if err := db.on.SendBatch(ctx, batch).Close(); err != nil {
+			return fmt.Errorf("statements: %w", err)
+		}
+		return nil
+	})
+}
+
+// Into gathers the rows of a queued query.
+func Into[T any](found *[]T) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*found, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
+		return Wrap(err, "query")
+	}
+}
+
+// One runs a query that gives one row, or absent where it gives none.
+func One[T any](ctx context.Context, db *DB, absent error, sql string, args pgx.StrictNamedArgs) (T, error) {
+	return one(ctx, db, absent, sql, args, pgx.RowToStructByName[T])
+}
+
+// Value is [One] for a query of one column.
+func Value[T any](ctx context.Context, db *DB, absent error, sql string, args pgx.StrictNamedArgs) (T, error) {
+	return one(ctx, db, absent, sql, args, pgx.RowTo[T])
+}
+
+// All runs a query that gives any number of rows.
+func All[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs) ([]T, error) {
+	return all(ctx, db, sql, args, pgx.RowToStructByName[T])
+}
+
+// Values is [All] for a query of one column.
+func Values[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs) ([]T, error) {
+	return all(ctx, db, sql, args, pgx.RowTo[T])
+}
+
+func one[T any](ctx context.Context, db *DB, absent error, sql string, args pgx.StrictNamedArgs, row pgx.RowToFunc[T]) (T, error) {
+	found, err := all(ctx, db, sql, args, row)
+	switch {
+	case err == nil && len(found) == 0:
+		err = absent
+	case len(found) > 1:
+		err = pgx.ErrTooManyRows
+	case err == nil:
+		return found[0], nil
+	}
+	var none T
+	return none, err
+}
+
+func all[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs, row pgx.RowToFunc[T]) (found []T, err error) {
+	err = db.retry(ctx, func() error {
+		rows, err := db.on.Query(ctx, sql, args)
+		if err == nil {
+			found, err = pgx.CollectRows(rows, row)
+		}
+		return Wrap(err, "query")
+	})
+	return found, err
+}

@@ -1,0 +1,234 @@
+package incidents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+// Alert records a value over its limit, as a customer sees it.
+type Alert struct {
+	ID           int64
+	SensorID     string
+	Type         string // temperature or humidity
+	Message      string
+	Time         time.Time // of the reading
+	Acknowledged bool
+}
+
+const alertColumns = `alerts.id, alerts.sensor_id, alerts.alert_type AS type, alerts.message, alerts.timestamp AS time, ` +
+	alertAcknowledged + ` AS acknowledged`
+
+// alertAcknowledged is the condition that an alert or its incident was acknowledged: so
+// acknowledging an incident writes no row per alert.
+const alertAcknowledged = `(alerts.acknowledged OR EXISTS (
+	SELECT FROM incidents i
+	WHERE i.customer_id = alerts.customer_id AND i.channel = alerts.channel AND i.node_id = alerts.sensor_id
+	  AND i.quantity = alerts.alert_type AND i.specified AND i.acknowledged_at IS NOT NULL AND i.merged_into IS NULL
+	  AND alerts.timestamp >= i.start_time AND (i.lasting OR alerts.timestamp <= i.end_time)))`
+
+// AlertOutcome is the result of storing an event.
+type AlertOutcome int
+
+// The outcomes of [Store.InsertAlert].
+const (
+	AlertStored    AlertOutcome = iota // a new record
+	AlertDuplicate                     // stored by an earlier delivery, or a copy of a stored one
+	AlertIgnored                       // the reading has no owner, or its sensor is deleted
+)
+
+// InsertAlert stores an event, unacknowledged, for the owner of its reading. Reading and
+// type identify the event: a redelivery changes nothing, and neither does a copy of the
+// reading, see [readings.Fold]. An alert stored while a deletion of its sensor is not yet
+// committed precedes the deletion.
+func (s Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, error) {
+	type row struct{ Owned, Stored bool }
+	var event row
+	err := s.db.InTx(ctx, func(tx *store.DB) error {
+		args := pgx.StrictNamedArgs{
+			"channel": int64(e.Channel), "sensor": e.NodeID, "type": string(e.Type), "message": e.Message(),
+			"timestamp": reading.TruncateTime(e.Time), "message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
+			"fold": readings.FoldWithin,
+		}
+		// A reading and its copy may arrive at the same moment.
+		_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('alerts of ' || @channel::bigint || ' ' || @sensor::text, 0))`,
+			pgx.StrictNamedArgs{"channel": int64(e.Channel), "sensor": e.NodeID})
+		if err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		event, err = store.One[row](ctx, tx, store.ErrNotFound, `
+			WITH owner AS (
+			    SELECT customer_id
+			    FROM visible_spans
+			    WHERE channel = @channel::bigint AND node_id = @sensor::varchar AND visible_from <= @timestamp::timestamptz AND visible_until > @timestamp::timestamptz
+			    LIMIT 1
+			), stored AS (
+			    INSERT INTO alerts (customer_id, channel, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
+			    SELECT customer_id, @channel::bigint, @sensor::varchar, @type::varchar, @message, @timestamp::timestamptz, @message_id::varchar, @value::float8, @threshold
+			    FROM owner
+			    WHERE NOT EXISTS (
+			        SELECT FROM alerts
+			        WHERE channel = @channel::bigint AND sensor_id = @sensor::varchar AND message_id = @message_id::varchar AND alert_type = @type::varchar AND value = @value::float8
+			          AND timestamp > @timestamp::timestamptz - @fold::interval AND timestamp < @timestamp::timestamptz + @fold::interval)
+			    ON CONFLICT ON CONSTRAINT alerts_reading_key DO NOTHING
+			    RETURNING id
+			)
+			SELECT EXISTS (SELECT FROM owner) AS owned, EXISTS (SELECT FROM stored) AS stored`, args)
+		return store.Wrap(err, "insert")
+	})
+	switch {
+	case err != nil:
+		return AlertIgnored, fmt.Errorf("store %s alert of %s: %w", e.Type, e.NodeID, err)
+	case event.Stored:
+		return AlertStored, nil
+	case event.Owned:
+		return AlertDuplicate, nil
+	default:
+		return AlertIgnored, nil
+	}
+}
+
+// activePage is the number of active alerts per page.
+const activePage = 1000
+
+// ActiveAlerts yields a customer's unacknowledged alerts, newest first. Hours of backlog
+// leave a million of them: it reads page by page, and holds no connection between pages.
+func (s Store) ActiveAlerts(ctx context.Context, customerID int64) iter.Seq2[Alert, error] {
+	return func(yield func(Alert, error) bool) {
+		var after *time.Time
+		var id int64
+		for {
+			page, err := store.All[Alert](ctx, s.db, `
+				SELECT `+alertColumns+`
+				FROM alerts
+				WHERE customer_id = @customer AND NOT acknowledged AND NOT `+alertAcknowledged+` AND `+store.SensorIn("alerts.customer_id", "alerts.sensor_id")+`
+				  AND (timestamp, alerts.id) < (COALESCE(@after::timestamptz, 'infinity'), @id::bigint)
+				ORDER BY timestamp DESC, id DESC
+				LIMIT @page`,
+				pgx.StrictNamedArgs{"customer": customerID, "after": after, "id": id, "page": activePage, "rooms": store.RoomsOf(ctx)})
+			if err != nil {
+				yield(Alert{}, fmt.Errorf("active alerts of customer %d: %w", customerID, err))
+				return
+			}
+			for _, a := range page {
+				if !yield(a, nil) {
+					return
+				}
+			}
+			if len(page) < activePage {
+				return
+			}
+			last := page[len(page)-1]
+			after, id = &last.Time, last.ID
+		}
+	}
+}
+
+// AlertQuery says which alerts [Store.AlertHistory] lists.
+type AlertQuery struct {
+	SensorID string    // of this sensor only; empty for all
+	Start    time.Time // from this instant on; zero for all
+	End      time.Time // before this instant; zero for all
+	Limit    int       // alerts at most
+}
+
+// AlertHistory lists a customer's alerts, acknowledged or not, newest first.
+func (s Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery) ([]Alert, error) {
+	found, err := store.All[Alert](ctx, s.db, `
+		SELECT `+alertColumns+`
+		FROM alerts
+		WHERE customer_id = @customer AND (@sensor = '' OR sensor_id = @sensor) AND `+store.SensorIn("alerts.customer_id", "alerts.sensor_id")+`
+		  AND timestamp >= COALESCE(@start::timestamptz, '-infinity') AND timestamp < COALESCE(@end::timestamptz, 'infinity')
+		ORDER BY timestamp DESC, id DESC
+		LIMIT @limit`,
+		pgx.StrictNamedArgs{
+			"customer": customerID, "sensor": q.SensorID, "start": store.OrNull(q.Start), "end": store.OrNull(q.End), "limit": q.Limit, "rooms": store.RoomsOf(ctx),
+		})
+	return found, store.Wrap(err, "alert history of customer %d", customerID)
+}
+
+// Alert returns a customer's alert, or [store.ErrNoAlert].
+func (s Store) Alert(ctx context.Context, customerID, id int64) (Alert, error) {
+	found, err := store.One[Alert](ctx, s.db, store.ErrNoAlert, `
+		SELECT `+alertColumns+`
+		FROM alerts
+		WHERE id = @id AND customer_id = @customer AND `+store.SensorIn("alerts.customer_id", "alerts.sensor_id"),
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+	return found, store.Wrap(err, "alert %d", id)
+}
+
+// AcknowledgeAlert acknowledges a customer's alert, or returns [store.ErrNoAlert]. A
+// repeat changes nothing.
+func (s Store) AcknowledgeAlert(ctx context.Context, customerID, id int64) (Alert, error) {
+	acknowledged, err := store.One[Alert](ctx, s.db, store.ErrNoAlert, `
+		UPDATE alerts
+		SET acknowledged = true
+		WHERE id = @id AND customer_id = @customer AND `+store.SensorIn("alerts.customer_id", "alerts.sensor_id")+`
+		RETURNING `+alertColumns,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+	return acknowledged, store.Wrap(err, "acknowledge alert %d", id)
+}
+
+// Thresholds are a customer's limits.
+type Thresholds struct {
+	ID             int64
+	CustomerID     int64
+	MaxTemperature float64 // °C
+	MaxHumidity    float64 // % relative humidity
+	Assumed        bool    // whether the customer has never set any
+}
+
+const thresholdColumns = `alert_thresholds.id, alert_thresholds.customer_id,
+	alert_thresholds.max_temperature, alert_thresholds.max_humidity, alert_thresholds.assumed`
+
+// Thresholds returns a customer's thresholds, or [store.ErrNoCustomer]. A customer who
+// never set any gets a record of the defaults (contract 6.3). Until the customer
+// sets thresholds, detection ignores that record and uses the defaults of its own
+// environment.
+func (s Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, error) {
+	args := pgx.StrictNamedArgs{"customer": customerID}
+	const read = `
+		SELECT ` + thresholdColumns + `
+		FROM alert_thresholds
+		WHERE customer_id = @customer`
+	found, err := store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, read, args)
+	if errors.Is(err, store.ErrNoCustomer) { // or there is no record yet
+		if _, err := s.db.Exec(ctx, `
+			INSERT INTO alert_thresholds (customer_id, assumed)
+			SELECT id, true FROM customers WHERE id = @customer
+			ON CONFLICT (customer_id) DO NOTHING`, args); err != nil {
+			return Thresholds{}, fmt.Errorf("default thresholds of customer %d: %w", customerID, err)
+		}
+		found, err = store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, read, args)
+	}
+	return found, store.Wrap(err, "thresholds of customer %d", customerID)
+}
+
+// SetThresholds sets a customer's thresholds; nil leaves one unchanged. Detection uses them within 15 seconds (contract 6.3).
+func (s Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
+	defaults := alert.Defaults()
+	set, err := store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, `
+		INSERT INTO alert_thresholds (customer_id, max_temperature, max_humidity)
+		SELECT id, COALESCE(@temperature::float8, @default_temperature::float8), COALESCE(@humidity::float8, @default_humidity::float8)
+		FROM customers
+		WHERE id = @customer
+		ON CONFLICT (customer_id) DO UPDATE
+		SET max_temperature = COALESCE(@temperature::float8, alert_thresholds.max_temperature),
+		    max_humidity = COALESCE(@humidity::float8, alert_thresholds.max_humidity),
+		    assumed = false
+		RETURNING `+thresholdColumns,
+		pgx.StrictNamedArgs{
+			"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity,
+			"default_temperature": defaults.MaxTemperature, "default_humidity": defaults.MaxHumidity,
+		})
+	return set, store.Wrap(err, "set thresholds of customer %d", customerID)
+}

@@ -1,0 +1,304 @@
+package incidents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// Judged is a reading to judge: it breaks a limit, has findings, or comes from a node
+// whose rules have memory.
+type Judged struct {
+	reading.Reading
+
+	Window    reading.Window   // the node's readings before it
+	GatewayID string           // empty in the open channel
+	Arrived   time.Time        // when it was published
+	Defaults  alert.Thresholds // limits of customers who never set any
+
+	Findings []incident.Finding // of learning, at most one of each kind
+}
+
+func (j Judged) forecast() bool {
+	return slices.ContainsFunc(j.Findings, func(f incident.Finding) bool { return f.Kind == incident.KindForecast })
+}
+
+// points are the readings of the window, and the reading. Ages in a window are rounded: a
+// point within the rounding of a known time is that reading and takes its time, so that no
+// reading is judged twice.
+func (j Judged) points(known ...time.Time) []incident.Point {
+	points := incident.Points(j.Reading, j.Window)
+	last := len(points) - 1
+	for i, p := range points[:last] {
+		for _, t := range known {
+			if p.Time.Sub(t).Abs() <= reading.AgeError(points[last].Time.Sub(p.Time)) {
+				points[i].Time = t
+			}
+		}
+	}
+	return slices.DeleteFunc(points, func(p incident.Point) bool { return p.Time.After(points[last].Time) })
+}
+
+// Judge advances the rules' memory of a node by a reading and stores the resulting
+// incidents. It locks the node's row, so that instances take turns, and shares the lock on
+// the customer's rules, so that no rule changes meanwhile. A redelivery changes nothing. A
+// reading that no customer may see is ignored.
+//
+// It takes two round trips besides begin and commit: one locks and reads, one writes. Each
+// rule that is judged by the raw readings around the reading costs one more round trip: a rule
+// whose memory is settled, or has seen a newer reading.
+func (s Store) Judge(ctx context.Context, j Judged) error {
+	const checkViolation = "23514"
+	judge := func() error {
+		return s.db.InTx(ctx, func(tx *store.DB) error {
+			n, known, err := lockNode(ctx, tx, j)
+			if err != nil || !known {
+				return err
+			}
+			return n.advance(ctx, tx, j)
+		})
+	}
+	err := judge()
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == checkViolation && refused.ConstraintName == "" { // no partition
+		if _, err = s.db.Exec(ctx, `SELECT sensor_data.create_day(@at)`, pgx.StrictNamedArgs{"at": j.Time}); err == nil {
+			err = judge()
+		}
+	}
+	return store.Wrap(err, "judge reading of %s", j.NodeID)
+}
+
+const (
+	// settledWithin is the time after an incident's end in which its node is judged again.
+	// By then ingest has stored the readings around the end.
+	settledWithin = 3 * time.Minute
+	// maxUnjudged bounds what one call of [Store.Unjudged] returns.
+	maxUnjudged = 200
+)
+
+// Unjudged returns the newest readings of nodes that are newer than the nodes' rule memory, and
+// of nodes whose incident has ended within three minutes. Judging these also covers readings
+// that an instance skipped before it knew of the memory.
+func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
+	type row struct {
+		reading.Reading
+
+		GatewayID string
+	}
+	rows, err := store.All[row](ctx, s.db, `
+		SELECT n.channel, n.node_id, n.message_id, n.timestamp AS time, n.temperature, n.humidity, COALESCE(n.gateway_id, '') AS gateway_id
+		FROM (
+		    SELECT m.channel, m.node_id FROM rule_memory m WHERE m.rule_id > 0
+		    UNION
+		    SELECT i.channel, i.node_id FROM incidents i
+		    WHERE i.kind = 'threshold' AND i.merged_into IS NULL AND i.resolution = 'cleared' AND i.end_time > now() - @settled::interval
+		) AS it
+		JOIN node_state n USING (channel, node_id)
+		WHERE n.timestamp <= `+store.NotAhead+` AND NOT EXISTS (
+		    SELECT FROM rule_memory m WHERE m.channel = n.channel AND m.node_id = n.node_id AND m.rule_id > 0 AND m.last_at >= n.timestamp)
+		ORDER BY n.timestamp
+		LIMIT @limit`, pgx.StrictNamedArgs{"settled": settledWithin, "limit": maxUnjudged})
+	judged := make([]Judged, len(rows))
+	for i, r := range rows {
+		r.Time = r.Time.UTC()
+		judged[i] = Judged{GatewayID: r.GatewayID, Reading: r.Reading}
+	}
+	return judged, store.Wrap(err, "readings that were not judged")
+}
+
+// nodeRules is the stored state of a node and its rules.
+type nodeRules struct {
+	owner     nodeOwner
+	newest    incident.Point // newest reading that ingest has stored; of zero time if there is none
+	rules     []incident.Rule
+	changed   map[int64]time.Time           // by rule: since when it applies to this node unchanged
+	memory    map[int64]incident.Memory     // by rule
+	incidents map[int64][]incident.Incident // by rule: those that the reading could change
+	rawFrom   time.Time                     // from then on sensor_data.readings has all readings
+	notAhead  time.Time                     // see [store.NotAhead]
+	roomHolds bool                          // another node of the room has a forecast that holds
+}
+
+// nodeOwner is the customer who may see a reading, with the customer's names for its node.
+type nodeOwner struct {
+	CustomerID  int64
+	SensorName  string // empty: discovered, no sensor yet
+	RoomID      int64
+	RoomName    string
+	VisibleFrom *time.Time // null: from the beginning
+	HeldUntil   *time.Time // until when a former holder of the id held it
+	SignedFrom  *time.Time // since when the sensor is signed; null if it is open or always was signed
+	PlacedAt    *time.Time // since when the sensor is in its room
+}
+
+type memoryRow struct {
+	RuleID, Version int64
+	LastAt          time.Time
+	BreakingSince   *time.Time
+	Firing          bool
+	Starts          *time.Time
+	ClearingSince   *time.Time
+	Peak            float64
+	PeakAt          *time.Time
+}
+
+type joinedRow struct {
+	ID, RuleID         int64
+	StartTime, EndTime time.Time
+	Lasting            bool
+	Peak               float64
+	PeakTime           time.Time
+	Reopened           int
+	Late               bool
+	Acknowledged       bool
+	AcknowledgedPeak   float64
+}
+
+// lockNode locks a node and reads the state of its rules. It reports false if no customer
+// may see the reading.
+func lockNode(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, known bool, err error) {
+	at := reading.TruncateTime(j.Time)
+	args := pgx.StrictNamedArgs{
+		"channel": int64(j.Channel), "node": j.NodeID, "at": at, "since": at.Add(-incident.Reach), "gateway": j.GatewayID,
+		"message": j.MessageID, "temperature": j.Temperature, "humidity": j.Humidity,
+	}
+	// A node that is not yet a sensor has an owner in a signed channel only.
+	const owner = `
+		(SELECT s.customer_id, s.name AS sensor_name, s.room_id, r.name AS room_name,
+		        CASE WHEN isfinite(v.visible_from) THEN v.visible_from END AS visible_from, CASE WHEN isfinite(v.visible_until) THEN v.visible_until END AS held_until,
+		        CASE WHEN isfinite(s.signed_from) THEN s.signed_from END AS signed_from, s.placed_at
+		FROM visible_spans v
+		JOIN sensors s ON s.customer_id = v.customer_id AND s.node_id = v.node_id
+		JOIN server_rooms r ON r.id = s.room_id
+		WHERE v.node_id = @node AND v.channel = @channel AND v.visible_from <= @at::timestamptz AND v.visible_until > @at
+		ORDER BY v.visible_until DESC
+		LIMIT 1)
+		UNION ALL
+		SELECT DISTINCT c.customer_id, '', 0::bigint, '', NULL::timestamptz, NULL::timestamptz, NULL::timestamptz, NULL::timestamptz
+		FROM customer_rules c
+		WHERE c.customer_id = @channel AND c.threshold AND NOT EXISTS (SELECT FROM sensors s WHERE s.node_id = @node AND s.customer_id = @channel)
+		  AND NOT EXISTS (SELECT FROM sensor_tombstones t WHERE t.node_id = @node AND t.customer_id = @channel)`
+	const incidentsOf = `
+		SELECT id, rule_id, start_time, end_time, lasting, peak, peak_time, reopened, late,
+		       acknowledged_at IS NOT NULL AS acknowledged, COALESCE(acknowledged_peak, 0) AS acknowledged_peak
+		FROM incidents i
+		WHERE merged_into IS NULL AND (lasting OR (resolution = 'cleared' AND end_time >= @since))`
+	var owners []nodeOwner
+	var rules []RuleRow
+	var memory []memoryRow
+	var joined []joinedRow
+	err = tx.ExecBatch(ctx, func(batch *pgx.Batch) {
+		queue := func(sql string, needed ...string) *pgx.QueuedQuery {
+			named := pgx.StrictNamedArgs{}
+			for _, name := range needed {
+				named[name] = args[name]
+			}
+			return batch.Queue(sql, named)
+		}
+		if j.Channel != reading.Open { // the first signed reading signs its sensor
+			queue(store.SignSensor, "channel", "node", "at", "gateway")
+		}
+		queue(`SELECT share_rules(customer_id) FROM (`+owner+`) o`, "channel", "node", "at")
+		if j.forecast() { // forecasts of a room are one incident
+			queue(`SELECT pg_advisory_xact_lock(hashtextextended('forecasts of room ' || room_id, 0)) FROM (`+owner+`) o`, "channel", "node", "at")
+		}
+		queue(`INSERT INTO node_state (channel, node_id) VALUES (@channel, @node) ON CONFLICT DO NOTHING`, "channel", "node")
+		queue(`
+			SELECT COALESCE(CASE WHEN timestamp <= `+store.NotAhead+` THEN timestamp END, TIMESTAMPTZ '0001-01-01 00:00:00+00'), COALESCE(temperature, 0), COALESCE(humidity, 0)
+			FROM node_state
+			WHERE channel = @channel AND node_id = @node
+			FOR NO KEY UPDATE`, "channel", "node").
+			QueryRow(func(row pgx.Row) error {
+				return store.Wrap(row.Scan(&n.newest.Time, &n.newest.Temperature, &n.newest.Humidity), "scan")
+			})
+		// A judged reading must be among the raw readings, for it may be judged again by them.
+		queue(`
+			INSERT INTO sensor_data.readings (node_id, customer_id, timestamp, message_id, temperature, humidity)
+			SELECT @node::varchar, @channel::bigint, @at::timestamptz, @message, @temperature, @humidity
+			FROM sensor_data.hours_until
+			WHERE @at >= COALESCE(until, '-infinity') AND EXISTS (`+owner+`)
+			ON CONFLICT DO NOTHING`, "channel", "node", "at", "message", "temperature", "humidity")
+		queue(`SELECT COALESCE(until, TIMESTAMPTZ '0001-01-01 00:00:00+00'), ` + store.NotAhead + ` FROM sensor_data.hours_until`).
+			QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&n.rawFrom, &n.notAhead), "scan") })
+		queue(owner, "channel", "node", "at").Query(store.Into(&owners))
+		queue(`SELECT `+ruleColumns+` FROM customer_rules r JOIN (`+owner+`) o ON o.customer_id = r.customer_id ORDER BY r.id`, "channel", "node", "at").
+			Query(store.Into(&rules))
+		queue(`
+			SELECT rule_id, version, last_at, breaking_since, firing, starts, clearing_since, peak, peak_at
+			FROM rule_memory
+			WHERE channel = @channel AND node_id = @node AND last_at <= `+store.NotAhead, "channel", "node").Query(store.Into(&memory))
+		if !j.forecast() {
+			queue(incidentsOf+` AND channel = @channel AND node_id = @node AND kind IN ('threshold', 'anomaly')`, "channel", "node", "since").
+				Query(store.Into(&joined))
+			return
+		}
+		queue(incidentsOf+` AND (
+		      (channel = @channel AND node_id = @node AND kind IN ('threshold', 'anomaly'))
+		      OR (kind = 'forecast' AND (customer_id, room_id) IN (SELECT customer_id, room_id FROM (`+owner+`) o)))`, "channel", "node", "at", "since").
+			Query(store.Into(&joined))
+		queue(`
+			SELECT EXISTS (
+			    SELECT FROM (`+owner+`) o
+			    JOIN sensors s ON s.customer_id = o.customer_id AND s.room_id = o.room_id AND s.node_id <> @node
+			    JOIN rule_memory m ON m.node_id = s.node_id AND m.channel IN (0, s.customer_id) AND m.rule_id = -2 AND m.firing)`, "channel", "node", "at").
+			QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&n.roomHolds), "scan") })
+	})
+	if err != nil {
+		return n, false, fmt.Errorf("lock node: %w", err)
+	}
+	n.newest.Time = n.newest.Time.UTC()
+	if len(owners) == 0 {
+		return n, false, nil
+	}
+	n.owner, n.memory, n.incidents = owners[0], map[int64]incident.Memory{}, map[int64][]incident.Incident{}
+	n.changed = map[int64]time.Time{}
+	for _, r := range rules {
+		if n.changed[r.ID] = store.UTC(n.owner.PlacedAt); r.ChangedAt != nil && r.ChangedAt.After(n.changed[r.ID]) {
+			n.changed[r.ID] = r.ChangedAt.UTC()
+		}
+	}
+	sensor := j.NodeID
+	if n.owner.SensorName == "" {
+		sensor = "" // only an existing sensor has rules of its own
+	}
+	n.rules = incident.Effective(ConvertRules(rules, j.Defaults), n.owner.RoomID, sensor)
+	for _, m := range memory {
+		n.memory[m.RuleID] = incident.Memory{
+			Version: m.Version, Last: m.LastAt.UTC(), BreakingSince: store.UTC(m.BreakingSince), Firing: m.Firing,
+			Start: store.UTC(m.Starts), ClearingSince: store.UTC(m.ClearingSince), Peak: m.Peak, PeakTime: store.UTC(m.PeakAt),
+		}
+	}
+	for _, i := range joined {
+		n.incidents[i.RuleID] = append(n.incidents[i.RuleID], incident.Incident{
+			ID: i.ID, Start: i.StartTime.UTC(), End: i.EndTime.UTC(), Lasting: i.Lasting, Peak: i.Peak, PeakTime: i.PeakTime.UTC(),
+			Reopened: i.Reopened, Late: i.Late, Acknowledged: i.Acknowledged, AcknowledgedPeak: i.AcknowledgedPeak,
+		})
+	}
+	return n, true, nil
+}
+
+// advance judges the reading by each rule and writes the changes.
+func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
+	w := writes{nodeRules: n, judged: j}
+	for _, rule := range n.rules {
+		if err := w.judge(ctx, tx, rule); err != nil {
+			return fmt.Errorf("rule %d: %w", rule.ID, err)
+		}
+	}
+	for _, f := range j.Findings {
+		w.find(f)
+	}
+	if w.batch.Len() == 0 {
+		return nil
+	}
+	return store.Wrap(tx.ExecBatch(ctx, func(batch *pgx.Batch) { *batch = w.batch }), "write")
+}

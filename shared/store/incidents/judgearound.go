@@ -1,0 +1,257 @@
+package incidents
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// endless is later than every reading.
+func endless() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// span is the range of time whose readings are judged again.
+type span struct {
+	from, until time.Time
+	// cut says that the rule, room or holder changed at its end: nothing lasts beyond it.
+	cut bool
+}
+
+func (s span) contains(t time.Time) bool { return !t.Before(s.from) && !t.After(s.until) }
+
+// judgeAround judges the raw readings around a reading again, so that the order of arrival
+// changes nothing. It reports false if they are no longer stored.
+func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Rule, before incident.Memory, points []incident.Point) (done bool, err error) {
+	at := points[len(points)-1].Time
+	s := w.spanAround(rule, before, at)
+	if s.from.Add(-incident.RateReach).Before(w.rawFrom) {
+		return false, nil
+	}
+	open := !before.Settled() && s.contains(before.BreakingSince)
+	if !open && len(w.within(rule, s)) == 0 && rule.Quantity != incident.TemperatureRate && !rule.Breaks(points) {
+		return true, nil // it breaks no limit, and there is no incident that it could split
+	}
+	// An end ahead of the database's clock is of a time when a clock was wrong. The time of
+	// arrival is no measure: the messages of a backlog arrive in any order.
+	dated := slices.DeleteFunc(slices.Clone(w.incidents[rule.ID]), func(i incident.Incident) bool {
+		return i.End.After(w.notAhead)
+	})
+	if !s.cut && rule.Inside(dated, points) {
+		return true, nil
+	}
+	after, excursions, err := w.replay(ctx, tx, rule, before, s, points)
+	if err == nil && !s.cut && !after.Settled() && s.until.Before(endless()) { // it goes on after the span
+		s.until = endless()
+		after, excursions, err = w.replay(ctx, tx, rule, before, s, points)
+	}
+	if err != nil {
+		return false, err
+	}
+	if !s.cut && s.until.Equal(endless()) {
+		if after.Last.Before(before.Last) {
+			return false, nil // the memory includes readings that are not stored yet
+		}
+		if !after.Settled() || !before.Settled() {
+			w.keepMemory(rule.ID, after)
+		}
+	}
+	if s.cut {
+		for k := range excursions {
+			excursions[k].Lasting = false
+		}
+	}
+	w.replaceIncidents(rule, w.within(rule, s), excursions, w.past(before, at))
+	return true, nil
+}
+
+// within returns the incidents of a rule that overlap a span.
+func (w *writes) within(rule incident.Rule, s span) []incident.Incident {
+	return slices.DeleteFunc(slices.Clone(w.incidents[rule.ID]), func(i incident.Incident) bool {
+		return i.Start.After(s.until) || (!i.Lasting && i.End.Before(s.from))
+	})
+}
+
+// spanAround is the span that a reading can affect, widened to whole incidents and limited
+// to the time in which the rule was unchanged, in this room and for this customer.
+func (w *writes) spanAround(rule incident.Rule, before incident.Memory, at time.Time) span {
+	s := span{from: at.Add(-incident.Reach), until: at.Add(incident.Reach)}
+	if s.until.After(w.judged.Arrived) {
+		s.until = endless()
+	}
+	if !before.Settled() && !before.BreakingSince.After(s.until) {
+		s.until = endless()
+		if before.BreakingSince.Before(s.from) {
+			s.from = before.BreakingSince
+		}
+	}
+	for widened := true; widened; {
+		widened = false
+		for _, i := range w.incidents[rule.ID] {
+			switch {
+			case i.Start.After(s.until), !i.Lasting && i.End.Before(s.from):
+			case i.Start.Before(s.from):
+				s.from, widened = i.Start, true
+			case i.Lasting && s.until.Before(endless()):
+				s.until, widened = endless(), true
+			case i.End.After(s.until):
+				s.until, widened = i.End, true
+			}
+		}
+	}
+	from := w.changed[rule.ID]
+	if at.Before(from) { // late, and judged by the rules in force on arrival
+		if !w.newest.Time.Before(from) || !before.Last.Before(from) {
+			s.until, s.cut = minTime(s.until, from.Add(-time.Microsecond)), true
+		}
+		from = time.Time{}
+	}
+	if visible := w.owner.VisibleFrom; visible != nil && visible.After(from) {
+		from = *visible
+	}
+	if s.from.Before(from) {
+		s.from = from
+	}
+	if held := w.owner.HeldUntil; held != nil {
+		s.until, s.cut = minTime(s.until, held.Add(-time.Microsecond)), true
+	}
+	return s
+}
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// movedSince is the start of the oldest incident that moved here when its sensor was signed:
+// readings of the open channel count from then on. Usually there is none.
+func (w *writes) movedSince(rule incident.Rule, before incident.Memory, s span) time.Time {
+	moved := endless()
+	signed := w.owner.SignedFrom
+	if signed == nil || w.judged.Channel == reading.Open {
+		return moved
+	}
+	if !before.Settled() && before.BreakingSince.Before(*signed) {
+		moved = before.BreakingSince
+	}
+	for _, i := range w.within(rule, s) {
+		if i.Start.Before(*signed) {
+			moved = minTime(moved, i.Start)
+		}
+	}
+	return moved
+}
+
+// replay judges the raw readings of a span, with those of the window and the node's newest
+// that ingest has not stored yet.
+func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, before incident.Memory, s span, points []incident.Point) (incident.Memory, []incident.Excursion, error) {
+	raw, err := store.All[incident.Point](ctx, tx, `
+		SELECT timestamp AS time, temperature, humidity
+		FROM sensor_data.readings r
+		WHERE node_id = @node AND timestamp BETWEEN @from AND @until AND timestamp <= `+store.NotAhead+`
+		  AND (customer_id = @channel OR (customer_id = 0 AND timestamp >= @moved AND EXISTS (
+		      SELECT FROM visible_spans v
+		      WHERE v.customer_id = @channel AND v.node_id = @node AND v.channel = 0 AND r.timestamp >= v.visible_from AND r.timestamp < v.visible_until)))
+		ORDER BY timestamp, message_id`,
+		pgx.StrictNamedArgs{
+			"node": w.judged.NodeID, "channel": int64(w.judged.Channel), "from": s.from.Add(-incident.RateReach), "until": s.until,
+			"moved": w.movedSince(rule, before, s),
+		})
+	if err != nil {
+		return incident.Memory{}, nil, fmt.Errorf("raw readings: %w", err)
+	}
+	at := points[len(points)-1].Time
+	near := func(p incident.Point) bool {
+		return !p.Time.Before(points[0].Time.Add(-time.Second)) && !p.Time.After(at)
+	}
+	var known []time.Time
+	for i := range raw {
+		raw[i].Time = raw[i].Time.UTC()
+		if near(raw[i]) {
+			known = append(known, raw[i].Time)
+		}
+	}
+	others := w.judged.points(known...)
+	if own := others[len(others)-1]; s.contains(own.Time) && !slices.Contains(raw, own) { // stored with other values
+		raw = append(raw, own)
+	}
+	if !slices.ContainsFunc(raw, func(p incident.Point) bool { return p.Time.Equal(w.newest.Time) }) {
+		others = append(others, w.newest)
+	}
+	for _, p := range others {
+		if s.contains(p.Time) && !slices.Contains(known, p.Time) {
+			raw = append(raw, p)
+		}
+	}
+	after, excursions := rule.Replay(s.from.Add(-time.Microsecond), raw)
+	return after, excursions, nil
+}
+
+// replaceIncidents stores excursions in place of the affected incidents.
+func (w *writes) replaceIncidents(rule incident.Rule, affected []incident.Incident, excursions []incident.Excursion, past bool) {
+	stored := map[int64]incident.Incident{}
+	for _, i := range affected {
+		stored[i.ID] = i
+	}
+	absorbed := rule.Reconcile(affected, excursions, w.judged.Arrived, past)
+	for k, e := range excursions {
+		before, isStored := stored[e.ID]
+		t := retold(e)
+		if isStored && before.Acknowledged && !e.Acknowledged {
+			t.tell("unacknowledged", w.judged.Arrived)
+		}
+		for _, into := range absorbed {
+			if into == k {
+				t.tell("merged", w.judged.Arrived)
+			}
+		}
+		switch {
+		case !isStored:
+			w.insertIncident(rule, e.Incident, nil, t.told)
+			w.regroup(rule, e.Incident, nil)
+		case before != e.Incident:
+			w.updateIncident(e.Incident, nil)
+			w.retell(e.ID, t.told)
+			if e.Start.Before(before.Start) || (!before.Lasting && (e.Lasting || e.End.After(before.End))) {
+				w.regroup(rule, e.Incident, &before)
+			}
+		}
+	}
+	for id, into := range absorbed {
+		if into < 0 {
+			w.batch.Queue(lockGroups, pgx.StrictNamedArgs{"customer": w.owner.CustomerID}) // so that nobody groups it meanwhile
+			w.batch.Queue(`DELETE FROM incidents WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
+			continue
+		}
+		w.batch.Queue(`UPDATE incidents SET lasting = false, merged_into = @into WHERE id = @id`, pgx.StrictNamedArgs{"id": id, "into": excursions[into].ID})
+		w.retell(id, nil)
+	}
+}
+
+// retold is the timeline of an excursion by its readings.
+func retold(e incident.Excursion) (t timeline) {
+	for k, s := range e.Stretches {
+		if k == 0 {
+			t.tell("opened", s.Start)
+		} else {
+			t.tell("reopened", s.Start)
+		}
+		if !s.Lasting || !e.Lasting {
+			t.tell("cleared", s.End)
+		}
+	}
+	return t
+}
+
+// retell replaces the events of an incident that readings caused.
+func (w *writes) retell(id int64, told []event) {
+	w.batch.Queue(`DELETE FROM incident_events WHERE incident_id = @id AND event IN ('opened', 'reopened', 'cleared')`, pgx.StrictNamedArgs{"id": id})
+	w.tell(id, timeline{told: told})
+}

@@ -1,0 +1,388 @@
+package incidents
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
+)
+
+// writes collects the changes that a reading causes.
+type writes struct {
+	nodeRules
+
+	judged Judged
+	batch  pgx.Batch
+}
+
+// A reading dated less than inTransit before its rule changed is not judged: the old rule is
+// gone, and by the new one its window would reopen an incident that the change has resolved.
+// The sensor's next reading is judged from the change on.
+const inTransit = time.Minute
+
+// past reports whether newer readings have been judged, or the customer no longer holds the
+// id: then the reading cannot change what lasts.
+func (n nodeRules) past(before incident.Memory, at time.Time) bool {
+	return n.owner.HeldUntil != nil || !at.After(before.Last) || (before.Settled() && at.Before(n.newest.Time))
+}
+
+// judge judges the reading by a rule: by the rule's memory if that has seen the reading
+// before it, otherwise by all readings around it.
+func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) error {
+	before := w.memory[rule.ID]
+	if before.Version != rule.Version {
+		before = incident.Memory{}
+	}
+	points := w.judged.points(before.Last, before.BreakingSince, before.ClearingSince, before.PeakTime)
+	if from := w.owner.VisibleFrom; from != nil { // before it, another customer held the node
+		points = slices.DeleteFunc(points, func(p incident.Point) bool { return p.Time.Before(*from) })
+	}
+	at, changed := points[len(points)-1].Time, w.changed[rule.ID]
+	if at.Before(changed) && changed.Sub(at) <= inTransit {
+		return nil
+	}
+	past := w.past(before, at)
+	next := len(points) > 1 && !points[len(points)-2].Time.After(before.Last)
+	if past || before.Settled() || !next {
+		if done, err := w.judgeAround(ctx, tx, rule, before, points); err != nil || done {
+			return err
+		}
+	}
+	if past {
+		w.keepIncidents(rule, rule.Past(points), nil)
+		return nil
+	}
+	// Readings before the change were judged by the rule of that time. A reading that is
+	// itself older is late, and judged by the rules in force on arrival.
+	if before.Last.Before(changed) && !at.Before(changed) {
+		before.Last = changed.Add(-time.Microsecond)
+	}
+	after, stretches := rule.Advance(before, points)
+	if !after.Settled() || !before.Settled() {
+		w.keepMemory(rule.ID, after)
+	}
+	w.keepIncidents(rule, stretches, nil)
+	return nil
+}
+
+// find judges a finding of learning as judge does a reading.
+func (w *writes) find(f incident.Finding) {
+	rule, at := f.Rule(), reading.TruncateTime(w.judged.Time)
+	before := w.memory[rule.ID]
+	if w.past(before, at) {
+		w.keepIncidents(rule, f.Past(at), &f)
+		return
+	}
+	after, stretches := f.Advance(before, at)
+	if !after.Settled() || !before.Settled() {
+		w.keepMemory(rule.ID, after)
+	}
+	for i := range stretches { // the last node of the room ends its forecast
+		stretches[i].Lasting = stretches[i].Lasting || (f.Kind == incident.KindForecast && w.roomHolds)
+	}
+	w.keepIncidents(rule, stretches, &f)
+}
+
+// keepMemory stores a rule's memory, or deletes it once it is settled: detection judges every
+// reading of a node that has memory.
+func (w *writes) keepMemory(rule int64, m incident.Memory) {
+	key := pgx.StrictNamedArgs{"channel": int64(w.judged.Channel), "node": w.judged.NodeID, "rule": rule}
+	if m.Settled() {
+		w.batch.Queue(`DELETE FROM rule_memory WHERE channel = @channel AND node_id = @node AND rule_id = @rule`, key)
+		return
+	}
+	maps.Copy(key, pgx.StrictNamedArgs{
+		"version": m.Version, "last": m.Last, "breaking": store.OrNull(m.BreakingSince), "firing": m.Firing,
+		"start": store.OrNull(m.Start), "clearing": store.OrNull(m.ClearingSince), "peak": m.Peak, "peak_at": store.OrNull(m.PeakTime),
+	})
+	w.batch.Queue(`
+		INSERT INTO rule_memory (channel, node_id, rule_id, version, last_at, breaking_since, firing, starts, clearing_since, peak, peak_at)
+		VALUES (@channel, @node, @rule, @version, @last, @breaking, @firing, @start, @clearing, @peak, @peak_at)
+		ON CONFLICT (channel, node_id, rule_id) DO UPDATE
+		SET version = EXCLUDED.version, last_at = EXCLUDED.last_at, breaking_since = EXCLUDED.breaking_since, firing = EXCLUDED.firing,
+		    starts = EXCLUDED.starts, clearing_since = EXCLUDED.clearing_since, peak = EXCLUDED.peak, peak_at = EXCLUDED.peak_at`, key)
+}
+
+// newIncident is the first id of incidents to be stored, above every id of the database.
+const newIncident = math.MaxInt64 / 2
+
+// keepIncidents joins the stretches of a rule to its incidents and stores the changed ones,
+// with the finding if there is one.
+func (w *writes) keepIncidents(rule incident.Rule, stretches []incident.Stretch, f *incident.Finding) {
+	stored := map[int64]incident.Incident{}
+	for _, i := range w.incidents[rule.ID] {
+		stored[i.ID] = i
+	}
+	current := slices.Clone(w.incidents[rule.ID])
+	timelines := map[int64]*timeline{}
+	for k, stretch := range stretches {
+		late := w.judged.Arrived.Sub(stretch.End) >= incident.JoinGap
+		joined, parts := rule.Join(current, stretch, late)
+		if joined.ID == 0 {
+			joined.ID = newIncident + int64(k) // above stored ids: what it joins is older
+		}
+		if timelines[joined.ID] == nil {
+			timelines[joined.ID] = &timeline{}
+		}
+		timelines[joined.ID].join(parts, joined, stretch, w.judged.Arrived)
+		current = append(slices.DeleteFunc(current, func(i incident.Incident) bool { return slices.Contains(parts, i) }), joined)
+		for _, i := range parts {
+			if i.ID != joined.ID && i.ID < newIncident {
+				w.batch.Queue(`UPDATE incidents SET lasting = false, merged_into = @into WHERE id = @id`,
+					pgx.StrictNamedArgs{"id": i.ID, "into": joined.ID})
+			}
+		}
+	}
+	for _, i := range current {
+		before, isStored := stored[i.ID]
+		if isStored && before == i {
+			continue
+		}
+		kept := f
+		if f != nil && isStored && !shows(*f, before, i, reading.TruncateTime(w.judged.Time)) {
+			kept = nil
+		}
+		if isStored {
+			w.updateIncident(i, kept)
+			w.tell(i.ID, *timelines[i.ID])
+		} else {
+			w.insertIncident(rule, i, kept, timelines[i.ID].told)
+		}
+		switch {
+		case !isStored:
+			w.regroup(rule, i, nil)
+		case before.Late && !i.Late: // it lasts, and is of its room from now on
+			w.batch.Queue(`DELETE FROM incident_groups WHERE incident_id = @id`, pgx.StrictNamedArgs{"id": i.ID})
+			w.regroup(rule, i, nil)
+		case i.Start.Before(before.Start), !before.Lasting && (i.Lasting || i.End.After(before.End)):
+			w.regroup(rule, i, &before)
+		}
+	}
+}
+
+// shows reports whether an incident shows this finding from now on: the worst anomaly, or
+// the newest forecast.
+func shows(f incident.Finding, before, i incident.Incident, at time.Time) bool {
+	if f.Kind == incident.KindForecast {
+		return f.Holds && !at.Before(before.End)
+	}
+	return f.Holds && i.PeakTime.Equal(at)
+}
+
+// event is an event of an incident that a reading caused.
+type event struct {
+	name string
+	at   time.Time
+}
+
+// timeline is the change of an incident's timeline by a reading.
+type timeline struct {
+	told  []event
+	taken []event // told before, and wrong
+}
+
+func (t *timeline) tell(name string, at time.Time) { t.told = append(t.told, event{name, at}) }
+
+func (t *timeline) take(name string, at time.Time) {
+	gone := event{name, at}
+	t.told = slices.DeleteFunc(t.told, func(e event) bool { return e == gone })
+	t.taken = append(t.taken, gone)
+}
+
+// join tells the effect of a stretch on the incident that its parts became.
+func (t *timeline) join(parts []incident.Incident, joined incident.Incident, s incident.Stretch, arrived time.Time) {
+	if len(parts) == 0 {
+		t.tell("opened", joined.Start)
+		if !joined.Lasting {
+			t.tell("cleared", joined.End)
+		}
+		return
+	}
+	before := parts[slices.IndexFunc(parts, func(i incident.Incident) bool { return i.ID == joined.ID })]
+	if joined.Start.Before(before.Start) {
+		t.take("opened", before.Start)
+		t.tell("opened", joined.Start)
+	}
+	switch {
+	case len(parts) > 1:
+		t.tell("merged", arrived)
+	case joined.Reopened > before.Reopened:
+		t.tell("reopened", s.Start)
+	case !before.Lasting && joined.End.After(before.End):
+		t.take("cleared", before.End)
+	}
+	if len(parts) == 1 && !joined.Lasting && (before.Lasting || joined.End.After(before.End)) {
+		t.tell("cleared", joined.End)
+	}
+	if before.Acknowledged && !joined.Acknowledged {
+		t.tell("unacknowledged", arrived)
+	}
+}
+
+func events(all []event) (names []string, times []time.Time) {
+	for _, e := range all {
+		names, times = append(names, e.name), append(times, e.at)
+	}
+	return names, times
+}
+
+// tell stores the changes of an incident's timeline.
+func (w *writes) tell(id int64, t timeline) {
+	if len(t.taken) > 0 {
+		names, times := events(t.taken)
+		w.batch.Queue(`
+			DELETE FROM incident_events
+			WHERE incident_id = @id AND (event, at) IN (SELECT * FROM unnest(@names::text[], @times::timestamptz[]))`,
+			pgx.StrictNamedArgs{"id": id, "names": names, "times": times})
+	}
+	if len(t.told) > 0 {
+		names, times := events(t.told)
+		w.batch.Queue(`
+			INSERT INTO incident_events (incident_id, at, event)
+			SELECT @id, at, event
+			FROM unnest(@names::text[], @times::timestamptz[]) AS e (event, at)
+			ON CONFLICT DO NOTHING`,
+			pgx.StrictNamedArgs{"id": id, "names": names, "times": times})
+	}
+}
+
+func (w *writes) incidentArgs(i incident.Incident, f *incident.Finding) pgx.StrictNamedArgs {
+	resolution := "cleared"
+	if i.Lasting {
+		resolution = ""
+	}
+	args := pgx.StrictNamedArgs{
+		"start": i.Start, "end": i.End, "lasting": i.Lasting, "resolution": resolution, "peak": i.Peak, "peak_time": i.PeakTime,
+		"reopened": i.Reopened, "late": i.Late, "finding": nil, "severity": nil, "quantity": nil, "limit": nil,
+	}
+	if f != nil {
+		args["finding"], args["severity"], args["quantity"], args["limit"] = newFinding(*f, w.judged.Time), string(f.Severity), string(f.Quantity), f.Limit
+	}
+	return args
+}
+
+func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *incident.Finding, told []event) {
+	args := w.incidentArgs(i, f)
+	if f == nil {
+		args["severity"], args["quantity"], args["limit"] = string(rule.Severity), string(rule.Quantity), rule.Limit
+	}
+	names, times := events(told)
+	maps.Copy(args, pgx.StrictNamedArgs{
+		"customer": w.owner.CustomerID, "kind": string(cmp.Or(rule.Kind, incident.KindThreshold)), "channel": int64(w.judged.Channel),
+		"node": w.judged.NodeID, "sensor": w.owner.SensorName, "room": w.owner.RoomID, "room_name": w.owner.RoomName,
+		"gateway": w.judged.GatewayID, "rule": rule.ID, "specified": rule.Threshold, "direction": string(rule.Direction),
+		"names": names, "times": times,
+		"message": w.judged.MessageID, "at": reading.TruncateTime(w.judged.Time), "temperature": w.judged.Temperature, "humidity": w.judged.Humidity,
+		"visible_from": w.owner.VisibleFrom, "every": learning.OpenAnomalyEvery,
+	})
+	w.batch.Queue(`
+		WITH i AS (
+		    INSERT INTO incidents
+		        (customer_id, kind, channel, node_id, sensor_name, room_id, room_name, gateway_id, rule_id, specified, quantity, direction,
+		         limit_value, severity, start_time, end_time, lasting, resolution, peak, peak_time, reopened, late, finding)
+		    VALUES
+		        (@customer, @kind, @channel, @node, @sensor, NULLIF(@room::bigint, 0), @room_name, @gateway, @rule, @specified, @quantity,
+		         @direction, @limit, @severity, @start, @end, @lasting, @resolution, @peak, @peak_time, @reopened, @late, @finding)
+		    RETURNING id
+		), asked AS ( -- what the forest found of it shortly before or after is the same question
+		    SELECT p.id
+		    FROM prediction_feedback p
+		    WHERE @kind = 'anomaly' AND p.channel = @channel AND p.sensor_id = @node AND p.anomaly_predicted AND p.feedback IS NULL
+		      AND p.incident_id IS NULL AND p.message_id <> '' AND p.timestamp >= COALESCE(@visible_from::timestamptz, '-infinity')
+		      AND p.timestamp > @at::timestamptz - @every::interval AND p.timestamp < @at::timestamptz + @every::interval
+		    ORDER BY abs(extract(epoch FROM p.timestamp - @at::timestamptz)), p.id
+		    LIMIT 1
+		), joined AS (
+		    UPDATE prediction_feedback p SET incident_id = i.id FROM i, asked WHERE p.id = asked.id
+		), predicted AS ( -- each anomaly is one prediction, for people to judge
+		    INSERT INTO prediction_feedback (channel, sensor_id, timestamp, message_id, actual_temp, actual_humidity, anomaly_predicted, incident_id)
+		    SELECT @channel, @node, @at::timestamptz, @message, @temperature::float8, @humidity::float8, true, id
+		    FROM i
+		    WHERE @kind = 'anomaly' AND NOT EXISTS (SELECT FROM asked)
+		    ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO UPDATE SET incident_id = EXCLUDED.incident_id, anomaly_predicted = true
+		)
+		INSERT INTO incident_events (incident_id, at, event)
+		SELECT i.id, e.at, e.event FROM i, unnest(@names::text[], @times::timestamptz[]) AS e (event, at)`, args)
+}
+
+func (w *writes) updateIncident(i incident.Incident, f *incident.Finding) {
+	args := w.incidentArgs(i, f)
+	args["id"], args["acknowledged"] = i.ID, i.Acknowledged
+	w.batch.Queue(`
+		UPDATE incidents
+		SET start_time = @start, end_time = @end, lasting = @lasting, resolution = @resolution, peak = @peak, peak_time = @peak_time,
+		    reopened = @reopened, late = @late,
+		    finding = COALESCE(@finding, finding), severity = COALESCE(@severity, severity), quantity = COALESCE(@quantity, quantity),
+		    limit_value = COALESCE(@limit, limit_value),
+		    acknowledged_at = CASE WHEN @acknowledged THEN acknowledged_at END,
+		    acknowledged_peak = CASE WHEN @acknowledged THEN acknowledged_peak END
+		WHERE id = @id`, args)
+}
+
+// lockGroups serialises changes of the groups of a customer's incidents.
+const lockGroups = `
+		SELECT pg_advisory_xact_lock(hashtextextended('groups of customer ' || @customer::bigint, 0))`
+
+// regroup puts an incident into one group with those of its room and kind that overlap the
+// time by which it grew. Late incidents are grouped by their gateway's outage instead of the
+// room. Callers take turns, but a reading of a backlog that makes a late incident longer takes
+// the lock only when there is another group to join.
+func (w *writes) regroup(rule incident.Rule, i incident.Incident, before *incident.Incident) {
+	args := pgx.StrictNamedArgs{
+		"id": i.ID, "customer": w.owner.CustomerID,
+		"channel": int64(w.judged.Channel), "node": w.judged.NodeID, "rule": rule.ID, "start": i.Start, // of a new one
+	}
+	overlap := `(it.lasting OR i.start_time <= it.end_time) AND (i.lasting OR i.end_time >= it.start_time)`
+	if i.ID >= newIncident {
+		args["id"] = 0
+	}
+	if before != nil {
+		overlap = `((i.start_time > @old_end AND (it.lasting OR i.start_time <= it.end_time)) OR (i.end_time < @old_start AND i.end_time >= it.start_time))`
+		args["old_start"], args["old_end"] = before.Start, before.End
+	}
+	args["backlog"] = before != nil && i.Late
+	near := `
+		WITH it AS (
+		    SELECT i.*, COALESCE(g.group_id, i.id) AS group_id
+		    FROM incidents i
+		    LEFT JOIN incident_groups g ON g.incident_id = i.id
+		    WHERE i.id = COALESCE(NULLIF(@id::bigint, 0), (
+		        SELECT max(n.id) FROM incidents n
+		        WHERE n.channel = @channel AND n.node_id = @node AND n.rule_id = @rule AND n.start_time = @start AND n.merged_into IS NULL))
+		), near AS (
+		    SELECT COALESCE(g.group_id, i.id) AS id
+		    FROM it
+		    JOIN incidents i ON i.customer_id = it.customer_id AND i.kind = it.kind AND i.merged_into IS NULL AND i.late = it.late
+		        AND CASE WHEN it.gateway_id <> '' AND (it.late OR it.room_id IS NULL) THEN i.gateway_id = it.gateway_id
+		            ELSE i.room_id IS NOT DISTINCT FROM it.room_id END
+		        AND ` + overlap + `
+		    LEFT JOIN incident_groups g ON g.incident_id = i.id
+		    WHERE i.id <> it.id AND COALESCE(g.group_id, i.id) <> it.group_id
+		)`
+	w.batch.Queue(near+lockGroups+`
+		WHERE NOT @backlog::boolean OR EXISTS (SELECT FROM near)`, args)
+	args = maps.Clone(args)
+	delete(args, "customer")
+	delete(args, "backlog")
+	w.batch.Queue(near+`, whole AS (
+		    SELECT id FROM near
+		    UNION
+		    SELECT group_id FROM it
+		)
+		INSERT INTO incident_groups (incident_id, group_id)
+		SELECT i.id, (SELECT min(id) FROM whole)
+		FROM (SELECT incident_id AS id FROM incident_groups WHERE group_id IN (SELECT id FROM whole)
+		      UNION SELECT id FROM whole UNION SELECT id FROM it) i
+		WHERE EXISTS (SELECT FROM near) AND EXISTS (SELECT FROM incidents x WHERE x.id = i.id) -- the first of a group may be gone
+		ON CONFLICT (incident_id) DO UPDATE SET group_id = EXCLUDED.group_id
+		WHERE incident_groups.group_id <> EXCLUDED.group_id`, args)
+}

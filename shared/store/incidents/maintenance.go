@@ -1,0 +1,193 @@
+package incidents
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/maintenance"
+	"coldaisle.dev/shared/store"
+)
+
+// Maintenance is a customer's maintenance window.
+type Maintenance struct {
+	ID        int64
+	Window    maintenance.Window
+	Scope     incident.Scope
+	Comment   string
+	CreatedBy string
+	// This version of the window applied from StandsFrom to StandsTo, which is zero while it
+	// applies.
+	StandsFrom, StandsTo time.Time
+}
+
+// Covers reports whether the window silences a sensor in a room at a time: the time lies in an
+// occurrence of the window, and in the time in which this version applied.
+func (m Maintenance) Covers(roomID int64, sensorID string, at time.Time) bool {
+	if at.Before(m.StandsFrom) || (!m.StandsTo.IsZero() && !at.Before(m.StandsTo)) || !m.Scope.Covers(roomID, sensorID) {
+		return false
+	}
+	_, _, inside := m.Window.At(at)
+	return inside
+}
+
+type maintenanceRow struct {
+	ID, RoomID         int64
+	NodeID             string
+	StartTime          time.Time
+	TimeZone           string
+	DurationS          float64
+	Weekdays           []int
+	UntilTime          *time.Time
+	Comment, CreatedBy string
+	StandsFrom         time.Time
+	StandsTo           *time.Time
+}
+
+const maintenanceColumns = `w.id, COALESCE(w.room_id, 0) AS room_id, COALESCE(w.node_id, '') AS node_id, w.start_time, w.time_zone,
+	w.duration_s, w.weekdays, w.until_time, w.comment, w.created_by, w.stands_from, NULLIF(w.stands_to, 'infinity') AS stands_to`
+
+func (r maintenanceRow) maintenance() Maintenance {
+	zone, err := maintenance.Zone(r.TimeZone)
+	if err != nil {
+		// This machine no longer knows the zone. One window must not fail the list of
+		// incidents, and its owner must be able to change it.
+		zone = time.UTC
+	}
+	m := Maintenance{
+		ID: r.ID, Scope: incident.Scope{RoomID: r.RoomID, SensorID: r.NodeID}, Comment: r.Comment, CreatedBy: r.CreatedBy,
+		Window:     maintenance.Window{Start: r.StartTime.In(zone), Duration: seconds(r.DurationS)},
+		StandsFrom: r.StandsFrom.UTC(),
+	}
+	for _, day := range r.Weekdays {
+		m.Window.Weekdays = append(m.Window.Weekdays, time.Weekday(day))
+	}
+	if r.UntilTime != nil {
+		m.Window.Until = r.UntilTime.In(zone)
+	}
+	if r.StandsTo != nil {
+		m.StandsTo = r.StandsTo.UTC()
+	}
+	return m
+}
+
+func convertMaintenance(rows []maintenanceRow) []Maintenance {
+	windows := make([]Maintenance, len(rows))
+	for i, r := range rows {
+		windows[i] = r.maintenance()
+	}
+	return windows
+}
+
+// MaintenanceWindows lists a customer's maintenance windows, oldest first, with versions that
+// applied after since.
+func (s Store) MaintenanceWindows(ctx context.Context, customerID int64, since time.Time) ([]Maintenance, error) {
+	rows, err := store.All[maintenanceRow](ctx, s.db, `
+		SELECT `+maintenanceColumns+`
+		FROM maintenance_windows w
+		WHERE w.customer_id = @customer AND w.stands_to > COALESCE(@since::timestamptz, now())
+		ORDER BY w.id, w.stands_from`,
+		pgx.StrictNamedArgs{"customer": customerID, "since": store.OrNull(since)})
+	return convertMaintenance(rows), store.Wrap(err, "maintenance windows of customer %d", customerID)
+}
+
+// MaintenanceWindow returns a customer's maintenance window, or [store.ErrNoMaintenance].
+func (s Store) MaintenanceWindow(ctx context.Context, customerID, id int64) (Maintenance, error) {
+	row, err := store.One[maintenanceRow](ctx, s.db, store.ErrNoMaintenance, `
+		SELECT `+maintenanceColumns+`
+		FROM maintenance_windows w
+		WHERE w.customer_id = @customer AND w.id = @id AND w.stands_to = 'infinity'`,
+		pgx.StrictNamedArgs{"customer": customerID, "id": id})
+	if err != nil {
+		return Maintenance{}, fmt.Errorf("maintenance window %d: %w", id, err)
+	}
+	return row.maintenance(), nil
+}
+
+// CreateMaintenance adds a window. Errors: [store.ErrNoRoom] and [store.ErrNoSensor] when its
+// scope is not the customer's.
+func (s Store) CreateMaintenance(ctx context.Context, customerID int64, m Maintenance) (created Maintenance, err error) {
+	created, err = insertMaintenance(ctx, s.db, customerID, m)
+	return created, store.Wrap(err, "create maintenance window")
+}
+
+// insertMaintenance stores a window. A trigger gives it a new id unless it has one.
+func insertMaintenance(ctx context.Context, db *store.DB, customerID int64, m Maintenance) (Maintenance, error) {
+	weekdays := make([]int, len(m.Window.Weekdays))
+	for i, day := range m.Window.Weekdays {
+		weekdays[i] = int(day)
+	}
+	absent := store.ErrNoCustomer
+	switch {
+	case m.Scope.RoomID != 0:
+		absent = store.ErrNoRoom
+	case m.Scope.SensorID != "":
+		absent = store.ErrNoSensor
+	}
+	row, err := store.One[maintenanceRow](ctx, db, absent, `
+		WITH w AS (
+		    INSERT INTO maintenance_windows
+		        (id, customer_id, room_id, node_id, start_time, time_zone, duration_s, weekdays, until_time, comment, created_by)
+		    SELECT @id, id, NULLIF(@room::bigint, 0), NULLIF(@node, ''),
+		           @start, @zone, @duration, @weekdays, @until, @comment, @by
+		    FROM customers
+		    WHERE id = @customer
+		      AND (@room::bigint = 0 OR EXISTS (SELECT FROM server_rooms r WHERE r.id = @room AND r.customer_id = @customer))
+		      AND (@node = '' OR EXISTS (SELECT FROM sensors s WHERE s.node_id = @node AND s.customer_id = @customer))
+		    RETURNING *
+		)
+		SELECT `+maintenanceColumns+` FROM w`,
+		pgx.StrictNamedArgs{
+			"id": m.ID, "customer": customerID, "room": m.Scope.RoomID, "node": m.Scope.SensorID, "start": m.Window.Start,
+			"zone": m.Window.Start.Location().String(), "duration": m.Window.Duration.Seconds(), "weekdays": weekdays,
+			"until": store.OrNull(m.Window.Until), "comment": m.Comment, "by": m.CreatedBy,
+		})
+	if err != nil {
+		return Maintenance{}, fmt.Errorf("insert: %w", err)
+	}
+	return row.maintenance(), nil
+}
+
+// UpdateMaintenance changes a window from now on; what it has silenced stays silenced.
+// Errors are those of [Store.CreateMaintenance], and [store.ErrNoMaintenance].
+func (s Store) UpdateMaintenance(ctx context.Context, customerID int64, m Maintenance) (changed Maintenance, err error) {
+	err = s.db.InTx(ctx, func(tx *store.DB) error {
+		if err := endMaintenance(ctx, tx, customerID, m.ID); err != nil {
+			return err
+		}
+		changed, err = insertMaintenance(ctx, tx, customerID, m)
+		return err
+	})
+	return changed, store.Wrap(err, "update maintenance window %d", m.ID)
+}
+
+// DeleteMaintenance ends a customer's window; what it has silenced stays silenced. Error:
+// [store.ErrNoMaintenance].
+func (s Store) DeleteMaintenance(ctx context.Context, customerID, id int64) error {
+	return store.Wrap(endMaintenance(ctx, s.db, customerID, id), "delete maintenance window %d", id)
+}
+
+// EndMaintenanceOf ends a customer's windows for a sensor, or for a room and the sensors
+// in it, and returns them. Call it before these are deleted.
+func (s Store) EndMaintenanceOf(ctx context.Context, customerID int64, scope incident.Scope) ([]Maintenance, error) {
+	rows, err := store.All[maintenanceRow](ctx, s.db, `
+		UPDATE maintenance_windows w
+		SET stands_to = now()
+		WHERE w.customer_id = @customer AND w.stands_to = 'infinity'
+		  AND (w.room_id = @room OR w.node_id = @node
+		       OR w.node_id IN (SELECT s.node_id FROM sensors s WHERE s.customer_id = @customer AND s.room_id = @room))
+		RETURNING `+maintenanceColumns,
+		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
+	return convertMaintenance(rows), store.Wrap(err, "end maintenance windows")
+}
+
+func endMaintenance(ctx context.Context, db *store.DB, customerID, id int64) error {
+	return db.Change(ctx, store.ErrNoMaintenance, `
+		UPDATE maintenance_windows
+		SET stands_to = now()
+		WHERE id = @id AND customer_id = @customer AND stands_to = 'infinity'`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+}

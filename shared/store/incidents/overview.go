@@ -1,0 +1,119 @@
+package incidents
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
+)
+
+// LiveSensor is a sensor with its live state.
+type LiveSensor struct {
+	NodeID, Name          string
+	RoomID                int64
+	Position              *string
+	Timestamp             *time.Time // of its newest reading; null with the next two: none yet
+	Temperature, Humidity *float64
+	GatewayID             string            // of that reading; empty in the open channel
+	Interval              time.Duration     // between its readings, usually; zero while unknown
+	Severity              string            // of its worst lasting incident; empty without one
+	JudgedBy              learning.JudgedBy // of its newest reading; empty if none was judged yet
+}
+
+// LiveSensors lists a customer's sensors by id, each with the newest reading that ingest has
+// stored.
+func (s Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor, error) {
+	found, err := store.All[LiveSensor](ctx, s.db, `
+		SELECT v.node_id, v.name, v.room_id, v.position, n.timestamp, n.temperature, n.humidity, COALESCE(n.gateway_id, '') AS gateway_id,
+		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, COALESCE(i.severity, '') AS severity,
+		       COALESCE(l.judged_by, '') AS judged_by
+		FROM sensors v
+		LEFT JOIN live_states n ON n.customer_id = v.customer_id AND n.node_id = v.node_id
+		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
+		LEFT JOIN (
+		    SELECT node_id, min(severity) AS severity -- critical before warning
+		    FROM incidents
+		    WHERE customer_id = @customer AND lasting AND merged_into IS NULL
+		    GROUP BY node_id
+		) i ON i.node_id = v.node_id
+		WHERE v.customer_id = @customer AND `+store.RoomIn("v.room_id")+`
+		ORDER BY v.node_id`,
+		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
+	return found, store.Wrap(err, "live sensors of customer %d", customerID)
+}
+
+// LiveVersion changes whenever a customer's overview does.
+type LiveVersion struct {
+	Readings string // changes with the newest readings
+	Rest     string // changes with anything else but late readings
+}
+
+// LiveVersion returns the version of a customer's overview: a sum of the transactions that
+// wrote its rows, at a tenth of the cost of reading them.
+func (s Store) LiveVersion(ctx context.Context, customerID int64) (LiveVersion, error) {
+	version, err := store.One[LiveVersion](ctx, s.db, store.ErrNoCustomer, `
+		WITH live AS (
+		    SELECT count(*) AS sensors, sum(hashint8(v.xmin::text::bigint)) AS written, sum(hashint8(n.xmin::text::bigint)) AS states
+		    FROM sensors v
+		    LEFT JOIN node_state n ON n.node_id = v.node_id AND n.channel IN (0, v.customer_id)
+		    WHERE v.customer_id = @customer
+		)
+		SELECT concat_ws(' ', live.states) AS readings, concat_ws(' ', live.sensors, live.written,
+		    (SELECT sum(hashint8(xmin::text::bigint)) FROM server_rooms WHERE customer_id = @customer),
+		    (SELECT sum(hashint8(xmin::text::bigint)) FROM rules WHERE customer_id = @customer),
+		    (SELECT xmin FROM alert_thresholds WHERE customer_id = @customer),
+		    (SELECT sum(hashint8(xmin::text::bigint)) FROM maintenance_windows WHERE customer_id = @customer),
+		    (SELECT sum(hashint8(xmin::text::bigint)) FROM incidents i WHERE customer_id = @customer AND merged_into IS NULL AND `+isOpen+`),
+		    (SELECT count(*) FROM silence_acknowledgements WHERE customer_id = @customer)) AS rest
+		FROM live`,
+		pgx.StrictNamedArgs{"customer": customerID})
+	return version, store.Wrap(err, "live version of customer %d", customerID)
+}
+
+// OpenIncidents returns all of a customer's incidents that last or that nobody has
+// acknowledged, newest first, without their AlertCount and ValueNow.
+func (s Store) OpenIncidents(ctx context.Context, customerID int64) ([]Incident, error) {
+	found, err := store.All[Incident](ctx, s.db, `
+		SELECT `+openIncidentColumns+`, 0 AS alert_count, NULL::float8 AS value_now
+		FROM incidents i
+		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND `+isOpen+` AND `+store.RoomIn("i.room_id")+`
+		ORDER BY i.start_time DESC, i.id DESC`,
+		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
+	return found, store.Wrap(err, "open incidents of customer %d", customerID)
+}
+
+// slotsPerPart is the number of slots in a part of [HotSpots], half an hour.
+const slotsPerPart = 3
+
+// HotSpots are the highest temperatures of a node in those half hours of the last day that
+// have a reading.
+type HotSpots struct {
+	NodeID       string
+	Parts        []int32 // of the day, from midnight UTC
+	Temperatures []float64
+}
+
+// HotSpots returns the highest temperatures of a customer's sensors since a time, at
+// most a day ago. Nodes select some of them; nil is all.
+func (s Store) HotSpots(ctx context.Context, customerID int64, since time.Time, nodes []string) ([]HotSpots, error) {
+	only, args := "", pgx.StrictNamedArgs{"customer": customerID, "since": since, "width": slotsPerPart}
+	if nodes != nil {
+		only = ` AND n.channel IN (0, @customer) AND n.node_id = ANY(@nodes)` // by the primary key
+		args["nodes"] = nodes
+	}
+	found, err := store.All[HotSpots](ctx, s.db, `
+		SELECT node_id, array_agg(part) AS parts, array_agg(temperature) AS temperatures
+		FROM (
+		    SELECT v.node_id, n.slot::int / @width AS part, max(n.max_temperature) AS temperature
+		    FROM sensors v
+		    JOIN node_slots n ON n.node_id = v.node_id AND n.channel IN (v.customer_id, CASE WHEN v.signed_from IS NULL THEN 0 ELSE v.customer_id END)
+		    WHERE v.customer_id = @customer AND n.starts >= @since AND n.last_at <= `+store.NotAhead+only+`
+		    GROUP BY v.node_id, part
+		) AS hot
+		GROUP BY node_id`,
+		args)
+	return found, store.Wrap(err, "hot spots of customer %d", customerID)
+}

@@ -1,0 +1,219 @@
+package incidents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store"
+)
+
+// ErrThresholdRule refuses a change to one of the two threshold rules other than of its
+// limit.
+var ErrThresholdRule = errors.New("of a threshold rule only the limit can be changed")
+
+// RuleRow is a row of the view customer_rules.
+type RuleRow struct {
+	ID, Version         int64
+	Quantity, Direction string
+	LimitValue          float64
+	ForS                float64
+	ClearMargin         float64
+	ClearForS           float64
+	Severity            string
+	RoomID              int64
+	NodeID              string
+	Enabled             bool
+	Threshold           bool
+	Assumed             bool
+	ChangedAt           *time.Time // null: never, as far as recorded
+}
+
+// ruleColumns are of customer_rules r.
+const ruleColumns = `r.id, r.version, r.quantity, r.direction, r.limit_value, r.for_s::float8, r.clear_margin::float8, r.clear_for_s::float8,
+	r.severity, r.room_id, r.node_id, r.enabled, r.threshold, r.assumed, r.changed_at`
+
+// rule converts a row. A limit that was never set has its default.
+func (r RuleRow) rule(defaults alert.Thresholds) incident.Rule {
+	limit := r.LimitValue
+	if r.Assumed {
+		limit = defaults.MaxTemperature
+		if r.Quantity == string(incident.Humidity) {
+			limit = defaults.MaxHumidity
+		}
+	}
+	return incident.Rule{
+		ID: r.ID, Version: r.Version, Quantity: incident.Quantity(r.Quantity), Direction: incident.Direction(r.Direction),
+		Limit: limit, For: seconds(r.ForS), ClearMargin: r.ClearMargin, ClearFor: seconds(r.ClearForS),
+		Severity: incident.Severity(r.Severity), Scope: incident.Scope{RoomID: r.RoomID, SensorID: r.NodeID},
+		Enabled: r.Enabled, Threshold: r.Threshold,
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
+
+// ConvertRules converts rows.
+func ConvertRules(rows []RuleRow, defaults alert.Thresholds) []incident.Rule {
+	rules := make([]incident.Rule, len(rows))
+	for i, r := range rows {
+		rules[i] = r.rule(defaults)
+	}
+	return rules
+}
+
+// Rules lists a customer's rules: the two threshold rules, then the others, oldest first.
+// Thresholds that the customer never set have the limits of defaults.
+func (s Store) Rules(ctx context.Context, customerID int64, defaults alert.Thresholds) ([]incident.Rule, error) {
+	rows, err := store.All[RuleRow](ctx, s.db, `
+		SELECT `+ruleColumns+`
+		FROM customer_rules r
+		WHERE r.customer_id = @customer
+		ORDER BY NOT r.threshold, r.id`,
+		pgx.StrictNamedArgs{"customer": customerID})
+	if err != nil {
+		return nil, fmt.Errorf("rules of customer %d: %w", customerID, err)
+	}
+	return ConvertRules(rows, defaults), nil
+}
+
+// RulesOf lists a customer's rules for a sensor, or for a room and its sensors, which are
+// deleted with it.
+func (s Store) RulesOf(ctx context.Context, customerID int64, scope incident.Scope) ([]incident.Rule, error) {
+	rows, err := store.All[RuleRow](ctx, s.db, `
+		SELECT `+ruleColumns+`
+		FROM customer_rules r
+		WHERE r.customer_id = @customer
+		  AND (r.room_id = NULLIF(@room::bigint, 0) OR r.node_id = NULLIF(@node, '')
+		       OR r.node_id IN (SELECT s.node_id FROM sensors s WHERE s.customer_id = @customer AND s.room_id = @room))
+		ORDER BY r.id`,
+		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
+	if err != nil {
+		return nil, fmt.Errorf("rules of what is deleted: %w", err)
+	}
+	return ConvertRules(rows, alert.Defaults()), nil
+}
+
+// Rule returns a customer's rule, or [store.ErrNoRule].
+func (s Store) Rule(ctx context.Context, customerID, id int64, defaults alert.Thresholds) (incident.Rule, error) {
+	row, err := store.One[RuleRow](ctx, s.db, store.ErrNoRule, `
+		SELECT `+ruleColumns+`
+		FROM customer_rules r
+		WHERE r.customer_id = @customer AND r.id = @id`,
+		pgx.StrictNamedArgs{"customer": customerID, "id": id})
+	if err != nil {
+		return incident.Rule{}, fmt.Errorf("rule %d: %w", id, err)
+	}
+	return row.rule(defaults), nil
+}
+
+func ruleArgs(customerID int64, r incident.Rule) pgx.StrictNamedArgs {
+	args := pgx.StrictNamedArgs{
+		"customer": customerID, "quantity": string(r.Quantity), "direction": string(r.Direction), "limit": r.Limit,
+		"for": r.For.Seconds(), "margin": r.ClearMargin, "clear_for": r.ClearFor.Seconds(), "severity": string(r.Severity),
+		"enabled": r.Enabled, "room": nil, "node": nil,
+	}
+	if r.Scope.RoomID != 0 {
+		args["room"] = r.Scope.RoomID
+	}
+	if r.Scope.SensorID != "" {
+		args["node"] = r.Scope.SensorID
+	}
+	return args
+}
+
+// CreateRule adds a rule that judges readings from now on. Errors: [store.ErrNoRoom] and
+// [store.ErrNoSensor] if its scope is not the customer's.
+func (s Store) CreateRule(ctx context.Context, customerID int64, r incident.Rule) (incident.Rule, error) {
+	id, err := store.Value[int64](ctx, s.db, store.ErrNoCustomer, `
+		INSERT INTO rules (customer_id, quantity, direction, limit_value, for_s, clear_margin, clear_for_s, severity, room_id, node_id, enabled)
+		VALUES (@customer, @quantity, @direction, @limit, @for, @margin, @clear_for, @severity, @room, @node, @enabled)
+		RETURNING id`, ruleArgs(customerID, r))
+	if err != nil {
+		return incident.Rule{}, fmt.Errorf("create rule: %w", scopeError(err))
+	}
+	return s.Rule(ctx, customerID, id, alert.Defaults())
+}
+
+// scopeError names the room or sensor of a scope that is not the customer's.
+func scopeError(err error) error {
+	switch {
+	case store.Violates(err, "rules_room_fkey"):
+		return store.ErrNoRoom
+	case store.Violates(err, "rules_sensor_fkey"):
+		return store.ErrNoSensor
+	case store.Violates(err, "rules_customer_id_fkey"):
+		return store.ErrNoCustomer
+	default:
+		return err
+	}
+}
+
+// UpdateRule changes a customer's rule and resolves its incidents in one transaction; an
+// update that changes nothing keeps them. Only the limit of a threshold rule can change,
+// and with it the customer's thresholds: anything else is [ErrThresholdRule]. Other errors
+// are those of [Store.CreateRule], and [store.ErrNoRule].
+func (s Store) UpdateRule(ctx context.Context, customerID int64, r incident.Rule) (incident.Rule, error) {
+	before, err := s.Rule(ctx, customerID, r.ID, alert.Defaults())
+	if err != nil {
+		return incident.Rule{}, fmt.Errorf("update: %w", err)
+	}
+	if before.Threshold {
+		return s.updateThreshold(ctx, customerID, before, r)
+	}
+	args := ruleArgs(customerID, r)
+	args["id"] = r.ID
+	_, err = s.db.Exec(ctx, `
+		UPDATE rules
+		SET quantity = @quantity, direction = @direction, limit_value = @limit, for_s = @for, clear_margin = @margin,
+		    clear_for_s = @clear_for, severity = @severity, room_id = @room, node_id = @node, enabled = @enabled
+		WHERE id = @id AND customer_id = @customer
+		  AND (quantity, direction, limit_value, for_s, clear_margin, clear_for_s, severity, room_id, node_id, enabled)
+		      IS DISTINCT FROM (@quantity, @direction, @limit, @for, @margin, @clear_for, @severity, @room, @node, @enabled)`, args)
+	if err != nil {
+		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, scopeError(err))
+	}
+	return s.Rule(ctx, customerID, r.ID, alert.Defaults())
+}
+
+func (s Store) updateThreshold(ctx context.Context, customerID int64, before, r incident.Rule) (incident.Rule, error) {
+	wanted := before
+	wanted.Limit, wanted.Version, r.Version, r.Threshold = r.Limit, 0, 0, true
+	if r != wanted {
+		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, ErrThresholdRule)
+	}
+	var temperature, humidity *float64
+	if r.Quantity == incident.Temperature {
+		temperature = &r.Limit
+	} else {
+		humidity = &r.Limit
+	}
+	if _, err := s.SetThresholds(ctx, customerID, temperature, humidity); err != nil {
+		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, err)
+	}
+	return s.Rule(ctx, customerID, r.ID, alert.Defaults())
+}
+
+// DeleteRule deletes a customer's rule and resolves its incidents. Errors: [store.ErrNoRule];
+// [ErrThresholdRule], for a threshold rule.
+func (s Store) DeleteRule(ctx context.Context, customerID, id int64) error {
+	done, err := s.db.Exec(ctx, `
+		DELETE FROM rules
+		WHERE id = @id AND customer_id = @customer`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	if err != nil {
+		return fmt.Errorf("delete rule %d: %w", id, err)
+	}
+	if done.RowsAffected() > 0 {
+		return nil
+	}
+	if _, err := s.Rule(ctx, customerID, id, alert.Defaults()); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	return fmt.Errorf("delete rule %d: %w", id, ErrThresholdRule)
+}

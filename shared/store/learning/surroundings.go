@@ -1,0 +1,115 @@
+package learning
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// JudgedBy is the basis on which detection judges a node's readings.
+type JudgedBy string
+
+// The bases.
+const (
+	ByWindow    JudgedBy = "window"     // the readings before it, which came with it
+	ByLiveState JudgedBy = "live_state" // what ingest keeps: none came with it
+)
+
+// RoomNode is a sensor in a room or next to it.
+type RoomNode struct {
+	reading.Node
+
+	RoomID int64
+}
+
+// NodeAir is the state of a node against which detection compares its neighbours: its newest
+// reading, its learned values, and its last reading in each slot of ten minutes.
+type NodeAir struct {
+	reading.Node
+
+	At                    time.Time // zero: no reading
+	Temperature, Humidity float64   // °C, % relative humidity
+	Interval              float64   // s, usual between readings; 0 if it is not known
+	Width                 float64   // see [anomaly.Width]; 0 if nothing was learned yet
+	JudgedBy              JudgedBy  // empty if nothing was judged yet
+	// The last reading in each slot that has one, ascending; slots are counted since 1970.
+	Slots                    []int64
+	Temperatures, Humidities []float64
+}
+
+// RoomNodes returns the nodes of a customer's room that have sent a reading, and the named
+// ones of the customer's other sensors.
+func (s Store) RoomNodes(ctx context.Context, customerID, roomID int64, named []string) ([]RoomNode, error) {
+	nodes, err := store.All[RoomNode](ctx, s.db, `
+		SELECT n.channel, n.node_id AS id, s.room_id
+		FROM sensors s
+		JOIN live_states n ON n.customer_id = s.customer_id AND n.node_id = s.node_id
+		WHERE s.customer_id = @customer AND (s.room_id = @room OR s.node_id = ANY(@named::text[]))
+		ORDER BY n.node_id COLLATE "C"`,
+		pgx.StrictNamedArgs{"customer": customerID, "room": roomID, "named": named})
+	return nodes, store.Wrap(err, "nodes of room %d", roomID)
+}
+
+// NodesAir returns the state of nodes with their readings in a range of slots, the last
+// excluded. Nodes without a reading are absent.
+func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until int64) ([]NodeAir, error) {
+	channels, ids := store.NodeKeys(nodes)
+	var slots []int16
+	for slot := from; slot < until; slot++ {
+		slots = append(slots, int16(slot%144))
+	}
+	width := int64(anomaly.SlotWidth / time.Second)
+	found, err := store.All[NodeAir](ctx, s.db, `
+		SELECT n.channel, n.node_id AS id, n.timestamp AS at, n.temperature, n.humidity, COALESCE(n.usual_interval_s, 0) AS interval,
+		       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities
+		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
+		JOIN node_state n ON n.channel = k.channel AND n.node_id = k.node_id AND n.timestamp IS NOT NULL
+		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
+		LEFT JOIN LATERAL (
+		    SELECT array_agg(extract(epoch FROM starts)::bigint / @width::bigint ORDER BY starts) AS slots,
+		           array_agg(last_temperature ORDER BY starts) AS temperatures, array_agg(last_humidity ORDER BY starts) AS humidities
+		    FROM node_slots
+		    WHERE channel = n.channel AND node_id = n.node_id AND slot = ANY(@slots::smallint[])
+		      AND starts >= @from AND starts < @until
+		) AS d ON true`,
+		pgx.StrictNamedArgs{
+			"channels": channels, "nodes": ids, "slots": slots, "width": width,
+			"from": time.Unix(from*width, 0).UTC(), "until": time.Unix(until*width, 0).UTC(),
+		})
+	for i := range found {
+		found[i].At = found[i].At.UTC()
+	}
+	return found, store.Wrap(err, "air of %d nodes", len(nodes))
+}
+
+// Learned is what detection has learned of a node since its last report.
+type Learned struct {
+	reading.Node
+
+	Wider    float64 // to be added to the width
+	JudgedBy JudgedBy
+}
+
+// KeepLearned adds what several instances of detection learned of nodes: each adds what
+// its own readings taught. first is the width of a node of which nothing was learned.
+func (s Store) KeepLearned(ctx context.Context, learned []Learned, first float64) error {
+	nodes, wider, by := make([]reading.Node, len(learned)), make([]float64, len(learned)), make([]string, len(learned))
+	for i, l := range learned {
+		nodes[i], wider[i], by[i] = l.Node, l.Wider, string(l.JudgedBy)
+	}
+	channels, ids := store.NodeKeys(nodes)
+	_, err := s.db.Exec(ctx, `
+		INSERT INTO node_learning AS l (channel, node_id, interval_width, judged_by)
+		SELECT channel, node_id, GREATEST(0.1, @first::float8 + wider), judged_by
+		FROM unnest(@channels::bigint[], @nodes::text[], @wider::float8[], @by::text[]) AS k (channel, node_id, wider, judged_by)
+		ORDER BY channel, node_id COLLATE "C"
+		ON CONFLICT (channel, node_id) DO UPDATE
+		SET interval_width = GREATEST(0.1, l.interval_width + EXCLUDED.interval_width - @first::float8), judged_by = EXCLUDED.judged_by`,
+		pgx.StrictNamedArgs{"channels": channels, "nodes": ids, "wider": wider, "by": by, "first": first})
+	return store.Wrap(err, "what was learned of %d nodes", len(learned))
+}

@@ -1,0 +1,244 @@
+package learning
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/store"
+)
+
+// RunTimeout is after how long a run that still counts as running has failed:
+// a run takes seconds, so its trainer must have died.
+const RunTimeout = 15 * time.Minute
+
+// The states of a training run.
+const (
+	RunRunning   = "running"
+	RunCompleted = "completed"
+	RunFailed    = "failed"
+)
+
+// ManualEvery is within what time a customer may start one run by hand, however
+// it ended: a run costs a scan of the readings and minutes of a processor.
+const ManualEvery = 10 * time.Minute
+
+// What may ask for a training run.
+const (
+	TriggeredAutomatically = "auto_100_validated"
+	TriggeredManually      = "manual"
+)
+
+// TrainingRun is one retraining of a customer's models.
+type TrainingRun struct {
+	ID                 int64
+	CustomerID         int64 // 0 of versions that made one pair for all
+	StartedAt          time.Time
+	CompletedAt        *time.Time
+	Status             string
+	ModelType          string
+	TrainingDataCount  *int
+	ValidatedDataCount *int
+	Metrics            json.RawMessage
+	ModelVersion       *string
+	TriggeredBy        string
+	ErrorMessage       *string
+}
+
+const runColumns = `r.id, COALESCE(r.customer_id, 0) AS customer_id, r.started_at, r.completed_at, r.status, r.model_type, r.training_data_count, r.validated_data_count,
+	r.metrics, r.model_version, r.triggered_by, r.error_message`
+
+// TrainingRuns lists a customer's runs, newest first.
+func (s Store) TrainingRuns(ctx context.Context, customerID int64, limit int) ([]TrainingRun, error) {
+	found, err := store.All[TrainingRun](ctx, s.db, `
+		SELECT `+runColumns+`
+		FROM model_training_runs AS r
+		WHERE customer_id = @customer
+		ORDER BY started_at DESC, id DESC
+		LIMIT @limit`,
+		pgx.StrictNamedArgs{"customer": customerID, "limit": limit})
+	return found, store.Wrap(err, "training runs")
+}
+
+// TrainingRun returns a customer's run, or [store.ErrNoRun].
+func (s Store) TrainingRun(ctx context.Context, customerID, id int64) (TrainingRun, error) {
+	found, err := store.One[TrainingRun](ctx, s.db, store.ErrNoRun, `
+		SELECT `+runColumns+`
+		FROM model_training_runs AS r
+		WHERE id = @id AND customer_id = @customer`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	return found, store.Wrap(err, "training run %d", id)
+}
+
+// TooSoonError says that a customer has to wait before starting a run by hand.
+type TooSoonError struct{ Wait time.Duration }
+
+func (e *TooSoonError) Error() string {
+	return fmt.Sprintf("a training run by hand is %v too soon", e.Wait)
+}
+
+// BeginManual starts a run that a customer asked for. Errors: [store.ErrNoSensors],
+// for a customer without any; [store.ErrRunning]; a [*TooSoonError] within
+// [ManualEvery] of the customer's last. The request is yet to be published, see
+// [Store.UnrequestedRun].
+func (s Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun, error) {
+	if err := s.ExpireRuns(ctx); err != nil {
+		return TrainingRun{}, err
+	}
+	var run TrainingRun
+	err := s.db.InTx(ctx, func(tx *store.DB) error {
+		// Concurrent requests of one customer, also at several instances of the API,
+		// run one after the other.
+		if _, err := tx.Exec(ctx, `SELECT FROM customers WHERE id = @customer FOR NO KEY UPDATE`, pgx.StrictNamedArgs{"customer": customerID}); err != nil {
+			return fmt.Errorf("lock customer %d: %w", customerID, err)
+		}
+		type state struct {
+			Sensors, Running bool
+			Wait             float64 // seconds
+		}
+		is, err := store.One[state](ctx, tx, store.ErrNoCustomer, `
+			SELECT EXISTS (SELECT FROM sensors WHERE customer_id = @customer) AS sensors,
+			       EXISTS (SELECT FROM model_training_runs WHERE customer_id = @customer AND status = 'running') AS running,
+			       COALESCE((SELECT @every::float8 - extract(epoch FROM clock_timestamp() - max(started_at))
+			                 FROM model_training_runs WHERE customer_id = @customer), 0) AS wait`,
+			pgx.StrictNamedArgs{"customer": customerID, "every": ManualEvery.Seconds()})
+		switch {
+		case err != nil:
+			return fmt.Errorf("check for sensors and runs: %w", err)
+		case !is.Sensors:
+			return store.ErrNoSensors
+		case is.Running:
+			return store.ErrRunning
+		case is.Wait > 0:
+			return &TooSoonError{Wait: time.Duration(is.Wait * float64(time.Second))}
+		}
+		run, err = insertRun(ctx, tx, `true`, pgx.StrictNamedArgs{"triggered_by": TriggeredManually, "customer": customerID})
+		if errors.Is(err, store.ErrNotFound) {
+			err = store.ErrRunning
+		}
+		return err
+	})
+	return run, store.Wrap(err, "begin training run by hand")
+}
+
+// unusedVerdicts is the condition that prediction p has a verdict from which training may
+// learn still. Those of other models, which came by the API, have no message id.
+const unusedVerdicts = `p.feedback IS NOT NULL AND NOT p.used_in_training AND p.message_id <> ''`
+
+// countUnused counts a customer's verdicts that no run has used.
+const countUnused = `(SELECT count(*) FROM visible_spans v JOIN prediction_feedback p ON ` + visibleToCustomer + ` WHERE ` + unusedVerdicts + `)`
+
+// DueCustomers lists the customers with enough unused verdicts for a run.
+func (s Store) DueCustomers(ctx context.Context) ([]int64, error) {
+	due, err := store.Values[int64](ctx, s.db, `
+		SELECT v.customer_id
+		FROM prediction_feedback p
+		JOIN visible_spans v ON v.node_id = p.sensor_id AND v.channel = p.channel
+		    AND v.visible_from <= LEAST(p.timestamp, p.created_at) AND v.visible_until > LEAST(p.timestamp, p.created_at)
+		WHERE `+unusedVerdicts+`
+		GROUP BY v.customer_id
+		HAVING count(*) >= @due
+		ORDER BY v.customer_id`,
+		pgx.StrictNamedArgs{"due": RetrainingCount})
+	return due, store.Wrap(err, "customers with unused verdicts")
+}
+
+// BeginAutomatic starts a run of a customer when enough of their verdicts are unused, no
+// run of theirs is active and none failed within [RetryAfter]. Of concurrent calls one
+// returns true.
+func (s Store) BeginAutomatic(ctx context.Context, customerID int64) (TrainingRun, bool, error) {
+	if err := s.ExpireRuns(ctx); err != nil {
+		return TrainingRun{}, false, err
+	}
+	const isDue = countUnused + ` >= @due
+		AND NOT EXISTS (
+		    SELECT FROM model_training_runs
+		    WHERE customer_id = @customer AND status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after))`
+	var run TrainingRun
+	err := s.db.InTx(ctx, func(tx *store.DB) (err error) {
+		due := pgx.StrictNamedArgs{"customer": customerID, "due": RetrainingCount, "retry_after": RetryAfter.Seconds()}
+		asked := maps.Clone(due)
+		asked["triggered_by"] = TriggeredAutomatically
+		run, err = insertRun(ctx, tx, isDue, asked)
+		if err != nil {
+			return err
+		}
+		// The condition is checked again: the insertion may have waited for another
+		// run, which has used the counted verdicts meanwhile, or has failed.
+		still, err := store.Value[bool](ctx, tx, store.ErrNotFound, `SELECT `+isDue, due)
+		if err == nil && !still {
+			err = store.ErrNotFound
+		}
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return TrainingRun{}, false, nil
+	}
+	if err != nil {
+		return TrainingRun{}, false, fmt.Errorf("begin training run: %w", err)
+	}
+	return run, true, nil
+}
+
+// insertRun inserts a run where the condition holds, or returns [store.ErrNotFound]: it
+// does not hold, or a run of the customer is under way.
+func insertRun(ctx context.Context, tx *store.DB, condition string, args pgx.StrictNamedArgs) (TrainingRun, error) {
+	run, err := store.One[TrainingRun](ctx, tx, store.ErrNotFound, `
+		INSERT INTO model_training_runs AS r (triggered_by, customer_id)
+		SELECT @triggered_by::text, @customer::bigint
+		WHERE `+condition+`
+		ON CONFLICT DO NOTHING
+		RETURNING `+runColumns, args)
+	return run, store.Wrap(err, "insert")
+}
+
+// UnrequestedRun returns the first run under way whose request Pub/Sub does not have
+// yet: just begun, or left by a publish that failed.
+func (s Store) UnrequestedRun(ctx context.Context) (TrainingRun, bool, error) {
+	run, err := store.One[TrainingRun](ctx, s.db, store.ErrNoRun, `
+		SELECT `+runColumns+`
+		FROM model_training_runs AS r
+		WHERE status = 'running' AND requested_at IS NULL
+		ORDER BY id
+		LIMIT 1`,
+		nil)
+	if errors.Is(err, store.ErrNoRun) {
+		return TrainingRun{}, false, nil
+	}
+	if err != nil {
+		return TrainingRun{}, false, fmt.Errorf("unrequested training run: %w", err)
+	}
+	return run, true, nil
+}
+
+// MarkRequested notes that Pub/Sub has a run's request.
+func (s Store) MarkRequested(ctx context.Context, id int64) error {
+	_, err := s.db.Exec(ctx, `
+		UPDATE model_training_runs
+		SET requested_at = COALESCE(requested_at, now())
+		WHERE id = @id`,
+		pgx.StrictNamedArgs{"id": id})
+	return store.Wrap(err, "mark training run %d requested", id)
+}
+
+// ValidatedCount counts the verdicts of a customer that no run has used.
+func (s Store) ValidatedCount(ctx context.Context, customerID int64) (int, error) {
+	count, err := store.Value[int](ctx, s.db, store.ErrNotFound, `SELECT `+countUnused, pgx.StrictNamedArgs{"customer": customerID})
+	return count, store.Wrap(err, "count unused verdicts")
+}
+
+// ExpireRuns fails the runs whose trainer must have died, see [RunTimeout].
+func (s Store) ExpireRuns(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, `
+		UPDATE model_training_runs
+		SET status = 'failed', completed_at = now(),
+		    error_message = 'The run did not finish within 15 minutes; start it again.'
+		WHERE status = 'running' AND started_at < now() - make_interval(secs => @timeout)`,
+		pgx.StrictNamedArgs{"timeout": RunTimeout.Seconds()})
+	return store.Wrap(err, "expire training runs")
+}

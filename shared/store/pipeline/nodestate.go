@@ -1,0 +1,184 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+)
+
+// NodeReading is a reading and the enrolled gateway that sent it; empty in the open
+// channel.
+type NodeReading struct {
+	reading.Reading
+
+	GatewayID string
+}
+
+// slotWidth is the width of a row of node_slots.
+const slotWidth = 10 * time.Minute
+
+// beforeHold leaves out the readings r that date from before the present hold of their id: no
+// state is made of what its holder does not see.
+const beforeHold = ` AND NOT EXISTS (
+			    SELECT FROM open_holds AS h
+			    WHERE r.channel = 0 AND h.node_id = r.node_id AND h.held_until = 'infinity' AND r.timestamp < h.held_from)`
+
+// UpdateNodeStates keeps the newest reading of each node of a batch, and its last day
+// in slots. The effect is the same however often, and in whatever order, the readings
+// come. It is one round trip and one transaction, with a statement for each table. Rows
+// are locked in the order of their keys, those of node_state first: who writes a slot of the
+// open channel has locked its node, and so has a hold that begins.
+func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error {
+	n := len(batch)
+	channels, nodes, messages, gateways := make([]int64, n), make([]string, n), make([]string, n), make([]string, n)
+	times, temperatures, humidities := make([]time.Time, n), make([]float64, n), make([]float64, n)
+	starts, slots := make([]time.Time, n), make([]int16, n)
+	for i, r := range batch {
+		channels[i], nodes[i], messages[i], gateways[i] = int64(r.Channel), r.NodeID, r.MessageID, r.GatewayID
+		times[i], temperatures[i], humidities[i] = reading.TruncateTime(r.Time), r.Temperature, r.Humidity
+		starts[i] = times[i].UTC().Truncate(slotWidth)
+		slots[i] = int16((starts[i].Hour()*60 + starts[i].Minute()) / int(slotWidth.Minutes())) //nolint:gosec // below 144
+	}
+	err := s.db.ExecBatch(ctx, func(statements *pgx.Batch) {
+		statements.Queue(`
+			INSERT INTO node_state AS s (channel, node_id, message_id, timestamp, temperature, humidity, gateway_id)
+			SELECT DISTINCT ON (channel, node_id COLLATE "C") channel, node_id, message_id, timestamp, temperature, humidity, NULLIF(gateway_id, '')
+			FROM unnest(
+			    @channels::bigint[], @nodes::text[], @messages::text[], @times::timestamptz[],
+			    @temperatures::float8[], @humidities::float8[], @gateways::text[])
+			    AS r (channel, node_id, message_id, timestamp, temperature, humidity, gateway_id)
+			WHERE timestamp <= `+store.NotAhead+beforeHold+`
+			ORDER BY channel, node_id COLLATE "C", timestamp DESC, message_id COLLATE "C" DESC
+			ON CONFLICT (channel, node_id) DO UPDATE
+			SET message_id = EXCLUDED.message_id, timestamp = EXCLUDED.timestamp,
+			    temperature = EXCLUDED.temperature, humidity = EXCLUDED.humidity, gateway_id = EXCLUDED.gateway_id,
+			    -- It follows the node slowly; an outage counts as a doubled interval.
+			    usual_interval_s = CASE WHEN s.timestamp > `+store.NotAhead+` THEN s.usual_interval_s ELSE COALESCE(
+			        s.usual_interval_s + (LEAST(extract(epoch FROM EXCLUDED.timestamp - s.timestamp), 2 * s.usual_interval_s) - s.usual_interval_s) / 8,
+			        extract(epoch FROM EXCLUDED.timestamp - s.timestamp)) END
+			WHERE s.timestamp IS NULL OR s.timestamp > `+store.NotAhead+` OR (EXCLUDED.timestamp, EXCLUDED.message_id COLLATE "C") > (s.timestamp, s.message_id COLLATE "C")`,
+			pgx.StrictNamedArgs{
+				"channels": channels, "nodes": nodes, "messages": messages, "times": times,
+				"temperatures": temperatures, "humidities": humidities, "gateways": gateways,
+			})
+		// Of readings of one time the larger is the last: rows have no message id.
+		statements.Queue(`
+			INSERT INTO node_slots AS s (
+			    channel, node_id, slot, starts, min_temperature, max_temperature, min_humidity, max_humidity,
+			    last_at, last_temperature, last_humidity)
+			SELECT DISTINCT ON (channel, node_id COLLATE "C", slot)
+			    channel, node_id, slot, starts, min(temperature), max(temperature), min(humidity), max(humidity), max(timestamp),
+			    (array_agg(temperature ORDER BY timestamp DESC, temperature DESC, humidity DESC))[1],
+			    (array_agg(humidity ORDER BY timestamp DESC, temperature DESC, humidity DESC))[1]
+			FROM unnest(
+			    @channels::bigint[], @nodes::text[], @slots::smallint[], @starts::timestamptz[], @times::timestamptz[],
+			    @temperatures::float8[], @humidities::float8[])
+			    AS r (channel, node_id, slot, starts, timestamp, temperature, humidity)
+			WHERE timestamp <= `+store.NotAhead+beforeHold+`
+			GROUP BY channel, node_id, slot, starts
+			ORDER BY channel, node_id COLLATE "C", slot, starts DESC
+			ON CONFLICT (channel, node_id, slot) DO UPDATE
+			SET starts = EXCLUDED.starts,
+			    min_temperature = LEAST(EXCLUDED.min_temperature, CASE WHEN s.starts = EXCLUDED.starts THEN s.min_temperature END),
+			    max_temperature = GREATEST(EXCLUDED.max_temperature, CASE WHEN s.starts = EXCLUDED.starts THEN s.max_temperature END),
+			    min_humidity = LEAST(EXCLUDED.min_humidity, CASE WHEN s.starts = EXCLUDED.starts THEN s.min_humidity END),
+			    max_humidity = GREATEST(EXCLUDED.max_humidity, CASE WHEN s.starts = EXCLUDED.starts THEN s.max_humidity END),
+			    (last_at, last_temperature, last_humidity) = (
+			        SELECT l.at, l.temperature, l.humidity
+			        FROM (VALUES (EXCLUDED.last_at, EXCLUDED.last_temperature, EXCLUDED.last_humidity),
+			                     (s.last_at, s.last_temperature, s.last_humidity)) AS l (at, temperature, humidity)
+			        ORDER BY l.at <= `+store.NotAhead+` DESC, l.at DESC, l.temperature DESC, l.humidity DESC
+			        LIMIT 1)
+			-- A slot of an older day is over, and most duplicates change nothing.
+			WHERE EXCLUDED.starts > s.starts OR s.last_at > `+store.NotAhead+` OR (EXCLUDED.starts = s.starts AND (
+			    (EXCLUDED.last_at, EXCLUDED.last_temperature, EXCLUDED.last_humidity) > (s.last_at, s.last_temperature, s.last_humidity)
+			    OR EXCLUDED.min_temperature < s.min_temperature OR EXCLUDED.max_temperature > s.max_temperature
+			    OR EXCLUDED.min_humidity < s.min_humidity OR EXCLUDED.max_humidity > s.max_humidity))`,
+			pgx.StrictNamedArgs{
+				"channels": channels, "nodes": nodes, "slots": slots, "starts": starts, "times": times,
+				"temperatures": temperatures, "humidities": humidities,
+			})
+	})
+	return store.Wrap(err, "state of %d nodes", n)
+}
+
+// NewestReadings returns the newest visible reading of each node that has one.
+func (s Store) NewestReadings(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
+	var channels []int64
+	var ids []string
+	for _, node := range nodes {
+		for _, span := range node.Visible {
+			channels, ids = append(channels, int64(span.Channel)), append(ids, node.ID)
+		}
+	}
+	found, err := store.All[reading.Reading](ctx, s.db, `
+		SELECT channel, node_id, message_id, timestamp AS time, temperature, humidity
+		FROM node_state
+		WHERE (channel, node_id) IN (SELECT * FROM unnest(@channels::bigint[], @nodes::text[]))
+		  AND timestamp <= `+store.NotAhead,
+		pgx.StrictNamedArgs{"channels": channels, "nodes": ids})
+	if err != nil {
+		return nil, fmt.Errorf("newest readings of %d nodes: %w", len(nodes), err)
+	}
+	states := make(map[reading.Node]reading.Reading, len(found))
+	for _, r := range found {
+		r.Time = r.Time.UTC()
+		states[r.Node()] = r
+	}
+	newest := make(map[string]reading.Reading, len(nodes))
+	for _, node := range nodes {
+		for _, span := range node.Visible {
+			r, ok := states[reading.Node{Channel: span.Channel, ID: node.ID}]
+			before, known := newest[node.ID]
+			if ok && span.Contains(r.Time) && (!known || r.Time.After(before.Time)) {
+				newest[node.ID] = r
+			}
+		}
+	}
+	return newest, nil
+}
+
+// SignSensor makes a customer's sensor signed from the time of a reading that their gateway
+// has signed. Again it changes nothing.
+func (s Store) SignSensor(ctx context.Context, node reading.Node, at time.Time, gatewayID string) error {
+	_, err := s.db.Exec(ctx, store.SignSensor, pgx.StrictNamedArgs{
+		"channel": int64(node.Channel), "node": node.ID, "at": reading.TruncateTime(at), "gateway": gatewayID,
+	})
+	return store.Wrap(err, "sign sensor %s", node.ID)
+}
+
+// KeepProbe stores when a reading of the probe was published and when it was received,
+// in any order and however often they come. It comes each minute, and also corrects what was
+// written while the clock was ahead. Times of the probe that lie ahead are replaced, and count
+// as lateness: nobody is blamed for readings that have the wrong time.
+func (s Store) KeepProbe(ctx context.Context, published, received time.Time) error {
+	if published.After(received) {
+		published = received
+	}
+	err := s.db.ExecBatch(ctx, func(statements *pgx.Batch) {
+		statements.Queue(`
+			INSERT INTO probe AS p (published_at, received_at, late_at)
+			VALUES (@published, @received, CASE WHEN @received::timestamptz > @published::timestamptz + @late::interval THEN @received::timestamptz END)
+			ON CONFLICT (only_row) DO UPDATE
+			SET (published_at, received_at, late_at) = (
+			    SELECT EXCLUDED.published_at, EXCLUDED.received_at, EXCLUDED.received_at
+			    WHERE GREATEST(p.published_at, p.received_at, p.late_at) > `+store.NotAhead+`
+			    UNION ALL
+			    SELECT GREATEST(p.published_at, EXCLUDED.published_at), GREATEST(p.received_at, EXCLUDED.received_at),
+			           GREATEST(p.late_at, EXCLUDED.late_at,
+			               CASE WHEN EXCLUDED.received_at > p.received_at + @interval::interval + @late::interval THEN EXCLUDED.received_at END)
+			    LIMIT 1)`,
+			pgx.StrictNamedArgs{
+				"published": published, "received": received, "interval": incident.ProbeInterval, "late": incident.MaxProbeLateness,
+			})
+		statements.Queue(`SELECT correct_ahead()`)
+	})
+	return store.Wrap(err, "keep the probe")
+}

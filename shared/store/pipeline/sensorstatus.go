@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+)
+
+// SensorStatus is what the pipeline knows of a node. It spans customers: the
+// pipeline serves all of them and shows it to none.
+type SensorStatus struct {
+	Owned      bool              // it is a customer's sensor: in the open channel, of who holds the id
+	Signed     bool              // that sensor listens to its customer's own channel
+	CustomerID int64             // whose sensor it is; 0 if it is nobody's
+	RoomID     int64             // the sensor's
+	Budget     float64           // of false alarms per node and month that the customer stands
+	Deleted    bool              // it was, and is nobody's now
+	Thresholds *alert.Thresholds // its owner's; nil when they never set any
+	Rules      []incident.Rule   // that judge it, without the two thresholds
+	Remembers  bool              // one of its rules needs the next reading, whatever it is
+}
+
+// SensorStatuses returns the status of each node. One of which nothing is known is
+// absent. A node that a customer's enrolled gateway reports and no sensor has is
+// judged by the customer's thresholds and by their rules for all sensors.
+func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[reading.Node]SensorStatus, error) {
+	type row struct {
+		Channel        reading.Channel
+		NodeID         string
+		Deleted        bool
+		Signed         bool
+		CustomerID     int64
+		RoomID         int64
+		Budget         float64
+		MaxTemperature *float64
+		MaxHumidity    *float64
+		Rules          []incidents.RuleRow
+		Remembers      bool
+	}
+	defaults := alert.Defaults()
+	channels, ids := store.NodeKeys(nodes)
+	found, err := store.All[row](ctx, s.db, `
+		SELECT n.channel, n.node_id, COALESCE(o.customer_id, 0) AS customer_id, COALESCE(o.room_id, 0) AS room_id,
+		       COALESCE(b.false_alarms_per_month, 1) AS budget,
+		       o.signed_from IS NOT NULL AS signed, o.customer_id IS NULL AND `+store.Buried+` AS deleted,
+		       l.max_temperature, l.max_humidity, r.rules,
+		       EXISTS (SELECT FROM rule_memory m WHERE m.channel = n.channel AND m.node_id = n.node_id) AS remembers
+		FROM unnest(@channels::bigint[], @ids::text[]) AS n (channel, node_id)
+		LEFT JOIN LATERAL (
+		    SELECT s.customer_id, s.room_id, s.signed_from
+		    FROM sensors s
+		    WHERE s.node_id = n.node_id AND s.customer_id = CASE n.channel
+		        WHEN 0 THEN (SELECT h.customer_id FROM open_holds h WHERE h.node_id = n.node_id AND h.held_until = 'infinity')
+		        ELSE n.channel
+		    END
+		) AS o ON true
+		LEFT JOIN learning_settings b ON b.customer_id = o.customer_id
+		LEFT JOIN alert_thresholds l ON l.customer_id = COALESCE(o.customer_id, n.channel) AND NOT l.assumed
+		LEFT JOIN LATERAL (
+		    SELECT json_agg(json_build_object(
+		        'ID', r.id, 'Version', r.version, 'Quantity', r.quantity, 'Direction', r.direction, 'LimitValue', r.limit_value,
+		        'ForS', r.for_s, 'ClearMargin', r.clear_margin, 'ClearForS', r.clear_for_s, 'Severity', r.severity,
+		        'RoomID', r.room_id, 'NodeID', r.node_id, 'Enabled', r.enabled) ORDER BY r.id) AS rules
+		    FROM customer_rules r
+		    WHERE r.customer_id = COALESCE(o.customer_id, n.channel) AND r.enabled AND NOT r.threshold
+		      AND r.room_id IN (0, o.room_id) AND r.node_id IN ('', n.node_id)
+		) AS r ON true`,
+		pgx.StrictNamedArgs{"channels": channels, "ids": ids})
+	if err != nil {
+		return nil, fmt.Errorf("%d nodes: %w", len(ids), err)
+	}
+	statuses := make(map[reading.Node]SensorStatus, len(found))
+	for _, r := range found {
+		if r.Deleted {
+			statuses[reading.Node{Channel: r.Channel, ID: r.NodeID}] = SensorStatus{Deleted: true}
+			continue
+		}
+		sensor := ""
+		if r.CustomerID != 0 {
+			sensor = r.NodeID
+		}
+		status := SensorStatus{
+			Owned: r.CustomerID != 0, Signed: r.Signed, CustomerID: r.CustomerID, RoomID: r.RoomID, Budget: r.Budget,
+			Remembers: r.Remembers, Rules: incident.Effective(incidents.ConvertRules(r.Rules, defaults), r.RoomID, sensor),
+		}
+		if r.MaxTemperature != nil && r.MaxHumidity != nil {
+			status.Thresholds = &alert.Thresholds{MaxTemperature: *r.MaxTemperature, MaxHumidity: *r.MaxHumidity}
+		}
+		if status.Owned || status.Remembers || status.Thresholds != nil || len(status.Rules) > 0 {
+			statuses[reading.Node{Channel: r.Channel, ID: r.NodeID}] = status
+		}
+	}
+	return statuses, nil
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+type roomsKey struct{}
+
+// InRooms returns a context that limits a customer to some rooms: sensors, readings, alerts,
+// incidents and predictions of other rooms are absent. Nil means all rooms. It serves API
+// keys for some rooms. Rules, thresholds and training belong to the whole customer, ignore
+// the limit, and are closed to such keys.
+func InRooms(ctx context.Context, rooms []int64) context.Context {
+	return context.WithValue(ctx, roomsKey{}, rooms)
+}
+
+// RoomsOf returns the rooms of [InRooms]; nil is all.
+func RoomsOf(ctx context.Context) []int64 {
+	rooms, _ := ctx.Value(roomsKey{}).([]int64)
+	return rooms
+}
+
+// RoomIn is the condition that a column is among @rooms, the value of [RoomsOf].
+func RoomIn(column string) string {
+	return `(@rooms::bigint[] IS NULL OR ` + column + ` = ANY (@rooms::bigint[]))`
+}
+
+// SensorIn is the condition that the sensor of a customer's node is in @rooms now.
+func SensorIn(customer, node string) string {
+	return `(@rooms::bigint[] IS NULL OR EXISTS (
+		SELECT FROM sensors o WHERE o.customer_id = ` + customer + ` AND o.node_id = ` + node + ` AND o.room_id = ANY (@rooms::bigint[])))`
+}
+
+// NotAhead is the latest valid time, in SQL. A later row was written while the clock ran
+// ahead: it is not shown, and the next reading replaces it.
+const NotAhead = `now() + interval '2 minutes'`
+
+// SignSensor is the statement that moves a customer's sensor to the signed channel from a
+// time on.
+const SignSensor = `SELECT sign_sensor(@channel, @node, @at, @gateway)`
+
+// Buried is the condition that the sensor of node n was deleted. In the open channel that
+// is the sensor of the id's holder.
+const Buried = `CASE n.channel
+	WHEN 0 THEN EXISTS (SELECT FROM open_holds h WHERE h.node_id = n.node_id AND h.held_until < 'infinity')
+	ELSE EXISTS (SELECT FROM sensor_tombstones t WHERE t.node_id = n.node_id AND t.customer_id = n.channel)
+END`
+
+// NodeKeys are the keys of nodes as arguments of unnest.
+func NodeKeys(nodes []reading.Node) (channels []int64, ids []string) {
+	channels, ids = make([]int64, len(nodes)), make([]string, len(nodes))
+	for i, node := range nodes {
+		channels[i], ids[i] = int64(node.Channel), node.ID
+	}
+	return channels, ids
+}
+
+// OrNull is NULL for the zero time.
+func OrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// UTC is the zero time for NULL.
+func UTC(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

@@ -1,0 +1,103 @@
+// Package tooltest finds the programs of others that tests run, and skips tests that
+// cannot run on this machine. Each skip is reported to `make test`, which lists it at the
+// end: no test is left out in silence. Call it from the test's own goroutine.
+package tooltest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// Report is the variable that names the file to which skips are appended, a line each.
+const Report = "NOT_TRIED"
+
+// Installable begins the lines of programs that .ci/install installs.
+const Installable = "program "
+
+// Program returns the path of a program that .ci/install installs. Folders are searched
+// before PATH. Where it is missing the test is skipped; with CI set it fails.
+func Program(tb testing.TB, name string, folders ...string) string {
+	tb.Helper()
+	for _, folder := range append(folders, "") {
+		if path, err := exec.LookPath(folder + name); err == nil {
+			return path
+		}
+	}
+	Missing(tb, name)
+	return ""
+}
+
+// Missing skips a test for want of something that .ci/install installs; with CI set the
+// test fails.
+func Missing(tb testing.TB, what string) {
+	tb.Helper()
+	if os.Getenv("CI") != "" { //nolint:forbidigo // a test binary has no entrypoint to read it
+		tb.Fatalf("%s is not installed: .ci/install installs it", what)
+	}
+	report(tb, Installable+what)
+	tb.Skipf("%s is not installed: .ci/install installs it", what)
+}
+
+// Unable skips a test for want of a right or a service of this machine; with CI set the
+// test fails.
+func Unable(tb testing.TB, format string, values ...any) {
+	tb.Helper()
+	if os.Getenv("CI") != "" { //nolint:forbidigo // a test binary has no entrypoint to read it
+		tb.Fatalf(format, values...)
+	}
+	Skip(tb, format, values...)
+}
+
+// Skip skips a test that needs something which .ci/install does not install either.
+func Skip(tb testing.TB, format string, values ...any) {
+	tb.Helper()
+	reason := fmt.Sprintf(format, values...)
+	report(tb, tb.Name()+": "+reason)
+	tb.Skip(reason)
+}
+
+// Nightly reports whether tests prove in full what they otherwise sample.
+func Nightly() bool {
+	return os.Getenv("NIGHTLY") != "" //nolint:forbidigo // a test binary has no entrypoint to read it
+}
+
+func report(tb testing.TB, line string) {
+	tb.Helper()
+	path := os.Getenv(Report) //nolint:forbidigo // a test binary has no entrypoint to read it
+	if path == "" {
+		return
+	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the file of make test
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, err = file.WriteString(line + "\n")
+	if closed := file.Close(); err != nil || closed != nil {
+		tb.Fatal(err, closed)
+	}
+}
+
+// FreePort returns a port for a program that cannot be asked which one it was
+// given. It is below those that systems give to outgoing connections: one of these
+// may be taken by somebody else until the program listens.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	for {
+		port := 10_000 + rand.N(20_000) //nolint:gosec // keeps no secret
+		listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", ":"+strconv.Itoa(port))
+		if err == nil {
+			_ = listener.Close()
+			return port
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			tb.Fatal(err)
+		}
+	}
+}
