@@ -4,7 +4,7 @@ import type { Page } from "@playwright/test";
 
 export const asked = /\/api\/v1\/overview$/;
 
-interface Change { state?: string; temperature?: number | null; judged_by?: string }
+interface Change { state?: string; name?: string; temperature?: number | null; judged_by?: string }
 
 /** An answer of rooms with so many sensors each, of which some are changed. */
 export function answer(rooms: number, each: number, change: Record<string, Change> = {}, more: { incidents?: ReturnType<typeof hot>[]; [other: string]: unknown } = {}) {
@@ -12,7 +12,7 @@ export function answer(rooms: number, each: number, change: Record<string, Chang
   const now = new Date().toISOString();
   const sensors = Array.from({ length: rooms * each }, (_, i) => ({
     id: `s${i}`, name: `Rack ${(i % each) + 1}`, room_id: Math.floor(i / each) + 1, position: null, state: "ok", temperature: 20 + ((i * 7) % 60) / 10, humidity: 45, timestamp: now,
-    gateway_id: null, judged_by: "window", limits: 0, sparkline: `220${",1,-1,2,-2".repeat(11)}`, ...change[`s${i}`],
+    gateway_id: null, judged_by: "window", interval_s: 30, limits: 0, sparkline: `220${",1,-1,2,-2".repeat(11)}`, ...change[`s${i}`],
   }));
   const counts = Object.fromEntries(["ok", "warning", "critical", "silent", "late", "unreported"].map((state) => [state, sensors.filter((sensor) => sensor.state === state).length]));
   return {
@@ -23,7 +23,7 @@ export function answer(rooms: number, each: number, change: Record<string, Chang
 }
 
 export const hot = (id: string, more: object = {}) => ({
-  id: "1", group_id: "1", kind: "threshold", severity: "critical", lasting: true, sensor_id: id, sensor_name: "Rack 7", room_id: 4, gateway_id: null,
+  id: "1", group_id: "1", kind: "threshold", severity: "critical", sensor_id: id, sensor_name: "Rack 7", room_id: 4, gateway_id: null,
   start_time: new Date(Date.now() - 720_000).toISOString(), acknowledged: false, silenced: false, late: false, reason: "Temperature above 32.0 °C for 12 min, peak 35.1 °C", ...more,
 });
 

@@ -37,6 +37,10 @@ export async function addGateway(page: Page, name: string): Promise<string> {
   const code = await dialog.locator("strong").innerText();
   await expect(dialog.locator("pre")).toHaveText(`monitor-gateway enrol ${code} --api ${new URL(url()).origin}`);
   await expectAccessible(page);
+  // It is not shown again: neither Escape nor a press outside closes it.
+  for (let i = 0; i < 3; i++) await page.keyboard.press("Escape");
+  await page.mouse.click(5, 5);
+  await expect(dialog.locator("strong")).toHaveText(code);
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await dialog.getByRole("button", { name: "Copy" }).click();
   await expect(dialog.getByText("Copied.")).toBeVisible();

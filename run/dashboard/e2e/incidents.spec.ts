@@ -37,6 +37,9 @@ test("a group is unfolded, told apart and acknowledged at once, by keys alone", 
   await expect(dialog.getByLabel("Comment")).toBeFocused();
   await expectAccessible(page);
   await page.keyboard.type("Fan is being replaced");
+  for (let i = 0; i < 3; i++) await page.keyboard.press("Escape");
+  await expect(dialog.getByLabel("Comment"), "Escape drops nothing").toHaveValue("Fan is being replaced");
+  await expect(dialog.getByText("Escape does not drop what you typed.", { exact: false })).toBeVisible();
   await page.keyboard.press("Enter");
   await expect(dialog).toHaveCount(0);
   await expect(page.getByText("1 open incident, 0 to be seen.")).toBeVisible();
@@ -148,12 +151,13 @@ test("a rule is tried on the past, added, changed and deleted", async ({ page })
     await dialog.getByRole("button", { name: "Preview incidents" }).click();
     await expect(dialog.getByText("1 incident in the last 7 days, at 1 sensor", { exact: false })).toBeVisible({ timeout: 2000 });
   }).toPass();
+  await expect(dialog.getByText("Bench 1", { exact: true })).toBeVisible(); // by name, not by id
   await expectAccessible(page);
   await dialog.getByLabel("Room").selectOption("Lab");
   await dialog.getByLabel("Sensor").selectOption("Bench");
   await dialog.getByRole("button", { name: "Add rule" }).click();
   const row = page.getByRole("row", { name: /Temperature above 29.0 °C/ });
-  await expect(row).toContainText(`Sensor ${node}`);
+  await expect(row).toContainText("Sensor Bench");
   await row.getByRole("button", { name: "Change" }).click();
   await dialog.getByLabel("Switched on").uncheck();
   await dialog.getByRole("button", { name: "Save rule" }).click();
@@ -190,6 +194,11 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await page.getByRole("button", { name: "Add window" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("What for").fill("Filters are changed");
+  await dialog.getByRole("button", { name: "Add window" }).click();
+  await expect(dialog.getByLabel("Room"), "no room is chosen for the user").toHaveJSProperty("validity.valueMissing", true);
+  await dialog.getByLabel("Room").selectOption("All rooms");
+  await expect(dialog.getByText("Silences all of Attic.")).toBeVisible();
+  await expect(dialog.getByText("Attic, Window: Temperature above 50.0 °C", { exact: false })).toBeVisible();
   // Yesterday, every day: its zone's midnight is within it.
   await dialog.getByLabel("Begins").fill(new Date(Date.now() - 86_400_000).toISOString().slice(0, 16));
   await dialog.getByLabel("Lasts, hours").fill("22");
@@ -198,6 +207,14 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   for (const day of ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]) await dialog.getByLabel(day).check();
   await expectAccessible(page);
   await dialog.getByRole("button", { name: "Add window" }).click();
+  // What is critical is asked for again, and nothing is lost by a No.
+  const sure = page.getByRole("dialog", { name: "Silence what is critical now?" });
+  await expect(sure).toContainText("Attic, Door: Temperature above 50.0 °C");
+  await expectAccessible(page);
+  await sure.getByRole("button", { name: "Cancel" }).click();
+  await expect(dialog.getByLabel("What for")).toHaveValue("Filters are changed");
+  await dialog.getByRole("button", { name: "Add window" }).click();
+  await sure.getByRole("button", { name: "Silence it" }).click();
   const first = page.locator(".calendar li").first();
   await expect(first).toContainText("Filters are changed");
   await expect(first).toContainText("every day");

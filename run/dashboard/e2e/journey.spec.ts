@@ -44,8 +44,9 @@ test("predictions are judged by keys, and a run is started by hand", async ({ pa
   await page.keyboard.press("s");
   // New predictions may have come meanwhile.
   await expect.poll(async () => Number(/\d+/.exec(await left.innerText())?.[0])).toBeLessThan(count);
+  await expect(page.getByText("No run yet.", { exact: false })).toBeVisible();
   await page.getByRole("button", { name: "Retrain now" }).click();
-  await expect(page.getByRole("cell", { name: "hand" })).toHaveCount(2);
+  await expect(page.getByRole("row", { name: /completed.*hand/ })).toHaveCount(1);
 });
 
 test("a sensor is renamed, moved and deleted, and its readings are kept", async ({ page }) => {
@@ -137,7 +138,7 @@ test("a hidden tab asks for nothing but the overview", async ({ page }) => {
   await signInDemo(page);
   await page.clock.install();
   await page.goto(url());
-  await page.getByRole("option", { name: /^Rack 1,/ }).first().click();
+  await page.getByRole("link", { name: /^Rack 1,/ }).first().click();
   await expect(page.getByRole("button", { name: "Download CSV" })).toBeVisible();
   await page.waitForLoadState("networkidle");
   let asked = 0;
@@ -159,7 +160,7 @@ test("a hidden tab asks for nothing but the overview", async ({ page }) => {
 
 test("readings are saved as CSV", async ({ page }) => {
   await signInDemo(page);
-  await page.getByRole("option", { name: /^Rack 1,/ }).first().click();
+  await page.getByRole("link", { name: /^Rack 1,/ }).first().click();
   const download = page.waitForEvent("download");
   await page.getByRole("button", { name: "Download CSV" }).click();
   const stream = await (await download).createReadStream();
@@ -171,7 +172,7 @@ test("readings are saved as CSV", async ({ page }) => {
 
 test("a range is chosen by dragging across a chart", async ({ page }) => {
   await signInDemo(page);
-  await page.getByRole("option", { name: /^Rack 1,/ }).first().click();
+  await page.getByRole("link", { name: /^Rack 1,/ }).first().click();
   const chart = page.locator(".u-over").first();
   await chart.scrollIntoViewIfNeeded();
   const box = await chart.boundingBox();

@@ -51,7 +51,7 @@ async function arrive(node: string, rows: Row[], present: number): Promise<void>
   const now = Date.now();
   const ago = past.map(({ at }) => (newest.at - at) / 1000);
   await seedReadings([], 86_400, 0, 86_400); // the days of the table
-  await query("UPDATE sensors SET readable_from = now() - interval '1 day' WHERE node_id = $1", [node]);
+  await query("UPDATE open_holds SET held_from = now() - interval '1 day' WHERE node_id = $1", [node]);
   await query(
     `INSERT INTO sensor_data.readings (node_id, timestamp, message_id, temperature, humidity)
     SELECT $1, to_timestamp($2::float8 - ago), 'past' || ago, temperature, humidity FROM unnest($3::float8[], $4::float8[], $5::float8[]) AS r (ago, temperature, humidity) WHERE ago > 0`,

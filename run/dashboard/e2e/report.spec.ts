@@ -14,7 +14,7 @@ test("a month of a room is shown, printed and saved", async ({ page }) => {
   await expect(page.getByText("51.0 °C")).toBeVisible();
   // Ten minutes of another, hot, an hour ago; in the first hour of a month it would be in the one before.
   const at = new Date(Math.max(Date.now() - 3_600_000, new Date().setDate(1)));
-  await query("UPDATE sensors SET readable_from = NULL WHERE node_id = $1", [node]);
+  await query("UPDATE open_holds SET held_from = '-infinity' WHERE node_id = $1", [node]);
   await query(`INSERT INTO sensor_data.readings (node_id, timestamp, message_id, temperature, humidity)
     SELECT $1, $2::timestamptz + i * interval '1 minute', 'r' || i, CASE WHEN i < 10 THEN 33 ELSE 22 END, 40 FROM generate_series(0, 10) AS i`, [node, at]);
   await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Report" }).click();

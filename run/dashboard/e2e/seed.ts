@@ -22,7 +22,7 @@ export async function seedReadings(nodes: string[], from: number, to: number, st
       END LOOP;
     END $$`);
   // A customer sees of the open channel what came since the sensor was created.
-  await query("UPDATE sensors SET readable_from = LEAST(readable_from, now() - make_interval(secs => $2)) WHERE node_id = ANY($1)", [nodes, from]);
+  await query("UPDATE open_holds SET held_from = LEAST(held_from, now() - make_interval(secs => $2)) WHERE node_id = ANY($1)", [nodes, from]);
   await query(`
     INSERT INTO sensor_data.readings (node_id, timestamp, message_id, temperature, humidity)
     SELECT node, t, 'seed' || extract(epoch FROM t)::bigint,
@@ -33,9 +33,19 @@ export async function seedReadings(nodes: string[], from: number, to: number, st
     -- An outage, so that charts have a gap to show.
     WHERE NOT (i = 2 AND t BETWEEN now() - interval '9 hours' AND now() - interval '6 hours')
     ON CONFLICT DO NOTHING`, [nodes, from, to, step]);
+  // Hours that have left the raw days are read from their aggregates, which ingest makes of what it writes itself.
+  await query(`
+    INSERT INTO sensor_data.hours
+      (node_id, customer_id, hour, count, sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
+    SELECT node_id, customer_id, date_trunc('hour', timestamp, 'UTC'), count(*),
+      sum(temperature), min(temperature), max(temperature), sum(humidity), min(humidity), max(humidity)
+    FROM sensor_data.readings
+    WHERE node_id = ANY($1) AND timestamp < (SELECT COALESCE(until, date_trunc('hour', now() - interval '8 days', 'UTC')) FROM sensor_data.hours_until)
+    GROUP BY 1, 2, 3
+    ON CONFLICT DO NOTHING`, [nodes]);
 }
 
-/** A month of readings, an old incident and maintenance, predictions to judge and training runs for the demonstration's customer. */
+/** A month of readings, an old incident and maintenance, and predictions to judge for the demonstration's customer. */
 export async function seedDemo(): Promise<void> {
   const sensors = await query("SELECT s.node_id, s.customer_id FROM sensors s JOIN customers c ON c.id = s.customer_id WHERE c.email = 'demo@example.com' ORDER BY s.key");
   const nodes = sensors.map((row) => row.node_id as string);
@@ -63,11 +73,4 @@ export async function seedDemo(): Promise<void> {
     SELECT $1, now() - i * interval '11 minutes', 23.4, 44.1, 23.4 + CASE WHEN i % 4 = 0 THEN 3.2 ELSE 0.2 END, 44.6, i % 4 = 0,
       CASE WHEN i > 12 THEN CASE WHEN i % 5 = 0 THEN 'not_ok' ELSE 'ok' END END, 'seed' || i
     FROM generate_series(1, 50) AS i ON CONFLICT DO NOTHING`, [node]);
-  await query(`
-    INSERT INTO model_training_runs (customer_id, started_at, completed_at, requested_at, status, model_type, training_data_count, validated_data_count, metrics, model_version, triggered_by)
-    SELECT $1, now() - (7 - i) * interval '4 days', now() - (7 - i) * interval '4 days' + interval '4 seconds', now() - (7 - i) * interval '4 days', 'completed', 'both', 8000 + i * 900, 100,
-      jsonb_build_object('anomaly', jsonb_build_object('f1_score', 0.71 + i * 0.03 - (i % 2) * 0.02, 'accuracy', 0.88 + i * 0.015),
-        'forecasting', jsonb_build_object('rmse_temp', 0.42 - i * 0.03 + (i % 3) * 0.01, 'mae_humidity', 1.1 - i * 0.07)),
-      'anomaly_seed_' || i || ',forecast_seed_' || i, CASE WHEN i = 4 THEN 'manual' ELSE 'auto_100_validated' END
-    FROM generate_series(1, 6) AS i`, [customer]);
 }

@@ -14,6 +14,11 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await page.getByRole("dialog").getByRole("button", { name: "Add room" }).click();
   const step = (title: string) => page.getByRole("listitem").filter({ has: page.getByRole("heading", { name: title }) });
   await expect(step("Add your rooms")).toContainText("Done");
+  // The way goes on after the first room, from the overview and from the settings.
+  await page.goto(url());
+  await page.getByRole("link", { name: "First steps: 1 of 4 done" }).click();
+  await expect(page.getByRole("navigation", { name: "Settings" }).getByRole("link", { name: "First steps" })).toBeVisible();
+  await expect(step("Add your rooms")).toContainText("Done");
 
   await page.getByRole("button", { name: "Add gateway" }).click();
   const code = await addGateway(page, "Basement");
@@ -39,6 +44,7 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await expect(step("Choose limits")).toContainText("Done");
   await page.getByRole("link", { name: "To the overview" }).click();
   await expect(page.getByRole("link", { name: "Hall" })).toBeVisible();
+  await expect(page.getByRole("link", { name: /^First steps/ })).toHaveCount(0);
 });
 
 test("the page can be installed", async ({ page }) => {

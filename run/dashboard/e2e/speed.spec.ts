@@ -50,18 +50,22 @@ test("a range of 100,000 readings is drawn within 300 ms", async ({ page }) => {
   await page.goto(url(`/sensors/${id}`));
   await page.locator("canvas").first().waitFor();
   let answered = 0;
+  let drawn: { count: number }[] = [];
   const { all } = await costOf(page, async () => {
     const response = page.waitForResponse((one) => one.url().includes("/historical/") && one.url().includes("max_points=720"));
     await page.getByRole("button", { name: "30d" }).click();
     const answer = await response;
     await answer.finished();
     answered = answer.request().timing().responseEnd;
+    drawn = await answer.json() as typeof drawn;
     // The old range is drawn again meanwhile; what counts is drawn after the answer.
     await page.waitForFunction(() => {
       const end = performance.getEntriesByType("resource").filter(({ name }) => name.includes("max_points=720")).at(-1) as PerformanceResourceTiming | undefined;
       return performance.getEntriesByName("chart").filter(({ startTime }) => end && end.responseEnd > 0 && startTime >= end.responseEnd).length >= 2;
     });
   });
+  // Without the hour in which the sensor was created: it is an aggregate by now, and not all of it is the customer's.
+  expect(drawn.reduce((sum, { count }) => sum + count, 0), "readings in the answer").toBeGreaterThan(100_000);
   const here = all / slower;
   console.log(`${String(stored?.n)} readings: answered in ${answered.toFixed(0)} ms, ${here.toFixed(0)} ms of the page to draw them (promised: under 300 in all)`);
   expect(here).toBeGreaterThan(0);
@@ -81,7 +85,7 @@ test("a press is seen within 200 ms at 2,000 sensors on a CPU four times slower"
   await expect(page.locator("[data-sensor=s1999]")).toBeAttached();
   const link = (name: string) => page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name });
   const presses: [name: string, press: () => Promise<unknown>, seen: () => Promise<unknown>][] = [
-    ["an arrow on the map", () => page.getByRole("listbox", { name: "Sensors of Hall 2" }).press("ArrowDown"), () => expect(page.locator(".cell.active[data-sensor=s200]")).toHaveCount(0)],
+    ["an arrow on the map", () => page.locator("[data-sensor=s200]").press("ArrowDown"), () => expect(page.locator("[data-sensor=s200]")).toHaveAttribute("tabindex", "-1")],
     ["the alarm", () => page.getByRole("button", { name: /^Alarm/ }).click(), () => expect(page.getByRole("dialog")).toBeVisible()],
     ["its end", () => page.keyboard.press("Escape"), () => expect(page.getByRole("dialog")).toHaveCount(0)],
     ["the colours", () => page.getByRole("button", { name: /^Colours/ }).click(), () => expect(page.getByRole("button", { name: "Colours: auto" })).toHaveCount(0)],

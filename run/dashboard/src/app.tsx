@@ -89,7 +89,7 @@ const navigation = [
 
 const settings = [
   ["/settings", "Display"], ["/rules", "Rules"], ["/maintenance", "Maintenance"], ["/gateways", "Gateways"],
-  ["/keys", "API keys"], ["/audit", "Audit log"], ["/account", "Account"],
+  ["/keys", "API keys"], ["/audit", "Audit log"], ["/account", "Account"], ["/setup", "First steps"],
 ] as const;
 
 function Header() {

@@ -5,28 +5,28 @@ import { beyond, learningSince, roomsOf, rotation, sparkColumns, stepOf, verdict
 type Limit = NonNullable<Overview["limits"][number]>[number];
 const limit = (value: number, more: Partial<Limit> = {}): Limit => ({ quantity: "temperature", direction: "above", severity: "critical", limit: value, ...more });
 const sensor = (more: Partial<LiveSensor>): LiveSensor => ({
-  id: "a", name: "Rack 7", room_id: 1, position: null, state: "ok", temperature: 22, humidity: 45, timestamp: "2026-03-01T12:00:00Z", gateway_id: null, judged_by: "window", limits: 0, sparkline: "", ...more,
+  id: "a", name: "Rack 7", room_id: 1, position: null, state: "ok", temperature: 22, humidity: 45, timestamp: "2026-03-01T12:00:00Z", gateway_id: null, judged_by: "window", interval_s: 30, limits: 0, sparkline: "", ...more,
 });
 const incident = (more: Partial<Overview["incidents"][number]>): Overview["incidents"][number] => ({
-  id: "1", group_id: more.id ?? "1", kind: "threshold", severity: "warning", lasting: true, sensor_id: "a", sensor_name: "Rack 7", room_id: 1, gateway_id: null,
+  id: "1", group_id: more.id ?? "1", kind: "threshold", severity: "warning", sensor_id: "a", sensor_name: "Rack 7", room_id: 1, gateway_id: null,
   start_time: "2026-03-01T11:48:00Z", acknowledged: false, silenced: false, late: false, reason: "Temperature above 32.0 °C for 12 min, peak 33.1 °C", ...more,
 });
-function overview(sensors: LiveSensor[], incidents: Overview["incidents"] = [], late = 0): Overview {
+function overview(sensors: LiveSensor[], incidents: Overview["incidents"] = [], late = 0, over = 0): Overview {
   const states = (state: string) => sensors.filter((one) => one.state === state).length;
   return {
     time: "2026-03-01T12:00:10Z", probe: { late: late > 0, lateness_s: late, published: null }, rooms: [{ id: 1, name: "Hall C" }, { id: 2, name: "Hall A" }],
     limits: [[limit(50)]], sparkline_start: "2026-02-28T12:30:00Z", sensors, incidents,
-    to_be_seen: groups(incidents.filter(({ acknowledged, silenced }) => !acknowledged && !silenced)),
+    to_be_seen: groups(incidents.filter(({ acknowledged, silenced }) => !acknowledged && !silenced)) + over,
     counts: { sensors: sensors.length, ok: states("ok"), warning: states("warning"), critical: states("critical"), silent: states("silent"), late: states("late"), unreported: states("unreported") },
   };
 }
-const says = (sensors: LiveSensor[], incidents?: Overview["incidents"], late?: number) => verdict(overview(sensors, incidents, late));
+const says = (sensors: LiveSensor[], incidents?: Overview["incidents"], late?: number, over?: number) => verdict(overview(sensors, incidents, late, over));
 
 test("all is well only within the recommended range", () => {
   expect(says([sensor({}), sensor({ id: "b" })])).toEqual({ tone: "quiet", text: "All within the recommended range, 2 of 2 reporting." });
   expect(says([sensor({}), sensor({ id: "b", name: "Rack 8", temperature: 49.5 })])).toEqual({
-    tone: "quiet", sensorID: "b",
-    text: "No limit is broken, but 1 sensor is outside the recommended range: Rack 8 has 49.5 °C, 45.0 %. 2 of 2 reporting.",
+    tone: "note", sensorID: "b",
+    text: "No limit is broken, but 1 sensor is outside the recommended range: Hall C, Rack 8 has 49.5 °C, 45.0 %. 2 of 2 reporting.",
   });
 });
 
@@ -41,10 +41,19 @@ test("one incident is told in full, of several the worst", () => {
 
 test("what somebody has is told quietly, and what is silenced not at all", () => {
   expect(says([sensor({})], [incident({ acknowledged: true, severity: "critical" })])).toMatchObject({ tone: "note" });
-  expect(says([sensor({})], [incident({ silenced: true })])).toMatchObject({ tone: "quiet" });
-  expect(says([sensor({})], [incident({ lasting: false })]).text).toBe("Nothing is wrong now. 1 incident to be seen is over.");
-  expect(says([sensor({})], [incident({ lasting: false }), incident({ id: "2", group_id: "1", lasting: false }), incident({ id: "3", lasting: false })]).text)
-    .toBe("Nothing is wrong now. 2 incidents to be seen are over.");
+  expect(says([sensor({})], [incident({ silenced: true })])).toEqual({ tone: "quiet", text: "All within the recommended range, 1 of 1 reporting. 1 incident in maintenance." });
+  expect(says([sensor({ temperature: 33 })], [incident({ silenced: true })]).text, "a limit is broken")
+    .toBe("1 sensor is outside the recommended range: Hall C, Rack 7 has 33.0 °C, 45.0 %. 1 of 1 reporting. 1 incident in maintenance.");
+});
+
+test("incidents that are over hide neither what lasts nor what is outside the recommended range", () => {
+  expect(says([sensor({})], [], 0, 1)).toEqual({ tone: "note", text: "All within the recommended range, 1 of 1 reporting. 1 incident to be seen is over." });
+  expect(says([sensor({ temperature: 37 }), sensor({ id: "b" })], [], 0, 210)).toEqual({
+    tone: "note", sensorID: "a",
+    text: "No limit is broken, but 1 sensor is outside the recommended range: Hall C, Rack 7 has 37.0 °C, 45.0 %. 2 of 2 reporting. 210 incidents to be seen are over.",
+  });
+  const lasting = Array.from({ length: 31 }, (_, i) => incident({ id: `${i}`, severity: "critical" }));
+  expect(says([sensor({ temperature: 41 })], lasting, 0, 210)).toMatchObject({ tone: "critical", text: expect.stringMatching(/^31 incidents, worst: Hall C, Rack 7\. /) });
 });
 
 test("of several that last the worst that nobody has is told, and how many maintenance expects", () => {
@@ -65,7 +74,7 @@ test("sensors that do not report are not counted as well", () => {
   expect(says([sensor({ state: "unreported", temperature: null })]).text).toBe("No sensor reports. 1 sensor waits for its first reading.");
 });
 
-test("the worst room comes first, its temperatures are those of sensors that report", () => {
+test("rooms keep the service's order, their temperatures are those of sensors that report", () => {
   const rooms = roomsOf(overview([sensor({ room_id: 1, state: "silent", temperature: 60 }), sensor({ id: "b" }), sensor({ id: "c", temperature: 24 })]));
   expect(rooms.map(({ name, state }) => [name, state])).toEqual([["Hall C", "silent"], ["Hall A", "ok"]]);
   expect(rooms[0]?.range).toEqual([22, 24]);
@@ -101,7 +110,7 @@ test("a sparkline is differences of tenths, with gaps", () => {
 
 test("a wall shows the rooms in trouble, or else all that have a sensor", () => {
   const names = (sensors: LiveSensor[]) => rotation(roomsOf(overview(sensors))).map(({ name }) => name);
-  expect(names([sensor({}), sensor({ id: "b", room_id: 2 })])).toEqual(["Hall A", "Hall C"]);
+  expect(names([sensor({}), sensor({ id: "b", room_id: 2 })])).toEqual(["Hall C", "Hall A"]);
   expect(names([sensor({}), sensor({ id: "b", room_id: 2, state: "warning" })])).toEqual(["Hall A"]);
   expect(names([sensor({})])).toEqual(["Hall C"]);
 });

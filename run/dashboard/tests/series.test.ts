@@ -1,15 +1,22 @@
 import { expect, test } from "vitest";
-import { columnsOf, sparkPath, usualOf } from "../src/logic/series";
+import { columnsOf, gapOf, sparkPath, usualOf } from "../src/logic/series";
 
 const at = (second: number, temperature = 20) => ({ timestamp: new Date(second * 1000).toISOString(), temperature, humidity: 40 });
 
-test("silence of more than two minutes is a gap", () => {
-  expect(columnsOf([at(0), at(120), at(241)], "temperature", 1).mean).toEqual([20, 20, null, 20]);
+test.each([30, 120, 300])("three intervals of a node that sends each %s s are no gap, more are one", (interval) => {
+  const points = [at(0), at(interval), at(4 * interval), at(7 * interval + 1)];
+  expect(columnsOf(points, "temperature", gapOf(points, 1, interval)).mean).toEqual([20, 20, 20, null, 20]);
+});
+
+test("without a known interval the usual distance of the points takes its place", () => {
+  const points = [at(0), at(300), at(600), at(900), at(1801)];
+  expect(columnsOf(points, "temperature", gapOf(points, 1, null)).mean).toEqual([20, 20, 20, 20, null, 20]);
 });
 
 test("wide buckets make gaps wider", () => {
-  expect(columnsOf([at(0), at(3600), at(10_800)], "temperature", 3600).mean).toEqual([20, 20, 20]);
-  expect(columnsOf([at(0), at(3600), at(14_400)], "temperature", 3600).mean).toEqual([20, 20, null, 20]);
+  const gap = gapOf([at(0), at(3600)], 3600, 30);
+  expect(columnsOf([at(0), at(3600), at(10_800)], "temperature", gap).mean).toEqual([20, 20, 20]);
+  expect(columnsOf([at(0), at(3600), at(14_400)], "temperature", gap).mean).toEqual([20, 20, null, 20]);
 });
 
 test("the band is that of the bucket, or the reading itself", () => {

@@ -1,7 +1,7 @@
 // Tells new incidents by a sound and a notification while a tab is open, hidden or not,
 // if the user wants it. Of several tabs one does.
-import { announcement, Told, type OpenIncident } from "../logic/alarm";
-import type { Overview } from "../logic/overview";
+import { announcement, Told } from "../logic/alarm";
+import type { OpenIncident, Overview } from "../logic/overview";
 import { Stored } from "./storage";
 
 export interface Wishes { sound: boolean; notification: boolean }

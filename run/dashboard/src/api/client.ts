@@ -2,6 +2,7 @@
 import createClient from "openapi-fetch";
 import type { components, paths } from "./schema";
 import { expire, session } from "./session";
+import { readServiceTime } from "./time";
 
 type Schemas = components["schemas"];
 export type Room = Schemas["Room"];
@@ -40,7 +41,9 @@ async function ask(request: Request): Promise<Response> {
   const asks = request.method === "GET";
   const before = asks ? answers.get(request.url) : undefined;
   if (before) request.headers.set("If-None-Match", before.etag);
+  const asked = Date.now();
   const response = await fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(patience(request))]) });
+  readServiceTime(response, asked);
   const etag = response.headers.get("ETag");
   if (!asks || etag === null) return response;
   const answer = before && response.status === 304 ? before : { etag, text: await response.text() };

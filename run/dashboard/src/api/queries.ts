@@ -1,5 +1,6 @@
 // The queries of the pages, and how fresh each answer must be.
 import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useMemo } from "preact/hooks";
 import { api, hung, unwrap, ApiError, type Bucket, type Room, type Sensor, type Windows } from "./client";
 import { joined, type Incident } from "../logic/incidents";
 import type { Overview } from "../logic/overview";
@@ -8,6 +9,7 @@ import { askNow, errorOf, listen } from "./live";
 import type { Told } from "./poll";
 import { byName } from "../logic/names";
 import { session } from "./session";
+import { setServiceTime } from "./time";
 
 const second = 1000;
 /** Nodes report every 30 s. With half of that the page is at most one reading behind. */
@@ -57,13 +59,14 @@ export const keys = {
 };
 
 /** What the overview said last: the answer, and what its ETag was. */
-type Seen = Overview & { etag: string | null; /** The service's clock less this one's, in milliseconds. */ ahead: number };
+type Seen = Overview & { etag: string | null };
 
 function seen({ overview: text, etag, ahead }: Extract<Told, { etag: unknown }>): Seen {
   if (text === undefined) throw new ApiError(502, "The service answered nothing.");
   const overview = JSON.parse(text) as Overview;
+  if (ahead !== undefined) setServiceTime(ahead, 250);
   hearOverview(overview);
-  return { ...overview, etag, ahead: ahead ?? 0 };
+  return { ...overview, etag };
 }
 
 /** What the worker told and no query has taken yet. */
@@ -88,6 +91,13 @@ export function useOverview() {
       return seen(whole);
     },
   });
+}
+
+/** Names sensors by their ids; one that is gone keeps its id. */
+export function useSensorNames(): (id: string) => string {
+  const { data } = useOverview();
+  const names = useMemo(() => new Map(data?.sensors.map(({ id, name }) => [id, name])), [data]);
+  return (id) => names.get(id) ?? id;
 }
 
 /** Begins to take what the worker tells. */

@@ -7,7 +7,7 @@ export interface Session {
   token: string;
   customerID: number;
   email: string;
-  /** Milliseconds since the epoch. */
+  /** When it ends by this computer's clock, however wrong that is: milliseconds since the epoch. */
   expires: number;
   /** Of an API key: it reads alone, shows the wall, and is no other tab's. */
   key?: true;
@@ -79,17 +79,19 @@ function changed(): void {
   for (const listener of listeners) listener();
 }
 
-/** The claims that the page needs. The API checks the signature, not the page. */
+/** The claims that the page needs, of a token that was made just now. The API checks the signature, not the page. */
 export function claimsOf(token: string): { customerID: number; expires: number } {
   const payload = (token.split(".")[1] ?? "").replaceAll("-", "+").replaceAll("_", "/");
-  const claims = JSON.parse(atob(payload)) as { sub: string; exp: number };
-  return { customerID: Number(claims.sub), expires: claims.exp * 1000 };
+  const { sub, iat, exp } = JSON.parse(atob(payload)) as { sub: string; iat: number; exp: number };
+  return { customerID: Number(sub), expires: Date.now() + (exp - iat) * 1000 };
 }
 
 export const session = {
   get: () => current,
   /** Whether the session has ended while the page is open, so that the user must sign in again. */
   expired: () => expired,
+  /** Milliseconds until it ends. */
+  left: () => (current?.expires ?? 0) - Date.now(),
   /** Whether it survives a reload. */
   kept: () => kept,
   /** Tabs of one name show the same. */

@@ -2,14 +2,17 @@
 // means a wrong password.
 import { ApiError } from "./client";
 import { session } from "./session";
+import { readServiceTime } from "./time";
 
 /** How long an answer may take: milliseconds. */
 const patience = 10_000;
 
 async function post(path: string, body: object): Promise<unknown> {
+  const asked = Date.now();
   const response = await fetch(path, {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal: AbortSignal.timeout(patience),
   });
+  readServiceTime(response, asked);
   const answer = (await response.json().catch(() => ({}))) as { detail?: string };
   if (!response.ok) throw new ApiError(response.status, answer.detail ?? `The service answered ${response.status}.`);
   return answer;

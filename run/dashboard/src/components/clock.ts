@@ -1,25 +1,22 @@
 import { useEffect, useState } from "preact/hooks";
-import { useOverview } from "../api/queries";
+import { onServiceTime, serviceTime } from "../api/time";
 
-/** The time, updated at an interval in milliseconds while the tab is visible. */
+/** The service's time, updated at an interval in milliseconds while the tab is visible. */
 export function useNow(every = 5000): number {
-  const [now, setNow] = useState(Date.now);
+  const [now, setNow] = useState(() => serviceTime());
   useEffect(() => {
     const tick = () => {
-      if (!document.hidden) setNow(Date.now());
+      if (!document.hidden) setNow(serviceTime());
     };
+    tick();
     const timer = setInterval(tick, every);
+    const forget = onServiceTime(tick);
     document.addEventListener("visibilitychange", tick);
     return () => {
       clearInterval(timer);
+      forget();
       document.removeEventListener("visibilitychange", tick);
     };
   }, [every]);
   return now;
-}
-
-/** The time by the service's clock, by which ages of readings are told: this computer's may be wrong. */
-export function useServiceTime(): number {
-  const ahead = useOverview().data?.ahead ?? 0;
-  return useNow() + ahead;
 }

@@ -2,6 +2,7 @@
 // the last values stay, dimmed, and say since when.
 import { useEffect, useState } from "preact/hooks";
 import { useOverview } from "../api/queries";
+import { serviceTime } from "../api/time";
 import { timeOfDay } from "../logic/format";
 import { messageOf } from "../api/client";
 import { StatusMark } from "./states";
@@ -9,7 +10,7 @@ import { StatusMark } from "./states";
 /** Two answers that did not come, and a little. */
 const patience = 40_000;
 
-/** Since when there is no contact with the service, or null: milliseconds. */
+/** Since when there is no contact with the service, by its clock, or null: milliseconds. */
 export function useLostContact(): number | null {
   const { isError, data, dataUpdatedAt } = useOverview();
   const [old, setOld] = useState(false);
@@ -19,7 +20,7 @@ export function useLostContact(): number | null {
     const timer = setTimeout(() => setOld(true), patience);
     return () => clearTimeout(timer);
   }, [dataUpdatedAt]);
-  return data !== undefined && (isError || old) ? dataUpdatedAt : null;
+  return data !== undefined && (isError || old) ? serviceTime(dataUpdatedAt) : null;
 }
 
 export function ContactNotice() {

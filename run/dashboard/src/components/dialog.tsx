@@ -1,22 +1,45 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { Action } from "./action";
 
 /** The first that can have the focus. */
 const stops = "button:not(:disabled), a[href], input, select";
 
+/** Fields of what would have to be typed again. */
+const typing = "input:not([type=checkbox], [type=radio], [type=password]), textarea";
+
+/** The listeners of the dialogs that are shown, the topmost last: wherever the focus is, a key is theirs. */
+const shown: ((event: KeyboardEvent) => void)[] = [];
+
 /**
  * A modal dialog. The browser keeps the focus inside and gives it back afterwards: if what
- * had it is gone, its row has it, or the page.
+ * had it is gone, its row has it, or the page. Without onClose neither Escape nor a press
+ * outside closes it, and Escape never drops what was typed.
  */
 export function Dialog(props: { title: string; onClose?: () => void; wide?: boolean; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
+  const typed = useRef(false);
+  const [kept, setKept] = useState(false);
+  const escape = (event: Event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    if (typed.current) setKept(true);
+    else props.onClose?.();
+  };
+  const escaping = useRef(escape);
+  escaping.current = escape;
   useEffect(() => {
     const element = dialog.current;
     const row = document.activeElement?.closest("tr, li");
+    // The browser lets a page refuse the first Escape only as a cancellation, and every one as a key.
+    const press = (event: KeyboardEvent) => { if (event.key === "Escape" && shown.at(-1) === press) escaping.current(event); };
+    shown.push(press);
+    document.addEventListener("keydown", press);
     if (element && !element.open) element.showModal();
     return () => {
+      document.removeEventListener("keydown", press);
+      shown.splice(shown.indexOf(press), 1);
       element?.close();
       const active = document.activeElement;
       if (active !== document.body && !element?.contains(active)) return;
@@ -27,13 +50,12 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
   return (
     <dialog
       ref={dialog} class={props.wide ? "wide" : undefined} aria-labelledby={title}
-      onCancel={(event) => {
-        event.preventDefault();
-        props.onClose?.();
-      }}
+      onInput={({ target }) => { if (target instanceof HTMLElement && target.matches(typing)) typed.current = true; }}
+      onCancel={escape}
     >
       <h2 id={title}>{props.title}</h2>
       {props.children}
+      {kept && props.onClose && <p class="hint" role="status">Escape does not drop what you typed. Press Cancel if you want to.</p>}
     </dialog>
   );
 }

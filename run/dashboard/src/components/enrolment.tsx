@@ -14,7 +14,7 @@ export function AddGateway({ onClose }: { onClose: () => void }) {
   if (code !== null) {
     const command = `monitor-gateway enrol ${code} --api ${location.origin}`;
     return (
-      <Dialog title={`Enrol ${name}`} onClose={onClose}>
+      <Dialog title={`Enrol ${name}`}>
         <p>Run this on the gateway's machine within 24 hours. The code <strong>{code}</strong> is not shown again.</p>
         <pre><code>{command}</code></pre>
         <div class="actions">

@@ -1,12 +1,12 @@
 // Rooms as maps: a cell for each sensor, coloured by its temperature against its
-// limits. A map is one stop for the keyboard; arrows move within it.
+// limits. Cells are links. A map is one stop for the keyboard; arrows move within it.
 import { memo } from "preact/compat";
-import { useId, useMemo, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { ago, decimal, inUnit, plural, withUnit } from "../logic/format";
 import { floorOf, neighbour, type Floor } from "../logic/floor";
 import { limitsOf, stateNames, stepOf, type LiveSensor, type Overview, type RoomView } from "../logic/overview";
-import { useServiceTime } from "./clock";
+import { useNow } from "./clock";
 import { Sparkline } from "./sparkline";
 import { useTurn } from "./turns";
 
@@ -39,15 +39,21 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
   const [active, setActive] = useState(0);
   const [peeked, setPeeked] = useState<string | null>(null);
   const [, go] = useLocation();
-  const id = useId();
   const { sensors } = room;
   const [floor, blocks] = useMemo(() => {
     const places = floorOf(sensors);
     return [places, Array.from({ length: Math.ceil(sensors.length / turnSize) }, (_, i) => ({ overview, floor: places, sensors: sensors.slice(i * turnSize, (i + 1) * turnSize) }))];
   }, [overview, sensors]);
   const shown = peeked === null ? undefined : sensors.find((sensor) => sensor.id === peeked);
-  const cellOf = (target: EventTarget | null) => (target as HTMLElement | null)?.closest<HTMLElement>("[data-sensor]");
-  const open = (sensorID: string | undefined) => sensorID && go(`/sensors/${encodeURIComponent(sensorID)}`);
+  const cellOf = (target: EventTarget | null) => (target as HTMLElement | null)?.closest<HTMLAnchorElement>("[data-sensor]");
+  const peek = (target: EventTarget | null) => setPeeked(cellOf(target)?.dataset.sensor ?? null);
+  const open = (event: MouseEvent) => {
+    const cell = cellOf(event.target);
+    // The browser opens tabs and windows by itself.
+    if (!cell || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    go(cell.pathname);
+  };
   const move = (event: KeyboardEvent) => {
     const list = event.currentTarget as HTMLElement;
     const cells = [...list.children] as HTMLElement[];
@@ -56,14 +62,11 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
     const to = (floor && neighbour(floor.places, active, event.key)) ?? {
       ArrowRight: active + 1, ArrowLeft: active - 1, ArrowDown: active + columns, ArrowUp: active - columns, Home: 0, End: cells.length - 1,
     }[event.key];
-    if (event.key === "Enter" || event.key === " ") open(sensors[active]?.id);
-    else if (to === undefined) return;
+    if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    const next = to === undefined ? undefined : sensors[to];
-    if (to === undefined || !next) return;
+    if (!sensors[to]) return;
     setActive(to);
-    setPeeked(next.id);
-    cells[to]?.scrollIntoView({ block: "nearest" });
+    cells[to]?.focus();
   };
   return (
     <section class={`room ${room.state} ${density}`} aria-labelledby={`room-${room.id}`} style={{ "--across": `${Math.max(1, floor?.columns ?? sensors.length)}`, "--square": `${Math.ceil(Math.sqrt(sensors.length))}` }}>
@@ -73,14 +76,15 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
         : [room.range && `${decimal(inUnit(room.range[0], "°C"))}–${withUnit(room.range[1])}`, (density !== "small" || !room.range) && plural(sensors.length, "sensor")].filter(Boolean).join(" · ")}
       </p>
       {sensors.length === 0 ? <p class="hint">No sensor here yet. <Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</p> : (
-        <ul
-          class={floor ? "cells floor" : "cells"} role="listbox" tabIndex={0} aria-label={`Sensors of ${room.name}`} aria-activedescendant={`${id}-${active}`}
-          onKeyDown={move} onFocus={() => setPeeked(sensors[active]?.id ?? null)} onBlur={() => setPeeked(null)}
-          onMouseOver={(event) => setPeeked(cellOf(event.target)?.dataset.sensor ?? null)} onMouseLeave={() => setPeeked(null)}
-          onClick={(event) => open(cellOf(event.target)?.dataset.sensor)}
+        <div
+          class={floor ? "cells floor" : "cells"} role="group" aria-label={`Sensors of ${room.name}`}
+          onKeyDown={move} onFocusIn={(event) => peek(event.target)} onFocusOut={() => setPeeked(null)}
+          onMouseOver={(event) => peek(event.target)} onMouseLeave={() => setPeeked(null)} onClick={open}
         >
-          {blocks.map((block, i) => <Block key={i} block={block} density={density} id={id} from={i * turnSize} active={Math.floor(active / turnSize) === i ? active : -1} />)}
-        </ul>
+          {blocks.map((block, i) => (
+            <Block key={i} block={block} density={density} from={i * turnSize} active={Math.floor(active / turnSize) === i ? active : -1} />
+          ))}
+        </div>
       )}
     </section>
   );
@@ -89,7 +93,6 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
 interface CellsProps {
   block: { overview: Overview; floor: Floor | null; sensors: readonly LiveSensor[] };
   density: Density;
-  id: string;
   /** The place of the first in the room, and of the one that the keyboard is on, or -1. */
   from: number;
   active: number;
@@ -106,17 +109,18 @@ function placeOf(floor: Floor | null, i: number) {
   return place && { gridColumn: `${place.column}`, gridRow: `${place.row}` };
 }
 
-const Cells = memo(function Cells({ block: { overview, floor, sensors }, density, id, from, active }: CellsProps) {
+const Cells = memo(function Cells({ block: { overview, floor, sensors }, density, from, active }: CellsProps) {
   return (
     <>
       {sensors.map((sensor, i) => (
-        <li
-          key={sensor.id} id={`${id}-${from + i}`} style={placeOf(floor, from + i)} role="option" aria-selected={from + i === active} data-sensor={sensor.id} aria-label={describe(sensor)}
-          class={`cell ${sensor.state} ${silent(sensor) ? "blank" : `step${stepOf(sensor.temperature ?? 0, limitsOf(overview, sensor))}`}${from + i === active ? " active" : ""}`}
+        <a
+          key={sensor.id} href={`/sensors/${encodeURIComponent(sensor.id)}`} tabIndex={from + i === active ? 0 : -1}
+          style={placeOf(floor, from + i)} data-sensor={sensor.id} aria-label={describe(sensor)}
+          class={`cell ${sensor.state} ${silent(sensor) ? "blank" : `step${stepOf(sensor.temperature ?? 0, limitsOf(overview, sensor))}`}`}
         >
           {density !== "small" && <b>{sensor.temperature === null ? "–" : decimal(inUnit(sensor.temperature, "°C"))}</b>}
           {density === "large" && <><span>{sensor.name}</span><Sparkline line={sensor.sparkline} start={overview.sparkline_start} /></>}
-        </li>
+        </a>
       ))}
     </>
   );
@@ -124,7 +128,7 @@ const Cells = memo(function Cells({ block: { overview, floor, sensors }, density
 
 /** A sensor in a line. It has the clock, so that a map is rendered by what is measured alone. */
 function Peek({ sensor }: { sensor: LiveSensor }) {
-  const now = useServiceTime();
+  const now = useNow();
   return (
     <>
       {sensor.temperature !== null && <strong>{withUnit(sensor.temperature)} </strong>}{sensor.name} · {sensor.humidity !== null && `${decimal(sensor.humidity)} % · `}

@@ -4,15 +4,15 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useId, useMemo, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
 import type { Bucket, Sensor } from "../api/client";
-import { keys, useForecast, useHistory, useIncidentsOf, useMaintenance, useOverview, useUsual } from "../api/queries";
+import { keys, pastEvery, useForecast, useHistory, useIncidentsOf, useMaintenance, useOverview, useUsual } from "../api/queries";
 import { recommended } from "../logic/climate";
 import { localTime, withUnit } from "../logic/format";
 import { passingOf, spansOf, type Charted } from "../logic/incidents";
 import { occurrences } from "../logic/maintenance";
 import { byName } from "../logic/names";
-import { limitsOf, type Overview } from "../logic/overview";
+import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
 import { boundsOf, rangeOf, withRange, type Range } from "../logic/range";
-import { columnsOf, dewColumns, usualOf, valueAt, withNewest, type Columns } from "../logic/series";
+import { columnsOf, dewColumns, gapOf, usualOf, valueAt, withNewest, type Columns } from "../logic/series";
 import { Charts } from "./chunk";
 import { useNow } from "./clock";
 import { RangeBar } from "./range";
@@ -29,21 +29,25 @@ const quantities = [
   { chart: "dew_point", label: "Dew point", unit: "°C", colour: "--dew", normal: recommended.dewPoint },
 ] as const;
 
-type Curves = Record<Charted, Columns>;
+type Curves = Record<Charted, Columns> & { /** Seconds without a reading that are a gap. */ gap: number };
 
-/** The curves of buckets and, in a range that ends now, the newest reading. */
-function curvesOf(buckets: readonly Bucket[] | undefined, bucket: number, newest: Overview["sensors"][number] | undefined): Curves {
-  let temperature = columnsOf(buckets ?? [], "temperature", bucket);
-  let humidity = columnsOf(buckets ?? [], "humidity", bucket);
-  if (newest?.timestamp && newest.temperature !== null && newest.humidity !== null && temperature.time.length > 0) {
-    const time = Date.parse(newest.timestamp) / 1000;
-    // What is older than a bucket or two would be a line over a gap.
-    if (time - (temperature.time.at(-1) ?? 0) < Math.max(600, 3 * bucket)) {
-      temperature = withNewest(temperature, time, newest.temperature);
-      humidity = withNewest(humidity, time, newest.humidity);
+/** How old the buckets may be, in seconds, before those after them are asked for. */
+const refetched = pastEvery / 500;
+
+/** The curves of a sensor's buckets and, in a range that ends now, its newest reading. */
+function curvesOf(buckets: readonly Bucket[] = [], bucket: number, sensor: LiveSensor | undefined, live: boolean): Curves {
+  const gap = gapOf(buckets, bucket, sensor?.interval_s);
+  let temperature = columnsOf(buckets, "temperature", gap);
+  let humidity = columnsOf(buckets, "humidity", gap);
+  if (live && sensor?.timestamp && sensor.temperature !== null && sensor.humidity !== null && temperature.time.length > 0) {
+    const time = Date.parse(sensor.timestamp) / 1000;
+    // What is older would be a line over a gap.
+    if (time - (temperature.time.at(-1) ?? 0) < Math.max(refetched, gap + bucket)) {
+      temperature = withNewest(temperature, time, sensor.temperature);
+      humidity = withNewest(humidity, time, sensor.humidity);
     }
   }
-  return { temperature, humidity, dew_point: dewColumns(temperature, humidity) };
+  return { temperature, humidity, dew_point: dewColumns(temperature, humidity), gap };
 }
 
 export function HistoryPanel({ sensor }: { sensor: Sensor }) {
@@ -67,20 +71,19 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const { data: forecast } = useForecast(id);
   const { data: usual } = useUsual(id, start, end);
 
-  const newest = (of: string) => (live ? overview?.sensors.find((candidate) => candidate.id === of) : undefined);
-  const own = newest(id);
-  const curves = useMemo(() => curvesOf(history.data, bucket, own), [history.data, bucket, own?.timestamp]);
+  const sensorOf = (of: string) => overview?.sensors.find((candidate) => candidate.id === of);
+  const own = sensorOf(id);
+  const curves = useMemo(() => curvesOf(history.data, bucket, own, live), [history.data, bucket, live, own?.timestamp, own?.interval_s]);
   const beside = compared.map((other, i) => ({
-    id: other, name: overview?.sensors.find((candidate) => candidate.id === other)?.name ?? other, buckets: others[i]?.data, newest: newest(other), error: others[i]?.error,
+    id: other, name: sensorOf(other)?.name ?? other, buckets: others[i]?.data, sensor: sensorOf(other), error: others[i]?.error,
   }));
   // Equal parts are the same objects, so that a chart is drawn again only when there is something new.
-  const signature = beside.map(({ name, buckets, newest: last }) => `${name} ${buckets?.length} ${buckets?.at(0)?.timestamp} ${last?.timestamp}`).join();
-  const besides = useMemo(() => beside.map(({ name, buckets, newest: last }) => ({ name, curves: curvesOf(buckets, bucket, last) })), [signature, bucket]);
+  const signature = beside.map(({ name, buckets, sensor: of }) => `${name} ${buckets?.length} ${buckets?.at(0)?.timestamp} ${of?.timestamp} ${of?.interval_s}`).join();
+  const besides = useMemo(() => beside.map(({ name, buckets, sensor: of }) => ({ name, curves: curvesOf(buckets, bucket, of, live) })), [signature, bucket, live]);
   const maintenance = useMemo(() => occurrences((windows ?? []).filter(({ room_id, sensor_id }) =>
     (room_id === null && sensor_id === null) || sensor_id === id || room_id === sensor.room_id), start, end)
     .map((window) => ({ start: window.start / 1000, end: window.end / 1000 })), [windows, id, sensor.room_id, start, end]);
-  const present = overview?.sensors.find((candidate) => candidate.id === id);
-  const limits = useMemo(() => (overview && present ? limitsOf(overview, present) : []), [JSON.stringify(overview && present && limitsOf(overview, present))]);
+  const limits = useMemo(() => (overview && own ? limitsOf(overview, own) : []), [JSON.stringify(overview && own && limitsOf(overview, own))]);
 
   const charts = useMemo(() => quantities.map((quantity) => {
     const { chart } = quantity;
@@ -144,7 +147,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
 /** Incidents of a sensor are asked for again when the overview tells of a change. */
 function useNewIncidents(id: string, overview: Overview | undefined): void {
   const queries = useQueryClient();
-  const told = overview?.incidents.filter(({ sensor_id }) => sensor_id === id).map(({ id: incident, lasting, acknowledged, silenced }) => `${incident}${lasting}${acknowledged}${silenced}`).join();
+  const told = overview?.incidents.filter(({ sensor_id }) => sensor_id === id).map(({ id: incident, acknowledged, silenced }) => `${incident}${acknowledged}${silenced}`).join();
   useEffect(() => {
     if (told !== undefined) void queries.invalidateQueries({ queryKey: [...keys.incidents, "sensor", id] });
   }, [queries, told, id]);
@@ -185,9 +188,8 @@ function Readout({ lines, time, start, end, step, onTime }: {
   const id = useId();
   const newest = lines[0]?.curves.temperature.time.at(-1) ?? end;
   const at = time ?? newest;
-  const near = Math.max(2 * step, 120);
   const values = lines.map(({ name, curves }) => ({
-    name, shown: quantities.map(({ chart, label, unit }) => ({ label, text: withUnit(valueAt(curves[chart], at, near), unit) })),
+    name, shown: quantities.map(({ chart, label, unit }) => ({ label, text: withUnit(valueAt(curves[chart], at, curves.gap), unit) })),
   }));
   const spoken = `${localTime(at * 1000)}. ${values.map(({ name, shown }) => `${name}: ${shown.map(({ label, text }) => `${label} ${text}`).join(", ")}`).join(". ")}`;
   return (

@@ -173,7 +173,7 @@ const events: Record<string, string> = {
 };
 const endings: Record<string, string> = {
   cleared: "values came back", rule_changed: "its rule was changed", rule_deleted: "its rule was deleted", sensor_moved: "the sensor was moved",
-  sensor_deleted: "the sensor was deleted", hold_lost: "the id went to somebody else",
+  sensor_deleted: "the sensor was deleted",
 };
 
 function Detail({ id }: { id: string }) {

@@ -3,7 +3,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
 import { keys, usePresets } from "../api/queries";
-import { withUnit } from "../logic/format";
+import { inWords, withUnit } from "../logic/format";
 import { condition, presetNames } from "../logic/rules";
 import { Form, Select } from "./form";
 import { RulePreview } from "./preview";
@@ -20,6 +20,7 @@ export function Presets() {
   if (!data) return <Loading what="presets" />;
   const preset = data.find((candidate) => candidate.preset === chosen);
   const named = (name: string) => presetNames[name]?.name ?? name;
+  const options = data.map(({ preset: name }) => [name, `${named(name)}: ${inWords(presetNames[name]?.note ?? "")}`] as const);
   return (
     <section class="card" aria-labelledby="presets">
       <h2 id="presets">Presets</h2>
@@ -36,7 +37,7 @@ export function Presets() {
           setDone(`The rules of “${named(chosen)}” are in force.`);
         }}
       >
-        <Select label="Preset" value={chosen} onChange={(name) => { setChosen(name); setDone(null); }} options={data.map(({ preset: name }) => [name, `${named(name)}: ${presetNames[name]?.note ?? ""}`] as const)} />
+        <Select label="Preset" value={chosen} onChange={(name) => { setChosen(name); setDone(null); }} options={options} />
         <ScopeField scope={scope} onChange={(next) => { setScope(next); setDone(null); }} />
         {preset && <>
           <ul class="plain">{preset.rules.map((rule) => <li key={condition(rule)}>{condition(rule)} <small>{rule.severity}</small></li>)}</ul>

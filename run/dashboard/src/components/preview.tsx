@@ -2,6 +2,8 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
+import { useSensorNames } from "../api/queries";
+import { serviceTime } from "../api/time";
 import { count, plural } from "../logic/format";
 import { summarize, type RuleChange } from "../logic/rules";
 import { Action } from "./action";
@@ -11,9 +13,10 @@ const periods = [7, 30] as const;
 
 export function RulePreview({ rules }: { rules: RuleChange[] }) {
   const [days, setDays] = useState<number>(7);
+  const nameOf = useSensorNames();
   const preview = useMutation({
     mutationFn: async (asked: { rules: RuleChange[]; days: number }) =>
-      summarize(await unwrap(api.POST("/api/v1/rules/preview", { body: asked })), asked.days, Date.now()),
+      summarize(await unwrap(api.POST("/api/v1/rules/preview", { body: asked })), asked.days, serviceTime()),
   });
   // What was counted for other rules says nothing about these.
   const counted = JSON.stringify(preview.variables?.rules) === JSON.stringify(rules) ? preview.data : undefined;
@@ -44,7 +47,7 @@ export function RulePreview({ rules }: { rules: RuleChange[] }) {
             ))}
           </ol>
           <p class="hint">
-            {counted.sensors.slice(0, 3).map(({ sensor_id, incidents }) => `${sensor_id} ${count(incidents)}`).join(" · ")}
+            {counted.sensors.slice(0, 3).map(({ sensor_id, incidents }) => `${nameOf(sensor_id)} ${count(incidents)}`).join(" · ")}
             {counted.sensors.length > 3 && ` · ${plural(counted.sensors.length - 3, "other sensor")}`}
           </p>
         </>

@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { messageOf } from "../api/client";
 import { downloadReadings } from "../api/download";
+import { serviceTime } from "../api/time";
 import { shownZone } from "../logic/format";
 import { inputTime, inputValue } from "../logic/maintenance";
 import { lengths, zoomedOut, type Period, type Range } from "../logic/range";
@@ -26,7 +27,7 @@ export function RangeBar(props: { sensorID: string; range: Range; start: number;
           <button key={period} type="button" aria-pressed={range.period === period} onClick={() => onChange({ period })}>{period}</button>
         ))}
       </div>
-      <button type="button" onClick={() => onChange(zoomedOut(start, end, Date.now()))}>Zoom out</button>
+      <button type="button" onClick={() => onChange(zoomedOut(start, end, serviceTime()))}>Zoom out</button>
       <form onSubmit={show} class="inline">
         <label>From <input type="datetime-local" value={from} required onInput={(event) => setFrom(event.currentTarget.value)} /></label>
         <label>to <input type="datetime-local" value={to} required min={from} onInput={(event) => setTo(event.currentTarget.value)} /></label>

@@ -1,5 +1,5 @@
 // Where a rule or a maintenance window applies: everywhere, in a room, at a sensor.
-import { useRooms, useSensors } from "../api/queries";
+import { useRooms, useSensorNames, useSensors } from "../api/queries";
 import { Select } from "./form";
 
 export interface Scope {
@@ -7,9 +7,9 @@ export interface Scope {
   sensor_id?: string;
 }
 
-/** A scope as it is chosen: of a sensor the room is kept, to list its neighbours. */
+/** A scope as it is chosen: of a sensor the room is kept, to list its neighbours. Null: no room is chosen yet. */
 export interface ChosenScope {
-  roomID: number;
+  roomID: number | null;
   sensorID: string;
 }
 
@@ -22,19 +22,21 @@ export function scopeOf({ roomID, sensorID }: ChosenScope): Scope {
 
 export function ScopeField({ scope, onChange }: { scope: ChosenScope; onChange: (scope: ChosenScope) => void }) {
   const rooms = useRooms();
+  const nameOf = useSensorNames();
   const { roomID, sensorID } = scope;
   // A sensor that stood in the saved scope is kept, though its room is not known here.
-  const all = [[0, sensorID && !roomID ? `Sensor ${sensorID}` : "All rooms"] as const];
+  const all = [[0, sensorID && !roomID ? `Sensor ${nameOf(sensorID)}` : "All rooms"] as const];
+  const options = [...all, ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)];
   return (
     <div class="pair">
-      <Select label="Room" value={roomID} onChange={(chosen) => onChange({ roomID: chosen, sensorID: "" })} options={[...all, ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
-      {roomID > 0 && <SensorChoice scope={scope} onChange={onChange} />}
+      <Select label="Room" value={roomID} onChange={(chosen) => onChange({ roomID: chosen, sensorID: "" })} options={options} />
+      {roomID !== null && roomID > 0 && <SensorChoice roomID={roomID} scope={scope} onChange={onChange} />}
     </div>
   );
 }
 
-function SensorChoice({ scope, onChange }: { scope: ChosenScope; onChange: (scope: ChosenScope) => void }) {
-  const sensors = useSensors(scope.roomID);
+function SensorChoice({ roomID, scope, onChange }: { roomID: number; scope: ChosenScope; onChange: (scope: ChosenScope) => void }) {
+  const sensors = useSensors(roomID);
   const options = [["", "All of the room"] as const, ...(sensors.data ?? []).map(({ id, name }) => [id, name] as const)];
   return <Select label="Sensor" value={scope.sensorID} onChange={(sensorID) => onChange({ ...scope, sensorID })} options={options} />;
 }
@@ -42,7 +44,8 @@ function SensorChoice({ scope, onChange }: { scope: ChosenScope; onChange: (scop
 /** A scope in words. */
 export function ScopeName({ scope }: { scope: { room_id: number | null; sensor_id: string | null } }) {
   const rooms = useRooms();
-  if (scope.sensor_id !== null) return <>Sensor {scope.sensor_id}</>;
+  const nameOf = useSensorNames();
+  if (scope.sensor_id !== null) return <>Sensor {nameOf(scope.sensor_id)}</>;
   if (scope.room_id === null) return <>All sensors</>;
   return <>{rooms.data?.find(({ id }) => id === scope.room_id)?.name ?? `Room ${scope.room_id}`}</>;
 }

@@ -109,13 +109,13 @@ const noticed = 180_000;
  * so does what is typed here when the session ends meanwhile.
  */
 export function SessionEnd() {
-  const now = useNow(10_000);
+  useNow(10_000);
   const expired = useSyncExternalStore(session.subscribe, session.expired);
   const [renewing, setRenewing] = useState(false);
   const current = session.get();
   if (!current) return null;
   if (expired || renewing) return <SignInAgain ended={expired} who={current} onClose={() => setRenewing(false)} />;
-  const left = current.expires - now;
+  const left = session.left();
   if (left > noticed) return null;
   return (
     <div class="session-end" role="status">

@@ -3,15 +3,17 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, messageOf, type TrainingRun } from "../api/client";
 import { keys, useTrainingRuns } from "../api/queries";
-import { count } from "../logic/format";
+import { count, inUnit, unitName } from "../logic/format";
 import { Action } from "./action";
 import { Timestamp } from "./timestamp";
 import { Failure, Loading, StatusMark } from "./states";
 
+const degrees = (rmse: number | null | undefined) => (rmse == null ? rmse : inUnit(rmse, "°C", true));
+
 const metrics = [
   { name: "F1 of anomalies", better: "higher is better", of: (run: TrainingRun) => run.metrics?.anomaly?.f1_score },
   { name: "Accuracy of anomalies", better: "higher is better", of: (run: TrainingRun) => run.metrics?.anomaly?.accuracy },
-  { name: "RMSE of temperature, °C", better: "lower is better", of: (run: TrainingRun) => run.metrics?.forecasting?.rmse_temp },
+  { name: "RMSE of temperature", better: "lower is better", of: (run: TrainingRun) => degrees(run.metrics?.forecasting?.rmse_temp) },
   { name: "MAE of humidity, %", better: "lower is better", of: (run: TrainingRun) => run.metrics?.forecasting?.mae_humidity },
 ];
 
@@ -42,7 +44,7 @@ export function TrainingRuns() {
           <div class="scroll" tabIndex={0} role="group" aria-label="Training runs">
             <table>
               <thead>
-                <tr><th scope="col">Started</th><th scope="col">Status</th><th scope="col">By</th><th scope="col">Rows</th><th scope="col">Verdicts</th><th scope="col">F1</th><th scope="col">Accuracy</th><th scope="col">RMSE °C</th><th scope="col">MAE %</th></tr>
+                <tr><th scope="col">Started</th><th scope="col">Status</th><th scope="col">By</th><th scope="col">Rows</th><th scope="col">Verdicts</th><th scope="col">F1</th><th scope="col">Accuracy</th><th scope="col">RMSE {unitName("°C")}</th><th scope="col">MAE %</th></tr>
               </thead>
               <tbody>{data.map((run) => <Run key={run.id} run={run} />)}</tbody>
             </table>

@@ -1,18 +1,16 @@
 // Which incidents a person is told by sound and notification.
-import type { Overview } from "./overview";
 import { plural } from "./format";
 import { groups } from "./incidents";
+import type { OpenIncident, Overview } from "./overview";
 
-export type OpenIncident = Overview["incidents"][number];
-
-/** What is so now and nobody has: nothing that is over, reported late, or in maintenance. */
+/** What nobody has: nothing that is reported late, or in maintenance. */
 export function alarming({ incidents }: Pick<Overview, "incidents">): OpenIncident[] {
-  return incidents.filter(({ lasting, late, acknowledged, silenced }) => lasting && !late && !acknowledged && !silenced);
+  return incidents.filter(({ late, acknowledged, silenced }) => !late && !acknowledged && !silenced);
 }
 
 /**
- * Tells each incident once, as long as it is open. Those that are open when a page
- * begins are seen on it and make no sound.
+ * Tells each incident once until somebody acknowledges it, though it may clear and come
+ * back. Those that last when a page begins are seen on it and make no sound.
  */
 export class Told {
   private ids: Set<string> | undefined;
@@ -20,11 +18,11 @@ export class Told {
   /** Those to be told now, the worst first. */
   next(overview: Pick<Overview, "incidents">): OpenIncident[] {
     const now = alarming(overview);
-    const before = this.ids;
-    const open = new Set(overview.incidents.map(({ id }) => id));
-    this.ids = new Set([...(before ?? []), ...now.map(({ id }) => id)].filter((id) => open.has(id)));
-    if (!before) return [];
-    return now.filter(({ id }) => !before.has(id)).sort((a, b) => Number(b.severity === "critical") - Number(a.severity === "critical"));
+    const told = this.ids;
+    this.ids = new Set([...(told ?? []), ...now.map(({ id }) => id)]);
+    for (const { id, acknowledged } of overview.incidents) if (acknowledged) this.ids.delete(id);
+    if (!told) return [];
+    return now.filter(({ id }) => !told.has(id)).sort((a, b) => Number(b.severity === "critical") - Number(a.severity === "critical"));
   }
 }
 

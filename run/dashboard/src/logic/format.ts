@@ -20,6 +20,8 @@ export function plural(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
+export const capital = (text: string) => text.replace(/^./, (letter) => letter.toUpperCase());
+
 /** A duration in its two largest units, from milliseconds. */
 export function duration(milliseconds: number): string {
   const seconds = Math.max(0, Math.round(milliseconds / 1000));

@@ -2,14 +2,15 @@
 // colour of each sensor.
 import type { components } from "../api/schema";
 import { dewPoint, recommended } from "./climate";
-import { count, decimal, duration, inWords, plural, withUnit } from "./format";
-import { byName } from "./names";
+import { capital, count, decimal, duration, inWords, plural, withUnit } from "./format";
+import { groups } from "./incidents";
 import type { Columns } from "./series";
 
 type Schemas = components["schemas"];
 export type Overview = Schemas["Overview"];
 export type LiveSensor = Schemas["LiveSensor"];
 export type State = LiveSensor["state"];
+export type OpenIncident = Overview["incidents"][number];
 type Limit = Schemas["LiveLimit"];
 
 /** Worst first. */
@@ -80,9 +81,9 @@ export interface RoomView {
   range: [low: number, high: number] | null;
 }
 
-/** Rooms, the worst first; equal ones by name. Sensors come by name from the worker. */
+/** Rooms in the service's order. Sensors come by name from the worker. */
 export function roomsOf(overview: Overview): RoomView[] {
-  const rooms = byName(overview.rooms).map(({ id, name }): RoomView => ({ id, name, state: "ok", sensors: [], range: null }));
+  const rooms = overview.rooms.map(({ id, name }): RoomView => ({ id, name, state: "ok", sensors: [], range: null }));
   const byID = new Map(rooms.map((room) => [room.id, room]));
   for (const sensor of overview.sensors) {
     const room = byID.get(sensor.room_id);
@@ -94,7 +95,7 @@ export function roomsOf(overview: Overview): RoomView[] {
     const [low, high] = room.range ?? [temperature, temperature];
     room.range = [Math.min(low, temperature), Math.max(high, temperature)];
   }
-  return rooms.sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
+  return rooms;
 }
 
 /** The rooms that a wall shows in turn: those in trouble, or else all with a sensor. */
@@ -115,38 +116,64 @@ export interface Verdict {
 
 /** The answer to "is everything all right?", and nothing that is not so. */
 export function verdict(overview: Overview): Verdict {
-  const { counts, probe } = overview;
-  const lasting = overview.incidents.filter((incident) => incident.lasting && !incident.silenced);
-  const open = lasting.filter(({ acknowledged }) => !acknowledged);
-  const rooms = new Map(overview.rooms.map(({ id, name }) => [id, name]));
-  const heat = new Map(overview.sensors.map(({ id, temperature }) => [id, temperature ?? 0]));
-  const [worst] = lasting.toSorted((a, b) => Number(a.acknowledged) - Number(b.acknowledged)
-    || Number(b.severity === "critical") - Number(a.severity === "critical") || (heat.get(b.sensor_id) ?? 0) - (heat.get(a.sensor_id) ?? 0));
-  if (worst) {
-    const groups = new Set(lasting.map(({ group_id }) => group_id)).size;
-    const place = [worst.room_id === null ? undefined : rooms.get(worst.room_id), worst.sensor_name ?? worst.sensor_id].filter(Boolean).join(", ");
-    const handled = open.length === 0 ? ", all acknowledged" : "";
-    const text = lasting.length === 1 ? `${place}: ${inWords(worst.reason)}${handled && ", acknowledged"}` : `${groups === 1 ? plural(lasting.length, "sensor") : plural(groups, "incident")}${handled}, worst${open.length > 0 && open.length < lasting.length ? " that nobody has" : ""}: ${place}. ${inWords(worst.reason).replace(/^./, (letter) => letter.toUpperCase())}`;
-    const expected = new Set(overview.incidents.filter((incident) => incident.lasting && incident.silenced).map(({ group_id }) => group_id)).size;
-    return { tone: open.length === 0 ? "note" : worst.severity, text: expected > 0 ? `${text}. ${count(expected)} more in maintenance` : text, sensorID: worst.sensor_id };
-  }
+  const { probe } = overview;
+  const lasting = overview.incidents.filter(({ silenced }) => !silenced);
+  const expected = groups(overview.incidents) - groups(lasting);
+  if (lasting.length > 0) return wrongNow(overview, lasting, expected);
   if (probe.late) {
-    return { tone: "note", text: `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. Readings are on their way; no sensor is to blame.` };
+    const late = duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000);
+    return { tone: "note", text: `The service is ${late} late. Readings are on their way; no sensor is to blame.` };
   }
-  const over = overview.to_be_seen;
-  if (over > 0) return { tone: "note", text: `Nothing is wrong now. ${plural(over, "incident")} to be seen ${over === 1 ? "is" : "are"} over.` };
-  const reporting = overview.sensors.filter(({ state }) => state === "ok" || state === "warning" || state === "critical");
-  const silenced = counts.silent > 0 ? ` ${plural(counts.silent, "sensor")} ${counts.silent === 1 ? "is" : "are"} silent in maintenance.` : "";
-  const waits = counts.unreported > 0 ? ` ${plural(counts.unreported, "sensor")} ${counts.unreported === 1 ? "waits" : "wait"} for ${counts.unreported === 1 ? "its" : "their"} first reading.` : "";
-  const outside = reporting.filter((sensor) => !isRecommended(sensor));
-  const told = `${count(reporting.length)} of ${count(counts.sensors)} reporting.${silenced}${waits}`;
-  if (reporting.length === 0) return { tone: "note", text: `No sensor reports.${silenced}${waits}` };
-  if (outside.length === 0) return { tone: "quiet", text: `All within the recommended range, ${told}` };
-  const warmest = outside.reduce((a, b) => ((b.temperature ?? 0) > (a.temperature ?? 0) ? b : a));
+  return nothingWrong(overview, expected);
+}
+
+function wrongNow(overview: Overview, lasting: readonly OpenIncident[], expected: number): Verdict {
+  const open = lasting.filter(({ acknowledged }) => !acknowledged);
+  const heat = new Map(overview.sensors.map(({ id, temperature }) => [id, temperature ?? 0]));
+  const worst = lasting.reduce((a, b) => ((Number(a.acknowledged) - Number(b.acknowledged) || Number(b.severity === "critical") - Number(a.severity === "critical")
+    || (heat.get(b.sensor_id) ?? 0) - (heat.get(a.sensor_id) ?? 0)) > 0 ? b : a));
+  const place = placeOf(overview, worst.room_id, worst.sensor_name ?? worst.sensor_id);
+  const reason = inWords(worst.reason);
+  const handled = open.length > 0 ? "" : lasting.length === 1 ? ", acknowledged" : ", all acknowledged";
+  const number = groups(lasting) === 1 ? plural(lasting.length, "sensor") : plural(groups(lasting), "incident");
+  const text = lasting.length === 1
+    ? `${place}: ${reason}${handled}`
+    : `${number}${handled}, worst${open.length > 0 && open.length < lasting.length ? " that nobody has" : ""}: ${place}. ${capital(reason)}`;
   return {
-    tone: "quiet", sensorID: warmest.id,
-    text: `No limit is broken, but ${plural(outside.length, "sensor")} ${outside.length === 1 ? "is" : "are"} outside the recommended range: ${warmest.name} has ${withUnit(warmest.temperature)}, ${decimal(warmest.humidity)} %. ${told}`,
+    tone: open.length === 0 ? "note" : worst.severity, sensorID: worst.sensor_id,
+    text: expected > 0 ? `${text}. ${count(expected)} more in maintenance` : text,
   };
+}
+
+/** What is said when no incident lasts but those that maintenance expects. */
+function nothingWrong(overview: Overview, expected: number): Verdict {
+  const { counts, to_be_seen: unseen } = overview;
+  const reporting = overview.sensors.filter(({ state }) => state === "ok" || state === "warning" || state === "critical");
+  const outside = reporting.filter((sensor) => !isRecommended(sensor));
+  const rest = [
+    expected > 0 && `${plural(expected, "incident")} in maintenance.`,
+    counts.silent > 0 && `${plural(counts.silent, "sensor")} ${counts.silent === 1 ? "is" : "are"} silent in maintenance.`,
+    counts.unreported > 0 && `${plural(counts.unreported, "sensor")} ${counts.unreported === 1 ? "waits for its" : "wait for their"} first reading.`,
+    unseen > 0 && `${plural(unseen, "incident")} to be seen ${unseen === 1 ? "is" : "are"} over.`,
+  ];
+  const say = (...parts: (string | false)[]) => [...parts, ...rest].filter(Boolean).join(" ");
+  const heard = `${count(reporting.length)} of ${count(counts.sensors)} reporting.`;
+  if (reporting.length === 0) return { tone: "note", text: say("No sensor reports.") };
+  if (outside.length === 0) return { tone: unseen > 0 ? "note" : "quiet", text: say(`All within the recommended range, ${heard}`) };
+  const warmest = outside.reduce((a, b) => ((b.temperature ?? 0) > (a.temperature ?? 0) ? b : a));
+  const found = `${plural(outside.length, "sensor")} ${outside.length === 1 ? "is" : "are"} outside the recommended range`;
+  return {
+    tone: "note", sensorID: warmest.id,
+    text: say(
+      `${expected > 0 ? found : `No limit is broken, but ${found}`}:`,
+      `${placeOf(overview, warmest.room_id, warmest.name)} has ${withUnit(warmest.temperature)}, ${decimal(warmest.humidity)} %.`, heard,
+    ),
+  };
+}
+
+function placeOf(overview: Overview, roomID: number | null, sensor: string): string {
+  const room = overview.rooms.find(({ id }) => id === roomID)?.name;
+  return room === undefined ? sensor : `${room}, ${sensor}`;
 }
 
 /** Within the recommended envelope for clean air. */

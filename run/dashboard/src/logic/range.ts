@@ -28,7 +28,7 @@ export function withRange(search: URLSearchParams, range: Range): URLSearchParam
 
 /**
  * How often the readings of a period are asked for again: what is newer the overview
- * tells. From a week on that is an hour, which BigQuery has aggregated.
+ * tells. From a week on that is an hour.
  */
 export function refreshOf(period: Period): number {
   return lengths[period] >= lengths["7d"] ? 3_600_000 : Math.max(120_000, lengths[period] / 288);

@@ -36,8 +36,8 @@ export const presetNames: Record<string, { name: string; note: string }> = {
   ashrae_a2: { name: "Allowable A2", note: "Volume servers, storage and workstations." },
   ashrae_a3: { name: "Allowable A3", note: "Volume servers built for more heat." },
   ashrae_a4: { name: "Allowable A4", note: "The widest class." },
-  ashrae_rate: { name: "Rate of change", note: "20 °C in an hour." },
-  ashrae_rate_tape: { name: "Rate of change, tape", note: "5 °C in an hour." },
+  ashrae_rate: { name: "Rate of change", note: "20 °C/h." },
+  ashrae_rate_tape: { name: "Rate of change, tape", note: "5 °C/h." },
 };
 
 /** What a preview found, in words, by day and by sensor. */

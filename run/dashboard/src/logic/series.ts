@@ -20,20 +20,23 @@ export interface Columns {
   high: (number | null)[];
 }
 
-/** Four intervals of the usual 30 s. */
-const leastGap = 120;
-
 /**
- * Columns of one quantity, with a gap wherever nothing was measured for longer
- * than two buckets (and two minutes). bucket is the width of one in seconds.
+ * How many seconds without a reading are a gap in a chart: more than two buckets, and three intervals of the
+ * node. Where its interval is not known, the usual distance of its points takes the interval's place.
  */
-export function columnsOf(points: readonly Point[], quantity: "temperature" | "humidity", bucket: number): Columns {
-  const gap = Math.max(2 * bucket, leastGap) + 0.001;
+export function gapOf(points: readonly Pick<Point, "timestamp">[], bucket: number, interval: number | null | undefined): number {
+  const times = points.map(({ timestamp }) => Date.parse(timestamp) / 1000);
+  const distances = times.slice(1).map((time, i) => time - (times[i] ?? time)).sort((a, b) => a - b);
+  return Math.max(2 * bucket, 3 * (interval ?? distances[Math.floor(distances.length / 2)] ?? 0));
+}
+
+/** Columns of one quantity, broken where two points are further apart than a gap of so many seconds. */
+export function columnsOf(points: readonly Point[], quantity: "temperature" | "humidity", gap: number): Columns {
   const columns: Columns = { time: [], mean: [], low: [], high: [] };
   let previous: number | undefined;
   for (const point of points) {
     const time = Date.parse(point.timestamp) / 1000;
-    if (previous !== undefined && time - previous > gap) {
+    if (previous !== undefined && time - previous > gap + 0.001) {
       columns.time.push((previous + time) / 2);
       columns.mean.push(null);
       columns.low.push(null);

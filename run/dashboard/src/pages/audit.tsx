@@ -16,7 +16,7 @@ export default function AuditPage() {
   const [refused, setRefused] = useState<unknown>(null);
   const { data, error, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
     queryKey: [...keys.audit, filter], initialPageParam: undefined as number | undefined,
-    queryFn: ({ pageParam: before_id }) => unwrap(api.GET("/api/v1/audit", { params: { query: { ...filter, before_id, limit: pageLength } } })),
+    queryFn: ({ pageParam: after }) => unwrap(api.GET("/api/v1/audit", { params: { query: { ...filter, after, limit: pageLength } } })),
     getNextPageParam: (page) => (page.length < pageLength ? undefined : page.at(-1)?.id),
   });
   const entries = data?.pages.flat();

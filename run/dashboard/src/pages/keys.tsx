@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type ApiKey } from "../api/client";
 import { keys, useRooms } from "../api/queries";
+import { serviceTime } from "../api/time";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
@@ -83,7 +84,7 @@ function CreateKey({ onClose }: { onClose: () => void }) {
           const body = {
             name, scope,
             ...(some.length > 0 && { room_ids: some }),
-            ...(days > 0 && { expires_at: new Date(Date.now() + days * 86_400_000).toISOString() }),
+            ...(days > 0 && { expires_at: new Date(serviceTime() + days * 86_400_000).toISOString() }),
           };
           setText((await unwrap(api.POST("/api/v1/api-keys", { body }))).key);
           await queries.invalidateQueries({ queryKey: keys.apiKeys });
@@ -121,7 +122,6 @@ function Created({ name, text, onClose }: { name: string; text: string; onClose:
       setCopied(false);
     }
   };
-  // Escape does not close it: the key would be lost.
   return (
     <Dialog title={`Key for ${name}`}>
       <p>Copy the key now. It is not shown again.</p>
@@ -144,7 +144,7 @@ function RevokeKey({ revoked, onClose }: { revoked: ApiKey; onClose: () => void 
   });
   return (
     <Confirm title={`Revoke ${revoked.name}?`} action="Revoke key" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
-      <p>Programs that use it are refused within 5 seconds.</p>
+      <p>Programs that use it are refused at once.</p>
       {deletion.errorText}
     </Confirm>
   );

@@ -2,19 +2,24 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
-import { keys, useMaintenance } from "../api/queries";
-import { duration, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
+import { keys, useMaintenance, useOverview } from "../api/queries";
+import { serviceTime } from "../api/time";
+import { duration, inWords, localTime, plural, shownZone, timeIn, timeOfDay } from "../logic/format";
 import { inputTime, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window } from "../logic/maintenance";
+import { byName } from "../logic/names";
+import type { OpenIncident } from "../logic/overview";
 import { useNow } from "../components/clock";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
-import { ScopeField, ScopeName, scopeOf } from "../components/scope";
+import { ScopeField, ScopeName, scopeOf, type ChosenScope } from "../components/scope";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { useTitle } from "../components/title";
 
 const day = 86_400_000;
 const ahead = 28 * day;
+/** How many of the incidents that a window would silence are listed. */
+const mostShown = 5;
 
 export default function MaintenancePage() {
   useTitle("Maintenance");
@@ -79,32 +84,48 @@ function Calendar({ title, coming, now, onChange, onEnd }: {
 function WindowForm({ window, onClose }: { window: Window | undefined; onClose: () => void }) {
   const queries = useQueryClient();
   const [zone, setZone] = useState(window && window.weekdays.length > 0 ? window.time_zone : shownZone());
-  const [start, setStart] = useState(() => inputValue(window ? Date.parse(window.start_time) : Math.ceil(Date.now() / 3_600_000) * 3_600_000, zone));
+  const [start, setStart] = useState(() => inputValue(window ? Date.parse(window.start_time) : Math.ceil(serviceTime() / 3_600_000) * 3_600_000, zone));
   const [hours, setHours] = useState(String((window?.duration_s ?? 7200) / 3600));
   const [days, setDays] = useState<readonly number[]>(window?.weekdays ?? []);
   const [repeats, setRepeats] = useState(days.length > 0);
   const [until, setUntil] = useState(() => (window?.until ? inputValue(Date.parse(window.until), zone) : ""));
   const [comment, setComment] = useState(window?.comment ?? "");
-  const [scope, setScope] = useState({ roomID: window?.room_id ?? 0, sensorID: window?.sensor_id ?? "" });
+  const [scope, setScope] = useState<ChosenScope>({ roomID: window ? (window.room_id ?? 0) : null, sensorID: window?.sensor_id ?? "" });
+  const lasting = useLasting(scope);
+  const [asking, setAsking] = useState(false);
   const zones = [...new Set([zone, shownZone(), "UTC", ...Intl.supportedValuesOf("timeZone")])].map((name) => [name, name] as const);
+  const save = async () => {
+    const body = {
+      start_time: new Date(inputTime(start, zone)).toISOString(), duration_s: Number(hours) * 3600, time_zone: zone, weekdays: repeats ? [...days] : [],
+      ...(repeats && until && { until: new Date(inputTime(until, zone)).toISOString() }), ...(comment.trim() && { comment: comment.trim() }), ...scopeOf(scope),
+    };
+    await unwrap(window
+      ? api.PUT("/api/v1/maintenance/{window_id}", { params: { path: { window_id: window.id } }, body })
+      : api.POST("/api/v1/maintenance", { body }));
+    await queries.invalidateQueries({ queryKey: keys.live });
+    onClose();
+  };
+  const anyway = useDeletion(save);
+  if (asking) {
+    return (
+      <Confirm title="Silence what is critical now?" action="Silence it" busy={anyway.busy} onConfirm={anyway.run} onClose={() => setAsking(false)}>
+        <Silenced scope={scope} lasting={lasting.filter(({ severity }) => severity === "critical")} />
+        {anyway.errorText}
+      </Confirm>
+    );
+  }
   return (
     <Dialog title={window ? "Change window" : "Add maintenance window"} onClose={onClose} wide>
       <Form
         action={window ? "Save window" : "Add window"} onCancel={onClose}
         onSubmit={async () => {
-          const body = {
-            start_time: new Date(inputTime(start, zone)).toISOString(), duration_s: Number(hours) * 3600, time_zone: zone, weekdays: repeats ? [...days] : [],
-            ...(repeats && until && { until: new Date(inputTime(until, zone)).toISOString() }), ...(comment.trim() && { comment: comment.trim() }), ...scopeOf(scope),
-          };
-          await unwrap(window
-            ? api.PUT("/api/v1/maintenance/{window_id}", { params: { path: { window_id: window.id } }, body })
-            : api.POST("/api/v1/maintenance", { body }));
-          await queries.invalidateQueries({ queryKey: keys.live });
-          onClose();
+          if (lasting.some(({ severity }) => severity === "critical")) setAsking(true);
+          else await save();
         }}
       >
         <Field label="What for" name="comment" value={comment} onInput={setComment} maxLength={500} required={false} hint="For example “Filters are changed”." autoFocus />
         <ScopeField scope={scope} onChange={setScope} />
+        <Silenced scope={scope} lasting={lasting} />
         <div class="pair">
           <Field label={repeats ? "First begins" : "Begins"} name="start" type="datetime-local" value={start} onInput={setStart} />
           <Field label="Lasts, hours" name="hours" type="number" min="0.05" max="168" step="any" value={hours} onInput={setHours} />
@@ -124,6 +145,36 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
         {repeats && <Field label="Until" name="until" type="datetime-local" value={until} onInput={setUntil} required={false} hint="Empty: for ever. It follows the clocks of its zone, summer and winter." />}
       </Form>
     </Dialog>
+  );
+}
+
+/** What lasts in a scope and no window silences yet. */
+function useLasting({ roomID, sensorID }: ChosenScope): OpenIncident[] {
+  const { data } = useOverview();
+  const room = new Map(data?.sensors.map(({ id, room_id }) => [id, room_id]));
+  return (data?.incidents ?? []).filter(({ silenced, sensor_id }) => !silenced && roomID !== null
+    && (sensorID ? sensor_id === sensorID : roomID === 0 || room.get(sensor_id) === roomID));
+}
+
+/** The rooms of a scope of all, and what a window silences while it lasts. */
+function Silenced({ scope, lasting }: { scope: ChosenScope; lasting: readonly OpenIncident[] }) {
+  const { data } = useOverview();
+  const rooms = data?.rooms ?? [];
+  const shown = lasting.slice(0, mostShown);
+  return (
+    <div aria-live="polite">
+      {scope.roomID === 0 && !scope.sensorID && <p class="hint">Silences all of {new Intl.ListFormat("en").format(byName(rooms).map(({ name }) => name))}.</p>}
+      {lasting.length > 0 && <>
+        <p><strong>Would silence what lasts now:</strong></p>
+        <ul class="plain">{shown.map(({ id, room_id, sensor_id, sensor_name, severity, reason }) => (
+          <li key={id} class={severity === "critical" ? "error" : undefined}>
+            {[rooms.find((room) => room.id === room_id)?.name, sensor_name ?? sensor_id].filter(Boolean).join(", ")}: {inWords(reason)}
+          </li>
+        ))}</ul>
+        {lasting.length > shown.length && <p class="hint">and {plural(lasting.length - shown.length, "other incident")}.</p>}
+      </>}
+      {scope.roomID !== null && lasting.length === 0 && <p class="hint">No incident lasts there now.</p>}
+    </div>
   );
 }
 

@@ -9,6 +9,7 @@ import { ContactNotice, useLostContact } from "../components/contact";
 import { AddRoom } from "../components/addroom";
 import { densityOf, Legend, RoomMap } from "../components/heatmap";
 import { NotAllJudged } from "../components/judged";
+import { FirstSteps } from "../components/steps";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { useTitle } from "../components/title";
 import { useTurn } from "../components/turns";
@@ -35,6 +36,7 @@ export function OverviewPage() {
         <div class="toolbar">
           {data.sensors.length > 0 && <Legend />}
           <span class="actions">
+            <FirstSteps overview={data} />
             <Link href="/wall" onClick={() => void document.documentElement.requestFullscreen?.().catch(() => undefined)}>Show on a wall</Link>
             <button type="button" onClick={() => setAdding(true)}>Add room</button>
           </span>

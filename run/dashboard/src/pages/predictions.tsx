@@ -5,9 +5,9 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, messageOf, ApiError, type Prediction } from "../api/client";
 import { preferences } from "../api/preferences";
-import { keys, useHistory, usePredictions, usePredictionStats, useThresholds } from "../api/queries";
+import { keys, useHistory, useOverview, usePredictions, usePredictionStats, useThresholds } from "../api/queries";
 import { count, withUnit } from "../logic/format";
-import { columnsOf } from "../logic/series";
+import { columnsOf, gapOf } from "../logic/series";
 import { Charts } from "../components/chunk";
 import { Timestamp } from "../components/timestamp";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
@@ -172,10 +172,12 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
   const start = at - before;
   const end = at + after;
   const context = useHistory(prediction.sensor_id, start, end, 240);
-  const columns = useMemo(() => ({
-    temperature: columnsOf(context.data ?? [], "temperature", (end - start) / 240_000),
-    humidity: columnsOf(context.data ?? [], "humidity", (end - start) / 240_000),
-  }), [context.data, start, end]);
+  const sensor = useOverview().data?.sensors.find(({ id }) => id === prediction.sensor_id);
+  const columns = useMemo(() => {
+    const found = context.data ?? [];
+    const gap = gapOf(found, (end - start) / 240_000, sensor?.interval_s);
+    return { temperature: columnsOf(found, "temperature", gap), humidity: columnsOf(found, "humidity", gap) };
+  }, [context.data, start, end, sensor?.interval_s]);
   const { data: limits } = useThresholds();
   const limitOf = (limit: number | undefined) => (limit === undefined ? [] : [{ limit, direction: "above", severity: "critical" } as const]);
   const drawn = useMemo(() => ({ temperature: limitOf(limits?.max_temperature), humidity: limitOf(limits?.max_humidity) }), [limits]);
@@ -186,7 +188,7 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
         <span class={`badge ${prediction.anomaly_predicted ? "alert" : "online"}`}>
           <StatusMark kind={prediction.anomaly_predicted ? "alert" : "ok"} />{prediction.anomaly_predicted ? "Judged an anomaly" : "Judged normal"}
         </span>{" "}
-        <Link href={`/sensors/${encodeURIComponent(prediction.sensor_id)}`}>{prediction.sensor_id}</Link>, <Timestamp at={at} />
+        <Link href={`/sensors/${encodeURIComponent(prediction.sensor_id)}`}>{sensor?.name ?? prediction.sensor_id}</Link>, <Timestamp at={at} />
       </p>
       <div class="scroll" tabIndex={0} role="group" aria-label="Forecast against actual">
         <table>

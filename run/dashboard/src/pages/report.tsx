@@ -8,9 +8,11 @@ import { save } from "../api/download";
 import { useIncidentsBetween, useRooms } from "../api/queries";
 import { count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName } from "../logic/format";
 import { lasting, nameOf, stretchOf } from "../logic/incidents";
+import { byName } from "../logic/names";
 import { months, monthBounds, reportCSV, totals, type ReportedRoom, type ReportedSensor } from "../logic/report";
 import { presetNames } from "../logic/rules";
 import { Action } from "../components/action";
+import { useNow } from "../components/clock";
 import { Select } from "../components/form";
 import { Empty, Failure, Loading, Notice } from "../components/states";
 import { Timestamp } from "../components/timestamp";
@@ -31,7 +33,8 @@ export default function ReportPage() {
     else next.delete(name);
     return next;
   }, { replace: true });
-  const choice = months(Date.now(), 24);
+  const now = useNow(60_000);
+  const choice = months(now, 24);
   const month = choice.find((candidate) => candidate === search.get("month")) ?? choice[0] ?? "";
   const allowable = classes.find((candidate) => candidate === search.get("allowable")) ?? "ashrae_a1";
   const zone = shownZone();
@@ -67,7 +70,7 @@ export default function ReportPage() {
   });
   const incidents = useIncidentsBetween(roomID || undefined, start, end);
   const failed = reports.flatMap(({ error, refetch }, i) => (error ? [{ name: shown[i]?.name ?? "", error, refetch }] : []));
-  const done = shown.flatMap(({ name }, i): ReportedRoom[] => (reports[i]?.data ? [{ name, sensors: reports[i].data }] : []));
+  const done = shown.flatMap(({ name }, i): ReportedRoom[] => (reports[i]?.data ? [{ name, sensors: byName(reports[i].data) }] : []));
   const complete = rooms.data !== undefined && done.length === shown.length && incidents.data !== undefined;
   const waits = !complete && (failed.length > 0 || rooms.error || incidents.error ? "A part of the report is missing." : "The report is not whole yet.");
   const title = `${roomID === 0 ? "All rooms" : (shown[0]?.name ?? "Room")}, ${timeIn(start + 86_400_000, { month: "long", year: "numeric" })}`;
@@ -120,7 +123,7 @@ export default function ReportPage() {
                       <td><Timestamp at={incident.start_time} /></td>
                       <td>{nameOf(incident)}<small>{incident.room_name}</small></td>
                       <td class="wraps">{inWords(incident.reason)}</td>
-                      <td>{lasting(stretchOf([incident]), Date.now())}</td>
+                      <td>{lasting(stretchOf([incident]), now)}</td>
                       <td class="wraps">{incident.acknowledged ? incident.acknowledged_by : "Nobody"}{incident.acknowledged_at && <small><Timestamp at={incident.acknowledged_at} />{incident.comment && ` · ${incident.comment}`}</small>}</td>
                     </tr>
                   ))}

@@ -8,7 +8,7 @@ import { ago, decimal, plural, withUnit } from "../logic/format";
 import { tileOf } from "../logic/floor";
 import { roomsOf } from "../logic/overview";
 import { sensorIDError } from "../logic/validation";
-import { useServiceTime } from "../components/clock";
+import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
@@ -24,7 +24,7 @@ const Arrange = chunk("floor plan", () => import("../components/arrange"));
 const tilesUpTo = 60;
 
 export default function RoomPage({ id }: { id: number }) {
-  const now = useServiceTime();
+  const now = useNow();
   const { data, error, refetch } = useOverview();
   const lost = useLostContact();
   const [form, setForm] = useState<"add" | "rename" | "delete" | "arrange" | null>(null);
@@ -98,7 +98,7 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
 
 /** The nodes that the customer's gateways hear: choosing one saves typing its id. */
 function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chosen: string; onChoose: (id: string) => void }) {
-  const now = useServiceTime();
+  const now = useNow();
   if (nodes.length === 0) return null;
   return (
     <fieldset class="choices">

@@ -11,7 +11,7 @@ import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
 import { Presets } from "../components/presets";
 import { RulePreview } from "../components/preview";
-import { ScopeField, ScopeName, scopeOf } from "../components/scope";
+import { ScopeField, ScopeName, scopeOf, type ChosenScope } from "../components/scope";
 import { Failure, Loading } from "../components/states";
 import { useTitle } from "../components/title";
 
@@ -72,7 +72,7 @@ function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => vo
   const [margin, setMargin] = useState(() => shownNumber(rule?.clear_margin ?? 0.5, quantity, true));
   const [clear, setClear] = useState(String((rule?.clear_for_s ?? 120) / 60));
   const [enabled, setEnabled] = useState(rule?.enabled ?? true);
-  const [scope, setScope] = useState({ roomID: rule?.room_id ?? 0, sensorID: rule?.sensor_id ?? "" });
+  const [scope, setScope] = useState<ChosenScope>({ roomID: rule?.room_id ?? 0, sensorID: rule?.sensor_id ?? "" });
   const change: RuleChange = {
     quantity, direction, severity, limit: fromUnit(Number(limit), quantities[quantity].unit), for_s: Number(held) * 60, clear_margin: fromUnit(Number(margin), quantities[quantity].unit, true), clear_for_s: Number(clear) * 60, enabled, ...scopeOf(scope),
   };

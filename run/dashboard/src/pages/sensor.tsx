@@ -7,7 +7,7 @@ import { keys, useForecast, useIncidentsOf, useOverview, useRooms, useSensor, us
 import { ago, count, decimal, inUnit, unitName, withUnit } from "../logic/format";
 import { byDay } from "../logic/incidents";
 import { StateBadge } from "../components/badge";
-import { useServiceTime } from "../components/clock";
+import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
@@ -44,6 +44,9 @@ export default function SensorPage({ id }: { id: string }) {
         <button type="button" onClick={() => setOpen("delete")}>Delete</button>
       </div>
       <p class="hint"><code>{id}</code> · {sensor.data.type}{sensor.data.position && ` · ${sensor.data.position}`}</p>
+      {sensor.data.also_unenrolled && (
+        <p class="hint">Readings of this id also come through a gateway that is not enrolled. They are not shown here.</p>
+      )}
       <LatestPanel id={id} />
       <HistoryPanel sensor={sensor.data} />
       <Statistics id={id} />
@@ -55,7 +58,7 @@ export default function SensorPage({ id }: { id: string }) {
 }
 
 function LatestPanel({ id }: { id: string }) {
-  const now = useServiceTime();
+  const now = useNow();
   const { data, error, refetch } = useOverview();
   const lost = useLostContact();
   const { data: forecast } = useForecast(id);
@@ -77,7 +80,7 @@ function LatestPanel({ id }: { id: string }) {
         <SensorFigures sensor={sensor} overview={data} large />
         <p class="hint">
           Measured {ago(Date.parse(sensor.timestamp), now)}, <Timestamp at={sensor.timestamp} />.{" "}
-          {next && <>Forecast for {next.seconds_ahead} s later: {withUnit(next.temperature)}, {decimal(next.humidity)} %.</>}
+          {next && <>Forecast for {next.ahead_s} s later: {withUnit(next.temperature)}, {decimal(next.humidity)} %.</>}
         </p>
         <JudgedInPart sensor={sensor} overview={data} />
       </section>

@@ -4,14 +4,16 @@ import { useQueryClient } from "@tanstack/react-query";
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { api, messageOf, unwrap, type DiscoveredNode, type Room } from "../api/client";
-import { keys, useDiscovered, useGateways, useOverview, useRooms, useRules } from "../api/queries";
+import { api, messageOf, unwrap, type DiscoveredNode, type Gateway, type Room } from "../api/client";
+import { keys, useDiscovered, useGateways, useOverview, useRooms } from "../api/queries";
 import { plural, withUnit } from "../logic/format";
+import type { Overview } from "../logic/overview";
 import { Action } from "../components/action";
 import { AddGateway } from "../components/enrolment";
 import { AddRoom } from "../components/addroom";
 import { Presets } from "../components/presets";
 import { Failure, Loading, StatusMark } from "../components/states";
+import { useSteps } from "../components/steps";
 import { useTitle } from "../components/title";
 
 export default function SetupPage() {
@@ -19,37 +21,44 @@ export default function SetupPage() {
   const rooms = useRooms();
   const gateways = useGateways();
   const nodes = useDiscovered();
-  const rules = useRules();
-  const { data: overview } = useOverview();
-  const [adding, setAdding] = useState<"room" | "gateway" | null>(null);
-  const failed = [rooms, gateways, nodes, rules].find(({ error }) => error !== null);
+  const overview = useOverview();
+  const failed = [rooms, gateways, nodes, overview].find(({ error }) => error !== null);
   if (failed?.error) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
-  if (!rooms.data || !gateways.data || !nodes.data || !rules.data) return <Loading what="what is there" />;
-  const present = gateways.data.filter(({ revoked }) => !revoked);
+  if (!rooms.data || !gateways.data || !nodes.data || !overview.data) return <Loading what="what is there" />;
+  return <StepList rooms={rooms.data} gateways={gateways.data} nodes={nodes.data} overview={overview.data} />;
+}
+
+interface Found { rooms: readonly Room[]; gateways: readonly Gateway[]; nodes: readonly DiscoveredNode[]; overview: Overview }
+
+function StepList({ rooms, gateways, nodes, overview }: Found) {
+  const [adding, setAdding] = useState<"room" | "gateway" | null>(null);
+  const steps = useSteps(overview);
+  const present = gateways.filter(({ revoked }) => !revoked);
   const enrolled = present.filter(({ enrolled_at }) => enrolled_at !== null);
-  const sensors = overview?.sensors.length ?? 0;
+  const sensors = overview.sensors.length;
   return (
     <>
       <h1>First steps</h1>
       <p class="lead">Four steps, in any order. What you have done already is marked, and you may leave and come back.</p>
       <ol class="steps">
-        <Step title="Add your rooms" done={rooms.data.length > 0} note={rooms.data.length > 0 ? rooms.data.map(({ name }) => name).join(", ") : "A room holds the sensors that measure in it."}>
-          <button type="button" class={rooms.data.length === 0 ? "primary" : undefined} onClick={() => setAdding("room")}>Add room</button>
+        <Step title="Add your rooms" done={steps.rooms} note={steps.rooms ? rooms.map(({ name }) => name).join(", ") : "A room holds the sensors that measure in it."}>
+          <button type="button" class={rooms.length === 0 ? "primary" : undefined} onClick={() => setAdding("room")}>Add room</button>
         </Step>
         <Step
-          title="Enrol a gateway" done={enrolled.length > 0}
+          title="Enrol a gateway" done={steps.gateway}
           note={enrolled.length > 0 ? enrolled.map(({ name }) => name).join(", ")
+            : steps.gateway ? "Readings arrive. A gateway that you enrol signs them."
             : present.length > 0 ? `${present.map(({ name }) => name).join(", ")}: run the command on its machine. This page notices by itself.`
               : "It stands in your network, finds the nodes and passes their readings on. You get a command to copy."}
         >
-          <button type="button" class={present.length === 0 ? "primary" : undefined} onClick={() => setAdding("gateway")}>Add gateway</button>
+          <button type="button" class={present.length === 0 && !steps.gateway ? "primary" : undefined} onClick={() => setAdding("gateway")}>Add gateway</button>
         </Step>
-        <Step title="Put nodes into rooms" done={sensors > 0} note={sensors > 0 ? `${plural(sensors, "sensor")} so far.` : "The nodes that your gateways hear appear here."}>
-          {nodes.data.length > 0 && rooms.data.length > 0 && <ul class="plain nodes">{nodes.data.map((node) => <Node key={node.node_id} node={node} rooms={rooms.data} />)}</ul>}
-          {nodes.data.length > 0 && rooms.data.length === 0 && <p>{plural(nodes.data.length, "node")} found. Add a room first.</p>}
-          {nodes.data.length === 0 && rooms.data.length > 0 && <p>None waits. You can also <Link href={`/rooms/${rooms.data[0]?.id}`}>add one by its id</Link>.</p>}
+        <Step title="Put nodes into rooms" done={steps.sensors} note={sensors > 0 ? `${plural(sensors, "sensor")} so far.` : "The nodes that your gateways hear appear here."}>
+          {nodes.length > 0 && rooms.length > 0 && <ul class="plain nodes">{nodes.map((node) => <Node key={node.node_id} node={node} rooms={rooms} />)}</ul>}
+          {nodes.length > 0 && rooms.length === 0 && <p>{plural(nodes.length, "node")} found. Add a room first.</p>}
+          {nodes.length === 0 && rooms.length > 0 && <p>None waits. You can also <Link href={`/rooms/${rooms[0]?.id}`}>add one by its id</Link>.</p>}
         </Step>
-        <Step title="Choose limits" done={rules.data.some(({ threshold }) => !threshold)} note={`Until then you are told only above ${withUnit(50)} and 50 %.`}>
+        <Step title="Choose limits" done={steps.limits} note={`Until then you are told only above ${withUnit(50)} and 50 %.`}>
           <Presets />
         </Step>
       </ol>

@@ -6,7 +6,7 @@ import { useOverview } from "../api/queries";
 import { session } from "../api/session";
 import { timeOfDay } from "../logic/format";
 import { roomsOf, rotation } from "../logic/overview";
-import { useServiceTime } from "../components/clock";
+import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { densityOf, Legend, RoomMap } from "../components/heatmap";
 import { Empty, Failure, Loading } from "../components/states";
@@ -23,7 +23,7 @@ export default function WallPage() {
   const [turn, setTurn] = useState(0);
   const [, go] = useLocation();
   const awake = useWakeLock();
-  const now = useServiceTime();
+  const now = useNow();
   const key = session.get()?.key;
   const rooms = useMemo(() => (data ? rotation(roomsOf(data)) : []), [data]);
   useEffect(() => {

@@ -1,0 +1,40 @@
+// The way to a room that tells when it is too hot: which steps are done, on the page of
+// the first steps and, until all are, on the overview.
+import { Link } from "wouter-preact";
+import { useGateways, useRules } from "../api/queries";
+import type { Overview } from "../logic/overview";
+
+export interface Steps { rooms: boolean; gateway: boolean; sensors: boolean; limits: boolean }
+
+/** What the overview says of them. Readings come through a gateway, enrolled or not. */
+export function stepsOf({ rooms, sensors, limits }: Overview): Steps {
+  return {
+    rooms: rooms.length > 0, gateway: sensors.some(({ timestamp }) => timestamp !== null), sensors: sensors.length > 0,
+    // The two thresholds are there from the beginning.
+    limits: limits.some((list) => (list ?? []).length > 2),
+  };
+}
+
+/** The steps that are done: a gateway may be enrolled, and limits be chosen, before a sensor shows it. */
+export function useSteps(overview: Overview): Steps {
+  const steps = stepsOf(overview);
+  const { data: gateways } = useGateways();
+  const { data: rules } = useRules();
+  return {
+    ...steps, gateway: steps.gateway || (gateways ?? []).some(({ revoked, enrolled_at }) => !revoked && enrolled_at !== null),
+    limits: steps.limits || (rules ?? []).some(({ threshold }) => !threshold),
+  };
+}
+
+const missing = (steps: Steps) => Object.values(steps).includes(false);
+
+/** The way to the first steps, until all are done. */
+export function FirstSteps({ overview }: { overview: Overview }) {
+  return missing(stepsOf(overview)) ? <Missing overview={overview} /> : null;
+}
+
+function Missing({ overview }: { overview: Overview }) {
+  const steps = useSteps(overview);
+  if (!missing(steps)) return null;
+  return <Link href="/setup">First steps: {Object.values(steps).filter(Boolean).length} of 4 done</Link>;
+}
