@@ -23,16 +23,33 @@ replay: ## Send a recording through a system of its own and account for every ro
 	@go build -o bin/recordings ./run/tools/recordings
 	@exec bin/recordings "$(FILE)"
 
+TESTS ?= ./...
+PAGE_TESTS ?= run/dashboard/test.sh
 .PHONY: test
 test: ## Run all tests with the race detector, and the dashboard's in a browser
-	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; failed=0; \
-	go test -race -timeout 40m ./... 2>&1 | tee "$$log" || failed=1; \
-	run/dashboard/test.sh 2>&1 | tee -a "$$log" || failed=1; \
-	if ((failed)); then echo "failed:"; grep -aE '^ *--- FAIL|^FAIL|^panic:|✘|^ *FAIL ' "$$log" || true; fi; exit $$failed
+	@log=$$(mktemp); NOT_TRIED=$$(mktemp); export NOT_TRIED; trap 'rm -f "$$log" "$$NOT_TRIED"' EXIT; failed=0; \
+	go test -race -timeout 40m $(TESTS) 2>&1 | tee "$$log" || failed=1; \
+	$(PAGE_TESTS) 2>&1 | tee -a "$$log" || failed=1; \
+	if ((failed)); then echo "failed:"; grep -aE '^ *--- FAIL|^FAIL|^panic:|✘|^ *FAIL ' "$$log" || true; fi; \
+	sed -n '/^program /!s/^/skipped: /p' "$$NOT_TRIED" | sort -u; \
+	programs=$$(sed -n 's/^program //p' "$$NOT_TRIED" | sort -u | paste -sd, - | sed 's/,/, /g'); \
+	if [[ -n $$programs ]]; then echo "not tried here: $$programs; .ci/install installs them"; fi; exit $$failed
 
+BENCHMARKS := edge-gateway:ResidentMemory edge-gateway/gateway:Gateway edge-gateway/gateway:Away \
+	functions/ingest:Instance functions/detect:Observe shared/learn:Train shared/forest:IsolationScoreOneRow \
+	shared/readings/pgreadings:Append shared/store:NodeStates shared/store:Judge shared/store:IncidentsPage \
+	run/api:Overview run/api:Endpoints run/api:LoginFlood run/local/system:Reading
+BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+COUNT ?= 6
 .PHONY: bench
-bench: ## Run every benchmark, start every program, and write docs/performance.md
-	@go run ./run/tools/bench $(ARGS)
+bench: ## Run the headline benchmarks, and summarise them (COUNT=6 runs each; BASE=bin/bench.txt compares with an earlier file)
+	@mkdir -p bin; results=bin/bench-$$(date +%Y%m%dT%H%M%S).txt; \
+	for benchmark in $(BENCHMARKS); do \
+		name=Benchmark$${benchmark#*:}; \
+		go test -run '^$$' -bench "^$$name$$" -benchmem -count $(COUNT) -timeout 60m "./$${benchmark%:*}" | tee -a "$$results"; \
+		grep -q "^$$name" "$$results" || { echo "no $$name in $${benchmark%:*}"; exit 1; }; \
+	done; \
+	go run $(BENCHSTAT) $(BASE) "$$results"
 
 DURATION ?= 10m
 NODES ?= 2000
@@ -48,11 +65,6 @@ chaos: ## Run the chaos scenarios, from a full disk to a jumping clock, and prin
 .PHONY: pair-chaos
 pair-chaos: ## Kill one of two gateways every 20 s for 10 minutes, with 200 nodes, and account for every reading (Linux, root)
 	@PAIR_KILLS=30 PAIR_EVERY=20s PAIR_INTERVAL=10s go test -count=1 -v -timeout 30m -run '^TestPairUnderKills$$' ./edge-gateway/netnstest
-
-.PHONY: beside-old
-beside-old: ## Compare the gateway's throughput with an older one's, in turns (OLD=a commit)
-	@dir=$$(mktemp -d) && trap "rm -rf $$dir" EXIT && git archive $(OLD) | tar x -C $$dir && (cd $$dir && go build -o gateway ./edge-gateway) && \
-		GATEWAY_OLD=$$dir/gateway go test -run '^$$' -bench '^BenchmarkBesideOld$$' -benchtime 3x ./edge-gateway
 
 .PHONY: backlog
 backlog: ## Drain a million readings from a gateway's outbox beside live ones, and compare what these wait (more than 20 minutes)
@@ -94,15 +106,15 @@ shipped: ## Compare the calibration that customers begin with with what makes it
 # Of what no program reaches, only what tests use may stay: test support and what
 # reads terraform.
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.51.0
-ONLY_TESTS := ^(edge-gateway/enrolment/enrolmenttest|shared/(openapitest|pgtest|pubsubtest)|shared/reading/moisture.go|shared/store/(gateways|audit).go|shared/function/functiontest|shared/logging/logtest|shared/readings/(readingstest|bqreadings/bqtest)|run/tools/release/tfenv)[/:]
+ONLY_TESTS := ^(edge-gateway/enrolment/enrolmenttest|shared/(must|openapitest|pgtest|pubsubtest|tooltest)|shared/reading/moisture.go|shared/wire/data.go|shared/store/(accounts/(gateways|audit)|db).go|shared/function/functiontest|shared/logging/logtest|shared/readings/bqreadings/bqtest|run/tools/release/tfenv)[/:]
 .PHONY: deadcode
 deadcode: ## List functions that no program reaches, and fail when there are any
 	@found=$$(go run $(DEADCODE) ./...); \
 	if grep -vE '$(ONLY_TESTS)' <<<"$$found"; then exit 1; fi
 
 .PHONY: rehearsal
-rehearsal: ## Play releases, their failures, roll-back to the version before, and the operating pages, against fakes of Google
-	go test -count=1 -timeout 10m ./run/tools/release
+rehearsal: ## Run releases, their failures, a roll-back and the operating pages' commands against fakes of Google Cloud
+	go test -count=1 -timeout 60m ./run/tools/release
 
 .PHONY: build
 build: page ## Build every program into bin/, the gateway for every machine into bin/gateway/
@@ -144,6 +156,10 @@ lighthouse: ## Score the dashboard's pages with Lighthouse, which it installs
 .PHONY: tab-soak
 tab-soak: ## Leave a tab with the dashboard open for an hour, and look at its memory
 	@cd run/dashboard && { [ -d node_modules ] || npm ci --silent; } && npm run --silent build && SOAK=3600 npx playwright test soak
+
+.PHONY: looks
+looks: ## Look at every page of the dashboard in every size and colour scheme
+	@cd run/dashboard && { [ -d node_modules ] || npm ci --silent; } && NIGHTLY=1 npx playwright test pages
 
 .PHONY: clean
 clean: ## Remove what was built; data stays

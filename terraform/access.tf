@@ -90,23 +90,11 @@ resource "google_bigquery_table_iam_member" "readings" {
   member     = each.value.member
 }
 
-resource "google_bigquery_table_iam_member" "aggregates" {
-  for_each = toset(["readings_hourly", "readings_hourly_runs"])
-
-  project    = var.project_id
-  dataset_id = module.readings.dataset
-  table_id   = each.key
-  role       = "roles/bigquery.dataViewer"
-  member     = module.api.member
-
-  depends_on = [module.readings]
-}
-
 resource "google_project_iam_member" "queries" {
   for_each = {
+    ingest = module.function["ingest"].member # hours with readings that came late
     train  = module.function["train"].member
     api    = module.api.member
-    hourly = module.readings.aggregator
   }
 
   project = var.project_id

@@ -45,11 +45,9 @@ locals {
     })
 
     storealert = merge(local.database_environment.storealert, {
-      PROJECT_ID           = var.project_id
-      DEAD_LETTER_TOPIC    = module.topic["alerts"].dead_letter.topic
-      DB_MAX_CONNS         = tostring(var.functions.storealert.connections)
-      MAX_ALLOWED_TEMP     = tostring(var.max_allowed.temperature)
-      MAX_ALLOWED_HUMIDITY = tostring(var.max_allowed.humidity)
+      PROJECT_ID        = var.project_id
+      DEAD_LETTER_TOPIC = module.topic["alerts"].dead_letter.topic
+      DB_MAX_CONNS      = tostring(var.functions.storealert.connections)
     })
 
     train = merge(local.database_environment.train, local.readings_environment, {

@@ -17,7 +17,7 @@ locals {
   functions = {
     ingest     = { topic = "data", description = "Stores each reading." }
     detect     = { topic = "data", description = "Compares each reading with its limits and its past, and raises alerts." }
-    storealert = { topic = "alerts", description = "Stores each alert, and incidents." }
+    storealert = { topic = "alerts", description = "Stores each alert." }
     train      = { topic = "model-retraining", description = "Trains both models and publishes what is better." }
   }
 
@@ -236,11 +236,10 @@ module "domain" {
 module "gateways" {
   source = "./modules/gateways"
 
-  project_id   = var.project_id
-  topic        = module.topic["data"].name
-  sites        = var.gateway_sites
-  trust_anchor = var.gateway_trust_anchor
-  token_maker  = module.api.member
+  project_id  = var.project_id
+  topic       = module.topic["data"].name
+  sites       = var.gateway_sites
+  token_maker = module.api.member
 
   depends_on = [module.services]
 }

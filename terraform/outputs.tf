@@ -69,11 +69,6 @@ output "gateway_accounts" {
   value       = module.gateways.accounts
 }
 
-output "gateway_provider" {
-  description = "Workload identity provider of the gateways' certificates; null without a trust anchor."
-  value       = module.gateways.provider
-}
-
 output "alert_policies" {
   description = "Titles of the alert policies, by key."
   value       = module.monitoring.policies

@@ -284,17 +284,6 @@ variable "gateway_sites" {
   }
 }
 
-variable "gateway_trust_anchor" {
-  description = "PEM certificate of the authority that signs the gateways' certificates, whose common name is the site: docs/gateway.md makes one. Without it gateways need keys, which organisations may forbid."
-  type        = string
-  default     = null
-
-  validation {
-    condition     = var.gateway_trust_anchor == null || can(regex("^-----BEGIN CERTIFICATE-----\\n[A-Za-z0-9+/=\\n]+-----END CERTIFICATE-----\\n?$", var.gateway_trust_anchor))
-    error_message = "gateway_trust_anchor must be one certificate in PEM form."
-  }
-}
-
 variable "alert_emails" {
   description = "Addresses that alerts and the budget's warnings are sent to."
   type        = set(string)

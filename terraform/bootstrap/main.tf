@@ -56,7 +56,7 @@ locals {
   # Roles on the project with which everything in .. can be made, and why.
   roles = {
     "roles/artifactregistry.admin"          = "repositories, their rights, and pushing the API's image"
-    "roles/bigquery.admin"                  = "dataset and tables, their rights, and the scheduled query"
+    "roles/bigquery.admin"                  = "dataset and table, and their rights"
     "roles/cloudbuild.builds.editor"        = "whether the release that holds the lock is over, and the trigger of the nightly checks"
     "roles/cloudfunctions.admin"            = "functions"
     "roles/cloudscheduler.admin"            = "the probe and the nightly checks"

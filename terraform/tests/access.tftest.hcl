@@ -42,13 +42,8 @@ override_resource {
 }
 
 override_resource {
-  target = module.readings.google_service_account.hourly
-  values = { member = "serviceAccount:hourly" }
-}
-
-override_resource {
   target = module.gateways.google_service_account.enrolled
-  values = { member = "serviceAccount:gateways", name = "projects/coldaisle-test/serviceAccounts/gateways" }
+  values = { member = "serviceAccount:gateways", name = "projects/coldaisle-test/serviceAccounts/gateways@coldaisle-test.iam.gserviceaccount.com" }
 }
 
 run "rights" {
@@ -67,11 +62,6 @@ run "rights" {
       "serviceAccount:api"    = "roles/bigquery.dataViewer"
     }
     error_message = "Ingest writes readings, API and training read them, and nobody else sees them."
-  }
-
-  assert {
-    condition     = { for table, right in google_bigquery_table_iam_member.aggregates : table => "${right.role} ${right.member}" } == { for table in ["readings_hourly", "readings_hourly_runs"] : table => "roles/bigquery.dataViewer serviceAccount:api" }
-    error_message = "The API reads the hourly aggregates, and nobody else but who makes them."
   }
 
   assert {
@@ -99,7 +89,7 @@ run "rights" {
       topic  = "data"
       role   = "roles/pubsub.publisher"
       tokens = {
-        account = "projects/coldaisle-test/serviceAccounts/gateways"
+        account = "projects/coldaisle-test/serviceAccounts/gateways@coldaisle-test.iam.gserviceaccount.com"
         role    = "roles/iam.serviceAccountTokenCreator"
         member  = "serviceAccount:api"
       }
@@ -154,7 +144,7 @@ run "redelivery" {
 
 run "project_roles" {
   assert {
-    condition     = toset([for right in google_project_iam_member.queries : "${right.member} ${right.role}"]) == toset(["serviceAccount:train roles/bigquery.jobUser", "serviceAccount:api roles/bigquery.jobUser", "serviceAccount:hourly roles/bigquery.jobUser"])
+    condition     = toset([for right in google_project_iam_member.queries : "${right.member} ${right.role}"]) == toset(["serviceAccount:train roles/bigquery.jobUser", "serviceAccount:api roles/bigquery.jobUser", "serviceAccount:ingest roles/bigquery.jobUser"])
     error_message = "Who queries may run queries in the project, and nobody else."
   }
 

@@ -67,13 +67,13 @@ run "function" {
     archive           = "tests/archives/ingest.zip"
     source_bucket     = "archives"
     repository        = "projects/coldaisle-test/locations/europe-west1/repositories/functions"
-    build_account     = "projects/coldaisle-test/serviceAccounts/build@coldaisle-test.iam.gserviceaccount.com"
+    build_account     = "projects/coldaisle-test/serviceAccounts/coldaisle-build@coldaisle-test.iam.gserviceaccount.com"
     environment       = { PROJECT_ID = "coldaisle-test" }
     size              = { min_instances = 1, max_instances = 7, concurrency = 80, cpu = "1", memory = "512Mi" }
     network           = { network = "coldaisle", subnetwork = "coldaisle" }
     topic             = "projects/coldaisle-test/topics/data"
     dead_letter_topic = "projects/coldaisle-test/topics/data-dead-letter"
-    push_account      = "push@coldaisle-test.iam.gserviceaccount.com"
+    push_account      = "coldaisle-push@coldaisle-test.iam.gserviceaccount.com"
     pubsub_agent      = "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com"
   }
 
@@ -112,7 +112,7 @@ run "function" {
   }
 
   assert {
-    condition     = google_cloud_run_v2_service_iam_member.push.name == "ingest" && google_cloud_run_v2_service_iam_member.push.role == "roles/run.invoker" && google_cloud_run_v2_service_iam_member.push.member == "serviceAccount:push@coldaisle-test.iam.gserviceaccount.com"
+    condition     = google_cloud_run_v2_service_iam_member.push.name == "ingest" && google_cloud_run_v2_service_iam_member.push.role == "roles/run.invoker" && google_cloud_run_v2_service_iam_member.push.member == "serviceAccount:coldaisle-push@coldaisle-test.iam.gserviceaccount.com"
     error_message = "The push account, and it alone, may call the function."
   }
 
@@ -120,7 +120,7 @@ run "function" {
     condition = (
       google_pubsub_subscription.push.push_config[0].push_endpoint == google_cloudfunctions2_function.this.service_config[0].uri
       && google_pubsub_subscription.push.push_config[0].oidc_token[0].audience == google_cloudfunctions2_function.this.service_config[0].uri
-      && google_pubsub_subscription.push.push_config[0].oidc_token[0].service_account_email == "push@coldaisle-test.iam.gserviceaccount.com"
+      && google_pubsub_subscription.push.push_config[0].oidc_token[0].service_account_email == "coldaisle-push@coldaisle-test.iam.gserviceaccount.com"
     )
     error_message = "The subscription does not push to the function in the push account's name."
   }
@@ -169,12 +169,12 @@ run "function_without_a_network" {
     archive           = "tests/archives/ingest.zip"
     source_bucket     = "archives"
     repository        = "projects/coldaisle-test/locations/europe-west1/repositories/functions"
-    build_account     = "projects/coldaisle-test/serviceAccounts/build@coldaisle-test.iam.gserviceaccount.com"
+    build_account     = "projects/coldaisle-test/serviceAccounts/coldaisle-build@coldaisle-test.iam.gserviceaccount.com"
     environment       = {}
     size              = { min_instances = 0, max_instances = 1, concurrency = 80, cpu = "1", memory = "512Mi" }
     topic             = "projects/coldaisle-test/topics/data"
     dead_letter_topic = "projects/coldaisle-test/topics/data-dead-letter"
-    push_account      = "push@coldaisle-test.iam.gserviceaccount.com"
+    push_account      = "coldaisle-push@coldaisle-test.iam.gserviceaccount.com"
     pubsub_agent      = "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com"
   }
 
@@ -199,12 +199,12 @@ run "function_refuses_what_cannot_be" {
     archive           = "tests/archives/none.zip"
     source_bucket     = "archives"
     repository        = "projects/coldaisle-test/locations/europe-west1/repositories/functions"
-    build_account     = "projects/coldaisle-test/serviceAccounts/build@coldaisle-test.iam.gserviceaccount.com"
+    build_account     = "projects/coldaisle-test/serviceAccounts/coldaisle-build@coldaisle-test.iam.gserviceaccount.com"
     environment       = {}
     size              = { min_instances = 0, max_instances = 1, concurrency = 80, cpu = "0.5", memory = "512Mi" }
     topic             = "projects/coldaisle-test/topics/data"
     dead_letter_topic = "projects/coldaisle-test/topics/data-dead-letter"
-    push_account      = "push@coldaisle-test.iam.gserviceaccount.com"
+    push_account      = "coldaisle-push@coldaisle-test.iam.gserviceaccount.com"
     pubsub_agent      = "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com"
   }
 

@@ -174,30 +174,6 @@ run "readings" {
     ]
     error_message = "The columns are not those of the specification and the customer of an enrolled gateway."
   }
-
-  assert {
-    condition     = google_bigquery_table.hourly.table_id == "readings_hourly" && google_bigquery_table.hourly.time_partitioning[0].type == "MONTH" && google_bigquery_table.hourly.time_partitioning[0].field == "hour" && google_bigquery_table.hourly.clustering == tolist(["node_id"])
-    error_message = "Hourly aggregates must be partitioned by month and clustered by node."
-  }
-
-  assert {
-    condition     = google_bigquery_data_transfer_config.hourly.data_source_id == "scheduled_query" && strcontains(google_bigquery_data_transfer_config.hourly.params["query"], "MERGE `coldaisle-test.sensor_data.readings_hourly`") && !strcontains(google_bigquery_data_transfer_config.hourly.params["query"], "$${")
-    error_message = "The scheduled query does not keep the hourly aggregates."
-  }
-
-  assert {
-    condition = { for table, right in google_bigquery_table_iam_member.hourly : right.table_id => right.role } == {
-      "readings"             = "roles/bigquery.dataViewer"
-      "readings_hourly"      = "roles/bigquery.dataEditor"
-      "readings_hourly_runs" = "roles/bigquery.dataEditor"
-    } && google_bigquery_dataset_iam_member.hourly.role == "roles/bigquery.metadataViewer" && toset([for right in concat(values(google_bigquery_table_iam_member.hourly), [google_bigquery_dataset_iam_member.hourly]) : right.member]) == toset([google_service_account.hourly.member])
-    error_message = "The scheduled query may do more or less than it needs."
-  }
-
-  assert {
-    condition     = google_bigquery_data_transfer_config.hourly.schedule == "every 3 hours" && google_bigquery_data_transfer_config.hourly.service_account_name == google_service_account.hourly.email
-    error_message = "The aggregates are older than three hours, or made by somebody who may do more."
-  }
 }
 
 run "models" {
@@ -233,7 +209,7 @@ run "archives" {
 
   assert {
     condition     = google_storage_bucket.archives.versioning[0].enabled && google_storage_bucket.archives.public_access_prevention == "enforced"
-    error_message = "An archive that was replaced is gone, and docs/roll-back.md says where it is."
+    error_message = "An archive that was replaced is gone, and docs/operations.md says where it is."
   }
 
   assert {

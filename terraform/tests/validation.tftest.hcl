@@ -249,16 +249,6 @@ run "site" {
   expect_failures = [var.gateway_sites]
 }
 
-run "trust_anchor" {
-  command = plan
-
-  variables {
-    gateway_trust_anchor = "not a certificate"
-  }
-
-  expect_failures = [var.gateway_trust_anchor]
-}
-
 run "email" {
   command = plan
 

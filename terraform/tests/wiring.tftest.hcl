@@ -147,8 +147,7 @@ run "environment" {
         "REQUIRE_ENROLLED_GATEWAYS",
       ]
       storealert = [
-        "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME", "MAX_ALLOWED_HUMIDITY",
-        "MAX_ALLOWED_TEMP", "PROJECT_ID",
+        "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME", "PROJECT_ID",
       ]
       train = [
         "DATASET_ID", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME",
@@ -193,7 +192,7 @@ run "environment" {
   }
 
   assert {
-    condition     = local.environment.detect.MAX_ALLOWED_TEMP == "50" && local.environment.detect.MAX_ALLOWED_HUMIDITY == "50" && local.environment.storealert.MAX_ALLOWED_TEMP == "50"
+    condition     = local.environment.detect.MAX_ALLOWED_TEMP == "50" && local.environment.detect.MAX_ALLOWED_HUMIDITY == "50"
     error_message = "The limits are not those of the specification."
   }
 
@@ -274,8 +273,6 @@ run "extras" {
     gateway_sites   = ["hall-1", "hall-2"]
     learning        = { training_rows = 500000 }
     allowed_origins = ["https://a.example.com", "https://b.example.com"]
-
-    gateway_trust_anchor = "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIU\nZm9v==\n-----END CERTIFICATE-----\n"
   }
 
   assert {
@@ -294,7 +291,7 @@ run "extras" {
   }
 
   assert {
-    condition     = length(output.gateway_accounts) == 2 && output.gateway_provider != null && contains(keys(output.alert_policies), "no_readings")
+    condition     = length(output.gateway_accounts) == 2 && contains(keys(output.alert_policies), "no_readings")
     error_message = "Each site needs an account, and with gateways silence is trouble."
   }
 
@@ -323,8 +320,8 @@ run "domain_beside_cloud_run" {
 
 run "nothing_extra_by_default" {
   assert {
-    condition     = keys(output.gateway_accounts) == ["main"] && output.gateway_provider == null
-    error_message = "By default there is one site, without certificates."
+    condition     = keys(output.gateway_accounts) == ["main"]
+    error_message = "By default there is one site."
   }
 
   assert {

@@ -3,11 +3,6 @@ output "accounts" {
   value       = { for site, account in google_service_account.site : site => account.email }
 }
 
-output "provider" {
-  description = "Full name of the workload identity provider, or null without a trust anchor."
-  value       = one(google_iam_workload_identity_pool_provider.certificates[*].name)
-}
-
 output "roles" {
   description = "What gateways may do, by resource."
   value = {

@@ -17,9 +17,3 @@ variable "sites" {
   description = "Sites that have a gateway."
   type        = set(string)
 }
-
-variable "trust_anchor" {
-  description = "PEM certificate of the authority that signs the gateways' certificates, or null."
-  type        = string
-  default     = null
-}

@@ -52,13 +52,12 @@ resource "google_logging_metric" "dead_letters" {
   }
 }
 
-# Runs of BigQuery's scheduled query that failed. BigQuery tells nobody of them whose account
-# is a service's.
+# Minutes in which ingest could not aggregate hours.
 resource "google_logging_metric" "hourly" {
   project     = var.project_id
   name        = "coldaisle/hourly_failed"
-  description = "Errors of runs of the scheduled query that keeps the hourly aggregates."
-  filter      = "resource.type=\"bigquery_dts_config\" AND severity>=ERROR"
+  description = "Minutes in which the hourly aggregates failed."
+  filter      = "jsonPayload.message=\"hourly aggregates failed; retrying in a minute\""
 
   metric_descriptor {
     metric_kind = "DELTA"

@@ -70,10 +70,10 @@ locals {
       duration_seconds  = 0
     }
     hourly_failed = {
-      title             = "The hourly aggregates are not kept"
-      runbook           = "A run of BigQuery's scheduled query failed; its log says why. Long charts and statistics read raw readings instead, which costs more, and do not show what came late."
+      title             = "Hourly aggregates fail"
+      runbook           = "Ingest cannot aggregate the readings of more than 8 days ago by the hour; its log says why. Long charts end 8 days ago or lack late readings, and raw readings stay in PostgreSQL until this works again."
       metric            = "logging.googleapis.com/user/${google_logging_metric.hourly.name}"
-      filter            = "resource.type = \"bigquery_dts_config\""
+      filter            = "resource.type = \"cloud_run_revision\""
       alignment_seconds = 300
       aligner           = "ALIGN_DELTA"
       reducer           = "REDUCE_SUM"

@@ -7,8 +7,3 @@ output "table" {
   description = "Table of the readings."
   value       = google_bigquery_table.readings.table_id
 }
-
-output "aggregator" {
-  description = "Account that makes the aggregates, as a member of policies."
-  value       = google_service_account.hourly.member
-}

@@ -4,7 +4,6 @@ resource "google_project_service" "this" {
   for_each = toset([
     "artifactregistry.googleapis.com",
     "bigquery.googleapis.com",
-    "bigquerydatatransfer.googleapis.com",
     "bigquerystorage.googleapis.com",
     "billingbudgets.googleapis.com",
     "cloudbuild.googleapis.com",
