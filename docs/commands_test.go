@@ -1,16 +1,15 @@
 package docs
 
 import (
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
+
+	"coldaisle.dev/shared/tooltest"
 )
 
 // shell are the commands of the pages, the release's scripts and cloudbuild.yaml, by
@@ -19,7 +18,7 @@ func shell(t *testing.T) map[string]string {
 	t.Helper()
 	code := regexp.MustCompile("(?s)```sh\n.*?```|`[^`\n]+`|(?m)(^ {4,}[^ ].*\n)+")
 	texts := map[string]string{"../cloudbuild.yaml": read(t, "../cloudbuild.yaml")}
-	for _, pattern := range []string{"*.md", "../*.md", "../terraform/*.md"} {
+	for _, pattern := range []string{"*.md", "playbooks/*.md", "../*.md", "../terraform/*.md"} {
 		pages, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +139,7 @@ func sdk(t *testing.T) surface {
 	t.Helper()
 	program, err := exec.LookPath("gcloud")
 	if err != nil {
-		t.Skip("gcloud is not installed")
+		tooltest.Skip(t, "gcloud is not installed")
 	}
 	if program, err = filepath.EvalSymlinks(program); err != nil {
 		t.Fatal(err)
@@ -185,103 +184,4 @@ func TestGcloudKnowsEveryFlag(t *testing.T) {
 	if found < 60 {
 		t.Errorf("%d commands are found: some are not seen", found)
 	}
-}
-
-// TestTerraformWaitsForItsLock wants -lock-timeout wherever terraform locks its state:
-// without it, it gives up at once when somebody else is at work.
-func TestTerraformWaitsForItsLock(t *testing.T) {
-	t.Parallel()
-	found := 0
-	for name, text := range shell(t) {
-		for _, command := range invocations(text, "terraform") {
-			if len(command) < 2 || !slices.Contains([]string{"plan", "apply", "destroy"}, command[0]) { // a name alone is no command
-				continue
-			}
-			found++
-			if !slices.Contains(command, "-lock-timeout=10m") {
-				t.Errorf("%s: terraform %s", name, strings.Join(command, " "))
-			}
-		}
-	}
-	if found < 7 {
-		t.Errorf("%d commands are found: some are not seen", found)
-	}
-}
-
-// TestClonesCanBeDeleted: "When you clone an instance, the new instance receives the
-// deletion protection option (enabled or disabled) from the source instance", says
-// Cloud SQL's page on it, and ours is protected.
-func TestClonesCanBeDeleted(t *testing.T) {
-	t.Parallel()
-	if !strings.Contains(read(t, "../terraform/modules/database/main.tf"), "deletion_protection_enabled = var.deletion_protection") {
-		t.Fatal("is the database not protected any more?")
-	}
-	protected := map[string]bool{}
-	for _, command := range invocations(shell(t)["restore.md"], "gcloud") {
-		switch instance := slices.Concat(command, []string{"", "", "", "", ""}); strings.Join(instance[:3], " ") {
-		case "sql instances clone":
-			protected[instance[4]] = true
-		case "sql instances patch":
-			protected[instance[3]] = protected[instance[3]] && !slices.Contains(command, "--no-deletion-protection")
-		case "sql instances delete":
-			if isProtected, cloned := protected[instance[3]]; isProtected || !cloned {
-				t.Errorf("%s is deleted, and protected", instance[3])
-			}
-		}
-	}
-	if len(protected) == 0 {
-		t.Error("nothing is cloned")
-	}
-}
-
-// TestCertificatesOfGateways makes an authority and a certificate as
-// gateway.md says, and holds them to what terraform and TLS ask of them.
-func TestCertificatesOfGateways(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skip(err)
-	}
-	text := shell(t)["gateway.md"]
-	commands := regexp.MustCompile(`(?m)^ {4}((?:openssl|printf) .*)$`).FindAllStringSubmatch(text, -1)
-	if len(commands) != 4 {
-		t.Fatalf("%d commands", len(commands))
-	}
-	folder := t.TempDir()
-	for _, command := range commands {
-		run := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(command[1], "SITE", "hall-1"))
-		run.Dir = folder
-		if output, err := run.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", command[1], err, output)
-		}
-	}
-	authority, site := certificate(t, filepath.Join(folder, "authority.crt")), certificate(t, filepath.Join(folder, "gateway.crt"))
-	if !authority.IsCA || !authority.BasicConstraintsValid || authority.KeyUsage&x509.KeyUsageCertSign == 0 {
-		t.Error("the authority is none")
-	}
-	if site.Subject.CommonName != "hall-1" || site.IsCA {
-		t.Errorf("the certificate is of %q", site.Subject.CommonName)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(authority)
-	if _, err := site.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
-		t.Error(err)
-	}
-	// What terraform's variable accepts.
-	accepts := regexp.MustCompile(`var\.gateway_trust_anchor == null \|\| can\(regex\("([^"]+)"`).FindStringSubmatch(read(t, "../terraform/variables.tf"))
-	if accepts == nil || !regexp.MustCompile(strings.ReplaceAll(accepts[1], `\\n`, `\n`)).MatchString(read(t, filepath.Join(folder, "authority.crt"))) {
-		t.Errorf("terraform does not accept the authority: %q", accepts)
-	}
-}
-
-func certificate(t *testing.T, path string) *x509.Certificate {
-	t.Helper()
-	block, rest := pem.Decode([]byte(read(t, path)))
-	if block == nil || strings.TrimSpace(string(rest)) != "" {
-		t.Fatalf("%s is not one certificate", path)
-	}
-	parsed, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
 }

@@ -1,0 +1,214 @@
+package docs
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/tooltest"
+)
+
+// patience is the longest wait for a program; only a hang takes longer.
+const patience = 15 * time.Minute
+
+// command is a shell command in the repository's root, as a reader types it. It builds
+// with the race detector when the test was: make test has compiled everything so.
+func command(t *testing.T, script string, environ ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+	c.Dir = ".."
+	c.Env = append(os.Environ(), append([]string{"MAKEFLAGS=", "MAKELEVEL="}, environ...)...)
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		c.Env = append(c.Env, "GOFLAGS=-race")
+	}
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals reach what it starts
+	c.WaitDelay = 10 * time.Second
+	return c
+}
+
+// started runs a command until the test ends.
+func started(t *testing.T, c *exec.Cmd) *bufio.Scanner {
+	t.Helper()
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
+		_ = c.Wait()
+	})
+	return bufio.NewScanner(out)
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// block returns the first indented block of README that begins with a text.
+func block(t *testing.T, begin string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(read(t, "../README.md"), "\n    "+begin)
+	if !found {
+		t.Fatalf("README has no command %s", begin)
+	}
+	text, _, _ := strings.Cut(rest, "\n\n")
+	return begin + text
+}
+
+// TestReadmeCommands runs the commands of README as a reader does: the system with its
+// flags, the requests to its API, a function alone beside it, and a replay. Only ports and
+// the data folder are the test's own.
+func TestReadmeCommands(t *testing.T) {
+	t.Parallel()
+	tooltest.Program(t, "curl")
+	data, api, gateway, alone := t.TempDir(), freePort(t), freePort(t), freePort(t)
+	own := func(text string) string {
+		return strings.NewReplacer(".coldaisle/", data+"/", "localhost:8000", "localhost:"+api, "PORT=8090", "PORT="+alone).Replace(text)
+	}
+	// The page is built by the tests of the dashboard.
+	run := started(t, command(t, fmt.Sprintf(`exec make -o page run ARGS="--data %s --api-port %s --gateway-port %s --speed 20"`, data, api, gateway)))
+	signIn := regexp.MustCompile(`^  Sign in +(\S+) +(\S+)$`)
+	var login []string
+	for login == nil && run.Scan() {
+		login = signIn.FindStringSubmatch(run.Text())
+	}
+	if login == nil {
+		t.Fatal("make run prints no login")
+	}
+	go func() {
+		for run.Scan() { // it must not block on its output
+		}
+	}()
+	requests := strings.ReplaceAll(own(block(t, "token=$(curl")), "the one it printed", login[2])
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Second) { // between two tries: the first reading comes after a while
+		out, err := command(t, requests).CombinedOutput()
+		if err == nil && strings.Contains(string(out), `"temperature"`) && strings.Contains(string(out), `"kind":"threshold"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s\n%v\n%s", requests, err, out)
+		}
+	}
+
+	started(t, command(t, "exec "+strings.TrimPrefix(own(block(t, "env $(cat .coldaisle/environment)")), "exec ")))
+	reading := base64.StdEncoding.EncodeToString([]byte(`{"id":"a1","node_id":"alone","temperature":21.5,"humidity":40}`))
+	envelope := fmt.Sprintf(`{"message":{"data":%q,"messageId":"1","publishTime":%q,"attributes":{"node_id":"alone"}},"subscription":"data-ingest"}`,
+		reading, time.Now().UTC().Format(time.RFC3339))
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) { // between two tries: it is being built
+		response, err := http.Post("http://localhost:"+alone, "application/json", strings.NewReader(envelope))
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode < 300 {
+				break
+			}
+			err = fmt.Errorf("answered %s", response.Status)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+
+	recording := filepath.Join(data, "recording.csv")
+	if err := os.WriteFile(recording, []byte("node_id,timestamp,temperature,humidity,label\nn1,2026-03-01T12:00:00Z,21.5,40,0\nn1,2026-03-01T12:00:30Z,21.6,40,0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := command(t, strings.ReplaceAll(block(t, "make replay"), "recording.csv", recording)).CombinedOutput(); err != nil {
+		t.Errorf("make replay: %v\n%s", err, out)
+	}
+}
+
+// TestEveryMakeTargetOfReadmeRuns holds the targets that README names against those that
+// TestReadmeCommands, each change (.ci/run) or the night (.ci/nightly) runs.
+func TestEveryMakeTargetOfReadmeRuns(t *testing.T) {
+	t.Parallel()
+	runs := []string{"run", "replay"} // by TestReadmeCommands
+	for _, script := range []string{"../.ci/run", "../.ci/nightly"} {
+		for _, line := range regexp.MustCompile(`\bmake((?: -k)?(?: [a-z-]+)+)`).FindAllStringSubmatch(read(t, script), -1) {
+			runs = append(runs, strings.Fields(line[1])...)
+		}
+	}
+	if strings.Contains(read(t, "../.ci/nightly"), "\nfuzz() { .ci/fuzz") {
+		runs = append(runs, "fuzz")
+	}
+	named := regexp.MustCompile("(?m)(?:^    |`)make ([a-z-]+)").FindAllStringSubmatch(read(t, "../README.md"), -1)
+	if len(named) < 10 {
+		t.Errorf("%d targets are found: some are not seen", len(named))
+	}
+	for _, target := range named {
+		if !slices.Contains(runs, target[1]) {
+			t.Errorf("nothing runs make %s, which README names", target[1])
+		}
+	}
+}
+
+// TestMakeTestWithoutOptionalPrograms runs make test for the tests that need programs of
+// others, on a machine that has none of them: they are skipped at once, and named.
+func TestMakeTestWithoutOptionalPrograms(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		tooltest.Unable(t, "a mount namespace needs root")
+	}
+	tooltest.Program(t, "unshare")
+	hide := "hide() { [[ ! -e $1 ]] || mount --bind /dev/null \"$(readlink -f \"$1\")\"; }\n"
+	var hidden []string
+	for _, program := range []string{"micropython", "prometheus", "promtool", "amtool", "prometheus-alertmanager", "avahi-daemon", "avahi-browse", "avahi-resolve", "dig", "systemd-analyze"} {
+		for _, folder := range []string{"/usr/local/bin", "/usr/bin", "/usr/sbin"} {
+			hidden = append(hidden, "hide "+filepath.Join(folder, program)+"\n")
+		}
+	}
+	hide += strings.Join(hidden, "")
+	hide += `zeroconf=$(/usr/bin/python3 -c 'import os, zeroconf; print(os.path.dirname(zeroconf.__file__))' 2>/dev/null) || zeroconf=
+[[ -z $zeroconf ]] || { mount -t tmpfs none "$zeroconf" && echo 'raise ImportError' >"$zeroconf/__init__.py"; }
+`
+	packages, programs := "./run/tools/nodecheck ./edge-gateway/packaging", []string{"micropython", "systemd-analyze"}
+	if os.Getenv("NIGHTLY") != "" { // the others take minutes to link
+		packages += " ./edge-gateway/netnstest ./run/api"
+		programs = append(programs, "dig", "avahi-resolve", "python3-zeroconf", "promtool")
+	}
+	script := hide + `exec make test PAGE_TESTS=true TESTS="-run 'TestMicroPythonNodeIsInOrder|TestDig|TestAvahi|TestPythonZeroconf|TestUnit|TestMetrics|TestRecipes' ` +
+		packages + `"`
+	c := command(t, `exec unshare --mount --propagation private bash -euo pipefail -c "$SCRIPT"`, "SCRIPT="+script, "CI=")
+	began := time.Now()
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v after %s\n%s", err, time.Since(began), out)
+	}
+	last := regexp.MustCompile(`(?m)^not tried here: (.+); \.ci/install installs them$`).FindStringSubmatch(string(out))
+	if last == nil {
+		t.Fatalf("the end names no programs:\n%s", out)
+	}
+	for _, program := range programs {
+		if !slices.Contains(strings.Split(last[1], ", "), program) {
+			t.Errorf("%s is not named: %s", program, last[1])
+		}
+	}
+}
