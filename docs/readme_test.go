@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,20 +59,6 @@ func started(t *testing.T, c *exec.Cmd) *bufio.Scanner {
 	return bufio.NewScanner(out)
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}
-
 // block returns the first indented block of README that begins with a text.
 func block(t *testing.T, begin string) string {
 	t.Helper()
@@ -90,7 +76,8 @@ func block(t *testing.T, begin string) string {
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
 	tooltest.Program(t, "curl")
-	data, api, gateway, alone := t.TempDir(), freePort(t), freePort(t), freePort(t)
+	port := func() string { return strconv.Itoa(tooltest.FreePort(t)) }
+	data, api, gateway, alone := t.TempDir(), port(), port(), port()
 	own := func(text string) string {
 		return strings.NewReplacer(".coldaisle/", data+"/", "localhost:8000", "localhost:"+api, "PORT=8090", "PORT="+alone).Replace(text)
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	embedded "github.com/fergusstrange/embedded-postgres"
+
+	"coldaisle.dev/shared/freeport"
 )
 
 // downloadDir is the folder of a downloaded server, beside its data.
@@ -99,7 +101,7 @@ func probeVersion(ctx context.Context, folder string) (installation, bool) {
 func download(ctx context.Context, dir string, log *slog.Logger) (string, error) {
 	runtimeDir := filepath.Join(dir, downloadDir)
 	log.InfoContext(ctx, "no PostgreSQL installed, downloading one")
-	port, err := freePort(ctx)
+	port, err := freeport.Find(ctx)
 	if err != nil {
 		return "", err
 	}

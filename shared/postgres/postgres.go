@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/freeport"
 )
 
 // ErrNone says that there is no PostgreSQL and how to get one.
@@ -192,7 +194,7 @@ func environment() []string {
 
 // start runs the server on a free port and waits until it answers.
 func (c *cluster) start(ctx context.Context) (*Server, error) {
-	port, err := freePort(ctx)
+	port, err := freeport.Find(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -321,19 +323,6 @@ func (s *Server) kill() {
 		_ = s.process.Kill()
 		<-s.exited
 	}
-}
-
-func freePort(ctx context.Context) (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("free port: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("free port: unexpected address %s", listener.Addr())
-	}
-	return address.Port, nil
 }
 
 // lastLines is the end of a log, on one line.

@@ -4,15 +4,12 @@
 package tooltest
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
-	"strconv"
-	"syscall"
 	"testing"
+
+	"coldaisle.dev/shared/freeport"
 )
 
 // Report is the variable that names the file to which skips are appended, a line each.
@@ -84,20 +81,12 @@ func report(tb testing.TB, line string) {
 	}
 }
 
-// FreePort returns a port for a program that cannot be asked which one it was
-// given. It is below those that systems give to outgoing connections: one of these
-// may be taken by somebody else until the program listens.
+// FreePort returns a port on which nothing listens: see freeport.Find.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
-	for {
-		port := 10_000 + rand.N(20_000) //nolint:gosec // keeps no secret
-		listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", ":"+strconv.Itoa(port))
-		if err == nil {
-			_ = listener.Close()
-			return port
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			tb.Fatal(err)
-		}
+	port, err := freeport.Find(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
 	}
+	return port
 }

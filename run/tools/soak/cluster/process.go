@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"coldaisle.dev/shared/freeport"
 )
 
 // startTimeout bounds the time until a program opens its port, stopTimeout the time
@@ -39,7 +41,7 @@ type Process struct {
 
 // newProcess prepares a process; it does not start it.
 func newProcess(ctx context.Context, name, program, logs string, environ []string) (*Process, error) {
-	port, err := freePort(ctx)
+	port, err := freeport.Find(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -163,31 +165,4 @@ func (p *Process) Signal(signal syscall.Signal) error {
 		return fmt.Errorf("signal %s: %w", p.Name, err)
 	}
 	return nil
-}
-
-// Ports are taken from below the range of outgoing connections, which could
-// otherwise take the port of a process while it is down.
-const firstPort, lastPort = 18_000, 30_000
-
-//nolint:gochecknoglobals // ports belong to the machine: no two clusters of a program may take the same
-var ports struct {
-	sync.Mutex
-
-	next int
-}
-
-func freePort(ctx context.Context) (int, error) {
-	ports.Lock()
-	defer ports.Unlock()
-	for range lastPort - firstPort {
-		// Two programs at once begin at different places.
-		port := firstPort + (os.Getpid()*37+ports.next)%(lastPort-firstPort)
-		ports.next++
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
-		if err == nil {
-			_ = listener.Close()
-			return port, nil
-		}
-	}
-	return 0, fmt.Errorf("no free port between %d and %d", firstPort, lastPort)
 }
