@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -19,18 +20,12 @@ func shell(t *testing.T) map[string]string {
 	code := regexp.MustCompile("(?s)```sh\n.*?```|`[^`\n]+`|(?m)(^ {4,}[^ ].*\n)+")
 	texts := map[string]string{"../cloudbuild.yaml": read(t, "../cloudbuild.yaml")}
 	for _, pattern := range []string{"*.md", "playbooks/*.md", "../*.md", "../terraform/*.md"} {
-		pages, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pages := must.Get(filepath.Glob(pattern))(t)
 		for _, page := range pages {
 			texts[page] = strings.Join(code.FindAllString(read(t, page), -1), "\n")
 		}
 	}
-	scripts, err := filepath.Glob("../run/tools/release/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	scripts := must.Get(filepath.Glob("../run/tools/release/*"))(t)
 	for _, script := range scripts {
 		if info, err := os.Stat(script); err == nil && info.Mode().IsRegular() && filepath.Ext(script) == "" {
 			texts[script] = read(t, script)
@@ -147,9 +142,7 @@ func sdk(t *testing.T) surface {
 	tree := read(t, filepath.Join(filepath.Dir(program), "../data/cli/gcloud_completions.py"))
 	_, tree, _ = strings.Cut(tree, "STATIC_COMPLETION_CLI_TREE = ")
 	var s surface
-	if err := json.Unmarshal([]byte(tree), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(tree), &s))
 	return s
 }
 

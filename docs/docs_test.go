@@ -11,14 +11,13 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"coldaisle.dev/shared/must"
 )
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path))(t)
 	return string(content)
 }
 
@@ -26,7 +25,7 @@ func read(t *testing.T, path string) string {
 func files(t *testing.T, extension string) []string {
 	t.Helper()
 	var all []string
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -36,10 +35,7 @@ func files(t *testing.T, extension string) []string {
 			all = append(all, path)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -45,13 +46,8 @@ func command(t *testing.T, script string, environ ...string) *exec.Cmd {
 func started(t *testing.T, c *exec.Cmd) *bufio.Scanner {
 	t.Helper()
 	c.Stderr = os.Stderr
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(c.StdoutPipe())(t)
+	must.Do(t, c.Start())
 	t.Cleanup(func() {
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
 		_ = c.Wait()
@@ -125,9 +121,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 
 	recording := filepath.Join(data, "recording.csv")
-	if err := os.WriteFile(recording, []byte("node_id,timestamp,temperature,humidity,label\nn1,2026-03-01T12:00:00Z,21.5,40,0\nn1,2026-03-01T12:00:30Z,21.6,40,0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(recording, []byte("node_id,timestamp,temperature,humidity,label\nn1,2026-03-01T12:00:00Z,21.5,40,0\nn1,2026-03-01T12:00:30Z,21.6,40,0\n"), 0o600))
 	if out, err := command(t, strings.ReplaceAll(block(t, "make replay"), "recording.csv", recording)).CombinedOutput(); err != nil {
 		t.Errorf("make replay: %v\n%s", err, out)
 	}

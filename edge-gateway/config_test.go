@@ -14,14 +14,13 @@ import (
 
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/must"
 )
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := usage(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, usage(&out))
 	for _, text := range []string{"monitor-gateway doctor", "version", "PROJECT_ID", "(required)", "OUTBOX_MAX_BYTES", "1073741824", "GOOGLE_APPLICATION_CREDENTIALS"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("no %q in:\n%s", text, out.String())
@@ -48,12 +47,8 @@ func TestUsage(t *testing.T) {
 func install(t *testing.T, lines string) installation {
 	t.Helper()
 	at := installation{t.TempDir()}
-	if err := os.MkdirAll(filepath.Dir(at.etc("environment")), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(at.etc("environment"), []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(at.etc("environment")), 0o700))
+	must.Do(t, os.WriteFile(at.etc("environment"), []byte(lines), 0o600))
 	return at
 }
 
@@ -105,10 +100,7 @@ func TestMisspeltSettingIsTold(t *testing.T) {
 // outbox's own default, with the config.
 func TestDefaultsAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
-	example, err := os.ReadFile("packaging/environment.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := must.Get(os.ReadFile("packaging/environment.example"))(t)
 	defaults := map[string]string{}
 	for _, v := range config.Describe[Config]() {
 		defaults[v.Name] = v.Default

@@ -28,6 +28,7 @@ import (
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -73,10 +74,7 @@ func TestCredentialsCome(t *testing.T) {
 	topic := newTopic(t.Context(), Config{ProjectID: testProject, DataTopic: testTopic, PublishTimeout: 4 * time.Second, ProbeEvery: time.Millisecond},
 		nil, time.Now, logger, options...)
 	t.Cleanup(topic.close)
-	box, err := outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now}))(t)
 	t.Cleanup(func() { _ = box.Close() })
 	site := gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, topic, box, time.Now, logger)
 	missing := topic.await(t.Context())
@@ -94,9 +92,7 @@ func TestCredentialsCome(t *testing.T) {
 	key := pubsubtest.AccountKey(t, testProject, account, "https://oauth2.googleapis.com/token")
 	for i, content := range [][]byte{nil, []byte("{}"), key[:len(key)/2]} {
 		if content != nil {
-			if err := os.WriteFile(path, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, content, 0o600))
 		}
 		reading := fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, i)
 		if got := call(http.MethodPost, "/api/v1/message", reading); got != `500 {"error":"Failed to publish to Pub/Sub","kept":true}` {
@@ -109,9 +105,7 @@ func TestCredentialsCome(t *testing.T) {
 	if got := log.String(); !strings.Contains(got, "google.json: no such file") {
 		t.Errorf("the log says\n%s", got)
 	}
-	if err := os.WriteFile(path, key, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, key, 0o600))
 	waitFor(t, "what was kept to be delivered", func() bool { return box.Stats().Pending == 0 })
 	if got := call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`); got != `200 {"status":"published","message_id":"9"}` {
 		t.Errorf("answered %s with credentials", got)
@@ -135,9 +129,7 @@ func TestServesWithoutCredentials(t *testing.T) {
 		return h != nil && h.Status == "degraded" && strings.Contains(h.Publishing.Error, "google.json: no such file")
 	})
 	response, err := http.Post(p.url()+"/api/v1/message", "application/json", strings.NewReader(`{"id":"1","node_id":"n1","temperature":20,"humidity":40}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusInternalServerError {
 		t.Errorf("a reading was answered %s", response.Status)
@@ -193,10 +185,7 @@ func faults(t *testing.T, endpoint string, timeout time.Duration) (metrics, heal
 		nil, time.Now, logging.Discard(), option.WithEndpoint(endpoint), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
 	t.Cleanup(topic.close)
-	box, err := outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now}))(t)
 	t.Cleanup(func() { _ = box.Close() })
 	site := gateway.New(gateway.Config{IdleProbe: time.Hour}, topic, box, time.Now, logging.Discard())
 	ctx, stop := context.WithCancel(t.Context())
@@ -228,9 +217,7 @@ func TestChecks(t *testing.T) {
 	if got := results(); got["address"] == nil || got["clock"] != nil || got["disk"] != nil {
 		t.Errorf("with nobody at the address: %v", got)
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(dir))
 	if got := results(); got["disk"] == nil {
 		t.Errorf("without the folder: %v", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -132,9 +133,7 @@ func fillOutbox(b *testing.B, dir string) (readings int) {
 		for _, content := range segments {
 			number++
 			path := filepath.Join(dir, fmt.Sprintf("%016d.seg", number))
-			if err := errors.Join(os.WriteFile(path, content, 0o600), os.Chtimes(path, written, written)); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, errors.Join(os.WriteFile(path, content, 0o600), os.Chtimes(path, written, written)))
 		}
 		readings += hourNodes * hourEach
 	}
@@ -153,10 +152,7 @@ func hourOfReadings(b *testing.B, ago time.Duration) (segments [][]byte) {
 	b.Helper()
 	dir := b.TempDir()
 	clock := func() time.Time { return time.Now().Add(-ago) }
-	box, err := outbox.Open(dir, outbox.Options{Clock: clock})
-	if err != nil {
-		b.Fatal(err)
-	}
+	box := must.Get(outbox.Open(dir, outbox.Options{Clock: clock}))(b)
 	start := clock().Add(-hourEach * 30 * time.Second)
 	var filling sync.WaitGroup
 	for w := range 250 {
@@ -176,15 +172,10 @@ func hourOfReadings(b *testing.B, ago time.Duration) (segments [][]byte) {
 		})
 	}
 	filling.Wait()
-	if err := box.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, box.Close())
 	files, _ := filepath.Glob(filepath.Join(dir, "*.seg"))
 	for _, path := range files {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			b.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(path))(b)
 		segments = append(segments, content)
 	}
 	return segments
@@ -192,10 +183,7 @@ func hourOfReadings(b *testing.B, ago time.Duration) (segments [][]byte) {
 
 // resident is the physical memory of the process, in MB.
 func (p *process) resident() float64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid)))(p.t)
 	for line := range bytes.Lines(status) {
 		var kb float64
 		if _, err := fmt.Sscanf(string(line), "VmRSS: %f kB", &kb); err == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -28,9 +29,7 @@ func TestMisbehaviour(t *testing.T) {
 	const nodes = 8
 	began := time.Now()
 	good, err := nodesim.New(nodesim.Config{Gateway: p.url(), Nodes: nodes, Speed: 100, Clock: time.Now}) // a reading every 300 ms
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	running := func(run func(context.Context)) (end func()) {
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 		var wait sync.WaitGroup

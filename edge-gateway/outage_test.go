@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/proxytest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/tooltest"
@@ -70,9 +71,7 @@ func (p *process) start() {
 	p.command = exec.CommandContext(context.WithoutCancel(p.t.Context()), cmp.Or(p.program, os.Args[0]))
 	p.command.Env = p.environ
 	p.command.Stderr = &p.log
-	if err := p.command.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.command.Start())
 	deadline := time.Now().Add(5 * time.Minute)
 	for p.health() == nil {
 		if time.Now().After(deadline) {
@@ -191,10 +190,7 @@ func TestOutage(t *testing.T) {
 		t.Skip("takes 17 s")
 	}
 	server := startPubSub(t)
-	line, err := proxytest.New(t.Context(), server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(proxytest.New(t.Context(), server.Addr))(t)
 	t.Cleanup(line.Close)
 	p := newProcess(t, line.Address(), "PUBLISH_TIMEOUT=2s")
 	p.start()
@@ -232,10 +228,7 @@ func TestOutage(t *testing.T) {
 
 	stored := map[[2]string]map[time.Time]bool{} // times of each message
 	for _, m := range server.Messages() {
-		data, err := wire.DecodeData(m.Data, m.PublishTime)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(wire.DecodeData(m.Data, m.PublishTime))(t)
 		key := [2]string{data.Reading.NodeID, data.Reading.MessageID}
 		if stored[key] == nil {
 			stored[key] = map[time.Time]bool{}

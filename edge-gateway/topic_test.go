@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/edge-gateway/enrolment/enrolmenttest"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -53,9 +54,7 @@ func TestEnrolledGateway(t *testing.T) {
 	p.start()
 	send := func(id string) int {
 		response, err := http.Post(p.url()+"/api/v1/message", "application/json", strings.NewReader(fmt.Sprintf(`{"id":%q,"node_id":"n1","temperature":21,"humidity":40}`, id)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 		return response.StatusCode
@@ -64,9 +63,7 @@ func TestEnrolledGateway(t *testing.T) {
 	waitFor(t, "a published reading", func() bool { return send("a1") == http.StatusOK })
 	for _, m := range server.Messages() {
 		origin, err := wire.ParseOrigin(m.Attributes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		data, err := wire.DecodeData(m.Data, time.Now())
 		if err != nil || !origin.Verify(api.Key(), data.Reading.Time, m.Data) || origin.GatewayID != enrolmenttest.ID || !origin.Age.Known {
 			t.Errorf("published %s with %v, %v", m.Data, m.Attributes, err)
@@ -144,10 +141,7 @@ func TestAccessToken(t *testing.T) {
 	certified := httptest.NewUnstartedServer(nil)
 	certified.StartTLS()
 	t.Cleanup(certified.Close)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	server := grpc.NewServer(grpc.Creds(tlscredentials.NewServerTLSFromCert(&certified.TLS.Certificates[0])))
 	google := &tokensSeen{}
 	pubsubpb.RegisterPublisherServer(server, google)
@@ -161,10 +155,7 @@ func TestAccessToken(t *testing.T) {
 		})
 	}
 	folder := t.TempDir()
-	id, err := enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, api.URL, func(enrolment.Offer) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, api.URL, func(enrolment.Offer) bool { return true }))(t)
 	log := logging.Discard()
 	// A session that runs anew asks at once, instead of after a minute.
 	hear := func(s *enrolment.Session, token, topic string) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -42,9 +43,7 @@ func TestSupervision(t *testing.T) {
 	}
 	// One that hangs says nothing more, so that systemd starts it again. What it
 	// had said before is still in the socket.
-	if err := p.command.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.command.Process.Signal(syscall.SIGSTOP))
 	silent := func() bool {
 		_ = socket.SetReadDeadline(time.Now().Add(time.Second))
 		_, err := socket.Read(make([]byte, 100))
@@ -55,9 +54,7 @@ func TestSupervision(t *testing.T) {
 			t.Fatal("a stopped gateway goes on")
 		}
 	}
-	if err := p.command.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.command.Process.Signal(syscall.SIGCONT))
 	if got := hear(); got != "WATCHDOG=1" {
 		t.Errorf("a gateway that goes on says %q", got)
 	}
@@ -87,9 +84,7 @@ func TestWatchdogComesAnew(t *testing.T) {
 	t.Cleanup(server.Close)
 	address, _ := server.Listener.Addr().(*net.TCPAddr)
 	for range 3 {
-		if err := alive(t.Context(), address.Port); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, alive(t.Context(), address.Port))
 	}
 	if got := opened.Load(); got != 3 {
 		t.Errorf("%d connections for 3 questions", got)

@@ -11,14 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	a, err := New(Config{Name: "monitor-gateway", Port: 8080}, time.Now, logging.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Config{Name: "monitor-gateway", Port: 8080}, time.Now, logging.Discard()))(t)
 	a.state = State{Role: RoleStandby}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(a)

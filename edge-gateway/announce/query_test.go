@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestAnswers shows contract 8.14.
@@ -159,10 +161,7 @@ func TestManyAskers(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	s := started(t)
-	question, err := ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET).Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	question := must.Get(ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET).Pack())(t)
 	own := netip.MustParseAddr("192.168.1.20")
 	for name, p := range map[string]packet{
 		"unicast from another network": {data: question, link: eth, from: netip.MustParseAddrPort("8.8.8.8:5353"), to: own},

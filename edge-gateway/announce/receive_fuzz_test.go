@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/shared/must"
 )
 
 func FuzzReceive(f *testing.F) {
@@ -16,10 +18,7 @@ func FuzzReceive(f *testing.F) {
 			&dns.A{Hdr: dns.RR_Header{Name: "monitor-gateway.local.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 120}, A: []byte{1, 2, 3, 4}},
 		}},
 	} {
-		wire, err := q.Pack()
-		if err != nil {
-			f.Fatal(err)
-		}
+		wire := must.Get(q.Pack())(f)
 		f.Add(wire, true)
 		f.Add(wire, false)
 	}

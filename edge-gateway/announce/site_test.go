@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/shared/must"
 )
 
 // letter is a message that a responder sent.
@@ -114,10 +116,7 @@ func (s *site) on(index int) LinkState {
 
 func (s *site) from(link int, from string, m *dns.Msg) {
 	s.t.Helper()
-	wire, err := m.Pack()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wire := must.Get(m.Pack())(s.t)
 	s.receive(s.now, packet{data: wire, link: link, from: netip.MustParseAddrPort(from), to: netip.MustParseAddr("224.0.0.251")})
 	s.advance(s.now)
 }

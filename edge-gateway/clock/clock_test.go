@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/clock"
+	"coldaisle.dev/shared/must"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -20,10 +21,7 @@ type machine struct {
 
 func (m *machine) open(t *testing.T, path string) *clock.Clock {
 	t.Helper()
-	c, err := clock.Open(path, func() time.Time { return m.wall }, clock.Boot{ID: [16]byte{m.boot}, Uptime: func() time.Duration { return m.uptime }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(clock.Open(path, func() time.Time { return m.wall }, clock.Boot{ID: [16]byte{m.boot}, Uptime: func() time.Duration { return m.uptime }}))(t)
 	return c
 }
 
@@ -52,20 +50,14 @@ func TestClock(t *testing.T) {
 	if !c.Now().Equal(m.wall) {
 		t.Error("before the API has told the time it is not the system clock's")
 	}
-	if err := c.Learn(m.uptime, m.uptime+2*time.Second, noon); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Learn(m.uptime, m.uptime+2*time.Second, noon))
 	m.pass(2 * time.Second)
 	within(t, "after a reply that took 2 s", c.Now(), noon, time.Second)
 
 	// A faster reply is better, a slower one tells nothing new.
-	if err := c.Learn(m.uptime, m.uptime, noon.Add(500*time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Learn(m.uptime, m.uptime, noon.Add(500*time.Millisecond)))
 	within(t, "after a quick reply", c.Now(), noon.Add(500*time.Millisecond), 0)
-	if err := c.Learn(m.uptime-10*time.Second, m.uptime, noon); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Learn(m.uptime-10*time.Second, m.uptime, noon))
 	within(t, "after a slow reply", c.Now(), noon.Add(500*time.Millisecond), 0)
 
 	// The system clock is set, back and forth; the machine is suspended.
@@ -100,17 +92,13 @@ func TestClock(t *testing.T) {
 func TestClockFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "clock.json")
-	if err := os.WriteFile(path, []byte("no json"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("no json"), 0o600))
 	m := &machine{boot: 1, wall: noon}
 	c, err := clock.Open(path, func() time.Time { return m.wall }, clock.Boot{ID: [16]byte{1}, Uptime: func() time.Duration { return m.uptime }})
 	if err == nil {
 		t.Error("a garbled file is not told")
 	}
-	if err := c.Learn(0, 0, noon.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Learn(0, 0, noon.Add(time.Hour)))
 	within(t, "after a garbled file", c.Now(), noon.Add(time.Hour), 0)
 	c, err = clock.Open(filepath.Join(path, "below-a-file"), func() time.Time { return m.wall }, clock.ThisBoot())
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/mdns"
 	"github.com/miekg/dns"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -55,10 +56,7 @@ func TestAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra}
-			wire, err := m.Pack()
-			if err != nil {
-				t.Fatal(err)
-			}
+			wire := must.Get(m.Pack())(t)
 			if got := fmt.Sprint(answered(c.mode, asked, wire)); got != c.want {
 				t.Errorf("found %s, want %s", got, c.want)
 			}
@@ -139,10 +137,7 @@ func TestGateway(t *testing.T) {
 func FuzzAnswered(f *testing.F) {
 	for _, name := range []string{"monitor-gateway.local.", "printer.local."} {
 		m := dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: []dns.RR{address(name, "192.168.1.20", 120)}}
-		wire, err := m.Pack()
-		if err != nil {
-			f.Fatal(err)
-		}
+		wire := must.Get(m.Pack())(f)
 		f.Add(wire)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

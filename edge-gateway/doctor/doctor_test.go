@@ -31,6 +31,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/tooltest"
@@ -105,18 +106,12 @@ func TestClock(t *testing.T) {
 // expired serves by a certificate of another time and returns the address.
 func expired(t *testing.T) string {
 	t.Helper()
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-24 * time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := must.Get(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}}, MinVersion: tls.VersionTLS12}
 	server.Config.ErrorLog = slog.NewLogLogger(logging.Discard().Handler(), slog.LevelDebug)
@@ -146,12 +141,8 @@ func key(t *testing.T, tokens string, mode os.FileMode) string {
 	t.Helper()
 	content := pubsubtest.AccountKey(t, "site", "monitor-gateway@site.iam.gserviceaccount.com", tokens)
 	path := filepath.Join(t.TempDir(), "google.json")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, content, 0o600))
+	must.Do(t, os.Chmod(path, mode))
 	return path
 }
 
@@ -159,9 +150,7 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	const account = "key of the service account monitor-gateway@site.iam.gserviceaccount.com"
 	garbled := filepath.Join(t.TempDir(), "garbled.json")
-	if err := os.WriteFile(garbled, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(garbled, []byte("{"), 0o600))
 	for name, c := range map[string]struct {
 		config  Config
 		verdict Severity
@@ -289,9 +278,7 @@ func TestOutbox(t *testing.T) {
 	expect(t, look(), "outbox", Warning, "is not there yet", "of the disk are free")
 
 	box, err := outbox.Open(dir, outbox.Options{MaxBytes: 1 << 20, Clock: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = box.Close() })
 	kept := 0
 	keep := func(n int) {
@@ -299,9 +286,7 @@ func TestOutbox(t *testing.T) {
 		for range n {
 			kept++
 			r := reading.Reading{NodeID: fmt.Sprintf("n%d", kept%100), MessageID: "1", Time: time.Now(), Temperature: 20, Humidity: 40}
-			if err := box.Append(outbox.Record{Reading: r, Enrolment: strings.Repeat("m", 1000)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, box.Append(outbox.Record{Reading: r, Enrolment: strings.Repeat("m", 1000)}))
 		}
 	}
 	keep(3)
@@ -315,21 +300,15 @@ func TestOutbox(t *testing.T) {
 	}
 	keep(920)
 	expect(t, look(), "outbox", Warning, "nearly full: 923 readings waiting")
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 	found, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	if err != nil || len(found) < 1 {
 		t.Fatalf("segments %v, %v", found, err)
 	}
 	content, err := os.ReadFile(found[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	clear(content[1500:1600])
-	if err := os.WriteFile(found[0], content[:len(content)-7], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(found[0], content[:len(content)-7], 0o600))
 	expect(t, look(), "outbox", Warning, "1 place cannot be read")
 
 	config.OutboxMaxBytes = 1 << 60
@@ -348,9 +327,7 @@ func TestOutboxThatCannotBeWritten(t *testing.T) {
 		tooltest.Skip(t, "rights do not hold for this user")
 	}
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o500))
 	r := &Report{}
 	Config{OutboxDir: dir, OutboxMaxBytes: 1 << 20, Clock: time.Now}.outbox(r, health{})
 	expect(t, r, "outbox", Problem, "cannot be written")
@@ -467,9 +444,7 @@ func TestReport(t *testing.T) {
 	r.ok("outbox", "empty")
 	r.advise("Configure nodes with %s.", "http://192.168.1.20:8080")
 	var out strings.Builder
-	if err := r.Write(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Write(&out))
 	want := `clock
   ok       right
 topic

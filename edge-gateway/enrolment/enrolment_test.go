@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/edge-gateway/enrolment"
 	"coldaisle.dev/edge-gateway/enrolment/enrolmenttest"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -44,10 +45,7 @@ func TestEnrol(t *testing.T) {
 	}
 	key := api.Key()
 	for _, code := range []string{enrolmenttest.Code, enrolmenttest.Code} {
-		id, err := enrolment.Enrol(t.Context(), folder, code, api.URL+"/", agree)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must.Get(enrolment.Enrol(t.Context(), folder, code, api.URL+"/", agree))(t)
 		if id.GatewayID != enrolmenttest.ID || !key.Equal(api.Key()) {
 			t.Errorf("enrolled as %s, with another key: %v", id.GatewayID, !key.Equal(api.Key()))
 		}
@@ -93,9 +91,7 @@ func TestGarbledIdentity(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"no json", `{}`, `{"gateway_id":"x","seed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`} {
 		folder := t.TempDir()
-		if err := os.WriteFile(filepath.Join(folder, "enrolment.json"), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, "enrolment.json"), []byte(content), 0o600))
 		if id, err := enrolment.Load(folder); err == nil {
 			t.Errorf("%q is taken as %+v", content, id)
 		}
@@ -117,16 +113,10 @@ func newMachine(t *testing.T) *machine {
 	m := &machine{api: enrolmenttest.Start(t), wall: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
 	m.api.Set(func(a *enrolmenttest.API) { a.Time = func() time.Time { return m.wall } })
 	m.folder = t.TempDir()
-	id, err := enrolment.Enrol(t.Context(), m.folder, enrolmenttest.Code, m.api.URL, agree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(enrolment.Enrol(t.Context(), m.folder, enrolmenttest.Code, m.api.URL, agree))(t)
 	system := func() time.Time { return m.wall }
 	boot := clock.Boot{ID: [16]byte{1}, Uptime: func() time.Duration { return m.uptime }}
-	m.clock, err = clock.Open(filepath.Join(m.folder, "clock.json"), system, boot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m.clock = must.Get(clock.Open(filepath.Join(m.folder, "clock.json"), system, boot))(t)
 	m.session = enrolment.NewSession(id, m.clock, system, "v1", true, logging.Discard())
 	return m
 }
@@ -231,10 +221,7 @@ func TestPairKey(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	again := func() *enrolment.Session {
-		id, err := enrolment.Load(m.folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must.Get(enrolment.Load(m.folder))(t)
 		return enrolment.NewSession(id, m.clock, m.clock.Now, "v1", true, logging.Discard())
 	}
 	if key := m.session.PairKey(); len(key) < 16 || bytes.Equal(key, again().PairKey()) {
@@ -258,9 +245,7 @@ func TestPairKey(t *testing.T) {
 		}
 	}
 	for _, content := range []string{`{"gateway_id":"gw-other","pair_key":"b2YgYW5vdGhlciBlbnJvbG1lbnQ="}`, `{"gateway_id":"gw-cellar1","pair_key":""}`, "no json"} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		if bytes.Equal(again().PairKey(), again().PairKey()) {
 			t.Errorf("%s gives a key", content)
 		}

@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/wire"
@@ -43,10 +44,7 @@ type caller struct {
 
 func dial(tb testing.TB, address string, node int) *caller {
 	tb.Helper()
-	conn, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", address)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	conn := must.Get((&net.Dialer{}).DialContext(tb.Context(), "tcp", address))(tb)
 	tb.Cleanup(func() { _ = conn.Close() })
 	body := measured(node, 0)
 	c := &caller{conn: conn, answers: bufio.NewReader(conn)}
@@ -95,10 +93,7 @@ func (c *caller) post(i int) (status int, err error) {
 // listen serves a handler as the gateway does and returns its address.
 func listen(tb testing.TB, handler http.Handler) string {
 	tb.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0"))(tb)
 	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = gateway.Serve(ctx, listener, handler, logging.Discard()) })
@@ -179,10 +174,7 @@ func fill(tb testing.TB, nodes int, publisher *sender, handler http.Handler) []b
 	publisher.Publisher = filler
 	for n := range nodes {
 		for i := range 121 {
-			r, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(measured(n, i-1000)))
-			if err != nil {
-				tb.Fatal(err)
-			}
+			r := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(measured(n, i-1000))))(tb)
 			handler.ServeHTTP(discard{http.Header{}}, r)
 		}
 	}
@@ -293,10 +285,7 @@ func BenchmarkAway(b *testing.B) {
 		connections := c.connections
 		b.Run(name, func(b *testing.B) {
 			publisher := &sender{}
-			box, err := outbox.Open(b.TempDir(), outbox.Options{Clock: time.Now, MaxBytes: 8 << 30})
-			if err != nil {
-				b.Fatal(err)
-			}
+			box := must.Get(outbox.Open(b.TempDir(), outbox.Options{Clock: time.Now, MaxBytes: 8 << 30}))(b)
 			b.Cleanup(func() { _ = box.Close() })
 			site := gateway.New(gateway.Config{}, publisher, box, time.Now, logging.Discard())
 			message := fill(b, connections, publisher, site)
@@ -308,10 +297,7 @@ func BenchmarkAway(b *testing.B) {
 			for i := range connections {
 				callers[i] = dial(b, address, i)
 			}
-			bare, err := os.Create(filepath.Join(b.TempDir(), "bare"))
-			if err != nil {
-				b.Fatal(err)
-			}
+			bare := must.Get(os.Create(filepath.Join(b.TempDir(), "bare")))(b)
 			b.Cleanup(func() { _ = bare.Close() })
 			var syncs span
 			sent := 0
@@ -345,10 +331,7 @@ func BenchmarkAway(b *testing.B) {
 func backlogSize(b *testing.B) int {
 	b.Helper()
 	if text := os.Getenv("GATEWAY_BACKLOG"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := must.Get(strconv.Atoi(text))(b)
 		return n
 	}
 	return 50_000

@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -40,10 +41,7 @@ type clients struct {
 // newClients starts a server for them. It answers /health, and /slow only when the test ends.
 func newClients(t *testing.T) *clients {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	c := &clients{t: t, server: listener.Addr().String()}
 	over := make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,9 +69,7 @@ func (c *clients) dial(from string) net.Conn {
 	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EMFILE) {
 		tooltest.Skip(c.t, "this system does not allow it: %v", err)
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, err)
 	c.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -113,9 +109,7 @@ func (c *clients) occupy(from string, n int) {
 	c.t.Helper()
 	want := c.slow.Load() + int64(n)
 	for range n {
-		if _, err := io.WriteString(c.dial(from), "GET /slow HTTP/1.1\r\nHost: gateway\r\n\r\n"); err != nil {
-			c.t.Fatal(err)
-		}
+		must.Get(io.WriteString(c.dial(from), "GET /slow HTTP/1.1\r\nHost: gateway\r\n\r\n"))(c.t)
 	}
 	eventually(c.t, "the requests to be under way", func() bool { return c.slow.Load() == want })
 }
@@ -189,9 +183,7 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltes
 		if i == 1 {
 			continue
 		}
-		if err := ask(conn); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ask(conn))
 	}
 	if err := ask(c.dial("127.0.0.1")); err != nil {
 		t.Errorf("one more is not answered: %v", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/openapitest"
 )
 
@@ -38,9 +39,7 @@ var document = sync.OnceValues(func() (*openapitest.Document, error) {
 func matchesDocument(tb testing.TB, request *http.Request, answer *httptest.ResponseRecorder) {
 	tb.Helper()
 	d, err := document()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	switch {
 	case answer.Code == http.StatusNotFound || answer.Code == http.StatusMethodNotAllowed: // of no operation
 		var value any
@@ -59,10 +58,7 @@ func matchesDocument(tb testing.TB, request *http.Request, answer *httptest.Resp
 // answer fits is judged as in every test.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	d, err := document()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(document())(t)
 	const (
 		register  = "POST /api/v1/register"
 		message   = "POST /api/v1/message"
@@ -267,10 +263,7 @@ func newSiteIn(t *testing.T, situation string) *site {
 // TestEveryRouteIsInTheDocument compares both ways.
 func TestEveryRouteIsInTheDocument(t *testing.T) {
 	t.Parallel()
-	d, err := document()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(document())(t)
 	var documented []string
 	for path, item := range d.Paths.Map() {
 		for method := range item.Operations() {
@@ -286,10 +279,7 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 // TestDocumentIsServed reads it as a node's author would.
 func TestDocumentIsServed(t *testing.T) {
 	t.Parallel()
-	want, err := os.ReadFile(documentFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(documentFile))(t)
 	if status, got := newSite(t).send(http.MethodGet, "/api/v1/openapi", ""); status != 200 || got != string(bytes.TrimSpace(want)) {
 		t.Errorf("answered %d and %d bytes, want the document's %d", status, len(got), len(want))
 	}

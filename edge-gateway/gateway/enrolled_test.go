@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -63,12 +64,8 @@ func newEnrolledSite(t *testing.T, off time.Duration) *enrolledSite {
 // start starts the gateway on the machine.
 func (e *enrolledSite) start(t *testing.T) {
 	t.Helper()
-	var err error
 	boot := clock.Boot{ID: [16]byte{e.boot}, Uptime: func() time.Duration { return e.read().uptime }}
-	e.corrected, err = clock.Open(filepath.Join(e.dir, "clock.json"), func() time.Time { m := e.read(); return m.truth.Add(m.off) }, boot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e.corrected = must.Get(clock.Open(filepath.Join(e.dir, "clock.json"), func() time.Time { m := e.read(); return m.truth.Add(m.off) }, boot))(t)
 	e.box = openBox(t, filepath.Join(e.dir, "outbox"), e.corrected.Now)
 	e.aside = openBox(t, filepath.Join(e.dir, "withheld"), e.corrected.Now)
 	config := gateway.Config{ProbeEvery: time.Millisecond, Boot: boot, Withheld: e.aside, IdleProbe: time.Hour}
@@ -127,9 +124,7 @@ func (e *enrolledSite) pass(d time.Duration) {
 func (e *enrolledSite) hear(t *testing.T) {
 	t.Helper()
 	now := e.read()
-	if err := e.corrected.Learn(now.uptime-3*time.Second, now.uptime, now.truth.Add(-time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.corrected.Learn(now.uptime-3*time.Second, now.uptime, now.truth.Add(-time.Second)))
 }
 
 // measure has a node send a reading that says when it was taken, and returns the answer's
@@ -282,9 +277,7 @@ func TestClockFaults(t *testing.T) {
 			eventually(t, "every reading", func() bool { return len(e.readings()) == want })
 			for _, m := range e.readings() {
 				var taken int64
-				if _, err := fmt.Sscan(m.Reading.MessageID, &taken); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(fmt.Sscan(m.Reading.MessageID, &taken))(t)
 				if off := m.Reading.Time.Sub(time.Unix(taken, 0)); off.Abs() > 2*time.Minute {
 					t.Errorf("a reading is off by %s", off)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -159,9 +160,7 @@ func TestNodes(t *testing.T) {
 		Nodes []gateway.NodeInfo `json:"nodes"`
 		Total int                `json:"total"`
 	}
-	if err := json.Unmarshal([]byte(answer), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(answer), &got))
 	at := func(minute int) time.Time { return time.Date(2026, 11, 20, 3, minute, 0, 0, time.UTC) }
 	want := []gateway.NodeInfo{
 		{NodeID: "a", Address: "192.168.7.9", RegisteredAt: at(1), LastSeen: at(1), Status: "offline"},
@@ -263,17 +262,13 @@ func TestNodesSurviveARestart(t *testing.T) {
 		"foreign entries": `[{"node_id":"n 1","ip_addr":"10.0.0.5","last_seen":"2026-11-20T04:00:00Z"},{"node_id":"n1","ip_addr":"closet","last_seen":"2026-11-20T04:00:00Z"}]`,
 		"far too much":    "[" + strings.Repeat(" ", 5<<20) + `{"node_id":"n1","ip_addr":"10.0.0.5","last_seen":"2026-11-20T04:00:00Z"}]`,
 	} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 		if got := list(0); got != `{"nodes":[],"total":0}` {
 			t.Errorf("of %s the gateway makes %s", name, got)
 		}
 	}
 	full := fmt.Sprintf(`[%s]`, strings.TrimSuffix(strings.Repeat(`{"node_id":"n%d","ip_addr":"10.0.0.5","last_seen":"2026-11-20T04:00:00Z"},`, 9), ","))
-	if err := os.WriteFile(file, fmt.Appendf(nil, full, 1, 2, 3, 4, 5, 6, 7, 8, 9), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, full, 1, 2, 3, 4, 5, 6, 7, 8, 9), 0o600))
 	if got := list(0); !strings.Contains(got, `"total":3`) {
 		t.Errorf("with room for 3 nodes: %s", got)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestLimitsOfARequest sends what is too large or too slow, each over a
@@ -51,9 +53,7 @@ func TestLimitsOfARequest(t *testing.T) {
 func exchange(t *testing.T, address, request string, end bool) (status int, header http.Header, body string) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, request) // the gateway may hang up before it has read all
 	if tcp, ok := conn.(*net.TCPConn); ok && end {

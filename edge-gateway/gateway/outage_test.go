@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/edge-gateway/clock"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -89,9 +90,7 @@ func TestRetry(t *testing.T) {
 	if got := box.Stats().Pending; got != 1 {
 		t.Errorf("%d messages in the outbox after three attempts of one reading", got)
 	}
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 
 	// After a restart, with Pub/Sub still away.
 	box = openBox(t, dir, before.clock)
@@ -121,9 +120,7 @@ func TestRetry(t *testing.T) {
 	// hear that its reading was delivered.
 	eventually(t, "an empty outbox", func() bool { return box.Stats().Pending == 0 })
 	stop() // what delivers has the outbox to itself
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 	box = openBox(t, dir, after.clock)
 	last := newSiteAt(t, after.clock(), box)
 	last.pass(time.Minute)
@@ -170,10 +167,7 @@ func TestNothingCanBeKept(t *testing.T) {
 
 func TestFullOutboxIsCounted(t *testing.T) {
 	t.Parallel()
-	box, err := outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 4 << 10, Clock: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 4 << 10, Clock: time.Now}))(t)
 	t.Cleanup(func() { _ = box.Close() })
 	s := newSiteWith(t, gateway.Config{}, box)
 	s.published.fail(errAway)
@@ -255,25 +249,16 @@ func TestFlippedBits(t *testing.T) {
 	dir := t.TempDir()
 	box := openBox(t, dir, time.Now)
 	for i := range 3 {
-		if err := box.Append(keptRecord("n1", strconv.Itoa(i))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, box.Append(keptRecord("n1", strconv.Itoa(i))))
 	}
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 	segments, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	if err != nil || len(segments) != 1 {
 		t.Fatalf("segments %q, %v", segments, err)
 	}
-	content, err := os.ReadFile(segments[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(segments[0]))(t)
 	content[len(content)/2] ^= 1
-	if err := os.WriteFile(segments[0], content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(segments[0], content, 0o600))
 	box = openBox(t, dir, time.Now)
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, box)
 	s.published.fail(errAway)

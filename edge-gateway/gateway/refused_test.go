@@ -17,6 +17,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
@@ -87,9 +88,7 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	}
 	// In the outbox too, the first, the last and two in a row.
 	for _, node := range []string{"bad-a", "n30", "n31", "bad-b", "bad-c", "n32", "n33", "bad-d"} {
-		if err := box.Append(keptRecord(node, "1")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, box.Append(keptRecord(node, "1")))
 	}
 	s.run()
 	eventually(t, "the outbox to drain", func() bool { return box.Stats().Pending == 0 })
@@ -156,9 +155,7 @@ func TestEverythingIsRefused(t *testing.T) {
 		if i == 64 {
 			node = "bad"
 		}
-		if err := box.Append(keptRecord(node, strconv.Itoa(i))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, box.Append(keptRecord(node, strconv.Itoa(i))))
 	}
 	s := newSite(t)
 	s.publisher = published

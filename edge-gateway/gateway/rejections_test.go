@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestRejectionsAreLogged sends what is refused again and again: each node's
@@ -28,9 +30,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 
 				NodeID string `json:"node_id"`
 			}
-			if err := json.Unmarshal(scanner.Bytes(), &entry); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(scanner.Bytes(), &entry))
 			if entry.Severity != "WARNING" || entry.Message != "request rejected" || entry.Address != "192.168.7.9" {
 				t.Errorf("line %s", scanner.Text())
 			}

@@ -17,6 +17,7 @@ import (
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -128,10 +129,7 @@ func (s *site) open(config gateway.Config, box gateway.Outbox) {
 
 func openBox(tb testing.TB, dir string, clock func() time.Time) *outbox.Outbox {
 	tb.Helper()
-	box, err := outbox.Open(dir, outbox.Options{Retain: gateway.OutboxRetention, Clock: clock})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	box := must.Get(outbox.Open(dir, outbox.Options{Retain: gateway.OutboxRetention, Clock: clock}))(tb)
 	tb.Cleanup(func() { _ = box.Close() })
 	return box
 }

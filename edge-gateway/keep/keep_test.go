@@ -7,27 +7,21 @@ import (
 	"testing"
 
 	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/shared/must"
 )
 
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path+".new", []byte("left over"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path+".new", []byte("left over"), 0o644))
 	for _, content := range []string{"one", "two"} {
-		if err := keep.File(path, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, keep.File(path, []byte(content)))
 		got, err := os.ReadFile(path)
 		if err != nil || string(got) != content {
 			t.Errorf("the file holds %q, %v", got, err)
 		}
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(path))(t)
 	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is open to others: %v", info.Mode())
 	}

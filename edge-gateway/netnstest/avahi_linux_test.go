@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestBesideAvahi runs the gateway on a machine that has a responder of its own
@@ -76,9 +78,7 @@ func startAvahi(t *testing.T, on *host, name string) []string {
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	address := "unix:path=" + filepath.Join(folder, "bus")
@@ -90,9 +90,7 @@ func startAvahi(t *testing.T, on *host, name string) []string {
 	avahiConfig := write("avahi.conf", "[server]\nhost-name="+name+"\nuse-ipv6=no\nenable-dbus=yes\n[publish]\n[reflector]\n[rlimits]\n")
 	start := func(program string, arguments ...string) {
 		c := on.command(t.Context(), environ, program, arguments...)
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Start())
 		t.Cleanup(func() {
 			_ = c.Process.Signal(syscall.SIGTERM)
 			_ = c.Wait()

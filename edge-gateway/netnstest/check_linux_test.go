@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/shared/must"
 )
 
 // TestCheck does what a node does, where each of the things is wrong that can be.
@@ -19,10 +20,7 @@ func TestCheck(t *testing.T) {
 	check := func(p play) string {
 		t.Helper()
 		p.Client = "check"
-		got, err := node.plays(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(node.plays(p))(t)
 		return got
 	}
 	// A check has a node's few seconds, which a busy machine may need for itself.

@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"coldaisle.dev/edge-gateway/announce"
+	"coldaisle.dev/shared/must"
 )
 
 // bridged joins hosts by a switch; each has eth0 with its address.
@@ -166,13 +167,8 @@ func enrolledAs(t *testing.T, id, pairKey string) (setting string) {
 		},
 		"pair.json": map[string]any{"gateway_id": id, "pair_key": []byte(pairKey)},
 	} {
-		encoded, err := json.Marshal(content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, name), encoded, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(json.Marshal(content))(t)
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), encoded, 0o600))
 	}
 	return "OUTBOX_DIR=" + folder
 }
@@ -254,10 +250,7 @@ func TestNeighbourWithIPv6Alone(t *testing.T) {
 			}
 			g := machine.startGateway()
 			g.ready(1)
-			got, err := client.plays(play{Client: "six", Name: hostname})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(client.plays(play{Client: "six", Name: hostname}))(t)
 			address := netip.MustParseAddr(got)
 			if len(addresses) > 1 && got != "fd00:77::2" {
 				t.Errorf("it is %s", got)
@@ -294,13 +287,8 @@ func TestLinkFlaps(t *testing.T) {
 // openFiles counts those of the gateway's process.
 func openFiles(t *testing.T, g *gateway) int {
 	t.Helper()
-	out, err := g.says(nil, "sh", "-c", fmt.Sprintf("ls /proc/%d/fd | wc -l", g.process.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(g.says(nil, "sh", "-c", fmt.Sprintf("ls /proc/%d/fd | wc -l", g.process.Process.Pid)))(t)
 	var n int
-	if _, err := fmt.Sscan(out, &n); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(out, &n))(t)
 	return n
 }

@@ -28,6 +28,7 @@ import (
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -52,10 +53,7 @@ type account struct {
 // readings. PAIR_KILLS, PAIR_EVERY and PAIR_INTERVAL make it longer (make pair-chaos).
 func TestPairUnderKills(t *testing.T) {
 	t.Parallel()
-	kills, err := strconv.Atoi(cmp.Or(os.Getenv("PAIR_KILLS"), "3"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kills := must.Get(strconv.Atoi(cmp.Or(os.Getenv("PAIR_KILLS"), "3")))(t)
 	every, interval := duration(t, "PAIR_EVERY", 8*time.Second), duration(t, "PAIR_INTERVAL", 4*time.Second)
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.10/24")
 	hosts[2].ip("route", "add", "224.0.0.0/4", "dev", "eth0")
@@ -101,10 +99,7 @@ func TestPairUnderKills(t *testing.T) {
 
 func duration(t *testing.T, name string, standard time.Duration) time.Duration {
 	t.Helper()
-	d, err := time.ParseDuration(cmp.Or(os.Getenv(name), standard.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(time.ParseDuration(cmp.Or(os.Getenv(name), standard.String())))(t)
 	return d
 }
 
@@ -118,24 +113,13 @@ type siteProcess struct {
 
 func (h *host) startSite(t *testing.T, interval time.Duration) *siteProcess {
 	t.Helper()
-	part, err := json.Marshal(play{Client: "site", Interval: interval})
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := must.Get(json.Marshal(play{Client: "site", Interval: interval}))(t)
 	c := h.command(t.Context(), []string{playEnv + "=" + string(part)}, os.Args[0])
 	s := &siteProcess{t: t}
 	c.Stderr = &s.log
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(c.StdinPipe())(t)
+	out := must.Get(c.StdoutPipe())(t)
+	must.Do(t, c.Start())
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
@@ -160,9 +144,7 @@ func (s *siteProcess) account() (a account) {
 	if !s.lines.Scan() {
 		s.t.Fatalf("the site has no account: %s", s.log.String())
 	}
-	if err := json.Unmarshal(s.lines.Bytes(), &a); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, json.Unmarshal(s.lines.Bytes(), &a))
 	return a
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -59,19 +60,12 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	var server *pstest.Server
 	node.inside(func() { server = pstest.NewServerWithAddress("0.0.0.0:8085") })
 	t.Cleanup(func() { _ = server.Close() })
-	if _, err := server.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/site/topics/data"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/site/topics/data"}))(t)
 	var listener *net.TCPListener
 	var err error
 	machine.inside(func() { listener, err = net.ListenTCP("tcp", &net.TCPAddr{Port: port}) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err := listener.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	socket := must.Get(listener.File())(t)
 	t.Cleanup(func() { _ = socket.Close() })
 	_ = listener.Close() // socket is a copy
 
@@ -84,12 +78,8 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	install := func(n int) { // over the one that runs, as dpkg does
 		t.Helper()
 		_ = os.Remove(installed + ".new")
-		if err := os.Link(versions[n%len(versions)], installed+".new"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(installed+".new", installed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Link(versions[n%len(versions)], installed+".new"))
+		must.Do(t, os.Rename(installed+".new", installed))
 	}
 	g := &gateway{host: machine}
 	folder := t.TempDir()
@@ -101,9 +91,7 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 		}, "sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0"`, installed)
 		g.process.ExtraFiles = []*os.File{socket}
 		g.process.Stderr = &g.log
-		if err := g.process.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.process.Start())
 	}
 	t.Cleanup(func() {
 		g.end(syscall.SIGKILL)
@@ -116,24 +104,14 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	g.becomes(announce.RoleActive, "monitor-gateway.local")
 
 	file := filepath.Join(t.TempDir(), "board.py")
-	if err := os.WriteFile(file, []byte(board), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	firmware, err := filepath.Abs("../nodes/micropython")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(board), 0o600))
+	firmware := must.Get(filepath.Abs("../nodes/micropython"))(t)
 	var printed logtest.Buffer
 	died := make(chan error, 1)
 	running := node.command(context.WithoutCancel(t.Context()), nil, micropython, file, firmware)
 	running.Stdout, running.Stderr = &printed, &printed
-	input, err := running.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := running.Start(); err != nil {
-		t.Fatal(err)
-	}
+	input := must.Get(running.StdinPipe())(t)
+	must.Do(t, running.Start())
 	go func() { died <- running.Wait() }()
 	t.Cleanup(func() { _ = input.Close() })
 	answered := func() []string { return strings.Fields(printed.String()) }
@@ -152,9 +130,7 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	for n := 1; n <= restarts; n++ {
 		posts()
 		install((n + 1) / 2)
-		if err := g.process.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.process.Process.Signal(syscall.SIGTERM))
 		if err := g.process.Wait(); err != nil {
 			t.Errorf("the gateway ended with %v", err)
 		}
@@ -169,10 +145,7 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	eventually(t, "every answered reading has arrived", func() bool {
 		arrived = map[string]int{}
 		for _, m := range server.Messages() {
-			data, err := wire.DecodeData(m.Data, m.PublishTime)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(wire.DecodeData(m.Data, m.PublishTime))(t)
 			if data.Reading.NodeID == "board" {
 				arrived[data.Reading.MessageID]++
 			}
@@ -207,7 +180,5 @@ func (h *host) inside(do func()) {
 		}
 		done <- err
 	}()
-	if err := <-done; err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, <-done)
 }

@@ -19,6 +19,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -116,18 +117,10 @@ func (h *host) plays(p play) (string, error) {
 // that it prints and what ends it.
 func (h *host) playing(p play) (line func() string, end func()) {
 	h.t.Helper()
-	part, err := json.Marshal(p)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	part := must.Get(json.Marshal(p))(h.t)
 	c := h.command(h.t.Context(), []string{playEnv + "=" + string(part)}, os.Args[0])
-	out, err := c.StdoutPipe()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		h.t.Fatal(err)
-	}
+	out := must.Get(c.StdoutPipe())(h.t)
+	must.Do(h.t, c.Start())
 	end = sync.OnceFunc(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
@@ -188,9 +181,7 @@ func (h *host) startGateway(settings ...string) *gateway {
 		"PROJECT_ID=site", "PUBSUB_EMULATOR_HOST=127.0.0.1:9", "PORT=" + strconv.Itoa(port), "OUTBOX_DIR=" + h.t.TempDir(),
 	}, settings...), gatewayProgram(h.t))
 	g.process.Stderr = &g.log
-	if err := g.process.Start(); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, g.process.Start())
 	h.t.Cleanup(func() {
 		g.end(syscall.SIGKILL)
 		if h.t.Failed() {

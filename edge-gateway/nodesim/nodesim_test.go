@@ -13,21 +13,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/shared/must"
 )
 
 // pretend runs nodes against a gateway in fake time, for so long.
 func pretend(t *testing.T, g *gateway, config nodesim.Config, d time.Duration) *nodesim.Simulation {
 	t.Helper()
 	config.Gateway, config.Transport, config.Clock = "http://gateway", g, time.Now
-	s, err := nodesim.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(nodesim.New(config))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	if err := s.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(ctx))
 	return s
 }
 
@@ -219,9 +215,7 @@ func runUntil(t *testing.T, s *nodesim.Simulation, what string, holds func() boo
 	go func() { ended <- s.Run(ctx) }()
 	eventually(t, what, holds)
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-ended)
 }
 
 func TestNodeLooksForTheGatewayAgain(t *testing.T) {
@@ -229,7 +223,7 @@ func TestNodeLooksForTheGatewayAgain(t *testing.T) {
 	g := &gateway{}
 	places := []string{"http://127.0.0.1:1", g.listen(t)} // nothing listens on the first
 	asked := 0
-	s, err := nodesim.New(nodesim.Config{
+	s := must.Get(nodesim.New(nodesim.Config{
 		Nodes: 1,
 		Speed: 1000,
 		Clock: time.Now,
@@ -240,10 +234,7 @@ func TestNodeLooksForTheGatewayAgain(t *testing.T) {
 			}
 			return places[min(asked-2, 1)], nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	runUntil(t, s, "a reading at the second address", func() bool { return len(g.calls("message")) > 2 })
 	if got := len(g.calls("register")); asked != 3 || got != 1 {
 		t.Errorf("looked %d times and registered %d times, want 3 and 1", asked, got)
@@ -253,10 +244,7 @@ func TestNodeLooksForTheGatewayAgain(t *testing.T) {
 func TestNodesOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := &gateway{}
-	s, err := nodesim.New(nodesim.Config{Gateway: g.listen(t) + "/", Nodes: 50, Speed: 300, Prefix: "lab", Clock: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(nodesim.New(nodesim.Config{Gateway: g.listen(t) + "/", Nodes: 50, Speed: 300, Prefix: "lab", Clock: time.Now}))(t)
 	runUntil(t, s, "500 readings", func() bool { return s.Stats().Accepted >= 500 })
 	heard := map[string]bool{}
 	for _, c := range g.calls("message") {
@@ -289,9 +277,7 @@ func TestNewRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := nodesim.Config{Gateway: "http://gateway:8080", Nodes: 2, Clock: time.Now}
-			if _, err := nodesim.New(config); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(nodesim.New(config))(t)
 			change(&config)
 			if _, err := nodesim.New(config); err == nil {
 				t.Error("New took it")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/recording"
 )
 
@@ -27,10 +28,7 @@ func recorded(t *testing.T, nodes, rows int) *recording.Recording {
 			fmt.Fprintf(&b, "mote-%d,%s,%.2f,%d\n", n, start.Add(time.Duration(i)*5*time.Second).Format(time.RFC3339), 20+float64(n)+float64(i)/100, 40+i%10)
 		}
 	}
-	r, err := recording.Read(strings.NewReader(b.String()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(recording.Read(strings.NewReader(b.String()), nil))(t)
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -74,9 +75,7 @@ func capacityBytes(t *testing.T) int64 {
 	t.Helper()
 	size := int64(2 << 20)
 	if text := os.Getenv("OUTBOX_CAPACITY"); text != "" {
-		if _, err := fmt.Sscan(text, &size); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Sscan(text, &size))(t)
 	}
 	return size
 }
@@ -104,9 +103,7 @@ func TestCapacity(t *testing.T) {
 	if len(kept) != nodes || least < most/2 {
 		t.Errorf("%d nodes have from %d to %d readings in it", len(kept), least, most)
 	}
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 	counting := &countingDisk{}
 	options.disk = counting
 	began := time.Now()
@@ -120,10 +117,7 @@ func TestCapacity(t *testing.T) {
 	}
 	last := map[string]time.Time{}
 	for n := 0; ; {
-		messages, err := box.Next(256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := must.Get(box.Next(256))(t)
 		for _, m := range messages {
 			n++
 			if m.Reading.Time.Before(last[m.Reading.NodeID]) {
@@ -132,9 +126,7 @@ func TestCapacity(t *testing.T) {
 			last[m.Reading.NodeID] = m.Reading.Time
 			kept[m.Reading.NodeID]--
 		}
-		if err := box.Consume(messages); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, box.Consume(messages))
 		if len(messages) == 0 {
 			break
 		}
@@ -184,9 +176,7 @@ func TestOpenReadsAPart(t *testing.T) {
 		encoded = appendRecord(encoded, nodeRecord(i%100, i, time.Now().UTC()), time.Now())
 	}
 	for i := range segments {
-		if err := os.WriteFile(segmentPath(dir, uint64(i)+1), encoded, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(segmentPath(dir, uint64(i)+1), encoded, 0o600))
 	}
 	disk := &countingDisk{}
 	reads := make(chan struct{})

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // deadCard is a disk that has become read-only, as the kernel does it to a file system
@@ -44,9 +46,7 @@ func TestCardThatDies(t *testing.T) {
 			box := open(t, dir, options)
 			add(t, box, numbered(0, 300)...)
 			if restart {
-				if err := box.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, box.Close())
 			}
 			disk.dead.Store(true)
 			if restart {
@@ -61,10 +61,7 @@ func TestCardThatDies(t *testing.T) {
 			}
 			taken := 0
 			for {
-				messages, err := box.Next(64)
-				if err != nil {
-					t.Fatal(err)
-				}
+				messages := must.Get(box.Next(64))(t)
 				if len(messages) == 0 {
 					break
 				}

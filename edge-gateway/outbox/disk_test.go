@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // failing is a disk that runs full after so many bytes and breaks on demand.
@@ -132,9 +134,7 @@ func TestFailingDisk(t *testing.T) {
 				}
 				c.recover(d)
 				if restart {
-					if err := box.Close(); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, box.Close())
 					box = open(t, dir, Options{Clock: time.Now, disk: d})
 				}
 				for i := 12; i < 15; i++ {
@@ -161,9 +161,7 @@ func TestFailingDisk(t *testing.T) {
 				if next != len(accepted) {
 					t.Errorf("%d of %d accepted messages came out: %q", next, len(accepted), got)
 				}
-				if err := box.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, box.Close())
 				for _, m := range drain(t, open(t, dir, Options{Clock: time.Now, disk: d}), 3) {
 					if slices.Contains(got, m) {
 						t.Errorf("%q came a second time", m)
@@ -205,9 +203,7 @@ func FuzzSegment(f *testing.F) {
 	f.Add([]byte(magic + magic + "\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		dir := t.TempDir()
-		if err := os.WriteFile(segmentPath(dir, 1), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(segmentPath(dir, 1), content, 0o600))
 		box := open(t, dir, options())
 		waiting := box.Stats().Pending
 		add(t, box, "after")

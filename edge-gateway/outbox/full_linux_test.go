@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -26,9 +27,7 @@ func TestFullFileSystem(t *testing.T) {
 			if errors.Is(err, syscall.ENOSPC) {
 				return n
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 		t.Fatal("the file system does not fill")
 		return 0
@@ -42,9 +41,7 @@ func TestFullFileSystem(t *testing.T) {
 			t.Errorf("Append = %v on a full disk", err)
 		}
 	}
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 	box = open(t, dir, options())
 	if got := len(drain(t, box, 50)); got != accepted {
 		t.Errorf("%d messages come out, want the %d that were accepted", got, accepted)
@@ -58,9 +55,7 @@ func TestFullFileSystem(t *testing.T) {
 	if again < 200 {
 		t.Errorf("%d messages fit after the backlog went out", again)
 	}
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 }
 
 // TestReadOnlyFileSystem opens an outbox on a real file system that was remounted
@@ -74,12 +69,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	box := open(t, dir, options())
 	add(t, box, numbered(0, 50)...)
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
+	must.Do(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 	box = open(t, dir, options())
 	if err := box.Append(rec("refused")); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("Append = %v", err)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestInspect looks at an outbox while it is open, and after a power failure.
@@ -39,20 +41,13 @@ func TestInspect(t *testing.T) {
 	size := int64(3*record + len("firstsecondthird"))
 	add(t, box, "fourth")
 	size += int64(record + len("fourth"))
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 	inspect(Contents{Pending: 3, Bytes: size})
 
 	path := segments(t, dir)[0]
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path))(t)
 	content[record+len("first")+4] ^= 1 // within the second message's length
-	if err := os.WriteFile(path, append(content, "half a record"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, append(content, "half a record"...), 0o600))
 	inspect(Contents{Pending: 2, Bytes: size + int64(len("half a record")), Damaged: 1})
 }
 
@@ -60,15 +55,9 @@ func TestInspect(t *testing.T) {
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, entry := range entries {
-		content, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(filepath.Join(dir, entry.Name())))(t)
 		found[entry.Name()] = string(content)
 	}
 	return found
@@ -95,9 +84,7 @@ func TestProbe(t *testing.T) {
 		t.Errorf("the probe left something (-before +after):\n%s", diff)
 	}
 	// The disk became read-only while it was probed, and is writable again.
-	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid())), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid())), nil, 0o600))
 	if _, err := Probe(dir, time.Now); err != nil {
 		t.Errorf("Probe of a disk that was repaired: %v", err)
 	}
@@ -136,9 +123,7 @@ func TestLate(t *testing.T) {
 	if attempts != 2 {
 		t.Errorf("%d attempts in 20 seconds, want 2", attempts)
 	}
-	if err := os.Remove(place); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(place))
 	now = now.Add(time.Minute)
 	if err := box.Append(rec("kept")); err != nil {
 		t.Errorf("Append = %v", err)

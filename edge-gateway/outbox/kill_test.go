@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // childRound makes the test binary a child that appends to the outbox of its working
@@ -53,23 +55,15 @@ func appendForEver(round string) error {
 // message of which it had said that it is durable.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
 	dir := t.TempDir()
 	said := map[string]bool{}
 	for round := range 4 {
 		child := exec.CommandContext(t.Context(), program)
 		child.Dir, child.Env = dir, append(os.Environ(), fmt.Sprintf("%s=%d", childRound, round))
 		child.Stderr = os.Stderr
-		output, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		output := must.Get(child.StdoutPipe())(t)
+		must.Do(t, child.Start())
 		lines := bufio.NewReader(output)
 		for i := 0; ; i++ {
 			line, err := lines.ReadString('\n')
@@ -78,9 +72,7 @@ func TestKill(t *testing.T) {
 			}
 			said[strings.TrimSuffix(line, "\n")] = true
 			if i == 100+37*round {
-				if err := child.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, child.Process.Kill())
 			}
 		}
 		_ = child.Wait()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -24,10 +25,7 @@ func options() Options {
 
 func open(tb testing.TB, dir string, o Options) *Outbox {
 	tb.Helper()
-	box, err := Open(dir, o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	box := must.Get(Open(dir, o))(tb)
 	tb.Cleanup(func() { _ = box.Close() })
 	return box
 }
@@ -48,9 +46,7 @@ func take(tb testing.TB, box *Outbox, n int) (texts []string) {
 	if err == nil {
 		err = box.Consume(messages)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	for _, m := range messages {
 		texts = append(texts, m.Enrolment)
 	}
@@ -89,10 +85,7 @@ func rec(text string) Record {
 
 func segments(tb testing.TB, dir string) []string {
 	tb.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, "*.seg"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	found := must.Get(filepath.Glob(filepath.Join(dir, "*.seg")))(tb)
 	return found
 }
 
@@ -108,9 +101,7 @@ func TestOldestFirstAcrossSegmentsAndRestarts(t *testing.T) {
 		t.Fatal("the messages are in one segment; the test needs several")
 	}
 	take(t, box, 150)
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 
 	box = open(t, dir, o)
 	if got := box.Stats().Pending; got != 250 {
@@ -136,9 +127,7 @@ func TestNextDoesNotTakeOut(t *testing.T) {
 		}
 	}
 	messages, _ := box.Next(3)
-	if err := box.Consume(messages[:1]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Consume(messages[:1]))
 	if diff := cmp.Diff([]string{"b", "c"}, drain(t, box, 5)); diff != "" {
 		t.Error(diff)
 	}
@@ -164,19 +153,14 @@ func TestBound(t *testing.T) {
 		if errors.Is(err, ErrFull) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if kept++; kept > 100 {
 			t.Fatal("the outbox grows without end")
 		}
 	}
 	var size int64
 	for _, path := range segments(t, dir) {
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(path))(t)
 		size += info.Size()
 	}
 	if size > o.MaxBytes || size < o.MaxBytes*9/10 {
@@ -188,9 +172,7 @@ func TestBound(t *testing.T) {
 	}
 	// The segment that is being written to still holds up to four of them.
 	for i := range kept - 4 {
-		if err := box.Append(ofNode(i, text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, box.Append(ofNode(i, text)))
 	}
 	if got := len(drain(t, box, 3)); got != kept-4 {
 		t.Errorf("%d messages come out of a full outbox, want %d", got, kept-4)
@@ -244,26 +226,17 @@ func TestDamage(t *testing.T) {
 			dir := t.TempDir()
 			box := open(t, dir, options())
 			add(t, box, all...)
-			if err := box.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, box.Close())
 			path := segments(t, dir)[0]
-			content, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, c.harm(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(os.ReadFile(path))(t)
+			must.Do(t, os.WriteFile(path, c.harm(content), 0o600))
 			box = open(t, dir, options())
 			if got := box.Stats().Pending; got != len(c.want) {
 				t.Errorf("%d messages wait, want %d", got, len(c.want))
 			}
 			add(t, box, "after")
 			for range 3 { // as while Pub/Sub is away: nothing is consumed
-				if _, err := box.Next(2); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(box.Next(2))(t)
 			}
 			if diff := cmp.Diff(append(slices.Clip(c.want), "after"), drain(t, box, 2)); diff != "" {
 				t.Error(diff)
@@ -282,14 +255,9 @@ func TestDamageWhileOpen(t *testing.T) {
 	box := open(t, dir, options())
 	add(t, box, "first", "second", "third")
 	path := segments(t, dir)[0]
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path))(t)
 	clear(content[recordSize+len("first"):])
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, content, 0o600))
 	if diff := cmp.Diff([]string{"first"}, drain(t, box, 1)); diff != "" {
 		t.Error(diff)
 	}
@@ -321,12 +289,8 @@ func TestCursor(t *testing.T) {
 			box := open(t, dir, options())
 			add(t, box, "a", "b", "c")
 			take(t, box, 2)
-			if err := box.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.harm(filepath.Join(dir, "cursor")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, box.Close())
+			must.Do(t, c.harm(filepath.Join(dir, "cursor")))
 			if diff := cmp.Diff(c.want, drain(t, open(t, dir, options()), 9)); diff != "" {
 				t.Error(diff)
 			}
@@ -345,9 +309,7 @@ func TestNumbersAreNotUsedTwice(t *testing.T) {
 		if diff := cmp.Diff(numbered(i, i+3), drain(t, box, 9)); diff != "" {
 			t.Fatalf("round %d: %s", i, diff)
 		}
-		if err := box.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, box.Close())
 	}
 }
 
@@ -371,9 +333,7 @@ func TestRetainedMessages(t *testing.T) {
 	now = now.Add(time.Minute)
 	add(t, box, "c")
 	drain(t, box, 9)
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 
 	now = now.Add(58 * time.Minute)
 	box = open(t, dir, o)
@@ -390,17 +350,13 @@ func TestRetainedMessages(t *testing.T) {
 	for i := range 50 {
 		add(t, box, strconv.Itoa(i)+strings.Repeat("m", 1000))
 	}
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 	now = now.Add(2 * time.Hour)
 	box = open(t, dir, o)
 	if got := len(drain(t, box, 9)); got != 50 {
 		t.Errorf("%d messages come out, want 50", got)
 	}
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 	open(t, dir, o)
 	if got := segments(t, dir); len(got) != 0 {
 		t.Errorf("%q remain of an outbox that was consumed two hours ago", got)
@@ -414,9 +370,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	if _, err := Open(dir, options()); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second Open = %v, want ErrInUse", err)
 	}
-	if err := box.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, box.Close())
 	if err := box.Append(rec("late")); !errors.Is(err, ErrClosed) {
 		t.Errorf("Append after Close = %v, want ErrClosed", err)
 	}

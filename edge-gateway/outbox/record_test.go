@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -54,9 +55,7 @@ func FuzzBody(f *testing.F) {
 		if !ok {
 			return
 		}
-		if err := r.Reading.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Reading.Validate())
 		again, ok := decodeBody(appendBody(nil, r))
 		if diff := cmp.Diff(r, again); !ok || diff != "" {
 			t.Fatalf("ok %t (-read +written and read):\n%s", ok, diff)

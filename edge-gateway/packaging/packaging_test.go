@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -36,9 +37,7 @@ func TestBuild(t *testing.T) {
 	type target struct{ OS, Arch, ARM, CGO string }
 	got := map[string]target{}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
 		info, err := buildinfo.ReadFile(path)
@@ -166,9 +165,7 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 			write := func(path, content string) {
 				t.Helper()
 				path = filepath.Join(root, path)
-				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)))
 			}
 			read := func(path string) string {
 				content, _ := os.ReadFile(filepath.Join(root, path))
@@ -191,9 +188,7 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 			const program, unit = "usr/bin/monitor-gateway", "usr/lib/systemd/system/monitor-gateway.service"
 			write(program, "#!/bin/sh\n# old\nexit 0\n")
 			write(unit, "# old")
-			if err := script("deb/preinst.sh", "upgrade", "v1"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, script("deb/preinst.sh", "upgrade", "v1"))
 			write(program, "#!/bin/sh\n# new\nexit "+c.code+"\n") // as dpkg unpacks it
 			write(unit, "# new")
 			for _, by := range []string{"apt", "dpkg --configure -a"} {
@@ -226,13 +221,9 @@ func TestPurge(t *testing.T) {
 		"var/lib/monitor-gateway.previous/before/monitor-gateway", "var/lib/other/kept",
 	} {
 		path = filepath.Join(root, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)))
 	}
-	if err := os.Symlink("private/monitor-gateway", filepath.Join(root, "var/lib/monitor-gateway")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("private/monitor-gateway", filepath.Join(root, "var/lib/monitor-gateway")))
 	left(t, root, "remove", "monitor-gateway other private")
 	left(t, root, "purge", "other private")
 	if _, err := os.Stat(filepath.Join(root, "etc/monitor-gateway")); !errors.Is(err, fs.ErrNotExist) {
@@ -251,10 +242,7 @@ func left(t *testing.T, root, action, want string) {
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", action, err, output)
 	}
-	entries, err := os.ReadDir(filepath.Join(root, "var/lib"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(filepath.Join(root, "var/lib")))(t)
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name())
@@ -298,9 +286,7 @@ func TestInstall(t *testing.T) {
 			root, release := filepath.Join(dir, "root"), filepath.Join(dir, "release")
 			write := func(path, content string) {
 				t.Helper()
-				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)))
 			}
 			run := func(command string, args ...string) {
 				t.Helper()
@@ -344,9 +330,7 @@ func TestInstall(t *testing.T) {
 				key = "other.pub"
 			}
 			install, err := filepath.Abs("install.sh")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			command := exec.CommandContext(t.Context(), "/bin/sh", install, name+".tar.gz", key)
 			command.Dir = release
 			command.Env = append(os.Environ(), "MONITOR_GATEWAY_TEST="+root, "PATH="+dir+"/bin:"+os.Getenv("PATH"))
@@ -370,10 +354,7 @@ func TestInstall(t *testing.T) {
 // standsAlone checks that a program needs nothing of the machine but its kernel.
 func standsAlone(t *testing.T, path string) {
 	t.Helper()
-	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(elf.Open(path))(t)
 	defer func() { _ = f.Close() }()
 	for _, part := range f.Progs {
 		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
@@ -413,17 +394,12 @@ func TestUnit(t *testing.T) {
 	dir := t.TempDir()
 	copied := func(name, was, is string) string {
 		t.Helper()
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(name))(t)
 		if !strings.Contains(string(content), was) {
 			t.Fatalf("%s has no line %q", name, was)
 		}
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(strings.Replace(string(content), was, is, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(strings.Replace(string(content), was, is, 1)), 0o600))
 		return path
 	}
 	// systemd looks whether the programs are there.
@@ -448,10 +424,7 @@ func TestUnit(t *testing.T) {
 // the path specified in LoadCredential= is not considered fatal.".
 func TestCredentialsMayBeMissing(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile("monitor-gateway.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("monitor-gateway.service"))(t)
 	for line := range strings.Lines(string(content)) {
 		id, _, loads := strings.Cut(strings.TrimPrefix(line, "LoadCredential="), ":")
 		if loads && strings.HasPrefix(line, "LoadCredential=") && !strings.Contains(string(content), "\nSetCredential="+id+":") {

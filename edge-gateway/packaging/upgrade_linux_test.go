@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -51,9 +52,7 @@ func TestDebianPackage(t *testing.T) {
 	root, work := t.TempDir(), t.TempDir()
 	write := func(path, content string) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)))
 	}
 	run := func(environ []string, name string, args ...string) (string, error) {
 		command := exec.CommandContext(t.Context(), name, args...)
@@ -61,10 +60,7 @@ func TestDebianPackage(t *testing.T) {
 		output, err := command.CombinedOutput()
 		return string(output), err
 	}
-	unit, err := os.ReadFile("monitor-gateway.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := must.Get(os.ReadFile("monitor-gateway.service"))(t)
 	write(filepath.Join(work, "monitor-gateway.service"), string(unit))
 	write(filepath.Join(work, "changelog.gz"), "")
 	pack := func(version, program string) string {
@@ -127,9 +123,7 @@ func TestDebianPackage(t *testing.T) {
 			t.Fatalf("want version %s: %v %s\n%s", version, err, health, log)
 		}
 	}
-	if err := install(pack("1.0.0", first)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, install(pack("1.0.0", first)))
 	// The site sets it up, and starts it.
 	write(filepath.Join(root, "etc/monitor-gateway/environment"), "PROJECT_ID=site\n")
 	if output, err := run(environ, root+"/bin/systemctl", "restart", "monitor-gateway.service"); err != nil {
@@ -140,9 +134,7 @@ func TestDebianPackage(t *testing.T) {
 	if answer, err := run(nil, "curl", "--silent", "--data", reading, address+"/api/v1/message"); err != nil || !strings.Contains(answer, `"kept":true`) {
 		t.Fatalf("answered %s, %v", answer, err)
 	}
-	if err := install(pack("2.0.0", second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, install(pack("2.0.0", second)))
 	serves("2.0.0")
 	for _, program := range bad {
 		version := filepath.Base(program)
@@ -182,10 +174,7 @@ func TestDebianPackage(t *testing.T) {
 // nfpm is what package.sh packs with.
 func nfpm(t *testing.T) string {
 	t.Helper()
-	script, err := os.ReadFile("package.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(os.ReadFile("package.sh"))(t)
 	_, after, _ := strings.Cut(string(script), "\nnfpm=")
 	name, _, _ := strings.Cut(after, "\n")
 	return name

@@ -43,12 +43,9 @@ func (f fixedModels) Pair(context.Context, int64) modelstore.Pair { return f.pai
 
 func train(tb testing.TB, of []reading.Reading) fixedModels {
 	tb.Helper()
-	result, err := learn.Train(tb.Context(), learn.Input{
+	result := must.Get(learn.Train(tb.Context(), learn.Input{
 		History: []learn.NodeHistory{{NodeID: "n1", Readings: of}}, Seed: 1, Started: noon,
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	}))(tb)
 	return fixedModels{modelstore.Pair{
 		Manifest: modelstore.Manifest{Detector: result.Detector.Info.Name, Forecaster: result.Forecaster.Info.Name},
 		Detector: result.Detector, Forecaster: result.Forecaster,

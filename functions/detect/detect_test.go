@@ -138,10 +138,7 @@ func TestDetect(t *testing.T) {
 			alerts, server := topic(t)
 			var observer fakeObserver
 			d := detect.New(from, statuses, alerts, &fakeJudge{}, &observer, defaultThresholds, logging.Discard(), nil)
-			err := d.Handle(t.Context(), message(t, c.reading, noon.Add(c.late)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, d.Handle(t.Context(), message(t, c.reading, noon.Add(c.late))))
 			var got []alert.Type
 			for _, m := range server.Messages() {
 				event := must.Get(wire.DecodeAlert(m.Data))(t)

@@ -88,13 +88,10 @@ func instance(b *testing.B, latency time.Duration) http.HandlerFunc {
 	server := bqtest.NewAppendServer(b)
 	server.Latency = latency
 	server.Discard = true
-	store, err := bqreadings.Open(b.Context(), "test", bqreadings.Config{
+	store := must.Get(bqreadings.Open(b.Context(), "test", bqreadings.Config{
 		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
 		AppendTimeout: 5 * time.Second, Emulator: "127.0.0.1:1", StorageEmulator: server.Address(),
-	}, logging.Discard())
-	if err != nil {
-		b.Fatal(err)
-	}
+	}, logging.Discard()))(b)
 	b.Cleanup(func() { _ = store.Close() })
 	step := ingest.New(from, fakeStates{}, archiveAlone{store}, fakeDeleted{}, time.Now, logging.Discard(), nil)
 	host := function.NewHost("ingest", logging.Discard(), nil, time.Now, func(context.Context) (*function.Opened, error) {

@@ -14,20 +14,14 @@ func storedRows(t *testing.T, url string) []reading.Reading {
 	t.Helper()
 	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer func() { _ = conn.Close(t.Context()) }()
-	rows, err := conn.Query(t.Context(), `
+	rows := must.Get(conn.Query(t.Context(), `
 		SELECT customer_id, node_id, message_id, timestamp, temperature, humidity
 		FROM sensor_data.readings
-		ORDER BY timestamp, message_id`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reading.Reading, err error) {
+		ORDER BY timestamp, message_id`))(t)
+	all := must.Get(pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reading.Reading, err error) {
 		err = row.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
 		r.Time = r.Time.UTC()
 		return r, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return all
 }

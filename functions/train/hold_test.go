@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
 )
@@ -17,18 +18,11 @@ func TestClaimIsRenewed(t *testing.T) {
 	pool := pgtest.New(t)
 	runs := pgtest.NewStores(pool)
 	var run int64
-	if err := pool.QueryRow(t.Context(), `INSERT INTO model_training_runs (triggered_by) VALUES ('manual') RETURNING id`).Scan(&run); err != nil {
-		t.Fatal(err)
-	}
-	claim, err := runs.ClaimRun(t.Context(), run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pool.QueryRow(t.Context(), `INSERT INTO model_training_runs (triggered_by) VALUES ('manual') RETURNING id`).Scan(&run))
+	claim := must.Get(runs.ClaimRun(t.Context(), run))(t)
 	set := func(change string) {
 		t.Helper()
-		if _, err := pool.Exec(t.Context(), "UPDATE model_training_runs SET "+change); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.Exec(t.Context(), "UPDATE model_training_runs SET "+change))(t)
 	}
 	set("claimed_at = now() - interval '1 hour'")
 	held, release := keepClaim(t.Context(), runs, claim, 5*time.Millisecond)

@@ -11,6 +11,7 @@ import (
 
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 )
@@ -42,9 +43,7 @@ func TestDailyRefresh(t *testing.T) {
 			t.Fatalf("in use is %+v", live)
 		}
 		pair, _, err := p.bucket.Load(t.Context(), p.customer, live)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if names, err := p.bucket.List(t.Context(), p.customer); err != nil || len(names) != want {
 			t.Errorf("%d artifacts, %v, want %d: %v", len(names), err, want, names)
 		}
@@ -91,24 +90,18 @@ func TestRightVerdictsLeaveThePast(t *testing.T) {
 		if err := p.bucket.PublishCalibration(t.Context(), p.customer, "calibration_20200101", anomaly.Calibrate(nil)); err != nil && !errors.Is(err, modelstore.ErrConflict) {
 			t.Fatal(err)
 		}
-		if err := p.bucket.Delete(t.Context(), p.customer, live.Calibration); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.bucket.Delete(t.Context(), p.customer, live.Calibration))
 		return content
 	}
 	unjudged := calibrate()
 	var id int64
-	if err := p.pool.QueryRow(t.Context(), `
+	must.Do(t, p.pool.QueryRow(t.Context(), `
 		INSERT INTO incidents (customer_id, kind, channel, node_id, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution)
 		VALUES ($1, 'anomaly', 0, 'n1', 'temperature', 'above', 0, 'warning', $2, $3, false, 0, $2, 'cleared')
-		RETURNING id`, p.customer, wild, wild.Add(59*time.Minute)).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+		RETURNING id`, p.customer, wild, wild.Add(59*time.Minute)).Scan(&id))
 	judged := func(verdict incidents.IncidentVerdict) []byte {
 		t.Helper()
-		if _, err := p.JudgeIncident(t.Context(), p.customer, id, verdict); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.JudgeIncident(t.Context(), p.customer, id, verdict))(t)
 		return calibrate()
 	}
 	for _, verdict := range []incidents.IncidentVerdict{incidents.VerdictWrong, incidents.VerdictExpected} {

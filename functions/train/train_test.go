@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
@@ -64,10 +65,7 @@ func newFixture(t *testing.T, readings int) *fixture {
 	}
 	t.Cleanup(p.server.Stop)
 	p.server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "models"})
-	p.bucket, err = modelstore.Open(t.Context(), "models", option.WithEndpoint(p.server.URL()+"/storage/v1/"), option.WithoutAuthentication())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.bucket = must.Get(modelstore.Open(t.Context(), "models", option.WithEndpoint(p.server.URL()+"/storage/v1/"), option.WithoutAuthentication()))(t)
 	t.Cleanup(func() { _ = p.bucket.Close() })
 	p.step = train.New(p.Stores, p.table, p.bucket, 5000, clock, logging.Discard(), nil)
 	for i := range readings {
@@ -83,15 +81,13 @@ func newFixture(t *testing.T, readings int) *fixture {
 // newCustomer is a customer with sensors in one room, who hold their ids for ever.
 func (p *fixture) newCustomer(name string, sensors ...string) (customer, room int64) {
 	p.t.Helper()
-	if err := p.pool.QueryRow(p.t.Context(), `
+	must.Do(p.t, p.pool.QueryRow(p.t.Context(), `
 		WITH c AS (
 		    INSERT INTO customers (email, username, password_hash) VALUES ($1 || '@example.com', $1, 'x') RETURNING id
 		), r AS (
 		    INSERT INTO server_rooms (customer_id, name) SELECT id, 'Hall' FROM c RETURNING id, customer_id
 		)
-		SELECT customer_id, id FROM r`, name).Scan(&customer, &room); err != nil {
-		p.t.Fatal(err)
-	}
+		SELECT customer_id, id FROM r`, name).Scan(&customer, &room))
 	for _, id := range sensors {
 		p.sensor(customer, room, id)
 	}
@@ -126,37 +122,25 @@ func (p *fixture) begin() (run int64) { return p.beginOf(p.customer) }
 
 func (p *fixture) beginOf(customer int64) (run int64) {
 	p.t.Helper()
-	if err := p.pool.QueryRow(p.t.Context(),
-		`INSERT INTO model_training_runs (triggered_by, customer_id) VALUES ('manual', $1) RETURNING id`, customer).Scan(&run); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.pool.QueryRow(p.t.Context(),
+		`INSERT INTO model_training_runs (triggered_by, customer_id) VALUES ('manual', $1) RETURNING id`, customer).Scan(&run))
 	return run
 }
 
 func (p *fixture) deliver(ctx context.Context, run int64) error {
 	p.t.Helper()
-	data, err := wire.EncodeRetraining(wire.Retraining{TrainingRunID: run, TriggeredBy: learning.TriggeredManually, RequestedAt: p.now})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	data := must.Get(wire.EncodeRetraining(wire.Retraining{TrainingRunID: run, TriggeredBy: learning.TriggeredManually, RequestedAt: p.now}))(p.t)
 	return p.step.Handle(ctx, push.Message{Data: data})
 }
 
 // ended delivers a request and returns the run as it ended.
 func (p *fixture) ended(run int64) (learning.TrainingRun, learn.Metrics) {
 	p.t.Helper()
-	if err := p.deliver(p.t.Context(), run); err != nil {
-		p.t.Fatal(err)
-	}
-	found, err := p.TrainingRun(p.t.Context(), p.customer, run)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.deliver(p.t.Context(), run))
+	found := must.Get(p.TrainingRun(p.t.Context(), p.customer, run))(p.t)
 	var m learn.Metrics
 	if found.Metrics != nil {
-		if err := json.Unmarshal(found.Metrics, &m); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Do(p.t, json.Unmarshal(found.Metrics, &m))
 	}
 	return found, m
 }
@@ -164,43 +148,31 @@ func (p *fixture) ended(run int64) (learning.TrainingRun, learn.Metrics) {
 // live is the manifest in use.
 func (p *fixture) live() modelstore.Manifest {
 	p.t.Helper()
-	manifest, err := p.bucket.Manifest(p.t.Context(), p.customer)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	manifest := must.Get(p.bucket.Manifest(p.t.Context(), p.customer))(p.t)
 	return manifest
 }
 
 func (p *fixture) artifact(name string) []byte {
 	p.t.Helper()
-	content, err := p.bucket.Artifact(p.t.Context(), p.customer, name)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	content := must.Get(p.bucket.Artifact(p.t.Context(), p.customer, name))(p.t)
 	return content
 }
 
 // refresh delivers the daily request.
 func (p *fixture) refresh() {
 	p.t.Helper()
-	if err := p.step.Handle(p.t.Context(), push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`)}); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.step.Handle(p.t.Context(), push.Message{Data: []byte(`{"triggered_by":"daily_refresh"}`)}))
 }
 
 // store appends readings of the table.
 func (p *fixture) store(rows []reading.Reading) {
 	p.t.Helper()
-	if err := p.table.Append(p.t.Context(), rows); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.table.Append(p.t.Context(), rows))
 }
 
 func (p *fixture) exec(statement string, arguments ...any) {
 	p.t.Helper()
-	if _, err := p.pool.Exec(p.t.Context(), statement, arguments...); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Get(p.pool.Exec(p.t.Context(), statement, arguments...))(p.t)
 }
 
 // wave is a reading of a node whose values come and go with n.
@@ -212,9 +184,7 @@ func wave(node string, at time.Time, n int) reading.Reading {
 
 func (p *fixture) used() (n int) {
 	p.t.Helper()
-	if err := p.pool.QueryRow(p.t.Context(), `SELECT count(*) FROM prediction_feedback WHERE used_in_training`).Scan(&n); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.pool.QueryRow(p.t.Context(), `SELECT count(*) FROM prediction_feedback WHERE used_in_training`).Scan(&n))
 	return n
 }
 
@@ -313,9 +283,7 @@ func TestFailures(t *testing.T) {
 			break
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if run, err := away.TrainingRun(t.Context(), away.customer, id); err != nil || run.Status != learning.RunFailed || run.ErrorMessage == nil {
 		t.Errorf("without a bucket: %+v, %v", run, err)
 	}
@@ -329,9 +297,7 @@ func TestFailures(t *testing.T) {
 	// While another instance trains, the request is delivered again later.
 	taken := newFixture(t, 10)
 	id = taken.begin()
-	if _, err := taken.ClaimRun(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(taken.ClaimRun(t.Context(), id))(t)
 	if err := taken.deliver(t.Context(), id); err == nil || push.IsPermanent(err) {
 		t.Errorf("claimed run: %v", err)
 	}
@@ -343,10 +309,7 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 800)
 	p.ended(p.begin())
-	object, err := p.server.GetObject("models", fmt.Sprintf("models/%d/%s.bin", p.customer, p.live().Detector))
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := must.Get(p.server.GetObject("models", fmt.Sprintf("models/%d/%s.bin", p.customer, p.live().Detector)))(t)
 	p.server.CreateObject(fakestorage.Object{ObjectAttrs: object.ObjectAttrs, Content: object.Content[:100]})
 	p.now = p.now.Add(time.Second)
 	run, m := p.ended(p.begin())
@@ -402,9 +365,7 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 			SELECT node_id, timestamp, message_id, $1 = 0, 'not_ok' FROM sensor_data.readings WHERE node_id = 'b1' ORDER BY timestamp LIMIT 300`, noise)
 		for range 2 {
 			for _, customer := range []int64{bruno, p.customer} {
-				if err := p.deliver(t.Context(), p.beginOf(customer)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, p.deliver(t.Context(), p.beginOf(customer)))
 			}
 		}
 		p.now = p.now.Add(24 * time.Hour) // after which the readings are of days that have ended

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -161,17 +162,12 @@ func TestRecipesAlertRules(t *testing.T) {
 				}
 			}
 			folder := t.TempDir()
-			test, err := yaml.Marshal(map[string]any{
+			test := must.Get(yaml.Marshal(map[string]any{
 				"rule_files": []string{"coldaisle.rules.yml"}, "evaluation_interval": "30s",
 				"tests": []map[string]any{{"interval": "30s", "input_series": series, "promql_expr_test": queries}},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			for name, content := range map[string]string{"coldaisle.rules.yml": rules, "test.yml": string(test)} {
-				if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 			}
 			run := exec.CommandContext(t.Context(), promtool, "test", "rules", "test.yml")
 			run.Dir = folder

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
@@ -159,9 +160,7 @@ func TestKeyOfOneRoomSeesItsOwnGroup(t *testing.T) {
 	at := reading.TruncateTime(s.now().Add(-time.Hour))
 	for _, node := range []string{"first", "second", "third"} {
 		r := reading.Reading{NodeID: node, MessageID: "m", Channel: reading.Channel(a.id), Time: at, Temperature: 70, Humidity: 40}
-		if err := s.store.Judge(t.Context(), incidents.Judged{Reading: r, GatewayID: "gw-1", Arrived: s.now(), Defaults: alert.Defaults()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: r, GatewayID: "gw-1", Arrived: s.now(), Defaults: alert.Defaults()}))
 	}
 	id, group := map[string]string{}, map[string]string{}
 	for _, i := range a.incidents(t, "") {

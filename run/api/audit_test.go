@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -51,19 +52,14 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	alert := s.alert(t, "kept", s.now(), 55)
 	s.judge(t, "kept", s.now(), 55)
 	var hot int64
-	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot))
 	odd := s.anomaly(t, "kept")
 	rule, doomedRule := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 90.0, "")), a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 91.0, ""))
 	const window = `{"start_time":"2026-03-01","duration_s":%d}`
 	kept, ended := a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 60)), a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 61))
 	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"kept","timestamp":"2026-03-01","anomaly_predicted":true}`)
 	revoked, waiting := a.gateway(t, "Revoked"), a.gateway(t, "Waiting")
-	enrolment, err := json.Marshal(wire.EnrolRequest{Code: waiting.code, PublicKey: waiting.public(), Confirm: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enrolment := must.Get(json.Marshal(wire.EnrolRequest{Code: waiting.code, PublicKey: waiting.public(), Confirm: true}))(t)
 	unused := a.key(t, `"scope":"read"`)
 	parts := func(all ...string) []string { return all }
 	in := fmt.Sprintf(`"room_id":%d`, room)
@@ -182,9 +178,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	// No secret is in it.
 	s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"NewPassw0rd"}`).is(t, 200)
 	var log string
-	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(l::text, E'\n') FROM audit_log l`).Scan(&log); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT string_agg(l::text, E'\n') FROM audit_log l`).Scan(&log))
 	for _, secret := range []string{"Passw0rd", "$2a$", waiting.code, revoked.code, strings.ReplaceAll(waiting.code, "-", ""), a.token, unused.text} {
 		if strings.Contains(log, secret) {
 			t.Errorf("%s is in the log", secret)
@@ -257,9 +251,7 @@ func matches(want, got string) bool {
 
 func (s *testAPI) execute(tb testing.TB, sql string, arguments ...any) {
 	tb.Helper()
-	if _, err := s.pool.Exec(tb.Context(), sql, arguments...); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(s.pool.Exec(tb.Context(), sql, arguments...))(tb)
 }
 
 // tables is the content of everything that an operation may change.
@@ -271,10 +263,7 @@ func (s *testAPI) tables(tb testing.TB) string {
 		"node_state", "rules", "incidents", "maintenance_windows", "api_keys",
 	} {
 		var content string
-		err := s.pool.QueryRow(tb.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&content)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&content))
 		_, _ = all.WriteString(content + "\n\n")
 	}
 	return all.String()

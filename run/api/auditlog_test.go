@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // loggedEntry is an entry as the API shows it.
@@ -150,9 +152,7 @@ func TestRequestIDOfAnEntryIsOurs(t *testing.T) {
 		want = append(want, got.Header().Get("X-Request-Id"))
 	}
 	var got []string
-	if err := s.pool.QueryRow(t.Context(), `SELECT array_agg(request_id ORDER BY id) FROM audit_log`).Scan(&got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT array_agg(request_id ORDER BY id) FROM audit_log`).Scan(&got))
 	if !slices.Equal(got, want) || want[0] == "" || want[0] == want[1] || slices.Contains(want, "mine") {
 		t.Errorf("entries of %q, answers of %q", got, want)
 	}
@@ -170,9 +170,7 @@ func TestQueryIsText(t *testing.T) {
 			Parameters []struct{ Name, In string }
 		}
 	}
-	if err := json.Unmarshal(s.call(t, "", http.MethodGet, "/openapi.json", "").body, &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(s.call(t, "", http.MethodGet, "/openapi.json", "").body, &document))
 	walked := 0
 	for path, methods := range document.Paths {
 		for method, op := range methods {

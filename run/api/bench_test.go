@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 )
@@ -50,10 +51,7 @@ func BenchmarkEndpoints(b *testing.B) {
 	}
 	const long = 100_000
 	s.series(b, ids[0], now.Add(-30*24*time.Hour), long)
-	named, err := json.Marshal(map[string][]string{"node_ids": ids})
-	if err != nil {
-		b.Fatal(err)
-	}
+	named := must.Get(json.Marshal(map[string][]string{"node_ids": ids}))(b)
 	bare := httptest.NewServer(a.bareHandlers(ids, now))
 	b.Cleanup(bare.Close)
 
@@ -272,8 +270,6 @@ func (s *testAPI) series(tb testing.TB, node string, from time.Time, count int) 
 		}
 	}
 	for part := range slices.Chunk(rows, 10_000) {
-		if err := s.readings.Append(tb.Context(), part); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, s.readings.Append(tb.Context(), part))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // TestMalformedTransfer sends bodies whose chunks are broken. The error is the client's
@@ -33,22 +34,15 @@ func TestMalformedTransfer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			connection := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
 			defer func() { _ = connection.Close() }()
-			if _, err := io.WriteString(connection, request); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(connection, request))(t)
 			if half, ok := connection.(*net.TCPConn); ok {
 				_ = half.CloseWrite()
 			}
 			_ = connection.SetReadDeadline(time.Now().Add(3 * time.Minute))
 			response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			body, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
 			if want := fmt.Sprintf(`{"detail":%q}`, "Request body is malformed or was cut off"); response.StatusCode != http.StatusBadRequest || string(body) != want {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
@@ -37,17 +38,13 @@ func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	t.Helper()
 	s := m.who
 	r := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.temperature, Humidity: 40}
-	if err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 	series := []reading.Reading{r}
 	for i := range 6 { // enough for a forecast
 		r.MessageID, r.Time = fmt.Sprint("before-", i), r.Time.Add(-30*time.Second)
 		series = append(series, r)
 	}
-	if err := s.readings.Append(t.Context(), series); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.readings.Append(t.Context(), series))
 	outcome, err := s.store.InsertAlert(t.Context(), alert.Event{
 		Channel: m.channel, NodeID: node, MessageID: "same", Time: at, Type: alert.Temperature, Value: m.hot, Threshold: 50, Temperature: m.hot, Humidity: 40,
 	})
@@ -61,9 +58,7 @@ func (m *measured) measure(t *testing.T, node string, at time.Time) {
 		t.Fatalf("prediction: %v, %v", recorded, err)
 	}
 	hot := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.hot, Humidity: 40}
-	if err := s.store.Judge(t.Context(), incidents.Judged{Reading: hot, Arrived: at, Defaults: alert.Defaults()}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: hot, Arrived: at, Defaults: alert.Defaults()}))
 	for table, id := range map[string]*int64{"incidents": &m.incident, "alerts": &m.alert, "prediction_feedback": &m.prediction} {
 		if err := s.pool.QueryRow(t.Context(), `SELECT max(id) FROM `+table+` WHERE channel = $1`, int64(m.channel)).Scan(id); err != nil {
 			t.Fatalf("%s of channel %d: %v", table, m.channel, err)
@@ -204,9 +199,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 func roomIDOf(tb testing.TB, a *testCustomer) string {
 	tb.Helper()
 	var id int64
-	if err := a.pool.QueryRow(tb.Context(), `SELECT id FROM server_rooms WHERE customer_id = $1`, a.id).Scan(&id); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, a.pool.QueryRow(tb.Context(), `SELECT id FROM server_rooms WHERE customer_id = $1`, a.id).Scan(&id))
 	return decimal(id)
 }
 
@@ -254,12 +247,9 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 		add(id).is(t, 201)
 	}
 	add("n3").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
-	err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{
+	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{
 		NodeID: "n1", MessageID: "m", Time: reading.TruncateTime(s.now().Add(time.Second)), Temperature: 20, Humidity: 40,
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))
 	add("n3").is(t, 201)
 	add("n4").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
 	a.enrolled(t, "Basement")

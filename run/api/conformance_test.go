@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestSpecification walks the tables of the specification line by line, in its
@@ -349,10 +351,7 @@ func TestSpecification(t *testing.T) {
 	t.Run("Authentication", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		// contract 1.2
 		for _, token := range []string{"", "Bearer", "Bearer x", "Basic abc", s.saved["token"]} {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/alerts/active", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/alerts/active", nil))(t)
 			request.Header.Set("Authorization", token)
 			got := s.do(t, request)
 			if got.status != 401 || string(got.body) != `{"detail":"Could not validate credentials"}` || got.header.Get("WWW-Authenticate") != "Bearer" {

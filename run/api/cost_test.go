@@ -8,14 +8,12 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // BenchmarkRequestCost measures what the API adds to a request without a token.
 func BenchmarkRequestCost(b *testing.B) {
-	handler, err := New(bareConfig(logging.New(io.Discard, slog.LevelInfo, "")))
-	if err != nil {
-		b.Fatal(err)
-	}
+	handler := must.Get(New(bareConfig(logging.New(io.Discard, slog.LevelInfo, ""))))(b)
 	request := httptest.NewRequest(http.MethodGet, healthPath, nil)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/openapitest"
 )
 
@@ -24,14 +25,9 @@ func TestDocument(t *testing.T) {
 	const file = "openapi.json"
 	got := answer(t, bareHandler(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes()
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, got, 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("the API has changed; look at the difference and run with -update:\n%s", diff)
 	}
@@ -65,9 +61,7 @@ func TestDocumentIsComplete(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(answer(t, bareHandler(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes(), &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(answer(t, bareHandler(t, logging.Discard()), "GET", "/openapi.json", "", nil).Body.Bytes(), &document))
 	if !strings.HasPrefix(document.OpenAPI, "3.1") {
 		t.Errorf("OpenAPI %s, want 3.1", document.OpenAPI)
 	}

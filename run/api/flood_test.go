@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/shared/must"
 )
 
 // runFlood logs in from so many clients for a while, and until some are answered, and
@@ -57,16 +58,11 @@ func runFlood(tb testing.TB, s *testAPI, a *testCustomer, clients int, lasting t
 	defer tick.Stop()
 	for time.Since(began) < lasting || logins.Load() < int64(clients) && time.Since(began) < 3*time.Minute {
 		<-tick.C
-		request, err := http.NewRequest(http.MethodGet, s.url+"/api/v1/alerts/active", nil)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		request := must.Get(http.NewRequest(http.MethodGet, s.url+"/api/v1/alerts/active", nil))(tb)
 		request.Header.Set("Authorization", "Bearer "+a.token)
 		asked := time.Now()
 		response, err := s.client.Do(request)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, err)
 		_ = response.Body.Close()
 		others = append(others, time.Since(asked))
 	}
@@ -110,10 +106,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 	a := s.customer(t)
 	const flooder, other = "203.0.113.7", "198.51.100.9"
 	post := func(path, body, from string) reply {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body)))(t)
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("X-Forwarded-For", from)
 		return s.do(t, request)
@@ -167,10 +160,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 // BenchmarkLoginFlood gives the logins per second against what bcrypt allows on
 // all cores, and the times of other requests meanwhile.
 func BenchmarkLoginFlood(b *testing.B) {
-	hash, err := bcrypt.GenerateFromPassword([]byte("Passw0rd"), auth.DefaultPasswordCost)
-	if err != nil {
-		b.Fatal(err)
-	}
+	hash := must.Get(bcrypt.GenerateFromPassword([]byte("Passw0rd"), auth.DefaultPasswordCost))(b)
 	var bound atomic.Int64
 	began := time.Now()
 	var cores sync.WaitGroup

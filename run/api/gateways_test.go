@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/pipeline"
@@ -41,9 +42,7 @@ func (a *testCustomer) gateway(tb testing.TB, name string) *testGateway {
 		EnrolmentCode string `json:"enrolment_code"`
 	}](tb, a, http.MethodPost, "/api/v1/gateways", fmt.Sprintf(`{"name":%q}`, name))
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	return &testGateway{owner: a, id: created.ID, code: created.EnrolmentCode, key: key, boot: rand.Text()}
 }
 
@@ -55,10 +54,7 @@ func (g *testGateway) public() ed25519.PublicKey {
 // enrol sends what the gateway's program sends.
 func (g *testGateway) enrol(tb testing.TB, confirm bool) (reply, wire.EnrolReply) {
 	tb.Helper()
-	body, err := json.Marshal(wire.EnrolRequest{Code: g.code, PublicKey: g.public(), Confirm: confirm})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	body := must.Get(json.Marshal(wire.EnrolRequest{Code: g.code, PublicKey: g.public(), Confirm: confirm}))(tb)
 	got := g.owner.call(tb, "", http.MethodPost, "/api/v1/gateways/enrol", string(body))
 	var decoded wire.EnrolReply
 	strictly(tb, got, &decoded)
@@ -85,14 +81,8 @@ func (g *testGateway) next() wire.StatusRequest {
 
 func (g *testGateway) signed(tb testing.TB, status wire.StatusRequest) string {
 	tb.Helper()
-	signed, err := wire.SignStatus(g.key, status)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	body, err := json.Marshal(signed)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	signed := must.Get(wire.SignStatus(g.key, status))(tb)
+	body := must.Get(json.Marshal(signed))(tb)
 	return string(body)
 }
 
@@ -246,10 +236,7 @@ func TestGuessingCodesIsLimited(t *testing.T) {
 	g := s.customer(t).gateway(t, "Basement")
 	ask := func(client, code string) reply {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/gateways/enrol", strings.NewReader(fmt.Sprintf(`{"code":%q}`, code)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/gateways/enrol", strings.NewReader(fmt.Sprintf(`{"code":%q}`, code))))(t)
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("X-Forwarded-For", client)
 		return s.do(t, request)
@@ -335,12 +322,9 @@ func TestDiscoveredNodes(t *testing.T) {
 			t.Fatalf("status: %d %s", got.status, got.body)
 		}
 	}
-	err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{
+	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{
 		Channel: reading.Channel(a.id), NodeID: "newer", MessageID: "m", Time: at, Temperature: 21.5, Humidity: 40,
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))
 	want := fmt.Sprintf(`[{"node_id":"newer","gateway_id":%[1]q,"gateway_name":"Basement","last_heartbeat":null,"last_reading":%[2]q,"temperature":21.5,"humidity":40},`+
 		`{"node_id":"older","gateway_id":%[1]q,"gateway_name":"Basement","last_heartbeat":%[3]q,"last_reading":null,"temperature":null,"humidity":null}]`,
 		g.id, at.UTC().Format(time.RFC3339), at.Add(-time.Minute).UTC().Format(time.RFC3339))

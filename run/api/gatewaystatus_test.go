@@ -21,6 +21,7 @@ import (
 
 	"coldaisle.dev/run/api/gateways"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -81,10 +82,7 @@ func TestGatewayStatus(t *testing.T) {
 	forged, _ := g.send(t, strings.Replace(other.signed(t, other.next()), other.id, g.id, 1))
 	forged.says(t, 401, refused)
 	altered := g.next()
-	signed, err := wire.SignStatus(g.key, altered)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := must.Get(wire.SignStatus(g.key, altered))(t)
 	signed.Request = bytes.Replace(signed.Request, []byte("1.2.3"), []byte("9.9.9"), 1)
 	changed, _ := json.Marshal(signed)
 	answered, _ := g.send(t, string(changed))
@@ -200,9 +198,7 @@ func TestPairKey(t *testing.T) {
 		t.Errorf("after the revocation the key is %x, before it was %x", renewed, shared)
 	}
 	var texts string
-	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(l::text, E'\n') FROM audit_log l`).Scan(&texts); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT string_agg(l::text, E'\n') FROM audit_log l`).Scan(&texts))
 	texts += log.String() + string(s.call(t, a.token, http.MethodGet, "/api/v1/gateways", "").body)
 	for _, secret := range [][]byte{shared, renewed} {
 		for _, form := range []string{hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret)} {

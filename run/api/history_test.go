@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store/pipeline"
@@ -55,18 +56,12 @@ func newHistoryAPI(t *testing.T, table endless) *testCustomer {
 // get sends a request whose answer the caller reads as it comes.
 func (a *testCustomer) get(t *testing.T, path string, header map[string]string) *http.Response {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+path, nil))(t)
 	request.Header.Set("Authorization", "Bearer "+a.token)
 	for name, value := range header {
 		request.Header.Set(name, value)
 	}
-	response, err := a.client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(a.client.Do(request))(t)
 	t.Cleanup(func() { _ = response.Body.Close() })
 	return response
 }
@@ -90,22 +85,15 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 		response := a.get(t, wholeRange, map[string]string{"Accept-Encoding": encoding}) //nolint:bodyclose // get closes it
 		var body io.Reader = response.Body
 		if encoding == "gzip" {
-			unpacked, err := gzip.NewReader(response.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			unpacked := must.Get(gzip.NewReader(response.Body))(t)
 			body = unpacked
 		}
 		decoder := json.NewDecoder(body)
-		if _, err := decoder.Token(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(decoder.Token())(t)
 		count, most := 0, uint64(0)
 		for decoder.More() {
 			var r struct{ Temperature float64 }
-			if err := decoder.Decode(&r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, decoder.Decode(&r))
 			if count%50_000 == 25_000 {
 				most = max(most, heap())
 			}
@@ -140,10 +128,7 @@ func TestHistoryCSV(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			response := a.get(t, test.path, test.header) //nolint:bodyclose // get closes it
-			body, err := io.ReadAll(response.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := must.Get(io.ReadAll(response.Body))(t)
 			if !test.csv {
 				if response.Header.Get("Content-Type") != "application/json" || !json.Valid(body) {
 					t.Errorf("%s %s", response.Header.Get("Content-Type"), body)
@@ -246,9 +231,7 @@ func TestFractionsOfASecond(t *testing.T) {
 	for i, fraction := range []time.Duration{0, 250 * time.Millisecond, 123_400 * time.Microsecond, 123_450 * time.Microsecond, time.Microsecond} {
 		at := begin.Add(time.Duration(i)*time.Second + fraction)
 		r := reading.Reading{NodeID: "n1", MessageID: fmt.Sprint("m", i), Time: at, Temperature: 20, Humidity: 40}
-		if err := errors.Join(s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}), s.readings.Append(t.Context(), []reading.Reading{r})); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}), s.readings.Append(t.Context(), []reading.Reading{r})))
 		s.holdsBefore(t, "n1")
 		if i == 1 {
 			s.alert(t, "n1", at, 60)

@@ -22,15 +22,13 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 )
 
 // bareHandler is an API whose store is never asked.
 func bareHandler(t *testing.T, log *slog.Logger) http.Handler {
 	t.Helper()
-	handler, err := New(bareConfig(log))
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := must.Get(New(bareConfig(log)))(t)
 	return handler
 }
 
@@ -121,14 +119,9 @@ func TestBodyLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/customers/register", test.body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/customers/register", test.body))(t)
 			response, err := server.Client().Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer func() { _ = response.Body.Close() }()
 			body, _ := io.ReadAll(response.Body)
 			if response.StatusCode != test.status {
@@ -144,10 +137,7 @@ func TestCORS(t *testing.T) {
 	handler := bareHandler(t, logging.Discard())
 	cfg := bareConfig(logging.Discard())
 	cfg.Origins = []string{"https://dashboard.example.com"}
-	other, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(New(cfg))(t)
 	preflight := func(handler http.Handler, origin, method string) http.Header {
 		return answer(t, handler, http.MethodOptions, "/api/v1/customers/7", "", map[string]string{
 			"Origin": origin, "Access-Control-Request-Method": method, "Access-Control-Request-Headers": "authorization,content-type,x-own",
@@ -191,9 +181,7 @@ func TestCompression(t *testing.T) {
 		t.Fatalf("%v, %d bytes of %d", packed.Header(), packed.Body.Len(), plain.Body.Len())
 	}
 	reader, err := gzip.NewReader(packed.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	unpacked, err := io.ReadAll(reader)
 	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) {
 		t.Errorf("unpacked differs (%v)", err)
@@ -257,9 +245,7 @@ func TestPanic(t *testing.T) {
 		panic(errors.New("late trouble"))
 	})
 	handler, err := middleware(cfg, requestlog.NewLogger(cfg.Log), mux)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -267,9 +253,7 @@ func TestPanic(t *testing.T) {
 	server.Client().Transport = &http.Transport{DisableKeepAlives: true}
 
 	response, err := server.Client().Get(server.URL + "/early")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	body, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if response.StatusCode != 500 || string(body) != `{"detail":"Internal server error"}` {
@@ -321,10 +305,7 @@ func TestDocumentation(t *testing.T) {
 // served starts [Serve] and returns its address and what stops it.
 func served(t *testing.T, handler http.Handler) (address string, stop func() error) {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, listener, handler, logging.Discard()) }()
@@ -353,21 +334,12 @@ func TestServerAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			connection := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
 			defer func() { _ = connection.Close() }()
-			if err := connection.SetDeadline(time.Now().Add(3 * time.Minute)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.WriteString(connection, test.request); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, connection.SetDeadline(time.Now().Add(3*time.Minute)))
+			must.Get(io.WriteString(connection, test.request))(t)
 			response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			body, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
 			if want := fmt.Sprintf(`{"detail":%q}`, test.detail); response.StatusCode != test.status || string(body) != want {
@@ -385,17 +357,11 @@ func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	address, _ := served(t, bareHandler(t, logging.Discard()))
 	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = connection.Close() }()
 	began := time.Now()
-	if _, err := io.WriteString(connection, "GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: "); err != nil {
-		t.Fatal(err)
-	}
-	if err := connection.SetReadDeadline(began.Add(headerTimeout + 3*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(connection, "GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: "))(t)
+	must.Do(t, connection.SetReadDeadline(began.Add(headerTimeout+3*time.Minute)))
 	_, err = io.ReadAll(connection)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		t.Fatalf("the server still waits after %v", time.Since(began))
@@ -409,22 +375,12 @@ func TestSlowClient(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	address, _ := served(t, bareHandler(t, logging.Discard()))
-	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
 	defer func() { _ = connection.Close() }()
-	_, err = io.WriteString(connection, "POST /api/v1/customers/login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := connection.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(connection, "POST /api/v1/customers/login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"))(t)
+	must.Do(t, connection.SetReadDeadline(time.Now().Add(3*time.Minute)))
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	body, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(body), "Request body was not received in time") {

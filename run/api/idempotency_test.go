@@ -10,16 +10,14 @@ import (
 	"sync"
 	"testing"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/accounts"
 )
 
 // createOnce posts with an Idempotency-Key.
 func (a *testCustomer) createOnce(tb testing.TB, key, path, body string) reply {
 	tb.Helper()
-	request, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, a.url+path, strings.NewReader(body))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodPost, a.url+path, strings.NewReader(body)))(tb)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+a.token)
 	request.Header.Set("Idempotency-Key", key)
@@ -42,9 +40,7 @@ func creations(room int64) map[string]string {
 
 func (s *testAPI) count(tb testing.TB, sql string) (n int) {
 	tb.Helper()
-	if err := s.pool.QueryRow(tb.Context(), sql).Scan(&n); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, s.pool.QueryRow(tb.Context(), sql).Scan(&n))
 	return n
 }
 

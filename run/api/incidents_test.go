@@ -15,6 +15,7 @@ import (
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
@@ -30,12 +31,8 @@ func (s *testAPI) judgeArrived(tb testing.TB, node string, at, arrived time.Time
 	tb.Helper()
 	s.holdsBefore(tb, node)
 	r := reading.Reading{NodeID: node, MessageID: at.String()[:19], Time: reading.TruncateTime(at), Temperature: temperature, Humidity: 40}
-	if err := s.store.UpdateNodeStates(tb.Context(), []pipeline.NodeReading{{Reading: r}}); err != nil {
-		tb.Fatal(err)
-	}
-	if err := s.store.Judge(tb.Context(), incidents.Judged{Reading: r, Arrived: arrived, Defaults: alert.Defaults()}); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, s.store.UpdateNodeStates(tb.Context(), []pipeline.NodeReading{{Reading: r}}))
+	must.Do(tb, s.store.Judge(tb.Context(), incidents.Judged{Reading: r, Arrived: arrived, Defaults: alert.Defaults()}))
 }
 
 // shownIncident is what these tests look at.
@@ -60,9 +57,7 @@ func get[T any](tb testing.TB, a *testCustomer, method, path, body string) (into
 	if got.status >= 300 {
 		tb.Fatalf("%s %s: %d %s", method, path, got.status, got.body)
 	}
-	if err := json.Unmarshal(got.body, &into); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, json.Unmarshal(got.body, &into))
 	return into
 }
 
@@ -74,19 +69,14 @@ func (a *testCustomer) incidents(tb testing.TB, query string) []shownIncident {
 // anomaly is one of a node, now, as detection finds it.
 func (s *testAPI) anomaly(tb testing.TB, node string) (id int64) {
 	tb.Helper()
-	err := s.store.Judge(tb.Context(), incidents.Judged{
+	must.Do(tb, s.store.Judge(tb.Context(), incidents.Judged{
 		Reading: reading.Reading{NodeID: node, MessageID: "odd", Time: s.now(), Temperature: 20, Humidity: 40}, Arrived: s.now(),
 		Findings: []incident.Finding{{
 			Kind: incident.KindAnomaly, Holds: true, Score: 4, Cause: "unchanged", Reason: "unchanged for 52 min", Severity: incident.Warning,
 			Quantity: incident.Temperature, Value: 20, Low: 21, High: 23, Probability: 0.0001,
 		}},
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := s.pool.QueryRow(tb.Context(), `SELECT id FROM incidents WHERE kind = 'anomaly' AND node_id = $1`, node).Scan(&id); err != nil {
-		tb.Fatal(err)
-	}
+	}))
+	must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT id FROM incidents WHERE kind = 'anomaly' AND node_id = $1`, node).Scan(&id))
 	return id
 }
 
@@ -103,9 +93,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 		if got.status != status {
 			t.Fatalf("%s %s: %d %s", method, path, got.status, got.body)
 		}
-		if err := json.Unmarshal(got.body, &into); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(got.body, &into))
 		return into
 	}
 	path := fmt.Sprintf("/api/v1/incidents/%d", s.anomaly(t, "odd-1"))
@@ -139,9 +127,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	do(http.MethodPut, "/api/v1/incidents/silence-1/verdict", `{"verdict":"right"}`, 404)
 	s.judge(t, "odd-1", s.now(), 55)
 	var hot int64
-	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM incidents WHERE kind = 'threshold'`).Scan(&hot); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT id FROM incidents WHERE kind = 'threshold'`).Scan(&hot))
 	do(http.MethodPut, fmt.Sprintf("/api/v1/incidents/%d/verdict", hot), `{"verdict":"right"}`, 400)
 	s.execute(t, `UPDATE prediction_feedback SET used_in_training = true`)
 	do(http.MethodPut, path+"/verdict", `{"verdict":"right"}`, 400)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -24,10 +25,7 @@ const scraped = "application/openmetrics-text;version=1.0.0,application/openmetr
 // metrics scrapes as Prometheus does, or as accept says.
 func (s *testAPI) metrics(tb testing.TB, key, accept string) (kind, text string) {
 	tb.Helper()
-	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, s.url+"/api/v1/metrics", nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodGet, s.url+"/api/v1/metrics", nil))(tb)
 	request.Header.Set("Authorization", "Bearer "+key)
 	request.Header.Set("Accept", accept)
 	got := s.do(tb, request)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/pipeline"
 )
@@ -42,23 +43,17 @@ func BenchmarkOverview(b *testing.B) {
 				NodeID: ids[chance.IntN(sensors)], MessageID: "m", Time: reading.TruncateTime(at), Temperature: 22 + float64(chance.IntN(40))/10, Humidity: 40,
 			}})
 		}
-		if err := s.store.UpdateNodeStates(b.Context(), batch); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.store.UpdateNodeStates(b.Context(), batch))
 	}
 	ask := func(tag string) (took time.Duration, size int, again string) {
 		request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.url+"/api/v1/overview", nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		request.Header.Set("Authorization", "Bearer "+a.token)
 		request.Header.Set("Accept-Encoding", "gzip")
 		request.Header.Set("If-None-Match", tag)
 		began := time.Now()
 		response, err := s.client.Do(request)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		body, err := io.ReadAll(response.Body)
 		took = time.Since(began)
 		_ = response.Body.Close()
@@ -132,12 +127,8 @@ func (a *testCustomer) fleet(tb testing.TB, count int) (ids []string) {
 		states = append(states, []any{0, id, "m", now.Add(-time.Duration(chance.IntN(30_000)) * time.Millisecond), round(temperature), round(humidity), 30.0})
 	}
 	load := func(table string, rows [][]any, columns ...string) {
-		if _, err := a.pool.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromRows(rows)); err != nil {
-			tb.Fatal(err)
-		}
-		if _, err := a.pool.Exec(context.WithoutCancel(ctx), `VACUUM ANALYZE `+table); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(a.pool.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromRows(rows)))(tb)
+		must.Get(a.pool.Exec(context.WithoutCancel(ctx), `VACUUM ANALYZE `+table))(tb)
 	}
 	load("sensors", sensors, "node_id", "customer_id", "room_id", "name", "type")
 	a.execute(tb, `DELETE FROM node_state`) // the empty ones that come with sensors

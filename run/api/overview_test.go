@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
@@ -53,10 +54,7 @@ type overviewBody struct {
 // unless asks for what is not the answer of a tag.
 func (a *testCustomer) unless(t *testing.T, path, tag string) reply {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+path, nil))(t)
 	request.Header.Set("Authorization", "Bearer "+a.token)
 	request.Header.Set("If-None-Match", tag)
 	return a.do(t, request)
@@ -94,9 +92,7 @@ func TestOverview(t *testing.T) {
 		r := reading.Reading{
 			Channel: reading.Channel(a.id), NodeID: id, MessageID: fmt.Sprint(before), Time: now.Add(-before), Temperature: temperature, Humidity: 40,
 		}
-		if err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway.id}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway.id}}))
 	}
 	// In the order of time, from which its usual interval follows.
 	report("fine", 24*time.Hour, 99)
@@ -113,18 +109,14 @@ func TestOverview(t *testing.T) {
 	report("silent", 6*time.Minute, 22)
 	for id, temperature := range map[string]float64{"critical": 55, "warm": 31} {
 		r := reading.Reading{Channel: reading.Channel(a.id), NodeID: id, MessageID: "m", Time: now, Temperature: temperature, Humidity: 40}
-		if err := s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: now, Defaults: alert.Defaults()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: now, Defaults: alert.Defaults()}))
 	}
 
 	var learned []learning.Learned
 	for id, by := range map[string]learning.JudgedBy{"fine": learning.ByWindow, "warm": learning.ByLiveState} {
 		learned = append(learned, learning.Learned{Node: reading.Node{Channel: reading.Channel(a.id), ID: id}, JudgedBy: by})
 	}
-	if err := s.store.KeepLearned(t.Context(), learned, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.KeepLearned(t.Context(), learned, 2))
 
 	states := func(body overviewBody) map[string]string {
 		all := map[string]string{}
@@ -217,9 +209,7 @@ func TestOverview(t *testing.T) {
 	changed("a deletion")
 
 	// The service is late: nobody is blamed.
-	if err := s.store.KeepProbe(t.Context(), now, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.KeepProbe(t.Context(), now, now))
 	now = now.Add(10 * time.Minute)
 	body = changed("lateness")
 	want = map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "silent": "late"} // the fine one sends seldom

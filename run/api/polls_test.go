@@ -18,6 +18,7 @@ import (
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings"
@@ -43,13 +44,10 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 		t.Errorf("BigQuery was asked %s", request.Query)
 		return bqtest.Answer{Status: http.StatusBadRequest, Reason: "invalidQuery"}
 	})
-	archive, err := bqreadings.Open(context.WithoutCancel(t.Context()), "project", bqreadings.Config{
+	archive := must.Get(bqreadings.Open(context.WithoutCancel(t.Context()), "project", bqreadings.Config{
 		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30}, AppendTimeout: time.Second,
 		Emulator: server.URL, StorageEmulator: "127.0.0.1:1",
-	}, logging.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, logging.Discard()))(t)
 	t.Cleanup(func() { _ = archive.Close() })
 	pool := pgtest.New(t)
 	table := pgreadings.New(pool, nil, time.Now)
@@ -68,9 +66,7 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 		r := reading.Reading{
 			Channel: reading.Channel(channel), NodeID: id, MessageID: fmt.Sprint(after), Time: at.Add(after), Temperature: temperature, Humidity: 40,
 		}
-		if err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 		if err := table.Append(t.Context(), []reading.Reading{r}); err != nil { // as ingest does, without the archive
 			t.Fatal(err)
 		}
@@ -87,10 +83,7 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 	}
 	a.sensors(t, room, "again")
 
-	named, err := json.Marshal(map[string][]string{"node_ids": all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	named := must.Get(json.Marshal(map[string][]string{"node_ids": all}))(t)
 	today := fmt.Sprintf("?max_points=720&start_time=%s&end_time=%s", at.Add(-24*time.Hour).UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339))
 	poll := func(reports string, ids ...string) {
 		t.Helper()
@@ -150,14 +143,10 @@ func TestForecastFollowsTheLastReading(t *testing.T) {
 	var stored []reading.Reading
 	for i := range 61 {
 		r := reading.Reading{NodeID: "n1", MessageID: strconv.Itoa(i), Time: newest.Add(time.Duration(i-60) * 30 * time.Second), Temperature: 20, Humidity: 40}
-		if err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 		stored = append(stored, r)
 	}
-	if err := table.Append(t.Context(), stored[:60]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, table.Append(t.Context(), stored[:60]))
 	type step struct {
 		AheadS                float64 `json:"ahead_s"`
 		Timestamp             time.Time

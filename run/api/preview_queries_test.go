@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
 )
@@ -38,16 +39,10 @@ func TestPreviewAsksAsMuchForManyRooms(t *testing.T) {
 	queries := &countedQueries{}
 	settings.ConnConfig.Tracer = queries
 	settings.MaxConns = 2
-	pool, err := pgxpool.NewWithConfig(t.Context(), settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), settings))(t)
 	t.Cleanup(pool.Close)
 	config.DB, config.Readings = store.New(pool), pgreadings.New(pool, nil, time.Now)
-	counted, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	counted := must.Get(New(config))(t)
 	sensors := 0
 	preview := func() int64 {
 		t.Helper()

@@ -22,6 +22,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -34,10 +35,7 @@ type recipe struct {
 
 func recipes(t *testing.T) map[string]recipe {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/recipes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/recipes.md"))(t)
 	block := regexp.MustCompile("(?s)```([a-z]*)\n(.*?)```")
 	found := map[string]recipe{}
 	for _, section := range strings.Split(string(page), "\n## ")[1:] {
@@ -148,9 +146,7 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 	folder := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	called := make(chan string, 100)
@@ -204,9 +200,7 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 			Data struct{ Result []any }
 		}
 		response, err := http.Get("http://" + at + "/api/v1/query?query=" + url.QueryEscape(query))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		err = json.NewDecoder(response.Body).Decode(&answer)
 		_ = response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusOK {
@@ -256,9 +250,7 @@ func start(t *testing.T, folder, program string, arguments ...string) {
 	var said bytes.Buffer
 	command := exec.CommandContext(t.Context(), program, arguments...)
 	command.Dir, command.Stdout, command.Stderr = folder, &said, &said
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
@@ -271,10 +263,7 @@ func start(t *testing.T, folder, program string, arguments ...string) {
 // smtpSink takes mails, and gives each as what its sender said (RFC 5321).
 func smtpSink(t *testing.T) (address string, mails <-chan string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	taken := make(chan string, 100)
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -371,17 +360,12 @@ type dataSource struct {
 
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
-	file, err := os.Open("../../docs/recipes/grafana-dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open("../../docs/recipes/grafana-dashboard.json"))(t)
 	defer file.Close() //nolint:errcheck // of a test
 	var d dashboard
 	decoder := json.NewDecoder(file)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decoder.Decode(&d))
 	return d
 }
 
@@ -469,10 +453,7 @@ func testHomeAssistantRecipe(t *testing.T, r recipe) {
 	s := newTestAPI(t)
 	a := recipeRoom(t, s, 24.3)
 	asked := configuration.REST[0]
-	address, err := url.Parse(asked.Resource)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := must.Get(url.Parse(asked.Resource))(t)
 	a.token = a.key(t, `"scope":"read"`).text
 	answer := get[map[string]any](t, a, http.MethodGet, address.Path, "")
 	for _, sensor := range asked.Sensor {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -26,9 +27,7 @@ func BenchmarkReport(b *testing.B) {
 	for at := end.Add(-month); at.Before(end); at = at.Add(24 * time.Hour) {
 		days = append(days, reading.Reading{NodeID: "other", MessageID: "m", Time: at, Temperature: 20, Humidity: 40})
 	}
-	if err := s.readings.Append(b.Context(), days); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, s.readings.Append(b.Context(), days))
 	s.execute(b, fmt.Sprintf(`
 		INSERT INTO sensor_data.readings (node_id, message_id, timestamp, temperature, humidity)
 		SELECT 'node-' || n, to_hex(extract(epoch FROM t)::bigint), t, 22 + 3 * sin(n + extract(epoch FROM t) / 5000), 45

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 )
@@ -35,9 +36,7 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 			NodeID: "rack", MessageID: strconv.Itoa(i), Time: begin.Add(time.Duration(at.minute) * time.Minute), Temperature: at.temperature, Humidity: 45,
 		})
 	}
-	if err := s.readings.Append(t.Context(), rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.readings.Append(t.Context(), rows))
 	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
 	path := func(end time.Time, more string) string {
 		return fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s%s", room, url.QueryEscape(begin.Format(time.RFC3339)), url.QueryEscape(end.Format(time.RFC3339)), more)

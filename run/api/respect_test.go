@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
@@ -36,14 +37,11 @@ func TestRespect(t *testing.T) {
 	gateway := account.enrolled(t, "Basement")
 	status := gateway.next()
 	status.Nodes = []wire.StatusNode{{NodeID: "discovered-1", LastHeartbeat: begin}}
-	inputs, err := json.Marshal(map[string]any{
+	inputs := must.Get(json.Marshal(map[string]any{
 		"signed_status": json.RawMessage(gateway.signed(t, status)),
 		"token":         account.token, "customer_id": account.id, "sensor_id": "node-1", "alert_id": s.alert(t, "node-1", begin, 55),
 		"start_time": begin.Add(-time.Hour).Format(time.RFC3339), "end_time": begin.Add(time.Hour).Format(time.RFC3339),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	respect := func(server string, arguments ...string) (said []byte, err error) {
 		tool := exec.CommandContext(t.Context(), "lint/respect.sh", append([]string{server}, arguments...)...)
 		tool.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "NO_COLOR=1", "REDOCLY_CLI_RESPECT_INPUT="+string(inputs))
@@ -57,10 +55,7 @@ func TestRespect(t *testing.T) {
 	})
 	t.Run("every operation is in the journey", func(t *testing.T) {
 		t.Parallel()
-		text, err := os.ReadFile(journey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(journey))(t)
 		lines := strings.Split(string(text), "\n")
 		for _, path := range s.document.Paths.Map() {
 			for _, op := range path.Operations() {

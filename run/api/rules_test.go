@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 )
@@ -121,10 +122,7 @@ func TestUnchangedRuleKeepsItsIncidents(t *testing.T) {
 		a.call(t, a.token, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q]}`, open[0].ID))
 		s.execute(t, `DELETE FROM audit_log`)
 		before := get[map[string]any](t, a, http.MethodPut, path, body)
-		read, err := json.Marshal(before)
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := must.Get(json.Marshal(before))(t)
 		if after := get[map[string]any](t, a, http.MethodPut, path, string(read)); before["version"] != 1.0 || after["version"] != 1.0 {
 			t.Errorf("%s: put %v, then %v", name, before, after)
 		}
@@ -162,13 +160,9 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		})
 	}
 	s.holdsBefore(t, "n1")
-	if err := s.readings.Append(t.Context(), rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.readings.Append(t.Context(), rows))
 	for _, r := range rows {
-		if err := s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}))
 	}
 	happened := a.incidents(t, "?sensor_id=n1&kind=threshold")
 	type shown struct {

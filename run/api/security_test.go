@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // hostileTime bounds what one request may take however it is made; a machine
@@ -118,19 +119,14 @@ func TestSecurityHeaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			request, err := http.NewRequestWithContext(t.Context(), test.method, s.url+test.path, strings.NewReader(test.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(t.Context(), test.method, s.url+test.path, strings.NewReader(test.body)))(t)
 			request.Header.Set("Origin", "https://evil.example")
 			request.Header.Set("Content-Type", "application/json")
 			if test.token != "" {
 				request.Header.Set("Authorization", "Bearer "+test.token)
 			}
 			response, err := s.client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_ = response.Body.Close()
 			if response.StatusCode != test.status {
 				t.Errorf("status %d, want %d", response.StatusCode, test.status)

@@ -8,17 +8,16 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"coldaisle.dev/shared/must"
 )
 
 // signedToken is a token of a customer's first generation.
 func signedToken(t *testing.T, subject string) string {
 	t.Helper()
-	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+	text := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
 		"sub": subject, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "generation": 1,
-	}).SignedString([]byte(secretKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}).SignedString([]byte(secretKey)))(t)
 	return text
 }
 

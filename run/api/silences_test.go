@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/pipeline"
@@ -49,17 +50,11 @@ func TestSilenceIsAnIncident(t *testing.T) {
 func (s *testAPI) silentGateway(tb testing.TB, a *testCustomer, at time.Time, nodes ...string) (gateway string) {
 	tb.Helper()
 	created, code, err := s.store.CreateGateway(tb.Context(), a.id, "Cellar")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := s.store.EnrolGateway(tb.Context(), code, bytes.Repeat([]byte{1}, ed25519.PublicKeySize)); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
+	must.Get(s.store.EnrolGateway(tb.Context(), code, bytes.Repeat([]byte{1}, ed25519.PublicKeySize)))(tb)
 	for _, node := range nodes {
 		r := reading.Reading{Channel: reading.Channel(a.id), NodeID: node, MessageID: "m", Time: reading.TruncateTime(at), Temperature: 20, Humidity: 40}
-		if err := s.store.UpdateNodeStates(tb.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: created.ID}}); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, s.store.UpdateNodeStates(tb.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: created.ID}}))
 	}
 	return created.ID
 }
@@ -68,9 +63,7 @@ func (s *testAPI) silentGateway(tb testing.TB, a *testCustomer, at time.Time, no
 func (s *testAPI) report(tb testing.TB, gateway string, seen time.Time, node accounts.ReportedNode) {
 	tb.Helper()
 	status := accounts.GatewayStatus{GatewayID: gateway, BootID: "b", Sequence: time.Now().UnixNano(), Nodes: []accounts.ReportedNode{node}}
-	if _, err := s.store.RecordGatewayStatus(tb.Context(), status); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(s.store.RecordGatewayStatus(tb.Context(), status))(tb)
 	s.execute(tb, `UPDATE gateways SET last_seen = $1 WHERE id = $2`, seen, gateway)
 }
 
@@ -118,9 +111,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	}
 	// One node sends again: the others are silent each, as acknowledged as before.
 	r := reading.Reading{Channel: reading.Channel(a.id), NodeID: "n2", MessageID: "m2", Time: reading.TruncateTime(s.now()), Temperature: 20, Humidity: 40}
-	if err := s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}))
 	s.report(t, gateway, s.now(), accounts.ReportedNode{NodeID: "n1", LastHeartbeat: s.now()})
 	two := list("")
 	if len(two) != 2 || !two[0].Acknowledged || !two[1].Acknowledged || two[0].GroupID != two[1].GroupID || two[0].GroupID != two[0].ID {
@@ -133,9 +124,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// The service itself is late: nobody is blamed.
-	if err := s.store.KeepProbe(t.Context(), s.now().Add(-5*time.Minute), s.now().Add(-5*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.store.KeepProbe(t.Context(), s.now().Add(-5*time.Minute), s.now().Add(-5*time.Minute)))
 	if late := list(""); len(late) != 0 {
 		t.Errorf("while the probe is late: %+v", late)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/openapitest"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
@@ -54,9 +55,7 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 		c(&cfg)
 	}
 	handler, err := New(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	s.api = handler
 	server := httptest.NewServer(handler)
 	tb.Cleanup(server.Close)
@@ -103,12 +102,8 @@ func (s *testAPI) reading(tb testing.TB, node string, at time.Time, temperature,
 	tb.Helper()
 	s.holdsBefore(tb, node)
 	r := reading.Reading{NodeID: node, MessageID: "message", Time: reading.TruncateTime(at), Temperature: temperature, Humidity: humidity}
-	if err := s.store.UpdateNodeStates(tb.Context(), []pipeline.NodeReading{{Reading: r}}); err != nil {
-		tb.Fatal(err)
-	}
-	if err := s.readings.Append(tb.Context(), []reading.Reading{r}); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, s.store.UpdateNodeStates(tb.Context(), []pipeline.NodeReading{{Reading: r}}))
+	must.Do(tb, s.readings.Append(tb.Context(), []reading.Reading{r}))
 }
 
 // holdsBefore moves the start of a sensor's hold back to the end of the one before, and that
@@ -138,9 +133,7 @@ func (s *testAPI) alert(tb testing.TB, node string, at time.Time, temperature fl
 		tb.Fatalf("outcome %v, %v", outcome, err)
 	}
 	var id int64
-	if err := s.pool.QueryRow(tb.Context(), `SELECT max(id) FROM alerts WHERE sensor_id = $1`, node).Scan(&id); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT max(id) FROM alerts WHERE sensor_id = $1`, node).Scan(&id))
 	return id
 }
 

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"coldaisle.dev/shared/must"
 )
 
 // testCase is one row of the specification's tables: a call and its answer.
@@ -197,10 +199,7 @@ func (s *testAPI) do(t tester, request *http.Request) reply {
 // call sends a JSON body with a token, either may be empty.
 func (s *testAPI) call(tb testing.TB, token, method, path, body string) reply {
 	tb.Helper()
-	request, err := http.NewRequestWithContext(tb.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(tb.Context(), method, s.url+path, strings.NewReader(body)))(tb)
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -49,9 +50,7 @@ func TestTenantIsolation(t *testing.T) {
 	alert := s.alert(t, "vault-1", now, 60)
 	s.judge(t, "vault-1", now, 60)
 	var hot int64
-	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot))
 	rule := victim.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
 	window := victim.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60}`)
 	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
@@ -328,9 +327,7 @@ func operations(t *testing.T, s *testAPI) []documentedOperation {
 			Parameters  []struct{ Name, In string }
 		}
 	}
-	if err := json.Unmarshal(s.call(t, "", http.MethodGet, "/openapi.json", "").body, &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(s.call(t, "", http.MethodGet, "/openapi.json", "").body, &document))
 	var all []documentedOperation
 	for path, methods := range document.Paths {
 		for method, op := range methods {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/wire"
 )
@@ -161,12 +162,9 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
 	a, _ := newLearningCustomer(t, &publishedRequests{}, 0)
-	second, err := New(Config{
+	second := must.Get(New(Config{
 		DB: a.store.DB, Readings: unused{}, Publisher: &publishedRequests{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	server := httptest.NewServer(second)
 	t.Cleanup(server.Close)
 	first := a.url

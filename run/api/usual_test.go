@@ -11,6 +11,7 @@ import (
 
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -48,9 +49,7 @@ func TestUsualBand(t *testing.T) {
 		add(100, 50, 22)
 		add(20, 10, 22) // after a day of silence
 		add(10, 0, 26)
-		if err := s.readings.Append(t.Context(), rows); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.readings.Append(t.Context(), rows))
 		ask := func(from, until time.Time) []usualBand {
 			t.Helper()
 			path := fmt.Sprintf("/api/v1/data/usual/rack?start_time=%s&end_time=%s", url.QueryEscape(from.Format(time.RFC3339)), url.QueryEscape(until.Format(time.RFC3339)))
@@ -59,10 +58,7 @@ func TestUsualBand(t *testing.T) {
 			if err := json.Unmarshal(got.body, &bands); err != nil || got.status != 200 {
 				t.Fatalf("%s: %d %s", path, got.status, got.body)
 			}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil))(t)
 			request.Header.Set("Authorization", "Bearer "+a.token)
 			request.Header.Set("If-None-Match", got.header.Get("ETag"))
 			if again := s.do(t, request); again.status != 304 {

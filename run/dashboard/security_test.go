@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestNoFileBeyondThePage asks for files of the machine by every way of writing
@@ -18,9 +20,7 @@ func TestNoFileBeyondThePage(t *testing.T) {
 	} {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		request.URL.Opaque = ""
-		if err := request.URL.UnmarshalBinary([]byte("http://dashboard" + path)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, request.URL.UnmarshalBinary([]byte("http://dashboard"+path)))
 		recorder := httptest.NewRecorder()
 		WithPage(api).ServeHTTP(recorder, request)
 		if strings.Contains(recorder.Body.String(), "root:") {

@@ -18,6 +18,7 @@ import (
 
 	"coldaisle.dev/run/tools/release/tfenv"
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
@@ -29,10 +30,7 @@ const configuration = "../../terraform"
 // with those that the service and the migration read.
 func TestConfigMatchesTerraform(t *testing.T) {
 	t.Parallel()
-	components, err := tfenv.Read(configuration, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	components := must.Get(tfenv.Read(configuration, ""))(t)
 	for component, settings := range map[string]any{"api": &Config{}, "migrate": &MigrationConfig{}} {
 		lines, err := tfenv.Mismatches(components[component], settings)
 		if err != nil || len(lines) != 0 {
@@ -47,10 +45,7 @@ func TestConfigMatchesTerraform(t *testing.T) {
 func TestStartsAsDeployed(t *testing.T) {
 	t.Parallel()
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
-	components, err := tfenv.Read(configuration, suffix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	components := must.Get(tfenv.Read(configuration, suffix))(t)
 	program := functiontest.Build(t, "../server")
 	address := pgtest.URL(t)
 	password := users(t, address, suffix)
@@ -61,10 +56,7 @@ func TestStartsAsDeployed(t *testing.T) {
 		t.Fatalf("migrate: %v\n%s", err, output)
 	}
 
-	own, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(url.Parse(address))(t)
 	own.User = url.UserPassword(tfenv.DatabaseUser("api", suffix), password)
 	topics := pubsubtest.Start(t)
 	table := bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer {
@@ -99,9 +91,7 @@ func TestStartsAsDeployed(t *testing.T) {
 func TestRefusesToStartWithARenamedVariable(t *testing.T) {
 	t.Parallel()
 	components, err := tfenv.Read(configuration, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	component := components["api"]
 	component.Secrets = []string{"SIGNING_KEY"}
 	status, written := functiontest.Exits(t, functiontest.Build(t, "../server"), component.Environ(secret)...)
@@ -118,17 +108,12 @@ func TestRefusesToStartWithARenamedVariable(t *testing.T) {
 // password here: in production they have none.
 func users(t *testing.T, address, suffix string) string {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(t.Context(), address))(t)
 	t.Cleanup(pool.Close)
 	password := rand.Text()
 	for _, component := range tfenv.Components() {
 		user := pgx.Identifier{tfenv.DatabaseUser(component, suffix)}.Sanitize()
-		if _, err := pool.Exec(t.Context(), "CREATE ROLE "+user+" LOGIN PASSWORD '"+password+"'"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.Exec(t.Context(), "CREATE ROLE "+user+" LOGIN PASSWORD '"+password+"'"))(t)
 		t.Cleanup(func() {
 			if _, err := pool.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
 				t.Error(err)
@@ -147,19 +132,13 @@ type visitor struct {
 func (v *visitor) do(method, path string, body any, want int) map[string]any {
 	v.t.Helper()
 	encoded, err := json.Marshal(body)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must.Do(v.t, err)
 	request, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, bytes.NewReader(encoded))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must.Do(v.t, err)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+v.token)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must.Do(v.t, err)
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != want {

@@ -13,6 +13,7 @@ import (
 
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/backend"
@@ -27,9 +28,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := []string{"DATABASE_URL=postgres://x", "SECRET_KEY=" + secret, "PROJECT_ID=project"}
 	s, err := config.Load[Config](good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if s.Port != 8080 || s.Backend.Readings != backend.BigQuery || s.Backend.Dataset != "sensor_data" || s.Backend.Table != "readings" || s.RetrainingTopic != "model-retraining" {
 		t.Errorf("defaults %+v", s)
 	}
@@ -112,9 +111,7 @@ func TestService(t *testing.T) {
 	s, err := config.Load[Config]([]string{
 		"DATABASE_URL=" + database, "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", fmt.Sprintf("PORT=%d", port),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx, s, logging.Discard(), time.Now) }()
@@ -141,9 +138,7 @@ func TestService(t *testing.T) {
 		t.Errorf("health: %s", body)
 	}
 	response, err = http.Post(base+"/api/v1/customers/register", "application/json", strings.NewReader(`{"email":"a@example.com","username":"annanna","password":"Passw0rd"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusCreated {
 		t.Errorf("register: %d", response.StatusCode)
@@ -157,18 +152,12 @@ func TestService(t *testing.T) {
 // TestPortTaken fails to start with a line that names the port.
 func TestPortTaken(t *testing.T) {
 	t.Setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	s, err := config.Load[Config]([]string{
+	s := must.Get(config.Load[Config]([]string{
 		"DATABASE_URL=postgres://127.0.0.1:1/none", "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", "PORT=" + port,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if err := serve(t.Context(), s, logging.Discard(), time.Now); err == nil || !strings.Contains(err.Error(), port) {
 		t.Errorf("got %v", err)
 	}

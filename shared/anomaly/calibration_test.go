@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/artifact"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -86,10 +87,7 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	t.Parallel()
 	past := fleet(12, 200)
 	encode := func(past []anomaly.NodeHours) []byte {
-		content, err := anomaly.Calibrate(past).MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(anomaly.Calibrate(past).MarshalBinary())(t)
 		return content
 	}
 	first := encode(past)
@@ -114,14 +112,8 @@ func TestCalibrationSurvivesItsCodec(t *testing.T) {
 	t.Parallel()
 	past := fleet(8, 100)
 	c := anomaly.Calibrate(past)
-	content, err := c.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := anomaly.DecodeCalibration(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(c.MarshalBinary())(t)
+	read := must.Get(anomaly.DecodeCalibration(content))(t)
 	for _, n := range append(past, anomaly.NodeHours{Node: "new", Room: "r1", Hours: past[0].Hours}, anomaly.NodeHours{Node: "new", Room: "new", Hours: past[0].Hours}) {
 		v := valuesOf(n.Hours[0])
 		want := c.Score(n.Node, n.Room, v)

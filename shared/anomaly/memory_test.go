@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/must"
 )
 
 // A calibration takes the memory that docs/learning.md says.
@@ -18,10 +19,7 @@ func TestMemoryOfCalibration(t *testing.T) { //nolint:paralleltest // it measure
 			past[i].Neighbours = append(past[i].Neighbours, fmt.Sprintf("node-%06d", (i+k+1)%nodes))
 		}
 	}
-	content, err := anomaly.Calibrate(past).MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(anomaly.Calibrate(past).MarshalBinary())(t)
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -29,10 +27,7 @@ func TestMemoryOfCalibration(t *testing.T) { //nolint:paralleltest // it measure
 		return m.HeapAlloc
 	}
 	before := heap()
-	c, err := anomaly.DecodeCalibration(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(anomaly.DecodeCalibration(content))(t)
 	each := float64(heap()-before) / nodes
 	if each > most || len(c.Neighbours("node-000000")) != anomaly.MaxNeighbours {
 		t.Errorf("%.0f bytes for each node, want at most %g", each, most)

@@ -8,6 +8,7 @@ import (
 
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 )
 
@@ -16,9 +17,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func TestOpenByAddress(t *testing.T) {
 	t.Parallel()
 	pool, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: pgtest.URL(t), MaxConns: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer end()
 	var one int
 	if err := pool.QueryRow(t.Context(), `SELECT 1`).Scan(&one); err != nil || one != 1 {
@@ -33,9 +32,7 @@ func TestOpenConnectsToNothing(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	_, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: "postgres://nobody@192.0.2.1/none", MaxConns: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	end()
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("opening an unreachable database took %v", took)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/must"
 )
 
 type settings struct {
@@ -28,10 +29,7 @@ func (s settings) Validate() error {
 
 func TestLoad(t *testing.T) {
 	t.Parallel()
-	got, err := config.Load[settings]([]string{"PROJECT_ID=dc-1", "MAX_ALLOWED_TEMP=27.5", "UNRELATED=x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(config.Load[settings]([]string{"PROJECT_ID=dc-1", "MAX_ALLOWED_TEMP=27.5", "UNRELATED=x"}))(t)
 	want := settings{Project: "dc-1", Port: 8080, Limit: 27.5, Linger: 5 * time.Millisecond}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

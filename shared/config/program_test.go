@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/must"
 )
 
 // TestMain is also the program that TestPrograms starts.
@@ -49,12 +50,8 @@ func TestPrograms(t *testing.T) {
 			var said strings.Builder
 			program.Stderr = &said
 			output, err := program.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := program.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			must.Do(t, program.Start())
 			if how == "waits" {
 				if !bufio.NewScanner(output).Scan() {
 					t.Error("not started")

@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/shared/artifact"
 	"coldaisle.dev/shared/forest"
+	"coldaisle.dev/shared/must"
 )
 
 // auc is the area under the ROC curve: how likely an odd row scores above an
@@ -40,20 +41,14 @@ func auc(scores []float64, odd []bool) float64 {
 func isolation(tb testing.TB, rows forest.Matrix, o forest.IsolationOptions) *forest.Isolation {
 	tb.Helper()
 	o.Trees, o.Sample = cmp.Or(o.Trees, 100), cmp.Or(o.Sample, 256)
-	f, err := forest.GrowIsolation(rows, o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	f := must.Get(forest.GrowIsolation(rows, o))(tb)
 	return f
 }
 
 func regression(tb testing.TB, rows forest.Matrix, targets []float64, o forest.RegressionOptions) *forest.Regression {
 	tb.Helper()
 	o.Trees, o.Leaf = cmp.Or(o.Trees, 100), cmp.Or(o.Leaf, 20)
-	f, err := forest.GrowRegression(rows, targets, o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	f := must.Get(forest.GrowRegression(rows, targets, o))(tb)
 	return f
 }
 
@@ -63,10 +58,7 @@ type encoder interface {
 
 func encoded(tb testing.TB, f encoder) []byte {
 	tb.Helper()
-	b, err := f.AppendBinary(nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	b := must.Get(f.AppendBinary(nil))(tb)
 	return b
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"testing"
+
+	"coldaisle.dev/shared/must"
 )
 
 func TestFind(t *testing.T) {
@@ -12,10 +14,7 @@ func TestFind(t *testing.T) {
 	if err != nil || port < first || port >= last {
 		t.Fatalf("port %d, %v", port, err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprint(":", port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprint(":", port)))(t)
 	if err := listener.Close(); err != nil {
 		t.Error(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"coldaisle.dev/shared/function"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
@@ -36,14 +37,9 @@ func host(t *testing.T, open opener) (*function.Host, *httptest.Server, *bytes.B
 
 func post(t *testing.T, url string) int {
 	t.Helper()
-	body, err := push.Encode(push.Message{ID: "1", Data: []byte("x"), PublishTime: time.Unix(1, 0)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(push.Encode(push.Message{ID: "1", Data: []byte("x"), PublishTime: time.Unix(1, 0)}))(t)
 	response, err := http.Post(url, "application/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = response.Body.Close() }()
 	return response.StatusCode
 }

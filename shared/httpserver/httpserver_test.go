@@ -11,6 +11,7 @@ import (
 
 	"coldaisle.dev/shared/httpserver"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // TestRunFinishesRequests stops the server while a request is in flight: it is answered,
@@ -18,9 +19,7 @@ import (
 func TestRunFinishesRequests(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stop()
@@ -36,9 +35,7 @@ func TestRunFinishesRequests(t *testing.T) {
 		done <- httpserver.Run(ctx, listener, &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, logging.Discard(), slog.LevelDebug)
 	}()
 	response, err := http.Get("http://" + listener.Addr().String()) //nolint:noctx // a test's
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	body, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if err != nil || string(body) != "answered" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 )
 
 func TestValidate(t *testing.T) {
@@ -135,10 +136,7 @@ func TestPresets(t *testing.T) {
 	}
 	scope := incident.Scope{RoomID: 3}
 	for _, preset := range incident.Presets() {
-		rules, err := preset.Rules(scope)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rules := must.Get(preset.Rules(scope))(t)
 		got := map[limit]float64{}
 		for _, r := range rules {
 			if err := r.Validate(); err != nil || !r.Enabled || r.Threshold || r.Scope != scope || r.ClearMargin <= 0 || r.For <= 0 || r.ClearFor <= 0 {

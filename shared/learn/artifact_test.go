@@ -10,6 +10,7 @@ import (
 	"coldaisle.dev/shared/artifact"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/forest"
+	"coldaisle.dev/shared/must"
 )
 
 // TestHeaderOfAnyLength holds that a wrong length of the header is refused where the
@@ -36,19 +37,10 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 			rows.Data = append(rows.Data, float64(random.IntN(4)))
 		}
 	}
-	grown, err := growForecaster(rows, targets, targets, Info{Features: features.ForecastNames()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	grown := must.Get(growForecaster(rows, targets, targets, Info{Features: features.ForecastNames()}))(t)
 	grown.stillTemperature, grown.stillHumidity = 0.2, 0.3
-	content, err := grown.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := DecodeForecaster(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(grown.MarshalBinary())(t)
+	f := must.Get(DecodeForecaster(content))(t)
 	row := make([]float64, features.ForecastCount)
 	if temperature, humidity := f.change(row); temperature != 0 || humidity != 0 {
 		t.Errorf("still: %g and %g", temperature, humidity)
@@ -65,9 +57,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{hasHumidity, 29, 0, 0})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		sealed, err := seal(forecasterPrefix, Info{Features: features.ForecastNames()}, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if model, err := DecodeForecaster(sealed); err == nil {
 			model.change(make([]float64, features.ForecastCount))
 		} else if !errors.Is(err, artifact.ErrUnusable) {

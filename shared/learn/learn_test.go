@@ -18,6 +18,7 @@ import (
 	"coldaisle.dev/shared/artifact"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -100,10 +101,7 @@ func train(tb testing.TB, in learn.Input) learn.Result {
 	if in.Started.IsZero() {
 		in.Started = noon()
 	}
-	result, err := learn.Train(tb.Context(), in)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	result := must.Get(learn.Train(tb.Context(), in))(tb)
 	return result
 }
 
@@ -381,14 +379,8 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 	artifacts := func(in learn.Input) []byte {
 		t.Helper()
 		result := train(t, in)
-		d, err := result.Detector.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := result.Forecaster.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(result.Detector.MarshalBinary())(t)
+		f := must.Get(result.Forecaster.MarshalBinary())(t)
 		return append(d, f...)
 	}
 	want := artifacts(in)
@@ -418,14 +410,8 @@ func TestStreamAndHistoryAgree(t *testing.T) {
 	var x features.Extractor
 	scored := 0
 	for i, w := range features.Windows(s.Readings) {
-		encoded, err := wire.EncodeData(wire.Data{Reading: s.Readings[i], Recent: w})
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := wire.DecodeData(encoded, s.Readings[i].Time)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(wire.EncodeData(wire.Data{Reading: s.Readings[i], Recent: w}))(t)
+		data := must.Get(wire.DecodeData(encoded, s.Readings[i].Time))(t)
 		var trained, streamed [features.DetectionCount]float64
 		a, b := x.Detection(trained[:], w, s.Readings[i]), x.Detection(streamed[:], data.Recent, data.Reading)
 		if a != b || trained != streamed {
@@ -450,22 +436,10 @@ func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	history, _ := site(2, 400, 1)
 	result := train(t, learn.Input{History: history, Seed: 1})
-	d, err := result.Detector.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := result.Forecaster.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	detector, err := learn.DecodeDetector(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forecaster, err := learn.DecodeForecaster(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(result.Detector.MarshalBinary())(t)
+	f := must.Get(result.Forecaster.MarshalBinary())(t)
+	detector := must.Get(learn.DecodeDetector(d))(t)
+	forecaster := must.Get(learn.DecodeForecaster(f))(t)
 	if diff := cmp.Diff(result.Detector.Info, detector.Info); diff != "" || detector.Info.Anomaly == nil {
 		t.Errorf("what the detector says of itself, after reading back (-want +got):\n%s", diff)
 	}

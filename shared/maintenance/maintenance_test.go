@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/maintenance"
+	"coldaisle.dev/shared/must"
 )
 
 func in(t *testing.T, zone string) *time.Location {
 	t.Helper()
-	location, err := time.LoadLocation(zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	location := must.Get(time.LoadLocation(zone))(t)
 	return location
 }
 

@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/must"
 )
 
 func (s store) loader(t *testing.T, clock func() time.Time) *modelstore.Loader {
@@ -40,9 +41,7 @@ func TestCustomersShareNothing(t *testing.T) {
 	if pair := l.Wait(t.Context(), 17); pair != (modelstore.Pair{}) {
 		t.Errorf("at first %+v", pair)
 	}
-	if err := s.PublishCalibration(t.Context(), 17, "calibration_v20260301", calibration(3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.PublishCalibration(t.Context(), 17, "calibration_v20260301", calibration(3)))
 	now = now.Add(modelstore.RefreshInterval)
 	if pair := l.Wait(t.Context(), 17); pair.Detector != nil || pair.Calibration == nil || fmt.Sprint(pair.Calibration.Neighbours("node-1")) != "[node-0]" {
 		t.Errorf("with a calibration %+v", pair)
@@ -86,9 +85,7 @@ func TestMissingPairNeverWaits(t *testing.T) {
 	}
 	large := anomaly.Calibrate(long)
 	for customer := range int64(6) {
-		if err := s.PublishCalibration(t.Context(), customer+1, "calibration_v20260301", large); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.PublishCalibration(t.Context(), customer+1, "calibration_v20260301", large))
 	}
 	l := s.loader(t, noon)
 	if pair := l.Pair(t.Context(), 1); pair.Calibration != nil {

@@ -17,6 +17,7 @@ import (
 
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -32,10 +33,7 @@ func trained(t *testing.T, run int64, at time.Time) (*learn.Detector, *learn.For
 			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
 		})
 	}
-	result, err := learn.Train(t.Context(), learn.Input{History: []learn.NodeHistory{s}, Seed: 1, Run: run, Started: at})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(learn.Train(t.Context(), learn.Input{History: []learn.NodeHistory{s}, Seed: 1, Run: run, Started: at}))(t)
 	return result.Detector, result.Forecaster
 }
 
@@ -47,31 +45,19 @@ type store struct {
 
 func newStore(t *testing.T) store {
 	t.Helper()
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Port: 0})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Port: 0}))(t)
 	t.Cleanup(server.Stop)
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "models"})
-	bucket, err := modelstore.Open(t.Context(), "models", option.WithEndpoint(server.URL()+"/storage/v1/"), option.WithoutAuthentication())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(modelstore.Open(t.Context(), "models", option.WithEndpoint(server.URL()+"/storage/v1/"), option.WithoutAuthentication()))(t)
 	t.Cleanup(func() { _ = bucket.Close() })
 	return store{bucket, server}
 }
 
 func (s store) publish(t *testing.T, at time.Time) modelstore.Manifest {
 	t.Helper()
-	live, err := s.Manifest(t.Context(), 17)
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(s.Manifest(t.Context(), 17))(t)
 	d, f := trained(t, 0, at)
-	published, err := s.Publish(t.Context(), 17, live, d, f, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	published := must.Get(s.Publish(t.Context(), 17, live, d, f, at))(t)
 	return published
 }
 
@@ -128,10 +114,7 @@ func TestGenerationsOfOneSecond(t *testing.T) {
 	if want := []string{old, old + "_000009", old + "_000010", old + "_000100"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("listed %v, %v, want %v", names, err, want)
 	}
-	back, err := s.Use(t.Context(), 17, old, "", noon())
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must.Get(s.Use(t.Context(), 17, old, "", noon()))(t)
 	if pair, _, err := s.Load(t.Context(), 17, back); err != nil || pair.Detector == nil || pair.Detector.Info.Name != old {
 		t.Errorf("loaded %+v, %v", pair.Manifest, err)
 	}
@@ -206,10 +189,7 @@ func TestLoaderFollows(t *testing.T) {
 		"a version more": func(b []byte) []byte { b[len("coldaisle model\n")]++; return b },
 	} {
 		object := "models/17/" + second.Detector + ".bin"
-		whole, err := s.server.GetObject("models", object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must.Get(s.server.GetObject("models", object))(t)
 		content := slices.Clone(whole.Content)
 		s.server.CreateObject(fakestorage.Object{ObjectAttrs: whole.ObjectAttrs, Content: spoil(slices.Clone(content))})
 		now = now.Add(modelstore.RefreshInterval)

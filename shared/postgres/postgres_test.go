@@ -239,9 +239,7 @@ func TestInterruptedCreationIsMadeAgain(t *testing.T) {
 	dir := t.TempDir()
 	half := filepath.Join(dir, "data.new", "base")
 	must.Do(t, os.MkdirAll(half, 0o700))
-	if err := os.WriteFile(filepath.Join(dir, "password"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "password"), nil, 0o600))
 	execute(t, start(t, dir), `SELECT 1`)
 }
 

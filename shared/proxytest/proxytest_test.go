@@ -6,16 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/proxytest"
 )
 
 // echo answers every line with itself.
 func echo(t *testing.T) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -36,15 +34,9 @@ func echo(t *testing.T) string {
 
 func TestProxy(t *testing.T) {
 	t.Parallel()
-	proxy, err := proxytest.New(t.Context(), echo(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := must.Get(proxytest.New(t.Context(), echo(t)))(t)
 	t.Cleanup(proxy.Close)
-	conn, err := net.Dial("tcp", proxy.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", proxy.Address()))(t)
 	answer := bufio.NewReader(conn)
 	ask := func(within time.Duration) error {
 		if _, err := conn.Write([]byte("there?\n")); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
 )
@@ -25,9 +26,7 @@ func TestTyped(t *testing.T) {
 	}
 	numbers := publisher.NewTyped(client, "numbers", time.Minute, encode)
 	t.Cleanup(numbers.Stop)
-	if err := numbers.Publish(t.Context(), 8); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, numbers.Publish(t.Context(), 8))
 	if err := numbers.Publish(t.Context(), 7); !errors.Is(err, odd) {
 		t.Errorf("got %v, want the error of encode", err)
 	}

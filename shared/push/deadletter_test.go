@@ -20,6 +20,7 @@ import (
 
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
@@ -164,10 +165,7 @@ func TestDeadLetterIsTheOriginal(t *testing.T) {
 				t.Fatalf("answered %d, logged %s", status, logged)
 			}
 			published := server.Messages()[0]
-			got, err := push.DecodeDeadLetter(published.ID, published.Data, published.Attributes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(push.DecodeDeadLetter(published.ID, published.Data, published.Attributes))(t)
 			want := push.DeadLettered{Message: m, Function: "ingest", Reason: push.ReasonMalformed, Error: cause}
 			if c.want != nil {
 				c.want(&want.Message)
@@ -254,10 +252,7 @@ func TestDecodeDeadLetterOfPubSub(t *testing.T) {
 	long := moved()
 	long["CloudPubSubDeadLetterSourceSubscription"] = "projects/p/subscriptions/detect"
 	for name, attributes := range map[string]map[string]string{"moved": moved(), "forged": forged, "full name": long} {
-		got, err := push.DecodeDeadLetter("9", []byte("{}"), attributes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(push.DecodeDeadLetter("9", []byte("{}"), attributes))(t)
 		if !got.Message.PublishTime.Equal(want.Message.PublishTime) {
 			t.Errorf("%s: published %s", name, got.Message.PublishTime)
 		}

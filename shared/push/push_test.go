@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
 )
 
@@ -31,10 +32,7 @@ func example() push.Message {
 
 func encode(t *testing.T, m push.Message) []byte {
 	t.Helper()
-	body, err := push.Encode(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(push.Encode(m))(t)
 	return body
 }
 
@@ -52,10 +50,7 @@ func TestDecodeReadsWhatPubSubPosts(t *testing.T) {
 	  "subscription": "projects/p/subscriptions/ingest",
 	  "deliveryAttempt": 3
 	}`
-	got, err := push.Decode([]byte(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(push.Decode([]byte(body)))(t)
 	if diff := cmp.Diff(example(), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/recording"
 )
 
@@ -23,10 +24,7 @@ func TestRead(t *testing.T) {
 		without  int
 		order    []float64 // of a's temperatures
 	}{{nil, 2, []float64{21.5}}, {&half, 0, []float64{20.5, 21.5}}} {
-		r, err := recording.Read(strings.NewReader(file), c.humidity)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(recording.Read(strings.NewReader(file), c.humidity))(t)
 		if r.Total != 5 || r.WithoutTemperature != 1 || r.WithoutHumidity != c.without || len(r.Nodes) != 2 || len(r.Rows["a"]) != len(c.order) {
 			t.Fatalf("%+v", r)
 		}

@@ -122,9 +122,7 @@ func TestActiveAlertsAreReadInPages(t *testing.T) {
 		if given++; given == 1 {
 			db.sql(t, `DELETE FROM alerts`, nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	if given != 1000 {
 		t.Errorf("%d alerts were held", given)

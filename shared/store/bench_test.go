@@ -11,22 +11,17 @@ import (
 // that nobody looks at: 576,000 alerts.
 func BenchmarkActiveAlerts(b *testing.B) {
 	db := open(b)
-	_, err := db.pool.Exec(b.Context(), `
+	must.Get(db.pool.Exec(b.Context(), `
 		INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
 		SELECT $1, 'n' || i % 100, 'temperature', 'High temperature detected: 55.2°C (limit 50.0°C)',
 		       now() - make_interval(secs => i / 100 * 30), i::text, 55.2, 50
-		FROM generate_series(0, 575999) AS i`, db.anna)
-	if err != nil {
-		b.Fatal(err)
-	}
+		FROM generate_series(0, 575999) AS i`, db.anna))(b)
 	must.Get(db.pool.Exec(b.Context(), `VACUUM ANALYZE alerts`))(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		count, peak := 0, uint64(0)
 		for _, err := range db.ActiveAlerts(b.Context(), db.anna) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			if count++; count%10_000 == 0 {
 				var memory runtime.MemStats
 				runtime.ReadMemStats(&memory)

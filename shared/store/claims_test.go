@@ -111,9 +111,7 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 	recorded, err := db.RecordPrediction(t.Context(), db.anna, learning.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true, SamplingProbability: 0.25, Score: new(0.75),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Get(db.ValidatePrediction(t.Context(), db.anna, recorded.ID, learning.FeedbackOK))(t)
 	db.verdicts(t, "n1", 1)
 	got, err := db.UnusedVerdicts(t.Context(), db.anna, 1) // the oldest

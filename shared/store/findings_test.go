@@ -265,12 +265,9 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	db := open(t)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	db.sql(t, `UPDATE sensors SET placed_at = '2000-01-01'`, nil)
-	_, err := db.CreateRule(t.Context(), db.anna, incident.Rule{
+	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
 		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, Severity: incident.Warning, Enabled: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	changed := time.Now().Add(time.Second)
 	db.sql(t, `ALTER TABLE rules DISABLE TRIGGER USER`, nil)
 	db.sql(t, `UPDATE rules SET changed_at = @at`, pgx.NamedArgs{"at": changed})

@@ -17,9 +17,7 @@ import (
 func publicKey(t *testing.T) ed25519.PublicKey {
 	t.Helper()
 	key, _, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return key
 }
 
@@ -27,9 +25,7 @@ func publicKey(t *testing.T) ed25519.PublicKey {
 func (db fixture) enrolled(t *testing.T, customer int64) accounts.Gateway {
 	t.Helper()
 	_, code, err := db.CreateGateway(t.Context(), customer, "Basement")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return must.Get(db.EnrolGateway(t.Context(), code, publicKey(t)))(t)
 }
 
@@ -91,11 +87,7 @@ func TestReportedNodesAreBounded(t *testing.T) {
 		for i := range nodes {
 			nodes[i].NodeID = strconv.FormatInt(round*2000+int64(i), 10)
 		}
-		var err error
-		gateway, err = db.RecordGatewayStatus(t.Context(), accounts.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: round + 1, Nodes: nodes})
-		if err != nil {
-			t.Fatal(err)
-		}
+		gateway = must.Get(db.RecordGatewayStatus(t.Context(), accounts.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: round + 1, Nodes: nodes}))(t)
 	}
 	if gateway.Nodes != 5000 {
 		t.Errorf("%d nodes are kept", gateway.Nodes)
@@ -115,11 +107,9 @@ func TestReportedTimesCanBeShown(t *testing.T) {
 	db := open(t)
 	gateway := db.enrolled(t, db.anna)
 	far, early := time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -23*3600)), time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
-	if _, err := db.RecordGatewayStatus(t.Context(), accounts.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: 1, Nodes: []accounts.ReportedNode{
+	must.Get(db.RecordGatewayStatus(t.Context(), accounts.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: 1, Nodes: []accounts.ReportedNode{
 		{NodeID: "n1", LastHeartbeat: far, LastReading: early}, {NodeID: "n2", LastHeartbeat: instant()},
-	}}); err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	found, err := db.DiscoveredNodes(t.Context(), db.anna)
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%+v, %v", found, err)

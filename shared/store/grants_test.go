@@ -119,9 +119,7 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	rule, err := api.CreateRule(t.Context(), db.anna, incident.Rule{
 		Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Severity: incident.Warning,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := api.DeleteRule(t.Context(), db.anna, rule.ID); err != nil {
 		t.Error(err)
 	}
@@ -223,14 +221,11 @@ func TestEveryTableHasGrants(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	pools, _ := granted(t, db)
-	rows, err := pools["api"].Query(t.Context(), `
+	rows := must.Get(pools["api"].Query(t.Context(), `
 		SELECT relname::text
 		FROM pg_class
 		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'goose_db_version'
-		  AND NOT has_table_privilege(oid, 'SELECT')`)
-	if err != nil {
-		t.Fatal(err)
-	}
+		  AND NOT has_table_privilege(oid, 'SELECT')`))(t)
 	unknown := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	if len(unknown) > 0 {
 		t.Errorf("the API may not read %s: add them to parts in grants.go", unknown)

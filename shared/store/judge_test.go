@@ -182,12 +182,9 @@ func TestChangesInMidIncident(t *testing.T) {
 			t.Parallel()
 			db := open(t)
 			db.sensor(t, db.anna, db.annasRoom, "n1")
-			rule, err := db.CreateRule(t.Context(), db.anna, incident.Rule{
+			rule := must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
 				Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Severity: incident.Warning, Enabled: true,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			db.judge(t, judged("n1", 0, 51))
 			if lasting := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsLasting}); len(lasting) != 2 {
 				t.Fatalf("before: %+v", lasting)
@@ -449,9 +446,7 @@ func TestSilences(t *testing.T) {
 	silent := func(second int) []string {
 		t.Helper()
 		found, _, err := db.Silences(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var ids []string
 		for _, s := range found {
 			ids = append(ids, s.NodeID)
@@ -490,13 +485,10 @@ func TestSensorStatusHasTheRules(t *testing.T) {
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	create := func(limit float64, scope incident.Scope, enabled bool) incident.Rule {
 		t.Helper()
-		rule, err := db.CreateRule(t.Context(), db.anna, incident.Rule{
+		rule := must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
 			Quantity: incident.Temperature, Direction: incident.Above, Limit: limit, For: 90 * time.Second, ClearMargin: 0.5, Severity: incident.Warning,
 			Scope: scope, Enabled: enabled,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		return rule
 	}
 	all := create(30, incident.Scope{}, true)

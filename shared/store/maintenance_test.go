@@ -93,9 +93,7 @@ func TestWindowOfAnUnknownZone(t *testing.T) {
 	created, err := db.CreateMaintenance(t.Context(), db.anna, incidents.Maintenance{
 		Window: maintenance.Window{Start: instant(), Duration: time.Hour}, CreatedBy: "anna12",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	db.sql(t, `UPDATE maintenance_windows SET time_zone = 'posix/Europe/Zurich'`, nil)
 	listed, err := db.MaintenanceWindows(t.Context(), db.anna, time.Time{})
 	if err != nil || len(listed) != 1 || listed[0].Window.Start.Location() != time.UTC || !listed[0].Window.Start.Equal(instant()) {

@@ -16,12 +16,9 @@ import (
 func blank(t *testing.T) string {
 	t.Helper()
 	address := pgtest.URL(t)
-	_, err := connect(t, address).Exec(t.Context(), `
+	must.Get(connect(t, address).Exec(t.Context(), `
 		DROP SCHEMA public, sensor_data CASCADE;
-		CREATE SCHEMA public`)
-	if err != nil {
-		t.Fatal(err)
-	}
+		CREATE SCHEMA public`))(t)
 	return address
 }
 

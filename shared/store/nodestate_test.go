@@ -126,14 +126,11 @@ type slotRow struct {
 // slots are those of node n.
 func (db fixture) slots(t *testing.T, channel int64) []slotRow {
 	t.Helper()
-	rows, err := db.pool.Query(t.Context(), `
+	rows := must.Get(db.pool.Query(t.Context(), `
 		SELECT slot, starts, min_temperature, max_temperature, min_humidity, max_humidity, last_at, last_temperature, last_humidity
 		FROM node_slots
 		WHERE channel = $1 AND node_id = 'n'
-		ORDER BY slot`, channel)
-	if err != nil {
-		t.Fatal(err)
-	}
+		ORDER BY slot`, channel))(t)
 	found := must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[slotRow]))(t)
 	for i := range found {
 		found[i].Starts, found[i].LastAt = found[i].Starts.UTC(), found[i].LastAt.UTC()
@@ -367,9 +364,7 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	silent := func(at time.Time) int {
 		t.Helper()
 		found, _, err := db.Silences(t.Context(), db.anna, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return len(found)
 	}
 	probe := func(at time.Time) {

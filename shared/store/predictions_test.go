@@ -16,12 +16,9 @@ import (
 
 func (db fixture) prediction(t *testing.T, customer int64, minute int) learning.Prediction {
 	t.Helper()
-	recorded, err := db.RecordPrediction(t.Context(), customer, learning.NewPrediction{
+	recorded := must.Get(db.RecordPrediction(t.Context(), customer, learning.NewPrediction{
 		SensorID: "n1", Time: instant().Add(time.Duration(minute) * time.Minute),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	// As detection records it: what comes by the API never counts towards a run.
 	db.sql(t, `UPDATE prediction_feedback SET message_id = 'm' WHERE id = @id`, pgx.NamedArgs{"id": recorded.ID})
 	return recorded

@@ -87,9 +87,7 @@ func TestSilences24Hours(t *testing.T) {
 			}
 		}
 		silent, cutGateways, err := db.Silences(t.Context(), db.anna, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		blamed := map[string]bool{}
 		for _, silence := range silent {
 			n := s.byID[silence.NodeID]

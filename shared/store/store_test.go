@@ -57,12 +57,9 @@ func openURL(tb testing.TB) (string, fixture) {
 
 func (db fixture) customer(tb testing.TB, name string) int64 {
 	tb.Helper()
-	created, err := db.CreateCustomer(tb.Context(), accounts.NewCustomer{
+	created := must.Get(db.CreateCustomer(tb.Context(), accounts.NewCustomer{
 		Email: name + "@example.com", Username: name, PasswordHash: "hash of " + name,
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	}))(tb)
 	return created.ID
 }
 
@@ -124,13 +121,10 @@ func (db fixture) wait(t *testing.T, sessions int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for waiting := 0; waiting < sessions; {
-		err := db.pool.QueryRow(ctx, `
+		must.Do(t, db.pool.QueryRow(ctx, `
 			SELECT count(*)
 			FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		if err != nil {
-			t.Fatal(err)
-		}
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting))
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+
+	"coldaisle.dev/shared/must"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -41,9 +43,7 @@ func TestPipelineEndToEnd(t *testing.T) { //nolint:paralleltest // installs the 
 	queried := QueryTracer().TraceQueryStart(ctx, nil, pgx.TraceQueryStartData{SQL: "\n  INSERT INTO readings VALUES (@secret)", Args: []any{"value"}})
 	QueryTracer().TraceQueryEnd(queried, nil, pgx.TraceQueryEndData{Err: errors.New("away")})
 	end(errors.New("table is away"))
-	if err := stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stop(t.Context()))
 
 	got := spans.GetSpans()
 	if len(got) != 3 {
@@ -80,10 +80,7 @@ func (memoryExporter) Shutdown(context.Context) error { return nil }
 // TestOff shows that without an endpoint a caller's trace passes through and
 // nothing else happens.
 func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the test that installs a provider
-	stop, err := Start(t.Context(), Config{}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop := must.Get(Start(t.Context(), Config{}, "test"))(t)
 	var inside trace.SpanContext
 	handler := Middleware("api", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		inside = trace.SpanContextFromContext(r.Context())
@@ -146,15 +143,10 @@ func TestExport(t *testing.T) { //nolint:paralleltest // installs the process-wi
 		w.WriteHeader(http.StatusOK)
 	}))
 	t.Cleanup(collector.Close)
-	stop, err := Start(t.Context(), Config{Endpoint: collector.URL + "/", SampleRatio: 1}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop := must.Get(Start(t.Context(), Config{Endpoint: collector.URL + "/", SampleRatio: 1}, "test"))(t)
 	_, end := StartSpan(t.Context(), "step")
 	end(nil)
-	if err := stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stop(t.Context()))
 	if posts.Load() == 0 {
 		t.Error("the collector got no span")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -46,8 +47,6 @@ func BenchmarkEncodeData(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := EncodeData(d); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(EncodeData(d))(b)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -30,10 +31,7 @@ func public(k ed25519.PrivateKey) ed25519.PublicKey {
 func encodedReading(tb testing.TB) (reading.Reading, []byte) {
 	tb.Helper()
 	r := reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: 21.5, Humidity: 40}
-	data, err := wire.EncodeData(wire.Data{Reading: r})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	data := must.Get(wire.EncodeData(wire.Data{Reading: r}))(tb)
 	return r, data
 }
 
@@ -46,10 +44,7 @@ func TestSignedDataIsVerified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			attributes := wire.SignData(key(1), "gw-abc", r.Time, age, data)
-			origin, err := wire.ParseOrigin(attributes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			origin := must.Get(wire.ParseOrigin(attributes))(t)
 			if !origin.Signed() || origin.Age != age || !origin.Verify(public(key(1)), r.Time, data) {
 				t.Errorf("%+v of %v is not verified", origin, attributes)
 			}
@@ -74,10 +69,7 @@ func TestSignedDataIsVerified(t *testing.T) {
 func TestWhatIsSigned(t *testing.T) {
 	t.Parallel()
 	r, data := encodedReading(t)
-	origin, err := wire.ParseOrigin(wire.SignData(key(1), "gw-abc", r.Time, wire.Age{Duration: 1500 * time.Millisecond, Known: true}, data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	origin := must.Get(wire.ParseOrigin(wire.SignData(key(1), "gw-abc", r.Time, wire.Age{Duration: 1500 * time.Millisecond, Known: true}, data)))(t)
 	text := "coldaisle/data/1\ngw-abc\n" + published.Format(time.RFC3339Nano) + "\n1500\n" + string(data)
 	if !ed25519.Verify(public(key(1)), []byte(text), origin.Signature) {
 		t.Errorf("the signature is not of\n%s", text)
@@ -121,14 +113,8 @@ func TestSignedStatus(t *testing.T) {
 		ClockOffsetMS: -86_400_000, OutboxReadings: 12,
 		Nodes: []wire.StatusNode{{NodeID: "n1", LastHeartbeat: published}, {NodeID: "n2", LastReading: published}},
 	}
-	signed, err := wire.SignStatus(key(1), want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := signed.Verify(public(key(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := must.Get(wire.SignStatus(key(1), want))(t)
+	got := must.Get(signed.Verify(public(key(1))))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after a round trip (-want +got):\n%s", diff)
 	}
@@ -137,10 +123,7 @@ func TestSignedStatus(t *testing.T) {
 	}
 	// A signature of data is none of a status, however the two are put together.
 	data := wire.SignData(key(1), "gw-abc", published, wire.Age{}, signed.Request)
-	origin, err := wire.ParseOrigin(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	origin := must.Get(wire.ParseOrigin(data))(t)
 	crossed := wire.SignedStatus{GatewayID: "gw-abc", Request: signed.Request, Signature: origin.Signature}
 	if _, err := crossed.Verify(public(key(1))); err == nil {
 		t.Error("a signature of data was taken for one of a status")
@@ -166,10 +149,7 @@ func TestStatusRefuses(t *testing.T) {
 			t.Parallel()
 			r := wire.StatusRequest{GatewayID: "gw-abc", Nonce: "n", BootID: "b", Sequence: 1}
 			change(&r)
-			signed, err := wire.SignStatus(key(1), r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			signed := must.Get(wire.SignStatus(key(1), r))(t)
 			if _, err := signed.Verify(public(key(1))); !errors.Is(err, wire.ErrGateway) {
 				t.Errorf("accepted: %v", err)
 			}
@@ -204,10 +184,7 @@ func FuzzSignedData(f *testing.F) {
 
 // FuzzSignedStatus holds that what is accepted is valid and was signed.
 func FuzzSignedStatus(f *testing.F) {
-	good, err := wire.SignStatus(key(1), wire.StatusRequest{GatewayID: "gw-abc", Nonce: "n", BootID: "b", Sequence: 1})
-	if err != nil {
-		f.Fatal(err)
-	}
+	good := must.Get(wire.SignStatus(key(1), wire.StatusRequest{GatewayID: "gw-abc", Nonce: "n", BootID: "b", Sequence: 1}))(f)
 	f.Add(good.GatewayID, good.Request, good.Signature)
 	f.Fuzz(func(t *testing.T, gateway string, request, signature []byte) {
 		accepted, err := wire.SignedStatus{GatewayID: gateway, Request: request, Signature: signature}.Verify(public(key(1)))

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -62,9 +63,7 @@ func TestDecodeData(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if diff := cmp.Diff(wire.Data{Reading: c.want}, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -78,14 +77,8 @@ func TestEncodeDataRefusesNothingValid(t *testing.T) {
 		Reading: reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: -40, Humidity: 100},
 		Recent:  reading.Window{Age: []float64{60, 30}, Temperature: []float64{20.25, 20.5}, Humidity: []float64{40, 41}},
 	}
-	encoded, err := wire.EncodeData(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := wire.DecodeData(encoded, published)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(wire.EncodeData(want))(t)
+	got := must.Get(wire.DecodeData(encoded, published))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after a round trip (-want +got):\n%s", diff)
 	}
@@ -110,10 +103,7 @@ func TestAlertRoundTrip(t *testing.T) {
 	signed := alert.Exceeded(hot, alert.Thresholds{MaxTemperature: 50, MaxHumidity: 100})[0]
 	signed.Channel, signed.NodeID = 7, "n2"
 	for _, want := range append(alert.Exceeded(hot, alert.Defaults()), signed) {
-		encoded, err := wire.EncodeAlert(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(wire.EncodeAlert(want))(t)
 		message := messages[want.Type]
 		if want.Channel != reading.Open {
 			message = strings.Replace(message, `{"node_id":"n1"`, `{"customer_id":7,"node_id":"n2"`, 1)
@@ -121,10 +111,7 @@ func TestAlertRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(message, string(encoded)); diff != "" {
 			t.Errorf("message (-want +got):\n%s", diff)
 		}
-		got, err := wire.DecodeAlert(encoded)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(wire.DecodeAlert(encoded))(t)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("after a round trip (-want +got):\n%s", diff)
 		}
@@ -155,18 +142,12 @@ func TestDecodeAlertRefuses(t *testing.T) {
 func TestRetrainingRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := wire.Retraining{TrainingRunID: 7, TriggeredBy: "manual", ValidatedCount: 12, RequestedAt: published}
-	encoded, err := wire.EncodeRetraining(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(wire.EncodeRetraining(want))(t)
 	message := `{"training_run_id":7,"triggered_by":"manual","validated_count":12,"requested_at":"2026-11-20T03:00:05Z"}`
 	if diff := cmp.Diff(message, string(encoded)); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}
-	got, err := wire.DecodeRetraining(encoded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(wire.DecodeRetraining(encoded))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after a round trip (-want +got):\n%s", diff)
 	}
@@ -193,9 +174,7 @@ func FuzzDecodeData(f *testing.F) {
 			t.Fatalf("accepted an invalid window: %v", err)
 		}
 		encoded, err := wire.EncodeData(first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		second, err := wire.DecodeData(encoded, published)
 		if err != nil {
 			t.Fatalf("canonical form refused: %v\n%s", err, encoded)
@@ -220,8 +199,6 @@ func FuzzDecodeAlert(f *testing.F) {
 		if err := event.Reading().Validate(); err != nil {
 			t.Fatalf("accepted an invalid reading: %v", err)
 		}
-		if _, err := wire.EncodeAlert(event); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(wire.EncodeAlert(event))(t)
 	})
 }

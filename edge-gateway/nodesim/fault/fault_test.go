@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -143,10 +144,7 @@ func TestRead(t *testing.T) {
 		"spike,a spike,r1,a,2026-03-02T15:00:00Z,2026-03-02T15:00:30.5Z,-12.5,20,0\n" +
 		"cooling,cooling fails,r1,,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\n"
 	at := func(since time.Duration) time.Time { return time.Date(2026, 3, 2, 15, 0, 0, 0, time.UTC).Add(since) }
-	read, err := fault.Read(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must.Get(fault.Read(strings.NewReader(text)))(t)
 	want := []fault.Fault{
 		{Kind: fault.Spike, Room: "r1", Node: "a", Start: at(0), End: at(30*time.Second + 500*time.Millisecond), Peak: -12.5, PeakHumidity: 20},
 		{Kind: fault.Cooling, Room: "r1", Start: at(0), End: at(time.Hour), Peak: 4, Constant: 30 * time.Minute},

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 func TestSimulateNodes(t *testing.T) {
@@ -27,9 +29,7 @@ func TestSimulateNodes(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	var out strings.Builder
-	if err := run(ctx, []string{"-gateway", server.URL, "-nodes", "1", "-speed", "500"}, &out, io.Discard, time.Now); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(ctx, []string{"-gateway", server.URL, "-nodes", "1", "-speed", "500"}, &out, io.Discard, time.Now))
 	if messages.Load() < 8 || !strings.Contains(out.String(), "nodes 1/1") {
 		t.Errorf("%d readings; last status: %s", messages.Load(), out.String())
 	}

@@ -4,6 +4,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestClientAddress takes the header as Google documents it and as it was seen,
@@ -42,10 +44,7 @@ func TestClientAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := NewClients(test.trusted)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(NewClients(test.trusted))(t)
 			request := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
 			request.RemoteAddr = test.peer
 			request.Header["X-Forwarded-For"] = test.forwardedFor

@@ -16,6 +16,7 @@ import (
 
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/accounts"
 )
 
@@ -74,10 +75,7 @@ func (f *fakeKeys) remove(text string) {
 // and shows that one with another character anywhere needs no query. Contract 12.1.
 func TestKeyForm(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../../docs/SECURITY.md"))(t)
 	const form = `cold_[0-9A-Za-z]{49}`
 	if !strings.Contains(string(page), "`"+form+"`") {
 		t.Errorf("SECURITY.md has no %s", form)
@@ -197,8 +195,6 @@ func TestKeyUse(t *testing.T) {
 	stored := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
 	k := NewKeys(stored, time.Now, logging.Discard())
 	for id := range int64(maxKeyLookups + 10) {
-		if _, err := k.find(t.Context(), stored.add(id, nil)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(k.find(t.Context(), stored.add(id, nil)))(t)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"coldaisle.dev/shared/must"
 )
 
 const (
@@ -24,19 +26,13 @@ func fixedClock() func() time.Time {
 
 func testTokens(t *testing.T, secret string, clock func() time.Time) *Tokens {
 	t.Helper()
-	made, err := NewTokens(secret, clock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(NewTokens(secret, clock))(t)
 	return made
 }
 
 func signed(t *testing.T, method jwt.SigningMethod, key any, claims jwt.MapClaims) string {
 	t.Helper()
-	text, err := jwt.NewWithClaims(method, claims).SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(jwt.NewWithClaims(method, claims).SignedString(key))(t)
 	return text
 }
 
@@ -56,16 +52,10 @@ func TestTokenIsRefused(t *testing.T) {
 	critical := func(names any) string {
 		token := jwt.NewWithClaims(jwt.SigningMethodHS256, good(nil))
 		token.Header["crit"], token.Header["b64"] = names, true
-		text, err := token.SignedString([]byte(testKey))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(token.SignedString([]byte(testKey)))(t)
 		return text
 	}
-	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rsaKey := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	hs := jwt.SigningMethodHS256
 	key := []byte(testKey)
 	valid := signed(t, hs, key, good(nil))
@@ -122,10 +112,7 @@ func TestTokenIsAccepted(t *testing.T) {
 	first := testTokens(t, testKey, clock)
 	rotated := testTokens(t, otherKey+","+testKey, clock)
 	issue := func(from *Tokens, generation int64) string {
-		text, err := from.Issue(7, generation)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(from.Issue(7, generation))(t)
 		return text
 	}
 	for name, test := range map[string]struct {
@@ -154,14 +141,8 @@ func TestTokenLifetime(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	made := testTokens(t, testKey, func() time.Time { return now })
-	text, err := made.Issue(7, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(made.Issue(7, 3))(t)
+	payload := must.Get(base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1]))(t)
 	want := fmt.Sprintf(`{"sub":"7","exp":%d,"iat":%d,"generation":3}`, now.Unix()+1800, now.Unix())
 	if string(payload) != want {
 		t.Errorf("claims %s, want %s", payload, want)
@@ -195,14 +176,8 @@ func TestSecretKey(t *testing.T) {
 }
 
 func FuzzVerifyToken(f *testing.F) {
-	made, err := NewTokens(testKey, fixedClock())
-	if err != nil {
-		f.Fatal(err)
-	}
-	good, err := made.Issue(7, 1)
-	if err != nil {
-		f.Fatal(err)
-	}
+	made := must.Get(NewTokens(testKey, fixedClock()))(f)
+	good := must.Get(made.Issue(7, 1))(f)
 	f.Add(good)
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, text string) {

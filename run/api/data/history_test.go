@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 )
@@ -19,9 +20,7 @@ func TestCSVCells(t *testing.T) {
 	rows := readingRows("-2:A1", true)
 	text := string(rows.Append([]byte(rows.Begin), reading.Reading{Time: time.Unix(0, 0), Temperature: -12.5, Humidity: 1e-7}))
 	records, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if got := records[1]; got[0] != "'-2:A1" || got[2] != "-12.5" || got[3] != "0.0000001" {
 		t.Errorf("cells %q", got)
 	}
@@ -47,9 +46,7 @@ func BenchmarkHistoryEncoding(b *testing.B) {
 		encoder := json.NewEncoder(io.Discard)
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := encoder.Encode(readingOf(r)); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, encoder.Encode(readingOf(r)))
 		}
 	})
 }

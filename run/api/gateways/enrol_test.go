@@ -5,6 +5,8 @@ import (
 	"crypto/ed25519"
 	"encoding/hex"
 	"testing"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestCheckKey holds that generated keys pass, and none of small order, in a form that is
@@ -34,10 +36,7 @@ func TestCheckKey(t *testing.T) {
 		"0200000000000000000000000000000000000000000000000000000000000000", // no point
 		"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
 	} {
-		encoded, err := hex.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(hex.DecodeString(text))(t)
 		refused = append(refused, encoded)
 	}
 	for _, public := range refused {

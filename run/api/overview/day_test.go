@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/incidents"
 )
 
@@ -73,9 +74,7 @@ func TestDay(t *testing.T) {
 	now := time.Date(2026, 3, 1, 0, 10, 0, 0, time.UTC)
 	answer := func() {
 		t.Helper()
-		if err := d.refresh(t.Context(), spots, 1, live, now); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.refresh(t.Context(), spots, 1, live, now))
 	}
 	hot := func(i int, at time.Time, value int16) {
 		parts, part := spots.of[live[i].NodeID], at.Truncate(partWidth)

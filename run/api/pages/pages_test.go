@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/must"
 )
 
 // site is the folder of the pages, with Redoc's bundle or without.
@@ -17,10 +18,7 @@ func site(t *testing.T, redoc bool) fs.FS {
 	t.Helper()
 	folder := fstest.MapFS{}
 	for _, name := range []string{"docs.html", "docs.js", "redoc.html", "redoc.js", "unbuilt.html"} {
-		data, err := os.ReadFile("site/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile("site/" + name))(t)
 		folder[name] = &fstest.MapFile{Data: data}
 	}
 	if redoc {
@@ -37,9 +35,7 @@ func TestRedoc(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			router := rest.NewRouter()
-			if err := register(router, nil, site(t, built)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, register(router, nil, site(t, built)))
 			get := func(path string) (int, string) {
 				recorder := httptest.NewRecorder()
 				router.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/wire"
 )
@@ -17,9 +18,7 @@ func TestPublisher(t *testing.T) {
 	topic := NewPublisher(client, "model-retraining")
 	t.Cleanup(topic.Stop)
 	want := wire.Retraining{TrainingRunID: 5, TriggeredBy: "manual", ValidatedCount: 3, RequestedAt: time.Unix(100, 0).UTC()}
-	if err := topic.Publish(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, topic.Publish(t.Context(), want))
 	messages := server.Messages()
 	if len(messages) != 1 {
 		t.Fatalf("%d messages", len(messages))

@@ -23,6 +23,7 @@ import (
 
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
@@ -55,10 +56,7 @@ func open(tb testing.TB, config queue.Config) *world {
 	if config.Clock == nil {
 		config.Clock = time.Now
 	}
-	q, err := queue.Open(tb.Context(), config)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	q := must.Get(queue.Open(tb.Context(), config))(tb)
 	w := &world{Queue: q, received: map[string][]push.Message{}}
 	w.end = sync.OnceFunc(func() {
 		if err := q.Close(); err != nil {
@@ -130,10 +128,7 @@ func (w *world) data(function string) []string {
 
 func (w *world) publish(tb testing.TB, topic string, data ...string) []string {
 	tb.Helper()
-	ids, err := w.tryPublish(tb.Context(), topic, data...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	ids := must.Get(w.tryPublish(tb.Context(), topic, data...))(tb)
 	return ids
 }
 
@@ -158,10 +153,7 @@ func (w *world) drain(tb testing.TB) {
 // pull pulls from the dead letter of topic data.
 func (w *world) pull(tb testing.TB) []*pubsubpb.ReceivedMessage {
 	tb.Helper()
-	pulled, err := w.client.SubscriptionAdminClient.Pull(tb.Context(), &pubsubpb.PullRequest{Subscription: deadLetter(), MaxMessages: 10})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	pulled := must.Get(w.client.SubscriptionAdminClient.Pull(tb.Context(), &pubsubpb.PullRequest{Subscription: deadLetter(), MaxMessages: 10}))(tb)
 	return pulled.GetReceivedMessages()
 }
 
@@ -189,14 +181,9 @@ func eventually(tb testing.TB, what string, done func() bool) {
 // rows counts the messages in the table.
 func rows(tb testing.TB, database string) (n int) {
 	tb.Helper()
-	connection, err := pgx.Connect(tb.Context(), database)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	connection := must.Get(pgx.Connect(tb.Context(), database))(tb)
 	defer func() { _ = connection.Close(context.WithoutCancel(tb.Context())) }()
-	if err := connection.QueryRow(tb.Context(), `SELECT count(*) FROM pubsub.messages`).Scan(&n); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, connection.QueryRow(tb.Context(), `SELECT count(*) FROM pubsub.messages`).Scan(&n))
 	return n
 }
 
@@ -372,18 +359,13 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 	database := pgtest.URL(t)
 	w := open(t, queue.Config{DatabaseURL: database})
 	w.run(t, accept, "ingest", "detect")
-	killer, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	killer := must.Get(pgx.Connect(t.Context(), database))(t)
 	t.Cleanup(func() { _ = killer.Close(context.WithoutCancel(t.Context())) })
 	sent := numbered(400)
 	for i, data := range sent {
 		if i%40 == 20 {
 			const sql = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
-			if _, err := killer.Exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(killer.Exec(t.Context(), sql))(t)
 		}
 		eventually(t, "a publish is answered", func() bool {
 			_, err := w.tryPublish(t.Context(), queue.TopicData, data)
@@ -403,10 +385,7 @@ func TestAcknowledgementBeforeALostConnectionIsDropped(t *testing.T) {
 	t.Parallel()
 	database := pgtest.URL(t)
 	w := open(t, queue.Config{DatabaseURL: database})
-	killer, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	killer := must.Get(pgx.Connect(t.Context(), database))(t)
 	t.Cleanup(func() { _ = killer.Close(context.WithoutCancel(t.Context())) })
 	var once sync.Once
 	w.run(t, func(string, push.Message) int {
@@ -440,11 +419,9 @@ func TestDeadLettersArePulled(t *testing.T) {
 	w.publish(t, queue.TopicAlerts+queue.DeadLetterSuffix, "another topic's")
 	modify := func(seconds int32, ids ...string) {
 		t.Helper()
-		if err := w.client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
+		must.Do(t, w.client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
 			Subscription: deadLetter(), AckIds: ids, AckDeadlineSeconds: seconds,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	first := w.pull(t)
 	if len(first) != 2 || string(first[0].GetMessage().GetData()) != "one" {
@@ -466,11 +443,9 @@ func TestDeadLettersArePulled(t *testing.T) {
 	if again := w.pull(t); len(again) != 2 {
 		t.Errorf("after the leases: %v", again)
 	}
-	if err := w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
+	must.Do(t, w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
 		Subscription: deadLetter(), AckIds: []string{first[0].GetAckId()},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	forward(time.Minute)
 	if again := w.pull(t); len(again) != 1 || string(again[0].GetMessage().GetData()) != "two" {
 		t.Errorf("after the acknowledgement: %v", again)
@@ -493,29 +468,18 @@ func TestLeasedMessagesAreNotRead(t *testing.T) {
 	if len(leased) != 2 {
 		t.Fatalf("pulled %v", leased)
 	}
-	connection, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(pgx.Connect(t.Context(), database))(t)
 	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
-	if _, err := connection.Exec(t.Context(), `CREATE TABLE saved AS TABLE pubsub.messages`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := connection.Exec(t.Context(), `UPDATE pubsub.messages SET content = '\xff'`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(connection.Exec(t.Context(), `CREATE TABLE saved AS TABLE pubsub.messages`))(t)
+	must.Get(connection.Exec(t.Context(), `UPDATE pubsub.messages SET content = '\xff'`))(t)
 	w.publish(t, queue.TopicData+queue.DeadLetterSuffix, "three")
 	if got := w.pull(t); len(got) != 1 || string(got[0].GetMessage().GetData()) != "three" {
 		t.Errorf("beside leased messages: %v", got)
 	}
-	if err := w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
+	must.Do(t, w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
 		Subscription: deadLetter(), AckIds: []string{leased[0].GetAckId(), leased[1].GetAckId()},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := connection.Exec(t.Context(), `INSERT INTO pubsub.messages TABLE saved`); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.Get(connection.Exec(t.Context(), `INSERT INTO pubsub.messages TABLE saved`))(t)
 	if got := w.pull(t); len(got) != 2 {
 		t.Errorf("after the acknowledgement: %v", got)
 	}

@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/functions/storealert"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
@@ -76,26 +77,16 @@ func newChannels(tb testing.TB) *channels {
 	c.detect = detect.New(from, sensors, alerts, c.store, observer, alert.Defaults(), logging.Discard(), nil)
 	for i := range c.customers {
 		name := fmt.Sprint("customer", i)
-		customer, err := c.store.CreateCustomer(tb.Context(), accounts.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		customer := must.Get(c.store.CreateCustomer(tb.Context(), accounts.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"}))(tb)
 		c.customers[i] = customer.ID
 	}
 	for i := range c.gateways {
 		c.gateways[i] = c.enrol(tb, c.customers[i%2])
 	}
-	if err := c.store.RevokeGateway(tb.Context(), c.customers[0], c.gateways[2].id); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, c.store.RevokeGateway(tb.Context(), c.customers[0], c.gateways[2].id))
 	for _, i := range []int{2, 0, 1} { // the third holds the id in the open channel
-		room, err := c.store.CreateRoom(tb.Context(), c.customers[i], "room")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if _, err := c.store.CreateSensor(tb.Context(), c.customers[i], accounts.NewSensor{ID: sharedNode, Name: "n", Type: "T", RoomID: room.ID}); err != nil {
-			tb.Fatal(err)
-		}
+		room := must.Get(c.store.CreateRoom(tb.Context(), c.customers[i], "room"))(tb)
+		must.Get(c.store.CreateSensor(tb.Context(), c.customers[i], accounts.NewSensor{ID: sharedNode, Name: "n", Type: "T", RoomID: room.ID}))(tb)
 	}
 	return c
 }
@@ -103,26 +94,17 @@ func newChannels(tb testing.TB) *channels {
 func (c *channels) enrol(tb testing.TB, customer int64) enrolledGateway {
 	tb.Helper()
 	created, code, err := c.store.CreateGateway(tb.Context(), customer, "site")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := c.store.EnrolGateway(tb.Context(), code, public); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
+	must.Get(c.store.EnrolGateway(tb.Context(), code, public))(tb)
 	return enrolledGateway{created.ID, private}
 }
 
 // message is what a gateway publishes; without one, an open gateway.
 func (c *channels) message(tb testing.TB, g *enrolledGateway, r reading.Reading, age time.Duration, published time.Time) push.Message {
 	tb.Helper()
-	data, err := wire.EncodeData(wire.Data{Reading: r})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	data := must.Get(wire.EncodeData(wire.Data{Reading: r}))(tb)
 	m := push.Message{ID: r.MessageID, Data: data, PublishTime: published, Attributes: map[string]string{wire.NodeIDAttribute: r.NodeID}}
 	if g != nil {
 		maps.Copy(m.Attributes, wire.SignData(g.key, g.id, r.Time, wire.Age{Duration: age, Known: true}, data))
@@ -141,23 +123,15 @@ func (c *channels) seen(t *testing.T, customer int64) map[string][]string {
 	now := time.Now()
 	seen := map[string][]string{}
 	add := func(kind, message string) { seen[kind] = append(seen[kind], message) }
-	node, err := c.store.VisibleNode(t.Context(), customer, sharedNode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(c.store.VisibleNode(t.Context(), customer, sharedNode))(t)
 	for r, err := range c.readings.Range(t.Context(), node, now.Add(-48*time.Hour), now.Add(time.Hour)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		add("reading", r.MessageID)
 	}
 	for _, message := range texts(t, c.pool, `SELECT message_id FROM alerts WHERE customer_id = $1 ORDER BY timestamp`, customer) {
 		add("alert", message)
 	}
-	predictions, err := c.store.Predictions(t.Context(), customer, learning.PredictionFilter{Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	predictions := must.Get(c.store.Predictions(t.Context(), customer, learning.PredictionFilter{Limit: 100}))(t)
 	for _, p := range predictions {
 		add("prediction", strconv.FormatFloat(*p.ActualTemperature, 'f', -1, 64))
 	}
@@ -214,10 +188,7 @@ func fuzzedMessages(t *testing.T) int {
 	if text == "" {
 		return 20_000
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(text))(t)
 	return n
 }
 
@@ -304,9 +275,7 @@ func TestFuzzedMessages(t *testing.T) {
 		"state":   `SELECT channel, message_id, timestamp, temperature, 0 FROM node_state`,
 	} {
 		rows, err := c.pool.Query(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var got fuzzed
 		var message string
 		var customer int64

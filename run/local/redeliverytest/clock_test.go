@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
@@ -85,16 +86,10 @@ func (s *site) start(answers bool) {
 		s.locked(func() { up = s.truth.Sub(s.booted) })
 		return up
 	}}
-	corrected, err := clock.Open(filepath.Join(s.folder, "clock.json"), s.system, boot)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	corrected := must.Get(clock.Open(filepath.Join(s.folder, "clock.json"), s.system, boot))(s.t)
 	session := enrolment.NewSession(s.id, corrected, s.system, "test", false, logging.Discard())
 	open := func(name string) *outbox.Outbox {
-		box, err := outbox.Open(filepath.Join(s.folder, name), outbox.Options{Retain: gateway.OutboxRetention, Clock: corrected.Now})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		box := must.Get(outbox.Open(filepath.Join(s.folder, name), outbox.Options{Retain: gateway.OutboxRetention, Clock: corrected.Now}))(s.t)
 		return box
 	}
 	kept, withheld := open("outbox"), open("withheld")
@@ -270,10 +265,8 @@ func TestReadingsThroughClockFaults(t *testing.T) {
 			if s.id, err = enrolment.Enrol(t.Context(), s.folder, enrolmenttest.Code, s.api.URL, func(enrolment.Offer) bool { return true }); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.pool.Exec(t.Context(), `UPDATE gateways SET id = $1, public_key = $2 WHERE id = $3`,
-				enrolmenttest.ID, []byte(s.api.Key()), c.gateways[0].id); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.pool.Exec(t.Context(), `UPDATE gateways SET id = $1, public_key = $2 WHERE id = $3`,
+				enrolmenttest.ID, []byte(s.api.Key()), c.gateways[0].id))(t)
 			fault(s)
 			s.take(2)
 			s.mend()
@@ -283,9 +276,7 @@ func TestReadingsThroughClockFaults(t *testing.T) {
 				"alerts":   `SELECT message_id, timestamp FROM alerts WHERE channel = $1 AND customer_id = $1`,
 			} {
 				rows, err := c.pool.Query(t.Context(), query, c.customers[0])
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				stored := map[string]bool{}
 				var id string
 				var at time.Time

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -125,18 +126,12 @@ func (i *instance) output() string {
 // stored reads all readings of a database.
 func stored(t *testing.T, pool *pgxpool.Pool) []reading.Reading {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), `SELECT customer_id, node_id, message_id, timestamp, temperature, humidity FROM sensor_data.readings`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reading.Reading, err error) {
+	rows := must.Get(pool.Query(t.Context(), `SELECT customer_id, node_id, message_id, timestamp, temperature, humidity FROM sensor_data.readings`))(t)
+	all := must.Get(pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reading.Reading, err error) {
 		err = row.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
 		r.Time = r.Time.UTC()
 		return r, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return all
 }
 
@@ -145,8 +140,6 @@ func texts(t *testing.T, pool *pgxpool.Pool, sql string, arguments ...any) []str
 	t.Helper()
 	rows, _ := pool.Query(t.Context(), sql, arguments...)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string]) // with the error of the query
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -55,42 +56,32 @@ func checkLiveState(t *testing.T, pool *pgxpool.Pool, history []reading.Reading)
 	}
 
 	gotNewest := map[reading.Node]reading.Reading{}
-	rows, err := pool.Query(t.Context(), `
-		SELECT channel, node_id, message_id, timestamp, temperature, humidity FROM node_state WHERE timestamp IS NOT NULL`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(pool.Query(t.Context(), `
+		SELECT channel, node_id, message_id, timestamp, temperature, humidity FROM node_state WHERE timestamp IS NOT NULL`))(t)
 	var r reading.Reading
-	if _, err := pgx.ForEachRow(rows, []any{&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity}, func() error {
+	must.Get(pgx.ForEachRow(rows, []any{&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity}, func() error {
 		r.Time = r.Time.UTC()
 		gotNewest[r.Node()] = r
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if diff := gocmp.Diff(newest, gotNewest); diff != "" {
 		t.Errorf("newest readings (-history +live):\n%s", diff)
 	}
 
 	gotSlots := map[slotKey]slotRow{}
-	rows, err = pool.Query(t.Context(), `
+	rows = must.Get(pool.Query(t.Context(), `
 		SELECT channel, node_id, slot, starts, min_temperature, max_temperature, min_humidity, max_humidity, last_at, last_temperature, last_humidity
-		FROM node_slots`)
-	if err != nil {
-		t.Fatal(err)
-	}
+		FROM node_slots`))(t)
 	var key slotKey
 	var s slotRow
-	if _, err := pgx.ForEachRow(rows, []any{
+	must.Get(pgx.ForEachRow(rows, []any{
 		&key.node.Channel, &key.node.ID, &key.slot, &s.Starts, &s.MinTemperature, &s.MaxTemperature, &s.MinHumidity, &s.MaxHumidity,
 		&s.LastAt, &s.LastTemperature, &s.LastHumidity,
 	}, func() error {
 		s.Starts, s.LastAt = s.Starts.UTC(), s.LastAt.UTC()
 		gotSlots[key] = s
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if diff := gocmp.Diff(slots, gotSlots, gocmp.AllowUnexported(slotKey{})); diff != "" {
 		t.Errorf("slots (-history +live):\n%s", diff)
 	}

@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/publisher"
@@ -102,10 +103,7 @@ var errAway = errors.New("away")
 // database is away.
 func (d *dependency) database(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
-	poolConfig, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	poolConfig := must.Get(pgxpool.ParseConfig(url))(t)
 	dial := poolConfig.ConnConfig.DialFunc
 	poolConfig.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if d.away.Load() {
@@ -114,10 +112,7 @@ func (d *dependency) database(t *testing.T, url string) *pgxpool.Pool {
 		conn, err := dial(ctx, network, address)
 		return &breaking{conn, d}, err
 	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), poolConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), poolConfig))(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -208,10 +203,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 	}
 	tableConfig := config.Defaults[bqreadings.Config]()
 	tableConfig.Emulator, tableConfig.StorageEmulator = "127.0.0.1:1", appends.Address()
-	history, err := bqreadings.Open(t.Context(), project, tableConfig, logging.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	history := must.Get(bqreadings.Open(t.Context(), project, tableConfig, logging.Discard()))(t)
 	t.Cleanup(func() { _ = history.Close() })
 
 	// Functions, each with its own cache, as instances of their own have.
@@ -268,15 +260,10 @@ func outage(t *testing.T, away string, length time.Duration) {
 				due[fmt.Sprintf("%s%s %d%s", r.NodeID, r.MessageID, r.Time.UnixMicro(), alert.Temperature)] = true
 			}
 			sent = append(sent, r)
-			data, err := wire.EncodeData(wire.Data{Reading: r})
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(wire.EncodeData(wire.Data{Reading: r}))(t)
 			request.Messages = append(request.Messages, &pubsubpb.PubsubMessage{Data: data})
 		}
-		if _, err := client.TopicAdminClient.Publish(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.TopicAdminClient.Publish(t.Context(), request))(t)
 	}
 	dependencies := map[string]*dependency{"PostgreSQL": &database, "BigQuery": &table, "topic alerts": &published.dependency}
 

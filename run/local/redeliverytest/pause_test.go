@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/tooltest"
@@ -35,10 +36,7 @@ func TestPauseAndResume(t *testing.T) {
 		tooltest.Skip(t, "gcloud is not installed")
 	}
 	address, connection := pubsubtest.Emulator(t)
-	client, err := pubsub.NewClient(t.Context(), project, option.WithGRPCConn(connection))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(pubsub.NewClient(t.Context(), project, option.WithGRPCConn(connection)))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	var mu sync.Mutex
 	handled := map[string][]string{} // data by function
@@ -61,16 +59,12 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
-	if err := system.EnsureTopology(t.Context(), client, project, func(function string) string { return web.URL + "/" + function }, queue.Policy{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, system.EnsureTopology(t.Context(), client, project, func(function string) string { return web.URL + "/" + function }, queue.Policy{}))
 	publish := func(data string) {
 		t.Helper()
-		if _, err := client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
+		must.Get(client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
 			Topic: queue.TopicName(project, queue.TopicData), Messages: []*pubsubpb.PubsubMessage{{Data: []byte(data)}},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	run := func(command string) {
 		t.Helper()
@@ -97,9 +91,7 @@ func TestPauseAndResume(t *testing.T) {
 		pulled, err := client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
 			Subscription: queue.SubscriptionName(project, "ingest"), MaxMessages: 10, ReturnImmediately: true, //nolint:staticcheck // nothing to wait for
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, m := range pulled.GetReceivedMessages() {
 			seen[string(m.GetMessage().GetData())] = m.GetAckId()
 		}
@@ -109,11 +101,9 @@ func TestPauseAndResume(t *testing.T) {
 		if seen[data] == "" || has("ingest", data)() {
 			t.Errorf("message %q of a paused function: waiting are %v", data, seen)
 		}
-		if err := client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
+		must.Do(t, client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
 			Subscription: queue.SubscriptionName(project, "ingest"), AckIds: []string{seen[data]},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	run(resume)
 	publish("after")
@@ -125,10 +115,7 @@ func TestPauseAndResume(t *testing.T) {
 // pauseCommands returns the two commands of the page, for ingest.
 func pauseCommands(t *testing.T) (pause, resume string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../../docs/operations.md"))(t)
 	text := strings.ReplaceAll(string(page), "\\\n", "")
 	found := regexp.MustCompile(`(?m)^gcloud pubsub subscriptions modify-push-config .*$`).FindAllString(text, -1)
 	if len(found) != 2 {

@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 )
@@ -23,10 +24,7 @@ func openQueue(tb testing.TB, config queue.Config, options ...grpc.DialOption) (
 	if config.Clock == nil {
 		config.Clock = time.Now
 	}
-	q, err := queue.Open(tb.Context(), config)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	q := must.Get(queue.Open(tb.Context(), config))(tb)
 	tb.Cleanup(func() {
 		if err := q.Close(); err != nil {
 			tb.Error(err)

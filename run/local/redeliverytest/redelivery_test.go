@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
@@ -67,10 +68,7 @@ func TestRedelivery(t *testing.T) {
 func run(t *testing.T, table string, n int) {
 	t.Helper()
 	database := pgtest.URL(t)
-	pool, err := pgxpool.New(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(t.Context(), database))(t)
 	t.Cleanup(pool.Close)
 	customer := nodes(t, pool)
 	q, client := openQueue(t, queue.Config{Policy: queue.Policy{
@@ -202,32 +200,18 @@ func checkAlerts(t *testing.T, pool *pgxpool.Pool, customer int64, due map[strin
 func nodes(t *testing.T, pool *pgxpool.Pool) (customer int64) {
 	t.Helper()
 	s := pgtest.NewStores(pool)
-	c, err := s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	room, err := s.CreateRoom(t.Context(), c.ID, "room")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}))(t)
+	room := must.Get(s.CreateRoom(t.Context(), c.ID, "room"))(t)
 	for _, id := range append(owned(), "deleted") {
-		if _, err := s.CreateSensor(t.Context(), c.ID, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.CreateSensor(t.Context(), c.ID, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}))(t)
 	}
-	if err := s.DeleteSensor(t.Context(), c.ID, "deleted"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.DeleteSensor(t.Context(), c.ID, "deleted"))
 	// What is published may be older than the sensors.
 	for _, statement := range []string{`UPDATE open_holds SET held_from = '-infinity'`, `DELETE FROM node_state`} {
-		if _, err := pool.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.Exec(t.Context(), statement))(t)
 	}
 	temperature, humidity := 45.0, 55.0
-	if _, err := s.SetThresholds(t.Context(), c.ID, &temperature, &humidity); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.SetThresholds(t.Context(), c.ID, &temperature, &humidity))(t)
 	return c.ID
 }
 
@@ -255,10 +239,7 @@ func publish(t *testing.T, client *pubsub.Client, q *queue.Queue, n int) (sent [
 			Temperature: 20 + 28*chance.Float64(), Humidity: 30 + 28*chance.Float64(), // a tenth over each limit
 		}
 		sent = append(sent, r)
-		data, err := wire.EncodeData(wire.Data{Reading: r})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(wire.EncodeData(wire.Data{Reading: r}))(t)
 		messages = append(messages, data)
 		if i%20 == 0 {
 			messages = append(messages, data)
@@ -282,9 +263,7 @@ func publish(t *testing.T, client *pubsub.Client, q *queue.Queue, n int) (sent [
 		for _, data := range chunk {
 			request.Messages = append(request.Messages, &pubsubpb.PubsubMessage{Data: data})
 		}
-		if _, err := client.TopicAdminClient.Publish(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.TopicAdminClient.Publish(t.Context(), request))(t)
 	}
 	return sent, published, malformed
 }
@@ -319,27 +298,20 @@ func deadLetters(t *testing.T, client *pubsub.Client, topic string) int {
 		pulled, err := client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
 			Subscription: subscription, MaxMessages: 1000, ReturnImmediately: true, //nolint:staticcheck // nothing to wait for
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if len(pulled.GetReceivedMessages()) == 0 {
 			break
 		}
 		for _, m := range pulled.GetReceivedMessages() {
 			ids = append(ids, m.GetAckId())
-			dead, err := push.DecodeDeadLetter(m.GetMessage().GetMessageId(), m.GetMessage().GetData(), m.GetMessage().GetAttributes())
-			if err != nil {
-				t.Fatal(err)
-			}
+			dead := must.Get(push.DecodeDeadLetter(m.GetMessage().GetMessageId(), m.GetMessage().GetData(), m.GetMessage().GetAttributes()))(t)
 			refused[dead.Function+string(dead.Message.Data)] = true
 		}
 	}
 	if len(ids) > 0 {
-		if err := client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
+		must.Do(t, client.SubscriptionAdminClient.ModifyAckDeadline(t.Context(), &pubsubpb.ModifyAckDeadlineRequest{
 			Subscription: subscription, AckIds: ids, AckDeadlineSeconds: 0,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return len(refused)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/function/functiontest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
@@ -30,18 +31,12 @@ func (c *channels) windowed(b *testing.B, g *enrolledGateway, r reading.Reading)
 		d.Recent.Temperature = append(d.Recent.Temperature, 21.5+float64(i%7)/10)
 		d.Recent.Humidity = append(d.Recent.Humidity, 41.2+float64(i%5)/10)
 	}
-	data, err := wire.EncodeData(d)
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := must.Get(wire.EncodeData(d))(b)
 	m := push.Message{ID: r.MessageID, Data: data, PublishTime: r.Time, Attributes: map[string]string{wire.NodeIDAttribute: r.NodeID}}
 	if g != nil {
 		maps.Copy(m.Attributes, wire.SignData(g.key, g.id, r.Time, wire.Age{Known: true}, data))
 	}
-	body, err := push.Encode(m)
-	if err != nil {
-		b.Fatal(err)
-	}
+	body := must.Get(push.Encode(m))(b)
 	return body
 }
 
@@ -87,18 +82,12 @@ func processorTime(b *testing.B, pids []int) time.Duration {
 	b.Helper()
 	var ticks int64
 	for _, pid := range pids {
-		content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			b.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(b)
 		// utime and stime are the 14th and 15th field, in 1/100 s; the second is the name in
 		// parentheses. See proc_pid_stat(5).
 		_, rest, _ := bytes.Cut(content, []byte(") "))
 		for _, field := range bytes.Fields(rest)[11:13] {
-			n, err := strconv.ParseInt(string(field), 10, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			n := must.Get(strconv.ParseInt(string(field), 10, 64))(b)
 			ticks += n
 		}
 	}
@@ -117,15 +106,10 @@ func BenchmarkVerification(b *testing.B) {
 	c := newChannels(b)
 	const nodes, sites, round = 100, 10, 1000
 	for _, customer := range []int64{c.customers[2], c.customers[0]} {
-		room, err := c.store.CreateRoom(b.Context(), customer, "room")
-		if err != nil {
-			b.Fatal(err)
-		}
+		room := must.Get(c.store.CreateRoom(b.Context(), customer, "room"))(b)
 		for i := range nodes {
 			id := fmt.Sprintf("node-%d", i)
-			if _, err := c.store.CreateSensor(b.Context(), customer, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(c.store.CreateSensor(b.Context(), customer, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}))(b)
 		}
 	}
 	open, enrolled := make([]*enrolledGateway, sites), make([]*enrolledGateway, sites)
@@ -164,12 +148,10 @@ func BenchmarkVerification(b *testing.B) {
 		}
 	}
 	var postgres []int
-	if err := c.pool.QueryRow(b.Context(), `
+	must.Do(b, c.pool.QueryRow(b.Context(), `
 		SELECT array_agg(pid)
 		FROM pg_stat_activity
-		WHERE datname = current_database() OR backend_type IN ('walwriter', 'checkpointer', 'background writer')`).Scan(&postgres); err != nil {
-		b.Fatal(err)
-	}
+		WHERE datname = current_database() OR backend_type IN ('walwriter', 'checkpointer', 'background writer')`).Scan(&postgres))
 	var used [2]map[string]time.Duration
 	rounds := 0
 	b.ResetTimer()

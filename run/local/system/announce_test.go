@@ -7,6 +7,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // TestAnnouncedGatewayTellsItsName holds that /health and /metrics of a gateway that is
@@ -14,16 +15,11 @@ import (
 func TestAnnouncedGatewayTellsItsName(t *testing.T) {
 	t.Parallel()
 	for address, announced := range map[string]bool{"0.0.0.0:0": true, "127.0.0.1:0": false} {
-		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp4", address))(t)
 		t.Cleanup(func() { _ = listener.Close() })
 		s := &System{log: logging.Discard(), failed: make(chan error, 1), options: Options{Clock: time.Now}}
 		var config gateway.Config
-		if err := s.announce(t.Context(), listener, nil, &config); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.announce(t.Context(), listener, nil, &config))
 		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // TestEndOfPostgreSQLEndsTheSystem shows that a database which is killed alone is not
@@ -23,26 +24,16 @@ func TestEndOfPostgreSQLEndsTheSystem(t *testing.T) {
 	s, err := system.Start(t.Context(), system.Options{
 		DataDir: folder, Clock: time.Now, Log: logging.Discard(), PasswordCost: passwordCost,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = s.Stop() }() // which fails for want of a database
 	found, err := filepath.Glob(filepath.Join(folder, "postgres", "*", "postmaster.pid"))
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
-	text, err := os.ReadFile(found[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(found[0]))(t)
 	line, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	pid := must.Get(strconv.Atoi(line))(t)
+	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
 	select {
 	case err := <-s.Failed():
 		if !strings.Contains(err.Error(), "PostgreSQL has ended") {

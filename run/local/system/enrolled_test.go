@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 )
 
@@ -19,10 +20,7 @@ func TestEnrolledGateway(t *testing.T) {
 	begin := func(enrol bool) (*system.System, *caller) {
 		t.Helper()
 		s := start(t, func(o *system.Options) { o.DataDir, o.DatabaseURL, o.Enrol = folder, database, enrol })
-		credentials, err := s.Demo(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		credentials := must.Get(s.Demo(t.Context()))(t)
 		user := &caller{t: t, base: s.APIURL}
 		user.token = field[string](t, user.do(http.MethodPost, "/api/v1/customers/login",
 			fmt.Sprintf(`{"email":%q,"password":%q}`, credentials.Email, credentials.Password), 200), "access_token")
@@ -49,9 +47,7 @@ func TestEnrolledGateway(t *testing.T) {
 	}
 	first, user := begin(true)
 	var demo int64
-	if err := first.Pool.QueryRow(t.Context(), `SELECT id FROM customers WHERE email = 'demo@example.com'`).Scan(&demo); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Pool.QueryRow(t.Context(), `SELECT id FROM customers WHERE email = 'demo@example.com'`).Scan(&demo))
 	if got := send(first, "signed-1"); got != demo {
 		t.Errorf("the reading is in channel %d, want %d", got, demo)
 	}
@@ -59,9 +55,7 @@ func TestEnrolledGateway(t *testing.T) {
 	if len(all) != 1 || field[string](t, all[0], "version") != "local" {
 		t.Fatalf("gateways %v", all)
 	}
-	if err := first.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Stop())
 
 	again, user := begin(true)
 	if same := gateways(user); len(same) != 1 || field[string](t, same[0], "id") != field[string](t, all[0], "id") {
@@ -71,9 +65,7 @@ func TestEnrolledGateway(t *testing.T) {
 		t.Errorf("after a restart the reading is in channel %d, want %d", got, demo)
 	}
 	user.do(http.MethodDelete, "/api/v1/gateways/"+field[string](t, all[0], "id"), "", 204)
-	if err := again.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, again.Stop())
 
 	anew, user := begin(true)
 	if two := gateways(user); len(two) != 2 {
@@ -82,9 +74,7 @@ func TestEnrolledGateway(t *testing.T) {
 	if got := send(anew, "signed-3"); got != demo {
 		t.Errorf("after a revocation the reading is in channel %d, want %d", got, demo)
 	}
-	if err := anew.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, anew.Stop())
 	open, _ := begin(false)
 	if got := send(open, "open-1"); got != 0 {
 		t.Errorf("without --enrol the reading is in channel %d", got)

@@ -18,6 +18,7 @@ import (
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -49,9 +50,7 @@ type learner struct {
 // customer is whose sensors there are.
 func (l *learner) customer() (id int64) {
 	l.t.Helper()
-	if err := l.Pool.QueryRow(l.t.Context(), `SELECT min(customer_id) FROM sensors`).Scan(&id); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, l.Pool.QueryRow(l.t.Context(), `SELECT min(customer_id) FROM sensors`).Scan(&id))
 	return id
 }
 
@@ -61,10 +60,7 @@ func (l *learner) messages(series []reading.Reading) []*pubsubpb.PubsubMessage {
 	l.t.Helper()
 	all := make([]*pubsubpb.PubsubMessage, 0, len(series))
 	for i, w := range features.Windows(series) {
-		data, err := wire.EncodeData(wire.Data{Reading: series[i], Recent: w})
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		data := must.Get(wire.EncodeData(wire.Data{Reading: series[i], Recent: w}))(l.t)
 		all = append(all, &pubsubpb.PubsubMessage{Data: data})
 	}
 	return all
@@ -75,9 +71,7 @@ func (l *learner) publish(messages []*pubsubpb.PubsubMessage) {
 	l.t.Helper()
 	for batch := range slices.Chunk(messages, 500) {
 		request := &pubsubpb.PublishRequest{Topic: queue.TopicName(system.Project, queue.TopicData), Messages: batch}
-		if _, err := l.PubSub.TopicAdminClient.Publish(l.t.Context(), request); err != nil {
-			l.t.Fatal(err)
-		}
+		must.Get(l.PubSub.TopicAdminClient.Publish(l.t.Context(), request))(l.t)
 		drain(l.t, l.System)
 	}
 }
@@ -88,9 +82,7 @@ func (l *learner) publish(messages []*pubsubpb.PubsubMessage) {
 func (l *learner) begin(calm, rest int, nodes ...string) {
 	l.t.Helper()
 	// What is published is older than the sensors.
-	if _, err := l.Pool.Exec(l.t.Context(), `UPDATE open_holds SET held_from = '-infinity'`); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Get(l.Pool.Exec(l.t.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(l.t)
 	now := time.Now()
 	for _, node := range nodes {
 		l.publish(l.messages(hours(node, calm, calm, now.Add(time.Duration(-rest)*30*time.Second))))
@@ -141,10 +133,7 @@ func (l *learner) adopted(node, version string) {
 		probe := l.messages(hours(node, 28, 28, at))
 		l.publish(probe[27:])
 		var judged bool
-		err := l.Pool.QueryRow(l.t.Context(), `SELECT EXISTS (SELECT FROM prediction_feedback WHERE model_version = $1 AND score > 0)`, version).Scan(&judged)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		must.Do(l.t, l.Pool.QueryRow(l.t.Context(), `SELECT EXISTS (SELECT FROM prediction_feedback WHERE model_version = $1 AND score > 0)`, version).Scan(&judged))
 		if judged {
 			return
 		}
@@ -166,9 +155,7 @@ func (l *learner) validate(odd, normal int, truly bool) {
 			(SELECT *, false FROM prediction_feedback WHERE feedback IS NULL AND model_version IS NOT NULL AND message_id::bigint % 13 = 3 AND message_id::bigint % 37 <> 36 AND NOT anomaly_predicted ORDER BY timestamp, id LIMIT $2)
 		) AS chosen ORDER BY timestamp, id`,
 		odd, normal)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, err)
 	type prediction struct {
 		ID             int64
 		Odd, Predicted bool
@@ -208,9 +195,7 @@ func (l *learner) runs(n int) map[string]any {
 
 func (l *learner) used() (n int) {
 	l.t.Helper()
-	if err := l.Pool.QueryRow(l.t.Context(), `SELECT count(*) FROM prediction_feedback WHERE used_in_training`).Scan(&n); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, l.Pool.QueryRow(l.t.Context(), `SELECT count(*) FROM prediction_feedback WHERE used_in_training`).Scan(&n))
 	return n
 }
 

@@ -23,6 +23,7 @@ import (
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/tooltest"
@@ -33,13 +34,10 @@ import (
 
 func TestEnvironmentNamesTheServers(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load[system.Config]([]string{
+	c := must.Get(config.Load[system.Config]([]string{
 		"DATABASE_URL=postgres://db", "PUBSUB_EMULATOR_HOST=localhost:1", "STORAGE_EMULATOR_HOST=localhost:2",
 		"BIGQUERY_EMULATOR_HOST=localhost:3", "BIGQUERY_STORAGE_EMULATOR_HOST=localhost:4",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	o := c.Options(time.Now, logging.Discard())
 	got := []string{o.DatabaseURL, o.PubSubEmulator, o.StorageEmulator, o.BigQuery.Emulator, o.BigQuery.StorageEmulator, o.BigQuery.Dataset}
 	if diff := cmp.Diff([]string{"postgres://db", "localhost:1", "localhost:2", "localhost:3", "localhost:4", "sensor_data"}, got); diff != "" {
@@ -51,10 +49,7 @@ func TestEnvironmentNamesTheServers(t *testing.T) {
 func TestEmulatorHasTheTopology(t *testing.T) {
 	t.Parallel()
 	_, connection := pubsubtest.Emulator(t)
-	client, err := pubsub.NewClient(t.Context(), system.Project, option.WithGRPCConn(connection))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(pubsub.NewClient(t.Context(), system.Project, option.WithGRPCConn(connection)))(t)
 	var detect, ingest atomic.Int64
 	functions := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -66,17 +61,12 @@ func TestEmulatorHasTheTopology(t *testing.T) {
 	}))
 	t.Cleanup(functions.Close)
 	for range 2 { // the second finds what the first has made
-		err := system.EnsureTopology(t.Context(), client, system.Project, func(function string) string { return functions.URL + "/" + function },
-			queue.Policy{MinBackoff: 100 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, system.EnsureTopology(t.Context(), client, system.Project, func(function string) string { return functions.URL + "/" + function },
+			queue.Policy{MinBackoff: 100 * time.Millisecond}))
 	}
-	if _, err := client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
+	must.Get(client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
 		Topic: queue.TopicName(system.Project, queue.TopicData), Messages: []*pubsubpb.PubsubMessage{{Data: []byte("reading")}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for deadline := time.Now().Add(patience); detect.Load() < 2 || ingest.Load() < 1; time.Sleep(10 * time.Millisecond) { // between two polls
 		if time.Now().After(deadline) {
 			t.Fatalf("ingest has %d messages, detect %d: want the refused one again", ingest.Load(), detect.Load())
@@ -89,9 +79,7 @@ func TestEmulatorHasTheTopology(t *testing.T) {
 func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 	t.Parallel()
 	objects, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Port: 0})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(objects.Stop)
 	address := strings.TrimPrefix(objects.URL(), "http://") // as the library takes it, too
 	use := func(o *system.Options) {
@@ -125,9 +113,7 @@ func bigQueryEmulator(t *testing.T) bqreadings.Config {
 	c.Emulator, c.StorageEmulator = net.JoinHostPort("127.0.0.1", queries), net.JoinHostPort("127.0.0.1", appends)
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), program, "--project="+system.Project, "--port="+queries, "--grpc-port="+appends)
 	command.Stderr = os.Stderr
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()

@@ -18,6 +18,7 @@ import (
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 )
 
@@ -49,16 +50,11 @@ func BenchmarkReading(b *testing.B) {
 	for i := range ids {
 		ids[i] = fmt.Sprintf("node-%d", i)
 	}
-	err = errors.Join(
+	must.Do(b, errors.Join(
 		user.SignIn(ctx, system.Credentials{Email: "bench@example.com", Password: "Passw0rd1"}, "benchuser"),
-		user.CreateRoom(ctx, "Room", ids))
-	if err != nil {
-		b.Fatal(err)
-	}
+		user.CreateRoom(ctx, "Room", ids)))
 	var folder string
-	if err := s.Pool.QueryRow(ctx, `SHOW data_directory`).Scan(&folder); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, s.Pool.QueryRow(ctx, `SHOW data_directory`).Scan(&folder))
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}, Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	own, database := used(b, os.Getpid()), usedByPostgreSQL(b, folder)
@@ -77,18 +73,14 @@ func BenchmarkReading(b *testing.B) {
 		})
 	}
 	sending.Wait()
-	if err := s.Queue.Drain(ctx); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, s.Queue.Drain(ctx))
 	b.StopTimer()
 	perReading := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(b.N) }
 	b.ReportMetric(perReading(used(b, os.Getpid())-own), "system-processor-µs/op")
 	b.ReportMetric(perReading(usedByPostgreSQL(b, folder)-database), "postgresql-processor-µs/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "readings/s")
 	var stored int
-	if err := s.Pool.QueryRow(ctx, `SELECT count(*) FROM sensor_data.readings`).Scan(&stored); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, s.Pool.QueryRow(ctx, `SELECT count(*) FROM sensor_data.readings`).Scan(&stored))
 	if stored != b.N {
 		b.Errorf("%d readings stored of %d", stored, b.N)
 	}
@@ -120,19 +112,10 @@ func postReading(ctx context.Context, client *http.Client, gateway string, n int
 // have ended included.
 func usedByPostgreSQL(b *testing.B, folder string) time.Duration {
 	b.Helper()
-	content, err := os.ReadFile(filepath.Join(folder, "postmaster.pid"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(folder, "postmaster.pid")))(b)
 	first, _, _ := bytes.Cut(content, []byte("\n"))
-	server, err := strconv.Atoi(string(first))
-	if err != nil {
-		b.Fatal(err)
-	}
-	all, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := must.Get(strconv.Atoi(string(first)))(b)
+	all := must.Get(filepath.Glob("/proc/[0-9]*"))(b)
 	sum := used(b, server)
 	for _, process := range all {
 		fields := stat(process)
@@ -152,10 +135,7 @@ func used(b *testing.B, pid int) time.Duration {
 	}
 	var ticks int64
 	for _, field := range fields[11:15] { // utime, stime, cutime and cstime
-		n, err := strconv.ParseInt(string(field), 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := must.Get(strconv.ParseInt(string(field), 10, 64))(b)
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond

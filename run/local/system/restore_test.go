@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -50,13 +51,9 @@ func dump(t *testing.T, address string) []byte {
 func restore(t *testing.T, address string, dumped []byte) {
 	t.Helper()
 	connection, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = connection.Exec(t.Context(), "DROP SCHEMA public CASCADE; DROP SCHEMA sensor_data CASCADE; CREATE SCHEMA public")
-	if err := errors.Join(err, connection.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, connection.Close(t.Context())))
 	c := exec.CommandContext(t.Context(), tool(t, "psql"), "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--single-transaction", "--dbname", address)
 	c.Stdin = bytes.NewReader(dumped)
 	if output, err := c.CombinedOutput(); err != nil {
@@ -87,9 +84,7 @@ func TestRestoreRehearsal(t *testing.T) {
 	stored := count(t, s, "sensor_data.readings")
 	before, foretold := answers(user, id), forecast(user, "kept-1")
 	dumped := dump(t, databases[0])
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Stop())
 
 	restore(t, databases[1], dumped)
 	for _, kept := range []string{"secret_key", "objects"} {

@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestJobsAreThoseOfCloudScheduler compares what is published here with terraform.
 func TestJobsAreThoseOfCloudScheduler(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../../../terraform/main.tf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("../../../terraform/main.tf"))(t)
 	inProduction := map[string]string{}
 	member := regexp.MustCompile(`(\w+) = `)
 	for _, block := range strings.Split(string(source), "\nresource \"google_cloud_scheduler_job\" ")[1:] {

@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
 )
@@ -45,10 +46,7 @@ func start(t *testing.T, change func(*system.Options)) *system.System {
 	if change != nil {
 		change(&options)
 	}
-	s, err := system.Start(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(system.Start(t.Context(), options))(t)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -77,18 +75,13 @@ func (c *caller) do(method, path, body string, want int) any {
 // send sends a request and returns the status and the decoded answer.
 func (c *caller) send(method, path, body string) (status int, answer any) {
 	c.t.Helper()
-	request, err := http.NewRequestWithContext(c.t.Context(), method, c.base+path, strings.NewReader(body))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(c.t.Context(), method, c.base+path, strings.NewReader(body)))(c.t)
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, err)
 	defer func() { _ = response.Body.Close() }()
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil && !errors.Is(err, io.EOF) {
 		c.t.Fatalf("%s %s: %s: %v", method, path, response.Status, err)
@@ -140,17 +133,13 @@ func drain(t *testing.T, s *system.System) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := s.Queue.Drain(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Queue.Drain(ctx))
 }
 
 func count(t *testing.T, s *system.System, table string) int {
 	t.Helper()
 	var rows int
-	if err := s.Pool.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Pool.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows))
 	return rows
 }
 
@@ -331,13 +320,10 @@ func TestRedeliveryChangesNothing(t *testing.T) {
 	topics := map[string]string{"ingest": queue.TopicData, "detect": queue.TopicData, "storealert": queue.TopicAlerts, "train": queue.TopicRetraining}
 	for range len(deliveries) {
 		d := <-deliveries
-		_, err := s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
+		must.Get(s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
 			Topic:    queue.TopicName(system.Project, topics[d.function]),
 			Messages: []*pubsubpb.PubsubMessage{{Data: d.data}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	// The node, too, may not have received the answer.
 	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":60,"humidity":70}`, http.StatusOK)
@@ -397,9 +383,7 @@ func TestMessageFromTheFutureHidesNothing(t *testing.T) {
 			Data: []byte(`{"node_id":"rack-1","message_id":"1","temperature":60,"humidity":40,"timestamp":"2099-01-01T00:00:00Z"}`),
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	drain(t, s)
 	alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))
 	if len(alerts) != 1 {
@@ -452,12 +436,9 @@ func TestFailingFunctionIsRetriedAndDeadLettered(t *testing.T) {
 	if got := attempts.Load(); got != 5 {
 		t.Errorf("%d attempts, want 5", got)
 	}
-	pulled, err := s.PubSub.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
+	pulled := must.Get(s.PubSub.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
 		Subscription: queue.SubscriptionName(system.Project, queue.TopicData+queue.DeadLetterSuffix), MaxMessages: 10,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if len(pulled.GetReceivedMessages()) != 1 {
 		t.Fatalf("%d dead letters, want 1", len(pulled.GetReceivedMessages()))
 	}
@@ -466,9 +447,7 @@ func TestFailingFunctionIsRetriedAndDeadLettered(t *testing.T) {
 		MessageID   string  `json:"message_id"`
 		Temperature float64 `json:"temperature"`
 	}
-	if err := json.Unmarshal(pulled.GetReceivedMessages()[0].GetMessage().GetData(), &dead); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(pulled.GetReceivedMessages()[0].GetMessage().GetData(), &dead))
 	if dead.NodeID != "doomed" || dead.MessageID != "2" || dead.Temperature != 21 {
 		t.Errorf("the dead letter is %+v", dead)
 	}
@@ -491,16 +470,11 @@ func TestOneTraceFromTheNodeToTheStoredAlert(t *testing.T) {
 		}
 	})
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.GatewayURL+"/api/v1/message",
-		strings.NewReader(`{"id":"1","node_id":"rack-1","temperature":60,"humidity":40}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.GatewayURL+"/api/v1/message",
+		strings.NewReader(`{"id":"1","node_id":"rack-1","temperature":60,"humidity":40}`)))(t)
 	request.Header.Set("Traceparent", "00-"+id+"-00f067aa0ba902b7-01")
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_ = response.Body.Close()
 	drain(t, s)
 	mu.Lock()
@@ -523,9 +497,7 @@ func TestDataSurvivesARestart(t *testing.T) {
 		s, err := system.Start(t.Context(), system.Options{
 			DataDir: folder, Nodes: 2, Speed: 50, Seed: 1, Clock: time.Now, Log: logging.Discard(), PasswordCost: passwordCost,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		credentials, err := s.Demo(t.Context())
 		if err != nil {
 			t.Fatal(errors.Join(err, s.Stop()))
@@ -540,9 +512,7 @@ func TestDataSurvivesARestart(t *testing.T) {
 		time.Sleep(10 * time.Millisecond) // between two polls of the condition
 	}
 	// What was answered before the stop must be there after it.
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Stop())
 	sent := s.Nodes.Stats().Accepted
 
 	again, sameLogin := begin()
@@ -574,9 +544,7 @@ func TestPortInUseIsReported(t *testing.T) {
 	t.Parallel()
 	first := start(t, nil)
 	var port int
-	if _, err := fmt.Sscanf(first.APIURL, "http://127.0.0.1:%d", &port); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscanf(first.APIURL, "http://127.0.0.1:%d", &port))(t)
 	_, err := system.Start(t.Context(), system.Options{
 		DataDir: t.TempDir(), APIPort: port, Clock: time.Now, Log: logging.Discard(),
 	})

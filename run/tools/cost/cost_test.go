@@ -8,18 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 func TestPageIsUpToDate(t *testing.T) {
 	t.Parallel()
-	want, err := render()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("../../../docs/cost.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(render())(t)
+	got := must.Get(os.ReadFile("../../../docs/cost.md"))(t)
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("docs/cost.md is not what go run ./run/tools/cost prints (-want +got):\n%s", diff)
 	}
@@ -55,10 +51,7 @@ func TestModel(t *testing.T) {
 // of pages are counted in the browser.
 func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../../dashboard/src/api/queries.ts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("../../dashboard/src/api/queries.ts"))(t)
 	if line := fmt.Sprintf("export const refreshEvery = %g * second;", poll); !strings.Contains(string(source), line) {
 		t.Errorf("the page does not say %s", line)
 	}
@@ -68,14 +61,8 @@ func TestIntervalsAreThoseOfTheCode(t *testing.T) {
 // nodes, to the next hundred.
 func TestBudgetFollows(t *testing.T) {
 	t.Parallel()
-	cost, err := compute(1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	variables, err := os.ReadFile("../../../terraform/variables.tf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cost := must.Get(compute(1000))(t)
+	variables := must.Get(os.ReadFile("../../../terraform/variables.tf"))(t)
 	_, budget, _ := strings.Cut(string(variables), `variable "monthly_budget" {`)
 	if want := fmt.Sprintf("  default     = %g\n", 100*math.Ceil(cost.Total/100)); !strings.Contains(budget[:400], want) {
 		t.Errorf("monthly_budget has no %q: %s", want, budget[:400])

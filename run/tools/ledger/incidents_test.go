@@ -10,6 +10,7 @@ import (
 
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/accounts"
@@ -33,13 +34,9 @@ func TestIncidentsAreCompared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, err := pgx.Connect(t.Context(), storeIncidents(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer func() { _ = db.Close(t.Context()) }()
-			if _, err := db.Exec(t.Context(), c.change); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(db.Exec(t.Context(), c.change))(t)
 			count, err := ledger.Incidents(t.Context(), db)
 			if c.want == "" && (err != nil || count != 2) {
 				t.Errorf("%d incidents, %v", count, err)
@@ -55,26 +52,13 @@ func TestIncidentsAreCompared(t *testing.T) {
 func storeIncidents(t *testing.T) (address string) {
 	t.Helper()
 	address = pgtest.URL(t)
-	pool, err := pgxpool.New(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(t.Context(), address))(t)
 	t.Cleanup(pool.Close)
 	s := pgtest.NewStores(pool)
-	customer, err := s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	room, err := s.CreateRoom(t.Context(), customer.ID, "Room")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.CreateSensor(t.Context(), customer.ID, accounts.NewSensor{ID: "n1", Name: "Rack", Type: "T", RoomID: room.ID}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'; UPDATE sensors SET placed_at = '2000-01-01'`); err != nil {
-		t.Fatal(err)
-	}
+	customer := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"}))(t)
+	room := must.Get(s.CreateRoom(t.Context(), customer.ID, "Room"))(t)
+	must.Get(s.CreateSensor(t.Context(), customer.ID, accounts.NewSensor{ID: "n1", Name: "Rack", Type: "T", RoomID: room.ID}))(t)
+	must.Get(pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'; UPDATE sensors SET placed_at = '2000-01-01'`))(t)
 	first := time.Now().UTC().Truncate(time.Second).Add(-15 * time.Minute)
 	for minute, temperature := range []float64{51, 53, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 52, 51} {
 		r := reading.Reading{
@@ -82,16 +66,10 @@ func storeIncidents(t *testing.T) (address string) {
 			Temperature: temperature, Humidity: 40,
 		}
 		for _, event := range alert.Exceeded(r, alert.Defaults()) {
-			if _, err := s.InsertAlert(t.Context(), event); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.InsertAlert(t.Context(), event))(t)
 		}
-		if err := s.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+		must.Do(t, s.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}))
 	}
 	return address
 }

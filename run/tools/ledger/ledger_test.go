@@ -17,6 +17,7 @@ import (
 
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
@@ -93,15 +94,11 @@ func TestLedger(t *testing.T) {
 				if c.temperature != 0 {
 					r.Temperature = c.temperature
 				}
-				if err := pgreadings.New(pool, nil, time.Now).Append(t.Context(), []reading.Reading{r}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pgreadings.New(pool, nil, time.Now).Append(t.Context(), []reading.Reading{r}))
 				raise(t, pool, r, !c.noAlert, c.humid)
 			}
 			db, err := pgx.Connect(t.Context(), pool.Config().ConnString())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
 			err = l.Close(t.Context(), db)
 			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
@@ -140,13 +137,8 @@ func raise(t *testing.T, pool *pgxpool.Pool, r reading.Reading, hot, humid bool)
 	t.Helper()
 	s := pgtest.NewStores(pool)
 	if _, err := s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}); err == nil {
-		room, err := s.CreateRoom(t.Context(), 1, "room")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.CreateSensor(t.Context(), 1, accounts.NewSensor{ID: r.NodeID, Name: "n", Type: "T", RoomID: room.ID}); err != nil {
-			t.Fatal(err)
-		}
+		room := must.Get(s.CreateRoom(t.Context(), 1, "room"))(t)
+		must.Get(s.CreateSensor(t.Context(), 1, accounts.NewSensor{ID: r.NodeID, Name: "n", Type: "T", RoomID: room.ID}))(t)
 		if _, err := pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`); err != nil { // the reading is older
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"coldaisle.dev/run/tools/ml/trial"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -33,9 +34,7 @@ func TestCommands(t *testing.T) {
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
 	faults := "kind,cause,room,node,start,end,peak,peak_humidity,constant_s\n"
-	if err := os.WriteFile(in("faults.csv"), []byte(faults+"cooling,cooling fails,room1,room1-node1,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\nspike,spike,room1,room1-node2,2026-03-02T16:30:00Z,2026-03-02T16:31:00Z,20,0,0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(in("faults.csv"), []byte(faults+"cooling,cooling fails,room1,room1-node1,2026-03-02T15:00:00Z,2026-03-02T16:00:00Z,4,0,1800\nspike,spike,room1,room1-node2,2026-03-02T16:30:00Z,2026-03-02T16:31:00Z,20,0,0\n"), 0o600))
 	simulate := []string{"simulate", "-nodes", "4", "-readings", "2500", "-seed", "3"}
 	sown, given := said(t, simulate...), said(t, append(simulate, "-with", in("faults.csv"))...)
 	for name, text := range map[string]string{"sown": sown, "given": given} {
@@ -46,19 +45,14 @@ func TestCommands(t *testing.T) {
 	if sown == given {
 		t.Error("the faults of a file are those that are sown")
 	}
-	if err := os.WriteFile(in("site.csv"), []byte(given), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(in("site.csv"), []byte(given), 0o600))
 	evaluated := said(t, "evaluate", "-report", in("report.html"), in("site.csv"))
 	for _, want := range []string{"10000 readings of 4 nodes", "ROC AUC of the score         0.", "report in", "statistics and neighbours", "healthy hours", "intervals of 90 %: "} {
 		if !strings.Contains(evaluated, want) {
 			t.Errorf("%q is missing in\n%s", want, evaluated)
 		}
 	}
-	page, err := os.ReadFile(in("report.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(in("report.html")))(t)
 	if n := strings.Count(string(page), "<svg"); n != 3 || strings.Contains(string(page), "<?xml") {
 		t.Errorf("%d plots in the report", n)
 	}
@@ -78,9 +72,7 @@ func TestEvaluateOddSeries(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "hourly.csv")
-	if err := os.WriteFile(file, []byte(hourly.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(hourly.String()), 0o600))
 	got := said(t, "evaluate", file)
 	for _, want := range []string{"judged as if it sent every 30s", "450 of an instant twice", "ROC AUC of the score         not measured", "nobody knows what happened within 20 s"} {
 		if !strings.Contains(got, want) {
@@ -140,9 +132,7 @@ func TestEvaluateLabels(t *testing.T) {
 					b.WriteString(node + "," + at + "," + decimal(20+3*math.Sin(float64(i)/40)+0.1*float64(i%7)) + "," + label + "\n")
 				}
 			}
-			if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(b.String()), 0o600))
 			got := said(t, "evaluate", file)
 			if !strings.Contains(got, c.want) || strings.Contains(got, c.none) {
 				t.Errorf("%q is missing or %q is there in\n%s", c.want, c.none, got)

@@ -11,22 +11,17 @@ import (
 
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/modelstore"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
 // TestGoingBack publishes two pairs and goes back to the first, as a person does.
 func TestGoingBack(t *testing.T) {
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}))(t)
 	t.Cleanup(server.Stop)
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "b"})
 	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(server.URL(), "http://"))
-	bucket, err := modelstore.Open(t.Context(), "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(modelstore.Open(t.Context(), "b"))(t)
 	t.Cleanup(func() { _ = bucket.Close() })
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	node := learn.NodeHistory{NodeID: "n"}
@@ -39,9 +34,7 @@ func TestGoingBack(t *testing.T) {
 	for hour := range 2 {
 		at := noon.Add(time.Duration(hour) * time.Hour)
 		result, err := learn.Train(t.Context(), learn.Input{History: []learn.NodeHistory{node}, Started: at})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if live, err = bucket.Publish(t.Context(), 17, live, result.Detector, result.Forecaster, at); err != nil {
 			t.Fatal(err)
 		}
@@ -49,9 +42,7 @@ func TestGoingBack(t *testing.T) {
 	says := func(arguments ...string) string {
 		t.Helper()
 		var out bytes.Buffer
-		if err := run(t.Context(), append([]string{"-bucket", "b", "-customer", "17"}, arguments...), &out, time.Now); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, run(t.Context(), append([]string{"-bucket", "b", "-customer", "17"}, arguments...), &out, time.Now))
 		return out.String()
 	}
 	const listed = "  anomaly_v20260301T120000Z\n* anomaly_v20260301T130000Z\n  forecasting_v20260301T120000Z\n* forecasting_v20260301T130000Z\n"

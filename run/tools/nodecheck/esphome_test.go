@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"coldaisle.dev/shared/must"
 )
 
 const esphome = "../../../edge-gateway/nodes/esphome"
@@ -80,10 +82,7 @@ func walk(t *testing.T, file, under string, value any, post func(map[string]any)
 
 func esphomeFile(t *testing.T, file string) map[string]any {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(file))(t)
 	// ESPHome's own tags are of its loader; what they stand before is a plain scalar.
 	plain := regexp.MustCompile(`: !(lambda|secret|include) (.*)`).ReplaceAllString(string(content), `: '$1 $2'`)
 	var read map[string]any
@@ -124,10 +123,7 @@ func TestESPHomeFiles(t *testing.T) {
 			}
 			sent[name] = value
 		}
-		body, err := json.Marshal(sent)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(sent))(t)
 		recorder := httptest.NewRecorder()
 		path := strings.TrimPrefix(url, "${gateway}")
 		s.gateway.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, path, strings.NewReader(string(body))))
@@ -152,10 +148,7 @@ func TestESPHomeFiles(t *testing.T) {
 		}
 		read := esphomeFile(t, file)
 		walk(t, file, "", read, func(map[string]any) {})
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		for _, needed := range []string{"id: temperature\n", "id: humidity\n", "CONFIG_LWIP_DNS_SUPPORT_MDNS_QUERIES: y", "!include coldaisle.yaml", "Never compiled by us"} {
 			if !strings.Contains(string(text), needed) {
 				t.Errorf("%s has no %q", file, needed)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -31,16 +32,11 @@ func micropython(t *testing.T, settings string, environment ...string) *exec.Cmd
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
 		}
 		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(os.ReadFile(file))(t)
 			if filepath.Base(file) == "config.py" {
 				content = append(content, "\nWIFI = \"the test's\"\n"+settings...)
 			}
-			if err := os.WriteFile(filepath.Join(board, filepath.Base(file)), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(board, filepath.Base(file)), content, 0o600))
 		}
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -65,19 +61,11 @@ type border func(question []string) (answer string, on bool)
 func power(t *testing.T, hardware border, settings string, environment ...string) (console string) {
 	t.Helper()
 	command := micropython(t, settings, append(environment, "BORDER=1")...)
-	answers, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	questions, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	answers := must.Get(command.StdinPipe())(t)
+	questions := must.Get(command.StdoutPipe())(t)
 	var faults bytes.Buffer
 	command.Stderr = &faults
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	var printed strings.Builder
 	lines := bufio.NewScanner(questions)
 	off := false
@@ -92,9 +80,7 @@ func power(t *testing.T, hardware border, settings string, environment ...string
 			off = true
 			break
 		}
-		if _, err := io.WriteString(answers, answer+"\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(answers, answer+"\n"))(t)
 	}
 	_ = answers.Close() // the node asks in vain, and ends
 	_, _ = io.Copy(io.Discard, questions)

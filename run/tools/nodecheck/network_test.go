@@ -10,24 +10,18 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // silent is a listener that takes no connection: its queue is full, so that one more hangs
 // as one does to a machine that was switched off.
 func silent(t *testing.T) string {
 	t.Helper()
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	t.Cleanup(func() { _ = listener.Close() })
-	raw, err := listener.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := raw.Control(func(fd uintptr) { _ = syscall.Listen(int(fd), 0) }); err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(listener.SyscallConn())(t)
+	must.Do(t, raw.Control(func(fd uintptr) { _ = syscall.Listen(int(fd), 0) }))
 	address := listener.Addr().String()
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -43,10 +37,7 @@ func silent(t *testing.T) string {
 // accepting serves raw connections.
 func accepting(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
@@ -60,10 +61,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t}
-	box, err := outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock}))(t)
 	t.Cleanup(func() { _ = box.Close() })
 	s.gateway = gateway.New(gateway.Config{}, s, box, s.clock, logging.Discard())
 	return s
@@ -481,10 +479,7 @@ func (n *names) lose(questions int) {
 // serve returns a node's setting with which it asks here.
 func (n *names) serve(t *testing.T) string {
 	t.Helper()
-	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets := must.Get((&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0"))(t)
 	resolver := &dns.Server{PacketConn: packets, Handler: n}
 	go func() { _ = resolver.ActivateAndServe() }()
 	t.Cleanup(func() { _ = resolver.Shutdown() })

@@ -14,6 +14,7 @@ import (
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 )
 
@@ -27,9 +28,7 @@ func TestReadingOfTheNodeReachesItsOwner(t *testing.T) {
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 		Delivery: queue.Policy{MinBackoff: 5 * time.Millisecond, MaxBackoff: time.Second},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -38,19 +37,13 @@ func TestReadingOfTheNodeReachesItsOwner(t *testing.T) {
 	user := system.NewAPIUser(s.APIURL)
 	const node = "linux-a4cf1203b1c8"
 	err = user.SignIn(t.Context(), system.Credentials{Email: "rack@example.com", Password: "Passw0rd1"}, "operator")
-	if err := errors.Join(err, user.CreateRoom(t.Context(), "Vault", []string{node})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, user.CreateRoom(t.Context(), "Vault", []string{node})))
 	get := func(path string, answer any) {
 		t.Helper()
-		if _, err := user.Call(t.Context(), http.MethodGet, "/api/v1/"+path, nil, answer); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(user.Call(t.Context(), http.MethodGet, "/api/v1/"+path, nil, answer))(t)
 	}
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(s.GatewayURL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	measured := 0
 	power(t, func(question []string) (string, bool) {
 		switch question[0] {
@@ -68,9 +61,7 @@ func TestReadingOfTheNodeReachesItsOwner(t *testing.T) {
 	}, fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\n", host, port))
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	if err := s.Queue.Drain(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Queue.Drain(ctx))
 
 	var latest struct{ Temperature, Humidity float64 }
 	get("data/latest/"+node, &latest)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 )
@@ -36,9 +37,7 @@ func record(t *testing.T) (path string, rows, due int) {
 		}
 	}
 	path = filepath.Join(t.TempDir(), "recording.csv")
-	if err := os.WriteFile(path, recording.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, recording.Bytes(), 0o600))
 	return path, rows, due
 }
 
@@ -46,10 +45,7 @@ func record(t *testing.T) (path string, rows, due int) {
 func replayExactly(t *testing.T, c system.Config) {
 	t.Helper()
 	path, rows, due := record(t)
-	report, err := replay(t.Context(), c, path, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(replay(t.Context(), c, path, time.Now))(t)
 	if err := report.Check(); err != nil {
 		t.Errorf("%v\n%s", err, report)
 	}

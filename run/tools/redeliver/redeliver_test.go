@@ -29,6 +29,7 @@ import (
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/publisher"
@@ -59,10 +60,7 @@ func newPipeline(t *testing.T) *pipeline {
 	pubsubtest.Topics(t, server, "test", "data", "alerts", "data-dead-letter")
 	p.subscribe(t, &pubsubpb.Subscription{Name: "data-dead-letter", Topic: "data-dead-letter"})
 	p.subscribe(t, &pubsubpb.Subscription{Name: "alerts", Topic: "alerts"})
-	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(t.Context(), pgtest.URL(t)))(t)
 	t.Cleanup(pool.Close)
 	p.pool = pool
 	sensors := sensorcache.New(pgtest.NewStores(pool), time.Now)
@@ -98,17 +96,13 @@ func newPipeline(t *testing.T) *pipeline {
 func (p *pipeline) subscribe(t *testing.T, s *pubsubpb.Subscription) {
 	t.Helper()
 	s.Name, s.Topic, s.AckDeadlineSeconds = "projects/test/subscriptions/"+s.Name, "projects/test/topics/"+s.Topic, 60
-	if _, err := p.client.SubscriptionAdminClient.CreateSubscription(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.client.SubscriptionAdminClient.CreateSubscription(t.Context(), s))(t)
 }
 
 // bury puts messages into the dead letter.
 func (p *pipeline) bury(t *testing.T, dead ...*pubsubpb.PubsubMessage) {
 	t.Helper()
-	if _, err := p.client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{Topic: "projects/test/topics/data-dead-letter", Messages: dead}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{Topic: "projects/test/topics/data-dead-letter", Messages: dead}))(t)
 }
 
 // refuse posts a message to a function, as Pub/Sub does.
@@ -116,18 +110,10 @@ func (p *pipeline) refuse(t *testing.T, function string, m push.Message) {
 	t.Helper()
 	r := p.redelivery(nil)
 	r.targets = map[string]target{}
-	to, err := r.target(t.Context(), function)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := push.Encode(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(r.target(t.Context(), function))(t)
+	body := must.Get(push.Encode(m))(t)
 	response, err := http.Post(to.endpoint, "application/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _ = response.Body.Close(); response.StatusCode != http.StatusAccepted {
 		t.Fatalf("%s answered %d to a message that it must refuse", function, response.StatusCode)
 	}
@@ -138,9 +124,7 @@ func (p *pipeline) pulled(t *testing.T, subscription string) []*pubsubpb.PubsubM
 	response, err := p.client.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
 		Subscription: "projects/test/subscriptions/" + subscription, MaxMessages: 100, ReturnImmediately: true, //nolint:staticcheck // as the command does
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var messages []*pubsubpb.PubsubMessage
 	for _, m := range response.GetReceivedMessages() {
 		messages = append(messages, m.GetMessage())
@@ -293,10 +277,7 @@ func TestRedeliverRemovesNothingBeforeItIsTaken(t *testing.T) {
 	if !strings.Contains(out.String(), "no attribute says which function") {
 		t.Errorf("printed %q", out.String())
 	}
-	rows, err := p.pool.Query(t.Context(), `SELECT message_id FROM sensor_data.readings ORDER BY message_id`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(p.pool.Query(t.Context(), `SELECT message_id FROM sensor_data.readings ORDER BY message_id`))(t)
 	if stored, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || strings.Join(stored, " ") != "ma mb mc md me mf mg mh" {
 		t.Errorf("stored %q, %v", stored, err)
 	}
@@ -308,16 +289,11 @@ func TestRedeliverToAPausedFunction(t *testing.T) {
 	p := newPipeline(t)
 	r := p.redelivery(&bytes.Buffer{})
 	r.targets = map[string]target{}
-	to, err := r.target(t.Context(), "detect")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.client.SubscriptionAdminClient.UpdateSubscription(t.Context(), &pubsubpb.UpdateSubscriptionRequest{
+	to := must.Get(r.target(t.Context(), "detect"))(t)
+	must.Get(p.client.SubscriptionAdminClient.UpdateSubscription(t.Context(), &pubsubpb.UpdateSubscriptionRequest{
 		Subscription: &pubsubpb.Subscription{Name: "projects/test/subscriptions/detect", PushConfig: &pubsubpb.PushConfig{}},
 		UpdateMask:   &fieldmaskpb.FieldMask{Paths: []string{"push_config"}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	p.bury(t, exhausted(hot, "detect"))
 	var out bytes.Buffer
 	if got, err := p.redelivery(&out).run(t.Context()); err != nil || got != (counts{failed: 1, left: 1}) || !strings.Contains(out.String(), "detect is paused") {
@@ -333,25 +309,19 @@ func TestRedeliverToAPausedFunction(t *testing.T) {
 // TestRedeliverOnOneMachine goes by the addresses that `make run` prints.
 func TestRedeliverOnOneMachine(t *testing.T) {
 	s, err := system.Start(t.Context(), system.Options{DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
-	if _, err := s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
+	must.Get(s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
 		Topic:    "projects/" + system.Project + "/topics/data-dead-letter",
 		Messages: []*pubsubpb.PubsubMessage{exhausted(undated, "ingest")},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Setenv("PUBSUB_EMULATOR_HOST", s.PubSubAddress)
 	arguments := []string{"-project", system.Project, "-topic", "data", "-function", "ingest", "-endpoint", s.FunctionsURL + "ingest"}
-	if err := run(t.Context(), append(arguments, "-limit", "1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), append(arguments, "-limit", "1")))
 	var stored int
 	err = s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM sensor_data.readings WHERE message_id = 'm1'`).Scan(&stored)
 	if err != nil || stored != 1 {
@@ -369,10 +339,7 @@ func TestRedeliverOnOneMachine(t *testing.T) {
 // decode returns the claims of a token.
 func decode(t *testing.T, claims string) string {
 	t.Helper()
-	text, err := base64.RawURLEncoding.DecodeString(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(base64.RawURLEncoding.DecodeString(claims))(t)
 	return string(text)
 }
 
@@ -386,9 +353,7 @@ func TestIdentityToken(t *testing.T) {
 	}))
 	t.Cleanup(google.Close)
 	key := filepath.Join(t.TempDir(), "key.json")
-	if err := os.WriteFile(key, pubsubtest.AccountKey(t, "test", "coldaisle-redeliver@test.iam.gserviceaccount.com", google.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(key, pubsubtest.AccountKey(t, "test", "coldaisle-redeliver@test.iam.gserviceaccount.com", google.URL), 0o600))
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", key)
 	var bearer atomic.Value
 	function := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -18,6 +18,7 @@ import (
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -85,9 +86,7 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 	serve := exec.CommandContext(t.Context(), program, "-nodes", "0", "-api-port", "0", "-gateway-port", "0", "-data", t.TempDir())
 	serve.Env = append(os.Environ(), "DATABASE_URL="+database, "QUICK_RETRIES=true")
 	serve.Stdout, serve.Stderr = &said, &said
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serve.Start())
 	t.Cleanup(func() { _ = serve.Process.Kill(); _ = serve.Wait() })
 	pattern := regexp.MustCompile(`(?s)(http://127\.0\.0\.1:\d+).*Pub/Sub +(127\.0\.0\.1:\d+)`)
 	var addresses []string
@@ -96,11 +95,8 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 			t.Fatalf("it does not serve: %s", said.String())
 		}
 	}
-	client, err := pubsub.NewClient(t.Context(), system.Project, option.WithEndpoint(addresses[2]), option.WithoutAuthentication(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(pubsub.NewClient(t.Context(), system.Project, option.WithEndpoint(addresses[2]), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials()))))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	topic := client.Publisher("data")
 	t.Cleanup(topic.Stop)
@@ -110,9 +106,7 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 		return err
 	}
 	r := c.begin(t, "b1", pipeline("api:1", "ingest:1", "detect:1"), c.machine(t, nil))
-	if err := os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700))
 	r.environ = append(r.environ, "SYNTHETIC_WAIT=120")
 	const page = `<html><script type="module" src="/assets/index.js"></script></html>`
 	if output, err := smoke(t, showing(t, addresses[1], page)); err != nil {

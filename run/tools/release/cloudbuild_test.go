@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"coldaisle.dev/shared/must"
 )
 
 const root = "../../.."
@@ -41,10 +43,7 @@ type step struct {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(root, path)))(t)
 	return string(content)
 }
 
@@ -53,9 +52,7 @@ func parsed(t *testing.T) build {
 	var b build
 	decoder := yaml.NewDecoder(strings.NewReader(read(t, "cloudbuild.yaml")))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decoder.Decode(&b))
 	return b
 }
 
@@ -92,10 +89,7 @@ func scripts(t *testing.T) map[string]string {
 		all["cloudbuild.yaml "+s.ID] = s.Script
 	}
 	all[".ci/terraform"] = read(t, ".ci/terraform")
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("."))(t)
 	for _, entry := range entries {
 		if !entry.IsDir() && filepath.Ext(entry.Name()) == "" {
 			all[entry.Name()] = read(t, "run/tools/release/"+entry.Name())
@@ -211,9 +205,7 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 			".ci/nightly": read(t, ".ci/nightly"), ".ci/install": standIn, ".ci/fuzz": standIn, ".ci/bigquery": standIn, ".ci/buildpack": standIn, "bin/go": standIn, "bin/make": standIn,
 		} {
 			path := filepath.Join(folder, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)))
 		}
 		c := exec.CommandContext(t.Context(), filepath.Join(folder, ".ci/nightly"), steps...)
 		c.Env = append(os.Environ(), "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
@@ -256,9 +248,7 @@ esac
 		"terraform/modules/function/main.tf": read(t, "terraform/modules/function/main.tf"),
 	} {
 		path := filepath.Join(folder, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)))
 	}
 	check := func() (string, error) {
 		c := exec.CommandContext(t.Context(), filepath.Join(folder, ".ci/terraform"))
@@ -270,9 +260,7 @@ esac
 		if output, err := check(); err == nil || !strings.Contains(output, lock+" is missing") {
 			t.Errorf("without %s: %v\n%s", lock, err, output)
 		}
-		if err := os.WriteFile(filepath.Join(folder, lock), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, lock), nil, 0o600))
 	}
 	if output, err := check(); err != nil {
 		t.Errorf("%v\n%s", err, output)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -194,9 +195,7 @@ func newFailing(t *testing.T, late bool) *failing {
 			}
 			text := fmt.Sprintf("#!/bin/sh\necho \"%[1]s $*\" >>%[2]s\nif [ \"$(sed -n '$=' %[2]s)\" = \"$(cat %[3]s)\" ]; then %[4]t && %[5]s \"$@\"; echo lost >&2; exit 1; fi\nexec %[5]s \"$@\"\n",
 				tool, f.counter, f.failing, late, path+".real")
-			if err := errors.Join(os.Rename(path, path+".real"), os.WriteFile(path, []byte(text), 0o700)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(os.Rename(path, path+".real"), os.WriteFile(path, []byte(text), 0o700)))
 		}
 	}
 	return f
@@ -208,14 +207,9 @@ func (f *failing) play(fails int) (r *release, before, after map[string]string, 
 	f.number++
 	v := pipeline(fmt.Sprintf("api:%d", f.number), fmt.Sprintf("ingest:%d", f.number), fmt.Sprintf("detect:%d", f.number))
 	r, before, after = f.cloud.begin(f.t, fmt.Sprintf("b%d", f.number), v, f.folders), f.cloud.live(), v.live()
-	if err := errors.Join(os.WriteFile(f.failing, []byte(strconv.Itoa(fails)), 0o600), os.WriteFile(f.counter, nil, 0o600)); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, errors.Join(os.WriteFile(f.failing, []byte(strconv.Itoa(fails)), 0o600), os.WriteFile(f.counter, nil, 0o600)))
 	good = r.play(nil)
-	given, err := os.ReadFile(f.counter)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	given := must.Get(os.ReadFile(f.counter))(f.t)
 	return r, before, after, good, strings.Split(strings.TrimSpace(string(given)), "\n")
 }
 
@@ -258,9 +252,7 @@ func TestOtherRegionThanConfigured(t *testing.T) {
 	c, folders := released(t, first)
 	configured := func(id, text string) *release {
 		r := c.begin(t, id, second, folders)
-		if err := os.WriteFile(filepath.Join(r.folder, "terraform/terraform.tfvars"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(r.folder, "terraform/terraform.tfvars"), []byte(text), 0o600))
 		return r
 	}
 	r := configured("b1", "project_id = \""+project+"\"\n  region=\"us-central1\" # chosen\n")

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestPagesRun runs each command of the operating pages, in the order in which they stand
@@ -153,13 +155,9 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 	}
 	c.mu.Unlock()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	terraform, err := filepath.Abs(root + "/terraform")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	state := filepath.Join(t.TempDir(), "state.json")
 	encoded, _ := json.Marshal(s)
 	folder := t.TempDir()
@@ -177,9 +175,7 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 	if name != "deploy" { // which makes it
 		err = errors.Join(err, os.WriteFile(filepath.Join(r.folder, "terraform/backend.tf"), nil, 0o600))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	script := "#!/usr/bin/env bash\nset -euo pipefail\n" + commandsOf(t, name, r.folder)
 	if byHand {
 		_, release, _ := strings.Cut(commandsOf(t, "Upgrade", r.folder), "run/tools/release/lock acquire ")
@@ -191,13 +187,8 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 	if err := r.run(ownMachine, script); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, r.log.String(), script)
 	}
-	encoded, err = os.ReadFile(state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded = must.Get(os.ReadFile(state))(t)
 	s = pageState{}
-	if err := json.Unmarshal(encoded, &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(encoded, &s))
 	return s
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -19,10 +20,7 @@ import (
 // those that are installed.
 func (c *cloud) realTools(t *testing.T) map[string]string {
 	t.Helper()
-	address, err := url.Parse(c.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := must.Get(url.Parse(c.URL))(t)
 	settings := map[string][]string{
 		// Google's addresses are left to the proxy, which answers for all of them.
 		"gcloud": {

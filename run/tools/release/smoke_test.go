@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
@@ -42,10 +43,7 @@ func smoke(t *testing.T, address string) (string, error) {
 // may be built without.
 func showing(t *testing.T, base, page string) string {
 	t.Helper()
-	target, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(base))(t)
 	mux := http.NewServeMux()
 	mux.Handle("/", httputil.NewSingleHostReverseProxy(target))
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) })
@@ -100,7 +98,7 @@ func TestSmokeFaults(t *testing.T) {
 func TestSyntheticReading(t *testing.T) {
 	t.Parallel()
 	var away atomic.Value // the function that fails
-	s, err := system.Start(t.Context(), system.Options{
+	s := must.Get(system.Start(t.Context(), system.Options{
 		DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 		WrapHandler: func(function string, next push.HandleFunc) push.HandleFunc {
 			return func(ctx context.Context, m push.Message) error {
@@ -110,10 +108,7 @@ func TestSyntheticReading(t *testing.T) {
 				return next(ctx, m)
 			}
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { _ = s.Stop() })
 	c := newCloud(t)
 	topic := s.PubSub.Publisher("data")
@@ -123,9 +118,7 @@ func TestSyntheticReading(t *testing.T) {
 		return err
 	}
 	r := c.begin(t, "b1", pipeline("api:1", "ingest:1", "detect:1"), c.machine(t, nil))
-	if err := os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700))
 	send := func(wait string) error {
 		r.environ = append(r.environ, "SYNTHETIC_WAIT="+wait)
 		return r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+s.APIURL)
@@ -134,9 +127,7 @@ func TestSyntheticReading(t *testing.T) {
 		t.Helper()
 		response, err := http.Post(s.APIURL+"/api/v1/customers/register", "application/json",
 			strings.NewReader(fmt.Sprintf(`{"email":%q,"username":%q,"password":%q}`, email, username, password)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusCreated {
 			t.Fatal(response.Status, err)
 		}

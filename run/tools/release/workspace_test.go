@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -56,9 +57,7 @@ func images() map[string][]string {
 func (c *cloud) machine(t *testing.T, tools map[string]string) map[string]string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	busybox, _ := exec.LookPath("busybox")
 	folders := map[string]string{}
 	for image, programs := range images() {
@@ -81,9 +80,7 @@ func (c *cloud) machine(t *testing.T, tools map[string]string) map[string]string
 			} else {
 				err = os.Symlink(tooltest.Program(t, program), path)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	}
 	return folders
@@ -125,28 +122,14 @@ type release struct {
 func (c *cloud) begin(t *testing.T, id string, v version, folders map[string]string) *release {
 	t.Helper()
 	r := &release{t: t, cloud: c, id: id, folder: t.TempDir(), folders: folders}
-	if err := os.CopyFS(filepath.Join(r.folder, "terraform"), os.DirFS("testdata/terraform")); err != nil {
-		t.Fatal(err)
-	}
-	scripts, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	functions, err := json.Marshal(v.functions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(scripts, filepath.Join(r.folder, "run")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(filepath.Join(r.folder, "terraform"), os.DirFS("testdata/terraform")))
+	scripts := must.Get(filepath.Abs("../.."))(t)
+	functions := must.Get(json.Marshal(v.functions))(t)
+	must.Do(t, os.Symlink(scripts, filepath.Join(r.folder, "run")))
 	for name, content := range map[string]string{"dist/image": v.api + "\n", "terraform/functions.json": string(functions), "terraform/uri": c.URL} {
 		path := filepath.Join(r.folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	c.setBuild(id, "WORKING")
 	c.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/run/tools/soak/cluster"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 )
 
@@ -125,9 +126,7 @@ func begin(t *testing.T, change func(*soak)) *environment {
 func prepared(t *testing.T, change func(*soak)) *environment {
 	t.Helper()
 	paths, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	env := &environment{t: t, soak: soak{
 		duration: 8 * time.Second, nodes: 60, speed: 15, seed: 1, programs: paths, out: t.Output(), clock: time.Now,
 		environ: map[string][]string{"gateway": {"PUBLISH_TIMEOUT=8s"}}, // the machine may be slow, which is not the matter here
@@ -177,9 +176,7 @@ func (env *environment) until(what string, done func() bool) {
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -243,9 +240,7 @@ func (env *environment) finish() error {
 	env.t.Helper()
 	sleep(3 * time.Second) // of normal load after the outage
 	env.stopNodes()
-	if err := env.quiesce(env.t.Context()); err != nil {
-		env.t.Fatal(err)
-	}
+	must.Do(env.t, env.quiesce(env.t.Context()))
 	db := env.cluster.Database.Pool
 	if _, err := ledger.Incidents(env.t.Context(), db); err != nil {
 		env.t.Error(err)

@@ -27,6 +27,7 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -69,9 +70,7 @@ func newLocalSystem(t *testing.T, program string) *localSystem {
 		t: t, program: program, data: filepath.Join(dir, "data"), temp: filepath.Join(dir, "temporary"),
 		api: tooltest.FreePort(t), gateway: tooltest.FreePort(t),
 	}
-	if err := os.Mkdir(s.temp, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(s.temp, 0o700))
 	t.Cleanup(func() {
 		if s.command != nil {
 			s.killAll()
@@ -89,9 +88,7 @@ func (s *localSystem) start() {
 	s.command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + s.temp}
 	s.command.Stdout, s.command.Stderr = &s.output, &s.output
 	s.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := s.command.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.command.Start())
 	s.exited = make(chan error, 1)
 	go func() { s.exited <- s.command.Wait() }()
 	var said string
@@ -132,10 +129,7 @@ func (s *localSystem) look(said string) (found system.Credentials) {
 func (s *localSystem) processes() []int {
 	s.t.Helper()
 	children := map[int][]int{}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc"))(s.t)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -248,10 +242,7 @@ func kills(t *testing.T) int {
 	if given == "" {
 		return 3
 	}
-	n, err := strconv.Atoi(given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(given))(t)
 	return n
 }
 
@@ -281,12 +272,8 @@ func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
 		nodes[i] = fmt.Sprintf("killed-%d", i+1)
 	}
 	user := system.NewAPIUser(local.apiURL())
-	if err := user.SignIn(t.Context(), local.credentials, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := user.CreateRoom(t.Context(), "Room", nodes); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, user.SignIn(t.Context(), local.credentials, ""))
+	must.Do(t, user.CreateRoom(t.Context(), "Room", nodes))
 
 	account := ledger.New(func(string) alert.Thresholds { return alert.Defaults() }, time.Now)
 	load := &senders{
@@ -334,10 +321,7 @@ func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
 // API shows.
 func settle(t *testing.T, local *localSystem, account *ledger.Ledger, load *senders) {
 	t.Helper()
-	s, err := system.Start(t.Context(), system.Options{DataDir: local.data, Clock: time.Now, Log: logging.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(system.Start(t.Context(), system.Options{DataDir: local.data, Clock: time.Now, Log: logging.Discard()}))(t)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -345,19 +329,13 @@ func settle(t *testing.T, local *localSystem, account *ledger.Ledger, load *send
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	if err := waitOutboxEmpty(ctx, s.GatewayURL); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Queue.Drain(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, waitOutboxEmpty(ctx, s.GatewayURL))
+	must.Do(t, s.Queue.Drain(ctx))
 	if err := account.Close(ctx, s.Pool); err != nil {
 		t.Error(err)
 	}
 	user := system.NewAPIUser(s.APIURL)
-	if err := user.SignIn(ctx, local.credentials, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, user.SignIn(ctx, local.credentials, ""))
 	for node, accepted := range load.accepted {
 		var readings []json.RawMessage
 		path := "/api/v1/data/historical/" + node + "?start_time=2020-01-01&end_time=2090-01-01"

@@ -21,6 +21,7 @@ import (
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/run/tools/soak/cluster"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/proxytest"
 	"coldaisle.dev/shared/reading"
@@ -67,9 +68,7 @@ func databaseHangs(t scenarioTest) string {
 // skips the test, but not in CI.
 func mountSmall(t *testing.T, dir string, size int) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	if err := mount(dir, size); err != nil && os.Getenv("CI") == "" {
 		tooltest.Skip(t, "no right to mount a small file system: %v", err)
 	} else if err != nil {
@@ -83,9 +82,7 @@ func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
 	ballast, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = io.Copy(ballast, zeros{})
 	if !isFull(err) {
 		t.Fatalf("the file system does not fill: %v", err)

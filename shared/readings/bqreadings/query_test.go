@@ -16,6 +16,7 @@ import (
 	bq "google.golang.org/api/bigquery/v2"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
@@ -29,13 +30,10 @@ func billed() MaxBytes {
 
 func openQueries(t *testing.T, server *bqtest.QueryServer) *Store {
 	t.Helper()
-	s, err := Open(context.WithoutCancel(t.Context()), "project", Config{
+	s := must.Get(Open(context.WithoutCancel(t.Context()), "project", Config{
 		Dataset: "sensor_data", Table: "readings", MaxBytes: billed(),
 		AppendTimeout: time.Second, Emulator: server.URL, StorageEmulator: "127.0.0.1:1",
-	}, logging.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, logging.Discard()))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -123,9 +121,7 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 	since := noon.Add(-30 * time.Minute)
 	var got []reading.Reading
 	for r, err := range s.Range(t.Context(), readings.Export, open("n1", since), noon.Add(-time.Hour), noon) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		got = append(got, r)
 	}
 	want := []reading.Reading{{Channel: 7, NodeID: "n1", MessageID: "m1", Time: at, Temperature: 21.5, Humidity: 40.5}}

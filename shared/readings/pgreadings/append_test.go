@@ -77,9 +77,7 @@ func TestAppendTakesTheFirstAndTheLastDay(t *testing.T) {
 	}
 	var found []time.Time
 	for r, err := range store.Range(t.Context(), readings.NodeRef{ID: "node-0000", Visible: []reading.Span{{}}}, days[0], days[1].Add(time.Microsecond)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		found = append(found, r.Time)
 	}
 	if !slices.Equal(days, found) {

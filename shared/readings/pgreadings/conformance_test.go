@@ -71,18 +71,14 @@ func rangesOfMany(t *testing.T, store *pgreadings.Store, node string) {
 	nodes[0].Visible = append(nodes[0].Visible, reading.Span{Channel: 7})
 	var got []reading.Reading
 	for r, err := range store.Ranges(t.Context(), nodes, first, present()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		got = append(got, r)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, err := range store.Ranges(t.Context(), nodes, first, present()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		break
 	}
 }
@@ -105,9 +101,7 @@ func collect(t *testing.T, store *pgreadings.Store, node readings.NodeRef, start
 	t.Helper()
 	var found []reading.Reading
 	for r, err := range store.Range(t.Context(), node, start, end) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		found = append(found, r)
 	}
 	return found
@@ -175,9 +169,7 @@ func rangeStops(t *testing.T, store *pgreadings.Store, node string) {
 	add(t, store, at(node, "a", start, 20, 40), at(node, "b", start.Add(time.Second), 21, 40))
 	seen := 0
 	for _, err := range store.Range(t.Context(), open(node), start, present()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		seen++
 		break
 	}
@@ -235,11 +227,8 @@ func stats(t *testing.T, store *pgreadings.Store, node string) {
 		at(node, "a", now.Add(-30*time.Minute), 20, 40),
 		at(node, "b", now.Add(-2*time.Hour), 30, 60),
 		at(node, "c", now, 99, 99))
-	got, err := store.Stats(t.Context(), open(node), now,
-		[]time.Time{now.Add(-24 * time.Hour), now.Add(-time.Minute), now.Add(-time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(store.Stats(t.Context(), open(node), now,
+		[]time.Time{now.Add(-24 * time.Hour), now.Add(-time.Minute), now.Add(-time.Hour)}))(t)
 	want := []readings.Stats{
 		{AvgTemperature: 25, MinTemperature: 20, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 40, MaxHumidity: 60, Count: 2},
 		{},

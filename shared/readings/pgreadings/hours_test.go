@@ -60,10 +60,8 @@ func TestHistory(t *testing.T) {
 		history(t, func(clock func() time.Time) *pgreadings.Store { return pgreadings.New(pool, newArchive(t), clock) })
 		var oldest time.Time
 		var marks int
-		if err := pool.QueryRow(t.Context(), `
-			SELECT (SELECT min(timestamp) FROM sensor_data.readings), (SELECT count(*) FROM sensor_data.marked_hours)`).Scan(&oldest, &marks); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pool.QueryRow(t.Context(), `
+			SELECT (SELECT min(timestamp) FROM sensor_data.readings), (SELECT count(*) FROM sensor_data.marked_hours)`).Scan(&oldest, &marks))
 		if age := present().Sub(oldest); age > 10*24*time.Hour {
 			t.Errorf("the oldest raw reading is %s old", age)
 		}

@@ -35,9 +35,7 @@ func sampling(t *testing.T, store *pgreadings.Store) {
 	}
 	sample := func(rows int) (all []reading.Reading) {
 		for r, err := range store.Sample(t.Context(), nodes, start, present(), rows) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			all = append(all, r)
 		}
 		return all

@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"coldaisle.dev/run/tools/ml/trial"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
 func readSeries(t *testing.T, text string) ([]trial.Series, trial.Skipped) {
 	t.Helper()
 	nodes, skipped, err := trial.ReadSeries(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return nodes, skipped
 }
 

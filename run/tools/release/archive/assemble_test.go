@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 const root = "../../../.."
@@ -30,14 +32,8 @@ func TestFunctions(t *testing.T) {
 // packed is a function's archive.
 func packed(t *testing.T, root, name string) []byte {
 	t.Helper()
-	files, err := assemble(t.Context(), root, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	archive, err := pack(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(assemble(t.Context(), root, name))(t)
+	archive := must.Get(pack(files))(t)
 	return archive
 }
 
@@ -57,10 +53,7 @@ func unpack(archive []byte, folder string) error {
 // must not.
 func TestArchiveHoldsWhatIsImported(t *testing.T) {
 	t.Parallel()
-	files, err := assemble(t.Context(), root, "storealert")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(assemble(t.Context(), root, "storealert"))(t)
 	for _, want := range []string{"function.go", "go.mod", "go.sum", "functions/storealert/storealert.go", "shared/function/function.go", "shared/store/migrations/00001_schema.sql"} {
 		if files[want] == nil {
 			t.Errorf("no %s", want)
@@ -82,19 +75,11 @@ func module(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, component := range []string{"functions", "shared"} {
-		err := os.CopyFS(filepath.Join(folder, component), os.DirFS(filepath.Join(root, component)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(filepath.Join(folder, component), os.DirFS(filepath.Join(root, component))))
 	}
 	for _, file := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := writeFiles(folder, map[string][]byte{file: content}); err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(filepath.Join(root, file)))(t)
+		must.Do(t, writeFiles(folder, map[string][]byte{file: content}))
 	}
 	return folder
 }
@@ -124,9 +109,7 @@ func TestArchiveChangesWithItsFunctionOnly(t *testing.T) {
 		for file, text := range edit.files {
 			path := filepath.Join(copied, filepath.FromSlash(file))
 			content, err := os.ReadFile(path)
-			if err := errors.Join(err, os.WriteFile(path, append(content, text...), 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(err, os.WriteFile(path, append(content, text...), 0o600)))
 		}
 		after := all()
 		var changed []string
@@ -147,9 +130,7 @@ func TestArchiveChangesWithItsFunctionOnly(t *testing.T) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "dist")
-	if err := run(t.Context(), root, out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), root, out))
 	for _, name := range []string{"detect", "ingest", "storealert", "train"} {
 		if written, err := os.Stat(filepath.Join(out, name+".zip")); err != nil || written.Size() < 10_000 {
 			t.Errorf("%s: %v, %v", name, written, err)
@@ -161,9 +142,7 @@ func TestRun(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	copied := module(t)
-	if err := os.RemoveAll(filepath.Join(copied, "shared", "push")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(copied, "shared", "push")))
 	if err := run(t.Context(), copied, t.TempDir()); err == nil || !strings.Contains(err.Error(), "detect: go list") || !strings.Contains(err.Error(), "shared/push") {
 		t.Errorf("got %v", err)
 	}

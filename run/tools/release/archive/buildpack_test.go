@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"text/template"
+
+	"coldaisle.dev/shared/must"
 )
 
 // How Google's Go buildpack names things; see [buildpack].
@@ -245,12 +247,10 @@ import (
 
 func Register(name string, f func(http.ResponseWriter, *http.Request)) { functions.HTTP(name, f) }
 `
-	if err := writeFiles(copied, map[string][]byte{
+	must.Do(t, writeFiles(copied, map[string][]byte{
 		"functions/storealert/entrypoint/function.go": []byte(indirect),
 		"shared/indirect/indirect.go":                 []byte(register),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	_, err := buildpack(t.Context(), packed(t, copied, "storealert"), t.TempDir(), "storealert")
 	if err == nil || !strings.Contains(err.Error(), "undefined: userfunction.storealert") {
 		t.Errorf("built with %v", err)

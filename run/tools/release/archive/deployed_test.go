@@ -12,16 +12,14 @@ import (
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/run/tools/release/tfenv"
 	"coldaisle.dev/shared/function"
+	"coldaisle.dev/shared/must"
 )
 
 // TestConfigsMatchTerraform compares the variables that terraform sets
 // with those that the functions read.
 func TestConfigsMatchTerraform(t *testing.T) {
 	t.Parallel()
-	components, err := tfenv.Read(filepath.Join(root, "terraform"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	components := must.Get(tfenv.Read(filepath.Join(root, "terraform"), ""))(t)
 	for name, settings := range map[string]any{
 		"ingest": &struct {
 			function.CommonConfig
@@ -49,10 +47,7 @@ func TestConfigsMatchTerraform(t *testing.T) {
 // Run functions give it and sees a message through.
 func TestFunctionsStartAsDeployed(t *testing.T) {
 	t.Parallel()
-	names, err := functionNames(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(functionNames(root))(t)
 	scenes := map[string]func(*testing.T, *fixture){"ingest": ingests, "detect": detects, "storealert": storesAlerts, "train": trains}
 	for name := range maps.Keys(scenes) {
 		if !slices.Contains(names, name) {

@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
@@ -60,15 +61,9 @@ const node = "n1"
 
 func newFixture(t *testing.T, name string) *fixture {
 	t.Helper()
-	program, err := buildpack(t.Context(), packed(t, root, name), t.TempDir(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(buildpack(t.Context(), packed(t, root, name), t.TempDir(), name))(t)
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
-	components, err := tfenv.Read(filepath.Join(root, "terraform"), suffix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	components := must.Get(tfenv.Read(filepath.Join(root, "terraform"), suffix))(t)
 	p := &fixture{t: t, appended: bqtest.NewAppendServer(t)}
 	p.queried = bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer { return p.table() })
 	database := p.database(name, suffix)
@@ -92,44 +87,26 @@ func (p *fixture) database(name, suffix string) string {
 	p.t.Helper()
 	user := tfenv.DatabaseUser(name, suffix)
 	address := pgtest.URL(p.t)
-	pool, err := pgxpool.New(p.t.Context(), address)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(p.t.Context(), address))(p.t)
 	p.t.Cleanup(pool.Close)
 	quoted := pgx.Identifier{user}.Sanitize()
 	password := rand.Text()
-	if _, err := pool.Exec(p.t.Context(), "CREATE ROLE "+quoted+" LOGIN PASSWORD '"+password+"'"); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Get(pool.Exec(p.t.Context(), "CREATE ROLE "+quoted+" LOGIN PASSWORD '"+password+"'"))(p.t)
 	p.t.Cleanup(func() {
 		if _, err := pool.Exec(context.WithoutCancel(p.t.Context()), "DROP OWNED BY "+quoted+"; DROP ROLE "+quoted); err != nil {
 			p.t.Error(err)
 		}
 	})
-	if err := store.Grant(p.t.Context(), pool, map[string]string{name: user}); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, store.Grant(p.t.Context(), pool, map[string]string{name: user}))
 	p.metadata = pgtest.NewStores(pool)
-	c, err := p.metadata.CreateCustomer(p.t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	c := must.Get(p.metadata.CreateCustomer(p.t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}))(p.t)
 	p.customer = c.ID
-	room, err := p.metadata.CreateRoom(p.t.Context(), c.ID, "room")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := p.metadata.CreateSensor(p.t.Context(), c.ID, accounts.NewSensor{ID: node, Name: node, Type: "T", RoomID: room.ID}); err != nil {
-		p.t.Fatal(err)
-	}
+	room := must.Get(p.metadata.CreateRoom(p.t.Context(), c.ID, "room"))(p.t)
+	must.Get(p.metadata.CreateSensor(p.t.Context(), c.ID, accounts.NewSensor{ID: node, Name: node, Type: "T", RoomID: room.ID}))(p.t)
 	if _, err := pool.Exec(p.t.Context(), `UPDATE open_holds SET held_from = '-infinity'`); err != nil { // the history is older
 		p.t.Fatal(err)
 	}
-	parsed, err := url.Parse(address)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	parsed := must.Get(url.Parse(address))(p.t)
 	parsed.User = url.UserPassword(user, password)
 	return parsed.String()
 }
@@ -169,9 +146,7 @@ func (p *fixture) table() bqtest.Answer {
 // take pushes a message that the function must take.
 func (p *fixture) take(data []byte, err error) {
 	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, err)
 	if got := p.Push(push.Message{ID: "1", Data: data, PublishTime: time.Now()}); got != http.StatusNoContent {
 		p.t.Fatalf("answered %d\n%s", got, p.Output())
 	}
@@ -226,9 +201,7 @@ func trains(t *testing.T, p *fixture) {
 		})
 	}
 	run, err := p.metadata.BeginManual(t.Context(), p.customer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p.take(wire.EncodeRetraining(wire.Retraining{TrainingRunID: run.ID, TriggeredBy: learning.TriggeredManually, RequestedAt: time.Now()}))
 	ended, err := p.metadata.TrainingRun(t.Context(), p.customer, run.ID)
 	if err != nil || ended.Status != learning.RunCompleted {

@@ -25,6 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"coldaisle.dev/shared/must"
 )
 
 const root = "../../../.."
@@ -46,14 +48,10 @@ func publish(t *testing.T) published {
 	host := strings.TrimPrefix(server.URL, "http://")
 	base := host + "/base:nonroot"
 	reference, err := name.ParseReference(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	below := standIn(t)
 	digest, err := below.Digest()
-	if err := errors.Join(err, remote.Write(reference, below)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, remote.Write(reference, below)))
 	p := published{base: digest.String(), sbom: filepath.Join(t.TempDir(), "sbom.json")}
 	if p.reference, err = run(t.Context(), buildOptions{base: base, repository: host + "/images", root: root, sbom: p.sbom}); err != nil {
 		t.Fatal(err)
@@ -72,38 +70,20 @@ func standIn(t *testing.T) v1.Image {
 		{"etc/passwd", "nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"},
 		{"etc/ssl/certs/ca-certificates.crt", "\n"},
 	} {
-		if err := archive.WriteHeader(&tar.Header{Name: file.name, Mode: 0o644, Size: int64(len(file.content))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := archive.Write([]byte(file.content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, archive.WriteHeader(&tar.Header{Name: file.name, Mode: 0o644, Size: int64(len(file.content))}))
+		must.Get(archive.Write([]byte(file.content)))(t)
 	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := mutate.AppendLayers(empty.Image, layer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, archive.Close())
+	layer := must.Get(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }))(t)
+	image := must.Get(mutate.AppendLayers(empty.Image, layer))(t)
 	return image
 }
 
 // image reads what was published back.
 func (p published) image(t *testing.T) v1.Image {
 	t.Helper()
-	digest, err := name.NewDigest(p.reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := remote.Image(digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest := must.Get(name.NewDigest(p.reference))(t)
+	image := must.Get(remote.Image(digest))(t)
 	return image
 }
 
@@ -118,20 +98,11 @@ func (p published) unpacked(t *testing.T) string {
 		if errors.Is(err, io.EOF) {
 			return folder
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		content := must.Get(io.ReadAll(archive))(t)
 		path := filepath.Join(folder, header.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, content, header.FileInfo().Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, content, header.FileInfo().Mode()))
 	}
 }
 
@@ -160,10 +131,7 @@ func isReproducible(t *testing.T, first published) {
 	if one != two || !strings.HasPrefix(one, "sha256:") {
 		t.Errorf("built as %s and again as %s", one, two)
 	}
-	file, err := first.image(t).ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(first.image(t).ConfigFile())(t)
 	c := file.Config
 	if c.User != nonroot || !slices.Equal(c.Entrypoint, []string{"/server"}) || len(c.Cmd) != 0 || len(c.Env) != 0 || file.Created.Unix() != 0 {
 		t.Errorf("runs %q %q as %q with %q, made at %s", c.Entrypoint, c.Cmd, c.User, c.Env, file.Created)
@@ -198,24 +166,16 @@ func startsContained(t *testing.T, p published) {
 func hasBill(t *testing.T, p published) {
 	t.Helper()
 	written, err := os.ReadFile(p.sbom)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var d document
-	if err := json.Unmarshal(written, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(written, &d))
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}`, "./run/server")
 	list.Dir, list.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=")
 	modules, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := append(strings.Fields(string(modules)), "pkg:golang/stdlib@"+runtime.Version())
 	pages, err := pagePackages(root) // where they are built
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, c := range pages {
 		want = append(want, c.PURL)
 	}
@@ -231,29 +191,20 @@ func hasBill(t *testing.T, p published) {
 		t.Errorf("what is in the image, and its bill (-want +got):\n%s", diff)
 	}
 	digest, err := name.NewDigest(p.reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	index, err := remote.Referrers(digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
 		t.Fatalf("what refers to the image: %+v, %v", manifest, err)
 	}
 	attached, err := remote.Image(p.repository.Digest(manifest.Manifests[0].Digest.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	layers, err := attached.Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("%d layers, %v", len(layers), err)
 	}
-	reader, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must.Get(layers[0].Uncompressed())(t)
 	defer func() { _ = reader.Close() }()
 	if got, err := io.ReadAll(reader); err != nil || !bytes.Equal(got, written) {
 		t.Errorf("attached are %d bytes, %v, written %d", len(got), err, len(written))
@@ -268,14 +219,8 @@ func TestBillNamesThePages(t *testing.T) {
 		t.Helper()
 		page, lock := filepath.Dir(filepath.Dir(filepath.Dir(built))), "package-lock.json"
 		text, err := os.ReadFile(filepath.Join(root, page, lock))
-		err = errors.Join(err, os.MkdirAll(filepath.Join(folder, filepath.Dir(built)), 0o700), os.WriteFile(filepath.Join(folder, built), nil, 0o600), os.WriteFile(filepath.Join(folder, page, lock), text, 0o600))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := pagePackages(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, os.MkdirAll(filepath.Join(folder, filepath.Dir(built)), 0o700), os.WriteFile(filepath.Join(folder, built), nil, 0o600), os.WriteFile(filepath.Join(folder, page, lock), text, 0o600)))
+		all := must.Get(pagePackages(folder))(t)
 		var names []string
 		for _, c := range all {
 			names = append(names, strings.TrimSuffix(c.PURL, "@"+c.Version))

@@ -11,16 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/run/tools/release/tfenv"
+	"coldaisle.dev/shared/must"
 )
 
 const configuration = "../../../../terraform"
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	components, err := tfenv.Read(configuration, "-x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	components := must.Get(tfenv.Read(configuration, "-x"))(t)
 	if diff := cmp.Diff(tfenv.Components(), slices.Sorted(maps.Keys(components))); diff != "" {
 		t.Errorf("components (-want +got):\n%s", diff)
 	}
@@ -45,10 +43,7 @@ func TestRead(t *testing.T) {
 // TestReadErrors names what the configuration gets wrong.
 func TestReadErrors(t *testing.T) {
 	t.Parallel()
-	variables, err := os.ReadFile(filepath.Join(configuration, "variables.tf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	variables := must.Get(os.ReadFile(filepath.Join(configuration, "variables.tf")))(t)
 	for name, test := range map[string]struct{ environment, want string }{
 		"syntax":         {`locals {`, "read the configuration"},
 		"no environment": {`locals { other = 1 }`, "no local environment"},
@@ -60,9 +55,7 @@ func TestReadErrors(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			for file, content := range map[string][]byte{"variables.tf": variables, "environment.tf": []byte(test.environment)} {
-				if err := os.WriteFile(filepath.Join(folder, file), content, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(folder, file), content, 0o600))
 			}
 			if _, err := tfenv.Read(folder, ""); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
