@@ -61,10 +61,14 @@ func healthy(ctx context.Context, environ []string) error {
 	if err != nil {
 		return err
 	}
+	return becomesHealthy(ctx, func(ctx context.Context) (state, version string, err error) { return doctor.State(ctx, s.Port) })
+}
+
+func becomesHealthy(ctx context.Context, ask func(ctx context.Context) (state, version string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for degraded := 0; ; degraded++ {
-		state, version, err := doctor.State(ctx, s.Port)
+		state, version, err := ask(ctx)
 		if err == nil && version != buildVersion() {
 			err = fmt.Errorf("version %s runs, not %s", version, buildVersion())
 		}

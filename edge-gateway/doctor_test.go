@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +44,43 @@ func TestDoctor(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "PROBLEM  does not answer on port") {
 		t.Errorf("the missing gateway is not told:\n%s", out.String())
+	}
+}
+
+// TestHealthy holds how long a script that has replaced the program gives it to be well.
+func TestHealthy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state func(second int) string
+		other bool // another version runs
+		took  time.Duration
+		well  bool
+	}{
+		"healthy":                {state: func(int) string { return "healthy" }, well: true},
+		"degraded for good":      {state: func(int) string { return "degraded" }, took: settled * time.Second, well: true},
+		"degraded, then failing": {state: func(second int) string { return []string{"failing", "degraded"}[min(1, settled/(second+1))] }, took: time.Minute},
+		"late":                   {state: func(second int) string { return []string{"", "healthy"}[second/40] }, took: 40 * time.Second, well: true},
+		"another version":        {state: func(int) string { return "healthy" }, other: true, took: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				err := becomesHealthy(t.Context(), func(context.Context) (state, version string, err error) {
+					version = buildVersion()
+					if c.other {
+						version = "v0"
+					}
+					if state = c.state(int(time.Since(began).Seconds())); state == "" {
+						err = errors.New("does not answer")
+					}
+					return state, version, err
+				})
+				if took := time.Since(began); (err == nil) != c.well || took != c.took {
+					t.Errorf("after %s it ends with %v, want after %s", took, err, c.took)
+				}
+			})
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package announce
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,12 +30,11 @@ type sockets struct {
 
 // linkSockets are those of one link.
 type linkSockets struct {
-	link   Link
-	by4    *socket // both nil when they could not be opened
-	by6    *socket
-	err    error       // of the last attempt to open or to send
-	retry  time.Time   // not before, after an error
-	broken atomic.Bool // a reader has ended
+	link    Link
+	sockets []*socket   // of IPv4 before that of IPv6; none when they could not be opened
+	err     error       // of the last attempt to open or to send
+	retry   time.Time   // not before, after an error
+	broken  atomic.Bool // a reader has ended
 }
 
 // socket is one of IPv4 or IPv6. read returns a packet's length, the interface and the
@@ -62,15 +60,13 @@ func (s *sockets) close() {
 }
 
 func (o *linkSockets) close() {
-	for _, opened := range []*socket{o.by4, o.by6} {
-		if opened != nil {
-			_ = opened.close()
-		}
+	for _, opened := range o.sockets {
+		_ = opened.close()
 	}
-	o.by4, o.by6 = nil, nil
+	o.sockets = nil
 }
 
-func (o *linkSockets) usable() bool { return o.by4 != nil || o.by6 != nil }
+func (o *linkSockets) usable() bool { return len(o.sockets) > 0 }
 
 // links lists the machine's interfaces, opens sockets on new ones and closes those of
 // ones that are gone. A later call tries again those that could not be opened. An
@@ -120,26 +116,26 @@ func (s *sockets) prepare(ctx context.Context, before *linkSockets, l Link) *lin
 	}
 	o := &linkSockets{link: l}
 	i := &net.Interface{Index: l.Index, Name: l.Name}
-	has := func(is func(netip.Addr) bool) bool {
-		return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return is(p.Addr()) })
-	}
-	var err4, err6 error
-	if has(netip.Addr.Is4) {
-		o.by4, err4 = open4(ctx, i)
-	}
-	if has(netip.Addr.Is6) {
-		o.by6, err6 = open6(ctx, i)
-	}
 	// Nodes ask by IPv4: a link that cannot do that is not served by IPv6 alone.
-	if err4 != nil || !o.usable() {
-		o.close()
-		o.err, o.retry = cmp.Or(err4, err6), s.clock().Add(retryOpenAfter)
-		return o
-	}
-	for _, opened := range []*socket{o.by4, o.by6} {
-		if opened != nil {
-			s.readers.Go(func() { s.receive(o, opened) })
+	for _, family := range []struct {
+		is   func(netip.Addr) bool
+		open func(context.Context, *net.Interface) (*socket, error)
+	}{{netip.Addr.Is4, open4}, {netip.Addr.Is6, open6}} {
+		if !slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return family.is(p.Addr()) }) {
+			continue
 		}
+		opened, err := family.open(ctx, i)
+		if err != nil {
+			o.err = err
+			break
+		}
+		o.sockets = append(o.sockets, opened)
+		s.readers.Go(func() { s.receive(o, opened) })
+	}
+	if o.usable() {
+		o.err = nil
+	} else {
+		o.retry = s.clock().Add(retryOpenAfter)
 	}
 	return o
 }
@@ -256,19 +252,16 @@ func (s *sockets) send(link int, to netip.AddrPort, message []byte) bool {
 	if o == nil || !o.usable() {
 		return false
 	}
-	first, second := o.by4, o.by6
-	if first == nil || (to.IsValid() && to.Addr().Is6()) {
-		first, second = o.by6, nil
-	}
 	if to.IsValid() {
-		if first == nil || (to.Addr().Is4() && o.by4 == nil) {
+		n := slices.IndexFunc(o.sockets, func(s *socket) bool { return (s.group.IP.To4() == nil) == to.Addr().Is6() })
+		if n < 0 {
 			return false
 		}
-		o.err = first.write(message, link, net.UDPAddrFromAddrPort(to))
+		o.err = o.sockets[n].write(message, link, net.UDPAddrFromAddrPort(to))
 	} else {
-		o.err = first.write(message, link, first.group)
-		if second != nil {
-			_ = second.write(message, link, second.group) // fails for a second while an address is new
+		o.err = o.sockets[0].write(message, link, o.sockets[0].group)
+		for _, other := range o.sockets[1:] {
+			_ = other.write(message, link, other.group) // fails for a second while an address is new
 		}
 	}
 	if o.err != nil {

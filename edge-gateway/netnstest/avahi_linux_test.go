@@ -29,8 +29,7 @@ func TestBesideAvahi(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			machine, client := newHost(t), newHost(t)
-			cable(machine, "eth0", "192.168.77.2/24", client, "192.168.77.10/24")
+			machine, client := wired(t)
 			var environ []string
 			start := func() {
 				environ = startAvahi(t, machine, c.name)

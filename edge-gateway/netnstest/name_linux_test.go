@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 
@@ -18,54 +17,41 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// bridged joins hosts by a switch; each has eth0 with its address.
-func bridged(t *testing.T, addresses ...string) []*host {
+// newSwitch makes a switch; [host.plug] joins hosts to it.
+func newSwitch(t *testing.T) *host {
 	t.Helper()
-	bridge := newHost(t)
-	bridge.ip("link", "add", "bridge", "type", "bridge")
-	bridge.ip("link", "set", "bridge", "up")
-	var hosts []*host
-	for n, address := range addresses {
+	s := newHost(t)
+	s.ip("link", "add", "bridge", "type", "bridge")
+	s.ip("link", "set", "bridge", "up")
+	return s
+}
+
+// plug joins an interface of a host to a switch and gives it an address.
+func (h *host) plug(other *host, name, address string) {
+	h.t.Helper()
+	port := fmt.Sprintf("port%d", hosts.Add(1))
+	h.ip("link", "add", port, "type", "veth", "peer", "name", name, "netns", other.name)
+	h.ip("link", "set", port, "master", "bridge", "up")
+	other.ip("address", "add", address, "dev", name)
+	other.ip("link", "set", name, "up")
+}
+
+// bridged joins hosts by a switch; each has eth0 with its address.
+func bridged(t *testing.T, addresses ...string) (joined []*host) {
+	t.Helper()
+	between := newSwitch(t)
+	for _, address := range addresses {
 		h := newHost(t)
-		port := fmt.Sprintf("port%d", n)
-		bridge.ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", h.name)
-		bridge.ip("link", "set", port, "master", "bridge", "up")
-		h.ip("address", "add", address, "dev", "eth0")
-		h.ip("link", "set", "eth0", "up")
-		hosts = append(hosts, h)
+		between.plug(h, "eth0", address)
+		joined = append(joined, h)
 	}
-	return hosts
+	return joined
 }
 
 // finds reports whether a node is told this address of the specified name.
 func (h *host) finds(want string) bool {
 	got, err := h.plays(play{Client: "lwip", Name: hostname, Type: dns.TypeA, Patience: briefly})
 	return err == nil && got == want
-}
-
-// TestSpoofedForAMinute sends as many claims as a spoofer does in a minute at ten
-// a second. Six of them took the name for ever once.
-func TestSpoofedForAMinute(t *testing.T) {
-	t.Parallel()
-	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24", "192.168.77.66/24")
-	g, node, spoofer := hosts[0].startGateway(), hosts[1], hosts[2]
-	g.becomes(announce.RoleActive, "monitor-gateway.local")
-	done, leave := spoofer.playing(play{Client: "spoofer", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66"), Packets: 600})
-	eventually(t, "spoofed, it says so and keeps its name", func() bool {
-		h := g.health()
-		return h.Status == "degraded" && h.Discovery.Role == announce.RoleConflict && h.Discovery.Host == "monitor-gateway.local" &&
-			h.Discovery.Problem == "another device, 192.168.77.66, also claims monitor-gateway.local"
-	})
-	eventually(t, "a node that asks meanwhile finds it", func() bool { return node.finds("192.168.77.2") })
-	if line := done(); line != "done" {
-		t.Fatalf("the spoofer says %q", line)
-	}
-	leave()
-	g.becomes(announce.RoleActive, "monitor-gateway.local")
-	eventually(t, "a node finds it afterwards", func() bool { return node.finds("192.168.77.2") })
-	if log := g.log.String(); !strings.Contains(log, "also claims monitor-gateway.local") {
-		t.Error("the log does not say so")
-	}
 }
 
 // TestNameIsLostAndTakenBack starts beside a device that has the name.
@@ -90,69 +76,6 @@ func TestNameIsLostAndTakenBack(t *testing.T) {
 	leave()
 	eventually(t, "it has its name back", func() bool { return hosts[1].finds("192.168.77.2") })
 	eventually(t, "it is healthy as to its name", func() bool { return g.state().Problem == "" && g.state().Role == announce.RoleActive })
-}
-
-// TestReplacementOverlaps starts a new gateway, of another enrolment, while the old
-// one still runs, and then takes the old one away, without a goodbye and with one.
-func TestReplacementOverlaps(t *testing.T) {
-	t.Parallel()
-	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		t.Run(signal.String(), func(t *testing.T) {
-			t.Parallel()
-			hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.10/24")
-			old := hosts[0].startGateway("SITE_TOKEN=of the old installation")
-			old.becomes(announce.RoleActive, "monitor-gateway.local")
-			replacement := hosts[1].startGateway("SITE_TOKEN=of the new installation")
-			replacement.becomes(announce.RoleConflict, "monitor-gateway-")
-			eventually(t, "it says who has its name", func() bool {
-				return replacement.state().Problem == "a gateway of another enrolment, 192.168.77.2, has monitor-gateway.local"
-			})
-			old.becomes(announce.RoleActive, "monitor-gateway.local")
-			old.end(signal)
-			eventually(t, "found at the new one", func() bool { return hosts[2].finds("192.168.77.3") })
-		})
-	}
-}
-
-// TestPairFailover kills the active gateway of a pair: the specified name must be the other's.
-// It takes two to three seconds; TestStandbyTakesOver holds the bound, by a clock of its own.
-func TestPairFailover(t *testing.T) {
-	t.Parallel()
-	hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.10/24")
-	node := hosts[2]
-	addresses := []string{"192.168.77.2", "192.168.77.3"}
-	gateways := make([]*gateway, 2)
-	start := func(n int) { gateways[n] = hosts[n].startGateway("SITE_TOKEN=of both in this pair") }
-	start(0)
-	gateways[0].becomes(announce.RoleActive, "monitor-gateway.local")
-	start(1)
-	gateways[1].becomes(announce.RoleStandby, "monitor-gateway-")
-	// Not the status: publishing into nothing makes it "degraded" a few seconds after the start.
-	eventually(t, "the standby has no problem with its name", func() bool { return gateways[1].state().Problem == "" })
-	own := gateways[1].state().Host + "."
-	if got, err := node.plays(play{Client: "lwip", Name: own, Type: dns.TypeA}); err != nil || got != "192.168.77.3" {
-		t.Errorf("%s is %q, %v", own, got, err)
-	}
-	eventually(t, "the active one knows of the other", func() bool {
-		links := gateways[0].state().Links
-		return len(links) == 1 && len(links[0].Peers) == 1 && links[0].Peers[0] == "192.168.77.3"
-	})
-	for active := range 2 {
-		standby := 1 - active
-		said, _ := node.playing(play{Client: "waiter", Claimed: netip.MustParseAddr(addresses[standby])})
-		if line := said(); line != "asking" {
-			t.Fatalf("the node says %q", line)
-		}
-		killed := time.Now()
-		gateways[active].end(syscall.SIGKILL)
-		if line := said(); line != "found" {
-			t.Fatalf("the node says %q", line)
-		}
-		t.Logf("the name was the other's after %v", time.Since(killed))
-		start(active)
-		gateways[active].becomes(announce.RoleStandby, "monitor-gateway-")
-		gateways[standby].becomes(announce.RoleActive, "monitor-gateway.local")
-	}
 }
 
 // enrolledAs is the folder of an enrolled gateway whose API is away, with the pair key that
@@ -264,31 +187,4 @@ func TestNeighbourWithIPv6Alone(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestLinkFlaps takes the link away and back, again and again.
-func TestLinkFlaps(t *testing.T) {
-	t.Parallel()
-	machine, client := newHost(t), newHost(t)
-	cable(machine, "eth0", "192.168.77.2/24", client, "192.168.77.10/24")
-	g := machine.startGateway()
-	g.ready(1)
-	for range 20 {
-		client.ip("link", "set", "eth0", "down")
-		client.ip("link", "set", "eth0", "up")
-	}
-	eventually(t, "found after the flapping", func() bool { return client.finds("192.168.77.2") })
-	g.becomes(announce.RoleActive, "monitor-gateway.local")
-	if files := openFiles(t, g); files > 64 {
-		t.Errorf("%d files are open", files)
-	}
-}
-
-// openFiles counts those of the gateway's process.
-func openFiles(t *testing.T, g *gateway) int {
-	t.Helper()
-	out := must.Get(g.says(nil, "sh", "-c", fmt.Sprintf("ls /proc/%d/fd | wc -l", g.process.Process.Pid)))(t)
-	var n int
-	must.Get(fmt.Sscan(out, &n))(t)
-	return n
 }

@@ -33,22 +33,10 @@ func TestTwoNetworksWithTheSameNumbers(t *testing.T) {
 // itself for another.
 func TestTwiceInOneNetwork(t *testing.T) {
 	t.Parallel()
-	router, machine, client := newHost(t), newHost(t), newHost(t)
-	router.ip("link", "add", "bridge", "type", "bridge")
-	router.ip("link", "set", "bridge", "up")
-	for port, end := range map[string]struct {
-		*host
-		name, address string
-	}{
-		"port1": {machine, "eth0", "192.168.77.2/24"},
-		"port2": {machine, "wlan0", "192.168.77.3/24"},
-		"port3": {client, "eth0", "192.168.77.10/24"},
-	} {
-		router.ip("link", "add", port, "type", "veth", "peer", "name", end.name, "netns", end.host.name)
-		router.ip("link", "set", port, "master", "bridge", "up")
-		end.ip("address", "add", end.address, "dev", end.name)
-		end.ip("link", "set", end.name, "up")
-	}
+	router, machine, client := newSwitch(t), newHost(t), newHost(t)
+	router.plug(machine, "eth0", "192.168.77.2/24")
+	router.plug(machine, "wlan0", "192.168.77.3/24")
+	router.plug(client, "eth0", "192.168.77.10/24")
 	g := machine.startGateway()
 	g.ready(2)
 	if got := g.state().Host; got != "monitor-gateway.local" {

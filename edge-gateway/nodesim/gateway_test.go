@@ -76,18 +76,3 @@ func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) {
 	g.ServeHTTP(recorder, r)
 	return recorder.Result(), nil
 }
-
-// eventually polls until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(10 * time.Minute)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
