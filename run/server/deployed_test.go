@@ -69,7 +69,9 @@ func TestStartsAsDeployed(t *testing.T) {
 		"DATABASE_URL="+own.String(), "PUBSUB_EMULATOR_HOST="+topics.Addr, "STORAGE_EMULATOR_HOST=127.0.0.1:1",
 		"BIGQUERY_EMULATOR_HOST="+table.URL, "BIGQUERY_STORAGE_EMULATOR_HOST=127.0.0.1:1")...)
 	user := &visitor{t: t, base: service.URL}
-	user.do(http.MethodGet, "/health", nil, http.StatusOK)
+	if health := user.do(http.MethodGet, "/health", nil, http.StatusOK); len(health) != 1 || health["status"] != "healthy" {
+		t.Errorf("health: %v", health)
+	}
 	credentials := map[string]any{"email": "a@example.com", "username": "annanna", "password": "Passw0rd"}
 	user.do(http.MethodPost, "/api/v1/customers/register", credentials, http.StatusCreated)
 	user.token, _ = user.do(http.MethodPost, "/api/v1/customers/login", credentials, http.StatusOK)["access_token"].(string)

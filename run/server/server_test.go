@@ -1,11 +1,7 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -15,9 +11,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
-	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/backend"
-	"coldaisle.dev/shared/tooltest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -95,57 +89,6 @@ func TestMigrationOfAReleaseThatRemovesAComponent(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"migrate"}, environment); err == nil || !strings.Contains(err.Error(), "part-of-before") {
 		t.Errorf("a part that is configured and does not exist: %v", err)
-	}
-}
-
-// TestService migrates, starts the service as Cloud Run does, asks it, and
-// stops it.
-func TestService(t *testing.T) {
-	topics := pubsubtest.Start(t)
-	t.Setenv("PUBSUB_EMULATOR_HOST", topics.Addr)
-	database := pgtest.URL(t)
-	if err := run(t.Context(), []string{"migrate"}, []string{"DATABASE_URL=" + database}); err != nil {
-		t.Fatalf("migrating again: %v", err)
-	}
-	port := tooltest.FreePort(t)
-	s, err := config.Load[Config]([]string{
-		"DATABASE_URL=" + database, "SECRET_KEY=" + secret, "PROJECT_ID=project", "READINGS=postgres", fmt.Sprintf("PORT=%d", port),
-	})
-	must.Do(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- serve(ctx, s, logging.Discard(), time.Now) }()
-	base := fmt.Sprintf("http://127.0.0.1:%d", port)
-	var response *http.Response
-	for deadline := time.Now().Add(5 * time.Minute); ; { // long, for a machine that is busy with other tests
-		response, err = http.Get(base + "/health")
-		if err == nil {
-			break
-		}
-		select {
-		case err := <-done:
-			t.Fatalf("the service ended: %v", err)
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	body, _ := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	if string(body) != "{\"status\":\"healthy\"}\n" {
-		t.Errorf("health: %s", body)
-	}
-	response, err = http.Post(base+"/api/v1/customers/register", "application/json", strings.NewReader(`{"email":"a@example.com","username":"annanna","password":"Passw0rd"}`))
-	must.Do(t, err)
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusCreated {
-		t.Errorf("register: %d", response.StatusCode)
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Errorf("stop: %v", err)
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -178,14 +179,16 @@ func TestOneNodeIDUnderThreeCustomers(t *testing.T) {
 	}
 }
 
-// fuzzedMessages is how many messages are fuzzed: 20,000, or CHANNEL_MESSAGES. A
-// million take some minutes:
+// fuzzedMessages is how many messages are fuzzed: 5,000, at night 20,000, or
+// CHANNEL_MESSAGES. A million take some minutes:
 //
 //	CHANNEL_MESSAGES=1000000 go test -v -run TestFuzzedMessages -timeout 60m ./run/local/redeliverytest
 func fuzzedMessages(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("CHANNEL_MESSAGES")
-	if text == "" {
+	if text == "" && !tooltest.Nightly() {
+		return 5_000
+	} else if text == "" {
 		return 20_000
 	}
 	n := must.Get(strconv.Atoi(text))(t)

@@ -33,11 +33,11 @@ type instance struct {
 	killed  int
 }
 
-// start builds a function and runs an instance of it behind its own network.
-func start(t *testing.T, function string, environ []string) *instance {
+// start runs an instance of a function behind its own network.
+func start(t *testing.T, program, function string, environ []string) *instance {
 	t.Helper()
 	i := &instance{
-		tb: t, program: functiontest.Build(t, "coldaisle.dev/functions/serve"),
+		tb: t, program: program,
 		environ: append([]string{"FUNCTION_TARGET=" + function}, environ...),
 		chance:  rand.New(rand.NewPCG(3, uint64(len(function)))),
 	}

@@ -36,6 +36,7 @@ import (
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -171,8 +172,12 @@ func (p *publications) of(topic string) []string {
 // the outage's end. Nothing is in a dead letter. Contract 9.6.
 func TestOutages(t *testing.T) {
 	t.Parallel()
+	lengths := []time.Duration{6 * time.Hour}
+	if tooltest.Nightly() {
+		lengths = append(lengths, 10*time.Minute)
+	}
 	for _, away := range []string{"PostgreSQL", "BigQuery", "topic alerts"} {
-		for _, length := range []time.Duration{10 * time.Minute, 6 * time.Hour} {
+		for _, length := range lengths {
 			t.Run(fmt.Sprintf("%s for %s", away, length), func(t *testing.T) {
 				t.Parallel()
 				outage(t, away, length)

@@ -57,15 +57,17 @@ func size(t *testing.T) int {
 // of each node is what its history says. After dead letters were redelivered, only the malformed messages are left there.
 func TestRedelivery(t *testing.T) {
 	t.Parallel()
+	functions, redeliver := functiontest.Build(t, "coldaisle.dev/functions/serve"), functiontest.Build(t, "coldaisle.dev/run/tools/redeliver")
 	for _, table := range []string{"postgres", "bigquery"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			run(t, table, size(t))
+			run(t, functions, redeliver, table, size(t))
 		})
 	}
 }
 
-func run(t *testing.T, table string, n int) {
+// run is given the programs of the functions and of run/tools/redeliver.
+func run(t *testing.T, functions, redeliver, table string, n int) {
 	t.Helper()
 	database := pgtest.URL(t)
 	pool := must.Get(pgxpool.New(t.Context(), database))(t)
@@ -97,7 +99,7 @@ func run(t *testing.T, table string, n int) {
 	instances := map[string]*instance{}
 	topics := map[string]string{"ingest": "data", "detect": "data", "storealert": "alerts"}
 	for function, topic := range topics {
-		instances[function] = start(t, function, append(slices.Clone(environ), "DEAD_LETTER_TOPIC="+topic+queue.DeadLetterSuffix))
+		instances[function] = start(t, functions, function, append(slices.Clone(environ), "DEAD_LETTER_TOPIC="+topic+queue.DeadLetterSuffix))
 	}
 	handlers := map[string]http.Handler{}
 	for function, i := range instances {
@@ -128,7 +130,7 @@ func run(t *testing.T, table string, n int) {
 	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed
 	for left, round := unlucky, 1; left > 0 && round <= 5; round++ {
 		for function, topic := range topics {
-			redeliver(t, q.Address(), topic, function, instances[function].url)
+			redeliverAll(t, redeliver, q.Address(), topic, function, instances[function].url)
 		}
 		settle(t, q, instances, done)
 		left = deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed
@@ -316,10 +318,10 @@ func deadLetters(t *testing.T, client *pubsub.Client, topic string) int {
 	return len(refused)
 }
 
-// redeliver runs the command as an operator does.
-func redeliver(t *testing.T, emulator, topic, function, url string) {
+// redeliverAll runs the command as an operator does.
+func redeliverAll(t *testing.T, program, emulator, topic, function, url string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), functiontest.Build(t, "coldaisle.dev/run/tools/redeliver"),
+	command := exec.CommandContext(t.Context(), program,
 		"-project", project, "-topic", topic, "-function", function, "-endpoint", url, "-reason", string(push.ReasonExhausted), "-idle", "500ms")
 	command.Env = append(os.Environ(), "PUBSUB_EMULATOR_HOST="+emulator)
 	output, err := command.CombinedOutput()

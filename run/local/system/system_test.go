@@ -266,24 +266,6 @@ func TestExcursionIsOneIncident(t *testing.T) {
 	}
 }
 
-// TestThresholdsOfTheOwnerDecide changes a limit and sends a reading that only the new one
-// refuses.
-func TestThresholdsOfTheOwnerDecide(t *testing.T) {
-	t.Parallel()
-	s := start(t, nil)
-	owner, id := customer(t, s, "operator")
-	sensor(t, owner, "rack-1")
-	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", id), `{"max_temperature":27}`, http.StatusOK)
-	node := &caller{t: t, base: s.GatewayURL}
-	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":27,"humidity":40}`, http.StatusOK)
-	node.do(http.MethodPost, "/api/v1/message", `{"id":"2","node_id":"rack-1","temperature":27.1,"humidity":40}`, http.StatusOK)
-	drain(t, s)
-	alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))
-	if len(alerts) != 1 || field[string](t, alerts[0], "message") != "High temperature detected: 27.1°C (limit 27.0°C)" {
-		t.Errorf("alerts %v", alerts)
-	}
-}
-
 // TestRedeliveryChangesNothing publishes every message of both topics again. Contract 9.7.
 func TestRedeliveryChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -366,90 +348,6 @@ func TestDeletedSensorIsIgnoredUntilCreatedAgain(t *testing.T) {
 	}
 	if alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/history", "", http.StatusOK)); len(alerts) != 1 {
 		t.Errorf("the old owner has %d alerts, want their own 1", len(alerts))
-	}
-}
-
-// TestMessageFromTheFutureHidesNothing publishes a message dated 2099, as anybody
-// with the right to publish can, before a node goes on.
-func TestMessageFromTheFutureHidesNothing(t *testing.T) {
-	t.Parallel()
-	s := start(t, nil)
-	owner, _ := customer(t, s, "operator")
-	sensor(t, owner, "rack-1")
-	began := time.Now()
-	_, err := s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-		Topic: queue.TopicName(system.Project, queue.TopicData),
-		Messages: []*pubsubpb.PubsubMessage{{
-			Data: []byte(`{"node_id":"rack-1","message_id":"1","temperature":60,"humidity":40,"timestamp":"2099-01-01T00:00:00Z"}`),
-		}},
-	})
-	must.Do(t, err)
-	drain(t, s)
-	alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))
-	if len(alerts) != 1 {
-		t.Fatalf("%d alerts, want 1", len(alerts))
-	}
-	raised, err := time.Parse(time.RFC3339, field[string](t, alerts[0], "timestamp"))
-	if err != nil || raised.Before(began.Add(-time.Second)) || raised.After(time.Now()) {
-		t.Errorf("the alert is of %s, %v", raised, err)
-	}
-	node := &caller{t: t, base: s.GatewayURL}
-	node.do(http.MethodPost, "/api/v1/message", `{"id":"2","node_id":"rack-1","temperature":24.5,"humidity":40}`, http.StatusOK)
-	drain(t, s)
-	latest := owner.do(http.MethodGet, "/api/v1/data/latest/rack-1", "", http.StatusOK)
-	if got := field[float64](t, latest, "temperature"); got != 24.5 {
-		t.Errorf("latest is %v", latest)
-	}
-}
-
-// TestFailingFunctionIsRetriedAndDeadLettered breaks ingest for one node, for a
-// while and for good.
-func TestFailingFunctionIsRetriedAndDeadLettered(t *testing.T) {
-	t.Parallel()
-	var attempts atomic.Int64
-	s := start(t, func(o *system.Options) {
-		o.Delivery.MaxAttempts = 5
-		o.WrapHandler = func(function string, next push.HandleFunc) push.HandleFunc {
-			if function != "ingest" {
-				return next
-			}
-			return func(ctx context.Context, m push.Message) error {
-				switch {
-				case m.Attributes["node_id"] == "doomed":
-					attempts.Add(1)
-					return errors.New("storage is away")
-				case m.Attributes["node_id"] == "flaky" && m.DeliveryAttempt < 3:
-					return errors.New("storage is away for now")
-				default:
-					return next(ctx, m)
-				}
-			}
-		}
-	})
-	node := &caller{t: t, base: s.GatewayURL}
-	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"flaky","temperature":20,"humidity":40}`, http.StatusOK)
-	node.do(http.MethodPost, "/api/v1/message", `{"id":"2","node_id":"doomed","temperature":21,"humidity":40}`, http.StatusOK)
-	drain(t, s)
-	if got := count(t, s, "sensor_data.readings"); got != 1 {
-		t.Errorf("%d readings stored, want the flaky node's 1", got)
-	}
-	if got := attempts.Load(); got != 5 {
-		t.Errorf("%d attempts, want 5", got)
-	}
-	pulled := must.Get(s.PubSub.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
-		Subscription: queue.SubscriptionName(system.Project, queue.TopicData+queue.DeadLetterSuffix), MaxMessages: 10,
-	}))(t)
-	if len(pulled.GetReceivedMessages()) != 1 {
-		t.Fatalf("%d dead letters, want 1", len(pulled.GetReceivedMessages()))
-	}
-	var dead struct {
-		NodeID      string  `json:"node_id"`
-		MessageID   string  `json:"message_id"`
-		Temperature float64 `json:"temperature"`
-	}
-	must.Do(t, json.Unmarshal(pulled.GetReceivedMessages()[0].GetMessage().GetData(), &dead))
-	if dead.NodeID != "doomed" || dead.MessageID != "2" || dead.Temperature != 21 {
-		t.Errorf("the dead letter is %+v", dead)
 	}
 }
 
