@@ -152,9 +152,13 @@ func TestEveryMakeTargetOfReadmeRuns(t *testing.T) {
 }
 
 // TestMakeTestWithoutOptionalPrograms runs make test for the tests that need programs of
-// others, on a machine that has none of them: they are skipped at once, and named.
+// others, on a machine that has none of them, at night: they are skipped at once, and
+// named. shared/tooltest's TestSkipsAreReported holds each day that skips are reported.
 func TestMakeTestWithoutOptionalPrograms(t *testing.T) {
 	t.Parallel()
+	if !tooltest.Nightly() {
+		t.Skip("takes minutes to link")
+	}
 	if os.Getuid() != 0 {
 		tooltest.Unable(t, "a mount namespace needs root")
 	}
@@ -170,13 +174,9 @@ func TestMakeTestWithoutOptionalPrograms(t *testing.T) {
 	hide += `zeroconf=$(/usr/bin/python3 -c 'import os, zeroconf; print(os.path.dirname(zeroconf.__file__))' 2>/dev/null) || zeroconf=
 [[ -z $zeroconf ]] || { mount -t tmpfs none "$zeroconf" && echo 'raise ImportError' >"$zeroconf/__init__.py"; }
 `
-	packages, programs := "./run/tools/nodecheck ./edge-gateway/packaging", []string{"micropython", "systemd-analyze"}
-	if os.Getenv("NIGHTLY") != "" { // the others take minutes to link
-		packages += " ./edge-gateway/netnstest ./run/api"
-		programs = append(programs, "dig", "avahi-resolve", "python3-zeroconf", "promtool")
-	}
+	programs := []string{"micropython", "systemd-analyze", "dig", "avahi-resolve", "python3-zeroconf", "promtool"}
 	script := hide + `exec make test PAGE_TESTS=true TESTS="-run 'TestMicroPythonNodeIsInOrder|TestDig|TestAvahi|TestPythonZeroconf|TestUnit|TestMetrics|TestRecipes' ` +
-		packages + `"`
+		`./run/tools/nodecheck ./edge-gateway/packaging ./edge-gateway/netnstest ./run/api"`
 	c := command(t, `exec unshare --mount --propagation private bash -euo pipefail -c "$SCRIPT"`, "SCRIPT="+script, "CI=")
 	began := time.Now()
 	out, err := c.CombinedOutput()

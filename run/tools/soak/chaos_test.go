@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -33,9 +34,9 @@ type scenarioTest struct{ *testing.T }
 
 func scenarios() []scenario {
 	return []scenario{
+		{"database's disk full", "nodes get 200 throughout; waiting messages are stored once there is space; ledger exact", databaseFull},
 		{"database gone and back", "nodes get 200 throughout; the API says 500 and recovers; ledger exact", databaseGone},
 		{"database hangs", "nodes get 200 throughout; the API recovers; ledger exact", databaseHangs},
-		{"database's disk full", "nodes get 200 throughout; waiting messages are stored once there is space; ledger exact", databaseFull},
 		{"gateway's disk full", "500, and /health counts each dropped reading; nothing else is lost", gatewayFull},
 		{"Pub/Sub slow", "nodes get 200, later; nothing goes to the outbox; ledger exact", pubSubSlow},
 		{"Pub/Sub gone and back", "500 at once after the first; the outbox drains; ledger exact", pubSubGone},
@@ -46,12 +47,14 @@ func scenarios() []scenario {
 	}
 }
 
-// TestChaos runs every scenario and prints the table; `make chaos` is this
-// test alone.
+// TestChaos runs every scenario and prints the table, where it is named, as `make chaos`
+// does. Among all tests it runs the first one: TestSoak breaks each component once, and
+// the components' own tests break what they stand on.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes minutes")
+	run := scenarios()
+	if named := flag.Lookup("test.run").Value.String(); !strings.Contains(named, t.Name()) {
+		run = run[:1]
 	}
 	var mu sync.Mutex
 	seen := map[string]string{}
@@ -59,7 +62,7 @@ func TestChaos(t *testing.T) {
 		var table bytes.Buffer
 		out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 		_, _ = fmt.Fprintln(out, "scenario\texpected\tseen\t")
-		for _, s := range scenarios() {
+		for _, s := range run {
 			if text, ok := seen[s.name]; ok {
 				_, _ = fmt.Fprintf(out, "%s\t%s\t%s\t\n", s.name, s.expected, text)
 			}
@@ -67,7 +70,7 @@ func TestChaos(t *testing.T) {
 		_ = out.Flush()
 		t.Logf("\n%s", table.String())
 	})
-	for _, s := range scenarios() {
+	for _, s := range run {
 		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			text := "FAILED"
@@ -125,8 +128,7 @@ func begin(t *testing.T, change func(*soak)) *environment {
 // prepared is a system whose nodes do not send yet.
 func prepared(t *testing.T, change func(*soak)) *environment {
 	t.Helper()
-	paths, err := programs()
-	must.Do(t, err)
+	paths := must.Get(programs())(t)
 	env := &environment{t: t, soak: soak{
 		duration: 8 * time.Second, nodes: 60, speed: 15, seed: 1, programs: paths, out: t.Output(), clock: time.Now,
 		environ: map[string][]string{"gateway": {"PUBLISH_TIMEOUT=8s"}}, // the machine may be slow, which is not the matter here
@@ -137,7 +139,7 @@ func prepared(t *testing.T, change func(*soak)) *environment {
 	if change != nil {
 		change(&env.soak)
 	}
-	err = env.start(t.Context(), logging.Discard())
+	err := env.start(t.Context(), logging.Discard())
 	pgtest.SkipUnlessAvailable(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	env.ctx, env.stop = ctx, stop

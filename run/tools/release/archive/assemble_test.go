@@ -24,6 +24,12 @@ func TestFunctions(t *testing.T) {
 	if diff := cmp.Diff([]string{"detect", "ingest", "storealert", "train"}, names); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
+	for _, name := range names { // the buildpack sees the imports of this file alone
+		entry := must.Get(os.ReadFile(filepath.Join(root, "functions", name, entrypoint, "function.go")))(t)
+		if !strings.Contains(string(entry), `"github.com/GoogleCloudPlatform/functions-framework-go/functions"`) {
+			t.Errorf("%s does not import the framework's package functions", name)
+		}
+	}
 	if _, err := functionNames(t.TempDir()); err == nil {
 		t.Error("functions in an empty folder")
 	}

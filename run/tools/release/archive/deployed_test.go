@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,7 +13,9 @@ import (
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/run/tools/release/tfenv"
 	"coldaisle.dev/shared/function"
+	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // TestConfigsMatchTerraform compares the variables that terraform sets
@@ -42,9 +45,9 @@ func TestConfigsMatchTerraform(t *testing.T) {
 	}
 }
 
-// TestFunctionsStartAsDeployed assembles each function's archive, builds it as
-// the buildpack does, starts it with the environment that terraform and Cloud
-// Run functions give it and sees a message through.
+// TestFunctionsStartAsDeployed starts each function with the environment that terraform and
+// Cloud Run functions give it and sees a message through. The program of detect is built of
+// its archive as the buildpack does; at night and by .ci/buildpack those of all are.
 func TestFunctionsStartAsDeployed(t *testing.T) {
 	t.Parallel()
 	names := must.Get(functionNames(root))(t)
@@ -54,6 +57,7 @@ func TestFunctionsStartAsDeployed(t *testing.T) {
 			t.Errorf("%s has no entrypoint", name)
 		}
 	}
+	serve := functiontest.Build(t, "coldaisle.dev/functions/serve")
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +65,11 @@ func TestFunctionsStartAsDeployed(t *testing.T) {
 			if !ok {
 				t.Fatal("no scene shows that it works")
 			}
-			scene(t, newFixture(t, name))
+			program := serve
+			if name == "detect" || tooltest.Nightly() || os.Getenv("BUILDPACKS") != "" {
+				program = must.Get(buildpack(t.Context(), packed(t, root, name), t.TempDir(), name))(t)
+			}
+			scene(t, newFixture(t, program, name))
 		})
 	}
 }

@@ -59,9 +59,8 @@ type fixture struct {
 // node is a sensor of a customer.
 const node = "n1"
 
-func newFixture(t *testing.T, name string) *fixture {
+func newFixture(t *testing.T, program, name string) *fixture {
 	t.Helper()
-	program := must.Get(buildpack(t.Context(), packed(t, root, name), t.TempDir(), name))(t)
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
 	components := must.Get(tfenv.Read(filepath.Join(root, "terraform"), suffix))(t)
 	p := &fixture{t: t, appended: bqtest.NewAppendServer(t)}
