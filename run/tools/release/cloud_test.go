@@ -28,7 +28,20 @@ type cloud struct {
 	URL string
 	t   *testing.T
 
-	mu         sync.Mutex
+	mu sync.Mutex
+	contents
+	// deliver, if not nil, gets what is published instead.
+	deliver func(data []byte, attributes map[string]string) error
+	// submit plays a build of the version of a number, and reports whether it succeeded.
+	submit func(number int) bool
+	// refused, if not nil, is told of an object whose precondition did not hold.
+	refused func(key string)
+	// forbidden has all reading of objects refused.
+	forbidden bool
+}
+
+// contents is what a cloud has.
+type contents struct {
 	generation int64
 	objects    map[string]object   // live ones, by bucket/name
 	noncurrent map[string][]object // the versions before them: all buckets are versioned, as that of the state is
@@ -45,18 +58,23 @@ type cloud struct {
 	// registered is the password of the release's customer, sensor his sensor's id, hot
 	// the last reading above the limit and latest the last one, of it.
 	registered, sensor, hot, latest string
-	// deliver, if not nil, gets what is published instead.
-	deliver func(data []byte, attributes map[string]string) error
-	// submit plays a build of the version of a number, and reports whether it succeeded.
-	submit func(number int) bool
 	// smoked is how many smoke tests have asked the API that serves.
 	smoked int
-	// refused, if not nil, is told of an object whose precondition did not hold.
-	refused func(key string)
-	// forbidden has all reading of objects refused.
-	forbidden bool
 	// history is every change of traffic, as SERVICE REVISION.
 	history []string
+}
+
+// clone copies all that changes in place.
+func (c contents) clone() contents {
+	c.objects, c.noncurrent, c.services, c.builds = maps.Clone(c.objects), maps.Clone(c.noncurrent), maps.Clone(c.services), maps.Clone(c.builds)
+	c.components, c.users = maps.Clone(c.components), maps.Clone(c.users)
+	c.executions, c.history, c.job = slices.Clone(c.executions), slices.Clone(c.history), new(*c.job)
+	for name, s := range c.services {
+		s = new(*s)
+		s.images, s.revisions = maps.Clone(s.images), slices.Clone(s.revisions)
+		c.services[name] = s
+	}
+	return c
 }
 
 type object struct {
@@ -92,10 +110,10 @@ type buildState struct{ Status, CreateTime string }
 
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
-	c := &cloud{
-		t: t, objects: map[string]object{}, noncurrent: map[string][]object{}, services: map[string]*service{}, builds: map[string]buildState{},
+	c := &cloud{t: t, contents: contents{
+		objects: map[string]object{}, noncurrent: map[string][]object{}, services: map[string]*service{}, builds: map[string]buildState{},
 		components: map[string][]string{}, users: map[string]bool{},
-	}
+	}}
 	server := httptest.NewServer(c.routes())
 	t.Cleanup(server.Close)
 	c.URL = server.URL

@@ -42,13 +42,16 @@ func (c *cloud) realTools(t *testing.T) map[string]string {
 }
 
 // TestReleasesWithTheRealTools plays releases with gcloud and terraform themselves,
-// as far as they are installed.
+// as far as they are installed: with gcloud, which takes seconds for a command, at night.
 func TestReleasesWithTheRealTools(t *testing.T) {
 	t.Parallel()
 	first := pipeline("api:1", "ingest:1", "detect:1")
 	// begin is a cloud in which a first version runs, and the programs for a second.
 	begin := func(t *testing.T, names ...string) (*cloud, map[string]string) {
 		t.Helper()
+		if slices.Contains(names, "gcloud") && !tooltest.Nightly() {
+			t.Skip("gcloud takes minutes for a release")
+		}
 		c := newCloud(t)
 		tools := c.realTools(t)
 		maps.DeleteFunc(tools, func(name, _ string) bool { return !slices.Contains(names, name) })

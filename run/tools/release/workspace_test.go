@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -215,11 +216,24 @@ func (r *release) await(text string) {
 	}
 }
 
+// first are clouds in which a version was released, by its API: each is released once.
+var first sync.Map
+
 // released is a cloud in which a version runs, and its programs by image.
 func released(t *testing.T, v version) (*cloud, map[string]string) {
 	t.Helper()
 	c := newCloud(t)
 	folders := c.machine(t, nil)
-	c.begin(t, "b0", v, folders).want(true, v.live(), nil)
+	play, _ := first.LoadOrStore(v.api, sync.OnceValue(func() contents {
+		c.begin(t, "b0", v, folders).want(true, v.live(), nil)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.clone()
+	}))
+	once, _ := play.(func() contents)
+	contents := once()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.contents = contents.clone()
 	return c, folders
 }
