@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/config"
 )
 
@@ -22,17 +23,25 @@ func main() {
 }
 
 func run(ctx context.Context, arguments, environ []string) error {
-	s, err := config.Load[Config](environ)
+	o, err := config.Load[system.Options](environ)
 	if err != nil {
 		return err
 	}
+	o.PredictionSample = 10 // a few nodes must soon record a prediction that a user can validate
 	flags := flag.NewFlagSet("coldaisle", flag.ContinueOnError)
-	s.registerFlags(flags)
+	flags.StringVar(&o.Host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 lets real nodes on the network in")
+	flags.IntVar(&o.APIPort, "api-port", 8000, "port of the API and the dashboard")
+	flags.IntVar(&o.GatewayPort, "gateway-port", 8080, "port of the edge gateway")
+	flags.IntVar(&o.Nodes, "nodes", 8, "simulated nodes; 0 for none")
+	flags.Float64Var(&o.Speed, "speed", 1, "simulated seconds per second")
+	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the simulated rooms")
+	flags.BoolVar(&o.Enrol, "enrol", false, "enrol the gateway to the demo customer")
+	flags.StringVar(&o.DataDir, "data", ".coldaisle", "folder for all data that survives a restart")
 	if err := flags.Parse(arguments); err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	return serve(ctx, s, os.Stdout, time.Now)
+	return serve(ctx, o, os.Stdout, time.Now)
 }

@@ -19,26 +19,27 @@ import (
 
 // serve runs the system until ctx ends, and shows its status in one line that it
 // overwrites.
-func serve(ctx context.Context, s Config, out *os.File, clock func() time.Time) (err error) {
-	if err := os.MkdirAll(s.data, 0o700); err != nil {
+func serve(ctx context.Context, o system.Options, out *os.File, clock func() time.Time) (err error) {
+	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
 	// The kernel releases the lock when the process ends, however it ends.
-	lock := flock.New(filepath.Join(s.data, "lock"))
+	lock := flock.New(filepath.Join(o.DataDir, "lock"))
 	if locked, err := lock.TryLock(); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	} else if !locked {
 		return errors.New("another Coldaisle runs on this data folder: stop it, or choose another folder with --data")
 	}
 	defer func() { _ = lock.Unlock() }()
-	path := filepath.Join(s.data, "coldaisle.log")
+	path := filepath.Join(o.DataDir, "coldaisle.log")
 	file, err := openLog(path, maxLogBytes)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 
-	running, err := system.Start(ctx, s.systemOptions(clock, logging.New(file, slog.LevelInfo, "")))
+	o.Clock, o.Log = clock, logging.New(file, slog.LevelInfo, "")
+	running, err := system.Start(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -46,14 +47,14 @@ func serve(ctx context.Context, s Config, out *os.File, clock func() time.Time) 
 		_, _ = fmt.Fprintln(out, "\nStopping …")
 		err = errors.Join(err, running.Stop())
 	}()
-	if err := writeEnvironment(filepath.Join(s.data, "environment"), running, s.BigQuery.Emulator); err != nil {
+	if err := writeEnvironment(filepath.Join(o.DataDir, "environment"), running, o.BigQuery.Emulator); err != nil {
 		return err
 	}
 	credentials, err := running.Demo(ctx)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprint(out, welcomeText(running, credentials, path, s.data))
+	_, _ = fmt.Fprint(out, welcomeText(running, credentials, path, o.DataDir))
 	return showStatus(ctx, running, out, clock())
 }
 

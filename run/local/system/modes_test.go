@@ -22,7 +22,6 @@ import (
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/config"
-	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/bqreadings"
@@ -34,11 +33,10 @@ import (
 
 func TestEnvironmentNamesTheServers(t *testing.T) {
 	t.Parallel()
-	c := must.Get(config.Load[system.Config]([]string{
+	o := must.Get(config.Load[system.Options]([]string{
 		"DATABASE_URL=postgres://db", "PUBSUB_EMULATOR_HOST=localhost:1", "STORAGE_EMULATOR_HOST=localhost:2",
 		"BIGQUERY_EMULATOR_HOST=localhost:3", "BIGQUERY_STORAGE_EMULATOR_HOST=localhost:4",
 	}))(t)
-	o := c.Options(time.Now, logging.Discard())
 	got := []string{o.DatabaseURL, o.PubSubEmulator, o.StorageEmulator, o.BigQuery.Emulator, o.BigQuery.StorageEmulator, o.BigQuery.Dataset}
 	if diff := cmp.Diff([]string{"postgres://db", "localhost:1", "localhost:2", "localhost:3", "localhost:4", "sensor_data"}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -8,6 +8,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,8 @@ import (
 // Project is the name under which topics exist locally.
 const Project = "coldaisle-local"
 
-// Options configure a system.
+// Options configure a system. A program takes from its environment which servers are used
+// instead of embedded ones.
 type Options struct {
 	DataDir     string // everything that survives a restart
 	Host        string // address to listen on; empty means 127.0.0.1
@@ -53,13 +55,16 @@ type Options struct {
 	Speed float64 // simulated seconds per second; 0 means 1
 	Seed  uint64
 
-	SecretKey       string   // empty makes one and keeps it in DataDir
-	TrustedProxies  []string // before the API; see api.Config
-	DatabaseURL     string   // empty runs a PostgreSQL in DataDir
-	PubSubEmulator  string   // host:port; empty runs the queue
-	StorageEmulator string   // host:port; empty runs one in this process
+	SecretKey       string   `env:"SECRET_KEY"`            // empty makes one and keeps it in DataDir
+	TrustedProxies  []string `env:"TRUSTED_PROXIES"`       // before the API; see api.Config
+	DatabaseURL     string   `env:"DATABASE_URL"`          // empty runs a PostgreSQL in DataDir
+	PubSubEmulator  string   `env:"PUBSUB_EMULATOR_HOST"`  // host:port; empty runs the queue
+	StorageEmulator string   `env:"STORAGE_EMULATOR_HOST"` // host:port; empty runs one in this process
 	// BigQuery keeps readings in an emulator, where it names one.
 	BigQuery bqreadings.Config
+	// QuickRetries delivers a message that failed again after 0.2 to 10 s, where
+	// production waits 10 s to 10 min.
+	QuickRetries bool `env:"QUICK_RETRIES"`
 
 	// ModelRefreshInterval is the time between two looks for newly published models;
 	// 0 means a minute.
@@ -115,8 +120,9 @@ type System struct {
 // Start starts the components one after the other. When one fails, those before it
 // are stopped again. ctx bounds the start only.
 func Start(ctx context.Context, o Options) (*System, error) {
-	if o.Host == "" {
-		o.Host = "127.0.0.1"
+	o.Host = cmp.Or(o.Host, "127.0.0.1")
+	if o.QuickRetries {
+		o.Delivery = queue.Policy{MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second}
 	}
 	s := &System{options: o, log: o.Log, failed: make(chan error, 8)}
 	if err := s.start(ctx); err != nil {

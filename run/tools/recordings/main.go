@@ -21,11 +21,11 @@ func run(ctx context.Context, arguments, environ []string) error {
 	if len(arguments) != 1 {
 		return errors.New("usage: recordings FILE.csv")
 	}
-	c, err := config.Load[system.Config](environ)
+	o, err := config.Load[system.Options](environ)
 	if err != nil {
 		return err
 	}
-	report, err := replay(ctx, c, arguments[0], time.Now)
+	report, err := replay(ctx, o, arguments[0], time.Now)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // replay sends a recording through a system of its own in a temporary folder.
-func replay(ctx context.Context, c system.Config, path string, clock func() time.Time) (report ledger.ReplayReport, err error) {
+func replay(ctx context.Context, o system.Options, path string, clock func() time.Time) (report ledger.ReplayReport, err error) {
 	recording, err := os.ReadFile(path) //nolint:gosec // the file that the user names
 	if err != nil {
 		return report, fmt.Errorf("replay: %w", err)
@@ -32,9 +32,8 @@ func replay(ctx context.Context, c system.Config, path string, clock func() time
 	}
 	defer func() { _ = file.Close() }()
 
-	options := c.Options(clock, logging.New(file, slog.LevelWarn, ""))
-	options.DataDir = data
-	running, err := system.Start(ctx, options)
+	o.DataDir, o.Clock, o.Log = data, clock, logging.New(file, slog.LevelWarn, "")
+	running, err := system.Start(ctx, o)
 	if err != nil {
 		return report, err
 	}

@@ -23,7 +23,7 @@ func record(t *testing.T) (path string, rows, due int) {
 	var recording bytes.Buffer
 	_, _ = recording.WriteString("node_id,timestamp,temperature,humidity,label\n")
 	first := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-	for i := range 200 {
+	for i := range 50 {
 		for node := range 8 {
 			temperature, humidity := 20+float64((i*7+node)%45), 30+float64((i*3+node)%25)
 			if temperature > 50 {
@@ -42,10 +42,10 @@ func record(t *testing.T) (path string, rows, due int) {
 }
 
 // replayExactly replays a recording, and accounts for every row.
-func replayExactly(t *testing.T, c system.Config) {
+func replayExactly(t *testing.T, o system.Options) {
 	t.Helper()
 	path, rows, due := record(t)
-	report := must.Get(replay(t.Context(), c, path, time.Now))(t)
+	report := must.Get(replay(t.Context(), o, path, time.Now))(t)
 	if err := report.Check(); err != nil {
 		t.Errorf("%v\n%s", err, report)
 	}
@@ -56,14 +56,14 @@ func replayExactly(t *testing.T, c system.Config) {
 
 func TestReplayIsStoredExactlyOnce(t *testing.T) {
 	t.Parallel()
-	replayExactly(t, system.Config{DatabaseURL: pgtest.URL(t)})
+	replayExactly(t, system.Options{DatabaseURL: pgtest.URL(t), PasswordCost: 4})
 }
 
 // TestReplayWithThePubSubEmulator has no bridge to ask whether everything is delivered.
 func TestReplayWithThePubSubEmulator(t *testing.T) {
 	t.Parallel()
 	address, _ := pubsubtest.Emulator(t)
-	replayExactly(t, system.Config{DatabaseURL: pgtest.URL(t), PubSubEmulator: address})
+	replayExactly(t, system.Options{DatabaseURL: pgtest.URL(t), PasswordCost: 4, PubSubEmulator: address})
 }
 
 func TestUsage(t *testing.T) {
