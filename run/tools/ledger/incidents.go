@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/incident"
 )
@@ -22,7 +23,7 @@ const knownWithin = time.Minute
 // the highest of its alerts; two that should be one; one that lasts though its node went
 // on without it. Of a reading that a node sent through two gateways an incident has the
 // earlier time, its alert the one that was stored first.
-func Incidents(ctx context.Context, db Database) (count int, err error) {
+func Incidents(ctx context.Context, db *pgxpool.Pool) (count int, err error) {
 	rows, err := db.Query(ctx, `
 		WITH i AS (
 		    SELECT * FROM incidents WHERE specified AND merged_into IS NULL

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/run/tools/ledger"
@@ -33,9 +32,7 @@ func TestIncidentsAreCompared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, err := pgx.Connect(t.Context(), storeIncidents(t))
-			must.Do(t, err)
-			defer func() { _ = db.Close(t.Context()) }()
+			db := storeIncidents(t)
 			must.Get(db.Exec(t.Context(), c.change))(t)
 			count, err := ledger.Incidents(t.Context(), db)
 			if c.want == "" && (err != nil || count != 2) {
@@ -49,11 +46,9 @@ func TestIncidentsAreCompared(t *testing.T) {
 }
 
 // storeIncidents has a sensor be too hot twice, the second time until now.
-func storeIncidents(t *testing.T) (address string) {
+func storeIncidents(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	address = pgtest.URL(t)
-	pool := must.Get(pgxpool.New(t.Context(), address))(t)
-	t.Cleanup(pool.Close)
+	pool := pgtest.New(t)
 	s := pgtest.NewStores(pool)
 	customer := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"}))(t)
 	room := must.Get(s.CreateRoom(t.Context(), customer.ID, "Room"))(t)
@@ -71,5 +66,5 @@ func storeIncidents(t *testing.T) (address string) {
 		must.Do(t, s.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 		must.Do(t, s.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}))
 	}
-	return address
+	return pool
 }

@@ -18,27 +18,25 @@ import (
 
 // Ledger records the readings that live nodes send and the answers they get. A
 // reading is kept until [Ledger.Settle] has found it stored as it must be; after that
-// only its node's totals remain, so that a ledger can be kept for days.
+// only the totals remain, so that a ledger can be kept for days.
 type Ledger struct {
 	clock      func() time.Time
 	thresholds func(node string) alert.Thresholds
 	ahead      time.Duration // by how much the gateway's clock may be ahead of clock
 
-	mu    sync.Mutex
-	nodes map[string]*nodeLedger
+	mu     sync.Mutex
+	open   map[key]*sentReading
+	totals Totals
 }
 
 // New returns an empty ledger. thresholds returns those of a node's owner; they must
 // not change while the nodes send.
 func New(thresholds func(node string) alert.Thresholds, clock func() time.Time) *Ledger {
-	return &Ledger{clock: clock, thresholds: thresholds, nodes: map[string]*nodeLedger{}}
+	return &Ledger{clock: clock, thresholds: thresholds, open: map[key]*sentReading{}}
 }
 
-// nodeLedger holds the readings of one node.
-type nodeLedger struct {
-	open   map[string]*sentReading // by message id
-	totals Totals
-}
+// key identifies a reading by node and message id.
+type key struct{ node, message string }
 
 // sentReading is one reading of a node, with one message id.
 type sentReading struct {
@@ -88,7 +86,7 @@ func (r recordingTransport) RoundTrip(request *http.Request) (*http.Response, er
 		_ = json.NewDecoder(io.LimitReader(body, 1<<16)).Decode(&sent)
 	}
 	began := r.ledger.clock().Add(-time.Duration(sent.Age * float64(time.Second))) // when it was measured
-	e := r.ledger.begin(sent.NodeID, sent.ID, sent.Temperature, sent.Humidity)
+	e := r.ledger.begin(key{sent.NodeID, sent.ID}, sent.Temperature, sent.Humidity)
 	response, err := r.base.RoundTrip(request)
 	a := attempt{sent: began, ended: r.ledger.clock()}
 	if err == nil {
@@ -106,19 +104,14 @@ func (r recordingTransport) CloseIdleConnections() {
 	}
 }
 
-func (l *Ledger) begin(node, message string, temperature, humidity float64) *sentReading {
+func (l *Ledger) begin(k key, temperature, humidity float64) *sentReading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p, ok := l.nodes[node]
-	if !ok {
-		p = &nodeLedger{open: map[string]*sentReading{}, totals: Totals{Node: node}}
-		l.nodes[node] = p
-	}
-	e, ok := p.open[message]
+	e, ok := l.open[k]
 	if !ok {
 		e = &sentReading{temperature: temperature, humidity: humidity}
-		p.open[message] = e
-		p.totals.Sent++
+		l.open[k] = e
+		l.totals.Sent++
 	}
 	e.pending++
 	return e
@@ -144,9 +137,8 @@ func (e *sentReading) until() time.Time {
 	return last
 }
 
-// Totals counts the readings of one node, or of all nodes, by their result.
+// Totals counts readings by their result.
 type Totals struct {
-	Node        string
 	Sent        int // readings, each once however often it was sent
 	Answered    int // readings that the gateway accepted
 	Unanswered  int // readings without any answer; stored or not
@@ -158,12 +150,10 @@ type Totals struct {
 }
 
 func (t *Totals) add(o Totals) {
-	t.Sent += o.Sent
 	t.Answered += o.Answered
 	t.Unanswered += o.Unanswered
 	t.Stored += o.Stored
 	t.Duplicated += o.Duplicated
 	t.Due += o.Due
 	t.Alerted += o.Alerted
-	t.Unexplained += o.Unexplained
 }

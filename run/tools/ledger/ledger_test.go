@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/run/tools/ledger"
@@ -47,9 +45,9 @@ func second(n int) time.Time { return began.Add(time.Duration(n) * time.Second) 
 // finds it stored at the given times.
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	once := ledger.Totals{Node: "rack-1", Sent: 1, Answered: 1, Stored: 1, Due: 1, Alerted: 1}
+	once := ledger.Totals{Sent: 1, Answered: 1, Stored: 1, Due: 1, Alerted: 1}
 	with := func(change func(*ledger.Totals)) ledger.Totals { sum := once; change(&sum); return sum }
-	unexplained := ledger.Totals{Node: "rack-1", Sent: 1, Unexplained: 1}
+	unexplained := ledger.Totals{Sent: 1, Unexplained: 1}
 	cases := map[string]struct {
 		answers     []int
 		stored      []time.Time
@@ -70,9 +68,9 @@ func TestLedger(t *testing.T) {
 		"stored twice":                                  {answers: []int{500, 200}, stored: []time.Time{second(0), second(1)}, want: unexplained, wantErr: "stored 2 times"},
 		"stored again after a death":                    {answers: []int{0, 200}, stored: []time.Time{second(0), second(1)}, want: with(func(s *ledger.Totals) { s.Duplicated = 1 })},
 		"stored more often than requests had no answer": {answers: []int{0, 200}, stored: []time.Time{second(0), second(1), second(1).Add(time.Millisecond)}, want: unexplained, wantErr: "stored 3 times"},
-		"without an answer":                             {answers: []int{0}, want: ledger.Totals{Node: "rack-1", Sent: 1, Unanswered: 1}},
+		"without an answer":                             {answers: []int{0}, want: ledger.Totals{Sent: 1, Unanswered: 1}},
 		"stored, the answer lost":                       {answers: []int{0}, stored: []time.Time{second(0)}, want: with(func(s *ledger.Totals) { s.Answered, s.Unanswered = 0, 1 })},
-		"refused":                                       {answers: []int{400}, want: ledger.Totals{Node: "rack-1", Sent: 1}},
+		"refused":                                       {answers: []int{400}, want: ledger.Totals{Sent: 1}},
 		"refused and stored":                            {answers: []int{400}, stored: []time.Time{second(0)}, want: unexplained, wantErr: "when it was not sent"},
 		"stored with another time":                      {answers: []int{200}, stored: []time.Time{second(5)}, want: unexplained, wantErr: "when it was not sent"},
 		"stored with another value":                     {answers: []int{200}, stored: []time.Time{second(0)}, temperature: 61, want: unexplained, wantErr: "was sent as 60"},
@@ -97,14 +95,11 @@ func TestLedger(t *testing.T) {
 				must.Do(t, pgreadings.New(pool, nil, time.Now).Append(t.Context(), []reading.Reading{r}))
 				raise(t, pool, r, !c.noAlert, c.humid)
 			}
-			db, err := pgx.Connect(t.Context(), pool.Config().ConnString())
-			must.Do(t, err)
-			defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
-			err = l.Close(t.Context(), db)
+			err := l.Close(t.Context(), pool)
 			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
 				t.Errorf("error %v, want %q", err, c.wantErr)
 			}
-			if diff := cmp.Diff([]ledger.Totals{c.want}, l.Nodes()); diff != "" {
+			if diff := cmp.Diff(c.want, l.Sum()); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/reading"
@@ -22,16 +23,10 @@ const maxStampDelay = 15 * time.Second
 // rowsPerQuery bounds the readings of one query.
 const rowsPerQuery = 20_000
 
-// Database is a connection, or a pool of them.
-type Database interface {
-	Query(ctx context.Context, sql string, arguments ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, arguments ...any) pgx.Row
-}
-
 // Settle compares the readings that were last sent before the given time with the
 // stored rows and alerts. It closes those that match and returns how many stay open:
 // they may still be in flight.
-func (l *Ledger) Settle(ctx context.Context, db Database, before time.Time) (open int, err error) {
+func (l *Ledger) Settle(ctx context.Context, db *pgxpool.Pool, before time.Time) (open int, err error) {
 	problems, err := l.settle(ctx, db, before)
 	return len(problems), err
 }
@@ -40,7 +35,7 @@ func (l *Ledger) Settle(ctx context.Context, db Database, before time.Time) (ope
 // each of the first 20 readings that do not match. It then compares the number of
 // stored rows and alerts with the sum of all settled readings: that finds a row that
 // was written after its reading was settled, or that was never sent.
-func (l *Ledger) Close(ctx context.Context, db Database) error {
+func (l *Ledger) Close(ctx context.Context, db *pgxpool.Pool) error {
 	found, err := l.settle(ctx, db, l.clock().Add(time.Hour))
 	if err != nil {
 		return err
@@ -61,34 +56,17 @@ func (l *Ledger) Close(ctx context.Context, db Database) error {
 	return nil
 }
 
-// Sum adds up all nodes.
+// Sum returns the totals. Open readings are counted as sent and as unexplained.
 func (l *Ledger) Sum() Totals {
-	sum := Totals{Node: "all"}
-	for _, totals := range l.Nodes() {
-		sum.add(totals)
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sum := l.totals
+	sum.Unexplained = len(l.open)
 	return sum
 }
 
-// Nodes lists the totals of each node, by name. Open readings are counted as sent
-// and as unexplained.
-func (l *Ledger) Nodes() []Totals {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var all []Totals
-	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
-		totals := l.nodes[name].totals
-		totals.Unexplained = len(l.nodes[name].open)
-		all = append(all, totals)
-	}
-	return all
-}
-
-// key identifies a reading by node and message id.
-type key struct{ node, message string }
-
 // settle closes the readings that match, and returns why each of the others does not.
-func (l *Ledger) settle(ctx context.Context, db Database, before time.Time) (problems []error, err error) {
+func (l *Ledger) settle(ctx context.Context, db *pgxpool.Pool, before time.Time) (problems []error, err error) {
 	for batch := range slices.Chunk(l.endedBefore(before), rowsPerQuery) {
 		rows, err := l.storedRows(ctx, db, batch)
 		if err != nil {
@@ -122,11 +100,9 @@ func (l *Ledger) endedBefore(before time.Time) []namedReading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var due []namedReading
-	for node, p := range l.nodes {
-		for message, e := range p.open {
-			if e.pending == 0 && len(e.attempts) > 0 && e.until().Before(before) {
-				due = append(due, namedReading{key{node, message}, *e})
-			}
+	for k, e := range l.open {
+		if e.pending == 0 && len(e.attempts) > 0 && e.until().Before(before) {
+			due = append(due, namedReading{k, *e})
 		}
 	}
 	slices.SortFunc(due, func(a, b namedReading) int {
@@ -135,20 +111,19 @@ func (l *Ledger) endedBefore(before time.Time) []namedReading {
 	return due
 }
 
-// closeReading adds a settled reading to its node's totals and removes it, unless the
-// node has sent it again meanwhile.
+// closeReading adds a settled reading to the totals and removes it, unless its node has sent
+// it again meanwhile.
 func (l *Ledger) closeReading(i namedReading, totals Totals) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.nodes[i.node]
-	if now := p.open[i.message]; now.pending > 0 || len(now.attempts) > len(i.attempts) {
+	if now := l.open[i.key]; now.pending > 0 || len(now.attempts) > len(i.attempts) {
 		return
 	}
-	delete(p.open, i.message)
-	p.totals.add(totals)
+	delete(l.open, i.key)
+	l.totals.add(totals)
 }
 
-// check returns what a reading adds to its node's totals, or why it does not match.
+// check returns what a reading adds to the totals, or why it does not match.
 func (l *Ledger) check(i namedReading, rows []reading.Reading, alerts map[alertKey]bool) (Totals, string) {
 	var totals Totals
 	accepted, silent := false, 0
@@ -239,7 +214,7 @@ func (l *Ledger) span(batch []namedReading) (from, to time.Time, nodes []string)
 
 // storedRows finds the rows of a batch's readings. It queries the table and not the
 // API, whose queries hide duplicates.
-func (l *Ledger) storedRows(ctx context.Context, db Database, batch []namedReading) (map[key][]reading.Reading, error) {
+func (l *Ledger) storedRows(ctx context.Context, db *pgxpool.Pool, batch []namedReading) (map[key][]reading.Reading, error) {
 	from, to, nodes := l.span(batch)
 	rows, err := db.Query(ctx, `
 		SELECT r.node_id, r.message_id, r.timestamp, r.temperature, r.humidity
@@ -272,7 +247,7 @@ type alertKey struct {
 
 // storedAlerts finds the alerts of a batch's readings. The table's key allows one of
 // each type.
-func (l *Ledger) storedAlerts(ctx context.Context, db Database, batch []namedReading) (map[alertKey]bool, error) {
+func (l *Ledger) storedAlerts(ctx context.Context, db *pgxpool.Pool, batch []namedReading) (map[alertKey]bool, error) {
 	from, to, nodes := l.span(batch)
 	rows, err := db.Query(ctx, `
 		SELECT a.sensor_id, a.message_id, a.timestamp, a.alert_type
