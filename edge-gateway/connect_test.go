@@ -63,6 +63,28 @@ func waitFor(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// startGateway runs a gateway in this process until the test ends. call returns status and
+// body of an answer.
+func startGateway(t *testing.T, config gateway.Config, topic *topic, log *slog.Logger) (box *outbox.Outbox, call func(method, path, body string) string) {
+	t.Helper()
+	t.Cleanup(topic.close)
+	box = must.Get(outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now}))(t)
+	t.Cleanup(func() { _ = box.Close() })
+	site := gateway.New(config, topic, box, time.Now, log)
+	if err := topic.await(t.Context()); err != nil {
+		site.Unreachable(t.Context(), err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = site.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return box, func(method, path, body string) string {
+		answer := httptest.NewRecorder()
+		site.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
+		return fmt.Sprintf("%d %s", answer.Code, strings.TrimSpace(answer.Body.String()))
+	}
+}
+
 // TestCredentialsCome has a gateway find its credentials missing, then as systemd
 // stands in for them, then half written, and at last there.
 func TestCredentialsCome(t *testing.T) {
@@ -73,22 +95,7 @@ func TestCredentialsCome(t *testing.T) {
 	logger := logging.New(&log, slog.LevelInfo, "")
 	topic := newTopic(t.Context(), Config{ProjectID: testProject, DataTopic: testTopic, PublishTimeout: 4 * time.Second, ProbeEvery: time.Millisecond},
 		nil, time.Now, logger, options...)
-	t.Cleanup(topic.close)
-	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now}))(t)
-	t.Cleanup(func() { _ = box.Close() })
-	site := gateway.New(gateway.Config{ProbeEvery: time.Millisecond}, topic, box, time.Now, logger)
-	missing := topic.await(t.Context())
-	site.Unreachable(t.Context(), missing)
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = site.Run(ctx) })
-	defer running.Wait()
-	defer stop()
-	call := func(method, path, body string) string {
-		answer := httptest.NewRecorder()
-		site.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
-		return fmt.Sprintf("%d %s", answer.Code, strings.TrimSpace(answer.Body.String()))
-	}
+	box, call := startGateway(t, gateway.Config{ProbeEvery: time.Millisecond}, topic, logger)
 	key := pubsubtest.AccountKey(t, testProject, account, "https://oauth2.googleapis.com/token")
 	for i, content := range [][]byte{nil, []byte("{}"), key[:len(key)/2]} {
 		if content != nil {
@@ -128,11 +135,8 @@ func TestServesWithoutCredentials(t *testing.T) {
 		h := p.health()
 		return h != nil && h.Status == "degraded" && strings.Contains(h.Publishing.Error, "google.json: no such file")
 	})
-	response, err := http.Post(p.url()+"/api/v1/message", "application/json", strings.NewReader(`{"id":"1","node_id":"n1","temperature":20,"humidity":40}`))
-	must.Do(t, err)
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusInternalServerError {
-		t.Errorf("a reading was answered %s", response.Status)
+	if status := p.send("1"); status != http.StatusInternalServerError {
+		t.Errorf("a reading was answered %d", status)
 	}
 	if h := p.health(); h == nil || h.Outbox.Readings != 1 {
 		t.Errorf("health says %+v, want one reading kept", h)
@@ -184,19 +188,8 @@ func faults(t *testing.T, endpoint string, timeout time.Duration) (metrics, heal
 	topic := newTopic(t.Context(), Config{ProjectID: testProject, DataTopic: testTopic, PublishTimeout: timeout, ProbeEvery: time.Millisecond},
 		nil, time.Now, logging.Discard(), option.WithEndpoint(endpoint), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	t.Cleanup(topic.close)
-	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now}))(t)
-	t.Cleanup(func() { _ = box.Close() })
-	site := gateway.New(gateway.Config{IdleProbe: time.Hour}, topic, box, time.Now, logging.Discard())
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = site.Run(ctx) })
-	defer func() { stop(); running.Wait() }()
-	get := func(path string) string {
-		answer := httptest.NewRecorder()
-		site.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-		return answer.Body.String()
-	}
+	_, call := startGateway(t, gateway.Config{IdleProbe: time.Hour}, topic, logging.Discard())
+	get := func(path string) string { return call(http.MethodGet, path, "") }
 	// No node has sent anything: the gateway finds it out by itself.
 	waitFor(t, "health", func() bool { return strings.Contains(get("/health"), `"status":"degraded","reasons":["publishing: `) })
 	return get("/metrics"), get("/health")

@@ -92,6 +92,16 @@ func (p *process) end(signal syscall.Signal) error {
 	return err
 }
 
+// send sends a reading and returns the status of its answer.
+func (p *process) send(id string) int {
+	p.t.Helper()
+	body := fmt.Sprintf(`{"id":%q,"node_id":"n1","temperature":21,"humidity":40}`, id)
+	response, err := http.Post(p.url()+"/api/v1/message", "application/json", strings.NewReader(body))
+	must.Do(p.t, err)
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
 // health is what the gateway says of itself; nil for no answer.
 func (p *process) health() *gateway.Health {
 	response, err := http.Get(p.url() + "/health")

@@ -3,13 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,9 +12,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"google.golang.org/api/option"
 	"google.golang.org/grpc"
-	tlscredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
 	"coldaisle.dev/edge-gateway/enrolment"
@@ -27,6 +20,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -52,15 +46,8 @@ func TestEnrolledGateway(t *testing.T) {
 		}
 	}
 	p.start()
-	send := func(id string) int {
-		response, err := http.Post(p.url()+"/api/v1/message", "application/json", strings.NewReader(fmt.Sprintf(`{"id":%q,"node_id":"n1","temperature":21,"humidity":40}`, id)))
-		must.Do(t, err)
-		_, _ = io.Copy(io.Discard, response.Body)
-		_ = response.Body.Close()
-		return response.StatusCode
-	}
 	waitFor(t, "the first status", func() bool { return len(api.Statuses()) > 0 })
-	waitFor(t, "a published reading", func() bool { return send("a1") == http.StatusOK })
+	waitFor(t, "a published reading", func() bool { return p.send("a1") == http.StatusOK })
 	for _, m := range server.Messages() {
 		origin, err := wire.ParseOrigin(m.Attributes)
 		must.Do(t, err)
@@ -77,7 +64,7 @@ func TestEnrolledGateway(t *testing.T) {
 	p.start()
 	waitFor(t, "the status that says so", func() bool { return len(api.Statuses()) > heard })
 	published := len(server.Messages())
-	if status := send("a2"); status != http.StatusInternalServerError {
+	if status := p.send("a2"); status != http.StatusInternalServerError {
 		t.Errorf("a revoked gateway answers %d", status)
 	}
 	waitFor(t, "health", func() bool {
@@ -138,16 +125,8 @@ func (p *tokensSeen) Publish(ctx context.Context, in *pubsubpb.PublishRequest) (
 // reply for each request, whatever token it had before. Contract 8.19.
 func TestAccessToken(t *testing.T) {
 	t.Parallel()
-	certified := httptest.NewUnstartedServer(nil)
-	certified.StartTLS()
-	t.Cleanup(certified.Close)
-	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	server := grpc.NewServer(grpc.Creds(tlscredentials.NewServerTLSFromCert(&certified.TLS.Certificates[0])))
 	google := &tokensSeen{}
-	pubsubpb.RegisterPublisherServer(server, google)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-
+	options := pubsubtest.ServeTLS(t, func(server *grpc.Server) { pubsubpb.RegisterPublisherServer(server, google) })
 	api := enrolmenttest.Start(t)
 	lend := func(token, topic string) {
 		api.Set(func(a *enrolmenttest.API) {
@@ -170,9 +149,7 @@ func TestAccessToken(t *testing.T) {
 		running.Wait()
 	}
 	session := enrolment.NewSession(id, openClock(t.Context(), folder, time.Now, log), time.Now, "v1", true, log)
-	topic := newTopic(t.Context(), Config{PublishTimeout: 10 * time.Second, ProbeEvery: time.Second}, session, time.Now, log,
-		option.WithEndpoint(listener.Addr().String()),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(tlscredentials.NewTLS(&tls.Config{InsecureSkipVerify: true}))))
+	topic := newTopic(t.Context(), Config{PublishTimeout: 10 * time.Second, ProbeEvery: time.Second}, session, time.Now, log, options...)
 	defer topic.close()
 	m := gateway.Message{NodeID: "n1", Data: []byte("{}")}
 	if err := topic.Publish(t.Context(), m); err == nil {

@@ -16,20 +16,28 @@ import (
 // together puts sites on one link and lets each hear the others, and itself as
 // multicast loopback does, for so long.
 func together(d time.Duration, sites ...*site) {
-	end := sites[0].now.Add(d)
-	for sites[0].now.Before(end) {
-		for i, s := range sites {
-			for _, l := range s.takeAll() {
-				if l.link != eth {
-					continue
-				}
-				for _, other := range sites {
-					other.from(eth, netip.AddrPortFrom(sites[i].links[0].Prefixes[0].Addr(), multicast.Port).String(), l.m)
-				}
-			}
-		}
+	for end := sites[0].now.Add(d); sites[0].now.Before(end); {
+		exchange(sites, nil)
 		for _, s := range sites {
 			s.pass(5 * time.Millisecond)
+		}
+	}
+}
+
+// exchange delivers what sites have sent on the wired link and is not lost, once from each
+// address of the sender, by IPv6 first.
+func exchange(sites []*site, lost func(letter) bool) {
+	sent := make([][]letter, len(sites))
+	for i, s := range sites {
+		sent[i] = slices.DeleteFunc(s.takeAll(), func(l letter) bool { return l.link != eth || lost != nil && lost(l) })
+	}
+	for i, s := range sites {
+		for _, l := range sent[i] {
+			for _, prefix := range slices.Backward(s.links[0].Prefixes) {
+				for _, other := range sites {
+					other.from(eth, netip.AddrPortFrom(prefix.Addr(), multicast.Port).String(), l.m)
+				}
+			}
 		}
 	}
 }

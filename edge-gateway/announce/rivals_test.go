@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"testing"
 	"time"
-
-	"coldaisle.dev/edge-gateway/multicast"
 )
 
 // crowd is a link with gateways that have IPv4 and IPv6: each packet arrives twice, by
@@ -38,22 +36,7 @@ func (c *crowd) join(t *testing.T, host byte, key string) *site {
 // pass lets the gateways hear each other for so long, and calls look now and then.
 func (c *crowd) pass(d time.Duration, look func()) {
 	for end := c.sites[0].now.Add(d); c.sites[0].now.Before(end); look() {
-		sent := make([][]letter, len(c.sites))
-		for i, s := range c.sites {
-			sent[i] = s.takeAll()
-		}
-		for i, s := range c.sites {
-			for _, l := range sent[i] {
-				for _, family := range []int{1, 0} {
-					from := netip.AddrPortFrom(s.links[0].Prefixes[family].Addr(), multicast.Port)
-					for _, other := range c.sites {
-						if other != s && (c.lost == nil || !c.lost(l)) {
-							other.from(eth, from.String(), l.m)
-						}
-					}
-				}
-			}
-		}
+		exchange(c.sites, c.lost)
 		for _, s := range c.sites {
 			s.pass(20 * time.Millisecond)
 		}

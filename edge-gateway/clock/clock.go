@@ -30,13 +30,6 @@ const (
 	moved = time.Second
 )
 
-// Before the year 2000 a reading could not be kept. A clock that begins in 1970 is
-// lifted above that until the time is known.
-const (
-	lift   = 40 * 366 * 24 * time.Hour
-	oldest = 2001
-)
-
 // Clock is safe for concurrent use.
 type Clock struct {
 	system func() time.Time
@@ -86,11 +79,7 @@ func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known {
-		now := c.system().UTC()
-		if now.Year() < oldest {
-			now = now.Add(lift)
-		}
-		return now
+		return c.system().UTC()
 	}
 	return c.boots[len(c.boots)-1].At.Add(c.boot.Uptime())
 }

@@ -43,7 +43,7 @@ func TestClock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "clock.json")
 	m := &machine{boot: 1, uptime: time.Minute, wall: time.Unix(0, 0)}
 	c := m.open(t, path)
-	if _, known := c.Offset(); known || c.Now().Year() < 2000 {
+	if _, known := c.Offset(); known || !c.Now().Equal(m.wall) {
 		t.Errorf("with 1970 at boot the time is %v, known: %v", c.Now(), known)
 	}
 	m.wall = noon.Add(-time.Hour)

@@ -3,43 +3,18 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
 )
 
-// slowBacklog holds the outbox's messages up, but for the first, by which the gateway
-// learns that Pub/Sub is back.
-type slowBacklog struct {
-	*record
-
-	batches int
-	held    chan struct{} // closed when a batch is held up
-	release chan struct{}
-}
-
-func (s *slowBacklog) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	if s.batches++; s.batches == 2 {
-		close(s.held)
-	}
-	if s.batches > 1 {
-		select {
-		case <-s.release:
-		case <-ctx.Done():
-		}
-	}
-	return s.record.PublishBacklog(ctx, messages)
-}
-
 // TestNewReadingsGoBeforeKeptOnes has Pub/Sub return, and a batch of the outbox hang
 // in the publisher: a new reading is published meanwhile. Contract 8.8.
 func TestNewReadingsGoBeforeKeptOnes(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	publisher := &slowBacklog{record: s.published, held: make(chan struct{}), release: make(chan struct{})}
-	s.publisher = publisher
-	s.open(gateway.Config{ProbeEvery: time.Millisecond}, openBox(t, t.TempDir(), s.clock))
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
 	s.published.fail(errAway)
 	for i := range 4 {
 		if status := s.message(body(fmt.Sprintf("kept%d", i), 20)); status != 500 {
@@ -47,17 +22,32 @@ func TestNewReadingsGoBeforeKeptOnes(t *testing.T) {
 		}
 		s.pass(30 * time.Second)
 	}
-	s.published.fail(nil)
+	// The first of the outbox goes through: by it the gateway learns that Pub/Sub is back.
+	held, release := make(chan struct{}), make(chan struct{})
+	var number atomic.Int64
+	s.published.judge(func(ctx context.Context, _ gateway.Message, kept bool) error {
+		if !kept || number.Add(1) == 1 {
+			return nil
+		}
+		if number.Load() == 2 {
+			close(held)
+		}
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	s.run()
 	select {
-	case <-publisher.held:
+	case <-held:
 	case <-time.After(5 * time.Minute):
 		t.Fatal("the outbox is not drained")
 	}
 	if status := s.message(body("new", 21)); status != 200 {
 		t.Errorf("a new reading is answered %d", status)
 	}
-	close(publisher.release)
+	close(release)
 	all := s.delivered(5)
 	for i, want := range []string{"kept0", "new", "kept1", "kept2", "kept3"} {
 		if got := all[i].Reading.MessageID; got != want {

@@ -26,7 +26,6 @@ type drain struct {
 	outbox     Outbox
 	withheld   Withheld // nil: what may not be published stays in the outbox
 	probeEvery time.Duration
-	log        *slog.Logger
 
 	pacer   *batchPacer
 	live    int64 // live readings until the end of the last batch
@@ -149,10 +148,7 @@ func (d *drain) publish(ctx context.Context, backlog []outbox.Message) int {
 	messages := make([]Message, 0, len(backlog))
 	for _, m := range backlog {
 		age := signer.retime(&m)
-		encoded, err := encode(wire.Data{Reading: m.Reading, Recent: d.recent(m)})
-		if err != nil { // a reading that is valid has a form in JSON
-			d.log.ErrorContext(ctx, "reading of the outbox cannot be encoded", "node_id", m.Reading.NodeID, "error", err.Error())
-		}
+		encoded := encode(wire.Data{Reading: m.Reading, Recent: d.recent(m)})
 		messages = append(messages, signer.message(m.Reading, encoded, age, m.Enrolment))
 	}
 	limited, cancel := context.WithTimeout(ctx, publishLimit)

@@ -30,7 +30,6 @@ type enrolledSite struct {
 	key       ed25519.PrivateKey
 	id        string
 	corrected *clock.Clock
-	box       *outbox.Outbox
 	aside     *outbox.Outbox
 	stop      func()
 
@@ -66,20 +65,16 @@ func (e *enrolledSite) start(t *testing.T) {
 	t.Helper()
 	boot := clock.Boot{ID: [16]byte{e.boot}, Uptime: func() time.Duration { return e.read().uptime }}
 	e.corrected = must.Get(clock.Open(filepath.Join(e.dir, "clock.json"), func() time.Time { m := e.read(); return m.truth.Add(m.off) }, boot))(t)
-	e.box = openBox(t, filepath.Join(e.dir, "outbox"), e.corrected.Now)
+	e.site = &site{tb: t, box: openBox(t, filepath.Join(e.dir, "outbox"), e.corrected.Now)}
 	e.aside = openBox(t, filepath.Join(e.dir, "withheld"), e.corrected.Now)
 	config := gateway.Config{ProbeEvery: time.Millisecond, Boot: boot, Withheld: e.aside, IdleProbe: time.Hour}
 	if e.id != "" {
 		config.Enrolment = e
 	}
-	e.site = &site{tb: t}
-	e.gateway = gateway.New(config, e, e.box, e.corrected.Now, logging.Discard())
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var running sync.WaitGroup
-	running.Go(func() { _ = e.gateway.Run(ctx) })
+	e.gateway = gateway.New(config, &record{verdict: e.publish}, e.box, e.corrected.Now, logging.Discard())
+	stop := e.run()
 	e.stop = func() {
-		cancel()
-		running.Wait()
+		stop()
 		_ = e.box.Close()
 		_ = e.aside.Close()
 	}
@@ -151,8 +146,8 @@ func (e *enrolledSite) Time(boot [16]byte, uptime time.Duration) (time.Time, boo
 	return e.corrected.Time(boot, uptime)
 }
 
-// Publish is [gateway.Publisher], blocked as an enrolment blocks it.
-func (e *enrolledSite) Publish(_ context.Context, m gateway.Message) error {
+// publish is the verdict on a message, blocked as an enrolment blocks it.
+func (e *enrolledSite) publish(_ context.Context, m gateway.Message, _ bool) error {
 	offset, known := e.corrected.Offset()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -172,14 +167,6 @@ func (e *enrolledSite) Publish(_ context.Context, m gateway.Message) error {
 		}
 	}
 	return err
-}
-
-func (e *enrolledSite) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	errs := make([]error, len(messages))
-	for i, m := range messages {
-		errs[i] = e.Publish(ctx, m)
-	}
-	return errs
 }
 
 // readings are those of nodes that were published.

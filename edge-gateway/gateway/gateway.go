@@ -185,7 +185,7 @@ func New(config Config, publisher Publisher, box Outbox, now func() time.Time, l
 	g.requests = &requests{
 		nodes: g.nodes, sender: g.sender, limiters: newLimiters(&g.config), metrics: g.metrics, rejections: newEventLog(log, now), clock: now, log: log,
 	}
-	g.drain = &drain{sender: g.sender, outbox: box, withheld: config.Withheld, probeEvery: config.ProbeEvery, log: log, pacer: newBatchPacer()}
+	g.drain = &drain{sender: g.sender, outbox: box, withheld: config.Withheld, probeEvery: config.ProbeEvery, pacer: newBatchPacer()}
 	g.monitor = &monitor{config: &g.config, nodes: g.nodes, sender: g.sender, drain: g.drain, log: log, errs: map[string]error{}}
 	g.metrics.register(g)
 	if config.NodesFile != "" {

@@ -75,40 +75,35 @@ func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 // restarts and deliveries: it must stay one reading. Contract 8.7.
 func TestRetry(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	start := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
-	box := openBox(t, dir, func() time.Time { return start })
-	before := newSiteAt(t, start, box)
-	before.published.fail(errAway)
-	taken := before.clock()
+	s := newRestartable(t)
+	s.published.fail(errAway)
+	taken := s.clock()
 	for range 3 {
-		if status := before.message(body("a1", 20)); status != 500 {
+		if status := s.message(body("a1", 20)); status != 500 {
 			t.Errorf("answered %d", status)
 		}
-		before.pass(time.Minute)
+		s.pass(time.Minute)
 	}
-	if got := box.Stats().Pending; got != 1 {
+	if got := s.box.Stats().Pending; got != 1 {
 		t.Errorf("%d messages in the outbox after three attempts of one reading", got)
 	}
-	must.Do(t, box.Close())
 
 	// After a restart, with Pub/Sub still away.
-	box = openBox(t, dir, before.clock)
-	after := newSiteAt(t, before.clock(), box)
-	after.published.fail(errAway)
-	after.message(body("a2", 21)) // takes the uplink down
-	after.message(body("a1", 20))
-	if got := box.Stats().Pending; got != 2 {
+	s.stop()
+	s.start()
+	second := s.clock()
+	s.message(body("a2", 21)) // takes the uplink down
+	s.message(body("a1", 20))
+	if got := s.box.Stats().Pending; got != 2 {
 		t.Errorf("%d messages in the outbox, want a1 and a2", got)
 	}
-	after.published.fail(nil)
-	stop := after.run()
-	after.delivered(2)
-	if status := after.message(body("a1", 20)); status != 200 {
+	s.published.fail(nil)
+	s.delivered(2)
+	if status := s.message(body("a1", 20)); status != 200 {
 		t.Errorf("a retry after delivery was answered %d", status)
 	}
 	identities := map[reading.Identity]bool{}
-	all, _ := after.published.all()
+	all, _ := s.published.all()
 	for _, data := range all {
 		identities[data.Reading.Identity()] = true
 	}
@@ -118,27 +113,17 @@ func TestRetry(t *testing.T) {
 
 	// After another restart, when the outbox has been emptied: the node did not
 	// hear that its reading was delivered.
-	eventually(t, "an empty outbox", func() bool { return box.Stats().Pending == 0 })
-	stop() // what delivers has the outbox to itself
-	must.Do(t, box.Close())
-	box = openBox(t, dir, after.clock)
-	last := newSiteAt(t, after.clock(), box)
-	last.pass(time.Minute)
-	last.message(body("a2", 21))
-	if got := last.published.last().Reading.Time; got != before.clock() {
-		t.Errorf("a2 is of %s after a restart, want %s", got, before.clock())
+	eventually(t, "an empty outbox", func() bool { return s.box.Stats().Pending == 0 })
+	s.stop()
+	s.start()
+	s.pass(time.Minute)
+	s.message(body("a2", 21))
+	if got := s.published.last().Reading.Time; got != second {
+		t.Errorf("a2 is of %s after a restart, want %s", got, second)
 	}
-	if _, list := last.send(http.MethodGet, "/api/v1/nodes", ""); !strings.Contains(list, `"total":1`) {
+	if _, list := s.send(http.MethodGet, "/api/v1/nodes", ""); !strings.Contains(list, `"total":1`) {
 		t.Errorf("nodes after the restart: %s", list)
 	}
-}
-
-func newSiteAt(t *testing.T, now time.Time, box gateway.Outbox) *site {
-	t.Helper()
-	s := newSite(t)
-	s.now = now
-	s.open(gateway.Config{ProbeEvery: time.Millisecond}, box)
-	return s
 }
 
 // TestNothingCanBeKept has Pub/Sub away and the outbox gone: a trial now and
@@ -449,7 +434,8 @@ func TestClockInThe1970s(t *testing.T) {
 			box, withheld := openBox(t, t.TempDir(), time.Now), openBox(t, t.TempDir(), time.Now)
 			var uptime atomic.Int64
 			boot := clock.Boot{ID: [16]byte{1}, Uptime: func() time.Duration { return time.Duration(uptime.Load()) }}
-			s := newSiteAt(t, time.Date(1970, 1, 1, 0, 1, 0, 0, time.UTC), box)
+			s := newSite(t)
+			s.now = time.Date(1970, 1, 1, 0, 1, 0, 0, time.UTC)
 			config := gateway.Config{ProbeEvery: time.Millisecond, Boot: boot, Withheld: withheld}
 			s.open(config, box)
 			s.published.fail(errAway)

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -21,48 +20,23 @@ type restartable struct {
 	*site
 
 	dir  string
-	box  *outbox.Outbox
 	stop func()
 }
 
 func newRestartable(t *testing.T) *restartable {
 	t.Helper()
 	s := &restartable{site: newSite(t), dir: t.TempDir()}
-	s.start(s.published)
+	s.start()
 	return s
 }
 
-func (s *restartable) start(publisher gateway.Publisher) {
+func (s *restartable) start() {
 	s.tb.Helper()
 	box := openBox(s.tb, s.dir, s.clock)
-	s.box, s.publisher = box, publisher
+	s.box = box
 	s.open(gateway.Config{ProbeEvery: time.Millisecond}, box)
 	stop := s.run()
 	s.stop = func() { stop(); _ = box.Close() }
-}
-
-// some takes so many messages of the backlog, then fails.
-type some struct {
-	*record
-
-	left int
-	done chan struct{}
-}
-
-func (p *some) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	errs := make([]error, len(messages))
-	for i, m := range messages {
-		if p.left == 0 {
-			close(p.done)
-		}
-		p.left--
-		if p.left < 0 {
-			errs[i] = errAway
-			continue
-		}
-		errs[i] = p.Publish(ctx, m)
-	}
-	return errs
 }
 
 // TestWindowsAreRebuilt sends the same readings to a gateway whose Pub/Sub is away now
@@ -93,17 +67,29 @@ func TestWindowsAreRebuilt(t *testing.T) {
 			})
 		case 170, 180, 270:
 			s.stop()
-			s.start(s.published)
+			s.start()
 		}
 		send(i)
 	}
 	s.stop()
-	s.published.fail(nil)
-	half := &some{record: s.published, left: 70, done: make(chan struct{})}
-	s.start(half)
-	<-half.done
+	left, done := 70, make(chan struct{})
+	s.published.judge(func(_ context.Context, _ gateway.Message, kept bool) error {
+		if !kept {
+			return nil
+		}
+		if left--; left == -1 {
+			close(done)
+		}
+		if left < 0 {
+			return errAway
+		}
+		return nil
+	})
+	s.start()
+	<-done
 	s.stop()
-	s.start(s.published)
+	s.published.fail(nil)
+	s.start()
 	eventually(t, "the rest of the backlog", func() bool { return s.box.Stats().Pending == 0 })
 
 	arrived := func(r *record) map[reading.Identity]wire.Data {

@@ -55,14 +55,11 @@ func TestHeadersOfStrangers(t *testing.T) {
 }
 
 // TestRefusedMessageIsAlone sends readings that Pub/Sub refuses among others, at
-// once and through the outbox. Contract 8.10.
+// once and through the outs.box. Contract 8.10.
 func TestRefusedMessageIsAlone(t *testing.T) {
 	t.Parallel()
-	published := &refusing{nodes: func(id string) bool { return strings.HasPrefix(id, "bad-") }}
-	box := openBox(t, t.TempDir(), time.Now)
 	s := newSite(t)
-	s.publisher = published
-	s.open(gateway.Config{}, box)
+	s.published.judge(refusing(func(node string) bool { return strings.HasPrefix(node, "bad-") }))
 	var posting sync.WaitGroup
 	for i := range 30 {
 		node, want := fmt.Sprintf("n%d", i), `200 {"status":"published","message_id":"1"}`
@@ -77,7 +74,7 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 		})
 	}
 	posting.Wait()
-	if got := box.Stats().Pending; got != 0 {
+	if got := s.box.Stats().Pending; got != 0 {
 		t.Errorf("%d readings were kept", got)
 	}
 	if got := s.health(); !strings.Contains(got, `"status":"healthy"`) || !strings.Contains(got, `"refused":6`) {
@@ -88,15 +85,15 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	}
 	// In the outbox too, the first, the last and two in a row.
 	for _, node := range []string{"bad-a", "n30", "n31", "bad-b", "bad-c", "n32", "n33", "bad-d"} {
-		must.Do(t, box.Append(keptRecord(node, "1")))
+		must.Do(t, s.box.Append(keptRecord(node, "1")))
 	}
 	s.run()
-	eventually(t, "the outbox to drain", func() bool { return box.Stats().Pending == 0 })
+	eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
 	if got := s.health(); !strings.Contains(got, `"status":"healthy"`) || !strings.Contains(got, `"refused":10`) {
 		t.Errorf("health says %s", got)
 	}
 	nodes := map[string]bool{}
-	all, _ := published.all()
+	all, _ := s.published.all()
 	for _, data := range all {
 		nodes[data.Reading.NodeID] = true
 	}
@@ -111,36 +108,14 @@ func keptRecord(node, id string) outbox.Record {
 	return outbox.Record{Reading: reading.Reading{NodeID: node, MessageID: id, Time: at, Temperature: 20, Humidity: 40}}
 }
 
-// refusing is a Pub/Sub that refuses messages of some nodes, or of all.
-type refusing struct {
-	record
-
-	mu    sync.Mutex
-	nodes func(id string) bool
-}
-
-func (r *refusing) set(nodes func(id string) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.nodes = nodes
-}
-
-func (r *refusing) Publish(ctx context.Context, m gateway.Message) error {
-	r.mu.Lock()
-	refused := r.nodes(m.NodeID)
-	r.mu.Unlock()
-	if refused {
-		return fmt.Errorf("message of %s: %w", m.NodeID, gateway.ErrRefused)
+// refusing is the verdict of a Pub/Sub that refuses the messages of some nodes.
+func refusing(nodes func(id string) bool) func(context.Context, gateway.Message, bool) error {
+	return func(_ context.Context, m gateway.Message, _ bool) error {
+		if nodes(m.NodeID) {
+			return fmt.Errorf("message of %s: %w", m.NodeID, gateway.ErrRefused)
+		}
+		return nil
 	}
-	return r.record.Publish(ctx, m)
-}
-
-func (r *refusing) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	errs := make([]error, len(messages))
-	for i, m := range messages {
-		errs[i] = r.Publish(ctx, m)
-	}
-	return errs
 }
 
 // TestEverythingIsRefused has Pub/Sub refuse every message for a time, as by a
@@ -148,18 +123,15 @@ func (r *refusing) PublishBacklog(ctx context.Context, messages []gateway.Messag
 // nothing, and nodes are served as before. Contract 8.10.
 func TestEverythingIsRefused(t *testing.T) {
 	t.Parallel()
-	published := &refusing{nodes: func(string) bool { return true }}
-	box := openBox(t, t.TempDir(), time.Now)
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
+	s.published.judge(refusing(func(string) bool { return true }))
 	for i := range 200 {
 		node := "kept"
 		if i == 64 {
 			node = "bad"
 		}
-		must.Do(t, box.Append(keptRecord(node, strconv.Itoa(i))))
+		must.Do(t, s.box.Append(keptRecord(node, strconv.Itoa(i))))
 	}
-	s := newSite(t)
-	s.publisher = published
-	s.open(gateway.Config{ProbeEvery: time.Millisecond}, box)
 	s.run()
 	number := 0
 	message := func() string {
@@ -168,22 +140,22 @@ func TestEverythingIsRefused(t *testing.T) {
 		return fmt.Sprintf("%d %s", status, answer)
 	}
 	eventually(t, "readings to be kept", func() bool { return strings.HasSuffix(message(), `"kept":true}`) })
-	if got := box.Stats().Pending; got < 200-64 {
+	if got := s.box.Stats().Pending; got < 200-64 {
 		t.Fatalf("%d of 200 readings are left in the outbox", got)
 	}
 	if got := s.health(); !strings.Contains(got, `"status":"degraded"`) || !strings.Contains(got, "refused by Pub/Sub") {
 		t.Errorf("health says %s", got)
 	}
 	// The live path is open all the time; what waits first goes on being refused.
-	published.set(func(node string) bool { return node == "bad" })
+	s.published.judge(refusing(func(node string) bool { return node == "bad" }))
 	if got := message(); !strings.HasPrefix(got, "200") {
 		t.Errorf("the first reading that Pub/Sub would take was answered %s", got)
 	}
-	eventually(t, "the outbox to drain", func() bool { return box.Stats().Pending == 0 })
+	eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
 	if got := s.health(); !strings.Contains(got, `"status":"healthy"`) {
 		t.Errorf("health says %s", got)
 	}
-	all, _ := published.all()
+	all, _ := s.published.all()
 	delivered := 0
 	for _, data := range all {
 		if data.Reading.NodeID == "kept" {

@@ -64,6 +64,11 @@ func TestRejectionsAreLogged(t *testing.T) {
 	if diff := cmp.Diff(want, told()); diff != "" {
 		t.Errorf("a minute later (-want +got):\n%s", diff)
 	}
+	s.pass(-24 * time.Hour) // a clock that is set back does not silence the log
+	send(message, `{"id":"1","node_id":"n1","temperature":20,"humidity":101}`)
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("a day before (-want +got):\n%s", diff)
+	}
 	// One that invents names does not fill the log.
 	for i := range 1000 {
 		send(message, fmt.Sprintf(`{"id":"1","node_id":"invented-%d"}`, i))

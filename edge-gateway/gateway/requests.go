@@ -123,15 +123,8 @@ func (q *requests) message(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.metrics.accepted.Inc()
-	timed, encoded, err := q.prepare(in, remote(r))
-	if err != nil {
-		q.log.ErrorContext(r.Context(), "reading cannot be encoded", "node_id", in.NodeID, "error", err.Error())
-	}
-	result := lost
-	if err == nil {
-		result = q.sender.send(r.Context(), timed, encoded)
-	}
-	if result != sent {
+	timed, encoded := q.prepare(in, remote(r))
+	if result := q.sender.send(r.Context(), timed, encoded); result != sent {
 		write(w, http.StatusInternalServerError, errorBody{Error: detailPublish, Kept: result == kept})
 		return
 	}
@@ -140,7 +133,7 @@ func (q *requests) message(w http.ResponseWriter, r *http.Request) {
 
 // prepare dates a message and encodes it, with the node's window before it, as topic
 // data.
-func (q *requests) prepare(in messageRequest, address string) (timed timedReading, encoded []byte, err error) {
+func (q *requests) prepare(in messageRequest, address string) (timed timedReading, encoded []byte) {
 	scratch, ok := q.buffers.Get().(*windowBuffer)
 	if !ok {
 		scratch = new(windowBuffer)
@@ -151,9 +144,9 @@ func (q *requests) prepare(in messageRequest, address string) (timed timedReadin
 	timed = q.nodes.record(measured, in.age(), address, now, scratch)
 	timed.age = max(0, now.Sub(timed.Time))
 	timed.uptime = q.sender.signer.boot.Uptime() - timed.age
-	encoded, err = encode(wire.Data{Reading: timed.Reading, Recent: timed.recent})
+	encoded = encode(wire.Data{Reading: timed.Reading, Recent: timed.recent})
 	timed.recent = reading.Window{} // it lies in the buffer
-	return timed, encoded, err
+	return timed, encoded
 }
 
 type heartbeatRequest struct {

@@ -184,10 +184,7 @@ func (s *sender) publishProbe(ctx context.Context) {
 	if s.signer.enrolment != nil {
 		probe.Time = reading.TruncateTime(s.clock()) // a signed message has one
 	}
-	encoded, err := wire.EncodeData(wire.Data{Reading: probe})
-	if err != nil {
-		return // a reading of zeros has a form in JSON
-	}
+	encoded := encode(wire.Data{Reading: probe})
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
 	m := s.signer.message(probe, encoded, 0, s.signer.enrolmentID())
@@ -202,12 +199,12 @@ func (s *sender) publishProbe(ctx context.Context) {
 // encode writes the message of a reading. The longest window of the longest
 // numbers does not fit the bound beside the longest names; then the oldest
 // entries are left out.
-func encode(data wire.Data) ([]byte, error) {
+func encode(data wire.Data) []byte {
 	for {
-		encoded, err := wire.EncodeData(data)
+		encoded, _ := wire.EncodeData(data) // fails for numbers that no valid reading has
 		excess := len(encoded) - maxMessage
-		if err != nil || excess <= 0 || data.Recent.Len() == 0 {
-			return encoded, err
+		if excess <= 0 || data.Recent.Len() == 0 {
+			return encoded
 		}
 		perEntry := len(encoded)/data.Recent.Len() + 1
 		without := min(excess/perEntry+1, data.Recent.Len())

@@ -28,44 +28,59 @@ func noOutbox(reason error) *outbox.Late {
 	return box
 }
 
-// record keeps what was published and fails while it is told to.
+// record is a Pub/Sub that keeps what was published, unless its verdict on a message is an
+// error. kept says that the message comes from the outbox.
 type record struct {
 	mu      sync.Mutex
 	data    []wire.Data
 	encoded []byte // the last message
 	tried   int
-	err     error
+	verdict func(ctx context.Context, m gateway.Message, kept bool) error // nil takes all
 }
 
-func (r *record) Publish(_ context.Context, m gateway.Message) error {
+func (r *record) Publish(ctx context.Context, m gateway.Message) error {
+	return r.publish(ctx, m, false)
+}
+
+func (r *record) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		errs[i] = r.publish(ctx, m, true)
+	}
+	return errs
+}
+
+func (r *record) publish(ctx context.Context, m gateway.Message, kept bool) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.tried++
-	if r.err != nil {
-		return r.err
+	verdict := r.verdict
+	r.mu.Unlock()
+	if verdict != nil {
+		if err := verdict(ctx, m, kept); err != nil {
+			return err
+		}
 	}
 	published := time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC) // after what any clock here says
 	data, err := wire.DecodeData(m.Data, published)
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.data = append(r.data, data)
 	r.encoded = m.Data
 	return nil
 }
 
-func (r *record) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	errs := make([]error, len(messages))
-	for i, m := range messages {
-		errs[i] = r.Publish(ctx, m)
-	}
-	return errs
+// judge sets the verdict on what comes from now on.
+func (r *record) judge(verdict func(ctx context.Context, m gateway.Message, kept bool) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.verdict = verdict
 }
 
 func (r *record) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.err = err
+	r.judge(func(context.Context, gateway.Message, bool) error { return err })
 }
 
 func (r *record) last() wire.Data {
@@ -95,7 +110,7 @@ type site struct {
 	tb        testing.TB
 	gateway   *gateway.Gateway
 	published *record
-	publisher gateway.Publisher // published, unless a test has another
+	box       *outbox.Outbox // nil where the test has its own
 	log       logtest.Buffer
 	mu        sync.Mutex
 	now       time.Time
@@ -110,9 +125,9 @@ func newSite(tb testing.TB) *site {
 func newSiteWith(tb testing.TB, config gateway.Config, box gateway.Outbox) *site {
 	tb.Helper()
 	s := &site{tb: tb, published: &record{}, now: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)}
-	s.publisher = gateway.Granted(func() (gateway.Publisher, error) { return s.published, nil })
 	if box == nil {
-		box = openBox(tb, tb.TempDir(), s.clock)
+		s.box = openBox(tb, tb.TempDir(), s.clock)
+		box = s.box
 	}
 	s.open(config, box)
 	return s
@@ -124,7 +139,7 @@ func (s *site) open(config gateway.Config, box gateway.Outbox) {
 	config.Discovery = func() any {
 		return announce.State{Instance: "monitor-gateway._http._tcp.local", Host: "monitor-gateway.local"}
 	}
-	s.gateway = gateway.New(config, s.publisher, box, s.clock, logging.New(&s.log, slog.LevelInfo, ""))
+	s.gateway = gateway.New(config, s.published, box, s.clock, logging.New(&s.log, slog.LevelInfo, ""))
 }
 
 func openBox(tb testing.TB, dir string, clock func() time.Time) *outbox.Outbox {

@@ -29,9 +29,6 @@ func (o *Outbox) Append(r Record) error {
 		return fmt.Errorf("append to outbox: %w", err) // it could not be read back
 	}
 	encoded := appendRecord(make([]byte, 0, 128), r, o.options.Clock())
-	if len(encoded) > headerSize+maxBody {
-		return fmt.Errorf("%w: %d bytes", ErrTooLong, len(encoded))
-	}
 	// Whoever appends waits for the disk, however long it takes.
 	failed, err := o.appending.Do(context.Background(), entry{r.Reading.NodeID, encoded})
 	if errors.Is(err, coalesce.ErrClosed) {

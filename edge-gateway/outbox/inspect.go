@@ -10,19 +10,12 @@ import (
 	"time"
 )
 
-// Contents counts the messages in the folder of an outbox.
-type Contents struct {
-	Pending int   // messages that wait, about a second's worth too many beside a gateway at work
-	Bytes   int64 // on disk
-	Damaged int   // places that must be stepped over
-}
-
 // Inspect looks at an outbox from outside: it takes no lock and writes nothing,
-// so that a gateway may have it open. The error is [fs.ErrNotExist] where there
-// is no folder yet.
-func Inspect(dir string) (Contents, error) {
+// so that a gateway may have it open. Beside one at work it counts about a second's worth
+// of messages too many. The error is [fs.ErrNotExist] where there is no folder yet.
+func Inspect(dir string) (Stats, error) {
 	if _, err := os.Stat(dir); err != nil {
-		return Contents{}, fmt.Errorf("inspect outbox: %w", err)
+		return Stats{}, fmt.Errorf("inspect outbox: %w", err)
 	}
 	o := &Outbox{dir: dir, options: Options{disk: osDisk{}}}
 	err := o.loadCursor()
@@ -30,9 +23,9 @@ func Inspect(dir string) (Contents, error) {
 		err = o.load(math.MaxInt64)
 	}
 	if err != nil {
-		return Contents{}, fmt.Errorf("inspect outbox %s: %w", dir, err)
+		return Stats{}, fmt.Errorf("inspect outbox %s: %w", dir, err)
 	}
-	return Contents{Pending: o.pending(), Bytes: o.bytes(), Damaged: o.damaged}, nil
+	return o.Stats(), nil
 }
 
 // Size is how many bytes the segments in a folder take.

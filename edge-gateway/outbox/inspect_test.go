@@ -24,7 +24,7 @@ func TestInspect(t *testing.T) {
 	add(t, box, "first", "second", "third")
 	take(t, box, 1)
 	const record = recordSize
-	inspect := func(want Contents) {
+	inspect := func(want Stats) {
 		t.Helper()
 		before := files(t, dir)
 		got, err := Inspect(dir)
@@ -42,13 +42,13 @@ func TestInspect(t *testing.T) {
 	add(t, box, "fourth")
 	size += int64(record + len("fourth"))
 	must.Do(t, box.Close())
-	inspect(Contents{Pending: 3, Bytes: size})
+	inspect(Stats{Pending: 3, Bytes: size})
 
 	path := segments(t, dir)[0]
 	content := must.Get(os.ReadFile(path))(t)
 	content[record+len("first")+4] ^= 1 // within the second message's length
 	must.Do(t, os.WriteFile(path, append(content, "half a record"...), 0o600))
-	inspect(Contents{Pending: 2, Bytes: size + int64(len("half a record")), Damaged: 1})
+	inspect(Stats{Pending: 2, Bytes: size + int64(len("half a record")), Damaged: 1})
 }
 
 // files is the content of every file of a folder.

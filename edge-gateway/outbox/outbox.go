@@ -37,10 +37,9 @@ const cursorEvery = time.Second
 
 // Errors of [Outbox.Append] that are not those of the disk.
 var (
-	ErrFull    = errors.New("outbox is full")
-	ErrShare   = fmt.Errorf("%w: the node holds its share of it", ErrFull)
-	ErrTooLong = errors.New("record is over 64 KiB")
-	ErrClosed  = errors.New("outbox is closed")
+	ErrFull   = errors.New("outbox is full")
+	ErrShare  = fmt.Errorf("%w: the node holds its share of it", ErrFull)
+	ErrClosed = errors.New("outbox is closed")
 )
 
 // ErrInUse is the error of [Open] on a folder that another process has open.

@@ -179,18 +179,6 @@ func TestBound(t *testing.T) {
 	}
 }
 
-func TestTooLongMessage(t *testing.T) {
-	t.Parallel()
-	box := open(t, t.TempDir(), options())
-	if err := box.Append(rec(strings.Repeat("m", 64<<10))); !errors.Is(err, ErrTooLong) {
-		t.Errorf("Append = %v, want ErrTooLong", err)
-	}
-	add(t, box, strings.Repeat("m", 60<<10), "")
-	if got := drain(t, box, 9); len(got) != 2 || len(got[0]) != 60<<10 {
-		t.Errorf("%d messages come out, want the longest and the empty one", len(got))
-	}
-}
-
 // TestDamage breaks the one segment of an outbox in every way a disk can and
 // looks which messages survive.
 func TestDamage(t *testing.T) {
