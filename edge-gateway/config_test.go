@@ -2,13 +2,10 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -73,26 +70,6 @@ func TestUnknown(t *testing.T) {
 	_, err := loadSetup([]string{"PROJECTID=s3cr3t"}, installation{t.TempDir()})
 	if err == nil || err.Error() != "PROJECT_ID is required and not set\nPROJECTID is not a setting, PROJECT_ID is" {
 		t.Errorf("a misspelt setting that is needed: %v", err)
-	}
-}
-
-// TestMisspeltSettingIsTold starts the program with one: it serves, and says so.
-func TestMisspeltSettingIsTold(t *testing.T) {
-	t.Parallel()
-	p := newProcess(t, startPubSub(t).Addr, "NODE_RAT=5")
-	p.start()
-	var out bytes.Buffer
-	if err := runDoctor(t.Context(), nil, p.environ, &out, time.Now); err != nil && !errors.Is(err, errProblemsFound) {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "settings\n  warning  NODE_RAT is not a setting, NODE_RATE is\n") {
-		t.Errorf("the doctor says:\n%s", out.String())
-	}
-	if err := p.end(syscall.SIGTERM); err != nil {
-		t.Errorf("the gateway ended with %v", err)
-	}
-	if !strings.Contains(p.log.String(), `"severity":"WARNING","message":"unknown setting, its default holds","setting":"NODE_RAT is not a setting, NODE_RATE is"`) {
-		t.Error("the log says nothing of it")
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -122,30 +121,6 @@ func TestCredentialsCome(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "PRIVATE KEY") {
 		t.Error("the key is in the log")
-	}
-}
-
-// TestServesWithoutCredentials starts the program as it is installed, without the
-// file that it is told of.
-func TestServesWithoutCredentials(t *testing.T) {
-	t.Parallel()
-	p := newProcess(t, "", "GOOGLE_APPLICATION_CREDENTIALS="+filepath.Join(t.TempDir(), "google.json"))
-	p.start()
-	waitFor(t, "health to tell of it", func() bool {
-		h := p.health()
-		return h != nil && h.Status == "degraded" && strings.Contains(h.Publishing.Error, "google.json: no such file")
-	})
-	if status := p.send("1"); status != http.StatusInternalServerError {
-		t.Errorf("a reading was answered %d", status)
-	}
-	if h := p.health(); h == nil || h.Outbox.Readings != 1 {
-		t.Errorf("health says %+v, want one reading kept", h)
-	}
-	if err := p.end(syscall.SIGTERM); err != nil {
-		t.Errorf("the gateway ended with %v", err)
-	}
-	if !strings.Contains(p.log.String(), "google.json: no such file") {
-		t.Error("the log says nothing of the credentials")
 	}
 }
 

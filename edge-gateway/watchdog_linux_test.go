@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -15,7 +16,8 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// TestSupervision starts the gateway as systemd does and reads what it is told.
+// TestSupervision starts the gateway as systemd does, without the credentials that it is told
+// of, and reads what systemd hears.
 func TestSupervision(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "socket")
@@ -34,7 +36,7 @@ func TestSupervision(t *testing.T) {
 		}
 		return string(buffer[:n])
 	}
-	p := newProcess(t, startPubSub(t).Addr, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=300000")
+	p := newProcess(t, "", "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=300000", "GOOGLE_APPLICATION_CREDENTIALS="+path+".json")
 	p.start()
 	for i, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
 		if got := hear(); got != want {
@@ -64,6 +66,9 @@ func TestSupervision(t *testing.T) {
 	last := ""
 	for last != "STOPPING=1" {
 		last = hear()
+	}
+	if !strings.Contains(p.log.String(), "socket.json: no such file") {
+		t.Error("the log says nothing of the credentials")
 	}
 }
 

@@ -125,9 +125,7 @@ func TestSpoofedNameIsKept(t *testing.T) {
 			}
 			// Whoever asks meanwhile is answered.
 			s.from(eth, "192.168.1.7:49152", ask(specified, dns.TypeA, dns.ClassINET))
-			if answers := s.take(); len(answers) != 1 {
-				t.Errorf("sent %v to a node that asks", answers)
-			}
+			s.only()
 			last := s.now
 			s.pass(20 * time.Second)
 			after += len(s.take())
@@ -251,9 +249,7 @@ func TestNameIsTakenBack(t *testing.T) {
 				t.Errorf("the problem is %q", got)
 			}
 			s.from(eth, "192.168.1.7:49152", ask("monitor-gateway-010203.local.", dns.TypeA, dns.ClassINET))
-			if sent := s.take(); len(sent) != 1 {
-				t.Errorf("not found under its own name: %v", sent)
-			}
+			s.only()
 			c.leave(s)
 			s.pass(c.within)
 			if got := s.on(eth); got.Host != "monitor-gateway.local" || !slices.Contains([]string{"announcing", "ready"}, got.Phase) {

@@ -39,19 +39,19 @@ func TestAnswers(t *testing.T) {
 			s := started(t)
 			s.from(eth, "192.168.1.7:5353", ask(c.name, c.kind, dns.ClassINET))
 			s.pass(time.Second)
-			sent := s.take()
 			if len(c.answer) == 0 {
-				if len(sent) != 0 {
+				if sent := s.take(); len(sent) != 0 {
 					t.Errorf("answered %v", sent)
 				}
 				return
 			}
-			if len(sent) != 1 || sent[0].link != eth || sent[0].to.IsValid() {
-				t.Fatalf("sent %v, want one answer to everybody on the link", sent)
+			sent := s.only()
+			if sent.link != eth || sent.to.IsValid() {
+				t.Errorf("sent %v, want an answer to everybody on the link", sent)
 			}
-			same(t, "answer", sent[0].m.Answer, c.answer...)
-			same(t, "additional", sent[0].m.Extra, c.additional...)
-			if m := sent[0].m; m.Id != 0 || len(m.Question) != 0 || !m.Authoritative {
+			same(t, "answer", sent.m.Answer, c.answer...)
+			same(t, "additional", sent.m.Extra, c.additional...)
+			if m := sent.m; m.Id != 0 || len(m.Question) != 0 || !m.Authoritative {
 				t.Errorf("header %+v, questions %v", m.MsgHdr, m.Question)
 			}
 		})
@@ -76,11 +76,11 @@ func TestEachLinkHasItsOwnAddress(t *testing.T) {
 	t.Parallel()
 	s := started(t)
 	s.from(wlan, "10.0.3.3:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
-	sent := s.take()
-	if len(sent) != 1 || sent[0].link != wlan {
-		t.Fatalf("sent %v", sent)
+	sent := s.only()
+	same(t, "answer", sent.m.Answer, wireless)
+	if sent.link != wlan {
+		t.Errorf("sent on link %d", sent.link)
 	}
-	same(t, "answer", sent[0].m.Answer, wireless)
 }
 
 func TestLegacyResolver(t *testing.T) {
@@ -88,13 +88,10 @@ func TestLegacyResolver(t *testing.T) {
 	s := started(t)
 	question := ask("MONITOR-gateway.local.", dns.TypeA, dns.ClassINET)
 	s.from(eth, "192.168.1.7:49152", question)
-	sent := s.take()
-	if len(sent) != 1 || sent[0].to != netip.MustParseAddrPort("192.168.1.7:49152") {
-		t.Fatalf("sent %v, want one answer to the asker", sent)
-	}
-	m := sent[0].m
-	if m.Id != 4711 || len(m.Question) != 1 || m.Question[0] != question.Question[0] || !m.Response {
-		t.Errorf("%+v %v, want id and question as asked", m.MsgHdr, m.Question)
+	sent := s.only()
+	m := sent.m
+	if sent.to != netip.MustParseAddrPort("192.168.1.7:49152") || m.Id != 4711 || len(m.Question) != 1 || m.Question[0] != question.Question[0] || !m.Response {
+		t.Errorf("%+v %v, want an answer to the asker with id and question as asked", m.MsgHdr, m.Question)
 	}
 	same(t, "answer", m.Answer, "monitor-gateway.local. 10 IN A 192.168.1.20")
 }
@@ -103,11 +100,11 @@ func TestUnicastWanted(t *testing.T) {
 	t.Parallel()
 	s := started(t)
 	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
-	sent := s.take()
-	if len(sent) != 1 || sent[0].to != netip.MustParseAddrPort("192.168.1.7:5353") || sent[0].m.Id != 4711 {
-		t.Fatalf("sent %v, want one answer to the asker", sent)
+	sent := s.only()
+	same(t, "answer", sent.m.Answer, wired)
+	if sent.to != netip.MustParseAddrPort("192.168.1.7:5353") || sent.m.Id != 4711 {
+		t.Errorf("sent %v, want an answer to the asker", sent)
 	}
-	same(t, "answer", sent[0].m.Answer, wired)
 
 	s.pass(hostTTL * time.Second / 3) // everybody should hear it again
 	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
@@ -134,9 +131,7 @@ func TestKnownAnswers(t *testing.T) {
 	}
 	s.from(eth, "192.168.1.7:5353", asked(otherTTL/2-1))
 	s.pass(time.Second)
-	if sent := s.take(); len(sent) != 1 {
-		t.Errorf("sent %v, want one answer: what the asker knows ends soon", sent)
-	}
+	s.only() // what the asker knows ends soon
 }
 
 func TestManyAskers(t *testing.T) {
@@ -153,9 +148,7 @@ func TestManyAskers(t *testing.T) {
 	}
 	s.pass(time.Second)
 	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
-	if sent := s.take(); len(sent) != 1 {
-		t.Errorf("sent %v after a second", sent)
-	}
+	s.only()
 }
 
 func TestStrangers(t *testing.T) {
@@ -193,11 +186,7 @@ func TestFirstAddressIsTheAskersOwn(t *testing.T) {
 		"169.254.1.1:49152": {"169.254.7.7", "10.9.0.20", "192.168.1.20"},
 	} {
 		s.from(eth, asker, ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
-		sent := s.take()
-		if len(sent) != 1 {
-			t.Fatalf("sent %v to %s", sent, asker)
-		}
-		if got := hosts(sent[0].m.Answer); !slices.Equal(got, want) {
+		if got := hosts(s.only().m.Answer); !slices.Equal(got, want) {
 			t.Errorf("told %s %v, want %v", asker, got, want)
 		}
 	}
@@ -229,8 +218,8 @@ func TestUnicastStaysOnTheLink(t *testing.T) {
 		t.Errorf("sent %v", sent)
 	}
 	s.from(eth, "8.8.8.8:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
-	if sent := s.take(); len(sent) != 1 || sent[0].to.IsValid() {
-		t.Errorf("sent %v, want one answer to everybody", sent)
+	if sent := s.only(); sent.to.IsValid() {
+		t.Errorf("sent %v, want an answer to everybody", sent)
 	}
 }
 
@@ -260,9 +249,5 @@ func TestHugeMessage(t *testing.T) {
 		m.Answer = append(m.Answer, claim())
 	}
 	s.from(eth, "192.168.1.7:5353", m)
-	sent := s.take()
-	if len(sent) != 1 {
-		t.Fatalf("sent %d messages", len(sent))
-	}
-	same(t, "answer", sent[0].m.Answer, wired)
+	same(t, "answer", s.only().m.Answer, wired)
 }

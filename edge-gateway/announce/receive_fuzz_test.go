@@ -40,8 +40,6 @@ func FuzzReceive(f *testing.F) {
 		s.pass(30 * time.Second)
 		s.take()
 		s.from(eth, "192.168.1.8:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
-		if sent := s.take(); len(sent) != 1 {
-			t.Errorf("sent %v", sent)
-		}
+		s.only()
 	})
 }

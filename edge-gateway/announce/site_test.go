@@ -96,6 +96,16 @@ func (s *site) take() []letter {
 	})
 }
 
+// only returns the one message that was sent since the last call.
+func (s *site) only() letter {
+	s.t.Helper()
+	sent := s.take()
+	if len(sent) != 1 {
+		s.t.Fatalf("sent %v, want one message", sent)
+	}
+	return sent[0]
+}
+
 func (s *site) takeAll() []letter {
 	sent := s.sent
 	s.sent = nil

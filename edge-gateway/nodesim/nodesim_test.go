@@ -69,21 +69,6 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-func TestSpeedShrinksEveryPause(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g := &gateway{}
-		pretend(t, g, nodesim.Config{Nodes: 1, Speed: 60}, time.Minute-time.Millisecond)
-		messages := g.calls("message")
-		if len(messages) != 120 {
-			t.Fatalf("%d readings in a minute at speed 60, want 120", len(messages))
-		}
-		if gap := messages[1].At.Sub(messages[0].At); gap != 500*time.Millisecond {
-			t.Errorf("%s between readings, want 500ms", gap)
-		}
-	})
-}
-
 func TestRegistration(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -6,40 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/edge-gateway/nodesim"
 )
-
-// The values of a run depend on the seed and the time alone, and the ids on the run.
-func TestSameSeedSameValues(t *testing.T) {
-	t.Parallel()
-	values := func(seed uint64) (series map[string][]float64, ids map[string]bool) {
-		series, ids = map[string][]float64{}, map[string]bool{}
-		synctest.Test(t, func(t *testing.T) { // which begins at the same time each
-			g := &gateway{}
-			pretend(t, g, nodesim.Config{Nodes: 5, Seed: seed}, time.Hour-time.Second)
-			for _, c := range g.calls("message") {
-				series[c.NodeID] = append(series[c.NodeID], *c.Temperature, *c.Humidity)
-				ids[c.ID] = true
-			}
-		})
-		return series, ids
-	}
-	first, ids := values(11)
-	second, others := values(11)
-	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("two runs of one seed differ (-first +second):\n%s", diff)
-	}
-	for id := range others {
-		if ids[id] {
-			t.Errorf("message id %s came in both runs", id)
-		}
-	}
-	if third, _ := values(12); cmp.Equal(first, third) {
-		t.Error("two seeds gave the same values")
-	}
-}
 
 // For a demonstration the first room turns hot when it is told to, at any speed.
 func TestHotAfter(t *testing.T) {

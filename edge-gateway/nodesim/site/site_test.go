@@ -108,33 +108,3 @@ func TestUnlike(t *testing.T) {
 		}
 	}
 }
-
-// Every kind of fault can be seen in what arrives, and nothing else is changed.
-func TestFaultsInSeries(t *testing.T) {
-	t.Parallel()
-	s := site.New(site.Options{Seed: 8, Rooms: 1, PerRoom: 4})
-	from := monday().Add(day)
-	plain := s.Series(0, monday(), monday().Add(3*day), nil)
-	for _, kind := range fault.Kinds() {
-		f := fault.Fault{Kind: kind, Room: "room1", Start: from, End: from.Add(2 * time.Hour), Peak: 5, PeakHumidity: 5, Constant: 30 * time.Minute}
-		changed := 0
-		rows := s.Series(0, monday(), monday().Add(3*day), []fault.Fault{f})
-		kept := map[time.Time]fault.Values{}
-		for _, r := range rows {
-			kept[r.Time] = r.Values
-		}
-		for _, h := range plain {
-			got, arrived := kept[h.Time]
-			if arrived && got == h.Values {
-				continue
-			}
-			changed++
-			if h.Time.Before(from) || !h.Time.Before(f.Settled()) {
-				t.Errorf("%s changes the reading of %s", kind, h.Time)
-			}
-		}
-		if changed < 50 {
-			t.Errorf("%s changes %d readings", kind, changed)
-		}
-	}
-}
