@@ -12,13 +12,12 @@ import (
 	"syscall"
 	"time"
 
-	"coldaisle.dev/run/tools/soak/cluster"
 	"coldaisle.dev/shared/proxytest"
 )
 
 // chaos breaks one component of the cluster after the other and repairs it.
 type chaos struct {
-	cluster *cluster.Cluster
+	cluster *cluster
 	outage  time.Duration // how long a component hangs or is cut off
 	rng     *rand.Rand
 	clock   func() time.Time
@@ -39,7 +38,7 @@ type event struct {
 	run  func(ctx context.Context) error
 }
 
-func newChaos(p *cluster.Cluster, outage time.Duration, seed uint64, clock func() time.Time, logf func(string, ...any)) *chaos {
+func newChaos(p *cluster, outage time.Duration, seed uint64, clock func() time.Time, logf func(string, ...any)) *chaos {
 	return &chaos{cluster: p, outage: outage, rng: rand.New(rand.NewPCG(seed, 9)), clock: clock, logf: logf, done: map[string]int{}} //nolint:gosec // an order, not a secret
 }
 
@@ -139,7 +138,7 @@ func (f *chaos) overlaps(from, to time.Time) bool {
 	})
 }
 
-func (f *chaos) kill(p *cluster.Process) func(context.Context) error {
+func (f *chaos) kill(p *process) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := p.End(syscall.SIGKILL); err != nil {
 			return err
@@ -149,7 +148,7 @@ func (f *chaos) kill(p *cluster.Process) func(context.Context) error {
 	}
 }
 
-func (f *chaos) restart(p *cluster.Process) func(context.Context) error {
+func (f *chaos) restart(p *process) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := p.End(syscall.SIGTERM); err != nil {
 			return err
@@ -160,7 +159,7 @@ func (f *chaos) restart(p *cluster.Process) func(context.Context) error {
 
 // hang stops a process without closing its connections: it accepts requests and
 // does not answer.
-func (f *chaos) hang(p *cluster.Process) func(context.Context) error {
+func (f *chaos) hang(p *process) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			return err

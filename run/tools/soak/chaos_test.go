@@ -14,7 +14,6 @@ import (
 
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/tools/ledger"
-	"coldaisle.dev/run/tools/soak/cluster"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
@@ -95,7 +94,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	if built, err = os.MkdirTemp("", "coldaisle-chaos-"); err != nil {
 		return "", err
 	}
-	return built, cluster.Build(context.Background(), built)
+	return built, buildPrograms(context.Background(), built)
 })
 
 var built string

@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/run/tools/ledger"
-	"coldaisle.dev/run/tools/soak/cluster"
 )
 
 // report compares the stores with the ledger and the users' calls, checks resource
@@ -136,7 +135,7 @@ const goroutineTolerance = 12
 // their goroutines, and compares the counts. An instance that ran from the start
 // and has more goroutines than one that was restarted has leaked them.
 func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, error) {
-	pairs := [][]*cluster.Process{s.cluster.Gateways, s.cluster.API.Instances}
+	pairs := [][]*process{s.cluster.Gateways, s.cluster.API.Instances}
 	s.cluster.API.CloseIdleConnections()
 	for _, pool := range s.cluster.Functions {
 		pool.CloseIdleConnections()

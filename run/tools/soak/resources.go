@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"coldaisle.dev/run/tools/soak/cluster"
 )
 
 // sampleInterval is the time between two samples.
@@ -27,14 +25,14 @@ type sample struct {
 // resources samples the processes that are never killed, and counts the database
 // connections.
 type resources struct {
-	cluster          *cluster.Cluster
-	watched          []*cluster.Process
+	cluster          *cluster
+	watched          []*process
 	clock            func() time.Time
 	samples          map[string][]sample
 	connectionCounts []float64
 }
 
-func newResources(p *cluster.Cluster, clock func() time.Time) *resources {
+func newResources(p *cluster, clock func() time.Time) *resources {
 	g := &resources{cluster: p, clock: clock, samples: map[string][]sample{}}
 	for _, process := range p.Processes() {
 		if strings.HasSuffix(process.Name, "-1") {
@@ -53,7 +51,7 @@ func (r *resources) run(ctx context.Context) {
 		}
 		var connections float64
 		err := r.cluster.Database.Pool.QueryRow(ctx, `
-			SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> $1`, cluster.PoolName).Scan(&connections)
+			SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> $1`, poolName).Scan(&connections)
 		if err == nil {
 			r.connectionCounts = append(r.connectionCounts, connections)
 		}
@@ -116,7 +114,7 @@ const minMemoryRun = 5 * time.Minute
 const (
 	memoryGrowth, memoryTolerance = 0.20, 12 << 20
 	windowBytes                   = 4 << 10
-	fileTolerance                 = cluster.MaxOutstanding + 32
+	fileTolerance                 = maxOutstanding + 32
 	threadTolerance               = 8
 	// connectionsPerProcess is DB_MAX_CONNS. More than that for each process means
 	// that connections of killed processes are still open.

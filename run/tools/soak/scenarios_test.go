@@ -19,7 +19,6 @@ import (
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/run/tools/ledger"
-	"coldaisle.dev/run/tools/soak/cluster"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
@@ -345,7 +344,7 @@ func halfOpen(t scenarioTest) string {
 	return fmt.Sprintf("%d dropped within %.0f s; %s", many, took.Seconds(), exact(env.end()))
 }
 
-func openFiles(t *testing.T, p *cluster.Process) int {
+func openFiles(t *testing.T, p *process) int {
 	t.Helper()
 	g, err := readSample(p.PID(), time.Now())
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/tools/ledger"
-	"coldaisle.dev/run/tools/soak/cluster"
 	"coldaisle.dev/shared/logging"
 )
 
@@ -51,7 +50,7 @@ type soak struct {
 	resolve            func(site int) func(context.Context) (string, error) // how nodes find their gateway; nil for its address
 	clock              func() time.Time
 
-	cluster   *cluster.Cluster
+	cluster   *cluster
 	ledger    *ledger.Ledger
 	users     *users
 	chaos     *chaos
@@ -94,11 +93,11 @@ func (s *soak) start(ctx context.Context, log *slog.Logger) (err error) {
 	// those before it.
 	s.environ["train"] = append(s.environ["train"], "TRAINING_ROWS="+strconv.Itoa(trainingRowsPerNode*s.nodes))
 	s.logf("starting the programs")
-	s.cluster, err = cluster.Start(ctx, cluster.Options{Dir: s.dir, Sites: sites, Programs: s.programs, Environ: s.environ, Log: log})
-	if err != nil {
-		return err
+	s.cluster = &cluster{dir: s.dir, programs: s.programs, environ: s.environ, log: log}
+	if err = s.cluster.start(ctx); err == nil {
+		err = s.prepare(ctx)
 	}
-	if err := s.prepare(ctx); err != nil {
+	if err != nil {
 		return errors.Join(err, s.cluster.Stop())
 	}
 	return nil

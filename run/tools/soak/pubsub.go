@@ -1,9 +1,8 @@
-package cluster
+package main
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -14,15 +13,15 @@ import (
 	"coldaisle.dev/shared/proxytest"
 )
 
-// Project is the name under which topics exist.
-const Project = "coldaisle-soak"
+// project is the name under which topics exist.
+const project = "coldaisle-soak"
 
-// MaxOutstanding bounds the messages of one function in flight.
-const MaxOutstanding = 128
+// maxOutstanding bounds the messages of one function in flight.
+const maxOutstanding = 128
 
-// PubSub is the local system's queue over a PostgreSQL of its own, which no event touches. It
+// pubSub is the local system's queue over a PostgreSQL of its own, which no event touches. It
 // runs in this process, so that its memory is not counted as a program's.
-type PubSub struct {
+type pubSub struct {
 	GatewayProxy *proxytest.Proxy // used by the gateways
 	ServiceProxy *proxytest.Proxy // used by functions and API
 	Queue        *queue.Queue
@@ -33,18 +32,18 @@ type PubSub struct {
 // policy has shorter backoffs than production, because the soak's outages are shorter, and
 // fewer attempts, so that there are dead letters to redeliver.
 func policy() queue.Policy {
-	return queue.Policy{MinBackoff: 500 * time.Millisecond, MaxBackoff: 10 * time.Second, MaxAttempts: 12, MaxOutstanding: MaxOutstanding}
+	return queue.Policy{MinBackoff: 500 * time.Millisecond, MaxBackoff: 10 * time.Second, MaxAttempts: 12, MaxOutstanding: maxOutstanding}
 }
 
-func (p *Cluster) startPubSub(ctx context.Context, dir string, log *slog.Logger) error {
-	database, err := postgres.Start(ctx, postgres.Options{Dir: dir, Log: log})
+func (p *cluster) startPubSub(ctx context.Context, dir string) error {
+	database, err := postgres.Start(ctx, postgres.Options{Dir: dir, Log: p.log})
 	if err != nil {
 		return err
 	}
 	p.opened.Push("PostgreSQL of Pub/Sub", database.Stop)
-	p.PubSub = &PubSub{database: database.URL()}
+	p.PubSub = &pubSub{database: database.URL()}
 	p.PubSub.Queue, err = queue.Open(ctx, queue.Config{
-		DatabaseURL: database.URL(), Project: Project, Clock: time.Now, Log: log, //nolint:forbidigo // as Google's service, which has no clock of ours
+		DatabaseURL: database.URL(), Project: project, Clock: time.Now, Log: p.log, //nolint:forbidigo // as Google's service, which has no clock of ours
 		Policy: policy(),
 	})
 	if err != nil {
@@ -61,7 +60,7 @@ func (p *Cluster) startPubSub(ctx context.Context, dir string, log *slog.Logger)
 }
 
 // push starts the pushes to the functions' load balancers.
-func (p *Cluster) push(ctx context.Context) {
+func (p *cluster) push(ctx context.Context) {
 	handlers := map[string]http.Handler{}
 	for function, balancer := range p.Functions {
 		handlers[function] = balancer.server.Config.Handler
@@ -76,7 +75,7 @@ func (p *Cluster) push(ctx context.Context) {
 }
 
 // DeadLetters counts what waits in the dead letter topics.
-func (p *PubSub) DeadLetters(ctx context.Context) (waiting int, err error) {
+func (p *pubSub) DeadLetters(ctx context.Context) (waiting int, err error) {
 	connection, err := pgx.Connect(ctx, p.database)
 	if err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)

@@ -1,16 +1,8 @@
-// Package cluster runs Coldaisle as it runs in production, every program a process
-// of its own: the gateways of several sites, two instances of each function and of
-// the API, a PostgreSQL, Pub/Sub and object storage, connected through TCP proxies.
-// Any process can be killed and started again, the database can crash, and each
-// proxy can stall, refuse or delay connections.
-//
-// run/tools/soak uses it for `make soak` and `make chaos`. It checks nothing itself.
-package cluster
+package main
 
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -33,52 +25,44 @@ const instances = 2
 // modelBucket holds the models in object storage.
 const modelBucket = "models"
 
-// Options configure a cluster.
-type Options struct {
-	Dir      string // for data, programs and logs; made when missing
-	Sites    int    // gateways
-	Programs string // folder where [Build] put the programs; empty builds them first
-	// Environ adds to the environment, as NAME=value, of the processes of a
-	// program: gateway, api, or a function.
-	Environ map[string][]string
-	Log     *slog.Logger
-}
+// cluster is Coldaisle as it runs in production, every program a process of its own: the
+// gateways of several sites, two instances of each function and of the API, a PostgreSQL,
+// Pub/Sub and object storage, connected through TCP proxies. Any process can be killed and
+// started again, the database can crash, and each proxy can stall, refuse or delay
+// connections. It checks nothing itself.
+type cluster struct {
+	Database  *database
+	PubSub    *pubSub
+	Gateways  []*process
+	Functions map[string]*loadBalancer
+	API       *loadBalancer
 
-// Cluster is a running cluster.
-type Cluster struct {
-	Database  *Database
-	PubSub    *PubSub
-	Gateways  []*Process
-	Functions map[string]*LoadBalancer
-	API       *LoadBalancer
-
-	options Options
+	dir      string // for data, programs and logs; made when missing
+	programs string // folder where buildPrograms put them; empty builds them first
+	// environ adds to the environment, as NAME=value, of the processes of a program: gateway,
+	// api, or a function.
+	environ map[string][]string
+	log     *slog.Logger
 	opened  closing.Stack
 }
 
-// Start builds the programs and starts everything. ctx bounds the start only.
-func Start(ctx context.Context, o Options) (*Cluster, error) {
-	p := &Cluster{options: o, Functions: map[string]*LoadBalancer{}}
-	if err := p.start(ctx); err != nil {
-		return nil, errors.Join(err, p.Stop())
-	}
-	return p, nil
-}
-
-func (p *Cluster) start(ctx context.Context) error {
+// start builds the programs and starts everything. The caller stops it, also after an
+// error. ctx bounds the start only.
+func (p *cluster) start(ctx context.Context) error {
+	p.Functions = map[string]*loadBalancer{}
 	if err := os.MkdirAll(p.logs(), 0o755); err != nil { //nolint:gosec // the database's account must traverse it
 		return fmt.Errorf("cluster: %w", err)
 	}
-	if p.options.Programs == "" {
-		p.options.Programs = filepath.Join(p.options.Dir, "bin")
-		if err := Build(ctx, p.options.Programs); err != nil {
+	if p.programs == "" {
+		p.programs = filepath.Join(p.dir, "bin")
+		if err := buildPrograms(ctx, p.programs); err != nil {
 			return err
 		}
 	}
-	if err := p.startDatabase(ctx, filepath.Join(p.options.Dir, "postgres"), p.options.Log); err != nil {
+	if err := p.startDatabase(ctx, filepath.Join(p.dir, "postgres")); err != nil {
 		return err
 	}
-	if err := p.startPubSub(ctx, filepath.Join(p.options.Dir, "pubsub"), p.options.Log); err != nil {
+	if err := p.startPubSub(ctx, filepath.Join(p.dir, "pubsub")); err != nil {
 		return err
 	}
 	storage, err := p.startStorage()
@@ -86,7 +70,7 @@ func (p *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	backend := []string{
-		"PROJECT_ID=" + Project, "DATABASE_URL=" + p.Database.URL(), "READINGS=postgres",
+		"PROJECT_ID=" + project, "DATABASE_URL=" + p.Database.URL(), "READINGS=postgres",
 		"PUBSUB_EMULATOR_HOST=" + p.PubSub.ServiceProxy.Address(),
 		"STORAGE_EMULATOR_HOST=" + storage, "MODEL_BUCKET=" + modelBucket,
 	}
@@ -108,13 +92,13 @@ func (p *Cluster) start(ctx context.Context) error {
 	return p.startGateways(ctx)
 }
 
-func (p *Cluster) logs() string { return filepath.Join(p.options.Dir, "logs") }
+func (p *cluster) logs() string { return filepath.Join(p.dir, "logs") }
 
 // startProcess starts process NAME-NUMBER of a program.
-func (p *Cluster) startProcess(ctx context.Context, name string, number int, program string, environ []string) (*Process, error) {
-	environ = append(slices.Clone(environ), p.options.Environ[name]...)
+func (p *cluster) startProcess(ctx context.Context, name string, number int, program string, environ []string) (*process, error) {
+	environ = append(slices.Clone(environ), p.environ[name]...)
 	name += "-" + strconv.Itoa(number)
-	process, err := newProcess(ctx, name, filepath.Join(p.options.Programs, program), p.logs(), environ)
+	process, err := newProcess(ctx, name, filepath.Join(p.programs, program), p.logs(), environ)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +106,8 @@ func (p *Cluster) startProcess(ctx context.Context, name string, number int, pro
 	return process, process.Start(ctx)
 }
 
-func (p *Cluster) startInstances(ctx context.Context, name, program string, environ []string) (*LoadBalancer, error) {
-	members := make([]*Process, instances)
+func (p *cluster) startInstances(ctx context.Context, name, program string, environ []string) (*loadBalancer, error) {
+	members := make([]*process, instances)
 	for i := range members {
 		var err error
 		if members[i], err = p.startProcess(ctx, name, i+1, program, environ); err != nil {
@@ -138,11 +122,11 @@ func (p *Cluster) startInstances(ctx context.Context, name, program string, envi
 	return balancer, nil
 }
 
-func (p *Cluster) startGateways(ctx context.Context) error {
-	for site := range p.options.Sites {
+func (p *cluster) startGateways(ctx context.Context) error {
+	for site := range sites {
 		environ := []string{
-			"PROJECT_ID=" + Project, "DATA_TOPIC=" + queue.TopicData,
-			"PUBSUB_EMULATOR_HOST=" + p.PubSub.GatewayProxy.Address(), "OUTBOX_DIR=" + filepath.Join(p.options.Dir, fmt.Sprintf("gateway-%d", site+1)),
+			"PROJECT_ID=" + project, "DATA_TOPIC=" + queue.TopicData,
+			"PUBSUB_EMULATOR_HOST=" + p.PubSub.GatewayProxy.Address(), "OUTBOX_DIR=" + filepath.Join(p.dir, fmt.Sprintf("gateway-%d", site+1)),
 			"MDNS=false", // nodes know where it is, and others on this network need not
 		}
 		gateway, err := p.startProcess(ctx, gatewayProgram, site+1, gatewayProgram, environ)
@@ -155,8 +139,8 @@ func (p *Cluster) startGateways(ctx context.Context) error {
 }
 
 // startStorage serves object storage over files and returns its address.
-func (p *Cluster) startStorage() (string, error) {
-	root := filepath.Join(p.options.Dir, "objects")
+func (p *cluster) startStorage() (string, error) {
+	root := filepath.Join(p.dir, "objects")
 	if err := os.MkdirAll(filepath.Join(root, modelBucket), 0o700); err != nil {
 		return "", fmt.Errorf("object storage: %w", err)
 	}
@@ -169,10 +153,10 @@ func (p *Cluster) startStorage() (string, error) {
 }
 
 // Redeliver runs run/tools/redeliver for each function, as an operator does.
-func (p *Cluster) Redeliver(ctx context.Context) error {
+func (p *cluster) Redeliver(ctx context.Context) error {
 	for _, route := range queue.Routes() {
 		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+p.PubSub.Queue.Address())
-		if err := p.run(ctx, redeliverProgram, environ, "-project", Project, "-topic", route.Topic,
+		if err := p.run(ctx, redeliverProgram, environ, "-project", project, "-topic", route.Topic,
 			"-function", route.Function, "-endpoint", p.Functions[route.Function].URL, "-idle", "1s"); err != nil {
 			return err
 		}
@@ -181,7 +165,7 @@ func (p *Cluster) Redeliver(ctx context.Context) error {
 }
 
 // Processes lists all processes, gateways first.
-func (p *Cluster) Processes() []*Process {
+func (p *cluster) Processes() []*process {
 	all := slices.Clone(p.Gateways)
 	for _, route := range queue.Routes() {
 		all = append(all, p.Functions[route.Function].Instances...)
@@ -190,4 +174,4 @@ func (p *Cluster) Processes() []*Process {
 }
 
 // Stop stops everything in the reverse order of its start.
-func (p *Cluster) Stop() error { return p.opened.Close() }
+func (p *cluster) Stop() error { return p.opened.Close() }

@@ -1,9 +1,8 @@
-package cluster
+package main
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,22 +17,22 @@ import (
 	"coldaisle.dev/shared/proxytest"
 )
 
-// Database is a PostgreSQL that can crash and recover. Programs connect through its
+// database is a PostgreSQL that can crash and recover. Programs connect through its
 // proxy, whose address does not change.
-type Database struct {
+type database struct {
 	Proxy *proxytest.Proxy
-	// Pool connects to the server directly, past the proxy, as [PoolName].
+	// Pool connects to the server directly, past the proxy, as poolName.
 	Pool *pgxpool.Pool
 
 	options postgres.Options
 	server  *postgres.Server
 }
 
-// PoolName is the application_name of the harness's own connections.
-const PoolName = "soak"
+// poolName is the application_name of the harness's own connections.
+const poolName = "soak"
 
-func (p *Cluster) startDatabase(ctx context.Context, dir string, log *slog.Logger) error {
-	d := &Database{options: postgres.Options{Dir: dir, Log: log}}
+func (p *cluster) startDatabase(ctx context.Context, dir string) error {
+	d := &database{options: postgres.Options{Dir: dir, Log: p.log}}
 	var err error
 	if d.server, err = postgres.Start(ctx, d.options); err != nil {
 		return err
@@ -48,7 +47,7 @@ func (p *Cluster) startDatabase(ctx context.Context, dir string, log *slog.Logge
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	config.ConnConfig.RuntimeParams["application_name"] = PoolName
+	config.ConnConfig.RuntimeParams["application_name"] = poolName
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		port, err := strconv.ParseUint(d.address().Port(), 10, 16) // another after a crash
 		c.Port = uint16(port)
@@ -61,7 +60,7 @@ func (p *Cluster) startDatabase(ctx context.Context, dir string, log *slog.Logge
 	return nil
 }
 
-func (d *Database) address() *url.URL {
+func (d *database) address() *url.URL {
 	address, err := url.Parse(d.server.URL())
 	if err != nil {
 		return &url.URL{}
@@ -70,14 +69,14 @@ func (d *Database) address() *url.URL {
 }
 
 // URL is the address of the proxy, with credentials.
-func (d *Database) URL() string {
+func (d *database) URL() string {
 	address := d.address()
 	address.Host = d.Proxy.Address()
 	return address.String()
 }
 
 // Crash stops the server at once, without a checkpoint, as a loss of power does.
-func (d *Database) Crash() error {
+func (d *database) Crash() error {
 	pid, err := d.pid()
 	if err != nil {
 		return err
@@ -89,7 +88,7 @@ func (d *Database) Crash() error {
 }
 
 // Recover starts the server on the crashed server's data.
-func (d *Database) Recover(ctx context.Context) error {
+func (d *database) Recover(ctx context.Context) error {
 	server, err := postgres.Start(ctx, d.options)
 	if err != nil {
 		return err
@@ -100,12 +99,12 @@ func (d *Database) Recover(ctx context.Context) error {
 }
 
 // Exited reports whether the server has exited.
-func (d *Database) Exited() bool {
+func (d *database) Exited() bool {
 	pid, err := d.pid()
 	return err != nil || syscall.Kill(pid, 0) != nil
 }
 
-func (d *Database) pid() (int, error) {
+func (d *database) pid() (int, error) {
 	content, err := os.ReadFile(filepath.Join(d.options.Dir, "data", "postmaster.pid"))
 	if err != nil {
 		return 0, fmt.Errorf("process of the database: %w", err)

@@ -1,4 +1,4 @@
-package cluster
+package main
 
 import (
 	"context"
@@ -17,8 +17,8 @@ const (
 	redeliverProgram = "redeliver"
 )
 
-// Build compiles the programs into a folder, as `make build` does.
-func Build(ctx context.Context, dir string) error {
+// buildPrograms compiles the programs into a folder, as `make build` does.
+func buildPrograms(ctx context.Context, dir string) error {
 	for program, pkg := range map[string]string{
 		gatewayProgram: "edge-gateway", apiProgram: "run/server", functionsProgram: "functions/serve", redeliverProgram: "run/tools/redeliver",
 	} {
@@ -32,8 +32,8 @@ func Build(ctx context.Context, dir string) error {
 }
 
 // run runs a program to its end.
-func (p *Cluster) run(ctx context.Context, program string, environ []string, arguments ...string) error {
-	command := exec.CommandContext(ctx, filepath.Join(p.options.Programs, program), arguments...) //nolint:gosec // built by us
+func (p *cluster) run(ctx context.Context, program string, environ []string, arguments ...string) error {
+	command := exec.CommandContext(ctx, filepath.Join(p.programs, program), arguments...) //nolint:gosec // built by us
 	command.Env = environ
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", program, err, output)

@@ -1,4 +1,4 @@
-package cluster
+package main
 
 import (
 	"context"
@@ -24,9 +24,9 @@ const (
 	stopTimeout  = 30 * time.Second
 )
 
-// Process is one of Coldaisle's programs, which can be killed and started again
+// process is one of Coldaisle's programs, which can be killed and started again
 // on the same port.
-type Process struct {
+type process struct {
 	Name string // such as ingest-1; also of its log
 	Port int
 
@@ -40,12 +40,12 @@ type Process struct {
 }
 
 // newProcess prepares a process; it does not start it.
-func newProcess(ctx context.Context, name, program, logs string, environ []string) (*Process, error) {
+func newProcess(ctx context.Context, name, program, logs string, environ []string) (*process, error) {
 	port, err := freeport.Find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Process{
+	return &process{
 		Name: name, Port: port, program: program, log: filepath.Join(logs, name+".log"),
 		environ: append([]string{
 			"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), //nolint:forbidigo // the child's, not a setting
@@ -55,13 +55,13 @@ func newProcess(ctx context.Context, name, program, logs string, environ []strin
 }
 
 // URL is where the process answers.
-func (p *Process) URL() string { return "http://127.0.0.1:" + strconv.Itoa(p.Port) }
+func (p *process) URL() string { return "http://127.0.0.1:" + strconv.Itoa(p.Port) }
 
 // Log is the file of its output.
-func (p *Process) Log() string { return p.log }
+func (p *process) Log() string { return p.log }
 
 // PID is the running process's, 0 for none.
-func (p *Process) PID() int {
+func (p *process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd == nil {
@@ -72,7 +72,7 @@ func (p *Process) PID() int {
 
 // Start starts the process and waits until its port is open. environ adds to
 // its environment, for this start only.
-func (p *Process) Start(ctx context.Context, environ ...string) error {
+func (p *process) Start(ctx context.Context, environ ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd != nil {
@@ -132,7 +132,7 @@ func launch(cmd *exec.Cmd, exited chan struct{}) error {
 // End sends a signal and waits until the process has exited: SIGKILL for a loss of
 // power, SIGTERM for an orderly restart, SIGQUIT to make a Go program log its
 // goroutines.
-func (p *Process) End(signal syscall.Signal) error {
+func (p *process) End(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd == nil {
@@ -155,7 +155,7 @@ func (p *Process) End(signal syscall.Signal) error {
 
 // Signal sends a signal that does not end the process: SIGSTOP makes it hang,
 // SIGCONT continues it.
-func (p *Process) Signal(signal syscall.Signal) error {
+func (p *process) Signal(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd == nil {

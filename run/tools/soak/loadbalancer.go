@@ -1,4 +1,4 @@
-package cluster
+package main
 
 import (
 	"fmt"
@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// LoadBalancer is one address in front of several instances of a program, which get
+// loadBalancer is one address in front of several instances of a program, which get
 // requests in turn, as on Cloud Run. A request to an instance that is down fails
 // with 502: the client must retry.
-type LoadBalancer struct {
+type loadBalancer struct {
 	URL       string
-	Instances []*Process
+	Instances []*process
 
 	server    *httptest.Server
 	transport *http.Transport
@@ -24,8 +24,8 @@ type LoadBalancer struct {
 }
 
 // newLoadBalancer listens in front of the instances, which need not run yet.
-func newLoadBalancer(instances ...*Process) (*LoadBalancer, error) {
-	b := &LoadBalancer{Instances: instances, transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}}
+func newLoadBalancer(instances ...*process) (*loadBalancer, error) {
+	b := &loadBalancer{Instances: instances, transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}}
 	targets := make([]*url.URL, len(instances))
 	for i, instance := range instances {
 		var err error
@@ -44,4 +44,4 @@ func newLoadBalancer(instances ...*Process) (*LoadBalancer, error) {
 }
 
 // CloseIdleConnections closes idle connections to the instances.
-func (b *LoadBalancer) CloseIdleConnections() { b.transport.CloseIdleConnections() }
+func (b *loadBalancer) CloseIdleConnections() { b.transport.CloseIdleConnections() }
