@@ -88,24 +88,6 @@ func TestStartsAsDeployed(t *testing.T) {
 	}
 }
 
-// TestRefusesToStartWithARenamedVariable takes the API's secret under another
-// name, as when only one side renames it.
-func TestRefusesToStartWithARenamedVariable(t *testing.T) {
-	t.Parallel()
-	components, err := tfenv.Read(configuration, "")
-	must.Do(t, err)
-	component := components["api"]
-	component.Secrets = []string{"SIGNING_KEY"}
-	status, written := functiontest.Exits(t, functiontest.Build(t, "../server"), component.Environ(secret)...)
-	if status != 1 || !strings.Contains(written, "SECRET_KEY is required and not set") {
-		t.Errorf("exit %d: %s", status, written)
-	}
-	lines, err := tfenv.Mismatches(component, &Config{})
-	if err != nil || len(lines) != 2 {
-		t.Errorf("got %q, %v", lines, err)
-	}
-}
-
 // users makes the database users that terraform makes, and returns their
 // password here: in production they have none.
 func users(t *testing.T, address, suffix string) string {

@@ -26,7 +26,6 @@ import (
 
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/functions/ingest"
-	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
@@ -303,36 +302,6 @@ func TestRedeliverToAPausedFunction(t *testing.T) {
 	r.function, r.endpoint = "detect", to.endpoint
 	if got, err := r.run(t.Context()); err != nil || got != (counts{handled: 1}) {
 		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-// TestRedeliverOnOneMachine goes by the addresses that `make run` prints.
-func TestRedeliverOnOneMachine(t *testing.T) {
-	s, err := system.Start(t.Context(), system.Options{DataDir: t.TempDir(), DatabaseURL: pgtest.URL(t), Clock: time.Now, Log: logging.Discard()})
-	must.Do(t, err)
-	defer func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	must.Get(s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-		Topic:    "projects/" + system.Project + "/topics/data-dead-letter",
-		Messages: []*pubsubpb.PubsubMessage{exhausted(undated, "ingest")},
-	}))(t)
-	t.Setenv("PUBSUB_EMULATOR_HOST", s.PubSubAddress)
-	arguments := []string{"-project", system.Project, "-topic", "data", "-function", "ingest", "-endpoint", s.FunctionsURL + "ingest"}
-	must.Do(t, run(t.Context(), append(arguments, "-limit", "1")))
-	var stored int
-	err = s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM sensor_data.readings WHERE message_id = 'm1'`).Scan(&stored)
-	if err != nil || stored != 1 {
-		t.Errorf("%d stored, %v", stored, err)
-	}
-	left, err := s.PubSub.SubscriptionAdminClient.Pull(t.Context(), &pubsubpb.PullRequest{
-		Subscription: "projects/" + system.Project + "/subscriptions/data-dead-letter", MaxMessages: 1,
-		ReturnImmediately: true, //nolint:staticcheck // nothing is expected
-	})
-	if err != nil || len(left.GetReceivedMessages()) != 0 {
-		t.Errorf("left in the dead letter: %v, %v", left, err)
 	}
 }
 
