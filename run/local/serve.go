@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -109,7 +108,13 @@ func showStatus(ctx context.Context, running *system.System, out *os.File, start
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		writeStatus(ctx, running, out, started, start, end)
+		line, err := running.Status(ctx, started)
+		if err != nil {
+			line = "status unknown: " + strings.ReplaceAll(err.Error(), "\n", " ")
+		}
+		if ctx.Err() == nil {
+			_, _ = fmt.Fprint(out, start, line, end)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -117,16 +122,5 @@ func showStatus(ctx context.Context, running *system.System, out *os.File, start
 			return err
 		case <-ticker.C:
 		}
-	}
-}
-
-func writeStatus(ctx context.Context, running *system.System, out io.Writer, started time.Time, start, end string) {
-	status, err := running.Status(ctx, started)
-	line := status.String()
-	if err != nil {
-		line = "status unknown: " + strings.ReplaceAll(err.Error(), "\n", " ")
-	}
-	if ctx.Err() == nil {
-		_, _ = fmt.Fprint(out, start, line, end)
 	}
 }

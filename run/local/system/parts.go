@@ -125,19 +125,26 @@ func (s *System) startStorage(ctx context.Context) error {
 		s.StorageURL = strings.TrimSuffix(address, "/")
 		return s.createBucket(ctx)
 	}
-	root := filepath.Join(s.options.DataDir, "objects")
-	if err := os.MkdirAll(filepath.Join(root, ModelBucket), 0o700); err != nil {
-		return fmt.Errorf("object storage: %w", err)
-	}
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{
-		Scheme: "http", NoListener: true, StorageRoot: root, Writer: io.Discard,
-	})
+	server, err := OpenStorage(s.options.DataDir)
 	if err != nil {
-		return fmt.Errorf("object storage: %w", err)
+		return err
 	}
 	s.opened.Push("object storage", func() error { server.Stop(); return nil })
-	s.StorageURL, err = s.serve(ctx, "object storage", server.HTTPHandler())
-	return err
+	s.StorageURL = server.URL()
+	return nil
+}
+
+// OpenStorage serves object storage over files in a folder, with the models' bucket.
+func OpenStorage(folder string) (*fakestorage.Server, error) {
+	root := filepath.Join(folder, "objects")
+	if err := os.MkdirAll(filepath.Join(root, ModelBucket), 0o700); err != nil {
+		return nil, fmt.Errorf("object storage: %w", err)
+	}
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", StorageRoot: root, Writer: io.Discard})
+	if err != nil {
+		return nil, fmt.Errorf("object storage: %w", err)
+	}
+	return server, nil
 }
 
 // storageOptions connect a client to the object storage.

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/functions/storealert"
@@ -69,10 +71,12 @@ func (s *System) startPipeline(ctx context.Context) error {
 		}, handle)
 		mux.Handle("/"+function, functions[function])
 	}
-	if s.FunctionsURL, err = s.serve(ctx, "functions", mux); err != nil {
-		return err
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("functions: %w", err)
 	}
-	s.FunctionsURL += "/"
+	s.FunctionsURL = urlOf(listener) + "/"
+	s.runComponent(ctx, "functions", func(ctx context.Context) error { return gateway.Serve(ctx, listener, mux, s.log) })
 	if s.Queue != nil {
 		s.runComponent(ctx, "pushes", func(ctx context.Context) error { return s.Queue.Run(ctx, functions) })
 		return nil

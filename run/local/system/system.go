@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -22,7 +21,6 @@ import (
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/api/training"
@@ -230,18 +228,6 @@ func (s *System) listen(ctx context.Context, port int, what, flag string) (net.L
 	}
 	s.opened.Push(what+"'s port", func() error { _ = listener.Close(); return nil })
 	return listener, nil
-}
-
-// serve serves a handler on a free port of the loopback interface.
-func (s *System) serve(ctx context.Context, name string, handler http.Handler) (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	s.runComponent(ctx, name, func(ctx context.Context) error {
-		return gateway.Serve(ctx, listener, handler, s.log)
-	})
-	return urlOf(listener), nil
 }
 
 func urlOf(listener net.Listener) string {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"coldaisle.dev/run/local/system"
@@ -26,13 +24,7 @@ func replay(ctx context.Context, o system.Options, path string, clock func() tim
 		return report, fmt.Errorf("replay: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
-	file, err := os.Create(filepath.Join(data, "coldaisle.log")) //nolint:gosec // in our own folder
-	if err != nil {
-		return report, fmt.Errorf("replay: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-
-	o.DataDir, o.Clock, o.Log = data, clock, logging.New(file, slog.LevelWarn, "")
+	o.DataDir, o.Clock, o.Log = data, clock, logging.Discard()
 	running, err := system.Start(ctx, o)
 	if err != nil {
 		return report, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,18 +11,14 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/fsouza/fake-gcs-server/fakestorage"
-
 	"coldaisle.dev/run/local/queue"
+	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/closing"
 )
 
 // instances is the number of processes behind each load balancer. The soak never
 // kills the first one, so that a leak shows in it.
 const instances = 2
-
-// modelBucket holds the models in object storage.
-const modelBucket = "models"
 
 // cluster is Coldaisle as it runs in production, every program a process of its own: the
 // gateways of several sites, two instances of each function and of the API, a PostgreSQL,
@@ -65,14 +60,15 @@ func (p *cluster) start(ctx context.Context) error {
 	if err := p.startPubSub(ctx, filepath.Join(p.dir, "pubsub")); err != nil {
 		return err
 	}
-	storage, err := p.startStorage()
+	storage, err := system.OpenStorage(p.dir)
 	if err != nil {
 		return err
 	}
+	p.opened.Push("object storage", func() error { storage.Stop(); return nil })
 	backend := []string{
 		"PROJECT_ID=" + project, "DATABASE_URL=" + p.Database.URL(), "READINGS=postgres",
 		"PUBSUB_EMULATOR_HOST=" + p.PubSub.ServiceProxy.Address(),
-		"STORAGE_EMULATOR_HOST=" + storage, "MODEL_BUCKET=" + modelBucket,
+		"STORAGE_EMULATOR_HOST=" + storage.URL(), "MODEL_BUCKET=" + system.ModelBucket,
 	}
 	secret := "SECRET_KEY=" + rand.Text() + rand.Text()
 	if err := p.run(ctx, apiProgram, append(slices.Clone(backend), secret), "migrate"); err != nil {
@@ -136,20 +132,6 @@ func (p *cluster) startGateways(ctx context.Context) error {
 		p.Gateways = append(p.Gateways, gateway)
 	}
 	return nil
-}
-
-// startStorage serves object storage over files and returns its address.
-func (p *cluster) startStorage() (string, error) {
-	root := filepath.Join(p.dir, "objects")
-	if err := os.MkdirAll(filepath.Join(root, modelBucket), 0o700); err != nil {
-		return "", fmt.Errorf("object storage: %w", err)
-	}
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", StorageRoot: root, Writer: io.Discard})
-	if err != nil {
-		return "", fmt.Errorf("object storage: %w", err)
-	}
-	p.opened.Push("object storage", func() error { server.Stop(); return nil })
-	return server.URL(), nil
 }
 
 // Redeliver runs run/tools/redeliver for each function, as an operator does.

@@ -51,12 +51,11 @@ type localSystem struct {
 	exited  chan error
 }
 
-// buildLocalSystem builds the program as `make build` does.
+// buildLocalSystem builds the program.
 func buildLocalSystem(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(folder(t), "coldaisle")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "coldaisle.dev/run/local")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "coldaisle.dev/run/local")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, output)
 	}

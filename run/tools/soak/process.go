@@ -57,9 +57,6 @@ func newProcess(ctx context.Context, name, program, logs string, environ []strin
 // URL is where the process answers.
 func (p *process) URL() string { return "http://127.0.0.1:" + strconv.Itoa(p.Port) }
 
-// Log is the file of its output.
-func (p *process) Log() string { return p.log }
-
 // PID is the running process's, 0 for none.
 func (p *process) PID() int {
 	p.mu.Lock()

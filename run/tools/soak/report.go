@@ -150,7 +150,7 @@ func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, erro
 			if err := p.End(syscall.SIGQUIT); err != nil {
 				return nil, err
 			}
-			output, err := os.ReadFile(p.Log())
+			output, err := os.ReadFile(p.log)
 			if err != nil {
 				return nil, fmt.Errorf("log of %s: %w", p.Name, err)
 			}
