@@ -27,13 +27,13 @@ const patience = 15 * time.Minute
 
 // command is a shell command in the repository's root, as a reader types it. It builds
 // with the race detector when the test was: make test has compiled everything so.
-func command(t *testing.T, script string, environ ...string) *exec.Cmd {
+func command(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	c.Dir = ".."
-	c.Env = append(os.Environ(), append([]string{"MAKEFLAGS=", "MAKELEVEL="}, environ...)...)
+	c.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		c.Env = append(c.Env, "GOFLAGS=-race")
 	}
