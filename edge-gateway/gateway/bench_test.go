@@ -90,6 +90,25 @@ func (c *caller) post(i int) (status int, err error) {
 	return status, err
 }
 
+// posts sends reading i of the node and wants an answer of a status.
+func (c *caller) posts(i, want int) error {
+	status, err := c.post(i)
+	if err == nil && status != want {
+		err = fmt.Errorf("answered %d, want %d", status, want)
+	}
+	return err
+}
+
+// dialAll opens a connection for each of so many nodes.
+func dialAll(tb testing.TB, address string, nodes int) []*caller {
+	tb.Helper()
+	callers := make([]*caller, nodes)
+	for i := range callers {
+		callers[i] = dial(tb, address, i)
+	}
+	return callers
+}
+
 // listen serves a handler as the gateway does and returns its address.
 func listen(tb testing.TB, handler http.Handler) string {
 	tb.Helper()
@@ -231,31 +250,19 @@ func BenchmarkGateway(b *testing.B) {
 			attributes := map[string]string{wire.NodeIDAttribute: "node-0000"}
 			publisher.Publisher = through
 			address, echoAddress := listen(b, site), listen(b, http.HandlerFunc(echo))
-			callers, echoes := make([]*caller, connections), make([]*caller, connections)
-			for i := range connections {
-				callers[i], echoes[i] = dial(b, address, i), dial(b, echoAddress, i)
-			}
+			callers, echoes := dialAll(b, address, connections), dialAll(b, echoAddress, connections)
 			sent := 0
-			turn := func(whole, client, http *span, n int) {
-				whole.run(b, connections, n, func(w, i int) error {
-					status, err := callers[w].post(sent + i)
-					if err == nil && status != 200 {
-						err = fmt.Errorf("answered %d", status)
-					}
-					return err
-				})
+			turn := func(whole, client, answer *span, n int) {
+				whole.run(b, connections, n, func(w, i int) error { return callers[w].posts(sent+i, http.StatusOK) })
 				sent += n
 				client.run(b, connections, n, func(int, int) error { return alone.Publish(b.Context(), message, attributes) })
-				http.run(b, connections, n, func(w, i int) error {
-					_, err := echoes[w].post(i)
-					return err
-				})
+				answer.run(b, connections, n, func(w, i int) error { return echoes[w].posts(i, http.StatusOK) })
 				server.ClearMessages()
 			}
 			turn(&span{}, &span{}, &span{}, 4*connections) // to open connections and grow the heap
-			var whole, client, http span
+			var whole, client, answer span
 			for b.Loop() {
-				turn(&whole, &client, &http, max(16*connections, 256))
+				turn(&whole, &client, &answer, max(16*connections, 256))
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(whole.perSecond(), "messages/s")
@@ -263,9 +270,9 @@ func BenchmarkGateway(b *testing.B) {
 			b.ReportMetric(float64(whole.at(0.99).Microseconds()), "p99-µs")
 			b.ReportMetric(client.perSecond(), "client/s")
 			b.ReportMetric(float64(client.at(0.5).Microseconds()), "client-p50-µs")
-			b.ReportMetric(http.perSecond(), "echo/s")
-			b.ReportMetric(whole.perSecond()/min(client.perSecond(), http.perSecond()), "ratio")
-			b.ReportMetric(whole.perSecond()*(1/client.perSecond()+1/http.perSecond()), "of-both")
+			b.ReportMetric(answer.perSecond(), "echo/s")
+			b.ReportMetric(whole.perSecond()/min(client.perSecond(), answer.perSecond()), "ratio")
+			b.ReportMetric(whole.perSecond()*(1/client.perSecond()+1/answer.perSecond()), "of-both")
 		})
 	}
 }
@@ -293,23 +300,14 @@ func BenchmarkAway(b *testing.B) {
 			away.fail(errAway)
 			publisher.Publisher = away
 			address := listen(b, site)
-			callers := make([]*caller, connections)
-			for i := range connections {
-				callers[i] = dial(b, address, i)
-			}
+			callers := dialAll(b, address, connections)
 			bare := must.Get(os.Create(filepath.Join(b.TempDir(), "bare")))(b)
 			b.Cleanup(func() { _ = bare.Close() })
 			var syncs span
 			sent := 0
 			for b.Loop() {
 				n := max(4*connections, 64, c.rate)
-				answers.run(b, connections, n, func(w, i int) error {
-					status, err := callers[w].post(sent + i)
-					if err == nil && status != 500 {
-						err = fmt.Errorf("answered %d", status)
-					}
-					return err
-				})
+				answers.run(b, connections, n, func(w, i int) error { return callers[w].posts(sent+i, http.StatusInternalServerError) })
 				sent += n
 				syncs.run(b, 1, 16, func(int, int) error {
 					_, err := bare.Write(message)
@@ -398,19 +396,10 @@ func BenchmarkBacklog(b *testing.B) {
 		watched := &ordered{Publisher: through, last: map[string]time.Time{}}
 		site := gateway.New(gateway.Config{}, watched, box, time.Now, logging.Discard())
 		address := listen(b, site)
-		callers := make([]*caller, live)
-		for i := range callers {
-			callers[i] = dial(b, address, i)
-		}
+		callers := dialAll(b, address, live)
 		sent := 0
 		send := func(s *span) {
-			s.run(b, live, 400, func(w, i int) error {
-				status, err := callers[w].post(sent + i)
-				if err == nil && status != http.StatusOK {
-					err = fmt.Errorf("answered %d", status)
-				}
-				return err
-			})
+			s.run(b, live, 400, func(w, i int) error { return callers[w].posts(sent+i, http.StatusOK) })
 			sent += 400
 			server.ClearMessages()
 		}

@@ -213,16 +213,3 @@ func TestConnectionsThatAreNotIdle(t *testing.T) { //nolint:paralleltest // thou
 		}
 	}
 }
-
-// TestConnectionsThatSayNothing opens connections and sends nothing.
-func TestConnectionsThatSayNothing(t *testing.T) { //nolint:paralleltest // thousands of open files each
-	c := newClients(t)
-	for i := range 5 {
-		for range fromOne {
-			c.dial(fmt.Sprintf("127.0.0.%d", 2+i))
-		}
-	}
-	if err := ask(c.dial("127.0.0.1")); err != nil {
-		t.Errorf("a newcomer is not answered: %v", err)
-	}
-}

@@ -21,6 +21,25 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
+// run runs a program in a folder, with variables beside the test's own, and returns what it
+// prints.
+func run(t *testing.T, dir string, environ []string, name string, args ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	command.Dir, command.Env = dir, append(os.Environ(), environ...)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s %q: %w\n%s", name, args, err, output)
+	}
+	return string(output), err
+}
+
+// write makes a file that can be run, and its folder.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)))
+}
+
 // TestBuild builds everything that can be installed. The first time takes some
 // minutes.
 func TestBuild(t *testing.T) {
@@ -30,10 +49,7 @@ func TestBuild(t *testing.T) {
 	}
 	bash := tooltest.Program(t, "bash")
 	dir := t.TempDir()
-	output, err := exec.CommandContext(t.Context(), bash, "build.sh", dir, "v9.8.7-test").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build.sh: %v\n%s", err, output)
-	}
+	must.Get(run(t, "", nil, bash, "build.sh", dir, "v9.8.7-test"))(t)
 	type target struct{ OS, Arch, ARM, CGO string }
 	got := map[string]target{}
 	entries, err := os.ReadDir(dir)
@@ -81,27 +97,19 @@ func packs(t *testing.T, dir, version string) {
 		return
 	}
 	signer := filepath.Join(t.TempDir(), "owner")
-	if output, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", signer).CombinedOutput(); err != nil {
-		t.Fatalf("ssh-keygen: %v\n%s", err, output)
-	}
-	command := exec.CommandContext(t.Context(), "./package.sh", dir, version)
-	command.Env = append(os.Environ(), "SIGNING_KEY="+signer)
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("package.sh: %v\n%s", err, output)
-	}
+	must.Get(run(t, "", nil, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", signer))(t)
+	must.Get(run(t, "", []string{"SIGNING_KEY=" + signer}, "./package.sh", dir, version))(t)
 	if signature, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS.sig")); err != nil || !strings.HasPrefix(string(signature), "-----BEGIN SSH SIGNATURE-----") {
 		t.Errorf("the checksums are not signed: %q, %v", signature, err)
 	}
 	for name, architecture := range map[string]string{"amd64": "amd64", "arm64": "arm64", "armhf": "armhf", "armv6": "armhf"} {
 		path := filepath.Join(dir, "monitor-gateway_9.8.7-test_"+name+".deb")
-		fields, err := exec.CommandContext(t.Context(), deb, "--show", "--showformat=${Package} ${Architecture}", path).Output()
-		if err != nil || string(fields) != "monitor-gateway "+architecture {
+		fields, err := run(t, "", nil, deb, "--show", "--showformat=${Package} ${Architecture}", path)
+		if err != nil || fields != "monitor-gateway "+architecture {
 			t.Errorf("%s is %q, %v", name, fields, err)
 		}
 		root := t.TempDir()
-		if output, err := exec.CommandContext(t.Context(), deb, "--raw-extract", path, root).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, output)
-		}
+		must.Get(run(t, "", nil, deb, "--raw-extract", path, root))(t)
 		for file, contains := range map[string]string{
 			"usr/lib/systemd/system/monitor-gateway.service": "\nExecStart=/usr/bin/monitor-gateway\n", "usr/lib/systemd/system/monitor-gateway.socket": "ListenStream=8080",
 			"etc/monitor-gateway/environment": "PROJECT_ID=", "DEBIAN/conffiles": "/etc/monitor-gateway/environment", "DEBIAN/postinst": "put back",
@@ -118,11 +126,7 @@ func packs(t *testing.T, dir, version string) {
 			t.Fatal(packages, err)
 		}
 		// It may be root who runs the tests, and lintian warns of that.
-		command := exec.CommandContext(t.Context(), tooltest.Program(t, "lintian"),
-			append([]string{"--no-cfg", "--allow-root", "--fail-on", "error"}, packages...)...)
-		if output, err := command.CombinedOutput(); err != nil {
-			t.Errorf("lintian: %v\n%s", err, output)
-		}
+		must.Get(run(t, "", nil, tooltest.Program(t, "lintian"), append([]string{"--no-cfg", "--allow-root", "--fail-on", "error"}, packages...)...))(t)
 	})
 	for _, built := range []string{"amd64", "arm64", "armv7", "armv6"} {
 		bill, err := os.ReadFile(filepath.Join(dir, "monitor-gateway-"+version+"-linux-"+built+".cdx.json"))
@@ -130,11 +134,7 @@ func packs(t *testing.T, dir, version string) {
 			t.Errorf("%s has no bill of materials: %.200s, %v", built, bill, err)
 		}
 	}
-	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--quiet", "SHA256SUMS")
-	check.Dir = dir
-	if output, err := check.CombinedOutput(); err != nil {
-		t.Errorf("sha256sum: %v\n%s", err, output)
-	}
+	must.Get(run(t, dir, nil, "sha256sum", "--check", "--quiet", "SHA256SUMS"))(t)
 }
 
 // TestUpgradeThatFailsIsUndone upgrades a folder by the package's scripts, as dpkg calls
@@ -162,19 +162,14 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
-			write := func(path, content string) {
-				t.Helper()
-				path = filepath.Join(root, path)
-				must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)))
-			}
+			write := func(path, content string) { t.Helper(); write(t, filepath.Join(root, path), content) }
 			read := func(path string) string {
 				content, _ := os.ReadFile(filepath.Join(root, path))
 				return string(content)
 			}
 			script := func(path string, args ...string) error {
-				command := exec.CommandContext(t.Context(), "/bin/sh", append([]string{path}, args...)...)
-				command.Env = append(os.Environ(), "DPKG_ROOT="+root, "PATH="+root+"/bin:"+os.Getenv("PATH"))
-				output, err := command.CombinedOutput()
+				environ := []string{"DPKG_ROOT=" + root, "PATH=" + root + "/bin:" + os.Getenv("PATH")}
+				output, err := run(t, "", environ, "/bin/sh", append([]string{path}, args...)...)
 				t.Logf("%s %q: %v\n%s", path, args, err, output)
 				return err
 			}
@@ -220,8 +215,7 @@ func TestPurge(t *testing.T) {
 		"etc/monitor-gateway/google.json", "var/lib/private/monitor-gateway/outbox/enrolment.json", "var/lib/private/monitor-gateway/outbox/0000000000000001.seg",
 		"var/lib/monitor-gateway.previous/before/monitor-gateway", "var/lib/other/kept",
 	} {
-		path = filepath.Join(root, path)
-		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)))
+		write(t, filepath.Join(root, path), "")
 	}
 	must.Do(t, os.Symlink("private/monitor-gateway", filepath.Join(root, "var/lib/monitor-gateway")))
 	left(t, root, "remove", "monitor-gateway other private")
@@ -237,11 +231,7 @@ func TestPurge(t *testing.T) {
 // left runs postrm and compares the folders in /var/lib afterwards.
 func left(t *testing.T, root, action, want string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "/bin/sh", "deb/postrm.sh", action)
-	command.Env = append(os.Environ(), "DPKG_ROOT="+root)
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", action, err, output)
-	}
+	must.Get(run(t, "", []string{"DPKG_ROOT=" + root}, "/bin/sh", "deb/postrm.sh", action))(t)
 	entries := must.Get(os.ReadDir(filepath.Join(root, "var/lib")))(t)
 	var names []string
 	for _, entry := range entries {
@@ -284,17 +274,10 @@ func TestInstall(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			root, release := filepath.Join(dir, "root"), filepath.Join(dir, "release")
-			write := func(path, content string) {
+			write := func(path, content string) { t.Helper(); write(t, path, content) }
+			prepare := func(command string, args ...string) {
 				t.Helper()
-				must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)))
-			}
-			run := func(command string, args ...string) {
-				t.Helper()
-				made := exec.CommandContext(t.Context(), command, args...)
-				made.Dir = release
-				if output, err := made.CombinedOutput(); err != nil {
-					t.Fatalf("%s: %v\n%s", command, err, output)
-				}
+				must.Get(run(t, release, nil, command, args...))(t)
 			}
 			program := func(label string, exit int) string {
 				return fmt.Sprintf("#!/bin/sh\n# %s\n[ \"$1\" = version ] || exit %d\n", label, exit)
@@ -303,13 +286,13 @@ func TestInstall(t *testing.T) {
 			write(filepath.Join(unpacked, "monitor-gateway"), program("new", c.exit))
 			write(filepath.Join(unpacked, "monitor-gateway.service"), "# new\n")
 			write(filepath.Join(unpacked, "environment.example"), "PROJECT_ID=\n")
-			run("tar", "-czf", name+".tar.gz", name)
-			run("sh", "-c", "sha256sum *.tar.gz >SHA256SUMS")
-			run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "owner")
-			run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "other")
-			run("ssh-keygen", "-q", "-Y", "sign", "-f", "owner", "-n", "monitor-gateway", "SHA256SUMS")
+			prepare("tar", "-czf", name+".tar.gz", name)
+			prepare("sh", "-c", "sha256sum *.tar.gz >SHA256SUMS")
+			prepare("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "owner")
+			prepare("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "other")
+			prepare("ssh-keygen", "-q", "-Y", "sign", "-f", "owner", "-n", "monitor-gateway", "SHA256SUMS")
 			if c.tampered {
-				run("sh", "-c", "echo more >>"+name+".tar.gz")
+				prepare("sh", "-c", "echo more >>"+name+".tar.gz")
 			}
 			installed, unit := filepath.Join(root, "usr/local/bin/monitor-gateway"), filepath.Join(root, "etc/systemd/system/monitor-gateway.service")
 			kept := filepath.Join(root, "var/lib/monitor-gateway/outbox/0000000000000001.seg")
@@ -331,10 +314,8 @@ func TestInstall(t *testing.T) {
 			}
 			install, err := filepath.Abs("install.sh")
 			must.Do(t, err)
-			command := exec.CommandContext(t.Context(), "/bin/sh", install, name+".tar.gz", key)
-			command.Dir = release
-			command.Env = append(os.Environ(), "MONITOR_GATEWAY_TEST="+root, "PATH="+dir+"/bin:"+os.Getenv("PATH"))
-			output, err := command.CombinedOutput()
+			environ := []string{"MONITOR_GATEWAY_TEST=" + root, "PATH=" + dir + "/bin:" + os.Getenv("PATH")}
+			output, err := run(t, release, environ, "/bin/sh", install, name+".tar.gz", key)
 			if (err != nil) != c.fails {
 				t.Errorf("ended with %v\n%s", err, output)
 			}
@@ -373,15 +354,11 @@ func TestThirtyTwoBit(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		tooltest.Skip(t, "this machine runs no 32-bit programs of its kind")
 	}
-	command := exec.CommandContext(t.Context(), "go", "test", "-short", "../outbox")
-	command.Env = append(os.Environ(), "GOARCH=386", "CGO_ENABLED=0")
-	output, err := command.CombinedOutput()
-	if strings.Contains(string(output), "exec format error") {
+	output, err := run(t, "", []string{"GOARCH=386", "CGO_ENABLED=0"}, "go", "test", "-short", "../outbox")
+	if strings.Contains(output, "exec format error") {
 		tooltest.Skip(t, "the kernel runs no 32-bit programs")
 	}
-	if err != nil {
-		t.Errorf("go test: %v\n%s", err, output)
-	}
+	must.Do(t, err)
 }
 
 // worstExposure is the mark of systemd-analyze security that the unit may have
@@ -407,14 +384,10 @@ func TestUnit(t *testing.T) {
 	socket := copied("monitor-gateway.socket", "ListenStream=8080", "ListenStream=8080")
 	restart := copied("monitor-gateway-credentials.service", "ExecStart=systemctl ", "ExecStart=/bin/true ")
 	watch := copied("monitor-gateway-credentials.path", "PathChanged=/etc/monitor-gateway/google.json", "PathChanged=/etc/monitor-gateway/google.json")
-	output, err := exec.CommandContext(t.Context(), analyze, "verify", unit, socket, restart, watch).CombinedOutput()
-	if err != nil || len(output) > 0 {
+	if output, err := run(t, "", nil, analyze, "verify", unit, socket, restart, watch); err != nil || output != "" {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, output)
 	}
-	output, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstExposure, unit).CombinedOutput()
-	if err != nil {
-		t.Errorf("systemd-analyze security: %v\n%s", err, output)
-	}
+	must.Get(run(t, "", nil, analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstExposure, unit))(t)
 }
 
 // TestCredentialsMayBeMissing holds that systemd starts the gateway without its

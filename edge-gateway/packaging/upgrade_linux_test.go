@@ -49,15 +49,9 @@ func TestDebianPackage(t *testing.T) {
 		tooltest.Unable(t, "dpkg installs as root")
 	}
 	root, work := t.TempDir(), t.TempDir()
-	write := func(path, content string) {
-		t.Helper()
-		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)))
-	}
+	write := func(path, content string) { t.Helper(); write(t, path, content) }
 	run := func(environ []string, name string, args ...string) (string, error) {
-		command := exec.CommandContext(t.Context(), name, args...)
-		command.Env = append(os.Environ(), environ...)
-		output, err := command.CombinedOutput()
-		return string(output), err
+		return run(t, "", environ, name, args...)
 	}
 	unit := must.Get(os.ReadFile("monitor-gateway.service"))(t)
 	write(filepath.Join(work, "monitor-gateway.service"), string(unit))
@@ -65,19 +59,14 @@ func TestDebianPackage(t *testing.T) {
 	pack := func(version, program string) string {
 		t.Helper()
 		deb := filepath.Join(work, version+".deb")
-		output, err := run([]string{"WORK=" + work, "PROGRAM=" + program, "ARCHITECTURE=" + runtime.GOARCH, "VERSION=" + version},
-			"go", "run", nfpm(t), "package", "--config", "nfpm.yaml", "--packager", "deb", "--target", deb)
-		if err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
+		must.Get(run([]string{"WORK=" + work, "PROGRAM=" + program, "ARCHITECTURE=" + runtime.GOARCH, "VERSION=" + version},
+			"go", "run", nfpm(t), "package", "--config", "nfpm.yaml", "--packager", "deb", "--target", deb))(t)
 		return deb
 	}
 	build := func(version string) string {
 		t.Helper()
 		program := filepath.Join(work, version)
-		if output, err := run([]string{"CGO_ENABLED=0"}, "go", "build", "-ldflags", "-X main.version="+version, "-o", program, ".."); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
+		must.Get(run([]string{"CGO_ENABLED=0"}, "go", "build", "-ldflags", "-X main.version="+version, "-o", program, ".."))(t)
 		return program
 	}
 	first, second := build("1.0.0"), build("2.0.0")
@@ -118,9 +107,7 @@ func TestDebianPackage(t *testing.T) {
 	must.Do(t, install(pack("1.0.0", first)))
 	// The site sets it up, and starts it.
 	write(filepath.Join(root, "etc/monitor-gateway/environment"), "PROJECT_ID=site\n")
-	if output, err := run(environ, root+"/bin/systemctl", "restart", "monitor-gateway.service"); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	must.Get(run(environ, root+"/bin/systemctl", "restart", "monitor-gateway.service"))(t)
 	serves("1.0.0")
 	const reading = `{"id":"a1","node_id":"n1","temperature":21.5,"humidity":40}`
 	if answer, err := run(nil, "curl", "--silent", "--data", reading, address+"/api/v1/message"); err != nil || !strings.Contains(answer, `"kept":true`) {
