@@ -62,6 +62,7 @@ func (o *Outbox) write(entries []entry) []error {
 	fail := func(err error) []error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
+		o.writing = false
 		for i, e := range entries {
 			if errs[i] == nil {
 				o.held.add(e.node, -1)
@@ -84,6 +85,7 @@ func (o *Outbox) write(entries []entry) []error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.writing = false
 	current.size += int64(len(joined))
 	current.onDisk += int64(len(joined))
 	for i, e := range entries {
@@ -123,6 +125,7 @@ func (o *Outbox) admit(entries []entry, errs []error) (joined []byte) {
 			joined = append(joined, e.encoded...)
 		}
 	}
+	o.writing = len(joined) > 0
 	return joined
 }
 

@@ -254,3 +254,49 @@ func TestInventedNodesShare(t *testing.T) {
 		t.Errorf("%v remain", h)
 	}
 }
+
+// syncHook is a disk that calls a function while a segment is being synced.
+type syncHook struct {
+	osDisk
+
+	during func()
+}
+
+func (d *syncHook) Open(path string, flags int) (file, error) {
+	f, err := d.osDisk.Open(path, flags)
+	if err != nil || flags == toEdit {
+		return f, err
+	}
+	return &hookedFile{f, d}, nil
+}
+
+type hookedFile struct {
+	file
+
+	disk *syncHook
+}
+
+func (f *hookedFile) Sync() error {
+	if f.disk.during != nil {
+		f.disk.during()
+	}
+	return f.file.Sync()
+}
+
+// TestConsumedWhileMoreIsWritten consumes everything that waits while another message is
+// being written: that one stays counted. Uncounted ones made every node's share negative.
+func TestConsumedWhileMoreIsWritten(t *testing.T) {
+	t.Parallel()
+	disk := &syncHook{}
+	box := open(t, t.TempDir(), Options{Clock: time.Now, disk: disk})
+	add(t, box, "first")
+	disk.during = func() { take(t, box, 1) }
+	add(t, box, "second")
+	if box.held.total != 1 {
+		t.Errorf("%d messages are counted, one waits", box.held.total)
+	}
+	disk.during = nil
+	if take(t, box, 1); box.held.total != 0 {
+		t.Errorf("%d messages are counted, none waits", box.held.total)
+	}
+}

@@ -102,7 +102,9 @@ func (o *Outbox) Consume(messages []Message) error {
 	empty := o.pending() == 0
 	if empty {
 		o.err = nil // there is room again; another error comes with the next append
-		o.held = holdings{}
+		if !o.writing {
+			o.held = holdings{}
+		}
 	}
 	o.mu.Unlock()
 	err := o.saveCursor(empty)

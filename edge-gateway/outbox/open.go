@@ -47,6 +47,7 @@ func Open(dir string, options Options) (*Outbox, error) {
 	}
 	o := &Outbox{options: options, dir: dir, unlock: lock.Unlock, stopping: make(chan struct{})}
 	if err := o.restore(); err != nil {
+		_ = o.closeCursor() // or its timer would go on
 		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), lock.Unlock())
 	}
 	o.appending = coalesce.New(o.commitBatch, coalesce.Options[entry]{})

@@ -76,6 +76,7 @@ type Outbox struct {
 	at       position   // of the oldest message that is not consumed
 	atTime   time.Time  // append of the last message consumed
 	held     holdings
+	writing  bool // a batch is counted in held, and not yet among the segments
 	damaged  int
 	err      error // of the last commit
 	closed   bool
