@@ -121,7 +121,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	}
 	events := alert.Exceeded(r, *status.Thresholds)
 	findings, observed := d.observe(ctx, data, status)
-	late := (status.Owned || len(status.Rules) > 0) && (m.DeliveryAttempt > 1 || m.PublishTime.Sub(r.Time) > lateAfter)
+	late := (status.Owned || r.Channel != reading.Open) && (m.DeliveryAttempt > 1 || m.PublishTime.Sub(r.Time) > lateAfter)
 	if late || len(events) > 0 || len(findings) > 0 || status.Remembers || breaks(status.Rules, data) {
 		err := d.judge.Judge(ctx, incidents.Judged{
 			Reading: r, Window: data.Recent, GatewayID: source.GatewayID, Arrived: m.PublishTime, Defaults: d.defaults, Findings: findings,

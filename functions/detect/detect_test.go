@@ -230,6 +230,21 @@ func TestProbeJudgesWhatWasPassedBy(t *testing.T) {
 	}
 }
 
+// TestLateReadingOfADiscoveredNode is judged, since it may clear an incident of the
+// customer's thresholds. In the open channel, a node without a sensor is nobody's.
+func TestLateReadingOfADiscoveredNode(t *testing.T) {
+	t.Parallel()
+	for channel, want := range map[reading.Channel]int{reading.Open: 0, 7: 1} {
+		alerts, _ := topic(t)
+		judge := &fakeJudge{}
+		d := detect.New(channelOf{channel}, fakeStatuses{}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
+		must.Do(t, d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon.Add(time.Hour))))
+		if len(judge.judged) != want {
+			t.Errorf("channel %d: judged %+v", channel, judge.judged)
+		}
+	}
+}
+
 // channelOf decodes a message as of a channel.
 type channelOf struct{ channel reading.Channel }
 

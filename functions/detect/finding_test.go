@@ -79,7 +79,9 @@ func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int
 func (s *site) KeepLearned(_ context.Context, learned []learning.Learned, _ float64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.learned = append(s.learned, learned...)
+	if s.err == nil {
+		s.learned = append(s.learned, learned...)
+	}
 	return s.err
 }
 
@@ -398,6 +400,10 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 	}
 	s.air = stuck
 	for i, by := range []learning.JudgedBy{learning.ByLiveState, learning.ByWindow} {
+		s.err = errAway // it is written the next time
+		s.now = s.now.Add(detect.RoomTTL)
+		f.Find(t.Context(), s.data("n003", 50*i), sensorInRoom(false), c, false)
+		s.err = nil
 		s.now = s.now.Add(detect.RoomTTL)
 		f.Find(t.Context(), s.data("n003", 50), sensorInRoom(false), c, false)
 		if len(s.learned) != i+1 || s.learned[i].JudgedBy != by || s.learned[i].ID != "n003" {

@@ -146,6 +146,13 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 	r.mu.Unlock()
 	if len(learned) > 0 {
 		if err := s.store.KeepLearned(ctx, learned, anomaly.FirstWidth); err != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, l := range learned { // for the next time
+				if n := r.nodes[l.Node]; n != nil {
+					n.widening, n.reported = n.widening+l.Wider, ""
+				}
+			}
 			return err
 		}
 	}

@@ -114,7 +114,7 @@ const maintainTimeout = 20 * time.Second
 func (i *Ingest) maintain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maintainTimeout)
 	defer cancel()
-	if err := i.readings.Maintain(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := i.readings.Maintain(ctx); err != nil {
 		i.log.ErrorContext(ctx, "hourly aggregates failed; retrying in a minute", "error", err.Error())
 	}
 }

@@ -57,11 +57,15 @@ func (s *Store) markHours(ctx context.Context, late []reading.Reading) error {
 }
 
 // Maintain aggregates the hours that have left the raw days, aggregates marked hours
-// anew, and drops raw readings that are no longer read. It is called each minute, by any
-// number of instances; one of them does the work.
+// again, and drops raw readings that are no longer read. It is called each minute, by any
+// number of instances; one of them does the work. A deadline is an error only if not a
+// single hour was aggregated.
 func (s *Store) Maintain(ctx context.Context) error {
-	for {
+	for done := 0; ; done++ {
 		more, err := s.aggregateNext(ctx)
+		if errors.Is(err, context.DeadlineExceeded) && done > 0 {
+			return nil // the next call continues
+		}
 		if err != nil {
 			return fmt.Errorf("aggregate an hour: %w", err)
 		}
