@@ -167,11 +167,16 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 	if got := db.incidents(t, db.anna, incidents.IncidentQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
 		t.Errorf("of the other room: %+v", got)
 	}
-	// The incident of a room does not outlive the sensors that it is of.
+	// The incident of a room outlives the sensor that began it, not the last one.
 	db.judge(t, found("n2", 610, forecast()))
-	for _, id := range []string{"n1", "n2"} {
+	move := func(id string) {
 		must.Get(db.UpdateSensor(t.Context(), db.anna, id, accounts.SensorChange{Name: "Rack", Type: "T", RoomID: other}))(t)
 	}
+	move("n1")
+	if got = db.incidents(t, db.anna, query); len(got) != 1 || !got[0].Lasting {
+		t.Errorf("after the first sensor left: %+v", got)
+	}
+	move("n2")
 	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Lasting || got[0].Resolution != "sensor_moved" {
 		t.Errorf("after both sensors left: %+v", got)
 	}

@@ -99,8 +99,11 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 	if got := report("a", 0); got != 0 {
 		t.Errorf("after one reading %g", got)
 	}
+	if got := report("a2", 0); got != 0 { // another of the same time
+		t.Errorf("after two readings of one time %g", got)
+	}
 	if got := report("b", 30*time.Second); got != 30 {
-		t.Errorf("after two readings %g", got)
+		t.Errorf("30 s later %g", got)
 	}
 	if got := report("c", 12*time.Hour); got > 34 { // an outage
 		t.Errorf("after an outage %g", got)

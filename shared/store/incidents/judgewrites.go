@@ -144,7 +144,7 @@ func (w *writes) keepIncidents(rule incident.Rule, stretches []incident.Stretch,
 	}
 	for _, i := range current {
 		before, isStored := stored[i.ID]
-		if isStored && before == i {
+		if isStored && before == i || !isStored && f != nil && !f.Holds { // the incident that the finding would end has ended
 			continue
 		}
 		kept := f

@@ -584,7 +584,7 @@ CREATE TABLE incidents (
     quantity          VARCHAR(20) NOT NULL,
     direction         VARCHAR(10) NOT NULL,
     limit_value       DOUBLE PRECISION NOT NULL,
-    severity          VARCHAR(10) NOT NULL,
+    severity          VARCHAR(10) NOT NULL CHECK (severity IN ('warning', 'critical')),
     start_time        TIMESTAMPTZ NOT NULL,
     end_time          TIMESTAMPTZ NOT NULL,
     lasting           BOOLEAN NOT NULL,
@@ -681,7 +681,7 @@ CREATE FUNCTION resolve_node(customer BIGINT, node VARCHAR, reason VARCHAR) RETU
       AND EXISTS (SELECT FROM customer_rules r WHERE r.id = m.rule_id AND r.customer_id = customer);
     WITH ended AS (
         UPDATE incidents SET lasting = false, resolution = reason
-        WHERE customer_id = customer AND node_id = node AND lasting AND merged_into IS NULL
+        WHERE customer_id = customer AND node_id = node AND kind <> 'forecast' AND lasting AND merged_into IS NULL -- a forecast is its room's
         RETURNING id
     )
     INSERT INTO incident_events (incident_id, at, event, comment)

@@ -60,7 +60,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			SET message_id = EXCLUDED.message_id, timestamp = EXCLUDED.timestamp,
 			    temperature = EXCLUDED.temperature, humidity = EXCLUDED.humidity, gateway_id = EXCLUDED.gateway_id,
 			    -- It follows the node slowly; an outage counts as a doubled interval.
-			    usual_interval_s = CASE WHEN s.timestamp > `+store.NotAhead+` THEN s.usual_interval_s ELSE COALESCE(
+			    usual_interval_s = CASE WHEN s.timestamp > `+store.NotAhead+` OR EXCLUDED.timestamp = s.timestamp THEN s.usual_interval_s ELSE COALESCE(
 			        s.usual_interval_s + (LEAST(extract(epoch FROM EXCLUDED.timestamp - s.timestamp), 2 * s.usual_interval_s) - s.usual_interval_s) / 8,
 			        extract(epoch FROM EXCLUDED.timestamp - s.timestamp)) END
 			WHERE s.timestamp IS NULL OR s.timestamp > `+store.NotAhead+` OR (EXCLUDED.timestamp, EXCLUDED.message_id COLLATE "C") > (s.timestamp, s.message_id COLLATE "C")`,
